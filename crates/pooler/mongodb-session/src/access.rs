@@ -1,44 +1,43 @@
-//! Whether a client may send commands: how far its login is, whether it is to be turned away, and whether it looks like
-//! a driver's monitor.
+//! Whether a client may send commands: its login, a refusal that it is to be told, and whether it looks like a driver's
+//! monitor.
 
 use std::sync::Arc;
 
 use crate::{
     command_names::{is_hello, is_local},
     errors::{Code, Failure},
-    login::Exchange,
+    login::ClientLogin,
 };
 
 pub struct Access {
     stage: Stage,
     greeting: Greeting,
-    /// Why the client is turned away when it sends a command.
+    /// The client is told so when it sends a command.
     refusal: Option<Box<Refusal>>,
-    login: Option<Box<Exchange>>,
+    login: Option<Box<ClientLogin>>,
     /// Empty for a client that need not log in.
     user: Arc<str>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
-    /// It has to log in before it may send a command.
     Unauthenticated,
     Authenticated,
-    /// It has sent a command, and counts towards a pool.
+    /// It has sent a command, and counts as a client of a pool.
     Counted,
 }
 
-/// A driver's monitor sends nothing but `hello`, and is not a client whose login takes too long.
+/// Whether the client may be a driver's monitor, which sends nothing but `hello` and never logs in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Greeting {
     None,
     /// It has sent nothing but `hello`.
     HelloOnly,
-    /// It has sent a part of a message after `hello`, which no monitor does.
+    /// It has sent an incomplete message after `hello`, which no monitor does.
     SentPartialMessage,
 }
 
-/// Why a client is turned away, and when it is told so.
+/// Why a client is refused, and when it is told so.
 #[derive(Debug)]
 pub struct Refusal {
     time: RefusalTime,
@@ -47,23 +46,23 @@ pub struct Refusal {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RefusalTime {
-    /// As the answer to the first thing that the client sends.
+    /// As the answer to its first message.
     AtOnce,
-    /// As the answer to its first command after `hello`: a driver whose `hello` is refused takes the server for gone,
-    /// and closes all its connections.
+    /// As the answer to its first command after `hello`. A driver whose `hello` fails marks the server Unknown and
+    /// closes all its connections.
     AfterHello,
-    /// The same after its login, which a driver takes for a part of the handshake.
+    /// As the answer to its first command after the login, which drivers treat as part of the handshake.
     AfterLogin,
 }
 
-/// What became of a client that may send commands from now on.
+/// The result of [`Access::admit`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Admission {
-    /// It is to be turned away all the same, when it sends a command.
+    /// The client is refused when it sends a command.
     Refused,
-    /// It counts towards a pool from now on.
+    /// It counts as a client of a pool from now on.
     First,
-    /// It has counted before.
+    /// It counted before.
     Again,
 }
 
@@ -111,13 +110,12 @@ impl Access {
         self.refuse(RefusalTime::AtOnce, failure);
     }
 
-    /// The refusal of a command of this name, if the client is turned away and this is not one that is answered all the
-    /// same.
+    /// The refusal that a command of this name is answered with, if any.
     pub fn refusal_of(&self, command: &str) -> Option<&Refusal> {
         self.refusal.as_deref().filter(|refusal| !refusal.time.permits(command))
     }
 
-    /// The client has sent `hello`. True if that is all that it has ever sent.
+    /// The client has sent `hello`. Returns whether it may be a monitor.
     pub fn note_hello(&mut self) -> bool {
         let may_monitor = !self.is_counted() && self.login.is_none() && self.refusal.is_none();
         if !may_monitor || self.greeting == Greeting::SentPartialMessage {
@@ -127,7 +125,7 @@ impl Access {
         true
     }
 
-    /// The client has sent a part of a message. True if it had sent nothing but `hello` before.
+    /// The client has sent an incomplete message. Returns whether it was taken for a monitor.
     pub fn note_partial_message(&mut self) -> bool {
         let said_hello = self.greeting == Greeting::HelloOnly;
         if said_hello {
@@ -142,17 +140,17 @@ impl Access {
         }
     }
 
-    pub fn begin_login(&mut self, login: Exchange) {
+    pub fn begin_login(&mut self, login: ClientLogin) {
         self.login = Some(Box::new(login));
         self.is_no_monitor();
     }
 
-    /// The login under way, which the caller continues and puts back unless it is over.
-    pub fn take_login(&mut self) -> Option<Box<Exchange>> {
+    /// The current login. The caller puts it back unless it is over.
+    pub fn take_login(&mut self) -> Option<Box<ClientLogin>> {
         self.login.take()
     }
 
-    pub fn put_login_back(&mut self, login: Box<Exchange>) {
+    pub fn put_login_back(&mut self, login: Box<ClientLogin>) {
         self.login = Some(login);
     }
 
@@ -189,7 +187,7 @@ impl Refusal {
 }
 
 impl RefusalTime {
-    /// Whether a command of this name is answered all the same.
+    /// Whether a command of this name is still answered.
     fn permits(self, command: &str) -> bool {
         match self {
             Self::AtOnce => false,

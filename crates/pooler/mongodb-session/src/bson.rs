@@ -1,13 +1,13 @@
-//! BSON, as far as a pooler needs it: to find elements of a document without copying it, and to write small documents.
-//! See <https://bsonspec.org/spec.html>. What nobody asks for is skipped by its length and not looked into.
+//! BSON, as far as a pooler needs it: a reader that finds elements without copying, and a writer of small documents.
+//! See <https://bsonspec.org/spec.html>. The reader skips elements by their length.
 
-/// Bytes of the longest name of an element that is read; drivers' and servers' own are far shorter.
-const MAX_NAME: usize = 64 * 1024;
+/// Maximum length of an element's name, in bytes.
+const MAX_NAME_LENGTH: usize = 64 * 1024;
 
-/// Elements of a document within a command that is looked into: MongoDB knows four, such as those of a read preference.
-pub const MAX_NESTED: usize = 32;
+/// Maximum number of elements in a document within a command that is searched, such as a read preference.
+pub const MAX_NESTED_ELEMENTS: usize = 32;
 
-/// What is wrong with bytes that should be a document.
+/// Why bytes are no valid BSON or message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Malformed(pub &'static str);
 
@@ -17,34 +17,29 @@ impl std::fmt::Display for Malformed {
     }
 }
 
-/// A value, as far as anybody looks at one.
+/// A value of one of the types that Poolhouse reads.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Value<'a> {
-    /// A number with a fraction.
     Double(f64),
     Text(&'a str),
-    /// A document within the document.
     Document(Document<'a>),
-    /// An array: a document whose names are numbers.
+    /// A document whose names are numbers.
     Array(Document<'a>),
     Binary(u8, &'a [u8]),
     Bool(bool),
-    /// A number of 32 bits.
     Int32(i32),
-    /// A number of 64 bits.
     Int64(i64),
-    /// An id as drivers make them.
     ObjectId([u8; 12]),
-    /// A time, in milliseconds since 1970.
+    /// Milliseconds since 1970.
     Time(i64),
-    /// A time of replication: what is greater is later.
+    /// A replication timestamp: greater is later.
     Timestamp(u64),
     Null,
     Other(u8),
 }
 
 impl<'a> Value<'a> {
-    /// A whole number, whatever type of number it has: drivers and shells differ in that.
+    /// A whole number of any numeric type: drivers and shells differ in the type that they send.
     pub fn integer(self) -> Option<i64> {
         match self {
             Self::Int32(value) => Some(i64::from(value)),
@@ -54,7 +49,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether a server takes it for true.
+    /// Whether a server treats it as true.
     pub fn truth(self) -> bool {
         match self {
             Self::Bool(value) => value,
@@ -64,23 +59,19 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The string that it is, if it is one.
     pub fn text(self) -> Option<&'a str> {
         if let Self::Text(text) = self { Some(text) } else { None }
     }
 
-    /// The document that it is, if it is one.
     pub fn document(self) -> Option<Document<'a>> {
         if let Self::Document(document) = self { Some(document) } else { None }
     }
 
-    /// The array that it is, if it is one.
     pub fn array(self) -> Option<Document<'a>> {
         if let Self::Array(array) = self { Some(array) } else { None }
     }
 }
 
-/// An element of a document.
 #[derive(Clone, Copy, Debug)]
 pub struct Element<'a> {
     pub name: &'a str,
@@ -113,7 +104,7 @@ impl<'a> Element<'a> {
         })
     }
 
-    /// Its bytes, name and type included, as they are in a document.
+    /// Appends it, type and name included.
     pub fn append_to(&self, bytes: &mut Vec<u8>) {
         bytes.push(self.kind);
         bytes.extend(self.name.as_bytes());
@@ -126,17 +117,16 @@ fn fixed<const N: usize>(raw: &[u8]) -> [u8; N] {
     raw[..N].try_into().expect("as long as its type says")
 }
 
-/// A document or an array. Its length and its end are right; its elements show what they are one by one.
+/// A document or an array. Its length and its end are checked; elements are checked as they are read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Document<'a>(&'a [u8]);
 
 impl<'a> Document<'a> {
-    /// Appends its bytes.
     pub fn append_to(self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(self.0);
     }
 
-    /// The document that these bytes are, all of them.
+    /// Reads a document that takes up all of `bytes`.
     pub fn read(bytes: &'a [u8]) -> Result<Self, Malformed> {
         match length(bytes) {
             Some(length) if length == bytes.len() && length >= 5 && bytes[length - 1] == 0 => Ok(Self(bytes)),
@@ -144,19 +134,19 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// The document at the beginning of these bytes, and what is behind it.
+    /// Reads the document at the beginning of `bytes`. Returns the rest, too.
     pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Malformed> {
         let length = length(bytes).filter(|length| *length <= bytes.len());
         let (document, rest) = bytes.split_at(length.ok_or(Malformed("a document that does not end"))?);
         Ok((Self::read(document)?, rest))
     }
 
-    /// Its elements in order. Ends behind the first that is malformed.
+    /// The elements in order. The iterator ends after the first malformed one.
     pub fn elements(self) -> Elements<'a> {
         Elements { document: self.0, at: 4 }
     }
 
-    /// The first element of this name.
+    /// The value of the first element with this name.
     pub fn get(self, name: &str) -> Result<Option<Value<'a>>, Malformed> {
         for element in self.elements() {
             let element = element?;
@@ -167,11 +157,11 @@ impl<'a> Document<'a> {
         Ok(None)
     }
 
-    /// The same in a document within a command. Millions of elements would keep a worker busy.
+    /// The same for a document within a command, with a limit: millions of elements would block a worker.
     pub fn get_nested(self, name: &str) -> Result<Option<Value<'a>>, Malformed> {
         for (count, element) in self.elements().enumerate() {
             let element = element?;
-            if count == MAX_NESTED {
+            if count == MAX_NESTED_ELEMENTS {
                 return Err(Malformed("a document of too many elements within a command"));
             }
             if element.name == name {
@@ -182,13 +172,12 @@ impl<'a> Document<'a> {
     }
 }
 
-/// The length that a document tells of itself.
+/// The length that a document declares.
 pub fn length(bytes: &[u8]) -> Option<usize> {
     let told = i32::from_le_bytes(*bytes.first_chunk()?);
     usize::try_from(told).ok()
 }
 
-/// See [`Document::elements`].
 pub struct Elements<'a> {
     document: &'a [u8],
     at: usize,
@@ -205,7 +194,7 @@ impl<'a> Iterator for Elements<'a> {
         let kind = inside[self.at];
         let read = (|| {
             let behind = &inside[self.at + 1..];
-            let end = behind.iter().take(MAX_NAME).position(|byte| *byte == 0);
+            let end = behind.iter().take(MAX_NAME_LENGTH).position(|byte| *byte == 0);
             let end = end.ok_or(Malformed("an element whose name does not end"))?;
             let name = std::str::from_utf8(&behind[..end]).map_err(|_| Malformed("a name that is no UTF-8"))?;
             let at = self.at + 1 + end + 1;
@@ -222,8 +211,8 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-/// Bytes of a value of this type that begins here; `None` if the type is unknown or the bytes do not tell. There may be
-/// fewer.
+/// The size of a value of this type that begins with `raw`, of which there may be less; `None` if the type is unknown
+/// or `raw` is too short.
 pub fn value_length(kind: u8, raw: &[u8]) -> Option<usize> {
     let told = |least: usize, more: usize| {
         let told = length(raw)?;
@@ -249,22 +238,22 @@ pub fn value_length(kind: u8, raw: &[u8]) -> Option<usize> {
     }
 }
 
-/// Writes a document behind other bytes.
+/// Appends a document to a buffer.
 pub struct Writer<'a> {
     bytes: &'a mut Vec<u8>,
-    /// Where the documents that are not ended begin, this one last.
-    begun: Vec<usize>,
+    /// Where the open documents begin, the innermost last.
+    open: Vec<usize>,
 }
 
 impl<'a> Writer<'a> {
     pub fn new(bytes: &'a mut Vec<u8>) -> Self {
-        let mut writer = Self { bytes, begun: Vec::new() };
+        let mut writer = Self { bytes, open: Vec::new() };
         writer.begin();
         writer
     }
 
     fn begin(&mut self) {
-        self.begun.push(self.bytes.len());
+        self.open.push(self.bytes.len());
         self.bytes.extend([0; 4]);
     }
 
@@ -283,17 +272,14 @@ impl<'a> Writer<'a> {
         self
     }
 
-    /// A number of 32 bits.
     pub fn int32(&mut self, name: &str, value: i32) -> &mut Self {
         self.element(0x10, name, &value.to_le_bytes())
     }
 
-    /// A number of 64 bits.
     pub fn int64(&mut self, name: &str, value: i64) -> &mut Self {
         self.element(0x12, name, &value.to_le_bytes())
     }
 
-    /// A number with a fraction.
     pub fn double(&mut self, name: &str, value: f64) -> &mut Self {
         self.element(0x01, name, &value.to_le_bytes())
     }
@@ -306,7 +292,7 @@ impl<'a> Writer<'a> {
         self.element(0x0a, name, &[])
     }
 
-    /// A time, in milliseconds since 1970.
+    /// A date in milliseconds since 1970.
     pub fn time(&mut self, name: &str, milliseconds: i64) -> &mut Self {
         self.element(0x09, name, &milliseconds.to_le_bytes())
     }
@@ -319,12 +305,11 @@ impl<'a> Writer<'a> {
         self.element(0x03, name, document.0)
     }
 
-    /// An id as drivers make them.
     pub fn object_id(&mut self, name: &str, id: [u8; 12]) -> &mut Self {
         self.element(0x07, name, &id)
     }
 
-    /// Bytes, of no particular subtype.
+    /// Binary data of the generic subtype.
     pub fn binary(&mut self, name: &str, value: &[u8]) -> &mut Self {
         self.element(0x05, name, &(value.len() as i32).to_le_bytes());
         self.bytes.push(0);
@@ -332,7 +317,7 @@ impl<'a> Writer<'a> {
         self
     }
 
-    /// A universally unique id: bytes of subtype 4.
+    /// A UUID (subtype 4).
     pub fn uuid(&mut self, name: &str, id: [u8; 16]) -> &mut Self {
         self.element(0x05, name, &16i32.to_le_bytes());
         self.bytes.push(4);
@@ -340,18 +325,17 @@ impl<'a> Writer<'a> {
         self
     }
 
-    /// An element of another document.
+    /// Copies an element of another document.
     pub fn copy(&mut self, element: &Element<'_>) -> &mut Self {
         element.append_to(self.bytes);
         self
     }
 
-    /// A document within this one.
     pub fn document(&mut self, name: &str, write: impl FnOnce(&mut Self)) -> &mut Self {
         self.nested(0x03, name, write)
     }
 
-    /// An array within this one: its elements are named "0", "1" and so on.
+    /// An array. Its elements have to be named "0", "1" and so on.
     pub fn array(&mut self, name: &str, write: impl FnOnce(&mut Self)) -> &mut Self {
         self.nested(0x04, name, write)
     }
@@ -374,9 +358,9 @@ impl<'a> Writer<'a> {
 
     fn end(&mut self) {
         self.bytes.push(0);
-        let begun = self.begun.pop().expect("a document that was begun");
-        let length = (self.bytes.len() - begun) as i32;
-        self.bytes[begun..begun + 4].copy_from_slice(&length.to_le_bytes());
+        let open = self.open.pop().expect("a document that was begun");
+        let length = (self.bytes.len() - open) as i32;
+        self.bytes[open..open + 4].copy_from_slice(&length.to_le_bytes());
     }
 }
 

@@ -1,47 +1,46 @@
-//! What a server owes to Poolhouse itself before clients may use it: the answer to a ping or to a chore.
+//! What a server owes to Poolhouse itself before clients may use it: the reply to a ping or to a cleanup task.
 
-use crate::chores::UnderWay;
+use crate::cleanup_tasks::AssignedTask;
 
-/// What a server owes before clients may use it.
 pub struct Check {
     /// The id of the request.
     awaited: i32,
-    /// The request of a client that has left, which wanted no answer.
+    /// An unacknowledged request of a client that has left.
     unwanted: Option<i32>,
-    chore: Option<Box<UnderWay>>,
-    /// Chores that it was given, one after the other.
-    chores: u32,
+    task: Option<Box<AssignedTask>>,
+    /// How many cleanup tasks the server has been given in a row.
+    tasks: u32,
 }
 
 impl Check {
     pub fn of_ping(id: i32) -> Self {
-        Self { awaited: id, unwanted: None, chore: None, chores: 0 }
+        Self { awaited: id, unwanted: None, task: None, tasks: 0 }
     }
 
-    /// A ping behind the request of a client that has left, which wanted no answer.
-    pub fn of_sign(id: i32, request: i32) -> Self {
+    /// A ping behind the unacknowledged request of a client that has left.
+    pub fn of_ping_behind(id: i32, request: i32) -> Self {
         Self { unwanted: Some(request), ..Self::of_ping(id) }
     }
 
-    /// The chore that is the last of so many.
-    pub fn of_chore(id: i32, chore: UnderWay, chores: u32) -> Self {
-        Self { awaited: id, unwanted: None, chore: Some(Box::new(chore)), chores }
+    /// A cleanup task, the `tasks`-th in a row.
+    pub fn of_task(id: i32, task: AssignedTask, tasks: u32) -> Self {
+        Self { awaited: id, unwanted: None, task: Some(Box::new(task)), tasks }
     }
 
-    /// The chore that the server has answered, if it was one.
-    pub fn take_chore(&mut self) -> Option<UnderWay> {
-        Some(*self.chore.take()?)
+    /// The cleanup task that the server has replied to, if it was one.
+    pub fn take_task(&mut self) -> Option<AssignedTask> {
+        Some(*self.task.take()?)
     }
 
-    pub fn chores(&self) -> u32 {
-        self.chores
+    pub fn tasks(&self) -> u32 {
+        self.tasks
     }
 
     pub fn awaits(&self, id: i32) -> bool {
         self.awaited == id
     }
 
-    /// There are servers that answer though no answer is wanted.
+    /// Some servers reply to unacknowledged requests.
     pub fn ignores(&self, id: i32) -> bool {
         self.unwanted == Some(id)
     }

@@ -1,4 +1,4 @@
-//! A client's connection: where its request is, and what it is told.
+//! A client's connection: the state of its request, and what the client is sent.
 
 use std::time::Duration;
 
@@ -10,24 +10,24 @@ use crate::{
     connection_resources::ConnectionResources,
     destination::Destination,
     errors::{Code, Failure},
-    held::HeldRequest,
+    held_request::HeldRequest,
     request::Request,
-    streams::Waiting,
+    stream_slots::StreamSlot,
     wait::Wait,
     wire,
 };
 
-/// A TLS handshake begins with these and the minor version, 1 to 4. As the length of a message that would be more than
-/// 65,536 bytes, and a client begins with a greeting.
+/// The first bytes of a TLS handshake; the minor version, 1 to 4, follows. As the length of a message they would mean
+/// more than 65,536 bytes, and a client's first message is shorter.
 const TLS_HANDSHAKE: [u8; 2] = [0x16, 3];
 
 pub struct Client {
-    /// Distinguishes what is posted to it from what was meant for an earlier client of the same tag.
+    /// Distinguishes posts to this client from posts to an earlier client of the same tag.
     pub(crate) key: u64,
-    /// Its `connectionId`, as it is told.
+    /// Its `connectionId`.
     pub(crate) number: i32,
     encryption: Encryption,
-    /// Its connection ends: what it still sends is dropped.
+    /// Its connection ends: further input is discarded.
     pub(crate) closing: bool,
     pub(crate) access: Access,
     pub(crate) state: State,
@@ -35,39 +35,37 @@ pub struct Client {
     pub(crate) destination: Destination,
     pub(crate) wait: Wait,
     pub(crate) held: HeldRequest,
-    /// Present while its request has a server for itself, to wait for what other clients write.
-    pub(crate) stream: Option<Waiting>,
-    /// What ends with its connection, if its driver believes in a load balancer.
+    /// Held while its request keeps a server and waits for other clients' writes.
+    pub(crate) stream: Option<StreamSlot>,
+    /// What ends with its connection. Only with `loadBalanced=true`.
     pub(crate) resources: Option<Box<ConnectionResources>>,
 }
 
-/// Bytes that the session of an idle client takes, at most.
+/// Upper bound of the size of an idle client's session, in bytes.
 const MAX_CLIENT_SIZE: usize = 320;
 const _: () = assert!(size_of::<Client>() <= MAX_CLIENT_SIZE);
 
-/// Where the request under way is.
+/// The state of the current request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
-    /// There is none.
     Idle,
-    /// It waits until a host is known that can serve it.
-    Parked {
+    /// It waits until the topology has a suitable host.
+    WaitingForHost {
         until: Duration,
     },
-    /// It waits for a server of this host; no longer than until then, if it has waited before, for a host or at another
-    /// one.
-    Queued {
+    /// It waits for a server of this host. `until` is set if it has waited before, for a host or at another one.
+    WaitingForServer {
         host: u32,
         until: Option<Duration>,
     },
-    /// So many bytes of it are not yet with its server.
+    /// `left` bytes have not been sent to the server.
     Sending {
         server: ServerTag,
         left: usize,
     },
-    Awaiting(ServerTag),
-    /// It has been answered already: what is still to come of it is dropped.
-    Dropping {
+    AwaitingReply(ServerTag),
+    /// It has been answered already; `left` bytes of it are still to be discarded.
+    DiscardingRest {
         left: usize,
     },
 }
@@ -90,7 +88,8 @@ impl Client {
         }
     }
 
-    /// TLS shows in the first bytes: how much of the input is dealt with by that alone, if it is.
+    /// Checks whether the client begins a TLS handshake. Returns how many bytes are consumed if that settles what to do
+    /// with the input.
     pub(crate) fn first_bytes(&mut self, me: ClientTag, input: Input<'_>, out: &mut Outbox) -> Option<usize> {
         if self.encryption == Encryption::Off {
             return None;
@@ -112,7 +111,7 @@ impl Client {
         }
     }
 
-    /// Answers its request, if that wants an answer.
+    /// Answers the current request, unless it is unacknowledged.
     pub(crate) fn answer(&self, me: ClientTag, out: &mut Outbox, write: impl FnOnce(&mut Writer<'_>)) {
         if self.request.wants_answer() {
             out.insert(Peer::Client(me), |to| wire::answer(to, self.request.answers(), write));
@@ -126,18 +125,18 @@ impl Client {
         }
     }
 
-    /// Its request is over, or was never sent anywhere: the next one begins its wait anew, and goes its own way.
+    /// Forgets where the request goes and how long it has waited.
     pub(crate) fn forget_route(&mut self) {
         self.wait = Wait::default();
         self.destination = Destination::default();
     }
 
-    /// What is still to come of a request that is dealt with is dropped.
-    pub(crate) fn drop_rest(&mut self, left: usize) {
-        self.state = if left == 0 { State::Idle } else { State::Dropping { left } };
+    /// Discards the `left` bytes that are still to come of a request that has been answered.
+    pub(crate) fn discard_rest(&mut self, left: usize) {
+        self.state = if left == 0 { State::Idle } else { State::DiscardingRest { left } };
     }
 
-    /// Closes it, because it does not keep to the protocol.
+    /// Closes the connection because the client violates the protocol.
     pub(crate) fn fail_malformed(&mut self, me: ClientTag, error: Malformed, out: &mut Outbox) {
         let failure = Failure::new(Code::FailedToParse, format!("Poolhouse: {error}"));
         self.tell_failure(me, &failure, out);
@@ -149,11 +148,11 @@ impl Client {
         out.push(Effect::Close { peer: Peer::Client(me), reason });
     }
 
-    /// The answer has come to its end.
+    /// The reply is complete.
     pub(crate) fn on_answered(&mut self, me: ClientTag, out: &mut Outbox) -> Verdict {
         let verdict = match self.state {
             State::Sending { left, .. } => {
-                self.state = State::Dropping { left };
+                self.state = State::DiscardingRest { left };
                 Verdict::Discard
             }
             _ => {
@@ -166,7 +165,8 @@ impl Client {
         verdict
     }
 
-    /// Tells it why its request ends: `first` is what another host has said of it before, if one has.
+    /// Sends the error that ends the request: `first` if another host has answered with an error before, else
+    /// `failure`.
     pub(crate) fn tell_first(&self, me: ClientTag, first: Option<Vec<u8>>, failure: &Failure, out: &mut Outbox) {
         match first.filter(|_| self.request.wants_answer()) {
             Some(mut error) => out.insert(Peer::Client(me), |to| to.append(&mut error)),
@@ -174,8 +174,7 @@ impl Client {
         }
     }
 
-    /// Its server is gone. `begun`: a part of the answer is with the client already. `first`: what another host has
-    /// said before.
+    /// The server's connection is lost. `begun`: the client has a part of the reply. `first`: an error of another host.
     pub(crate) fn on_server_lost(&mut self, me: ClientTag, begun: bool, first: Option<Vec<u8>>, out: &mut Outbox) {
         if begun {
             self.state = State::Idle;
@@ -187,7 +186,7 @@ impl Client {
             _ => 0,
         };
         self.tell_first(me, first, &Failure::of_lost_server(), out);
-        self.drop_rest(left);
+        self.discard_rest(left);
         out.push(Effect::Standing { client: me, standing: Standing::Idle });
         out.push(Effect::Wake { client: me });
     }

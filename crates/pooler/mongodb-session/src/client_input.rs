@@ -1,5 +1,5 @@
-//! What clients send: a request stays with the driver until its body is there, because the body tells where it goes.
-//! What Poolhouse answers itself goes no further than here.
+//! Input of clients. A request stays in the driver's buffer until its body is complete, because the body decides where
+//! the request goes.
 
 use std::{ops::Range, sync::atomic::Ordering::Relaxed};
 
@@ -15,27 +15,27 @@ use crate::{
     destination::Destination,
     directory::Welcome,
     errors::{Code, Failure},
-    local_commands::Taken,
+    local_commands::LocalAnswer,
     partial_requests::Kept,
     request::{Kind, Request},
     routes::collection,
     sending::pass_on,
     server::Server,
     sessions::is_broadcast,
-    streams::opens_stream,
+    stream_slots::opens_stream,
     wire::{self, Body, HEADER, Header, Op},
 };
 
-/// Bytes of a request that Poolhouse answers itself.
+/// Maximum size of a request that Poolhouse answers itself, in bytes.
 const MAX_LOCAL_REQUEST: usize = 48 * 1024;
 
-/// What was decided about a request.
+/// What `look_at` decided about a request.
 enum Decision {
-    /// More of it has to arrive first.
+    /// More input is needed.
     Incomplete,
-    /// It waits for a host, or for a server of one.
+    /// The request waits for a host, or for a server of one.
     Waits,
-    /// It is answered, or its client is closed: so many of its bytes are dealt with.
+    /// The request is answered, or the client is closed. `taken` bytes are consumed.
     Answered { taken: usize },
 }
 
@@ -50,8 +50,7 @@ impl MongoDb {
         Client::new(self.topology().new_key(), number, self.directory.encryption(origin.listener), access)
     }
 
-    /// Takes what a client sends.
-    pub(crate) fn hear_client(
+    pub(crate) fn on_client_input(
         &self,
         me: ClientTag,
         client: &mut Client,
@@ -72,19 +71,19 @@ impl MongoDb {
             State::Idle if client.held.is_empty() => self.begin(me, client, input, out),
             State::Idle => self.hold_more(me, client, input, out),
             State::Sending { .. } => pass_on(client, servers, input, out),
-            State::Dropping { left } => {
+            State::DiscardingRest { left } => {
                 let dropped = left.min(input.bytes.len());
-                client.drop_rest(left - dropped);
+                client.discard_rest(left - dropped);
                 dropped
             }
-            State::Parked { .. } | State::Queued { .. } | State::Awaiting(_) => {
+            State::WaitingForHost { .. } | State::WaitingForServer { .. } | State::AwaitingReply(_) => {
                 out.need = Outbox::UNTIL_WOKEN;
                 0
             }
         }
     }
 
-    /// A request begins.
+    /// Handles the first bytes of a request.
     fn begin(&self, me: ClientTag, client: &mut Client, input: Input<'_>, out: &mut Outbox) -> usize {
         match self.look_at(me, client, input.bytes, input.full, out) {
             Decision::Incomplete => {
@@ -103,23 +102,24 @@ impl MongoDb {
         }
     }
 
-    /// Holds the next piece of a request that the driver's buffer is too small for, and looks whether its body is there
-    /// now.
+    /// Holds the next piece of a request that does not fit into the driver's buffer, and checks whether its body is
+    /// complete.
     fn hold_more(&self, me: ClientTag, client: &mut Client, input: Input<'_>, out: &mut Outbox) -> usize {
         let left = client.request.length() - client.held.len();
         let taken = left.min(input.bytes.len());
         if self.hold(me, client, &input.bytes[..taken]) {
             self.look_at_held(me, client, out);
         } else {
-            let text = "Poolhouse: too much is held for large requests (512 MB for all clients, and 256 MB for a user), or before a login";
+            let text = "Poolhouse: too much is held for large requests (512 MB for all clients, and 256 MB for a \
+                        user), or before a login";
             client.tell_failure(me, &Failure::new(Code::TemporarilyUnavailable, text), out);
             self.forget_request(client);
-            client.drop_rest(left - taken);
+            client.discard_rest(left - taken);
         }
         taken
     }
 
-    /// Looks at the request of which a part is held here.
+    /// Looks again at a request that is held here in part.
     pub(crate) fn look_at_held(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
         self.with_held(client, |client, held| {
             let decision = self.look_at(me, client, held, true, out);
@@ -130,7 +130,7 @@ impl MongoDb {
         });
     }
 
-    /// Looks at a request as far as it is there. `full`: the driver's buffer holds no more of it.
+    /// Decides what to do with a request. `full`: the driver's buffer cannot take more of it.
     fn look_at(&self, me: ClientTag, client: &mut Client, bytes: &[u8], full: bool, out: &mut Outbox) -> Decision {
         let header = match Header::read(bytes) {
             None => {
@@ -159,8 +159,8 @@ impl MongoDb {
                     client.close(me, CloseReason::Done, out);
                     return Decision::Answered { taken: bytes.len() };
                 }
-                // A driver that finds a connection closed would close all its others. This one is closed when its login
-                // takes too long.
+                // The connection stays open until its login times out: a driver that finds a connection closed closes
+                // all its others.
                 true
             }
             None => self.serve(me, client, &command, out).unwrap_or_else(|failure| {
@@ -175,11 +175,11 @@ impl MongoDb {
             return Decision::Waits;
         }
         client.forget_route();
-        client.drop_rest(header.length - bytes.len());
+        client.discard_rest(header.length - bytes.len());
         Decision::Answered { taken: bytes.len() }
     }
 
-    /// Answers a command, or has it wait for a host or for a server. True if it is answered.
+    /// Answers a command, or starts the wait for a host or a server. Returns whether it is answered.
     fn serve(
         &self,
         me: ClientTag,
@@ -188,32 +188,32 @@ impl MongoDb {
         out: &mut Outbox,
     ) -> Result<bool, Failure> {
         match self.answer_locally(me, client, command, out)? {
-            Some(Taken::Yes) => return Ok(true),
-            Some(Taken::Parks) => {
+            Some(LocalAnswer::Given) => return Ok(true),
+            Some(LocalAnswer::AwaitsHost) => {
                 self.park(me, client, out);
                 return Ok(false);
             }
             None => {}
         }
-        self.may_ask(client, command)?;
+        self.check_authenticated(client, command)?;
         if self.end_sessions(me, client, command, out)? {
             return Ok(true);
         }
-        self.may_kill(command)?;
+        self.check_may_kill(command)?;
         self.note_route(client, command, out)?;
-        self.seek(me, client, out)?;
+        self.select_server(me, client, out)?;
         Ok(false)
     }
 
-    /// Notes where a command goes.
+    /// Stores where a command goes.
     fn note_route(&self, client: &mut Client, command: &Command<'_>, out: &mut Outbox) -> Result<(), Failure> {
         let malformed = |error: Malformed| Failure::new(Code::FailedToParse, format!("Poolhouse: {error}"));
-        let route = self.goal(client.access.user(), command, out)?;
+        let route = self.route(client.access.user(), command, out)?;
         if let Some(resources) = &mut client.resources {
             resources.begin_request(collection(command), &route.closed);
         }
         client.request.set_kind(match command.name {
-            "getMore" => Kind::GetMore { awaits_data: route.waits },
+            "getMore" => Kind::GetMore { awaits_data: route.awaits_data },
             _ if opens_stream(command).map_err(malformed)? => Kind::OpensStream,
             _ => Kind::Other,
         });
@@ -222,7 +222,7 @@ impl MongoDb {
         Ok(())
     }
 
-    /// The request is answered: nothing of it is needed any more.
+    /// Frees what the request holds: it is answered.
     pub(crate) fn forget_request(&self, client: &mut Client) {
         self.release_held(client);
         client.forget_route();
@@ -233,7 +233,7 @@ impl MongoDb {
     }
 }
 
-/// Reads the command of a request; `None` if more of it has to be there for that.
+/// Reads the command of a request. `None` if more input is needed.
 fn read_command<'a>(
     request: &mut Request,
     header: Header,
@@ -243,14 +243,14 @@ fn read_command<'a>(
 ) -> Result<Option<Command<'a>>, Malformed> {
     let is_whole = bytes.len() == header.length;
     if !is_whole && !full {
-        // A request whose rest may never come takes no server, if that can be helped.
+        // A server is taken only for a complete request where possible: the rest may never come.
         out.need = header.length;
         return Ok(None);
     }
     let command = match header.op {
         Op::Msg => match wire::body(bytes, &header)? {
             Body::Needs(needs) => {
-                // What the driver's buffer is too small for is held here.
+                // If the driver's buffer is full, the session holds the request.
                 out.need = if full { 0 } else { needs };
                 return Ok(None);
             }
@@ -281,14 +281,14 @@ fn read_command<'a>(
         return Ok(None);
     }
     if is_broadcast(command.name) && !is_whole {
-        // It is sent several times, so all of it is held here.
+        // It is sent to several hosts, so the session has to hold all of it.
         out.need = if full { 0 } else { header.length };
         return Ok(None);
     }
     Ok(Some(command))
 }
 
-/// Closes a client that does not keep to the protocol.
+/// Closes a client that violates the protocol.
 fn fail_malformed(me: ClientTag, client: &mut Client, error: Malformed, bytes: &[u8], out: &mut Outbox) -> Decision {
     client.fail_malformed(me, error, out);
     Decision::Answered { taken: bytes.len() }

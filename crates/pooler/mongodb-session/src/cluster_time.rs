@@ -1,17 +1,16 @@
-//! The time of a deployment, as its hosts tell it with each answer: drivers pass the greatest that they have seen on
-//! from host to host.
+//! `$clusterTime` and `operationTime`. Drivers gossip the greatest cluster time that they have seen.
 
 use crate::bson::{Document, Malformed, Value, Writer};
 
-/// Bytes of a time with its signature; servers' own are shorter.
-const MAX_BYTES: usize = 1024;
+/// Maximum size of `$clusterTime` with its signature, in bytes; servers' own is smaller.
+const MAX_DOCUMENT_LENGTH: usize = 1024;
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct ClusterTime {
     time: u64,
-    /// The time of the last operation that the host knew of.
+    /// `operationTime` of the same reply, or 0.
     operation: u64,
-    /// `$clusterTime` as the host told it: only a server can sign one.
+    /// `$clusterTime` as the host sent it: only servers can sign one.
     document: Box<[u8]>,
 }
 
@@ -25,10 +24,10 @@ impl ClusterTime {
         };
         let mut document = Vec::new();
         told.append_to(&mut document);
-        Ok((document.len() <= MAX_BYTES).then(|| Self { time, operation, document: document.into() }))
+        Ok((document.len() <= MAX_DOCUMENT_LENGTH).then(|| Self { time, operation, document: document.into() }))
     }
 
-    /// Writes it into an answer, as a mongos does.
+    /// Writes both into a reply, as a mongos does.
     pub fn write(&self, answer: &mut Writer<'_>) {
         if let Ok(document) = Document::read(&self.document) {
             answer.embed("$clusterTime", document);
@@ -53,7 +52,7 @@ mod tests {
 
     #[test]
     fn the_later_time_is_the_greater_and_is_told_as_it_came() {
-        // Seconds stand before the count within one.
+        // The upper 32 bits are seconds, the lower a counter.
         let (early, late) = (told(5 << 32 | 9, 5 << 32 | 9, 3).unwrap(), told(6 << 32 | 1, 6 << 32, 1).unwrap());
         assert!(late > early);
         let mut bytes = Vec::new();

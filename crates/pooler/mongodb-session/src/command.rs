@@ -1,23 +1,22 @@
-//! What a pooler has to know of a command: where it goes, and what it belongs to.
+//! What a pooler has to know about a command: what it names, and its part in a transaction.
 
 use crate::bson::{Document, Malformed, Value};
 
-/// Elements of a command: its arguments and what drivers add, of which MongoDB knows a few dozen. Millions of them
-/// would keep a worker busy.
+/// Maximum number of elements in a command. Commands have a few dozen at most, and reading millions would block a
+/// worker.
 const MAX_ELEMENTS: usize = 1_000;
 
-/// A command, as its body tells it.
 #[derive(Clone, Copy, Debug)]
 pub struct Command<'a> {
-    /// Its name, which is that of the body's first element.
+    /// The name of the body's first element.
     pub name: &'a str,
-    /// That element's value: often a collection.
+    /// The first element's value: often a collection.
     pub subject: Value<'a>,
-    /// Where in the body that is.
+    /// Where that value is in the body.
     pub subject_at: usize,
     /// `$db`.
     pub database: &'a str,
-    /// The id in its `lsid`.
+    /// `lsid.id`.
     session: Option<SessionId>,
     /// `txnNumber`.
     number: Option<i64>,
@@ -30,18 +29,18 @@ pub struct Command<'a> {
 /// The id of a logical session (`lsid.id`).
 pub type SessionId = [u8; 16];
 
-/// A transaction of a user: `lsid.id` and `txnNumber`.
+/// `lsid.id` and `txnNumber` of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TransactionId {
     pub session: SessionId,
     pub number: i64,
 }
 
-/// The part that a command has in a transaction.
+/// A command's part in a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transaction {
     None,
-    /// None either, but the command has a `txnNumber`, by which a server recognises its repetition.
+    /// No part, but the command has a `txnNumber`, so the server detects a retry.
     RetryableWrite,
     Starts,
     Continues,
@@ -60,7 +59,7 @@ impl Transaction {
 }
 
 impl<'a> Command<'a> {
-    /// Reads a body. The database of an OP_QUERY stands outside of it.
+    /// Reads a body. `database` is that of an OP_QUERY, which is outside its body.
     pub fn read(body: Document<'a>, database: &'a str) -> Result<Self, Malformed> {
         let mut elements = body.elements();
         let first = elements.next().ok_or(Malformed("an empty command"))??;
@@ -87,7 +86,7 @@ impl<'a> Command<'a> {
                 return Err(Malformed("a command of too many elements"));
             }
             match element.name {
-                // Servers may take the first or the last, and what is routed by one must not be done by the other.
+                // A server may use the first or the last of two elements with one name, and routing must agree with it.
                 name if name == first.name => return Err(Malformed("a command that says its name twice")),
                 "$db" => {
                     once(0)?;
@@ -139,7 +138,7 @@ fn session(lsid: Value<'_>) -> Result<Option<SessionId>, Malformed> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bson::{MAX_NESTED, Writer};
+    use crate::bson::{MAX_NESTED_ELEMENTS, Writer};
 
     fn read<R>(write: impl FnOnce(&mut Writer<'_>), check: impl FnOnce(Result<Command<'_>, Malformed>) -> R) -> R {
         let mut bytes = Vec::new();
@@ -188,9 +187,9 @@ mod tests {
                     });
                 }
             };
-            read(of(MAX_NESTED), |command| assert!(command.is_ok(), "{name}"));
+            read(of(MAX_NESTED_ELEMENTS), |command| assert!(command.is_ok(), "{name}"));
             let error = "a document of too many elements within a command";
-            read(of(MAX_NESTED + 1), |command| assert_eq!(command.unwrap_err().0, error, "{name}"));
+            read(of(MAX_NESTED_ELEMENTS + 1), |command| assert_eq!(command.unwrap_err().0, error, "{name}"));
         }
     }
 

@@ -1,13 +1,13 @@
-//! The names of commands that Poolhouse treats in a way of its own.
+//! Names of commands that Poolhouse treats specially.
 
-/// Commands that tell of the last write of a connection, which may have been another client's.
+/// Commands about the last write of a connection, which may have been another client's.
 const LAST_ERROR_COMMANDS: [&str; 5] = ["getLastError", "getPrevError", "resetError", "forceerror", "getlasterror"];
 
 /// Commands that Poolhouse answers itself.
 const LOCAL: [&str; 8] =
     ["hello", "isMaster", "ismaster", "saslStart", "saslContinue", "isdbgrid", "logout", "authenticate"];
 
-/// Commands whose cursors, sessions and transactions are looked at: whose these are, and which host has them.
+/// Commands that are routed by the cursors, sessions or transactions that they name.
 const ROUTED: [&str; 8] = [
     "getMore",
     "killCursors",
@@ -19,8 +19,8 @@ const ROUTED: [&str; 8] = [
     "abortTransaction",
 ];
 
-/// Whether a command has the name of one that Poolhouse answers or routes by itself, but in another case. Some servers
-/// would carry it out.
+/// Whether the name is that of a local or routed command in another case. Some servers ignore case, and would carry it
+/// out.
 pub fn is_misspelt(name: &str) -> bool {
     let special = || LOCAL.iter().chain(&ROUTED);
     special().all(|known| *known != name) && special().any(|known| known.eq_ignore_ascii_case(name))
@@ -28,7 +28,7 @@ pub fn is_misspelt(name: &str) -> bool {
 
 const REPLICATION: &str = "replSet";
 
-/// Whether it is a command for a replica set's own members and operators, in whatever case.
+/// Whether it is a command for replica set members and operators, in any case of letters.
 pub fn is_of_replication(name: &str) -> bool {
     name.get(..REPLICATION.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(REPLICATION))
 }
@@ -37,12 +37,12 @@ pub fn is_hello(name: &str) -> bool {
     matches!(name, "hello" | "isMaster" | "ismaster")
 }
 
-/// Whether Poolhouse answers a command of this name itself, which has to be there whole then.
+/// Whether Poolhouse answers a command of this name itself. It needs the whole message for that.
 pub fn is_local(name: &str) -> bool {
     is_hello(name) || matches!(name, "saslStart" | "saslContinue" | "isdbgrid")
 }
 
-/// Whether a command tells of the last write of a connection, in whatever case.
+/// Whether a command is about the last write of a connection, in any case of letters.
 pub fn is_last_error(name: &str) -> bool {
     LAST_ERROR_COMMANDS.iter().any(|other| other.eq_ignore_ascii_case(name))
 }

@@ -1,38 +1,38 @@
-//! What ends with the connection of a client whose driver believes in a load balancer (`loadBalanced=true`): its
-//! cursors and its transaction. See the drivers' specification "Load Balancer Support".
+//! The cursors and the transaction that end with a client's connection, if its driver uses `loadBalanced=true`. See the
+//! drivers' specification "Load Balancer Support".
 
 use std::collections::BTreeSet;
 
-use crate::{chores::Collection, command::Transaction, request::StartedTransaction};
+use crate::{cleanup_tasks::Namespace, command::Transaction, request::StartedTransaction};
 
-/// Cursors of a connection before it is checked which of them are closed. Where many are open, the next check is when
-/// there are twice as many, so that a connection has no more than twice what is remembered of all.
+/// The number of cursors from which on closed ones are removed. That happens again at twice the number that remains, so
+/// that a connection has at most twice as many entries as the table of all cursors.
 const MIN_CHECKED_CURSORS: usize = 1_000;
 
 #[derive(Default, Debug)]
 pub struct ConnectionResources {
-    /// The collection that the present request is about, until a cursor is opened.
-    collection: Option<Collection>,
-    /// Its cursors, and some that other connections have closed.
+    /// The namespace of the current request, until a cursor is opened.
+    collection: Option<Namespace>,
+    /// Includes cursors that other connections have closed.
     cursors: Vec<OwnedCursor>,
-    /// The number of cursors at which it is checked which of them are closed.
+    /// The number of cursors at which closed ones are removed next.
     next_check: usize,
     transaction: Option<StartedTransaction>,
 }
 
 #[derive(Debug)]
 pub struct OwnedCursor {
-    /// Its id as the client knows it, which may be another cursor's when this one is closed.
+    /// The id that the client knows. After the cursor is closed, another cursor may get it.
     pub told: i64,
     pub host: usize,
-    /// Its id at that host.
+    /// The id at that host.
     pub id: i64,
-    pub collection: Collection,
+    pub collection: Namespace,
 }
 
 impl ConnectionResources {
-    /// A request is about this collection, and closes these cursors.
-    pub fn begin_request(&mut self, collection: Option<Collection>, closed: &BTreeSet<i64>) {
+    /// A request begins, which closes the cursors in `closed`.
+    pub fn begin_request(&mut self, collection: Option<Namespace>, closed: &BTreeSet<i64>) {
         self.collection = collection;
         if !closed.is_empty() {
             self.cursors.retain(|cursor| !closed.contains(&cursor.told));
@@ -43,7 +43,7 @@ impl ConnectionResources {
         self.collection = None;
     }
 
-    /// The present request has opened a cursor. `is_open` tells whether one is still known.
+    /// The current request has opened a cursor. `is_open` tells whether a cursor is in the table.
     pub fn cursor_opened(&mut self, told: i64, host: usize, id: i64, is_open: impl Fn(i64) -> bool) {
         let Some(collection) = self.collection.take() else { return };
         if self.cursors.len() >= self.next_check.max(MIN_CHECKED_CURSORS) {
@@ -66,17 +66,17 @@ impl ConnectionResources {
         self.transaction = transaction;
     }
 
-    /// The present request, which has this part in a transaction, has taken too long, and may be under way.
+    /// The current request took too long, and may still be running.
     pub fn request_timed_out(&mut self, part: Transaction, started: Option<StartedTransaction>) {
         match part {
             Transaction::Starts => self.transaction = started,
             Transaction::Commits => self.transaction = None,
-            // An abort may be asked for once more.
+            // The abort may be repeated.
             _ => {}
         }
     }
 
-    /// Its cursors and its transaction, to be ended.
+    /// Returns what is to be ended.
     pub fn end(self) -> (Vec<OwnedCursor>, Option<StartedTransaction>) {
         (self.cursors, self.transaction)
     }

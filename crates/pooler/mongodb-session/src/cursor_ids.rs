@@ -1,14 +1,14 @@
-//! The ids of cursors in replies: clients know some cursors by other ids than their hosts.
+//! Cursor ids in replies: the client may know a cursor by another id than its host.
 
-use crate::{MongoDb, client::Client, cursors::Place, request::Kind};
+use crate::{MongoDb, client::Client, cursors::CursorLocation, request::Kind};
 
 impl MongoDb {
-    /// A reply has the id of a cursor at this host: what the client is to be told in its place.
+    /// A reply has the id of a cursor at this host. Returns the id that the client is told.
     pub(crate) fn name_cursor(&self, client: &mut Client, host: usize, id: i64) -> i64 {
         let told = self.told_of_cursor(client, host, id);
         if let Some(resources) = &mut client.resources {
             match client.destination.cursor() {
-                Some(named) if told == 0 => resources.cursor_closed(named.told),
+                Some(named) if told == 0 => resources.cursor_closed(named.client_id),
                 _ if told == 0 => {}
                 _ => {
                     let user = client.access.user();
@@ -23,28 +23,32 @@ impl MongoDb {
         let user = client.access.user();
         match client.destination.cursor() {
             Some(named) if id == 0 => {
-                self.cursors.closed(user, named.told);
+                self.cursors.closed(user, named.client_id);
                 0
             }
-            Some(named) if id == named.own => {
-                // From now on its host is known, if it was not.
-                self.cursors.keep(user, named.told, Place { host, id, waits: client.request.awaits_data() });
-                named.told
+            Some(named) if id == named.host_id => {
+                // The host was unknown if another Poolhouse has opened the cursor.
+                self.cursors.keep(
+                    user,
+                    named.client_id,
+                    CursorLocation { host, id, awaits_data: client.request.awaits_data() },
+                );
+                named.client_id
             }
             _ if id != 0 => {
                 let waits = client.request.kind() == Kind::OpensStream;
-                self.cursors.opened(user, Place { host, id, waits })
+                self.cursors.opened(user, CursorLocation { host, id, awaits_data: waits })
             }
             _ => 0,
         }
     }
 
-    /// The cursor that a client reads on with is not at its host any more.
+    /// The host does not know the cursor of a `getMore`.
     pub(crate) fn lose_cursor(&self, client: &mut Client) {
         if let Some(named) = client.destination.cursor() {
-            self.cursors.closed(client.access.user(), named.told);
+            self.cursors.closed(client.access.user(), named.client_id);
             if let Some(resources) = &mut client.resources {
-                resources.cursor_closed(named.told);
+                resources.cursor_closed(named.client_id);
             }
         }
     }

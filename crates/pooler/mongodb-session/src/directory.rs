@@ -9,83 +9,80 @@ use seam::{Encryption, Origin, PoolId};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Welcome {
     Open,
-    /// It has to log in first.
+    /// The client has to log in.
     Password,
-    /// It has no chance, for this reason.
+    /// The client is refused, for this reason.
     Forbidden(String),
 }
 
 /// How Poolhouse logs in to a server.
 #[derive(Clone, Default)]
 pub struct ServerLogin {
-    /// Which host it is: one of [`Directory::hosts`], or one that was.
+    /// One of [`Directory::hosts`], or a former one.
     pub host: usize,
-    /// Nobody asks there but Poolhouse, what the host is.
+    /// The connection is a monitor's.
     pub monitors: bool,
     pub tls: bool,
-    /// The user and its password, if the server wants one.
+    /// User and password, if the server requires a login.
     pub user: Option<(Arc<str>, Arc<str>)>,
-    /// The database that knows the user.
+    /// The database that has the user (`authSource`).
     pub source: Arc<str>,
-    /// With SCRAM-SHA-1, as users that MongoDB has known since before version 4.0 may have to.
+    /// Uses SCRAM-SHA-1, which users created before MongoDB 4.0 may need.
     pub sha1: bool,
 }
 
-/// Answers who may log in and which pool serves whom.
+/// Answers who may log in, and which pool serves a user.
 pub trait Directory: Send + Sync + 'static {
-    /// Whether clients of a listener use TLS.
     fn encryption(&self, listener: u16) -> Encryption;
 
-    /// How a client from there is received.
     fn welcome(&self, origin: Origin) -> Welcome;
 
-    /// What is stored of a user's password.
+    /// The verifier of a user's password, if there is such a user.
     fn verifier(&self, user: &str) -> Option<Arc<Verifier>>;
 
-    /// The numbers of the upstream's present hosts. A host keeps its number whatever becomes of the others, and no
-    /// other ever has it.
+    /// The numbers of the configured hosts. A host keeps its number, and no other host ever gets it.
     fn hosts(&self) -> Vec<usize>;
 
-    /// What the configuration calls a host, with its port.
+    /// A host's configured name and port.
     fn host_name(&self, host: usize) -> Arc<str>;
 
-    /// The configuration is to list all members of a replica set.
+    /// Whether the configuration should list all members of the replica set.
     fn lists_members(&self) -> bool;
 
-    /// The replica set has a member of this name that the configuration does not list. Told once.
+    /// Reports a replica set member that the configuration does not list, once.
     fn note_unlisted(&self, member: &str);
 
-    /// So many requests to end what clients have left at the host of a pool, none of which could be sent for so long
-    /// that the host has ended that by itself, are dropped. Told every 10 s at most, once for each pool.
+    /// Reports that `count` cleanup tasks of a pool have expired because no server could carry them out; every 10 s at
+    /// most for each pool.
     fn note_undone(&self, pool: PoolId, count: usize);
 
-    /// The name of the replica set that they must be of, if that is configured.
+    /// The name of the replica set that hosts must belong to, if it is configured.
     fn replica_set(&self) -> Option<Arc<str>>;
 
-    /// Several users have one login at the upstream, which cannot tell them apart.
+    /// Whether several users share one login at the upstream, which cannot tell them apart.
     fn shares_login(&self) -> bool;
 
-    /// How much longer than those of the nearest host the answers of a host may take that reads are sent to.
+    /// `localThresholdMS`.
     fn local_threshold(&self) -> Duration;
 
-    /// How long a client waits until a host is known that can serve it.
+    /// How long a client waits for a suitable host.
     fn patience(&self) -> Duration;
 
-    /// The pool that serves a user at a host. `user` is empty for a client that had not to log in.
+    /// The pool that serves a user at a host. `user` is empty for a client without a login.
     ///
     /// # Errors
-    /// There is none, for this reason, which is told to the client.
+    ///
+    /// There is no such pool. The client is told this reason.
     fn route(&self, user: &str, host: usize) -> Result<PoolId, String>;
 
-    /// Whether a pool is configured still: [`Directory::route`] may name it.
+    /// Whether a pool is still configured: [`Directory::route`] may return it.
     fn is_configured(&self, pool: PoolId) -> bool;
 
-    /// How long a client waits for a server of a pool while all are busy; `None` is for ever.
+    /// How long a client waits for a server of a pool; `None` is forever.
     fn max_wait(&self, pool: PoolId) -> Option<Duration>;
 
-    /// How many requests may keep a server of a pool while they wait for what others may write.
+    /// How many requests may keep a server of a pool while they wait for other clients' writes.
     fn max_pinned(&self, pool: PoolId) -> u32;
 
-    /// How the servers of a pool are logged in to.
     fn server_login(&self, pool: PoolId) -> ServerLogin;
 }

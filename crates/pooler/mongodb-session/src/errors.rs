@@ -1,10 +1,9 @@
-//! Error documents: codes as MongoDB's servers use them, and the labels that make drivers do what is right.
+//! Error replies: codes as MongoDB's servers use them, and labels that tell drivers whether a retry is safe.
 //!
 //! A driver retries a read once for codes of its own list, and a write once if the error has the label
-//! `RetryableWriteError`. Inside a transaction the label `TransientTransactionError` has the whole transaction tried
-//! again. A change stream goes on where it was if the error has the label `ResumableChangeStreamError`. So an error has
-//! a label only if that is right: not when waiting took too long (all would come back at once), and not where a second
-//! attempt may do a thing twice.
+//! `RetryableWriteError`. Inside a transaction, `TransientTransactionError` makes the application retry the whole
+//! transaction. A change stream resumes after `ResumableChangeStreamError`. An error has no label where a wait took too
+//! long (all clients would retry at once), nor where a retry might do something twice.
 
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use crate::{
     wire::{self, Answers},
 };
 
-/// How the last error of a pool begins whose login the server refuses.
+/// The prefix of a pool's last error if the server refuses the login.
 pub const REFUSED: &str = "MongoDB refuses the login of";
 
 /// Codes of MongoDB's servers (`src/mongo/base/error_codes.yml`).
@@ -56,8 +55,7 @@ impl Code {
     }
 }
 
-/// The label of an error after which a second attempt makes sense, by the command's part in a transaction, and by whether
-/// it may be one of a change stream.
+/// The label of an error, by the command's part in a transaction, and by whether it may belong to a change stream.
 pub fn label(transaction: Transaction, of_change_stream: bool) -> Option<&'static str> {
     match transaction {
         Transaction::Starts | Transaction::Continues => Some("TransientTransactionError"),
@@ -67,12 +65,12 @@ pub fn label(transaction: Transaction, of_change_stream: bool) -> Option<&'stati
     }
 }
 
-/// An error that a client is told.
+/// An error reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
     pub code: Code,
     pub message: String,
-    /// Trying again at once is worthwhile.
+    /// A retry at once is safe.
     pub transient: bool,
 }
 
@@ -81,12 +79,12 @@ impl Failure {
         Self { code, message: message.into(), transient: false }
     }
 
-    /// The same, where trying again is worthwhile.
+    /// Marks it as safe to retry.
     pub fn transient(self) -> Self {
         Self { transient: true, ..self }
     }
 
-    /// Why there is no server.
+    /// The error of a request that gets no server.
     pub fn of_lease(why: &LeaseFailure) -> Self {
         match why {
             LeaseFailure::WaitTimeout { waited, shortage } => Self::new(
@@ -99,8 +97,8 @@ impl Failure {
             LeaseFailure::Unavailable { last_error: Some(why), .. } if why.starts_with(REFUSED) => Self::new(
                 Code::AuthenticationFailed,
                 format!(
-                    "Poolhouse: {}. Correct user, password or authSource in the url of Poolhouse's [[database]], or the password of \
-                     the [[user]] where that url has none",
+                    "Poolhouse: {}. Correct user, password or authSource in the url of Poolhouse's [[database]], or \
+                     the password of the [[user]] where that url has none",
                     why.trim_end_matches('.')
                 ),
             ),
@@ -123,38 +121,39 @@ impl Failure {
         }
     }
 
-    /// No server became free at the host that it is for now, and it has waited before: for a host, or at another one.
+    /// The error of a request that has waited before, for a host or at another one, and gets no server at this one in
+    /// time.
     pub fn of_second_wait(waited: Duration) -> Self {
         let text = format!(
-            "Poolhouse: no server connection became free within {} ms (max_wait_time, and unavailable_wait_time while there is no host): \
-             another host was elected meanwhile, or none was known",
+            "Poolhouse: no server connection became free within {} ms (max_wait_time, and unavailable_wait_time while \
+             there is no host): another host was elected meanwhile, or none was known",
             waited.as_millis()
         );
         Self::new(Code::MaxTimeMsExpired, text)
     }
 
-    /// The server's connection has ended before its answer came.
+    /// The server's connection was lost before it had replied.
     pub fn of_lost_server() -> Self {
         let text = "Poolhouse: the connection to MongoDB was lost; whether the command was carried out is not known";
         Self::new(Code::HostUnreachable, text).transient()
     }
 
-    /// A transaction cannot go on at another host.
+    /// A transaction cannot continue at another host.
     pub fn of_old_primary() -> Self {
         let text = "Poolhouse: the primary at which this transaction began is the primary no longer";
         Self::new(Code::NoSuchTransaction, text).transient()
     }
 
-    /// So many wait already for what others may write.
+    /// All stream slots of a pool are in use.
     pub fn of_streams(most: u32) -> Self {
         let text = format!(
-            "Poolhouse: this request would keep a server connection while it waits (a change stream, a tailable or an exhaust cursor), and \
-             max_pinned = {most} do: raise max_pinned, and max_size with it"
+            "Poolhouse: this request would keep a server connection while it waits (a change stream, a tailable or an \
+             exhaust cursor), and max_pinned = {most} do: raise max_pinned, and max_size with it"
         );
         Self::new(Code::TemporarilyUnavailable, text)
     }
 
-    /// Why a client is sent away.
+    /// The error of a client that the driver refuses.
     pub fn of_refusal(why: &Refusal) -> Self {
         let (code, text) = match why {
             Refusal::TooManyClients { limit } => {
@@ -189,7 +188,7 @@ impl Failure {
         Self::new(code, format!("Poolhouse: {text}"))
     }
 
-    /// Appends the error as the answer to a command, with this label if trying again is worthwhile.
+    /// Appends it as the reply to a request, with this label if a retry is safe.
     pub fn append(&self, to: &mut Vec<u8>, answers: Answers, label: Option<&str>) {
         let label = label.filter(|_| self.transient);
         wire::answer(to, answers, |answer| {

@@ -1,4 +1,4 @@
-//! What drivers are told when they ask whom they speak with: never what the upstream said, but what Poolhouse is.
+//! Replies to `hello` and `isMaster`: they describe Poolhouse, not the upstream.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -6,30 +6,28 @@ use crate::{
     bson::{Value, Writer},
     cluster_time::ClusterTime,
     command::Command,
-    topology::Pose,
+    topology::AdvertisedTopology,
 };
 
-/// What Poolhouse takes of clients: the figures of MongoDB's servers, which have not changed since version 3.6.
+/// Limits that clients are told: those of MongoDB's servers since version 3.6.
 const MAX_DOCUMENT: i32 = 16 * 1024 * 1024;
 const MAX_BATCH: i32 = 100_000;
 
-/// How clients may log in.
+/// The mechanisms of clients' logins.
 pub const MECHANISMS: &[&str] = &["SCRAM-SHA-256"];
 
-/// What a client asked for beside.
+/// What a client's `hello` asks for.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Asked {
-    /// It would go on with `hello`, if that is known.
+pub struct HelloRequest {
     hello_ok: bool,
-    /// It wants to know how a user may log in.
+    /// `saslSupportedMechs`.
     mechanisms: bool,
-    /// It believes that a load balancer stands between.
     load_balanced: bool,
-    /// It asked with the command of old.
+    /// It was `isMaster`.
     old: bool,
 }
 
-impl Asked {
+impl HelloRequest {
     pub fn of(command: &Command<'_>) -> Self {
         let mut asked = Self { old: command.name != "hello", ..Self::default() };
         for element in command.body.elements().flatten() {
@@ -48,10 +46,10 @@ impl Asked {
         self.load_balanced
     }
 
-    /// Writes the answer. `service` is the same for all of a process's life.
+    /// Writes the reply. `service` stays the same for the life of a process.
     pub fn answer(
         self,
-        (pose, time): (Pose, Option<&ClusterTime>),
+        (topology_shown, time): (AdvertisedTopology, Option<&ClusterTime>),
         connection: i32,
         service: [u8; 12],
         answer: &mut Writer<'_>,
@@ -60,7 +58,7 @@ impl Asked {
         if self.hello_ok {
             answer.bool("helloOk", true);
         }
-        if pose.mongos || self.load_balanced {
+        if topology_shown.mongos || self.load_balanced {
             answer.text("msg", "isdbgrid");
         }
         if self.load_balanced {
@@ -71,11 +69,11 @@ impl Asked {
         answer.int32("maxWriteBatchSize", MAX_BATCH);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         answer.time("localTime", now.as_millis() as i64);
-        if let Some(minutes) = pose.session_minutes {
+        if let Some(minutes) = topology_shown.session_minutes {
             answer.int32("logicalSessionTimeoutMinutes", minutes);
         }
         answer.int32("connectionId", connection);
-        answer.int32("minWireVersion", 0).int32("maxWireVersion", pose.wire).bool("readOnly", false);
+        answer.int32("minWireVersion", 0).int32("maxWireVersion", topology_shown.wire).bool("readOnly", false);
         if self.mechanisms {
             answer.texts("saslSupportedMechs", MECHANISMS);
         }

@@ -1,20 +1,21 @@
-//! MongoDB's wire protocol through the seam: what drivers are told, where their requests go, and what belongs together.
+//! MongoDB's wire protocol through the seam: `hello`, logins, server selection, cursors, transactions and sessions.
 //!
-//! Each request takes one server connection, from its first byte to the last of its answer. Poolhouse answers `hello`
-//! itself: drivers see one mongos, or one standalone server, whatever is behind it. See the drivers' specifications
-//! (Server Discovery and Monitoring, Connection Monitoring and Pooling, Authentication) at
+//! Each request takes one server connection, from its first byte to the last byte of its reply. Poolhouse answers
+//! `hello` itself: drivers see one mongos, or one standalone server, whatever the upstream is. See the drivers'
+//! specifications (Server Discovery and Monitoring, Connection Monitoring and Pooling, Authentication) at
 //! <https://github.com/mongodb/specifications>.
 //!
-//! It opens no connection and knows no configuration: [`Directory`] answers who may log in and where to.
+//! The crate opens no connection and reads no configuration: [`Directory`] answers who may log in, and to which pool a
+//! request goes.
 #![forbid(unsafe_code)]
 
 mod access;
 pub mod bson;
 mod check;
-mod checks;
-mod chores;
+mod cleanup;
+mod cleanup_tasks;
 mod client;
-mod client_end;
+mod client_exit;
 mod client_input;
 mod cluster_time;
 mod command;
@@ -25,36 +26,36 @@ mod cursors;
 mod destination;
 mod directory;
 mod errors;
-mod facts;
-mod held;
+mod handshake;
+mod held_memory;
+mod held_request;
 mod hello;
-mod holding;
 mod local_commands;
 mod login;
-mod members;
 mod monitor;
 mod monitoring;
 mod partial_requests;
+mod quota;
 mod reply;
 mod reply_summary;
 mod request;
 mod requester;
-mod room;
 mod routes;
 mod scan;
 mod selection;
 mod sending;
 mod server;
+mod server_description;
 mod server_input;
 mod sessions;
-mod stalls;
-mod starting;
-mod streams;
+mod stall_timers;
+mod stream_slots;
 mod tags;
 mod topology;
 mod transactions;
+mod unlisted_members;
 mod wait;
-mod waits;
+mod waiting;
 pub mod wire;
 
 use std::{
@@ -68,15 +69,15 @@ use seam::{
 };
 
 use self::{
-    chores::Chores,
+    cleanup_tasks::CleanupTasks,
     cursors::Cursors,
-    facts::{Facts, Role},
-    holding::Holding,
-    members::Unlisted,
-    stalls::Stalls,
-    streams::Streams,
-    topology::{Ask, Heard, Topology},
+    held_memory::HeldMemory,
+    server_description::{ServerDescription, ServerType},
+    stall_timers::StallTimers,
+    stream_slots::StreamSlots,
+    topology::{CheckRequest, HelloReceived, Topology},
     transactions::Transactions,
+    unlisted_members::UnlistedMembers,
 };
 pub use self::{
     client::Client,
@@ -88,30 +89,29 @@ pub use scram::KeyCache;
 /// What is stored of a user's password.
 pub use scram::Verifier;
 /// The default of [`Directory::local_threshold`]: that of drivers and of mongos.
-pub use selection::WINDOW as LOCAL_THRESHOLD;
+pub use selection::DEFAULT_LOCAL_THRESHOLD as LOCAL_THRESHOLD;
 
 pub struct MongoDb {
     directory: Arc<dyn Directory>,
     topology: Mutex<Topology>,
     cursors: Cursors,
     transactions: Transactions,
-    streams: Streams,
-    chores: Chores,
-    stalls: Stalls,
-    unlisted: Unlisted,
-    /// What clients are told as their connection's number.
+    stream_slots: StreamSlots,
+    cleanup_tasks: CleanupTasks,
+    stall_timers: StallTimers,
+    unlisted: UnlistedMembers,
+    /// The `connectionId` of the client that connected last.
     last_number: AtomicU32,
-    held_memory: Holding,
-    /// What drivers of load-balanced deployments know this process by.
+    held_memory: HeldMemory,
+    /// The `serviceId` that drivers of load-balanced deployments are told.
     service: [u8; 12],
     keys: scram::KeyCache,
-    /// Servers whose keys are derived part by part.
+    /// Servers whose SCRAM keys are derived in parts.
     derivations: scram::Turns<(ServerTag, u64)>,
     mock: scram::Mock,
 }
 
 impl MongoDb {
-    /// Asks `directory` who may do what.
     pub fn new(directory: Arc<dyn Directory>) -> Self {
         let (mut service, mut secret, mut begin) = ([0; 12], [0; 32], [0; 8]);
         getrandom::fill(&mut service).expect("the system gives random bytes");
@@ -122,12 +122,12 @@ impl MongoDb {
             topology: Mutex::new(Topology::new()),
             cursors: Cursors::new(u64::from_le_bytes(begin)),
             transactions: Transactions::default(),
-            streams: Streams::default(),
-            chores: Chores::default(),
-            stalls: Stalls::default(),
-            unlisted: Unlisted::default(),
+            stream_slots: StreamSlots::default(),
+            cleanup_tasks: CleanupTasks::default(),
+            stall_timers: StallTimers::default(),
+            unlisted: UnlistedMembers::default(),
             last_number: AtomicU32::new(1),
-            held_memory: Holding::default(),
+            held_memory: HeldMemory::default(),
             service,
             keys: scram::KeyCache::default(),
             derivations: scram::Turns::default(),
@@ -139,19 +139,19 @@ impl MongoDb {
         self.topology.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A host has told what it is.
-    fn learn(&self, host: usize, facts: Facts, heard: Heard, out: &mut Outbox) {
-        if topology::is_other_set(&facts, self.directory.replica_set().as_ref()) {
+    /// A host has sent a `hello` reply.
+    fn learn(&self, host: usize, description: ServerDescription, heard: HelloReceived, out: &mut Outbox) {
+        if topology::is_other_set(&description, self.directory.replica_set().as_ref()) {
             return;
         }
-        let names_members = facts.role == Role::Primary;
+        let names_members = description.server_type == ServerType::Primary;
         {
             let mut topology = self.topology();
-            if !topology.is_present(host) {
-                // A new configuration may have it, of which the topology is not told before the next beat.
-                topology.keep_only(self.directory.hosts(), out);
+            if !topology.is_configured(host) {
+                // A reload may have added the host, of which the topology hears only with the next heartbeat.
+                topology.retain_only(self.directory.hosts(), out);
             }
-            topology.learn(host, facts, heard, out);
+            topology.learn(host, description, heard, out);
         }
         if names_members {
             self.look_for_unlisted();
@@ -166,25 +166,25 @@ impl Protocol for MongoDb {
     fn on_tick(&self, now: Duration, out: &mut Outbox) {
         let beats = {
             let mut topology = self.topology();
-            let beats = topology.is_beat_due(now);
+            let beats = topology.is_check_due(now);
             if beats {
-                topology.keep_only(self.directory.hosts(), out);
-                topology.window = self.directory.local_threshold();
+                topology.retain_only(self.directory.hosts(), out);
+                topology.local_threshold = self.directory.local_threshold();
             }
             topology.on_tick(now, out);
             beats
         };
         if beats {
-            self.chores.keep_only(|pool| self.directory.is_configured(pool));
+            self.cleanup_tasks.retain_only(|pool| self.directory.is_configured(pool));
         }
-        for (pool, count) in self.chores.on_tick(now) {
+        for (pool, count) in self.cleanup_tasks.on_tick(now) {
             self.directory.note_undone(pool, count);
         }
-        for pool in self.chores.returned() {
+        for pool in self.cleanup_tasks.returned() {
             out.push(Effect::ResetOne { pool });
         }
         self.derive_next(now, out);
-        for (client, key) in self.stalls.on_tick(now) {
+        for (client, key) in self.stall_timers.on_tick(now) {
             topology::post(seam::Peer::Client(client), key, out);
         }
         self.cursors.on_tick(now);
@@ -207,7 +207,7 @@ impl Protocol for MongoDb {
         input: Input<'_>,
         out: &mut Outbox,
     ) -> usize {
-        self.hear_client(me, client, servers, input, out)
+        self.on_client_input(me, client, servers, input, out)
     }
 
     fn server_input(
@@ -218,7 +218,7 @@ impl Protocol for MongoDb {
         input: Input<'_>,
         out: &mut Outbox,
     ) -> usize {
-        self.hear_server(me, server, clients, input, out)
+        self.on_server_input(me, server, clients, input, out)
     }
 
     fn granted(&self, me: ClientTag, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
@@ -230,16 +230,16 @@ impl Protocol for MongoDb {
     }
 
     fn posted_to_client(&self, me: ClientTag, client: &mut Client, key: u64, _: &[u8], out: &mut Outbox) {
-        self.hear_post(me, client, key, out);
+        self.on_post(me, client, key, out);
     }
 
     fn posted_to_server(&self, me: ServerTag, server: &mut Server, key: u64, bytes: &[u8], out: &mut Outbox) {
         self.go_on_deriving(me, server, key, out);
-        self.beat(me, server, key, Ask::read(bytes), out);
+        self.beat(me, server, key, CheckRequest::read(bytes), out);
     }
 
     fn pool_forgotten(&self, pool: PoolId) {
-        self.chores.forget(pool);
+        self.cleanup_tasks.forget(pool);
     }
 
     fn client_gone(
@@ -249,7 +249,7 @@ impl Protocol for MongoDb {
         servers: &mut dyn Sessions<ServerTag, Server>,
         out: &mut Outbox,
     ) {
-        self.client_left(client, servers, out);
+        self.on_client_gone(client, servers, out);
     }
 
     fn server_gone(
@@ -259,17 +259,17 @@ impl Protocol for MongoDb {
         clients: &mut dyn Sessions<ClientTag, Client>,
         out: &mut Outbox,
     ) {
-        self.server_left(me, server, clients, out);
+        self.on_server_gone(me, server, clients, out);
     }
 
     fn refuse(&self, me: ClientTag, client: &mut Client, why: Refusal, out: &mut Outbox) {
         self.on_refused(me, client, &why, out);
     }
 
-    /// Nothing that a client does stays with a connection: what it leaves belongs to its session or its cursors. The
-    /// sign that its last request is done with may be due, or there are chores.
+    /// Clients leave no state in a connection: cursors and transactions belong to sessions. But the ping behind an
+    /// unacknowledged write may be due, or a cleanup task.
     fn reset(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
-        self.on_errand(me, server, out);
+        self.carry_out_next_task(me, server, out);
     }
 
     fn check(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
@@ -293,7 +293,7 @@ impl Protocol for MongoDb {
     }
 
     fn client_secured(&self, _: ClientTag, _: &mut Client, _: Secured, _: &mut Outbox) {
-        // Certificates do not log in here.
+        // Certificates are not used for logins here.
     }
 
     fn server_secured(&self, me: ServerTag, server: &mut Server, _: Secured, out: &mut Outbox) {

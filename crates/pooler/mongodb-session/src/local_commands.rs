@@ -1,4 +1,4 @@
-//! The commands that Poolhouse answers itself: `hello`, logins, and what is refused because many clients share a server.
+//! Commands that Poolhouse answers itself: `hello`, logins, and commands that it refuses because clients share servers.
 
 use std::sync::Arc;
 
@@ -11,27 +11,27 @@ use crate::{
     command::Command,
     command_names::{is_hello, is_last_error, is_misspelt, is_of_replication},
     errors::{Code, Failure},
-    hello::Asked,
-    login::{self, Exchange, Step},
+    hello::HelloRequest,
+    login::{self, ClientLogin, Step},
     request::Kind,
 };
 
-/// What became of a command that Poolhouse answers itself.
-pub enum Taken {
-    Yes,
+/// The result of a command that Poolhouse answers itself.
+pub enum LocalAnswer {
+    Given,
     /// It waits until a host is known.
-    Parks,
+    AwaitsHost,
 }
 
 impl MongoDb {
-    /// Answers a command that is not for a host; `None` if it is for one.
+    /// Answers a command that is not for a host. `None` if it is for a host.
     pub(crate) fn answer_locally(
         &self,
         me: ClientTag,
         client: &mut Client,
         command: &Command<'_>,
         out: &mut Outbox,
-    ) -> Result<Option<Taken>, Failure> {
+    ) -> Result<Option<LocalAnswer>, Failure> {
         match command.name {
             name if is_hello(name) => return self.answer_hello(me, client, command, out).map(Some),
             "saslStart" => self.begin_login(me, client, command, out)?,
@@ -41,7 +41,7 @@ impl MongoDb {
             }),
             name => return refusal(name, client).map_or(Ok(None), Err),
         }
-        Ok(Some(Taken::Yes))
+        Ok(Some(LocalAnswer::Given))
     }
 
     fn answer_hello(
@@ -50,27 +50,27 @@ impl MongoDb {
         client: &mut Client,
         command: &Command<'_>,
         out: &mut Outbox,
-    ) -> Result<Taken, Failure> {
-        let asked = Asked::of(command);
+    ) -> Result<LocalAnswer, Failure> {
+        let asked = HelloRequest::of(command);
         client.request.set_kind(Kind::Hello);
-        let (pose, time) = {
+        let (shown, time) = {
             let topology = self.topology();
-            (topology.pose(), topology.cluster_time())
+            (topology.advertised(), topology.cluster_time())
         };
-        let Some(pose) = pose else { return Ok(Taken::Parks) };
-        if asked.is_load_balanced() && pose.session_minutes.is_none() {
+        let Some(shown) = shown else { return Ok(LocalAnswer::AwaitsHost) };
+        if asked.is_load_balanced() && shown.session_minutes.is_none() {
             let text = "Poolhouse: this MongoDB knows no sessions, so it cannot be used with loadBalanced=true";
             return Err(Failure::new(Code::CommandFailed, text));
         }
         if asked.is_load_balanced() {
             client.resources.get_or_insert_default();
         }
-        client.answer(me, out, |answer| asked.answer((pose, time.as_deref()), client.number, self.service, answer));
+        client.answer(me, out, |answer| asked.answer((shown, time.as_deref()), client.number, self.service, answer));
         if client.access.note_hello() {
-            // It may be a driver's monitor, which never logs in: that is no login that takes long.
+            // A driver's monitor never logs in, so no login timeout applies.
             out.push(Effect::Standing { client: me, standing: Standing::Subscribed });
         }
-        Ok(Taken::Yes)
+        Ok(LocalAnswer::Given)
     }
 
     fn begin_login(
@@ -84,7 +84,7 @@ impl MongoDb {
             let text = "Poolhouse: a connection stays with its user; open another one";
             return Err(Failure::new(Code::CommandFailed, text));
         }
-        let (exchange, said) = Exchange::begin(command, &*self.directory, &self.mock)?;
+        let (exchange, said) = ClientLogin::begin(command, &*self.directory, &self.mock)?;
         client.access.begin_login(exchange);
         if !client.access.is_refused() {
             out.push(Effect::Standing { client: me, standing: Standing::Login });
@@ -112,12 +112,12 @@ impl MongoDb {
             }
         };
         let (said, done) = match step {
-            Step::Goes(said) => (said, false),
+            Step::Continue(said) => (said, false),
             Step::Done(said) => (said, true),
         };
         if done {
             client.access.set_user(exchange.user());
-            self.let_in(me, client, out)?;
+            self.admit_client(me, client, out)?;
         } else {
             client.access.put_login_back(exchange);
         }
@@ -126,12 +126,12 @@ impl MongoDb {
     }
 
     /// The client may send commands from now on.
-    pub(crate) fn let_in(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) -> Result<(), Failure> {
+    pub(crate) fn admit_client(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) -> Result<(), Failure> {
         let (host, user) = (self.directory.hosts().first().copied().unwrap_or_default(), client.access.user());
         let pool = self.directory.route(user, host).map_err(|why| Failure::new(Code::Unauthorized, why))?;
         match client.access.admit() {
-            // A client too many is told so after its login, which a driver takes for a part of the handshake, and is
-            // closed when that takes too long.
+            // A driver treats the login as part of the handshake, so the refusal is told after it. The connection is
+            // closed when the login times out.
             Admission::Refused => return Ok(()),
             Admission::First => {
                 self.topology().enter(me, client.key);
@@ -143,7 +143,7 @@ impl MongoDb {
         Ok(())
     }
 
-    pub(crate) fn may_ask(&self, client: &Client, command: &Command<'_>) -> Result<(), Failure> {
+    pub(crate) fn check_authenticated(&self, client: &Client, command: &Command<'_>) -> Result<(), Failure> {
         if !client.access.is_authenticated() {
             let text = format!("Poolhouse: command {} requires authentication", command.name.escape_debug());
             return Err(Failure::new(Code::Unauthorized, text));
@@ -152,7 +152,7 @@ impl MongoDb {
     }
 }
 
-/// Why a command of this name cannot be used through a pooler, if it cannot.
+/// Why a command of this name is refused, if it is.
 fn refusal(name: &str, client: &Client) -> Option<Failure> {
     let (code, text) = match name {
         "authenticate" | "getnonce" => {

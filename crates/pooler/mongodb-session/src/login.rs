@@ -1,4 +1,4 @@
-//! Logging in, both ways: a client to Poolhouse (`saslStart`, `saslContinue`), and Poolhouse to a server.
+//! SCRAM logins: of a client at Poolhouse (`saslStart`, `saslContinue`), and of Poolhouse at a server.
 
 use std::sync::Arc;
 
@@ -10,18 +10,17 @@ use crate::{
     command::Command,
     directory::{Directory, ServerLogin},
     errors::{Code, Failure, REFUSED},
-    facts::Facts,
     hello::MECHANISMS,
+    server_description::ServerDescription,
     wire,
 };
 
-/// The only conversation of a connection at a time.
+/// The `conversationId`: a connection has one conversation at a time.
 const CONVERSATION: i32 = 1;
 
-/// Bytes of the first message of a login, which holds a name and something random.
-const MAX_FIRST: usize = 2048;
+/// Maximum size of the first message, which has a user name and a nonce, in bytes.
+const MAX_FIRST_MESSAGE: usize = 2048;
 
-/// Fresh randomness, printable.
 fn nonce() -> String {
     let mut bytes = [0; 18];
     getrandom::fill(&mut bytes).expect("the system gives random bytes");
@@ -35,29 +34,29 @@ fn payload<'a>(body: Document<'a>) -> Result<&'a [u8], Failure> {
     }
 }
 
-/// What MongoDB keeps of a password for SCRAM-SHA-1: see the drivers' specification "Authentication".
-fn digested(user: &str, password: &str) -> String {
+/// The digest that MongoDB uses as the password of SCRAM-SHA-1: see the drivers' specification "Authentication".
+fn sha1_password(user: &str, password: &str) -> String {
     let digest = Md5::new_with_prefix(user).chain_update(":mongo:").chain_update(password).finalize();
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A client's login under way.
-pub struct Exchange {
+/// A client's login.
+pub struct ClientLogin {
     user: Arc<str>,
     scram: scram::Server,
-    /// The client asked to be spared the last message, which says nothing.
+    /// The client has set `skipEmptyExchange`.
     skips_last: bool,
     proved: bool,
 }
 
 pub enum Step {
-    Goes(Vec<u8>),
-    /// The answer, and the login is over.
+    Continue(Vec<u8>),
+    /// The reply; the login is complete.
     Done(Vec<u8>),
 }
 
-impl Exchange {
-    /// Takes `saslStart`.
+impl ClientLogin {
+    /// Handles `saslStart`.
     pub fn begin(command: &Command<'_>, directory: &dyn Directory, mock: &Mock) -> Result<(Self, Vec<u8>), Failure> {
         let get = |name| command.body.get(name).ok().flatten();
         let mechanism = get("mechanism").and_then(Value::text).unwrap_or("");
@@ -69,7 +68,7 @@ impl Exchange {
             .and_then(Value::document)
             .is_some_and(|options| options.get_nested("skipEmptyExchange").ok().flatten().is_some_and(Value::truth));
         let first = payload(command.body)?;
-        if first.len() > MAX_FIRST {
+        if first.len() > MAX_FIRST_MESSAGE {
             return Err(Failure::new(
                 Code::AuthenticationFailed,
                 "Poolhouse: the first message of this login is too long",
@@ -85,7 +84,7 @@ impl Exchange {
         Ok((Self { user: user.into(), scram, skips_last, proved: false }, answer))
     }
 
-    /// Takes `saslContinue`.
+    /// Handles `saslContinue`.
     pub fn go_on(&mut self, command: &Command<'_>) -> Result<Step, Failure> {
         let said = payload(command.body)?;
         if self.proved {
@@ -100,7 +99,7 @@ impl Exchange {
         };
         let last = self.scram.last(said).map_err(refused)?;
         self.proved = true;
-        Ok(if self.skips_last { Step::Done(last) } else { Step::Goes(last) })
+        Ok(if self.skips_last { Step::Done(last) } else { Step::Continue(last) })
     }
 
     pub fn user(&self) -> &Arc<str> {
@@ -108,30 +107,29 @@ impl Exchange {
     }
 }
 
-/// Writes the answer to a step.
+/// Writes the reply to a step.
 pub fn answer(payload: &[u8], done: bool, answer: &mut Writer<'_>) {
     answer.int32("conversationId", CONVERSATION).bool("done", done);
     answer.binary("payload", payload).double("ok", 1.0);
 }
 
 /// Poolhouse's login at a server.
-pub struct ServerStart {
+pub struct ServerHandshake {
     pub login: ServerLogin,
-    /// Under which it is gone on with where its keys are derived.
+    /// The key of the posts that continue it while its keys are derived.
     pub key: Option<u64>,
-    at: At,
+    stage: Stage,
     last_id: i32,
 }
 
-enum At {
+enum Stage {
     Hello,
     First(Scram),
-    /// The answer to the challenge waits until the keys are derived.
+    /// The reply to the challenge waits until the keys are derived.
     Deriving(Box<Deriving>),
     Last(Scram),
 }
 
-/// The mechanism under way.
 enum Scram {
     Sha256(scram::Client),
     Sha1(scram::Sha1Client),
@@ -145,27 +143,29 @@ struct Deriving {
 }
 
 pub enum Next {
-    /// Call [`ServerStart::go_on`], some time later.
+    /// Call [`ServerHandshake::go_on`] later.
     Later,
-    /// Wait for the answer to what has been said.
+    /// Wait for the server's reply.
     Wait,
-    /// The server may be used.
     Done,
-    /// It cannot be. `permanent`: asking again is of no use.
-    Failed { message: String, permanent: bool },
+    /// `permanent`: a retry fails, too.
+    Failed {
+        message: String,
+        permanent: bool,
+    },
 }
 
-impl ServerStart {
+impl ServerHandshake {
     pub fn new(login: ServerLogin) -> Self {
-        Self { login, key: None, at: At::Hello, last_id: 0 }
+        Self { login, key: None, stage: Stage::Hello, last_id: 0 }
     }
 
-    /// The id of the request whose answer is due.
+    /// The id of the request that is unanswered.
     pub fn asked(&self) -> i32 {
         self.last_id
     }
 
-    /// Says who we are, in the form that servers of every age understand.
+    /// Sends `isMaster` as an OP_QUERY, which servers of every version understand.
     pub fn begin(&mut self, to: &mut Vec<u8>) {
         self.last_id += 1;
         wire::old_request(to, self.last_id, |body| {
@@ -181,28 +181,28 @@ impl ServerStart {
         });
     }
 
-    /// Takes an answer, and says what follows. `learn` is told what the server is.
+    /// Handles a reply, and appends the next message. `learn` gets the server's description.
     pub fn answered(
         &mut self,
         answer: Document<'_>,
         keys: &KeyCache,
         to: &mut Vec<u8>,
-        learn: impl FnOnce(Facts),
+        learn: impl FnOnce(ServerDescription),
     ) -> Next {
         let failed = |message: String| Next::Failed { message, permanent: false };
         if !answer.get("ok").ok().flatten().is_some_and(Value::truth) {
             let text = answer.get("errmsg").ok().flatten().and_then(Value::text).unwrap_or("no reason given");
-            if matches!(self.at, At::Hello) {
+            if matches!(self.stage, Stage::Hello) {
                 return failed(text.to_owned());
             }
-            // A login that a server refuses is refused again, until somebody changes something.
+            // A refused login stays refused until the configuration or the user changes.
             return Next::Failed { message: self.refused(text), permanent: true };
         }
-        let step = match std::mem::replace(&mut self.at, At::Hello) {
-            At::Hello => self.hello(answer, to, learn),
-            At::First(scram) => self.challenged(scram, answer, keys, to),
-            At::Deriving(_) => Err("an answer to what was not asked".to_owned()),
-            At::Last(mut scram) => match payload(answer).map(|said| match &mut scram {
+        let step = match std::mem::replace(&mut self.stage, Stage::Hello) {
+            Stage::Hello => self.hello(answer, to, learn),
+            Stage::First(scram) => self.challenged(scram, answer, keys, to),
+            Stage::Deriving(_) => Err("an answer to what was not asked".to_owned()),
+            Stage::Last(mut scram) => match payload(answer).map(|said| match &mut scram {
                 Scram::Sha256(scram) => scram.verify(said),
                 Scram::Sha1(scram) => scram.verify(said),
             }) {
@@ -214,15 +214,20 @@ impl ServerStart {
         step.unwrap_or_else(failed)
     }
 
-    /// Whom the server has refused, and by which database.
+    /// The error of a refused login, with the user and its database.
     fn refused(&self, text: &str) -> String {
         let user = self.login.user.as_ref().map_or("", |(user, _)| user);
         format!("{REFUSED} user `{}` (authSource `{}`): {text}", user.escape_debug(), self.login.source.escape_debug())
     }
 
-    fn hello(&mut self, answer: Document<'_>, to: &mut Vec<u8>, learn: impl FnOnce(Facts)) -> Result<Next, String> {
-        let facts = Facts::read(answer).map_err(|Malformed(what)| what.to_owned())?;
-        learn(facts);
+    fn hello(
+        &mut self,
+        answer: Document<'_>,
+        to: &mut Vec<u8>,
+        learn: impl FnOnce(ServerDescription),
+    ) -> Result<Next, String> {
+        let description = ServerDescription::read(answer).map_err(|Malformed(what)| what.to_owned())?;
+        learn(description);
         let user = self.login.user.as_ref().filter(|_| !self.login.monitors);
         let Some((user, _)) = user else { return Ok(Next::Done) };
         let (mechanism, (scram, first)) = if self.login.sha1 {
@@ -232,7 +237,7 @@ impl ServerStart {
             let (scram, first) = scram::Client::named(user, nonce());
             ("SCRAM-SHA-256", (Scram::Sha256(scram), first))
         };
-        self.at = At::First(scram);
+        self.stage = Stage::First(scram);
         self.last_id += 1;
         let source = &self.login.source;
         wire::request(to, self.last_id, |body| {
@@ -257,30 +262,33 @@ impl ServerStart {
         let (user, password) = self.login.user.as_ref().expect("who logs in has a password");
         let slow = match &scram {
             Scram::Sha256(_) => keys.slow(scram::Hash::Sha256, said, password),
-            Scram::Sha1(_) => keys.slow(scram::Hash::Sha1, said, &digested(user, password)),
+            Scram::Sha1(_) => keys.slow(scram::Hash::Sha1, said, &sha1_password(user, password)),
         };
         if let Some(derivation) = slow {
-            self.at = At::Deriving(Box::new(Deriving { scram, derivation, challenge: said.into(), conversation }));
+            self.stage =
+                Stage::Deriving(Box::new(Deriving { scram, derivation, challenge: said.into(), conversation }));
             return Ok(Next::Later);
         }
         self.prove(scram, said, conversation, keys, to)
     }
 
-    /// Derives one more part of the keys, and answers the challenge if it was the last.
+    /// Derives the next part of the keys, and replies to the challenge after the last one.
     pub fn go_on(&mut self, keys: &KeyCache, to: &mut Vec<u8>) -> Next {
-        let At::Deriving(deriving) = &mut self.at else { return Next::Wait };
+        let Stage::Deriving(deriving) = &mut self.stage else { return Next::Wait };
         if !deriving.derivation.go_on(keys) {
             return Next::Later;
         }
-        let At::Deriving(deriving) = std::mem::replace(&mut self.at, At::Hello) else { unreachable!("seen above") };
+        let Stage::Deriving(deriving) = std::mem::replace(&mut self.stage, Stage::Hello) else {
+            unreachable!("seen above")
+        };
         let Deriving { scram, challenge, conversation, .. } = *deriving;
         let step = self.prove(scram, &challenge, conversation, keys, to);
         step.unwrap_or_else(|message| Next::Failed { message, permanent: false })
     }
 
-    /// Whether it waits for [`ServerStart::go_on`].
+    /// Whether it waits for [`ServerHandshake::go_on`].
     pub fn is_deriving(&self) -> bool {
-        matches!(self.at, At::Deriving(_))
+        matches!(self.stage, Stage::Deriving(_))
     }
 
     fn prove(
@@ -294,10 +302,10 @@ impl ServerStart {
         let (user, password) = self.login.user.as_ref().expect("who logs in has a password");
         let last = match &mut scram {
             Scram::Sha256(scram) => scram.respond(said, password, keys),
-            Scram::Sha1(scram) => scram.respond(said, &digested(user, password), keys),
+            Scram::Sha1(scram) => scram.respond(said, &sha1_password(user, password), keys),
         };
         let last = last.map_err(|error| error.to_string())?;
-        self.at = At::Last(scram);
+        self.stage = Stage::Last(scram);
         self.last_id += 1;
         let source = &self.login.source;
         wire::request(to, self.last_id, |body| {

@@ -1,4 +1,4 @@
-//! What a monitor has asked its host.
+//! The state of a monitor: the check of its host that is under way.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ pub struct Monitor {
     question: Question,
 }
 
-/// What the host has been asked.
+/// The check that is under way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Question {
     None,
-    /// `again`: it is to be asked again, since its answer may have been true before something happened.
+    /// `again`: the host is to be checked again, because the reply may be out of date.
     Sent {
         id: i32,
         at: Duration,
@@ -32,7 +32,7 @@ impl Monitor {
         matches!(self.question, Question::Sent { id: sent, .. } if sent == id)
     }
 
-    /// The host has answered: when it was asked, and whether it is to be asked again.
+    /// The host has replied: when it was asked, and whether it is to be asked again.
     pub fn take_question(&mut self) -> Option<(Duration, bool)> {
         match std::mem::replace(&mut self.question, Question::None) {
             Question::Sent { at, again, .. } => Some((at, again)),
@@ -40,12 +40,12 @@ impl Monitor {
         }
     }
 
-    /// When the host was asked, if it has not answered.
+    /// When the host was asked, while it has not replied.
     pub fn asked_at(&self) -> Option<Duration> {
         if let Question::Sent { at, .. } = self.question { Some(at) } else { None }
     }
 
-    /// What the host is about to answer may no longer be true.
+    /// The reply that is due may be out of date.
     pub fn ask_again(&mut self) {
         if let Question::Sent { again, .. } = &mut self.question {
             *again = true;

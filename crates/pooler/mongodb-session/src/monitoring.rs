@@ -1,4 +1,4 @@
-//! The connections to hosts over which Poolhouse asks what the hosts are, and nothing else.
+//! Monitors: server connections that only check what their hosts are.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use seam::{Outbox, Peer, ServerTag};
 use crate::{
     MongoDb, Server,
     bson::Document,
-    facts::Facts,
     server::Role,
-    topology::{Ask, Heard},
+    server_description::ServerDescription,
+    topology::{CheckRequest, HelloReceived},
     wire,
 };
 
-/// A host that does not answer for so long gets another connection; drivers wait as long (`connectTimeoutMS`).
+/// A monitor whose host does not reply in this time is replaced; drivers wait as long (`connectTimeoutMS`).
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl MongoDb {
-    /// A host has answered what it is.
-    pub(crate) fn hear_monitor(
+    /// A host has answered a check.
+    pub(crate) fn on_monitor_reply(
         &self,
         me: ServerTag,
         server: &mut Server,
@@ -29,29 +29,31 @@ impl MongoDb {
         let Role::Monitor(monitor) = &mut server.role else { unreachable!("a monitor has asked") };
         let (key, question) = (monitor.key(), monitor.take_question());
         let (at, again) = question.expect("it has asked");
-        match Facts::read(answer) {
+        match ServerDescription::read(answer) {
             Err(error) => return Server::fail(me, error.0, out),
-            Ok(_) if again => self.beat(me, server, key, Ask::Beat, out),
-            Ok(facts) => self.learn(host, facts, Heard { at: now, took: Some(now.saturating_sub(at)) }, out),
+            Ok(_) if again => self.beat(me, server, key, CheckRequest::Scheduled, out),
+            Ok(description) => {
+                self.learn(host, description, HelloReceived { at: now, round_trip: Some(now.saturating_sub(at)) }, out)
+            }
         }
     }
 
-    /// A monitor is to ask what its host is.
-    pub(crate) fn beat(&self, me: ServerTag, server: &mut Server, key: u64, ask: Ask, out: &mut Outbox) {
+    /// Checks a host, as a post to its monitor asks.
+    pub(crate) fn beat(&self, me: ServerTag, server: &mut Server, key: u64, ask: CheckRequest, out: &mut Outbox) {
         let (host, id) = (server.host(), server.next_id());
         let Role::Monitor(monitor) = &mut server.role else { return };
         if monitor.key() != key {
             return;
         }
-        if !self.topology().is_present(host) {
+        if !self.topology().is_configured(host) {
             return Server::fail(me, "its host is no longer configured", out);
         }
         let now = self.topology().now;
         match (monitor.asked_at(), ask) {
             (Some(at), _) if now >= at + REPLY_TIMEOUT => return Server::fail(me, "it does not answer", out),
-            (Some(_), Ask::Beat) | (None, Ask::Doubt) => return,
-            (Some(_), Ask::Urgent | Ask::Doubt) => return monitor.ask_again(),
-            (None, Ask::Beat | Ask::Urgent) => monitor.ask(id, now),
+            (Some(_), CheckRequest::Scheduled) | (None, CheckRequest::Repeat) => return,
+            (Some(_), CheckRequest::Immediate | CheckRequest::Repeat) => return monitor.ask_again(),
+            (None, CheckRequest::Scheduled | CheckRequest::Immediate) => monitor.ask(id, now),
         }
         server.set_id_used(id);
         out.insert(Peer::Server(me), |to| {

@@ -1,6 +1,5 @@
-//! Requests of which a part or all is held in the session: those whose body comes after more than the driver's buffer
-//! holds, until it is known where they go, and those that may have to be sent to several hosts. A client that sends
-//! nothing of the rest for a while is closed.
+//! Requests that the session holds in part or in whole: those whose body does not fit into the driver's buffer, and
+//! those that may have to be sent to several hosts. A client that stops sending in the middle of a request is closed.
 
 use std::sync::Arc;
 
@@ -12,21 +11,20 @@ use crate::{
     errors::{Code, Failure},
 };
 
-/// What became of a held request that was looked at.
+/// Whether a held request stays held.
 pub enum Kept {
     Yes,
     No,
 }
 
 impl MongoDb {
-    /// Holds one more piece of a request. False if there is no room for it, or if the client has not logged in: what it
-    /// may send before is never so long.
+    /// Holds one more piece of a request. False if there is no memory left for it, or if the client has not logged in.
     pub(crate) fn hold(&self, me: ClientTag, client: &mut Client, piece: &[u8]) -> bool {
         if !client.access.is_authenticated() || !self.held_memory.take(client.access.user(), piece.len()) {
             return false;
         }
         client.held.append(piece);
-        self.stalls.progress(me, client.key);
+        self.stall_timers.progress(me, client.key);
         true
     }
 
@@ -36,9 +34,9 @@ impl MongoDb {
         self.held_memory.note(client.access.user(), request.len());
     }
 
-    /// Lets `look` look at what is held, which stays held if `look` says so.
+    /// Calls `look` with the held bytes, and keeps them if it says so.
     pub(crate) fn with_held(&self, client: &mut Client, look: impl FnOnce(&mut Client, &[u8]) -> Kept) {
-        // A login may change the user.
+        // `look` may complete a login, which changes the user.
         let (bytes, user) = (client.held.take(), Arc::clone(client.access.user()));
         match look(client, &bytes) {
             Kept::Yes => client.held.set(bytes),
@@ -46,24 +44,24 @@ impl MongoDb {
         }
     }
 
-    /// Nothing of the client's request is needed here any more.
+    /// Frees the held bytes.
     pub(crate) fn release_held(&self, client: &mut Client) {
         let bytes = client.held.take();
         self.held_memory.give_back(client.access.user(), bytes.len());
         self.end_progress(client);
     }
 
-    /// The rest of the client's request need not come in time any more.
+    /// Stops the timer of a request that is complete.
     pub(crate) fn end_progress(&self, client: &mut Client) {
         if client.held.stop_timer() {
-            self.stalls.over(client.key);
+            self.stall_timers.over(client.key);
         }
     }
 
     /// Closes the client if the rest of its request has not come in time.
     pub(crate) fn close_if_stalled(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
         let is_partial = client.state == State::Idle && !client.held.is_empty();
-        if !is_partial || !self.stalls.is_stale(client.key) {
+        if !is_partial || !self.stall_timers.is_stale(client.key) {
             return;
         }
         let failure = Failure::new(Code::CommandFailed, "Poolhouse: the rest of this message does not come");

@@ -1,4 +1,4 @@
-//! The reply to the request of a client: whose it is, and how much of it the server has sent.
+//! The reply to a client's request: its client, and how much of it has arrived.
 
 use seam::{ClientTag, Outbox, Peer};
 
@@ -10,15 +10,15 @@ use crate::{
 
 pub struct Reply {
     client: ClientTag,
-    /// The id of the request that it answers: of the client's, or of the ping behind one that wants no answer.
+    /// The id of the client's request, or of the ping behind an unacknowledged one.
     awaited: i32,
     expected: Expected,
-    /// The message at hand, and how many bytes of it are still to come.
+    /// The current message, and how many of its bytes are still to come.
     message: Relayed,
     left: usize,
-    /// Looks at the message at hand while it passes.
+    /// Scans a long message while it is relayed.
     scan: Option<Scan>,
-    /// Another message follows the one at hand.
+    /// Another message follows the current one.
     more_to_come: bool,
     /// The client has a part of it.
     is_begun: bool,
@@ -28,21 +28,20 @@ pub struct Reply {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Expected {
     OneMessage,
-    /// It reads replies that it has not asked for one by one.
+    /// It accepts several messages (`exhaustAllowed`).
     Exhaust,
-    /// It wants no answer to its request of this id.
+    /// Its request of this id is unacknowledged.
     Nothing {
         request: i32,
     },
 }
 
-/// A piece of the message at hand.
+/// A piece of the current message.
 pub struct Piece {
     pub length: usize,
-    /// What the client is told in other numbers, and where these are in the message. A change of the server's state is
-    /// among them if this is not empty.
+    /// Replaced numbers and their places in the message. They are codes of state change errors.
     pub numbers: Vec<(usize, Number)>,
-    /// The id of a cursor, and where it is in the message.
+    /// The id of a cursor, and its place in the message.
     pub cursor: Option<(i64, usize)>,
 }
 
@@ -64,17 +63,16 @@ impl Reply {
         self.client
     }
 
-    /// The client wants no answer: that to this ping tells that its request has been carried out.
-    pub fn await_sign(&mut self, ping: i32) {
+    /// The client expects no reply: that to this ping tells that its request has been carried out.
+    pub fn await_ping(&mut self, ping: i32) {
         self.expected = Expected::Nothing { request: self.awaited };
         self.awaited = ping;
     }
 
-    /// The client has gone: what the server still owes, if it may be used after that. The next bytes of a message that
-    /// has begun would be taken for the beginning of another.
+    /// Its client has gone: what the server still owes if it can be kept. In the middle of a message it cannot.
     pub fn abandoned(&self) -> Option<Check> {
         match self.expected {
-            Expected::Nothing { request } if self.left == 0 => Some(Check::of_sign(self.awaited, request)),
+            Expected::Nothing { request } if self.left == 0 => Some(Check::of_ping_behind(self.awaited, request)),
             _ => None,
         }
     }
@@ -83,13 +81,13 @@ impl Reply {
         self.awaited == id
     }
 
-    /// Whether a message with this head belongs to it.
+    /// Whether a message with this header belongs to it.
     pub fn accepts(&self, header: &Header) -> bool {
         let is_later = self.expected == Expected::Exhaust && self.is_begun;
         self.awaits(header.answers) || is_later || self.is_unwanted(header)
     }
 
-    /// There are servers that answer though no answer is wanted.
+    /// Some servers reply to unacknowledged requests.
     fn is_unwanted(&self, header: &Header) -> bool {
         self.expected == Expected::Nothing { request: header.answers }
     }
@@ -99,7 +97,7 @@ impl Reply {
         !matches!(self.expected, Expected::Nothing { .. })
     }
 
-    /// A message begins, which is relayed as it comes, or whole.
+    /// A message begins. `is_whole`: it is handled when it is complete, else relayed as it arrives.
     pub fn begin(&mut self, header: &Header, message: Relayed, is_whole: bool) {
         (self.message, self.left) = (message, message.length);
         self.more_to_come =
@@ -112,7 +110,7 @@ impl Reply {
         self.is_begun
     }
 
-    /// Whether there are bytes of the message at hand to come.
+    /// Whether the current message is incomplete.
     pub fn is_amid_message(&self) -> bool {
         self.left > 0
     }
@@ -125,13 +123,13 @@ impl Reply {
         self.left == 0 && !self.more_to_come
     }
 
-    /// How much of the bytes that have come may be relayed, and what is to be changed in that.
+    /// How much of the input can be relayed, and what is to be replaced in it.
     pub fn look(&mut self, bytes: &[u8]) -> Piece {
         let (at, length) = (self.message.length - self.left, self.left.min(bytes.len()));
         let mut piece = Piece { length, numbers: Vec::new(), cursor: None };
         if let Some(scan) = &mut self.scan {
             let looked_at = scan.look(&bytes[..length], at, &mut piece.numbers);
-            // The rest is shown again with more behind it, if there is more.
+            // The driver shows the rest again, with more input after it.
             if length < self.left {
                 piece.length = looked_at;
             }
@@ -143,7 +141,7 @@ impl Reply {
         piece
     }
 
-    /// Relays the next `length` bytes of the message at hand, with other numbers at these places of the message.
+    /// Relays the next `length` bytes of the current message, with the numbers at these places of the message replaced.
     pub fn relay(&mut self, length: usize, numbers: impl Iterator<Item = (usize, Number)>, out: &mut Outbox) {
         if self.is_relayed() {
             let at = self.message.length - self.left;
@@ -152,7 +150,7 @@ impl Reply {
         self.left -= length;
     }
 
-    /// The message at hand is dealt with: the client is told another in its place.
+    /// The client gets another message in place of the current one.
     pub fn replace(&mut self) {
         self.left = 0;
     }

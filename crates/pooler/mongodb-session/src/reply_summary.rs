@@ -1,67 +1,62 @@
-//! What a pooler has to know of a server's answer: the cursor that it opens, whether a transaction is over, and whether
-//! it tells of a change of the server's state.
+//! What a pooler has to know about a server's reply: the cursor that it opens, whether a transaction is over, and
+//! whether it is a state change error.
 //!
-//! A driver that hears of such a change takes whom it speaks with for no longer usable, and clears its pool. Here that
-//! is Poolhouse, to which nothing has happened. So these errors are told as mongos tells them: as code 6, in other
-//! words, with the same labels.
+//! A driver that gets a state change error marks the server unknown and clears its pool. Here the server is Poolhouse,
+//! whose state has not changed. So these errors are rewritten as mongos does it: with code 6, another message and the
+//! same labels.
 
 use crate::{
     bson::{Document, Malformed, Value, Writer},
     errors::Code,
 };
 
-/// Codes of errors that tell of a change of state: the drivers' specification "Server Discovery and Monitoring" has
-/// them.
+/// Codes of state change errors: see the drivers' specification "Server Discovery and Monitoring".
 const STATE_CHANGES: [i64; 9] = [91, 189, 10_058, 10_107, 11_600, 11_602, 13_435, 13_436, 17_405];
 
-/// The code of the answer to a `getMore` of a cursor that is not there.
 const CURSOR_NOT_FOUND: i64 = 43;
 
-/// Codes of errors that tell that the server does not have the transaction any more: its session has begun a later one,
-/// it knows none of this number, or it has committed it (MongoDB's list of errors: `TransactionTooOld`,
-/// `NoSuchTransaction`, `TransactionCommitted`).
+/// The server no longer has the transaction: `TransactionTooOld`, `NoSuchTransaction`, `TransactionCommitted`.
 const NO_SUCH_TRANSACTION: [i64; 3] = [225, 251, 256];
 
-/// The label of an error after which the whole transaction may be begun anew. On the answer to a commit it tells that
-/// the server has given the transaction up; on the answer to an abort it tells nothing that the code does not.
-const BEGIN_ANEW: &str = "TransientTransactionError";
+/// In the reply to a commit this label tells that the server has aborted the transaction. In the reply to an abort it
+/// adds nothing to the code.
+const TRANSIENT_TRANSACTION_ERROR: &str = "TransientTransactionError";
 
-/// Phrases of servers that gave no code, and what drivers do not take for them.
+/// Phrases of state change errors without a code, and replacements that drivers do not recognise.
 const PHRASES: [(&str, &str); 3] =
     [("not master", "(NOT_PRIMARY)"), ("not primary", "(NOT_PRIMARY)"), ("node is recovering", "(NODE_IS_RECOVERING)")];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReplySummary {
-    /// The id of a cursor, and where in the document it is.
+    /// The id of a cursor, and its place in the document.
     pub cursor: Option<(i64, usize)>,
-    /// The server is no longer what it was.
+    /// It is a state change error.
     pub state_changed: bool,
-    /// It does not know the cursor, and has done nothing.
+    /// The host does not know the cursor, and has done nothing.
     pub no_such_cursor: bool,
-    /// It does not have the transaction any more.
+    /// The host no longer has the transaction.
     pub no_such_transaction: bool,
-    /// The transaction is to be begun anew.
-    pub begin_anew: bool,
+    /// It has the label `TransientTransactionError`.
+    pub is_transient_transaction_error: bool,
 }
 
 impl ReplySummary {
-    /// Whether an answer to what was to abort a transaction tells that this is over. Drivers ignore the errors of an
-    /// abort (the drivers' specification "Transactions"), but with any other error the server may have it still, with
-    /// its locks.
+    /// Whether the reply to an abort shows that the transaction is over. Drivers ignore errors of an abort (see the
+    /// specification "Transactions"), but after any other error the server may still have it, with its locks.
     pub fn is_aborted(&self, answer: Document<'_>) -> bool {
         self.no_such_transaction || is_ok(answer)
     }
 
-    /// Whether an answer to what was to commit a transaction tells that this is over: it is committed, though its write
-    /// concern may have failed (`ok` is 1 then), or the server has given it up. After any other error it may be open
-    /// still: the command was refused before it reached the transaction, or was interrupted on the way. Drivers call
-    /// that an unknown result, and ask for it once more.
+    /// Whether the reply to a commit shows that the transaction is over: it is committed, even if its write concern has
+    /// failed (`ok` is 1 then), or the server has aborted it. After any other error it may be open: the command was
+    /// refused before it reached the transaction, or was interrupted. Drivers call that an unknown commit result, and
+    /// retry the commit.
     pub fn is_committed_or_gone(&self, answer: Document<'_>) -> bool {
-        self.is_aborted(answer) || self.begin_anew
+        self.is_aborted(answer) || self.is_transient_transaction_error
     }
 
     pub fn read(answer: Document<'_>) -> Result<Self, Malformed> {
-        let (mut said, mut words) = (Self::default(), false);
+        let (mut summary, mut words) = (Self::default(), false);
         for element in answer.elements() {
             let element = element?;
             match (element.name, element.value()?) {
@@ -69,43 +64,44 @@ impl ReplySummary {
                     for inner in cursor.elements() {
                         let inner = inner?;
                         if let ("id", Value::Int64(id)) = (inner.name, inner.value()?) {
-                            said.cursor = Some((id, element.at + inner.at));
+                            summary.cursor = Some((id, element.at + inner.at));
                         }
                     }
                 }
                 ("code", code) => {
-                    said.state_changed |= is_state_change(code);
-                    said.no_such_cursor = code.integer() == Some(CURSOR_NOT_FOUND);
-                    said.no_such_transaction = code.integer().is_some_and(|code| NO_SUCH_TRANSACTION.contains(&code));
+                    summary.state_changed |= is_state_change(code);
+                    summary.no_such_cursor = code.integer() == Some(CURSOR_NOT_FOUND);
+                    summary.no_such_transaction =
+                        code.integer().is_some_and(|code| NO_SUCH_TRANSACTION.contains(&code));
                 }
                 ("errmsg", Value::Text(text)) => words = tells_state_change(text),
                 ("errorLabels", Value::Array(labels)) => {
                     for label in labels.elements() {
-                        said.begin_anew |= label?.value()?.text() == Some(BEGIN_ANEW);
+                        summary.is_transient_transaction_error |=
+                            label?.value()?.text() == Some(TRANSIENT_TRANSACTION_ERROR);
                     }
                 }
                 ("writeConcernError", Value::Document(error)) => {
                     let words = error.get("errmsg")?.and_then(Value::text).is_some_and(tells_state_change);
-                    said.state_changed |= error.get("code")?.map_or(words, is_state_change);
+                    summary.state_changed |= error.get("code")?.map_or(words, is_state_change);
                 }
-                // What a write failed with says nothing else: its words are those of the data.
+                // Messages of write errors contain data, so only their codes count.
                 ("writeErrors", Value::Array(errors)) => {
                     for error in errors.elements() {
                         if let Value::Document(error) = error?.value()? {
-                            said.state_changed |= error.get("code")?.is_some_and(is_state_change);
+                            summary.state_changed |= error.get("code")?.is_some_and(is_state_change);
                         }
                     }
                 }
                 _ => {}
             }
         }
-        // A client can have its own words repeated in an error, but not without a code.
-        said.state_changed |= words && answer.get("code")?.is_none();
-        Ok(said)
+        // A client can have its own words repeated in a message, but only in an error with a code.
+        summary.state_changed |= words && answer.get("code")?.is_none();
+        Ok(summary)
     }
 }
 
-/// Whether an answer is no error.
 pub fn is_ok(answer: Document<'_>) -> bool {
     answer.get("ok").ok().flatten().is_none_or(Value::truth)
 }
@@ -114,7 +110,6 @@ fn is_state_change(code: Value<'_>) -> bool {
     code.integer().is_some_and(|code| STATE_CHANGES.contains(&code))
 }
 
-/// Whether a code tells of a change of state.
 pub fn is_state_change_code(code: i32) -> bool {
     STATE_CHANGES.contains(&code.into())
 }
@@ -123,17 +118,15 @@ fn tells_state_change(text: &str) -> bool {
     PHRASES.iter().any(|(phrase, _)| text.contains(phrase))
 }
 
-/// The label that a `writeConcernError` may have as well: what it is about has been done, so there is nothing to begin
-/// anew.
-const OF_CONCERNS: &str = "RetryableWriteError";
+/// A `writeConcernError` may have this label, too. The write itself is done, so there is no transaction to retry.
+const RETRYABLE_WRITE_ERROR: &str = "RetryableWriteError";
 
-/// Writes an answer that tells of a change of state as mongos would, with this label if it has none: servers leave that
-/// to a mongos.
+/// Writes a state change error as mongos would, with this label if it has none: servers leave labels to the mongos.
 pub fn rewrite_labelled(answer: Document<'_>, label: Option<&str>, to: &mut Writer<'_>) -> Result<(), Malformed> {
     rewrite(answer, to)?;
     let refused = answer.get("code")?.is_some();
     let unsure = answer.get("writeConcernError")?.is_some();
-    if let Some(label) = label.filter(|label| refused || unsure && *label == OF_CONCERNS)
+    if let Some(label) = label.filter(|label| refused || unsure && *label == RETRYABLE_WRITE_ERROR)
         && answer.get("errorLabels")?.is_none()
     {
         to.texts("errorLabels", &[label]);
@@ -195,7 +188,7 @@ mod tests {
         bytes
     }
 
-    fn said(bytes: &[u8]) -> ReplySummary {
+    fn summary(bytes: &[u8]) -> ReplySummary {
         ReplySummary::read(Document::read(bytes).unwrap()).unwrap()
     }
 
@@ -207,9 +200,9 @@ mod tests {
             });
             answer.double("ok", 1.0);
         });
-        let (id, at) = said(&bytes).cursor.unwrap();
+        let (id, at) = summary(&bytes).cursor.unwrap();
         assert_eq!((id, &bytes[at..at + 8]), (77, &77i64.to_le_bytes()[..]));
-        assert!(!said(&bytes).state_changed);
+        assert!(!summary(&bytes).state_changed);
     }
 
     #[test]
@@ -226,11 +219,11 @@ mod tests {
                 });
             });
         });
-        assert!(said(&bytes).state_changed);
+        assert!(summary(&bytes).state_changed);
         let rewritten = |label| written(|to| rewrite_labelled(Document::read(&bytes).unwrap(), label, to).unwrap());
         assert_eq!(rewritten(None), rewritten(Some("another")), "it has one");
         let told = rewritten(None);
-        assert!(!said(&told).state_changed);
+        assert!(!summary(&told).state_changed);
         let told = Document::read(&told).unwrap();
         assert_eq!(told.get("code").unwrap().unwrap().integer(), Some(6));
         assert_eq!(told.get("codeName").unwrap().unwrap().text(), Some("HostUnreachable"));
@@ -260,14 +253,14 @@ mod tests {
                 }
             })
         };
-        assert!(said(&refused("not master", None)).state_changed);
-        assert!(!said(&refused("no such command: 'not primary'", Some(59))).state_changed);
+        assert!(summary(&refused("not master", None)).state_changed);
+        assert!(!summary(&refused("no such command: 'not primary'", Some(59))).state_changed);
         let duplicate = written(|answer| {
             answer.double("ok", 1.0).array("writeErrors", |errors| {
                 errors.document("0", |error| _ = error.int32("code", 11_000).text("errmsg", "dup: not primary"));
             });
         });
-        assert!(!said(&duplicate).state_changed);
+        assert!(!summary(&duplicate).state_changed);
     }
 
     #[test]
@@ -280,7 +273,7 @@ mod tests {
                 }
             })
         };
-        let is_aborted = |bytes: &[u8]| said(bytes).is_aborted(Document::read(bytes).unwrap());
+        let is_aborted = |bytes: &[u8]| summary(bytes).is_aborted(Document::read(bytes).unwrap());
         assert!(is_aborted(&answer(1.0, None)));
         for (code, over) in
             [(225, true), (251, true), (256, true), (13, false), (50, false), (91, false), (10_107, false)]
@@ -303,7 +296,7 @@ mod tests {
                 }
             })
         };
-        let is_over = |bytes: &[u8]| said(bytes).is_committed_or_gone(Document::read(bytes).unwrap());
+        let is_over = |bytes: &[u8]| summary(bytes).is_committed_or_gone(Document::read(bytes).unwrap());
         assert!(is_over(&answer(1.0, None, None)));
         let unsure = written(|answer| {
             answer.double("ok", 1.0).document("writeConcernError", |error| _ = error.int32("code", 64));
@@ -316,7 +309,7 @@ mod tests {
         for code in [50, 13, 11_601, 189] {
             assert!(!is_over(&answer(0.0, Some(code), Some("RetryableWriteError"))), "{code}");
         }
-        let aborted = |bytes: &[u8]| said(bytes).is_aborted(Document::read(bytes).unwrap());
+        let aborted = |bytes: &[u8]| summary(bytes).is_aborted(Document::read(bytes).unwrap());
         assert!(!aborted(&answer(0.0, Some(50), Some("TransientTransactionError"))), "of an abort it tells nothing");
     }
 
@@ -325,6 +318,6 @@ mod tests {
         let bytes = written(|answer| {
             answer.double("ok", 0.0).text("errmsg", "no such command").int32("code", 59);
         });
-        assert_eq!(said(&bytes), ReplySummary::default());
+        assert_eq!(summary(&bytes), ReplySummary::default());
     }
 }

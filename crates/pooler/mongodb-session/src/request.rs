@@ -1,5 +1,4 @@
-//! The request of a client that is under way: what is known of it once its body has been read, and how far its reply
-//! has come.
+//! The current request of a client: what is known after its body has been read, and the progress of its reply.
 
 use crate::{
     bson::Document,
@@ -12,47 +11,46 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
     id: i32,
-    /// Bytes of the whole message.
     length: u32,
     flags: u32,
-    /// Where its body begins in the message.
+    /// Where the body begins in the message.
     body_at: u32,
     is_op_query: bool,
     transaction: Transaction,
     transaction_id: Option<TransactionId>,
     kind: Kind,
-    /// The host of the server that it was sent to.
+    /// The host that it was sent to.
     host: Option<u32>,
     reply: Reply,
 }
 
-/// What matters of a command's name and arguments after it has been routed.
+/// What kind of command it is, as far as that matters after routing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     Hello,
-    /// It opens a change stream or a cursor with `awaitData`, whose batches are waited for.
+    /// It opens a change stream, or a cursor with `awaitData`.
     OpensStream,
-    /// `awaits_data`: the server may hold the reply until other clients have written something.
+    /// `awaits_data`: the server may delay the reply until other clients write.
     GetMore {
         awaits_data: bool,
     },
     Other,
 }
 
-/// How far the reply has come.
+/// The progress of the reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Reply {
     Awaited,
     /// The client has a part of it.
     Begun,
     Ok,
-    /// It is an error. `transaction_gone`: the server no longer has the transaction that the request was to end.
+    /// An error. `transaction_gone`: the server no longer has the transaction that the request was to end.
     Error {
         transaction_gone: bool,
     },
 }
 
-/// A transaction that a request starts, and the host that it was sent to.
+/// A transaction, and the host that its first command was sent to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StartedTransaction {
     pub id: TransactionId,
@@ -60,7 +58,7 @@ pub struct StartedTransaction {
 }
 
 impl Request {
-    /// `flags`: of its OP_MSG, if it is one.
+    /// `flags` are those of its OP_MSG.
     pub fn new(header: Header, flags: u32) -> Self {
         let is_op_query = header.op == Op::Query;
         Self {
@@ -77,7 +75,7 @@ impl Request {
         }
     }
 
-    /// Before the first request, or one of which only the id can be read.
+    /// A request of which only the id is known.
     pub fn unreadable(id: i32) -> Self {
         Self::new(Header { length: 0, id, answers: 0, op: Op::Msg }, 0)
     }
@@ -95,7 +93,6 @@ impl Request {
         self.kind = kind;
     }
 
-    /// It is on its way to this host.
     pub fn set_host(&mut self, host: usize) {
         self.host = Some(host as u32);
     }
@@ -124,7 +121,7 @@ impl Request {
         self.transaction_id
     }
 
-    /// The transaction that it starts. Its host has that also when the session has started another one elsewhere since.
+    /// The transaction that it starts. The host keeps it even if the session has started another one elsewhere since.
     pub fn started_transaction(&self) -> Option<StartedTransaction> {
         let id = self.transaction_id.filter(|_| self.transaction == Transaction::Starts)?;
         Some(StartedTransaction { id, host: self.host? as usize })
@@ -146,28 +143,28 @@ impl Request {
         self.flags & MORE_TO_COME == 0
     }
 
-    /// Whether its client reads replies that it has not asked for one by one.
+    /// Whether the client accepts several replies (`exhaustAllowed`).
     pub fn allows_exhaust(&self) -> bool {
         self.flags & EXHAUST_ALLOWED != 0
     }
 
-    /// Whether the server that serves it may hold the reply until other clients have written something.
+    /// Whether the server may delay the reply until other clients write.
     pub fn awaits_data(&self) -> bool {
         self.kind == Kind::GetMore { awaits_data: true }
     }
 
-    /// The label of an error that it ends with, if a second attempt makes sense.
+    /// The label of an error reply, if a retry is safe.
     pub fn error_label(&self) -> Option<&'static str> {
         let of_change_stream = matches!(self.kind, Kind::OpensStream | Kind::GetMore { .. });
         errors::label(self.transaction, of_change_stream)
     }
 
-    /// Its client gets a part of the reply.
+    /// The client gets the first part of the reply.
     pub fn begin_reply(&mut self) {
         self.reply = Reply::Begun;
     }
 
-    /// The client has nothing of the reply: another host is to be asked.
+    /// The client has nothing of the reply: the request goes to another host.
     pub fn restart_reply(&mut self) {
         self.reply = Reply::Awaited;
     }
@@ -176,7 +173,7 @@ impl Request {
         self.reply != Reply::Awaited
     }
 
-    /// Notes a reply that is there whole; `summary` is absent if it is malformed.
+    /// Notes a complete reply. `summary` is `None` if it is malformed.
     pub fn note_reply(&mut self, reply: Document<'_>, summary: Option<&ReplySummary>) {
         let gone = |summary: &ReplySummary| match self.transaction {
             Transaction::Commits => summary.is_committed_or_gone(reply),
@@ -193,7 +190,7 @@ impl Request {
         matches!(self.reply, Reply::Error { .. })
     }
 
-    /// Whether its transaction is over at the host that has replied, if the request was to end that.
+    /// Whether the reply shows that the transaction to be ended is over at its host.
     pub fn has_ended_transaction(&self) -> bool {
         self.transaction.ends() && matches!(self.reply, Reply::Ok | Reply::Error { transaction_gone: true })
     }

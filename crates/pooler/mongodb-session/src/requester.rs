@@ -13,7 +13,7 @@ use scram::KeyCache;
 use crate::{
     bson::{Document, Malformed, Value},
     directory::ServerLogin,
-    login::{Next, ServerStart},
+    login::{Next, ServerHandshake},
     wire::{self, HEADER, Header},
 };
 
@@ -108,7 +108,7 @@ enum Phase {
     New(ServerLogin),
     Securing(ServerLogin),
     Begin(ServerLogin),
-    Login(Box<ServerStart>),
+    Login(Box<ServerHandshake>),
     Open,
     Asking,
     Closed,
@@ -133,7 +133,7 @@ impl Requester {
                 return Ok(Verdict::StartTls);
             }
             Phase::New(login) | Phase::Begin(login) => {
-                let mut start = Box::new(ServerStart::new(login));
+                let mut start = Box::new(ServerHandshake::new(login));
                 start.begin(out);
                 self.phase = Phase::Login(start);
             }
@@ -327,9 +327,9 @@ mod tests {
     #[test]
     fn the_keys_for_many_iterations_are_derived_part_by_part() {
         let login = ServerLogin { user: Some(("u".into(), "pencil".into())), ..ServerLogin::default() };
-        let (mut start, keys, mut out) = (ServerStart::new(login), KeyCache::default(), Vec::new());
+        let (mut start, keys, mut out) = (ServerHandshake::new(login), KeyCache::default(), Vec::new());
         start.begin(&mut out);
-        let hear = |start: &mut ServerStart, message: &[u8], out: &mut Vec<u8>| {
+        let hear = |start: &mut ServerHandshake, message: &[u8], out: &mut Vec<u8>| {
             let header = Header::read(message).unwrap().unwrap();
             start.answered(wire::answered(message, &header).unwrap(), &keys, out, |_| ())
         };

@@ -1,5 +1,5 @@
-//! Where a command goes: to a host that takes writes, to one that its read preference allows, or to the one that has
-//! its cursor or its transaction.
+//! Where a command goes: to a writable host, to one that its read preference allows, or to the host that has its cursor
+//! or its transaction.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,16 +12,16 @@ use seam::Outbox;
 use crate::{
     MongoDb,
     bson::{Document, Element, Malformed, Value},
-    chores::{Chore, Collection},
+    cleanup_tasks::{CleanupTask, Namespace},
     command::{Command, Transaction},
     errors::{Code, Failure},
-    selection::{LEAST_STALENESS, Wanted},
+    selection::{MIN_MAX_STALENESS_SECONDS, ReadRequirements},
     tags::{self, TagSet},
 };
 
-/// The mode of a read preference.
+/// The modes of read preferences other than `primary`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Preference {
+pub enum ReadPreference {
     PrimaryPreferred,
     Secondary,
     SecondaryPreferred,
@@ -31,15 +31,13 @@ pub enum Preference {
 /// The id that no cursor has.
 const NO_CURSOR: i64 = 0;
 
-/// Bytes of a database's and a collection's name together, as MongoDB has it.
-const MAX_NAME: usize = 255;
+/// MongoDB's limit of a namespace's length, in bytes.
+const MAX_NAMESPACE_LENGTH: usize = 255;
 
-/// Cursors that one command may be about.
-const MAX_NAMED: usize = 10_000;
+const MAX_CURSORS_PER_COMMAND: usize = 10_000;
 
-/// Commands that only read, which may go where their read preference says. A mongos sends all others to the primary,
-/// whatever they say.
-const READS: [&str; 12] = [
+/// Commands that only read, and so follow their read preference. A mongos sends all others to the primary.
+const READ_COMMANDS: [&str; 12] = [
     "aggregate",
     "collStats",
     "count",
@@ -55,91 +53,96 @@ const READS: [&str; 12] = [
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Goal {
-    /// To a host that takes writes.
+pub enum Target {
+    /// A host that takes writes.
     Writable,
-    /// To one that may be behind.
-    Read(Preference),
+    /// A host that the read preference allows.
+    Read(ReadPreference),
     Host(usize),
-    /// To this one, or to another that takes writes if this one is gone.
-    HostIfThere(usize),
+    /// This host, or a writable one if it is down.
+    HostIfUp(usize),
 }
 
-/// What a command says of a cursor: the id that the client knows, and the one that its host knows.
+/// A cursor that a command names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Named {
-    pub told: i64,
-    pub own: i64,
-    /// Where in the body it is.
+pub struct CursorReference {
+    pub client_id: i64,
+    pub host_id: i64,
+    /// Where the id is in the body.
     pub at: usize,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Route {
-    pub goal: Goal,
-    /// The cursors that it is about.
-    pub cursors: Vec<Named>,
-    /// Those that it closes, by what the client knows.
+    pub target: Target,
+    /// The cursors that the command names.
+    pub cursors: Vec<CursorReference>,
+    /// The cursors that it closes, by the ids that the client knows.
     pub closed: BTreeSet<i64>,
-    /// Where it goes if that host does not know its cursor, the last one first: another Poolhouse may have opened it.
+    /// Hosts to try if that host does not know the cursor, in reverse order: another Poolhouse may have opened it.
     pub next_hosts: Vec<usize>,
-    /// It waits for what others may write.
-    pub waits: bool,
-    /// What a host must have or be beside.
-    pub wanted: Option<Arc<Wanted>>,
+    /// The server may delay the reply until other clients write.
+    pub awaits_data: bool,
+    pub requirements: Option<Arc<ReadRequirements>>,
 }
 
 impl Route {
-    fn to(goal: Goal) -> Self {
-        Self { goal, cursors: Vec::new(), closed: BTreeSet::new(), next_hosts: Vec::new(), waits: false, wanted: None }
+    fn to(target: Target) -> Self {
+        Self {
+            target,
+            cursors: Vec::new(),
+            closed: BTreeSet::new(),
+            next_hosts: Vec::new(),
+            awaits_data: false,
+            requirements: None,
+        }
     }
 }
 
 impl MongoDb {
-    /// Where a user's command goes.
-    pub(crate) fn goal(&self, user: &Arc<str>, command: &Command<'_>, out: &mut Outbox) -> Result<Route, Failure> {
+    /// Routes a user's command.
+    pub(crate) fn route(&self, user: &Arc<str>, command: &Command<'_>, out: &mut Outbox) -> Result<Route, Failure> {
         let cursors =
-            named(command).map_err(|error| Failure::new(Code::FailedToParse, format!("Poolhouse: {error}")))?;
+            cursors_of(command).map_err(|error| Failure::new(Code::FailedToParse, format!("Poolhouse: {error}")))?;
         match (command.name, cursors.first()) {
-            ("getMore", Some(cursor)) => self.goal_of_get_more(user, command, *cursor),
-            (_, Some((first, _))) => Ok(self.goal_of_kill_cursors(user, command, (*first, &cursors), out)),
+            ("getMore", Some(cursor)) => self.route_get_more(user, command, *cursor),
+            (_, Some((first, _))) => Ok(self.route_kill_cursors(user, command, (*first, &cursors), out)),
             (_, None) => {
-                let goal = self.goal_without_cursor(user, command)?;
-                let wanted = if let Goal::Read(_) = goal { wanted(command)? } else { None };
-                Ok(Route { wanted, ..Route::to(goal) })
+                let target = self.target_without_cursor(user, command)?;
+                let requirements = if let Target::Read(_) = target { requirements(command)? } else { None };
+                Ok(Route { requirements, ..Route::to(target) })
             }
         }
     }
 
-    /// A `getMore` goes to the host that has opened the cursor. Where that is not known, another Poolhouse may have
-    /// relayed the command that opened it: one host after the other is asked.
-    fn goal_of_get_more(
+    /// A `getMore` goes to the host of its cursor. If that is unknown, another Poolhouse may have relayed the command
+    /// that opened the cursor: the hosts are asked one after the other.
+    fn route_get_more(
         &self,
         user: &Arc<str>,
         command: &Command<'_>,
         (told, at): (i64, usize),
     ) -> Result<Route, Failure> {
         let place = self.cursors.find(user, told);
-        if self.cursors.is_anothers(user, told) {
+        if self.cursors.belongs_to_another_user(user, told) {
             return Err(Failure::new(Code::CursorNotFound, format!("cursor id {told} not found")));
         }
-        // Drivers give `maxTimeMS` to a `getMore` that waits for data.
+        // Drivers send `maxTimeMS` with a `getMore` of an `awaitData` cursor.
         let timed = || command.body.get("maxTimeMS").ok().flatten().is_some();
-        let waits = place.map_or_else(timed, |place| place.waits);
-        let cursors = vec![Named { told, own: place.map_or(told, |place| place.id), at }];
+        let awaits_data = place.map_or_else(timed, |place| place.awaits_data);
+        let cursors = vec![CursorReference { client_id: told, host_id: place.map_or(told, |place| place.id), at }];
         let host = place.map(|place| place.host);
         let mut next_hosts = Vec::new();
         if host.is_none() {
             next_hosts = self.topology().all_read_from();
             next_hosts.reverse();
         }
-        let goal = host.or_else(|| next_hosts.pop()).map_or(Goal::Writable, Goal::Host);
-        Ok(Route { cursors, next_hosts, waits, ..Route::to(goal) })
+        let target = host.or_else(|| next_hosts.pop()).map_or(Target::Writable, Target::Host);
+        Ok(Route { cursors, next_hosts, awaits_data, ..Route::to(target) })
     }
 
-    /// A `killCursors` goes to the host that has opened its first cursor, and the answer tells of those at that host.
-    /// Cleanup tasks close the cursors at other hosts.
-    fn goal_of_kill_cursors(
+    /// A `killCursors` goes to the host of its first cursor. Cleanup tasks close the cursors at other hosts.
+    fn route_kill_cursors(
         &self,
         user: &Arc<str>,
         command: &Command<'_>,
@@ -152,79 +155,84 @@ impl MongoDb {
             let (told, at) = (*told, *at);
             let own = match place(told) {
                 Some(place) if Some(place.host) == host => place.id,
-                // The command reaches one host, and no other's cursor may have this number there.
+                // The id may belong to another cursor at this host.
                 Some(_) => NO_CURSOR,
-                None if self.cursors.is_anothers(user, told) => NO_CURSOR,
+                None if self.cursors.belongs_to_another_user(user, told) => NO_CURSOR,
                 None => told,
             };
-            Named { told, own, at }
+            CursorReference { client_id: told, host_id: own, at }
         };
         let mut named = cursors.iter().map(known).collect::<Vec<_>>();
         let mut elsewhere = BTreeMap::<usize, Vec<i64>>::new();
-        for place in named.iter().filter_map(|named| place(named.told)) {
+        for place in named.iter().filter_map(|named| place(named.client_id)) {
             if Some(place.host) != host {
                 elsewhere.entry(place.host).or_default().push(place.id);
             }
         }
         for (host, cursors) in elsewhere {
             if let Some(of) = collection(command) {
-                self.add_chores(user, host, Chore::kill(&of, &cursors), out);
+                self.add_cleanup_tasks(user, host, CleanupTask::kill(&of, &cursors), out);
             }
         }
-        named.iter().for_each(|named| self.cursors.closed(user, named.told));
-        let closed = named.iter().map(|named| named.told).collect();
-        named.retain(|named| named.told != named.own);
-        Route { cursors: named, closed, ..Route::to(host.map_or(Goal::Writable, Goal::Host)) }
+        named.iter().for_each(|named| self.cursors.closed(user, named.client_id));
+        let closed = named.iter().map(|named| named.client_id).collect();
+        named.retain(|named| named.client_id != named.host_id);
+        Route { cursors: named, closed, ..Route::to(host.map_or(Target::Writable, Target::Host)) }
     }
 
-    /// The same of a command that is about no cursor.
-    fn goal_without_cursor(&self, user: &Arc<str>, command: &Command<'_>) -> Result<Goal, Failure> {
+    /// Where a command goes that names no cursor.
+    fn target_without_cursor(&self, user: &Arc<str>, command: &Command<'_>) -> Result<Target, Failure> {
         let key = command.transaction_id();
         let begun = || key.and_then(|id| self.transactions.host(&(Arc::clone(user), id.session), id.number));
         Ok(match (command.transaction, preference(command)) {
-            (Transaction::None | Transaction::RetryableWrite, Some(preference)) => Goal::Read(preference),
-            (Transaction::None | Transaction::RetryableWrite | Transaction::Starts, _) => Goal::Writable,
-            // A commit may be sent again, and then the present primary knows what became of it.
-            (Transaction::Commits, _) if !self.topology().is_sharded() => Goal::Writable,
-            // With the token any mongos finds out what became of it, but one that has the transaction need not.
-            (Transaction::Commits, _) if recovers(command) => begun().map_or(Goal::Writable, Goal::HostIfThere),
-            (Transaction::Commits | Transaction::Aborts, _) => begun().map_or(Goal::Writable, Goal::Host),
+            (Transaction::None | Transaction::RetryableWrite, Some(preference)) => Target::Read(preference),
+            (Transaction::None | Transaction::RetryableWrite | Transaction::Starts, _) => Target::Writable,
+            // A retried commit goes to the current primary, which knows the outcome.
+            (Transaction::Commits, _) if !self.topology().is_sharded() => Target::Writable,
+            // With a recovery token any mongos can find the outcome, but the mongos of the transaction need not look
+            // for it.
+            (Transaction::Commits, _) if has_recovery_token(command) => {
+                begun().map_or(Target::Writable, Target::HostIfUp)
+            }
+            (Transaction::Commits | Transaction::Aborts, _) => begun().map_or(Target::Writable, Target::Host),
             (Transaction::Continues, _) => match begun() {
-                Some(host) if self.topology().is_over_at(host) => return Err(Failure::of_old_primary()),
-                begun => begun.map_or(Goal::Writable, Goal::Host),
+                Some(host) if self.topology().has_lost_transactions(host) => return Err(Failure::of_old_primary()),
+                begun => begun.map_or(Target::Writable, Target::Host),
             },
         })
     }
 }
 
-/// Whether a commit names the shard that knows what became of it, as a mongos has told it.
-fn recovers(command: &Command<'_>) -> bool {
+/// Whether a commit has a `recoveryToken`, with which any mongos can find the outcome.
+fn has_recovery_token(command: &Command<'_>) -> bool {
     matches!(command.body.get("recoveryToken"), Ok(Some(Value::Document(_))))
 }
 
-/// What a command's read preference says beside its mode.
-fn wanted(command: &Command<'_>) -> Result<Option<Arc<Wanted>>, Failure> {
+/// What a read preference requires beside its mode.
+fn requirements(command: &Command<'_>) -> Result<Option<Arc<ReadRequirements>>, Failure> {
     let malformed = |error: Malformed| Failure::new(Code::FailedToParse, format!("Poolhouse: {error}"));
     let tags = tag_sets(command).map_err(malformed)?;
     let staleness = match staleness(command).map_err(malformed)? {
         None => None,
-        Some(seconds) if seconds < LEAST_STALENESS => {
-            let text = format!("Poolhouse: maxStalenessSeconds is {seconds}, and must be {LEAST_STALENESS} at least");
+        Some(seconds) if seconds < MIN_MAX_STALENESS_SECONDS => {
+            let text = format!(
+                "Poolhouse: maxStalenessSeconds is {seconds}, and must be {MIN_MAX_STALENESS_SECONDS} at least"
+            );
             return Err(Failure::new(Code::MaxStalenessOutOfRange, text));
         }
         Some(seconds) => Some(Duration::from_secs(seconds.unsigned_abs())),
     };
-    let wanted = Wanted { tags, staleness };
-    Ok((wanted != Wanted::default()).then(|| wanted.into()))
+    let requirements = ReadRequirements { tags, max_staleness: staleness };
+    Ok((requirements != ReadRequirements::default()).then(|| requirements.into()))
 }
 
-/// The seconds that a member may be behind, if that is said.
+/// `maxStalenessSeconds` of a command's read preference, if it has one.
 fn staleness(command: &Command<'_>) -> Result<Option<i64>, Malformed> {
     let preference = command.body.get("$readPreference")?.and_then(Value::document);
     match preference.map(|preference| preference.get_nested("maxStalenessSeconds")).transpose()?.flatten() {
         None | Some(Value::Null) => Ok(None),
         Some(seconds) => match seconds.integer() {
-            // Drivers' ways to say that it does not matter.
+            // Drivers send these for "no maximum".
             Some(-1 | 0) => Ok(None),
             Some(seconds) => Ok(Some(seconds)),
             None => Err(Malformed("`maxStalenessSeconds` is no whole number")),
@@ -232,9 +240,8 @@ fn staleness(command: &Command<'_>) -> Result<Option<i64>, Malformed> {
     }
 }
 
-/// The collection that a command is about, or the name that MongoDB gives in the place of one to the cursors of a
-/// command about a whole database.
-pub fn collection(command: &Command<'_>) -> Option<Collection> {
+/// The namespace of a command. Cursors of a command about a whole database have MongoDB's pseudo-collections.
+pub fn collection(command: &Command<'_>) -> Option<Namespace> {
     let name = match (command.name, command.subject) {
         (_, Value::Text(name)) => name,
         ("aggregate", _) => "$cmd.aggregate",
@@ -242,13 +249,13 @@ pub fn collection(command: &Command<'_>) -> Option<Collection> {
         ("bulkWrite", _) => "$cmd.bulkWrite",
         _ => return None,
     };
-    if name.len() + command.database.len() > MAX_NAME {
+    if name.len() + command.database.len() > MAX_NAMESPACE_LENGTH {
         return None;
     }
-    Some(Collection { database: command.database.into(), name: name.into() })
+    Some(Namespace { database: command.database.into(), name: name.into() })
 }
 
-/// The sets of tags that a command's read preference names.
+/// The tag sets of a command's read preference.
 fn tag_sets(command: &Command<'_>) -> Result<Vec<TagSet>, Malformed> {
     let preference = command.body.get("$readPreference")?.and_then(Value::document);
     let Some(sets) =
@@ -259,7 +266,7 @@ fn tag_sets(command: &Command<'_>) -> Result<Vec<TagSet>, Malformed> {
     let set = |element: Element<'_>| element.value()?.document().map_or(Ok(TagSet::new()), tags::read);
     let mut read = Vec::new();
     for element in sets.elements() {
-        if read.len() == tags::MAX_SETS {
+        if read.len() == tags::MAX_TAG_SETS {
             return Err(Malformed("too many sets of tags"));
         }
         read.push(element.and_then(set)?);
@@ -267,8 +274,8 @@ fn tag_sets(command: &Command<'_>) -> Result<Vec<TagSet>, Malformed> {
     Ok(read)
 }
 
-/// The ids of the cursors that a command is about, and where in its body they are.
-fn named(command: &Command<'_>) -> Result<Vec<(i64, usize)>, Malformed> {
+/// The ids of the cursors that a command names, and their places in its body.
+fn cursors_of(command: &Command<'_>) -> Result<Vec<(i64, usize)>, Malformed> {
     const WRONG: Malformed = Malformed("the id of a cursor is a number of 64 bits");
     match (command.name, command.subject) {
         ("getMore", Value::Int64(id)) => Ok(vec![(id, command.subject_at)]),
@@ -281,7 +288,7 @@ fn named(command: &Command<'_>) -> Result<Vec<(i64, usize)>, Malformed> {
                     for id in ids.elements() {
                         let id = id?;
                         let Value::Int64(told) = id.value()? else { return Err(WRONG) };
-                        if found.len() == MAX_NAMED {
+                        if found.len() == MAX_CURSORS_PER_COMMAND {
                             return Err(Malformed("a command about too many cursors"));
                         }
                         found.push((told, element.at + id.at));
@@ -294,22 +301,22 @@ fn named(command: &Command<'_>) -> Result<Vec<(i64, usize)>, Malformed> {
     }
 }
 
-fn preference(command: &Command<'_>) -> Option<Preference> {
+fn preference(command: &Command<'_>) -> Option<ReadPreference> {
     let preference = match command.preference? {
-        "primaryPreferred" => Preference::PrimaryPreferred,
-        "secondary" => Preference::Secondary,
-        "secondaryPreferred" => Preference::SecondaryPreferred,
-        "nearest" => Preference::Nearest,
+        "primaryPreferred" => ReadPreference::PrimaryPreferred,
+        "secondary" => ReadPreference::Secondary,
+        "secondaryPreferred" => ReadPreference::SecondaryPreferred,
+        "nearest" => ReadPreference::Nearest,
         _ => return None,
     };
-    (READS.contains(&command.name) && !writes_its_result(command)).then_some(preference)
+    (READ_COMMANDS.contains(&command.name) && !writes_its_result(command)).then_some(preference)
 }
 
-/// Stages of a pipeline, as MongoDB has it (`internalPipelineLengthLimit`).
+/// MongoDB's limit of stages in a pipeline (`internalPipelineLengthLimit`).
 const MAX_STAGES: usize = 1_000;
 
-/// An aggregation whose last stage puts what it finds into a collection. One of more stages than there may be counts as
-/// such: it is refused.
+/// Whether an aggregation writes its result to a collection. So does, for routing, one with too many stages: MongoDB
+/// refuses it.
 fn writes_its_result(command: &Command<'_>) -> bool {
     let pipeline = command.body.get("pipeline").ok().flatten().and_then(Value::array);
     let stages = pipeline.into_iter().flat_map(Document::elements).take(MAX_STAGES + 1).flatten();

@@ -1,8 +1,7 @@
-//! Finds what has to be told in other words in an answer that is too long to be looked at as a whole, while it passes:
-//! the cursor's id (`cursor.id` stands behind a batch of up to 48 MB), and the code of an error that tells of a change
-//! of the server's state (a bulk write has it in `writeConcernError`, behind thousands of errors of its own). What is
-//! skipped is passed on at once; only the few bytes of an element's head may have to wait for the rest of them. What
-//! comes in the place of a number is as long as it: nothing else of such an answer is changed.
+//! Scans a reply that is too long to be read as a whole, while it is relayed. It finds the cursor's id (`cursor.id` may
+//! follow a batch of 48 MB), and codes of state change errors (a bulk write has one in `writeConcernError`, behind
+//! thousands of write errors). Skipped bytes are relayed at once; only the head of an element may have to wait for more
+//! input. Replaced numbers have the same size, and nothing else changes.
 
 use crate::{
     bson::value_length,
@@ -11,54 +10,51 @@ use crate::{
     wire::{HEADER, Number},
 };
 
-/// Where the body's first element begins: behind flags, the section's kind and the document's length.
-const FIRST: usize = HEADER + 4 + 1 + 4;
+/// Where the body's first element begins: after the flags, the section's kind and the document's length.
+const FIRST_ELEMENT: usize = HEADER + 4 + 1 + 4;
 
-/// Bytes of an element's head that may be needed at once: its type, its name, and a number or a length.
-const MAX_HEAD: usize = 256;
+/// Maximum size of an element's head, in bytes: its type, its name, and a number or a length.
+const MAX_ELEMENT_HEAD: usize = 256;
 
-/// See the file's head. Positions are counted from the message's beginning.
+/// Positions are counted from the beginning of the message.
 #[derive(Clone, Copy, Debug)]
 pub struct Scan {
     /// Where the next element begins.
     next: usize,
-    inside: Inside,
-    /// There is nothing more to be found.
+    within: Within,
+    /// The scan is complete.
     over: bool,
-    /// The id, and where it is.
+    /// The cursor's id, and its place.
     id: Option<(i64, usize)>,
 }
 
-/// A document of an answer.
+/// The document that contains the next element.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Inside {
+enum Within {
     Answer,
-    /// Its `cursor`.
     Cursor,
-    /// Its `writeConcernError`.
-    Concern,
+    WriteConcernError,
 }
 
 impl Scan {
     pub fn new() -> Self {
-        Self { next: FIRST, inside: Inside::Answer, over: false, id: None }
+        Self { next: FIRST_ELEMENT, within: Within::Answer, over: false, id: None }
     }
 
-    /// Looks at the bytes that stand at `at` in the message. Returns how many of them are done with: the others are to
-    /// be shown again, with more behind them, if there are more. Appends which numbers among those are to be told in
-    /// other words, and where they are: a change of state is told as in [`reply_summary`](crate::reply_summary).
-    pub fn look(&mut self, bytes: &[u8], at: usize, others: &mut Vec<(usize, Number)>) -> usize {
+    /// Scans `bytes`, which begin at `at` in the message. Returns how many are done: the rest has to be shown again
+    /// with more input after it. Appends numbers to be replaced among those, and their places.
+    pub fn look(&mut self, bytes: &[u8], at: usize, replacements: &mut Vec<(usize, Number)>) -> usize {
         while !self.over {
             let Some(rest) = self.next.checked_sub(at).and_then(|skipped| bytes.get(skipped..)) else {
                 return bytes.len();
             };
-            match (rest.first(), self.inside) {
-                (Some(0), Inside::Answer) => {
+            match (rest.first(), self.within) {
+                (Some(0), Within::Answer) => {
                     self.over = true;
                     break;
                 }
                 (Some(0), _) => {
-                    (self.inside, self.next) = (Inside::Answer, self.next + 1);
+                    (self.within, self.next) = (Within::Answer, self.next + 1);
                     continue;
                 }
                 _ => {}
@@ -69,19 +65,19 @@ impl Scan {
             let value = self.next + 2 + name.len();
             let raw = &rest[2 + name.len()..];
             let Some(number) = raw.first_chunk::<8>() else { return self.waits(rest, at) };
-            match (self.inside, *kind, name) {
-                (Inside::Answer, 0x03, b"cursor") => (self.inside, self.next) = (Inside::Cursor, value + 4),
-                (Inside::Answer, 0x03, b"writeConcernError") => {
-                    (self.inside, self.next) = (Inside::Concern, value + 4);
+            match (self.within, *kind, name) {
+                (Within::Answer, 0x03, b"cursor") => (self.within, self.next) = (Within::Cursor, value + 4),
+                (Within::Answer, 0x03, b"writeConcernError") => {
+                    (self.within, self.next) = (Within::WriteConcernError, value + 4);
                 }
-                (Inside::Cursor, 0x12, b"id") => {
+                (Within::Cursor, 0x12, b"id") => {
                     (self.id, self.over) = (Some((i64::from_le_bytes(*number), value)), true);
                 }
                 _ => match value_length(*kind, raw) {
                     Some(length) => {
                         let code = (*kind == 0x10 && name == b"code").then(|| i64::from_le_bytes(*number) as i32);
-                        if self.inside != Inside::Cursor && code.is_some_and(is_state_change_code) {
-                            others.push((value, Number::Short(Code::HostUnreachable as i32)));
+                        if self.within != Within::Cursor && code.is_some_and(is_state_change_code) {
+                            replacements.push((value, Number::Int32(Code::HostUnreachable as i32)));
                         }
                         self.next = value + length;
                     }
@@ -92,9 +88,9 @@ impl Scan {
         bytes.len()
     }
 
-    /// An element's head is not there yet.
+    /// The head of an element is incomplete.
     fn waits(&mut self, rest: &[u8], at: usize) -> usize {
-        if rest.len() < MAX_HEAD {
+        if rest.len() < MAX_ELEMENT_HEAD {
             return self.next - at;
         }
         self.over = true;
@@ -107,7 +103,7 @@ impl Scan {
 }
 
 fn name(bytes: &[u8]) -> Option<&[u8]> {
-    let end = bytes.iter().take(MAX_HEAD).position(|byte| *byte == 0)?;
+    let end = bytes.iter().take(MAX_ELEMENT_HEAD).position(|byte| *byte == 0)?;
     Some(&bytes[..end])
 }
 
@@ -131,23 +127,23 @@ mod tests {
             answer.double("ok", 1.0);
         });
         for piece in [1, 2, 7, 100, 5000] {
-            let (mut scan, mut at, mut end, mut others) = (Scan::new(), 0, 0, Vec::new());
+            let (mut scan, mut at, mut end, mut replacements) = (Scan::new(), 0, 0, Vec::new());
             while end < message.len() {
                 end = (end + piece).min(message.len());
-                at += scan.look(&message[at..end], at, &mut others);
+                at += scan.look(&message[at..end], at, &mut replacements);
             }
             let (id, place) = scan.id().expect("it is there");
             assert_eq!((id, &message[place..place + 8]), (77, &77i64.to_le_bytes()[..]), "in pieces of {piece}");
-            assert!(others.is_empty());
+            assert!(replacements.is_empty());
         }
     }
 
-    /// An answer to a bulk write of which much has failed, and whose write concern has failed so.
+    /// The reply to a bulk write with failed writes, and with this code in its write concern error.
     fn much_has_failed(code: i32) -> Vec<u8> {
         let mut message = Vec::new();
         wire::answer(&mut message, Answers { id: 1, old: false }, |answer: &mut Writer<'_>| {
             answer.int32("n", 1).array("writeErrors", |errors| {
-                // What it failed with says nothing of the server's state, whatever is in it.
+                // The code of a write error does not tell about the server's state.
                 errors.document("0", |error| _ = error.int32("code", 91).text("errmsg", &"x".repeat(500)));
             });
             answer.document("writeConcernError", |error| {
@@ -165,11 +161,11 @@ mod tests {
             let (mut scan, mut at, mut end, mut told) = (Scan::new(), 0, 0, message.clone());
             while end < message.len() {
                 end = (end + piece).min(message.len());
-                let mut others = Vec::new();
-                let done = scan.look(&message[at..end], at, &mut others);
-                for (place, number) in others {
+                let mut replacements = Vec::new();
+                let done = scan.look(&message[at..end], at, &mut replacements);
+                for (place, number) in replacements {
                     assert!((at..at + done - 3).contains(&place), "all of it is done with");
-                    assert_eq!(number, Number::Short(6));
+                    assert_eq!(number, Number::Int32(6));
                     told[place..place + 4].copy_from_slice(&6i32.to_le_bytes());
                 }
                 at += done;
@@ -177,9 +173,9 @@ mod tests {
             let (expected, other) = (much_has_failed(6), much_has_failed(64));
             assert!(told == expected && told.len() == other.len(), "in pieces of {piece}");
         }
-        let mut others = Vec::new();
-        Scan::new().look(&much_has_failed(64), 0, &mut others);
-        assert!(others.is_empty(), "a write concern that took too long is the client's to know");
+        let mut replacements = Vec::new();
+        Scan::new().look(&much_has_failed(64), 0, &mut replacements);
+        assert!(replacements.is_empty(), "a write concern that took too long is the client's to know");
     }
 
     #[test]

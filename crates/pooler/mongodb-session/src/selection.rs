@@ -1,42 +1,40 @@
-//! Which of several members a read may go to: none that is too far behind, and of the others those that answer about as
-//! soon as the one that answers soonest. The formulas are those of the drivers' specifications "Server Selection" and
-//! "Max Staleness". It knows members by their numbers, and what their monitors have seen.
+//! Server selection among secondaries: by staleness, then by latency. The formulas are those of the drivers'
+//! specifications "Server Selection" and "Max Staleness".
 
 use std::time::Duration;
 
 use crate::tags::TagSet;
 
-/// The least that a client may ask for as `maxStalenessSeconds`, in seconds: a member that is up to date may seem to be
-/// behind by the time between two idle writes of a primary and by that between two questions.
-pub const LEAST_STALENESS: i64 = 90;
+/// The smallest `maxStalenessSeconds` allowed. A secondary that is up to date may seem stale by the time between two
+/// idle writes of a primary (10 s) and by that between two checks.
+pub const MIN_MAX_STALENESS_SECONDS: i64 = 90;
 
-/// How much longer than the soonest answer others may take, unless the configuration says otherwise.
-pub const WINDOW: Duration = Duration::from_millis(15);
+/// The default of `localThresholdMS`: how much longer than the shortest round trip others may be.
+pub const DEFAULT_LOCAL_THRESHOLD: Duration = Duration::from_millis(15);
 
-/// How much a sample counts in an average: a fifth.
-const ALPHA: (u32, u32) = (1, 5);
+/// The weight of a new sample in an average, as a fraction.
+const SAMPLE_WEIGHT: (u32, u32) = (1, 5);
 
-/// What a read wants of a member, beside the mode of its preference.
+/// What a read preference requires beside its mode.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Wanted {
-    /// Sets of tags, one after the other.
+pub struct ReadRequirements {
+    /// Sets of tags, in order of preference.
     pub tags: Vec<TagSet>,
-    /// How far it may be behind.
-    pub staleness: Option<Duration>,
+    pub max_staleness: Option<Duration>,
 }
 
-/// The date of a member's last write, in milliseconds by the primary's clock, and when the member told of it, by this
-/// process's.
+/// A member's last write, in milliseconds by the primary's clock, and when the member told of it, by the clock of this
+/// process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Written {
+pub struct LastWrite {
     pub last: i64,
-    pub told: Duration,
+    pub heard_at: Duration,
 }
 
-impl Written {
-    /// Milliseconds that its last write lay back when it told of it, and the difference of two clocks with it.
+impl LastWrite {
+    /// How long before that moment the last write was, in milliseconds, plus the difference of the two clocks.
     fn lag(self) -> i64 {
-        millis(self.told).saturating_sub(self.last)
+        millis(self.heard_at).saturating_sub(self.last)
     }
 }
 
@@ -44,71 +42,78 @@ fn millis(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Of these secondaries those that are behind by no more than `most`. With a primary, that is the difference of their
-/// lags; without one, of their last writes and the latest of all. Each may have gone on for a `beat` since it was
-/// asked. One that tells of no writes may be behind by anything.
-pub fn fresh(
+/// The secondaries whose staleness is at most `max_staleness`. Staleness is the difference of lags to the primary if
+/// there is one, else the difference of last writes to the latest of all, plus one `heartbeat`. A member without a last
+/// write counts as too stale.
+pub fn filter_stale(
     secondaries: Vec<usize>,
-    primary: Option<Written>,
-    (most, beat): (Duration, Duration),
-    written: impl Fn(usize) -> Option<Written>,
+    primary: Option<LastWrite>,
+    (max_staleness, heartbeat): (Duration, Duration),
+    written: impl Fn(usize) -> Option<LastWrite>,
 ) -> Vec<usize> {
     let latest = secondaries.iter().filter_map(|member| Some(written(*member)?.last)).max();
-    let behind = |member: Written| match primary {
+    let behind = |member: LastWrite| match primary {
         Some(primary) => member.lag().saturating_sub(primary.lag()),
         None => latest.unwrap_or(member.last).saturating_sub(member.last),
     };
     let is_fresh = |member: &usize| {
-        written(*member).is_some_and(|written| behind(written).saturating_add(millis(beat)) <= millis(most))
+        written(*member)
+            .is_some_and(|written| behind(written).saturating_add(millis(heartbeat)) <= millis(max_staleness))
     };
     secondaries.into_iter().filter(is_fresh).collect()
 }
 
-/// Of these members those whose answers take no more than a window longer than those of the soonest. Of one that was
-/// not asked yet nothing is known, so it is among them.
-pub fn near(members: Vec<usize>, window: Duration, takes: impl Fn(usize) -> Option<Duration>) -> Vec<usize> {
-    let soonest = members.iter().filter_map(|member| takes(*member)).min();
-    let is_near = |member: &usize| match (takes(*member), soonest) {
-        (Some(takes), Some(soonest)) => takes <= soonest.saturating_add(window),
+/// The members whose round trip is at most `threshold` longer than the shortest. A member whose round trip is unknown
+/// counts as near.
+pub fn within_local_threshold(
+    members: Vec<usize>,
+    threshold: Duration,
+    round_trip: impl Fn(usize) -> Option<Duration>,
+) -> Vec<usize> {
+    let soonest = members.iter().filter_map(|member| round_trip(*member)).min();
+    let is_near = |member: &usize| match (round_trip(*member), soonest) {
+        (Some(round_trip), Some(soonest)) => round_trip <= soonest.saturating_add(threshold),
         _ => true,
     };
     members.into_iter().filter(is_near).collect()
 }
 
-/// An average to which a sample is added, in which earlier ones count less and less.
+/// An exponentially weighted moving average.
 pub fn average(before: Option<Duration>, sample: Duration) -> Duration {
     let Some(before) = before else { return sample };
-    sample * ALPHA.0 / ALPHA.1 + before * (ALPHA.1 - ALPHA.0) / ALPHA.1
+    sample * SAMPLE_WEIGHT.0 / SAMPLE_WEIGHT.1 + before * (SAMPLE_WEIGHT.1 - SAMPLE_WEIGHT.0) / SAMPLE_WEIGHT.1
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const BEAT: Duration = Duration::from_secs(10);
+    const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 
     fn seconds(count: u64) -> Duration {
         Duration::from_secs(count)
     }
 
-    /// Told at a second, of a write in another.
-    fn written(told: u64, last: i64) -> Option<Written> {
-        Some(Written { last: last * 1000, told: seconds(told) })
+    /// A write at the second `last`, of which the member told at the second `told`.
+    fn written(told: u64, last: i64) -> Option<LastWrite> {
+        Some(LastWrite { last: last * 1000, heard_at: seconds(told) })
     }
 
-    fn fresh_of(primary: Option<Written>, most: u64, members: &[Option<Written>]) -> Vec<usize> {
-        fresh((0..members.len()).collect(), primary, (seconds(most), BEAT), |member| members[member])
+    fn fresh_of(primary: Option<LastWrite>, max_staleness: u64, members: &[Option<LastWrite>]) -> Vec<usize> {
+        filter_stale((0..members.len()).collect(), primary, (seconds(max_staleness), HEARTBEAT_INTERVAL), |member| {
+            members[member]
+        })
     }
 
     #[test]
     fn with_a_primary_it_counts_how_much_longer_ago_a_member_wrote_when_it_was_asked() {
-        // The clock of the primary is 1000 seconds ahead. It was asked at second 20 and had just written; these were
-        // asked at 25.
+        // The primary's clock is 1000 seconds ahead. The primary was checked at second 20 and had just written; the
+        // secondaries were checked at 25.
         let primary = written(20, 1020);
         let members = [written(25, 1025), written(25, 945), written(25, 944), None];
         assert_eq!(fresh_of(primary, 90, &members), [0, 1]);
         assert_eq!(fresh_of(primary, 91, &members), [0, 1, 2]);
-        // A primary that nobody writes to leaves nobody behind.
+        // Without new writes at the primary, no member becomes stale.
         assert_eq!(fresh_of(written(500, 20), 90, &[written(505, 20), written(505, -60)]), [0]);
     }
 
@@ -129,9 +134,10 @@ mod tests {
 
     #[test]
     fn who_answers_in_the_window_behind_the_soonest_is_near() {
-        let takes = [Some(20), Some(5), Some(21), None, Some(6)].map(|ms| ms.map(Duration::from_millis));
-        let near_of =
-            |members: Vec<usize>, window| near(members, Duration::from_millis(window), |member| takes[member]);
+        let round_trip = [Some(20), Some(5), Some(21), None, Some(6)].map(|ms| ms.map(Duration::from_millis));
+        let near_of = |members: Vec<usize>, threshold| {
+            within_local_threshold(members, Duration::from_millis(threshold), |member| round_trip[member])
+        };
         assert_eq!(near_of(vec![0, 1, 2, 3, 4], 15), [0, 1, 3, 4]);
         assert_eq!(near_of(vec![0, 2], 0), [0]);
         assert_eq!(near_of(vec![3], 0), [3]);

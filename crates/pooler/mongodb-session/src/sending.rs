@@ -1,5 +1,5 @@
-//! A request on its way to a server: its bytes are relayed as they come, but for the ids of cursors that the server
-//! knows by others.
+//! Relays a request to its server as the bytes arrive, with the host's cursor ids in place of those that the client
+//! knows.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl MongoDb {
-    /// The client has got a server for its request.
+    /// The client's request has a server.
     pub(crate) fn on_granted(
         &self,
         me: ClientTag,
@@ -34,7 +34,7 @@ impl MongoDb {
         }
         client.request.set_host(server.host());
         if let Some(StartedTransaction { id, host }) = client.request.started_transaction() {
-            // From now on requests of other clients may wait for it.
+            // Requests of other clients may wait for this transaction from now on.
             self.transactions.begins((Arc::clone(client.access.user()), id.session), id.number, host);
         }
         server.serve(me, request.id(), request.allows_exhaust());
@@ -44,16 +44,15 @@ impl MongoDb {
         note_sent(client, tag, server, left, out);
     }
 
-    /// The request goes to the next host: the one that was asked does not know its cursor, or has answered what goes to
-    /// all hosts.
+    /// Sends the request to the next host: this one does not know its cursor, or has answered a broadcast.
     pub(crate) fn ask_next_host(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
         client.destination.go_to_next_host();
         client.request.restart_reply();
         (client.state, client.stream) = (State::Idle, None);
-        // A host has served it, so its wait begins anew.
+        // The next host gets the full wait time.
         client.wait = Wait::default();
-        if let Err(failure) = self.seek(me, client, out) {
-            // The host is configured no longer. The others still hear of what goes to all.
+        if let Err(failure) = self.select_server(me, client, out) {
+            // The host is no longer configured. A broadcast continues with the remaining hosts.
             if self.note_broadcast_failure(me, client, &failure, out) {
                 return;
             }
@@ -66,7 +65,7 @@ impl MongoDb {
     }
 }
 
-/// Passes a request on to its server, as far as it is there.
+/// Relays the next bytes of a request.
 pub fn pass_on(
     client: &mut Client,
     servers: &mut dyn Sessions<ServerTag, Server>,
@@ -82,15 +81,16 @@ pub fn pass_on(
     taken
 }
 
-/// `left` bytes of the request are still to be sent.
+/// `left` bytes of the request remain to be sent.
 fn note_sent(client: &mut Client, tag: ServerTag, server: &mut Server, left: usize, out: &mut Outbox) {
     if left > 0 {
         client.state = State::Sending { server: tag, left };
         return;
     }
-    client.state = State::Awaiting(tag);
+    client.state = State::AwaitingReply(tag);
     if !client.request.wants_answer() {
-        // The client's next request comes behind it, though it may go to another server.
-        server.ask_for_sign(tag, out);
+        // The reply to a ping behind an unacknowledged write tells when the write is done: the client's next request,
+        // which may go to another server, must not overtake it.
+        server.ping_behind_request(tag, out);
     }
 }

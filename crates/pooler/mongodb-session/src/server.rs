@@ -1,12 +1,12 @@
-//! A server's connection: what it is for, and what it owes.
+//! A server's connection: its role, and the requests that Poolhouse itself sends over it.
 
 use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, PoolId, ServerTag, TlsFailure, Verdict};
 
 use crate::{
     check::Check,
-    chores::{UnderWay, Used},
+    cleanup_tasks::{AssignedTask, PoolInUse},
     directory::ServerLogin,
-    login::ServerStart,
+    login::ServerHandshake,
     monitor::Monitor,
     reply::Reply,
     wire,
@@ -16,21 +16,21 @@ pub struct Server {
     host: usize,
     pool: PoolId,
     pub(crate) role: Role,
-    /// Its pool has had a server that clients could use.
-    used: Option<Used>,
+    /// Marks its pool as in use while the server lives.
+    used: Option<PoolInUse>,
     /// The last id of Poolhouse's own requests. They are negative: clients count up from zero.
     last_id: i32,
 }
 
-/// Bytes that the session of a server takes, at most.
+/// Upper bound of the size of a server's session, in bytes.
 const MAX_SERVER_SIZE: usize = 128;
 const _: () = assert!(size_of::<Server>() <= MAX_SERVER_SIZE);
 
 pub(crate) enum Role {
-    Starting(Box<ServerStart>),
+    Starting(Box<ServerHandshake>),
     Idle,
     Serving(Reply),
-    /// It owes the answer to a request of Poolhouse itself.
+    /// It owes a reply to Poolhouse itself.
     Checked(Check),
     Monitor(Monitor),
 }
@@ -38,7 +38,7 @@ pub(crate) enum Role {
 impl Server {
     pub(crate) fn start(me: ServerTag, pool: PoolId, login: ServerLogin, out: &mut Outbox) -> Self {
         let (host, tls) = (login.host, login.tls);
-        let mut start = ServerStart::new(login);
+        let mut start = ServerHandshake::new(login);
         if tls {
             out.push(Effect::StartTls { peer: Peer::Server(me) });
         } else {
@@ -65,18 +65,17 @@ impl Server {
         CloseReason::StartFailed { permanent: failure.certificate, message: failure.message }
     }
 
-    /// Its login is over, and clients may use it.
-    pub(crate) fn set_usable(&mut self, used: Used) {
+    /// The login is complete, and clients may use the server.
+    pub(crate) fn set_usable(&mut self, used: PoolInUse) {
         (self.role, self.used) = (Role::Idle, Some(used));
     }
 
-    /// It serves this client for one request.
     pub(crate) fn serve(&mut self, client: ClientTag, request: i32, allows_exhaust: bool) {
         self.role = Role::Serving(Reply::new(client, request, allows_exhaust));
     }
 
-    /// Its client has gone. A request that wants no answer is carried out all the same; of any other the server notices
-    /// when the connection ends that nothing waits for its answer.
+    /// Its client has gone. An unacknowledged write is carried out all the same. Any other request is aborted by the
+    /// host when the connection closes.
     pub(crate) fn abandon(&mut self) -> Verdict {
         match &self.role {
             Role::Serving(reply) => match reply.abandoned() {
@@ -90,17 +89,17 @@ impl Server {
         }
     }
 
-    /// Its client wants no answer: a ping behind the request shows when that has been carried out.
-    pub(crate) fn ask_for_sign(&mut self, me: ServerTag, out: &mut Outbox) {
+    /// The client wants no reply: the reply to a ping behind its request tells when that has been carried out.
+    pub(crate) fn ping_behind_request(&mut self, me: ServerTag, out: &mut Outbox) {
         if let Role::Serving(reply) = &self.role
             && reply.awaits(self.next_id())
         {
-            // There are servers that answer though no answer is wanted: that is not to be taken for the sign.
+            // Some servers reply to unacknowledged requests: such a reply must not be taken for that to the ping.
             self.set_id_used(self.next_id());
         }
         let sign = self.ping(me, out);
         if let Role::Serving(reply) = &mut self.role {
-            reply.await_sign(sign);
+            reply.await_ping(sign);
         }
     }
 
@@ -128,12 +127,12 @@ impl Server {
         id
     }
 
-    /// It carries out a chore, and may be used when that is done.
-    pub(crate) fn see_to(&mut self, me: ServerTag, chore: UnderWay, out: &mut Outbox) {
-        let before = if let Role::Checked(check) = &self.role { check.chores() } else { 0 };
+    /// Sends a cleanup task. The server may be used when it has replied.
+    pub(crate) fn assign(&mut self, me: ServerTag, task: AssignedTask, out: &mut Outbox) {
+        let before = if let Role::Checked(check) = &self.role { check.tasks() } else { 0 };
         let id = self.new_id();
-        out.insert(Peer::Server(me), |to| wire::request(to, id, |body| chore.write(body)));
-        self.role = Role::Checked(Check::of_chore(id, chore, before + 1));
+        out.insert(Peer::Server(me), |to| wire::request(to, id, |body| task.write(body)));
+        self.role = Role::Checked(Check::of_task(id, task, before + 1));
     }
 
     pub(crate) fn check(&mut self, me: ServerTag, out: &mut Outbox) {

@@ -1,4 +1,4 @@
-//! What servers send: replies to clients, which are relayed as they come, and those to what Poolhouse itself has asked.
+//! Input of servers: replies to clients, which are relayed as they arrive, and replies to Poolhouse's own requests.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,29 +16,29 @@ use crate::{
     wire::{self, Answers, Body, HEADER, Header, Number, Op, Relayed},
 };
 
-/// Bytes of a reply to what Poolhouse itself has asked.
+/// Maximum size of a reply to Poolhouse itself, in bytes.
 const MAX_OWN_REPLY: usize = 48 * 1024;
 
-/// Bytes of a reply that is looked at as a whole; errors are not longer, and a longer one is looked at while it passes.
+/// Maximum size of a reply that is read as a whole, in bytes. Errors are shorter. A longer reply is scanned while it is
+/// relayed.
 const MAX_WHOLE_REPLY: usize = 16 * 1024;
 
-/// What was decided about a message that is there whole.
+/// What `judge` decided about a complete message.
 enum Passage {
-    /// The client gets it, with this number in the place of another.
+    /// It goes to the client, with this number replaced.
     Relay(Option<(usize, Number)>),
-    /// The client gets this message in its place.
+    /// This message goes to the client in its place.
     Replace(Vec<u8>),
-    /// It is one host's reply to a command that goes to all: this error, or none.
-    Gather(Option<Vec<u8>>),
-    /// The host does not know the cursor, and another one may.
+    /// It is one host's reply to a broadcast: an error, or `None`.
+    Broadcast(Option<Vec<u8>>),
+    /// The host does not know the cursor, and another host may.
     AskNextHost,
-    /// The server does not keep to the protocol.
+    /// The server violates the protocol.
     Fail(&'static str),
 }
 
 impl MongoDb {
-    /// Takes what a server sends.
-    pub(crate) fn hear_server(
+    pub(crate) fn on_server_input(
         &self,
         me: ServerTag,
         server: &mut Server,
@@ -73,11 +73,11 @@ impl MongoDb {
             out.need = header.length;
             return 0;
         }
-        self.hear_own(me, server, (&input.bytes[..header.length], &header, input.now), out);
+        self.on_own_reply(me, server, (&input.bytes[..header.length], &header, input.now), out);
         header.length
     }
 
-    /// A message of the reply to a client begins.
+    /// Handles the beginning of a message of a client's reply.
     fn begin_message(
         &self,
         me: ServerTag,
@@ -119,7 +119,7 @@ impl MongoDb {
         header.length
     }
 
-    /// Passes on a message that is there whole.
+    /// Handles a complete message of a client's reply.
     fn pass_on(
         &self,
         me: ServerTag,
@@ -133,7 +133,7 @@ impl MongoDb {
         let tag = reply.client();
         let client = clients.get(tag).expect("who is served is here");
         let passage = self.judge(client, host, (message, header, is_first), out);
-        // Its server would be given back with more to come, which the next client would get.
+        // The rest of the reply would reach the server's next client.
         let ends = client.request.has_failed() || !matches!(passage, Passage::Relay(_));
         match passage {
             _ if ends && reply.has_more_to_come() => {
@@ -145,7 +145,7 @@ impl MongoDb {
                 out.push(Effect::Release { server: me, verdict: Verdict::Clean });
                 self.ask_next_host(tag, client, out);
             }
-            Passage::Gather(error) => self.pass_on_gathered(me, server, clients, error, message.len(), out),
+            Passage::Broadcast(error) => self.pass_on_broadcast(me, server, clients, error, message.len(), out),
             Passage::Replace(mut bytes) => {
                 out.insert(Peer::Client(tag), |to| to.append(&mut bytes));
                 reply.replace();
@@ -158,7 +158,7 @@ impl MongoDb {
         }
     }
 
-    /// Decides what becomes of a message that is there whole, and notes what it tells of its request.
+    /// Decides what to do with a complete message, and notes what it tells about its request.
     fn judge(
         &self,
         client: &mut Client,
@@ -182,7 +182,7 @@ impl MongoDb {
                 Passage::AskNextHost
             }
             Ok((document, summary)) if summary.state_changed => {
-                self.topology().suspect(host, out);
+                self.topology().mark_unknown(host, out);
                 let (mut written, mut bytes) = (Ok(()), Vec::new());
                 let label = client.request.error_label();
                 wire::answer(&mut bytes, Answers { id: header.answers, old: false }, |writer| {
@@ -190,26 +190,25 @@ impl MongoDb {
                 });
                 match written {
                     Err(error) => Passage::Fail(error.0),
-                    Ok(()) if is_broadcast => Passage::Gather(Some(bytes)),
+                    Ok(()) if is_broadcast => Passage::Broadcast(Some(bytes)),
                     Ok(()) => Passage::Replace(bytes),
                 }
             }
-            Ok((document, _)) if is_broadcast => Passage::Gather((!is_ok(document)).then(|| message.to_vec())),
+            Ok((document, _)) if is_broadcast => Passage::Broadcast((!is_ok(document)).then(|| message.to_vec())),
             Ok((_, summary)) if summary.no_such_cursor => {
                 self.lose_cursor(client);
                 Passage::Relay(None)
             }
             Ok((_, ReplySummary { cursor: Some((id, at)), .. })) => {
                 let told = self.name_cursor(client, host, id);
-                Passage::Relay((told != id).then_some((body.start + at, Number::Long(told))))
+                Passage::Relay((told != id).then_some((body.start + at, Number::Int64(told))))
             }
             _ => Passage::Relay(None),
         }
     }
 
-    /// A host has answered a command that goes to all of them: the next one is asked, or the client is told what came
-    /// of it.
-    fn pass_on_gathered(
+    /// A host has answered a broadcast: the next host is asked, or the client gets the result.
+    fn pass_on_broadcast(
         &self,
         me: ServerTag,
         server: &mut Server,
@@ -222,7 +221,7 @@ impl MongoDb {
         let tag = reply.client();
         let client = clients.get(tag).expect("who is served is here");
         if client.destination.has_next_host() {
-            return self.ask_all_others(me, server, (tag, client), error, out);
+            return self.continue_broadcast(me, server, (tag, client), error, out);
         }
         match client.destination.take_error().or(error) {
             Some(mut error) => out.insert(Peer::Client(tag), |to| to.append(&mut error)),
@@ -231,8 +230,8 @@ impl MongoDb {
         self.end(me, server, tag, clients, out);
     }
 
-    /// A host has answered a command that goes to all of them, with this error or with none: the next one is asked.
-    fn ask_all_others(
+    /// A host has answered a broadcast: the next host is asked.
+    fn continue_broadcast(
         &self,
         me: ServerTag,
         server: &mut Server,
@@ -245,7 +244,7 @@ impl MongoDb {
         self.note_broadcast(tag, client, error, out);
     }
 
-    /// Passes on a message, as far as it is there.
+    /// Relays the next bytes of a message.
     fn relay(
         &self,
         me: ServerTag,
@@ -258,12 +257,12 @@ impl MongoDb {
         let Role::Serving(reply) = &mut server.role else { unreachable!("an answer is on its way") };
         let mut piece = reply.look(input.bytes);
         if !piece.numbers.is_empty() {
-            self.topology().suspect(host, out);
+            self.topology().mark_unknown(host, out);
         }
         if let Some((id, place)) = piece.cursor {
             let client = clients.get(reply.client()).expect("who is served is here");
             let told = self.name_cursor(client, host, id);
-            piece.numbers.extend((told != id).then_some((place, Number::Long(told))));
+            piece.numbers.extend((told != id).then_some((place, Number::Int64(told))));
         }
         reply.relay(piece.length, piece.numbers.into_iter(), out);
         if piece.length < input.bytes.len() && reply.is_amid_message() {
@@ -273,7 +272,7 @@ impl MongoDb {
         piece.length
     }
 
-    /// The client's request is over if the reply is.
+    /// Ends the client's request if the reply is complete.
     fn end_if_over(
         &self,
         me: ServerTag,
@@ -288,14 +287,14 @@ impl MongoDb {
         let (tag, is_relayed) = (reply.client(), reply.is_relayed());
         let client = clients.get(tag).expect("who is served is here");
         if !is_relayed && client.destination.is_broadcast() && client.destination.has_next_host() {
-            self.ask_all_others(me, server, (tag, client), None, out);
+            self.continue_broadcast(me, server, (tag, client), None, out);
         } else {
             self.end(me, server, tag, clients, out);
         }
     }
 
-    /// A whole reply to what Poolhouse itself has asked.
-    fn hear_own(
+    /// Handles a complete reply to Poolhouse's own request.
+    fn on_own_reply(
         &self,
         me: ServerTag,
         server: &mut Server,
@@ -308,20 +307,19 @@ impl MongoDb {
         };
         match &server.role {
             Role::Starting(start) if start.asked() == header.answers => {
-                self.hear_login(me, server, (answer, now), out);
+                self.on_handshake_reply(me, server, (answer, now), out);
             }
             Role::Starting(_) => Server::fail(me, "an answer to what was not asked", out),
             Role::Checked(check) if check.ignores(header.answers) => {}
             Role::Checked(check) if check.awaits(header.answers) => self.on_checked(me, server, answer, out),
             Role::Monitor(monitor) if monitor.awaits(header.answers) => {
-                self.hear_monitor(me, server, (answer, now), out);
+                self.on_monitor_reply(me, server, (answer, now), out);
             }
             _ => Server::fail(me, "a message that nobody asked for", out),
         }
     }
 
-    /// The connection of a server has ended.
-    pub(crate) fn server_left(
+    pub(crate) fn on_server_gone(
         &self,
         me: ServerTag,
         server: &mut Server,
@@ -330,15 +328,15 @@ impl MongoDb {
     ) {
         match &server.role {
             Role::Serving(reply) => {
-                // A client whose request has taken too long does not wait for it any more.
+                // A client whose request took too long no longer waits for this server.
                 let waits = |client: &Client| match client.state {
-                    State::Awaiting(tag) | State::Sending { server: tag, .. } => tag == me,
+                    State::AwaitingReply(tag) | State::Sending { server: tag, .. } => tag == me,
                     _ => false,
                 };
                 let (tag, is_begun) = (reply.client(), reply.is_begun());
                 if let Some(client) = clients.get(tag).filter(|client| waits(client)) {
-                    // The server may have carried out what starts a transaction: what follows of that, and its abort,
-                    // go to the same host.
+                    // The server may have started the transaction: its further commands and its abort go to the same
+                    // host.
                     self.note_transaction(client, server.host());
                     if is_begun || !self.note_broadcast_failure(tag, client, &Failure::of_lost_server(), out) {
                         let first = client.destination.take_error();
@@ -346,9 +344,9 @@ impl MongoDb {
                         client.on_server_lost(tag, is_begun, first, out);
                     }
                 }
-                self.topology().ask_soon(out);
+                self.topology().request_checks(out);
             }
-            Role::Monitor(monitor) => self.topology().end_watch(server.host(), monitor.key(), out),
+            Role::Monitor(monitor) => self.topology().monitor_lost(server.host(), monitor.key(), out),
             Role::Starting(_) | Role::Idle | Role::Checked(_) => {}
         }
     }
@@ -356,11 +354,11 @@ impl MongoDb {
     /// A server that no client holds is closed.
     pub(crate) fn server_retired(&self, server: &Server, out: &mut Outbox) {
         if let Role::Monitor(monitor) = &server.role {
-            self.topology().end_watch(server.host(), monitor.key(), out);
+            self.topology().monitor_lost(server.host(), monitor.key(), out);
         }
     }
 
-    /// The reply to a client has come to its end.
+    /// The reply to a client is complete.
     fn end(
         &self,
         me: ServerTag,
@@ -378,24 +376,24 @@ impl MongoDb {
         self.forget_request(client);
         let mut verdict = client.on_answered(tag, out);
         if verdict == Verdict::Clean
-            && let Some(chore) = self.chores.take(server.pool())
+            && let Some(task) = self.cleanup_tasks.take(server.pool())
         {
-            server.see_to(me, chore, out);
+            server.assign(me, task, out);
             verdict = Verdict::Reset;
         }
         out.push(Effect::Release { server: me, verdict });
     }
 
-    /// A request of a transaction is answered: those that follow go to the same host.
+    /// Notes what a reply tells about a transaction: its further commands go to the same host.
     fn note_transaction(&self, client: &mut Client, host: usize) {
         let request = &client.request;
         let Some(id) = request.transaction_id() else { return };
         let part = request.transaction();
-        // After a commit or an abort that fails, or has no answer, its driver may send that again, or do nothing: the
-        // transaction is known until something else ends it, or until the server has given it up by itself.
+        // After a failed or unanswered commit or abort the driver may retry or not: the transaction stays in the table
+        // until it is ended, or until the server must have aborted it.
         let is_over = request.has_ended_transaction();
         if let Some(resources) = &mut client.resources {
-            // What became of a commit that fails may not be known: only its driver may abort that.
+            // The outcome of a failed commit may be unknown: only the driver may abort then.
             let is_refused = part == Transaction::Starts && request.has_failed();
             let is_open = !is_over && !is_refused && part != Transaction::Commits;
             resources.set_transaction(is_open.then_some(StartedTransaction { id, host }));

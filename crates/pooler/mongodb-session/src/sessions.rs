@@ -1,6 +1,6 @@
-//! What drivers say of their sessions: a session, its transaction and its cursors may be known to every host that was
-//! used. `endSessions` is answered at once, as drivers do not wait for more, and the hosts hear of it. `killSessions`
-//! and its kin go to one host after the other, and the client is told what went wrong at any of them.
+//! Commands about sessions, which every host may know. `endSessions` is answered at once, and cleanup tasks tell the
+//! hosts. `killSessions` and similar commands are broadcasts: they go to one host after the other, and the client gets
+//! the first error.
 
 use std::sync::Arc;
 
@@ -9,30 +9,30 @@ use seam::{ClientTag, Outbox};
 use crate::{
     MongoDb,
     bson::{Document, Malformed, Value},
-    chores::{Chore, Ending},
+    cleanup_tasks::{CleanupTask, SessionEnd},
     client::{Client, State},
     command::{Command, SessionId},
     destination::Destination,
     errors::{Code, Failure},
 };
 
-/// Sessions that one command may be about; drivers tell of no more at once.
+/// Maximum number of sessions in a command; drivers send no more at once.
 const MAX_SESSIONS: usize = 10_000;
 
-/// Whether a command goes to one host after the other.
+/// Whether a command goes to all hosts, one after the other.
 pub fn is_broadcast(name: &str) -> bool {
     matches!(name, "killSessions" | "killAllSessions" | "killAllSessionsByPattern")
 }
 
 impl MongoDb {
-    /// The hosts that a user's requests may have gone to, as far as they are there, one that takes writes first.
+    /// The hosts that are up and have served this user, a writable one first.
     pub(crate) fn used_hosts(&self, user: &str) -> Vec<usize> {
         let mut hosts = self.topology().all();
-        hosts.retain(|host| self.directory.route(user, *host).is_ok_and(|pool| self.chores.is_used(pool)));
+        hosts.retain(|host| self.directory.route(user, *host).is_ok_and(|pool| self.cleanup_tasks.is_used(pool)));
         hosts
     }
 
-    /// Takes `endSessions`; false if it is another command.
+    /// Answers `endSessions`. False for any other command.
     pub(crate) fn end_sessions(
         &self,
         me: ClientTag,
@@ -45,35 +45,35 @@ impl MongoDb {
         }
         let malformed = |error: Malformed| Failure::new(Code::FailedToParse, format!("Poolhouse: {error}"));
         let ended = sessions(command.subject).map_err(malformed)?;
-        self.note_over(client.access.user(), &ended);
-        let chores = Chore::end(Ending::Unused, &ended);
-        if !chores.is_empty() {
+        self.end_transactions(client.access.user(), &ended);
+        let tasks = CleanupTask::end(SessionEnd::Ended, &ended);
+        if !tasks.is_empty() {
             for host in self.used_hosts(client.access.user()) {
-                self.add_chores(client.access.user(), host, chores.iter().cloned(), out);
+                self.add_cleanup_tasks(client.access.user(), host, tasks.iter().cloned(), out);
             }
         }
         client.answer(me, out, |answer| _ = answer.double("ok", 1.0));
         Ok(true)
     }
 
-    /// These sessions are over, and so are their transactions.
-    fn note_over(&self, user: &Arc<str>, sessions: &[SessionId]) {
+    /// Ends the transactions of these sessions.
+    fn end_transactions(&self, user: &Arc<str>, sessions: &[SessionId]) {
         for session in sessions {
             self.transactions.is_over(&(Arc::clone(user), *session));
         }
     }
 
-    /// A command goes to all hosts that were used.
+    /// The destination of a broadcast: all hosts that have served the client's user.
     pub(crate) fn all_hosts(&self, client: &Client, command: &Command<'_>) -> Destination {
         let user = client.access.user();
         if command.name == "killSessions" {
-            self.note_over(user, &sessions(command.subject).unwrap_or_default());
+            self.end_transactions(user, &sessions(command.subject).unwrap_or_default());
         }
         Destination::all(self.used_hosts(user))
     }
 
-    /// Why this client may not end sessions of others, if the command would.
-    pub(crate) fn may_kill(&self, command: &Command<'_>) -> Result<(), Failure> {
+    /// Refuses a command that would kill other users' sessions.
+    pub(crate) fn check_may_kill(&self, command: &Command<'_>) -> Result<(), Failure> {
         let all = match (command.name, command.subject) {
             ("killAllSessions" | "killAllSessionsByPattern", _) => true,
             ("killSessions", Value::Array(named)) => named.elements().next().is_none(),
@@ -93,8 +93,7 @@ impl MongoDb {
         Err(Failure::new(Code::Unauthorized, text))
     }
 
-    /// A host has answered a command that goes to all of them, with this error or with none, and is asked no more. True
-    /// if another host is asked; otherwise it was the last.
+    /// A host has answered a broadcast, with an error or without. Returns whether another host is asked now.
     pub(crate) fn note_broadcast(
         &self,
         me: ClientTag,
@@ -110,7 +109,7 @@ impl MongoDb {
         asks
     }
 
-    /// The same, where there was no answer. False, too, if the command does not go to all hosts.
+    /// The same where a host has not replied. False for a request that is no broadcast.
     pub(crate) fn note_broadcast_failure(
         &self,
         me: ClientTag,
@@ -126,9 +125,8 @@ impl MongoDb {
         self.note_broadcast(me, client, Some(told), out)
     }
 
-    /// A client waits no longer for hosts to kill sessions: those that have not heard of it hear of it from whichever
-    /// server is free.
-    pub(crate) fn kill_at_the_rest(&self, client: &Client, out: &mut Outbox) {
+    /// The client of a broadcast is gone: cleanup tasks kill the sessions at the hosts that remain.
+    pub(crate) fn kill_at_other_hosts(&self, client: &Client, out: &mut Outbox) {
         if !client.destination.is_broadcast() {
             return;
         }
@@ -136,20 +134,20 @@ impl MongoDb {
         let first = Document::split(body).ok().and_then(|(body, _)| body.elements().next()?.ok());
         let Some(first) = first.filter(|first| first.name == "killSessions") else { return };
         let Ok(named) = first.value() else { return };
-        // A chore names sessions of its own login, and knows no other user's.
+        // A cleanup task can only name sessions of its own login.
         if !named.array().is_some_and(is_by_id) {
             return;
         }
         let Ok(killed) = sessions(named) else { return };
-        let chores = Chore::end(Ending::Killed, &killed);
-        let waits = if let State::Queued { host, .. } = client.state { Some(host as usize) } else { None };
-        for host in client.destination.next_hosts().iter().copied().chain(waits).filter(|_| !chores.is_empty()) {
-            self.add_chores(client.access.user(), host, chores.iter().cloned(), out);
+        let tasks = CleanupTask::end(SessionEnd::Killed, &killed);
+        let waits = if let State::WaitingForServer { host, .. } = client.state { Some(host as usize) } else { None };
+        for host in client.destination.next_hosts().iter().copied().chain(waits).filter(|_| !tasks.is_empty()) {
+            self.add_cleanup_tasks(client.access.user(), host, tasks.iter().cloned(), out);
         }
     }
 }
 
-/// Whether all sessions of a command are named by nothing but their ids.
+/// Whether all sessions of a command are named by their id alone.
 fn is_by_id(named: Document<'_>) -> bool {
     named.elements().all(|element| {
         let session = element.and_then(|element| element.value()).ok().and_then(Value::document);
@@ -157,7 +155,7 @@ fn is_by_id(named: Document<'_>) -> bool {
     })
 }
 
-/// The sessions that a command names.
+/// The ids of the sessions that a command names.
 fn sessions(named: Value<'_>) -> Result<Vec<SessionId>, Malformed> {
     const WRONG: Malformed = Malformed("sessions are named by documents with an id of 16 bytes");
     let mut found = Vec::new();

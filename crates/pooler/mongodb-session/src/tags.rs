@@ -1,16 +1,16 @@
-//! Tags of members, and the sets of tags in read preferences. A read goes to members that have all tags of a set: of
-//! the first set that any member has. See the drivers' specification "Server Selection".
+//! Tag sets of read preferences. A read goes to the members that have all tags of the first set that any member has.
+//! See the drivers' specification "Server Selection".
 
 use crate::bson::{Document, Malformed, Value};
 
-/// Sets of a read preference, tags of a set, and bytes of a tag. Applications have a few short ones.
-pub const MAX_SETS: usize = 20;
+/// Limits of tag sets in a read preference, of tags in a set, and of a tag's length in bytes.
+pub const MAX_TAG_SETS: usize = 20;
 const MAX_TAGS: usize = 20;
-const MAX_BYTES: usize = 256;
+const MAX_TAG_LENGTH: usize = 256;
 
 pub type TagSet = Vec<(Box<str>, Box<str>)>;
 
-/// Of these members those that the sets allow, one set after the other: `tags_of` gives the tags of one.
+/// The members that match the first set that any of them matches. `tags_of` gives the tags of a member.
 pub fn allowed<'t>(sets: &[TagSet], members: Vec<usize>, tags_of: impl Fn(usize) -> &'t TagSet) -> Vec<usize> {
     if sets.is_empty() {
         return members;
@@ -22,13 +22,13 @@ pub fn allowed<'t>(sets: &[TagSet], members: Vec<usize>, tags_of: impl Fn(usize)
     sets.iter().map(having).find(|found| !found.is_empty()).unwrap_or_default()
 }
 
-/// The tags that a document names.
+/// Reads a tag set.
 pub fn read(document: Document<'_>) -> Result<TagSet, Malformed> {
     let mut set = TagSet::new();
     for element in document.elements() {
         let element = element?;
         let value = element.value()?.text().ok_or(Malformed("a tag that is no string"))?;
-        if set.len() == MAX_TAGS || element.name.len() + value.len() > MAX_BYTES {
+        if set.len() == MAX_TAGS || element.name.len() + value.len() > MAX_TAG_LENGTH {
             return Err(Malformed("too many tags, or too long ones"));
         }
         set.push((element.name.into(), value.into()));
@@ -36,7 +36,7 @@ pub fn read(document: Document<'_>) -> Result<TagSet, Malformed> {
     Ok(set)
 }
 
-/// Those of a member, which may name whatever it likes.
+/// The tags of a member. Malformed ones count as none.
 pub fn of_member(value: Value<'_>) -> TagSet {
     value.document().and_then(|tags| read(tags).ok()).unwrap_or_default()
 }

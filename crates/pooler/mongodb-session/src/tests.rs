@@ -1,4 +1,4 @@
-//! Clients and servers that keep to a script, call by call of the seam: without a driver, a socket or a clock.
+//! Scripted clients and servers, without a driver, a socket or a clock.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,19 @@ use crate::{
     wire::{Answers, Header},
 };
 
+mod broadcasts;
 mod checksums;
-mod everywhere;
 mod replies;
 mod requests;
 mod transactions;
-mod waits;
+mod waiting;
 
-/// Pools of those who watch hosts have the numbers of these behind this one.
+/// The pool of a host's monitor has the host's number plus this.
 const MONITORS: u32 = 100;
 
 const SESSION: [u8; 16] = [7; 16];
 
-/// Nobody has to log in, and these hosts are configured now.
+/// Clients need not log in. These hosts are configured.
 struct Doors(Mutex<Vec<usize>>);
 
 impl Directory for Doors {
@@ -108,7 +108,7 @@ impl Sessions<ServerTag, Server> for Seats<Server> {
     }
 }
 
-/// The product, one client, and what was said last.
+/// The protocol object, one client, and the effects of the last call.
 struct Stage {
     mongodb: MongoDb,
     doors: Arc<Doors>,
@@ -136,11 +136,11 @@ impl Stage {
         stage
     }
 
-    /// The same, and other hosts, which are secondaries; each has a connection.
+    /// The same with more hosts, which are secondaries. Each has a server connection.
     fn with_hosts(count: usize) -> (Self, Vec<ServerTag>) {
         let mut stage = Self::new();
         stage.doors.0.lock().unwrap().extend(1..count);
-        stage.pass(topology::BEAT);
+        stage.pass(topology::HEARTBEAT_INTERVAL);
         (1..count).for_each(|host| _ = stage.watch(host, false));
         let servers = (0..count).map(|host| stage.connect(PoolId(host as u32), host == 0)).collect();
         (stage, servers)
@@ -152,12 +152,12 @@ impl Stage {
         self.mongodb.on_tick(self.now, &mut self.out);
     }
 
-    /// A connection of this pool is open, and its host says what it is.
+    /// Opens a connection of this pool; its host replies to `hello`.
     fn connect(&mut self, pool: PoolId, primary: bool) -> ServerTag {
         self.connect_as(pool, primary, !primary)
     }
 
-    /// The same, to one that may be neither of both.
+    /// The same for a host that may be neither primary nor secondary.
     fn connect_as(&mut self, pool: PoolId, primary: bool, secondary: bool) -> ServerTag {
         let me = ServerTag(pool.0);
         self.out.clear();
@@ -172,7 +172,7 @@ impl Stage {
         me
     }
 
-    /// The monitor of a host begins, and the host says what it is.
+    /// Starts the monitor of a host, which replies to `hello`.
     fn watch(&mut self, host: usize, primary: bool) -> ServerTag {
         let me = self.connect(PoolId(MONITORS + host as u32), primary);
         assert!(self.did(|effect| *effect == Effect::Keep { server: me, briefly: false }));
@@ -186,7 +186,7 @@ impl Stage {
         assert_eq!(self.mongodb.server_input(server, session, &mut self.clients, input, &mut self.out), bytes.len());
     }
 
-    /// A server answers Poolhouse's last question, or the client's, as an error with this code or as a success.
+    /// A server replies to the request `id` with this error code, or with success.
     fn answer(&mut self, server: ServerTag, id: i32, code: Option<i32>) {
         let mut bytes = Vec::new();
         wire::answer(&mut bytes, Answers { id, old: false }, |answer| match code {
@@ -196,7 +196,7 @@ impl Stage {
         self.say(server, &bytes);
     }
 
-    /// What the client was told in the last call, in which a server has said this.
+    /// What the client was sent in the last call, in which a server sent `said`.
     fn told(&self, said: &[u8]) -> Vec<u8> {
         let bytes = self.out.effects.iter().filter_map(|effect| match effect {
             Effect::Send { to: Peer::Client(_), bytes: Bytes::Insert(range) } => {
@@ -208,7 +208,7 @@ impl Stage {
         bytes.flatten().copied().collect()
     }
 
-    /// The client asks for what has a cursor, which its host opens with this id.
+    /// The client opens a cursor, to which the host gives this id.
     fn open(&mut self, server: ServerTag, id: i64) {
         self.send(server, |body| _ = body.text("find", "things").text("$db", "app"));
         let answers = Answers { id: self.last_id, old: false };
@@ -224,7 +224,7 @@ impl Stage {
         self.out.effects.iter().any(what)
     }
 
-    /// The pool of which the client wants a server.
+    /// The pool that the client asks for a server.
     fn wanted(&self) -> Option<PoolId> {
         self.out.effects.iter().find_map(|effect| match effect {
             Effect::Lease { pool, .. } => Some(*pool),
@@ -232,7 +232,7 @@ impl Stage {
         })
     }
 
-    /// The client says this. What is not taken comes again when it has a server.
+    /// The client sends a command. The driver shows it again when there is a server.
     fn ask(&mut self, write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
         self.last_id += 1;
         let mut bytes = Vec::new();
@@ -248,13 +248,13 @@ impl Stage {
         self.mongodb.client_input(CLIENT, client, &mut self.servers, input, &mut self.out)
     }
 
-    /// The client's request goes to a server, which has it.
+    /// The client's command is sent to a server.
     fn send(&mut self, server: ServerTag, write: impl FnOnce(&mut Writer<'_>)) {
         let bytes = self.ask(write);
         self.grant(server, &bytes);
     }
 
-    /// The client, which has said this, gets the server that it asked for.
+    /// Gives the client, which has sent `bytes`, the server that it asked for.
     fn grant(&mut self, server: ServerTag, bytes: &[u8]) {
         assert_eq!(self.wanted(), Some(PoolId(server.0)));
         let client = self.clients.0.get_mut(&CLIENT.0).unwrap();
@@ -264,7 +264,7 @@ impl Stage {
         assert_eq!(self.hear(bytes), bytes.len());
     }
 
-    /// The same, and it is answered so.
+    /// The client's command is sent to a server and answered.
     fn exchange(&mut self, server: ServerTag, code: Option<i32>, write: impl FnOnce(&mut Writer<'_>)) {
         self.send(server, write);
         let id = self.last_id;
@@ -272,7 +272,7 @@ impl Stage {
         assert!(self.did(|effect| *effect == Effect::Release { server, verdict: Left::Clean }));
     }
 
-    /// The command that was sent to a server on Poolhouse's own account in the last call, and its id.
+    /// The command that Poolhouse itself sent to a server in the last call, and its id.
     fn own(&self, server: ServerTag) -> Option<(String, i32)> {
         self.out.effects.iter().find_map(|effect| match effect {
             Effect::Send { to: Peer::Server(to), bytes: Bytes::Insert(range) } if *to == server => {
@@ -285,7 +285,7 @@ impl Stage {
         })
     }
 
-    /// What a server was sent in the last call, in which the client has said this.
+    /// What a server was sent in the last call, in which the client sent `said`.
     fn sent(&self, server: ServerTag, said: &[u8]) -> Vec<u8> {
         let bytes = self.out.effects.iter().filter_map(|effect| match effect {
             Effect::Send { to: Peer::Server(to), bytes } if *to == server => Some(match bytes {
@@ -297,7 +297,7 @@ impl Stage {
         bytes.flatten().copied().collect()
     }
 
-    /// The client gets the server that it asked for, and all of its request is held here.
+    /// Gives the client the server that it asked for. The session holds all of the request.
     fn grant_held(&mut self, server: ServerTag) {
         assert_eq!(self.wanted(), Some(PoolId(server.0)));
         let client = self.clients.0.get_mut(&CLIENT.0).unwrap();
@@ -306,7 +306,6 @@ impl Stage {
         self.mongodb.granted(CLIENT, client, server, session, &mut self.out);
     }
 
-    /// The connection of a server ends.
     fn lose(&mut self, server: ServerTag) {
         let session = self.servers.0.get_mut(&server.0).unwrap();
         self.out.clear();
@@ -319,13 +318,13 @@ impl Stage {
         self.mongodb.client_gone(CLIENT, client, &mut self.servers, &mut self.out);
     }
 
-    /// The host of the client's transaction, as far as that is known.
+    /// The host of the client's transaction, if it is known.
     fn host_of_transaction(&self) -> Option<usize> {
         self.mongodb.transactions.host(&(Arc::from(""), SESSION), 1)
     }
 }
 
-/// A request about the client's transaction.
+/// Elements of a command in the client's transaction.
 fn within(body: &mut Writer<'_>) {
     body.document("lsid", |lsid| _ = lsid.uuid("id", SESSION));
     body.int64("txnNumber", 1).bool("autocommit", false).text("$db", "admin");
@@ -346,7 +345,7 @@ fn commits(body: &mut Writer<'_>) {
     within(body);
 }
 
-/// Longer than what is over is kept in mind.
+/// Longer than the table of transactions keeps those that have ended.
 const LONG: Duration = Duration::from_secs(61);
 
 /// Codes of MongoDB's errors: `MaxTimeMSExpired`, `NoSuchTransaction`.

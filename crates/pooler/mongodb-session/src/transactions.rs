@@ -1,5 +1,5 @@
-//! Transactions that are under way: which host has each. A transaction belongs to a session and not to a connection, so
-//! a driver sends its next command on any. A session has one at a time.
+//! Open transactions and the host of each. A transaction belongs to a session and not to a connection, so its commands
+//! may come on any connection. A session has one transaction at a time.
 
 use std::{
     collections::HashMap,
@@ -7,23 +7,23 @@ use std::{
     time::Duration,
 };
 
-use crate::room::Room;
+use crate::quota::Quota;
 
-/// Sessions whose transactions are remembered at most; of a user alone, half of them. The commands of one that is not
-/// go to the present primary.
+/// Maximum number of sessions in the table; one user may have half of them. The commands of any other session's
+/// transaction go to the current primary.
 const MAX_SESSIONS: usize = 200_000;
 
-/// A server forgets a session that nobody has used for so long (`logicalSessionTimeoutMinutes`).
-const LIFE: Duration = Duration::from_secs(30 * 60);
+/// A server forgets an idle session after this time (`logicalSessionTimeoutMinutes`).
+const SESSION_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
-/// A server aborts a transaction that is older (`transactionLifetimeLimitSeconds`), at the latest when it looks for
-/// such the next time.
-const HOLDS: Duration = Duration::from_secs(120);
+/// A server aborts an older transaction (`transactionLifetimeLimitSeconds` is 60) at its next sweep, a minute later at
+/// most.
+const TRANSACTION_LIFETIME: Duration = Duration::from_secs(120);
 
-/// How often those that are over are looked for.
-const SWEEP: Duration = Duration::from_secs(60);
+/// Time between two sweeps for expired entries.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Whose it is, and its id.
+/// A user and the id of a session.
 pub type Session = (Arc<str>, [u8; 16]);
 
 #[derive(Default)]
@@ -33,33 +33,34 @@ pub struct Transactions(Mutex<Table>);
 struct Table {
     now: Duration,
     swept: Duration,
-    /// Each session's latest transaction.
+    /// The latest transaction of each session.
     known: HashMap<Session, Known>,
-    room: Room,
-    /// By host: how many of them have not ended, and when the latest that it took began.
+    room: Quota,
+    /// For each host, the number of open transactions, and until when the latest that it has accepted may be open.
     hosts: HashMap<usize, (usize, Duration)>,
 }
 
 struct Known {
     number: i64,
     host: usize,
-    /// When it began, or ended.
+    /// When it started, or ended.
     since: Duration,
     ended: bool,
-    /// It is one of those that are open at its host.
-    counted: bool,
+    /// It counts as open at its host.
+    is_open: bool,
 }
 
 impl Table {
-    /// Forgets those of sessions that are gone, and those that have ended and whose commit nobody repeats any more.
+    /// Removes the entries of expired sessions, and those of transactions that ended more than `ended` ago, whose
+    /// commit is no longer retried.
     fn sweep(&mut self, ended: Duration) {
         let now = self.now;
         let (hosts, room) = (&mut self.hosts, &mut self.room);
         self.known.retain(|(user, _), known| {
-            let keeps = known.since + if known.ended { ended } else { LIFE } > now;
-            // A server aborts one that is so old, though its client may still ask for it.
-            if known.counted && (!keeps || known.since + HOLDS <= now) {
-                known.counted = false;
+            let keeps = known.since + if known.ended { ended } else { SESSION_TIMEOUT } > now;
+            // A server aborts a transaction of this age, though its client may still send commands for it.
+            if known.is_open && (!keeps || known.since + TRANSACTION_LIFETIME <= now) {
+                known.is_open = false;
                 close(hosts, known.host);
             }
             if !keeps {
@@ -70,7 +71,7 @@ impl Table {
         self.swept = now;
     }
 
-    /// Whether a session has a place from now on.
+    /// Whether a session has an entry, or may get one.
     fn has_place(&mut self, session: &Session) -> bool {
         if self.known.contains_key(session) || self.room.take(&session.0, 1, MAX_SESSIONS) {
             return true;
@@ -83,7 +84,6 @@ impl Table {
     }
 }
 
-/// One fewer is open at a host.
 fn close(hosts: &mut HashMap<usize, (usize, Duration)>, host: usize) {
     if let Some((open, _)) = hosts.get_mut(&host) {
         *open -= 1;
@@ -98,8 +98,8 @@ impl Transactions {
     pub fn on_tick(&self, now: Duration) {
         let mut table = self.table();
         table.now = table.now.max(now);
-        if table.now >= table.swept + SWEEP {
-            table.sweep(SWEEP);
+        if table.now >= table.swept + SWEEP_INTERVAL {
+            table.sweep(SWEEP_INTERVAL);
         }
     }
 
@@ -107,8 +107,8 @@ impl Transactions {
         let mut table = self.table();
         let since = table.now;
         if table.has_place(&session) {
-            let before = table.known.insert(session, Known { number, host, since, ended: false, counted: true });
-            if let Some(before) = before.filter(|before| before.counted) {
+            let before = table.known.insert(session, Known { number, host, since, ended: false, is_open: true });
+            if let Some(before) = before.filter(|before| before.is_open) {
                 close(&mut table.hosts, before.host);
             }
             table.hosts.entry(host).or_default().0 += 1;
@@ -118,42 +118,43 @@ impl Transactions {
     pub fn taken(&self, host: usize) {
         let mut table = self.table();
         let now = table.now;
-        table.hosts.entry(host).or_default().1 = now + HOLDS;
+        table.hosts.entry(host).or_default().1 = now + TRANSACTION_LIFETIME;
     }
 
-    /// Its host has refused it.
+    /// The host has refused its first command.
     pub fn refused(&self, session: &Session, number: i64) {
         let mut table = self.table();
         if table.known.get(session).is_some_and(|known| known.number == number)
             && let Some(known) = table.known.remove(session)
         {
             table.room.give_back(&session.0, 1);
-            if known.counted {
+            if known.is_open {
                 close(&mut table.hosts, known.host);
             }
         }
     }
 
-    /// Whether requests may wait at a host for what a transaction holds, or soon will.
+    /// Whether requests may block at a host on a transaction that is open, or that a client that has just started one
+    /// may open.
     pub fn may_hold_up(&self, host: usize) -> bool {
         let table = self.table();
         table.hosts.get(&host).is_some_and(|(open, until)| *open > 0 || *until > table.now)
     }
 
-    /// It has been committed, or its host does not have it any more.
+    /// It is committed, aborted, or unknown to its host.
     pub fn ended(&self, session: &Session, number: i64) {
         let mut table = self.table();
         let now = table.now;
         let Some(known) = table.known.get_mut(session).filter(|known| known.number == number) else { return };
         known.since = now;
         known.ended = true;
-        if std::mem::take(&mut known.counted) {
+        if std::mem::take(&mut known.is_open) {
             let host = known.host;
             close(&mut table.hosts, host);
         }
     }
 
-    /// Its session is over, and so is it.
+    /// The session has ended, and its transaction with it.
     pub fn is_over(&self, session: &Session) {
         let number = self.table().known.get(session).filter(|known| !known.ended).map(|known| known.number);
         if let Some(number) = number {
@@ -184,14 +185,14 @@ mod tests {
         assert!(!transactions.may_hold_up(0) && !transactions.may_hold_up(1));
         transactions.taken(1);
         assert!(transactions.may_hold_up(1), "another may follow");
-        transactions.on_tick(SWEEP - Duration::from_secs(1));
+        transactions.on_tick(SWEEP_INTERVAL - Duration::from_secs(1));
         assert_eq!(transactions.host(&session, 2), Some(1), "a commit may be repeated");
-        transactions.on_tick(SWEEP);
+        transactions.on_tick(SWEEP_INTERVAL);
         assert_eq!(transactions.host(&session, 2), None);
         transactions.begins(session.clone(), 3, 1);
-        transactions.on_tick(LIFE);
+        transactions.on_tick(SESSION_TIMEOUT);
         assert_eq!(transactions.host(&session, 3), Some(1));
-        transactions.on_tick(LIFE + SWEEP);
+        transactions.on_tick(SESSION_TIMEOUT + SWEEP_INTERVAL);
         assert_eq!(transactions.host(&session, 3), None);
     }
     #[test]
@@ -203,7 +204,7 @@ mod tests {
         transactions.begins(session(&other, 1), 1, 0);
         assert_eq!(transactions.host(&session(&other, 1), 1), Some(0));
         transactions.refused(&session(&other, 1), 1);
-        // What has ended makes room.
+        // Ended transactions make room.
         (0..10).for_each(|number| transactions.ended(&session(&one, number), 1));
         transactions.on_tick(Duration::from_secs(1));
         transactions.begins(session(&one, MAX_SESSIONS), 1, 0);

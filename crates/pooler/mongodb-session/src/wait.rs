@@ -1,23 +1,22 @@
-//! How long a request has waited.
+//! The time that a request has spent waiting.
 
 use std::time::Duration;
 
-/// How long the request of a client has waited so far.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Wait {
     /// When it began to wait, for a host or for a server.
     since: Option<Duration>,
-    /// Milliseconds for which it has waited for servers of hosts that were up.
+    /// Milliseconds spent in the queues of hosts that were up.
     for_servers: u32,
 }
 
 impl Wait {
-    /// It waits now, if it did not before. Returns since when.
+    /// Starts the wait unless it has begun. Returns when it began.
     pub fn begin(&mut self, now: Duration) -> Duration {
         *self.since.get_or_insert(now)
     }
 
-    /// Since when it has waited, if it has not only just begun.
+    /// When the wait began, if that was before `now`.
     pub fn begun_before(self, now: Duration) -> Option<Duration> {
         self.since.filter(|since| *since < now)
     }
@@ -26,12 +25,12 @@ impl Wait {
         self.since.map_or(Duration::ZERO, |since| now.saturating_sub(since))
     }
 
-    /// What is left of the time for which it may wait for servers.
+    /// What remains of `limit` for waiting in queues.
     pub fn left(self, limit: Duration) -> Duration {
         limit.saturating_sub(Duration::from_millis(self.for_servers.into()))
     }
 
-    /// It leaves the queue of a pool, where it might have waited `until` then.
+    /// The request leaves the queue of a pool, in which it could have stayed until `until`.
     pub fn note_queue_left(&mut self, limit: Duration, until: Option<Duration>, now: Duration) {
         let Some(since) = self.since else { return };
         let left = until.unwrap_or(since + limit).saturating_sub(now);

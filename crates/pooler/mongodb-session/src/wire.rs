@@ -1,5 +1,5 @@
-//! Messages: their header, OP_MSG, and the two opcodes of old that handshakes still use. See MongoDB's manual, "MongoDB
-//! Wire Protocol", and the drivers' specification "OP_MSG".
+//! Messages of the wire protocol: headers, OP_MSG, and OP_QUERY and OP_REPLY, which handshakes still use. See MongoDB's
+//! manual, "MongoDB Wire Protocol", and the drivers' specification "OP_MSG".
 
 use std::ops::Range;
 
@@ -7,54 +7,48 @@ use seam::{Outbox, Peer};
 
 use crate::bson::{Document, Malformed, Writer, length};
 
-/// How a handshake of TLS begins: its type, and the first half of the version.
+/// The first bytes of a TLS handshake: the record type and the major version.
 const TLS_HANDSHAKE: [u8; 2] = [0x16, 0x03];
 
-/// Bytes of a header.
 pub const HEADER: usize = 16;
 
-/// Bytes that a message may have: what servers tell in `maxMessageSizeBytes`.
+/// Maximum size of a message, in bytes (`maxMessageSizeBytes`).
 pub const MAX_MESSAGE: usize = 48_000_000;
 
-/// Bytes of flags of an OP_MSG.
 const FLAGS: usize = 4;
 
-/// Bytes of a checksum, which are the last ones of its message.
 const CHECKSUM: usize = 4;
 
 /// The message ends with a CRC-32C of its other bytes (`checksumPresent`).
 pub const CHECKSUM_PRESENT: u32 = 1;
-/// Another message follows without being asked for; to a request with it there is no reply.
+/// Another message follows without a request for it. A request with this flag gets no reply (`moreToCome`).
 pub const MORE_TO_COME: u32 = 1 << 1;
-/// The client can read replies that it did not ask for one by one.
+/// The client accepts several replies (`exhaustAllowed`).
 pub const EXHAUST_ALLOWED: u32 = 1 << 16;
-/// A receiver must refuse a message with one of these that it does not know.
+/// A receiver must refuse a message with an unknown flag among these.
 const REQUIRED: u32 = 0xffff;
 
-/// Sections before the body. Drivers send two at most.
+/// Maximum number of sections before the body. Drivers send two at most.
 const MAX_SECTIONS: usize = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
     Msg,
-    /// Of old; handshakes may begin with it.
+    /// OP_QUERY: handshakes may begin with it.
     Query,
-    /// Of old: the answer to a query.
+    /// OP_REPLY: the reply to an OP_QUERY.
     Reply,
-    /// Nobody is offered compression.
+    /// Poolhouse offers no compression.
     Compressed,
-    /// Of a number that nobody knows.
     Unknown(i32),
 }
 
-/// The beginning of every message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
-    /// Bytes of the whole message.
     pub length: usize,
-    /// What its answer refers to.
+    /// `requestID`.
     pub id: i32,
-    /// The id of the request that this answers.
+    /// `responseTo`: the id of the request that this answers.
     pub answers: i32,
     pub op: Op,
 }
@@ -71,7 +65,7 @@ impl Header {
             2012 => Op::Compressed,
             other => Op::Unknown(other),
         };
-        // A message of 790 bytes begins so, too, but has an opcode.
+        // A message of 790 bytes begins with the same bytes, but has a known opcode.
         if matches!(op, Op::Unknown(_)) && bytes.starts_with(&TLS_HANDSHAKE) {
             return Some(Err(Malformed("a TLS handshake, and TLS is off here: see `tls` of the [[listener]]")));
         }
@@ -88,38 +82,35 @@ pub fn flags(message: &[u8]) -> Option<u32> {
     Some(u32::from_le_bytes(*message.get(HEADER..)?.first_chunk()?))
 }
 
-/// Where the body of a message is: the document that holds the command or its answer.
+/// The place of a message's body: the document with the command or the reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Body {
     At(Range<usize>),
-    /// So many bytes of the message, at least, have to be there before this is known.
+    /// At least this many bytes of the message are needed to find it.
     Needs(usize),
 }
 
-/// A number that is told in the place of another.
+/// A number that replaces another of the same size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Number {
-    /// Of 32 bits.
-    Short(i32),
-    /// Of 64 bits.
-    Long(i64),
+    Int32(i32),
+    Int64(i64),
 }
 
 impl Number {
-    /// What is made of its bytes.
     pub(crate) fn with_bytes<R>(self, make: impl FnOnce(&[u8]) -> R) -> R {
         match self {
-            Self::Short(number) => make(&number.to_le_bytes()),
-            Self::Long(number) => make(&number.to_le_bytes()),
+            Self::Int32(number) => make(&number.to_le_bytes()),
+            Self::Int64(number) => make(&number.to_le_bytes()),
         }
     }
 
-    /// Writes it into a message, as far as there is room at this place of it.
+    /// Writes it at this place of a message, as far as the message reaches.
     pub(crate) fn put(self, message: &mut [u8], place: usize) {
         self.with_bytes(|bytes| message.iter_mut().skip(place).zip(bytes).for_each(|(to, byte)| *to = *byte));
     }
 
-    /// Writes it where there is one as long. Returns its length.
+    /// Appends it. Returns its size.
     fn write(self, to: &mut Vec<u8>) -> usize {
         self.with_bytes(|bytes| {
             to.extend_from_slice(bytes);
@@ -128,33 +119,33 @@ impl Number {
     }
 }
 
-/// A message that is relayed in pieces. It loses its checksum if it has one: the body may change on the way, and no
-/// receiver requires a checksum. Drivers send none. The `mongo` shell of MongoDB 4.2 to 5.0 does, and a server answers
-/// with one only to a request that has one.
+/// A message that is relayed in pieces. A checksum is left out: the body may change on the way, and receivers require
+/// none. Drivers send none, but the `mongo` shell of MongoDB 4.2 to 5.0 does, and a server replies with one only to a
+/// request that has one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Relayed {
-    /// Bytes of the message as it comes, with its checksum.
+    /// The size of the message as it arrives, with its checksum.
     pub length: usize,
     /// Its flags, or 0 if it is no OP_MSG.
     pub flags: u32,
 }
 
 impl Relayed {
-    /// Bytes of the message without its checksum; `None` if it is too short to have one.
+    /// The size without the checksum; `None` if the message is too short to have one.
     pub fn end(self) -> Option<usize> {
         let checksum = if self.flags & CHECKSUM_PRESENT == 0 { 0 } else { CHECKSUM };
         self.length.checked_sub(checksum).filter(|end| *end >= HEADER + FLAGS)
     }
 
-    /// The numbers of its head that change because the checksum is left out.
+    /// The numbers at the beginning that change because the checksum is left out.
     fn head(self, end: usize) -> impl Iterator<Item = (usize, Number)> {
         let flags = self.flags & !CHECKSUM_PRESENT;
-        let changed = [(0, Number::Short(end as i32)), (HEADER, Number::Short(flags as i32))];
+        let changed = [(0, Number::Int32(end as i32)), (HEADER, Number::Int32(flags as i32))];
         changed.into_iter().filter(move |_| end < self.length)
     }
 
-    /// Relays `length` bytes of the input, which stand at `at` in the message, with other numbers at these places of
-    /// the message, in order. The first piece has the message's head.
+    /// Relays `length` bytes of the input, which begin at `at` in the message, with these numbers replaced, in order.
+    /// The first piece has the header and the flags.
     pub fn span(
         self,
         out: &mut Outbox,
@@ -175,7 +166,7 @@ impl Relayed {
         out.span(to, done..length);
     }
 
-    /// Appends the message's first piece to `to`, as [`Relayed::span`] relays one.
+    /// Appends the message's first piece to `to`, as [`Relayed::span`] relays it.
     pub fn append(self, to: &mut Vec<u8>, piece: &[u8], numbers: impl Iterator<Item = (usize, Number)>) {
         let (begin, end) = (to.len(), self.end().unwrap_or(self.length));
         to.extend(&piece[..piece.len().min(end)]);
@@ -183,7 +174,7 @@ impl Relayed {
     }
 }
 
-/// Finds the body of an OP_MSG of which there may be its beginning only.
+/// Finds the body of an OP_MSG that may be incomplete.
 pub fn body(message: &[u8], header: &Header) -> Result<Body, Malformed> {
     let Some(flags) = flags(message) else { return too_short(header, HEADER + FLAGS) };
     if flags & REQUIRED & !(CHECKSUM_PRESENT | MORE_TO_COME) != 0 {
@@ -215,8 +206,7 @@ pub fn body(message: &[u8], header: &Header) -> Result<Body, Malformed> {
     Err(Malformed("a message without a body"))
 }
 
-/// What stands behind the body must be sections of documents, too: a server ends the connection of who sends anything
-/// else.
+/// Only document sequences may follow the body: a server closes the connection of a client that sends anything else.
 fn check_rest(mut rest: &[u8]) -> Result<(), Malformed> {
     while let Some((kind, section)) = rest.split_first() {
         let told = length(section).filter(|told| *kind == 1 && (5..=section.len()).contains(told));
@@ -229,7 +219,7 @@ fn too_short(header: &Header, needs: usize) -> Result<Body, Malformed> {
     if header.length < needs { Err(Malformed("a message without a body")) } else { Ok(Body::Needs(needs)) }
 }
 
-/// The query of an OP_QUERY that is there whole: the database, and the document.
+/// The database and the document of a complete OP_QUERY.
 pub fn query(message: &[u8]) -> Result<(&str, Document<'_>), Malformed> {
     const WRONG: Malformed = Malformed("a query that is malformed");
     let behind_flags = message.get(HEADER + 4..).ok_or(WRONG)?;
@@ -237,24 +227,23 @@ pub fn query(message: &[u8]) -> Result<(&str, Document<'_>), Malformed> {
     let name = std::str::from_utf8(&behind_flags[..end]).map_err(|_| WRONG)?;
     let database =
         name.strip_suffix(".$cmd").ok_or(Malformed("a query of a collection, which nobody answers any more"))?;
-    // The numbers to skip and to return stand between.
+    // Between them are the numbers of documents to skip and to return.
     let (document, _) = Document::split(behind_flags.get(end + 9..).ok_or(WRONG)?)?;
     Ok((database, document))
 }
 
-/// Whom a message that Poolhouse writes is for.
+/// The request that a reply of Poolhouse is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answers {
     pub id: i32,
-    /// It came in the opcode of old, and so does the answer.
+    /// It was an OP_QUERY, so the reply is an OP_REPLY.
     pub old: bool,
 }
 
-/// Appends an answer.
 pub fn answer(to: &mut Vec<u8>, answers: Answers, write: impl FnOnce(&mut Writer<'_>)) {
     if answers.old {
         message(to, 0, answers.id, 1, |bytes| {
-            // Flags (it awaits data), no cursor, from the first document on, one document.
+            // Flags (`AwaitCapable`), no cursor, starting from 0, one document.
             bytes.extend([8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]);
             write(&mut Writer::new(bytes));
         });
@@ -266,7 +255,6 @@ pub fn answer(to: &mut Vec<u8>, answers: Answers, write: impl FnOnce(&mut Writer
     }
 }
 
-/// Appends a request of Poolhouse's own.
 pub fn request(to: &mut Vec<u8>, id: i32, write: impl FnOnce(&mut Writer<'_>)) {
     message(to, id, 0, 2013, |bytes| {
         bytes.extend([0, 0, 0, 0, 0]);
@@ -274,7 +262,7 @@ pub fn request(to: &mut Vec<u8>, id: i32, write: impl FnOnce(&mut Writer<'_>)) {
     });
 }
 
-/// Appends a request whose document is at hand.
+/// Appends a request with this document.
 pub fn request_of(to: &mut Vec<u8>, id: i32, document: &[u8]) {
     message(to, id, 0, 2013, |bytes| {
         bytes.extend([0, 0, 0, 0, 0]);
@@ -282,10 +270,10 @@ pub fn request_of(to: &mut Vec<u8>, id: i32, document: &[u8]) {
     });
 }
 
-/// Appends the request that begins a dialogue, in the opcode of old: servers of every age understand it.
+/// Appends a request as an OP_QUERY, which servers of every version understand.
 pub fn old_request(to: &mut Vec<u8>, id: i32, write: impl FnOnce(&mut Writer<'_>)) {
     message(to, id, 0, 2004, |bytes| {
-        // Flags (secondaries, too), the collection, none to skip, one to return.
+        // Flags (`SlaveOk`), the collection, skip 0, return 1.
         bytes.extend([4, 0, 0, 0]);
         bytes.extend(b"admin.$cmd\0");
         bytes.extend([0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]);
@@ -304,7 +292,7 @@ fn message(to: &mut Vec<u8>, id: i32, answers: i32, op: i32, write: impl FnOnce(
     to[begun..begun + 4].copy_from_slice(&length.to_le_bytes());
 }
 
-/// The document of an answer that is there whole, in either opcode.
+/// The document of a complete reply, OP_MSG or OP_REPLY.
 pub fn answered<'a>(message: &'a [u8], header: &Header) -> Result<Document<'a>, Malformed> {
     match header.op {
         Op::Reply => Ok(Document::split(message.get(HEADER + 20..).unwrap_or_default())?.0),

@@ -1,4 +1,4 @@
-//! Messages with checksums, in both directions: they are relayed without.
+//! Messages with checksums, which are left out in both directions.
 
 use super::*;
 use crate::wire::{CHECKSUM_PRESENT, HEADER};
@@ -6,7 +6,7 @@ use crate::wire::{CHECKSUM_PRESENT, HEADER};
 /// The id that two hosts have given to a cursor.
 const SAME: i64 = 5;
 
-/// The message with a checksum, of which only its place matters here.
+/// The message with a checksum. Its value does not matter.
 fn with_checksum(message: &[u8]) -> Vec<u8> {
     let mut message = message.to_vec();
     message[HEADER] |= CHECKSUM_PRESENT as u8;
@@ -16,7 +16,7 @@ fn with_checksum(message: &[u8]) -> Vec<u8> {
     message
 }
 
-/// An answer with a cursor of this number behind so many bytes.
+/// A reply that opens a cursor with this id, behind `bytes` of data.
 fn batch(request: i32, cursor: i64, bytes: usize) -> Vec<u8> {
     let mut message = Vec::new();
     wire::answer(&mut message, Answers { id: request, old: false }, |answer| {
@@ -33,7 +33,7 @@ fn finds(body: &mut Writer<'_>) {
     body.document("$readPreference", |preference| _ = preference.text("mode", "secondary"));
 }
 
-/// A server says this, which comes in pieces. Returns what the client is told.
+/// A server sends `said` in pieces. Returns what the client is sent.
 fn told_of(stage: &mut Stage, server: ServerTag, said: &[u8], piece: usize) -> Vec<u8> {
     let (mut at, mut end, mut told) = (0, 0, Vec::new());
     while end < said.len() {
@@ -49,8 +49,8 @@ fn told_of(stage: &mut Stage, server: ServerTag, said: &[u8], piece: usize) -> V
     told
 }
 
-/// The client has a cursor of one number at each of two hosts, and has been told another for that at the second, which
-/// is returned.
+/// Two hosts have given one id to two cursors of the client. Returns the server of the second, and the id that the
+/// client knows it by.
 fn two_of_one_number() -> (Stage, ServerTag, i64) {
     let (mut stage, servers) = Stage::with_hosts(2);
     stage.open(servers[0], SAME);

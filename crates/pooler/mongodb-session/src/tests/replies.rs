@@ -49,7 +49,6 @@ fn a_server_that_says_more_behind_an_error_serves_nobody_else() {
         stage.say(server, &said);
         assert!(!stage.did(|effect| matches!(effect, Effect::Release { .. })), "{code}");
         assert!(stage.did(|effect| matches!(effect, Effect::Close { peer: Peer::Server(_), .. })), "{code}");
-        // As if nothing had happened, for the next.
         stage = Stage::new();
         stage.connect(PoolId(0), true);
         stage.open(server, 5);

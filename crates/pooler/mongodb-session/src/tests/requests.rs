@@ -1,4 +1,4 @@
-//! Requests of clients: where they go, and when they have come.
+//! Requests of clients: where they go, and when they are complete.
 
 use super::*;
 
@@ -14,11 +14,11 @@ fn a_host_that_a_new_configuration_adds_is_used_as_soon_as_it_has_said_what_it_i
         body.document("$readPreference", |preference| _ = preference.text("mode", "secondary"));
     });
     assert_eq!(stage.wanted(), Some(PoolId(1)));
-    stage.pass(topology::BEAT);
+    stage.pass(topology::HEARTBEAT_INTERVAL);
     assert!(stage.did(|effect| matches!(effect, Effect::Post { to, .. } if *to == Peer::Server(monitor))));
-    // One that is no longer configured is none that says so.
+    // A host that is no longer configured is ignored.
     *stage.doors.0.lock().unwrap() = vec![0];
-    stage.pass(topology::BEAT);
+    stage.pass(topology::HEARTBEAT_INTERVAL);
     stage.watch(1, false);
     assert!(!stage.mongodb.topology().is_up(1));
 }
@@ -27,7 +27,7 @@ fn a_host_that_a_new_configuration_adds_is_used_as_soon_as_it_has_said_what_it_i
 fn nobody_is_told_that_a_request_does_not_come_which_has_come() {
     let mut stage = Stage::new();
     let server = stage.connect(PoolId(0), true);
-    // Documents before the body: where it goes is not known before that is there.
+    // A document sequence before the body, without which the route is unknown.
     let documents = [&[1][..], &14i32.to_le_bytes(), b"docs\0", &[5, 0, 0, 0, 0]].concat();
     let mut bytes = Vec::new();
     wire::request(&mut bytes, 1, |body| _ = body.text("insert", "things").text("$db", "app"));
@@ -53,7 +53,7 @@ fn a_pipeline_of_more_stages_than_there_may_be_is_not_looked_at_to_its_end() {
     for (stages, pool) in [(1_000, PoolId(1)), (1_001, PoolId(0))] {
         let mut stage = Stage::new();
         stage.doors.0.lock().unwrap().push(1);
-        stage.pass(topology::BEAT);
+        stage.pass(topology::HEARTBEAT_INTERVAL);
         stage.watch(1, false);
         stage.ask(|body| {
             body.text("aggregate", "things").text("$db", "app");

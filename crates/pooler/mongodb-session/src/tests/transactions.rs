@@ -1,8 +1,8 @@
-//! Transactions: at which host each is known to be, and until when.
+//! The table of transactions: the host of each, and until when it is known.
 
 use super::*;
 
-/// What ends a transaction.
+/// The commands that end a transaction.
 const ENDS: [fn(&mut Writer<'_>); 2] = [aborts, commits];
 
 #[test]
@@ -61,7 +61,7 @@ fn what_became_of_a_commit_that_fails_is_not_known_and_nobody_but_its_driver_abo
     assert_eq!(stage.host_of_transaction(), Some(0));
 }
 
-/// A client whose driver believes in a load balancer has begun a transaction, and its abort was refused.
+/// A client with `loadBalanced=true` whose abort was refused.
 fn refused_behind_a_balancer() -> (Stage, ServerTag) {
     let mut stage = Stage::new();
     let server = stage.connect(PoolId(0), true);
@@ -116,8 +116,8 @@ fn a_transaction_whose_first_statement_is_unanswered_is_aborted_though_its_sessi
             assert!(stage.did(|effect| *effect == Effect::Release { server, verdict: Left::Discard }));
         }
         stage.leave();
-        let chore = stage.mongodb.chores.take(PoolId(0)).expect("its host is to abort it");
-        assert_eq!(chore.aborts(), Some(((Arc::from(""), SESSION), 1)), "{times_out}");
+        let task = stage.mongodb.cleanup_tasks.take(PoolId(0)).expect("its host is to abort it");
+        assert_eq!(task.aborts(), Some(((Arc::from(""), SESSION), 1)), "{times_out}");
     }
 }
 

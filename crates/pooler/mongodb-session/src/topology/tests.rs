@@ -1,12 +1,10 @@
-//! What is known of hosts, and who hears of what when it changes.
-
 use super::*;
 
-fn primary_of(term: u8) -> Facts {
+fn primary_of(term: u8) -> ServerDescription {
     let mut election = [0x7f; 12];
     election[11] = term;
-    Facts {
-        role: Role::Primary,
+    ServerDescription {
+        server_type: ServerType::Primary,
         set: Some("rs".into()),
         wire: 21,
         session_minutes: Some(30),
@@ -22,32 +20,31 @@ fn primary_of(term: u8) -> Facts {
 #[test]
 fn a_primary_that_was_replaced_takes_no_writes_though_its_successor_is_away() {
     let (mut topology, mut out) = (Topology::new(), Outbox::default());
-    topology.learn(0, primary_of(1), Heard::default(), &mut out);
-    topology.learn(1, primary_of(2), Heard::default(), &mut out);
+    topology.learn(0, primary_of(1), HelloReceived::default(), &mut out);
+    topology.learn(1, primary_of(2), HelloReceived::default(), &mut out);
     assert_eq!(topology.writable(), Some(1));
-    topology.suspect(1, &mut out);
+    topology.mark_unknown(1, &mut out);
     assert_eq!(topology.writable(), None);
-    assert!(!topology.serves(0, Goal::Writable) && !topology.serves(1, Goal::Writable));
-    topology.learn(0, primary_of(1), Heard::default(), &mut out);
+    assert!(!topology.serves(0, Target::Writable) && !topology.serves(1, Target::Writable));
+    topology.learn(0, primary_of(1), HelloReceived::default(), &mut out);
     assert_eq!(topology.writable(), None);
-    assert!(topology.is_over_at(0));
-    topology.learn(0, primary_of(3), Heard::default(), &mut out);
+    assert!(topology.has_lost_transactions(0));
+    topology.learn(0, primary_of(3), HelloReceived::default(), &mut out);
     assert_eq!(topology.writable(), Some(0));
 }
 
 #[test]
 fn a_replica_set_that_was_made_anew_has_a_primary_after_a_while() {
     let (mut topology, mut out) = (Topology::new(), Outbox::default());
-    topology.learn(0, primary_of(9), Heard::default(), &mut out);
-    topology.suspect(0, &mut out);
-    topology.learn(0, primary_of(1), Heard::default(), &mut out);
+    topology.learn(0, primary_of(9), HelloReceived::default(), &mut out);
+    topology.mark_unknown(0, &mut out);
+    topology.learn(0, primary_of(1), HelloReceived::default(), &mut out);
     assert_eq!(topology.writable(), None);
-    topology.on_tick(STALE, &mut out);
+    topology.on_tick(STALE_PRIMARY_TIME, &mut out);
     assert_eq!(topology.writable(), Some(0));
 }
 
-/// How often the monitors of a topology are asked from here on, and how often its client hears that a host does not
-/// serve.
+/// How often monitors have been asked since the last call, and how often the client has been notified.
 fn posts(out: &mut Outbox) -> (usize, usize) {
     let to = |effect: Effect| match effect {
         Effect::Post { to, .. } => to,
@@ -62,9 +59,13 @@ fn posts(out: &mut Outbox) -> (usize, usize) {
 fn watched() -> (Topology, Outbox) {
     let (mut topology, mut out) = (Topology::new(), Outbox::default());
     for host in 0..3 {
-        let facts = if host == 0 { primary_of(1) } else { Facts { role: Role::Secondary, ..primary_of(0) } };
-        topology.learn(host, facts, Heard::default(), &mut out);
-        topology.watch(host, ServerTag(host as u32), 7);
+        let description = if host == 0 {
+            primary_of(1)
+        } else {
+            ServerDescription { server_type: ServerType::Secondary, ..primary_of(0) }
+        };
+        topology.learn(host, description, HelloReceived::default(), &mut out);
+        topology.monitor_started(host, ServerTag(host as u32), 7);
     }
     topology.enter(ClientTag(5), 5);
     topology.on_tick(Duration::from_secs(10), &mut out);
@@ -77,13 +78,13 @@ fn all_are_asked_at_once_when_the_primary_is_none_any_more_and_then_in_a_hurry()
     let (mut topology, mut out) = watched();
     let at = |ms: u64| Duration::from_millis(10_000 + ms);
     topology.on_tick(at(500), &mut out);
-    topology.suspect(0, &mut out);
+    topology.mark_unknown(0, &mut out);
     assert_eq!(posts(&mut out), (4, 1), "the one that said it, and all; and a client that may wait there");
     for (ms, asked) in [(540, 0), (600, 3), (640, 0), (700, 3)] {
         topology.on_tick(at(ms), &mut out);
         assert_eq!(posts(&mut out).0, asked, "after {ms} ms");
     }
-    topology.learn(1, primary_of(2), Heard::default(), &mut out);
+    topology.learn(1, primary_of(2), HelloReceived::default(), &mut out);
     topology.on_tick(at(800), &mut out);
     posts(&mut out);
     topology.on_tick(at(900), &mut out);
@@ -95,7 +96,7 @@ fn a_member_that_loses_its_connection_has_all_others_asked() {
     let (mut topology, mut out) = watched();
     topology.on_tick(Duration::from_millis(10_500), &mut out);
     posts(&mut out);
-    topology.end_watch(0, 7, &mut out);
+    topology.monitor_lost(0, 7, &mut out);
     assert_eq!(posts(&mut out), (2, 1));
 }
 
@@ -105,14 +106,14 @@ fn whatever_a_member_says_it_makes_for_no_more_than_ten_questions_a_second() {
     let (mut asked, mut told) = (0, 0);
     for ms in 0..2000 {
         topology.on_tick(Duration::from_millis(10_000 + ms), &mut out);
-        topology.suspect(0, &mut out);
-        topology.learn(0, primary_of(1), Heard::default(), &mut out);
+        topology.mark_unknown(0, &mut out);
+        topology.learn(0, primary_of(1), HelloReceived::default(), &mut out);
         asked += out
             .effects
             .iter()
             .filter(|effect| matches!(effect, Effect::Post { to: Peer::Server(ServerTag(1)), .. }))
             .count();
-        let doubts = out.inserted.iter().filter(|ask| **ask == Ask::Urgent as u8).count();
+        let doubts = out.inserted.iter().filter(|ask| **ask == CheckRequest::Immediate as u8).count();
         assert!(doubts <= 1);
         told += posts(&mut out).1;
     }
@@ -122,28 +123,33 @@ fn whatever_a_member_says_it_makes_for_no_more_than_ten_questions_a_second() {
 #[test]
 fn who_waits_at_a_primary_that_hangs_hears_of_the_next() {
     let (mut topology, mut out) = watched();
-    assert!(topology.serves(0, Goal::Writable));
-    topology.learn(1, primary_of(2), Heard::default(), &mut out);
+    assert!(topology.serves(0, Target::Writable));
+    topology.learn(1, primary_of(2), HelloReceived::default(), &mut out);
     assert_eq!(posts(&mut out).1, 1);
-    assert!(!topology.serves(0, Goal::Writable) && topology.serves(1, Goal::Writable));
-    assert!(topology.serves(2, Goal::Read(Preference::Secondary)) && topology.serves(0, Goal::Host(0)));
+    assert!(!topology.serves(0, Target::Writable) && topology.serves(1, Target::Writable));
+    assert!(topology.serves(2, Target::Read(ReadPreference::Secondary)) && topology.serves(0, Target::Host(0)));
 }
 
-/// Hosts of which the first is the primary, whose answers take so many milliseconds.
-fn set(takes: [u64; 3]) -> (Topology, Outbox) {
+/// Three hosts with these round trips in milliseconds. The first is the primary.
+fn set(round_trip: [u64; 3]) -> (Topology, Outbox) {
     let (mut topology, mut out) = (Topology::new(), Outbox::default());
-    for (host, ms) in takes.into_iter().enumerate() {
-        let facts = if host == 0 { primary_of(1) } else { Facts { role: Role::Secondary, ..primary_of(0) } };
-        let heard = Heard { at: Duration::from_secs(100), took: Some(Duration::from_millis(ms)) };
+    for (host, ms) in round_trip.into_iter().enumerate() {
+        let description = if host == 0 {
+            primary_of(1)
+        } else {
+            ServerDescription { server_type: ServerType::Secondary, ..primary_of(0) }
+        };
+        let heard = HelloReceived { at: Duration::from_secs(100), round_trip: Some(Duration::from_millis(ms)) };
         let last_write = Some(1_000_000 - 100_000 * host as i64);
-        topology.learn(host, Facts { last_write, ..facts }, heard, &mut out);
+        topology.learn(host, ServerDescription { last_write, ..description }, heard, &mut out);
     }
     (topology, out)
 }
 
-fn chosen(topology: &mut Topology, preference: Preference, staleness: Option<u64>) -> Vec<usize> {
-    let wanted = Wanted { staleness: staleness.map(Duration::from_secs), ..Wanted::default() };
-    let mut hosts: Vec<_> = (0..12).filter_map(|_| topology.choose(Goal::Read(preference), Some(&wanted))).collect();
+fn chosen(topology: &mut Topology, preference: ReadPreference, max_staleness: Option<u64>) -> Vec<usize> {
+    let wanted =
+        ReadRequirements { max_staleness: max_staleness.map(Duration::from_secs), ..ReadRequirements::default() };
+    let mut hosts: Vec<_> = (0..12).filter_map(|_| topology.choose(Target::Read(preference), Some(&wanted))).collect();
     hosts.sort_unstable();
     hosts.dedup();
     hosts
@@ -152,23 +158,23 @@ fn chosen(topology: &mut Topology, preference: Preference, staleness: Option<u64
 #[test]
 fn reads_go_to_the_nearest_of_those_that_may_serve_them() {
     let (mut near_and_far, _) = set([1, 40, 30]);
-    assert_eq!(chosen(&mut near_and_far, Preference::Nearest, None), [0]);
-    assert_eq!(chosen(&mut near_and_far, Preference::Secondary, None), [1, 2]);
-    near_and_far.window = Duration::from_millis(5);
-    assert_eq!(chosen(&mut near_and_far, Preference::SecondaryPreferred, None), [2]);
+    assert_eq!(chosen(&mut near_and_far, ReadPreference::Nearest, None), [0]);
+    assert_eq!(chosen(&mut near_and_far, ReadPreference::Secondary, None), [1, 2]);
+    near_and_far.local_threshold = Duration::from_millis(5);
+    assert_eq!(chosen(&mut near_and_far, ReadPreference::SecondaryPreferred, None), [2]);
 }
 
 #[test]
 fn reads_do_not_go_to_who_is_too_far_behind() {
     let (mut topology, mut out) = set([1, 1, 1]);
-    assert_eq!(chosen(&mut topology, Preference::Nearest, Some(102)), [0, 1], "one is 100 seconds behind, one 200");
-    assert_eq!(chosen(&mut topology, Preference::Secondary, Some(300)), [1, 2]);
-    assert_eq!(chosen(&mut topology, Preference::SecondaryPreferred, Some(90)), [0]);
-    assert!(chosen(&mut topology, Preference::Secondary, Some(90)).is_empty());
-    // Without a primary the other secondary is what there is to compare with.
-    topology.suspect(0, &mut out);
-    assert_eq!(chosen(&mut topology, Preference::Secondary, Some(90)), [1]);
-    assert_eq!(chosen(&mut topology, Preference::PrimaryPreferred, Some(102)), [1, 2]);
+    assert_eq!(chosen(&mut topology, ReadPreference::Nearest, Some(102)), [0, 1], "one is 100 seconds behind, one 200");
+    assert_eq!(chosen(&mut topology, ReadPreference::Secondary, Some(300)), [1, 2]);
+    assert_eq!(chosen(&mut topology, ReadPreference::SecondaryPreferred, Some(90)), [0]);
+    assert!(chosen(&mut topology, ReadPreference::Secondary, Some(90)).is_empty());
+    // Without a primary, staleness is relative to the other secondary.
+    topology.mark_unknown(0, &mut out);
+    assert_eq!(chosen(&mut topology, ReadPreference::Secondary, Some(90)), [1]);
+    assert_eq!(chosen(&mut topology, ReadPreference::PrimaryPreferred, Some(102)), [1, 2]);
 }
 
 #[test]
@@ -178,6 +184,6 @@ fn who_waits_for_a_host_hears_of_it_once_however_often_hosts_change() {
         topology.park(seam::ClientTag(7), 70);
     }
     posts(&mut out);
-    topology.wake_parked(&mut out);
+    topology.wake_waiting(&mut out);
     assert_eq!(posts(&mut out), (0, 1));
 }

@@ -1,15 +1,14 @@
-//! What becomes of a login to a server: it goes on, is over, or waits until its keys are derived. Knows not what is
-//! said there.
+//! Logins at servers: their replies, and SCRAM keys that are derived in parts.
 
 use std::time::Duration;
 
 use seam::{CloseReason, Effect, Outbox, Peer, ServerTag};
 
-use crate::{MongoDb, Server, bson::Document, login::Next, monitor::Monitor, server::Role, topology::Heard};
+use crate::{MongoDb, Server, bson::Document, login::Next, monitor::Monitor, server::Role, topology::HelloReceived};
 
 impl MongoDb {
-    /// A server that is being logged in to has answered.
-    pub(crate) fn hear_login(
+    /// A server has replied in its handshake.
+    pub(crate) fn on_handshake_reply(
         &self,
         me: ServerTag,
         server: &mut Server,
@@ -19,16 +18,16 @@ impl MongoDb {
         let host = server.host();
         let Role::Starting(start) = &mut server.role else { unreachable!("a login is under way") };
         let (mut said, mut learnt) = (Vec::new(), None);
-        let next = start.answered(answer, &self.keys, &mut said, |facts| learnt = Some(facts));
+        let next = start.answered(answer, &self.keys, &mut said, |description| learnt = Some(description));
         out.insert(Peer::Server(me), |to| to.extend(&said));
-        if let Some(facts) = learnt {
-            // How long this took includes the login.
-            self.learn(host, facts, Heard { at: now, took: None }, out);
+        if let Some(description) = learnt {
+            // The round trip would include the login.
+            self.learn(host, description, HelloReceived { at: now, round_trip: None }, out);
         }
         self.started(me, server, next, out);
     }
 
-    /// A server that is being logged in to has answered, or some of its keys are derived.
+    /// Acts on the next step of a handshake.
     pub(crate) fn started(&self, me: ServerTag, server: &mut Server, next: Next, out: &mut Outbox) {
         let Role::Starting(start) = &mut server.role else { return };
         match next {
@@ -48,18 +47,18 @@ impl MongoDb {
             Next::Done if start.login.monitors => {
                 let key = self.topology().new_key();
                 server.role = Role::Monitor(Monitor::new(key));
-                self.topology().watch(server.host(), me, key);
+                self.topology().monitor_started(server.host(), me, key);
                 out.push(Effect::Keep { server: me, briefly: false });
             }
             Next::Done => {
-                server.set_usable(self.chores.note_used(server.pool()));
+                server.set_usable(self.cleanup_tasks.note_used(server.pool()));
                 out.push(Effect::Authenticated { server: me });
                 out.push(Effect::Ready { server: me });
             }
         }
     }
 
-    /// Has the server go on whose turn it is to derive a part of its keys.
+    /// Wakes the server whose turn it is to derive a part of its keys.
     pub(crate) fn derive_next(&self, now: Duration, out: &mut Outbox) {
         if let Some((server, key)) = self.derivations.next(now) {
             let end = out.inserted.len();
@@ -67,7 +66,7 @@ impl MongoDb {
         }
     }
 
-    /// Derives one more part, if that was posted to a server that waits for it.
+    /// Derives the next part of a server's keys, if it waits for that.
     pub(crate) fn go_on_deriving(&self, me: ServerTag, server: &mut Server, key: u64, out: &mut Outbox) {
         let Role::Starting(start) = &mut server.role else { return };
         if start.key != Some(key) || !start.is_deriving() {

@@ -1,34 +1,32 @@
-//! Bytes of requests that are held here: of those whose bodies come behind much else, until it is known where they go,
-//! and of those that may have to be sent to several hosts. Nobody holds so much that another finds no room.
+//! Memory of the requests that sessions hold, over all clients. One user's requests leave room for those of others.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::room::Room;
+use crate::quota::Quota;
 
-/// Bytes that all clients may have Poolhouse hold; those of one user alone, half of them.
-const MAX_HOLDING: usize = 512 << 20;
+/// Maximum over all clients, in bytes; one user may have half of it.
+const MAX_HELD_BYTES: usize = 512 << 20;
 
 #[derive(Default)]
-pub struct Holding(Mutex<Room>);
+pub struct HeldMemory(Mutex<Quota>);
 
-impl Holding {
-    fn room(&self) -> MutexGuard<'_, Room> {
+impl HeldMemory {
+    fn room(&self) -> MutexGuard<'_, Quota> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// So many more bytes of a user's request are to be held. False if there is no room for them.
+    /// Reserves memory for more bytes of a user's request. False if there is none left.
     pub fn take(&self, user: &Arc<str>, more: usize) -> bool {
-        self.room().take(user, more, MAX_HOLDING)
+        self.room().take(user, more, MAX_HELD_BYTES)
     }
 
-    /// The same, of bytes that are here already: there has to be room for them.
+    /// The same for bytes that have already been received, and so are always counted.
     pub fn note(&self, user: &Arc<str>, more: usize) {
         if more > 0 {
             self.room().note(user, more);
         }
     }
 
-    /// So many of them are held no longer.
     pub fn give_back(&self, user: &Arc<str>, count: usize) {
         if count > 0 {
             self.room().give_back(user, count);
@@ -42,12 +40,12 @@ mod tests {
 
     #[test]
     fn nobody_holds_so_much_that_another_finds_no_room() {
-        let (holding, [one, other]) = (Holding::default(), ["u", "v"].map(Arc::from));
+        let (holding, [one, other]) = (HeldMemory::default(), ["u", "v"].map(Arc::from));
         let takes = |user| (0..1_000).filter(|_| holding.take(user, 1 << 20)).count();
         assert_eq!([takes(&one), takes(&other), takes(&one)], [256, 128, 0]);
-        holding.note(&one, MAX_HOLDING);
+        holding.note(&one, MAX_HELD_BYTES);
         assert_eq!(takes(&other), 0);
-        holding.give_back(&one, MAX_HOLDING + (256 << 20));
+        holding.give_back(&one, MAX_HELD_BYTES + (256 << 20));
         holding.give_back(&other, 128 << 20);
         assert_eq!(holding.room().taken(), 0);
         assert_eq!(takes(&other), 256);

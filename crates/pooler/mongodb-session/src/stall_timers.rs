@@ -1,5 +1,4 @@
-//! Requests that have come in part: whoever sends nothing of the rest for a while holds memory of all, or a server
-//! connection.
+//! Timers of requests that have arrived in part, which hold memory or a server connection until the rest has come.
 
 use std::{
     collections::HashMap,
@@ -9,12 +8,12 @@ use std::{
 
 use seam::ClientTag;
 
-/// How long nothing may come of a request that has begun.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Maximum time between two pieces of a request.
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Whose requests have begun, by their keys, and when something came last.
+/// The clients whose request is incomplete, by key, and when the last piece came.
 #[derive(Default)]
-pub struct Stalls(Mutex<Table>);
+pub struct StallTimers(Mutex<Table>);
 
 #[derive(Default)]
 struct Table {
@@ -22,35 +21,35 @@ struct Table {
     begun: HashMap<u64, (ClientTag, Duration)>,
 }
 
-impl Stalls {
+impl StallTimers {
     fn table(&self) -> MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something has come, and more is to come.
+    /// A piece has come, and more is to come.
     pub fn progress(&self, client: ClientTag, key: u64) {
         let mut table = self.table();
         let now = table.now;
         table.begun.insert(key, (client, now));
     }
 
-    /// All has come, or nobody waits for it any more.
+    /// The request is complete or abandoned.
     pub fn over(&self, key: u64) {
         self.table().begun.remove(&key);
     }
 
-    /// It has been waited for too long.
+    /// Whether the next piece is overdue.
     pub fn is_stale(&self, key: u64) -> bool {
         let table = self.table();
-        table.begun.get(&key).is_some_and(|(_, since)| *since + PATIENCE <= table.now)
+        table.begun.get(&key).is_some_and(|(_, since)| *since + STALL_TIMEOUT <= table.now)
     }
 
-    /// Those that have been waited for too long.
+    /// The clients whose next piece is overdue.
     pub fn on_tick(&self, now: Duration) -> Vec<(ClientTag, u64)> {
         let mut table = self.table();
         table.now = table.now.max(now);
         let now = table.now;
-        let late = table.begun.iter().filter(|(_, (_, since))| *since + PATIENCE <= now);
+        let late = table.begun.iter().filter(|(_, (_, since))| *since + STALL_TIMEOUT <= now);
         let mut late: Vec<_> = late.map(|(key, (client, _))| (*client, *key)).collect();
         late.sort_by_key(|(_, key)| *key);
         late

@@ -1,5 +1,4 @@
-//! A request that waits: for a host that can serve it, or for a server of one. It knows nothing of what the request
-//! says; where that goes its goal tells, and the topology whether there is such a host.
+//! Requests that wait for a suitable host, or for a server connection of one.
 
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use crate::{
     command::Transaction,
     errors::{Code, Failure},
     request::Kind,
-    routes::Goal,
+    routes::Target,
 };
 
 impl MongoDb {
@@ -24,19 +23,19 @@ impl MongoDb {
         // A request that has waited for a server before may wait for a host just as long.
         let before = client.wait.begun_before(now).and_then(|_| self.longest_wait(client));
         let patience = self.directory.patience().max(before.unwrap_or_default());
-        client.state = State::Parked { until: since + patience };
+        client.state = State::WaitingForHost { until: since + patience };
         self.topology().park(me, client.key);
     }
 
-    /// Asks for a server of the host that the request is to go to.
-    pub(crate) fn seek(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) -> Result<(), Failure> {
+    /// Selects a host for the request and asks for a server of its pool.
+    pub(crate) fn select_server(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) -> Result<(), Failure> {
         if !client.access.is_counted() {
-            self.let_in(me, client, out)?;
+            self.admit_client(me, client, out)?;
         }
         let (host, now) = {
             let mut topology = self.topology();
             client.wait.begin(topology.now);
-            (topology.choose(client.destination.goal(), client.destination.wanted()), topology.now)
+            (topology.choose(client.destination.target(), client.destination.requirements()), topology.now)
         };
         let Some(host) = host else {
             self.park(me, client, out);
@@ -45,7 +44,7 @@ impl MongoDb {
         let pool = self.pool_of(client, host)?;
         let kind = self.kind_of_lease(me, client, (pool, host), out)?;
         let until = self.limit_of_wait(client, pool, now);
-        client.state = State::Queued { host: host as u32, until };
+        client.state = State::WaitingForServer { host: host as u32, until };
         if let Some(until) = until {
             self.topology().look_at(until, me, client.key);
         }
@@ -55,21 +54,21 @@ impl MongoDb {
         Ok(())
     }
 
-    /// The pool that serves the client at a host.
+    /// The client's pool at a host.
     fn pool_of(&self, client: &Client, host: usize) -> Result<PoolId, Failure> {
         self.directory.route(client.access.user(), host).map_err(|why| {
             let continues = client.request.transaction() == Transaction::Continues;
             if continues && !self.directory.hosts().contains(&host) {
                 return Failure::of_old_primary();
             }
-            // The host of its cursor may be configured no longer.
+            // The host of its cursor may no longer be configured.
             let code = if client.destination.cursor().is_none() { Code::Unauthorized } else { Code::CursorNotFound };
             Failure::new(code, format!("Poolhouse: {why}"))
         })
     }
 
-    /// How long the request may keep a server of this pool. One that waits for what other clients write takes one of
-    /// the places for that, or is refused.
+    /// Which kind of lease the request needs. A request that waits for other clients' writes takes a stream slot, or
+    /// fails if there is none.
     fn kind_of_lease(
         &self,
         me: ClientTag,
@@ -80,28 +79,27 @@ impl MongoDb {
         let request = &client.request;
         if (request.awaits_data() || request.allows_exhaust()) && client.stream.is_none() {
             let most = self.directory.max_pinned(pool);
-            client.stream = self.streams.enter(pool, most);
+            client.stream = self.stream_slots.acquire(pool, most);
             if client.stream.is_none() {
                 out.push(Effect::PinRefused { client: me, pool, reason: "stream" });
                 return Err(Failure::of_streams(most));
             }
             return Ok(LeaseKind::Lasting);
         }
-        // The request may wait at the server for what a transaction holds: the last server is left for the request that
-        // ends that.
+        // The request may block on a transaction: the last server of the pool stays free for the request that ends it.
         let ends_others = request.transaction().is_within() || client.destination.is_broadcast();
         let may_wait = !ends_others && self.transactions.may_hold_up(host);
         Ok(if may_wait { LeaseKind::Lasting } else { LeaseKind::Exclusive })
     }
 
-    /// Some host does not serve any more whom it served, or time has passed: a request that waits for a server of it is
-    /// routed anew, since nothing of it was sent.
-    fn look_where_it_waits(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
-        let State::Queued { host, until } = client.state else { return };
-        let (host, goal) = (host as usize, client.destination.goal());
+    /// Checks a request that waits for a server: it goes to another host if this one no longer serves it, and fails if
+    /// its time is over. Nothing of it has been sent.
+    fn recheck_queue(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+        let State::WaitingForServer { host, until } = client.state else { return };
+        let (host, target) = (host as usize, client.destination.target());
         let (serves, is_over, is_up, now) = {
             let topology = self.topology();
-            (topology.serves(host, goal), topology.is_over_at(host), topology.is_up(host), topology.now)
+            (topology.serves(host, target), topology.has_lost_transactions(host), topology.is_up(host), topology.now)
         };
         let withdraw = |client: &mut Client, out: &mut Outbox| {
             out.push(Effect::Withdraw { client: me });
@@ -110,11 +108,11 @@ impl MongoDb {
         if until.is_some_and(|until| now >= until) {
             withdraw(client, out);
             let failure = failure_of_wait(client, Failure::of_second_wait(client.wait.elapsed(now)));
-            return self.give_up(me, client, &failure, out);
+            return self.fail_waiting(me, client, &failure, out);
         }
-        if client.request.transaction() == Transaction::Continues && goal == Goal::Host(host) && is_over {
+        if client.request.transaction() == Transaction::Continues && target == Target::Host(host) && is_over {
             withdraw(client, out);
-            return self.give_up(me, client, &Failure::of_old_primary(), out);
+            return self.fail_waiting(me, client, &Failure::of_old_primary(), out);
         }
         if serves {
             return;
@@ -123,25 +121,24 @@ impl MongoDb {
         if is_up {
             self.note_waited(client, host, until, now);
         }
-        match self.seek(me, client, out) {
-            Err(failure) => self.give_up(me, client, &failure, out),
-            // Who waits for a host is listened to.
-            Ok(()) if matches!(client.state, State::Parked { .. }) => out.push(Effect::Wake { client: me }),
+        match self.select_server(me, client, out) {
+            Err(failure) => self.fail_waiting(me, client, &failure, out),
+            // The driver must read from a client that waits for a host, to notice that it leaves.
+            Ok(()) if matches!(client.state, State::WaitingForHost { .. }) => out.push(Effect::Wake { client: me }),
             Ok(()) => {}
         }
     }
 
-    /// Until when a request may wait for a server of a pool that has waited before: for `max_wait_time`, as if it had
-    /// come to one pool all the time; and, with what it has waited while there was no host for it, no longer than
-    /// `unavailable_wait_time` if that is longer.
+    /// The deadline of a request that has waited before: `max_wait_time` over all pools, or `unavailable_wait_time`
+    /// since it began to wait, whichever is longer.
     fn limit_of_wait(&self, client: &Client, pool: PoolId, now: Duration) -> Option<Duration> {
-        // The pool itself looks after who has only just come.
+        // The pool itself enforces the limit of a request that has not waited before.
         let since = client.wait.begun_before(now)?;
         let limit = self.directory.max_wait(pool)?;
         Some((now + client.wait.left(limit)).min(since + limit.max(self.directory.patience())))
     }
 
-    /// `max_wait_time` of the client's pools.
+    /// The longest `max_wait_time` of the client's pools.
     fn longest_wait(&self, client: &Client) -> Option<Duration> {
         let hosts = self.directory.hosts();
         hosts
@@ -150,8 +147,8 @@ impl MongoDb {
             .max()
     }
 
-    /// A request is sent elsewhere that waited for a server of a host that is there, and might have done so `until`
-    /// then.
+    /// Adds the time in this host's queue to the request's wait for servers. The host is up, but no longer serves the
+    /// request.
     fn note_waited(&self, client: &mut Client, host: usize, until: Option<Duration>, now: Duration) {
         let pool = self.directory.route(client.access.user(), host).ok();
         if let Some(limit) = pool.and_then(|pool| self.directory.max_wait(pool)) {
@@ -159,22 +156,22 @@ impl MongoDb {
         }
     }
 
-    /// A host is known, or time has passed.
-    pub(crate) fn hear_post(&self, me: ClientTag, client: &mut Client, key: u64, out: &mut Outbox) {
+    /// A post: a host is known, or a deadline has passed.
+    pub(crate) fn on_post(&self, me: ClientTag, client: &mut Client, key: u64, out: &mut Outbox) {
         if client.key != key || client.closing {
             return;
         }
         let until = match client.state {
-            State::Parked { until } => until,
-            State::Queued { .. } => return self.look_where_it_waits(me, client, out),
+            State::WaitingForHost { until } => until,
+            State::WaitingForServer { .. } => return self.recheck_queue(me, client, out),
             _ => return self.close_if_stalled(me, client, out),
         };
         let (known, now) = {
             let mut topology = self.topology();
             let is_hello = client.request.kind() == Kind::Hello;
-            let (goal, wanted) = (client.destination.goal(), client.destination.wanted());
-            let served = is_hello || topology.choose(goal, wanted).is_some();
-            (topology.pose().is_some() && served, topology.now)
+            let (target, wanted) = (client.destination.target(), client.destination.requirements());
+            let served = is_hello || topology.choose(target, wanted).is_some();
+            (topology.advertised().is_some() && served, topology.now)
         };
         if known {
             client.state = State::Idle;
@@ -185,13 +182,13 @@ impl MongoDb {
                 out.push(Effect::Wake { client: me });
             } else {
                 self.look_at_held(me, client, out);
-                if matches!(client.state, State::Idle | State::Dropping { .. }) {
+                if matches!(client.state, State::Idle | State::DiscardingRest { .. }) {
                     out.push(Effect::Wake { client: me });
                 }
             }
         } else if now >= until {
             let failure = no_host(client);
-            self.give_up(me, client, &failure, out);
+            self.fail_waiting(me, client, &failure, out);
         } else {
             self.topology().park(me, client.key);
         }
@@ -199,12 +196,12 @@ impl MongoDb {
 
     pub(crate) fn on_lease_failed(&self, me: ClientTag, client: &mut Client, why: &LeaseFailure, out: &mut Outbox) {
         if *why == LeaseFailure::Forgotten {
-            // There is another pool for it by now, and nothing of it was sent.
+            // The pool was replaced by a reload. Nothing of the request has been sent.
             (client.state, client.stream) = (State::Idle, None);
-            match self.seek(me, client, out) {
-                Err(failure) => self.give_up(me, client, &failure, out),
-                // Who waits for a host is listened to.
-                Ok(()) if matches!(client.state, State::Parked { .. }) => out.push(Effect::Wake { client: me }),
+            match self.select_server(me, client, out) {
+                Err(failure) => self.fail_waiting(me, client, &failure, out),
+                // The driver must read from a client that waits for a host, to notice that it leaves.
+                Ok(()) if matches!(client.state, State::WaitingForHost { .. }) => out.push(Effect::Wake { client: me }),
                 Ok(()) => {}
             }
             return;
@@ -213,16 +210,16 @@ impl MongoDb {
         if self.note_broadcast_failure(me, client, &failure, out) {
             return;
         }
-        self.give_up(me, client, &failure, out);
+        self.fail_waiting(me, client, &failure, out);
     }
 
-    /// The request that waits ends with this.
-    pub(crate) fn give_up(&self, me: ClientTag, client: &mut Client, failure: &Failure, out: &mut Outbox) {
+    /// Answers a waiting request with an error.
+    pub(crate) fn fail_waiting(&self, me: ClientTag, client: &mut Client, failure: &Failure, out: &mut Outbox) {
         let first = client.destination.take_error();
         client.tell_first(me, first, failure, out);
         let held = client.held.len();
         self.forget_request(client);
-        client.drop_rest(client.request.length() - held);
+        client.discard_rest(client.request.length() - held);
         if client.access.is_counted() {
             out.push(Effect::Standing { client: me, standing: Standing::Idle });
         }
@@ -230,23 +227,23 @@ impl MongoDb {
     }
 }
 
-/// No host that may serve the request has been found for as long as it may wait.
+/// The error of a request for which no host was found in time.
 pub(crate) fn no_host(client: &Client) -> Failure {
-    let text = match client.destination.goal() {
-        // A client that only sends `hello` has not logged in, and is not told where the hosts are.
+    let text = match client.destination.target() {
+        // A client that has only sent `hello` has not logged in, and must not learn about hosts.
         _ if client.request.kind() == Kind::Hello => {
             "Poolhouse: no host of MongoDB has answered yet. The log of Poolhouse says why"
         }
-        Goal::Read(..) => "Poolhouse: no host of MongoDB is known that the read preference allows",
+        Target::Read(..) => "Poolhouse: no host of MongoDB is known that the read preference allows",
         _ => "Poolhouse: no host of MongoDB that takes writes is known",
     };
     Failure::new(Code::FailedToSatisfyReadPreference, text).transient()
 }
 
-/// Why a request has waited in vain, as its client is told.
+/// The error of a request that has waited in vain.
 fn failure_of_wait(client: &Client, mut failure: Failure) -> Failure {
     if client.request.transaction().ends() && failure.code == Code::MaxTimeMsExpired {
-        // Nothing of it was sent, and what it is to end holds up others: a driver that repeats it does them a favour.
+        // Nothing was sent, and the transaction to be ended blocks others: the driver should retry.
         (failure.code, failure.transient) = (Code::TemporarilyUnavailable, true);
     }
     failure

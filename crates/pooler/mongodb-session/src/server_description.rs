@@ -1,4 +1,5 @@
-//! What a server tells of itself in its answer to `hello` or `isMaster`.
+//! What a server tells about itself in a `hello` reply: `ServerDescription` of the drivers' specification "Server
+//! Discovery and Monitoring".
 
 use std::sync::Arc;
 
@@ -8,45 +9,44 @@ use crate::{
     tags::{self, TagSet},
 };
 
-/// Members of a replica set at most, as MongoDB has it.
+/// MongoDB's limit of members in a replica set.
 const MAX_MEMBERS: usize = 50;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Role {
+pub enum ServerType {
     Standalone,
     Mongos,
     Primary,
     Secondary,
-    /// A member of a replica set that serves nobody now: an arbiter, one that is hidden, or one that starts.
+    /// A member that serves no clients: an arbiter, a hidden member, or one that is starting.
     Other,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Facts {
-    pub role: Role,
-    /// The name of its replica set.
+pub struct ServerDescription {
+    pub server_type: ServerType,
+    /// `setName`.
     pub set: Option<Arc<str>>,
-    /// The latest version of the wire protocol that it speaks.
+    /// `maxWireVersion`.
     pub wire: i32,
-    /// It knows sessions, and for how many minutes it keeps them.
+    /// `logicalSessionTimeoutMinutes`; `None` if the server has no sessions.
     pub session_minutes: Option<i32>,
-    /// What its deployment says of it.
     pub tags: TagSet,
-    /// Which election made it the primary: what is greater is later.
+    /// `setVersion` and `electionId` of a primary.
     pub election: (i64, [u8; 12]),
-    /// The date of its last write, by the clock of the primary that did it, in milliseconds.
+    /// `lastWrite.lastWriteDate`, in milliseconds by the clock of the primary that wrote.
     pub last_write: Option<i64>,
-    /// The time of its deployment.
+    /// `$clusterTime`.
     pub time: Option<Arc<ClusterTime>>,
     pub me: Option<Arc<str>>,
-    /// The members of its replica set that have data, as it knows them.
+    /// The members that hold data: `hosts` and `passives`.
     pub members: Vec<Arc<str>>,
 }
 
-impl Facts {
+impl ServerDescription {
     pub fn read(answer: Document<'_>) -> Result<Self, Malformed> {
-        let mut facts = Self {
-            role: Role::Standalone,
+        let mut description = Self {
+            server_type: ServerType::Standalone,
             set: None,
             wire: 0,
             session_minutes: None,
@@ -68,42 +68,43 @@ impl Facts {
                 "msg" => mongos = value.text() == Some("isdbgrid"),
                 "hidden" => hidden = value.truth(),
                 "isreplicaset" => uninitialised = value.truth(),
-                "setName" => facts.set = value.text().map(Arc::from),
-                "maxWireVersion" => facts.wire = value.integer().and_then(|wire| wire.try_into().ok()).unwrap_or(0),
-                "logicalSessionTimeoutMinutes" => {
-                    facts.session_minutes = value.integer().and_then(|minutes| minutes.try_into().ok());
+                "setName" => description.set = value.text().map(Arc::from),
+                "maxWireVersion" => {
+                    description.wire = value.integer().and_then(|wire| wire.try_into().ok()).unwrap_or(0)
                 }
-                "me" => facts.me = value.text().map(Arc::from),
-                // The second are members that are never elected.
+                "logicalSessionTimeoutMinutes" => {
+                    description.session_minutes = value.integer().and_then(|minutes| minutes.try_into().ok());
+                }
+                "me" => description.me = value.text().map(Arc::from),
                 "hosts" | "passives" => {
                     for member in value.array().into_iter().flat_map(Document::elements) {
-                        let member = member?.value()?.text().filter(|_| facts.members.len() < MAX_MEMBERS);
-                        facts.members.extend(member.map(Arc::from));
+                        let member = member?.value()?.text().filter(|_| description.members.len() < MAX_MEMBERS);
+                        description.members.extend(member.map(Arc::from));
                     }
                 }
-                "tags" => facts.tags = tags::of_member(value),
+                "tags" => description.tags = tags::of_member(value),
                 "lastWrite" => {
                     let date = value.document().map(|last| last.get("lastWriteDate")).transpose()?.flatten();
-                    facts.last_write = if let Some(Value::Time(date)) = date { Some(date) } else { None };
+                    description.last_write = if let Some(Value::Time(date)) = date { Some(date) } else { None };
                 }
-                "setVersion" => facts.election.0 = value.integer().unwrap_or(0),
+                "setVersion" => description.election.0 = value.integer().unwrap_or(0),
                 "electionId" => {
                     if let Value::ObjectId(id) = value {
-                        facts.election.1 = id;
+                        description.election.1 = id;
                     }
                 }
                 _ => {}
             }
         }
-        facts.role = match (mongos, facts.set.is_some() || uninitialised) {
-            (true, _) => Role::Mongos,
-            (false, false) => Role::Standalone,
-            (false, true) if primary => Role::Primary,
-            // Who is hidden is not for clients.
-            (false, true) if secondary && !hidden => Role::Secondary,
-            (false, true) => Role::Other,
+        description.server_type = match (mongos, description.set.is_some() || uninitialised) {
+            (true, _) => ServerType::Mongos,
+            (false, false) => ServerType::Standalone,
+            (false, true) if primary => ServerType::Primary,
+            // Hidden members do not serve clients.
+            (false, true) if secondary && !hidden => ServerType::Secondary,
+            (false, true) => ServerType::Other,
         };
-        Ok(facts)
+        Ok(description)
     }
 }
 
@@ -119,12 +120,12 @@ mod tests {
         writer.bool("ismaster", true).text("setName", "rs").text("me", "a:1").int32("maxWireVersion", 21);
         writer.texts("hosts", &["a:1", "b:1"]).texts("passives", &["c:1"]).texts("arbiters", &["d:1"]);
         drop(writer);
-        let facts = Facts::read(Document::read(&answer).unwrap()).unwrap();
-        assert_eq!((facts.role, facts.me.as_deref()), (Role::Primary, Some("a:1")));
-        assert_eq!(facts.members, ["a:1", "b:1", "c:1"].map(Arc::<str>::from), "an arbiter has no data");
+        let description = ServerDescription::read(Document::read(&answer).unwrap()).unwrap();
+        assert_eq!((description.server_type, description.me.as_deref()), (ServerType::Primary, Some("a:1")));
+        assert_eq!(description.members, ["a:1", "b:1", "c:1"].map(Arc::<str>::from), "an arbiter has no data");
         let many: Vec<String> = (0..80).map(|number| format!("m{number}:1")).collect();
         let mut answer = Vec::new();
         Writer::new(&mut answer).texts("hosts", &many.iter().map(String::as_str).collect::<Vec<_>>());
-        assert_eq!(Facts::read(Document::read(&answer).unwrap()).unwrap().members.len(), MAX_MEMBERS);
+        assert_eq!(ServerDescription::read(Document::read(&answer).unwrap()).unwrap().members.len(), MAX_MEMBERS);
     }
 }

@@ -1,10 +1,9 @@
-//! Commands that go to all hosts or to one that is there no longer, requests that want no answer, and what ends with
-//! its connection.
+//! Broadcasts, requests to a host that is gone, unacknowledged requests, and what ends with a client's connection.
 
 use super::*;
 use crate::wire::{HEADER, MORE_TO_COME};
 
-/// A request that wants no answer.
+/// An unacknowledged request.
 fn silent(request: i32, write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     let mut bytes = Vec::new();
     wire::request(&mut bytes, request, write);
@@ -12,7 +11,7 @@ fn silent(request: i32, write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     bytes
 }
 
-/// The commands in these messages: their names, what they are about if that is a text, and the ids of the requests.
+/// The commands in these messages: their names, the text of their first element if it is one, and their ids.
 fn commands(mut bytes: &[u8]) -> Vec<(String, String, i32)> {
     let mut found = Vec::new();
     while let Some(header) = Header::read(bytes).map(Result::unwrap) {
@@ -52,7 +51,7 @@ fn kills(body: &mut Writer<'_>) {
     body.text("$db", "admin");
 }
 
-/// Sessions are killed at this server of a host by whichever client's request is done there next.
+/// Whether this server kills sessions when it becomes free.
 fn is_killed_next(stage: &mut Stage, server: ServerTag) -> bool {
     let session = stage.servers.0.get_mut(&server.0).unwrap();
     stage.out.clear();
@@ -216,7 +215,7 @@ fn cursors_that_a_balanced_connection_has_closed_are_not_kept_in_mind() {
 #[test]
 fn a_cursor_that_nobody_remembers_is_not_looked_for_where_nobody_reads() {
     let (mut stage, servers) = Stage::with_hosts(3);
-    // A member that starts, or an arbiter: nobody can log in there.
+    // A member that is starting, or an arbiter: it has no users to log in.
     stage.connect_as(PoolId(1), false, false);
     stage.ask(get_more(77));
     stage.grant_held(servers[0]);

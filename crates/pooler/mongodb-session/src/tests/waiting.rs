@@ -1,4 +1,4 @@
-//! Requests that wait because there is no host for them.
+//! Requests that wait for a host.
 
 use seam::Standing;
 

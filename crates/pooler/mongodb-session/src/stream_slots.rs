@@ -1,6 +1,5 @@
-//! Requests that wait at their server for what others may write: the next batch of a change stream or of a tailable
-//! cursor, for a second or for as long as the client likes, and answers that a server sends until a cursor is at its
-//! end. Each has a server connection for itself meanwhile, so there may be so many for each pool and no more.
+//! Slots for requests that keep a server while they wait for other clients' writes: a `getMore` of a change stream or
+//! of a tailable `awaitData` cursor, and exhaust replies. Each pool has a limited number of slots.
 
 use std::{
     collections::HashMap,
@@ -17,36 +16,36 @@ use crate::{
     command::Command,
 };
 
-/// How many wait, by pool.
+/// The number of slots in use, by pool.
 #[derive(Default)]
-pub struct Streams(Mutex<HashMap<PoolId, Arc<AtomicU32>>>);
+pub struct StreamSlots(Mutex<HashMap<PoolId, Arc<AtomicU32>>>);
 
-/// One that waits, until this is dropped.
+/// A slot, until it is dropped.
 #[derive(Debug)]
-pub struct Waiting(Arc<AtomicU32>);
+pub struct StreamSlot(Arc<AtomicU32>);
 
-impl Drop for Waiting {
+impl Drop for StreamSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }
 }
 
-impl Streams {
-    /// One more is to wait with a server of this pool; `None` if there are so many already.
-    pub fn enter(&self, pool: PoolId, most: u32) -> Option<Waiting> {
+impl StreamSlots {
+    /// Takes a slot of a pool; `None` if all `max` are in use.
+    pub fn acquire(&self, pool: PoolId, max: u32) -> Option<StreamSlot> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|of, count| *of == pool || Arc::strong_count(count) > 1);
         let count = all.entry(pool).or_default();
-        // Nobody else adds to it meanwhile.
-        if count.load(Relaxed) >= most {
+        // The count only grows under this lock.
+        if count.load(Relaxed) >= max {
             return None;
         }
         count.fetch_add(1, Relaxed);
-        Some(Waiting(Arc::clone(count)))
+        Some(StreamSlot(Arc::clone(count)))
     }
 }
 
-/// Whether the cursor that a command opens is one whose batches are waited for.
+/// Whether a command opens a change stream or an `awaitData` cursor.
 pub fn opens_stream(command: &Command<'_>) -> Result<bool, Malformed> {
     match command.name {
         "find" => Ok(command.body.get("awaitData")?.is_some_and(Value::truth)),
@@ -67,14 +66,14 @@ mod tests {
 
     #[test]
     fn there_are_so_many_for_each_pool_and_no_more() {
-        let streams = Streams::default();
-        let one = streams.enter(PoolId(1), 2).unwrap();
-        let other = streams.enter(PoolId(1), 2).unwrap();
-        assert!(streams.enter(PoolId(1), 2).is_none() && streams.enter(PoolId(2), 2).is_some());
+        let streams = StreamSlots::default();
+        let one = streams.acquire(PoolId(1), 2).unwrap();
+        let other = streams.acquire(PoolId(1), 2).unwrap();
+        assert!(streams.acquire(PoolId(1), 2).is_none() && streams.acquire(PoolId(2), 2).is_some());
         drop(one);
-        assert!(streams.enter(PoolId(1), 2).is_some());
+        assert!(streams.acquire(PoolId(1), 2).is_some());
         drop(other);
-        assert!(streams.enter(PoolId(1), 0).is_none());
+        assert!(streams.acquire(PoolId(1), 0).is_none());
     }
 
     #[test]

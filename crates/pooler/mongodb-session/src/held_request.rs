@@ -1,9 +1,9 @@
-//! The request of which a part or all is held in the session of its client.
+//! A request that the client's session holds in part or in whole.
 
 #[derive(Default)]
 pub struct HeldRequest {
     bytes: Vec<u8>,
-    /// The rest has to come in time.
+    /// The next piece has to come in time.
     is_timed: bool,
 }
 
@@ -20,7 +20,7 @@ impl HeldRequest {
         &self.bytes
     }
 
-    /// One more piece of the request has come, and the rest has to come in time.
+    /// Adds a piece. The next has to come in time.
     pub fn append(&mut self, piece: &[u8]) {
         self.bytes.extend(piece);
         self.is_timed = true;
@@ -34,7 +34,7 @@ impl HeldRequest {
         std::mem::take(&mut self.bytes)
     }
 
-    /// The rest need not come in time any more. True if it had to.
+    /// The request is complete. Returns whether a timer was running.
     pub fn stop_timer(&mut self) -> bool {
         std::mem::take(&mut self.is_timed)
     }

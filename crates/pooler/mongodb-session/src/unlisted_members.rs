@@ -1,7 +1,6 @@
-//! Members of a replica set that the set itself names and the configuration does not: no request ever goes there, and
-//! if one of them is elected, no write finds a primary. So the configuration is told of them, each once. Nobody
-//! connects to them by himself: the names are those by which the members know each other, which Poolhouse may not be
-//! able to reach.
+//! Replica set members that the configuration does not list. No request goes to such a member, and if it is elected, no
+//! write finds a primary, so the configuration is warned, once for each. Poolhouse does not connect to them by itself:
+//! their names are those by which members know each other, and may be unreachable from here.
 
 use std::{
     collections::BTreeSet,
@@ -10,43 +9,43 @@ use std::{
 
 use crate::MongoDb;
 
-/// Those that have been told of.
+/// The members that the configuration has been warned of.
 #[derive(Default)]
-pub struct Unlisted(Mutex<BTreeSet<Arc<str>>>);
+pub struct UnlistedMembers(Mutex<BTreeSet<Arc<str>>>);
 
-/// A host that is configured.
-pub struct Listed {
+pub struct ConfiguredHost {
     pub name: Arc<str>,
-    /// What it calls itself, if it has told.
-    pub me: Option<Arc<str>>,
+    /// Its `me`, if known.
+    pub own_name: Option<Arc<str>>,
 }
 
-impl Unlisted {
-    /// These are unlisted now: those of them of which nothing has been told.
-    fn news(&self, now: BTreeSet<Arc<str>>) -> Vec<Arc<str>> {
+impl UnlistedMembers {
+    /// The members of `now` that have not been reported.
+    fn newly_unlisted(&self, now: BTreeSet<Arc<str>>) -> Vec<Arc<str>> {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let news = now.difference(&told).cloned().collect();
+        let newly_unlisted = now.difference(&told).cloned().collect();
         *told = now;
-        news
+        newly_unlisted
     }
 }
 
-/// Of these members those that are none of the hosts, whatever these are called here. None while a host that may be one
-/// of them has not told what it calls itself.
-fn unlisted(members: &[Arc<str>], hosts: &[Listed]) -> BTreeSet<Arc<str>> {
+/// The members that match no host. Empty while a host that may match one has not told its own name.
+fn unlisted(members: &[Arc<str>], hosts: &[ConfiguredHost]) -> BTreeSet<Arc<str>> {
     let is = |name: &str, member: &str| name.eq_ignore_ascii_case(member);
-    let is_named = |host: &Listed| members.iter().any(|member| is(&host.name, member));
-    if hosts.iter().any(|host| host.me.is_none() && !is_named(host)) {
+    let is_named = |host: &ConfiguredHost| members.iter().any(|member| is(&host.name, member));
+    if hosts.iter().any(|host| host.own_name.is_none() && !is_named(host)) {
         return BTreeSet::new();
     }
     let is_listed = |member: &str| {
-        hosts.iter().any(|host| is(&host.name, member) || host.me.as_ref().is_some_and(|me| is(me, member)))
+        hosts
+            .iter()
+            .any(|host| is(&host.name, member) || host.own_name.as_ref().is_some_and(|own_name| is(own_name, member)))
     };
     members.iter().filter(|member| !is_listed(member)).cloned().collect()
 }
 
 impl MongoDb {
-    /// A primary has told which members its set has.
+    /// A primary has sent its list of members.
     pub(crate) fn look_for_unlisted(&self) {
         if !self.directory.lists_members() {
             return;
@@ -59,10 +58,10 @@ impl MongoDb {
             if members.is_empty() {
                 return;
             }
-            let listed = |(host, name)| Listed { name, me: topology.own_name(host) };
+            let listed = |(host, name)| ConfiguredHost { name, own_name: topology.own_name(host) };
             unlisted(members, &names.into_iter().map(listed).collect::<Vec<_>>())
         };
-        self.unlisted.news(now).iter().for_each(|member| self.directory.note_unlisted(member));
+        self.unlisted.newly_unlisted(now).iter().for_each(|member| self.directory.note_unlisted(member));
     }
 }
 
@@ -75,7 +74,10 @@ mod tests {
     }
 
     fn found(members: &[Arc<str>], hosts: &[(&str, Option<&str>)]) -> Vec<String> {
-        let listed = |(name, me): &(&str, Option<&str>)| Listed { name: Arc::from(*name), me: me.map(Arc::from) };
+        let listed = |(name, own_name): &(&str, Option<&str>)| ConfiguredHost {
+            name: Arc::from(*name),
+            own_name: own_name.map(Arc::from),
+        };
         let hosts: Vec<_> = hosts.iter().map(listed).collect();
         unlisted(members, &hosts).iter().map(|member| member.to_string()).collect()
     }
@@ -98,11 +100,11 @@ mod tests {
 
     #[test]
     fn each_is_told_of_once_and_again_when_it_has_been_listed_meanwhile() {
-        let told = Unlisted::default();
+        let told = UnlistedMembers::default();
         let set = |given: &[&str]| given.iter().map(|name| Arc::from(*name)).collect::<BTreeSet<Arc<str>>>();
-        assert_eq!(told.news(set(&["b:1", "c:1"])).len(), 2);
-        assert_eq!(told.news(set(&["b:1", "c:1"])).len(), 0);
-        assert_eq!(told.news(set(&["c:1"])).len(), 0);
-        assert_eq!(told.news(set(&["b:1", "c:1"])), names(["b:1"]));
+        assert_eq!(told.newly_unlisted(set(&["b:1", "c:1"])).len(), 2);
+        assert_eq!(told.newly_unlisted(set(&["b:1", "c:1"])).len(), 0);
+        assert_eq!(told.newly_unlisted(set(&["c:1"])).len(), 0);
+        assert_eq!(told.newly_unlisted(set(&["b:1", "c:1"])), names(["b:1"]));
     }
 }
