@@ -1,51 +1,53 @@
-//! Who asks, and which pages may read the answers: tokens (RFC 6750) and origins (CORS).
+//! Authentication and CORS: tokens (RFC 6750), and the origins whose pages may read answers.
 
 use std::sync::Arc;
 
 use crate::{Denied, Method, Target, head::Head};
 
-/// Largest request body that is taken unless an address says otherwise, in bytes.
+/// Default maximum size of a request body, in bytes.
 pub const DEFAULT_MAX_REQUEST: usize = 10 * 1024 * 1024;
 
-/// What holds for the clients of an address.
+/// Rules for the clients of an address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rules {
-    /// The pages whose browsers may read answers, as origins; `*` alone is all of them.
+    /// Origins whose pages may read answers; `*` alone allows all.
     pub origins: Vec<String>,
-    /// A token may stand in the URL.
+    /// The URL may contain the token.
     pub token_in_query: bool,
-    /// Largest body of a request in bytes.
+    /// Maximum size of a request body, in bytes.
     pub max_request: usize,
 }
 
-/// Who is let in. It is asked as soon as the head of a request is there, so that who is not let in sends no body.
+/// Decides which callers are admitted. It is asked as soon as the head of a request is complete, so that a caller who
+/// is refused sends no body.
 pub trait Door {
-    /// Whose token something is.
+    /// The owner of a token.
     type Caller;
 
-    /// The rules as they are now; `None` if HTTP is not served any more.
+    /// The current rules; `None` if HTTP is no longer served.
     fn rules(&self) -> Option<Arc<Rules>>;
 
-    /// Whose token this is; `None` if it is nobody's. Takes the same time whatever is wrong with it. A connection on
-    /// which this has failed ends once what was asked before has been answered.
+    /// The owner of this token, if it is valid. Takes constant time for invalid tokens. After an invalid token, the
+    /// connection ends once earlier requests have been answered.
     fn recognise(&mut self, token: &[u8]) -> Option<Self::Caller>;
 
-    /// A request of this caller is about to be received (HTTP/1.1), or has come whole (HTTP/2).
+    /// A request of this caller is about to be received (HTTP/1.1), or is complete (HTTP/2).
     ///
     /// # Errors
-    /// It is not let in, for this reason.
+    ///
+    /// The request is refused, for this reason.
     fn enter(&mut self, caller: &Self::Caller) -> Result<(), Denied>;
 }
 
-/// The rules, or why there are none.
 pub(crate) fn rules<D: Door>(door: &D) -> Result<Arc<Rules>, Denied> {
     door.rules().ok_or_else(|| Denied::new(503, "this address does not serve HTTP any more"))
 }
 
-/// The token that a request shows. The header goes before the query.
+/// The token of a request. The header has precedence over the query.
 ///
 /// # Errors
-/// It shows none where one may stand.
+///
+/// The request has no token where one is allowed.
 pub(crate) fn token<'t>(head: &'t Head, target: &'t Target, rules: &Rules) -> Result<&'t [u8], Denied> {
     match (&head.token, &target.token) {
         (Some(token), _) => Ok(token),
@@ -61,19 +63,18 @@ pub(crate) fn unauthorized(why: &str) -> Denied {
     Denied::new(401, format!("Unauthorized: {why}"))
 }
 
-/// Nobody has the token that is shown.
+/// The token is not valid.
 pub(crate) fn unknown() -> Denied {
     unauthorized("this token is not known")
 }
 
-/// What a request's head says of the answer.
+/// What the head of a request determines about its answer.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct AnswerOptions {
-    /// The connection stays open.
     pub keep_alive: bool,
-    /// The head alone was asked for.
+    /// The request's method is HEAD.
     pub head_only: bool,
-    /// What is said to a browser: the origin that may read this.
+    /// The origin that may read the answer.
     pub origin: Option<String>,
 }
 
@@ -86,7 +87,7 @@ impl AnswerOptions {
         Self { keep_alive: head.keep_alive, head_only: head.method == Method::Head, origin: origin.map(str::to_owned) }
     }
 
-    /// The same behind which the connection ends.
+    /// The options of an answer after which the connection ends.
     pub(crate) fn last(self) -> Self {
         Self { keep_alive: false, ..self }
     }

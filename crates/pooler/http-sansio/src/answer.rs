@@ -1,4 +1,4 @@
-//! Answers, and what a protocol says of them once for all.
+//! Answers, and the description of a protocol that they depend on.
 
 use std::fmt::Write;
 
@@ -6,40 +6,41 @@ use http::StatusCode;
 
 use crate::{Denied, access::AnswerOptions};
 
-/// What a protocol says of itself.
+/// The description of a protocol over HTTP.
 #[derive(Debug)]
 pub struct Service {
-    /// Header fields of requests that it wants to see: names in lower case, none of those that HTTP itself looks at.
+    /// Header fields of requests that the protocol reads: names in lower case. HTTP's own fields must not be among
+    /// them.
     pub fields: &'static [&'static str],
-    /// The parameter of the query in which a token may stand.
+    /// The query parameter that may contain the token.
     pub query_token: &'static str,
-    /// Header fields of its answers that pages in browsers may read (`Access-Control-Expose-Headers`): names in lower
-    /// case with commas between them.
+    /// Header fields of answers that pages may read (`Access-Control-Expose-Headers`): names in lower case, separated
+    /// by commas.
     pub exposed: &'static str,
-    /// The media type of what `refusal` writes.
+    /// The media type of the bodies that `refusal` writes.
     pub refusal_type: &'static str,
-    /// Appends the body of the answer to a request that is not carried out, which says why.
+    /// Appends the body of an answer that refuses a request for this reason.
     pub refusal: fn(&mut Vec<u8>, &str),
 }
 
-/// The methods that requests may have.
+/// Allowed methods.
 const METHODS: &str = "GET, HEAD, POST, PUT";
 
-/// An answer, whatever the version of HTTP.
+/// An answer in any version of HTTP.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Answer {
-    /// Its status (RFC 9110, section 15).
+    /// The status code (RFC 9110, section 15).
     pub status: u16,
-    /// The media type of its body.
+    /// `Content-Type`.
     pub content: Option<&'static str>,
-    /// Its other header fields but Content-Length, Connection and those of CORS, which are added. Names in lower case.
+    /// Further header fields, with names in lower case. Content-Length, Connection and the fields of CORS are added.
     pub fields: Vec<(&'static str, String)>,
-    /// `None` where there can be none.
+    /// `None` for a status that allows no body.
     pub body: Option<Vec<u8>>,
 }
 
 impl Answer {
-    /// With a body, and no other fields.
+    /// An answer with a body and no further fields.
     pub fn new(status: u16, content: &'static str, body: Vec<u8>) -> Self {
         Self { status, content: Some(content), fields: Vec::new(), body: Some(body) }
     }
@@ -59,7 +60,7 @@ impl Answer {
         answer
     }
 
-    /// What a browser is told before it lets a page ask.
+    /// The answer to a preflight request (CORS).
     pub(crate) fn permission(options: &AnswerOptions) -> Self {
         let mut answer = Self { status: 204, content: None, fields: Vec::new(), body: None };
         if options.origin.is_some() {
@@ -70,13 +71,13 @@ impl Answer {
         answer
     }
 
-    /// The beginning of an answer that goes on until the connection or the stream ends: server-sent events.
+    /// The head of a stream of server-sent events.
     pub(crate) fn events() -> Self {
         let fields = vec![("cache-control", "no-store".to_owned())];
         Self { status: 200, content: Some("text/event-stream"), fields, body: None }
     }
 
-    /// All its fields but those that only one version of HTTP has.
+    /// All fields except those that only one version of HTTP has.
     pub(crate) fn all_fields<'a>(
         &'a self,
         service: &'a Service,
@@ -93,7 +94,7 @@ impl Answer {
         content.into_iter().chain(origin).chain(fields)
     }
 
-    /// Its head and its body as HTTP/1.1.
+    /// The head and the body in HTTP/1.1.
     pub(crate) fn http1(self, service: &Service, options: &AnswerOptions) -> (Vec<u8>, Vec<u8>) {
         let mut head = format!("HTTP/1.1 {} {}\r\n", self.status, reason(self.status));
         for (name, value) in self.all_fields(service, options) {
@@ -107,10 +108,10 @@ impl Answer {
     }
 }
 
-/// The words that HTTP/1.1 has beside a status.
+/// The reason phrase of a status.
 fn reason(status: u16) -> &'static str {
     match status {
-        // As RFC 9110 has it.
+        // The name in RFC 9110.
         413 => "Content Too Large",
         _ => StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason()).unwrap_or("Error"),
     }
@@ -120,7 +121,7 @@ fn reason(status: u16) -> &'static str {
 pub(crate) mod tests {
     use super::*;
 
-    /// A protocol whose refusals are their reasons.
+    /// A service for tests. Its refusals are the reasons.
     pub(crate) const SERVICE: Service = Service {
         fields: &["x-form"],
         query_token: "token",

@@ -1,16 +1,17 @@
-//! A request's body, as it comes in pieces (RFC 9112, sections 6 and 7).
+//! The body of a request in HTTP/1.1, which arrives in pieces (RFC 9112, sections 6 and 7).
 
 use crate::{Denied, head::Framing};
 
-/// Longest line before a chunk, in bytes: a length and what may follow it.
-const MAX_LINE: usize = 256;
+/// Maximum length of the line before a chunk, in bytes: its size and extensions.
+const MAX_CHUNK_LINE: usize = 256;
 
-/// Fields behind the last chunk; nobody needs any.
-const MAX_TRAILERS: u32 = 64;
+/// Maximum number of trailer fields, which are ignored.
+const MAX_TRAILER_FIELDS: u32 = 64;
 
-/// Bytes of a request that are dropped, because it is answered already, before its connection is given up. Many clients
-/// look for an answer only when they have sent all; closing before that may destroy the answer on its way.
-pub(crate) const MAX_DROPPED: u64 = 1024 * 1024 * 1024;
+/// Maximum number of body bytes that are discarded after a request was refused, before the connection is closed. Many
+/// clients read the answer only after they have sent the whole body, and closing earlier may destroy the answer on its
+/// way.
+pub(crate) const MAX_DISCARDED_BODY: u64 = 1024 * 1024 * 1024;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Body {
@@ -21,24 +22,25 @@ pub(crate) struct Body {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// So many bytes are to come, and nothing behind them.
+    /// This many bytes remain of a body with a known length.
     Plain(u64),
-    /// The line before a chunk is next.
+    /// A chunk's size line comes next.
     Size,
-    /// So many bytes of a chunk are to come.
+    /// This many bytes remain of the current chunk.
     Chunk(u64),
-    /// The line end behind a chunk is next.
+    /// The line end after a chunk comes next.
     End,
-    /// Fields behind the last chunk, up to an empty line; so many have come.
+    /// Trailer fields and an empty line come next. This many fields have come.
     Trailer(u32),
     Whole,
 }
 
 impl Body {
-    /// One that has not begun, of at most `most` bytes.
+    /// A body of at most `most` bytes.
     ///
     /// # Errors
-    /// It says that it will have more.
+    ///
+    /// Its declared length is greater.
     pub(crate) fn new(framing: Framing, most: usize) -> Result<Self, Denied> {
         let state = match framing {
             Framing::Length(length) if length > most as u64 => return Err(Denied::too_large(most)),
@@ -49,12 +51,11 @@ impl Body {
         Ok(Self { bytes: Vec::new(), state, most })
     }
 
-    /// Whether all of it has come.
     pub(crate) fn is_whole(&self) -> bool {
         self.state == State::Whole
     }
 
-    /// How what has not come of it is framed.
+    /// The framing of the part that has not come.
     pub(crate) fn rest(&self) -> Framing {
         match self.state {
             State::Plain(left) => Framing::Length(left),
@@ -63,7 +64,7 @@ impl Body {
         }
     }
 
-    /// Takes what belongs to it from the beginning of the input, and says how much that was.
+    /// Consumes the part of the input that belongs to the body. Returns its length.
     pub(crate) fn take(&mut self, input: &[u8]) -> Result<usize, Denied> {
         let mut at = 0;
         while at < input.len() && !self.is_whole() {
@@ -99,11 +100,11 @@ impl Body {
         Ok(taken)
     }
 
-    /// Takes a line, if it is there.
+    /// Consumes a line if it is complete. Returns its length, or 0.
     fn line(&mut self, rest: &[u8]) -> Result<usize, Denied> {
         let broken = || Denied::new(400, "the body's chunks are broken");
-        let Some(end) = rest.iter().take(MAX_LINE).position(|byte| *byte == b'\n') else {
-            return if rest.len() >= MAX_LINE { Err(broken()) } else { Ok(0) };
+        let Some(end) = rest.iter().take(MAX_CHUNK_LINE).position(|byte| *byte == b'\n') else {
+            return if rest.len() >= MAX_CHUNK_LINE { Err(broken()) } else { Ok(0) };
         };
         let line = rest[..end].strip_suffix(b"\r").filter(|line| !line.contains(&b'\r')).ok_or_else(broken)?;
         self.state = match self.state {
@@ -118,7 +119,7 @@ impl Body {
             State::End if line.is_empty() => State::Size,
             State::End => return Err(broken()),
             State::Trailer(_) if line.is_empty() => State::Whole,
-            State::Trailer(MAX_TRAILERS) => return Err(broken()),
+            State::Trailer(MAX_TRAILER_FIELDS) => return Err(broken()),
             State::Trailer(count) => State::Trailer(count + 1),
             other => other,
         };
@@ -135,7 +136,7 @@ fn hexadecimal(digits: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// The body that arrives in pieces of one size, and what is behind it.
+    /// Reads a body that arrives in pieces of this size. Returns it, and the length consumed.
     fn read(framing: Framing, input: &[u8], piece: usize) -> Result<(Vec<u8>, usize), Denied> {
         let (mut body, mut held, mut at) = (Body::new(framing, 1000)?, Vec::new(), 0);
         for piece in input.chunks(piece) {

@@ -1,4 +1,4 @@
-//! One client's connection, whatever version of HTTP it turns out to speak.
+//! A client's connection in HTTP/1.1 or HTTP/2. The client's first bytes decide which.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{
 
 pub struct Connection<C> {
     service: &'static Service,
-    /// What is told to whoever asks next.
+    /// The answer to the next request, if the connection is refused.
     refusal: Option<Box<Denied>>,
     share: Share,
     version: Version<C>,
@@ -23,14 +23,14 @@ enum Version<C> {
 }
 
 impl<C> Connection<C> {
-    /// A connection of which no byte has come. It shares the `room` with others.
+    /// A new connection, which shares the `room` with others.
     pub fn new(service: &'static Service, room: Arc<Room>) -> Self {
         Self { service, refusal: None, share: Share::new(room), version: Version::One(Http1::default()) }
     }
 
-    /// Reads on: `bytes` are all that have come and were not consumed. Returns how many are, and what comes of them. To
-    /// be called with the others, even if there are none, until no event comes. `held` is what the owner holds in bytes
-    /// for requests of this connection that it has not answered.
+    /// Handles input: `bytes` are all that have come and were not consumed. Returns how many are consumed, and an
+    /// event. Call it with the rest, even if that is empty, until it returns no event. `held` is the memory that the
+    /// owner holds for unanswered requests of this connection, in bytes.
     pub fn read<'b, D: Door<Caller = C>>(
         &mut self,
         bytes: &'b [u8],
@@ -57,7 +57,7 @@ impl<C> Connection<C> {
         (bytes.len(), request.map(Event::Request))
     }
 
-    /// Answers a request. Where the client has given it up, nobody hears it.
+    /// Answers a request. The answer is dropped if the client has cancelled the request.
     pub fn answer(&mut self, stream: Stream, answer: Answer) {
         match &mut self.version {
             Version::One(one) => one.answer(stream, answer, self.service),
@@ -65,13 +65,13 @@ impl<C> Connection<C> {
         }
     }
 
-    /// Answers a request that is not carried out. The connection goes on.
+    /// Answers a request with a refusal. The connection stays open.
     pub fn deny(&mut self, stream: Stream, denied: &Denied) {
         self.answer(stream, Answer::denied(self.service, denied));
     }
 
-    /// Begins to answer a request with events, which go on until one side ends the stream, or the connection. False:
-    /// the client has given the request up.
+    /// Answers a request with a stream of events, which lasts until one side ends it. Returns false if the client has
+    /// cancelled the request.
     pub fn open(&mut self, stream: Stream) -> bool {
         match &mut self.version {
             Version::One(one) => one.open(stream, self.service),
@@ -79,8 +79,8 @@ impl<C> Connection<C> {
         }
     }
 
-    /// Says events, as an [`EventWriter`](crate::EventWriter) writes them, to whoever has opened one of these streams.
-    /// A stream of which the client leaves too much unread is ended, as is one for whose events there is no room.
+    /// Sends events, as an [`EventWriter`](crate::EventWriter) writes them, on these streams. A stream that its client
+    /// reads too slowly is ended, as is one for which there is no memory.
     pub fn say(&mut self, streams: impl IntoIterator<Item = Stream>, events: &[u8]) {
         let room = self.share.limit().saturating_sub(self.holds());
         match &mut self.version {
@@ -89,7 +89,7 @@ impl<C> Connection<C> {
         }
     }
 
-    /// Ends a stream of events in the middle; in HTTP/1.1 that is the end of the connection.
+    /// Ends a stream of events. In HTTP/1.1 this ends the connection.
     pub fn reset(&mut self, stream: Stream) {
         match &mut self.version {
             Version::One(one) => one.reset(stream),
@@ -97,13 +97,13 @@ impl<C> Connection<C> {
         }
     }
 
-    /// Whoever asks next is refused, and the connection ends with that.
+    /// Refuses the next request, and ends the connection with that answer.
     pub fn refuse(&mut self, denied: Denied) {
         self.refusal = Some(Box::new(denied));
     }
 
-    /// Ends the connection, and answers so what has been asked. Between requests its end says it all: clients of HTTP
-    /// connect again.
+    /// Ends the connection, with this answer to unanswered requests. An idle connection ends without an answer: HTTP
+    /// clients reconnect.
     pub fn close(&mut self, denied: &Denied) {
         let answer = Answer::denied(self.service, denied);
         match &mut self.version {
@@ -112,7 +112,7 @@ impl<C> Connection<C> {
         }
     }
 
-    /// Ends the connection for what the client did. In HTTP/1.1 it is told even if it has asked nothing yet.
+    /// Ends the connection because of an error of the client. In HTTP/1.1 the answer is sent even without a request.
     pub fn fail(&mut self, denied: &Denied) {
         match &mut self.version {
             Version::One(one) => one.fail(denied, self.service),
@@ -120,8 +120,8 @@ impl<C> Connection<C> {
         }
     }
 
-    /// Appends what the client is to be sent now. Of bodies of answers (HTTP/2), of answers and events (HTTP/1.1), it
-    /// is no more than `most` bytes: the rest waits until this is called again.
+    /// Appends bytes to be sent to the client, with at most `most` bytes of bodies of answers (HTTP/2), or of answers
+    /// and events (HTTP/1.1). The rest waits for the next call.
     pub fn flush(&mut self, to: &mut Vec<u8>, most: usize) {
         match &mut self.version {
             Version::One(one) => one.flush(to, most),
@@ -129,7 +129,7 @@ impl<C> Connection<C> {
         }
     }
 
-    /// Whether there was more to be flushed than that.
+    /// Whether bytes wait for the next [`Connection::flush`].
     pub fn has_more(&self) -> bool {
         match &self.version {
             Version::One(one) => one.has_more(),
@@ -137,8 +137,8 @@ impl<C> Connection<C> {
         }
     }
 
-    /// Bytes of answers that have not been flushed: they were more than might be, or than the client has made room for
-    /// (HTTP/2).
+    /// Bytes of answers that have not been flushed: because of the limit of [`Connection::flush`], or of the client's
+    /// flow control window (HTTP/2).
     pub fn unread(&self) -> usize {
         match &self.version {
             Version::One(one) => one.unread(),
@@ -146,7 +146,7 @@ impl<C> Connection<C> {
         }
     }
 
-    /// Streams of events that have ended since this was asked last.
+    /// Streams of events that have ended since the last call.
     pub fn ended(&mut self) -> Vec<Stream> {
         match &mut self.version {
             Version::One(_) => Vec::new(),
@@ -154,7 +154,7 @@ impl<C> Connection<C> {
         }
     }
 
-    /// How the connection has ended, if it has, and all was flushed that was said before (HTTP/1.1). Told once.
+    /// How the connection has ended, once, after everything before was flushed (HTTP/1.1).
     pub fn end(&mut self) -> Option<End> {
         match &mut self.version {
             Version::One(one) => one.end(),
@@ -162,12 +162,12 @@ impl<C> Connection<C> {
         }
     }
 
-    /// Whether several requests may be under way (HTTP/2).
+    /// Whether the connection can have several requests at a time (HTTP/2).
     pub fn has_streams(&self) -> bool {
         matches!(self.version, Version::Two(_))
     }
 
-    /// Whether the client has to read some of its answers before more of its requests are carried out.
+    /// Whether the client has to read answers before more of its requests are carried out.
     pub fn is_behind(&self) -> bool {
         match &self.version {
             Version::One(one) => one.has_more(),
@@ -175,8 +175,8 @@ impl<C> Connection<C> {
         }
     }
 
-    /// Whether its owner may hold so many bytes for its requests, besides what the connection holds itself. If so, they
-    /// are counted.
+    /// Whether the owner may hold `held` bytes for requests, besides what the connection holds itself. If so, they are
+    /// counted.
     pub fn may_hold(&mut self, held: usize) -> bool {
         let all = self.holds() + held;
         let permitted = all <= self.share.limit();
@@ -186,7 +186,7 @@ impl<C> Connection<C> {
         permitted
     }
 
-    /// Counts what is held: `held` by the owner for its requests. To be called whenever that may have changed.
+    /// Counts the memory that the owner holds for requests, `held` bytes. Call it whenever that may have changed.
     pub fn count(&mut self, held: usize) {
         self.share.hold(self.holds() + held);
     }

@@ -1,28 +1,27 @@
-//! Server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>), of which only the data is
-//! used.
+//! Server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>). Only the data field is used.
 
-/// Bytes of a stream without end that may wait for the client.
-pub(crate) const MAX_BEHIND: usize = 32 * 1024 * 1024;
+/// Maximum number of bytes of a stream that wait for the client.
+pub(crate) const MAX_UNREAD_EVENTS: usize = 32 * 1024 * 1024;
 
-/// Writes one event. What is not text is replaced.
+/// Writes one event. Invalid UTF-8 is replaced.
 #[derive(Debug)]
 pub struct EventWriter<'t>(&'t mut Vec<u8>);
 
 impl<'t> EventWriter<'t> {
-    /// Begins an event behind what is there.
+    /// Appends the beginning of an event.
     pub fn new(to: &'t mut Vec<u8>) -> Self {
         to.extend_from_slice(b"data: ");
         Self(to)
     }
 
-    /// Appends to its data. A line of its own stands for each line; the receiver joins them again. What is longer than
-    /// a stream may leave unread is cut off there: no stream is told it.
+    /// Appends to the event's data. Each line becomes a `data` line of its own, which the receiver joins again. Data
+    /// beyond the maximum of a stream's unread bytes is cut off, since no stream could send it.
     pub fn push(&mut self, data: &[u8]) {
         let text = String::from_utf8_lossy(data);
         let mut rest = text.as_bytes();
-        // In one pass, since data may be nothing but line ends.
+        // One pass, because the data may consist of line ends only.
         while let Some(end) = rest.iter().position(|byte| matches!(byte, b'\r' | b'\n')) {
-            if self.0.len() > MAX_BEHIND {
+            if self.0.len() > MAX_UNREAD_EVENTS {
                 return;
             }
             self.0.extend_from_slice(&rest[..end]);

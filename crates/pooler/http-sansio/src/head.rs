@@ -1,60 +1,61 @@
-//! The head of a request (RFC 9112; RFC 9110 for the fields), as far as anybody looks at it.
+//! The head of a request (RFC 9112; RFC 9110 for the fields).
 
 use crate::Denied;
 
-/// Header fields that a request may have.
+/// Maximum number of header fields.
 const MAX_FIELDS: usize = 64;
 
-/// Largest head in bytes.
+/// Maximum size of a head, in bytes.
 pub(crate) const MAX_HEAD: usize = 32 * 1024;
 
-/// What a request wants (RFC 9110, section 9). There are no others.
+/// The methods that are supported (RFC 9110, section 9).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Method {
     Get,
-    /// The same, without the body of the answer.
+    /// GET without the body of the answer.
     Head,
-    /// POST and PUT, which are the same here.
+    /// POST or PUT: they are treated alike.
     Post,
-    /// What a browser asks before it lets a page ask. It is answered here: no request has it.
+    /// A preflight request (CORS). It is answered here, and never becomes a [`Request`](crate::Request).
     Options,
 }
 
-/// How much comes behind the head.
+/// The framing of the body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Framing {
-    /// So many bytes.
+    /// `Content-Length`.
     Length(u64),
-    /// Chunks, up to an empty one.
+    /// `Transfer-Encoding: chunked`.
     Chunked,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Head {
-    /// How many bytes it has.
+    /// The size of the head.
     pub length: usize,
     pub method: Method,
-    /// Path and query, as sent.
+    /// Path and query, undecoded.
     pub target: String,
     pub framing: Framing,
-    /// The connection is to stay open.
+    /// The connection stays open after the answer.
     pub keep_alive: bool,
-    /// The client waits for a word before it sends the body.
+    /// `Expect: 100-continue`.
     pub expects: bool,
     pub token: Option<Vec<u8>>,
-    /// The page that a browser asks for.
+    /// `Origin`.
     pub origin: Option<String>,
-    /// Fields that the protocol wants to see.
+    /// Fields that the protocol reads.
     pub fields: Vec<(&'static str, Vec<u8>)>,
 }
 
-/// What a TLS handshake begins with: its record and its version.
+/// The first bytes of a TLS handshake: the record type and the major version.
 const TLS_HANDSHAKE: &[u8] = &[22, 3];
 
-/// Reads a head; `None` if it has not arrived whole. Fields with the names `wanted` are kept.
+/// Reads a head; `None` if it is incomplete. Fields with the names `wanted` are kept.
 ///
 /// # Errors
-/// What comes is no request, or not one that can be answered: the connection is to be closed behind the answer.
+///
+/// It is malformed, or not supported: the connection is to be closed after the answer.
 pub(crate) fn read(bytes: &[u8], wanted: &'static [&'static str]) -> Result<Option<Head>, Denied> {
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut request = httparse::Request::new(&mut fields);
@@ -71,7 +72,7 @@ pub(crate) fn read(bytes: &[u8], wanted: &'static [&'static str]) -> Result<Opti
         }
         Err(error) => return Err(Denied::new(400, format!("this is no HTTP request: {error}"))),
     };
-    // The crate takes a bare LF as the end of a line, and whoever is before us may not.
+    // The httparse crate accepts a bare LF as a line end, but a proxy before us may not.
     if bytes[..length].split(|byte| *byte == b'\n').rev().skip(1).any(|line| !line.ends_with(b"\r")) {
         return Err(Denied::new(400, "this is no HTTP request: lines of a head end with CR LF"));
     }
@@ -85,10 +86,11 @@ pub(crate) fn read(bytes: &[u8], wanted: &'static [&'static str]) -> Result<Opti
 }
 
 impl Head {
-    /// The head of a request that stays on its connection and has no fields yet.
+    /// The head of a persistent connection's request, without fields.
     ///
     /// # Errors
-    /// The method is none of those that mean something here.
+    ///
+    /// The method is not supported.
     pub(crate) fn new(method: &str, target: &str) -> Result<Self, Denied> {
         Ok(Self {
             length: 0,
@@ -109,10 +111,11 @@ impl Head {
         })
     }
 
-    /// Looks at its fields, and keeps those with the names `wanted`.
+    /// Reads the fields, and keeps those with the names `wanted`.
     ///
     /// # Errors
-    /// They contradict each other, or ask for what there is not.
+    ///
+    /// They contradict each other, or require what is not supported.
     pub(crate) fn read_fields<'f>(
         &mut self,
         fields: impl Iterator<Item = (&'f str, &'f [u8])>,
@@ -124,7 +127,7 @@ impl Head {
             let is = |known: &str| name.eq_ignore_ascii_case(known);
             if is("content-length") {
                 let given = decimal(value).ok_or_else(|| Denied::new(400, "Content-Length is no number"))?;
-                // Whoever is before us may have believed the other one.
+                // A proxy before us may have used the other value.
                 if length.replace(given).is_some_and(|earlier| earlier != given) {
                     return Err(Denied::new(400, "two values of Content-Length"));
                 }
@@ -169,7 +172,7 @@ impl Head {
 }
 
 fn decimal(text: &[u8]) -> Option<u64> {
-    // Rust would take a plus.
+    // Rust's parser would accept a plus sign.
     text.iter().all(u8::is_ascii_digit).then(|| std::str::from_utf8(text).ok()?.parse().ok())?
 }
 

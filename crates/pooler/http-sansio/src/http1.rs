@@ -1,62 +1,62 @@
-//! HTTP/1.1 (RFC 9112): one request after another, each with a head and a body.
+//! HTTP/1.1 (RFC 9112): one request after the other, each with a head and a body.
 
 use std::{borrow::Cow, collections::VecDeque};
 
 use crate::{
     Answer, Denied, Door, End, Event, Method, Service, Stream, Target,
     access::{self, AnswerOptions},
-    body::{Body, MAX_DROPPED},
-    events::MAX_BEHIND,
+    body::{Body, MAX_DISCARDED_BODY},
+    events::MAX_UNREAD_EVENTS,
     head::{self, Framing, Head, MAX_HEAD},
     http2::PREFACE,
-    request::Asked,
+    request::AdmittedRequest,
     room::Share,
 };
 
-/// Bytes of events that are kept in one piece, so that the pieces that wait are few.
-const MAX_JOINED: usize = 64 * 1024;
+/// Maximum size of a piece that events are joined into, in bytes, so that few pieces wait.
+const MAX_EVENT_PIECE: usize = 64 * 1024;
 
 pub(crate) struct Http1<C> {
     stage: Stage<C>,
-    /// What is to be sent. None of them is empty.
+    /// Bytes to be sent. No piece is empty.
     pieces: VecDeque<Vec<u8>>,
-    /// So many bytes of the first of them have been flushed.
+    /// The number of flushed bytes of the first piece.
     flushed: usize,
-    /// The number of the request that came last.
+    /// The number of the latest request.
     stream: Stream,
     end: Option<End>,
 }
 
 #[derive(Default)]
 enum Stage<C> {
-    /// The head of a request is next.
+    /// The head of a request comes next.
     #[default]
     Head,
-    /// A body comes in pieces.
+    /// A body is arriving.
     Body(Box<Upload<C>>),
     /// A request waits for its answer.
-    Asked(AnswerOptions),
-    /// Events are said until the connection ends.
+    Unanswered(AnswerOptions),
+    /// A stream of events, until the connection ends.
     Events,
-    /// The rest of a request that was answered already: so many bytes are dropped before the connection ends. Who
-    /// closes on unread bytes resets the connection, and the answer may be lost with it.
-    Drop(u64),
+    /// The request was refused early: this many bytes of its body are discarded before the connection ends. Closing a
+    /// socket with unread input resets the connection, which may destroy the answer.
+    Discard(u64),
     Over,
 }
 
 struct Upload<C> {
-    asked: Asked<C>,
+    asked: AdmittedRequest<C>,
     options: AnswerOptions,
     body: Body,
 }
 
-/// What comes of some bytes.
+/// The result of handling some input.
 pub(crate) enum Step<'b, C> {
     On,
-    /// No more, before something else has happened.
+    /// More input is needed, or the answer to a request.
     Wait,
     Tell(Event<'b, C>),
-    /// The client speaks HTTP/2 from here on.
+    /// The client switches to HTTP/2.
     Http2,
 }
 
@@ -67,7 +67,7 @@ impl<C> Default for Http1<C> {
 }
 
 impl<C> Http1<C> {
-    /// See [`Connection::read`](crate::Connection::read). Never tells that more can be read.
+    /// See [`Connection::read`](crate::Connection::read).
     pub(crate) fn read<'b, D: Door<Caller = C>>(
         &mut self,
         bytes: &'b [u8],
@@ -80,7 +80,7 @@ impl<C> Http1<C> {
         while at < bytes.len() {
             let rest = &bytes[at..];
             let (used, step) = match std::mem::take(&mut self.stage) {
-                // A client that does not read what it has been told is asked for nothing more.
+                // The client has to read pending answers first.
                 Stage::Head if self.has_more() => (0, Step::Wait),
                 Stage::Head if PREFACE.starts_with(&rest[..rest.len().min(PREFACE.len())]) => {
                     (0, if rest.len() < PREFACE.len() { Step::Wait } else { Step::Http2 })
@@ -93,12 +93,12 @@ impl<C> Http1<C> {
                     }
                 },
                 Stage::Body(upload) => self.upload(upload, rest, share, service),
-                Stage::Drop(left) => {
+                Stage::Discard(left) => {
                     let left = left.saturating_sub(rest.len() as u64);
-                    self.stage = if left == 0 { self.over(End::Done) } else { Stage::Drop(left) };
+                    self.stage = if left == 0 { self.over(End::Done) } else { Stage::Discard(left) };
                     (rest.len(), Step::On)
                 }
-                stage @ Stage::Asked(_) => {
+                stage @ Stage::Unanswered(_) => {
                     self.stage = stage;
                     (0, Step::Wait)
                 }
@@ -115,11 +115,12 @@ impl<C> Http1<C> {
         (at, Step::Wait)
     }
 
-    /// Reads a request from its beginning.
+    /// Handles the beginning of a request.
     ///
     /// # Errors
-    /// It is not carried out, and what follows cannot be told from the rest of it, or is not wanted: the connection
-    /// ends.
+    ///
+    /// The request is refused and the connection ends, because the end of the request is unknown or its rest is
+    /// unwanted.
     #[allow(clippy::type_complexity)]
     fn begin<'b, D: Door<Caller = C>>(
         &mut self,
@@ -132,7 +133,7 @@ impl<C> Http1<C> {
         let plainly = |denied| (AnswerOptions::default(), denied);
         let head = match head::read(bytes, service.fields).map_err(plainly)? {
             Some(head) => head,
-            // The owner holds at least twice as much.
+            // The owner's buffer is at least twice as large.
             None if bytes.len() < MAX_HEAD => return Ok((0, Step::Wait)),
             None => return Err(plainly(Denied::new(431, "the head has no end"))),
         };
@@ -156,12 +157,12 @@ impl<C> Http1<C> {
         let mut body = match body.and_then(|body| if fits { Ok(body) } else { Err(Denied::crowded()) }) {
             Ok(body) => body,
             Err(denied) => {
-                self.deny_and_drop(options, &denied, head.framing, service);
+                self.deny_and_discard(options, &denied, head.framing, service);
                 return Ok((head.length, Step::On));
             }
         };
         let Head { length, method, framing, expects, fields, .. } = head;
-        let asked = Asked { method, target, fields, caller };
+        let asked = AdmittedRequest { method, target, fields, caller };
         let behind = &bytes[length..];
         match framing {
             Framing::Length(most) if behind.len() as u64 >= most => {
@@ -180,7 +181,7 @@ impl<C> Http1<C> {
         }
     }
 
-    /// Takes a piece of a body.
+    /// Handles a piece of a body.
     fn upload<'b>(
         &mut self,
         mut upload: Box<Upload<C>>,
@@ -190,11 +191,11 @@ impl<C> Http1<C> {
     ) -> (usize, Step<'b, C>) {
         match upload.body.take(bytes) {
             Err(denied) if denied.status == 413 => {
-                self.deny_and_drop(upload.options, &denied, Framing::Chunked, service);
+                self.deny_and_discard(upload.options, &denied, Framing::Chunked, service);
                 (0, Step::On)
             }
             Ok(used) if upload.body.bytes.len() > share.limit() => {
-                self.deny_and_drop(upload.options, &Denied::crowded(), upload.body.rest(), service);
+                self.deny_and_discard(upload.options, &Denied::crowded(), upload.body.rest(), service);
                 (used, Step::On)
             }
             Err(denied) => {
@@ -212,36 +213,41 @@ impl<C> Http1<C> {
         }
     }
 
-    /// A request is there as a whole.
-    fn hand_over<'b>(&mut self, asked: Asked<C>, options: AnswerOptions, body: Cow<'b, [u8]>) -> Event<'b, C> {
-        self.stage = Stage::Asked(options);
+    /// The request is complete.
+    fn hand_over<'b>(
+        &mut self,
+        asked: AdmittedRequest<C>,
+        options: AnswerOptions,
+        body: Cow<'b, [u8]>,
+    ) -> Event<'b, C> {
+        self.stage = Stage::Unanswered(options);
         self.stream = Stream(self.stream.0.wrapping_add(1));
         Event::Request(asked.with_body(self.stream, body))
     }
 
-    /// Tells a browser that its pages may ask. Whatever body comes with the question is not read.
+    /// Answers a preflight request. Its body is discarded.
     fn permit(&mut self, options: AnswerOptions, framing: Framing, service: &Service) {
         let bare = framing == Framing::Length(0);
         let options = if bare { options } else { options.last() };
         self.write(Answer::permission(&options), &options, service);
         if !bare {
-            self.drop_rest(framing);
+            self.discard_rest(framing);
         }
     }
 
-    /// The rest of a request that was answered already.
-    fn drop_rest(&mut self, framing: Framing) {
+    /// Discards the rest of a request that was answered early.
+    fn discard_rest(&mut self, framing: Framing) {
         self.stage = match framing {
             Framing::Length(0) => self.over(End::Done),
-            Framing::Length(length) => Stage::Drop(length.min(MAX_DROPPED)),
-            Framing::Chunked => Stage::Drop(MAX_DROPPED),
+            Framing::Length(length) => Stage::Discard(length.min(MAX_DISCARDED_BODY)),
+            Framing::Chunked => Stage::Discard(MAX_DISCARDED_BODY),
         };
     }
 
-    /// Tells why a request is not carried out; the connection ends once the rest of it has come.
-    fn deny_and_drop(&mut self, options: AnswerOptions, denied: &Denied, framing: Framing, service: &Service) {
+    /// Refuses a request. The connection ends after the rest of it has come.
+    fn deny_and_discard(&mut self, options: AnswerOptions, denied: &Denied, framing: Framing, service: &Service) {
         self.write(Answer::denied(service, denied), &options.last(), service);
-        self.drop_rest(framing);
+        self.discard_rest(framing);
     }
 
     fn write(&mut self, answer: Answer, options: &AnswerOptions, service: &Service) {
@@ -261,16 +267,16 @@ impl<C> Http1<C> {
         Stage::Over
     }
 
-    /// Tells why the connection ends.
+    /// Answers with a refusal, and ends the connection.
     fn fail_as(&mut self, options: AnswerOptions, denied: &Denied, service: &Service) {
         self.write(Answer::denied(service, denied), &options.last(), service);
         self.stage = self.over(fault(denied));
     }
 
-    /// The options of the request that waits for its answer, if it is this one. The next one may come.
-    fn take_asked(&mut self, stream: Stream) -> Option<AnswerOptions> {
+    /// The options of the unanswered request, if it is this one. The next request may come then.
+    fn take_unanswered(&mut self, stream: Stream) -> Option<AnswerOptions> {
         match std::mem::take(&mut self.stage) {
-            Stage::Asked(options) if stream == self.stream => Some(options),
+            Stage::Unanswered(options) if stream == self.stream => Some(options),
             stage => {
                 self.stage = stage;
                 None
@@ -280,7 +286,7 @@ impl<C> Http1<C> {
 
     /// See [`Connection::answer`](crate::Connection::answer).
     pub(crate) fn answer(&mut self, stream: Stream, answer: Answer, service: &Service) {
-        let Some(options) = self.take_asked(stream) else { return };
+        let Some(options) = self.take_unanswered(stream) else { return };
         self.write(answer, &options, service);
         if !options.keep_alive {
             self.stage = self.over(End::Done);
@@ -289,7 +295,7 @@ impl<C> Http1<C> {
 
     /// See [`Connection::open`](crate::Connection::open).
     pub(crate) fn open(&mut self, stream: Stream, service: &Service) -> bool {
-        let Some(options) = self.take_asked(stream) else { return false };
+        let Some(options) = self.take_unanswered(stream) else { return false };
         self.write(Answer::events(), &options.last(), service);
         self.stage = Stage::Events;
         true
@@ -301,9 +307,9 @@ impl<C> Http1<C> {
             return;
         }
         let waiting = self.unread() + events.len();
-        if waiting <= MAX_BEHIND && events.len() <= room {
+        if waiting <= MAX_UNREAD_EVENTS && events.len() <= room {
             return match self.pieces.back_mut() {
-                Some(last) if last.len() + events.len() <= MAX_JOINED => last.extend_from_slice(events),
+                Some(last) if last.len() + events.len() <= MAX_EVENT_PIECE => last.extend_from_slice(events),
                 _ => self.push(events.to_vec()),
             };
         }
@@ -321,7 +327,7 @@ impl<C> Http1<C> {
 
     /// See [`Connection::close`](crate::Connection::close).
     pub(crate) fn close(&mut self, answer: Answer, service: &Service) {
-        if let Some(options) = self.take_asked(self.stream) {
+        if let Some(options) = self.take_unanswered(self.stream) {
             self.write(answer, &options.last(), service);
         }
         if !matches!(self.stage, Stage::Over) {
@@ -331,10 +337,10 @@ impl<C> Http1<C> {
 
     /// See [`Connection::fail`](crate::Connection::fail).
     pub(crate) fn fail(&mut self, denied: &Denied, service: &Service) {
-        match self.take_asked(self.stream) {
+        match self.take_unanswered(self.stream) {
             None if matches!(self.stage, Stage::Over) => {}
-            // It has been answered, or is being answered.
-            None if matches!(self.stage, Stage::Events | Stage::Drop(_)) => self.stage = self.over(fault(denied)),
+            // The request has been answered, or is being answered.
+            None if matches!(self.stage, Stage::Events | Stage::Discard(_)) => self.stage = self.over(fault(denied)),
             options => self.fail_as(options.unwrap_or_default(), denied, service),
         }
     }
@@ -361,7 +367,7 @@ impl<C> Http1<C> {
         !self.pieces.is_empty()
     }
 
-    /// Bytes of memory that it holds: the body on its way, and answers until the last byte of them was flushed.
+    /// The memory that it holds: the body that is arriving, and answers until their last byte is flushed.
     pub(crate) fn holds(&self) -> usize {
         let body = if let Stage::Body(upload) = &self.stage { upload.body.bytes.len() } else { 0 };
         body + self.unread()

@@ -1,8 +1,8 @@
-//! HTTP/2 (RFC 9113): bytes in, whole requests out; answers in, bytes out. Bodies of answers wait here until the client
-//! makes room for them, so that it is known how much of them it has not read.
+//! HTTP/2 (RFC 9113): bytes in, complete requests out; answers in, bytes out. Bodies of answers wait here for the
+//! client's flow control window, so that the amount of unread bytes is known.
 //!
-//! The frames are the crate h2's, which believes to be on a socket ([`wire`]). It is asked whenever something has
-//! happened, so nobody has to wake it.
+//! The h2 crate handles the frames, on an in-memory socket ([`wire`]). It is polled after every event, so its wakers are
+//! not used.
 
 mod sending;
 mod upload;
@@ -22,56 +22,56 @@ use http::request::Parts;
 
 use self::{
     sending::{Sending, begin},
-    upload::{Upload, What},
+    upload::{Purpose, Upload},
     wire::Wire,
 };
 use crate::{
     Answer, Denied, Door, End, Method, Request, Service, Stream, Target,
     access::{self, AnswerOptions, Rules},
     head::{Head, MAX_HEAD},
-    request::Asked,
+    request::AdmittedRequest,
     room::Share,
 };
 
-/// What a client that speaks HTTP/2 begins with (RFC 9113, section 3.4).
+/// The connection preface (RFC 9113, section 3.4).
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Requests of a connection at a time.
+/// Maximum number of concurrent streams of a connection.
 const MAX_STREAMS: u32 = 100;
 
-/// Requests that may wait for their answers. A client that gives them up may begin others in their place, so its
-/// streams are no bound.
-const MAX_REQUESTS: usize = 1000;
+/// Maximum number of unanswered requests. A client may cancel requests and send others, so the number of streams does
+/// not bound them.
+const MAX_UNANSWERED_REQUESTS: usize = 1000;
 
-/// Bytes of bodies that a client may send before any of them is looked at.
-const WINDOW: u32 = 1024 * 1024;
+/// The initial flow control window, in bytes: how much of bodies a client may send before any of it is read.
+const INITIAL_WINDOW_SIZE: u32 = 1024 * 1024;
 
-/// Bytes of answers from which on the client has to read some before more of its requests are carried out.
-const MAX_UNREAD: usize = 1024 * 1024;
+/// Bytes of unread answers from which on the client has to read before more of its requests are carried out.
+const MAX_UNREAD_ANSWERS: usize = 1024 * 1024;
 
 pub(crate) struct Http2<C> {
     service: &'static Service,
     state: State,
     wire: Wire,
     uploads: Vec<Upload<C>>,
-    /// Requests that have come, and have not been handed over.
+    /// Complete or refused requests that have not been handed over.
     arrived: VecDeque<Arrived<C>>,
-    /// Where answers go that are due, and how.
+    /// Unanswered requests.
     unanswered: BTreeMap<Stream, (SendResponse<Bytes>, AnswerOptions)>,
     sendings: Vec<Sending>,
-    /// Bytes that wait in them.
+    /// Bytes of answers in `sendings`.
     unread: usize,
-    /// Bytes of them that may be written now, and whether more might have been.
+    /// How many bytes of bodies the current flush may still write, and whether it has reached its limit.
     allowed: usize,
     withheld: bool,
-    /// Bytes of bodies that have not come whole.
+    /// Bytes of incomplete request bodies.
     uploading: usize,
-    /// Streams without end that the client has ended.
+    /// Streams of events that have ended.
     ended: Vec<Stream>,
     max_request: usize,
-    /// It is to end when what was asked has been answered.
-    leaving: bool,
-    /// Nothing is read any more.
+    /// The connection ends once all requests have been answered.
+    closing: bool,
+    /// Input is ignored from now on.
     over: bool,
     end: Option<End>,
 }
@@ -82,23 +82,23 @@ enum State {
     Over,
 }
 
-/// A request that has come, or why it is not carried out, and where its answer goes.
+/// A complete request, or why it is refused.
 struct Arrived<C> {
-    request: Result<(What<C>, Vec<u8>), Denied>,
+    request: Result<(Purpose<C>, Vec<u8>), Denied>,
     options: AnswerOptions,
     respond: SendResponse<Bytes>,
 }
 
 impl<C> Http2<C> {
-    /// A connection whose bodies have at most `max_request` bytes. What it says comes behind what was said `before`.
+    /// A connection whose request bodies have at most `max_request` bytes. Its output follows the bytes `before`.
     pub(crate) fn new(service: &'static Service, max_request: usize, before: Vec<u8>) -> Self {
         let wire = Wire::default();
         wire.begin(before);
         let greeting = server::Builder::new()
             .max_concurrent_streams(MAX_STREAMS)
             .max_header_list_size(MAX_HEAD as u32)
-            .initial_window_size(WINDOW)
-            .initial_connection_window_size(WINDOW)
+            .initial_window_size(INITIAL_WINDOW_SIZE)
+            .initial_connection_window_size(INITIAL_WINDOW_SIZE)
             .handshake(wire.clone());
         Self {
             service,
@@ -114,7 +114,7 @@ impl<C> Http2<C> {
             uploading: 0,
             ended: Vec::new(),
             max_request,
-            leaving: false,
+            closing: false,
             over: false,
             end: None,
         }
@@ -135,21 +135,21 @@ impl<C> Http2<C> {
                 share.set_max_request(rules.max_request);
             }
             self.take(bytes, share.limit().saturating_sub(held), refusal, &rules, door);
-            self.leaving |= refusal.is_some() && !self.arrived.is_empty();
+            self.closing |= refusal.is_some() && !self.arrived.is_empty();
         }
         while let Some(arrived) = self.arrived.pop_front() {
             if let Some(request) = self.arrive(arrived, door) {
                 return Some(request);
             }
         }
-        if self.unanswered.len() > MAX_REQUESTS {
+        if self.unanswered.len() > MAX_UNANSWERED_REQUESTS {
             self.over(End::Fault("requests are given up faster than they can be carried out".to_owned()));
         }
         None
     }
 
-    /// Takes bytes of the client. There is `room` for all that is held here, what has come before included: requests
-    /// for whose bodies there is none are refused, as are those whose heads say that they are not let in, without their
+    /// Feeds input to the h2 crate. `room` is the memory for all that is held here, earlier input included. Requests
+    /// without memory for their bodies are refused, and requests that their heads rule out are refused without their
     /// bodies.
     fn take<D: Door<Caller = C>>(
         &mut self,
@@ -189,8 +189,8 @@ impl<C> Http2<C> {
             }
         }
         self.receive(room, &mut context);
-        // What was received makes room for more, which the client is told.
-        self.go_on();
+        // Sends window updates for what was received.
+        self.write_frames();
     }
 
     fn fail(&mut self, error: &h2::Error) {
@@ -204,17 +204,18 @@ impl<C> Http2<C> {
         }
     }
 
-    /// Reads a head.
+    /// Checks a head.
     ///
     /// # Errors
-    /// The request is not carried out, whatever its body is.
+    ///
+    /// The request is refused, whatever its body is.
     fn admit<D: Door<Caller = C>>(
         &mut self,
         parts: &Parts,
         refusal: Option<&Denied>,
         rules: &Result<Arc<Rules>, Denied>,
         door: &mut D,
-    ) -> Result<(What<C>, AnswerOptions), Denied> {
+    ) -> Result<(Purpose<C>, AnswerOptions), Denied> {
         let target = parts.uri.path_and_query().map_or("/", |target| target.as_str());
         let mut head = Head::new(parts.method.as_str(), target)?;
         let fields = parts.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
@@ -223,25 +224,25 @@ impl<C> Http2<C> {
             return Err(denied.clone());
         }
         let rules = rules.as_ref().map_err(Denied::clone)?;
-        if self.leaving {
+        if self.closing {
             return Err(access::unauthorized("a wrong token came before this request"));
         }
         let options = AnswerOptions::new(&head, rules);
         if head.method == Method::Options {
-            return Ok((What::Permission, options));
+            return Ok((Purpose::Permission, options));
         }
         let target = Target::read(&head.target, self.service.query_token);
         let caller = door.recognise(access::token(&head, &target, rules)?);
-        self.leaving |= caller.is_none();
+        self.closing |= caller.is_none();
         let caller = caller.ok_or_else(access::unknown)?;
         let Head { method, fields, .. } = head;
-        Ok((What::Request(Asked { method, target, fields, caller }), options))
+        Ok((Purpose::Request(AdmittedRequest { method, target, fields, caller }), options))
     }
 
-    /// Takes what has come of bodies. Requests that are whole at the same time stay in their order.
+    /// Reads the bodies that have come. Requests that become complete at the same time keep their order.
     fn receive(&mut self, room: usize, context: &mut Context<'_>) {
         let mut at = 0;
-        // What has come whole is held, too, until somebody has taken it.
+        // A complete request counts as held until it is handed over.
         let mut room = room.saturating_sub(self.holds());
         while let Some(upload) = self.uploads.get_mut(at) {
             let request = match upload.receive(self.max_request, &mut room, context) {
@@ -264,13 +265,13 @@ impl<C> Http2<C> {
         self.uploading = self.uploads.iter().map(|upload| upload.body.len()).sum();
     }
 
-    /// A request is there as a whole: it is handed over, or answered at once.
+    /// Hands over a complete request, or answers it.
     fn arrive<D: Door<Caller = C>>(&mut self, arrived: Arrived<C>, door: &mut D) -> Option<Request<'static, C>> {
         let Arrived { request, options, respond } = arrived;
         let answer = match request {
             Err(denied) => Answer::denied(self.service, &denied),
-            Ok((What::Permission, _)) => Answer::permission(&options),
-            Ok((What::Request(asked), body)) => match door.enter(&asked.caller) {
+            Ok((Purpose::Permission, _)) => Answer::permission(&options),
+            Ok((Purpose::Request(asked), body)) => match door.enter(&asked.caller) {
                 Err(denied) => Answer::denied(self.service, &denied),
                 Ok(()) => {
                     let stream = Stream(respond.stream_id().as_u32());
@@ -283,34 +284,33 @@ impl<C> Http2<C> {
         None
     }
 
-    /// Bytes of memory that it holds: bodies of requests that have not come whole, and of answers until their last byte
-    /// was written.
+    /// The memory that it holds: incomplete request bodies, and bodies of answers until their last byte is written.
     pub(crate) fn holds(&self) -> usize {
         self.uploading + self.sendings.iter().map(Sending::holds).sum::<usize>()
     }
 
     /// See [`Connection::is_behind`](crate::Connection::is_behind).
     pub(crate) fn is_behind(&self) -> bool {
-        self.unread > MAX_UNREAD
+        self.unread > MAX_UNREAD_ANSWERS
     }
 
-    /// Lets it write what it has to write, bodies as far as that is allowed and the client has room.
-    fn turn(&mut self) {
-        self.go_on();
+    /// Writes all that can be written. Bodies are limited by `allowed` and by flow control.
+    fn write_all(&mut self) {
+        self.write_frames();
         while matches!(self.state, State::Open(_)) && self.feed(&mut Context::from_waker(Waker::noop())) {
-            self.go_on();
+            self.write_frames();
         }
     }
 
-    /// Lets it write what it has to write but bodies.
-    fn go_on(&mut self) {
+    /// Writes all except bodies.
+    fn write_frames(&mut self) {
         if let State::Open(connection) = &mut self.state {
-            // A request cannot come of this: all that has arrived was read.
+            // All input has been read, so this can return no request.
             let _ = connection.poll_closed(&mut Context::from_waker(Waker::noop()));
         }
     }
 
-    /// Hands over what there is room for. True if that was anything.
+    /// Hands over what the limits allow. True if that was anything.
     fn feed(&mut self, context: &mut Context<'_>) -> bool {
         let mut moved = false;
         self.withheld = false;
@@ -326,7 +326,7 @@ impl<C> Http2<C> {
             goes_on
         });
         if moved && self.withheld && !self.sendings.is_empty() {
-            // Another one is first the next time.
+            // The next flush begins with another stream.
             self.sendings.rotate_left(1);
         }
         moved
@@ -360,7 +360,7 @@ impl<C> Http2<C> {
 
     /// See [`Connection::say`](crate::Connection::say).
     pub(crate) fn say(&mut self, streams: impl IntoIterator<Item = Stream>, events: &[u8], mut room: usize) {
-        // Copied when the first has room for it, and once for all.
+        // The events are copied once, for the first stream that has room.
         let mut copy = None;
         for stream in streams {
             let Some(sending) = self.sendings.iter_mut().find(|sending| sending.events == Some(stream)) else {
@@ -398,27 +398,27 @@ impl<C> Http2<C> {
         }
         if !self.over {
             self.allowed = usize::MAX;
-            self.say_goodbye();
+            self.send_go_away();
             self.over(End::Done);
         }
     }
 
-    /// The client is told to ask nothing more here, behind what it has been answered. (The graceful way, GOAWAY twice
-    /// with a PING between, is more than Python's h2 takes: to it the connection is over with the first.)
-    fn say_goodbye(&mut self) {
-        self.turn();
+    /// Tells the client that no further request is accepted, after its answers. (The graceful way, two GOAWAY frames
+    /// with a PING between, does not work with Python's h2, which ends the connection at the first.)
+    fn send_go_away(&mut self) {
+        self.write_all();
         if let State::Open(connection) = &mut self.state {
             connection.abrupt_shutdown(h2::Reason::NO_ERROR);
         }
-        self.turn();
+        self.write_all();
     }
 
     /// See [`Connection::flush`](crate::Connection::flush).
     pub(crate) fn flush(&mut self, to: &mut Vec<u8>, most: usize) {
         self.allowed = most;
-        self.turn();
-        if self.leaving && self.unanswered.is_empty() && self.unread() == 0 && !self.over {
-            self.say_goodbye();
+        self.write_all();
+        if self.closing && self.unanswered.is_empty() && self.unread() == 0 && !self.over {
+            self.send_go_away();
             self.over(End::Done);
         }
         self.wire.drain(to);

@@ -1,18 +1,18 @@
-//! The server's side of HTTP without I/O: bytes of a client in, requests out; answers in, bytes for the client out.
+//! The server side of HTTP without I/O: a client's bytes in, requests out; answers in, bytes for the client out.
 //!
-//! HTTP/1.1 (RFC 9112), HTTP/2 (RFC 9113), bearer tokens (RFC 6750), CORS
-//! (<https://fetch.spec.whatwg.org/#http-cors-protocol>), server-sent events
-//! (<https://html.spec.whatwg.org/multipage/server-sent-events.html>), and limits: of a head, of a body, of what
-//! connections hold. It knows no socket, no thread, no clock, and nothing of what is asked for: a protocol describes
-//! itself as a [`Service`], says who may ask as a [`Door`], and keeps a [`Connection`] per client:
+//! It implements HTTP/1.1 (RFC 9112), HTTP/2 (RFC 9113), bearer tokens (RFC 6750), CORS
+//! (<https://fetch.spec.whatwg.org/#http-cors-protocol>) and server-sent events
+//! (<https://html.spec.whatwg.org/multipage/server-sent-events.html>), with limits of heads, bodies, and the memory
+//! that connections hold. A protocol describes itself as a [`Service`], decides who may send requests as a [`Door`],
+//! and keeps a [`Connection`] for each client:
 //!
-//! 1. [`Connection::read`] with the client's bytes, until no [`Event`] comes of it;
+//! 1. [`Connection::read`] with the client's bytes, until it returns no [`Event`];
 //! 2. for each [`Request`], in any order: one [`Connection::answer`] or [`Connection::deny`]; or [`Connection::open`],
 //!    and from then on [`Connection::say`];
-//! 3. [`Connection::flush`] after that, for the bytes that the client is to be sent, then [`Connection::ended`] and
+//! 3. [`Connection::flush`] after that, for the bytes to be sent to the client, then [`Connection::ended`] and
 //!    [`Connection::end`]; and again, once the client has taken them, if it [has more](Connection::has_more).
 //!
-//! Once [`Connection::end`] has said that the connection is over, it is to be closed behind what was flushed.
+//! Once [`Connection::end`] returns a result, the connection is to be closed after the flushed bytes.
 #![forbid(unsafe_code)]
 
 mod access;

@@ -1,20 +1,20 @@
-//! What comes of a client's bytes, and how a connection ends, in whatever version of HTTP.
+//! Events of a connection, in any version of HTTP.
 
 use crate::Request;
 
-/// What comes of the client's bytes.
+/// The result of a client's input.
 #[derive(Debug)]
 pub enum Event<'b, C> {
-    /// A body has begun to come in pieces (HTTP/1.1): the client is not idle from now on.
+    /// A body is arriving in pieces (HTTP/1.1): the client is no longer idle.
     Uploading,
-    /// A request has come whole. In HTTP/1.1 nothing more is read before it has been answered, and the answer flushed.
+    /// A complete request. In HTTP/1.1 no more input is read before its answer has been flushed.
     Request(Request<'b, C>),
 }
 
-/// How a connection has come to its end. What was flushed is to be sent before it is closed.
+/// How a connection has ended. Flushed bytes are to be sent before it is closed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum End {
     Done,
-    /// By what the client did, in words for a log.
+    /// An error of the client, in words for the log.
     Fault(String),
 }

@@ -1,53 +1,53 @@
-//! How many bytes all connections of a listener hold together, and how many of them one may hold. Listeners have equal
-//! parts of what a process may hold, so that what comes to one takes nothing from the others.
+//! The memory that all connections of a listener hold, and the share of each. Listeners have equal parts of a process's
+//! memory for this, so that clients of one cannot exhaust that of another.
 //!
-//! What a connection holds are bodies on their way, what its owner holds for its requests, and answers that the client
-//! has not taken. A fixed share for each would be too small for the few that need much, or too much for all together.
-//! So each may hold twice as much as is left then: one alone has two thirds of the room, and many that come together
-//! have equal parts. Who holds more than that when others come keeps it, and gets no more.
+//! A connection holds bodies that are arriving, what its owner holds for its requests, and answers that the client has
+//! not read. A fixed share would be too small for the few connections that need much, or too large for all together. So
+//! each may hold twice as much as it leaves free: a single connection may have two thirds, and many that arrive
+//! together have equal shares. A connection that holds more than its share when others come keeps that, and gets no
+//! more.
 
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-/// Bytes that all connections of a process may hold; those of a listener its part, or this multiple of its largest
-/// body, if that is more.
-const MAX_HELD: usize = 256 * 1024 * 1024;
+/// Maximum for all connections of a process, in bytes. A listener has its part of this, or `MAX_BODIES` times its
+/// largest body if that is more.
+const MAX_HELD_BYTES: usize = 256 * 1024 * 1024;
 const MAX_BODIES: usize = 4;
 
-/// Bytes that each connection may hold besides, whatever the others hold: they are not counted.
-const FREE: usize = 64 * 1024;
+/// Bytes that each connection may hold in any case: they are not counted.
+const UNCOUNTED_BYTES: usize = 64 * 1024;
 
-/// What all connections of a listener hold.
+/// The memory of a listener's connections.
 #[derive(Debug)]
 pub struct Room {
-    /// Bytes, without those that are free.
+    /// Bytes that are counted.
     taken: AtomicUsize,
-    /// The part that it has of what a process may hold.
+    /// The listener's part of the process's maximum.
     part: usize,
-    /// Bytes that all may hold.
+    /// The maximum of the listener.
     most: AtomicUsize,
 }
 
 impl Room {
-    /// That of one of this number of listeners.
+    /// The room of one of `listeners` listeners.
     pub fn of_one_in(listeners: usize) -> Self {
-        let part = MAX_HELD / listeners.max(1);
+        let part = MAX_HELD_BYTES / listeners.max(1);
         Self { taken: AtomicUsize::new(0), part, most: AtomicUsize::new(part) }
     }
 
-    /// Bytes that are held now, without the first 64 KB of each connection.
+    /// Bytes that are held, without the first 64 KB of each connection.
     pub fn held(&self) -> usize {
         self.taken.load(Relaxed)
     }
 
-    /// Bytes that may be held.
+    /// Maximum number of bytes.
     pub fn most(&self) -> usize {
         self.most.load(Relaxed)
     }
 
-    /// The largest body here, in bytes.
     fn set_max_request(&self, bytes: usize) {
         let most = self.part.max(bytes.saturating_mul(MAX_BODIES));
         if most != self.most() {
@@ -62,7 +62,7 @@ impl Default for Room {
     }
 }
 
-/// What one connection has of it.
+/// The share of one connection.
 #[derive(Debug)]
 pub(crate) struct Share {
     room: Arc<Room>,
@@ -74,21 +74,21 @@ impl Share {
         Self { room, taken: 0 }
     }
 
-    /// Bodies have at most so many bytes here.
+    /// Sets the maximum size of a body.
     pub(crate) fn set_max_request(&self, bytes: usize) {
         self.room.set_max_request(bytes);
     }
 
-    /// So many bytes may the connection hold now. Workers look at the same moment, so all together may hold a little
-    /// more.
+    /// How many bytes the connection may hold now. Workers check concurrently, so the total may exceed the maximum a
+    /// little.
     pub(crate) fn limit(&self) -> usize {
         let others = self.room.held().saturating_sub(self.taken);
-        FREE + self.room.most().saturating_sub(others) / 3 * 2
+        UNCOUNTED_BYTES + self.room.most().saturating_sub(others) / 3 * 2
     }
 
-    /// So many does it hold now.
+    /// Counts the bytes that the connection holds now.
     pub(crate) fn hold(&mut self, bytes: usize) {
-        let taken = bytes.saturating_sub(FREE);
+        let taken = bytes.saturating_sub(UNCOUNTED_BYTES);
         if taken > self.taken {
             self.room.taken.fetch_add(taken - self.taken, Relaxed);
         } else if taken < self.taken {
@@ -110,12 +110,12 @@ mod tests {
 
     const STEP: usize = 64 * 1024;
 
-    /// Has each of them take a little in turn, until nobody may take more.
+    /// Each share takes a little in turn, until none may take more. Returns the total.
     fn fill(shares: &mut [Share]) -> usize {
         let mut grows = true;
         while std::mem::take(&mut grows) {
             for share in shares.iter_mut() {
-                let next = FREE + share.taken + STEP;
+                let next = UNCOUNTED_BYTES + share.taken + STEP;
                 if next <= share.limit() {
                     share.hold(next);
                     grows = true;
@@ -136,11 +136,15 @@ mod tests {
         for count in [1, 2, 8, 100] {
             let (room, mut shares) = shares(count);
             let held = fill(&mut shares);
-            assert!(held <= MAX_HELD && held > MAX_HELD / 3 * 2 - STEP, "{count} hold {held}");
+            assert!(held <= MAX_HELD_BYTES && held > MAX_HELD_BYTES / 3 * 2 - STEP, "{count} hold {held}");
             let parts = || shares.iter().map(|share| share.taken);
             assert!(parts().max() <= parts().min().map(|least| least + STEP), "{count} have equal parts");
             let next = Share::new(room);
-            assert!(next.limit() > FREE + MAX_HELD / (4 * count + 2), "{count} leave {}", next.limit());
+            assert!(
+                next.limit() > UNCOUNTED_BYTES + MAX_HELD_BYTES / (4 * count + 2),
+                "{count} leave {}",
+                next.limit()
+            );
         }
     }
 
@@ -150,9 +154,9 @@ mod tests {
         let of = |room: &Arc<Room>| (0..8).map(|_| Share::new(Arc::clone(room))).collect::<Vec<_>>();
         let (mut greedy, mut modest) = (of(&rooms[0]), of(&rooms[1]));
         let held = fill(&mut greedy);
-        assert!(held <= MAX_HELD / 4 && held > MAX_HELD / 6 - STEP, "{held}");
-        assert_eq!((rooms[0].held(), rooms[0].most()), (held, MAX_HELD / 4));
-        assert!(modest[0].limit() > MAX_HELD / 7, "one alone has two thirds of its listener's part");
+        assert!(held <= MAX_HELD_BYTES / 4 && held > MAX_HELD_BYTES / 6 - STEP, "{held}");
+        assert_eq!((rooms[0].held(), rooms[0].most()), (held, MAX_HELD_BYTES / 4));
+        assert!(modest[0].limit() > MAX_HELD_BYTES / 7, "one alone has two thirds of its listener's part");
         assert_eq!(fill(&mut modest), held);
         greedy.clear();
         assert_eq!(rooms.each_ref().map(|room| room.held()), [0, held, 0, 0]);
@@ -161,22 +165,22 @@ mod tests {
     #[test]
     fn what_is_free_is_there_whatever_the_others_hold() {
         let (room, mut shares) = shares(1);
-        shares[0].hold(10 * MAX_HELD);
+        shares[0].hold(10 * MAX_HELD_BYTES);
         let mut small = Share::new(Arc::clone(&room));
-        assert_eq!(small.limit(), FREE);
-        small.hold(FREE);
-        assert_eq!(room.taken.load(Relaxed), 10 * MAX_HELD - FREE);
+        assert_eq!(small.limit(), UNCOUNTED_BYTES);
+        small.hold(UNCOUNTED_BYTES);
+        assert_eq!(room.taken.load(Relaxed), 10 * MAX_HELD_BYTES - UNCOUNTED_BYTES);
         shares.clear();
         assert_eq!(room.taken.load(Relaxed), 0, "who goes gives all back");
-        assert!(small.limit() > MAX_HELD / 2);
+        assert!(small.limit() > MAX_HELD_BYTES / 2);
     }
 
     #[test]
     fn where_bodies_may_be_large_there_is_room_for_some() {
         let (_, shares) = shares(1);
-        shares[0].set_max_request(MAX_HELD);
-        assert!(shares[0].limit() > 2 * MAX_HELD);
+        shares[0].set_max_request(MAX_HELD_BYTES);
+        assert!(shares[0].limit() > 2 * MAX_HELD_BYTES);
         shares[0].set_max_request(1);
-        assert!(shares[0].limit() < MAX_HELD);
+        assert!(shares[0].limit() < MAX_HELD_BYTES);
     }
 }

@@ -1,22 +1,21 @@
-//! The target of a request: its path and its query (RFC 9112, section 3.2; RFC 3986, sections 3.3 and 3.4).
+//! Request targets: path and query (RFC 9112, section 3.2; RFC 3986, sections 3.3 and 3.4).
 
 use percent_encoding::percent_decode;
 
-/// What a request is about.
+/// A decoded request target.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Target {
-    /// The segments of the path, decoded. `/` alone has none.
+    /// The decoded segments of the path; none for `/`.
     pub path: Vec<Vec<u8>>,
-    /// The parameters of the query in their order, decoded, without the token; `None` is the value of one without `=`.
+    /// The decoded query parameters in order, without the token. The value of a parameter without `=` is `None`.
     pub query: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     pub(crate) token: Option<Vec<u8>>,
 }
 
 impl Target {
-    /// Takes apart a path and a query, as they stand in a request's first line. The parameter with the name
-    /// `query_token` holds a token.
+    /// Decodes a request target. The query parameter with the name `query_token` holds a token.
     pub fn read(target: &str, query_token: &str) -> Self {
-        // In its absolute form it says where it is, too.
+        // The absolute form begins with scheme and authority.
         let target = match target.split_once("://") {
             Some((_, rest)) if !target.starts_with('/') => rest.find(['/', '?']).map_or("/", |at| &rest[at..]),
             _ => target,
@@ -45,7 +44,7 @@ impl Target {
 mod tests {
     use super::*;
 
-    /// The path and the query as text, in which `=` without a value cannot be told from none.
+    /// Path and query as text. A value that is empty looks like one that is missing.
     fn shown(target: &str) -> String {
         let Target { path, query, .. } = Target::read(target, "token");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

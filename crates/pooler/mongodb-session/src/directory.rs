@@ -54,7 +54,7 @@ pub trait Directory: Send + Sync + 'static {
 
     /// Reports that `count` cleanup tasks of a pool have expired because no server could carry them out; every 10 s at
     /// most for each pool.
-    fn note_undone(&self, pool: PoolId, count: usize);
+    fn note_expired_cleanup(&self, pool: PoolId, count: usize);
 
     /// The name of the replica set that hosts must belong to, if it is configured.
     fn replica_set(&self) -> Option<Arc<str>>;
@@ -66,7 +66,7 @@ pub trait Directory: Send + Sync + 'static {
     fn local_threshold(&self) -> Duration;
 
     /// How long a client waits for a suitable host.
-    fn patience(&self) -> Duration;
+    fn unavailable_wait(&self) -> Duration;
 
     /// The pool that serves a user at a host. `user` is empty for a client without a login.
     ///

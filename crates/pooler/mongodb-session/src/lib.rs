@@ -178,7 +178,7 @@ impl Protocol for MongoDb {
             self.cleanup_tasks.retain_only(|pool| self.directory.is_configured(pool));
         }
         for (pool, count) in self.cleanup_tasks.on_tick(now) {
-            self.directory.note_undone(pool, count);
+            self.directory.note_expired_cleanup(pool, count);
         }
         for pool in self.cleanup_tasks.returned() {
             out.push(Effect::ResetOne { pool });

@@ -52,7 +52,7 @@ impl Directory for Doors {
 
     fn note_unlisted(&self, _: &str) {}
 
-    fn note_undone(&self, _: PoolId, _: usize) {}
+    fn note_expired_cleanup(&self, _: PoolId, _: usize) {}
 
     fn replica_set(&self) -> Option<Arc<str>> {
         None
@@ -66,7 +66,7 @@ impl Directory for Doors {
         LOCAL_THRESHOLD
     }
 
-    fn patience(&self) -> Duration {
+    fn unavailable_wait(&self) -> Duration {
         Duration::from_secs(2)
     }
 

@@ -22,8 +22,8 @@ impl MongoDb {
         let since = client.wait.begin(now);
         // A request that has waited for a server before may wait for a host just as long.
         let before = client.wait.begun_before(now).and_then(|_| self.longest_wait(client));
-        let patience = self.directory.patience().max(before.unwrap_or_default());
-        client.state = State::WaitingForHost { until: since + patience };
+        let limit = self.directory.unavailable_wait().max(before.unwrap_or_default());
+        client.state = State::WaitingForHost { until: since + limit };
         self.topology().park(me, client.key);
     }
 
@@ -135,7 +135,7 @@ impl MongoDb {
         // The pool itself enforces the limit of a request that has not waited before.
         let since = client.wait.begun_before(now)?;
         let limit = self.directory.max_wait(pool)?;
-        Some((now + client.wait.left(limit)).min(since + limit.max(self.directory.patience())))
+        Some((now + client.wait.left(limit)).min(since + limit.max(self.directory.unavailable_wait())))
     }
 
     /// The longest `max_wait_time` of the client's pools.

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use super::*;
 use crate::{EventWriter, Rules, answer::tests::SERVICE};
 
-/// Lets in who shows `t`, and says 503 to `shut`.
+/// Admits the token `t`, and answers 503 to `shut`.
 struct Doors(Rules);
 
 impl Door for Doors {
@@ -22,7 +22,7 @@ impl Door for Doors {
     }
 }
 
-/// A connection with what its owner has not consumed, and a log of what has come of it.
+/// A connection, the input that is not consumed, and a log of events.
 struct Peer {
     connection: Connection<u8>,
     doors: Doors,
@@ -73,18 +73,18 @@ impl Peer {
         self.held.drain(..at);
     }
 
-    /// Answers the first request that waits.
+    /// Answers the first unanswered request.
     fn answer(&mut self, body: &str) {
         let answer = Answer::new(200, "text/plain", body.into());
         self.connection.answer(self.asked.remove(0), answer);
     }
 
-    /// What the client is told.
+    /// What the client is sent.
     fn told(&mut self) -> String {
         self.told_of(usize::MAX)
     }
 
-    /// The same, if it takes no more than that.
+    /// The same with a limit.
     fn told_of(&mut self, most: usize) -> String {
         let mut to = Vec::new();
         self.connection.flush(&mut to, most);
@@ -115,7 +115,7 @@ fn requests_of_http1_are_answered_one_after_another() {
     let stream = peer.asked[0];
     peer.connection.deny(stream, &Denied::new(400, "no"));
     assert!(peer.told().ends_with("content-length: 2\r\n\r\nno"));
-    // Nobody waits for another answer.
+    // The request has been answered already.
     peer.connection.deny(stream, &Denied::new(400, "no"));
     assert_eq!((peer.told().as_str(), peer.connection.end()), ("", None));
 }
@@ -250,8 +250,7 @@ fn an_owner_may_end_the_connection() {
     assert!(matches!(peer.connection.end(), Some(End::Fault(_))));
 }
 
-/// A frame without flags but END_HEADERS and END_STREAM, with the head of a GET of `/PATH` (RFC 9113, section 6.2; RFC
-/// 7541).
+/// A HEADERS frame with END_HEADERS and END_STREAM: a GET of `/PATH` (RFC 9113, section 6.2; RFC 7541).
 fn get2(stream: u8, path: &str, token: &str) -> Vec<u8> {
     let authorization = format!("Bearer {token}");
     let block = [
@@ -402,7 +401,7 @@ fn answers_of_http2_go_on_when_the_client_has_taken_those_before() {
     assert!(!peer.connection.is_behind() && peer.connection.end().is_none());
 }
 
-/// A connection that has taken all it may of a room.
+/// A connection that holds all that it may.
 fn hoarder(room: &Arc<Room>) -> Peer {
     let mut peer = Peer::in_room(room);
     assert!((0..400).rev().any(|held| peer.connection.may_hold(held << 20)), "there is room for nothing at least");
@@ -421,7 +420,7 @@ fn bodies_have_what_room_the_others_leave() {
         peer.doors.0.max_request = 10 << 20;
         peer
     };
-    // Its length is known, or not.
+    // With and without a known length.
     let mut peer = begins();
     peer.hear(post(&format!("Content-Length: {large}")));
     let told = peer.told();
@@ -433,13 +432,12 @@ fn bodies_have_what_room_the_others_leave() {
     }
     assert!(peer.told().starts_with("HTTP/1.1 503 "));
     assert_eq!((peer.held.len(), peer.connection.end()), (0, None), "what comes of it is dropped");
-    // A small one is taken, whatever the others hold.
+    // A small body is always accepted.
     let mut peer = begins();
     peer.hear(post("Content-Length: 60000"));
     peer.hear(vec![b'x'; 60_000]);
     peer.answer("small");
     assert!(peer.told().ends_with("small"));
-    // When they are gone, all are.
     drop(hoarders);
     for begin in [post(&format!("Content-Length: {large}")), chunked] {
         let mut peer = begins();

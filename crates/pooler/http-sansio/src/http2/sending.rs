@@ -1,4 +1,4 @@
-//! The body of an answer of HTTP/2 on its way.
+//! The body of an answer in HTTP/2 while it is sent.
 
 use std::{collections::VecDeque, task::Context};
 
@@ -6,17 +6,17 @@ use bytes::Bytes;
 use h2::{Reason, SendStream, server::SendResponse};
 use http::Response;
 
-use crate::{Answer, Service, Stream, access::AnswerOptions, events::MAX_BEHIND};
+use crate::{Answer, Service, Stream, access::AnswerOptions, events::MAX_UNREAD_EVENTS};
 
 pub(super) struct Sending {
     stream: SendStream<Bytes>,
-    /// None of them is empty.
+    /// No piece is empty.
     pieces: VecDeque<Bytes>,
-    /// Their bytes.
+    /// The number of bytes in the pieces.
     pub waiting: usize,
-    /// Bytes of memory that they are in, where that goes only with the last of them.
+    /// The size of the allocation behind the pieces, which is freed with the last of them.
     whole: usize,
-    /// The stream whose events it is; more are added. `None`: these are all.
+    /// The stream of events; more may follow. `None` for a body that is complete.
     pub events: Option<Stream>,
 }
 
@@ -26,19 +26,19 @@ impl Sending {
         Self { stream, waiting: length, whole: length, pieces: VecDeque::from([Bytes::from(body)]), events: None }
     }
 
-    /// Events, of which there are none yet.
+    /// A stream of events, without any yet.
     pub(super) fn events(stream: SendStream<Bytes>, name: Stream) -> Self {
         Self { stream, waiting: 0, whole: 0, pieces: VecDeque::new(), events: Some(name) }
     }
 
-    /// Bytes of memory that it holds.
+    /// The memory that it holds, in bytes.
     pub(super) fn holds(&self) -> usize {
         self.waiting.max(self.whole)
     }
 
-    /// Whether this number of bytes more may be unread.
+    /// Whether `length` more bytes may wait for the client.
     pub(super) fn has_room(&self, length: usize) -> bool {
-        self.waiting + length <= MAX_BEHIND
+        self.waiting + length <= MAX_UNREAD_EVENTS
     }
 
     pub(super) fn add(&mut self, bytes: &Bytes) {
@@ -48,13 +48,13 @@ impl Sending {
         }
     }
 
-    /// Ends it in the middle.
+    /// Cancels the stream.
     pub(super) fn reset(mut self) {
         self.stream.send_reset(Reason::CANCEL);
     }
 
-    /// Hands over what there is room for, up to what is `allowed`; that is `withheld` what is not. False if that was
-    /// the last, or if nobody wants it any more.
+    /// Hands over what the flow control window allows, up to `allowed`; sets `withheld` if that was the limit. False
+    /// after the last piece, or if the client has cancelled the stream.
     pub(super) fn feed(&mut self, allowed: &mut usize, withheld: &mut bool, context: &mut Context<'_>) -> bool {
         while let Some(piece) = self.pieces.front_mut() {
             if *allowed == 0 {
@@ -82,7 +82,7 @@ impl Sending {
     }
 }
 
-/// Sends the head of an answer. `None`: the client has given the request up.
+/// Sends the head of an answer. `None` if the client has cancelled the request.
 pub(super) fn begin(
     mut respond: SendResponse<Bytes>,
     answer: &Answer,

@@ -7,7 +7,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// The head of `POST /a?token=t` (RFC 7541: three fields of the static table, then the path as a literal).
+/// The header block of `POST /a?token=t` (RFC 7541: three fields of the static table, then the path as a literal).
 fn head(stream: u32) -> Vec<u8> {
     let path = b"/a?token=t";
     let block = [&[0x83, 0x87, 0x41, 1, b'x', 0x04, path.len() as u8], &path[..]].concat();
@@ -25,7 +25,7 @@ fn data(stream: u32, length: usize, last: bool) -> Vec<u8> {
     frames
 }
 
-/// Lets everybody in who shows any token.
+/// Admits every token.
 struct Open(Rules);
 
 impl Door for Open {
@@ -44,7 +44,7 @@ impl Door for Open {
     }
 }
 
-/// What arrives with these bytes: the bodies' lengths, or the status of the refusal.
+/// The requests that these bytes complete: the lengths of their bodies, or the status codes of refusals.
 fn take(h2: &mut Http2<()>, bytes: &[u8], room: usize) -> Vec<Result<usize, u16>> {
     let rules = Rules { origins: Vec::new(), token_in_query: true, max_request: h2.max_request };
     h2.take(bytes, room, None, &Ok(Arc::new(rules.clone())), &mut Open(rules));
@@ -68,7 +68,7 @@ fn all_bodies_on_their_way_share_one_bound() {
         assert_eq!(take(&mut h2, &[head(stream), data(stream, length, false)].concat(), room), []);
     }
     assert_eq!(h2.holds(), room, "to the last byte");
-    // One more byte of whichever stream is too much, and what that one held makes room for the others.
+    // One more byte of any stream is too much. The refused stream's memory is available to the others.
     assert_eq!(take(&mut h2, &data(3, 1, true), room), [Err(503)]);
     assert_eq!(h2.holds(), 60_000);
     assert_eq!(take(&mut h2, &data(1, 10_000, true), room), [Ok(50_000)]);
@@ -82,7 +82,7 @@ fn without_room_for_its_body_a_request_is_refused_and_its_connection_goes_on() {
     assert_eq!(take(&mut h2, &[head(1), data(1, 1, true)].concat(), 0), [Err(503)]);
     assert_eq!(take(&mut h2, &[head(3), data(3, 1, true)].concat(), 1), [Ok(1)]);
     assert_eq!(take(&mut h2, &[head(5), data(5, 20_000, false)].concat(), 20_000), []);
-    // What else the connection holds has grown meanwhile.
+    // The connection holds more than before.
     assert_eq!(take(&mut h2, &data(5, 1, true), 10), [Err(503)]);
     assert_eq!(h2.holds(), 0);
 }

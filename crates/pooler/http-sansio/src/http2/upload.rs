@@ -1,37 +1,42 @@
-//! The body of a request of HTTP/2 on its way.
+//! The body of a request in HTTP/2 while it arrives.
 
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use h2::{RecvStream, server::SendResponse};
 
-use crate::{Denied, access::AnswerOptions, body::MAX_DROPPED, request::Asked};
+use crate::{Denied, access::AnswerOptions, body::MAX_DISCARDED_BODY, request::AdmittedRequest};
 
 pub(super) struct Upload<C> {
-    pub what: What<C>,
+    pub what: Purpose<C>,
     pub options: AnswerOptions,
     pub body: Vec<u8>,
-    /// Bytes of the body that have come, those that were dropped included.
+    /// The number of bytes that have come, discarded ones included.
     length: u64,
-    /// Why it is not carried out, once all of it has come.
+    /// Why the request is refused, once its body is complete.
     denied: Option<Denied>,
     stream: RecvStream,
     pub respond: SendResponse<Bytes>,
 }
 
-pub(super) enum What<C> {
-    /// Whether a browser may let its pages ask.
+pub(super) enum Purpose<C> {
+    /// A preflight request (CORS).
     Permission,
-    Request(Asked<C>),
+    Request(AdmittedRequest<C>),
 }
 
 impl<C> Upload<C> {
-    pub(super) fn new(what: What<C>, options: AnswerOptions, stream: RecvStream, respond: SendResponse<Bytes>) -> Self {
+    pub(super) fn new(
+        what: Purpose<C>,
+        options: AnswerOptions,
+        stream: RecvStream,
+        respond: SendResponse<Bytes>,
+    ) -> Self {
         Self { what, options, body: Vec::new(), length: 0, denied: None, stream, respond }
     }
 
-    /// Takes what has come; `None`: the client has given it up. `most` is the largest body; what is held comes out of
-    /// the `room`.
+    /// Reads what has come. `None` if the client has cancelled the request. `most` is the maximum size of a body;
+    /// memory is taken from `room`.
     pub(super) fn receive(
         &mut self,
         most: usize,
@@ -46,9 +51,9 @@ impl<C> Upload<C> {
                 Poll::Ready(Some(Ok(data))) => {
                     let _ = self.stream.flow_control().release_capacity(data.len());
                     self.length += data.len() as u64;
-                    if matches!(self.what, What::Permission) {
-                        // Nothing is asked of its body, which anybody may send.
-                        match self.length > MAX_DROPPED {
+                    if matches!(self.what, Purpose::Permission) {
+                        // The body of a preflight request is discarded.
+                        match self.length > MAX_DISCARDED_BODY {
                             true => return Poll::Ready(Some(Err(Denied::too_large(most)))),
                             false => continue,
                         }
@@ -63,10 +68,11 @@ impl<C> Upload<C> {
                         self.body.extend_from_slice(&data);
                         continue;
                     }
-                    // Clients listen to the answer when they have sent all; for ever that does not go on.
+                    // Many clients read an answer only after they have sent the whole body, so the rest is discarded up
+                    // to a limit.
                     *room += self.body.len();
                     self.body = Vec::new();
-                    if let Some(denied) = self.denied.take_if(|_| self.length > most as u64 + MAX_DROPPED) {
+                    if let Some(denied) = self.denied.take_if(|_| self.length > most as u64 + MAX_DISCARDED_BODY) {
                         return Poll::Ready(Some(Err(denied)));
                     }
                 }

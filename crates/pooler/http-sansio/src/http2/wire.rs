@@ -1,5 +1,4 @@
-//! What stands for a socket to the crate h2: what it reads was put there before, and what it writes is taken away
-//! after.
+//! An in-memory socket for the h2 crate.
 
 use std::{
     io,
@@ -10,26 +9,26 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Both ends of it.
+/// A handle of the socket; clones share it.
 #[derive(Clone, Default)]
 pub(super) struct Wire(Arc<Mutex<Ends>>);
 
-/// What has been written at either end, and not been read at the other.
+/// The bytes in both directions.
 #[derive(Default)]
 struct Ends {
     input: Vec<u8>,
-    /// So much of the input was read.
+    /// How many bytes of the input have been read.
     read: usize,
     out: Vec<u8>,
 }
 
 impl Wire {
-    /// What is written from now on comes behind this.
+    /// Sets the bytes that precede all output.
     pub(super) fn begin(&self, out: Vec<u8>) {
         self.lock().out = out;
     }
 
-    /// Appends what is to be sent.
+    /// Moves the output to `to`.
     pub(super) fn drain(&self, to: &mut Vec<u8>) {
         to.append(&mut self.lock().out);
     }
@@ -38,7 +37,7 @@ impl Wire {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The client has sent this.
+    /// Adds input of the client.
     pub(super) fn put(&self, bytes: &[u8]) {
         let mut ends = self.lock();
         let read = std::mem::take(&mut ends.read);

@@ -63,7 +63,7 @@ impl Directory for Generations {
         );
     }
 
-    fn note_undone(&self, pool: PoolId, count: usize) {
+    fn note_expired_cleanup(&self, pool: PoolId, count: usize) {
         let Some((host, _)) = self.look_at(pool, Pools::mongodb_login) else { return };
         tracing::warn!(
             %host, count,
@@ -84,7 +84,7 @@ impl Directory for Generations {
         self.current().mongodb_local_threshold()
     }
 
-    fn patience(&self) -> Duration {
+    fn unavailable_wait(&self) -> Duration {
         self.current().mongodb_patience()
     }
 

@@ -121,7 +121,7 @@ impl Directory for Doors {
 
     fn note_unlisted(&self, _: &str) {}
 
-    fn note_undone(&self, _: PoolId, _: usize) {}
+    fn note_expired_cleanup(&self, _: PoolId, _: usize) {}
 
     fn replica_set(&self) -> Option<Arc<str>> {
         self.name.clone()
@@ -135,7 +135,7 @@ impl Directory for Doors {
         self.window
     }
 
-    fn patience(&self) -> Duration {
+    fn unavailable_wait(&self) -> Duration {
         PATIENCE
     }
 
