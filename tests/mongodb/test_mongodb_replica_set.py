@@ -91,7 +91,7 @@ def test_a_request_with_a_checksum_is_answered_without_one(poolhouse, members, l
         for mode in ("primary", "secondary"):
             finds = {"find": "things", "batchSize": 1, "$readPreference": {"mode": mode}, "$db": "app"}
             cursor = raw.ask_with_checksum(finds)["cursor"]
-        # Two members have given one number to a cursor, and the client knows the second by another.
+        # Two members have given one number to a cursor, and the client knows the second under another number.
         member = members.members[cursor["by"]]
         assert cursor["id"] != member.next_cursor and member.next_cursor in member.cursors
         batch = raw.ask_with_checksum({"getMore": bson.Int64(cursor["id"]), "collection": "things", "batchSize": 1, "$db": "app"})["cursor"]
