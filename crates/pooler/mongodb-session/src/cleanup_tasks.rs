@@ -27,7 +27,7 @@ const MAX_CURSORS_PER_TASK: usize = 1_000;
 /// A server would end by itself, after a while, what a dropped task was to end.
 const MAX_TASKS_PER_POOL: usize = 2_000;
 
-/// Drivers end up to 10,000 sessions at once. A request about so many would not fit into a socket's buffer, and its
+/// Drivers end up to 10,000 sessions at once. A request with all of them would not fit into a socket's buffer, and its
 /// server would not count as clean.
 const MAX_SESSIONS_PER_TASK: usize = 500;
 

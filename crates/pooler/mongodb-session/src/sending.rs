@@ -1,4 +1,4 @@
-//! Relays a request to its server as the bytes arrive, with the host's cursor ids in place of those that the client
+//! Relays a request to its server as the bytes arrive, with the host's cursor ids in place of the ids that the client
 //! knows.
 
 use std::sync::Arc;

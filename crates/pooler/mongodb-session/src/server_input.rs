@@ -315,7 +315,7 @@ impl MongoDb {
             Role::Monitor(monitor) if monitor.awaits(header.answers) => {
                 self.on_monitor_reply(me, server, (answer, now), out);
             }
-            _ => Server::fail(me, "a message that nobody asked for", out),
+            _ => Server::fail(me, "a message that was not asked for", out),
         }
     }
 
