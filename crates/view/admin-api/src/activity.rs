@@ -1,6 +1,5 @@
-//! One look at a PostgreSQL itself: what its statistics views show to whoever may read them, and the questions that are
-//! answered so. Nothing is asked that would need more than pg_read_all_stats, and no text of a statement: those hold
-//! what nobody else should read.
+//! One look at a PostgreSQL itself: what its statistics views show, and the queries for that. They need no more than
+//! pg_read_all_stats, and ask for no text of a statement, which may hold private data.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +23,7 @@ pub struct Activity {
     pub started_us: u64,
     /// Connections that it takes.
     pub max_connections: u64,
-    /// Of those, how many are kept for superusers and other chosen ones.
+    /// Connections of `max_connections` that are reserved for superusers and other privileged roles.
     pub reserved: u64,
     /// Its `idle_in_transaction_session_timeout` for the one that asks, in milliseconds; `None`: off, or it is not
     /// told.
@@ -214,7 +213,7 @@ mod tests {
         assert!(Activity::read(&row(&[("version", "15.3")]), &[], 0).unwrap_err().contains("started_us"));
         let untracked = row(&[("pid", "6"), ("state", "disabled"), ("hidden", "f")]);
         let look = Activity::read(&server, &[untracked], 0).unwrap();
-        assert_eq!((look.hidden, look.backends.len()), (1, 0), "whether it works nobody knows");
+        assert_eq!((look.hidden, look.backends.len()), (1, 0), "whether it works is unknown");
     }
 
     #[test]

@@ -13,19 +13,19 @@ pub struct Since(pub Duration);
 pub struct Change {
     /// How far apart they are.
     pub since: Since,
-    /// By [`Pool::id`]; without those of which nobody knows what they were before.
+    /// By [`Pool::id`], without pools whose earlier state is unknown.
     pub pools: BTreeMap<u64, PoolChange>,
     pub accepted: u64,
     /// Clients that logged in, or were seen for the first time.
     pub logins: u64,
-    /// Of those seen, how many were gone at the next look, where that is what is known.
+    /// Clients gone by the next look; `None` if the source does not tell.
     pub brief: Option<u64>,
     /// How often the system refused to accept a client.
     pub accepts_failed: u64,
     pub rejected: u64,
     pub evicted: u64,
     pub evicted_for: Counts,
-    /// Of those, how many did not end their side of the connection, by reason, where that is told.
+    /// Evicted clients that did not close their side of the connection, by reason, where that is told.
     pub unanswered: Counts,
     pub auth_failures: u64,
     /// The share of a core that each worker used, from 0 to 1.
@@ -191,7 +191,7 @@ mod tests {
         before.keep_pools(1);
         assert_eq!((before.pools.len(), before.pools_left_out), (1, 1));
         let change = Change::between(&before, &look(5_007, 9, 0), Duration::from_secs(1)).unwrap();
-        assert!(change.pools.is_empty(), "what it did before nobody knows: {change:?}");
+        assert!(change.pools.is_empty(), "what it did before is unknown: {change:?}");
     }
 
     #[test]

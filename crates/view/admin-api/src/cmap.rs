@@ -1,7 +1,7 @@
 //! Looks at the pools of a MongoDB driver: from the events that it tells of them (Connection Monitoring and Pooling,
 //! "CMAP", of the drivers' specifications) to looks that a Poolhouse would give, as far as they mean the same. Names of
 //! events are taken as the specification has them, as classes of drivers, or as messages of drivers' logs. What
-//! connections do while somebody has them is not told.
+//! connections do while they are checked out is not told.
 
 use std::collections::BTreeMap;
 
@@ -16,9 +16,9 @@ const MAX_REASONS: usize = 16;
 const MAX_NAME: usize = 100;
 /// Times of the Unix epoch from here on are milliseconds.
 const IN_MILLISECONDS: f64 = 1e11;
-/// Most connections of a pool where nobody says so: the drivers' default.
+/// The drivers' default of `maxPoolSize`.
 const MAX_SIZE: u64 = 100;
-/// A pool without any connection for which somebody waits is cold at first, and then its server is out of reach.
+/// A pool that has no connection while threads wait is cold for this long, and then its server is out of reach.
 const COLD_S: f64 = 1.0;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,7 +71,7 @@ struct Made {
     closed: Counts,
     failed: Counts,
     hold: Times,
-    /// Since when it has had no connection though somebody waits.
+    /// Since when the pool has had no connection while threads wait.
     bare_since_s: Option<f64>,
 }
 

@@ -342,8 +342,7 @@ impl Counted {
 }
 
 impl Known {
-    /// There is no connection, and threads wait for one, or have given up: since then nobody has had one, not even
-    /// shortly.
+    /// True if there is no connection and threads wait for one or have given up, and no thread has had one since then.
     fn is_bare(&self, series: &BTreeMap<String, f64>, counted: &Counted) -> bool {
         let nobody_had_one = !counted.hold.buckets.is_empty() && counted.returned == self.last.returned;
         let some_gave_up = counted.timeouts > self.last.timeouts;
@@ -538,7 +537,7 @@ mod tests {
         assert_eq!((down(100.0), down(1_600.0)), (None, Some(1_500.0)));
     }
 
-    /// No connection, and so many threads that wait, connections that came back and threads that gave up.
+    /// A pool without a connection, with these numbers of waiting threads, returned connections and timeouts.
     fn bare_with(pending: u64, returned: u64, timeouts: u64) -> Scrape {
         let text = TEXT
             .replace(" 10.0\nhikaricp_connections_active", " 0.0\nhikaricp_connections_active")
@@ -556,11 +555,11 @@ mod tests {
         let mut down = |at: f64, pending, returned, timeouts| {
             hikari.look(at, &bare_with(pending, returned, timeouts)).pools[0].unavailable_ms
         };
-        assert_eq!(down(0.0, 0, 100, 4), None, "nobody asks");
+        assert_eq!(down(0.0, 0, 100, 4), None, "no thread asks");
         assert_eq!(down(5_000.0, 0, 100, 5), None, "one gave up in between");
         assert_eq!(down(10_000.0, 0, 100, 6), Some(5_000.0));
-        assert_eq!(down(15_000.0, 0, 100, 6), Some(10_000.0), "nobody has asked again");
-        // Somebody had a connection meanwhile, which was closed for idleness: then a quiet pool is no sick one.
+        assert_eq!(down(15_000.0, 0, 100, 6), Some(10_000.0), "no thread has asked again");
+        // A thread had a connection meanwhile, which was closed for idleness: a quiet pool is not broken.
         assert_eq!(down(40_000.0, 0, 101, 7), None);
         assert_eq!(down(45_000.0, 0, 101, 7), None);
     }

@@ -1,5 +1,5 @@
-//! One look at a MongoDB itself: what it shows of its connections to whoever has the role clusterMonitor, and the
-//! commands that ask for it. No text of a command is asked for: those hold what nobody else should read.
+//! One look at a MongoDB itself: what it shows of its connections to the role clusterMonitor, and the commands that ask
+//! for it. They ask for no text of a command, which may hold private data.
 
 use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
@@ -15,7 +15,7 @@ const MAX_LATENCY_US: u64 = 4_000_000_000_000_000;
 const MAX_NAME: usize = 100;
 /// By so much, in milliseconds, two clocks may go apart between two lists.
 const CLOCKS_MS: f64 = 2.0;
-/// Parts of the answer to serverStatus that nobody reads here; the server leaves them out.
+/// Parts of the answer to serverStatus that are not read here; the server leaves them out.
 const LEFT_OUT: [&str; 16] = [
     "asserts",
     "catalogStats",
@@ -65,7 +65,7 @@ pub struct Mongo {
     pub operations: u64,
     /// Reads and writes under way, and those that wait for a lock or for a ticket.
     pub running: Option<u64>,
-    /// Of those, the ones that wait.
+    /// The running operations that wait.
     pub queued: Option<u64>,
     /// How long reads and writes took together, in milliseconds, and how many there were.
     pub took_ms: f64,
@@ -79,7 +79,7 @@ pub struct Mongo {
     pub processors: Option<u64>,
     /// Its connections, where they were asked for and may be seen.
     pub sessions: Option<Vec<Session>>,
-    /// They were listed once more, so that their pauses are told, except those of which nobody knows.
+    /// The sessions were listed twice, so that their pauses are known, except of transactions that had just begun.
     #[serde(default)]
     pub seen_again: bool,
     /// Why they may not be seen.
@@ -94,7 +94,7 @@ pub struct Transactions {
     /// Ended since the server's start.
     pub ended: u64,
     pub open: u64,
-    /// Of those, how many have no command under way.
+    /// Open transactions that have no command under way.
     pub inactive: u64,
 }
 

@@ -1,5 +1,5 @@
-//! One look at a Redis itself: what INFO tells of its connections, and CLIENT LIST of each. No command with its
-//! arguments is asked for: those hold what nobody else should read.
+//! One look at a Redis itself: what INFO tells of its connections, and CLIENT LIST of each. No command is
+//! asked for with its arguments, which may hold private data.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ pub struct Redis {
     pub connected: u64,
     /// How many it takes, if that is known.
     pub max_clients: Option<u64>,
-    /// Of those connected, how many wait in a command that blocks.
+    /// Connected clients that wait in a blocking command.
     pub blocked: u64,
     /// Connections that were made.
     pub received: u64,
@@ -33,10 +33,9 @@ pub struct Redis {
     pub rejected: u64,
     /// Commands that were carried out.
     pub commands: u64,
-    /// It reads its data from the disk and serves nobody.
+    /// The server reads its data from the disk and serves no client yet.
     pub is_loading: bool,
-    /// It is a replica, and for so many seconds it has had no connection to its primary; 0 also where it has never had
-    /// one.
+    /// Seconds for which this replica has had no connection to its primary; 0 also if it has never had one.
     pub link_down_s: Option<f64>,
     /// Its clients, where they were asked for and may be seen.
     pub clients: Option<Vec<RedisClient>>,
@@ -127,7 +126,7 @@ impl Redis {
         (read.filter(|client| Some(client.id) != own).collect(), left_out)
     }
 
-    /// This look and an earlier one are at the same run of the same server, and nobody has set its counters back.
+    /// True if both looks are at the same run of the same server, and its counters were not reset in between.
     pub fn is_after(&self, before: &Self) -> bool {
         self.run_id == before.run_id && self.received >= before.received && self.commands >= before.commands
     }

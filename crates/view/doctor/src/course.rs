@@ -54,7 +54,7 @@ impl<L: Clone> Course<L> {
         self.share_of_steps(self.arrivals)
     }
 
-    /// So many looks as a share of those that have one before them.
+    /// `some` looks as a share of all but the first look.
     pub(crate) fn share_of_steps(&self, some: usize) -> f64 {
         some as f64 / self.looks.saturating_sub(1).max(1) as f64
     }
@@ -76,6 +76,6 @@ mod tests {
             (course.last(), course.until(Duration::from_secs(8))),
             (Some((Duration::from_secs(9), &90)), Duration::from_secs(3))
         );
-        assert_eq!(course.arrivals(), 0.5, "before the first look nobody can tell");
+        assert_eq!(course.arrivals(), 0.5, "arrivals before the first look are unknown");
     }
 }

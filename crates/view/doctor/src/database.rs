@@ -58,9 +58,9 @@ pub(crate) struct Sums {
     /// With something to do: a statement, or an open transaction.
     pub(crate) busy: Level,
     pub(crate) working: Level,
-    /// Of those, waiting for nothing but a processor.
+    /// Working sessions that wait for nothing but a processor.
     pub(crate) ready: Level,
-    /// Of those, waiting for a lock of another.
+    /// Working sessions that wait for a lock.
     pub(crate) locked: Level,
     /// The client's turn within a transaction.
     pub(crate) pausing: Level,
@@ -88,7 +88,7 @@ pub(crate) struct OriginWindow {
     /// Sessions that came after the first look, and that went before the last.
     pub(crate) came: u64,
     pub(crate) went: u64,
-    /// Of those that went: had been idle for a while when last seen, and for how long together.
+    /// Closed sessions that had been idle for a while when last seen, and the sum of their idle times.
     pub(crate) went_idle: u64,
     pub(crate) idle_before_ms: f64,
     pub(crate) swings: Swings,
@@ -133,8 +133,8 @@ impl DatabaseWindow {
         if are_all {
             self.note_changes(&present);
         }
-        let everybody: Vec<&Backend> = look.backends.iter().collect();
-        self.all.add(&everybody, look.hidden.saturating_add(look.left_out));
+        let backends: Vec<&Backend> = look.backends.iter().collect();
+        self.all.add(&backends, look.hidden.saturating_add(look.left_out));
         for (origin, window) in &mut self.origins {
             let backends = own.remove(origin).unwrap_or_default();
             window.add(&backends, are_all);

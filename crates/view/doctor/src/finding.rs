@@ -44,7 +44,7 @@ pub enum Symptom {
     ConnectionsRefused,
     /// Several pools, each of them within its own limit, together have all that the database allows.
     LimitsAddUp,
-    /// After an outage so many connections are made at once that each takes long.
+    /// After an outage all connections are created at once, so that each takes long.
     Stampede,
     /// Clients are gone, or frozen, and have not said so: their connections stay.
     Zombies,

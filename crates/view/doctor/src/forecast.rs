@@ -1,12 +1,11 @@
-//! What is asked of whoever can predict what a pool does under a load that was seen, and what is answered. Predicts
-//! nothing.
+//! The interface of a simulation that predicts what a pool does under a load that was seen. Predicts nothing itself.
 
 use std::time::Duration;
 
 use admin_api::Times;
 use serde::Serialize;
 
-/// Somebody who predicts. The same question always gets the same answer.
+/// A simulation. The same question always gets the same answer.
 pub trait Forecast {
     /// What such a pool does under this load; `None`: nothing more is predicted, as that takes time.
     fn play(&self, load: &Load, pool: &Sizes) -> Option<Effect>;
@@ -25,9 +24,9 @@ pub struct Load {
 /// When transactions are begun.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Begins {
-    /// Each of so many clients begins one so long after its last one has ended.
+    /// Each client begins a transaction when `pause` has passed since the end of its last one.
     Clients { clients: u32, pause: Duration },
-    /// So many a second, of so many clients that they come at random.
+    /// Transactions of many clients arrive at random.
     AtRandom {
         /// Transactions a second.
         rate: f64,

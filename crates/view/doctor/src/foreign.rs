@@ -111,7 +111,7 @@ impl FileReading {
     }
 }
 
-/// A line of somebody else's log: an object of JSON that begins no recording of ours.
+/// True for a line of another program's log: a JSON object that does not begin a recording.
 fn is_foreign_json(text: &str) -> bool {
     serde_json::from_str::<Map<String, Value>>(text).is_ok_and(|line| !line.contains_key("recording"))
 }

@@ -5,10 +5,10 @@
 //! ```text
 //! course     looks at one run of one server: the first, the last, how many
 //! window     looks at a pooler over some time, and what they tell of each pool
-//! database   the same of a PostgreSQL itself: what its sessions tell; mongodb and redis of those
+//! database   the same of a PostgreSQL itself: what its sessions tell; mongodb and redis likewise
 //! symptoms   one file for each kind of trouble: what decides it
 //! finding    what is said of a symptom: present, or undecided and what would decide it
-//! forecast   what is asked of whoever can predict what a pool does
+//! forecast   the interface of a simulation that predicts what a pool does
 //! values     values of settings, computed with such a forecast
 //! diagnosis  all of that together, as text and as JSON; databases examines those that are no pooler and no PostgreSQL
 //! findings   the answer of a Poolhouse that examines itself

@@ -308,7 +308,7 @@ mod tests {
         };
         let mut window = MongoWindow::default();
         (0..40).for_each(|n| assert!(window.add(Duration::from_millis(n * 100), listed(n))));
-        assert_eq!((window.sums.own, window.sums.idle_falls), (39 * 4, 2), "nobody else asked anything");
+        assert_eq!((window.sums.own, window.sums.idle_falls), (39 * 4, 2), "no other client sent a command");
     }
 
     #[test]

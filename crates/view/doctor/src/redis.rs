@@ -18,7 +18,7 @@ pub(crate) const LONG_IDLE_S: u64 = 3_600;
 #[derive(Clone, Debug, Default)]
 pub struct RedisWindow {
     course: Course<Redis>,
-    /// Looks at which it served nobody because it read its data, and at which it had lost its primary.
+    /// Looks at which the server was loading its data, and at which it had lost its primary.
     loading: usize,
     cut_off: usize,
     connected: Level,
@@ -102,7 +102,7 @@ impl RedisWindow {
         self.course.share_of_steps(self.refusing)
     }
 
-    /// The share of looks at which it served nobody because it read its data.
+    /// The share of looks at which the server was loading its data.
     pub(crate) fn loading(&self) -> f64 {
         self.loading as f64 / self.looks().max(1) as f64
     }
@@ -133,7 +133,7 @@ impl Lists {
         }
     }
 
-    /// Those with most connections, so many at most.
+    /// The origins with the most connections, at most `most` of them.
     pub(crate) fn largest(&self, most: usize) -> Vec<String> {
         let mut origins: Vec<_> = self.origins.iter().collect();
         origins.sort_by_key(|(_, count)| std::cmp::Reverse(**count));

@@ -1,4 +1,4 @@
-//! Values of settings, computed: the load that was seen is played, by whoever can do that, against pools of other
+//! Values of settings, computed: a [`Forecast`](crate::Forecast) plays the load that was seen against pools of other
 //! sizes. Where what was seen does not suffice for that, the value stays the one that a rule gave, and the reason is
 //! told. Each kind of load is a file.
 

@@ -274,12 +274,12 @@ impl Step {
         self.in_use.saturating_add(self.cleaned)
     }
 
-    /// All servers are taken, and somebody waits.
+    /// True if all servers are taken and clients wait.
     pub(crate) fn is_full(&self) -> bool {
         self.waiters > 0 && self.taken() >= self.max_size
     }
 
-    /// Nobody tells what some of the servers do.
+    /// True if the source does not tell what some of the servers do.
     pub(crate) fn is_of_unknown_work(&self) -> bool {
         self.holders.iter().any(|holder| holder.stands == Stands::Unknown)
     }

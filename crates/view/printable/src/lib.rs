@@ -1,6 +1,5 @@
-//! Text that others wrote, for a terminal or a log: names that clients chose, errors of servers, what stands in a file.
-//! No character of it moves the cursor, begins a line, turns the direction of what stands beside it, or is seen by
-//! nobody. Refuses to know whose text it is.
+//! Untrusted text for a terminal or a log: names that clients chose, errors of servers, contents of files. In the
+//! result no character moves the cursor, begins a line, changes the direction of the text beside it, or is invisible.
 #![forbid(unsafe_code)]
 
 use std::fmt::Write;

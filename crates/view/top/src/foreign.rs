@@ -8,7 +8,7 @@ use crate::words::UNKNOWN;
 /// Characters of a name: more of one would push everything else out of sight.
 const MAX_NAME: usize = 128;
 
-/// A name, which may be none, or too long, and which nobody can steer a terminal with.
+/// The name cut to a length that fits, without characters that control a terminal; a dash if it is empty.
 pub fn name(name: &str) -> String {
     if name.is_empty() {
         return UNKNOWN.to_owned();

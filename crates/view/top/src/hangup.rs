@@ -1,5 +1,5 @@
 //! Ends the process when its terminal goes away. A hang-up signal does that, too, except under `nohup` and the like,
-//! where it is ignored: then whoever reads keys would read the end of the input again and again.
+//! where it is ignored: then the reader of keys would read the end of the input again and again.
 
 use std::{
     fs::File,

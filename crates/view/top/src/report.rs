@@ -106,7 +106,7 @@ pub struct ClientRow {
 }
 
 impl Report {
-    /// Of a look at all, and one at clients, of which so many are listed at most. Rates are not known without a change.
+    /// Shows a look at pools and one at clients, at most `most` of these. Rates are unknown without a change.
     pub fn new(look: &Look, clients: &Clients, most: usize, change: Option<&Change>) -> Self {
         let rate = |events: fn(&Change) -> u64| change.map(|change| change.since.per_second(events(change)));
         Self {
@@ -185,7 +185,7 @@ impl PoolRow {
     }
 }
 
-/// What took longest must not look as if nobody knew of it.
+/// The 99th percentile, or the last bound if it lies beyond: the longest times must not be shown as unknown.
 fn p99_ms(times: &admin_api::Times, bounds: &[f64]) -> Option<f64> {
     let longest = bounds.last().copied().filter(|_| times.count() > 0);
     times.quantile_ms(0.99, bounds).or(longest)

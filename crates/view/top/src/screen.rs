@@ -22,7 +22,7 @@ const LATE: Duration = Duration::from_secs(1);
 pub enum View {
     /// The pools, and below them who holds servers longest.
     Pools,
-    /// Everybody who holds a server or waits for one.
+    /// All clients that hold a server or wait for one.
     Clients,
     /// Those alone whose server is pinned.
     Pinned,

@@ -1,6 +1,5 @@
-//! Signals that concern whoever draws on a terminal: those that end the process, before which the terminal must be as
-//! it was found; and the one that lets it go on after a stop, during which a shell has used the terminal. Draws
-//! nothing.
+//! Signals of a program that draws on a terminal. Before a signal ends the process the terminal must be restored, and
+//! after SIGCONT it must be drawn again, because a shell has used it meanwhile. Draws nothing.
 
 use std::{
     io,

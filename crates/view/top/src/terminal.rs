@@ -19,14 +19,14 @@ use rustix::process::{Signal, getpid, kill_process};
 
 use crate::{Key, Report, Screen, Wish, hangup, signals::Signals};
 
-/// How soon a report or a signal is seen that comes while no key is pressed.
-const PACE: Duration = Duration::from_millis(50);
+/// Bounds the wait for a key, after which reports and signals are handled.
+const EVENT_TIMEOUT: Duration = Duration::from_millis(50);
 
 #[derive(PartialEq, Eq, Debug)]
 enum Next {
     /// Something has changed: it is drawn.
     Draw,
-    /// The process stops until somebody lets it go on, as after Ctrl-Z in any program.
+    /// The process stops until SIGCONT, as after Ctrl-Z in any program.
     Stop,
     /// It has been stopped and goes on.
     GoOn,
@@ -39,7 +39,7 @@ enum Next {
 /// terminal goes away, the process ends.
 ///
 /// # Errors
-/// The terminal fails, or whoever makes the reports has ended.
+/// The terminal fails, or the thread that makes the reports has ended.
 pub fn run(
     address: &str,
     has_colours: bool,
@@ -68,7 +68,7 @@ fn shown(
             Next::Stop => {
                 ratatui::try_restore()?;
                 terminal.show_cursor()?;
-                // From here on somebody else has the terminal, until SIGCONT.
+                // From here on another process has the terminal, until SIGCONT.
                 kill_process(getpid(), Signal::TSTP)?;
                 *terminal = taken_again()?;
             }
@@ -99,7 +99,7 @@ fn next(screen: &mut Screen, reports: &Receiver<Result<Report, String>>, signals
         if has_news(screen, reports)? || screen.has_aged(Instant::now()) {
             return Ok(Next::Draw);
         }
-        if !event::poll(PACE)? {
+        if !event::poll(EVENT_TIMEOUT)? {
             continue;
         }
         match event::read()? {
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn keys_that_are_held_with_control_write_nothing_and_sort_nothing() {
-        let mut screen = Screen::new("a", true, PACE, Instant::now());
+        let mut screen = Screen::new("a", true, EVENT_TIMEOUT, Instant::now());
         press(&mut screen, KeyCode::Char('/'), KeyModifiers::NONE);
         for c in "abu".chars() {
             press(&mut screen, KeyCode::Char(c), KeyModifiers::NONE);
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn it_does_not_go_on_for_ever_when_whoever_looks_has_ended() {
-        let mut screen = Screen::new("a", true, PACE, Instant::now());
+        let mut screen = Screen::new("a", true, EVENT_TIMEOUT, Instant::now());
         let (reports, incoming) = sync_channel(1);
         assert!(!has_news(&mut screen, &incoming).unwrap());
         reports.send(Err("no answer".to_owned())).unwrap();

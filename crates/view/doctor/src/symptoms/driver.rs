@@ -1,6 +1,6 @@
-//! What tells a driver's own pool: how many connections are taken and for how long, who waits, and how many are made.
-//! What they do while somebody has them it does not tell: a connection that is never given back, and a statement that
-//! takes forever, look alike for a while.
+//! A driver's own pool. It tells how many connections are in use and for how long, how many threads wait, and how many
+//! connections are created. It does not tell what connections do while they are in use: one that is never given back,
+//! and a statement that takes forever, look alike for a while.
 
 mod never_back;
 
@@ -31,7 +31,7 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Vec<Verdict> {
     vec![first.unwrap_or(Verdict::Absent), churn(pool)]
 }
 
-/// What nobody's own pool tells.
+/// What no driver's pool tells.
 pub(super) fn unseen(look: &Look) -> Vec<String> {
     let mut unseen = vec![
         "what connections do while they are taken, and for which locks they wait: the database knows (`poolhouse doctor postgres://...` or \
@@ -53,7 +53,7 @@ fn hides_uses(pooler: Pooler, pool: &Pool) -> bool {
     pooler == Pooler::HikariCp && pool.hold.buckets.is_empty()
 }
 
-/// Nobody gets a connection.
+/// No thread gets a connection.
 fn reach(pool: &PoolWindow<'_>) -> Verdict {
     let Some(down) = pool.last.unavailable_ms else { return Verdict::Absent };
     let failed: u64 = pool.change.failed.values().fold(0, |sum, count| sum.saturating_add(*count));

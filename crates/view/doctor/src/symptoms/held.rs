@@ -109,8 +109,8 @@ fn with_clients(pool: &PoolWindow<'_>, waited: String) -> Verdict {
     })
 }
 
-/// Nobody tells what servers do while a client has them; only how long transactions took, and how much of that their
-/// statements.
+/// The source does not tell what servers do while clients hold them, but only how long transactions took, and how much
+/// of that their statements.
 fn not_told(pool: &PoolWindow<'_>, waited: String) -> Verdict {
     let kept = held_throughout(pool, Stands::Unknown);
     let size = pool.size();

@@ -4,7 +4,7 @@
 
 use super::{
     Verdict,
-    database::saturated::{AT_LOOKS, FOR_EACH, LOCKED, OF_WORKING},
+    database::saturated::{MIN_LOCKED, MIN_LOCKED_SHARE, MIN_LOOK_SHARE, READY_PER_PROCESSOR},
     percent, time,
 };
 use crate::{
@@ -37,16 +37,16 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
         all_ready: mean(|work| work.all_ready),
         processors: pool.steps.iter().rev().find_map(|step| work(step).processors).filter(|count| *count > 0),
     };
-    let locked = pool.share(|step| work(step).locked as f64 >= LOCKED);
-    if locked >= AT_LOOKS && seen.locked >= OF_WORKING * seen.working {
+    let locked = pool.share(|step| work(step).locked as f64 >= MIN_LOCKED);
+    if locked >= MIN_LOOK_SHARE && seen.locked >= MIN_LOCKED_SHARE * seen.working {
         return by_locks(pool, &seen, locked);
     }
     let Some(processors) = seen.processors else { return Verdict::Absent };
-    let enough = FOR_EACH * processors as f64;
+    let enough = READY_PER_PROCESSOR * processors as f64;
     // Of a pool that has little part in it another one's finding tells.
     let busy = pool.share(|step| work(step).all_ready as f64 >= enough);
-    let own = seen.ready >= OF_WORKING * seen.all_ready;
-    if busy >= AT_LOOKS && own { by_processors(pool, &seen, processors, busy) } else { Verdict::Absent }
+    let own = seen.ready >= MIN_LOCKED_SHARE * seen.all_ready;
+    if busy >= MIN_LOOK_SHARE && own { by_processors(pool, &seen, processors, busy) } else { Verdict::Absent }
 }
 
 fn by_locks(pool: &PoolWindow<'_>, seen: &Seen, share: f64) -> Verdict {
@@ -70,7 +70,7 @@ fn by_locks(pool: &PoolWindow<'_>, seen: &Seen, share: f64) -> Verdict {
 }
 
 fn by_processors(pool: &PoolWindow<'_>, seen: &Seen, processors: u64, share: f64) -> Verdict {
-    let enough = FOR_EACH * processors as f64;
+    let enough = READY_PER_PROCESSOR * processors as f64;
     let evidence = format!(
         "{:.1} sessions of the whole database, {:.1} of them this pool's, were ready to run on {processors} processors, {enough:.0} or more \
          at {} of the looks",

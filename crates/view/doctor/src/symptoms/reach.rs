@@ -1,4 +1,4 @@
-//! Nobody gets a server: the database cannot be reached, or an operator has paused the pool.
+//! No client gets a server: the database cannot be reached, or an operator has paused the pool.
 
 use admin_api::Pooler;
 
@@ -101,7 +101,7 @@ fn drained(pool: &PoolWindow<'_>) -> Verdict {
     })
 }
 
-/// Nobody tells whether it tries to connect at all.
+/// The source does not tell whether the pooler tries to connect at all.
 fn away_or_paused(pool: &PoolWindow<'_>, down: f64) -> Verdict {
     let waiters = pool.last.waiters;
     Verdict::Undecided(Undecided {

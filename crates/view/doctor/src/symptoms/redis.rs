@@ -7,7 +7,7 @@ mod room;
 use super::{Verdict, percent, time};
 use crate::redis::RedisWindow;
 
-/// What is known of each symptom: who serves nobody has no other trouble.
+/// The verdict on each symptom. A server that serves no client has no other trouble.
 pub(crate) fn examine(window: &RedisWindow) -> Vec<Verdict> {
     match reach::examine(window) {
         Verdict::Absent => vec![connecting::examine(window), room::examine(window)],

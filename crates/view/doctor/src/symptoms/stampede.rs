@@ -1,5 +1,5 @@
-//! After an outage a pool makes all its connections at once, and the database has to carry out so many logins together
-//! that each takes long. Seen only where the outage is in the window.
+//! After an outage a pool creates all its connections at once, and each login takes long because the database handles
+//! all of them together. Visible only if the outage is in the window.
 
 use std::time::Duration;
 
@@ -61,8 +61,8 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
     })
 }
 
-/// By Little's law: so many at a time keep the database as busy with logins as it can be, if each takes as long as
-/// usual.
+/// The number of connections created at a time that, by Little's law, keeps the database fully busy with logins of the
+/// usual length.
 fn fewer(pool: &PoolWindow<'_>, share: f64) -> Option<Setting> {
     let now = pool.last.settings.max_connecting?;
     let to = ((now as f64 * share).ceil() as u64).max(1);

@@ -37,7 +37,7 @@ const OWN_LIMITS: [(&str, &str, &str); 2] = [
 /// Attempts to connect in the window that reached the database and failed, at least: one may still be under way.
 const MIN_REFUSED: u64 = 2;
 
-/// So many servers in use: at how many looks, and for how long servers were held on average then, in milliseconds.
+/// A number of servers in use: at how many looks, and how long servers were held on average then, in milliseconds.
 #[derive(Clone, Copy)]
 struct Level {
     in_use: u64,

@@ -154,7 +154,7 @@ fn begins(steps: &[&Step], max_idle_time: Duration) -> Vec<usize> {
     begins
 }
 
-/// A time as somebody would write it into a configuration, not shorter than this.
+/// The time rounded up to one that people write into a configuration.
 fn rounded(time: Duration) -> Duration {
     let to = |unit: u64| Duration::from_secs((time.as_secs_f64() / unit as f64).ceil() as u64 * unit);
     match time.as_secs() {

@@ -35,8 +35,8 @@ pub(super) fn plan(pool: &PoolWindow<'_>, forecast: &dyn Forecast) -> Planned {
         wait_p95_ms: busy.waited.quantile_ms(0.95, pool.bounds),
         created_an_hour: None,
     };
-    // At random as many come as if nobody had to wait: for these the pool as it is has no steady state that could be
-    // compared.
+    // Random arrivals do not slow down when they have to wait, so the present pool would have no steady state to
+    // compare with.
     let played = match load.begins {
         Begins::Clients { .. } => Some(wait(max)?),
         _ => None,
@@ -92,7 +92,7 @@ fn check(seen: &Effect, played: &Effect) -> Result<(), String> {
     }
 }
 
-/// The pool while all its servers were in use and somebody waited.
+/// The pool while all its servers were in use and clients waited.
 struct Busy {
     held: Times,
     held_ms: f64,

@@ -1,4 +1,4 @@
-//! Transactions in which nothing is asked: some that go on after a pause, and some that nobody will end.
+//! Open transactions without a statement: some go on after a pause, and some are never ended.
 
 use admin_api::Activity;
 

@@ -6,13 +6,14 @@ use crate::{
     finding::{Finding, Symptom},
 };
 
-/// Sessions that are ready to run for each processor, from which on more of them gain nothing.
-pub(in crate::symptoms) const FOR_EACH: f64 = 2.0;
-/// The share of looks of which that holds.
-pub(in crate::symptoms) const AT_LOOKS: f64 = 0.5;
-/// Sessions that wait for a lock, at least and as a share of those with a statement.
-pub(in crate::symptoms) const LOCKED: f64 = 2.0;
-pub(in crate::symptoms) const OF_WORKING: f64 = 0.5;
+/// From this many sessions ready to run for each processor on, more of them gain nothing.
+pub(in crate::symptoms) const READY_PER_PROCESSOR: f64 = 2.0;
+/// The share of looks at which that holds.
+pub(in crate::symptoms) const MIN_LOOK_SHARE: f64 = 0.5;
+/// Sessions that wait for a lock, at least.
+pub(in crate::symptoms) const MIN_LOCKED: f64 = 2.0;
+/// The same as a share of the working sessions.
+pub(in crate::symptoms) const MIN_LOCKED_SHARE: f64 = 0.5;
 
 pub(super) fn examine(window: &DatabaseWindow, is_held: bool) -> Verdict {
     let Some((_, last)) = window.ends() else { return Verdict::Absent };
@@ -28,14 +29,14 @@ pub(super) fn examine(window: &DatabaseWindow, is_held: bool) -> Verdict {
         ),
     };
     let of = "the whole server".to_owned();
-    if !is_held && all.locked.share_from(LOCKED) >= AT_LOOKS && locked >= OF_WORKING * working {
+    if !is_held && all.locked.share_from(MIN_LOCKED) >= MIN_LOOK_SHARE && locked >= MIN_LOCKED_SHARE * working {
         return Verdict::Present(Finding {
             symptom: Symptom::ServerSaturated,
             of,
             evidence: vec![
                 format!(
                     "{locked:.1} of {working:.1} sessions with a statement waited for locks of others, two or more of them at {} of the looks",
-                    percent(all.locked.share_from(LOCKED))
+                    percent(all.locked.share_from(MIN_LOCKED))
                 ),
                 per,
             ],
@@ -49,8 +50,8 @@ pub(super) fn examine(window: &DatabaseWindow, is_held: bool) -> Verdict {
         });
     }
     let Some(processors) = last.processors.filter(|count| *count > 0) else { return Verdict::Absent };
-    let enough = FOR_EACH * processors as f64;
-    if all.ready.share_from(enough) < AT_LOOKS {
+    let enough = READY_PER_PROCESSOR * processors as f64;
+    if all.ready.share_from(enough) < MIN_LOOK_SHARE {
         return Verdict::Absent;
     }
     Verdict::Present(Finding {

@@ -1,5 +1,5 @@
-//! Sessions whose client may be gone: nobody takes their answer, or their application has begun anew without them. A
-//! database sees no more of that: a client that is slow, or a connection that is kept and not used, looks the same.
+//! Sessions whose client may be gone: their answer is not read, or their application has restarted without them. The
+//! database cannot tell them from a slow client, or from a connection that is kept and not used.
 
 use admin_api::Backend;
 
@@ -47,8 +47,7 @@ fn not_taken(window: &DatabaseWindow) -> Verdict {
 
 fn forgotten(window: &DatabaseWindow, origin: &Origin) -> Verdict {
     let Some((_, last)) = window.ends() else { return Verdict::Absent };
-    // Nobody is idle for longer than he is there: such times are of a clock that was set, or of a time that is told
-    // compressed.
+    // A session that has been idle for longer than it exists has times of a clock that was set, or compressed ones.
     let is_sound = |backend: &&Backend| backend.state_ms <= backend.age_ms;
     let own =
         last.backends.iter().filter(|backend| origin.is_of(backend) && !backend.address.is_empty()).filter(is_sound);

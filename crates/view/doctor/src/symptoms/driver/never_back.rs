@@ -105,7 +105,7 @@ fn undecided(pool: &PoolWindow<'_>, seen: Vec<String>) -> Verdict {
 }
 
 /// The longest time up to the end for all of which half of the pool is not given back; as long as waits have to last,
-/// at least. While there is no connection nobody keeps one: what was before does not count.
+/// at least. Only the time since connections could last be made counts.
 fn kept(pool: &PoolWindow<'_>) -> Option<Kept> {
     let up = pool.course.iter().rposition(|step| step.is_down).map_or(0, |down| down + 1);
     let steps = &pool.course[up..];

@@ -1,4 +1,4 @@
-//! Transactions in which nothing is asked: some that go on after a pause, and some that nobody will end.
+//! Open transactions without a statement: some go on after a pause, and some are never ended.
 
 use super::{Verdict, percent, time};
 use crate::{
@@ -47,7 +47,7 @@ pub(super) fn examine(window: &MongoWindow) -> Verdict {
     // pauses together.
     let pause = inactive / (started.max(1) as f64 / seconds) * 1e3;
     let is_long = match (window.has_lists(), sums.pauses) {
-        // All that were looked at twice had just begun: nobody knows.
+        // All pauses that were seen twice had just begun, so their length is unknown.
         (true, 0) => !sums.seen_again && sums.longest_ms >= SEEN_PAUSE_MS,
         (true, pauses) => sums.lasting as f64 >= MIN_LASTING_SHARE * pauses as f64,
         (false, _) => started > 0,

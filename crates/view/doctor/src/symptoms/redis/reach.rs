@@ -1,4 +1,4 @@
-//! It answers, and serves nobody: it reads its data from the disk; or it is a replica that has lost its primary.
+//! A server that answers but serves no client, because it loads its data; or a replica that has lost its primary.
 
 use super::{Verdict, percent, time};
 use crate::{
