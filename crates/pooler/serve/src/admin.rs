@@ -315,7 +315,7 @@ async fn findings(State(admin): State<Admin>) -> Response {
     let asked = admin.ask(|inner| inner.findings.answer(Instant::now(), || inner.seen())).await;
     if asked.as_ref().is_some_and(|(_, looked)| *looked) {
         tokio::spawn(async move {
-            tokio::time::sleep(findings::FORGETS_AFTER).await;
+            tokio::time::sleep(findings::FORGET_AFTER).await;
             admin.0.findings.tidy(Instant::now());
         });
     }

@@ -1,4 +1,4 @@
-//! A text that must not be shown. Its `Debug` is three stars; whoever needs the text asks for it by name.
+//! A text that must not be shown. Its `Debug` is three stars; `reveal` returns the text.
 
 use std::{fmt, sync::Arc};
 

@@ -23,7 +23,7 @@ pub fn uses_tls(hosts: &Hosts, tls: &UpstreamTls) -> bool {
 pub fn encryption(hosts: &Hosts, tls: &UpstreamTls) -> ServerEncryption {
     match uses_tls(hosts, tls) {
         true => ServerEncryption { tls: tls.mode.tls(), direct: tls.direct, binding: tls.binding },
-        // Without TLS there is nothing to bind to, and nobody in between on a Unix socket.
+        // Without TLS there is nothing to bind to, and a Unix socket has no one in the middle.
         false => ServerEncryption::default(),
     }
 }
@@ -35,7 +35,7 @@ pub fn connector(tls: &UpstreamTls) -> Result<TlsConnector, String> {
     let trust = match (&tls.root, tls.mode) {
         (Some(Root::System), _) => Trust::System,
         (Some(Root::File(path)), SslMode::VerifyFull) => Trust::Host(read_pem(path)?),
-        // As in libpq: whoever names an authority wants it to be asked.
+        // As in libpq, an authority that is named is checked.
         (Some(Root::File(path)), _) => Trust::Authority(read_pem(path)?),
         (None, _) => Trust::Anybody,
     };

@@ -7,8 +7,8 @@ use driver::{Address, MAX_HOSTS};
 
 use crate::dns::{Answer, Question, ask};
 
-/// Parts of a name whose servers may be looked up: of a shorter one the servers could be anybody's.
-const LEAST_PARTS: usize = 3;
+/// Parts of a name whose servers may be looked up, at least: the servers of a shorter name could belong to anyone.
+const MIN_NAME_PARTS: usize = 3;
 
 /// A name in place of hosts.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,9 +40,9 @@ impl SrvName {
     /// Why not.
     pub fn check(&self) -> Result<(), String> {
         let parts = self.host.split('.').filter(|part| !part.is_empty()).count();
-        if parts < LEAST_PARTS || self.host.parse::<std::net::IpAddr>().is_ok() {
+        if parts < MIN_NAME_PARTS || self.host.parse::<std::net::IpAddr>().is_ok() {
             return Err(format!(
-                "the name in a mongodb+srv:// URL has {LEAST_PARTS} parts or more, such as cluster.example.net"
+                "the name in a mongodb+srv:// URL has {MIN_NAME_PARTS} parts or more, such as cluster.example.net"
             ));
         }
         Ok(())

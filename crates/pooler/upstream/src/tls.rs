@@ -30,9 +30,9 @@ pub enum SslMode {
     /// If the upstream has it.
     #[default]
     Prefer,
-    /// Always; whoever it is, unless `sslrootcert` is given.
+    /// Always, with any certificate unless `sslrootcert` is given.
     Require,
-    /// Always, with a certificate that somebody in `sslrootcert` has signed.
+    /// Always, with a certificate that an authority in `sslrootcert` has signed.
     VerifyCa,
     /// That, and made out for the host of the URL.
     VerifyFull,

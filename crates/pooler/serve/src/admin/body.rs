@@ -1,5 +1,5 @@
-//! The body of a long answer that is made while it is sent: whoever reads slowly, or goes, makes nobody write what is
-//! not read. Refuses to know what the pieces say.
+//! The body of a long answer that is made while it is sent, so that nothing is written for a client that reads slowly
+//! or disconnects. Knows nothing of what the pieces say.
 
 use std::{
     pin::Pin,
@@ -11,11 +11,11 @@ use std::{
 use hyper::body::{Body, Bytes, Frame};
 use tokio::{sync::OwnedSemaphorePermit, task::AbortHandle, time::sleep};
 
-/// With so many bytes or more a piece ends; what is being written then is written to its end.
+/// A piece ends after the entry with which it reaches this many bytes.
 pub const PIECE: usize = 64 * 1024;
 
-/// How long all pieces together may take. Whoever reads nothing at all is let go earlier, at the door.
-const TIME: Duration = Duration::from_secs(120);
+/// Bounds all pieces together. The door disconnects a client that reads nothing at all earlier.
+const BODY_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// It was not read in time, and ends before its end.
 #[derive(Debug, thiserror::Error)]
@@ -24,8 +24,8 @@ pub struct TooSlow;
 
 /// Pieces, one after another, each made when all before it are on their way.
 pub struct Pieces<I> {
-    /// `None` when their time is over. Nobody asks for the next one before a slow reader has taken what was given, so
-    /// that is seen to by a task.
+    /// `None` when their time is over. A task sees to that, because the next piece is not asked for before a slow
+    /// reader has read the last one.
     left: Arc<Mutex<Option<Left<I>>>>,
     ends: AbortHandle,
     rests: bool,
@@ -40,7 +40,7 @@ struct Left<I> {
 impl<I: Send + 'static> Pieces<I> {
     /// None is made yet. From now on it is to be read in time. Needs a runtime.
     pub fn new(pieces: I, place: OwnedSemaphorePermit) -> Self {
-        Self::within(pieces, place, TIME)
+        Self::within(pieces, place, BODY_TIMEOUT)
     }
 
     fn within(pieces: I, place: OwnedSemaphorePermit, time: Duration) -> Self {
@@ -82,7 +82,7 @@ impl<I: Iterator<Item = Vec<u8>> + Unpin> Body for Pieces<I> {
                 return Poll::Ready(piece.map(|piece| Ok(Frame::data(piece.into()))));
             }
         }
-        // One thread answers everybody: others have their turn in between.
+        // One thread answers all connections: others have their turn in between.
         context.waker().wake_by_ref();
         Poll::Pending
     }
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(places.available_permits(), 1, "who asked is gone");
         let mut body = Pieces::within(endless(), place(&places), Duration::from_millis(5));
         assert_eq!(poll(&mut body, Waker::noop()), "a");
-        // Nobody asks for more meanwhile.
+        // No piece is asked for meanwhile.
         let _again = places.acquire().await.unwrap();
         assert_eq!(
             ["...", "a long answer was not read in time"].map(|_| poll(&mut body, Waker::noop())),

@@ -1,6 +1,6 @@
-//! The admin address's door: so many connections at a time, and none that says nothing for long. Without that, whoever
-//! reaches the address could use up the descriptors that clients and servers need. Where all places are taken, the
-//! connection that has asked nothing for longest gives way to the next. Knows no page.
+//! Accepts connections to the admin address, a bounded number at a time, and closes those that are silent for long.
+//! Otherwise anyone who reaches the address could use up the descriptors that clients and servers need. If all places
+//! are taken, the connection that has sent no request for longest gives way to the next. Knows no page.
 
 mod seats;
 
@@ -26,8 +26,8 @@ const HEADER_TIME: Duration = Duration::from_secs(5);
 const READ_TIME: Duration = Duration::from_secs(30);
 /// How long a connection that gives way may take to read the rest of its last answer.
 const LAST_READ_TIME: Duration = Duration::from_secs(3);
-/// After an accept that failed, mostly for want of descriptors.
-const PAUSE: Duration = Duration::from_millis(100);
+/// The pause after an accept that failed, mostly for want of descriptors.
+const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// Makes a listening socket one of this runtime. Must be called within one.
 pub fn prepare(socket: std::net::TcpListener) -> io::Result<TcpListener> {
@@ -36,7 +36,7 @@ pub fn prepare(socket: std::net::TcpListener) -> io::Result<TcpListener> {
     TcpListener::from_std(socket)
 }
 
-/// Answers whoever comes in, without end.
+/// Answers all connections, without end.
 pub async fn serve(socket: TcpListener, router: Router) {
     let seats = Seats::new(MAX_CONNECTIONS);
     loop {
@@ -48,7 +48,7 @@ pub async fn serve(socket: TcpListener, router: Router) {
             }
             Err(error) => {
                 tracing::debug!(%error, "cannot accept at the admin address");
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(ACCEPT_RETRY_PAUSE).await;
             }
         }
     }

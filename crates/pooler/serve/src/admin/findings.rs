@@ -1,5 +1,5 @@
-//! `/api/findings`: what the doctor says of the last minutes. It looks only while somebody asks, and forgets what it
-//! saw soon after. Refuses to know what a symptom is.
+//! `/api/findings`: what the doctor says of the last minutes. Looks are taken only while clients ask,
+//! and forgotten soon after. Knows no symptom.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -9,19 +9,21 @@ use std::{
 use admin_api::{Client, Examiner, Look, NewExaminer, Observation};
 use serde_json::{Value, json};
 
-/// Looks are so far apart at least, however often it is asked.
-const PACE: Duration = Duration::from_secs(1);
-/// The past that counts is twice this at most, and this at least once it has looked for so long.
-const HALF: Duration = Duration::from_secs(150);
-/// What less time or fewer looks tell may be chance.
-const LEAST: Duration = Duration::from_secs(10);
-const LEAST_LOOKS: usize = 4;
-/// Of more pools too much would be kept.
+/// Two looks are at least this far apart.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// The past that counts is at most twice this, and at least this once there are looks for as long.
+const HALF_WINDOW: Duration = Duration::from_secs(150);
+/// What a shorter window tells may be chance.
+const MIN_WINDOW: Duration = Duration::from_secs(10);
+/// What fewer looks tell may be chance.
+const MIN_LOOKS: usize = 4;
+/// With more pools, looks would take too much memory.
 pub const MAX_POOLS: usize = 200;
-/// Nobody has asked for so long: what it saw is forgotten.
-pub const FORGETS_AFTER: Duration = Duration::from_secs(60);
-/// Clients that it looks at, of those that hold a server, and of all.
+/// Looks are forgotten when no client has asked for this long.
+pub const FORGET_AFTER: Duration = Duration::from_secs(60);
+/// Clients that a look has, among those that hold a server.
 pub const MAX_HOLDERS: usize = 1_000;
+/// Clients that a look has, among all.
 pub const MAX_CLIENTS: usize = 1_000;
 
 pub struct Seen {
@@ -67,10 +69,10 @@ impl Findings {
         (self.watched().tell(), begun.is_some())
     }
 
-    /// Forgets what was seen if nobody has asked for [`FORGETS_AFTER`].
+    /// Forgets all looks if no client has asked for [`FORGET_AFTER`].
     pub fn tidy(&self, now: Instant) {
         let mut watched = self.watched();
-        if watched.looked.is_some_and(|(_, last)| now.saturating_duration_since(last) >= FORGETS_AFTER) {
+        if watched.looked.is_some_and(|(_, last)| now.saturating_duration_since(last) >= FORGET_AFTER) {
             *watched = Watched::new(self.new_examiner);
         }
     }
@@ -90,10 +92,10 @@ impl Watched {
     fn begin(&mut self, now: Instant, new_examiner: NewExaminer) -> Option<Duration> {
         if let Some((_, last)) = self.looked {
             let since = now.saturating_duration_since(last);
-            if since < PACE {
+            if since < LOOK_INTERVAL {
                 return None;
             }
-            if since >= FORGETS_AFTER {
+            if since >= FORGET_AFTER {
                 *self = Self::new(new_examiner);
             }
         }
@@ -114,11 +116,11 @@ impl Watched {
         }
         let Some(Seen { look, holders, clients }) = seen else { return };
         let observation = Observation { at, look, holders };
-        if self.elder.lasts() >= HALF {
+        if self.elder.lasts() >= HALF_WINDOW {
             self.younger.add(observation.clone(), clients.clone());
         }
         self.elder.add(observation, clients);
-        if self.elder.lasts() >= 2 * HALF {
+        if self.elder.lasts() >= 2 * HALF_WINDOW {
             self.elder = std::mem::replace(&mut self.younger, new_examiner());
         }
     }
@@ -127,10 +129,10 @@ impl Watched {
         if self.has_too_many {
             return json!({ "state": "too many pools", "most_pools": MAX_POOLS });
         }
-        if self.elder.looks() < LEAST_LOOKS || self.elder.lasts() < LEAST {
+        if self.elder.looks() < MIN_LOOKS || self.elder.lasts() < MIN_WINDOW {
             let (lasts, looks) = (self.elder.lasts().as_secs_f64(), self.elder.looks());
             return json!({
-                "state": "looking", "window_s": lasts, "needs_s": LEAST.as_secs_f64(), "looks": looks, "needs_looks": LEAST_LOOKS,
+                "state": "looking", "window_s": lasts, "needs_s": MIN_WINDOW.as_secs_f64(), "looks": looks, "needs_looks": MIN_LOOKS,
             });
         }
         self.elder.findings()
@@ -203,9 +205,9 @@ mod tests {
         for second in (0..2_000).step_by(5) {
             let window = after(&findings, began, second)["window_s"].as_f64().unwrap();
             longest = longest.max(window);
-            assert!(second < 300 || window >= HALF.as_secs_f64() - 10.0, "{window} at {second}");
+            assert!(second < 300 || window >= HALF_WINDOW.as_secs_f64() - 10.0, "{window} at {second}");
         }
-        assert!(longest <= 2.0 * HALF.as_secs_f64(), "{longest}");
+        assert!(longest <= 2.0 * HALF_WINDOW.as_secs_f64(), "{longest}");
         findings.tidy(began + Duration::from_secs(2_010));
         assert_ne!(findings.watched().elder.looks(), 0);
         findings.tidy(began + Duration::from_secs(2_100));

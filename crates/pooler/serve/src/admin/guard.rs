@@ -1,6 +1,6 @@
-//! Who may look and who may change something over the admin address. Whoever shows the token may do both. Without it,
-//! changes are for who asks from this machine and is no web page, and looking is for who is no web page. Knows no
-//! order.
+//! Which requests may look, and which may change something over the admin address. With the token a request may do
+//! both. Without it, changes are for requests from this machine that come from no web page, and looking is for requests
+//! from no web page. Knows no order.
 //!
 //! A page of any site can make its visitor's browser send forms to 127.0.0.1, so being on this machine is not enough:
 //! the request must carry a header that a form cannot send, it must not come from a page at all (browsers then name the
@@ -22,7 +22,7 @@ pub const HEADER: &str = "x-poolhouse";
 const SITE: &str = "sec-fetch-site";
 const MODE: &str = "sec-fetch-mode";
 
-/// Why somebody may change nothing: with the HTTP status 401 or 403.
+/// Why a request may change nothing: with the HTTP status 401 or 403.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Denied {
     /// No token, or a wrong one.
@@ -145,7 +145,7 @@ mod tests {
         assert!(!looks(&[]), "every browser names a host, and so does every other client of HTTP/1.1");
         let here = ("host", "localhost:9930");
         assert!(looks(&[here, (SITE, "same-origin")]), "our own page");
-        assert!(looks(&[here, (SITE, "cross-site"), (MODE, "navigate")]), "a link that somebody followed");
+        assert!(looks(&[here, (SITE, "cross-site"), (MODE, "navigate")]), "a link that was followed");
         for page in [("origin", "http://evil.example"), ("origin", "null"), (SITE, "cross-site"), (SITE, "same-site")] {
             assert!(!looks(&[here, page]), "{page:?}");
         }

@@ -1,5 +1,4 @@
-//! Pieces of text, packed on their way to whoever takes that. Nothing is kept but the packer's own window. Knows no
-//! text.
+//! Pieces of text, compressed for clients that accept gzip. Nothing is kept but the compressor's window.
 
 use std::io::Write;
 

@@ -46,7 +46,7 @@ pub struct Process {
     pub reloads: Reloads,
     /// By pool, where there are any: functions and the like that could touch sessions behind the text of a statement.
     pub suspicious: HashMap<PoolId, u64>,
-    /// By pool: who tunes its size, where somebody does.
+    /// The tuners of pools whose size is tuned.
     pub tuners: HashMap<PoolId, Tuner>,
     /// What the last hour of the pools takes, for `/api/history`.
     pub history_bytes: u64,

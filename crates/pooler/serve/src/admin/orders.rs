@@ -26,14 +26,15 @@ use super::{
 };
 use crate::{config::FALLBACK, pools::RESP3_SUFFIX, reload::one_line};
 
-/// How long an order waits for what it ordered, unless it says otherwise, and at most.
-const DEFAULT_PATIENCE: Duration = Duration::from_secs(30);
-const MAX_PATIENCE: Duration = Duration::from_secs(3600);
+/// How long an order waits to be done, unless it says otherwise.
+const DEFAULT_ORDER_TIMEOUT: Duration = Duration::from_secs(30);
+/// The longest wait that an order may ask for.
+const MAX_ORDER_TIMEOUT: Duration = Duration::from_secs(3600);
 /// Bytes of an answer to an order: the states of all pools at most.
 const MAX_ANSWER: usize = 64 << 20;
 /// Letters of an answer's error that the log has.
 const MAX_LOGGED: usize = 300;
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The routes, behind the guard.
 pub fn router(admin: &Admin) -> Router<Admin> {
@@ -187,7 +188,7 @@ impl FromRequestParts<Admin> for Order {
 
     async fn from_request_parts(parts: &mut Parts, admin: &Admin) -> Result<Self, Response> {
         let bad = |message: String| problem(StatusCode::BAD_REQUEST, &message);
-        let mut order = Self { database: None, patience: DEFAULT_PATIENCE };
+        let mut order = Self { database: None, patience: DEFAULT_ORDER_TIMEOUT };
         let (mut called, mut protocol) = (None, None);
         for (name, value) in parameters(&parts.uri, &["database", "protocol", "time"]).map_err(bad)? {
             match &*name {
@@ -199,7 +200,7 @@ impl FromRequestParts<Admin> for Order {
                 }
                 _ => {
                     let time = parse_duration_on(&value).map_err(|error| bad(format!("time: {error}")))?;
-                    order.patience = time.min(MAX_PATIENCE);
+                    order.patience = time.min(MAX_ORDER_TIMEOUT);
                 }
             }
         }
@@ -230,7 +231,7 @@ impl Order {
                 let pools: Vec<Value> = pools.iter().map(state).collect();
                 return answer(status, json!({ word: complete, "waited_ms": waited, "pools": pools }));
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }
@@ -356,7 +357,7 @@ pub struct Control {
     pub reloader: Arc<crate::reload::Reloader>,
     /// Changes the sizes of pools that are tuned.
     pub tuning: Arc<crate::tuning::Tuning>,
-    /// Somebody wants the process to drain.
+    /// Notified when the process is to drain.
     pub drain: tokio::sync::Notify,
 }
 

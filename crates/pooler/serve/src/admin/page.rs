@@ -15,7 +15,7 @@ const SCRIPT: &str = include_str!("../../assets/dashboard.js");
 
 pub static PAGE: LazyLock<String> = LazyLock::new(|| FRAME.replace("{style}", STYLE).replace("{script}", SCRIPT));
 
-/// Browsers run the page's own script and style alone, known by their digests, and let it ask nobody else.
+/// Browsers run the page's own script and style alone, known by their digests, and let it connect to no other address.
 static POLICY: LazyLock<String> = LazyLock::new(|| {
     let digest = |text: &str| STANDARD.encode(Sha256::digest(text));
     format!(

@@ -24,7 +24,7 @@ impl Groups {
         Self { pools, order, user_label }
     }
 
-    /// The group that begins behind so many pools, of which the groups before it consist; `None` behind the last.
+    /// The group that begins behind `many` pools, which the groups before it contain; `None` behind the last.
     pub fn behind(&self, many: usize) -> Option<Group<'_>> {
         let left = self.order.get(many..)?;
         let of = |place: &usize| key(&self.pools[*place], self.user_label);
