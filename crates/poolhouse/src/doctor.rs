@@ -62,15 +62,16 @@ const FINDINGS: u8 = 1;
 const UNDETERMINED: u8 = 2;
 const BLIND: u8 = 3;
 
-/// Looks that a window needs, and at most: each is kept until the end. Two more may come for its beginning and end.
-const LEAST_LOOKS: u32 = 4;
-const MOST_LOOKS: u32 = MAX_LOOKS as u32 - 2;
-/// Nobody is asked more often.
-const SOONEST: Duration = Duration::from_millis(50);
-/// How long it may be without an answer, as in a restart, before it gives up.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How often it is asked again for who did not answer at the end.
-const AGAIN: Duration = Duration::from_millis(200);
+/// Looks that a window needs.
+const MIN_WINDOW_LOOKS: u32 = 4;
+/// Looks of a window at most: each is kept until the end. Two more may come for its beginning and end.
+const MAX_WINDOW_LOOKS: u32 = MAX_LOOKS as u32 - 2;
+/// Two looks are at least this far apart.
+const MIN_LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// The doctor gives up after this long without an answer; a restart takes less.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The pause before a last look that failed is repeated.
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// Say what is wrong between clients, pools and the database, with evidence and the setting that cures it
 #[derive(Args)]
@@ -264,7 +265,7 @@ fn look(source: &mut dyn Source, args: &DoctorArgs) -> anyhow::Result<Diagnosis>
 
 /// How long to wait between two looks, where `every` is wished for.
 fn apart(every: Duration, window: Duration, stale_for: Duration) -> Duration {
-    every.max(SOONEST).max(stale_for).max(window / MOST_LOOKS).min(window / LEAST_LOOKS)
+    every.max(MIN_LOOK_INTERVAL).max(stale_for).max(window / MAX_WINDOW_LOOKS).min(window / MIN_WINDOW_LOOKS)
 }
 
 /// Looks again after each `pause`, which is told how long it has been since the first look, until that returns false.
@@ -298,7 +299,7 @@ fn looks(
                     break;
                 }
             }
-            Err(error) if answered.is_none_or(|before| at - before > PATIENCE) => return Err(error),
+            Err(error) if answered.is_none_or(|before| at - before > SILENCE_TIMEOUT) => return Err(error),
             Err(_) => {}
         }
         if !pause(at - first) {
@@ -306,7 +307,7 @@ fn looks(
             if answers {
                 break;
             }
-            std::thread::sleep(AGAIN);
+            std::thread::sleep(RETRY_PAUSE);
         }
     }
     let Some(mut patient) = patient else { bail!("there was no look") };

@@ -13,8 +13,8 @@ use serde_json::Value;
 /// Environment variable with the admin token.
 const TOKEN: &str = "POOLHOUSE_ADMIN_TOKEN";
 
-/// How long connecting, and an answer beyond the time that the order itself takes, may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Bounds connecting, and an answer beyond the time that the order itself takes.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of an answer, and values in it: what all pools take that a Poolhouse can have. The longest lists of clients
 /// and servers take less. So an answer takes no more memory than such a Poolhouse asks for, whoever gives it.
 const MAX_ANSWER: usize = serve::MAX_POOLS * serve::POOL_BYTES;
@@ -155,8 +155,8 @@ impl Remote {
             // The environment's proxy would see the token, and cannot reach what is on this machine.
             .proxy(None)
             .http_status_as_error(false)
-            .timeout_connect(Some(PATIENCE))
-            .timeout_global(Some(request.patience + PATIENCE))
+            .timeout_connect(Some(ANSWER_TIMEOUT))
+            .timeout_global(Some(request.patience + ANSWER_TIMEOUT))
             .user_agent(concat!("poolhouse/", env!("CARGO_PKG_VERSION")))
             .build()
             .new_agent();

@@ -11,7 +11,7 @@ use clap::{
 use crate::{BAD_USAGE, remote::DEFAULT};
 
 /// Examples that are shown.
-const MOST_EXAMPLES: usize = 2;
+const MAX_EXAMPLES: usize = 2;
 
 /// Verbs that need the feature `lab`.
 #[cfg(not(feature = "lab"))]
@@ -96,7 +96,7 @@ fn lacking(error: &Error, root: &Command, words: &[String]) -> Option<String> {
         return None;
     }
     let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
-    let examples = help.lines().map(str::trim).filter(|line| line.starts_with("poolhouse ")).take(MOST_EXAMPLES);
+    let examples = help.lines().map(str::trim).filter(|line| line.starts_with("poolhouse ")).take(MAX_EXAMPLES);
     let shown: Vec<String> = examples.map(|line| format!("\n  {line}")).collect();
     let name = verb.get_name();
     Some(format!(

@@ -15,15 +15,15 @@ use doctor::{Diagnosis, Line};
 use settings::Secret;
 
 use super::{
-    MOST_LOOKS, looks,
+    MAX_WINDOW_LOOKS, looks,
     sources::{Admin, Source, Sql},
 };
 use crate::remote::RemoteArgs;
 
 /// Time between two looks.
-const EVERY: Duration = Duration::from_millis(500);
-/// How soon it hears that the run is over.
-const NAP: Duration = Duration::from_millis(20);
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+/// How often it checks whether the run is over.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Whom it looks at.
 #[derive(Clone)]
@@ -75,11 +75,11 @@ impl Beside {
                 Whom::Postgres(url) => Box::new(Sql::new(url, None, None)),
             };
             let mut source = Compressed { source, compression };
-            let mut left = MOST_LOOKS;
+            let mut left = MAX_WINDOW_LOOKS;
             let mut pause = |_: Duration| {
-                let until = Instant::now() + EVERY;
+                let until = Instant::now() + LOOK_INTERVAL;
                 while !is_over.load(Relaxed) && Instant::now() < until {
-                    thread::sleep(NAP);
+                    thread::sleep(POLL_INTERVAL);
                 }
                 left -= 1;
                 // A long run is looked at for as long as looks can be kept.

@@ -12,23 +12,23 @@ use planner::{
 };
 
 /// Simulations of one diagnosis: with so few operations each they take less than 0.3 s together.
-const MOST_PLAYS: u32 = 32;
+const MAX_SIMULATIONS: u32 = 32;
 /// Operations of one: a percentile of so many is known to about 3%.
 const OPERATIONS: u32 = 10_000;
 /// The longest that one lasts, in virtual time.
-const LONGEST: Duration = Duration::from_secs(1_200);
+const MAX_VIRTUAL_TIME: Duration = Duration::from_secs(1_200);
 /// The largest pool that is played, and the longest time until an idle server is closed.
-const LARGEST: u32 = 5_000;
-const LONGEST_IDLE: Duration = Duration::from_secs(7 * 86_400);
+const MAX_POOL_SIZE: u32 = 5_000;
+const MAX_IDLE_TIME: Duration = Duration::from_secs(7 * 86_400);
 /// Bursts of one: the first is not counted.
-const LEAST_BURSTS: u32 = 4;
-const MOST_BURSTS: u32 = 20;
+const MIN_BURSTS: u32 = 4;
+const MAX_BURSTS: u32 = 20;
 /// Every client has asked so often before it counts.
-const SETTLED: u32 = 3;
+const WARMUP_ROUNDS: u32 = 3;
 /// Before it counts, arrivals at random have come for this share of the time.
-const SETTLING: f64 = 0.1;
+const WARMUP_SHARE: f64 = 0.1;
 /// Values that a histogram of few buckets is drawn with.
-const DRAWN: f64 = 1_000.0;
+const DRAWN_VALUES: f64 = 1_000.0;
 /// The same for everybody: the same looks give the same advice.
 const SEED: u64 = 1;
 
@@ -40,12 +40,12 @@ pub struct Player {
 
 impl Forecast for Player {
     fn play(&self, load: &Load, pool: &Sizes) -> Option<Effect> {
-        if self.played.get() >= MOST_PLAYS {
+        if self.played.get() >= MAX_SIMULATIONS {
             return None;
         }
         self.played.set(self.played.get() + 1);
         let service = times(&load.held)?;
-        if service.mean().max(load.connecting) > LONGEST || pool.max_size > LARGEST {
+        if service.mean().max(load.connecting) > MAX_VIRTUAL_TIME || pool.max_size > MAX_POOL_SIZE {
             return None;
         }
         let (shape, warmup) = shape(&load.begins, service.mean(), pool.max_size)?;
@@ -65,23 +65,27 @@ impl Forecast for Player {
 fn shape(begins: &Begins, held: Duration, max_size: u32) -> Option<(Shape, Duration)> {
     Some(match *begins {
         Begins::Clients { clients, pause } => {
-            if pause > LONGEST {
+            if pause > MAX_VIRTUAL_TIME {
                 return None;
             }
             let round = held.checked_mul(clients)? / max_size.max(1) + pause;
-            let shape =
-                Shape::Closed { clients, think: pause, duration: LONGEST, operations: Some(u64::from(OPERATIONS)) };
-            (shape, round.saturating_mul(SETTLED).min(LONGEST))
+            let shape = Shape::Closed {
+                clients,
+                think: pause,
+                duration: MAX_VIRTUAL_TIME,
+                operations: Some(u64::from(OPERATIONS)),
+            };
+            (shape, round.saturating_mul(WARMUP_ROUNDS).min(MAX_VIRTUAL_TIME))
         }
         Begins::AtRandom { rate } => {
-            let duration = Duration::try_from_secs_f64(f64::from(OPERATIONS) / rate).ok()?.min(LONGEST);
+            let duration = Duration::try_from_secs_f64(f64::from(OPERATIONS) / rate).ok()?.min(MAX_VIRTUAL_TIME);
             let stages = vec![Stage { duration, from: rate, to: rate }];
             let shape = Shape::Open { stages, spacing: Spacing::Poisson, max_in_flight: MAX_IN_FLIGHT };
-            (shape, duration.mul_f64(SETTLING))
+            (shape, duration.mul_f64(WARMUP_SHARE))
         }
         Begins::Bursts { size, at_once, quiet } => {
-            let by_time = LONGEST.as_secs_f64() / quiet.as_secs_f64().max(1e-3);
-            let rounds = (OPERATIONS / size.max(1)).min(by_time as u32).clamp(LEAST_BURSTS, MOST_BURSTS);
+            let by_time = MAX_VIRTUAL_TIME.as_secs_f64() / quiet.as_secs_f64().max(1e-3);
+            let rounds = (OPERATIONS / size.max(1)).min(by_time as u32).clamp(MIN_BURSTS, MAX_BURSTS);
             (Shape::Burst { size, at_once, idle: quiet, rounds }, Duration::ZERO)
         }
     })
@@ -92,7 +96,7 @@ fn plan(shape: Shape, warmup: Duration, pool: &Sizes) -> Plan {
         max_size: Some(pool.max_size),
         min_size: Some(pool.min_size),
         max_connecting: pool.max_connecting,
-        max_idle_time: Some(pool.max_idle_time.map(|time| time.min(LONGEST_IDLE))),
+        max_idle_time: Some(pool.max_idle_time.map(|time| time.min(MAX_IDLE_TIME))),
         max_life_time: Some(None),
         max_wait_time: Some(None),
         ..PoolWishes::default()
@@ -104,7 +108,7 @@ fn plan(shape: Shape, warmup: Duration, pool: &Sizes) -> Plan {
         shape,
         faults: Vec::new(),
         warmup,
-        timeout: LONGEST.saturating_mul(SETTLED),
+        timeout: MAX_VIRTUAL_TIME.saturating_mul(WARMUP_ROUNDS),
         seed: SEED,
         fail_if: Vec::new(),
         freeze: None,
@@ -131,7 +135,7 @@ fn times(held: &Held) -> Option<Times> {
     let mut lower = 0.0;
     for (n, in_bucket) in held.times.buckets.iter().enumerate() {
         let upper = held.bounds_ms.get(n).copied().unwrap_or(2.0 * lower);
-        let drawn = (DRAWN * *in_bucket as f64 / count).ceil();
+        let drawn = (DRAWN_VALUES * *in_bucket as f64 / count).ceil();
         values.extend((0..drawn as u32).map(|k| lower + (upper - lower) * (f64::from(k) + 0.5) / drawn));
         lower = upper;
     }
@@ -227,6 +231,6 @@ mod tests {
         let load = Load { begins, held: held(&[1, 0, 0, 0, 0, 0], 0.5), connecting: Duration::ZERO };
         let player = Player::default();
         let answered = (0..100).filter(|_| player.play(&load, &sizes(2, 2, 1_000)).is_some()).count();
-        assert_eq!(answered, MOST_PLAYS as usize);
+        assert_eq!(answered, MAX_SIMULATIONS as usize);
     }
 }

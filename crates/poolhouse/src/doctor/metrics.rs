@@ -10,7 +10,7 @@ use admin_api::{Client, Hikari, Scrape};
 use anyhow::{Context, bail};
 use doctor::{Line, NOT_WHOLE};
 
-use super::sources::{PATIENCE, Source, micros};
+use super::sources::{ANSWER_TIMEOUT, Source, micros};
 use crate::remote::without_login;
 
 /// Bytes of an answer.
@@ -87,8 +87,8 @@ impl Page {
         let agent = ureq::Agent::config_builder()
             // The environment's proxy cannot reach what is on this machine, and would see what is asked for.
             .proxy(None)
-            .timeout_connect(Some(PATIENCE))
-            .timeout_global(Some(PATIENCE))
+            .timeout_connect(Some(ANSWER_TIMEOUT))
+            .timeout_global(Some(ANSWER_TIMEOUT))
             .user_agent(concat!("poolhouse/", env!("CARGO_PKG_VERSION")))
             .build()
             .new_agent();

@@ -13,14 +13,14 @@ use doctor::Line;
 use serde_json::Value;
 use settings::Secret;
 
-use super::sources::{PATIENCE, Source};
+use super::sources::{ANSWER_TIMEOUT, Source};
 
 /// Where the server answers of itself.
 const ADMIN: &str = "admin";
-/// Lists of connections are so far apart at least.
+/// Two lists of connections are at least this far apart.
 const LIST_EVERY: Duration = Duration::from_secs(1);
-/// Where so many transactions pause at a time, it matters whether their pauses are long. One alone is no habit.
-const MANY: usize = 2;
+/// From this many pausing transactions on, it matters whether their pauses are long. A single one may be chance.
+const MIN_PAUSING: usize = 2;
 /// Then they are listed, and so much later once more: MongoDB tells only the sum of a transaction's pauses. The
 /// doctor's texts name this.
 const ONCE_MORE: Duration = Duration::from_millis(100);
@@ -97,7 +97,7 @@ impl Source for MongoDb {
 impl Known {
     fn connect(url: &Secret) -> anyhow::Result<Self> {
         let mut this = Self {
-            asker: Asker::connect(url, PATIENCE)?,
+            asker: Asker::connect(url, ANSWER_TIMEOUT)?,
             own: None,
             processors: None,
             lifetime_s: None,
@@ -120,14 +120,14 @@ impl Known {
 
     /// The answer; `None` if the server refuses the command.
     fn done(&mut self, command: &Command) -> anyhow::Result<Option<Value>> {
-        Ok(match self.asker.ask(ADMIN, command, PATIENCE)? {
+        Ok(match self.asker.ask(ADMIN, command, ANSWER_TIMEOUT)? {
             Reply::Done(answer) => Some(answer),
             Reply::Refused { .. } => None,
         })
     }
 
     fn look(&mut self) -> anyhow::Result<(Instant, Mongo)> {
-        let answer = match self.asker.ask(ADMIN, &Mongo::status(), PATIENCE)? {
+        let answer = match self.asker.ask(ADMIN, &Mongo::status(), ANSWER_TIMEOUT)? {
             Reply::Done(answer) => answer,
             Reply::Refused { code: UNAUTHORIZED, message } => {
                 bail!("{message}: the user that looks needs the role clusterMonitor on admin")
@@ -150,7 +150,7 @@ impl Known {
         }
         if self.hides.is_none() && self.listed.is_none_or(|listed| listed.elapsed() >= LIST_EVERY) {
             let command = Mongo::connections(self.own, look.process.starts_with("mongos"));
-            match self.asker.ask(ADMIN, &command, PATIENCE)? {
+            match self.asker.ask(ADMIN, &command, ANSWER_TIMEOUT)? {
                 Reply::Done(answer) => {
                     let seen = Mongo::sessions(&answer);
                     let again = self.once_more(&seen, &command)?;
@@ -172,7 +172,7 @@ impl Known {
     /// The connections a moment later, with how long transactions pause. `None` where too few of those that were `seen`
     /// pause, or the server refuses.
     fn once_more(&mut self, seen: &[Session], command: &Command) -> anyhow::Result<Option<Vec<Session>>> {
-        if seen.iter().filter(|session| session.paused_ms.is_some()).count() < MANY {
+        if seen.iter().filter(|session| session.paused_ms.is_some()).count() < MIN_PAUSING {
             return Ok(None);
         }
         self.again = self.again.wrapping_add(1);

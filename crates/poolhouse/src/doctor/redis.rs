@@ -9,7 +9,7 @@ use clients::redis::{Asker, Reply};
 use doctor::Line;
 use settings::Secret;
 
-use super::sources::{PATIENCE, Source, micros};
+use super::sources::{ANSWER_TIMEOUT, Source, micros};
 
 /// Lists of connections are so far apart at least, and for each connection in the list so much more: the server does
 /// nothing else meanwhile.
@@ -70,17 +70,18 @@ impl Source for Redis {
 
 impl Known {
     fn connect(url: &Secret) -> anyhow::Result<Self> {
-        let asker = Asker::connect(url, PATIENCE).map_err(|error| full(error.to_string()))?;
+        let asker = Asker::connect(url, ANSWER_TIMEOUT).map_err(|error| full(error.to_string()))?;
         Ok(Self { asker, own: None, limit: None, listed: None, hides: None })
     }
 
     fn look(&mut self) -> anyhow::Result<Look> {
         let is_first = self.listed.is_none();
-        let info = match self.asker.ask(&Look::INFO, MAX_INFO, PATIENCE).map_err(|error| full(error.to_string()))? {
-            Reply::Text { text, .. } => text,
-            Reply::Refused(message) if message.contains(FULL) => return Err(full(message)),
-            Reply::Refused(message) => bail!("INFO is refused: {message}"),
-        };
+        let info =
+            match self.asker.ask(&Look::INFO, MAX_INFO, ANSWER_TIMEOUT).map_err(|error| full(error.to_string()))? {
+                Reply::Text { text, .. } => text,
+                Reply::Refused(message) if message.contains(FULL) => return Err(full(message)),
+                Reply::Refused(message) => bail!("INFO is refused: {message}"),
+            };
         let mut look = Look::read(&info).map_err(anyhow::Error::msg)?;
         if is_first && look.max_clients.is_none() {
             self.limit = self.short(&Look::LIMIT)?.as_deref().and_then(Look::limit);
@@ -92,7 +93,7 @@ impl Known {
 
     /// A short answer; `None` if the server refuses to give it.
     fn short(&mut self, words: &[&str]) -> anyhow::Result<Option<String>> {
-        Ok(match self.asker.ask(words, MAX_SHORT, PATIENCE)? {
+        Ok(match self.asker.ask(words, MAX_SHORT, ANSWER_TIMEOUT)? {
             Reply::Text { text, .. } => Some(text),
             Reply::Refused(_) => None,
         })
@@ -110,7 +111,7 @@ impl Known {
             if self.own.is_none() {
                 self.own = self.short(&Look::OWN)?.as_deref().and_then(Look::own);
             }
-            match self.asker.ask(&Look::CLIENTS, MAX_LIST, PATIENCE)? {
+            match self.asker.ask(&Look::CLIENTS, MAX_LIST, ANSWER_TIMEOUT)? {
                 Reply::Text { text, .. } if Look::is_of_pooler(&text) => {
                     let why = "a Poolhouse answers at this address, and lists its own clients: name Redis's own address, or look at the Poolhouse \
                                (`poolhouse doctor http://ADMIN`)";

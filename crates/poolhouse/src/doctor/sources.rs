@@ -21,19 +21,20 @@ const MAX_CLIENTS: &str = "10000";
 const MAX_HOLDERS: &str = "2000";
 /// Servers that are asked for at each look where the database is asked, too.
 const MAX_SERVERS: &str = "5000";
-const MOST_CLIENTS: usize = 10_000;
-/// How long connecting, and an answer, may take.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+/// Clients of a PgBouncer that are kept.
+const MAX_CONSOLE_CLIENTS: usize = 10_000;
+/// Bounds connecting, and an answer.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// What connections call themselves.
-const NAME: &str = "poolhouse doctor";
+const APPLICATION_NAME: &str = "poolhouse doctor";
 /// How a PgBouncer's console ends what it calls its version.
-const OF_A_CONSOLE: &str = "/bouncer";
+const CONSOLE_VERSION_SUFFIX: &str = "/bouncer";
 /// What a server says when it has no connection left, and to whom it lets in by no such URL. Digits alone may be a
 /// port.
-const FULL: &str = "SQLSTATE 53300";
+const TOO_MANY_CONNECTIONS: &str = "SQLSTATE 53300";
 /// What a PgBouncer says to who may not use its console.
-const NOT_ALLOWED: &str = "not allowed (SQLSTATE 08P01)";
-const REFUSALS: [&str; 3] = ["SQLSTATE 28000", "SQLSTATE 28P01", "SQLSTATE 3D000"];
+const CONSOLE_FORBIDDEN: &str = "not allowed (SQLSTATE 08P01)";
+const LOGIN_REFUSALS: [&str; 3] = ["SQLSTATE 28000", "SQLSTATE 28P01", "SQLSTATE 3D000"];
 
 /// Something that can be looked at.
 pub trait Source {
@@ -112,13 +113,13 @@ impl Neighbour {
     /// # Errors
     /// It lets nobody in by that URL.
     fn backends(&mut self) -> anyhow::Result<Option<Vec<Backend>>> {
-        if self.silent.is_some_and(|asked| asked.elapsed() < PATIENCE) {
+        if self.silent.is_some_and(|asked| asked.elapsed() < ANSWER_TIMEOUT) {
             return Ok(None);
         }
         let asked = self.database.sessions().map(|(backends, _)| Some(backends)).context("the database beside it");
         asked.or_else(|error| {
             let message = format!("{error:#}");
-            if REFUSALS.iter().any(|refusal| message.contains(refusal)) {
+            if LOGIN_REFUSALS.iter().any(|refusal| message.contains(refusal)) {
                 return Err(error);
             }
             if self.silent.is_none() {
@@ -157,14 +158,14 @@ impl Sql {
         let asker = self.asker.as_mut().expect("the console is connected to");
         let version = asker.version().unwrap_or_default();
         let mut show = |what: &str| -> anyhow::Result<(Vec<Row>, u64)> {
-            let answer = asker.ask(&format!("SHOW {what}"), MAX_CONSOLE_ROWS, PATIENCE)?;
+            let answer = asker.ask(&format!("SHOW {what}"), MAX_CONSOLE_ROWS, ANSWER_TIMEOUT)?;
             let left_out = answer.left_out;
             Ok((rows(answer), left_out))
         };
         let (pools, stats, databases) = (show("POOLS")?.0, show("STATS")?.0, show("DATABASES")?.0);
         let (clients, clients_left_out) = show("CLIENTS")?;
         let mut shown = Shown {
-            version: version.trim_end_matches(OF_A_CONSOLE).to_owned(),
+            version: version.trim_end_matches(CONSOLE_VERSION_SUFFIX).to_owned(),
             pools,
             stats,
             databases,
@@ -190,7 +191,7 @@ impl Sql {
             look.note_work(servers, backends, beside.processors());
         }
         self.clients = clients;
-        self.clients.truncate(MOST_CLIENTS);
+        self.clients.truncate(MAX_CONSOLE_CLIENTS);
         Ok(Line::Pooler { at_us, look: Box::new(look), holders })
     }
 }
@@ -199,7 +200,7 @@ impl Source for Sql {
     fn look(&mut self, began: Instant) -> anyhow::Result<Line> {
         if self.asker.is_none() && self.database.known.is_none() {
             let mut asker = connect(&self.url)?;
-            if asker.version().is_some_and(|version| version.ends_with(OF_A_CONSOLE)) {
+            if asker.version().is_some_and(|version| version.ends_with(CONSOLE_VERSION_SUFFIX)) {
                 self.asker = Some(asker);
             } else if self.beside.is_some() {
                 bail!(
@@ -252,7 +253,7 @@ impl Known {
 
 impl Database {
     fn begin(&mut self, mut asker: Asker) -> anyhow::Result<&mut Known> {
-        let first = rows(asker.ask(Activity::VERSION, 1, PATIENCE)?).into_iter().next().unwrap_or_default();
+        let first = rows(asker.ask(Activity::VERSION, 1, ANSWER_TIMEOUT)?).into_iter().next().unwrap_or_default();
         let figure = |name: &str| first.get(name).and_then(|text| text.parse::<u64>().ok());
         let number = figure("number").context("it does not tell its version")?;
         let question = Activity::question(number).map_err(anyhow::Error::msg)?;
@@ -271,7 +272,7 @@ impl Database {
 
     /// Its sessions, and how many more there are.
     fn sessions(&mut self) -> anyhow::Result<(Vec<Backend>, u64)> {
-        let asked = self.connected()?.asker.ask(Activity::SESSIONS, MAX_BACKENDS, PATIENCE);
+        let asked = self.connected()?.asker.ask(Activity::SESSIONS, MAX_BACKENDS, ANSWER_TIMEOUT);
         if asked.is_err() {
             self.known = None;
         }
@@ -283,8 +284,8 @@ impl Database {
     fn look(&mut self) -> anyhow::Result<Activity> {
         let processors = self.processors;
         let known = self.connected()?;
-        let server = rows(known.asker.ask(&known.question, 1, PATIENCE)?);
-        let sessions = known.asker.ask(Activity::SESSIONS, MAX_BACKENDS, PATIENCE)?;
+        let server = rows(known.asker.ask(&known.question, 1, ANSWER_TIMEOUT)?);
+        let sessions = known.asker.ask(Activity::SESSIONS, MAX_BACKENDS, ANSWER_TIMEOUT)?;
         let left_out = sessions.left_out;
         let server = server.into_iter().next().unwrap_or_default();
         let look = Activity::read(&server, &rows(sessions), left_out).map_err(anyhow::Error::msg)?;
@@ -304,14 +305,14 @@ fn runs_here(pid: u64) -> bool {
 }
 
 fn connect(url: &Secret) -> anyhow::Result<Asker> {
-    Asker::connect(url, NAME, PATIENCE).map_err(|error| {
+    Asker::connect(url, APPLICATION_NAME, ANSWER_TIMEOUT).map_err(|error| {
         let message = error.to_string();
-        if message.contains(FULL) {
+        if message.contains(TOO_MANY_CONNECTIONS) {
             let why = "every connection that it allows is taken, and that itself is what is wrong: pg_stat_activity, read by a superuser, \
                        tells by whom";
             return anyhow::anyhow!("{message}: {why}");
         }
-        if message.contains(NOT_ALLOWED) {
+        if message.contains(CONSOLE_FORBIDDEN) {
             let why = "a PgBouncer shows its console to users that its `stats_users` or `admin_users` names: log in as one of them, or add this \
                        one to stats_users and RELOAD";
             return anyhow::anyhow!("{message}: {why}");
