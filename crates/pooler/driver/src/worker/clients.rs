@@ -203,7 +203,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return self.push_displaced(slot);
         }
         let pool = self.clients[slot].pool.expect("it has logged in");
-        let shared = Arc::clone(&self.pools.used(pool));
+        let shared = Arc::clone(self.pools.used(pool));
         self.follow_pool(slot, &shared, None);
         if shared.drained.load(Relaxed) {
             let why = Refusal::Drained { at_login: self.clients[slot].in_tenant_queue };
@@ -220,7 +220,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         // It stays with the one before if this one is forgotten: its session hears of that when it asks for a server.
         let Some(shared) = shared.filter(|shared| shared.enter()) else { return true };
         let before = client.pool.replace(pool).expect("a client that has logged in uses a pool");
-        let before = Arc::clone(&self.pools.used(before));
+        let before = Arc::clone(self.pools.used(before));
         before.clients.fetch_sub(1, Relaxed);
         self.follow_pool(slot, &shared, Some(&before));
         let stays = !shared.drained.load(Relaxed);
