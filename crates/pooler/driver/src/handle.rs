@@ -1,5 +1,5 @@
-//! Watching and steering a driver from any thread. What is asked of workers goes through their mailboxes; pools are
-//! changed right here, under their own locks, and what follows from that is done by workers.
+//! Watching and steering a driver from any thread. Questions and orders for workers go through their mailboxes. Pools
+//! are changed right here, under their own locks, and workers do what follows from that.
 
 use std::{
     cmp::Reverse,
@@ -39,7 +39,7 @@ impl Handle {
         Self { host, workers }
     }
 
-    /// Everything that is counted.
+    /// All counts.
     pub fn snapshot(&self) -> Snapshot {
         self.host.snapshot()
     }
@@ -54,7 +54,7 @@ impl Handle {
         self.host.is_ending()
     }
 
-    /// What the pools of a database hold now, or all pools.
+    /// The state of the pools of a database, or of all pools.
     pub fn pools(&self, database: Option<&DatabaseName>) -> Vec<PoolState> {
         self.host.pools(database).iter().map(|pool| pool.state()).collect()
     }
@@ -94,8 +94,8 @@ impl Handle {
         true
     }
 
-    /// Puts other rules in force, and asks what each pool is now. Clients stay; servers that would be made differently
-    /// now are replaced when they are next free.
+    /// Puts another configuration in force, also for pools that exist. Clients stay. Servers that would be made
+    /// differently now are replaced when they are next free.
     pub fn reconfigure(&self, changes: &Changes) {
         let host = &self.host;
         assert_eq!(changes.listeners.len(), host.listeners.len(), "each listener has its rules");
@@ -116,23 +116,24 @@ impl Handle {
             });
         }
         host.registry.open_at_start(host.clock.now());
-        // From here on workers that look know all that is new.
+        // From here on a worker that reads the count sees the whole configuration.
         host.registry.configured.fetch_add(1, Relaxed);
         self.meet(demands);
     }
 
-    /// Holds back clients that want a server of this database, or of all, and closes servers as they become free. False
-    /// if more databases than can be remembered are under orders of their own; so for the following two.
+    /// Pauses a database, or all: clients wait for servers, and servers are closed as they become free. False if too
+    /// many databases have orders of their own to remember another one; so for the following two.
     pub fn pause(&self, database: Option<&DatabaseName>) -> bool {
         self.order(database, |wish| wish.paused = true)
     }
 
-    /// Ends a pause, and a draining.
+    /// Ends a pause and a drain.
     pub fn resume(&self, database: Option<&DatabaseName>) -> bool {
         self.order(database, |wish| *wish = Wish::default())
     }
 
-    /// Lets the clients of this database go at the end of their transactions, turns new ones away, and keeps no server.
+    /// Drains a database: its clients are sent away at the end of their transactions, new ones are refused, and it
+    /// keeps no server.
     pub fn drain_database(&self, database: &DatabaseName) -> bool {
         self.order(Some(database), |wish| wish.drained = true)
     }
@@ -151,7 +152,7 @@ impl Handle {
         }
     }
 
-    /// Closes a client, by the id that [`Handle::clients`] tells. False if there is none. Waits up to 200 ms.
+    /// Closes a client, by the id that [`Handle::clients`] lists. False if there is none. Waits up to 200 ms.
     pub fn kill(&self, client: u64) -> bool {
         // The id says which worker it is of: see `Worker::client_id`.
         let worker = (client % self.host.board.len() as u64) as usize;
@@ -165,8 +166,8 @@ impl Handle {
         self.host.pools(None).iter().filter_map(|pool| pool.load()).collect()
     }
 
-    /// Gives a pool another size, within the `sizes` of its spec. It has that until it is given another, whatever
-    /// `max_size` a reload brings. Servers beyond a smaller one close as they become free.
+    /// Gives a pool another size, within the `sizes` of its spec. The pool keeps that size until it is given another,
+    /// whatever `max_size` a reload brings. Servers beyond a smaller size close as they become free.
     pub fn resize(&self, pool: PoolId, size: u32) {
         let Some(pool) = self.host.registry.known(pool) else { return };
         let now = self.host.clock.now();
@@ -178,8 +179,8 @@ impl Handle {
         self.host.registry.caps()
     }
 
-    /// Leaves so much of each cap to other processes, instead of what was said before. At least one remains. Said
-    /// again, it costs little.
+    /// Leaves `reserved` of each cap to other processes, in place of the amounts given before. At least one connection
+    /// remains. A call with the same amounts costs little.
     pub fn reserve(&self, reserved: HashMap<String, u32>) {
         let mut demands = Vec::new();
         if !self.host.registry.reserve(reserved, &mut demands) {
@@ -231,7 +232,7 @@ impl Handle {
         }
     }
 
-    /// Asks the workers that have not ended, and says how many these are.
+    /// Asks the workers that have not ended. Returns their number.
     fn ask(&self, question: impl Fn() -> Command) -> usize {
         let present = self.host.board.iter().enumerate().filter(|(_, board)| !board.ended.load(SeqCst));
         present.map(|(worker, _)| self.workers.command(worker, question())).count()
@@ -250,7 +251,7 @@ impl Handle {
         all
     }
 
-    /// Changes what is wished of a database, or of all. False if there are too many wishes.
+    /// Changes the orders for a database, or for all. False if there are too many orders.
     fn order(&self, database: Option<&DatabaseName>, change: impl Fn(&mut Wish)) -> bool {
         let orders = || self.host.registry.orders.lock().unwrap_or_else(PoisonError::into_inner);
         {
@@ -260,7 +261,7 @@ impl Handle {
             }
             self.host.any_drained.store(orders.any_drained(), Relaxed);
         }
-        // A pool that is made from here on sees the wish; the others are told.
+        // A pool that is made from here on follows the order; the others are told.
         for pool in self.host.pools(database) {
             let (spec, now) = (pool.spec(), self.host.clock.now());
             self.operate(&pool, |guarded| {
@@ -272,7 +273,7 @@ impl Handle {
         true
     }
 
-    /// Changes a pool from outside. What it then wants done is left to the worker that looks after it.
+    /// Changes a pool from outside. The worker of the pool does what the pool then wants done.
     fn operate<T>(&self, pool: &Arc<SharedPool>, f: impl FnOnce(&mut Guarded) -> T) -> T {
         let alarms = &self.host.registry.alarms;
         let mut guarded = pool.lock();

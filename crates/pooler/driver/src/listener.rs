@@ -19,13 +19,13 @@ use crate::{
     tls::TlsAcceptor,
 };
 
-/// Clients that wait for a place at a time.
+/// Clients that may wait for a place at a time.
 pub(crate) const MAX_NEWCOMERS: usize = 256;
 
-/// Clients above the hard limit that are let in for the moment it takes to tell them so.
+/// Clients above the hard limit that may be here at a time, only to be told that there is no room.
 pub(crate) const MAX_SURPLUS: u64 = 256;
 
-/// Clients whose places others have by now, and which are still here for the moment it takes to tell them so.
+/// Clients that may be here at a time only to be told that other clients have got their places.
 const MAX_GIVING_WAY: u64 = 256;
 
 /// Why clients are sent away, as labels.
@@ -63,16 +63,16 @@ pub(crate) struct Listener {
     pub(crate) protocol: &'static str,
     pub(crate) tcp: bool,
     pub(crate) tls: Option<Arc<TlsAcceptor>>,
-    /// What its clients speak asks for these.
+    /// The rules that the protocol of its clients asks for.
     pub(crate) client_rules: ClientRules,
-    /// What its clients' sockets begin with.
+    /// The time-out that sockets inherit from the listening socket.
     pub(crate) user_timeout: Duration,
     gate: Mutex<Gate>,
-    /// Read where time passes and where clients come, never where bytes do.
+    /// Not read where bytes are relayed.
     rules: RwLock<(GateConfig, Timeouts)>,
     /// Clients that are being told that there is no room.
     pub(crate) surplus: AtomicU64,
-    /// Clients that are being told that others have their places.
+    /// Clients that are being told that other clients have their places.
     giving_way: AtomicU64,
     /// Clients that wait for a place.
     pub(crate) newcomers: AtomicUsize,
@@ -83,15 +83,15 @@ pub(crate) struct Listener {
     throttled: AtomicU64,
     accepts_failed: AtomicU64,
     sent_away: [AtomicU64; EVICTIONS.len()],
-    /// Those of them whose side of the connection never ended.
+    /// Clients that were sent away and never ended their side of the connection.
     unanswered: [AtomicU64; EVICTIONS.len()],
     evictions: Mutex<Evictions>,
-    /// How often clients were seen to come back as fast as they were evicted.
+    /// How often clients came back as fast as they were evicted.
     loops: AtomicU64,
 }
 
 impl Listener {
-    /// One as it was configured, and what it listens on.
+    /// A listener as configured, and its socket.
     pub(crate) fn new<S>(spec: ListenerSpec<S>, client_rules: ClientRules) -> (Self, S) {
         let ListenerSpec { name, protocol, socket, tcp, gate: limits, timeouts, tls } = spec;
         let listener = Self {
@@ -128,7 +128,7 @@ impl Listener {
         self.rules.read().unwrap_or_else(PoisonError::into_inner).1
     }
 
-    /// Other rules from now on, for those who are here as well.
+    /// Puts other rules in force, also for clients that are here.
     pub(crate) fn reconfigure(&self, limits: GateConfig, timeouts: Timeouts) {
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = (limits, timeouts);
         self.gate().reconfigure(limits);
@@ -138,7 +138,7 @@ impl Listener {
         self.gate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who has not logged in. To be held for one call. Who holds it and the gate takes this one first.
+    /// The clients that have not logged in. Held for one call only; taken before the gate if both are needed.
     fn lobby(&self) -> MutexGuard<'_, Lobby> {
         self.lobby.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -148,7 +148,7 @@ impl Listener {
         self.lobby().enter(client, net, now);
     }
 
-    /// A client has logged in, or goes. False if another has its place by now.
+    /// A client has logged in, or goes. False if another client has got its place.
     pub(crate) fn leave_lobby(&self, client: LobbyClient) -> bool {
         let mut lobby = self.lobby();
         let was_there = lobby.leave(client);
@@ -160,7 +160,7 @@ impl Listener {
         was_there
     }
 
-    /// A client that has not logged in wants to look on only. Half of all may.
+    /// A client that has not logged in wants to be a monitor. Half of these clients may.
     pub(crate) fn begin_monitoring(&self, client: LobbyClient, now: Time) -> Monitoring {
         let most = (self.limits().hard_limit / 2).max(1) as usize;
         let mut lobby = self.lobby();
@@ -169,15 +169,15 @@ impl Listener {
         monitoring
     }
 
-    /// A client looks on no longer, and has its login before it.
+    /// A client is a monitor no longer, and is to log in.
     pub(crate) fn end_monitoring(&self, client: LobbyClient, now: Time) {
         let mut lobby = self.lobby();
         lobby.end_monitoring(client, now);
         self.gate().set_onlookers(lobby.monitor_count());
     }
 
-    /// A client asks to come in, or asks again. Says whether it may, and whose place it gets, if it gets another's:
-    /// that one is to be told, and has [given way](Self::gave_way) when it is gone.
+    /// Whether a new client is admitted, and which client loses its place to it, if any: that client is to be told, and
+    /// [`gave_way`](Self::gave_way) called when it has gone.
     pub(crate) fn admit(&self, net: Net, now: Time) -> (bool, Option<Displaced>) {
         let (admitted, crowded, over) = {
             let mut gate = self.gate();
@@ -202,8 +202,8 @@ impl Listener {
         (welcome, displaced)
     }
 
-    /// There is no place for a client. True if it may be told so, and is one of the surplus then; `MAX_SURPLUS` at a
-    /// time may, and those that have waited in vain.
+    /// There is no place for a client. True if it is let in to be told so: [`MAX_SURPLUS`] clients at a time are, and
+    /// all clients that have waited in vain.
     pub(crate) fn turn_away(&self, waited: bool) -> bool {
         self.rejected.fetch_add(1, Relaxed);
         let most = if waited { MAX_SURPLUS + MAX_NEWCOMERS as u64 } else { MAX_SURPLUS };
@@ -214,15 +214,15 @@ impl Listener {
         told
     }
 
-    /// Of clients that wait for a place, the one that gets the next: the first whose address has fewest that have not
-    /// logged in.
+    /// The client that gets the next place, among those that wait: the first whose address has fewest clients that have
+    /// not logged in.
     pub(crate) fn next_of(&self, newcomers: impl Iterator<Item = Net>) -> Option<usize> {
         let lobby = self.lobby();
         newcomers.enumerate().min_by_key(|(number, net)| (lobby.logins_of(*net), *number)).map(|(number, _)| number)
     }
 
-    /// While there are more clients than the soft limit: one that is to log in and takes too long, which is to be told
-    /// that it goes.
+    /// If there are more clients than the soft limit: a client whose login takes too long, and which is to be told that
+    /// it goes.
     pub(crate) fn displace_slow(&self, now: Time) -> Option<Displaced> {
         if !self.reserve() {
             return None;
@@ -247,44 +247,44 @@ impl Listener {
         displaced
     }
 
-    /// A client is about to be evicted, if there are more than the soft limit.
+    /// Reserves an eviction, if there are more clients than the soft limit: one of them is about to be evicted.
     pub(crate) fn reserve(&self) -> bool {
         self.gate().reserve()
     }
 
-    /// Whether and how many clients are to be evicted.
+    /// How many clients are to be evicted.
     pub(crate) fn evictions_wanted(&self) -> u32 {
         self.gate().evictions_wanted()
     }
 
-    /// The client for which a place was reserved among those who go stays.
+    /// The client for which an eviction was reserved stays.
     pub(crate) fn hand_back(&self) {
         self.gate().hand_back();
     }
 
-    /// A client goes that was not reserved for that, and is there for a while yet.
+    /// A client leaves for which no eviction was reserved, and is here for a while yet.
     pub(crate) fn leaves(&self) {
         self.gate().leaves();
     }
 
-    /// An admitted client has gone. `leaving`: it counted among those who go.
+    /// An admitted client has gone. `leaving`: it was counted among the clients that leave.
     pub(crate) fn left(&self, leaving: bool) {
         self.gate().left(leaving);
     }
 
-    /// An admitted client that has not logged in has gone, or another has its place.
+    /// An admitted client that has not logged in has gone, or another client has its place.
     pub(crate) fn stranger_left(&self) {
         let mut gate = self.gate();
         gate.known();
         gate.left(false);
     }
 
-    /// A client has gone whose place another has.
+    /// A client has gone that had lost its place to another.
     pub(crate) fn gave_way(&self) {
         self.giving_way.fetch_sub(1, Relaxed);
     }
 
-    /// A client whose place another has got has logged in before it heard of that: it stays, if there is another place.
+    /// A client has logged in before it heard that another has got its place. It stays if there is another place.
     pub(crate) fn readmit(&self) -> bool {
         let readmitted = self.gate().readmit();
         if readmitted {
@@ -313,7 +313,7 @@ impl Listener {
         self.unanswered[why as usize].fetch_add(1, Relaxed);
     }
 
-    /// A client that was here for so long is evicted. True if clients come back as fast as that happens, now and then.
+    /// A client of this age is evicted. True, once in a while, if clients come back as fast as they are evicted.
     pub(crate) fn is_eviction_loop(&self, age: Duration, now: Time) -> bool {
         let found = self.evictions.lock().unwrap_or_else(PoisonError::into_inner).note(age, now);
         self.loops.fetch_add(u64::from(found), Relaxed);

@@ -20,7 +20,7 @@ use crate::{
     snapshot::{DurationHistogram, ForgottenPools, PoolLoad, PoolSnapshot, PoolState, PoolTimes, add},
 };
 
-/// Between two times that all servers are made anew because one of them takes no writes.
+/// The least time between two renewals of all servers because one of them takes no writes.
 const MIN_RENEWAL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The phases of making a connection, in order.
@@ -35,32 +35,33 @@ pub(crate) enum Phase {
 
 pub(crate) struct SharedPool {
     pub(crate) id: PoolId,
-    /// The database that its clients count for.
+    /// The database for which its clients count.
     pub(crate) tenant: Option<Tenant>,
     /// Its seat in the budget.
     pub(crate) member: MemberId,
-    /// Clients logged in to it. Goes up under its lock only.
+    /// The clients that have logged in to the pool. Incremented under the pool's lock only.
     pub(crate) clients: AtomicU64,
-    /// It is forgotten. Changed under its lock.
+    /// The pool is forgotten. Changed under the pool's lock.
     gone: AtomicBool,
-    /// The budget wants to hear when a server comes back that can be spared.
+    /// The budget is to be told when a server comes back that can be spared.
     pub(crate) awaits_idle: AtomicBool,
-    /// Its clients are to go, and its servers with them.
+    /// The pool is drained: its clients are to go, and its servers with them.
     pub(crate) drained: AtomicBool,
-    /// Another process is to have what is not needed here.
+    /// Another process takes over, so the pool keeps no server that it does not need.
     leaving: AtomicBool,
-    /// The size that it was given while it runs, if its spec lets it; 0 is none.
+    /// The size that the pool was given while it runs; 0: none.
     resized: AtomicU32,
-    /// The place of the host in its list that was tried last.
+    /// The index of the host that was tried last.
     pub(crate) host: AtomicUsize,
-    /// When its servers were last found to be of no use any more, in nanoseconds of the driver's clock; 0 is never.
+    /// When all servers were last renewed because one of them was outdated, in nanoseconds of the driver's clock; 0:
+    /// never.
     renewed: AtomicU64,
-    /// Since when the log has it out of reach, in nanoseconds of the driver's clock; 0: it is not.
+    /// When the log last reported the database out of reach, in nanoseconds of the driver's clock; 0: it is in reach.
     pub(crate) lost: AtomicU64,
-    /// For when it has set an alarm that has not rung, in nanoseconds of the driver's clock; `u64::MAX` is none.
-    /// Changed under its lock.
+    /// The time of the alarm that is set, in nanoseconds of the driver's clock; `u64::MAX`: none. Changed under the
+    /// pool's lock.
     alarm: AtomicU64,
-    /// What it is, until a reload says otherwise. Not read where bytes are relayed.
+    /// The configuration in force. Not read where bytes are relayed.
     spec: RwLock<Arc<PoolSpec>>,
     guarded: Mutex<Guarded>,
     last_error: Mutex<Option<Arc<str>>>,
@@ -72,12 +73,12 @@ pub(crate) struct Guarded {
     unused: Unused,
 }
 
-/// Since when a pool is unused, as far as has been seen.
+/// Since when a pool is unused, as far as the sweeps have seen.
 #[derive(Default)]
 struct Unused {
     /// How often clients logged in or asked for a server.
     uses: u64,
-    /// How often they had when it was last looked at.
+    /// That count at the last sweep.
     seen: u64,
     since: Time,
 }
@@ -120,7 +121,7 @@ impl Stats {
         self.connect[phase as usize].record(took);
     }
 
-    /// Adds what does not belong to a present server.
+    /// Adds the counts that do not belong to a present server.
     pub(crate) fn add_to(&self, sum: &mut ForgottenPools) {
         sum.created += self.created;
         sum.transactions += self.transactions;
@@ -186,7 +187,7 @@ impl SharedPool {
         }
     }
 
-    /// Something has changed, or was due: sets the alarm for what is due next. To be called under its lock.
+    /// Sets the alarm for the pool's next deadline. Called under the pool's lock after each change.
     #[inline]
     pub(crate) fn set_alarm(&self, guarded: &Guarded, alarms: &Alarms, now: Time) {
         if self.is_gone() {
@@ -201,29 +202,30 @@ impl SharedPool {
         }
     }
 
-    /// The alarm for then has rung. False if it was set for another time since. To be called under its lock.
+    /// The alarm for this time has gone off. False if the alarm was set for another time since. Called under the pool's
+    /// lock.
     pub(crate) fn end_alarm(&self, at: Time) -> bool {
         self.alarm.compare_exchange(at.0, u64::MAX, Relaxed, Relaxed).is_ok()
     }
 
-    /// It is new: has it looked at as soon as can be. To be called under its lock.
+    /// Sets the alarm of a new pool, which goes off at once. Called under the pool's lock.
     pub(crate) fn set_first_alarm(&self, alarms: &Alarms, now: Time) {
         self.alarm.store(now.0, Relaxed);
         alarms.set(self.id, Time::NEVER, now);
     }
 
-    /// Whether it is forgotten: then no client may come to it. Under its lock that stays as it is.
+    /// Whether the pool is forgotten: then no client may use it. Does not change while the pool's lock is held.
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Relaxed)
     }
 
-    /// A client comes to it; false if it is forgotten. To be called under its lock.
+    /// A client asks the pool for a server. False if the pool is forgotten. Called under the pool's lock.
     pub(crate) fn admits(&self, guarded: &mut Guarded) -> bool {
         guarded.unused.uses += 1;
         !self.is_gone()
     }
 
-    /// A client comes to it to stay; false if it is forgotten.
+    /// A client has logged in to the pool. False if the pool is forgotten.
     pub(crate) fn enter(&self) -> bool {
         let mut guarded = self.lock();
         let admits = self.admits(&mut guarded);
@@ -233,9 +235,9 @@ impl SharedPool {
         admits
     }
 
-    /// Looks whether it is unused for this long. Then its servers are closed if it can do without, and as soon as it
-    /// has none it is forgotten, if that `may` be; true if it is, just now. To be called under its lock, and by one
-    /// worker.
+    /// Checks whether the pool was unused for this long. If so, it closes the servers that it can do without, and once
+    /// it has none it is forgotten, if `may` agrees. True if it has been forgotten just now. Called under the pool's
+    /// lock, by one worker only.
     pub(crate) fn look_whether_unused(
         &self,
         guarded: &mut Guarded,
@@ -273,7 +275,7 @@ impl SharedPool {
         Arc::clone(&self.spec.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts other rules in force. Where its servers would be made differently, the present ones become stale.
+    /// Puts another configuration in force. If servers would be made differently now, the present ones become stale.
     pub(crate) fn reconfigure(&self, guarded: &mut Guarded, spec: PoolSpec, now: Time) {
         let config = self.effective(&spec);
         let (revision, hosts) = (spec.revision, spec.hosts.clone());
@@ -286,7 +288,7 @@ impl SharedPool {
         }
     }
 
-    /// Does what an operator wishes.
+    /// Follows the orders of an operator.
     pub(crate) fn follow(&self, guarded: &mut Guarded, wish: Wish, now: Time) {
         self.drained.store(wish.drained, Relaxed);
         let config = self.effective(&self.spec());
@@ -313,7 +315,7 @@ impl SharedPool {
         guarded.pool.reconfigure(self.effective(&self.spec()), now);
     }
 
-    /// Gives it another size, if its spec lets it.
+    /// Gives the pool another size, if its configuration allows that.
     pub(crate) fn resize(&self, guarded: &mut Guarded, size: u32, now: Time) {
         self.resized.store(size, Relaxed);
         let config = self.effective(&self.spec());
@@ -322,8 +324,8 @@ impl SharedPool {
         }
     }
 
-    /// The rules of a spec, but for the size that it was given since, and that a pool which is to become empty keeps
-    /// nothing for its own sake.
+    /// The configuration of the state machine: that of the spec, with the size that the pool was given since, and
+    /// without a minimum size if the pool is to become empty.
     fn effective(&self, spec: &PoolSpec) -> PoolConfig {
         let closing = self.drained.load(Relaxed) || self.leaving.load(Relaxed);
         let min_size = if closing { 0 } else { spec.config.min_size };
@@ -333,7 +335,7 @@ impl SharedPool {
         PoolConfig { min_size, max_size, ..spec.config.clone() }
     }
 
-    /// Whether its servers may be made anew on account of what one of them said: not for the second time within
+    /// Whether all servers may be renewed on account of what one of them said: not twice within
     /// [`MIN_RENEWAL_INTERVAL`].
     pub(crate) fn may_renew(&self, now: Time) -> bool {
         let last = self.renewed.load(Relaxed);
@@ -344,13 +346,12 @@ impl SharedPool {
         may
     }
 
-    /// The state machine. A panic of one worker while it held the lock is a defect of ours that has been
-    /// reported; the others go on.
+    /// The state machine. If a worker has panicked while it held the lock, that was reported, and the others go on.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Guarded> {
         self.guarded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers why connecting failed, for those who wait.
+    /// Remembers why connecting failed, for clients that wait.
     pub(crate) fn set_last_error(&self, error: impl Into<Arc<str>>) {
         *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.into());
     }
@@ -376,7 +377,7 @@ impl SharedPool {
         }
     }
 
-    /// What it holds now, and what was counted of its work; `None`: its size may not be changed.
+    /// The pool's servers and counts for the tuner; `None` if its size may not be changed.
     pub(crate) fn load(&self) -> Option<PoolLoad> {
         let spec = self.spec();
         spec.sizes?;
@@ -404,8 +405,7 @@ impl SharedPool {
         })
     }
 
-    /// What it holds now, and what was counted.
-    /// `listeners`: where its clients may come in.
+    /// The pool's servers and counts. `listeners`: the listeners by which its clients may come.
     pub(crate) fn snapshot(&self, now: Time, listeners: &[Listener]) -> PoolSnapshot {
         let spec = self.spec();
         let guarded = self.lock();

@@ -1,10 +1,9 @@
-//! Clients by their database and by their user, each of which may have limits of its own: a tenant. Each tenant has a
-//! gate, so that a flood of one tenant's clients takes places, and evicts clients, of that tenant alone. Knows no
-//! listener and no session.
+//! Tenants: databases and users, each of which may have limits for its clients. Each tenant has a gate, so that a flood
+//! of one tenant's clients takes places, and evicts clients, of that tenant alone. Knows no listener and no session.
 //!
 //! A client that has logged in takes a place with its database and one with its user, both at once, or waits until
-//! there are both. A place that comes free goes to the first client that waits for it and lacks no other. A tenant
-//! without limits has a gate that is never full, so that a reload which gives it limits finds its clients counted.
+//! there are both. A place that becomes free goes to the first client that waits for it and needs no other. A tenant
+//! without limits has a gate that is never full, so that its clients are counted when a reload gives it limits.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -26,10 +25,10 @@ use crate::{
     snapshot::TenantSnapshot,
 };
 
-/// Clients that wait at a time for a place with one tenant.
+/// Clients that may wait at a time for a place with one tenant.
 const MAX_TENANT_WAITERS: usize = 256;
 
-/// Tenants that are remembered though they have no client, for the sake of their counts.
+/// Tenants without clients that are kept for the sake of their counts.
 const MAX_EMPTY_TENANTS: usize = 1024;
 
 /// A tenant that has clients, or had some.
@@ -43,11 +42,11 @@ pub(crate) type Seats = [Option<TenantId>; 2];
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Ticket(u64);
 
-/// What became of a client that has logged in.
+/// Whether a client that has logged in has its places.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Entrance {
     Inside(Seats),
-    /// It waits for them. `in_vain`: as many do as may, so that it is to be refused unless it gets them at once.
+    /// The client waits. `in_vain`: as many clients wait as may, so it is refused unless it gets its places at once.
     Awaits {
         ticket: Ticket,
         in_vain: bool,
@@ -56,9 +55,9 @@ pub(crate) enum Entrance {
 
 pub(crate) struct Tenants {
     table: Mutex<Table>,
-    /// How many have more clients than their soft limit, so that a tick need not look.
+    /// How many tenants have more clients than their soft limit. A tick reads this before it takes the lock.
     crowded: AtomicUsize,
-    /// How often limits were changed.
+    /// The number of changes of limits.
     changed: AtomicU64,
 }
 
@@ -73,7 +72,7 @@ struct Table {
     last_ticket: u64,
 }
 
-/// A client that waits for its places, or has got them and has not heard of it.
+/// A client that waits for its places, or has got them and was not told yet.
 struct Awaiting {
     seats: Seats,
     placed: bool,
@@ -85,7 +84,7 @@ struct Account {
     limited: bool,
     queue: BTreeSet<Ticket>,
     refused: u64,
-    /// By worker: its clients that could be evicted first.
+    /// The clients that could be evicted first, by worker.
     evictable: HashMap<u8, Evictable>,
 }
 
@@ -109,7 +108,7 @@ impl Tenants {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the table, and publishes what ticks look at.
+    /// Changes the table, and publishes what ticks read without the lock.
     fn change<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
         let mut table = self.table();
         let result = change(&mut table);
@@ -117,9 +116,9 @@ impl Tenants {
         result
     }
 
-    /// A client of these tenants has logged in. `limits` tells those of a tenant.
+    /// A client of these tenants has logged in. `limits` returns the limits of a tenant.
     ///
-    /// It overtakes none that could go instead: each that waits lacks another place.
+    /// The client overtakes no other that could have the place: each client that waits lacks another place.
     pub(crate) fn enter(
         &self,
         tenants: [Option<Tenant>; 2],
@@ -148,10 +147,10 @@ impl Tenants {
     }
 
     /// A client that has places has logged in again, and counts for these tenants from now on. It keeps the places that
-    /// it needs still.
+    /// it still needs.
     ///
     /// # Errors
-    /// This tenant is full, whose hard limit that is: the client has the places that it had.
+    /// If a tenant is full: that tenant and its hard limit. The client keeps its old places.
     pub(crate) fn move_to(
         &self,
         tenants: [Option<Tenant>; 2],
@@ -173,7 +172,7 @@ impl Tenants {
         })
     }
 
-    /// Of these clients that wait, those that have got their places: they know of it now.
+    /// Returns the clients, among these that wait, that have got their places. They count as told.
     pub(crate) fn placed<T>(&self, waiting: impl Iterator<Item = (T, Ticket)>) -> Vec<(T, Seats)> {
         let mut table = self.table();
         let placed = waiting.filter_map(|(client, ticket)| {
@@ -183,8 +182,8 @@ impl Tenants {
         placed.collect()
     }
 
-    /// A client waits no longer. Its places, if it has got them meanwhile; else the tenant that is full, and its hard
-    /// limit.
+    /// A client waits no longer. Returns its places, if it has got them meanwhile; otherwise the tenant that is full,
+    /// and its hard limit.
     pub(crate) fn give_up(&self, ticket: Ticket, now: Time) -> Result<Seats, (Tenant, u32)> {
         self.change(|table| {
             let Awaiting { seats, placed } = table.awaiting.remove(&ticket).expect("it waits");
@@ -199,7 +198,7 @@ impl Tenants {
         })
     }
 
-    /// A client that waits goes, or is told something else.
+    /// A client that waits goes, or is refused for another reason.
     pub(crate) fn step_back(&self, ticket: Ticket, now: Time) {
         self.change(|table| {
             let Awaiting { seats, placed } = table.awaiting.remove(&ticket).expect("it waits");
@@ -210,12 +209,12 @@ impl Tenants {
         });
     }
 
-    /// A client has gone. `leaving`: it counted as such.
+    /// A client has gone. `leaving`: it was counted among the clients that leave.
     pub(crate) fn left(&self, seats: Seats, leaving: bool, now: Time) {
         self.change(|table| table.left(seats, leaving, now));
     }
 
-    /// A client goes, for which no place was reserved with these tenants.
+    /// A client leaves for which [`reserve`](Self::reserve) was not called.
     pub(crate) fn leaves(&self, seats: Seats, now: Time) {
         self.change(|table| {
             for id in ids(seats) {
@@ -225,7 +224,7 @@ impl Tenants {
         });
     }
 
-    /// If clients of a tenant should go: one of them is about to be told so.
+    /// Reserves an eviction, if clients of a tenant should go: one of them is about to be evicted.
     pub(crate) fn reserve(&self, id: TenantId, now: Time) -> bool {
         self.change(|table| {
             let Some(account) = table.accounts.get_mut(index(id)) else { return false };
@@ -243,12 +242,13 @@ impl Tenants {
         self.crowded.load(Relaxed) > 0
     }
 
-    /// Those that do, and since when.
+    /// The tenants with more clients than their soft limit, and since when.
     pub(crate) fn crowded(&self) -> Vec<(TenantId, Time)> {
         self.table().crowded.iter().map(|(id, since)| (*id, *since)).collect()
     }
 
-    /// How many clients of a tenant should go, and which other workers could evict that have told so within this time.
+    /// How many clients of a tenant should go, and which clients other workers could evict that have published them
+    /// within this time.
     pub(crate) fn look(&self, id: TenantId, worker: u8, within: Duration, now: Time) -> (u32, Vec<Rank>) {
         let table = self.table();
         // All its clients may have left since it was crowded.
@@ -258,7 +258,7 @@ impl Tenants {
         (account.gate.evictions_wanted(), ranks)
     }
 
-    /// What a worker could evict of a tenant.
+    /// Publishes the clients of a tenant that a worker could evict.
     pub(crate) fn publish(&self, id: TenantId, worker: u8, ranks: Vec<Rank>, now: Time) {
         if let Some(account) = self.table().accounts.get_mut(index(id)) {
             account.evictable.insert(worker, Evictable { at: now, ranks });
@@ -270,14 +270,14 @@ impl Tenants {
         self.table().of(id).limited
     }
 
-    /// Who a tenant is, and its soft limit.
+    /// A tenant, and its soft limit.
     pub(crate) fn describe(&self, id: TenantId) -> (Tenant, u32) {
         let mut table = self.table();
         let account = table.of(id);
         (account.tenant.clone(), account.gate.config().soft_limit)
     }
 
-    /// Other limits from now on.
+    /// Gives tenants other limits.
     pub(crate) fn reconfigure(&self, limits: impl Fn(&Tenant) -> Option<TenantLimits>, now: Time) {
         self.change(|table| {
             let all: Vec<TenantId> = table.ids.values().copied().collect();
@@ -301,7 +301,7 @@ impl Tenants {
         self.changed.load(Relaxed)
     }
 
-    /// What is counted where there are limits.
+    /// The counts of tenants that have limits.
     pub(crate) fn snapshot(&self) -> Vec<TenantSnapshot> {
         let table = self.table();
         let limited = table.accounts.iter().filter(|(_, account)| account.limited);
@@ -357,7 +357,7 @@ impl Table {
         }
     }
 
-    /// Counts a client that finds a tenant full. Tells who that is, and its hard limit.
+    /// Counts a client that finds a tenant full. Returns the tenant, and its hard limit.
     fn refuse(&mut self, id: TenantId) -> (Tenant, u32) {
         let account = self.of(id);
         account.refused += 1;
@@ -383,7 +383,7 @@ impl Table {
         }
     }
 
-    /// Gives free places of a tenant to those who wait for one and lack no other.
+    /// Gives free places of a tenant to clients that wait for one and need no other.
     fn give_places(&mut self, id: TenantId, now: Time) {
         if !self.of(id).gate.has_room() {
             return;
@@ -428,7 +428,7 @@ fn ids(seats: Seats) -> impl Iterator<Item = TenantId> {
     seats.into_iter().flatten()
 }
 
-/// Those that are not the same in the other.
+/// The seats that are not the same in the other.
 fn without(seats: Seats, other: Seats) -> Seats {
     std::array::from_fn(|number| seats[number].filter(|id| other[number] != Some(*id)))
 }
