@@ -1,4 +1,4 @@
-//! Which hosts are tried for a new server, in which order, for how long each, and what was wrong with those before.
+//! Which hosts are tried for a new server, in which order and for how long each, and why the earlier ones failed.
 //! Opens nothing.
 
 use std::{sync::Arc, time::Duration};
@@ -30,13 +30,13 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    /// `place`: where those before ended.
+    /// `place`: the index of the host that was tried last.
     pub(super) fn new(spec: Arc<PoolSpec>, place: usize, now: Time) -> Self {
         let hosts = spec.hosts.addresses.len();
         assert!(hosts > 0, "an upstream has a host");
         let first = match spec.hosts.begin {
             BeginWith::First => 0,
-            // The clock's lower digits are as good as any dice to spread connections.
+            // The clock's lower digits are random enough to spread connections.
             BeginWith::Any => (now.0 / 1000) as usize % hosts,
             BeginWith::LastGood => place % hosts,
         };

@@ -1,5 +1,5 @@
 //! Calls into sessions: how they are made, which other sessions they may look at, and where the bytes are that their
-//! wishes are about. It executes no wish.
+//! effects refer to. Executes no effect.
 
 use std::{
     ops::Range,

@@ -31,7 +31,7 @@ use crate::{
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Cancel requests under way for one server; further ones are dropped, as they would ask for the same.
 const MAX_CANCELS: u32 = 4;
-/// Slots that a cancel request cannot tell apart are this far from each other.
+/// The distance between slots that a cancel request cannot distinguish.
 const SLOT_STEP: usize = 1 << 16;
 
 /// A connection beside a server's own, for a cancel request.
@@ -122,8 +122,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// Opens a connection beside a server's own, to where that is connected, secures it if so wished, and says `bytes`
-    /// there.
+    /// Opens a connection beside a server's own, to where that is connected, secures it if `upgrade` is given, and
+    /// sends `bytes` there.
     pub(super) fn open_cancel(&mut self, slot: usize, bytes: &[u8], upgrade: Option<Upgrade>) {
         let Some(server) = self.servers.get(slot).filter(|server| server.cancels < MAX_CANCELS) else { return };
         let peer = match &server.address {

@@ -87,7 +87,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// Tells a client that it must go. False if its session tells it later, and closes it then.
+    /// Has a session tell its client why it must go. False if the session does so later, and closes the client then.
     pub(super) fn tell_refusal(&mut self, slot: usize, why: Refusal) -> bool {
         self.withdraw_from_tenants(slot);
         let mut out = self.outbox();
@@ -160,7 +160,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     fn has_more_to_hear(&self, slot: usize) -> bool {
         let client = &self.clients[slot];
         match (client.standing, client.lease) {
-            // What a pinned server still has to say is not known: its quiet tells that it has said all.
+            // Whether a pinned server has more to send is not known. The worker waits until the server is quiet.
             (_, Lease::Held { server }) if self.servers[server as usize].pinned.is_some() => true,
             (Standing::Blocked, _) => false,
             // Its session keeps what it has not read.

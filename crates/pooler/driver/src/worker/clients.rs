@@ -428,7 +428,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// Its session is to be told when all has left that was sent to it.
+    /// A session is to be told when all has left that was sent to its client.
     pub(super) fn tell_sent(&mut self, slot: usize) {
         let Some(client) = self.clients.get_mut(slot) else { return };
         match self.reactor.is_sending(client.conn) {

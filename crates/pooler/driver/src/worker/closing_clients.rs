@@ -13,7 +13,7 @@ use crate::{
 
 /// How long a peer has to end its side. One that lives needs a round trip and a turn of its event loop.
 const MAX_ANSWER_TIME: Duration = Duration::from_secs(5);
-/// How often those that have not are looked at.
+/// How often the connections that have not ended are checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// A worker watches at most this many at a time, since each takes a descriptor. It closes further ones without a look,
 /// first those of clients that had not logged in.

@@ -64,7 +64,7 @@ pub(super) struct ClosingServer {
 }
 
 impl ClosingServer {
-    /// Its database is told to end what it does, and may not have heard it yet.
+    /// Whether a cancel request for this server is under way, and may not have arrived yet.
     pub(super) fn awaits_cancel(&self, now: Time) -> bool {
         self.cancel_again.is_some() && now.since(self.since) < HOST_ACK_TIMEOUT
     }

@@ -1,4 +1,4 @@
-//! What the log is told of clients that come and go, and of databases that are lost and come back. Decides nothing.
+//! Lines of the log about clients that come and go, and about databases that are lost and come back. Decides nothing.
 
 use std::{
     net::IpAddr,
@@ -27,7 +27,7 @@ pub(super) enum End {
     Done,
     /// For what the client did.
     ClientError,
-    /// For another error; a line of its own tells which.
+    /// Another error, which another line of the log names.
     Error,
 }
 
@@ -40,7 +40,7 @@ impl End {
         }
     }
 
-    /// An error, of which the client was told.
+    /// Whether the connection ended with an error, which the client was told.
     pub(super) fn is_error(self) -> bool {
         matches!(self, Self::ClientError | Self::Error)
     }
@@ -55,7 +55,7 @@ impl End {
     }
 }
 
-/// What the log is told of a client when its connection ends.
+/// What the last line about a client says.
 #[derive(Clone, Default)]
 pub(super) struct ConnectionLog {
     /// The client's address, for when its connection is broken and no longer tells it. `None` on a Unix socket.
@@ -85,7 +85,7 @@ impl ConnectionLog {
 }
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
-    /// A client says as whom it wants to log in, and where to.
+    /// A client asks for a database, as a user.
     pub(super) fn on_asks(&mut self, slot: usize, login: Box<(String, String)>) {
         if let Some(client) = self.clients.get_mut(slot) {
             client.log.asked = Some(login);
@@ -125,7 +125,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         );
     }
 
-    /// A login has failed. If the client is closed for that, its session has said so by now, and one line tells both.
+    /// A login has failed. If the session has closed the client for that, one line reports both.
     pub(super) fn on_login_failed(&mut self, slot: usize) {
         match self.clients[slot].life.is_closing() {
             true => self.clients[slot].log.login_failed = true,

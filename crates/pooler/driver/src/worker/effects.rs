@@ -1,4 +1,4 @@
-//! Executing what sessions wish, in order.
+//! Executing the effects of sessions, in order.
 
 use pool::Need;
 use seam::{Blame, Bytes, CloseReason, Effect, LeaseKind, Outbox, Peer, Protocol};

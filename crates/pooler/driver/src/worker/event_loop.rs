@@ -1,5 +1,5 @@
-//! The loop of a worker, in parts: a thread of its own goes through all of them, a [`Crew`](crate::Crew) is told when
-//! to do which.
+//! The loop of a worker, in parts: a worker with a thread of its own runs through all of them; the caller of a
+//! [`Crew`](crate::Crew) calls each when it likes.
 
 use std::{io, sync::Arc, time::Duration};
 

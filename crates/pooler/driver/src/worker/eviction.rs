@@ -1,9 +1,9 @@
-//! Clients that go because there are more than a soft limit, of the listener, or of their database or user: as long as
-//! that is so, those that have been idle for longer than `evict_min_idle`, the longest idle first, whichever worker
-//! they live on. Who holds a server goes last.
+//! Clients that are evicted because there are more than a soft limit, of the listener, of their database or of their
+//! user. As long as that is so, clients go that have been idle for longer than `evict_min_idle`: the longest idle
+//! first, on whatever worker they live. Clients that hold a server go last.
 //!
-//! Each worker publishes at each tick which of its clients could go. It evicts those of its own that are among the
-//! first of all, one reservation of the gate for each, so that workers never evict too many together.
+//! Each worker publishes at each tick which of its clients could go. It evicts its own clients that are among the first
+//! of all, and reserves each eviction at the gate, so that the workers together never evict too many.
 
 use std::{sync::Arc, time::Duration};
 
@@ -26,15 +26,14 @@ use crate::{
 /// The most clients of a listener, or of a tenant, that are evicted in one tick.
 const MAX_EVICTIONS_A_TICK: usize = 64;
 
-/// A worker that has published nothing for this number of ticks does not run: its clients keep those of others from
-/// going no longer.
+/// A worker that has published nothing for this number of ticks is stalled, and its clients no longer count.
 const TICKS_UNTIL_SILENT: u32 = 5;
 
 /// In this number of ticks all workers have published which clients of a tenant could go that has just got more than
 /// its soft limit.
 const TICKS_UNTIL_KNOWN: u32 = 2;
 
-/// Among whom there are more than a soft limit.
+/// The group of clients that has more than its soft limit.
 #[derive(Clone, Copy)]
 enum Group {
     Listener,
@@ -44,7 +43,7 @@ enum Group {
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Sends clients away as long as there are more than the soft limit.
     pub(super) fn evict(&mut self) {
-        // First: who goes for its database or its user goes for the listener, too.
+        // Tenants first: a client that goes for its tenant makes room at its listener, too.
         if self.host.tenants.any_crowded() {
             for (tenant, since) in self.host.tenants.crowded() {
                 self.evict_of(tenant, since);
@@ -84,7 +83,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         host.tenants.publish(tenant, self.number, own.into_iter().map(|(rank, _)| rank).collect(), self.now);
     }
 
-    /// Evicts those of our own that are among the first of all, and takes them out.
+    /// Evicts the clients of this worker that are among the first of all, and takes them out of `own`.
     fn evict_first(&mut self, own: &mut Vec<(Rank, usize)>, mut all: Vec<Rank>, most: u32, group: Group) {
         let most = (most as usize).min(MAX_EVICTIONS_A_TICK);
         if most == 0 || own.is_empty() {
@@ -109,7 +108,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             let long = queues.all(queue).take_while(move |(_, since)| now - *since >= least);
             let may_go = |(slot, since): &(usize, Time)| {
                 let client = &self.clients[*slot];
-                // One that is only told that there is no room has no place that another could have.
+                // A client that is only told that there is no room has no place that another could get.
                 client.admitted == Admitted::Welcome && now - *since >= times[usize::from(client.listener)]
             };
             long.filter(may_go).map(move |(slot, since)| ((holds, since), slot))

@@ -36,7 +36,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// A client as its pool knows it: its worker and its slot there, since clients of several workers wait in one
-    /// queue, and a number that is new for each wish that could be confused with another.
+    /// queue, and a number that is new for each request that could be confused with another.
     pub(super) fn client_waiter(&self, slot: usize, number: u32) -> WaiterId {
         WaiterId(u64::from(number) << 32 | u64::from(self.client_tag(slot).0))
     }

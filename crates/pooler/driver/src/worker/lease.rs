@@ -19,12 +19,12 @@ pub(super) enum Lease {
     Held {
         server: u32,
     },
-    /// A wish to share a server with others.
+    /// The client waits to share a server with others.
     Joining {
         pool: PoolId,
     },
-    /// A share of a server; `place` is where the client stands among those who share it. `heard`: its session has got
-    /// input since.
+    /// A share of a server; `place` is the client's place among the clients of the share. `heard`: its session has got
+    /// input since it has the share.
     Shared {
         server: u32,
         place: u32,

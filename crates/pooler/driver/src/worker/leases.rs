@@ -102,7 +102,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.pools.operate(&pool, self.now, |guarded| guarded.pool.cancel(ticket, waiter, now))
         });
         if waited.is_none() {
-            // A server is on its way to it. When that arrives it must not be taken for the answer to a later wish.
+            // A server is on its way to it. When that arrives it must not be taken for the answer to a later request.
             self.clients[slot].waiter = self.new_serial();
         }
         self.refresh_state(slot);
@@ -276,7 +276,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         } else if counts.connecting > 0 {
             Limit::Connecting
         } else {
-            // Those who keep servers for long leave one of these to others.
+            // Clients that keep servers for long leave one of these to others.
             Limit::Setting(self.host.registry.narrowest(pool).unwrap_or("max_size"))
         };
         let (in_use, connecting, left) = (counts.in_use, counts.connecting, counts.idle);

@@ -8,7 +8,7 @@ pub(super) enum Life {
     Closing {
         broken: bool,
     },
-    /// Its session has been told that it is over, or is broken.
+    /// The session has had its last call, or is broken.
     Ended {
         broken: bool,
     },
@@ -42,7 +42,7 @@ impl Life {
         is_news
     }
 
-    /// The session is told that it is over. Returns whether it has been told before.
+    /// The session is about to have its last call. Returns whether it has had it before.
     pub(super) fn end(&mut self) -> bool {
         let was_ended = matches!(self, Self::Ended { .. });
         *self = Self::Ended { broken: self.is_broken() };
@@ -54,7 +54,7 @@ impl Life {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ReadSide {
     Open,
-    /// The reactor has told of its end, which has yet to be read.
+    /// The reactor has reported the end, which has yet to be read.
     HungUp,
     /// Its end has been read, and the client is still owed answers.
     Ended,

@@ -48,7 +48,7 @@ pub(super) enum Turn {
     Free,
     /// Its input is held back until it is its turn.
     Awaited,
-    /// It has waited for too long, and is let through to be told so.
+    /// The client has waited for too long, and its input is handed on, so that it can be told so.
     Waived,
 }
 
@@ -76,7 +76,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         true
     }
 
-    /// Lets those go on whose turn it is.
+    /// Hands on the input of clients whose turn it is.
     pub(super) fn take_turns(&mut self) {
         for (client, serial) in std::mem::take(&mut self.login_delays.turns) {
             if self.client_is(client, serial) && self.clients[client as usize].turn == Turn::Awaited {
@@ -94,7 +94,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// It was not the client's turn for as long as a login may take: it is told so when it is able to understand.
+    /// The client's turn did not come within the time for a login. Its session tells it so when the client can
+    /// understand that.
     pub(super) fn give_up_turn(&mut self, slot: usize) {
         self.end_turn(slot);
         let client = &mut self.clients[slot];

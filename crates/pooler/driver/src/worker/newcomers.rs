@@ -1,5 +1,5 @@
-//! Newcomers for whom there is no place: they wait for one at the worker that accepts, which has not begun to listen to
-//! them. One that waits too long is let in to be told that there is no room.
+//! Newcomers: clients for which there is no place. They wait for one at the worker that accepts, which receives nothing
+//! from them yet. A client that waits too long is let in to be told that there is no room.
 //!
 //! A place goes to the first whose address has fewest clients that have not logged in. Where all that may wait do, the
 //! address with most of them loses the last one, if the newcomer's address has fewer, by two at least.
@@ -24,7 +24,7 @@ pub(super) struct Newcomer<S> {
     pub(super) since: Time,
 }
 
-/// Those who wait, by listener, in the order in which they came.
+/// The clients that wait, by listener, in the order in which they came.
 pub(super) struct Newcomers<S>(Vec<Vec<Newcomer<S>>>);
 
 impl<S> Newcomers<S> {
@@ -74,7 +74,7 @@ impl<S> Newcomers<S> {
 }
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
-    /// Gives places that have come free to those who wait, and refuses those who have waited too long.
+    /// Gives places that have become free to clients that wait, and refuses clients that have waited too long.
     pub(super) fn let_newcomers_in(&mut self) {
         for listener in 0..self.host.listeners.len() {
             if self.newcomers.any(listener as u32) {

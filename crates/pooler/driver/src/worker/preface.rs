@@ -31,7 +31,7 @@ impl Preface {
 }
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
-    /// Executes what a session wishes at a grant. If that is only to send something to the server, it is kept back.
+    /// Executes the effects of a grant. If the only effect is to send bytes to the server, they are kept back.
     pub(super) fn execute_grant(&mut self, tag: ServerTag, mut out: Outbox) {
         if !matches!(out.effects[..], [Effect::Send { to: Peer::Server(to), bytes: Bytes::Insert(_) }] if to == tag) {
             self.execute(out, Source::NONE);

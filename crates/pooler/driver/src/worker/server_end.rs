@@ -1,4 +1,4 @@
-//! Servers that end: closed because their pool has given them up, or lost. Tells those who have them, and the pool.
+//! Servers that end: closed because their pool has given them up, or lost. Tells their clients, and the pool.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// The connection has ended, or its session gave it up. Its holder is told.
+    /// The connection has ended, or its session has given it up. Tells its clients.
     pub(super) fn remove_server(&mut self, slot: usize, reason: CloseReason) {
         let mut share = self.servers[slot].usage.take_share();
         let joining = share.as_ref().and_then(|_| self.end_mux(slot));
@@ -151,7 +151,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 }
 
-/// What the log is told of the end of a server.
+/// The text for the log about the end of a server.
 fn message_of(reason: &CloseReason) -> &str {
     match reason {
         CloseReason::StartFailed { message, .. }

@@ -90,7 +90,7 @@ impl<S> ServerConn<S> {
         (std::mem::replace(&mut self.phase, Phase::Live), took)
     }
 
-    /// The last part of a start-up: what follows the login, if the session told of the end of that.
+    /// The last part of a start: what follows the login, if the session has reported the end of the login.
     fn last_part_of_start(&self) -> shared_pool::Phase {
         if self.authenticated { shared_pool::Phase::Ready } else { shared_pool::Phase::Auth }
     }
@@ -461,7 +461,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         true
     }
 
-    /// The database's own name for a server's connection, when the protocol tells one.
+    /// The database's own name for a server's connection, if it has one.
     pub(super) fn backend(&self, slot: usize) -> Option<u32> {
         call(|| self.shared.protocol.backend(&self.servers[slot].session)).flatten()
     }

@@ -321,7 +321,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if joining.is_empty() {
             return;
         }
-        // What others made of the end may have been such a wish already.
+        // Other clients may have asked already, when they heard of the end.
         let Some(mux) = self.sharing.mux(pool) else { return self.start_sharing(pool, joining) };
         mux.joining.extend(joining);
         if let Some(server) = mux.server()

@@ -82,7 +82,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// Whether the worker was to end at once, and has: the clients have gone, and the databases have been told.
+    /// Whether the worker was to end at once, and has: the clients have gone, and all cancel requests have been sent.
     pub(super) fn has_stopped(&self) -> bool {
         let is_done = || self.clients.is_empty() && self.has_told_databases();
         matches!(self.shutdown, Shutdown::Stopping(deadline) if self.now >= deadline || is_done())

@@ -1,4 +1,4 @@
-//! Where clients stand, as they are counted and queued, and who they are, for logs.
+//! The states of clients, as they are counted and queued, and their names, for logs.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -135,7 +135,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         client.since = self.now;
         self.requeue(slot, true);
         if was_login {
-            // Who only looks on, as drivers' monitors do, has not logged in.
+            // A client that is only a monitor, as drivers have them, has not logged in.
             let told = matches!(state, State::Closing | State::Subscribed);
             if !told && !std::mem::replace(&mut self.clients[slot].log.connected, true) {
                 self.host.listeners[listener].count_login();
@@ -149,7 +149,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn requeue(&mut self, slot: usize, anew: bool) {
         let client = &mut self.clients[slot];
         let queue = match (client.state, client.lease) {
-            // It is told when it has waited too long for a place.
+            // The tenant queue has a time-out of its own.
             (State::Login, _) if client.in_tenant_queue => None,
             // One that only looked on until now may have its login before it.
             (State::Login, _) => Some(Queue::Login),
@@ -183,7 +183,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.queues.leave_tenants(&client.seats, &mut client.tenant_queued);
     }
 
-    // ---- who they are ----
+    // ---- their names ----
 
     pub(super) fn client_is(&self, slot: u32, serial: u32) -> bool {
         self.clients.get(slot as usize).is_some_and(|client| client.serial == serial)

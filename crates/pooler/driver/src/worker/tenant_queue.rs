@@ -1,6 +1,6 @@
-//! Clients that have logged in and wait for a place with their database or their user. Till then their sessions are
-//! handed nothing, what is wished for them is kept back, the answer to the login first of all, and for the listener
-//! they are still to log in.
+//! Clients that have logged in and wait for a place with their database or their user. Until they have it, their
+//! sessions get no input, effects for them are kept back (the answer to the login first of all), and for the listener
+//! they have yet to log in.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
     tenants::{Entrance, Seats, Ticket},
 };
 
-/// What is kept back for one client: the answer to its login, and the wishes that came with it.
+/// Effects that are kept back for one client: the answer to its login, and those that come with it.
 const MAX_KEPT: usize = 256;
 
 /// The clients of a worker that wait for a place with their database or their user.
@@ -45,8 +45,7 @@ impl TenantQueue {
 }
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
-    /// A client has logged in. One that has no place as another user hears nothing of what is wished for it behind
-    /// that.
+    /// A client has logged in. If it has done so anew and there is no place for it, later effects for it are dropped.
     pub(super) fn log_in(&mut self, out: &mut Outbox, at: usize) {
         let Effect::LoggedIn { client: who, pool, ref user } = out.effects[at] else { unreachable!("it is a login") };
         let slot = who.slot();
@@ -81,7 +80,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Entrance::Inside(seats) => self.take_seats(slot, seats),
             Entrance::Awaits { ticket, in_vain } => {
                 self.join_tenant_queue(slot, Some(ticket), in_vain);
-                // Others may have its turn to prove who they are.
+                // Other clients may have its turn to log in.
                 self.end_turn(slot);
                 self.requeue(slot, true);
             }
@@ -147,7 +146,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// Keeps back what is wished for a client that waits. False if it is to be carried out.
+    /// Keeps back an effect for a client that waits. False if the effect is to be executed.
     pub(super) fn keeps_back(&mut self, out: &Outbox, at: usize, source: Source<'_>) -> bool {
         let Some(slot) = client_of(&out.effects[at]).map(ClientTag::slot) else { return false };
         if !self.clients.get(slot).is_some_and(|client| client.in_tenant_queue) {
@@ -176,7 +175,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         true
     }
 
-    /// Lets those go on that have got their places, and refuses those who have waited too long.
+    /// Hands on the input of clients that have got their places, and refuses clients that have waited too long.
     pub(super) fn tend_tenant_queue(&mut self) {
         if self.tenant_queue.is_empty() {
             return;
@@ -246,7 +245,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.push_feed(slot);
     }
 
-    /// A client waits no longer: it goes, or is told something else.
+    /// A client waits no longer, because it goes or is refused for another reason.
     pub(super) fn withdraw_from_tenants(&mut self, slot: usize) {
         if self.clients[slot].in_tenant_queue
             && let Some(ticket) = self.leave_tenant_queue(slot).ticket
@@ -279,7 +278,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 }
 
-/// Forgets what is wished for a client behind this effect.
+/// Drops the effects for a client behind this one.
 pub(super) fn drop_behind(out: &mut Outbox, at: usize, who: ClientTag) {
     let behind = out.effects.split_off(at + 1);
     out.effects.extend(behind.into_iter().filter(|effect| client_of(effect) != Some(who)));
@@ -289,7 +288,7 @@ fn of_user(name: &Arc<str>) -> Option<Tenant> {
     (!name.is_empty()).then(|| Tenant::User(Arc::clone(name)))
 }
 
-/// The client whom a wish is about, if it waits for what the client waits for.
+/// The client that an effect is for, if the effect waits while the client waits.
 fn client_of(effect: &Effect) -> Option<ClientTag> {
     match effect {
         Effect::Send { to: Peer::Client(client), .. }

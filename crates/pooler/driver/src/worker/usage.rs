@@ -5,7 +5,7 @@ use seam::Verdict;
 
 use super::share::Share;
 
-/// Who uses a server. One thing at a time does.
+/// Who uses a server: one user at a time.
 pub(super) enum Usage {
     /// Its pool has it, or is about to get it.
     Free,
