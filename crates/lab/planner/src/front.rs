@@ -51,7 +51,7 @@ impl Front {
     pub fn admits(&mut self) -> bool {
         let admitted = self.gate.admit();
         if admitted {
-            self.gate.known();
+            self.gate.note_login();
         }
         admitted
     }
@@ -92,11 +92,11 @@ impl Front {
         let (conn, since) = self.idle.oldest()?;
         let evicted = self.idle_time.is_none_or(|time| since + time > now);
         self.is_busy(conn);
-        if !evicted || !self.gate.reserve() {
-            self.gate.leaves();
+        if !evicted || !self.gate.reserve_eviction() {
+            self.gate.note_leaving();
             return Some((conn, due));
         }
-        self.gate.evicted();
+        self.gate.note_eviction();
         // Room is wanted from when somebody came, which may be later than the client could have gone.
         Some((conn, now))
     }

@@ -153,9 +153,9 @@ impl Listener {
         let mut lobby = self.lobby();
         let was_there = lobby.leave(client);
         let mut gate = self.gate();
-        gate.set_onlookers(lobby.monitor_count());
+        gate.set_monitors(lobby.monitor_count());
         if was_there {
-            gate.known();
+            gate.note_login();
         }
         was_there
     }
@@ -165,7 +165,7 @@ impl Listener {
         let most = (self.limits().hard_limit / 2).max(1) as usize;
         let mut lobby = self.lobby();
         let monitoring = lobby.begin_monitoring(client, most, now);
-        self.gate().set_onlookers(lobby.monitor_count());
+        self.gate().set_monitors(lobby.monitor_count());
         monitoring
     }
 
@@ -173,7 +173,7 @@ impl Listener {
     pub(crate) fn end_monitoring(&self, client: LobbyClient, now: Time) {
         let mut lobby = self.lobby();
         lobby.end_monitoring(client, now);
-        self.gate().set_onlookers(lobby.monitor_count());
+        self.gate().set_monitors(lobby.monitor_count());
     }
 
     /// Whether a new client is admitted, and which client loses its place to it, if any: that client is to be told, and
@@ -249,7 +249,7 @@ impl Listener {
 
     /// Reserves an eviction, if there are more clients than the soft limit: one of them is about to be evicted.
     pub(crate) fn reserve(&self) -> bool {
-        self.gate().reserve()
+        self.gate().reserve_eviction()
     }
 
     /// How many clients are to be evicted.
@@ -259,12 +259,12 @@ impl Listener {
 
     /// The client for which an eviction was reserved stays.
     pub(crate) fn hand_back(&self) {
-        self.gate().hand_back();
+        self.gate().cancel_eviction();
     }
 
     /// A client leaves for which no eviction was reserved, and is here for a while yet.
     pub(crate) fn leaves(&self) {
-        self.gate().leaves();
+        self.gate().note_leaving();
     }
 
     /// An admitted client has gone. `leaving`: it was counted among the clients that leave.
@@ -275,7 +275,7 @@ impl Listener {
     /// An admitted client that has not logged in has gone, or another client has its place.
     pub(crate) fn stranger_left(&self) {
         let mut gate = self.gate();
-        gate.known();
+        gate.note_login();
         gate.left(false);
     }
 

@@ -218,7 +218,7 @@ impl Tenants {
     pub(crate) fn leaves(&self, seats: Seats, now: Time) {
         self.change(|table| {
             for id in ids(seats) {
-                table.of(id).gate.leaves();
+                table.of(id).gate.note_leaving();
                 table.note(id, now);
             }
         });
@@ -228,9 +228,9 @@ impl Tenants {
     pub(crate) fn reserve(&self, id: TenantId, now: Time) -> bool {
         self.change(|table| {
             let Some(account) = table.accounts.get_mut(index(id)) else { return false };
-            let reserved = account.gate.reserve();
+            let reserved = account.gate.reserve_eviction();
             if reserved {
-                account.gate.evicted();
+                account.gate.note_eviction();
             }
             table.note(id, now);
             reserved
@@ -352,7 +352,7 @@ impl Table {
         for id in ids(seats) {
             let gate = &mut self.of(id).gate;
             assert!(gate.admit(), "a place is taken where there is one");
-            gate.known();
+            gate.note_login();
             self.note(id, now);
         }
     }

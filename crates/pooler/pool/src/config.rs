@@ -1,58 +1,57 @@
-//! The options of a pool, their defaults, and which of them cannot go together. Knows no file format, and no pool.
+//! The options of a pool, their defaults, and which of them contradict each other. It knows no file format and no pool.
 
 use core::{fmt, time::Duration};
 
-/// The most servers any pool may have, also where `max_size` is 0 ("unlimited").
+/// The most servers of any pool, also if `max_size` is 0 (unlimited).
 pub const MAX_SERVERS: u32 = 1 << 20;
-/// The most waiters any pool may have, also where `max_waiters` is 0 ("unlimited").
+/// The most waiters of any pool, also if `max_waiters` is 0 (unlimited).
 pub const MAX_WAITERS: u32 = 1 << 24;
 
-/// The default of [`PoolConfig::turn`]: some fifty times what it takes to open a connection within a data centre, and
-/// well below the usual `max_wait_time`.
+/// The default of [`PoolConfig::turn`]: some fifty times as long as a connect within a data centre, and well below the
+/// usual `max_wait_time`.
 pub const TURN: Duration = Duration::from_millis(250);
-/// For so many turns nobody must have used a server that is given up to a pool that has no less: a second with the
-/// usual turn. That is some hundred times what it takes to close it here and to open one there, so at most a hundredth
-/// of its time is lost to changing hands.
+/// Turns after which an idle server is given up for another pool that has as few servers. With the usual turn, that is
+/// a second: some hundred times as long as to close it here and to connect it there. So at most a hundredth of its time
+/// is lost.
 pub const UNUSED_TURNS: u32 = 4;
 
-/// The options of one pool. An absent duration means "no limit".
+/// The options of one pool. A duration that is `None` means "no limit".
 #[derive(Clone, PartialEq, Debug)]
 pub struct PoolConfig {
-    /// The most servers, in whatever state. 0: unlimited (which is [`MAX_SERVERS`]).
+    /// The most servers in any state. 0: unlimited, which is [`MAX_SERVERS`].
     pub max_size: u32,
-    /// Servers kept even if nobody uses them.
+    /// Servers that are kept even if they are idle.
     pub min_size: u32,
-    /// `min_size` holds only once a connection has been made: what clients ask for may not exist.
+    /// `min_size` applies only after a first connection, because the database that clients name may not exist.
     pub on_proof: bool,
-    /// The most servers connecting at the same time.
+    /// The most servers that are connecting at the same time.
     pub max_connecting: u32,
-    /// A server unused for this long is closed, unless that leaves fewer than `min_size`.
+    /// A server that was idle for this long is closed, unless that leaves fewer than `min_size`.
     pub max_idle_time: Option<Duration>,
     /// A server this old is closed when it is not in use.
     pub max_life_time: Option<Duration>,
-    /// By how much lives differ: each is `max_life_time * (1 - jitter * random)`. A fraction, 0 to 1.
+    /// How much lives differ: each is `max_life_time * (1 - jitter * random)`. A fraction from 0 to 1.
     pub life_time_jitter: f32,
-    /// How long a waiter waits for a server while all are busy. Time during which the upstream was unavailable or the
-    /// pool was on hold does not count; what bounds that is `unavailable_wait_time`.
+    /// How long a waiter waits for a server while all are busy. Time during which the upstream was unavailable, or the
+    /// pool paused, does not count: `unavailable_wait_time` bounds it.
     pub max_wait_time: Option<Duration>,
-    /// How long a waiter waits while no connection can be made, or while the pool is on hold.
+    /// How long a waiter waits while no connection can be made, or the pool is paused.
     pub unavailable_wait_time: Option<Duration>,
-    /// The most waiters. 0: unlimited (which is [`MAX_WAITERS`]).
+    /// The most waiters. 0: unlimited, which is [`MAX_WAITERS`].
     pub max_waiters: u32,
-    /// How often at most a waiter is overtaken by one at the server's own home. 0: strictly first come, first served.
+    /// How often a waiter may be overtaken by waiters of a server's own home. 0: first come, first served.
     pub max_overtakes: u32,
-    /// A server unused for longer is checked before it is handed out.
+    /// A server that was idle for longer is checked before it is granted.
     pub check_after_idle: Option<Duration>,
     /// The shortest pause after a failed connect.
     pub backoff_min: Duration,
-    /// The longest pause after failed connects; the range of pauses doubles from one to the other, with jitter.
+    /// The longest pause after failed connects. The bound of the pauses doubles from one to the next, with jitter.
     pub backoff_max: Duration,
-    /// How long a connect may take; also a check and a reset.
+    /// How long a connect, a check or a reset may take.
     pub connect_timeout: Duration,
-    /// Where there are fewer permits than pools that need one: how long a pool uses its last server before that is
-    /// closed for another pool; and after how long without a server for its first waiter a pool counts as having none.
-    /// Also after how long a queue that never becomes empty shows that a pool has too few; others then give up what
-    /// they have not used for [`UNUSED_TURNS`].
+    /// If there are fewer permits than pools that need one: how long a pool uses its last server before that is closed
+    /// for another pool, and how long its first waiter waits before a pool counts as one without servers. Also how long
+    /// a pool always has waiters before other pools give up what they have not used for [`UNUSED_TURNS`].
     pub turn: Duration,
 }
 
@@ -80,7 +79,7 @@ impl Default for PoolConfig {
 }
 
 impl PoolConfig {
-    /// Whether the options can go together.
+    /// Checks that the options do not contradict each other.
     pub fn validate(&self) -> Result<(), ConfigError> {
         if self.max_size > MAX_SERVERS {
             return Err(ConfigError::MaxSizeTooLarge(self.max_size));
@@ -115,31 +114,31 @@ impl PoolConfig {
         Ok(())
     }
 
-    /// `max_size`, or what stands for "unlimited".
+    /// `max_size`; [`MAX_SERVERS`] if it is unlimited.
     pub fn effective_max_size(&self) -> u32 {
         if self.max_size == 0 { MAX_SERVERS } else { self.max_size }
     }
 }
 
-/// Options that cannot go together, or cannot be at all.
+/// Options that contradict each other, or are impossible.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// `min_size` is above `max_size`.
     MinAboveMax {
         min_size: u32,
-        /// As given, or what stands for "unlimited".
+        /// [`MAX_SERVERS`] if it is unlimited.
         max_size: u32,
     },
     /// `max_size` is above [`MAX_SERVERS`].
     MaxSizeTooLarge(u32),
     /// `max_connecting` is 0: no connection could ever be made.
     NoConnecting,
-    /// `life_time_jitter` is no fraction.
+    /// `life_time_jitter` is not a fraction.
     JitterOutOfRange(f32),
     /// `max_waiters` is above [`MAX_WAITERS`].
     MaxWaitersTooLarge(u32),
-    /// A duration that must be longer than nothing; the option's name.
+    /// A duration that must not be zero. The option's name.
     Zero(&'static str),
     /// `backoff_min` is above `backoff_max`.
     BackoffReversed { min: Duration, max: Duration },
@@ -165,12 +164,12 @@ impl fmt::Display for ConfigError {
 
 impl core::error::Error for ConfigError {}
 
-/// The durations of a configuration in nanoseconds, `u64::MAX` for "no limit": what the hot path reads.
+/// The durations of a configuration in nanoseconds, `u64::MAX` for "no limit". The hot path reads these.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) idle: u64,
     pub(crate) life: u64,
-    /// The most that a life is shortened by.
+    /// The most by which a life is shortened.
     pub(crate) life_jitter: u64,
     pub(crate) wait: u64,
     pub(crate) unavailable: u64,
@@ -179,7 +178,7 @@ pub(crate) struct Limits {
     pub(crate) backoff_max: u64,
     pub(crate) connect: u64,
     pub(crate) turn: u64,
-    /// Nobody uses a server that has been idle for so long.
+    /// A server that was idle for this long is unused.
     pub(crate) unused: u64,
     pub(crate) max_size: u32,
     pub(crate) max_waiters: u32,
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_combinations_are_refused_with_the_names_of_the_options() {
+    fn contradictions_are_refused_with_the_names_of_the_options() {
         let min = error(|c| c.min_size = 21);
         assert_eq!(min, ConfigError::MinAboveMax { min_size: 21, max_size: 20 });
         assert!(min.to_string().contains("min_size (21)"));

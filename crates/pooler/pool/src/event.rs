@@ -1,58 +1,51 @@
-//! What happened, in the vocabulary of MongoDB's Connection Monitoring and Pooling specification (CMAP), and a bounded
-//! record of it. Knows nothing of how things happen, and nobody who reads it.
+//! What happened in a pool, in the words of MongoDB's Connection Monitoring and Pooling specification (CMAP), and a
+//! bounded record of it.
 
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
-/// How many events wait to be read; beyond that the oldest are dropped and counted.
+/// Unread events beyond which the oldest are dropped and counted.
 pub const MAX_EVENTS: usize = 4096;
 
 /// One thing that happened in a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// The pool exists; it is paused.
     PoolCreated,
-    /// The pool grants and connects from now on.
     PoolReady,
-    /// The generation went up: servers of earlier ones are stale.
+    /// Servers of earlier generations are stale.
     PoolCleared,
-    /// The pool is closed for ever.
     PoolClosed,
-    /// A connection was ordered.
     ConnectionCreated,
-    /// A connection finished its start-up.
     ConnectionReady {
-        /// From the order to the end of the start-up.
+        /// From its order to its end.
         duration: Duration,
     },
     /// A connection was ordered to close, or is gone.
     ConnectionClosed {
         reason: Closed,
     },
-    /// Somebody asked for a server.
     CheckOutStarted,
-    /// Somebody got none.
     CheckOutFailed {
         reason: CheckOutFailed,
-        /// From asking to failing.
+        /// From the check-out to its failure.
         duration: Duration,
     },
     CheckedOut {
         path: Path,
-        /// From asking to getting.
+        /// From the check-out to its grant.
         duration: Duration,
     },
     CheckedIn,
 }
 
-/// Where a granted server came from: three causes of delay that are measured apart.
+/// Where a granted server came from. These are three causes of delay, which are measured apart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Path {
-    /// An idle one was there at once.
+    /// An idle server was there.
     Idle,
-    /// A new connection was made and went to the waiter.
+    /// A connection was made.
     Created,
-    /// Somebody else checked it in, or its check ended, while the waiter was waiting.
+    /// Another client checked it in, or its check ended.
     Queued,
 }
 
@@ -72,9 +65,9 @@ impl Path {
 pub enum Closed {
     /// The pool was cleared after it was made.
     Stale,
-    /// Unused for longer than `max_idle_time`.
+    /// It was idle for longer than `max_idle_time`.
     Idle,
-    /// Older than its life time.
+    /// Its life has ended.
     Life,
     /// It failed: while connecting, in a check, or later.
     Error,
@@ -83,9 +76,9 @@ pub enum Closed {
     /// `max_size` was lowered.
     Shrunk,
     PoolClosed,
-    /// Its user said it must not be used again.
+    /// It was checked in as not usable, or made room for a new connection.
     Discarded,
-    /// It was cut while in use, by a clear that interrupts.
+    /// A clear interrupted it while it was in use.
     Interrupted,
 }
 
@@ -123,19 +116,19 @@ impl Closed {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CheckOutFailed {
     PoolClosed,
-    /// The pool was cleared, and its waiters with it.
+    /// The pool was cleared with `fail_waiters`.
     PoolCleared,
     /// All servers were busy for `max_wait_time`.
     Timeout,
     /// No connection could be made for `unavailable_wait_time`.
     Unavailable,
-    /// The upstream refused a connection in a way that trying again will not cure.
+    /// The upstream refused a connection, and would refuse the next one.
     Refused,
-    /// The upstream knows nothing under the name that was asked for.
+    /// The upstream does not know the name.
     Unknown,
-    /// `max_waiters` were waiting already.
+    /// There were `max_waiters` waiters.
     QueueFull,
-    /// The pool is paused: at once if it fails waiters, after `unavailable_wait_time` if it holds them.
+    /// The pool is paused. If it holds waiters, they fail after `unavailable_wait_time`.
     Paused,
 }
 
@@ -167,7 +160,7 @@ impl CheckOutFailed {
     }
 }
 
-/// The record: off until asked for, and never longer than [`MAX_EVENTS`].
+/// The record of events.
 #[derive(Debug)]
 pub(crate) struct Events {
     on: bool,
@@ -176,7 +169,7 @@ pub(crate) struct Events {
 }
 
 impl Events {
-    /// Off, but holding the pool's creation, which nobody could have asked for beforehand.
+    /// A record that is off and has the pool's creation, which comes before a caller can turn it on.
     pub(crate) fn new() -> Self {
         Self { on: false, queue: VecDeque::from([Event::PoolCreated]), dropped: 0 }
     }
@@ -218,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_but_the_creation_is_kept_until_recording_is_asked_for() {
+    fn only_the_creation_is_recorded_before_recording_is_on() {
         let mut events = Events::new();
         events.push(Event::PoolReady);
         assert_eq!(events.pop(), Some(Event::PoolCreated));
@@ -226,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_record_drops_the_oldest_and_counts_it() {
+    fn a_full_record_drops_and_counts_its_oldest_events() {
         let mut events = Events::new();
         events.record(true);
         for _ in 0..MAX_EVENTS + 1 {

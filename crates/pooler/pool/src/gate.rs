@@ -1,21 +1,20 @@
-//! Admission of clients, and how many should go. Counts clients; knows neither who they are nor which of them is idle
-//! (that is [`crate::IdleQueue`]'s).
+//! Admission of clients, and how many should go. It counts clients, and knows neither which clients they are nor which
+//! of them are idle: [`crate::IdleQueue`] does.
 //!
-//! To be above the soft limit is a state, not an event: as long as it lasts, clients should go, whether or not others
-//! come. Who sends one away [reserves](Gate::reserve) that before, so that several who do so at once never send away
-//! more than should go.
+//! While there are more clients than the soft limit, clients should go, whether or not others come. A caller that sends
+//! one away [reserves](Gate::reserve_eviction) the eviction before. So several callers at once never send away too many.
 
 use core::time::Duration;
 
 /// The limits of one gate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GateConfig {
-    /// As long as there are more clients than this, those that have been idle longest should go. At `hard_limit` or
-    /// above it has no effect.
+    /// While there are more clients than this, those that have been idle longest should go. A soft limit that is not
+    /// below `hard_limit` has no effect.
     pub soft_limit: u32,
-    /// At this many clients there is no place for another.
+    /// No client is admitted beyond this number.
     pub hard_limit: u32,
-    /// A client idle for less is never evicted.
+    /// A client that was idle for less time is never evicted.
     pub evict_min_idle: Duration,
 }
 
@@ -23,13 +22,13 @@ pub struct GateConfig {
 #[derive(Clone, Debug)]
 pub struct Gate {
     config: GateConfig,
-    /// All that are inside, those that have been told to go included.
+    /// All admitted clients, also those that were told to go.
     clients: u32,
-    /// Those of them that have not logged in.
-    strangers: u32,
-    /// Those of the strangers that never will, and have places of their own.
-    onlookers: u32,
-    /// Those of the clients that go, or have been reserved for that.
+    /// Clients that have not logged in.
+    unauthenticated: u32,
+    /// Unauthenticated clients that are monitors. They have places of their own.
+    monitors: u32,
+    /// Clients that are about to go, or whose eviction is reserved.
     leaving: u32,
     rejections: u64,
     evictions: u64,
@@ -38,10 +37,10 @@ pub struct Gate {
 impl Gate {
     /// A gate without clients.
     pub fn new(config: GateConfig) -> Self {
-        Self { config, clients: 0, strangers: 0, onlookers: 0, leaving: 0, rejections: 0, evictions: 0 }
+        Self { config, clients: 0, unauthenticated: 0, monitors: 0, leaving: 0, rejections: 0, evictions: 0 }
     }
 
-    /// A client asks to come in, and has not logged in. If there is a place it counts, until [`Gate::left`].
+    /// Admits a client that has not logged in, if there is a place. It counts until [`Gate::left`].
     #[must_use]
     pub fn admit(&mut self) -> bool {
         if !self.has_room() {
@@ -49,7 +48,7 @@ impl Gate {
             return false;
         }
         self.clients += 1;
-        self.strangers += 1;
+        self.unauthenticated += 1;
         true
     }
 
@@ -58,28 +57,28 @@ impl Gate {
         self.clients < self.config.hard_limit
     }
 
-    /// A client that came in has logged in, or is about to leave without.
-    pub fn known(&mut self) {
-        assert!(self.strangers > 0, "a client logged in that was no stranger");
-        self.strangers -= 1;
+    /// An admitted client has logged in, or is about to leave without a login.
+    pub fn note_login(&mut self) {
+        assert!(self.unauthenticated > 0, "a client logged in that was not unauthenticated");
+        self.unauthenticated -= 1;
     }
 
-    /// This number of the strangers look on only.
-    pub fn set_onlookers(&mut self, onlookers: u32) {
-        self.onlookers = onlookers;
+    /// Sets how many unauthenticated clients are monitors.
+    pub fn set_monitors(&mut self, monitors: u32) {
+        self.monitors = monitors;
     }
 
-    /// A client that is no stranger is gone, for whatever reason. `leaving`: it counted as such.
+    /// A client that has called [`Gate::note_login`] is gone. `leaving`: it was about to go, or its eviction was reserved.
     pub fn left(&mut self, leaving: bool) {
-        assert!(self.clients > self.strangers, "a client left a gate that it was not inside of");
+        assert!(self.clients > self.unauthenticated, "a client left a gate that it was not inside of");
         self.clients -= 1;
         if leaving {
-            self.hand_back();
+            self.cancel_eviction();
         }
     }
 
-    /// A client that had [left](Gate::left), because another was to have its place, has logged in, and gets a place if
-    /// there is one.
+    /// Admits a client, if there is a place, that had [left](Gate::left) to give its place to another one, and has
+    /// logged in.
     #[must_use]
     pub fn readmit(&mut self) -> bool {
         let room = self.has_room();
@@ -87,31 +86,31 @@ impl Gate {
         room
     }
 
-    /// If clients should go: one of them is about to be told so, and counts as leaving from now on.
+    /// Reserves the eviction of one client, if clients should go.
     #[must_use]
-    pub fn reserve(&mut self) -> bool {
+    pub fn reserve_eviction(&mut self) -> bool {
         let wanted = self.evictions_wanted() > 0;
         self.leaving += u32::from(wanted);
         wanted
     }
 
-    /// The reserved client does not go.
-    pub fn hand_back(&mut self) {
+    /// The reserved eviction does not take place.
+    pub fn cancel_eviction(&mut self) {
         assert!(self.leaving > 0, "more clients stay than were to go");
         self.leaving -= 1;
     }
 
-    /// A client goes, and was not reserved for that.
-    pub fn leaves(&mut self) {
+    /// A client is about to go whose eviction was not reserved.
+    pub fn note_leaving(&mut self) {
         self.leaving += 1;
     }
 
-    /// A reserved client has been evicted.
-    pub fn evicted(&mut self) {
+    /// A reserved eviction has taken place.
+    pub fn note_eviction(&mut self) {
         self.evictions += 1;
     }
 
-    /// Other limits from now on; they send clients away only through [`Gate::evictions_wanted`].
+    /// Sets other limits. Clients above them go as [`Gate::evictions_wanted`] says.
     pub fn reconfigure(&mut self, config: GateConfig) {
         self.config = config;
     }
@@ -120,26 +119,26 @@ impl Gate {
         &self.config
     }
 
-    /// How many clients are inside.
+    /// The number of admitted clients.
     pub fn clients(&self) -> u32 {
         self.clients
     }
 
-    /// How many clients should go that do not go yet. Clients that are to log in count up to the number of places
-    /// between the limits: more strangers than that send no other client away.
+    /// How many more clients should go. Of clients that have not logged in, only as many count as there are places
+    /// between the limits: more of them cause no evictions.
     pub fn evictions_wanted(&self) -> u32 {
         let soft = self.config.soft_limit.min(self.config.hard_limit);
         let share = self.config.hard_limit - soft;
-        let beyond = self.strangers.saturating_sub(self.onlookers).saturating_sub(share);
+        let beyond = self.unauthenticated.saturating_sub(self.monitors).saturating_sub(share);
         (self.clients - beyond).saturating_sub(self.leaving).saturating_sub(soft)
     }
 
-    /// How many clients have ever been rejected.
+    /// The number of clients that were rejected.
     pub fn rejections(&self) -> u64 {
         self.rejections
     }
 
-    /// How many clients have ever been evicted.
+    /// The number of clients that were evicted.
     pub fn evictions(&self) -> u64 {
         self.evictions
     }
@@ -153,23 +152,23 @@ mod tests {
         Gate::new(GateConfig { soft_limit, hard_limit, evict_min_idle: Duration::from_secs(5) })
     }
 
-    /// A gate through which this number of clients have come and logged in.
+    /// A gate with this number of clients, all logged in.
     fn with(soft_limit: u32, hard_limit: u32, clients: u32) -> Gate {
         let mut gate = gate(soft_limit, hard_limit);
         for _ in 0..clients {
             assert!(gate.admit());
-            gate.known();
+            gate.note_login();
         }
         gate
     }
 
     #[test]
-    fn above_the_soft_limit_clients_should_go_and_at_the_hard_one_there_is_no_place() {
+    fn above_the_soft_limit_clients_should_go_and_the_hard_limit_admits_no_more() {
         let mut gate = gate(2, 4);
         let answers: [(bool, u32); 6] = core::array::from_fn(|_| {
             let admitted = gate.admit();
             if admitted {
-                gate.known();
+                gate.note_login();
             }
             (admitted, gate.evictions_wanted())
         });
@@ -186,46 +185,46 @@ mod tests {
     }
 
     #[test]
-    fn no_more_clients_are_reserved_than_should_go() {
+    fn no_more_evictions_are_reserved_than_are_wanted() {
         let mut gate = with(40, 50, 50);
-        assert_eq!((0..20).filter(|_| gate.reserve()).count(), 10);
+        assert_eq!((0..20).filter(|_| gate.reserve_eviction()).count(), 10);
         assert_eq!((gate.clients(), gate.evictions_wanted()), (50, 0), "they count until they are gone");
-        gate.hand_back();
-        assert!(gate.reserve() && !gate.reserve(), "one stayed, so another is to go");
+        gate.cancel_eviction();
+        assert!(gate.reserve_eviction() && !gate.reserve_eviction(), "one stayed, so another is to go");
         gate.left(false);
         assert_eq!(gate.evictions_wanted(), 0, "one more has left than should");
         (0..10).for_each(|_| gate.left(true));
         assert_eq!((gate.clients(), gate.evictions_wanted()), (39, 0));
-        assert!(gate.admit() && !gate.reserve());
-        assert!(gate.admit() && gate.reserve());
+        assert!(gate.admit() && !gate.reserve_eviction());
+        assert!(gate.admit() && gate.reserve_eviction());
     }
 
     #[test]
-    fn who_goes_by_itself_is_not_replaced_by_another() {
+    fn a_client_that_goes_by_itself_is_not_replaced_by_an_eviction() {
         let mut gate = with(1, 9, 3);
-        gate.leaves();
+        gate.note_leaving();
         assert_eq!(gate.evictions_wanted(), 1);
         gate.left(true);
         assert_eq!(gate.evictions_wanted(), 1);
     }
 
     #[test]
-    fn strangers_send_away_as_many_as_there_are_places_between_the_limits() {
+    fn unauthenticated_clients_cause_as_many_evictions_as_there_are_places_between_the_limits() {
         let mut gate = with(8, 10, 7);
         assert!(gate.admit() && gate.admit() && gate.admit() && !gate.admit());
         assert_eq!(gate.evictions_wanted(), 1);
         gate.left(false);
         assert!(gate.admit());
-        assert_eq!(gate.evictions_wanted(), 0, "four strangers, two of which count");
-        gate.set_onlookers(3);
-        assert_eq!(gate.evictions_wanted(), 2, "who looks on has a place of its own");
-        (0..4).for_each(|_| gate.known());
-        gate.set_onlookers(0);
+        assert_eq!(gate.evictions_wanted(), 0, "four are unauthenticated, two of which count");
+        gate.set_monitors(3);
+        assert_eq!(gate.evictions_wanted(), 2, "a monitor has a place of its own");
+        (0..4).for_each(|_| gate.note_login());
+        gate.set_monitors(0);
         assert_eq!(gate.evictions_wanted(), 2);
     }
 
     #[test]
-    fn a_client_whose_place_another_has_got_stays_if_there_is_another_place() {
+    fn a_client_is_readmitted_if_there_is_a_place() {
         let mut gate = with(1, 1, 1);
         assert!(!gate.readmit() && gate.clients() == 1);
         gate.left(false);
@@ -233,12 +232,12 @@ mod tests {
     }
 
     #[test]
-    fn lower_limits_ask_for_evictions_and_send_no_client_away() {
+    fn lower_limits_only_raise_the_number_of_wanted_evictions() {
         let mut gate = with(10, 10, 10);
         gate.reconfigure(GateConfig { soft_limit: 9, hard_limit: 4, evict_min_idle: Duration::ZERO });
         assert_eq!((gate.clients(), gate.evictions_wanted()), (10, 6));
-        assert!(gate.reserve());
-        gate.evicted();
+        assert!(gate.reserve_eviction());
+        gate.note_eviction();
         gate.left(true);
         assert_eq!((gate.evictions(), gate.evictions_wanted()), (1, 5));
         assert!(!gate.admit());
@@ -246,7 +245,7 @@ mod tests {
 
     #[test]
     #[should_panic = "not inside of"]
-    fn more_leaving_than_came_is_our_own_mistake() {
+    fn a_client_that_was_not_admitted_cannot_leave() {
         gate(1, 1).left(false);
     }
 }

@@ -1,5 +1,5 @@
-//! Which client has been idle longest: one queue for one worker and one purpose (eviction, idle time-out, login
-//! time-out). Knows keys and times, not what is behind the keys. All operations are O(1); an entry takes 24 bytes.
+//! Which key has been idle longest: a queue of one worker for one purpose (eviction, idle time-out, login time-out). It
+//! knows keys and times, not what the keys stand for. All operations are O(1). An entry takes 24 bytes.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -12,7 +12,7 @@ use crate::{
 /// `prev` of an entry that is not in the queue.
 const FREE: u32 = u32::MAX - 1;
 
-/// A place in an [`IdleQueue`], good for leaving it.
+/// A place in an [`IdleQueue`], by which a key is removed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct IdleTicket(u32);
 
@@ -21,7 +21,7 @@ pub struct IdleTicket(u32);
 pub struct IdleQueue {
     entries: Vec<Entry>,
     list: List,
-    /// First free entry; they are chained by `links.next`.
+    /// The first free entry. `links.next` has the next one.
     free: u32,
     len: u32,
 }
@@ -45,7 +45,7 @@ impl IdleQueue {
         Self { entries: Vec::new(), list: List::EMPTY, free: NONE, len: 0 }
     }
 
-    /// `key` is idle from now on. (A clock that steps back is read as one that stood still.)
+    /// `key` is idle from now on. An earlier `now` than the last one is taken for the last one.
     pub fn push(&mut self, key: u32, now: Time) -> IdleTicket {
         let since = match self.list.tail {
             NONE => now,
@@ -69,7 +69,7 @@ impl IdleQueue {
         IdleTicket(at)
     }
 
-    /// Takes an entry out; returns its key.
+    /// Removes an entry, and returns its key.
     pub fn remove(&mut self, ticket: IdleTicket) -> u32 {
         let at = ticket.0;
         assert!(self.entries[at as usize].links.prev != FREE, "an idle ticket was used twice");
@@ -80,20 +80,20 @@ impl IdleQueue {
         self.entries[at as usize].key
     }
 
-    /// The key that has been idle longest, and since when.
+    /// The key that has been idle longest, and the time since when.
     pub fn oldest(&self) -> Option<(u32, Time)> {
         let entry = self.entries.get(self.list.head as usize)?;
         Some((entry.key, entry.since))
     }
 
-    /// All keys, and since when they have been idle, the longest first.
+    /// All keys, and the times since when they have been idle. The longest idle one is first.
     pub fn iter(&self) -> impl Iterator<Item = (u32, Time)> {
         let entry = |at: u32| self.entries.get(at as usize);
         let first = entry(self.list.head);
         core::iter::successors(first, move |before| entry(before.links.next)).map(|entry| (entry.key, entry.since))
     }
 
-    /// Takes out the key that has been idle longest if that is at least `min`.
+    /// Removes the key that has been idle longest, if that is at least `min`.
     pub fn pop_idle_for(&mut self, min: Duration, now: Time) -> Option<u32> {
         let (_, since) = self.oldest()?;
         (since + min <= now).then(|| self.remove(IdleTicket(self.list.head)))
@@ -103,7 +103,7 @@ impl IdleQueue {
         self.len as usize
     }
 
-    /// Whether nobody is idle.
+    /// Whether no key is idle.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_taken_before_the_minimum() {
+    fn no_key_is_removed_before_the_minimum() {
         let mut queue = IdleQueue::new();
         queue.push(1, at(10));
         assert_eq!(queue.pop_idle_for(SECOND * 5, at(14)), None);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_used_again_and_an_entry_takes_24_bytes() {
+    fn entries_are_reused_and_take_24_bytes() {
         let mut queue = IdleQueue::new();
         for round in 0..1000 {
             let ticket = queue.push(round, at(u64::from(round)));
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     #[should_panic = "used twice"]
-    fn a_ticket_used_twice_is_our_own_mistake() {
+    fn a_ticket_cannot_be_used_twice() {
         let mut queue = IdleQueue::new();
         let ticket = queue.push(1, at(1));
         queue.remove(ticket);

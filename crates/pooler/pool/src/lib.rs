@@ -20,7 +20,7 @@
 //! | (a check-in while [`Pool::can_spare`]) | [`Budget::offer_returning`]; if that is true, [`CheckIn::Reclaim`] |
 //! | [`Action::ReportStarvation`] | [`Budget::report_starvation`] |
 //! | [`Action::ReportCongestion`] | [`Budget::report_congestion`] |
-//! | ([`Gate::reserve`] is true) | [`IdleQueue::pop_idle_for`] and [`Gate::evicted`], or [`Gate::hand_back`] |
+//! | ([`Gate::reserve_eviction`] is true) | [`IdleQueue::pop_idle_for`] and [`Gate::note_eviction`], or [`Gate::cancel_eviction`] |
 //!
 //! Without a budget:
 //! ```

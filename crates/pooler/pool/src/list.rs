@@ -1,10 +1,10 @@
-//! Doubly linked lists whose links live inside the entries of a slab: insert and remove anywhere without a search and
-//! without an allocation. Knows neither what the entries are nor who owns the slab.
+//! Doubly linked lists whose links are in the entries of a slab. An entry is inserted and removed anywhere without a
+//! search or an allocation. The lists know neither what the entries are nor which type owns the slab.
 
 /// "No entry", as an index.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// An entry's place in one list. Meaningless while the entry is in none.
+/// An entry's place in a list. It has no meaning while the entry is in none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Links {
     pub(crate) prev: u32,
@@ -15,7 +15,7 @@ impl Links {
     pub(crate) const NONE: Self = Self { prev: NONE, next: NONE };
 }
 
-/// Both ends of one list. The caller says, with a function, which links of an entry belong to it.
+/// Both ends of a list. The caller passes a function that returns an entry's links in this list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct List {
     pub(crate) head: u32,

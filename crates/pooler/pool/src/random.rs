@@ -1,13 +1,12 @@
-//! Chance from a seed: a SplitMix64 generator (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number
-//! generators"). What draws more than jitter wraps it. Knows nothing of what it is used for, and is no source of
-//! secrets.
+//! Random numbers from a seed: a SplitMix64 generator (Steele, Lea and Flood 2014, "Fast splittable pseudorandom number
+//! generators"). They are for jitter, not for secrets.
 
 /// A small deterministic generator; the same seed gives the same numbers.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// A generator that begins at `seed`. Seeds that are neighbours give numbers without relation to each other.
+    /// A generator with this seed. Neighbouring seeds give unrelated numbers.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -22,7 +21,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Uniform in `0..=limit`; a bias below 2^-11 of a step is of no matter to jitter.
+    /// A uniform number in `0..=limit`. Its bias is below 2^-11 of a step, which is small enough for jitter.
     pub(crate) fn up_to(&mut self, limit: u64) -> u64 {
         let wide = u128::from(self.bits()) * (u128::from(limit) + 1);
         u64::try_from(wide >> 64).expect("the product of two 64 bit numbers, shifted by 64")

@@ -1,5 +1,5 @@
-//! The servers of one pool: which slot is in which state, since when, and which idle one was used last. Keeps the
-//! counts right and refuses stale ids; why a server changes its state is not known here.
+//! The servers of one pool: the state of each and since when, and which idle one was used last. It keeps the counts
+//! right and refuses stale ids. It does not know why a server changes its state.
 
 use alloc::vec::Vec;
 
@@ -8,8 +8,8 @@ use crate::{
     time::Time,
 };
 
-/// A server of one pool. The slot is used again after the server is gone, with another generation; an id of one that
-/// is gone is our own mistake, and found by assertion.
+/// A server of one pool. Its slot is reused after the server is gone, with another generation. The use of an id whose
+/// server is gone is a mistake of the caller, and panics.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ServerId {
     slot: u32,
@@ -17,7 +17,7 @@ pub struct ServerId {
 }
 
 impl ServerId {
-    /// A small number, unique among the present servers of one pool, for tables.
+    /// A small number, for tables. No other present server of the pool has it.
     pub fn slot(self) -> usize {
         self.slot as usize
     }
@@ -41,29 +41,30 @@ const STATES: usize = 6;
 
 #[derive(Debug)]
 pub(crate) struct Slot {
-    /// Its place among all that are in the same state, if that state has a list; next free slot if free.
+    /// Its place among servers in the same state, if that state has a list. Of a free slot, `next` is the next free
+    /// one.
     links: Links,
-    /// Its place among the idle ones of its home.
+    /// Its place among the idle servers of its home.
     home_links: Links,
-    /// When it came into this state.
+    /// When this state began.
     pub(crate) since: Time,
-    /// When its start-up was over.
+    /// When its connection was ready.
     pub(crate) ready_at: Time,
     pub(crate) expires: Time,
     generation: u32,
-    /// The pool's generation when it was ordered.
+    /// The pool's generation when its connect was ordered.
     pub(crate) epoch: u32,
     pub(crate) state: State,
     pub(crate) home: Home,
-    /// It has been checked out at least once.
+    /// It was checked out at least once.
     pub(crate) used: bool,
-    /// It is in use, and its cutting has been ordered.
+    /// It is in use, and ordered to be interrupted.
     pub(crate) cut: bool,
-    /// It is in use by somebody who keeps it for long.
+    /// It is in use by a client that holds it without a time limit.
     lasting: bool,
-    /// That client was asked to give it back, then.
+    /// When that client was last asked to give it back.
     pub(crate) asked: Option<Time>,
-    /// It is in use, and known to be kept for other reasons than a transaction.
+    /// It is in use, and held for another reason than a transaction.
     pub(crate) kept: bool,
 }
 
@@ -72,15 +73,15 @@ pub(crate) struct Slots {
     slots: Vec<Slot>,
     free: u32,
     counts: [u32; STATES],
-    /// Those in use by somebody who keeps them for long.
+    /// Servers whose clients hold them without a time limit.
     lasting: u32,
-    /// The idle ones, last used first.
+    /// Idle servers, the last used one first.
     idle: List,
-    /// For each home, the idle ones that live there, last used first.
+    /// By home: its idle servers, the last used one first.
     homes: Vec<List>,
-    /// In the order in which they started.
+    /// In the order in which their connects began.
     connecting: List,
-    /// In the order in which they started.
+    /// In the order in which their checks began.
     checking: List,
 }
 
@@ -98,21 +99,21 @@ impl Slots {
         }
     }
 
-    /// How many are in use by somebody who keeps them for long.
+    /// The number of servers whose clients hold them without a time limit.
     #[inline]
     pub(crate) fn lasting(&self) -> u32 {
         self.lasting
     }
 
-    /// The servers in use that their clients keep for long: O(n).
+    /// The servers whose clients hold them without a time limit: O(n).
     pub(crate) fn all_lasting(&self) -> impl Iterator<Item = (ServerId, &Slot)> {
         self.all().filter(|(_, slot)| slot.lasting && slot.state == State::InUse)
     }
 
-    /// The client that has a server keeps it for long.
+    /// The client of this server holds it without a time limit.
     pub(crate) fn set_lasting(&mut self, server: ServerId) {
         let slot = self.get_mut(server);
-        assert!(slot.state == State::InUse, "{server:?} is kept for long while {:?}", slot.state);
+        assert!(slot.state == State::InUse, "{server:?} is held for long while {:?}", slot.state);
         if !core::mem::replace(&mut slot.lasting, true) {
             self.lasting += 1;
         }
@@ -125,7 +126,8 @@ impl Slots {
         }
     }
 
-    /// Says of a server whether it is known to be kept. Void if it is not in use.
+    /// Sets whether a server is held for another reason than a transaction. A server that is not in use is left as it
+    /// is.
     pub(crate) fn set_kept(&mut self, server: ServerId, kept: bool) {
         let here = self.slots.get_mut(server.slot());
         let slot = here.filter(|slot| slot.generation == server.generation && slot.state == State::InUse);
@@ -134,8 +136,7 @@ impl Slots {
         }
     }
 
-    /// Since when the server has been in use that has been so for longest, of those that are not known to be kept:
-    /// O(n).
+    /// Since when a server has been in use, the longest time of all that are held for a transaction: O(n).
     pub(crate) fn oldest_hold(&self) -> Option<Time> {
         let held = self.slots.iter().filter(|slot| slot.state == State::InUse && !slot.lasting && !slot.kept);
         held.map(|slot| slot.since).min()
@@ -146,25 +147,25 @@ impl Slots {
         self.counts[state as usize]
     }
 
-    /// All servers, in whatever state.
+    /// All servers.
     #[inline]
     pub(crate) fn total(&self) -> u32 {
         self.live() + self.count(State::Closing)
     }
 
-    /// All servers but those ordered to close.
+    /// All servers that are not closing.
     #[inline]
     pub(crate) fn live(&self) -> u32 {
         self.counts[State::Connecting as usize] + self.established()
     }
 
-    /// All servers that have finished their start-up and are not ordered to close.
+    /// All servers whose connection is ready and not closing.
     #[inline]
     pub(crate) fn established(&self) -> u32 {
         self.counts[State::Idle as usize] + self.counts[State::InUse as usize] + self.counts[State::Checking as usize]
     }
 
-    /// A new server, connecting.
+    /// Adds a server, which is connecting.
     pub(crate) fn create(&mut self, home: Home, epoch: u32, now: Time) -> ServerId {
         let slot = Slot {
             links: Links::NONE,
@@ -196,7 +197,7 @@ impl Slots {
         self.id(at)
     }
 
-    /// The server is gone; its id with it.
+    /// Removes a server. Its id is void from now on.
     pub(crate) fn free(&mut self, server: ServerId, now: Time) {
         self.check(server);
         self.change(server.slot, State::Free, now);
@@ -224,7 +225,7 @@ impl Slots {
         self.change(server.slot, state, now);
     }
 
-    /// The server lives elsewhere now. Among the idle ones there it gets the place that its last use gives it.
+    /// Sets the home of a server. The idle servers there stay in the order of their last use.
     pub(crate) fn set_home(&mut self, server: ServerId, home: Home) {
         let slot = self.get(server);
         if slot.home == home || slot.state != State::Idle {
@@ -244,31 +245,31 @@ impl Slots {
         }
     }
 
-    /// The idle one last used, of this home.
+    /// The idle server of this home that was used last.
     #[inline]
     pub(crate) fn last_used_at(&self, home: Home) -> Option<ServerId> {
         self.some(self.homes.get(home.0 as usize)?.head)
     }
 
-    /// The idle one last used, of all homes.
+    /// The idle server that was used last.
     #[inline]
     pub(crate) fn last_used(&self) -> Option<ServerId> {
         self.some(self.idle.head)
     }
 
-    /// The idle one unused longest.
+    /// The server that has been idle longest.
     #[inline]
     pub(crate) fn oldest_idle(&self) -> Option<ServerId> {
         self.some(self.idle.tail)
     }
 
-    /// The one connecting longest.
+    /// The server that has been connecting longest.
     #[inline]
     pub(crate) fn oldest_connecting(&self) -> Option<ServerId> {
         self.some(self.connecting.head)
     }
 
-    /// The one in a check or a reset longest.
+    /// The server that has been checked or reset longest.
     #[inline]
     pub(crate) fn oldest_checking(&self) -> Option<ServerId> {
         self.some(self.checking.head)
@@ -280,14 +281,15 @@ impl Slots {
         (0..).zip(&self.slots).map(id).filter(|(_, slot)| slot.state != State::Free)
     }
 
-    /// The id in each place that there ever was, if a server is in it, to walk over them while changing them.
+    /// The server in this slot, if there is one. With [`slot_count`](Self::slot_count), the servers can be changed in a
+    /// loop.
     pub(crate) fn at(&self, place: usize) -> Option<ServerId> {
         let at = u32::try_from(place).ok().filter(|_| self.slots[place].state != State::Free)?;
         Some(self.id(at))
     }
 
-    /// How many places there ever were.
-    pub(crate) fn places(&self) -> usize {
+    /// The number of slots, free ones included.
+    pub(crate) fn slot_count(&self) -> usize {
         self.slots.len()
     }
 
@@ -300,7 +302,7 @@ impl Slots {
         (at != NONE).then(|| self.id(at))
     }
 
-    /// The server, if it is not gone.
+    /// The slot of this server, if the server is not gone.
     pub(crate) fn find(&self, server: ServerId) -> Option<&Slot> {
         self.slots.get(server.slot()).filter(|slot| slot.generation == server.generation && slot.state != State::Free)
     }
@@ -355,7 +357,7 @@ impl Slots {
         self.homes[home.0 as usize].remove(&mut self.slots, at, |s| &mut s.home_links);
     }
 
-    /// The list of this home, which exists from its first use on.
+    /// The list of this home. It is made at its first use.
     #[inline]
     fn home(&mut self, home: Home) -> List {
         if self.homes.len() <= home.0 as usize {
@@ -364,7 +366,7 @@ impl Slots {
         self.homes[home.0 as usize]
     }
 
-    /// Whether counts, lists and states agree: O(n).
+    /// Checks that counts, lists and states agree: O(n).
     pub(crate) fn check_invariants(&self) {
         let mut counts = [0; STATES];
         for (_, slot) in self.all() {
@@ -429,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_used_is_found_at_home_and_of_all() {
+    fn the_last_used_server_is_found_by_home_and_among_all() {
         let mut slots = Slots::new();
         let a = idle(&mut slots, 0, 1);
         let b = idle(&mut slots, 0, 2);
@@ -461,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_used_again_under_other_ids() {
+    fn slots_are_reused_with_other_ids() {
         let mut slots = Slots::new();
         let first = slots.create(Home(0), 0, Time(1));
         slots.free(first, Time(2));
@@ -474,7 +476,7 @@ mod tests {
 
     #[test]
     #[should_panic = "is gone"]
-    fn an_id_of_a_server_that_is_gone_is_our_own_mistake() {
+    fn the_id_of_a_server_that_is_gone_is_refused() {
         let mut slots = Slots::new();
         let server = slots.create(Home(0), 0, Time(1));
         slots.free(server, Time(2));

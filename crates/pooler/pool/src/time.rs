@@ -17,7 +17,7 @@ impl Time {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// So many nanoseconds later; `u64::MAX` of them ("no limit") gives [`Time::NEVER`].
+    /// This many nanoseconds later. `u64::MAX`, which is "no limit", gives [`Time::NEVER`].
     pub(crate) const fn after(self, nanos: u64) -> Self {
         Self(self.0.saturating_add(nanos))
     }

@@ -1,5 +1,5 @@
-//! Those who wait for a server: one queue in order of arrival, and the same for each home. Knows who is next and who
-//! may overtake whom; not what they wait for, and not for how long they may.
+//! The waiters for a server: one queue in order of arrival, and one for each home. It knows which waiter is next and
+//! which one may overtake, but not what they wait for, and not for how long they may.
 
 use alloc::vec::Vec;
 
@@ -9,11 +9,11 @@ use crate::{
     time::Time,
 };
 
-/// Who waits: chosen by the caller, unique among those present.
+/// A waiter. The caller chooses the id, which no other present waiter of the pool has.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct WaiterId(pub u64);
 
-/// A waiter's place in the queue, good for leaving it.
+/// A waiter's place in a queue, for [`crate::Pool::cancel`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Ticket(pub u32);
 
@@ -23,7 +23,7 @@ pub(crate) struct Waiter {
     pub(crate) id: WaiterId,
     pub(crate) home: Home,
     pub(crate) since: Time,
-    /// It keeps for long what it gets.
+    /// It will hold its server without a time limit.
     pub(crate) lasting: bool,
 }
 
@@ -31,11 +31,11 @@ pub(crate) struct Waiter {
 struct Entry {
     id: WaiterId,
     since: Time,
-    /// Numbers all waiters ever, in order of arrival.
+    /// The number of the waiter in order of arrival.
     sequence: u64,
-    /// Among all. `next` chains free entries.
+    /// In the queue of all waiters. Of a free entry, `next` is the next free one.
     links: Links,
-    /// Among those of the same home.
+    /// In the queue of its home.
     home_links: Links,
     home: Home,
     lasting: bool,
@@ -49,7 +49,7 @@ pub(crate) struct Waiters {
     all: List,
     homes: Vec<List>,
     len: u32,
-    /// Of these, those that keep a server for long.
+    /// Waiters that will hold their server without a time limit.
     lasting: u32,
     arrivals: u64,
 }
@@ -69,7 +69,7 @@ impl Waiters {
         self.lasting
     }
 
-    /// To the end of the queue.
+    /// Adds a waiter at the end of the queue.
     pub(crate) fn push(&mut self, id: WaiterId, home: Home, lasting: bool, now: Time) -> Ticket {
         self.arrivals += 1;
         let entry = Entry {
@@ -101,13 +101,13 @@ impl Waiters {
         Ticket(at)
     }
 
-    /// The waiter who came first of all.
+    /// The first waiter.
     #[inline]
     pub(crate) fn front(&self) -> Option<Waiter> {
         self.entries.get(self.all.head as usize).map(Entry::waiter)
     }
 
-    /// The waiter who is `n` places behind the front: O(n).
+    /// The waiter that is `n` places behind the first: O(n).
     pub(crate) fn nth(&self, n: u32) -> Option<Waiter> {
         let mut at = self.all.head;
         for _ in 0..n {
@@ -116,16 +116,16 @@ impl Waiters {
         self.entries.get(at as usize).map(Entry::waiter)
     }
 
-    /// Takes out the waiter who came first of all.
+    /// Removes the first waiter.
     pub(crate) fn pop_front(&mut self) -> Option<Waiter> {
         (self.all.head != NONE).then(|| self.take(self.all.head))
     }
 
-    /// Takes out the one to serve with a server of this home: its own first comer if that one arrived at most
-    /// `max_overtakes` after the first comer of all, else the latter.
+    /// Removes the waiter that gets a server of this home: the first waiter of this home, if it arrived at most
+    /// `max_overtakes` places behind the first waiter of all; otherwise the first of all.
     ///
-    /// Whoever overtakes a waiter numbered f thus has a number in f+1..=f+K, since the front's number is at most f: no
-    /// more than K waiters ever do.
+    /// So a waiter with the number f is overtaken by waiters with numbers from f+1 to f+`max_overtakes` only, because
+    /// the first waiter's number is at most f.
     #[inline]
     pub(crate) fn pop_for(&mut self, home: Home, max_overtakes: u32) -> Option<Waiter> {
         if self.all.head == NONE {
@@ -137,13 +137,13 @@ impl Waiters {
         Some(self.take(if near { own } else { self.all.head }))
     }
 
-    /// Takes out the waiter with this ticket, if it is still there.
+    /// Removes the waiter with this ticket, if it is there.
     pub(crate) fn remove(&mut self, ticket: Ticket, id: WaiterId) -> Option<Waiter> {
         let entry = self.entries.get(ticket.0 as usize)?;
         (entry.present && entry.id == id).then(|| self.take(ticket.0))
     }
 
-    /// Takes out a waiter of those that keep a server for long, by its id: O(n) of these waiters.
+    /// Removes a waiter that will hold its server without a time limit, by its id: O(n).
     pub(crate) fn remove_lasting(&mut self, id: WaiterId) -> Option<Waiter> {
         let mut at = if self.lasting > 0 { self.all.head } else { NONE };
         while at != NONE {
@@ -170,7 +170,7 @@ impl Waiters {
         entry.waiter()
     }
 
-    /// Whether both orders hold the same waiters, each in order of arrival: O(n).
+    /// Checks that both orders have the same waiters, each in order of arrival: O(n).
     pub(crate) fn check_invariants(&self) {
         let present = self.entries.iter().filter(|e| e.present).count();
         assert_eq!(present, self.len as usize, "the count of waiters is wrong");

@@ -251,8 +251,8 @@ impl Pool {
 
     /// Closes all servers that are neither in use nor closing.
     pub(super) fn close_unused(&mut self, reason: Closed, now: Time) {
-        for place in 0..self.slots.places() {
-            let Some(server) = self.slots.at(place) else { continue };
+        for slot in 0..self.slots.slot_count() {
+            let Some(server) = self.slots.at(slot) else { continue };
             if matches!(self.slots.get(server).state, State::Connecting | State::Idle | State::Checking) {
                 self.order_close(server, reason, now);
             }
@@ -261,8 +261,8 @@ impl Pool {
 
     /// Interrupts all servers in use.
     pub(super) fn interrupt_all(&mut self) {
-        for place in 0..self.slots.places() {
-            let Some(server) = self.slots.at(place) else { continue };
+        for slot in 0..self.slots.slot_count() {
+            let Some(server) = self.slots.at(slot) else { continue };
             let slot = self.slots.get_mut(server);
             if slot.state == State::InUse && !slot.cut {
                 slot.cut = true;
@@ -385,9 +385,9 @@ impl Pool {
     /// Sets when the lives of all servers end, by the present options.
     pub(super) fn renew_lives(&mut self) {
         self.next_expiry = Time::NEVER;
-        for place in 0..self.slots.places() {
+        for slot in 0..self.slots.slot_count() {
             let life = self.life();
-            let Some(server) = self.slots.at(place) else { continue };
+            let Some(server) = self.slots.at(slot) else { continue };
             let slot = self.slots.get_mut(server);
             slot.expires = slot.ready_at.after(life);
             self.next_expiry = self.next_expiry.min(slot.expires);
@@ -444,8 +444,8 @@ impl Pool {
     /// only: when its life ends.
     fn close_old(&mut self, now: Time) {
         self.next_expiry = Time::NEVER;
-        for place in 0..self.slots.places() {
-            let Some(server) = self.slots.at(place) else { continue };
+        for slot in 0..self.slots.slot_count() {
+            let Some(server) = self.slots.at(slot) else { continue };
             let slot = self.slots.get(server);
             if slot.expires > now {
                 self.next_expiry = self.next_expiry.min(slot.expires);
