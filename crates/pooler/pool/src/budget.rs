@@ -1,5 +1,6 @@
-//! Who may have how many connections: nested or overlapping caps (of the process, a database, a user, a pool), shared
-//! fairly among members (the pools). It counts permits; it knows neither servers nor what members do with them.
+//! How many connections each pool may have: nested or overlapping caps (of the process, a database, a user, a pool),
+//! shared fairly among members (the pools). It counts permits, and knows neither servers nor what members do with their
+//! permits.
 
 mod asking;
 mod invariants;
@@ -14,13 +15,13 @@ use core::cmp::Reverse;
 pub const MAX_SCOPES: usize = 1 << 20;
 /// The most members one budget can hold.
 pub const MAX_MEMBERS: usize = 1 << 20;
-/// The most caps one member can be under.
+/// The most caps of one member.
 pub const MAX_SCOPES_OF_A_MEMBER: usize = 4;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ScopeId(u32);
 
-/// One who asks for permits.
+/// A member, which requests permits: a pool.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MemberId(u32);
 
@@ -28,21 +29,20 @@ pub struct MemberId(u32);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[must_use]
 pub enum Permit {
-    /// One more connection is permitted.
     Granted,
-    /// Not now; the wish is remembered until it is granted ([`BudgetAction::Grant`]) or withdrawn.
+    /// Not now. The request waits until it is granted ([`BudgetAction::Grant`]) or withdrawn.
     Denied,
 }
 
-/// An order from the budget to its driver.
+/// An order from the budget to the caller.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum BudgetAction {
-    /// A wish is fulfilled: this member has one more permit.
+    /// A request that waited is granted: this member has one more permit.
     Grant(MemberId),
-    /// This member should give one permit back, by closing an idle connection and then `release`; if it cannot, the
-    /// answer is `reclaim_failed`.
+    /// This member is to close an idle connection and release its permit. If it has none to spare, the answer is
+    /// `reclaim_failed`.
     Reclaim(MemberId),
-    /// The same, but only a connection that has been unused for long is worth it; if it has none, the answer is
+    /// The same, but only for a connection that was idle for long. If it has none, the answer is
     /// `reclaim_unused_failed`.
     ReclaimUnused(MemberId),
 }
@@ -56,45 +56,46 @@ impl BudgetAction {
 
 /// Permits, shared fairly.
 ///
-/// A request is granted while all caps of the member have room. Else it is remembered, and permits that come back go to
-/// the wishing member that has the fewest (of equals, to the one wishing longest). Also members that have at least two
-/// more than a wishing one, under the cap that holds it up, are asked to give one up: repeated, this leads to the
-/// max-min fair share, from which no member can gain but at the cost of one that has no more.
+/// **A request** is granted while all caps of the member have room. Otherwise it waits. A permit that comes back goes
+/// to the waiting member that has the fewest, and of equals to the one that has waited longest. Members that have at
+/// least two more than a waiting one, under the cap that is full, are asked to give one up. Repeated, this leads to
+/// the max-min fair share: no member can gain, unless a member that has no more loses.
 ///
-/// For the sake of a member that has none, others are asked even for their last one: where there are fewer permits than
-/// members that need one, they take turns. How long a turn lasts is for the members to say, since they may answer that
-/// they have none to spare. A member that insists, because what it has is of no use to those who wait there, counts as
-/// having none until it is granted one more; but it comes behind those that have none, and nobody is asked for the last
-/// one for its sake.
+/// **A member without permits**: other members are asked even for their last one. If there are fewer permits than
+/// members that need one, they take turns. The members decide how long a turn lasts, because they may answer that they
+/// have none to spare.
 ///
-/// A fair share is worth nothing while nobody uses it. For the sake of a member that presses, because clients there
-/// have waited for long although servers come back, others are asked for what they have not used for long, however few
-/// they have, and even for the last one. Only they know whether they have such a one. Who gives it up gets its fair
-/// share back, by the rules above, when it wishes for it.
+/// **A starved member** ([`Budget::report_starvation`]) has permits, but its servers do not come back. It counts as a
+/// member without permits until it is granted one more; but it comes behind these, and no other member is asked for its
+/// last permit for its sake.
 ///
-/// After every call, poll [`Budget::poll_action`] until it has no more. As long as there is enough for all, no call
-/// looks at more than one member; requests in vain, and permits that come back while others wish, look at all.
+/// **A congested member** ([`Budget::report_congestion`]) has servers that come back, and too few of them. Other
+/// members are asked for what they have not used for long, however few they have, and even for their last one. Only
+/// they know whether they have such a connection. A member that gives one up gets its fair share back when it requests
+/// it.
+///
+/// After each call, poll [`Budget::poll_action`] until it has no more. While there are enough permits, no call looks at
+/// more than one member. A request that has to wait, or a permit that comes back while requests wait, looks at all.
 #[derive(Debug, Default)]
 pub struct Budget {
     scopes: Vec<Scope>,
     free_scopes: Vec<u32>,
     members: Vec<Member>,
     free_members: Vec<u32>,
-    /// Numbers wishes and grants.
-    wishes: u64,
-    /// Wishes not yet granted, of all members.
+    /// The number of requests and grants, which gives them an order.
+    sequence: u64,
+    /// Requests that wait, of all members.
     wanting: u32,
     actions: VecDeque<BudgetAction>,
-    /// Some permits are kept for one that waits for others to come back.
-    kept: bool,
-    /// Somebody wishes for nothing any more, who did when others were last asked: what it has it may not use from now
-    /// on.
-    drowsy: bool,
-    /// Scratch: those who wish, the one with the fewest first.
+    /// Some permits are held back for a member until others have come back for it, too.
+    holds_back: bool,
+    /// Since members were last asked, a request has ended: its member may have unused connections from now on.
+    may_have_unused: bool,
+    /// Scratch: the members that wait, the one with the fewest permits first.
     order: Order,
 }
 
-/// (permits it counts as having, whether it has any, when it began to wish, member), least first.
+/// (permits that count, whether it has any, when its request began, member), the smallest first.
 type Order = BinaryHeap<Reverse<(u32, bool, u64, u32)>>;
 
 #[derive(Debug)]
@@ -102,18 +103,19 @@ struct Scope {
     members: u32,
     limit: u32,
     used: u32,
-    /// What may be used: the limit, or more while what was used before the limit was lowered has not come back.
+    /// The number of used permits is never above this: the limit, or more while permits from before a lower limit have
+    /// not come back.
     ceiling: u32,
-    /// Of its members: reclaims ordered and not yet answered.
+    /// Reclaims that its members have not answered.
     reclaims: u32,
-    /// Scratch: permits that are there (or, in `rebalance`, will be) and that nobody has been promised.
+    /// Scratch: free permits (in `rebalance`, also those that will be free) that are promised to no member.
     spare: i64,
-    /// Scratch: permits that will come back and that nobody has been promised.
+    /// Scratch: permits that will come back and are promised to no member.
     coming: u32,
-    /// Scratch: none of its members has enough to give to any of those who still wish.
-    dry: bool,
-    /// Scratch: none of its members has anything unused, as far as is known.
-    awake: bool,
+    /// Scratch: none of its members has enough to give one to a member that waits.
+    lacks_spare: bool,
+    /// Scratch: as far as is known, none of its members has an unused one.
+    lacks_unused: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -121,20 +123,20 @@ struct Member {
     scopes: [u32; MAX_SCOPES_OF_A_MEMBER],
     scope_count: u8,
     present: bool,
-    /// It was asked for one when it had none to give, and has not had any since.
-    barren: bool,
-    /// It was asked for one that it does not use when it used all, and has not said since that there is one.
-    awake: bool,
-    /// What it has is of no use to those who wait.
-    insists: bool,
+    /// It answered that it has none to spare, and has not reported one since.
+    lacks_spare: bool,
+    /// It answered that it has no unused one, and has not reported one since.
+    lacks_unused: bool,
+    /// See [`Budget::report_starvation`].
+    starved: bool,
     used: u32,
     granted: u64,
     wanting: u32,
-    /// Of these, those for whose sake others are asked for what they do not use.
-    pressing: u32,
-    wish: u64,
+    /// Waiting requests for which other members are asked for unused ones.
+    congested: u32,
+    since: u64,
     reclaims: u32,
-    /// Scratch: wishes dealt with.
+    /// Scratch: its requests that will be granted.
     promised: u32,
 }
 
@@ -147,8 +149,17 @@ impl Budget {
     /// A new cap. 0: unlimited (it only counts).
     pub fn add_scope(&mut self, limit: u32) -> ScopeId {
         let ceiling = Scope::ceiling(limit);
-        let scope =
-            Scope { members: 0, limit, used: 0, ceiling, reclaims: 0, spare: 0, coming: 0, dry: false, awake: false };
+        let scope = Scope {
+            members: 0,
+            limit,
+            used: 0,
+            ceiling,
+            reclaims: 0,
+            spare: 0,
+            coming: 0,
+            lacks_spare: false,
+            lacks_unused: false,
+        };
         if let Some(at) = self.free_scopes.pop() {
             self.scopes[at as usize] = scope;
             return ScopeId(at);
@@ -158,18 +169,17 @@ impl Budget {
         ScopeId(u32::try_from(self.scopes.len() - 1).expect("fewer than MAX_SCOPES"))
     }
 
-    /// A cap is gone if no member is under it any more; says whether it is.
+    /// Removes a cap if it has no members. Returns whether it is removed.
     pub fn remove_unused_scope(&mut self, scope: ScopeId) -> bool {
         let unused = self.scopes[scope.0 as usize].members == 0;
         if unused {
-            // It limits nothing until another one takes its place.
             self.scopes[scope.0 as usize].limit = 0;
             self.free_scopes.push(scope.0);
         }
         unused
     }
 
-    /// Changes a cap. What is above a lower one is reclaimed.
+    /// Changes a cap. Permits above a lower one are reclaimed.
     pub fn set_limit(&mut self, scope: ScopeId, limit: u32) {
         let scope = &mut self.scopes[scope.0 as usize];
         scope.limit = limit;
@@ -178,7 +188,7 @@ impl Budget {
         self.rebalance();
     }
 
-    /// What is used under a cap, and the cap (0: unlimited).
+    /// The used permits under a cap, and the cap (0: unlimited).
     pub fn usage(&self, scope: ScopeId) -> (u32, u32) {
         let scope = &self.scopes[scope.0 as usize];
         (scope.used, scope.limit)
@@ -191,14 +201,14 @@ impl Budget {
             scopes: [0; MAX_SCOPES_OF_A_MEMBER],
             scope_count: 0,
             present: true,
-            barren: false,
-            awake: false,
-            insists: false,
+            lacks_spare: false,
+            lacks_unused: false,
+            starved: false,
             used: 0,
             granted: 0,
             wanting: 0,
-            pressing: 0,
-            wish: 0,
+            congested: 0,
+            since: 0,
             reclaims: 0,
             promised: 0,
         };
@@ -218,8 +228,8 @@ impl Budget {
         MemberId(u32::try_from(self.members.len() - 1).expect("fewer than MAX_MEMBERS"))
     }
 
-    /// Puts a member under other caps, with all it has. A cap that this leads above its limit gets its excess back as
-    /// if the limit had been lowered.
+    /// Puts a member with all its permits under other caps. If that exceeds one of them, it is as if the cap was
+    /// lowered.
     pub fn set_scopes(&mut self, member: MemberId, scopes: &[ScopeId]) {
         assert!(scopes.len() <= MAX_SCOPES_OF_A_MEMBER, "a member under more than MAX_SCOPES_OF_A_MEMBER caps");
         let Member { used, reclaims, .. } = *self.member(member);
@@ -245,7 +255,7 @@ impl Budget {
         self.rebalance();
     }
 
-    /// A member is gone; what it had comes back.
+    /// Removes a member. Its permits come back.
     pub fn remove_member(&mut self, member: MemberId) {
         let Member { used, wanting, reclaims, .. } = *self.member(member);
         for scope in self.scopes_of(member) {
@@ -270,9 +280,9 @@ impl Budget {
             self.take(member);
             return Permit::Granted;
         }
-        self.wish(member);
+        self.enqueue(member);
         if fits {
-            // What there is may be kept for one who has less, so let it be shared out.
+            // A free permit may be for a member that has fewer.
             let before = self.actions.len();
             self.distribute();
             let granted = BudgetAction::Grant(member);
@@ -281,43 +291,43 @@ impl Budget {
                 return Permit::Granted;
             }
         }
-        if self.might_be_helped(member) {
+        if self.may_be_helped(member) {
             self.rebalance();
         }
         Permit::Denied
     }
 
-    /// A member wants one fewer of those it was denied. False if it was denied none: a grant is on its way, and the
-    /// member will give that back with `release`.
+    /// A member withdraws one request that waits. Returns false if none waits: a grant is on its way, and the member
+    /// will release it.
     pub fn withdraw(&mut self, member: MemberId) -> bool {
-        let wishing = self.member_mut(member);
-        if wishing.wanting == 0 {
+        let waiting = self.member_mut(member);
+        if waiting.wanting == 0 {
             return false;
         }
-        wishing.wanting -= 1;
-        wishing.insists &= wishing.wanting > 0;
-        wishing.pressing = wishing.pressing.min(wishing.wanting);
-        self.drowsy |= wishing.wanting == 0;
+        waiting.wanting -= 1;
+        waiting.starved &= waiting.wanting > 0;
+        waiting.congested = waiting.congested.min(waiting.wanting);
+        self.may_have_unused |= waiting.wanting == 0;
         self.wanting -= 1;
-        if self.kept {
+        if self.holds_back {
             self.distribute();
         }
         true
     }
 
-    /// A member gives one permit back: a connection is gone, or was never made.
+    /// A member releases one permit: a connection is gone, or was not made.
     pub fn release(&mut self, member: MemberId) {
-        let wish = self.wishes + 1;
+        let now = self.sequence + 1;
         let giving = self.member_mut(member);
         assert!(giving.used > 0, "{member:?} gave back more permits than it had");
         giving.used -= 1;
-        // Whatever the reason, it answers a reclaim.
+        // A release for any reason answers a reclaim.
         let answered = u32::from(giving.reclaims > 0);
         giving.reclaims -= answered;
         if answered > 0 {
-            // It would get it back if its own wish were older than that of the one it gives it up for.
-            giving.wish = wish;
-            self.wishes = wish;
+            // If its own request stayed older than that of the member it gives it up for, it would get it back.
+            giving.since = now;
+            self.sequence = now;
         }
         for scope in self.scopes_of(member) {
             self.scopes[scope].give_back(1);
@@ -329,52 +339,51 @@ impl Budget {
         }
     }
 
-    /// Somebody there has waited for long, and none of those that the member has comes free. If it wishes for one more,
-    /// it counts as having none until it gets that, and its wish as of now.
+    /// Clients of this member have waited for long, and no server comes back. If it has a request that waits, the
+    /// member counts as one without permits until it is granted one more, and its request as a new one.
     pub fn report_starvation(&mut self, member: MemberId) {
-        let wish = self.wishes + 1;
-        let wishing = self.member_mut(member);
-        if wishing.wanting == 0 {
+        let now = self.sequence + 1;
+        let waiting = self.member_mut(member);
+        if waiting.wanting == 0 {
             return;
         }
-        // What others would give up might not come back either.
-        wishing.pressing = 0;
-        if !core::mem::replace(&mut wishing.insists, true) {
-            wishing.wish = wish;
-            self.wishes = wish;
+        // Servers that other members give up might not come back either.
+        waiting.congested = 0;
+        if !core::mem::replace(&mut waiting.starved, true) {
+            waiting.since = now;
+            self.sequence = now;
         }
         self.distribute();
         self.rebalance();
     }
 
-    /// Somebody there has waited for long, although those that the member has come free: they are too few. What it
-    /// wishes for now, others are to give up if they have not used it for long.
+    /// Clients of this member have waited for long, although servers come back: there are too few. For its requests
+    /// that wait now, other members are asked for connections that they have not used for long.
     pub fn report_congestion(&mut self, member: MemberId) {
-        let drowsy = self.drowsy;
-        let pressing = self.member_mut(member);
-        // It presses again and again. Whatever else could help it is looked at when it happens.
-        let is_news = pressing.pressing < pressing.wanting || (drowsy && pressing.wanting > 0);
-        pressing.pressing = pressing.wanting;
+        let may_have_unused = self.may_have_unused;
+        let reporting = self.member_mut(member);
+        // It is reported again and again. A change that could help is looked at when it happens.
+        let is_news = reporting.congested < reporting.wanting || (may_have_unused && reporting.wanting > 0);
+        reporting.congested = reporting.wanting;
         if is_news {
             self.rebalance();
         }
     }
 
-    /// A member that was asked to give one up has none to spare. It will not be asked again before `report_spare` or
+    /// A member that was asked for a permit has none to spare. It is not asked again before `report_spare` or
     /// `offer_returning`.
     pub fn reclaim_failed(&mut self, member: MemberId) {
-        self.member_mut(member).barren = true;
-        self.asked_in_vain(member);
+        self.member_mut(member).lacks_spare = true;
+        self.note_refused(member);
     }
 
-    /// A member that was asked for one that it has not used for long has none. It will not be asked for such a one
-    /// again before `report_spare`.
+    /// A member that was asked for an unused connection has none. It is not asked for one again before `report_spare`.
     pub fn reclaim_unused_failed(&mut self, member: MemberId) {
-        self.member_mut(member).awake = true;
-        self.asked_in_vain(member);
+        self.member_mut(member).lacks_unused = true;
+        self.note_refused(member);
     }
 
-    fn asked_in_vain(&mut self, member: MemberId) {
+    fn note_refused(&mut self, member: MemberId) {
         let asked = self.member_mut(member);
         if asked.reclaims == 0 {
             return;
@@ -387,20 +396,20 @@ impl Budget {
         self.rebalance();
     }
 
-    /// A member that had none to spare, or none unused, may have one now.
+    /// A member that had none to spare, or no unused one, may have one now.
     pub fn report_spare(&mut self, member: MemberId) {
         let told = self.member_mut(member);
-        let news = told.barren || told.awake;
-        (told.barren, told.awake) = (false, false);
+        let news = told.lacks_spare || told.lacks_unused;
+        (told.lacks_spare, told.lacks_unused) = (false, false);
         if news {
             self.rebalance();
         }
     }
 
-    /// A member that had none to spare gets one of its own back, and can give it up. True if it is to do so, and then
-    /// `release`; it is not asked for it in another way.
+    /// A member that had none to spare gets one of its servers back, and can give it up. Returns whether it is to do
+    /// so, and then to `release`. It gets no other order for that.
     pub fn offer_returning(&mut self, member: MemberId) -> bool {
-        self.member_mut(member).barren = false;
+        self.member_mut(member).lacks_spare = false;
         let before = self.actions.len();
         self.rebalance();
         let asked = BudgetAction::Reclaim(member);
@@ -408,43 +417,43 @@ impl Budget {
         at.and_then(|at| self.actions.remove(at)).is_some()
     }
 
-    /// Whether this member was asked in vain for any that it can spare, so that `offer_returning` would be news.
+    /// Whether this member has answered that it has none to spare, so that `offer_returning` may lead to something.
     pub fn awaits_spare(&self, member: MemberId) -> bool {
-        self.member(member).barren
+        self.member(member).lacks_spare
     }
 
     pub fn poll_action(&mut self) -> Option<BudgetAction> {
         self.actions.pop_front()
     }
 
-    /// The first of this member's caps that is full.
+    /// The first full cap of this member.
     pub fn full_scope(&self, member: MemberId) -> Option<ScopeId> {
         let scopes = self.member(member).scopes();
         scopes.iter().find(|scope| self.scopes[**scope as usize].room() <= 0).map(|scope| ScopeId(*scope))
     }
 
-    /// How many permits a member has, and how many more it wants.
+    /// The permits that a member has, and its requests that wait.
     pub fn member_usage(&self, member: MemberId) -> (u32, u32) {
         let member = self.member(member);
         (member.used, member.wanting)
     }
 
-    fn wish(&mut self, member: MemberId) {
-        self.wishes += 1;
-        let wish = self.wishes;
-        let wishing = self.member_mut(member);
-        if wishing.wanting == 0 {
-            wishing.wish = wish;
+    fn enqueue(&mut self, member: MemberId) {
+        self.sequence += 1;
+        let now = self.sequence;
+        let waiting = self.member_mut(member);
+        if waiting.wanting == 0 {
+            waiting.since = now;
         }
-        wishing.wanting += 1;
+        waiting.wanting += 1;
         self.wanting += 1;
     }
 
-    /// Gives free permits to those who wish, the one with the fewest first. One who cannot be served yet, but will be
-    /// as soon as reclaimed permits come back, has the rest kept for it: under several caps they come back one by one,
-    /// and those who gave them would take them again.
+    /// Grants free permits to members that wait, first to the one with the fewest. A member that can be served as soon
+    /// as reclaimed permits come back has the others held back for it: under several caps permits come back one by one,
+    /// and the members that gave them up would take them again.
     fn distribute(&mut self) {
-        self.kept = false;
+        self.holds_back = false;
         if self.wanting == 0 {
             return;
         }
@@ -465,7 +474,7 @@ impl Budget {
                     if scope.spare > 0 { scope.spare -= 1 } else { scope.coming -= 1 }
                 }
                 self.member_mut(id).promised += 1;
-                self.kept = true;
+                self.holds_back = true;
             } else {
                 continue;
             }
@@ -475,28 +484,28 @@ impl Budget {
     }
 
     fn grant(&mut self, id: MemberId) {
-        self.wishes += 1;
-        let wish = self.wishes;
+        self.sequence += 1;
+        let now = self.sequence;
         let member = self.member_mut(id);
         member.wanting -= 1;
-        // The next of its wishes is younger than those of others.
-        member.wish = wish;
-        member.insists = false;
-        member.pressing = member.pressing.saturating_sub(1);
-        self.drowsy |= member.wanting == 0;
+        // Its next request counts as newer than those of other members.
+        member.since = now;
+        member.starved = false;
+        member.congested = member.congested.saturating_sub(1);
+        self.may_have_unused |= member.wanting == 0;
         self.wanting -= 1;
         self.take(id);
         self.actions.push_back(BudgetAction::Grant(id));
     }
 
-    /// All who wish, in the order in which they are to be helped.
+    /// All members that wait, in the order in which they are served.
     fn start_order(&mut self) -> Order {
         let mut order = core::mem::take(&mut self.order);
         order.clear();
         for (at, member) in (0..).zip(&mut self.members) {
             member.promised = 0;
             if member.present && member.wanting > 0 {
-                order.push(Reverse((member.standing(0), member.left() > 0, member.wish, at)));
+                order.push(Reverse((member.standing(0), member.left() > 0, member.since, at)));
             }
         }
         order
@@ -505,13 +514,13 @@ impl Budget {
     fn order_again(&self, order: &mut Order, id: MemberId) {
         let member = self.member(id);
         if member.wanting > member.promised {
-            order.push(Reverse((member.standing(member.promised), member.left() > 0, member.wish, id.0)));
+            order.push(Reverse((member.standing(member.promised), member.left() > 0, member.since, id.0)));
         }
     }
 
     fn take(&mut self, member: MemberId) {
-        self.wishes += 1;
-        let granted = self.wishes;
+        self.sequence += 1;
+        let granted = self.sequence;
         let taking = self.member_mut(member);
         taking.used += 1;
         taking.granted = granted;
@@ -540,7 +549,7 @@ impl Budget {
         found
     }
 
-    /// By value, so that the scopes can be changed on the way.
+    /// The scopes of a member, by value, so that they can be changed in a loop.
     fn scopes_of(&self, member: MemberId) -> impl Iterator<Item = usize> + use<> {
         let Member { scopes, scope_count, .. } = *self.member(member);
         scopes.into_iter().take(usize::from(scope_count)).map(|scope| scope as usize)
@@ -552,7 +561,7 @@ impl Scope {
         if limit == 0 { u32::MAX } else { limit }
     }
 
-    /// How many more are permitted; below zero after the limit was lowered.
+    /// Free permits; negative after the limit was lowered.
     fn room(&self) -> i64 {
         i64::from(Self::ceiling(self.limit)) - i64::from(self.used)
     }
@@ -564,14 +573,14 @@ impl Scope {
 }
 
 impl Member {
-    /// What it will have once it has given up what it was asked for.
+    /// Its permits without those that are reclaimed.
     fn left(&self) -> u32 {
         self.used - self.reclaims
     }
 
-    /// The same with what it was promised, as it counts beside others who wish.
+    /// The permits that count when members that wait are compared.
     fn standing(&self, promised: u32) -> u32 {
-        if self.insists && promised == 0 { 0 } else { self.left() + promised }
+        if self.starved && promised == 0 { 0 } else { self.left() + promised }
     }
 
     fn scopes(&self) -> &[u32] {

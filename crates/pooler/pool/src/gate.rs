@@ -2,7 +2,8 @@
 //! of them are idle: [`crate::IdleQueue`] does.
 //!
 //! While there are more clients than the soft limit, clients should go, whether or not others come. A caller that sends
-//! one away [reserves](Gate::reserve_eviction) the eviction before. So several callers at once never send away too many.
+//! one away [reserves](Gate::reserve_eviction) the eviction before. So several callers at once never send away too
+//! many.
 
 use core::time::Duration;
 
@@ -68,7 +69,8 @@ impl Gate {
         self.monitors = monitors;
     }
 
-    /// A client that has called [`Gate::note_login`] is gone. `leaving`: it was about to go, or its eviction was reserved.
+    /// A client that has called [`Gate::note_login`] is gone. `leaving`: it was about to go, or its eviction was
+    /// reserved.
     pub fn left(&mut self, leaving: bool) {
         assert!(self.clients > self.unauthenticated, "a client left a gate that it was not inside of");
         self.clients -= 1;

@@ -1,30 +1,30 @@
-//! Who is asked to give a permit up, and for whose wish. It looks at all members, so it is called only after a wish was
-//! denied. How wishes and permits are counted stands in the parent.
+//! Which members are asked to give a permit up, and for which request. It looks at all members, so it is called only
+//! when a request waits. The parent counts requests and permits.
 
 use core::cmp::Reverse;
 
 use super::{Budget, BudgetAction, MAX_SCOPES_OF_A_MEMBER, Member, MemberId};
 
-/// A wish that the permits that are there do not fulfil.
+/// A request that free permits do not satisfy.
 #[derive(Clone, Copy)]
 struct Unmet {
     member: MemberId,
-    /// How many another member must have to be asked for any that it can spare.
-    least: u32,
-    /// Its member counts as having none.
-    insists: bool,
-    /// Others are asked for what they do not use as well, however few they have.
-    presses: bool,
+    /// Permits that another member must hold to be asked for one that it can spare.
+    min_held: u32,
+    /// Its member counts as one without permits.
+    starved: bool,
+    /// Other members are asked for unused ones, too, however few they have.
+    congested: bool,
 }
 
 impl Budget {
-    /// Finds out which wishes are held up by members that have more, or that do not use what they have, and asks these
-    /// to give up one per wish.
+    /// Finds requests that wait because other members have more, or do not use what they have, and asks one of these
+    /// members for each request.
     pub(super) fn rebalance(&mut self) {
-        self.drowsy = false;
+        self.may_have_unused = false;
         for scope in &mut self.scopes {
             scope.spare = scope.room() + i64::from(scope.reclaims);
-            (scope.dry, scope.awake) = (false, false);
+            (scope.lacks_spare, scope.lacks_unused) = (false, false);
         }
         self.reclaim_excess();
         if self.wanting == 0 {
@@ -42,14 +42,14 @@ impl Budget {
         self.order = order;
     }
 
-    /// Whether each full cap above this member has somebody under it who could give one up for it.
-    pub(super) fn might_be_helped(&self, id: MemberId) -> bool {
-        let least = self.member(id).too_much_for(0);
+    /// Whether each full cap of this member has another member that could give one up for it.
+    pub(super) fn may_be_helped(&self, id: MemberId) -> bool {
+        let min_held = self.member(id).min_to_give(0);
         let mut full = self.scopes_of(id).filter(|scope| self.scopes[*scope].room() <= 0);
-        full.all(|scope| self.richest(&[scope], least, Some(id)).is_some())
+        full.all(|scope| self.richest(&[scope], min_held, Some(id)).is_some())
     }
 
-    /// Where a cap was lowered below what is used, asks those that have most.
+    /// If a cap was lowered below what is used, asks the members that have most.
     fn reclaim_excess(&mut self) {
         for scope in 0..self.scopes.len() {
             while self.scopes[scope].spare < 0 {
@@ -59,15 +59,15 @@ impl Budget {
         }
     }
 
-    /// Sees to it that there will be a permit for this member under all its caps. False, and nothing is done, if that
-    /// cannot be had from members that have too much beside it, or have it unused.
+    /// Asks other members, so that there will be a permit for this one under all its caps. Returns false, and asks
+    /// none, if they have neither enough nor unused ones.
     fn make_room(&mut self, id: MemberId) -> bool {
         let member = self.member(id);
-        let wish = Unmet {
+        let unmet = Unmet {
             member: id,
-            least: member.too_much_for(member.promised),
-            insists: member.insists,
-            presses: member.promised < member.pressing,
+            min_held: member.min_to_give(member.promised),
+            starved: member.starved,
+            congested: member.promised < member.congested,
         };
         let mut full = [0; MAX_SCOPES_OF_A_MEMBER];
         let mut count = 0;
@@ -79,65 +79,65 @@ impl Budget {
         if full.is_empty() {
             return true;
         }
-        if !full.iter().all(|scope| self.can_be_had(*scope, wish)) {
+        if !full.iter().all(|scope| self.can_be_reclaimed(*scope, unmet)) {
             return false;
         }
-        // One who is under all of them at once costs one connection instead of several.
-        if let Some(ask) = self.giver(full, wish) {
+        // A member under all of these caps costs one connection instead of several.
+        if let Some(ask) = self.choose(full, unmet) {
             self.ask(ask);
         }
         for scope in full {
             if self.scopes[*scope].spare <= 0 {
-                let ask = self.giver(&[*scope], wish).expect("nobody under this cap was asked since");
+                let ask = self.choose(&[*scope], unmet).expect("no member under this cap was asked since");
                 self.ask(ask);
             }
         }
         true
     }
 
-    /// Whether somebody under this cap, which is full, can be asked for the sake of this wish.
-    fn can_be_had(&mut self, scope: usize, wish: Unmet) -> bool {
+    /// Whether a member under this full cap can be asked for this request.
+    fn can_be_reclaimed(&mut self, scope: usize, unmet: Unmet) -> bool {
         let over = self.scopes[scope].spare < 0;
-        // The members are asked for in the order of what they have, so that a cap once dry stays dry.
-        let dry = over || self.scopes[scope].dry;
-        if !dry && self.richest(&[scope], wish.least, Some(wish.member)).is_some() {
+        // The members are asked for in the order of what they have, so that a cap once lacks_spare stays lacks_spare.
+        let lacks_spare = over || self.scopes[scope].lacks_spare;
+        if !lacks_spare && self.richest(&[scope], unmet.min_held, Some(unmet.member)).is_some() {
             return true;
         }
-        // Unless it is one's own that could be had of it.
-        self.scopes[scope].dry |= !wish.insists;
-        if over || !wish.presses || self.scopes[scope].awake {
+        // A starved member may itself be the one that could give.
+        self.scopes[scope].lacks_spare |= !unmet.starved;
+        if over || !unmet.congested || self.scopes[scope].lacks_unused {
             return false;
         }
-        let sleeps = self.sleeper(&[scope]).is_some();
-        self.scopes[scope].awake = !sleeps;
-        sleeps
+        let found = self.richest_in_unused(&[scope]).is_some();
+        self.scopes[scope].lacks_unused = !found;
+        found
     }
 
-    /// Who under all these caps is to be asked for the sake of this wish, and for what.
-    fn giver(&self, scopes: &[usize], wish: Unmet) -> Option<BudgetAction> {
-        let richest = self.richest(scopes, wish.least, Some(wish.member)).map(BudgetAction::Reclaim);
-        let sleeper = || self.sleeper(scopes).map(BudgetAction::ReclaimUnused);
-        if wish.presses { richest.or_else(sleeper) } else { richest }
+    /// The member under all these caps that is asked for this request, and for what.
+    fn choose(&self, scopes: &[usize], unmet: Unmet) -> Option<BudgetAction> {
+        let richest = self.richest(scopes, unmet.min_held, Some(unmet.member)).map(BudgetAction::Reclaim);
+        let richest_in_unused = || self.richest_in_unused(scopes).map(BudgetAction::ReclaimUnused);
+        if unmet.congested { richest.or_else(richest_in_unused) } else { richest }
     }
 
-    /// Of those under all these caps that have at least `least` (not counting what they were asked to give up) and may
-    /// have something to give: the first to be asked. Not the one for whose sake that is.
-    fn richest(&self, scopes: &[usize], least: u32, sake: Option<MemberId>) -> Option<MemberId> {
-        self.first_to_ask(scopes, |id, member| member.left() >= least.max(1) && Some(id) != sake)
+    /// The first member to ask under all these caps, of those with at least `min_held` permits (without reclaimed ones)
+    /// that may have one to spare. `for_whom`: the member that gets it is not asked.
+    fn richest(&self, scopes: &[usize], min_held: u32, for_whom: Option<MemberId>) -> Option<MemberId> {
+        self.first_to_ask(scopes, |id, member| member.left() >= min_held.max(1) && Some(id) != for_whom)
     }
 
-    /// Of those under all these caps that may have something that they have not used for long: the first to be asked.
-    /// Who wishes for more uses what it has.
-    fn sleeper(&self, scopes: &[usize]) -> Option<MemberId> {
-        self.first_to_ask(scopes, |_, member| member.left() > 0 && member.wanting == 0 && !member.awake)
+    /// The first member to ask under all these caps, of those that may have an unused one. A member with a request uses
+    /// what it has.
+    fn richest_in_unused(&self, scopes: &[usize]) -> Option<MemberId> {
+        self.first_to_ask(scopes, |_, member| member.left() > 0 && member.wanting == 0 && !member.lacks_unused)
     }
 
-    /// Of those under all these caps that fit, and that were not asked in vain: the one that has most, of equals the
-    /// one that got its last one before the others.
+    /// Of the members under all these caps that fit and may have one to spare: the one that has most, and of equals the
+    /// one whose last grant is the oldest.
     fn first_to_ask(&self, scopes: &[usize], fits: impl Fn(MemberId, &Member) -> bool) -> Option<MemberId> {
         let candidates = self.present().filter(|&(id, member)| {
             let under_all = scopes.iter().all(|scope| member.scopes().iter().any(|s| *s as usize == *scope));
-            under_all && !member.barren && fits(id, member)
+            under_all && !member.lacks_spare && fits(id, member)
         });
         candidates.max_by_key(|(_, member)| (member.left(), Reverse(member.granted))).map(|(id, _)| id)
     }
@@ -153,19 +153,19 @@ impl Budget {
     }
 }
 
-/// How many permits a member must have to be asked for one, by somebody who has so many. One more than another is not
-/// too much, or the two would pass it to and fro; but one who has none must not wait for somebody's last one while that
-/// is idle.
-fn too_much_beside(has: u32) -> u32 {
+/// Permits that a member must hold to be asked for one by a member that has `has`. One more is not enough, or the two
+/// would pass it to and fro. But a member without permits must not wait for the last one of a member while that is
+/// idle.
+fn min_to_give_to(has: u32) -> u32 {
     if has == 0 { 1 } else { has + 2 }
 }
 
 impl Member {
-    /// How many another member must have to be asked for one for the sake of this one. A member that has some never
-    /// gets the last one of another, although it insists: what it gets may be kept, too, and would then never come
+    /// Permits that another member must hold to be asked for one for this member. A member that has some never gets the
+    /// last one of another member, even if it is starved: it might hold that one as well, which would then never come
     /// back.
-    fn too_much_for(&self, promised: u32) -> u32 {
-        let least = too_much_beside(self.standing(promised));
-        if self.left() > 0 { least.max(2) } else { least }
+    fn min_to_give(&self, promised: u32) -> u32 {
+        let min_held = min_to_give_to(self.standing(promised));
+        if self.left() > 0 { min_held.max(2) } else { min_held }
     }
 }

@@ -1,12 +1,12 @@
-//! Whether all sums of a budget are right: for tests and the simulator, after each step. It looks, and changes nothing.
+//! Checks the whole state of a budget, for tests and the simulator, after each step.
 
 use super::Budget;
 
 impl Budget {
-    /// Whether all sums are right: O(members).
+    /// Checks the whole state: O(members).
     ///
     /// # Panics
-    /// If anything is wrong.
+    /// If the state is inconsistent.
     pub fn check_invariants(&self) {
         for (at, scope) in (0..).zip(&self.scopes) {
             let under = || self.present().map(|(_, m)| m).filter(|m| m.scopes().contains(&at));
@@ -19,11 +19,14 @@ impl Budget {
             );
             assert!(scope.used <= scope.ceiling, "{} permits under cap {at}, of at most {}", scope.used, scope.ceiling);
         }
-        assert_eq!(self.present().map(|(_, m)| m.wanting).sum::<u32>(), self.wanting, "the sum of wishes is wrong");
+        assert_eq!(self.present().map(|(_, m)| m.wanting).sum::<u32>(), self.wanting, "the sum of requests is wrong");
         for (id, member) in self.present() {
-            assert!(member.reclaims <= member.used, "{id:?} is asked to give up more than it has");
-            assert!(member.pressing <= member.wanting, "{id:?} presses for more than it wishes for");
-            assert!(member.wanting == 0 || self.kept || !self.fits(member), "{id:?} wishes for what is there");
+            assert!(member.reclaims <= member.used, "{id:?} has fewer permits than are reclaimed");
+            assert!(member.congested <= member.wanting, "{id:?} reports congestion for more requests than wait");
+            assert!(
+                member.wanting == 0 || self.holds_back || !self.fits(member),
+                "{id:?} waits for a permit that is free"
+            );
         }
     }
 }

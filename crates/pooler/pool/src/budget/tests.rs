@@ -1,6 +1,6 @@
 //! The rules of the budget, one by one.
 
-mod pressing;
+mod congestion;
 
 use alloc::vec::Vec;
 
@@ -66,7 +66,7 @@ fn a_cap_of_zero_only_counts() {
 }
 
 #[test]
-fn what_comes_back_goes_to_the_wishing_member_with_the_fewest() {
+fn a_released_permit_goes_to_the_waiting_member_with_the_fewest() {
     let mut budget = Budget::new();
     let scope = budget.add_scope(4);
     let [a, b, c] = [(); 3].map(|()| budget.add_member(&[scope]));
@@ -82,7 +82,7 @@ fn what_comes_back_goes_to_the_wishing_member_with_the_fewest() {
 }
 
 #[test]
-fn of_equals_the_one_wishing_longest_is_served() {
+fn of_equal_members_the_one_that_waits_longest_is_served() {
     let mut budget = Budget::new();
     let scope = budget.add_scope(4);
     let [a, b, c] = [(); 3].map(|()| budget.add_member(&[scope]));
@@ -96,7 +96,7 @@ fn of_equals_the_one_wishing_longest_is_served() {
 }
 
 #[test]
-fn one_who_has_too_much_is_asked_for_one_per_wish_and_no_more() {
+fn a_member_with_too_many_is_asked_for_one_per_request() {
     let mut budget = Budget::new();
     let scope = budget.add_scope(4);
     let [a, b] = [(); 2].map(|()| budget.add_member(&[scope]));
@@ -174,7 +174,7 @@ fn of_equals_the_one_that_has_had_its_turn_for_longest_is_asked_first() {
 }
 
 #[test]
-fn one_who_insists_counts_as_having_none_but_takes_nobodys_last_one() {
+fn a_starved_member_counts_as_one_without_permits_but_gets_no_last_one() {
     let mut budget = Budget::new();
     let scope = budget.add_scope(3);
     let [a, b] = [(); 2].map(|()| budget.add_member(&[scope]));
@@ -182,7 +182,7 @@ fn one_who_insists_counts_as_having_none_but_takes_nobodys_last_one() {
         assert_eq!(budget.request(member), Permit::Granted);
     }
     budget.report_starvation(a);
-    assert_eq!(actions(&mut budget), [], "it wishes for nothing");
+    assert_eq!(actions(&mut budget), [], "it has no request");
     assert_eq!(budget.request(a), Permit::Denied);
     assert_eq!(actions(&mut budget), [], "one more than it has is no more than a fair share");
     budget.report_starvation(a);
@@ -195,7 +195,7 @@ fn one_who_insists_counts_as_having_none_but_takes_nobodys_last_one() {
 }
 
 #[test]
-fn one_who_insists_with_all_permits_kept_does_not_shut_others_out() {
+fn a_starved_member_that_holds_all_permits_does_not_shut_others_out() {
     let mut budget = Budget::new();
     let scope = budget.add_scope(2);
     let [a, b] = [(); 2].map(|()| budget.add_member(&[scope]));
@@ -205,12 +205,12 @@ fn one_who_insists_with_all_permits_kept_does_not_shut_others_out() {
     assert_eq!(budget.request(b), Permit::Denied);
     assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(a)]);
     budget.release(a);
-    // Though its wish is younger.
+    // Although its request is newer.
     assert_eq!(actions(&mut budget), [BudgetAction::Grant(b)]);
 }
 
 #[test]
-fn one_who_has_none_comes_before_one_who_insists() {
+fn a_member_without_permits_comes_before_a_starved_one() {
     let mut budget = Budget::new();
     let scope = budget.add_scope(2);
     let [a, b] = [(); 2].map(|()| budget.add_member(&[scope]));
@@ -260,7 +260,7 @@ fn one_who_has_none_idle_is_asked_again_only_when_it_may_have() {
 }
 
 #[test]
-fn a_withdrawn_wish_is_not_granted_and_one_already_granted_cannot_be_withdrawn() {
+fn a_withdrawn_request_is_not_granted_and_a_granted_one_cannot_be_withdrawn() {
     let mut budget = Budget::new();
     let scope = budget.add_scope(3);
     let [a, b] = [(); 2].map(|()| budget.add_member(&[scope]));
