@@ -87,7 +87,7 @@ fn alone(home: Home) -> Duration {
     start.elapsed()
 }
 
-/// Each check-in serves the next of many waiters, who then queues again.
+/// Each check-in serves the next of many waiters, which then queues again.
 fn queued() -> Duration {
     let (mut pool, servers) = filled();
     for waiter in 0..WAITERS {
@@ -102,7 +102,7 @@ fn queued() -> Duration {
             let mut pool = pool.lock().expect("no panic elsewhere");
             let grant = pool.check_in(server, Home((n % 2) as u8), CheckIn::Clean, Time(n));
             assert!(pool.poll_action().is_none());
-            grant.expect("a grant, as somebody waits")
+            grant.expect("a grant, since clients wait")
         };
         let mut pool = pool.lock().expect("no panic elsewhere");
         black_box(pool.check_out(grant.waiter, grant.waiter_home, Time(n)));

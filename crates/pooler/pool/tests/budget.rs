@@ -192,7 +192,7 @@ impl World {
         }
     }
 
-    /// Nobody is held up by others that have two more, under each of the caps that hold it up.
+    /// No member waits under full caps, each of which has a member with two more.
     fn check_fair(&self) {
         for (id, member) in &self.members {
             let full: Vec<_> = member.scopes.iter().filter(|scope| self.full(**scope)).collect();

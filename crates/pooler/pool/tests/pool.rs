@@ -93,7 +93,7 @@ impl World {
         self.servers.get_mut(&server.slot()).expect("present").2 = home;
     }
 
-    /// A server in hand either went to somebody or is idle, unless the pool ordered something else.
+    /// A server in hand went to a waiter or is idle, unless the pool ordered something else.
     fn handed(&mut self, server: ServerId, home: Home, grant: Option<Grant>) {
         self.idle(server, home);
         self.obey();
@@ -125,7 +125,7 @@ impl World {
             (grant.waiter, grant.waiter_home, grant.path, grant.waited),
             (waiter, home, Path::Idle, Duration::ZERO)
         );
-        assert!(self.queue.is_empty(), "somebody was overtaken by one who had not even queued");
+        assert!(self.queue.is_empty(), "a waiter was overtaken by a client that was not queued");
         let (_, Is::Idle(_), lives) = self.servers[&grant.server.slot()] else { panic!("a grant of a busy server") };
         assert_eq!(lives, grant.home);
         if self.config.check_after_idle.is_none() {
@@ -154,11 +154,11 @@ impl World {
                     assert!(self.servers.insert(server.slot(), (server, Is::Connecting(self.now), home)).is_none());
                 }
                 Action::ReportStarvation => {
-                    let first = self.queue.first().expect("somebody who has waited for long");
+                    let first = self.queue.first().expect("a client that has waited for long");
                     assert!(self.asked > 0 && self.now - first.since >= self.config.turn, "{first:?}");
                 }
                 Action::ReportCongestion => {
-                    assert!(self.asked > 0 && !self.queue.is_empty(), "nobody needs more");
+                    assert!(self.asked > 0 && !self.queue.is_empty(), "no client needs more");
                     assert!(self.now - self.queued >= self.config.turn, "{:?}", self.queue[0]);
                 }
                 Action::ReportSpare => assert!(std::mem::take(&mut self.in_vain), "the budget did not ask in vain"),
@@ -360,7 +360,7 @@ impl World {
         let established = self.count(|is| !matches!(is, Is::Connecting(_) | Is::Closing));
         let unused = |is: &Is| matches!(is, Is::Idle(since) if *since + self.config.turn * UNUSED_TURNS <= self.now);
         let there = established > self.config.min_size && self.count(unused) > 0;
-        assert_eq!(self.pool.reclaim_unused(self.now), there, "what nobody uses is given up, and nothing else");
+        assert_eq!(self.pool.reclaim_unused(self.now), there, "only an unused server is given up");
         self.in_vain |= !there;
         self.obey();
     }

@@ -187,7 +187,7 @@ fn flags_have_a_size_tuned_within_bounds() {
     let flags = Flags { auto_size: true, auto_min_size: Some(2), auto_max_size: Some(12), ..Flags::default() };
     // The database of the URL, and whatever else its server has.
     let databases = tuned("postgres://a@h/d", flags.clone()).unwrap();
-    let limits = tuner::Limits { least: 2, most: 12, window: Duration::from_secs(4) };
+    let limits = tuner::Limits { min: 2, max: 12, window: Duration::from_secs(4) };
     let found: Vec<_> = databases.iter().map(|d| (d.pool.tuning(0), d.pool.config.max_size)).collect();
     assert_eq!(found, [(Some(limits), 12), (Some(limits), 12)]);
     let start = Flags { auto_start_size: Some(5), ..flags.clone() };
@@ -211,7 +211,7 @@ fn a_size_may_be_tuned_within_bounds_and_a_number_further_in_ends_that() {
         database("s", "auto_start_size = 9\n"),
     ));
     let tuned: Vec<_> = config.databases.iter().map(|database| database.pool.tuning(0)).collect();
-    let limits = |least, most| Some(tuner::Limits { least, most, window: Duration::from_secs(2) });
+    let limits = |min, max| Some(tuner::Limits { least, most, window: Duration::from_secs(2) });
     assert_eq!(tuned, [limits(1, 60), None, limits(5, 12), limits(30, 60), limits(1, 60)]);
     let begins: Vec<_> = config.databases.iter().map(|database| database.pool.config.max_size).collect();
     assert_eq!(begins, [20, 7, 12, 30, 9]);

@@ -127,7 +127,7 @@ fn one_more_than_another_is_not_too_much() {
 }
 
 #[test]
-fn two_who_both_need_the_only_one_take_turns() {
+fn two_members_that_need_the_only_permit_take_turns() {
     let mut budget = Budget::new();
     let scope = budget.add_scope(1);
     let [mut has, mut wants] = [(); 2].map(|()| budget.add_member(&[scope]));
@@ -147,7 +147,7 @@ fn two_who_both_need_the_only_one_take_turns() {
 }
 
 #[test]
-fn what_comes_free_stays_where_nobody_else_needs_it() {
+fn a_returning_permit_stays_if_no_other_member_needs_it() {
     let mut budget = Budget::new();
     let scope = budget.add_scope(2);
     let [a, b] = [(); 2].map(|()| budget.add_member(&[scope]));
@@ -237,7 +237,7 @@ fn the_cap_that_is_in_the_way_is_the_first_that_is_full() {
 }
 
 #[test]
-fn one_who_has_none_idle_is_asked_again_only_when_it_may_have() {
+fn a_member_without_a_spare_permit_is_asked_again_only_when_it_may_have_one() {
     let mut budget = Budget::new();
     let scope = budget.add_scope(5);
     let [a, b, c] = [(); 3].map(|()| budget.add_member(&[scope]));
@@ -281,7 +281,7 @@ fn a_withdrawn_request_is_not_granted_and_a_granted_one_cannot_be_withdrawn() {
 }
 
 #[test]
-fn a_lower_cap_takes_back_from_those_who_have_most() {
+fn a_lower_cap_reclaims_from_the_members_with_the_most() {
     let mut budget = Budget::new();
     let scope = budget.add_scope(6);
     let [a, b] = [(); 2].map(|()| budget.add_member(&[scope]));
@@ -323,7 +323,7 @@ fn what_a_removed_member_had_goes_to_others() {
 }
 
 #[test]
-fn a_member_held_up_by_a_cap_that_nobody_can_help_costs_nobody_anything() {
+fn a_request_that_no_member_can_help_costs_no_member_anything() {
     let mut budget = Budget::new();
     let (process, user) = (budget.add_scope(4), budget.add_scope(1));
     let a = budget.add_member(&[process]);
@@ -352,7 +352,7 @@ fn under_overlapping_caps_permits_that_come_back_one_by_one_are_kept() {
 }
 
 #[test]
-fn what_was_kept_for_one_who_withdraws_goes_to_others() {
+fn permits_held_back_for_a_withdrawn_request_go_to_others() {
     let mut budget = Budget::new();
     let (database, user) = (budget.add_scope(4), budget.add_scope(4));
     let a = budget.add_member(&[database]);

@@ -18,20 +18,20 @@ fn members<const N: usize>(has: [u32; N]) -> (Budget, [MemberId; N]) {
     (budget, members)
 }
 
-/// It wishes for so many more, and presses.
-fn press(budget: &mut Budget, member: MemberId, wishes: u32) -> Vec<BudgetAction> {
-    for _ in 0..wishes {
+/// The member requests this many more, and reports congestion.
+fn report_congestion(budget: &mut Budget, member: MemberId, requests: u32) -> Vec<BudgetAction> {
+    for _ in 0..requests {
         assert_eq!(budget.request(member), Permit::Denied);
     }
-    assert_eq!(actions(budget), [], "nobody has too much");
+    assert_eq!(actions(budget), [], "no member has too many");
     budget.report_congestion(member);
     actions(budget)
 }
 
 #[test]
-fn one_who_presses_gets_what_another_does_not_use_though_it_has_no_more() {
+fn a_congested_member_gets_an_unused_permit_of_one_that_has_no_more() {
     let (mut budget, [asleep, busy]) = members([2, 2]);
-    assert_eq!(press(&mut budget, busy, 1), [ReclaimUnused(asleep)]);
+    assert_eq!(report_congestion(&mut budget, busy, 1), [ReclaimUnused(asleep)]);
     budget.release(asleep);
     assert_eq!(actions(&mut budget), [Grant(busy)]);
     assert_eq!(used(&budget, &[asleep, busy]), [1, 3]);
@@ -41,19 +41,19 @@ fn one_who_presses_gets_what_another_does_not_use_though_it_has_no_more() {
 fn even_the_last_one_and_all_of_them_in_the_end() {
     let (mut budget, [asleep, drowsy, busy]) = members([2, 1, 1]);
     for rest in [[1, 1, 2], [0, 1, 3], [0, 0, 4]] {
-        let asked = press(&mut budget, busy, 1);
+        let asked = report_congestion(&mut budget, busy, 1);
         let [ReclaimUnused(member)] = asked[..] else { panic!("{asked:?}") };
         budget.release(member);
         assert_eq!(actions(&mut budget), [Grant(busy)]);
         assert_eq!(used(&budget, &[asleep, drowsy, busy]), rest);
     }
-    assert_eq!(press(&mut budget, busy, 1), []);
+    assert_eq!(report_congestion(&mut budget, busy, 1), []);
 }
 
 #[test]
-fn one_who_wakes_gets_its_fair_share_back() {
+fn a_member_that_gave_up_unused_permits_gets_its_fair_share_back() {
     let (mut budget, [asleep, busy]) = members([2, 2]);
-    let asked = press(&mut budget, busy, 2);
+    let asked = report_congestion(&mut budget, busy, 2);
     assert_eq!(asked, [ReclaimUnused(asleep), ReclaimUnused(asleep)]);
     for _ in 0..2 {
         budget.release(asleep);
@@ -77,17 +77,17 @@ fn one_who_wakes_gets_its_fair_share_back() {
 }
 
 #[test]
-fn nothing_moves_for_one_who_only_wishes() {
+fn a_request_without_congestion_moves_no_unused_permits() {
     let (mut budget, [asleep, busy]) = members([2, 2]);
     assert_eq!(budget.request(busy), Permit::Denied);
     budget.report_spare(asleep);
     assert_eq!(actions(&mut budget), []);
     budget.report_congestion(asleep);
-    assert_eq!(actions(&mut budget), [], "it wishes for nothing");
+    assert_eq!(actions(&mut budget), [], "it requests for nothing");
 }
 
 #[test]
-fn two_who_press_get_nothing_from_each_other() {
+fn two_congested_members_get_nothing_from_each_other() {
     let (mut budget, [a, b]) = members([2, 2]);
     for member in [a, b] {
         assert_eq!(budget.request(member), Permit::Denied);
@@ -99,9 +99,9 @@ fn two_who_press_get_nothing_from_each_other() {
 }
 
 #[test]
-fn one_who_uses_all_is_asked_again_only_when_it_says_that_it_does_not() {
+fn a_member_without_unused_permits_is_asked_again_only_after_it_reports_one() {
     let (mut budget, [other, busy]) = members([2, 2]);
-    assert_eq!(press(&mut budget, busy, 1), [ReclaimUnused(other)]);
+    assert_eq!(report_congestion(&mut budget, busy, 1), [ReclaimUnused(other)]);
     budget.reclaim_unused_failed(other);
     budget.report_congestion(busy);
     assert_eq!(actions(&mut budget), []);
@@ -111,18 +111,18 @@ fn one_who_uses_all_is_asked_again_only_when_it_says_that_it_does_not() {
 }
 
 #[test]
-fn one_who_uses_all_may_still_have_too_much() {
+fn a_member_without_unused_permits_may_still_have_too_many() {
     let (mut budget, [none, other, busy]) = members([0, 2, 2]);
-    assert_eq!(press(&mut budget, busy, 1), [ReclaimUnused(other)]);
+    assert_eq!(report_congestion(&mut budget, busy, 1), [ReclaimUnused(other)]);
     budget.reclaim_unused_failed(other);
     assert_eq!(budget.request(none), Permit::Denied);
     assert_eq!(actions(&mut budget), [Reclaim(other)]);
 }
 
 #[test]
-fn one_who_has_most_is_asked_first_and_who_has_too_much_for_any_that_it_can_spare() {
+fn the_member_with_the_most_is_asked_first_and_one_with_too_many_for_any_spare_one() {
     let (mut budget, [few, more, busy]) = members([1, 3, 2]);
-    assert_eq!(press(&mut budget, busy, 1), [ReclaimUnused(more)]);
+    assert_eq!(report_congestion(&mut budget, busy, 1), [ReclaimUnused(more)]);
     budget.reclaim_unused_failed(more);
     assert_eq!(actions(&mut budget), [ReclaimUnused(few)]);
     let mut budget = Budget::new();
@@ -137,9 +137,9 @@ fn one_who_has_most_is_asked_first_and_who_has_too_much_for_any_that_it_can_spar
 }
 
 #[test]
-fn one_is_asked_for_each_wish_and_no_more_however_often_its_member_presses() {
+fn repeated_reports_of_congestion_ask_for_one_permit_per_request() {
     let (mut budget, [asleep, busy]) = members([4, 4]);
-    assert_eq!(press(&mut budget, busy, 2), [ReclaimUnused(asleep), ReclaimUnused(asleep)]);
+    assert_eq!(report_congestion(&mut budget, busy, 2), [ReclaimUnused(asleep), ReclaimUnused(asleep)]);
     budget.report_congestion(busy);
     assert_eq!(actions(&mut budget), []);
     assert!(budget.withdraw(busy));
@@ -150,13 +150,13 @@ fn one_is_asked_for_each_wish_and_no_more_however_often_its_member_presses() {
     budget.release(asleep);
     assert_eq!(actions(&mut budget), [Grant(busy)]);
     assert_eq!(budget.request(busy), Permit::Denied);
-    assert_eq!(actions(&mut budget), [], "what it wishes for later is another matter");
+    assert_eq!(actions(&mut budget), [], "what it requests for later is another matter");
 }
 
 #[test]
-fn one_who_presses_no_more_takes_nobodys_last_one() {
+fn a_member_that_is_no_longer_congested_gets_no_last_permit() {
     let (mut budget, [other, busy]) = members([1, 2]);
-    assert_eq!(press(&mut budget, busy, 1), [ReclaimUnused(other)]);
+    assert_eq!(report_congestion(&mut budget, busy, 1), [ReclaimUnused(other)]);
     budget.reclaim_unused_failed(other);
     budget.report_starvation(busy);
     budget.report_spare(other);
@@ -166,10 +166,10 @@ fn one_who_presses_no_more_takes_nobodys_last_one() {
 }
 
 #[test]
-fn what_is_not_used_goes_to_who_has_fewest() {
+fn an_unused_permit_goes_to_the_member_with_the_fewest() {
     let (mut budget, [asleep, poor, busy]) = members([2, 1, 2]);
     assert_eq!(budget.request(poor), Permit::Denied);
-    assert_eq!(press(&mut budget, busy, 1), [ReclaimUnused(asleep)]);
+    assert_eq!(report_congestion(&mut budget, busy, 1), [ReclaimUnused(asleep)]);
     budget.release(asleep);
     assert_eq!(actions(&mut budget), [Grant(poor), ReclaimUnused(poor)]);
     budget.reclaim_unused_failed(poor);
@@ -179,7 +179,7 @@ fn what_is_not_used_goes_to_who_has_fewest() {
 }
 
 #[test]
-fn under_two_full_caps_one_who_is_under_both_is_asked_or_one_under_each() {
+fn under_two_full_caps_a_member_of_both_is_asked_or_one_of_each() {
     let mut budget = Budget::new();
     let (database, user) = (budget.add_scope(4), budget.add_scope(4));
     let busy = budget.add_member(&[database, user]);
@@ -189,7 +189,7 @@ fn under_two_full_caps_one_who_is_under_both_is_asked_or_one_under_each() {
     for member in [busy, busy, of_database, of_user, of_both] {
         assert_eq!(budget.request(member), Permit::Granted);
     }
-    assert_eq!(press(&mut budget, busy, 1), [ReclaimUnused(of_both)]);
+    assert_eq!(report_congestion(&mut budget, busy, 1), [ReclaimUnused(of_both)]);
     budget.reclaim_unused_failed(of_both);
     let mut asked = actions(&mut budget);
     asked.sort_by_key(|action| action.member());
@@ -201,10 +201,10 @@ fn under_two_full_caps_one_who_is_under_both_is_asked_or_one_under_each() {
 }
 
 #[test]
-fn one_who_wishes_no_more_is_asked_at_the_next_pressing() {
+fn a_member_whose_request_has_ended_is_asked_at_the_next_report_of_congestion() {
     let (mut budget, [other, busy]) = members([2, 2]);
     assert_eq!(budget.request(other), Permit::Denied);
-    assert_eq!(press(&mut budget, busy, 1), [], "both wish");
+    assert_eq!(report_congestion(&mut budget, busy, 1), [], "both wish");
     assert!(budget.withdraw(other));
     assert_eq!(actions(&mut budget), []);
     budget.report_congestion(busy);

@@ -48,7 +48,7 @@ fn a_server_that_is_known_to_be_kept_does_not_count_until_it_has_come_back() {
 }
 
 #[test]
-fn servers_of_those_who_say_that_it_lasts_and_servers_on_their_own_do_not_count() {
+fn lasting_servers_and_servers_of_their_own_sessions_do_not_count() {
     let mut bench = Bench::new(config());
     let held = bench.busy(2, 0);
     held.into_iter().for_each(|server| bench.give(server, 1));

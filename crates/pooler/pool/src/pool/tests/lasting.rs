@@ -27,7 +27,7 @@ fn granted(answer: CheckOut) -> ServerId {
 }
 
 #[test]
-fn who_keeps_a_server_for_long_never_gets_the_last() {
+fn a_lasting_client_never_gets_the_last_server() {
     let mut bench = idle(3);
     let first = granted(lasting(&mut bench, 1));
     granted(lasting(&mut bench, 1));
@@ -35,11 +35,11 @@ fn who_keeps_a_server_for_long_never_gets_the_last() {
     let counts = bench.pool.counts();
     assert_eq!((counts.idle, counts.waiters, counts.held_back), (1, 1, 1));
     assert!(!counts.waits_for_any());
-    // It is nobody's turn before others, who take what is left.
+    // Other waiters are served before the held back ones.
     let last = bench.take(A, 2);
     assert_eq!(bench.check_in(last, A, CheckIn::Clean, 3), None);
     // Only one of their own makes room, and its server is theirs at once.
-    let grant = bench.check_in(first, A, CheckIn::Clean, 4).expect("somebody waits for it");
+    let grant = bench.check_in(first, A, CheckIn::Clean, 4).expect("a waiter gets it");
     assert_eq!((grant.server, grant.waiter), (first, WaiterId(3)));
     assert_eq!(bench.pool.counts().waiters, 0);
 }
@@ -53,7 +53,7 @@ fn where_there_is_one_server_it_is_theirs_too() {
 }
 
 #[test]
-fn who_is_held_back_may_leave_before_and_after_it_was_let_in() {
+fn a_held_back_waiter_may_leave_before_and_after_it_was_admitted() {
     let mut bench = idle(2);
     let first = granted(lasting(&mut bench, 1));
     let CheckOut::Queued(early) = lasting(&mut bench, 1) else { panic!("it waits") };
@@ -72,11 +72,11 @@ fn who_is_held_back_may_leave_before_and_after_it_was_let_in() {
 }
 
 #[test]
-fn who_is_held_back_waits_no_longer_than_others() {
+fn a_held_back_waiter_waits_no_longer_than_others() {
     let mut bench = idle(2);
     granted(lasting(&mut bench, 1));
     assert!(matches!(lasting(&mut bench, 1), CheckOut::Queued(_)));
-    let at_last = bench.pool.poll_deadline().expect("somebody waits");
+    let at_last = bench.pool.poll_deadline().expect("there is a waiter");
     bench.pool.handle_timeout(at_last);
     bench.run(at_last.0 / 1_000_000);
     let failed =
@@ -91,7 +91,7 @@ fn kept(max_size: u32) -> (Bench, Vec<ServerId>) {
     (bench, kept)
 }
 
-/// Who was asked to give way since the last time.
+/// The servers whose clients were asked to give way since the last call.
 fn asked(bench: &mut Bench) -> Vec<ServerId> {
     let actions = core::mem::take(&mut bench.actions);
     let server = |action| if let Action::GiveWay { server, .. } = action { Some(server) } else { None };
@@ -112,7 +112,7 @@ fn halve(bench: &mut Bench, by_size: bool, ms: u64) {
 }
 
 #[test]
-fn in_a_smaller_pool_who_kept_a_server_for_longest_is_asked_for_it_if_others_wait() {
+fn in_a_smaller_pool_the_client_that_held_its_server_for_longest_is_asked_to_give_way() {
     for by_size in [true, false] {
         let (mut bench, kept) = kept(6);
         halve(&mut bench, by_size, 1000);

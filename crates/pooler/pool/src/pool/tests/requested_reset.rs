@@ -1,4 +1,4 @@
-//! Errands, which are for servers that nobody needs.
+//! Resets that the caller requests of any server.
 
 use super::*;
 
@@ -30,7 +30,7 @@ fn an_idle_server_is_sent_at_once_and_another_is_left_to_others() {
 }
 
 #[test]
-fn where_all_are_busy_the_first_that_comes_back_is_sent_if_nobody_waits_for_it() {
+fn if_all_servers_are_busy_the_first_that_comes_back_is_reset_if_no_waiter_needs_it() {
     let mut bench = Bench::new(config());
     let servers = bench.busy(2, 1);
     errand(&mut bench, 2);
@@ -54,7 +54,7 @@ fn a_pool_without_a_server_connects_one_once() {
     bench.pool.handle_connect_failed(server, false, at(2));
     bench.run(2);
     bench.timeout(60_000);
-    assert!(bench.connects.is_empty(), "nobody needs it");
+    assert!(bench.connects.is_empty(), "no waiter needs it");
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn a_server_that_is_kept_for_long_is_not_waited_for() {
 }
 
 #[test]
-fn a_server_whose_life_is_over_is_not_sent() {
+fn a_server_whose_life_is_over_is_not_reset() {
     let mut bench = Bench::new(PoolConfig { max_life_time: Some(MS * 100), ..config() });
     let servers = bench.busy(1, 1);
     bench.give(servers[0], 2);

@@ -4,7 +4,7 @@ use super::*;
 
 /// A turn, in milliseconds.
 const TURN: u64 = 250;
-/// For so long nobody must have used a server that is given up as unused, in milliseconds.
+/// Milliseconds after which an idle server is given up as unused.
 const UNUSED: u64 = 1_000;
 
 impl Bench {
@@ -30,14 +30,14 @@ impl Bench {
     }
 }
 
-/// A pool whose budget permits nothing beyond these servers, in use since then.
+/// A pool whose budget permits no more than these servers, which are in use since then.
 fn without_permits(servers: usize, ms: u64) -> (Bench, Vec<ServerId>) {
     let mut bench = Bench::new(PoolConfig { max_size: 9, ..config() });
     let busy = bench.busy(servers, ms);
     (bench, busy)
 }
 
-/// Somebody waits, and the budget says no.
+/// A client waits, and the budget permits nothing.
 fn wait(bench: &mut Bench, ms: u64) {
     bench.waiter += 1;
     let answer = bench.pool.check_out(WaiterId(bench.waiter), A, at(ms));
@@ -86,7 +86,7 @@ fn the_last_server_of_a_busy_pool_is_given_up_when_its_turn_is_over() {
 }
 
 #[test]
-fn the_last_server_is_given_up_early_if_nobody_uses_it() {
+fn the_last_server_is_given_up_early_if_it_is_idle() {
     let mut bench = Bench::new(config());
     let last = bench.busy(1, 0)[0];
     bench.give(last, 10);
@@ -110,7 +110,7 @@ fn what_clients_keep_for_long_does_not_make_another_one_spare() {
 }
 
 #[test]
-fn a_pool_insists_when_nobody_got_a_server_for_a_turn_while_somebody_waits() {
+fn a_pool_reports_starvation_when_its_waiters_got_no_server_for_a_turn() {
     let (mut bench, _) = without_permits(1, 0);
     wait(&mut bench, 100);
     assert_eq!(bench.pool.poll_deadline(), Some(at(100 + TURN)));
@@ -130,7 +130,7 @@ fn a_pool_insists_when_nobody_got_a_server_for_a_turn_while_somebody_waits() {
 }
 
 #[test]
-fn a_pool_that_serves_its_waiters_one_after_another_does_not_insist() {
+fn a_pool_that_serves_its_waiters_reports_no_starvation() {
     let (mut bench, busy) = without_permits(1, 0);
     for ms in 1..9 {
         wait(&mut bench, ms);
@@ -145,7 +145,7 @@ fn a_pool_that_serves_its_waiters_one_after_another_does_not_insist() {
 }
 
 #[test]
-fn a_server_that_nobody_has_used_for_long_is_given_up_even_if_it_is_the_last() {
+fn a_server_that_was_idle_for_long_is_given_up_even_if_it_is_the_last() {
     let mut bench = Bench::new(config());
     let last = bench.busy(1, 0)[0];
     assert!(!bench.reclaim_unused(5), "it is in use");
@@ -174,7 +174,7 @@ fn a_server_that_is_used_now_and_then_is_never_given_up_as_unused() {
 }
 
 #[test]
-fn what_is_within_min_size_stays_though_nobody_uses_it() {
+fn servers_within_min_size_stay_even_if_they_are_idle() {
     let mut bench = Bench::new(PoolConfig { min_size: 1, ..config() });
     bench.connected(0);
     assert!(!bench.reclaim_unused(9_999));
@@ -182,7 +182,7 @@ fn what_is_within_min_size_stays_though_nobody_uses_it() {
 }
 
 #[test]
-fn a_server_that_comes_back_is_not_one_that_nobody_uses() {
+fn a_server_that_comes_back_is_not_unused() {
     let mut bench = Bench::new(config());
     let s = bench.busy(2, 0);
     assert!(!bench.reclaim_unused(9_999));
@@ -192,7 +192,7 @@ fn a_server_that_comes_back_is_not_one_that_nobody_uses() {
 }
 
 #[test]
-fn a_pool_presses_when_somebody_has_waited_all_the_time_for_a_turn_though_servers_come_back() {
+fn a_pool_reports_congestion_when_it_always_had_waiters_for_a_turn_although_servers_come_back() {
     let (mut bench, busy) = without_permits(1, 0);
     for _ in 0..40 {
         wait(&mut bench, 5);
@@ -205,12 +205,12 @@ fn a_pool_presses_when_somebody_has_waited_all_the_time_for_a_turn_though_server
             pressed.push(ms);
         }
     }
-    // Nobody has waited for a whole turn. From then on the budget hears of it now and then, not each time.
+    // No client has waited for a whole turn. The budget is told from time to time, not at each check-in.
     assert_eq!(pressed, [260, 280, 300]);
 }
 
 #[test]
-fn a_queue_that_was_empty_for_a_moment_does_not_press() {
+fn a_queue_that_was_empty_for_a_moment_is_no_congestion() {
     let (mut bench, busy) = without_permits(1, 0);
     for ms in (0..2_000).step_by(200) {
         wait(&mut bench, ms + 1);
@@ -224,7 +224,7 @@ fn a_queue_that_was_empty_for_a_moment_does_not_press() {
 }
 
 #[test]
-fn a_pool_whose_servers_do_not_come_back_insists_and_does_not_press() {
+fn a_pool_whose_servers_do_not_come_back_reports_starvation_and_no_congestion() {
     let (mut bench, _) = without_permits(2, 0);
     for _ in 0..3 {
         wait(&mut bench, 5);

@@ -1,4 +1,4 @@
-//! Those who take no server that somebody else has had.
+//! Waiters that need a server which no client has used.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn bench(max_size: u32) -> Bench {
 }
 
 #[test]
-fn the_next_connection_goes_to_them_whoever_came_before() {
+fn the_next_connection_goes_to_the_waiter_for_an_unused_server() {
     let mut bench = bench(2);
     let used = bench.busy(1, 1)[0];
     bench.queue(A, 2);
@@ -76,7 +76,7 @@ fn one_that_has_waited_too_long_gets_no_new_server() {
 }
 
 #[test]
-fn who_leaves_wants_nothing_any_more() {
+fn a_waiter_that_leaves_needs_no_connection_any_more() {
     let mut bench = bench(1);
     let only = bench.busy(1, 1)[0];
     let waiter = WaiterId(9);
