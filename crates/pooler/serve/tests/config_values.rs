@@ -211,7 +211,7 @@ fn a_size_may_be_tuned_within_bounds_and_a_number_further_in_ends_that() {
         database("s", "auto_start_size = 9\n"),
     ));
     let tuned: Vec<_> = config.databases.iter().map(|database| database.pool.tuning(0)).collect();
-    let limits = |min, max| Some(tuner::Limits { least, most, window: Duration::from_secs(2) });
+    let limits = |min, max| Some(tuner::Limits { min, max, window: Duration::from_secs(2) });
     assert_eq!(tuned, [limits(1, 60), None, limits(5, 12), limits(30, 60), limits(1, 60)]);
     let begins: Vec<_> = config.databases.iter().map(|database| database.pool.config.max_size).collect();
     assert_eq!(begins, [20, 7, 12, 30, 9]);
