@@ -1,4 +1,5 @@
-//! The configuration as plain values; the modules below read it from a file or a URL. Opens no socket and starts nothing.
+//! The configuration as plain values; the modules below read it from a file or a URL. Opens no socket and starts
+//! nothing.
 
 use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -373,12 +374,12 @@ impl PoolSettings {
         let least = least.max(self.config.min_size);
         let room = if room == 0 { u32::MAX } else { room };
         let most = most.unwrap_or(AutoSize::DEFAULT_MAX_SIZE.min(room)).max(least);
-        on.then_some(tuner::Limits { least, most, window })
+        on.then_some(tuner::Limits { min: least, max: most, window })
     }
 
     /// Most servers that a pool may ever have.
     pub fn most_servers(&self) -> u32 {
-        self.tuning(0).map_or(self.config.effective_max_size(), |limits| limits.most)
+        self.tuning(0).map_or(self.config.effective_max_size(), |limits| limits.max)
     }
 
     /// Most servers at a time under the limits that the pool shares with others, of which the least is this; 0: there

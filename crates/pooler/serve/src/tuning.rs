@@ -1,6 +1,6 @@
 //! Runs a tuner for each pool with `max_size = "auto"`, and resizes the pool as the tuner decides. Each decision is
-//! logged, and kept for metrics, the admin address, and a process that takes over. Knows neither how a size is chosen nor
-//! any protocol.
+//! logged, and kept for metrics, the admin address, and a process that takes over. Knows neither how a size is chosen
+//! nor any protocol.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -205,7 +205,7 @@ fn seen(load: &PoolLoad) -> Look {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { least: 1, most: 60, window: Duration::from_secs(4) };
+    const LIMITS: Limits = Limits { min: 1, max: 60, window: Duration::from_secs(4) };
     const HOUR: Duration = Duration::from_secs(3600);
 
     fn load() -> PoolLoad {

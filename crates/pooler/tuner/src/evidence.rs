@@ -1,4 +1,4 @@
-//! What a tuner decides, and what a decision rests on, in words. Decides nothing.
+//! The decisions of a tuner, their reasons and their evidence, in words.
 
 use std::{fmt, time::Duration};
 
@@ -7,12 +7,12 @@ use crate::window::Window;
 #[derive(Clone, PartialEq, Debug)]
 pub struct Step {
     pub from: u32,
-    /// The size that the pool is to have for now; the same as `from` where it stays.
+    /// The size that the pool is to have now; `from` if it stays.
     pub to: u32,
-    /// The size that is tried from now on.
+    /// The size that is tried beside it from now on.
     pub tries: Option<u32>,
     pub reason: Reason,
-    /// What was measured, where something was.
+    /// The measurement, if there was one.
     pub evidence: Option<Evidence>,
 }
 
@@ -27,34 +27,34 @@ impl fmt::Display for Step {
     }
 }
 
-/// Why something was decided.
+/// The reason of a decision.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Reason {
     /// Another size is tried beside the present one.
     Tries,
-    /// The size that was tried has significantly more throughput.
+    /// The candidate has significantly more throughput.
     Better,
-    /// Fewer servers do as much; in a search they are kept in mind until it is over.
+    /// Fewer servers do as much. They become the result when the search ends, unless a better size is found.
     Alike,
-    /// Fewer servers do as much, and the search is over.
+    /// The search has ended, and fewer servers do as much.
     Fewer,
-    /// The size that was tried has less throughput, or clients are in the pool for longer.
+    /// The candidate has less throughput, or clients are in the pool for longer.
     Worse,
-    /// More servers gain nothing that is worth them.
+    /// More servers gain too little.
     NoGain,
-    /// The noise is too large to tell.
+    /// The noise is too large for a decision.
     Unclear,
-    /// Clients failed, or connections were lost, with the size that was tried or taken last.
+    /// Clients failed, or connections were lost, with the candidate or the last size.
     Errors,
-    /// Nobody waits any more, or nothing ends, so that nothing can be learned.
+    /// No client waits any more, or no hold ends, so nothing can be measured.
     NoDemand,
     /// The pool is paused, or its database out of reach.
     Unfit,
-    /// The best size is found.
+    /// The search has ended.
     Found,
-    /// Throughput is no longer what it was when the best size was found: it is searched for again.
+    /// Throughput differs from that of the time when the size was found: the search begins again.
     Changed,
-    /// The bounds have changed, or clients keep servers that others then lack.
+    /// The limits have changed, or clients hold servers that others then lack.
     Bounds,
 }
 
@@ -93,7 +93,7 @@ impl Reason {
         }
     }
 
-    /// In a word, for metrics.
+    /// The name in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Tries => "tries",
@@ -113,18 +113,18 @@ impl Reason {
     }
 }
 
-/// What was measured of two sizes by turns.
+/// The measurement of two sizes by turns.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Evidence {
     pub present: u32,
     /// The size that was tried beside it.
     pub candidate: u32,
     pub pairs: u32,
-    /// How long each window was at least.
+    /// The shortest time of a window.
     pub window: Duration,
-    /// By which part the candidate's throughput was higher: the middle of the pairs.
+    /// By which fraction the candidate's throughput was higher: the middle of the pairs.
     pub gain: Option<f64>,
-    /// The interval of that: it lies beyond either end by chance with a probability of at most 1/120.
+    /// Its confidence interval. The gain is beyond either end with a probability of at most 1/120.
     pub interval: Option<(f64, f64)>,
     /// All windows of the present size.
     pub at_present: Window,
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn evidence_reads_as_a_sentence_and_each_reason_has_a_word_of_its_own() {
+    fn evidence_reads_as_a_sentence_and_each_reason_has_its_own_name() {
         let window = |completed, ms| Window {
             time: Duration::from_secs(10),
             completed,

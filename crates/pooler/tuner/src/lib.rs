@@ -1,16 +1,16 @@
-//! Finds how many servers a pool should have while it runs: a controller that is shown what the pool did, and says
-//! which size it is to have from now on, with the evidence. It has no clock, opens nothing, and knows no pool: time is
-//! an argument, and sizes are numbers.
+//! Finds how many servers a pool should have while it runs. The controller is shown what the pool did, and says which
+//! size the pool is to have, with the evidence. It has no clock, opens nothing, and knows no pool: time is an argument,
+//! and sizes are numbers.
 //!
-//! - [`Tuner`]: when something is tried, and what follows from it;
+//! - [`Tuner`]: when a size is tried, and what follows from the outcome;
 //! - `search`: which size is tried next;
-//! - `trial`: one size beside another, by turns, and what came of it;
+//! - `trial`: a candidate and the present size by turns, and the outcome;
 //! - `ranks`: whether a difference is more than chance;
-//! - `window`: what was seen of a pool during some time;
+//! - `window`: what was seen of a pool between two looks;
 //! - `evidence`: what a decision rests on.
 //!
-//! Call order: [`Tuner::look`] about once a second with what the pool has counted; then [`Tuner::size`] is the size it
-//! is to have.
+//! Order of calls: [`Tuner::look`] about once a second with the pool's counters; then [`Tuner::size`] is the size that
+//! the pool is to have.
 
 #![forbid(unsafe_code)]
 

@@ -1,21 +1,21 @@
-//! The bounds of a tuner. Knows no trial.
+//! The limits of a tuner.
 
 use std::time::Duration;
 
-/// Between which sizes a tuner may choose, and how long it looks.
+/// The sizes that a tuner may choose, and how long it measures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// The smallest size; at least 1.
-    pub least: u32,
-    /// The largest size; at least `least`.
-    pub most: u32,
-    /// How long one size is watched before the other one has its turn, while the best one is searched for.
+    pub min: u32,
+    /// The largest size; at least `min`.
+    pub max: u32,
+    /// How long one size is measured before the other one has its turn, while the best one is searched for.
     pub window: Duration,
 }
 
 impl Limits {
-    /// The size within these bounds that is nearest.
+    /// The nearest size within the limits.
     pub fn clamp(&self, size: u32) -> u32 {
-        size.max(self.least).min(self.most)
+        size.max(self.min).min(self.max)
     }
 }

@@ -1,26 +1,25 @@
 //! Whether a difference is more than chance: Wilcoxon's signed-rank test of paired differences (Wilcoxon 1945,
 //! "Individual comparisons by ranking methods"), turned into an interval for their middle by the averages of all pairs
 //! of them (Hodges and Lehmann 1963, "Estimates of location based on rank tests"; Hollander and Wolfe, "Nonparametric
-//! Statistical Methods", 3.3). It asks of the noise no more than that it is symmetric, so that one window in which the
-//! database stalled does not decide; where the noise is normal, it needs 5% more pairs than Student's test. Knows
-//! nothing of what the differences are.
+//! Statistical Methods", 3.3). It only assumes that the noise is symmetric, so one window in which the database stalled
+//! does not decide. With normal noise, it needs 5% more pairs than Student's test.
 
-/// The most differences that are taken; more would need larger numbers below.
-pub const MOST: usize = 40;
+/// The most differences of a test. More would overflow the counts in `cut`.
+pub const MAX_DIFFERENCES: usize = 40;
 
-/// What some differences tell of their middle.
+/// The middle of some differences.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Middle {
     /// The estimate of Hodges and Lehmann: the median of the averages of all pairs.
     pub estimate: f64,
-    /// The interval around it; `None`: there are too few differences to have one at this level.
+    /// Its confidence interval; `None` if there are too few differences for one.
     pub interval: Option<(f64, f64)>,
 }
 
-/// The middle of up to [`MOST`] differences, with an interval beyond each end of which it lies by chance with a
-/// probability of at most `outside`. `None` of no difference.
-pub fn middle(differences: &[f64], outside: f64) -> Option<Middle> {
-    assert!(differences.len() <= MOST, "at most {MOST} differences");
+/// The middle of up to [`MAX_DIFFERENCES`] differences, with an interval beyond each end of which it is with a
+/// probability of at most `tail`. `None` if there are no differences.
+pub fn middle(differences: &[f64], tail: f64) -> Option<Middle> {
+    assert!(differences.len() <= MAX_DIFFERENCES, "at most {MAX_DIFFERENCES} differences");
     let mut averages = Vec::with_capacity(differences.len() * (differences.len() + 1) / 2);
     for (i, a) in differences.iter().enumerate() {
         averages.extend(differences[i..].iter().map(|b| (a + b) / 2.0));
@@ -28,14 +27,13 @@ pub fn middle(differences: &[f64], outside: f64) -> Option<Middle> {
     averages.sort_by(f64::total_cmp);
     let (first, last) = (averages.len().checked_sub(1)? / 2, averages.len() / 2);
     let estimate = (averages[first] + averages[last]) / 2.0;
-    let interval = cut(differences.len(), outside).map(|cut| (averages[cut], averages[averages.len() - 1 - cut]));
+    let interval = cut(differences.len(), tail).map(|cut| (averages[cut], averages[averages.len() - 1 - cut]));
     Some(Middle { estimate, interval })
 }
 
-/// How many of the smallest averages lie outside of the interval: the largest sum of ranks that is met or not reached
-/// by chance with at most this probability, where each of the ranks 1 to `pairs` counts or does not count with the same
-/// chance. `None`: not even 0.
-fn cut(pairs: usize, outside: f64) -> Option<usize> {
+/// The number of smallest averages below the interval: the largest sum of ranks that is not exceeded with at most this
+/// probability, if each of the ranks 1 to `pairs` counts with a probability of one half. `None` if 0 is more probable.
+fn cut(pairs: usize, tail: f64) -> Option<usize> {
     let mut ways = vec![0_u64; pairs * (pairs + 1) / 2 + 1];
     ways[0] = 1;
     for rank in 1..=pairs {
@@ -43,7 +41,7 @@ fn cut(pairs: usize, outside: f64) -> Option<usize> {
             ways[sum] += ways[sum - rank];
         }
     }
-    let allowed = outside * 2_f64.powi(pairs as i32);
+    let allowed = tail * 2_f64.powi(pairs as i32);
     let mut so_far = 0;
     let beyond = ways.iter().position(|ways| {
         so_far += ways;
@@ -68,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn one_wild_difference_does_not_move_the_middle() {
+    fn one_outlier_does_not_move_the_middle() {
         let calm = [0.09, 0.10, 0.11, 0.08, 0.12, 0.10, 0.10, 0.09];
         let mut wild = calm;
         wild[3] = -5.0;
@@ -78,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interval_misses_the_middle_as_seldom_as_it_says() {
+    fn the_interval_misses_the_middle_as_often_as_its_level_says() {
         let mut random = Random::new(1);
         let missed = (0..2000).filter(|_| {
             let differences: Vec<f64> = (0..14).map(|_| 0.3 + random.normal()).collect();
@@ -90,8 +88,8 @@ mod tests {
     }
 
     #[test]
-    fn of_most_differences_there_is_an_interval_and_the_counts_do_not_overflow() {
-        let differences: Vec<f64> = (0..MOST).map(|i| i as f64).collect();
+    fn the_counts_of_the_most_differences_do_not_overflow() {
+        let differences: Vec<f64> = (0..MAX_DIFFERENCES).map(|i| i as f64).collect();
         let middle = middle(&differences, 0.01).unwrap();
         assert!((middle.estimate - 19.5).abs() < 0.01);
         assert!(middle.interval.is_some_and(|(low, high)| low < 19.5 && 19.5 < high));

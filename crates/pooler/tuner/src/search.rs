@@ -1,23 +1,23 @@
-//! Which size is tried next, until nothing is left that could be better. It takes throughput to rise up to some size
-//! and to fall or to stay beyond it. First small steps away from the present size, then larger ones for as long as they
-//! pay; where one was too far, halfway back in ratio, until the neighbours lie close. Fewer servers first: that is the
-//! safe side for the database. Knows no measurement and no time.
+//! Which size is tried next, until no better one can be left. It assumes that throughput rises up to some size, and
+//! then falls or stays. The first steps from the present size are small, and become larger while they pay. Behind a
+//! step that was too large, the size halfway in ratio is tried, until the neighbours are close. Fewer servers come
+//! first, which is safer for the database. It knows no measurement and no time.
 
 use crate::{evidence::Reason, limits::Limits};
 
-/// How far the next size lies from the last one, as a ratio: small steps first.
-const REACH: [f64; 3] = [1.25, 1.6, 2.0];
-/// Sizes whose ratio is at most this have nothing between them that is worth a trial.
-const CLOSE: f64 = 1.25;
-/// Trials in a row on one side that decided nothing, until that side is left.
-const MISSES: u32 = 2;
-/// Trials of one search at most.
+/// The ratios of a size to the last one, for successive steps.
+const STEP_RATIOS: [f64; 3] = [1.25, 1.6, 2.0];
+/// Between sizes whose ratio is at most this, no size is tried.
+const MIN_TRIED_RATIO: f64 = 1.25;
+/// Successive trials without a decision on one side after which that side is done.
+const MAX_MISSES: u32 = 2;
+/// The most trials of one search.
 pub const MAX_TRIALS: u32 = 24;
 
 #[derive(Clone, Debug)]
 pub struct Search {
     limits: Limits,
-    /// The best size so far; each candidate is tried beside it.
+    /// The best size so far. Each candidate is tried beside it.
     anchor: u32,
     /// The smallest size that does as much as the anchor.
     low: u32,
@@ -25,48 +25,48 @@ pub struct Search {
     worse: (Option<u32>, Option<u32>),
     down: Side,
     up: Side,
-    /// What lies between `low` and `anchor` was tried: where both do as much, the peak may be there.
+    /// A size between `low` and `anchor` was tried: if both do as much, the peak may be between them.
     hump: bool,
     trials: u32,
 }
 
-/// What is known of one direction.
+/// One direction of the search.
 #[derive(Clone, Copy, Debug, Default)]
 struct Side {
     done: bool,
     reach: usize,
-    /// How far it was gone without a decision.
+    /// The last size that was tried without a decision.
     far: Option<u32>,
     misses: u32,
 }
 
 impl Side {
     fn paid(&mut self) {
-        *self = Self { reach: (self.reach + 1).min(REACH.len() - 1), ..Self::default() };
+        *self = Self { reach: (self.reach + 1).min(STEP_RATIOS.len() - 1), ..Self::default() };
     }
 
-    /// The next step is a large one, after others that paid: where it leads, the best size may have been passed.
+    /// Whether the last step was a large one after others that paid. It may have passed the best size.
     fn leapt(&self) -> bool {
         self.misses == 0 && self.reach > 0
     }
 
-    /// A step decided nothing.
+    /// A trial of this size ended without a decision.
     fn missed(&mut self, at: u32) {
         self.misses += 1;
         self.far = Some(at);
-        self.reach = (self.reach + 1).min(REACH.len() - 1);
-        self.done |= self.misses >= MISSES;
+        self.reach = (self.reach + 1).min(STEP_RATIOS.len() - 1);
+        self.done |= self.misses >= MAX_MISSES;
     }
 }
 
 impl Search {
-    /// One that begins at this size.
+    /// A search that begins at this size.
     pub fn new(limits: Limits, size: u32) -> Self {
         let (down, up) = Default::default();
         Self { limits, anchor: size, low: size, worse: (None, None), down, up, hump: false, trials: 0 }
     }
 
-    /// One that begins at a size which was just found to be better than another.
+    /// A search that begins at a size which was just found to be better than another one.
     pub fn after(limits: Limits, size: u32, worse: u32) -> Self {
         let worse = if worse < size { (Some(worse), None) } else { (None, Some(worse)) };
         Self { worse, ..Self::new(limits, size) }
@@ -76,7 +76,7 @@ impl Search {
         self.anchor
     }
 
-    /// The smallest size that does as much as the best: what the pool is to have when the search is over.
+    /// The size for the pool when the search ends: the smallest that does as much as the best.
     pub fn result(&self) -> u32 {
         self.low
     }
@@ -85,7 +85,7 @@ impl Search {
         self.trials
     }
 
-    /// The size to be tried beside the anchor; `None`: the search is over.
+    /// The next size to try beside the anchor; `None` if the search has ended.
     pub fn next(&mut self) -> Option<u32> {
         if self.trials >= MAX_TRIALS {
             return None;
@@ -113,8 +113,8 @@ impl Search {
         between(self.low, self.anchor).filter(|_| !self.hump)
     }
 
-    /// What came of a trial of this size beside the anchor. Trials that were broken off count, too, so that there is an
-    /// end.
+    /// The outcome of a trial of this size beside the anchor. Trials that were broken off count, too, so the search
+    /// ends.
     pub fn tell(&mut self, size: u32, outcome: Reason) {
         self.trials += 1;
         let fewer = size < self.anchor;
@@ -159,21 +159,21 @@ impl Search {
     }
 
     fn below(&self, size: u32) -> Option<u32> {
-        let next = (f64::from(size) / REACH[self.down.reach]) as u32;
-        (size > self.limits.least).then(|| self.limits.clamp(next.min(size - 1)))
+        let next = (f64::from(size) / STEP_RATIOS[self.down.reach]) as u32;
+        (size > self.limits.min).then(|| self.limits.clamp(next.min(size - 1)))
     }
 
     fn above(&self, size: u32) -> Option<u32> {
-        let next = (f64::from(size) * REACH[self.up.reach]).ceil() as u32;
-        (size < self.limits.most).then(|| self.limits.clamp(next.max(size + 1)))
+        let next = (f64::from(size) * STEP_RATIOS[self.up.reach]).ceil() as u32;
+        (size < self.limits.max).then(|| self.limits.clamp(next.max(size + 1)))
     }
 }
 
-/// The size halfway in ratio; `None`: they lie close.
+/// The size halfway in ratio; `None` if the two are close.
 fn between(low: u32, high: u32) -> Option<u32> {
     let (least, most) = (f64::from(low), f64::from(high));
     let middle = (least * most).sqrt().round() as u32;
-    (high > low + 1 && most > CLOSE * least).then(|| middle.clamp(low + 1, high - 1))
+    (high > low + 1 && most > MIN_TRIED_RATIO * least).then(|| middle.clamp(low + 1, high - 1))
 }
 
 #[cfg(test)]
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    const LIMITS: Limits = Limits { least: 1, most: 60, window: Duration::from_secs(4) };
+    const LIMITS: Limits = Limits { min: 1, max: 60, window: Duration::from_secs(4) };
 
     /// A search without noise, through a database with this throughput.
     fn searched(from: u32, throughput: impl Fn(u32) -> f64) -> (u32, Vec<u32>) {
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn from_anywhere_it_comes_close_to_a_peak_wherever_that_is() {
+    fn a_search_from_any_size_ends_close_to_the_peak() {
         for best in 1..=60 {
             let throughput = |n: u32| {
                 let ratio = f64::from(n) / f64::from(best);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn of_sizes_that_do_as_much_it_takes_a_small_one() {
+    fn of_sizes_that_do_as_much_a_small_one_is_chosen() {
         for knee in [1, 2, 4, 7, 12, 30] {
             let (found, tried) = searched(20, |n| 100.0 * f64::from(n.min(knee)));
             assert!(found >= knee && f64::from(found) <= 1.3 * f64::from(knee) + 1.0, "{found} of {knee} by {tried:?}");
@@ -229,13 +229,13 @@ mod tests {
     }
 
     #[test]
-    fn the_first_steps_are_small_and_it_stays_within_the_bounds() {
+    fn the_first_steps_are_small_and_all_stay_within_the_limits() {
         let (found, tried) = searched(20, |n| 100.0 * f64::from(n));
         assert_eq!((found, &tried[..2]), (60, &[16, 25][..]), "{tried:?}");
     }
 
     #[test]
-    fn where_nothing_can_be_told_it_stays_and_ends_soon() {
+    fn without_decisions_the_search_ends_soon_at_its_first_size() {
         let mut search = Search::new(LIMITS, 20);
         let mut tried = Vec::new();
         while let Some(size) = search.next() {
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn trials_that_are_broken_off_come_to_an_end() {
+    fn a_search_of_broken_off_trials_ends() {
         let mut search = Search::new(LIMITS, 20);
         let tried = std::iter::from_fn(|| {
             let size = search.next()?;

@@ -1,10 +1,10 @@
-//! One size beside another, by turns, and what comes of it. The two take turns in the order present, candidate,
-//! candidate, present: a drift of the database then hits both alike, and the pool changes once a pair. It knows neither
-//! clock nor pool, and does not choose sizes.
+//! A trial of a candidate size beside the present one. The two take turns in the order present, candidate, candidate,
+//! present. So a drift of the database affects both alike, and the pool changes once a pair. It knows neither clock nor
+//! pool, and does not choose sizes.
 //!
-//! Throughput decides, as the logarithm of the ratio within each pair. What a pair says is taken up by a test of ranks
-//! ([`ranks`](crate::ranks)) at fixed numbers of pairs; the chance to be wrong is shared among these occasions
-//! (Bonferroni). To reject a candidate needs less: staying is safe, and each pair with a bad candidate costs.
+//! Throughput decides, as the logarithm of the ratio within each pair. A test of ranks ([`ranks`](crate::ranks)) is
+//! made at fixed numbers of pairs, which share the probability of an error (Bonferroni). To reject a candidate takes
+//! less: the present size is safe, and each pair with a bad candidate costs throughput.
 
 use std::time::Duration;
 
@@ -14,36 +14,35 @@ use crate::{
     window::Window,
 };
 
-/// The numbers of pairs at which there is a decision.
-const LOOKS: [usize; 6] = [7, 10, 14, 20, 28, ranks::MOST];
-/// The chance that throughput lies by chance beyond one end of the interval, at each of these occasions: 5% for all
-/// together.
-pub const OUTSIDE: f64 = 0.05 / LOOKS.len() as f64;
-/// A gain below this part is none.
-const GAIN: f64 = 0.01;
-/// Fewer servers may do this part less, and count as doing as much.
-const MARGIN: f64 = 0.02;
-/// More servers that cannot gain more than this are not worth it.
-const WORTH: f64 = 0.02;
-/// A candidate that loses this part in the middle of the first two pairs and half of it in each, or that part in the
-/// middle of the first four and something in each, is given up at once. One stall makes the middle of two pairs, and
-/// not that of four: therefore the half.
-const PLAIN: (usize, f64) = (2, 0.15);
-const LIKELY: (usize, f64) = (4, 0.05);
-/// Fewer servers do not do as much if clients then are in the pool for longer by this part.
-const LONGER: f64 = 0.1;
-/// Pairs in which a candidate had more errors than it may, until it is given up; unless all pairs together have no
-/// more: where errors come anyhow, some pairs are bad by chance.
-const BAD_PAIRS: u32 = 2;
-/// Errors in one window that are no sign of anything.
-const FEW_ERRORS: u64 = 3;
-/// Pairs that say nothing in a row, until there is no use in going on.
-const PATIENCE: u32 = 2;
-/// Where servers come back less often than this in a window, on average, each is to come back once before a window
-/// ends, or a change has settled.
-const TURNS: u64 = 4;
+/// The numbers of pairs at which a decision is made.
+const DECISION_PAIRS: [usize; 6] = [7, 10, 14, 20, 28, ranks::MAX_DIFFERENCES];
+/// The probability that throughput is beyond one end of the interval, at each decision: 5% for all together.
+pub const TAIL_PROBABILITY: f64 = 0.05 / DECISION_PAIRS.len() as f64;
+/// The smallest gain that counts, as a fraction.
+const MIN_GAIN: f64 = 0.01;
+/// The fraction of throughput that fewer servers may lose, and still count as doing as much.
+const MAX_LOSS_OF_FEWER: f64 = 0.02;
+/// The fraction that more servers must be able to gain.
+const MIN_WORTHWHILE_GAIN: f64 = 0.02;
+/// A candidate is given up after this number of pairs if it loses this fraction in their middle, and half of it in each
+/// pair. One stall changes the middle of two pairs, but not that of four: therefore the half.
+const CLEAR_LOSS: (usize, f64) = (2, 0.15);
+/// The same, if it loses something in each pair.
+const LIKELY_LOSS: (usize, f64) = (4, 0.05);
+/// Fewer servers do not do as much if clients are in the pool for longer by this fraction.
+const MAX_LONGER_STAY: f64 = 0.1;
+/// Pairs with more errors of the candidate after which it is given up, unless all pairs together have no more: if
+/// errors come anyway, some pairs are bad by chance.
+const MAX_BAD_PAIRS: u32 = 2;
+/// Errors in one window that may be chance.
+const MAX_CHANCE_ERRORS: u64 = 3;
+/// Successive pairs without demand after which a trial ends.
+const MAX_SILENT_PAIRS: u32 = 2;
+/// If servers come back less often than this in a window on average, no window ends, and no change has settled, before
+/// each server came back once.
+const MIN_RETURNS: u64 = 4;
 
-/// Which size has its turn.
+/// The size that has its turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Turn {
     Present,
@@ -54,18 +53,16 @@ enum Turn {
 pub struct Trial {
     present: u32,
     candidate: u32,
-    /// How long each window is.
     window: Duration,
     most: usize,
-    /// Windows are not to end before each server came back.
+    /// Windows do not end before each server came back.
     to_turn: bool,
     taken: usize,
-    /// Pairs that there were when it began, or went on after a pause.
+    /// The number of pairs when the trial began, or was resumed.
     from: usize,
-    /// The first window of the present pair.
+    /// The first window of a pair.
     half: Option<Window>,
-    /// Of each pair: the logarithms of the ratios of throughput, and of how long clients are in the pool, the
-    /// candidate's to the present one's.
+    /// By pair: the logarithms of the ratios, candidate to present, of throughput and of the time in the pool.
     gains: Vec<f64>,
     stays: Vec<f64>,
     bad: u32,
@@ -75,16 +72,16 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Nothing measured yet. Windows are to be this long, if that is long enough by what the one `before` showed, and
-    /// pairs at most so many.
+    /// A trial with windows of this time, if servers come back often enough in it by what the window `before` shows,
+    /// and with at most `most` pairs.
     pub fn new(present: u32, candidate: u32, (window, before): (Duration, &Window), most: usize) -> Self {
         assert_ne!(present, candidate, "a size is not tried beside itself");
         Self {
             present,
             candidate,
             window,
-            most: most.clamp(LOOKS[0], ranks::MOST),
-            to_turn: !before.has_turned(TURNS),
+            most: most.clamp(DECISION_PAIRS[0], ranks::MAX_DIFFERENCES),
+            to_turn: !before.has_turned(MIN_RETURNS),
             taken: 0,
             from: 0,
             half: None,
@@ -97,38 +94,36 @@ impl Trial {
         }
     }
 
-    /// The same, to go on with later: what its pairs say does not depend on when they were.
+    /// The trial, to be resumed later. Its pairs stay valid.
     pub fn paused(self) -> Self {
         let taken = self.taken.next_multiple_of(4);
         Self { taken, from: self.gains.len(), half: None, unasked: 0, ..self }
     }
 
-    /// Goes on after a pause, of which this was the last window.
+    /// Resumes the trial after a pause, of which this was the last window.
     pub fn resumed(self, before: &Window) -> Self {
-        Self { to_turn: self.to_turn || !before.has_turned(TURNS), ..self }
+        Self { to_turn: self.to_turn || !before.has_turned(MIN_RETURNS), ..self }
     }
 
-    /// Whether there are more pairs than when it began, or went on.
+    /// Whether there are more pairs than when it began, or was resumed.
     pub fn has_progressed(&self) -> bool {
         self.gains.len() > self.from
     }
 
-    /// The size in force before and beside it.
+    /// The size that the candidate is compared with.
     pub fn present(&self) -> u32 {
         self.present
     }
 
-    /// The size that is tried.
     pub fn candidate(&self) -> u32 {
         self.candidate
     }
 
-    /// How long each window is to be.
     pub fn window(&self) -> Duration {
         self.window
     }
 
-    /// Whether no window is to end before each server came back, and no change to have settled.
+    /// Whether no window ends, and no change has settled, before each server came back.
     pub fn is_to_turn(&self) -> bool {
         self.to_turn
     }
@@ -141,7 +136,7 @@ impl Trial {
         }
     }
 
-    /// Takes the window of the size that had its turn. When that decides, tells what came of it.
+    /// Takes the window of the size that had its turn. Returns the outcome, if there is one.
     pub fn take(&mut self, window: Window) -> Option<Reason> {
         let turn = self.turn();
         self.taken += 1;
@@ -150,31 +145,31 @@ impl Trial {
             return None;
         };
         let (present, candidate) = if turn == Turn::Candidate { (other, window) } else { (window, other) };
-        // They come back often after all: what was seen before was a stall.
-        self.to_turn &= !(present.has_turned(TURNS) && candidate.has_turned(TURNS));
-        // Where next to nothing ends, with a table that is locked for one, all sizes do as much.
+        // Servers come back often. The window before was a stall.
+        self.to_turn &= !(present.has_turned(MIN_RETURNS) && candidate.has_turned(MIN_RETURNS));
+        // While hardly any hold ends, because of a locked table for example, all sizes do as much.
         let stands_still = !present.has_turned(1) && !candidate.has_turned(1);
         if !present.has_demand() || stands_still {
             self.unasked += 1;
-            return (self.unasked >= PATIENCE).then_some(Reason::NoDemand);
+            return (self.unasked >= MAX_SILENT_PAIRS).then_some(Reason::NoDemand);
         }
         self.unasked = 0;
         self.bad += u32::from(has_more_errors(&candidate, &present));
-        // One more of each, so that a window in which nothing ended is a number, too.
+        // One is added to each, so that a window without ended holds has a logarithm.
         let of = |window: &Window| (window.completed as f64 + 1.0) / window.time.as_secs_f64().max(1e-9);
         let gain = (of(&candidate) / of(&present)).ln();
         self.gains.push(gain);
-        // Little's law: with a rate that is given, a longer stay is a larger crowd; with clients that come back at once
-        // a larger crowd may only mean that they do.
+        // Little's law. With clients that come at a rate, a longer stay is a larger crowd. With clients that come back
+        // at once, a larger crowd may only mean that they are back sooner.
         self.stays.push(((candidate.crowd() + 1.0) / (present.crowd() + 1.0)).ln() - gain);
         self.at_present = self.at_present.and(&present);
         self.at_candidate = self.at_candidate.and(&candidate);
         self.verdict()
     }
 
-    /// What was measured so far.
+    /// The measurement so far.
     pub fn evidence(&self) -> Evidence {
-        let middle = ranks::middle(&self.gains, OUTSIDE);
+        let middle = ranks::middle(&self.gains, TAIL_PROBABILITY);
         let part = |logarithm: f64| logarithm.exp() - 1.0;
         Evidence {
             present: self.present,
@@ -196,7 +191,7 @@ impl Trial {
     }
 
     fn verdict(&self) -> Option<Reason> {
-        if self.bad >= BAD_PAIRS && has_more_errors(&self.at_candidate, &self.at_present) {
+        if self.bad >= MAX_BAD_PAIRS && has_more_errors(&self.at_candidate, &self.at_present) {
             return Some(Reason::Errors);
         }
         let pairs = self.gains.len();
@@ -204,45 +199,45 @@ impl Trial {
         let all_below = |(after, part): (usize, f64), each: f64| {
             pairs == after && self.gains.iter().all(|gain| *gain < each) && self.estimate() < lost(part)
         };
-        if all_below(PLAIN, lost(PLAIN.1 / 2.0)) || all_below(LIKELY, 0.0) {
+        if all_below(CLEAR_LOSS, lost(CLEAR_LOSS.1 / 2.0)) || all_below(LIKELY_LOSS, 0.0) {
             return Some(Reason::Worse);
         }
-        if !LOOKS.contains(&pairs) {
+        if !DECISION_PAIRS.contains(&pairs) {
             return None;
         }
-        let Some(Middle { estimate, interval: Some((low, high)) }) = ranks::middle(&self.gains, OUTSIDE) else {
+        let Some(Middle { estimate, interval: Some((low, high)) }) = ranks::middle(&self.gains, TAIL_PROBABILITY)
+        else {
             return None;
         };
         let fewer = self.candidate < self.present;
-        if low > 0.0 && estimate > GAIN.ln_1p() {
+        if low > 0.0 && estimate > MIN_GAIN.ln_1p() {
             return Some(Reason::Better);
         }
-        if high < 0.0 && estimate < -MARGIN / 2.0 {
+        if high < 0.0 && estimate < -MAX_LOSS_OF_FEWER / 2.0 {
             return Some(Reason::Worse);
         }
-        if fewer && low > (-MARGIN).ln_1p() {
+        if fewer && low > (-MAX_LOSS_OF_FEWER).ln_1p() {
             return Some(if self.is_slow() { Reason::Worse } else { Reason::Alike });
         }
-        if !fewer && high < WORTH.ln_1p() {
+        if !fewer && high < MIN_WORTHWHILE_GAIN.ln_1p() {
             return Some(Reason::NoGain);
         }
         (pairs >= self.most).then_some(Reason::Unclear)
     }
 
     fn estimate(&self) -> f64 {
-        ranks::middle(&self.gains, OUTSIDE).map_or(0.0, |middle| middle.estimate)
+        ranks::middle(&self.gains, TAIL_PROBABILITY).map_or(0.0, |middle| middle.estimate)
     }
 
-    /// Whether clients stay longer with the candidate: with a rate that is given a queue grows long before throughput
-    /// shows it.
+    /// Whether clients stay longer with the candidate. If they come at a rate, a queue grows before throughput falls.
     fn is_slow(&self) -> bool {
-        ranks::middle(&self.stays, OUTSIDE).is_some_and(|middle| middle.estimate > LONGER.ln_1p())
+        ranks::middle(&self.stays, TAIL_PROBABILITY).is_some_and(|middle| middle.estimate > MAX_LONGER_STAY.ln_1p())
     }
 }
 
-/// Whether a candidate had twice as many errors, and more than are no sign of anything.
+/// Whether a candidate had more than twice as many errors, and more than may be chance.
 fn has_more_errors(candidate: &Window, present: &Window) -> bool {
-    candidate.errors > FEW_ERRORS + 2 * present.errors
+    candidate.errors > MAX_CHANCE_ERRORS + 2 * present.errors
 }
 
 #[cfg(test)]
@@ -254,7 +249,7 @@ mod tests {
 
     const WINDOW: Duration = Duration::from_secs(4);
 
-    /// A window with so many holds, errors, and clients in the pool.
+    /// A window with these holds, errors, and clients in the pool.
     fn window(completed: u64, errors: u64, in_use: u32, waiters: u32) -> Window {
         let mut gauge = Gauge::default();
         let look = |completed, errors| Look { completed, errors, in_use, waiters, fit: true, ..Look::default() };
@@ -266,7 +261,7 @@ mod tests {
         Trial::new(present, candidate, (WINDOW, &window(5000, 0, present, 9)), 40)
     }
 
-    /// What comes of a trial in which each size has such windows; and after how many pairs.
+    /// The outcome of a trial with these windows of each size, and the number of pairs.
     fn outcome(trial: &mut Trial, mut of: impl FnMut(u32) -> Window) -> (Reason, usize) {
         loop {
             let size = trial.size();
@@ -277,7 +272,7 @@ mod tests {
         }
     }
 
-    /// A window with 5,000 holds, so many clients in the pool, and beside them 30 that keep their servers.
+    /// A window with 5,000 holds, these clients in the pool, and 30 more that keep their servers.
     fn window_with_kept(in_use: u32, waiters: u32) -> Window {
         let mut gauge = Gauge::default();
         let look = |completed| Look { completed, in_use: 30 + in_use, kept: 30, waiters, fit: true, ..Look::default() };
@@ -290,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn the_turns_are_such_that_each_size_changes_once_a_pair() {
+    fn the_size_changes_once_a_pair() {
         let mut trial = self::trial(20, 16);
         let turns: Vec<u32> = (0..8)
             .map(|_| {
@@ -328,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn chance_seldom_makes_another_size_seem_better() {
+    fn chance_seldom_makes_a_candidate_better() {
         let mut random = Random::new(3);
         let wrong = (0..400)
             .filter(|_| {
@@ -361,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_that_come_with_either_size_are_seldom_taken_for_those_of_one() {
+    fn errors_with_both_sizes_seldom_reject_a_candidate() {
         let mut random = Random::new(11);
         // Two in each window on average, at random.
         let mut errors = move || {
@@ -382,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_servers_before_which_a_queue_grows_do_not_do_as_much() {
+    fn fewer_servers_with_a_growing_queue_do_not_do_as_much() {
         let mut trial = self::trial(20, 16);
         let queue = |size| window(5000, 0, size, if size == 16 { 60 } else { 10 });
         assert_eq!(outcome(&mut trial, queue), (Reason::Worse, 7));
@@ -408,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_that_stands_still_says_nothing() {
+    fn a_database_that_stands_still_gives_no_decision() {
         assert_eq!(outcome(&mut trial(20, 16), |size| window(3, 0, size, 30)).0, Reason::NoDemand);
         // With one of the sizes only, it says something.
         let stops = |size| window(if size == 25 { 0 } else { 5000 }, 0, size, 30);
@@ -416,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn where_servers_seldom_come_back_they_are_to_turn() {
+    fn a_trial_waits_for_servers_that_seldom_come_back() {
         let is_to_turn = |completed| Trial::new(20, 16, (WINDOW, &window(completed, 0, 20, 9)), 40).is_to_turn();
         assert_eq!([is_to_turn(0), is_to_turn(79), is_to_turn(80)], [true, true, false]);
         let mut resumed = trial(20, 16).paused().resumed(&window(79, 0, 20, 9));

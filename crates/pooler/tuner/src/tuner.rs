@@ -1,5 +1,5 @@
-//! When something is tried, and what follows from it: the search for the best size, the watch over what was found, and
-//! the way back when errors rise or the pool is out of order. It is shown looks and tells a size; it knows neither
+//! When a size is tried, and what follows: the search for the best size, the watch over the size that was found, and
+//! the way back when errors rise or the pool does not work. It is shown looks and returns a size. It knows neither
 //! clock nor pool.
 
 mod known;
@@ -19,39 +19,44 @@ use crate::{
     window::{Gauge, Look, Window},
 };
 
-/// Once the best size is found: the pace of the watch, and the shortest time between two changes.
-pub const PACE: Duration = Duration::from_secs(60);
-/// Once it is found: after how long its neighbours are tried again, at first and, if that changes nothing, at last.
-const REST: (Duration, Duration) = (Duration::from_secs(10 * 60), Duration::from_secs(30 * 60));
-/// The most pairs of such a trial.
-const PROBE_PAIRS: usize = 14;
+/// Once a size is found: the time of a window, and the shortest time between two changes.
+pub const WATCH_WINDOW: Duration = Duration::from_secs(60);
+/// Once a size is found: the time after which its neighbours are tried, at first.
+const MIN_REST: Duration = Duration::from_secs(10 * 60);
+/// The same after neighbours that were not better. It doubles each time up to this.
+const MAX_REST: Duration = Duration::from_secs(30 * 60);
+/// The most pairs of a trial of a neighbour.
+const MAX_PROBE_PAIRS: usize = 14;
 /// The ratio of the neighbour to the size that was found.
-const NEIGHBOUR: f64 = 1.25;
-/// Throughput that is higher or lower by this ratio for so many windows of the watch is no longer that of what was
-/// found. Not within half of the rest after it was found.
-const CHANGED: (f64, u32) = (1.25, 3);
-/// Errors are taken to have risen when they are more than this part, and twice what they were, in so many windows of
-/// the watch in a row; or of the size that was found, while a neighbour is tried.
-const RISEN: (f64, u32) = (0.01, 2);
-/// A size that was found, or was last better than its neighbours, longer ago than this is no longer known to be the
-/// best. It is three times the longest rest: where there is demand, neighbours are tried after a rest of 30 minutes, in
-/// two trials of [`PROBE_PAIRS`] pairs of windows of a minute, which are half an hour each; so a size that is older has
-/// not been asked for, or its trials came to no end, as where transactions take minutes.
-const LASTS: Duration = Duration::from_secs(3 * REST.1.as_secs());
-/// What part of a window a change gets to settle: servers have to be opened or closed.
-const SETTLE: u32 = 4;
+const NEIGHBOUR_RATIO: f64 = 1.25;
+/// If throughput is higher or lower by this ratio, it has changed since the size was found.
+const CHANGE_RATIO: f64 = 1.25;
+/// Successive windows with changed throughput after which the search begins again; but not within half of the rest
+/// after the size was found.
+const CHANGE_WINDOWS: u32 = 3;
+/// Errors have risen if they are more than this fraction, and twice what they were.
+const MIN_RISEN_ERRORS: f64 = 0.01;
+/// Successive windows with risen errors, of the watch or of the size that was found beside a neighbour, after which
+/// more servers are given back.
+const RISEN_ERRORS_WINDOWS: u32 = 2;
+/// A size that was found, or was last better than its neighbours, longer ago than this is no longer taken for the best.
+/// It is three times the longest rest. With demand, neighbours are tried after a rest of 30 minutes, in two trials of
+/// [`MAX_PROBE_PAIRS`] pairs of windows of a minute, which take half an hour each. So an older size had no demand, or
+/// its trials did not end, as when transactions take minutes.
+const MAX_AGE: Duration = Duration::from_secs(3 * MAX_REST.as_secs());
+/// A change settles for the time of a window divided by this: servers have to be connected or closed.
+const SETTLE_DIVISOR: u32 = 4;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
-    /// The pool is paused, or its database out of reach.
+    /// The pool is paused, or its database cannot be reached.
     Unfit,
-    /// Nobody waits for a server, so that nothing can be learned.
+    /// No client waits for a server, so nothing can be measured.
     NoDemand,
-    /// It searches for the best size.
     Searching,
-    /// It has found it, and watches.
+    /// It has found a size, and watches.
     Found,
-    /// It has found it, and tries a neighbour all the same.
+    /// It has found a size, and tries a neighbour.
     Probing,
 }
 
@@ -67,20 +72,20 @@ impl Standing {
     }
 }
 
-/// The controller of one pool. See the module.
+/// The controller of one pool.
 #[derive(Clone, Debug)]
 pub struct Tuner {
     limits: Limits,
-    /// The same without the servers that clients keep.
+    /// The limits, with a minimum above the servers that clients keep.
     usable: Limits,
     size: u32,
     stage: Stage,
     trial: Option<Trial>,
     gauge: Gauge,
     fit: bool,
-    /// Whether the last window showed somebody who waits.
+    /// Whether the last window had demand.
     demand: bool,
-    /// How long what was found is left alone.
+    /// The time for which the size that was found is left alone.
     rest: Duration,
     changes: u64,
     steps: [u64; Reason::ALL.len()],
@@ -97,9 +102,9 @@ enum Stage {
 struct Searching {
     search: Search,
     before: Before,
-    /// What the smallest size rests on that does as much as the best one.
+    /// The evidence for the smallest size that does as much as the best one.
     alike: Option<Evidence>,
-    /// A trial that was broken off because nobody waited any more, or nothing ended.
+    /// A trial that was broken off because no client waited any more, or no hold ended.
     paused: Option<Trial>,
 }
 
@@ -116,32 +121,32 @@ struct Before {
     errors: f64,
 }
 
-/// What is known of a size that was found.
+/// A size that was found.
 #[derive(Clone, Debug)]
 struct Found {
     since: Time,
-    /// How long it was known by then: another tuner had found it.
+    /// How long it was known before: another tuner had found it.
     aged: Duration,
-    /// When there was last a size beside it to be tried, and none was better.
+    /// When its neighbours were last tried, and none was better.
     confirmed: Option<Time>,
     before: Before,
     /// The mean hold with it, as another tuner has measured it.
     hold: Option<Duration>,
     /// The first window of the watch.
     level: Option<Window>,
-    /// Windows in a row with a throughput that is higher than that; with one that is lower, or with longer holds than
-    /// the other tuner's.
+    /// Successive windows with a higher throughput than that; with a lower one, or with longer holds than the other
+    /// tuner's.
     higher: u32,
     lower: u32,
-    /// Windows in a row with too many errors.
+    /// Successive windows with too many errors.
     bad: u32,
-    /// When a neighbour is tried next, and whether that is the smaller one: it comes after the larger one.
+    /// When a neighbour is tried next, and whether it is the smaller one, which comes after the larger one.
     probe_at: Time,
     probe_fewer: bool,
 }
 
 impl Found {
-    /// Something was found now, and is left alone for so long.
+    /// A size was found now, and is left alone for this long.
     fn new(before: Before, now: Time, rest: Duration) -> Self {
         Self {
             since: now,
@@ -158,19 +163,18 @@ impl Found {
         }
     }
 
-    /// For how long it is known.
     fn known_for(&self, now: Time) -> Duration {
         self.aged.saturating_add(now - self.since)
     }
 
-    /// How long ago it was last known to be better than its neighbours.
+    /// The time since it was last better than its neighbours.
     fn age(&self, now: Time) -> Duration {
         self.confirmed.map_or(self.known_for(now), |confirmed| now - confirmed)
     }
 }
 
 impl Tuner {
-    /// Begins at this size, or at the nearest one within the limits.
+    /// A tuner that begins at this size, or at the nearest one within the limits.
     pub fn new(limits: Limits, size: u32) -> Self {
         let size = limits.clamp(size);
         Self {
@@ -182,7 +186,7 @@ impl Tuner {
             gauge: Gauge::default(),
             fit: true,
             demand: false,
-            rest: REST.0,
+            rest: MIN_REST,
             changes: 0,
             steps: [0; Reason::ALL.len()],
             last: None,
@@ -198,17 +202,17 @@ impl Tuner {
         self.limits
     }
 
-    /// The size that is being tried, and the one beside it.
+    /// The candidate, and the size that it is compared with.
     pub fn trial(&self) -> Option<(u32, u32)> {
         self.trial.as_ref().map(|trial| (trial.candidate(), trial.present()))
     }
 
-    /// How often the size has changed, each turn of a trial included.
+    /// The number of changes of the size, each turn of a trial included.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// What was decided, by reason, and how often.
+    /// The number of decisions, by reason.
     pub fn steps(&self) -> impl Iterator<Item = (Reason, u64)> + '_ {
         Reason::ALL.into_iter().zip(self.steps)
     }
@@ -228,14 +232,13 @@ impl Tuner {
         }
     }
 
-    /// Takes a look at the pool, several times a window. Tells what was decided, if something was.
+    /// Takes a look at the pool, several times a window. Returns the decision, if there is one.
     pub fn look(&mut self, look: &Look, now: Time) -> Option<Step> {
         let step = self.decide(look, now)?;
         Some(self.noted(step))
     }
 
-    /// Puts other limits in force. The search begins anew, from the size that is known best: one that is only being
-    /// tried is not.
+    /// Sets other limits. The search begins again from the best known size, which is not one that is only being tried.
     pub fn set_limits(&mut self, limits: Limits, now: Time) -> Step {
         (self.limits, self.usable) = (limits, limits);
         let from = self.known_best();
@@ -244,7 +247,7 @@ impl Tuner {
         self.noted(Step { from, to, tries: None, reason: Reason::Bounds, evidence: None })
     }
 
-    /// The size that is in force, or beside the one that is only being tried.
+    /// The present size; during a trial, the one that the candidate is compared with.
     fn known_best(&self) -> u32 {
         self.trial.as_ref().map_or(self.size, Trial::present)
     }
@@ -265,7 +268,7 @@ impl Tuner {
         }
         self.fit = true;
         let floor = self.limits.clamp(look.kept.saturating_add(1));
-        self.usable = Limits { least: floor, ..self.limits };
+        self.usable = Limits { min: floor, ..self.limits };
         if self.size < floor {
             let from = self.known_best();
             let to = from.max(floor);
@@ -275,14 +278,13 @@ impl Tuner {
         let (long, to_turn) = match (&self.trial, &self.stage) {
             (Some(trial), _) => (trial.window(), trial.is_to_turn()),
             (None, Stage::Searching(..)) => (self.limits.window, false),
-            (None, Stage::Found(_)) => (PACE, false),
+            (None, Stage::Found(_)) => (WATCH_WINDOW, false),
         };
         let window = self.gauge.look(look, long, to_turn, now)?;
         if self.trial.is_none() {
             self.demand = window.has_demand();
         }
-        // More servers can be the cause of errors also where they are enough for everybody, and where others are tried
-        // beside them.
+        // More servers can cause errors without demand, and while another size is tried beside them.
         let is_present = self.trial.as_ref().is_none_or(|trial| trial.size() == trial.present());
         if let Some(step) = is_present.then(|| self.take_back(&window, now)).flatten() {
             return Some(step);
@@ -304,17 +306,17 @@ impl Tuner {
         }
     }
 
-    /// The pool is out of order: what is seen now says nothing about its size. Unless that is `ordered`, more servers
-    /// that were just being tried may be the cause.
+    /// The pool does not work, so nothing can be measured. Unless that is `ordered`, more servers that were being tried
+    /// may be the cause.
     fn hold_still(&mut self, ordered: bool, now: Time) -> Option<Step> {
         let was_fit = std::mem::replace(&mut self.fit, false);
-        self.gauge.begin_at(now + self.limits.window / SETTLE);
+        self.gauge.begin_at(now + self.limits.window / SETTLE_DIVISOR);
         let trial = self.trial.as_ref().filter(|_| was_fit)?;
         let more = !ordered && self.size == trial.candidate() && trial.candidate() > trial.present();
         self.conclude(if more { Reason::Errors } else { Reason::Unfit }, now)
     }
 
-    /// The next trial of a search, or its end.
+    /// Begins the next trial of a search, or ends the search.
     fn go_on(&mut self, window: &Window, now: Time) -> Option<Step> {
         let Stage::Searching(searching) = &mut self.stage else { unreachable!("it searches") };
         let Searching { search, before, alike, paused } = &mut **searching;
@@ -324,7 +326,7 @@ impl Tuner {
             }
             let is_same = |trial: &Trial| (trial.present(), trial.candidate()) == (self.size, candidate);
             let Some(trial) = paused.take().filter(is_same) else {
-                return Some(self.try_out(candidate, (self.limits.window, window), ranks::MOST));
+                return Some(self.try_out(candidate, (self.limits.window, window), ranks::MAX_DIFFERENCES));
             };
             self.trial = Some(trial.resumed(window));
             let (from, to) = (self.size, self.size);
@@ -332,7 +334,7 @@ impl Tuner {
         }
         let (from, to, before, evidence) = (self.size, search.result(), *before, alike.take());
         if to != before.size {
-            self.rest = REST.0;
+            self.rest = MIN_REST;
         }
         self.stage = Stage::Found(Found::new(before, now, self.rest));
         self.change(to, now);
@@ -345,7 +347,7 @@ impl Tuner {
         Step { from: self.size, to: self.size, tries: Some(candidate), reason: Reason::Tries, evidence: None }
     }
 
-    /// A trial has an outcome.
+    /// Ends a trial with this outcome.
     fn conclude(&mut self, outcome: Reason, now: Time) -> Option<Step> {
         let trial = self.trial.take().expect("a trial that ends");
         let (present, candidate, evidence) = (trial.present(), trial.candidate(), trial.evidence());
@@ -364,7 +366,7 @@ impl Tuner {
             }
             Stage::Found(found) if outcome == Reason::Better => {
                 let before = Before { size: present, ..found.before };
-                self.rest = REST.0;
+                self.rest = MIN_REST;
                 self.stage = Stage::searching(Search::after(self.usable, candidate, present), before);
                 self.change(candidate, now);
             }
@@ -374,7 +376,7 @@ impl Tuner {
                 if found.probe_fewer {
                     found.probe_at = now;
                 } else {
-                    self.rest = if cut_short { self.rest } else { (self.rest * 2).min(REST.1) };
+                    self.rest = if cut_short { self.rest } else { (self.rest * 2).min(MAX_REST) };
                     found.confirmed = if cut_short { found.confirmed } else { Some(now) };
                     found.probe_at = now + self.rest;
                 }
@@ -385,12 +387,13 @@ impl Tuner {
         Some(Step { from: present, to: self.size, tries: None, reason: outcome, evidence })
     }
 
-    /// Gives back what the last search has added, if errors have risen since. A neighbour is then tried no more.
+    /// Gives back the servers that the last search has added, if errors have risen since. That ends a trial of a
+    /// neighbour.
     fn take_back(&mut self, window: &Window, now: Time) -> Option<Step> {
         let Stage::Found(found) = &mut self.stage else { return None };
-        let too_many = window.errors_part() > RISEN.0.max(2.0 * found.before.errors);
+        let too_many = window.errors_part() > MIN_RISEN_ERRORS.max(2.0 * found.before.errors);
         found.bad = if too_many { found.bad + 1 } else { 0 };
-        if found.bad < RISEN.1 || self.size <= found.before.size {
+        if found.bad < RISEN_ERRORS_WINDOWS || self.size <= found.before.size {
             return None;
         }
         let (from, to) = (self.size, found.before.size);
@@ -401,19 +404,19 @@ impl Tuner {
         Some(Step { from, to, tries: None, reason: Reason::Errors, evidence: None })
     }
 
-    /// A window of the watch over what was found.
+    /// Takes a window of the watch over the size that was found.
     fn watch(&mut self, window: &Window, now: Time) -> Option<Step> {
         let Stage::Found(found) = &mut self.stage else { unreachable!("it has found something") };
         let level = found.level.get_or_insert(*window).throughput();
         let ratio = window.throughput() / level.max(1e-9);
-        found.higher = if ratio > CHANGED.0 { found.higher + 1 } else { 0 };
-        let longer = found.hold.is_some_and(|hold| window.hold() > hold.mul_f64(CHANGED.0));
-        found.lower = if longer || ratio * CHANGED.0 < 1.0 { found.lower + 1 } else { 0 };
-        // What throughput was, this tuner has seen only since it began.
+        found.higher = if ratio > CHANGE_RATIO { found.higher + 1 } else { 0 };
+        let longer = found.hold.is_some_and(|hold| window.hold() > hold.mul_f64(CHANGE_RATIO));
+        found.lower = if longer || ratio * CHANGE_RATIO < 1.0 { found.lower + 1 } else { 0 };
+        // This tuner knows throughput only since it began.
         let seen = if longer { found.known_for(now) } else { now - found.since };
-        if found.higher.max(found.lower) >= CHANGED.1 && seen >= self.rest / 2 {
+        if found.higher.max(found.lower) >= CHANGE_WINDOWS && seen >= self.rest / 2 {
             let size = self.size;
-            self.rest = (self.rest * 2).min(REST.1);
+            self.rest = (self.rest * 2).min(MAX_REST);
             self.search_from(size, now);
             return Some(Step { from: size, to: size, tries: None, reason: Reason::Changed, evidence: None });
         }
@@ -421,14 +424,14 @@ impl Tuner {
             return None;
         }
         let (size, limits) = (f64::from(self.size), self.usable);
-        let more = limits.clamp(((size * NEIGHBOUR) as u32).max(self.size + 1));
-        let fewer = limits.clamp(((size / NEIGHBOUR).ceil() as u32).min(self.size - 1));
+        let more = limits.clamp(((size * NEIGHBOUR_RATIO) as u32).max(self.size + 1));
+        let fewer = limits.clamp(((size / NEIGHBOUR_RATIO).ceil() as u32).min(self.size - 1));
         let candidate = if found.probe_fewer || more == self.size { fewer } else { more };
         if candidate == self.size {
             (found.confirmed, found.probe_fewer, found.probe_at) = (Some(now), false, now + self.rest);
             return None;
         }
-        Some(self.try_out(candidate, (PACE.max(limits.window), window), PROBE_PAIRS))
+        Some(self.try_out(candidate, (WATCH_WINDOW.max(limits.window), window), MAX_PROBE_PAIRS))
     }
 
     fn search_from(&mut self, size: u32, now: Time) {
@@ -438,12 +441,12 @@ impl Tuner {
         self.change(size, now);
     }
 
-    /// Puts a size in force, and begins the next window when that has settled. The same size: goes on measuring.
+    /// Changes the size, and begins the next window when that has settled. With the same size, the window goes on.
     fn change(&mut self, size: u32, now: Time) {
         if size != self.size {
             self.size = size;
             self.changes += 1;
-            self.gauge.begin_at(now + self.limits.window / SETTLE);
+            self.gauge.begin_at(now + self.limits.window / SETTLE_DIVISOR);
         }
     }
 }

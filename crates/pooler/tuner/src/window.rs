@@ -1,58 +1,58 @@
-//! What was seen of a pool during some time: its counters at both ends, and its state at each look in between. Knows no
+//! What was seen of a pool during some time: its counters at both ends, and its state at each look between. It knows no
 //! size.
 
 use std::time::Duration;
 
 use pool::Time;
 
-/// There is demand if so large a part of the looks saw somebody wait,
-const DEMAND: f64 = 0.8;
-/// or so large a part, while [`DEMAND`] of those that got a server had to wait for it: clients that come in step leave
-/// gaps in which nobody waits. The looks must see much of it all the same, or a burst in a quiet minute would be
-/// demand.
-const DEMAND_IN_STEP: f64 = 0.5;
+/// There is demand if at least this share of the looks saw a client wait.
+const MIN_WAITING_SHARE: f64 = 0.8;
+/// There is also demand if this share did, and [`MIN_WAITING_SHARE`] of the granted servers had to be waited for.
+/// Clients that come in step leave gaps in which no client waits. With a smaller share, a burst in a quiet minute would
+/// be demand.
+const MIN_WAITING_SHARE_IN_STEP: f64 = 0.5;
 
-/// A pool at one moment. What is counted, is counted since any fixed moment.
+/// A pool at one moment. Its counters begin at any fixed moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Look {
     /// Holds of servers that have ended.
     pub completed: u64,
-    /// How long these took, together.
+    /// The sum of their durations.
     pub held: Duration,
     /// Servers that clients got.
     pub granted: u64,
-    /// Those that a client had to wait for until another one gave them back.
+    /// Granted servers that a client had waited for until another one gave them back.
     pub waited: u64,
     /// Clients that got no server, and connections that were lost or could not be made.
     pub errors: u64,
     pub in_use: u32,
     /// Clients that wait for a server now.
     pub waiters: u32,
-    /// Servers that clients keep beyond a transaction now: they are none that the others can use.
+    /// Servers that clients hold beyond a transaction now. Others cannot use them.
     pub kept: u32,
-    /// Whether the pool does what it is there for: it is not paused, and its database can be reached.
+    /// Whether the pool works: it is not paused, and its database can be reached.
     pub fit: bool,
-    /// If it does not: because somebody has ordered that.
+    /// Whether an operator has ordered that it does not work.
     pub ordered: bool,
 }
 
-/// What was seen between two looks.
+/// What happened between two looks.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Window {
     pub time: Duration,
     pub completed: u64,
-    /// How long these took, together.
+    /// The sum of their durations.
     pub held: Duration,
     /// See [`Look::errors`].
     pub errors: u64,
     pub(crate) granted: u64,
     pub(crate) waited: u64,
     pub(crate) looks: u32,
-    /// Looks that saw somebody wait.
+    /// Looks that saw a client wait.
     pub(crate) waiting: u32,
-    /// Clients that had a server, without those that keep theirs, or waited for one, over all looks.
+    /// Clients that had a server without keeping it, or waited for one: the sum over all looks.
     pub(crate) crowd: u64,
-    /// Servers in use that clients do not keep, over all looks.
+    /// Servers in use that clients do not keep: the sum over all looks.
     pub(crate) busy: u64,
 }
 
@@ -69,22 +69,22 @@ impl Window {
     /// Whether more servers would have been used.
     pub fn has_demand(&self) -> bool {
         let seen = |part: f64| self.looks > 0 && f64::from(self.waiting) >= part * f64::from(self.looks);
-        let in_step = self.granted > 0 && self.waited as f64 >= DEMAND * self.granted as f64;
-        seen(DEMAND) || (in_step && seen(DEMAND_IN_STEP))
+        let in_step = self.granted > 0 && self.waited as f64 >= MIN_WAITING_SHARE * self.granted as f64;
+        seen(MIN_WAITING_SHARE) || (in_step && seen(MIN_WAITING_SHARE_IN_STEP))
     }
 
-    /// Clients that had a server, without those that keep theirs, or waited for one, on average. Divided by the
-    /// throughput that is how long they took: Little's law.
+    /// Clients that had a server without keeping it, or waited for one, on average. Divided by the throughput, that is
+    /// the time that they were in the pool (Little's law).
     pub fn crowd(&self) -> f64 {
         self.crowd as f64 / f64::from(self.looks.max(1))
     }
 
-    /// Whether so many times as many holds ended as there were servers in use: each came back so often, on average.
+    /// Whether each server in use came back this many times on average.
     pub(crate) fn has_turned(&self, times: u64) -> bool {
         self.completed.saturating_mul(self.looks.into()) >= self.busy.saturating_mul(times)
     }
 
-    /// Errors, as a part of all that ended.
+    /// Errors as a fraction of all holds and errors.
     pub fn errors_part(&self) -> f64 {
         self.errors as f64 / (self.errors + self.completed).max(1) as f64
     }
@@ -105,10 +105,10 @@ impl Window {
     }
 }
 
-/// Makes windows out of looks.
+/// Makes windows of looks.
 #[derive(Clone, Debug, Default)]
 pub struct Gauge {
-    /// A change has to settle, until then at least: what happens meanwhile is not to be seen.
+    /// A change settles until then at least. Until it has, nothing is measured.
     settles: Option<Time>,
     /// When this window, or the settling, began.
     began: Option<(Time, Look)>,
@@ -117,17 +117,17 @@ pub struct Gauge {
 }
 
 impl Gauge {
-    /// Forgets what it has seen of the present window, and begins the next one then.
+    /// Drops the present window, and begins the next one at this time.
     pub fn begin_at(&mut self, from: Time) {
         *self = Self { settles: Some(from), began: self.last, last: self.last, seen: Window::default() };
     }
 
-    /// Takes a look, and tells the window if it has become this long; the next one then begins with this look. Where
-    /// servers are to turn, no window ends before each of them came back once, on average, and no change has settled
-    /// before: with holds that take longer, what ends with one size began with another.
+    /// Takes a look. Returns the window if it is this long; the next one begins with this look. With `to_turn`, no
+    /// window ends, and no change has settled, before each server came back once on average: otherwise, holds that end
+    /// with one size would have begun with another.
     pub fn look(&mut self, look: &Look, long: Duration, to_turn: bool, now: Time) -> Option<Window> {
         self.last = Some((now, *look));
-        // What was counted goes back where a pool was made anew in the place of another.
+        // A pool that replaces another one counts from 0.
         let Some((began, first)) = self.began.filter(|(_, first)| first.completed <= look.completed) else {
             (self.began, self.seen) = (self.last, Window::default());
             self.settles = self.settles.filter(|until| now < *until);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_what_happened_between_two_looks_and_the_next_one_follows_at_once() {
+    fn a_window_is_what_happened_between_two_looks_and_the_next_one_follows() {
         let mut gauge = Gauge::default();
         let long = Duration::from_secs(2);
         let ends: Vec<_> =
@@ -183,8 +183,8 @@ mod tests {
     }
 
     #[test]
-    fn clients_that_come_in_step_are_demand_and_a_burst_in_a_quiet_minute_is_none() {
-        // Of eight looks so many see somebody wait, and of a thousand servers so many had to be waited for.
+    fn clients_in_step_are_demand_and_a_burst_in_a_quiet_minute_is_not() {
+        // `looks` of eight looks see a client wait, and `waited` of a thousand servers were waited for.
         let has_demand = |looks: u64, waited: u64| {
             let mut gauge = Gauge::default();
             let window = (0..=8).find_map(|s| {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_before_a_change_has_settled_is_not_seen() {
+    fn nothing_is_measured_before_a_change_has_settled() {
         let mut gauge = Gauge::default();
         gauge.begin_at(Time(SECOND));
         let long = Duration::from_secs(1);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn where_servers_are_to_turn_a_change_settles_and_a_window_ends_when_as_many_holds_have_ended_as_are_under_way() {
+    fn with_to_turn_a_window_ends_when_each_server_came_back_once() {
         // Four servers, of which one comes back every two seconds.
         let ends = |to_turn| {
             let mut gauge = Gauge::default();
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_made_anew_begins_a_window_anew() {
+    fn a_new_pool_begins_a_new_window() {
         let mut gauge = Gauge::default();
         let long = Duration::from_secs(2);
         gauge.look(&look(5000, 1), long, true, Time(0));

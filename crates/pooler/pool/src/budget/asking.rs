@@ -120,13 +120,13 @@ impl Budget {
         if unmet.congested { richest.or_else(richest_in_unused) } else { richest }
     }
 
-    /// The first member to ask under all these caps, of those with at least `min_held` permits (without reclaimed ones)
+    /// The first member to ask under all these caps that has at least `min_held` permits (without reclaimed ones)
     /// that may have one to spare. `for_whom`: the member that gets it is not asked.
     fn richest(&self, scopes: &[usize], min_held: u32, for_whom: Option<MemberId>) -> Option<MemberId> {
         self.first_to_ask(scopes, |id, member| member.left() >= min_held.max(1) && Some(id) != for_whom)
     }
 
-    /// The first member to ask under all these caps, of those that may have an unused one. A member with a request uses
+    /// The first member to ask under all these caps that may have an unused one. A member with a request uses
     /// what it has.
     fn richest_in_unused(&self, scopes: &[usize]) -> Option<MemberId> {
         self.first_to_ask(scopes, |_, member| member.left() > 0 && member.wanting == 0 && !member.lacks_unused)

@@ -228,7 +228,7 @@ fn a_check_in_that_serves_the_last_waiter_withdraws_the_wish() {
 }
 
 #[test]
-fn a_wish_that_nobody_was_told_of_is_not_withdrawn() {
+fn a_request_that_was_not_polled_is_not_withdrawn() {
     let mut pool = Pool::new(config(), 1, at(0));
     pool.ready(at(0));
     let CheckOut::Queued(ticket) = pool.check_out(WaiterId(1), A, at(0)) else { panic!("nothing is there yet") };
@@ -468,7 +468,7 @@ fn it_can_be_asked_whether_a_server_is_to_be_closed() {
 }
 
 #[test]
-fn a_server_that_is_in_use_by_itself_goes_to_nobody_and_is_made_anew_when_it_is_lost() {
+fn a_server_in_use_by_its_own_session_goes_to_no_waiter_and_is_replaced_when_lost() {
     let mut bench = Bench::new(PoolConfig { max_size: 1, min_size: 1, ..config() });
     let server = bench.connects.pop().expect("it is made at the start");
     bench.queue(A, 1);

@@ -327,7 +327,7 @@ pub(super) mod tests {
 
     #[test]
     fn only_pools_that_are_tuned_have_metrics_of_that() {
-        let limits = tuner::Limits { least: 1, most: 60, window: Duration::from_secs(4) };
+        let limits = tuner::Limits { min: 1, max: 60, window: Duration::from_secs(4) };
         let tuners = HashMap::from([(PoolId(0), Tuner::new(limits, 20))]);
         let text = render(snapshot(), true, Process { tuners, ..Process::default() });
         has(

@@ -10,8 +10,8 @@ pub fn shown(tuner: &Tuner) -> Tuning {
     Tuning {
         changes: tuner.changes(),
         last: tuner.last().map(step),
-        max: limits.most.into(),
-        min: limits.least.into(),
+        max: limits.max.into(),
+        min: limits.min.into(),
         state: tuner.standing().as_str().to_owned(),
         steps: tuner.steps().map(|(reason, count)| (reason.as_str().to_owned(), count)).collect(),
         trial: tuner.trial().map(trial),
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_tuner_is_shown_with_its_steps_and_their_evidence() {
-        let limits = Limits { least: 1, most: 60, window: Duration::from_secs(4) };
+        let limits = Limits { min: 1, max: 60, window: Duration::from_secs(4) };
         let mut tuner = Tuner::new(limits, 20);
         assert_eq!(shown(&tuner)["last"], Value::Null);
         let mut look = Look { in_use: 20, waiters: 9, fit: true, ..Look::default() };

@@ -152,7 +152,7 @@ impl Pools {
     }
 
     fn sizes(&self, entry: &Entry, database: &Database) -> Option<(u32, u32)> {
-        self.sizes_to_try(entry, database).map(|limits| (limits.least, limits.most))
+        self.sizes_to_try(entry, database).map(|limits| (limits.min, limits.max))
     }
 
     /// The limit of a user's servers over all databases; 0 if there is none.
@@ -218,7 +218,7 @@ impl Pools {
         // The last cap is the pool's own. It includes the pool's size, because caps hold across a handover.
         let size = self
             .sizes_to_try(entry, database)
-            .map_or(self.settings(database, user).config.max_size, |limits| limits.most);
+            .map_or(self.settings(database, user).config.max_size, |limits| limits.max);
         let of_pool = [size, database.max_user_connections].into_iter().filter(|limit| *limit > 0).min().unwrap_or(0);
         let caps = [
             ("process".to_owned(), limits.max_server_connections),

@@ -1,39 +1,38 @@
-//! What is worth keeping of a tuner whose process ends, and how another one goes on with it. Keeps it nowhere.
+//! What a tuner whose process ends knows, and how another one resumes with it.
 
 use std::time::Duration;
 
 use pool::Time;
 
-use super::{Before, Found, LASTS, Stage, Tuner};
+use super::{Before, Found, MAX_AGE, Stage, Tuner};
 use crate::{limits::Limits, search::Search};
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Known {
     pub size: u32,
-    /// The search for it is over.
+    /// The search has ended.
     pub found: bool,
-    /// The size that the pool had before: what it gets back if errors rise. The same as `size` if there was no other.
+    /// The size that the pool had before, and gets back if errors rise. It is `size` if there was no other.
     pub before: u32,
-    /// Errors at that time, as a part of all that ended.
+    /// Errors at that time, as a fraction of all holds and errors.
     pub errors: f64,
-    /// The mean hold with the size that was found, under demand, if that was measured. Throughput is not among what is
-    /// known: while the process before lets its clients finish, the next one has only a part of them; holds do not
-    /// depend on that.
+    /// The mean hold with the size that was found, under demand, if it was measured. Throughput is not resumed: while
+    /// the process before lets its clients finish, the next one has only some of them. Holds do not depend on that.
     pub hold: Option<Duration>,
-    /// How long ago the size was found, or last was better than its neighbours.
+    /// The time since the size was found, or was last better than its neighbours.
     pub age: Duration,
 }
 
 impl Tuner {
-    /// Goes on with what another one knew of the same pool. It watches a size that was found for ten minutes before it
-    /// tries the neighbours, and goes back to the one before if errors rise. It searches, from the best size so far, if
-    /// nothing was found, if the limits do not allow what was, or if that is more than 90 minutes ago: under demand the
-    /// neighbours would have been tried by then, so nobody knows whether it still holds.
+    /// Resumes with what another tuner knew of the same pool. It watches a size that was found for ten minutes before
+    /// it tries the neighbours, and goes back to the one before if errors rise. It searches from the best size so far
+    /// if no size was found, if the limits do not allow it, or if it was found more than 90 minutes ago: with demand,
+    /// the neighbours would have been tried since.
     pub fn resumed(limits: Limits, known: Known, now: Time) -> Self {
         let mut tuner = Self::new(limits, known.size);
         let size = tuner.size;
-        // A search that begins anew has nothing before it.
-        if size != known.size || known.found && known.age > LASTS {
+        // A new search has no size before it.
+        if size != known.size || known.found && known.age > MAX_AGE {
             return tuner;
         }
         let errors = if known.errors.is_finite() { known.errors.clamp(0.0, 1.0) } else { 0.0 };
@@ -48,7 +47,7 @@ impl Tuner {
         tuner
     }
 
-    /// What another one can go on with. A size that is only being tried is not known to be good.
+    /// What another tuner can resume with. A size that is only being tried is not included.
     pub fn known(&self, now: Time) -> Known {
         let size = self.known_best();
         match &self.stage {

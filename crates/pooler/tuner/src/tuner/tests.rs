@@ -2,7 +2,7 @@
 
 use super::*;
 
-const LIMITS: Limits = Limits { least: 1, most: 60, window: Duration::from_secs(4) };
+const LIMITS: Limits = Limits { min: 1, max: 60, window: Duration::from_secs(4) };
 const SECOND: u64 = 1_000_000_000;
 
 /// A pool without noise that clients always wait for, and its tuner, second by second.
@@ -19,12 +19,12 @@ impl Course {
         Self { tuner: Tuner::new(LIMITS, size), now: 0, look, waiting: 30 }
     }
 
-    /// One whose tuner goes on with what another one knew.
+    /// A course whose tuner resumes with what another one knew.
     fn resumed(known: Known) -> Self {
         Self { tuner: Tuner::resumed(LIMITS, known, Time(0)), ..Self::new(20) }
     }
 
-    /// What another tuner could go on with now.
+    /// What another tuner could resume with now.
     fn known(&self) -> Known {
         self.tuner.known(Time(self.now))
     }
@@ -53,7 +53,7 @@ fn knee(size: u32) -> u64 {
 }
 
 #[test]
-fn it_finds_the_knee_and_then_changes_at_most_once_a_minute() {
+fn the_knee_is_found_and_then_the_size_changes_at_most_once_a_minute() {
     let mut course = Course::new(20);
     let step = course.until(Reason::Fewer, knee);
     assert!((8..=10).contains(&step.to), "{step:?}");
@@ -72,7 +72,7 @@ fn it_finds_the_knee_and_then_changes_at_most_once_a_minute() {
 }
 
 #[test]
-fn without_demand_it_leaves_the_pool_alone() {
+fn without_demand_the_pool_is_left_alone() {
     let mut course = Course::new(20);
     course.waiting = 0;
     assert!((0..3600).all(|_| course.second(knee).is_none()));
@@ -80,7 +80,7 @@ fn without_demand_it_leaves_the_pool_alone() {
 }
 
 #[test]
-fn when_nobody_waits_any_more_a_trial_is_broken_off() {
+fn a_trial_is_broken_off_when_no_client_waits_any_more() {
     let mut course = Course::new(20);
     course.until(Reason::Tries, knee);
     for _ in 0..6 {
@@ -93,7 +93,7 @@ fn when_nobody_waits_any_more_a_trial_is_broken_off() {
 }
 
 #[test]
-fn a_trial_goes_on_where_clients_wait_only_now_and_then() {
+fn a_trial_is_resumed_when_clients_wait_again() {
     let mut course = Course::new(20);
     let outcome = (0..1200).find_map(|second| {
         course.waiting = if second % 50 < 30 { 30 } else { 0 };
@@ -105,7 +105,7 @@ fn a_trial_goes_on_where_clients_wait_only_now_and_then() {
 }
 
 #[test]
-fn a_database_in_which_nothing_ends_for_minutes_says_nothing_about_sizes() {
+fn minutes_without_ended_holds_give_no_decision() {
     let grows = |size: u32| 100 * u64::from(size);
     let mut course = Course::new(20);
     course.until(Reason::Tries, grows);
@@ -117,7 +117,7 @@ fn a_database_in_which_nothing_ends_for_minutes_says_nothing_about_sizes() {
 }
 
 #[test]
-fn a_pool_that_is_out_of_order_is_left_alone_and_gets_back_what_it_had() {
+fn a_pool_that_does_not_work_is_left_alone_and_gets_its_size_back() {
     let mut course = Course::new(20);
     course.until(Reason::Tries, knee);
     for _ in 0..6 {
@@ -133,7 +133,7 @@ fn a_pool_that_is_out_of_order_is_left_alone_and_gets_back_what_it_had() {
 }
 
 #[test]
-fn a_pause_while_more_servers_are_tried_says_nothing_about_them() {
+fn a_pause_while_more_servers_are_tried_does_not_reject_them() {
     let grows = |size: u32| 100 * u64::from(size);
     let mut course = Course::new(20);
     while course.tuner.size() <= 20 {
@@ -163,7 +163,7 @@ fn more_servers_with_which_the_database_fails_are_given_back() {
 }
 
 #[test]
-fn errors_that_rise_once_more_servers_are_in_use_take_them_back() {
+fn risen_errors_take_back_more_servers() {
     let grows = |size: u32| 1000 * u64::from(size.min(40));
     let mut course = Course::new(20);
     let found = course.until(Reason::Found, grows);
@@ -176,7 +176,7 @@ fn errors_that_rise_once_more_servers_are_in_use_take_them_back() {
 }
 
 #[test]
-fn errors_count_also_where_more_servers_are_enough_for_everybody() {
+fn errors_count_also_without_demand() {
     let grows = |size: u32| 1000 * u64::from(size.min(40));
     let mut course = Course::new(20);
     course.until(Reason::Found, grows);
@@ -194,7 +194,7 @@ fn errors_count_also_where_more_servers_are_enough_for_everybody() {
 }
 
 #[test]
-fn errors_that_rise_while_a_neighbour_is_tried_take_more_servers_back_too() {
+fn risen_errors_take_back_more_servers_during_a_trial_too() {
     let grows = |size: u32| 1000 * u64::from(size.min(40));
     let mut course = Course::new(20);
     course.until(Reason::Found, grows);
@@ -234,7 +234,7 @@ fn servers_that_clients_keep_are_not_taken_into_account() {
 }
 
 #[test]
-fn servers_that_clients_keep_end_a_trial_of_fewer_and_what_is_known_stays() {
+fn servers_that_clients_keep_end_a_trial_of_fewer() {
     let mut course = Course::new(20);
     while course.tuner.size() == 20 {
         course.second(knee);
@@ -247,7 +247,7 @@ fn servers_that_clients_keep_end_a_trial_of_fewer_and_what_is_known_stays() {
 }
 
 #[test]
-fn another_one_goes_on_with_what_was_found_and_does_not_search_again() {
+fn a_resumed_tuner_does_not_search_again() {
     let mut course = Course::new(20);
     course.until(Reason::Tries, knee);
     assert_eq!((course.known().size, course.known().found), (20, false));
@@ -265,14 +265,14 @@ fn another_one_goes_on_with_what_was_found_and_does_not_search_again() {
     assert!((0..10 * 60).all(|_| next.second(knee).is_none()), "it watches for ten minutes");
     assert!((0..2 * 60).any(|_| next.second(knee).is_some_and(|step| step.reason == Reason::Tries)));
     // What was found is not to be had any more, and what was not found is searched for from there on.
-    let narrow = Tuner::resumed(Limits { most: 5, ..LIMITS }, known, Time(0));
+    let narrow = Tuner::resumed(Limits { max: 5, ..LIMITS }, known, Time(0));
     assert_eq!((narrow.size(), narrow.known(Time(0)).found), (5, false));
     let open = Tuner::resumed(LIMITS, Known { size: 12, found: false, ..known }, Time(0));
     assert_eq!((open.size(), open.standing()), (12, Standing::NoDemand));
 }
 
 #[test]
-fn another_one_gives_back_more_servers_that_were_found_if_errors_rise() {
+fn a_resumed_tuner_gives_back_more_servers_if_errors_rise() {
     let grows = |size: u32| 1000 * u64::from(size.min(40));
     let mut course = Course::new(20);
     course.until(Reason::Found, grows);
@@ -291,7 +291,7 @@ fn another_one_gives_back_more_servers_that_were_found_if_errors_rise() {
 }
 
 #[test]
-fn another_one_that_goes_on_with_a_search_knows_what_the_pool_had_before() {
+fn a_resumed_search_knows_the_size_before() {
     let grows = |size: u32| 1000 * u64::from(size.min(40));
     let mut course = Course::new(20);
     let better = course.until(Reason::Better, grows).to;
@@ -309,7 +309,7 @@ fn another_one_that_goes_on_with_a_search_knows_what_the_pool_had_before() {
 }
 
 #[test]
-fn another_one_with_longer_holds_than_there_were_searches_again_at_once() {
+fn a_resumed_tuner_with_longer_holds_searches_again_at_once() {
     let mut course = Course::new(20);
     course.until(Reason::Fewer, knee);
     for _ in 0..6 * 60 {
@@ -321,30 +321,30 @@ fn another_one_with_longer_holds_than_there_were_searches_again_at_once() {
         (0..500).find_map(|_| next.second(|size| knee(size) / 2)).map(|step| step.reason)
     };
     assert_eq!(outcome(known), Some(Reason::Changed));
-    assert_eq!(outcome(Known { hold: None, ..known }), None, "nobody knows what they were");
+    assert_eq!(outcome(Known { hold: None, ..known }), None, "their duration is not known");
 }
 
 #[test]
-fn what_was_found_long_ago_is_searched_for_again_from_there() {
-    let known = Known { size: 9, found: true, before: 5, errors: 0.0, hold: None, age: LASTS };
+fn an_old_size_is_searched_for_again() {
+    let known = Known { size: 9, found: true, before: 5, errors: 0.0, hold: None, age: MAX_AGE };
     let begun = |known: Known| {
         let tuner = Tuner::resumed(LIMITS, known, Time(0));
         (tuner.size(), tuner.known(Time(0)).found, tuner.known(Time(0)).before)
     };
     assert_eq!(begun(known), (9, true, 5));
-    assert_eq!(begun(Known { age: LASTS + Duration::from_secs(1), ..known }), (9, false, 9));
-    // Its age goes on with the tuner that has it, and nobody waits who could show that it is still the best.
-    let mut next = Course::resumed(Known { age: LASTS / 2, ..known });
+    assert_eq!(begun(Known { age: MAX_AGE + Duration::from_secs(1), ..known }), (9, false, 9));
+    // Its age goes on with the tuner that has it, and no client waits that could show that it is still the best.
+    let mut next = Course::resumed(Known { age: MAX_AGE / 2, ..known });
     next.waiting = 0;
-    for _ in 0..LASTS.as_secs() / 2 + 60 {
+    for _ in 0..MAX_AGE.as_secs() / 2 + 60 {
         next.second(knee);
     }
-    assert_eq!((next.tuner.standing(), next.known().age), (Standing::Found, LASTS + Duration::from_secs(60)));
+    assert_eq!((next.tuner.standing(), next.known().age), (Standing::Found, MAX_AGE + Duration::from_secs(60)));
     assert!(!begun(next.known()).1);
 }
 
 #[test]
-fn where_there_is_demand_what_was_found_never_grows_that_old() {
+fn with_demand_no_size_grows_that_old() {
     let mut course = Course::new(20);
     course.until(Reason::Fewer, knee);
     let mut oldest = Duration::ZERO;
@@ -353,25 +353,25 @@ fn where_there_is_demand_what_was_found_never_grows_that_old() {
         let known = course.known();
         oldest = oldest.max(if known.found { known.age } else { Duration::ZERO });
     }
-    assert!(oldest > REST.1 && oldest <= LASTS, "{oldest:?}");
+    assert!(oldest > MAX_REST && oldest <= MAX_AGE, "{oldest:?}");
 }
 
 #[test]
-fn with_other_limits_it_begins_at_the_size_that_is_known_and_not_at_one_that_is_tried() {
+fn with_other_limits_the_search_begins_at_the_known_size() {
     let mut course = Course::new(20);
     while course.tuner.size() == 20 {
         course.second(knee);
     }
     assert_eq!(course.tuner.size(), 16);
-    course.tuner.set_limits(Limits { most: 50, ..LIMITS }, Time(course.now));
+    course.tuner.set_limits(Limits { max: 50, ..LIMITS }, Time(course.now));
     assert_eq!((course.tuner.size(), course.tuner.trial()), (20, None));
 }
 
 #[test]
-fn other_limits_are_kept_at_once() {
+fn other_limits_apply_at_once() {
     let mut course = Course::new(20);
     course.second(knee);
-    let step = course.tuner.set_limits(Limits { least: 2, most: 5, ..LIMITS }, Time(course.now));
+    let step = course.tuner.set_limits(Limits { min: 2, max: 5, ..LIMITS }, Time(course.now));
     assert_eq!((step.reason, step.from, step.to), (Reason::Bounds, 20, 5));
     assert!(course.tuner.steps().any(|counted| counted == (Reason::Bounds, 1)));
     assert_eq!(course.tuner.size(), 5);

@@ -33,7 +33,7 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// So many clients, which all come now.
+    /// This number of clients, which all come now.
     pub fn new(course: Course, work: Work, clients: u32, seed: u64) -> Self {
         let served = Vec::new();
         Self {
@@ -53,7 +53,7 @@ impl Clients {
         (self.served.len() as u32, self.waiting)
     }
 
-    /// Goes on until then, with so many servers. Where there are more, those above it go when their transaction ends.
+    /// Runs until then, with this number of servers. Servers above it go when their transactions end.
     pub fn until(&mut self, end_s: f64, size: u32) {
         loop {
             while self.waiting > 0 && (self.served.len() as u32) < size {

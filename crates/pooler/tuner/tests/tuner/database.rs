@@ -10,20 +10,20 @@ use random::Random;
 /// How throughput depends on the number of operations at once.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Course {
-    /// The Universal Scalability Law: gamma, alpha, beta. With a large beta, a row that everybody wants.
+    /// The Universal Scalability Law: gamma, alpha, beta. A large beta is a row that all transactions lock.
     Law(f64, f64, f64),
-    /// Rises in proportion up to so many, then stays.
+    /// Rises in proportion up to this number, then stays.
     Knee(u32),
     /// Rises without end, ever more slowly: operations to this power.
     Power(f64),
-    /// A knee, and from so many on only this share of it.
+    /// A knee, and from this number on only this share of it.
     Cliff { knee: u32, from: u32, share: f64 },
     /// The same for any number.
     Flat,
 }
 
 impl Course {
-    /// Operations per second with so many at once.
+    /// Operations per second with this number at once.
     pub fn throughput(self, at_once: u32) -> f64 {
         let n = f64::from(at_once);
         match self {
@@ -96,7 +96,7 @@ impl Seconds {
     pub fn next(&mut self, throughput: f64) -> f64 {
         self.now_s += 1.0;
         let noise = 1.0 + 2.0 * self.noise.window * self.random.normal();
-        // What is counted varies by itself: the sum of so many events.
+        // What is counted varies by itself: the sum of that many events.
         let counted = throughput + throughput.max(0.0).sqrt() * self.random.normal();
         (counted * noise.max(0.0) * self.speed()).max(0.0)
     }
@@ -156,7 +156,7 @@ impl Events {
         (self.served.len() as u32, self.waiting)
     }
 
-    /// Goes on until then, with so many servers.
+    /// Runs until then, with this number of servers.
     pub fn until(&mut self, end_s: f64, size: u32) {
         loop {
             while self.waiting > 0 && (self.served.len() as u32) < size {

@@ -10,7 +10,7 @@ use crate::{
     database::{Course, Database, Events, Seconds},
 };
 
-const LIMITS: Limits = Limits { least: 1, most: 60, window: Duration::from_secs(4) };
+const LIMITS: Limits = Limits { min: 1, max: 60, window: Duration::from_secs(4) };
 const START: u32 = 20;
 const HOURS: u64 = 4;
 /// How long a database that has moved gives a tuner to find that out.
@@ -90,7 +90,7 @@ fn course(database: &Database, seed: u64) -> Option<(f64, f64, u32, f64, f64)> {
         if found_at.is_some_and(|found| found < second) && !grace {
             had += course.throughput(size);
             fixed += course.throughput(START.min(clients));
-            best += course.best(LIMITS.least..=LIMITS.most.min(clients));
+            best += course.best(LIMITS.min..=LIMITS.max.min(clients));
             changes += tuner.changes() - before;
             counted_s += 1;
         }
@@ -106,7 +106,7 @@ fn course(database: &Database, seed: u64) -> Option<(f64, f64, u32, f64, f64)> {
 pub struct Open {
     pub size: u32,
     pub changes: u64,
-    /// The part of the last ten minutes' looks that saw somebody wait.
+    /// The share of the last ten minutes' looks that saw a client wait.
     pub waiting: f64,
 }
 
@@ -135,7 +135,7 @@ pub struct Closed {
     pub throughput: f64,
 }
 
-/// So many hours of clients that come back, four looks a second: with a size that is tuned, or with a fixed one.
+/// Hours of clients that come back, with four looks a second, and a tuned or a fixed size.
 pub fn closed(mut clients: Clients, hours: u64, fixed: Option<u32>) -> Closed {
     let mut tuner = Tuner::new(LIMITS, START);
     let looks = hours * 4 * 3600;

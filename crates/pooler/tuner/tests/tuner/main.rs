@@ -57,7 +57,7 @@ fn all() -> Vec<Judged> {
 
 /// What 100 courses of each come to: regret at most 5% in the mean and in 95 of them, and changes of size bounded.
 #[test]
-fn once_it_has_found_a_size_it_gives_away_at_most_a_twentieth() {
+fn a_found_size_loses_at_most_a_twentieth() {
     let all = all();
     all.iter().for_each(|judged| println!("{}", judged.line()));
     for judged in all {
@@ -67,9 +67,9 @@ fn once_it_has_found_a_size_it_gives_away_at_most_a_twentieth() {
     }
 }
 
-/// Clients come at a rate that the pool has room for: nobody waits, and the tuner leaves the pool alone.
+/// Clients come at a rate that the pool has room for. No client waits, and the tuner leaves the pool alone.
 #[test]
-fn an_open_loop_below_capacity_gives_no_signal_and_no_change() {
+fn an_open_loop_below_capacity_causes_no_change() {
     for (course, rate) in [(Course::Knee(16), 200.0), (Course::Law(100.0, 0.5, 0.15), 10.0), (Course::Flat, 100.0)] {
         for seed in 1..=20 {
             let judged = judge::open(course, rate, 20, seed);
@@ -80,7 +80,7 @@ fn an_open_loop_below_capacity_gives_no_signal_and_no_change() {
 
 /// Clients come faster than the pool lets them: it is made as large as they need, and then left alone.
 #[test]
-fn an_open_loop_beyond_the_capacity_of_a_small_pool_gets_more_servers_until_nobody_waits() {
+fn an_open_loop_beyond_the_capacity_of_a_small_pool_gets_enough_servers() {
     for seed in 1..=20 {
         // 8 servers do 200/s, and 300/s come: 12 are needed at least.
         let judged = judge::open(Course::Knee(40), 300.0, 8, seed);
@@ -92,7 +92,7 @@ fn an_open_loop_beyond_the_capacity_of_a_small_pool_gets_more_servers_until_nobo
 /// Transactions that all take 5, 9 or 14 s, on a database that does the more the more servers there are: with windows
 /// of 4 s, what ends while one size has its turn began while the other one had its own.
 #[test]
-fn transactions_that_take_longer_than_a_window_do_not_mislead_it() {
+fn transactions_longer_than_a_window_do_not_mislead_the_tuner() {
     for (took_s, seed) in [(5.0, 1), (9.0, 2), (14.0, 3)] {
         let course = Course::Law(1.0 / took_s, 0.0, 0.0);
         let judged = judge::closed(Clients::new(course, Work::Same, 100, seed), 4, None);
@@ -103,7 +103,7 @@ fn transactions_that_take_longer_than_a_window_do_not_mislead_it() {
 
 /// Jobs of 20 minutes, of which in most windows none ends: with any size as many as with any other.
 #[test]
-fn where_hardly_anything_ends_in_a_window_fewer_servers_do_not_do_as_much() {
+fn with_hardly_any_ended_holds_fewer_servers_do_not_do_as_much() {
     for (work, seed) in [(Work::Same, 1), (Work::Drawn, 2), (Work::Drawn, 3)] {
         let clients = || Clients::new(Course::Law(1.0 / 1200.0, 0.0, 0.0), work, 100, seed);
         let (tuned, fixed) = (judge::closed(clients(), 24, None), judge::closed(clients(), 24, Some(20)));
