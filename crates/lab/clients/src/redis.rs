@@ -3,7 +3,9 @@
 mod asker;
 mod link;
 mod place;
+mod requester;
 
 pub use asker::{Asker, Reply};
 pub use link::{Link, kind_of};
 pub use place::Place;
+pub use requester::{ErrorReply, Fault, Requester, Verdict, Words};

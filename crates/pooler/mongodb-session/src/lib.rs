@@ -39,7 +39,6 @@ mod quota;
 mod reply;
 mod reply_summary;
 mod request;
-mod requester;
 mod routes;
 mod scan;
 mod selection;
@@ -82,7 +81,7 @@ use self::{
 pub use self::{
     client::Client,
     directory::{Directory, ServerLogin, Welcome},
-    requester::{CommandError, Fault, Requester, Verdict},
+    login::{Next, ServerHandshake},
     server::Server,
 };
 pub use scram::KeyCache;

@@ -19,7 +19,6 @@ mod hub;
 mod login;
 mod refusal;
 mod replies;
-mod requester;
 mod resp;
 mod rest;
 mod sentinel;
@@ -41,11 +40,19 @@ use self::sentinel::Start;
 pub use self::{
     client::Client,
     directory::{Directory, OverRate, Sentinel, ServerLogin, Welcome},
-    requester::{ErrorReply, Fault, Requester, Verdict, Words},
     resp::{Version, split},
     rest::rules::{Access, Fingerprint, Rules},
     server::Server,
 };
+/// Commands, replies and logins in bytes, for a client that asks a Redis on its own account.
+pub mod wire {
+    pub use crate::{
+        login::{is_permanent, without_secret, write_auth, write_select},
+        refusal::{of_failure, of_refusal},
+        resp::{ReplyScanner, command, head, text},
+    };
+}
+
 /// The rules of a listener whose clients speak HTTP.
 pub use http_sansio::{DEFAULT_MAX_REQUEST, Rules as HttpRules};
 

@@ -2,8 +2,9 @@
 //! The first byte says which, and in which pieces.
 #![no_main]
 
+use clients::mongodb::{Requester, Verdict};
 use libfuzzer_sys::fuzz_target;
-use mongodb_session::{KeyCache, Requester, ServerLogin, Verdict, bson::Writer, wire};
+use mongodb_session::{KeyCache, ServerLogin, bson::Writer, wire};
 
 fuzz_target!(|data: &[u8]| {
     let Some((&how, data)) = data.split_first() else { return };

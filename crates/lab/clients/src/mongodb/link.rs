@@ -1,10 +1,13 @@
 //! A connection to MongoDB: OP_MSG over a line of the driver, with the times of its phases.
 
 use driver::{Event, LineError, LineFault, Lines};
-use mongodb_session::{CommandError, Fault, Requester, Verdict, bson::Document};
+use mongodb_session::bson::Document;
 use pool::Time;
 
-use super::place::Place;
+use super::{
+    place::Place,
+    requester::{CommandError, Fault, Requester, Verdict},
+};
 use crate::{
     ErrorKind, Phases,
     cancel::Cancels,

@@ -2,9 +2,11 @@
 
 use driver::{Event, LineError, LineFault, Lines};
 use pool::Time;
-use redis_session::{ErrorReply, Fault, Requester, Verdict};
 
-use super::place::Place;
+use super::{
+    place::Place,
+    requester::{ErrorReply, Fault, Requester, Verdict},
+};
 use crate::{
     ErrorKind, Phases,
     cancel::Cancels,

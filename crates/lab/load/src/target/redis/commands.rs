@@ -1,7 +1,6 @@
 //! Commands of scripts for Redis.
 
-use clients::redis::{Link, kind_of};
-use redis_session::Words;
+use clients::redis::{Link, Words, kind_of};
 
 use crate::{
     record::ErrorKind,

@@ -2,8 +2,9 @@
 
 use std::{collections::VecDeque, sync::OnceLock};
 
+use clients::mongodb::{Requester, Verdict};
 use mongodb_session::{
-    KeyCache, Requester, ServerLogin, Verdict,
+    KeyCache, ServerLogin,
     wire::{self, Header},
 };
 

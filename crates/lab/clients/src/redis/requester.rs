@@ -1,18 +1,16 @@
-//! The requester's side: somebody who asks a server on his own account (a load generator), not for a client. Bytes in,
-//! bytes and verdicts out: first the login, then one command after the other, in RESP2. Knows no socket, no time, no
-//! pool, and not what it asks.
+//! The requester's side of RESP2: a client that asks a Redis on its own account. Takes bytes and gives bytes and verdicts:
+//! first the login, then one command after the other. Knows no socket, no time and no command.
 //!
-//! Who logs in with no password and to the first logical database says nothing before his first command, as small
-//! clients do; others say AUTH and SELECT. Call order: [`Requester::new`] when the connection is open, then
+//! A login without a password to the first logical database sends nothing before the first command, as small clients do;
+//! others send AUTH and SELECT. Call order: [`Requester::new`] when the connection is open, then
 //! [`Requester::take`] (with nothing, at first) until it says [`Verdict::More`]; [`Verdict::Ready`] ends the login.
 //! From then on a command ([`Requester::ask`]), and `take` until [`Verdict::Answered`]; and again.
 
 use std::fmt;
 
-use crate::{
+use redis_session::{
     ServerLogin,
-    login::{is_permanent, without_secret, write_auth, write_select},
-    resp::{self, ReplyScanner},
+    wire::{self, ReplyScanner, is_permanent, without_secret, write_auth, write_select},
 };
 
 /// Longest reply that is kept for whoever wants to read it, in bytes.
@@ -268,10 +266,10 @@ impl Requester {
     /// Asks one command; what is to be sent is appended to `out`.
     pub fn ask(&mut self, words: &Words, out: &mut Vec<u8>) {
         self.begin();
-        resp::head(out, words.ends.len());
+        wire::head(out, words.ends.len());
         let mut from = 0;
         for end in &words.ends {
-            resp::text(out, &words.bytes[from..*end]);
+            wire::text(out, &words.bytes[from..*end]);
             from = *end;
         }
     }
@@ -285,7 +283,7 @@ impl Requester {
     pub fn ask_for_up_to(&mut self, words: &[&[u8]], most: usize, out: &mut Vec<u8>) {
         self.begin();
         self.keeps = most;
-        resp::command(out, words);
+        wire::command(out, words);
     }
 
     fn begin(&mut self) {
@@ -317,7 +315,7 @@ impl Requester {
 
     pub fn quit(&mut self, out: &mut Vec<u8>) {
         if self.phase == Phase::Open {
-            resp::command(out, &[b"QUIT"]);
+            wire::command(out, &[b"QUIT"]);
         }
         self.phase = Phase::Closed;
     }

@@ -1,6 +1,6 @@
-//! The requester's side: somebody who asks a server on his own account (a load generator), not for a client. Bytes in,
-//! bytes and verdicts out: first the login, then one command after the other, each with all batches of the cursor that
-//! it opens. Knows no socket, no time, no pool, and not what it asks.
+//! The requester's side of OP_MSG: a client that asks a MongoDB on its own account. Takes bytes and gives bytes and
+//! verdicts: first the login, then one command after the other, each with all batches of the cursor that it opens. Knows
+//! no socket, no time and no command.
 //!
 //! Call order: [`Requester::new`] when the connection is open, then [`Requester::take`] (with nothing, at first) until
 //! it says [`Verdict::More`]; [`Verdict::Ready`] ends the login. From then on a command ([`Requester::ask`]), and
@@ -8,12 +8,9 @@
 
 use std::fmt;
 
-use scram::KeyCache;
-
-use crate::{
+use mongodb_session::{
+    KeyCache, Next, ServerHandshake, ServerLogin,
     bson::{Document, Malformed, Value},
-    directory::ServerLogin,
-    login::{Next, ServerHandshake},
     wire::{self, HEADER, Header},
 };
 
@@ -293,7 +290,7 @@ fn whole(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bson::Writer;
+    use mongodb_session::bson::Writer;
 
     fn reply(answers: i32, write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
         let mut bytes = Vec::new();
