@@ -30,7 +30,7 @@ impl MongoDb {
         let (key, question) = (monitor.key(), monitor.take_question());
         let (at, again) = question.expect("it has asked");
         match ServerDescription::read(answer) {
-            Err(error) => return Server::fail(me, error.0, out),
+            Err(error) => Server::fail(me, error.0, out),
             Ok(_) if again => self.beat(me, server, key, CheckRequest::Scheduled, out),
             Ok(description) => {
                 self.learn(host, description, HelloReceived { at: now, round_trip: Some(now.saturating_sub(at)) }, out)
