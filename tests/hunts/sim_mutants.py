@@ -22,7 +22,7 @@ from hunts.leak_mutants import ROOT, Unbuildable, Workshop, cell, run
 
 FOLDER = ROOT / "crates/proof/mutants/sim"
 TABLE = FOLDER / "found.md"
-HEADING = ["# What the simulator finds", "", "Schedules until a defect is found that was put back, by `make sim-mutants`, from seed 1 on.", "",
+HEADING = ["# What the simulator finds", "", "How many schedules, from seed 1 on, `make sim-mutants` plays until the simulator finds each defect.", "",
            "| defect | schedules | seconds | what was seen |", "|-|-|-|-|"]
 
 

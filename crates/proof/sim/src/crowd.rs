@@ -10,119 +10,34 @@
 //! places. The same holds for each database and each user that has limits, among its own clients: one that is evicted
 //! is one too many of its listener, its database or its user. In the end, when all have left, the listener counts none.
 
+mod letters;
 mod tenants;
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use driver::{DriverConfig, TenantLimits, Timeouts};
 use pool::{GateConfig, Time};
-use seam::{
-    ClientTag, CloseReason, Effect, Input, LeaseFailure, Origin, Outbox, Peer, PoolId, Protocol, Refusal, ServerTag,
-    Sessions, Standing,
-};
 
-use self::tenants::{DATABASES, Limits, Number, USERS};
+use self::{
+    letters::Letters,
+    tenants::{DATABASES, Limits, Number, USERS},
+};
 use crate::{
-    house::{House, Rules},
+    harness::{Harness, Rules},
     network::{Conditions, EndId, Network},
     random::Rng,
 };
 
-/// A schedule that takes more steps goes round in circles.
+/// Steps after which a schedule counts as endless.
 const MAX_STEPS: u64 = 2_000_000;
-/// What a worker may sleep, and what comes of it takes one more of these.
+/// The longest that a worker sleeps; what follows from it takes one more tick.
 const TICK: Duration = Duration::from_millis(20);
-/// So long after a reload has changed limits all have heard of it, and of what was under way.
-const SETTLED: Duration = Duration::from_millis(500);
-/// What is sent takes no longer than this.
-const UNDER_WAY: Duration = Duration::from_millis(10);
-/// After the last client has left, the listener has heard of it so long after.
-const REST: Duration = Duration::from_secs(30);
-
-/// A client says one letter at a time: `i` is a request that leaves it idle, `t` one that leaves it in a transaction,
-/// `s` one that leaves it waiting for what others send. Each is said back. Before the first of them it says a digit,
-/// which logs it in to a database as a user. Another digit does so anew, and is said back: one that has no place there
-/// as that user is refused.
-struct Letters;
-
-impl Protocol for Letters {
-    type Client = bool;
-    type Server = ();
-
-    fn client_start(&self, _: ClientTag, _: Origin, _: &mut Outbox) -> bool {
-        false
-    }
-
-    fn server_start(&self, _: ServerTag, _: PoolId, _: &mut Outbox) {}
-
-    fn client_input(
-        &self,
-        me: ClientTag,
-        logged_in: &mut bool,
-        _: &mut dyn Sessions<ServerTag, ()>,
-        input: Input<'_>,
-        out: &mut Outbox,
-    ) -> usize {
-        if input.bytes[0].is_ascii_digit() {
-            let login = usize::from(input.bytes[0] - b'0');
-            let pool = PoolId((login / USERS) as u32);
-            out.push(Effect::LoggedIn { client: me, pool, user: tenants::user(login % USERS) });
-            if !std::mem::replace(logged_in, true) {
-                return 1;
-            }
-        }
-        let standing = match input.bytes[0] {
-            b't' => Standing::InTransaction,
-            b's' => Standing::Subscribed,
-            _ => Standing::Idle,
-        };
-        out.push(Effect::Standing { client: me, standing: Standing::Active });
-        out.push(Effect::Standing { client: me, standing });
-        out.span(Peer::Client(me), 0..1);
-        1
-    }
-
-    fn server_input(
-        &self,
-        _: ServerTag,
-        (): &mut (),
-        _: &mut dyn Sessions<ClientTag, bool>,
-        input: Input<'_>,
-        _: &mut Outbox,
-    ) -> usize {
-        input.bytes.len()
-    }
-
-    fn granted(&self, _: ClientTag, _: &mut bool, _: ServerTag, (): &mut (), _: &mut Outbox) {}
-
-    fn lease_failed(&self, _: ClientTag, _: &mut bool, _: LeaseFailure, _: usize, _: &mut Outbox) {}
-
-    fn client_gone(&self, _: ClientTag, _: &mut bool, _: &mut dyn Sessions<ServerTag, ()>, _: &mut Outbox) {}
-
-    fn server_gone(&self, _: ServerTag, (): &mut (), _: &mut dyn Sessions<ClientTag, bool>, _: &mut Outbox) {}
-
-    fn refuse(&self, me: ClientTag, _: &mut bool, why: Refusal, out: &mut Outbox) {
-        let letter = match why {
-            Refusal::TooManyClients { .. } => b'F',
-            Refusal::Full { .. } => b'T',
-            Refusal::Evicted => b'E',
-            Refusal::Displaced => b'C',
-            Refusal::LoginTimeout => b'L',
-            _ => b'?',
-        };
-        out.insert(Peer::Client(me), |bytes| bytes.push(letter));
-        out.push(Effect::Close { peer: Peer::Client(me), reason: CloseReason::Done });
-    }
-
-    fn reset(&self, _: ServerTag, (): &mut (), _: &mut Outbox) {}
-
-    fn check(&self, _: ServerTag, (): &mut (), _: &mut Outbox) {}
-
-    fn retire(&self, _: ServerTag, (): &mut (), _: &mut Outbox) {}
-
-    fn cancel(&self, _: ClientTag, _: &mut bool, _: &mut dyn Sessions<ServerTag, ()>, _: u64, _: bool, _: &mut Outbox) {
-    }
-}
+/// Time after a reload by which all workers apply its limits to all clients.
+const RELOAD_TIME: Duration = Duration::from_millis(500);
+/// The longest that sent bytes take.
+const MAX_DELIVERY_TIME: Duration = Duration::from_millis(10);
+/// Time after the last client has left by which the listener counts none.
+const MAX_SETTLING_TIME: Duration = Duration::from_secs(30);
 
 /// What a client does when it has asked as often as it wants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -205,7 +120,7 @@ pub struct Done {
 }
 
 struct Crowd {
-    house: House<Letters>,
+    harness: Harness<Letters>,
     network: Network,
     rng: Rng,
     now: Time,
@@ -235,12 +150,12 @@ pub fn play(seed: u64, trace: bool) -> Done {
     while crowd.clients.iter().any(|client| client.stands != Stands::Outside || client.wake != Time::NEVER) {
         crowd.step();
     }
-    let until = crowd.now + REST;
+    let until = crowd.now + MAX_SETTLING_TIME;
     while crowd.now < until && crowd.inside() > 0 {
         crowd.step();
     }
     assert_eq!(crowd.inside(), 0, "the listener counts clients though all have left");
-    for tenant in crowd.house.handle().snapshot().tenants {
+    for tenant in crowd.harness.handle().snapshot().tenants {
         assert_eq!((tenant.clients, tenant.waiting), (0, 0), "{} counts clients though all have left", tenant.tenant);
     }
     crowd.done
@@ -270,7 +185,7 @@ impl Crowd {
         if rng.percent(70) {
             limits.draw(&mut rng, hard_limit);
         }
-        let house = House::new(Letters, Arc::new(limits.clone()), rules, &network, &mut rng);
+        let harness = Harness::new(Letters, Arc::new(limits.clone()), rules, &network, &mut rng);
         let clients = clients(&mut rng, hard_limit);
         let pause = rng.pick(&[Duration::from_millis(1), evict_min_idle / 2, evict_min_idle * 2]);
         let (now, done) = (Time(0), Done::default());
@@ -279,7 +194,7 @@ impl Crowd {
         let most = std::array::from_fn(|number| limits.of(number).map_or(u32::MAX, |limits| limits.hard_limit));
         let (progress, reloads) = (now, [now, next]);
         Self {
-            house,
+            harness,
             network,
             rng,
             now,
@@ -299,7 +214,7 @@ impl Crowd {
     /// Other limits are put in force.
     fn reload(&mut self) {
         self.limits.draw(&mut self.rng, self.gate.hard_limit);
-        self.house.read_again();
+        self.harness.read_again();
         let again = self.now + self.rng.around(Duration::from_secs(2));
         self.reloads = [self.now, if self.rng.percent(50) { again } else { Time::NEVER }];
         for (number, most) in self.most.iter_mut().enumerate() {
@@ -309,7 +224,7 @@ impl Crowd {
 
     /// Clients that the workers count as inside, those that are refused excluded.
     fn inside(&self) -> u64 {
-        let listener = self.house.handle().snapshot().listeners.remove(0);
+        let listener = self.harness.handle().snapshot().listeners.remove(0);
         listener.login + listener.idle + listener.waiting + listener.active + listener.subscribed
     }
 
@@ -324,7 +239,7 @@ impl Crowd {
                 self.hear(number, end);
             }
         }
-        let workers = self.house.ready();
+        let workers = self.harness.ready();
         let awake: Vec<usize> = (0..self.clients.len()).filter(|n| self.clients[*n].wake <= self.now).collect();
         let choices = workers.len() + awake.len();
         if choices == 0 {
@@ -332,7 +247,7 @@ impl Crowd {
         }
         let lot = self.rng.index(choices);
         match workers.get(lot) {
-            Some(worker) => self.house.step(*worker),
+            Some(worker) => self.harness.step(*worker),
             None => self.act(awake[lot - workers.len()]),
         }
         self.check();
@@ -343,11 +258,11 @@ impl Crowd {
         let next = wakes
             .chain([self.reloads[1]])
             .chain(self.network.next_at())
-            .chain(self.house.next_at())
+            .chain(self.harness.next_at())
             .min()
             .expect("workers wake");
         self.now = next.max(self.now);
-        self.house.set_time(self.now);
+        self.harness.set_time(self.now);
         self.network.advance(self.now);
     }
 
@@ -461,7 +376,7 @@ impl Crowd {
     fn evicted(&mut self, number: usize, before: Stands) {
         // What it has said may have crossed the eviction. Then it is not known since when it was idle.
         let right = match before {
-            Stands::Idle(since) => self.now - since + UNDER_WAY >= self.gate.evict_min_idle,
+            Stands::Idle(since) => self.now - since + MAX_DELIVERY_TIME >= self.gate.evict_min_idle,
             Stands::Asks => true,
             Stands::Coming | Stands::Busy | Stands::Outside => false,
         };
@@ -469,7 +384,7 @@ impl Crowd {
         self.done.counts[1] += 1;
         self.clients[number].sent_away = Some(self.now);
         self.come_back(number);
-        if self.now - self.departures[1] <= UNDER_WAY || self.is_new() {
+        if self.now - self.departures[1] <= MAX_DELIVERY_TIME || self.is_new() {
             return;
         }
         // What goes for its database or its user, or finds no place there, is no longer there for its listener, and the
@@ -496,7 +411,8 @@ impl Crowd {
         let login = self.clients[number].login;
         assert!(
             of_listener || login.iter().any(of_tenant),
-            "client {number} of {login:?} is evicted at {:?}, and {:?} are left of all, its database and its user: {:?}, {:?}",
+            "client {number} of {login:?} is evicted at {:?}, and {:?} are left in all, of its database and its user: \
+             {:?}, {:?}",
             self.now,
             [here(None), here(Some(login[0])), here(Some(login[1]))],
             self.gate,
@@ -511,7 +427,7 @@ impl Crowd {
 
     /// Whether limits were changed just now.
     fn is_new(&self) -> bool {
-        self.reloads[0] > Time(0) && self.now - self.reloads[0] < SETTLED
+        self.reloads[0] > Time(0) && self.now - self.reloads[0] < RELOAD_TIME
     }
 
     /// There is no place for a client with its database or its user.
@@ -543,7 +459,8 @@ impl Crowd {
         let login = self.clients[number].login;
         assert!(
             login.iter().any(is_full),
-            "client {number} is refused at {:?} though its database and its user have places, or clients that may go: {:?}",
+            "client {number} is refused at {:?} though its database and its user have places, or clients that may go: \
+             {:?}",
             self.now,
             login.map(|tenant| self.limits.of(tenant))
         );

@@ -1,5 +1,5 @@
-//! Databases that are not there: they speak real protocols to bytes, in a time that somebody else tells. They know
-//! neither pools nor sockets, and nothing of who connects to them.
+//! Models of databases: they speak the real protocols, byte in and byte out, at a time that the caller sets. They know
+//! neither pools nor sockets nor their clients.
 
 pub mod mongodb;
 pub mod postgres;
@@ -21,21 +21,22 @@ pub trait Database {
     /// Ports at which they listen, in turns: each host has as many.
     const PORTS: u16 = Self::HOSTS;
 
-    /// Somebody has connected.
+    /// A connection is accepted.
     fn connect(&mut self, now: Duration) -> Connection;
 
-    /// Somebody has connected to one of its ports.
+    /// A connection is accepted at this port.
     fn connect_to(&mut self, _port: u16, now: Duration) -> Connection {
         self.connect(now)
     }
 
-    /// Something happens among its hosts, by lot. `gently`: nothing that a client need feel.
+    /// Something happens among the hosts, such as an election; `lot` decides what. `gently`: nothing that a client
+    /// notices.
     fn disturb(&mut self, _lot: u64, _gently: bool, _now: Duration) {}
 
     /// Bytes came, in any pieces. A connection that is closed ignores them.
     fn receive(&mut self, connection: Connection, bytes: &[u8], now: Duration);
 
-    /// The peer has gone, or the connection is broken: what the session held is let go of.
+    /// The peer has closed, or the connection is broken: the session ends, and releases what it held.
     fn hang_up(&mut self, connection: Connection, now: Duration);
 
     /// How many acknowledged writes it has taken back, as it may with those that asked for no more.
@@ -43,15 +44,15 @@ pub trait Database {
         0
     }
 
-    /// When something is to happen by itself: a sleep ends, a time-out is due.
+    /// When the database has to act by itself next: a sleep ends, or a time-out is due.
     fn due(&self) -> Option<Duration>;
 
     fn tick(&mut self, now: Duration);
 
-    /// What was said since this was asked last, in the order in which it was said.
+    /// Takes the bytes to send, in order.
     fn take_output(&mut self) -> Vec<(Connection, Vec<u8>)>;
 
-    /// Connections that the database has closed since this was asked last: after all that it said there.
+    /// Takes the connections that the database has closed. Their last bytes are sent first.
     fn take_closed(&mut self) -> Vec<Connection>;
 
     /// An administrator ends a session: with last words as that database has them, or without (`politely` is false: the

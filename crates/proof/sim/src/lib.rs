@@ -4,7 +4,7 @@
 
 pub mod crowd;
 pub mod databases;
-pub mod house;
+pub mod harness;
 pub mod network;
 pub mod product;
 pub mod random;

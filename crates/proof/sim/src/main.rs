@@ -1,4 +1,4 @@
-//! The command line of the simulator: runs schedules, and says how to replay one that goes wrong.
+//! The simulator's command line: runs schedules, and tells how to replay one that fails.
 
 use std::{process::ExitCode, time::Instant};
 
@@ -42,7 +42,7 @@ fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
 
 const REPLAY: &str = "cargo run -p sim --release --";
 
-/// Bounds as options, where they are not the usual ones.
+/// The options for bounds that differ from the defaults.
 fn as_options(bounds: Bounds) -> String {
     let usual = Bounds::default();
     let numbers = [
@@ -61,7 +61,7 @@ fn as_options(bounds: Bounds) -> String {
     words
 }
 
-/// How schedules of the product are played.
+/// The function that plays schedules of a protocol.
 fn play(verb: &str) -> Option<Play> {
     match verb {
         "postgres" => Some(product::postgres::play),
@@ -71,13 +71,13 @@ fn play(verb: &str) -> Option<Play> {
     }
 }
 
-/// Says what went wrong, how it is replayed, and in which smaller schedule the same goes wrong.
+/// Prints a violation, the command that replays it, and the smallest schedule that fails in the same way.
 fn report(verb: &str, options: &Options, violation: Violation) {
     eprintln!("\nviolation: {}\nseed {}; replay with:", violation.what, violation.seed);
     eprintln!("{REPLAY} {verb} --seed {}{} --trace", violation.seed, as_options(options.bounds));
     let Some(play) = play(verb) else { return };
     if options.schedules > 1 {
-        // Each of those that go wrong on the way would tell of its panic.
+        // Failures on the way would each print their panic.
         std::panic::set_hook(Box::new(|_| {}));
         let (small, within) = shrink(violation, options.bounds, |seed, bounds| _ = play(seed, bounds, None, false));
         eprintln!("\nthe smallest that was found: {}\nseed {}: replay it with", small.what, small.seed);

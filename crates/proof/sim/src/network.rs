@@ -1,9 +1,8 @@
-//! A network that is not there: connections with delays, in pieces, with windows that fill, resets, half-closes and
-//! hosts that fall silent. Time is told from outside. It knows no protocol, and neither workers nor databases: only
-//! ends of connections.
+//! Simulated network: connections with delays, split reads, full windows, resets, half-closes and hosts that fall
+//! silent. The caller sets the time. The network knows ends of connections, and no protocol, worker or database.
 //!
-//! As TCP has it: what is sent arrives in order; a close with bytes unread is a reset; what is sent to a closed end
-//! comes back as a reset; what has arrived before a reset can still be read.
+//! It follows TCP: bytes arrive in order; closing an end with unread bytes resets the connection; bytes sent to a closed
+//! end are answered by a reset; bytes that arrived before a reset can still be read.
 
 mod reactor;
 
@@ -28,24 +27,24 @@ pub type HostId = u16;
 
 #[derive(Clone, Debug)]
 pub struct Conditions {
-    /// How long bytes take on the average.
+    /// Mean time that bytes take.
     pub delay: Duration,
-    /// Percent of sends that arrive in pieces.
+    /// Percentage of sends that arrive in pieces.
     pub pieces: u64,
     /// Most bytes on the way or not yet read, in one direction.
     pub window: usize,
-    /// Percent of receives that get less than there is.
+    /// Percentage of receives that return less than has arrived.
     pub short_reads: u64,
 }
 
-/// What a host does with those who connect.
+/// How a host treats connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Host {
     Accepts,
     Refuses,
-    /// They cannot even begin, as when there are no descriptors left.
+    /// Connecting fails at once, as without free descriptors.
     Unreachable,
-    /// Nothing comes back: neither to them nor on connections that there are.
+    /// The host answers neither connects nor what open connections send.
     Silent,
 }
 
@@ -61,9 +60,9 @@ pub(crate) struct State {
     /// What is on its way: when it arrives, in which order it was sent, and what it is.
     on_the_way: BTreeMap<(Time, u64), (EndId, Parcel)>,
     sent: u64,
-    /// Clients' ends at the listener that nobody has accepted yet.
+    /// Clients' ends that wait at the listener to be accepted.
     backlog: VecDeque<EndId>,
-    /// Nobody listens any more: who arrives is turned away.
+    /// The listener is closed: clients that arrive are refused.
     deaf: bool,
     /// What each host of the database does, by its number; one that is not here accepts.
     hosts: BTreeMap<HostId, Host>,
@@ -108,7 +107,7 @@ struct End {
 }
 
 impl Network {
-    /// A network with nobody in it. `seed` decides about every delay and piece.
+    /// A network without connections. The seed decides every delay and split.
     pub fn new(seed: u64, conditions: Conditions) -> Self {
         let state = State {
             now: Time(0),
@@ -150,7 +149,7 @@ impl Network {
         end
     }
 
-    /// Whether a client has arrived whom nobody has accepted yet.
+    /// Whether a client waits at the listener to be accepted.
     pub fn is_knocked(&self) -> bool {
         !self.lock().backlog.is_empty()
     }

@@ -1,18 +1,17 @@
-//! The product itself in virtual time: real workers and real sessions, between clients that know what every answer must
-//! be and databases that are not there. Everything is decided by the seed: who works next, how long bytes take, what
-//! breaks.
+//! Simulates the product in virtual time: real workers and real sessions, between clients that know what every answer
+//! must be and models of databases. The seed decides everything: who works next, how long bytes take, what breaks.
 //!
-//! Checked at every step: each answer is the one that the client's own database gives; an acknowledged write is there,
-//! once; no more connections than allowed; nobody waits for ever; what waits for a peer stays within bounds. In the
-//! end, when all clients have left: nothing is held, and no session of the database has anything left in it. An error
-//! may stand in an answer's place only after a fault, and not after one that no client may feel.
+//! Checked at every step: each answer is the one that the client's own copy of the database gives; an acknowledged write
+//! is there, once; there are no more connections than allowed; no client waits for ever; bytes that wait for a peer stay
+//! within bounds. In the end, when all clients have left: nothing is held, and no session of the database has anything
+//! left in it. An error may replace an answer only after a fault, and not after one that no client may notice.
 //!
-//! It cannot see: TLS, logins with passwords but MongoDB's, HTTP, host names, real threads (two workers never run at
+//! The simulator cannot see: TLS, logins with passwords but MongoDB's, HTTP, host names, real threads (two workers never run at
 //! the same time), and what the models of the databases do not know, such as functions and triggers that users made.
 //! For these there are the leak hunter and the adversary (`tests/hunts/leaks.py`, `tests/hunts/adversary.py`) on a real PostgreSQL.
 
 mod drawn;
-mod guest;
+mod extra_client;
 pub mod mongodb;
 mod numbers;
 mod player;
@@ -20,6 +19,7 @@ pub mod postgres;
 mod raw_client;
 pub mod redis;
 mod site;
+mod speech;
 #[cfg(test)]
 mod tests;
 
@@ -30,56 +30,57 @@ use seam::Protocol;
 
 use crate::{
     databases::Database,
-    house::House,
+    harness::Harness,
     network::{EndId, Host, Network},
     random::Rng,
     shrink,
 };
 
-use guest::Guest;
-use player::{Around, Player, Speech};
+use extra_client::ExtraClient;
+use player::{Around, Player};
 use raw_client::RawClient;
 use site::{Site, elapsed};
+use speech::Speech;
 
-/// A schedule that takes more steps goes round in circles.
+/// Steps after which a schedule counts as endless.
 const MAX_STEPS: u64 = 3_000_000;
-/// After the last client has left, all must have come to rest so long after.
-const REST: Duration = Duration::from_secs(30);
+/// Time after the last client has left by which everything must be at rest.
+const MAX_SETTLING_TIME: Duration = Duration::from_secs(30);
 
-/// What cleaning takes, when nobody has anything else to do.
-const SOON: Duration = Duration::from_millis(100);
+/// Time that cleaning a server takes once the workers have nothing else to do.
+const MAX_CLEANING_TIME: Duration = Duration::from_millis(100);
 
-/// The number of those who say anything: no damage makes a player's of it.
+/// The number of raw clients; no damage to a message turns it into a player's number.
 const RAW_CLIENT: usize = 987_654;
 
-/// That, where hosts are well again as soon as the network is.
-const AFTERMATH: Duration = Duration::from_secs(1);
+/// Time after a fault during which new requests may still fail, where hosts recover with the network.
+const RECOVERY_TIME: Duration = Duration::from_secs(1);
 
-/// What is done by one schedule.
+/// Counts of one schedule.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Done {
     pub steps: u64,
-    /// What clients were answered, in messages.
+    /// Faults so far.
     pub faults: u64,
     /// Acknowledged writes that the database has taken back, as it may with those that asked for no more.
     pub taken_back: u64,
-    /// Tells schedules apart: the same seed must give the same.
+    /// Fingerprint of the schedule: the same seed must give the same.
     pub print: u64,
 }
 
-/// How large a schedule may be. What is drawn beyond that is cut off.
+/// Upper bounds of what a schedule draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     pub players: usize,
-    /// Most connections of each, one after the other.
+    /// Connections of each player, one after the other, at most.
     pub lives: u64,
-    /// Most requests on each of these.
+    /// Requests on each connection, at most.
     pub requests: u64,
-    /// Whether anything may break.
+    /// Whether faults happen.
     pub faults: bool,
-    /// Whether there may be clients that say anything.
+    /// Whether there are raw clients.
     pub raw_clients: bool,
-    /// Whether the network may be slow, and cut what it carries into pieces.
+    /// Whether the network may be slow and split what it carries.
     pub bad_network: bool,
 }
 
@@ -120,32 +121,32 @@ pub fn hear(play: Play, said: &[u8]) {
 /// What goes wrong in a schedule, and how often.
 #[derive(Clone, Debug)]
 pub struct Chaos {
-    /// Around how long until the next fault; `None`: nothing ever goes wrong.
+    /// Mean time between faults; `None`: there are none.
     pub every: Option<Duration>,
-    /// Only what no client may feel goes wrong.
+    /// Only faults happen that no client may notice.
     pub gentle: bool,
-    /// In how many of ten thousand steps a worker is held up, as a thread that others keep from its processor.
+    /// In how many of ten thousand steps a worker is held up, as a thread that the kernel does not schedule.
     pub held_up: u64,
-    /// From when on the workers may be told to end though clients still come, if they are.
+    /// When the workers are told to drain although clients still come, if ever.
     pub drain: Option<Duration>,
 }
 
-/// What may be had at a time.
+/// Limits that no step may exceed.
 #[derive(Clone, Copy, Debug)]
-struct Most {
+struct Limits {
     /// Connections to the database.
     servers: usize,
     /// Bytes that wait for a peer.
     unsent: usize,
 }
 
-pub struct World<P: Protocol, S: Speech> {
-    house: House<P>,
+pub struct Simulation<P: Protocol, S: Speech> {
+    harness: Harness<P>,
     network: Network,
     site: Site<S::Database>,
     players: Vec<Player<S>>,
     raw_clients: Vec<RawClient>,
-    guests: Vec<Box<dyn Guest<S::Database>>>,
+    extra_clients: Vec<Box<dyn ExtraClient<S::Database>>>,
     rng: Rng,
     now: Time,
     /// Ends to which something has happened.
@@ -153,40 +154,40 @@ pub struct World<P: Protocol, S: Speech> {
     chaos: Chaos,
     next_fault: Option<Time>,
     last_fault: Option<Time>,
-    /// When the database's hosts are well again, and no pause holds clients up.
+    /// When the hosts of the database recover, and a pause ends.
     recovery: Option<Time>,
     /// A worker that takes no step before this time.
     held_up: Option<(usize, Time)>,
-    /// The workers have been told to end.
+    /// The workers have been told to drain.
     drained: bool,
-    most: Most,
-    /// Servers are so few, and patience so short, that anybody may be told so.
+    limits: Limits,
+    /// Servers are so few, and waits so short, that any request may fail for want of a server.
     scarce: bool,
-    /// For so long a fault is felt by those who come after it.
-    aftermath: Duration,
-    /// After so long nobody's leftovers are in the database, when all have left.
-    soon: Duration,
+    /// Time after a fault during which new requests may still fail.
+    recovery_time: Duration,
+    /// Time after all clients have left by which the database holds none of their leftovers.
+    max_cleaning_time: Duration,
     done: Done,
     trace: bool,
 }
 
-impl<P: Protocol, S: Speech> World<P, S> {
-    /// One in which nothing has happened yet.
+impl<P: Protocol, S: Speech> Simulation<P, S> {
+    /// A simulation before its first step.
     fn new(
-        (house, network, site): (House<P>, Network, Site<S::Database>),
+        (harness, network, site): (Harness<P>, Network, Site<S::Database>),
         (players, raw_clients): (Vec<Player<S>>, Vec<RawClient>),
         chaos: Chaos,
-        most: Most,
+        limits: Limits,
         rng: Rng,
         trace: bool,
     ) -> Self {
         Self {
-            house,
+            harness,
             network,
             site,
             players,
             raw_clients,
-            guests: Vec::new(),
+            extra_clients: Vec::new(),
             rng,
             now: Time(0),
             news: BTreeSet::new(),
@@ -196,10 +197,10 @@ impl<P: Protocol, S: Speech> World<P, S> {
             recovery: None,
             held_up: None,
             drained: false,
-            most,
+            limits,
             scarce: false,
-            aftermath: AFTERMATH,
-            soon: SOON,
+            recovery_time: RECOVERY_TIME,
+            max_cleaning_time: MAX_CLEANING_TIME,
             done: Done::default(),
             trace,
         }
@@ -215,63 +216,62 @@ impl<P: Protocol, S: Speech> World<P, S> {
         self.chaos.every = None;
         self.chaos.drain = None;
         self.chaos.held_up = 0;
-        let until = self.now + REST;
+        let until = self.now + MAX_SETTLING_TIME;
         while self.now < until && !self.is_at_rest() {
             self.step();
         }
-        assert!(self.is_at_rest(), "something is held though everybody has left: {}", self.describe());
+        assert!(self.is_at_rest(), "something is held though all clients have left: {}", self.describe());
         // What holds others up is gone soon after.
-        let until = self.now + self.soon;
+        let until = self.now + self.max_cleaning_time;
         while self.now < until {
             self.step();
         }
-        let known: u32 = self.house.handle().snapshot().pools.iter().map(|pool| pool.counts.total).sum();
+        let known: u32 = self.harness.handle().snapshot().pools.iter().map(|pool| pool.counts.total).sum();
         assert!(
-            self.house.servers() <= known as usize,
+            self.harness.servers() <= known as usize,
             "there is a connection that no pool knows: {}",
             self.describe()
         );
-        self.house.check_sessions();
+        self.harness.check_sessions();
         self.done.taken_back = self.site.database.taken_back();
         let left = leftovers(&self.site.database);
         assert!(left.is_empty(), "left in the database: {left:?}");
-        self.house.handle().drain();
-        let until = self.now + REST;
-        while self.now < until && !(self.house.has_ended() && self.is_alone()) {
+        self.harness.handle().drain();
+        let until = self.now + MAX_SETTLING_TIME;
+        while self.now < until && !(self.harness.has_ended() && self.is_alone()) {
             self.step();
         }
-        assert!(self.house.has_ended(), "the workers do not end");
+        assert!(self.harness.has_ended(), "the workers do not end");
         assert!(self.is_alone(), "a connection outlives the workers: {}", self.describe());
         self.done
     }
 
     fn all_have_gone(&self) -> bool {
-        let guests = self.guests.iter().all(|guest| guest.is_done());
-        guests && self.players.iter().all(Player::is_done) && self.raw_clients.iter().all(RawClient::is_done)
+        let extra_clients = self.extra_clients.iter().all(|extra_client| extra_client.is_done());
+        extra_clients && self.players.iter().all(Player::is_done) && self.raw_clients.iter().all(RawClient::is_done)
     }
 
     fn describe(&self) -> String {
-        let snapshot = self.house.handle().snapshot();
+        let snapshot = self.harness.handle().snapshot();
         let pools: Vec<_> = snapshot.pools.iter().map(|pool| pool.counts).collect();
         format!("{:?} {pools:?}, sessions: {:?}", snapshot.listeners, self.site)
     }
 
-    /// Nobody is connected to the database any more. What was in the mail of workers that have ended goes with the
-    /// process.
+    /// Whether no connection to the database is left. What drained workers had still to do ends with the process.
     fn is_alone(&self) -> bool {
         self.drained || self.site.database.open().is_empty()
     }
 
     fn is_at_rest(&self) -> bool {
-        if self.house.has_ended() {
+        if self.harness.has_ended() {
             return self.recovery.is_none();
         }
-        let snapshot = self.house.handle().snapshot();
-        let nobody = snapshot.listeners.iter().all(|l| l.login + l.idle + l.active + l.waiting + l.subscribed == 0);
-        // What sessions keep from the start on is not held by anybody.
+        let snapshot = self.harness.handle().snapshot();
+        let no_clients = snapshot.listeners.iter().all(|l| l.login + l.idle + l.active + l.waiting + l.subscribed == 0);
+        // Servers that their own sessions keep, such as monitors, are not held by a client.
         let unused =
             snapshot.pools.iter().all(|pool| pool.counts.waiters == 0 && pool.counts.in_use <= pool.config.min_size);
-        nobody && unused && self.recovery.is_none()
+        no_clients && unused && self.recovery.is_none()
     }
 
     fn step(&mut self) {
@@ -287,8 +287,9 @@ impl<P: Protocol, S: Speech> World<P, S> {
         let players: Vec<usize> = (0..self.players.len()).filter(|p| self.players[*p].wake <= self.now).collect();
         let raw_clients: Vec<usize> =
             (0..self.raw_clients.len()).filter(|s| self.raw_clients[*s].wake <= self.now).collect();
-        let guests: Vec<usize> = (0..self.guests.len()).filter(|g| self.guests[*g].wake() <= self.now).collect();
-        let mut choices = workers.len() + players.len() + raw_clients.len() + guests.len() + self.news.len();
+        let extra_clients: Vec<usize> =
+            (0..self.extra_clients.len()).filter(|g| self.extra_clients[*g].wake() <= self.now).collect();
+        let mut choices = workers.len() + players.len() + raw_clients.len() + extra_clients.len() + self.news.len();
         let due = self.site.due().is_some_and(|due| due <= self.now);
         choices += usize::from(due);
         let fault = self.next_fault.is_some_and(|at| at <= self.now) || self.recovery.is_some_and(|at| at <= self.now);
@@ -301,7 +302,7 @@ impl<P: Protocol, S: Speech> World<P, S> {
         let mut lot = self.rng.index(choices);
         if let Some(worker) = workers.get(lot) {
             self.note(1, *worker as u64);
-            self.house.step(*worker);
+            self.harness.step(*worker);
             return self.check();
         }
         lot -= workers.len();
@@ -315,11 +316,11 @@ impl<P: Protocol, S: Speech> World<P, S> {
             return self.raw_clients[*raw_client].act(&self.network, self.now);
         }
         lot -= raw_clients.len();
-        if let Some(guest) = guests.get(lot) {
-            self.note(7, *guest as u64);
-            return self.with_guest(*guest, |guest, around| guest.act(around));
+        if let Some(extra_client) = extra_clients.get(lot) {
+            self.note(7, *extra_client as u64);
+            return self.with_extra_client(*extra_client, |extra_client, around| extra_client.act(around));
         }
-        lot -= guests.len();
+        lot -= extra_clients.len();
         if let Some(end) = self.news.iter().nth(lot).copied() {
             self.note(3, u64::from(end));
             self.news.remove(&end);
@@ -347,8 +348,8 @@ impl<P: Protocol, S: Speech> World<P, S> {
         if let Some(player) = self.players.iter().position(|player| player.has(end)) {
             return self.with_player(player, |player, around| player.listen(end, around));
         }
-        if let Some(guest) = self.guests.iter().position(|guest| guest.has(end)) {
-            return self.with_guest(guest, |guest, around| guest.listen(end, around));
+        if let Some(extra_client) = self.extra_clients.iter().position(|extra_client| extra_client.has(end)) {
+            return self.with_extra_client(extra_client, |extra_client, around| extra_client.listen(end, around));
         }
         if let Some(raw_client) = self.raw_clients.iter_mut().find(|raw_client| raw_client.has(end)) {
             raw_client.listen(&self.network);
@@ -357,7 +358,7 @@ impl<P: Protocol, S: Speech> World<P, S> {
 
     /// Workers that have something to do, and are not held up.
     fn ready_workers(&mut self) -> Vec<usize> {
-        let mut workers = self.house.ready();
+        let mut workers = self.harness.ready();
         if !workers.is_empty() && self.held_up.is_none() && self.rng.per_myriad(self.chaos.held_up) {
             let worker = workers[self.rng.index(workers.len())];
             self.held_up = Some((worker, self.now + self.rng.around(Duration::from_micros(300))));
@@ -369,11 +370,11 @@ impl<P: Protocol, S: Speech> World<P, S> {
         workers
     }
 
-    /// The workers are to end: at the very moment in which a client comes, and nobody else is there.
+    /// Whether the workers are to drain now: at the moment in which a client arrives, and no other is there.
     fn is_to_drain(&self) -> bool {
         let due = self.chaos.drain.is_some_and(|at| elapsed(self.now) >= at);
         let here = self.players.iter().filter(|player| player.is_here()).count()
-            + self.guests.iter().filter(|guest| guest.is_here()).count();
+            + self.extra_clients.iter().filter(|extra_client| extra_client.is_here()).count();
         due && self.network.is_knocked() && here == 1
     }
 
@@ -383,8 +384,8 @@ impl<P: Protocol, S: Speech> World<P, S> {
         self.done.faults += 1;
         self.players.iter_mut().for_each(Player::retire);
         self.raw_clients.iter_mut().for_each(RawClient::retire);
-        self.guests.iter_mut().for_each(|guest| guest.retire());
-        self.house.handle().drain();
+        self.extra_clients.iter_mut().for_each(|extra_client| extra_client.retire());
+        self.harness.handle().drain();
     }
 
     fn with_player(&mut self, player: usize, f: impl FnOnce(&mut Player<S>, &Around<'_, S::Database>)) {
@@ -393,10 +394,14 @@ impl<P: Protocol, S: Speech> World<P, S> {
         self.players = called;
     }
 
-    fn with_guest(&mut self, guest: usize, f: impl FnOnce(&mut dyn Guest<S::Database>, &Around<'_, S::Database>)) {
-        let mut called = std::mem::take(&mut self.guests);
-        f(&mut *called[guest], &self.around());
-        self.guests = called;
+    fn with_extra_client(
+        &mut self,
+        extra_client: usize,
+        f: impl FnOnce(&mut dyn ExtraClient<S::Database>, &Around<'_, S::Database>),
+    ) {
+        let mut called = std::mem::take(&mut self.extra_clients);
+        f(&mut *called[extra_client], &self.around());
+        self.extra_clients = called;
     }
 
     fn around(&self) -> Around<'_, S::Database> {
@@ -409,7 +414,7 @@ impl<P: Protocol, S: Speech> World<P, S> {
                 self.drained
                     || self.scarce
                     || (self.recovery.is_some() && !self.chaos.gentle)
-                    || self.last_fault.is_some_and(|at| self.now < at + self.aftermath),
+                    || self.last_fault.is_some_and(|at| self.now < at + self.recovery_time),
             ),
             trace: self.trace,
         }
@@ -417,20 +422,21 @@ impl<P: Protocol, S: Speech> World<P, S> {
 
     fn pass(&mut self, to: Time) {
         self.now = to;
-        self.house.set_time(to);
+        self.harness.set_time(to);
         self.network.advance(to);
     }
 
     fn pass_to_next(&mut self) {
         let players = self.players.iter().map(|player| player.wake).min().filter(|at| at.0 < u64::MAX);
         let raw_clients = self.raw_clients.iter().map(|raw_client| raw_client.wake).min().filter(|at| at.0 < u64::MAX);
-        let guests = self.guests.iter().map(|guest| guest.wake()).min().filter(|at| at.0 < u64::MAX);
+        let extra_clients =
+            self.extra_clients.iter().map(|extra_client| extra_client.wake()).min().filter(|at| at.0 < u64::MAX);
         let times = [
             self.network.next_at(),
-            self.house.next_at(),
+            self.harness.next_at(),
             players,
             raw_clients,
-            guests,
+            extra_clients,
             self.site.due(),
             self.next_fault,
             self.recovery,
@@ -456,15 +462,15 @@ impl<P: Protocol, S: Speech> World<P, S> {
     }
 
     fn check(&self) {
-        let servers = self.house.servers();
-        assert!(servers <= self.most.servers, "{servers} connections where {} are allowed", self.most.servers);
+        let servers = self.harness.servers();
+        assert!(servers <= self.limits.servers, "{servers} connections where {} are allowed", self.limits.servers);
         // A connection that breaks, or that a silent host does not end, may leave a session behind.
         if self.last_fault.is_none() {
             let sessions = self.site.sessions();
-            assert!(sessions <= self.most.servers, "{sessions} sessions where {} are allowed", self.most.servers);
+            assert!(sessions <= self.limits.servers, "{sessions} sessions where {} are allowed", self.limits.servers);
         }
-        let unsent = self.house.most_unsent();
-        assert!(unsent <= self.most.unsent, "{unsent} bytes wait for one peer");
+        let unsent = self.harness.most_unsent();
+        assert!(unsent <= self.limits.unsent, "{unsent} bytes wait for one peer");
     }
 
     fn is_held_up(&self) -> bool {
@@ -478,7 +484,7 @@ impl<P: Protocol, S: Speech> World<P, S> {
     fn break_something(&mut self) {
         if self.recovery.take_if(|at| *at <= self.now).is_some() {
             (0..S::Database::PORTS).for_each(|port| self.network.set_host(port, Host::Accepts));
-            _ = self.house.handle().resume(None);
+            _ = self.harness.handle().resume(None);
             if !self.chaos.gentle {
                 self.last_fault = Some(self.now);
             }
@@ -544,7 +550,7 @@ impl<P: Protocol, S: Speech> World<P, S> {
 
     /// An operator gives an order.
     fn order(&mut self) {
-        let handle = self.house.handle();
+        let handle = self.harness.handle();
         let lot = self.rng.below(5);
         if S::FEELS_REPLACEMENTS && self.chaos.gentle && matches!(lot, 0 | 2) {
             self.done.faults += 1;
@@ -557,7 +563,7 @@ impl<P: Protocol, S: Speech> World<P, S> {
                 self.recovery = Some(self.now + self.rng.around(Duration::from_millis(20)));
                 return;
             }
-            2 => (0..=self.rng.below(3)).for_each(|_| self.house.reload()),
+            2 => (0..=self.rng.below(3)).for_each(|_| self.harness.reload()),
             3 => _ = handle.pause(None),
             _ => {}
         }

@@ -1,5 +1,5 @@
-//! The one source of chance. Deterministic: the same seed gives the same world on every machine. Where the bits come
-//! from is known to `pool`. It knows nothing of what is decided with it.
+//! Random decisions of the simulator. The same seed gives the same schedule on every machine. The bits are those of
+//! `pool`'s generator.
 
 use core::{ops::RangeInclusive, time::Duration};
 

@@ -1,5 +1,5 @@
-//! Runs many schedules, one seed each, and turns a panic into a report with the command that replays it. It knows
-//! nothing of what a schedule does.
+//! Runs many schedules, one for each seed, and turns a panic into a violation with its seed. It does not know what a
+//! schedule does.
 
 use std::{
     any::Any,
@@ -11,7 +11,7 @@ use std::{
     thread,
 };
 
-/// A schedule that went wrong.
+/// A schedule that failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
     /// Its seed.
@@ -24,8 +24,8 @@ pub(crate) fn text(payload: &(dyn Any + Send)) -> String {
     text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without words".into())
 }
 
-/// Runs the schedules `seed`, `seed` + 1, and so on, on all processors, until one goes wrong. Of several schedules that
-/// go wrong, the one with the smallest seed of those that were begun is told.
+/// Runs the schedules `seed`, `seed` + 1, and so on, on all processors, until one fails. If several fail at once, the one
+/// with the smallest seed is returned.
 pub fn run<T: Send>(
     seed: u64,
     schedules: u64,
@@ -42,10 +42,10 @@ pub fn run<T: Send>(
             }
             let seed = seed.wrapping_add(number);
             match catch_unwind(AssertUnwindSafe(|| schedule(seed))) {
-                Ok(result) => done.lock().expect("nobody panics with it")(result),
+                Ok(result) => done.lock().expect("no thread panics while it holds the lock")(result),
                 Err(payload) => {
                     stopped.store(true, SeqCst);
-                    let mut worst = worst.lock().expect("nobody panics with it");
+                    let mut worst = worst.lock().expect("no thread panics while it holds the lock");
                     if worst.as_ref().is_none_or(|other| seed < other.seed) {
                         *worst = Some(Violation { seed, what: text(&*payload) });
                     }
@@ -58,7 +58,7 @@ pub fn run<T: Send>(
             scope.spawn(work);
         }
     });
-    worst.into_inner().expect("nobody panics with it").map_or(Ok(()), Err)
+    worst.into_inner().expect("no thread panics while it holds the lock").map_or(Ok(()), Err)
 }
 
 #[cfg(test)]

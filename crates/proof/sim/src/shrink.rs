@@ -1,24 +1,24 @@
-//! Makes a schedule that goes wrong smaller: tighter bounds are tried, each with the same seed and with others, as long
-//! as something goes wrong in the same way. It knows nothing of what a schedule does.
+//! Shrinks a schedule that fails: tries tighter bounds, each with the same seed and with others, as long as the schedule
+//! fails in the same way. It does not know what a schedule does.
 
 use crate::runner::{Violation, run};
 
-/// Other seeds that are tried within tighter bounds.
-const TRIES: u64 = 2000;
+/// Other seeds tried for each tighter bound.
+const SEEDS_PER_BOUND: u64 = 2000;
 
 /// What can be made smaller.
 pub trait Bounds: Copy + Sync {
-    /// All that is next smaller, the largest step first.
+    /// The next tighter bounds, the largest step first.
     fn tighter(&self) -> Vec<Self>;
 }
 
-/// The smallest schedule that goes wrong as this one does, with its bounds.
+/// The smallest schedule found that fails like this one, with its bounds.
 pub fn shrink<B: Bounds>(first: Violation, bounds: B, schedule: impl Fn(u64, B) + Sync) -> (Violation, B) {
     let (mut found, mut within) = (first, bounds);
     'smaller: loop {
         for bounds in within.tighter() {
             let same = |what: &str| kind(what) == kind(&found.what);
-            // What goes wrong otherwise is another matter.
+            // Another kind of failure does not count.
             let judged = |seed| {
                 let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| schedule(seed, bounds)));
                 if let Err(payload) = ended
@@ -28,7 +28,7 @@ pub fn shrink<B: Bounds>(first: Violation, bounds: B, schedule: impl Fn(u64, B) 
                 }
             };
             let tried = run(found.seed, 1, judged, |()| ());
-            if let Err(violation) = tried.and_then(|()| run(1, TRIES, judged, |()| ())) {
+            if let Err(violation) = tried.and_then(|()| run(1, SEEDS_PER_BOUND, judged, |()| ())) {
                 (found, within) = (violation, bounds);
                 continue 'smaller;
             }
@@ -37,7 +37,7 @@ pub fn shrink<B: Bounds>(first: Violation, bounds: B, schedule: impl Fn(u64, B) 
     }
 }
 
-/// How something went wrong: the beginning of its last line, without numbers.
+/// The kind of a failure: the first words of its last line, without numbers.
 fn kind(what: &str) -> Vec<String> {
     let line = what.trim_end().lines().last().unwrap_or_default();
     let words = line.split_whitespace().map(|word| word.replace(|c: char| c.is_ascii_digit(), ""));

@@ -1,6 +1,6 @@
-//! A stage: real workers (mostly one) with real sessions on the network that is not there, between clients and servers
-//! who say what a test or a fuzzer wants. All that can be seen is what they hear, which connections end, and what the
-//! driver counts. Knows no protocol, and decides nothing by lot.
+//! A stage: real workers (mostly one) with real sessions on the simulated network, between clients and servers that send
+//! what a test or a fuzzer dictates. A test sees what they receive, which connections end, and what the driver counts.
+//! Nothing is random, and no protocol is known.
 
 pub mod postgres;
 
@@ -15,16 +15,16 @@ use pool::{Counts, GateConfig, PoolConfig, Time};
 use seam::{PoolId, Protocol, Tenant};
 
 use crate::{
-    house::{House, Rules},
+    harness::{Harness, Rules},
     network::{Conditions, EndId, Host, Network},
     random::Rng,
 };
 
 pub const POOL: PoolId = PoolId(0);
-/// Steps of the workers without anything coming to rest.
+/// Steps after which workers count as never at rest.
 const MAX_STEPS: u32 = 1_000_000;
 
-/// Pieces in which what somebody says arrives.
+/// How a message is split on its way.
 #[derive(Clone, Copy, Debug)]
 pub enum Pieces {
     Whole,
@@ -84,11 +84,11 @@ impl Upstreams for Supply {
 }
 
 pub struct Stage<P: Protocol> {
-    house: House<P>,
+    harness: Harness<P>,
     network: Network,
     now: Time,
     supply: Arc<Supply>,
-    /// Connections that Poolhouse has made and nobody has asked for.
+    /// Connections that Poolhouse has made and no test has taken yet.
     arrivals: VecDeque<EndId>,
     /// All connections that Poolhouse has made.
     servers: BTreeSet<EndId>,
@@ -111,7 +111,7 @@ impl<P: Protocol> Stage<P> {
         Self::with_workers(1, protocol, max_held)
     }
 
-    /// The same with so many workers.
+    /// The same with several workers.
     pub fn with_workers(workers: usize, protocol: P, max_held: usize) -> Self {
         let gate = GateConfig { soft_limit: 100, hard_limit: 100, evict_min_idle: Duration::from_secs(60) };
         Self::with_gate(gate, Timeouts::default(), workers, protocol, max_held)
@@ -140,11 +140,12 @@ impl<P: Protocol> Stage<P> {
             gate,
             timeouts,
         };
-        let house = House::new(protocol, supply.clone(), rules, &network, &mut rng);
+        let harness = Harness::new(protocol, supply.clone(), rules, &network, &mut rng);
         let (arrivals, heard) = (VecDeque::new(), BTreeMap::new());
         let (now, pieces, halted) = (Time(0), Pieces::Whole, None);
         let (servers, ended, lasting) = (BTreeSet::new(), BTreeSet::new(), false);
-        let mut stage = Self { house, network, now, supply, arrivals, servers, ended, lasting, heard, pieces, halted };
+        let mut stage =
+            Self { harness, network, now, supply, arrivals, servers, ended, lasting, heard, pieces, halted };
         stage.settle();
         stage
     }
@@ -152,21 +153,21 @@ impl<P: Protocol> Stage<P> {
     /// The configuration of the pool is another from now on.
     pub fn configure(&mut self, change: impl FnOnce(&mut PoolConfig)) {
         self.supply.change(change);
-        self.house.read_again();
+        self.harness.read_again();
         self.settle();
     }
 
     /// The pool has these time-outs from now on.
     pub fn limit(&mut self, timeouts: PoolTimeouts) {
         *self.supply.1.lock().unwrap_or_else(PoisonError::into_inner) = timeouts;
-        self.house.read_again();
+        self.harness.read_again();
         self.settle();
     }
 
     /// The database may have this number of clients from now on.
     pub fn limit_clients(&mut self, limits: TenantLimits) {
         *self.supply.2.lock().unwrap_or_else(PoisonError::into_inner) = Some(limits);
-        self.house.read_again();
+        self.harness.read_again();
         self.settle();
     }
 
@@ -191,7 +192,7 @@ impl<P: Protocol> Stage<P> {
         self.arrivals.pop_front()
     }
 
-    /// Somebody says something. Between its pieces everything comes to rest.
+    /// Sends bytes from this end. Workers come to rest between pieces.
     pub fn says(&mut self, end: EndId, bytes: &[u8]) {
         for piece in self.pieces.cut(bytes) {
             if self.ended.contains(&end) {
@@ -202,17 +203,17 @@ impl<P: Protocol> Stage<P> {
         }
     }
 
-    /// What somebody was told since this was asked last.
+    /// Takes what this end has received.
     pub fn got(&mut self, end: EndId) -> Vec<u8> {
         std::mem::take(self.heard.get_mut(&end).expect("an end"))
     }
 
-    /// Poolhouse has ended somebody's connection.
+    /// Whether Poolhouse has closed this connection.
     pub fn is_over(&self, end: EndId) -> bool {
         self.network.is_over(end)
     }
 
-    /// Somebody ends its connection.
+    /// Closes this end.
     pub fn leaves(&mut self, end: EndId) {
         self.network.close(end);
         self.settle();
@@ -226,7 +227,7 @@ impl<P: Protocol> Stage<P> {
     /// The workers are to accept no client any more, and to end when all have gone: with `drain`, idle ones are sent
     /// away.
     pub fn end(&mut self, drain: bool) {
-        let handle = self.house.handle();
+        let handle = self.harness.handle();
         if drain {
             handle.drain()
         } else {
@@ -237,13 +238,13 @@ impl<P: Protocol> Stage<P> {
 
     /// All workers have ended.
     pub fn has_ended(&self) -> bool {
-        self.house.has_ended()
+        self.harness.has_ended()
     }
 
     pub fn wait(&mut self, time: Duration) {
         let until = self.now + time;
         self.settle();
-        while let Some(next) = self.house.next_at().filter(|next| *next < until) {
+        while let Some(next) = self.harness.next_at().filter(|next| *next < until) {
             self.pass(next);
             self.settle();
         }
@@ -260,17 +261,17 @@ impl<P: Protocol> Stage<P> {
     }
 
     pub fn servers(&self) -> Counts {
-        self.house.handle().pools(None)[0].counts
+        self.harness.handle().pools(None)[0].counts
     }
 
     /// What clients are counted as.
     pub fn clients(&self) -> ListenerSnapshot {
-        self.house.handle().snapshot().listeners.remove(0)
+        self.harness.handle().snapshot().listeners.remove(0)
     }
 
     /// Logins that have failed.
     pub fn auth_failures(&self) -> u64 {
-        self.house.handle().snapshot().auth_failures
+        self.harness.handle().snapshot().auth_failures
     }
 
     /// Has everything come to rest that needs no time.
@@ -281,13 +282,13 @@ impl<P: Protocol> Stage<P> {
                 self.servers.insert(end);
                 self.arrivals.push_back(end);
             }
-            let ready = self.house.ready();
+            let ready = self.harness.ready();
             if let Some(worker) = ready.into_iter().find(|worker| Some(*worker) != self.halted) {
-                self.house.step(worker);
+                self.harness.step(worker);
             } else if let Some(at) = self.network.next_at() {
                 self.pass(at.max(self.now));
             } else {
-                return self.house.check_sessions();
+                return self.harness.check_sessions();
             }
             for end in self.network.take_news() {
                 if let Some(heard) = self.heard.get_mut(&end) {
@@ -303,7 +304,7 @@ impl<P: Protocol> Stage<P> {
 
     fn pass(&mut self, to: Time) {
         self.now = to;
-        self.house.set_time(to);
+        self.harness.set_time(to);
         self.network.advance(to);
     }
 }

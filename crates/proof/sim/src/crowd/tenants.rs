@@ -9,7 +9,7 @@ use seam::{PoolId, Tenant};
 
 use crate::random::Rng;
 
-/// Databases, and users, of whom the first has no name.
+/// Databases and users; the first of each has no name.
 pub const DATABASES: usize = 3;
 pub const USERS: usize = 3;
 

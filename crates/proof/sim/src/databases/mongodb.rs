@@ -1,4 +1,4 @@
-//! A MongoDB that is not there: one server that stands alone, a replica set of three hosts with elections, or three
+//! Model of MongoDB: one server that stands alone, a replica set of three hosts with elections, or three
 //! mongos. It speaks the real wire protocol, and knows the few commands that the simulator needs. It knows neither
 //! pools nor sockets.
 //!
@@ -15,7 +15,7 @@
 //! - [`transactions`] has those that are under way, what they lock, and who waits for that;
 //! - [`witness`] sees what no pooler may do;
 //! - [`cursors`] gives batches;
-//! - [`streams`] gives batches that are waited for, and those that nobody asks for one by one;
+//! - [`streams`] gives batches that are waited for, and those that stream without being asked for;
 //! - [`elections`] has all that happens among the hosts.
 
 mod commands;
@@ -175,11 +175,11 @@ impl MongoDb {
         cursors.chain(self.transactions.open_of(&session)).collect()
     }
 
-    /// Hosts that nobody has asked for so long what they are.
+    /// Hosts that no monitor has asked for this long.
     pub fn unwatched(&self, long: Duration) -> Vec<String> {
         let hosts = self.hosts.iter().take(if self.kind == Kind::Standalone { 1 } else { HOSTS }).enumerate();
         let unwatched = hosts.filter(|(_, host)| host.asked + long < self.now);
-        unwatched.map(|(host, _)| format!("nobody asks host {host} what it is")).collect()
+        unwatched.map(|(host, _)| format!("no monitor asks host {host} what it is")).collect()
     }
 
     pub fn on_tick(&mut self, now: Duration) {

@@ -1,4 +1,4 @@
-//! A PostgreSQL server that is not there: it speaks the protocol, and knows as much SQL as Poolhouse and the clients of
+//! Model of a PostgreSQL server: it speaks the protocol, and knows as much SQL as Poolhouse and the clients of
 //! the simulator need. What it does not know it says so, with error 42601. It knows neither poolers nor sockets, and
 //! has no clock but the one it is told.
 
@@ -47,7 +47,7 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// One that nobody has connected to.
+    /// A server without connections.
     pub fn new() -> Self {
         Self::default()
     }
@@ -125,7 +125,7 @@ impl Postgres {
         }
     }
 
-    /// Hands out notifications and locks until nobody has anything to do because of others.
+    /// Hands out notifications and locks until no session has work because of another.
     fn settle(&mut self, now: Duration) {
         loop {
             for notification in std::mem::take(&mut self.shared.notifications) {

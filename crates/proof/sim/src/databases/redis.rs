@@ -1,13 +1,13 @@
-//! A Redis 7.0 that is not there: one server without replicas, with its commands, scripts and subscriptions as far as
+//! Model of Redis 7.0: one server without replicas, with its commands, scripts and subscriptions as far as
 //! the simulator needs them. It answers in the very bytes of the real one. It knows neither pools nor sockets, and
-//! takes the time from whoever calls.
+//! takes the time from its caller.
 //!
 //! - [`request`], [`numbers`] and [`reply`]: the protocol;
 //! - [`keyspace`] and [`session`]: what is kept of keys, and of a connection;
 //! - [`table`] and [`dispatch`]: which commands there are, and whether one is carried out now, later or never;
 //! - [`strings`], [`lists`], [`collections`] and [`generic`]: commands on keys;
 //! - [`connection`], [`clients`] and [`server`]: commands on connections, and on the server;
-//! - [`transactions`], [`blocking`], [`pausing`] and [`scripts`]: what makes somebody wait;
+//! - [`transactions`], [`blocking`], [`pausing`] and [`scripts`]: what makes clients wait;
 //! - [`pubsub`] and [`glob`]: subscriptions; [`tracking`]: what else is said unasked.
 
 mod blocking;
@@ -59,7 +59,7 @@ pub struct Redis {
     closed: Vec<Connection>,
     /// Who waits for which list, in order.
     waiting: BTreeMap<(usize, Vec<u8>), VecDeque<Connection>>,
-    /// Lists that somebody waits for, and that there are now.
+    /// Lists that a client waits for, and that exist now.
     ready: VecDeque<(usize, Vec<u8>)>,
     /// Who goes on when the present one is done.
     resumed: VecDeque<Connection>,

@@ -1,5 +1,5 @@
-//! A reactor over the network that is not there. It keeps the rules of the interface, and gives completions of one
-//! round in any order. What it counts tells whether peers' bytes stay within bounds. TLS is not possible here.
+//! The driver's reactor over the simulated network. It keeps the rules of the trait, and returns the completions of one
+//! round in random order. Its counters show whether bytes that wait for a peer stay within bounds. It has no TLS.
 
 use std::{
     cell::{Cell, RefCell},
@@ -64,7 +64,7 @@ impl Drop for Socket {
     }
 }
 
-/// The connections of a reactor, shared with whoever decides when its worker takes a step, and checks it.
+/// The connections of a reactor, shared with the harness, which decides when the worker takes a step and checks them.
 #[derive(Clone)]
 pub struct Seat {
     network: Network,

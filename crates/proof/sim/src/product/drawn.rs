@@ -1,5 +1,4 @@
-//! What is drawn for every schedule of the product, whatever its protocol: the pool's rules, the network, the workers,
-//! and how much goes wrong.
+//! Draws what schedules of all protocols have: the pool's settings, the network, the workers, the players, the faults.
 
 use std::time::Duration;
 
@@ -8,20 +7,21 @@ use pool::{GateConfig, PoolConfig};
 
 use super::{
     Bounds, Chaos,
-    player::{Player, Size, Speech},
+    player::{Player, Size},
     raw_client::RawClient,
+    speech::Speech,
 };
 use crate::{
-    house::Rules,
+    harness::Rules,
     network::{Conditions, HostId},
     random::Rng,
 };
 
-/// Unused pools are forgotten so early that every schedule meets it, where the protocol's model lets them be.
+/// Unused pools are forgotten this early, so that every schedule meets it.
 const UNUSED_AFTER: Duration = Duration::from_millis(1);
 
-/// The rules of a pool of so many servers, which are short-lived in some schedules. Who waits for one gets it in the
-/// end.
+/// Settings of a pool of this size, whose servers are short-lived in some schedules. Waits are long enough for every
+/// client to get a server.
 pub(super) fn pool(rng: &mut Rng, max_size: u32) -> PoolConfig {
     PoolConfig {
         max_size,
@@ -38,7 +38,7 @@ pub(super) fn pool(rng: &mut Rng, max_size: u32) -> PoolConfig {
     }
 }
 
-/// So many players, who speak with these voices.
+/// Players with these voices.
 pub(super) fn players<S: Speech>(
     rng: &mut Rng,
     bounds: Bounds,
@@ -53,7 +53,7 @@ pub(super) fn players<S: Speech>(
     (0..count).map(made).collect()
 }
 
-/// One raw client who says what is `said`, or so many who say damaged things.
+/// One raw client that sends the bytes `said`, or `count` that send damaged requests.
 pub(super) fn raw_clients_sending(
     said: Option<&[u8]>,
     count: usize,
@@ -89,7 +89,7 @@ pub(super) fn spec_at(host: HostId, database: String, config: PoolConfig) -> Poo
     }
 }
 
-/// How many come who say anything.
+/// The number of raw clients.
 pub(super) fn raw_clients(rng: &mut Rng, bounds: Bounds) -> usize {
     let drawn = if rng.percent(30) { 1 + rng.index(3) } else { 0 };
     if bounds.raw_clients { drawn } else { 0 }
@@ -107,7 +107,7 @@ pub(super) fn conditions(rng: &mut Rng, bounds: Bounds) -> Conditions {
     if bounds.bad_network { drawn } else { calm }
 }
 
-/// One to three workers, and a gate that everybody gets in by.
+/// One to three workers, and a gate with room for all.
 pub(super) fn rules(rng: &mut Rng) -> Rules {
     let workers = 1 + rng.index(3);
     Rules {
@@ -117,8 +117,8 @@ pub(super) fn rules(rng: &mut Rng) -> Rules {
     }
 }
 
-/// Faults in three of four schedules, in one of them only such that nobody may feel; and an end while clients still
-/// come in one of eight.
+/// Faults in three of four schedules, in a third of these only ones that no client may notice; and a drain while clients
+/// still come in one of eight.
 pub(super) fn chaos(rng: &mut Rng, bounds: Bounds) -> Chaos {
     let every = rng.percent(75).then(|| Duration::from_millis(20 + rng.below(200)));
     let drain = rng.percent(12).then(|| rng.around(Duration::from_millis(60)));

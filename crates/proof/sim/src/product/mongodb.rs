@@ -16,7 +16,7 @@ use mongodb_session::{Directory, MongoDb, ServerLogin, Verifier, Welcome};
 use pool::PoolConfig;
 use seam::{Encryption, Origin, PoolId};
 
-use super::{Bounds, Done, Guest, House, Most, RAW_CLIENT, Site, World, drawn, numbers::Numbers};
+use super::{Bounds, Done, ExtraClient, Harness, Limits, RAW_CLIENT, Simulation, Site, drawn, numbers::Numbers};
 use crate::{
     databases::{
         Database,
@@ -30,29 +30,29 @@ use application::{Application, Traits};
 use speech::Voice;
 
 /// After a fault an election may take 1.5 seconds, and each host is asked every second what it is.
-const AFTERMATH: Duration = Duration::from_secs(4);
+const RECOVERY_TIME: Duration = Duration::from_secs(4);
 
-/// By then every host is watched again.
-const SOON: Duration = Duration::from_secs(5);
+/// Time after the last fault by which every host is watched again.
+const MAX_CLEANING_TIME: Duration = Duration::from_secs(5);
 
-/// Hosts are asked every second what they are.
-const UNWATCHED: Duration = Duration::from_secs(2);
+/// The longest that a host may go unasked; monitors ask every second.
+const MAX_WATCH_GAP: Duration = Duration::from_secs(2);
 
 /// How long clients wait for a host that can serve them.
-const PATIENCE: Duration = Duration::from_secs(2);
+const SERVER_SELECTION_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Requests of a pool that may wait for what others write.
 const MAX_PINNED: u32 = 1;
 
-/// What the password of every user is.
+/// The password of every user.
 const PASSWORD: &str = "secret";
 
-/// So few iterations that logins cost nothing.
+/// SCRAM iterations: few, so that logins cost nothing.
 const ITERATIONS: u32 = 2;
 
 /// A pool for each user at each host, and one for the host's monitor.
 #[derive(Clone)]
-struct Doors {
+struct Setup {
     config: PoolConfig,
     hosts: u32,
     /// Clients log in as one of the users; otherwise all are the first.
@@ -64,13 +64,13 @@ struct Doors {
     numbers: Arc<Numbers>,
 }
 
-impl Doors {
+impl Setup {
     fn monitors(&self, place: u32) -> bool {
         place >= self.hosts * model::USERS as u32
     }
 }
 
-impl Upstreams for Doors {
+impl Upstreams for Setup {
     fn spec(&self, pool: PoolId) -> Option<PoolSpec> {
         let place = self.numbers.place(pool)?;
         let watch = PoolConfig { min_size: 1, max_size: 1, ..self.config.clone() };
@@ -92,7 +92,7 @@ impl Upstreams for Doors {
     }
 }
 
-impl Directory for Doors {
+impl Directory for Setup {
     fn encryption(&self, _: u16) -> Encryption {
         Encryption::Off
     }
@@ -136,11 +136,11 @@ impl Directory for Doors {
     }
 
     fn unavailable_wait(&self) -> Duration {
-        PATIENCE
+        SERVER_SELECTION_TIMEOUT
     }
 
     fn route(&self, user: &str, host: usize) -> Result<PoolId, String> {
-        let user = if self.secure { user_of(user).ok_or("nobody of this name")? } else { 0 };
+        let user = if self.secure { user_of(user).ok_or("no user of this name")? } else { 0 };
         Ok(self.numbers.id(user * self.hosts + host as u32))
     }
 
@@ -213,10 +213,10 @@ pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done
     let applications_only = secure || rng.percent(20);
     let players = if applications_only { 0 } else { (1 + rng.index(5)).min(bounds.players) };
     let least = usize::from(applications_only);
-    let guests = (least + if rng.percent(50) { rng.index(3) } else { 0 }).min(bounds.players);
+    let extra_clients = (least + if rng.percent(50) { rng.index(3) } else { 0 }).min(bounds.players);
     let raw_clients = drawn::raw_clients(&mut rng, bounds).max(usize::from(said.is_some()));
     let scarce = bounds.faults && rng.percent(15);
-    let max_size = if scarce { 1 } else { rng.pick(&[1, 2, (players + guests + raw_clients) as u32 + 1]) };
+    let max_size = if scarce { 1 } else { rng.pick(&[1, 2, (players + extra_clients + raw_clients) as u32 + 1]) };
     // Longer than a host refuses where no client may feel it.
     let unavailable_wait_time = Some(Duration::from_millis(rng.pick(&[600, 2000])));
     let mut config = PoolConfig { unavailable_wait_time, ..drawn::pool(&mut rng, max_size) };
@@ -227,7 +227,7 @@ pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done
     let hosts = if kind == Kind::Standalone { 1 } else { model::HOSTS as u32 };
     let name = (set && rng.percent(50)).then(|| "rs".into());
     let window = Duration::from_micros(rng.pick(&[0, 100, 15_000]));
-    let doors = Arc::new(Doors { config, hosts, secure, name, window, numbers: Arc::default() });
+    let setup = Arc::new(Setup { config, hosts, secure, name, window, numbers: Arc::default() });
     let conditions = drawn::conditions(&mut rng, bounds);
     let network = Network::new(rng.next(), conditions);
     let mut rules = drawn::rules(&mut rng);
@@ -240,32 +240,33 @@ pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done
         // So rarely that all is well again before the next.
         chaos.every = chaos.every.map(|_| Duration::from_millis(1000 + rng.below(5000)));
     }
-    let house = House::new(MongoDb::new(doors.clone()), doors, rules, &network, &mut rng);
+    let harness = Harness::new(MongoDb::new(setup.clone()), setup, rules, &network, &mut rng);
     let players = drawn::players(&mut rng, bounds, players, |number| Voice::new(number, kind));
     let raw_clients = drawn::raw_clients_sending(said, raw_clients, Voice::new(RAW_CLIENT, kind), &mut rng);
     let patient = rng.percent(30);
-    let guests = applications(&mut rng, (bounds, guests), kind, secure, (max_size, patient));
+    let extra_clients = applications(&mut rng, (bounds, extra_clients), kind, secure, (max_size, patient));
     let mut database = model::MongoDb::of(kind);
     if patient {
         database.limit_streams(MAX_PINNED as usize);
     }
     let mut site = Site::new(database, trace);
     site.speak(&network);
-    let mut world = World::new(
-        (house, network, site),
+    let mut simulation = Simulation::new(
+        (harness, network, site),
         (players, raw_clients),
         chaos,
-        Most { servers: (max_size as usize * model::USERS + 1) * hosts as usize, unsent: 1 << 15 },
+        Limits { servers: (max_size as usize * model::USERS + 1) * hosts as usize, unsent: 1 << 15 },
         rng,
         trace,
     );
-    world.guests = guests.into_iter().map(|guest| Box::new(guest) as Box<dyn Guest<_>>).collect();
-    world.scarce = scarce;
-    world.aftermath = AFTERMATH;
-    world.soon = SOON;
-    world.done.faults = u64::from(scarce);
-    world.play(|database| {
+    simulation.extra_clients =
+        extra_clients.into_iter().map(|extra_client| Box::new(extra_client) as Box<dyn ExtraClient<_>>).collect();
+    simulation.scarce = scarce;
+    simulation.recovery_time = RECOVERY_TIME;
+    simulation.max_cleaning_time = MAX_CLEANING_TIME;
+    simulation.done.faults = u64::from(scarce);
+    simulation.play(|database| {
         // Where the workers have ended, their monitors have, too.
-        if database.open().is_empty() { Vec::new() } else { database.unwatched(UNWATCHED) }
+        if database.open().is_empty() { Vec::new() } else { database.unwatched(MAX_WATCH_GAP) }
     })
 }

@@ -1,153 +1,34 @@
-//! A client that knows what every answer must be: all that it sends goes to a database of its own, too, and what comes
-//! back is compared message by message. Knows the protocol only by its [`Speech`].
+//! A client that knows what every answer must be: it sends each request to a database of its own too, the reference, and
+//! compares the answers message by message. It knows the protocol only through [`Speech`].
 //!
-//! A player lives several times. A life is a connection: it opens, asks and leaves, politely or not. After a fault (a
-//! session of the database that was killed, a network that broke) an answer may be missing, or an error that says so
-//! may stand in its place: then the life is over, and nothing is known of what was under way. A wrong answer is never
+//! A player makes several connections, one after the other; each is a life: it logs in, asks and leaves, politely or
+//! not. After a fault (a killed session of the database, a broken connection) an answer may be missing, or replaced by an
+//! error that says so. Then the life is over, and the outcome of its pending requests is unknown. A wrong answer is never
 //! excused.
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    fmt,
     time::Duration,
 };
 
 use pool::Time;
 
-use super::site::elapsed;
+use super::{
+    site::elapsed,
+    speech::{Kind, Message, Request, Speech},
+};
 use crate::{
     databases::{Connection, Database},
     network::{EndId, Network},
     random::Rng,
 };
 
-/// An unanswered request is a violation after so long. Longer than any time-out that is configured.
-const PATIENCE: Duration = Duration::from_secs(100);
-/// Around how long a client rests, logged in.
-const REST: Duration = Duration::from_millis(300);
-/// What was left for a client by others comes at the latest so long after.
-const ASIDE_PATIENCE: Duration = Duration::from_secs(10);
-
-/// One message of the database, as compared.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Message {
-    pub kind: Kind,
-    /// What it says, less what differs between any two sessions.
-    pub text: Vec<u8>,
-}
-
-/// What a message is to a client.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    Part,
-    /// The last part of an answer.
-    End,
-    /// Something that comes unasked.
-    Aside,
-    /// A parameter's name and value, with a zero between: what counts is what holds at the end of an answer.
-    Setting,
-    /// An error that may stand for anything after a fault.
-    Fault,
-    /// The same, after a cancel request.
-    Cancelled,
-}
-
-impl fmt::Debug for Message {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} {:?}", self.kind, String::from_utf8_lossy(&self.text))
-    }
-}
-
-#[derive(Clone, Debug, Default)]
-pub struct Request {
-    /// The bytes.
-    pub bytes: Vec<u8>,
-    /// How many answers end because of it; [`Request::AS_MANY_AS_COME`]: as many as the reference says at once.
-    pub answers: usize,
-}
-
-impl Request {
-    /// Only the reference knows how many answers end.
-    pub const AS_MANY_AS_COME: usize = usize::MAX;
-}
-
-/// How a player speaks, and what it asks.
-pub trait Speech {
-    /// The database of its own, and the real one's kind.
-    type Database: Database;
-
-    /// It subscribes on a server that all share. What is published while that is replaced is lost, as is documented.
-    const FEELS_REPLACEMENTS: bool = false;
-
-    /// A database for it alone.
-    fn reference(&self) -> Self::Database;
-
-    /// A connection begins: what is said first.
-    fn open(&mut self, rng: &mut Rng) -> Request;
-
-    /// The next request, by what the reference answered to all before.
-    fn ask(&mut self, rng: &mut Rng) -> Request;
-
-    /// A message of the reference was seen.
-    fn learn(&mut self, message: &Message);
-
-    /// A message of the product was seen, in full.
-    fn hear(&mut self, bytes: &[u8]);
-
-    /// No transaction is open, in which nothing comes unasked.
-    fn is_idle(&self) -> bool;
-
-    /// What is said to leave politely; nothing: it just closes.
-    fn farewell(&self) -> Vec<u8>;
-
-    /// The first message of `bytes` with its length, if it is complete; `None` as a message for one that is not
-    /// compared.
-    fn cut(&mut self, bytes: &[u8], opening: bool) -> Option<(usize, Option<Message>)>;
-
-    /// Messages of the opening in an order that can be compared.
-    fn sort_opening(&self, messages: &mut Vec<Message>);
-
-    /// A documented difference. `hurt`: there was a fault.
-    fn is_as_good(&self, expected: &Message, got: &Message, hurt: bool) -> bool;
-
-    /// All that was asked is answered: what the real database holds of this player is as its own has it.
-    fn check(&mut self, real: &Self::Database, own: &Self::Database);
-
-    /// The life ended with something under way: nothing but what was acknowledged is known.
-    fn check_after_fault(&mut self, real: &Self::Database, own: &Self::Database);
-
-    /// A request to cancel what is under way, to be sent on a connection of its own.
-    fn cancel(&self) -> Option<Vec<u8>>;
-
-    /// It may ask more before it is answered.
-    fn is_hasty(&self) -> bool {
-        true
-    }
-
-    /// A request as the product is told it, where that knows things by other names than the reference.
-    fn addressed(&self, request: Vec<u8>) -> Vec<u8> {
-        request
-    }
-
-    /// Whether a player may be told this at any time between its transactions, and the connection ends with it.
-    fn is_parting(&self, _message: &Message) -> bool {
-        false
-    }
-
-    /// What is asked once more after this error, which came in place of an answer: what the reference has answered is
-    /// still due.
-    fn again(&mut self, _error: &Message) -> Option<Vec<u8>> {
-        None
-    }
-
-    /// What was opened in the life before is used in the next: so a fault of that life can be felt in it.
-    fn remembers(&self) -> bool {
-        false
-    }
-
-    /// All that was asked is answered or done with, and there was no fault: what nobody acknowledges is there, too.
-    fn check_unhurt(&mut self, _real: &Self::Database, _own: &Self::Database) {}
-}
+/// The longest that an answer may take: longer than any configured time-out.
+const MAX_ANSWER_TIME: Duration = Duration::from_secs(100);
+/// Mean time that a client stays idle between requests.
+const MEAN_IDLE_PAUSE: Duration = Duration::from_millis(300);
+/// The longest that a message from other clients may take.
+const MAX_ASIDE_WAIT: Duration = Duration::from_secs(10);
 
 pub struct Player<S: Speech> {
     pub number: usize,
@@ -220,6 +101,12 @@ fn learn(parameters: &mut BTreeMap<Vec<u8>, Vec<u8>>, message: &Message) {
 }
 
 impl Life {
+    /// Checks that no answer is overdue.
+    fn check_answer_time(&self, player: usize, now: Time) {
+        let in_time = self.due == 0 || now.since(self.since) < MAX_ANSWER_TIME;
+        assert!(in_time, "{} waits for ever for {:?}", self.tale(player), self.expected.front());
+    }
+
     /// An answer has ended: the client knows of its parameters what it is to know.
     fn check_settings(&mut self, number: usize) {
         let known = self.known.pop_front().expect("an answer was due");
@@ -293,12 +180,12 @@ impl<S: Speech> Player<S> {
         self.life.as_ref().is_some_and(|life| life.end == end) || self.cancels.contains(&end)
     }
 
-    /// It has lived as often as it was to.
+    /// Whether all its connections have ended.
     pub fn is_done(&self) -> bool {
         self.life.is_none() && self.lives == 0 && self.cancels.is_empty()
     }
 
-    /// It does what it wants to do by itself.
+    /// Acts by itself: connects, asks, cancels or leaves.
     pub fn act(&mut self, around: &Around<'_, S::Database>) {
         let pause = if self.rng.percent(70) { Duration::from_micros(200) } else { Duration::from_millis(8) };
         self.wake = around.now + self.rng.around(pause);
@@ -310,15 +197,12 @@ impl<S: Speech> Player<S> {
             }
             return;
         };
-        if life.due > 0 {
-            let next = life.expected.front();
-            assert!(around.now.since(life.since) < PATIENCE, "{} waits for ever for {next:?}", life.tale(self.number));
-        }
+        life.check_answer_time(self.number, around.now);
         if life.left {
             return;
         }
         if life.due == 0 && !life.asides.is_empty() && self.speech.is_idle() {
-            let until = *life.awaits_asides.get_or_insert(around.now + ASIDE_PATIENCE);
+            let until = *life.awaits_asides.get_or_insert(around.now + MAX_ASIDE_WAIT);
             let hurt = around.faults > life.faults;
             assert!(around.now < until || hurt, "{} is not told: {:?}", life.tale(self.number), life.asides);
             if !hurt {
@@ -327,10 +211,10 @@ impl<S: Speech> Player<S> {
         }
         if life.due == 0 && self.speech.is_idle() {
             let right = life.early.is_empty() || around.faults > life.faults;
-            assert!(right, "{} is told {:?}, which nobody said", life.tale(self.number), life.early);
+            assert!(right, "{} is told {:?}, which no client sent", life.tale(self.number), life.early);
         }
         if self.rest > 0 && life.due == 0 && self.speech.is_idle() && self.rng.per_myriad(self.rest) {
-            self.wake = around.now + self.rng.around(REST);
+            self.wake = around.now + self.rng.around(MEAN_IDLE_PAUSE);
             return;
         }
         // It vanishes, now and then, whatever is under way.
@@ -423,7 +307,7 @@ impl<S: Speech> Player<S> {
         }
         let mut said: Vec<u8> = Vec::new();
         for (connection, bytes) in self.own.take_output() {
-            assert_eq!(connection, life.own, "nobody else is there");
+            assert_eq!(connection, life.own, "it is the only connection");
             said.extend(bytes);
         }
         let mut messages = Vec::new();

@@ -12,7 +12,7 @@ use postgres_session::{
 };
 use seam::{Origin, PoolId};
 
-use super::{Bounds, Done, House, Most, RAW_CLIENT, Site, World, drawn, numbers::Numbers};
+use super::{Bounds, Done, Harness, Limits, RAW_CLIENT, Simulation, Site, drawn, numbers::Numbers};
 use crate::{
     databases::{Database, postgres as model},
     network::Network,
@@ -26,7 +26,7 @@ const USERS: [&str; 2] = ["app", "web"];
 
 /// Who may log in, and the pools.
 #[derive(Clone)]
-struct Doors {
+struct Setup {
     mode: PoolMode,
     state: StatePolicy,
     config: PoolConfig,
@@ -35,7 +35,7 @@ struct Doors {
     numbers: Arc<Numbers>,
 }
 
-impl Upstreams for Doors {
+impl Upstreams for Setup {
     fn spec(&self, pool: PoolId) -> Option<PoolSpec> {
         let user = USERS[self.numbers.place(pool)? as usize].into();
         let caps = vec![("all".into(), self.cap), (format!("of {user}"), 0)];
@@ -52,7 +52,7 @@ impl Upstreams for Doors {
     }
 }
 
-impl Directory for Doors {
+impl Directory for Setup {
     fn encryption(&self, _: u16) -> Encryption {
         Encryption::Off
     }
@@ -111,25 +111,25 @@ pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done
     let enough = (pinners.min(players) + 2 * users) as u32;
     let cap = if rng.percent(50) { all_pools.min(enough) } else { all_pools };
     let state = StatePolicy { reset, max_prepared: rng.pick(&[2, 500]), ..StatePolicy::default() };
-    let doors = Arc::new(Doors { mode, state, config, cap, numbers: Arc::default() });
+    let setup = Arc::new(Setup { mode, state, config, cap, numbers: Arc::default() });
     let conditions = drawn::conditions(&mut rng, bounds);
     let network = Network::new(rng.next(), conditions);
     let rules = drawn::rules(&mut rng);
     let chaos = drawn::chaos(&mut rng, bounds);
-    let house = House::new(Postgres::new(doors.clone()), doors, rules, &network, &mut rng);
+    let harness = Harness::new(Postgres::new(setup.clone()), setup, rules, &network, &mut rng);
     let voice = |number| Voice::new(number, USERS[number % users], number < pinners);
     let players = drawn::players(&mut rng, bounds, players, voice);
     let raw_clients = drawn::raw_clients_sending(said, raw_clients, Voice::new(RAW_CLIENT, USERS[0], false), &mut rng);
     let database = if seed.is_multiple_of(4) { model::Postgres::reloaded() } else { model::Postgres::new() };
-    let world = World::new(
-        (house, network, Site::new(database, trace)),
+    let simulation = Simulation::new(
+        (harness, network, Site::new(database, trace)),
         (players, raw_clients),
         chaos,
-        Most { servers: cap as usize, unsent: 2 << 20 },
+        Limits { servers: cap as usize, unsent: 2 << 20 },
         rng,
         trace,
     );
-    world.play(|database| {
+    simulation.play(|database| {
         let held = |connection| {
             let mut left = database.leftovers(connection);
             left.extend(database.in_transaction(connection).then(|| "a transaction".to_owned()));

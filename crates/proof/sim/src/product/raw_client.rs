@@ -1,34 +1,34 @@
-//! A client that may say anything: requests that were damaged on their way, or bytes that somebody made up. Nobody else
-//! may notice it, and when it has gone nothing of it is left. It takes no answer for an answer to anything.
+//! A client that sends arbitrary bytes: damaged requests, or a fuzzer's input. No other client may notice it, and it
+//! leaves nothing behind. It checks no answers.
 
 use std::time::Duration;
 
 use pool::Time;
 
-use super::player::Speech;
+use super::speech::Speech;
 use crate::{
     network::{EndId, Network},
     random::Rng,
 };
 
-/// Of what it says so much goes at once at most.
-const MOST_AT_ONCE: u64 = 4096;
-/// For so long around it stays after it has said all.
-const STAYS: Duration = Duration::from_millis(20);
-/// One that lets lie what it is told is not heard in the end. It leaves when it has tried so often in vain.
-const TRIES: u32 = 1000;
+/// Bytes that it sends at once, at most.
+const MAX_SEND: u64 = 4096;
+/// Mean time that it stays connected after its last byte.
+const MEAN_STAY: Duration = Duration::from_millis(20);
+/// Poolhouse stops reading from a client that does not read. The client leaves after this many failed sends.
+const MAX_FAILED_SENDS: u32 = 1000;
 
 pub struct RawClient {
     bytes: Vec<u8>,
     sent: usize,
-    /// It lets what it is told lie.
+    /// It reads nothing.
     deaf: bool,
-    /// How often it has tried in vain to say something.
-    vain: u32,
+    /// Sends in a row that the network did not take.
+    failed_sends: u32,
     rng: Rng,
     end: Option<EndId>,
     done: bool,
-    /// When it does something by itself.
+    /// When it acts next by itself.
     pub wake: Time,
 }
 
@@ -36,7 +36,7 @@ impl RawClient {
     /// One that says these bytes, and leaves.
     pub fn new(bytes: Vec<u8>, mut rng: Rng) -> Self {
         let (deaf, wake) = (rng.percent(10), Time(rng.below(20_000_000)));
-        Self { bytes, sent: 0, deaf, vain: 0, rng, end: None, done: false, wake }
+        Self { bytes, sent: 0, deaf, failed_sends: 0, rng, end: None, done: false, wake }
     }
 
     /// One that says these bytes, behind a player's opening or, if the first of them is odd, as they are.
@@ -97,7 +97,7 @@ impl RawClient {
             // One that lets lie what it is told does not see the end of it.
             return self.leave(network);
         }
-        if self.sent == self.bytes.len() || (self.deaf && self.vain > TRIES) {
+        if self.sent == self.bytes.len() || (self.deaf && self.failed_sends > MAX_FAILED_SENDS) {
             if self.rng.percent(30) {
                 network.reset(end);
             }
@@ -105,15 +105,15 @@ impl RawClient {
         }
         self.send(network);
         let all = self.sent == self.bytes.len();
-        self.wake = now + self.rng.around(if all { STAYS } else { Duration::from_micros(300) });
+        self.wake = now + self.rng.around(if all { MEAN_STAY } else { Duration::from_micros(300) });
     }
 
     fn send(&mut self, network: &Network) {
         let Some(end) = self.end else { return };
         let rest = &self.bytes[self.sent..];
-        let most = if self.rng.percent(50) { rest.len() } else { 1 + self.rng.below(MOST_AT_ONCE) as usize };
+        let most = if self.rng.percent(50) { rest.len() } else { 1 + self.rng.below(MAX_SEND) as usize };
         let sent = network.send(end, &rest[..most.min(rest.len())]);
-        self.vain = if sent > 0 { 0 } else { self.vain + 1 };
+        self.failed_sends = if sent > 0 { 0 } else { self.failed_sends + 1 };
         self.sent += sent;
     }
 

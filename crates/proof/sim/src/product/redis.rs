@@ -10,7 +10,7 @@ use pool::PoolConfig;
 use redis_session::{Directory, Redis, ServerLogin, Version, Welcome};
 use seam::{Encryption, Origin, PoolId};
 
-use super::{Bounds, Done, House, Most, RAW_CLIENT, Site, World, drawn, numbers::Numbers};
+use super::{Bounds, Done, Harness, Limits, RAW_CLIENT, Simulation, Site, drawn, numbers::Numbers};
 use crate::{
     databases::{Database, redis as model},
     network::Network,
@@ -24,12 +24,12 @@ const DATABASES: u32 = 2;
 
 /// A pool for each logical database and version.
 #[derive(Clone)]
-struct Doors {
+struct Setup {
     config: PoolConfig,
     numbers: Arc<Numbers>,
 }
 
-impl Upstreams for Doors {
+impl Upstreams for Setup {
     fn spec(&self, pool: PoolId) -> Option<PoolSpec> {
         let place = self.numbers.place(pool)?;
         Some(drawn::spec(format!("{}", place / 2), self.config.clone()))
@@ -45,7 +45,7 @@ impl Upstreams for Doors {
     }
 }
 
-impl Directory for Doors {
+impl Directory for Setup {
     fn encryption(&self, _: u16) -> Encryption {
         Encryption::Off
     }
@@ -87,24 +87,24 @@ pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done
     let raw_clients = drawn::raw_clients(&mut rng, bounds).max(usize::from(said.is_some()));
     let max_size = (players + raw_clients) as u32 + 2;
     let config = drawn::pool(&mut rng, max_size);
-    let doors =
-        Arc::new(Doors { config: PoolConfig { on_proof: seed.is_multiple_of(3), ..config }, numbers: Arc::default() });
+    let setup =
+        Arc::new(Setup { config: PoolConfig { on_proof: seed.is_multiple_of(3), ..config }, numbers: Arc::default() });
     let conditions = drawn::conditions(&mut rng, bounds);
     let network = Network::new(rng.next(), conditions);
     let rules = drawn::rules(&mut rng);
     let chaos = drawn::chaos(&mut rng, bounds);
-    let house = House::new(Redis::new(doors.clone()), doors, rules, &network, &mut rng);
+    let harness = Harness::new(Redis::new(setup.clone()), setup, rules, &network, &mut rng);
     let players = drawn::players(&mut rng, bounds, players, Voice::new);
     let raw_clients = drawn::raw_clients_sending(said, raw_clients, Voice::new(RAW_CLIENT), &mut rng);
-    let world = World::new(
-        (house, network, Site::new(model::Redis::new(None), trace)),
+    let simulation = Simulation::new(
+        (harness, network, Site::new(model::Redis::new(None), trace)),
         (players, raw_clients),
         chaos,
-        Most { servers: max_size as usize * 2 * DATABASES as usize, unsent: 2 << 20 },
+        Limits { servers: max_size as usize * 2 * DATABASES as usize, unsent: 2 << 20 },
         rng,
         trace,
     );
-    world.play(|database| {
+    simulation.play(|database| {
         let held = |connection| {
             let mut left = database.leftovers(connection);
             left.retain(|what| {

@@ -1,4 +1,4 @@
-//! A database on the network: what comes over connections is handed to it, and what it says is sent. Knows no protocol.
+//! Connects a model of a database to the simulated network: hands it what arrives, and sends what it answers.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -50,7 +50,7 @@ pub fn elapsed(now: Time) -> Duration {
 }
 
 impl<D: Database> Site<D> {
-    /// A database to which nobody is connected.
+    /// A database without connections.
     pub fn new(database: D, trace: bool) -> Self {
         let ends = BTreeMap::new();
         Self { database, trace, wires: BTreeMap::new(), ends, due: None, lies_in_wait: false, waits_left: 2 }

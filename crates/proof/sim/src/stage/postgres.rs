@@ -10,7 +10,7 @@ use seam::{Origin, PoolId};
 
 use super::{POOL, Stage};
 
-/// Lets everybody in as its fields say, except the user `remote` and whoever asks for the database `nowhere`.
+/// Lets all users in as its fields say, except the user `remote`, and all databases except `nowhere`.
 #[derive(Clone)]
 pub struct Doors {
     pub mode: PoolMode,
@@ -20,7 +20,7 @@ pub struct Doors {
     pub password: Option<Arc<str>>,
     /// What becomes of what clients leave behind.
     pub state: StatePolicy,
-    /// Whether clients may and must use TLS. On a stage nobody can.
+    /// Whether clients may and must use TLS. A stage has none.
     pub encryption: Encryption,
     pub server_encryption: ServerEncryption,
 }
@@ -41,12 +41,12 @@ impl Default for Doors {
 }
 
 impl Doors {
-    /// A stage behind them, where so many bytes of input are held for a connection.
+    /// A stage with this setup. `max_held`: bytes of input held for a connection.
     pub fn stage(self, max_held: usize) -> Stage<Postgres> {
         self.stage_with_workers(1, max_held)
     }
 
-    /// The same with so many workers.
+    /// The same with several workers.
     pub fn stage_with_workers(self, workers: usize, max_held: usize) -> Stage<Postgres> {
         Stage::with_workers(workers, Postgres::new(Arc::new(self)), max_held)
     }

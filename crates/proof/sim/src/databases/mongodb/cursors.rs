@@ -8,7 +8,7 @@ use mongodb_session::bson::{Document, Value, Writer};
 use super::{FIRST_CURSOR, MongoDb, document, errors::fail, message::Request, writes::Session};
 use crate::databases::Connection;
 
-/// Documents of a batch, where nobody says how many.
+/// Documents of a first batch by default, as MongoDB has it.
 const BATCH: usize = 101;
 
 /// Documents that a collection of numbers has at most.
@@ -21,7 +21,7 @@ pub struct Cursor {
     collection: String,
     session: Option<Session>,
     rest: VecDeque<Vec<u8>>,
-    /// It goes on for ever: so many rows of its collection have been read.
+    /// A tailable cursor: the number of rows read so far.
     read: Option<usize>,
 }
 

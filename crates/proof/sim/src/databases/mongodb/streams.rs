@@ -15,7 +15,7 @@ use crate::databases::Connection;
 /// The ids of answers to which others refer.
 const FIRST_ANSWER: i32 = 7_000;
 
-/// Somebody who waits for more of a cursor.
+/// A connection that waits for more of a cursor.
 pub struct Waiting {
     from: Connection,
     host: usize,
@@ -33,7 +33,7 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// When somebody has waited long enough.
+    /// When the next wait ends.
     pub fn due(&self) -> Option<Duration> {
         self.waiting.iter().map(|waiting| waiting.until).min()
     }
@@ -49,7 +49,7 @@ fn integer(body: Document<'_>, name: &str) -> Option<i64> {
 }
 
 impl MongoDb {
-    /// Somebody asks for the next batch; `None` if it is not answered now, or has been.
+    /// Asks for the next batch; `None` if it is not answered now, or has been.
     pub(super) fn next_batch(
         &mut self,
         from: Connection,

@@ -23,7 +23,7 @@ const BUFFER: usize = 8192;
 /// Where the connection stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
-    /// Nobody has logged in yet.
+    /// No user has logged in yet.
     Start,
     Ready,
     Over,
@@ -68,7 +68,7 @@ impl Portal {
 pub(super) enum Block {
     #[default]
     Idle,
-    /// One that nobody has begun: it ends with the statement, or the Sync.
+    /// An implicit one: it ends with the statement, or the Sync.
     Started,
     /// The same of a text with several statements.
     Implicit,
@@ -210,7 +210,7 @@ impl Session {
             me,
             stage: Stage::Start,
             pid,
-            // Nobody has to guess it.
+            // The key need not be hard to guess.
             secret: pid.wrapping_mul(2_654_435_761),
             database: String::new(),
             user: String::new(),
@@ -297,7 +297,7 @@ impl Session {
         self.statement_since.get_or_insert(self.now);
     }
 
-    /// Ends a transaction that nobody has begun.
+    /// Ends an implicit transaction.
     pub(super) fn finish(&mut self, shared: &mut Shared) {
         self.statement_since = None;
         if self.block == Block::Started {

@@ -134,7 +134,7 @@ impl Shared {
         }
     }
 
-    /// Whoever has waited for it longest gets what is free.
+    /// A free lock goes to the session that has waited for it longest.
     fn pass_on(&mut self, key: &Key) {
         let Some(lock) = self.locks.get_mut(key) else { return };
         if lock.session + lock.transaction > 0 {

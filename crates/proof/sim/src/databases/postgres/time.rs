@@ -10,8 +10,8 @@ use super::{
     values::Value,
 };
 
-/// After how long a wait for a lock is suspected to be one for itself.
-const DEADLOCK: Duration = Duration::from_secs(1);
+/// PostgreSQL's `deadlock_timeout`.
+const DEADLOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
@@ -37,7 +37,7 @@ impl Session {
             Some(Wait::Sleep(until)) => events.push((*until, Event::Woken)),
             Some(Wait::Lock { since, looked, .. }) => {
                 events.extend(after(*since, "lock_timeout").map(|when| (when, Event::Lock)));
-                events.extend((!looked).then_some((*since + DEADLOCK, Event::Deadlock)));
+                events.extend((!looked).then_some((*since + DEADLOCK_TIMEOUT, Event::Deadlock)));
             }
             None => {}
         }
@@ -90,7 +90,7 @@ impl Session {
         self.fail(shared, &failure);
     }
 
-    /// Somebody wants the statement cancelled; whether there was one.
+    /// Cancels the running statement; returns whether there was one.
     pub(super) fn cancel(&mut self, shared: &mut Shared) -> bool {
         let waits = self.wait.is_some() || self.copying.is_some();
         if waits {

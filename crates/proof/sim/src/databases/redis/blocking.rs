@@ -139,7 +139,7 @@ impl Redis {
         self.waiting.retain(|_, queue| !queue.is_empty());
     }
 
-    /// Whoever has waited for long enough goes on with nothing.
+    /// Waits whose time is over end without a value.
     pub(super) fn end_waits(&mut self) {
         loop {
             let waits =

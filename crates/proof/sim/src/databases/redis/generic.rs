@@ -50,7 +50,7 @@ impl Condition {
 }
 
 impl Redis {
-    /// A key has changed: transactions of those who watch it are not to be carried out, and those who have read it are
+    /// A key has changed: transactions that watch it are to fail, and clients that have read it are
     /// told.
     pub(super) fn touch(&mut self, database: usize, key: &[u8]) {
         self.touch_watched(database, key);

@@ -1,12 +1,12 @@
-//! Scripts: three are known by heart, one of which does not end. While it runs nobody is heard for five seconds; after
-//! that everybody is told that the server is busy, until somebody ends it.
+//! Scripts: the model knows three texts, one of which loops for ever. While it runs, Redis reads no commands for five
+//! seconds; then it answers every command with BUSY, until SCRIPT KILL.
 
 use std::time::Duration;
 
 use super::{Connection, Done, Redis, Refusal, Reply, keyspace::Text, numbers::required, session::Blocked};
 
-/// For how long a script runs before others are heard.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Redis' `busy-reply-threshold`.
+const BUSY_THRESHOLD: Duration = Duration::from_secs(5);
 
 const NOT_BUSY: &str = "NOTBUSY No scripts in execution right now.";
 const BUSY: &str = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.";
@@ -22,7 +22,7 @@ pub struct Running {
 impl Running {
     /// When others will be heard.
     pub(super) fn busy_at(&self) -> Option<Duration> {
-        (!self.busy).then(|| self.since + PATIENCE)
+        (!self.busy).then(|| self.since + BUSY_THRESHOLD)
     }
 }
 
@@ -117,7 +117,7 @@ impl Redis {
     /// If a script has run for long, others are heard again.
     pub(super) fn become_busy(&mut self) {
         let Some(running) = self.running.as_mut() else { return };
-        if running.busy || self.now < running.since + PATIENCE {
+        if running.busy || self.now < running.since + BUSY_THRESHOLD {
             return;
         }
         running.busy = true;

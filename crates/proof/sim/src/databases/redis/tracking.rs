@@ -1,5 +1,5 @@
 //! CLIENT TRACKING: connections are told when keys change that they have read, or whose names begin in a certain way.
-//! Of redirection only the books are kept: nobody is told anything by it.
+//! Redirection is recorded, and sends nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ pub struct Invalidations {
     changed: BTreeMap<Vec<u8>, Option<Connection>>,
 }
 
-/// Nobody is to be told of a key twice.
+/// No client is told of a key twice.
 fn overlap(given: &[Vec<u8>], present: &BTreeSet<Vec<u8>>) -> Option<Refusal> {
     for (place, prefix) in given.iter().enumerate() {
         let overlaps = |other: &&Vec<u8>| other.starts_with(prefix) || prefix.starts_with(other);

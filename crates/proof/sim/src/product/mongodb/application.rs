@@ -3,7 +3,6 @@
 //! Balancers"), and judges what it is answered and what the database has.
 
 mod answer;
-mod court;
 mod judge;
 mod leave;
 mod link;
@@ -11,6 +10,7 @@ mod reading;
 mod tailing;
 mod task;
 mod transaction;
+mod verdicts;
 mod verify;
 mod write;
 
@@ -21,7 +21,6 @@ use pool::Time;
 
 use self::{
     answer::Outcome,
-    court::{Court, Next},
     judge::{Judge, Row},
     leave::Leave,
     link::{Event, Link},
@@ -29,24 +28,25 @@ use self::{
     tailing::Tailing,
     task::Task,
     transaction::{End, Statement, Transaction},
+    verdicts::{Next, Verdicts},
     verify::Verify,
     write::Write,
 };
 use crate::{
     databases::mongodb::{ASKED, FIRST_ID, HOT, Kind, MongoDb},
     network::EndId,
-    product::{guest::Guest, player::Around, site::elapsed},
+    product::{extra_client::ExtraClient, player::Around, site::elapsed},
     random::Rng,
 };
 
-/// Connections that it has at most.
+/// Connections of an application, at most.
 const MAX_LINKS: usize = 3;
 
-/// An unanswered command is a violation after so long. Longer than any time-out that is configured.
-const PATIENCE: Duration = Duration::from_secs(100);
+/// The longest that an answer may take: longer than any configured time-out.
+const MAX_ANSWER_TIME: Duration = Duration::from_secs(100);
 
-/// It looks so often whether it waits for ever.
-const LOOKS: Duration = Duration::from_secs(1);
+/// How often an application checks for answers that are overdue.
+const RECHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What is drawn for an application.
 pub struct Traits {
@@ -253,14 +253,14 @@ impl Application {
     /// Something has come of the last command.
     fn take(&mut self, outcome: Outcome, hurt: bool, around: &Around<'_, MongoDb>) {
         let Some(task) = &mut self.task else { return };
-        let mut court = Court {
+        let mut verdicts = Verdicts {
             judge: &mut self.judge,
             real: around.real,
             hurt,
             rng: &mut self.rng,
             last_number: &mut self.last_number,
         };
-        let next = task.take(outcome, &mut court);
+        let next = task.take(outcome, &mut verdicts);
         match next {
             Next::Ask(pause) => self.wake = around.now + pause,
             Next::Over => {
@@ -301,15 +301,15 @@ impl Application {
     }
 }
 
-impl Guest<MongoDb> for Application {
+impl ExtraClient<MongoDb> for Application {
     fn wake(&self) -> Time {
         self.wake
     }
 
     fn act(&mut self, around: &Around<'_, MongoDb>) {
-        self.wake = around.now + LOOKS;
+        self.wake = around.now + RECHECK_INTERVAL;
         if let Some(asked) = &self.asked {
-            assert!(around.now.since(asked.since) < PATIENCE, "{} waits for ever", self.tale());
+            assert!(around.now.since(asked.since) < MAX_ANSWER_TIME, "{} waits for ever", self.tale());
         }
         let impatience = match self.task {
             None => 300,

@@ -1,4 +1,4 @@
-//! What a player asks of MongoDB: commands as drivers send them, which touch nobody else's rows and cursors.
+//! What a player asks of MongoDB: commands as drivers send them, which touch no other client's rows and cursors.
 
 use mongodb_session::{
     bson::Writer,
@@ -69,7 +69,7 @@ impl Programs {
         format!("rows.p{}x{}", self.number, self.alias)
     }
 
-    /// Nobody acknowledges its rows here.
+    /// A write whose rows are not acknowledged.
     pub fn unacknowledged(&self) -> String {
         format!("silent.p{}x{}l{}", self.number, self.alias, self.life)
     }
@@ -158,7 +158,7 @@ impl Programs {
         (bytes, Asked { row: Some(row), repeatable_write: numbered, ..asked })
     }
 
-    /// A row whose writing nobody acknowledges.
+    /// A row whose write is not acknowledged.
     fn insert_unacknowledged(&mut self, rng: &mut Rng) -> (Vec<u8>, Asked) {
         let (collection, row) = (self.unacknowledged(), self.row());
         self.insertion(rng, &collection, &row, None, true)

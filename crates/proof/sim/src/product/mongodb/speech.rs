@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     databases::mongodb as model,
-    product::player::{Kind, Message, Request, Speech},
+    product::speech::{Kind, Message, Request, Speech},
     random::Rng,
 };
 

@@ -1,7 +1,7 @@
-//! What a player asks of PostgreSQL: random requests that touch nobody else's things, so that its own database knows
+//! What a player asks of PostgreSQL: random requests that touch no other client's objects, so that its own database knows
 //! every answer.
 
-use crate::{product::player::Request, random::Rng};
+use crate::{product::speech::Request, random::Rng};
 
 /// The requests of one player.
 pub(super) struct Programs {

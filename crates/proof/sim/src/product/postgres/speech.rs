@@ -4,7 +4,7 @@
 use super::programs::{Programs, message};
 use crate::{
     databases::postgres as model,
-    product::player::{Kind, Message, Request, Speech},
+    product::speech::{Kind, Message, Request, Speech},
     random::Rng,
 };
 

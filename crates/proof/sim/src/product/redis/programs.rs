@@ -1,7 +1,7 @@
-//! What a player asks of Redis: random commands that touch nobody else's keys and channels, so that its own database
+//! What a player asks of Redis: random commands that touch no other client's keys and channels, so that its own database
 //! knows every answer.
 
-use crate::{product::player::Request, random::Rng};
+use crate::{product::speech::Request, random::Rng};
 
 /// The commands of one player.
 pub(super) struct Programs {

@@ -3,7 +3,7 @@
 use super::programs::Programs;
 use crate::{
     databases::redis as model,
-    product::player::{Kind, Message, Request, Speech},
+    product::speech::{Kind, Message, Request, Speech},
     random::Rng,
 };
 

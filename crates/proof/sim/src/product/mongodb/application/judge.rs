@@ -26,7 +26,7 @@ impl Judge {
         self.quick.push(row);
     }
 
-    /// Nobody knows whether they were written, but it was all of them or none.
+    /// It is unknown whether these rows were written, but it was all of them or none.
     pub fn doubt(&mut self, rows: Vec<Row>) {
         self.maybe.push(rows);
     }
@@ -44,7 +44,7 @@ impl Judge {
         let missing = of(&self.sure).into_iter().chain(of(own)).find(|row| !found.contains(row));
         assert!(missing.is_none(), "a transaction reads {found:?} of {collection}, without {missing:?}");
         let too_many = of(&self.never).into_iter().find(|row| found.contains(row));
-        assert!(too_many.is_none(), "a transaction reads {too_many:?} in {collection}, which nobody has written");
+        assert!(too_many.is_none(), "a transaction reads {too_many:?} in {collection}, which were never written");
     }
 
     pub fn check(&self, real: &MongoDb) {

@@ -7,7 +7,7 @@ use mongodb_session::bson::Writer;
 
 use super::{
     answer::Outcome,
-    court::{Court, Next},
+    verdicts::{Next, Verdicts},
 };
 
 /// Looks until hosts have heard of the end of a session, at most; an upstream that is asked for something else may take
@@ -36,20 +36,20 @@ impl Leave {
         });
     }
 
-    pub fn take(&mut self, outcome: &Outcome, court: &Court<'_>) -> Next {
+    pub fn take(&mut self, outcome: &Outcome, verdicts: &Verdicts<'_>) -> Next {
         let told = match outcome {
             Outcome::Done { .. } => true,
             Outcome::Refused(refusal) => {
-                court.excuse("the end of a session", refusal);
+                verdicts.excuse("the end of a session", refusal);
                 false
             }
             Outcome::Lost(why) => {
-                court.excuse_loss("the end of a session", why);
+                verdicts.excuse_loss("the end of a session", why);
                 false
             }
         };
-        let left = court.real.open_of(self.user, &self.session);
-        if left.is_empty() || court.hurt || !told {
+        let left = verdicts.real.open_of(self.user, &self.session);
+        if left.is_empty() || verdicts.hurt || !told {
             return Next::Over;
         }
         assert!(!self.kills, "left by a session that was killed: {left:?}");

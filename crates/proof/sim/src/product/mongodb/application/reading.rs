@@ -6,7 +6,7 @@ use mongodb_session::bson::Writer;
 
 use super::{
     answer::Outcome,
-    court::{ASK, Court, Next},
+    verdicts::{ASK, Next, Verdicts},
 };
 
 /// How often it asks again when too many wait already.
@@ -49,7 +49,7 @@ impl Reading {
         body.document("$readPreference", |preference| _ = preference.text("mode", self.mode));
     }
 
-    pub fn take(&mut self, outcome: Outcome, court: &mut Court<'_>) -> Next {
+    pub fn take(&mut self, outcome: Outcome, verdicts: &mut Verdicts<'_>) -> Next {
         match outcome {
             Outcome::Done { batch, cursor } => {
                 self.read.extend(batch);
@@ -66,11 +66,11 @@ impl Reading {
             }
             Outcome::Refused(refusal) => {
                 // A host that was down has no cursor of before.
-                if refusal.code != 43 || !court.hurt {
-                    court.excuse("a read", &refusal);
+                if refusal.code != 43 || !verdicts.hurt {
+                    verdicts.excuse("a read", &refusal);
                 }
             }
-            Outcome::Lost(why) => court.excuse_loss("a read", &why),
+            Outcome::Lost(why) => verdicts.excuse_loss("a read", &why),
         }
         Next::Over
     }

@@ -6,7 +6,7 @@ use mongodb_session::bson::Writer;
 
 use super::{
     answer::Outcome,
-    court::{ASK, Court, Next},
+    verdicts::{ASK, Next, Verdicts},
 };
 
 /// How often it asks again when too many wait already.
@@ -46,7 +46,7 @@ impl Tailing {
         }
     }
 
-    pub fn take(&mut self, outcome: Outcome, court: &mut Court<'_>) -> Next {
+    pub fn take(&mut self, outcome: Outcome, verdicts: &mut Verdicts<'_>) -> Next {
         match outcome {
             Outcome::Done { .. } if self.cursor != 0 && self.rounds == 0 => return Next::Over,
             Outcome::Done { batch, cursor } => {
@@ -55,20 +55,20 @@ impl Tailing {
                 self.rounds -= u32::from(self.cursor != 0);
                 self.cursor = cursor;
                 self.read.extend(batch);
-                let rows = court.real.rows(&self.collection);
+                let rows = verdicts.real.rows(&self.collection);
                 assert!(rows.starts_with(&self.read), "read are {:?} of {rows:?}", self.read);
                 return ASK;
             }
             Outcome::Refused(refusal) if refusal.code == 365 && refusal.text.contains("max_pinned") => {
                 self.refused += 1;
-                assert!(self.refused < MAX_REFUSED || court.hurt, "nobody lets it wait: {refusal:?}");
+                assert!(self.refused < MAX_REFUSED || verdicts.hurt, "no host lets it wait: {refusal:?}");
                 if self.refused < MAX_REFUSED {
                     return Next::Ask(Duration::from_millis(4));
                 }
             }
-            Outcome::Refused(refusal) if refusal.code == 43 && court.hurt => {}
-            Outcome::Refused(refusal) => court.excuse("a cursor that goes on for ever", &refusal),
-            Outcome::Lost(why) => court.excuse_loss("a cursor that goes on for ever", &why),
+            Outcome::Refused(refusal) if refusal.code == 43 && verdicts.hurt => {}
+            Outcome::Refused(refusal) => verdicts.excuse("a cursor that goes on for ever", &refusal),
+            Outcome::Lost(why) => verdicts.excuse_loss("a cursor that goes on for ever", &why),
         }
         Next::Over
     }

@@ -5,12 +5,12 @@ use mongodb_session::bson::Writer;
 
 use super::{
     answer::Outcome,
-    court::{Court, Next},
     judge::Judge,
     leave::Leave,
     reading::Reading,
     tailing::Tailing,
     transaction::Transaction,
+    verdicts::{Next, Verdicts},
     verify::Verify,
     write::Write,
 };
@@ -53,14 +53,14 @@ impl Task {
         }
     }
 
-    pub fn take(&mut self, outcome: Outcome, court: &mut Court<'_>) -> Next {
+    pub fn take(&mut self, outcome: Outcome, verdicts: &mut Verdicts<'_>) -> Next {
         match self {
-            Self::Write(write) => write.take(outcome, court),
-            Self::Transaction(transaction) => transaction.take(outcome, court),
-            Self::Read(reading) => reading.take(outcome, court),
-            Self::Tail(tailing) => tailing.take(outcome, court),
-            Self::Verify(verify) => verify.take(&outcome, court),
-            Self::Leave(leave) => leave.take(&outcome, court),
+            Self::Write(write) => write.take(outcome, verdicts),
+            Self::Transaction(transaction) => transaction.take(outcome, verdicts),
+            Self::Read(reading) => reading.take(outcome, verdicts),
+            Self::Tail(tailing) => tailing.take(outcome, verdicts),
+            Self::Verify(verify) => verify.take(&outcome, verdicts),
+            Self::Leave(leave) => leave.take(&outcome, verdicts),
         }
     }
 

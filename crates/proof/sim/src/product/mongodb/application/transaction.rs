@@ -7,8 +7,8 @@ use mongodb_session::bson::Writer;
 
 use super::{
     answer::Outcome,
-    court::{ASK, Court, Next, write_row},
     judge::{Judge, Row},
+    verdicts::{ASK, Next, Verdicts, write_row},
 };
 use crate::databases::mongodb::HOT;
 
@@ -104,50 +104,50 @@ impl Transaction {
         if matches!(self.phase, Phase::At(_)) { "app" } else { "admin" }
     }
 
-    pub fn take(&mut self, outcome: Outcome, court: &mut Court<'_>) -> Next {
+    pub fn take(&mut self, outcome: Outcome, verdicts: &mut Verdicts<'_>) -> Next {
         match self.phase {
-            Phase::At(at) => self.take_statement(at, outcome, court),
-            Phase::Commit => self.take_commit(outcome, court),
-            Phase::Abort { again } => self.take_abort(again, &outcome, court),
+            Phase::At(at) => self.take_statement(at, outcome, verdicts),
+            Phase::Commit => self.take_commit(outcome, verdicts),
+            Phase::Abort { again } => self.take_abort(again, &outcome, verdicts),
         }
     }
 
-    fn take_statement(&mut self, at: usize, outcome: Outcome, court: &mut Court<'_>) -> Next {
+    fn take_statement(&mut self, at: usize, outcome: Outcome, verdicts: &mut Verdicts<'_>) -> Next {
         let again = match outcome {
             Outcome::Done { batch, .. } => {
                 if let Statement::Read(collection) = &self.statements[at] {
                     let before = Self { statements: self.statements[..at].to_vec(), ..*self };
-                    court.judge.check_read(collection, &batch, &before.rows());
+                    verdicts.judge.check_read(collection, &batch, &before.rows());
                 }
                 self.phase = Phase::At(at + 1);
                 if at + 1 < self.statements.len() {
-                    return self.pause(court);
+                    return self.pause(verdicts);
                 }
                 self.phase = match self.end {
                     End::Commit | End::CommitTwice => Phase::Commit,
                     End::Abort => Phase::Abort { again: false },
                     End::Nothing => {
-                        court.judge.rule_out(self.rows());
+                        verdicts.judge.rule_out(self.rows());
                         return Next::Over;
                     }
                 };
-                return self.pause(court);
+                return self.pause(verdicts);
             }
             Outcome::Refused(refusal) => {
                 assert!(!refusal.again, "a statement of a transaction is to be repeated alone: {refusal:?}");
                 let conflict = refusal.code == 112
                     && matches!(&self.statements[at], Statement::Write((collection, _)) if collection == HOT);
                 // A host that is the primary no longer does not know it.
-                let gone = refusal.code == 251 && court.hurt;
+                let gone = refusal.code == 251 && verdicts.hurt;
                 if !conflict && !gone {
-                    court.excuse("a statement of a transaction", &refusal);
+                    verdicts.excuse("a statement of a transaction", &refusal);
                 }
                 let lost = refusal.code == 6 || conflict || gone;
                 assert!(refusal.transient || !lost, "a transaction is worth a second attempt, and it is not said");
                 refusal.transient
             }
             Outcome::Lost(why) => {
-                court.excuse_loss("a statement of a transaction", &why);
+                verdicts.excuse_loss("a statement of a transaction", &why);
                 true
             }
         };
@@ -155,35 +155,35 @@ impl Transaction {
         ASK
     }
 
-    fn pause(&self, court: &mut Court<'_>) -> Next {
-        Next::Ask(if court.rng.percent(80) { Duration::ZERO } else { court.rng.around(Duration::from_millis(5)) })
+    fn pause(&self, verdicts: &mut Verdicts<'_>) -> Next {
+        Next::Ask(if verdicts.rng.percent(80) { Duration::ZERO } else { verdicts.rng.around(Duration::from_millis(5)) })
     }
 
-    fn take_commit(&mut self, outcome: Outcome, court: &mut Court<'_>) -> Next {
+    fn take_commit(&mut self, outcome: Outcome, verdicts: &mut Verdicts<'_>) -> Next {
         self.tries += 1;
         let again = match outcome {
             Outcome::Done { .. } => {
                 if !self.committed {
-                    court.judge.acknowledge(self.rows());
+                    verdicts.judge.acknowledge(self.rows());
                 }
                 let twice = std::mem::replace(&mut self.committed, true);
                 return if self.end == End::CommitTwice && !twice { ASK } else { Next::Over };
             }
             Outcome::Refused(refusal) if refusal.code == 251 => {
-                assert!(court.hurt, "a transaction is not there at its commit: {refusal:?}");
+                assert!(verdicts.hurt, "a transaction is missing at its commit: {refusal:?}");
                 assert!(!self.committed, "what was committed is not known: {refusal:?}");
                 assert!(refusal.transient, "a transaction is worth a second attempt, and it is not said");
-                court.judge.rule_out(self.rows());
-                return self.begin_again(court);
+                verdicts.judge.rule_out(self.rows());
+                return self.begin_again(verdicts);
             }
             Outcome::Refused(refusal) => {
-                court.excuse("a commit", &refusal);
+                verdicts.excuse("a commit", &refusal);
                 assert!(!refusal.transient, "a transaction that may be committed is to be repeated: {refusal:?}");
                 self.unknown |= !refusal.is_not_done();
                 refusal.again
             }
             Outcome::Lost(why) => {
-                court.excuse_loss("a commit", &why);
+                verdicts.excuse_loss("a commit", &why);
                 self.unknown = true;
                 true
             }
@@ -197,24 +197,24 @@ impl Transaction {
         }
         if !self.committed {
             // It may still be open at its host, so it is not ruled out.
-            court.judge.doubt(self.rows());
+            verdicts.judge.doubt(self.rows());
         }
         Next::Over
     }
 
-    fn take_abort(&mut self, again: bool, outcome: &Outcome, court: &mut Court<'_>) -> Next {
+    fn take_abort(&mut self, again: bool, outcome: &Outcome, verdicts: &mut Verdicts<'_>) -> Next {
         // Drivers repeat an abort once, and take no notice of what comes of it.
         self.tries += 1;
         let repeats = match outcome {
             Outcome::Refused(refusal) => {
-                let gone = refusal.code == 251 && (again || court.hurt);
+                let gone = refusal.code == 251 && (again || verdicts.hurt);
                 if !gone {
-                    court.excuse("an abort", refusal);
+                    verdicts.excuse("an abort", refusal);
                 }
                 refusal.again
             }
             Outcome::Lost(why) => {
-                court.excuse_loss("an abort", why);
+                verdicts.excuse_loss("an abort", why);
                 true
             }
             Outcome::Done { .. } => false,
@@ -222,24 +222,24 @@ impl Transaction {
         if repeats && self.tries == 1 {
             return ASK;
         }
-        court.judge.rule_out(self.rows());
-        if again { self.begin_again(court) } else { Next::Over }
+        verdicts.judge.rule_out(self.rows());
+        if again { self.begin_again(verdicts) } else { Next::Over }
     }
 
     /// All of it once more, under another number and with other rows.
-    fn begin_again(&mut self, court: &mut Court<'_>) -> Next {
+    fn begin_again(&mut self, verdicts: &mut Verdicts<'_>) -> Next {
         if self.begun >= MAX_BEGUN {
             return Next::Over;
         }
-        *court.last_number += 1;
+        *verdicts.last_number += 1;
         let begun = self.begun + 1;
         let anew = |statement: &Statement| match statement {
             Statement::Write((collection, row)) => Statement::Write((collection.clone(), format!("{row}+"))),
             Statement::Read(collection) => Statement::Read(collection.clone()),
         };
         let statements = self.statements.iter().map(anew).collect();
-        *self = Self { begun, ..Self::new(statements, self.end, self.sharded, *court.last_number) };
-        Next::Ask(court.rng.around(Duration::from_millis(5)))
+        *self = Self { begun, ..Self::new(statements, self.end, self.sharded, *verdicts.last_number) };
+        Next::Ask(verdicts.rng.around(Duration::from_millis(5)))
     }
 
     /// The application vanishes.

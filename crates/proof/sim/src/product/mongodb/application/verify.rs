@@ -7,7 +7,7 @@ use mongodb_session::bson::Writer;
 
 use super::{
     answer::Outcome,
-    court::{Court, Next},
+    verdicts::{Next, Verdicts},
 };
 
 pub struct Verify {
@@ -31,10 +31,10 @@ impl Verify {
         body.document("$readPreference", |preference| _ = preference.text("mode", mode));
     }
 
-    pub fn take(&mut self, outcome: &Outcome, court: &Court<'_>) -> Next {
+    pub fn take(&mut self, outcome: &Outcome, verdicts: &Verdicts<'_>) -> Next {
         self.tries += 1;
-        let left = court.real.open_of(self.user, &self.session);
-        if left.is_empty() || court.hurt || !matches!(outcome, Outcome::Done { .. }) {
+        let left = verdicts.real.open_of(self.user, &self.session);
+        if left.is_empty() || verdicts.hurt || !matches!(outcome, Outcome::Done { .. }) {
             return Next::Over;
         }
         assert!(self.tries < MAX_TRIES, "left by a connection that has ended: {left:?}");

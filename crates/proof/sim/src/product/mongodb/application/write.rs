@@ -5,8 +5,8 @@ use mongodb_session::bson::Writer;
 
 use super::{
     answer::Outcome,
-    court::{ASK, Court, Next, write_row},
     judge::{Judge, Row},
+    verdicts::{ASK, Next, Verdicts, write_row},
 };
 
 /// A row that is written, again if the driver's rules say so.
@@ -36,24 +36,24 @@ impl Write {
         }
     }
 
-    pub fn take(&mut self, outcome: Outcome, court: &mut Court<'_>) -> Next {
+    pub fn take(&mut self, outcome: Outcome, verdicts: &mut Verdicts<'_>) -> Next {
         self.tries += 1;
         let again = match outcome {
             Outcome::Done { .. } => {
                 match self.quick {
-                    true => court.judge.acknowledge_quickly(self.row.clone()),
-                    false => court.judge.acknowledge([self.row.clone()]),
+                    true => verdicts.judge.acknowledge_quickly(self.row.clone()),
+                    false => verdicts.judge.acknowledge([self.row.clone()]),
                 }
                 return Next::Over;
             }
             Outcome::Refused(refusal) => {
-                court.excuse("a write", &refusal);
+                verdicts.excuse("a write", &refusal);
                 assert!(self.number.is_some() || !refusal.again, "what would be done twice is to be repeated");
                 self.unknown |= !refusal.is_not_done();
                 refusal.again
             }
             Outcome::Lost(why) => {
-                court.excuse_loss("a write", &why);
+                verdicts.excuse_loss("a write", &why);
                 self.unknown = true;
                 true
             }
@@ -61,7 +61,7 @@ impl Write {
         if again && self.number.is_some() && self.tries < 2 {
             return ASK;
         }
-        self.give_up(court.judge);
+        self.give_up(verdicts.judge);
         Next::Over
     }
 

@@ -1,4 +1,4 @@
-//! What a task of an application knows when it judges an answer, and how it goes on then.
+//! Judges the answers to an application's task: which errors are excused, and what the task does next.
 
 use std::time::Duration;
 
@@ -13,34 +13,34 @@ use crate::{
     random::Rng,
 };
 
-pub struct Court<'a> {
+pub struct Verdicts<'a> {
     pub judge: &'a mut Judge,
     pub real: &'a MongoDb,
-    /// There was a fault since the command was asked, or shortly before.
+    /// A fault happened after the command was sent, or shortly before.
     pub hurt: bool,
-    /// Others have what is hot for themselves at times.
+    /// For the pauses that a task makes when another has locked the hot row.
     pub rng: &'a mut Rng,
     /// The number of the session's last write or transaction.
     pub last_number: &'a mut i64,
 }
 
 pub enum Next {
-    /// With the next command, after a while.
+    /// Send the next command after this time.
     Ask(Duration),
     Over,
 }
 
-/// With the next command, at once.
+/// Send the next command at once.
 pub const ASK: Next = Next::Ask(Duration::ZERO);
 
-impl Court<'_> {
-    /// An error that stands for a fault, and for nothing else.
+impl Verdicts<'_> {
+    /// Accepts an error that a fault explains; any other is a violation.
     pub fn excuse(&self, what: &str, refusal: &Refusal) {
         let known = refusal.text.starts_with("Poolhouse:") || refusal.code == 6;
         assert!(self.hurt && known, "{what} is refused: {refusal:?}");
     }
 
-    /// The same, where the connection was lost.
+    /// Accepts the loss of a connection if a fault explains it.
     pub fn excuse_loss(&self, what: &str, why: &str) {
         assert!(self.hurt, "{what} loses its connection: {why}");
     }

@@ -1,5 +1,5 @@
-//! The product in virtual time: its workers on a network that is not there, each stepped when it is told to. Knows no
-//! protocol in particular, and nothing of clients and databases.
+//! Runs the product's workers in virtual time over the simulated network: each takes a step when the caller says so. It
+//! is generic over the protocol, and knows neither clients nor databases.
 
 use std::{
     sync::{
@@ -21,18 +21,18 @@ use crate::{
 };
 
 /// Workers, their clock and the network they see.
-pub struct House<P: Protocol> {
+pub struct Harness<P: Protocol> {
     clock: Clock,
     crew: Crew<P, VirtualReactor>,
     upstreams: Arc<Revised>,
-    /// What a reload puts in force.
+    /// Listener settings that a reload applies.
     changes: Changes,
     seats: Vec<Seat>,
-    /// Until when each worker sleeps if nothing happens; `None`: it is awake.
+    /// When each worker wakes if nothing happens; `None` if it is awake.
     asleep: Vec<Option<Time>>,
 }
 
-/// Pools that a reload has changed so often.
+/// The pools of a test, with the number of reloads so far as their revision.
 struct Revised {
     upstreams: Arc<dyn Upstreams>,
     revision: AtomicU64,
@@ -72,8 +72,8 @@ pub struct Rules {
     pub timeouts: Timeouts,
 }
 
-impl<P: Protocol> House<P> {
-    /// Workers that have done nothing yet.
+impl<P: Protocol> Harness<P> {
+    /// Workers that have taken no step yet.
     pub fn new(protocol: P, upstreams: Arc<dyn Upstreams>, rules: Rules, network: &Network, rng: &mut Rng) -> Self {
         let workers = rules.driver.workers;
         let clock = Clock::standing(Time(0));
@@ -109,18 +109,18 @@ impl<P: Protocol> House<P> {
         Self { clock, crew, upstreams, changes, seats, asleep: vec![None; workers] }
     }
 
-    /// To watch and steer them.
+    /// The driver's handle: snapshots and orders.
     pub fn handle(&self) -> Handle {
         self.crew.handle()
     }
 
-    /// The configuration is read again, and has changed so that all servers are to be made anew.
+    /// Reloads a configuration that has changed so that every server has to be replaced.
     pub fn reload(&self) {
         self.upstreams.revision.fetch_add(1, SeqCst);
         self.read_again();
     }
 
-    /// The configuration is read again.
+    /// Reloads an unchanged configuration.
     pub fn read_again(&self) {
         self.handle().reconfigure(&self.changes);
     }
@@ -129,7 +129,7 @@ impl<P: Protocol> House<P> {
         self.clock.set(now);
     }
 
-    /// Workers that have something to do.
+    /// Workers that have work now.
     pub fn ready(&mut self) -> Vec<usize> {
         let now = self.clock.now();
         let ready = |worker: &usize| match self.crew.intent(*worker) {
@@ -142,7 +142,7 @@ impl<P: Protocol> House<P> {
         (0..self.seats.len()).filter(ready).collect()
     }
 
-    /// A worker takes its next step.
+    /// Runs one step of a worker.
     pub fn step(&mut self, worker: usize) {
         let was_waiting = matches!(self.crew.intent(worker), Intent::Wait(_));
         self.crew.step(worker).expect("a virtual reactor does not fail");
@@ -152,30 +152,30 @@ impl<P: Protocol> House<P> {
         };
     }
 
-    /// When the next of those who sleep wakes by itself.
+    /// When the next sleeping worker wakes by itself.
     pub fn next_at(&self) -> Option<Time> {
         self.asleep.iter().flatten().min().copied()
     }
 
-    /// No session has panicked: the driver ends one that has, and goes on.
+    /// Checks that no session has panicked. The driver would end that session and go on.
     ///
     /// # Panics
-    /// When one has.
+    /// If one has.
     pub fn check_sessions(&self) {
         assert_eq!(self.handle().snapshot().session_panics, 0, "a session has panicked");
     }
 
-    /// All of them have ended.
+    /// Whether all workers have ended.
     pub fn has_ended(&self) -> bool {
         (0..self.seats.len()).all(|worker| self.crew.intent(worker) == Intent::Nothing)
     }
 
-    /// Connections to the database that they have or make, without those beside a server's.
+    /// Connections to the database, open or being made, cancel requests excluded.
     pub fn servers(&self) -> usize {
         self.seats.iter().map(Seat::servers).sum()
     }
 
-    /// The most bytes that ever waited for one peer.
+    /// The most bytes that have ever waited to be sent to one peer.
     pub fn most_unsent(&self) -> usize {
         self.seats.iter().map(Seat::most_unsent).max().unwrap_or(0)
     }
