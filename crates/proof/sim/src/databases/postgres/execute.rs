@@ -55,6 +55,59 @@ impl Session {
                 Done::new(self.end_or_begin(shared, &statement.node)?)
             }
             Node::Savepoint(_) | Node::RollbackTo(_) | Node::Release(_) => self.savepoints(shared, &statement.node)?,
+            Node::SetTransaction(_) | Node::Set { .. } | Node::Show(_) | Node::Reset(_) => {
+                self.run_setting(&statement.node)?
+            }
+            Node::Discard(what) => self.discard(shared, *what)?,
+            Node::Select(items) => {
+                for item in items.iter().skip(progress.len()) {
+                    let value = self.evaluate(shared, &item.expression, arguments)?;
+                    progress.push(value);
+                }
+                Done::rows("SELECT", [std::mem::take(progress)])
+            }
+            Node::Read(read) => Done::rows("SELECT", self.read(shared, statement, read, arguments)?),
+            Node::Insert { table, values } => {
+                let table = self.table(&statement.text, table)?;
+                self.insert(shared, table, &statement.node, values, arguments)?
+            }
+            Node::CreateTemp(_) | Node::Drop { .. } => self.run_table(&statement.node)?,
+            Node::Listen(_) | Node::Unlisten(_) | Node::Notify { .. } => self.hear(&statement.node)?,
+            Node::Prepare { .. } | Node::Deallocate(_) => self.run_prepared(&statement.node)?,
+            Node::Execute { name, arguments: given } => {
+                return self.execute_prepared(shared, (name, &statement.text), (given, arguments), progress);
+            }
+            Node::Declare { name, hold, statement } => self.declare(shared, (name, *hold), statement, progress)?,
+            Node::Fetch { .. } | Node::Close(_) => self.run_cursor(&statement.node)?,
+            Node::CopyIn(table) => {
+                if self.table(&statement.text, table).map_err(|_| no_relation(&table.text))? != Table::Ledger {
+                    return Err(unknown_syntax("COPY of a temporary table").into());
+                }
+                self.writes("COPY FROM")?;
+                return Ok(Outcome::CopyIn);
+            }
+            Node::CopyOut(inner) => {
+                let columns = self.analyse(inner, &[])?.1.unwrap_or_default();
+                let Outcome::Done(done) = self.run(shared, inner, arguments, progress)? else {
+                    return Err(unknown_syntax(&statement.text).into());
+                };
+                Done::new(self.copy_out(&columns, &done.rows))
+            }
+            Node::Do(steps) => self.procedure(shared, steps)?,
+            Node::Survey { settings, names, statements } => self.survey(shared, *settings, names, *statements),
+            Node::Guarded { mark, names } => self.guarded(mark, names),
+            Node::Sources => self.sources(),
+            Node::Fixed(_, rows) => {
+                let value = |text: &String| Value::Text(text.clone());
+                Done::rows("SELECT", rows.iter().map(|row| row.iter().map(value).collect()).collect::<VecDeque<_>>())
+            }
+        };
+        Ok(Outcome::Done(done))
+    }
+
+    /// SET, SHOW, RESET and SET TRANSACTION.
+    fn run_setting(&mut self, node: &Node) -> Result<Done, Stop> {
+        Ok(match node {
             Node::SetTransaction(modes) => {
                 self.warn_outside("SET TRANSACTION");
                 self.set_modes(modes)?;
@@ -82,19 +135,13 @@ impl Session {
                 self.settings.reset_all();
                 Done::new("RESET")
             }
-            Node::Discard(what) => self.discard(shared, *what)?,
-            Node::Select(items) => {
-                for item in items.iter().skip(progress.len()) {
-                    let value = self.evaluate(shared, &item.expression, arguments)?;
-                    progress.push(value);
-                }
-                Done::rows("SELECT", [std::mem::take(progress)])
-            }
-            Node::Read(read) => Done::rows("SELECT", self.read(shared, statement, read, arguments)?),
-            Node::Insert { table, values } => {
-                let table = self.table(&statement.text, table)?;
-                self.insert(shared, table, &statement.node, values, arguments)?
-            }
+            _ => unreachable!("another kind of statement"),
+        })
+    }
+
+    /// CREATE TEMPORARY TABLE and DROP TABLE.
+    fn run_table(&mut self, node: &Node) -> Result<Done, Stop> {
+        Ok(match node {
             Node::CreateTemp(name) => {
                 if self.temps.contains_key(name) {
                     return Err(Failure::new("42P07", format!("relation \"{name}\" already exists")).into());
@@ -112,16 +159,19 @@ impl Session {
                 }
                 Done::new("DROP TABLE")
             }
-            Node::Listen(_) | Node::Unlisten(_) | Node::Notify { .. } => self.hear(&statement.node)?,
+            _ => unreachable!("another kind of statement"),
+        })
+    }
+
+    /// PREPARE and DEALLOCATE.
+    fn run_prepared(&mut self, node: &Node) -> Result<Done, Stop> {
+        Ok(match node {
             Node::Prepare { name, types, statement } => {
                 let declared: Vec<_> = types.iter().copied().map(Some).collect();
                 let (types, columns) = self.analyse(statement, &declared)?;
                 let statement = Some(Rc::new((**statement).clone()));
                 self.keep_statement(name, Prepared { statement, types, columns, from_sql: true })?;
                 Done::new("PREPARE")
-            }
-            Node::Execute { name, arguments: given } => {
-                return self.execute_prepared(shared, (name, &statement.text), (given, arguments), progress);
             }
             Node::Deallocate(None) => {
                 self.statements.retain(|name, _| name.is_empty());
@@ -134,7 +184,13 @@ impl Session {
                 }
                 Done::new("DEALLOCATE")
             }
-            Node::Declare { name, hold, statement } => self.declare(shared, (name, *hold), statement, progress)?,
+            _ => unreachable!("another kind of statement"),
+        })
+    }
+
+    /// FETCH and CLOSE.
+    fn run_cursor(&mut self, node: &Node) -> Result<Done, Stop> {
+        Ok(match node {
             Node::Fetch { name, count } => {
                 let Some(portal) = self.portals.get_mut(name) else { return Err(no_cursor(name).into()) };
                 let rows = portal.rows.as_mut().map(|(rows, _)| rows);
@@ -151,30 +207,8 @@ impl Session {
                 }
                 Done::new("CLOSE CURSOR")
             }
-            Node::CopyIn(table) => {
-                if self.table(&statement.text, table).map_err(|_| no_relation(&table.text))? != Table::Ledger {
-                    return Err(unknown_syntax("COPY of a temporary table").into());
-                }
-                self.writes("COPY FROM")?;
-                return Ok(Outcome::CopyIn);
-            }
-            Node::CopyOut(inner) => {
-                let columns = self.analyse(inner, &[])?.1.unwrap_or_default();
-                let Outcome::Done(done) = self.run(shared, inner, arguments, progress)? else {
-                    return Err(unknown_syntax(&statement.text).into());
-                };
-                Done::new(self.copy_out(&columns, &done.rows))
-            }
-            Node::Do(steps) => self.procedure(shared, steps)?,
-            Node::Survey { settings, names, statements } => self.survey(shared, *settings, names, *statements),
-            Node::Guarded { mark, names } => self.guarded(mark, names),
-            Node::Sources => self.sources(),
-            Node::Fixed(_, rows) => {
-                let value = |text: &String| Value::Text(text.clone());
-                Done::rows("SELECT", rows.iter().map(|row| row.iter().map(value).collect()).collect::<VecDeque<_>>())
-            }
-        };
-        Ok(Outcome::Done(done))
+            _ => unreachable!("another kind of statement"),
+        })
     }
 
     fn end_or_begin(&mut self, shared: &mut Shared, node: &Node) -> Result<&'static str, Failure> {

@@ -116,12 +116,7 @@ impl Session {
             }
             foresee(statement, &arguments)?;
         }
-        let columns = prepared.columns.as_ref().map_or(0, Vec::len);
-        if formats.len() > 1 && formats.len() != columns && prepared.columns.is_some() {
-            let formats = formats.len();
-            let message = format!("bind message has {formats} result formats but query has {columns} columns");
-            return Err(protocol_violation(message));
-        }
+        check_result_formats(&formats, prepared.columns.as_ref().map(Vec::len))?;
         let bound = Portal {
             statement: prepared.statement,
             arguments,
@@ -299,4 +294,16 @@ impl Session {
 
 fn no_portal(name: &str) -> Failure {
     Failure::new("34000", format!("portal \"{name}\" does not exist"))
+}
+
+/// A Bind message gives no, one, or as many result formats as there are columns.
+fn check_result_formats(formats: &[u16], columns: Option<usize>) -> Result<(), Failure> {
+    match columns {
+        Some(columns) if formats.len() > 1 && formats.len() != columns => {
+            let formats = formats.len();
+            let message = format!("bind message has {formats} result formats but query has {columns} columns");
+            Err(protocol_violation(message))
+        }
+        _ => Ok(()),
+    }
 }

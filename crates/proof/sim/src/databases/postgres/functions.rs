@@ -274,14 +274,7 @@ impl Session {
                 self.last_sequence = Some(first);
                 Value::Int(value)
             }
-            "currval" => match self.last_values.get(&first) {
-                Some(value) => Value::Int(*value),
-                None if !SEQUENCES.contains(&&*first) => return Err(no_relation(&first).into()),
-                None => {
-                    let message = format!("currval of sequence \"{first}\" is not yet defined in this session");
-                    return Err(Failure::new("55000", message).into());
-                }
-            },
+            "currval" => self.current_value(&first)?,
             "lastval" => match self.last_sequence.as_ref().and_then(|name| self.last_values.get(name)) {
                 Some(value) => Value::Int(*value),
                 None => return Err(Failure::new("55000", "lastval is not yet defined in this session").into()),
@@ -295,6 +288,18 @@ impl Session {
             "current_database" => Value::Text(self.database.clone()),
             _ => Value::Text(self.user.clone()),
         })
+    }
+
+    /// `currval` of a sequence.
+    fn current_value(&self, sequence: &str) -> Result<Value, Failure> {
+        match self.last_values.get(sequence) {
+            Some(value) => Ok(Value::Int(*value)),
+            None if !SEQUENCES.contains(&sequence) => Err(no_relation(sequence)),
+            None => {
+                let message = format!("currval of sequence \"{sequence}\" is not yet defined in this session");
+                Err(Failure::new("55000", message))
+            }
+        }
     }
 
     /// Notifies at the end of the transaction.

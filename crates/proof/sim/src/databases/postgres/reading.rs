@@ -66,19 +66,8 @@ fn node(words: &mut Words<'_>) -> Option<Node> {
         "show" if words.words("time zone") => Some(Node::Show("timezone".into())),
         "show" => words.parameter().map(Node::Show),
         "reset" => reset(words),
-        "discard" => Some(Node::Discard(match () {
-            () if words.word("all") => Discard::All,
-            () if words.word("temp") || words.word("temporary") => Discard::Temp,
-            () if words.word("plans") => Discard::Plans,
-            () if words.word("sequences") => Discard::Sequences,
-            () => return None,
-        })),
-        "create" => {
-            let temporary = words.word("temp") || words.word("temporary");
-            let name = (temporary && words.word("table")).then(|| words.name())??;
-            let columns = words.list(|words| Some((words.name()?, words.name()?)))?;
-            (columns == [("v".to_owned(), "text".to_owned())]).then_some(Node::CreateTemp(name))
-        }
+        "discard" => discard(words),
+        "create" => create(words),
         "drop" => {
             let if_exists = words.word("table").then(|| words.words("if exists"))?;
             Some(Node::Drop { table: words.name()?, if_exists })
@@ -91,39 +80,14 @@ fn node(words: &mut Words<'_>) -> Option<Node> {
             let payload = if words.symbol(',') { words.text()? } else { String::new() };
             Some(Node::Notify { channel, payload })
         }
-        "prepare" => {
-            let name = words.name()?;
-            let types = match words.peek() {
-                Some(Kind::Symbol('(')) => words.list(expressions::type_name)?,
-                _ => Vec::new(),
-            };
-            words.word("as").then(|| Some(Node::Prepare { name, types, statement: rest(words)? }))?
-        }
+        "prepare" => prepare(words),
         "execute" => {
             let name = words.name()?;
             let arguments = if words.is_done() { Vec::new() } else { words.list(expressions::expression)? };
             Some(Node::Execute { name, arguments })
         }
-        "deallocate" => {
-            let start = words.at;
-            if words.word("prepare") && words.is_done() {
-                words.at = start;
-            }
-            if words.word("all") {
-                return Some(Node::Deallocate(None));
-            }
-            words.name().map(|name| Node::Deallocate(Some(name)))
-        }
-        "declare" => {
-            let name = words.name()?;
-            if !words.word("cursor") {
-                return None;
-            }
-            let hold = words.words("with hold");
-            _ = hold || words.words("without hold");
-            let statement = words.word("for").then(|| rest(words))??;
-            statement.node.is_query().then_some(Node::Declare { name, hold, statement })
-        }
+        "deallocate" => deallocate(words),
+        "declare" => declare(words),
         "fetch" => fetch(words),
         "close" if words.word("all") => Some(Node::Close(None)),
         "close" => words.name().map(|name| Node::Close(Some(name))),
@@ -131,6 +95,59 @@ fn node(words: &mut Words<'_>) -> Option<Node> {
         "do" => procedure::read(&words.text()?).map(Node::Do),
         _ => None,
     }
+}
+
+/// What follows DISCARD.
+fn discard(words: &mut Words<'_>) -> Option<Node> {
+    Some(Node::Discard(match () {
+        () if words.word("all") => Discard::All,
+        () if words.word("temp") || words.word("temporary") => Discard::Temp,
+        () if words.word("plans") => Discard::Plans,
+        () if words.word("sequences") => Discard::Sequences,
+        () => return None,
+    }))
+}
+
+/// What follows CREATE: only a temporary table with a text column `v`.
+fn create(words: &mut Words<'_>) -> Option<Node> {
+    let temporary = words.word("temp") || words.word("temporary");
+    let name = (temporary && words.word("table")).then(|| words.name())??;
+    let columns = words.list(|words| Some((words.name()?, words.name()?)))?;
+    (columns == [("v".to_owned(), "text".to_owned())]).then_some(Node::CreateTemp(name))
+}
+
+/// What follows PREPARE.
+fn prepare(words: &mut Words<'_>) -> Option<Node> {
+    let name = words.name()?;
+    let types = match words.peek() {
+        Some(Kind::Symbol('(')) => words.list(expressions::type_name)?,
+        _ => Vec::new(),
+    };
+    words.word("as").then(|| Some(Node::Prepare { name, types, statement: rest(words)? }))?
+}
+
+/// What follows DEALLOCATE.
+fn deallocate(words: &mut Words<'_>) -> Option<Node> {
+    let start = words.at;
+    if words.word("prepare") && words.is_done() {
+        words.at = start;
+    }
+    if words.word("all") {
+        return Some(Node::Deallocate(None));
+    }
+    words.name().map(|name| Node::Deallocate(Some(name)))
+}
+
+/// What follows DECLARE.
+fn declare(words: &mut Words<'_>) -> Option<Node> {
+    let name = words.name()?;
+    if !words.word("cursor") {
+        return None;
+    }
+    let hold = words.words("with hold");
+    _ = hold || words.words("without hold");
+    let statement = words.word("for").then(|| rest(words))??;
+    statement.node.is_query().then_some(Node::Declare { name, hold, statement })
 }
 
 /// The rest as a statement of its own.
