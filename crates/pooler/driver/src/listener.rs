@@ -194,7 +194,7 @@ impl Listener {
                 // place of its own as well.
                 welcome |= !over;
                 if admitted || over {
-                    self.stranger_left();
+                    self.unauthenticated_left();
                 }
             }
         }
@@ -230,7 +230,7 @@ impl Listener {
         let displaced = self.displace(None, false, now);
         self.hand_back();
         if displaced.is_some() {
-            self.stranger_left();
+            self.unauthenticated_left();
         }
         displaced
     }
@@ -273,7 +273,7 @@ impl Listener {
     }
 
     /// An admitted client that has not logged in has gone, or another client has its place.
-    pub(crate) fn stranger_left(&self) {
+    pub(crate) fn unauthenticated_left(&self) {
         let mut gate = self.gate();
         gate.note_login();
         gate.left(false);

@@ -22,30 +22,30 @@ use crate::{
 
 pub(crate) struct Registry {
     upstreams: Arc<dyn Upstreams>,
-    /// While it is locked to be changed, a pool may be locked, and then the accounts.
+    /// Locked before a pool and the accounts, if it is locked for a change.
     pools: RwLock<Pools>,
-    /// It may be locked while a pool is locked. While it is locked, no pool may be.
+    /// May be locked while a pool is locked. No pool may be locked while this is.
     accounts: Mutex<Accounts>,
     pub(crate) alarms: Alarms,
-    /// How often pools were configured anew.
+    /// The number of times that pools were configured anew.
     pub(crate) configured: AtomicU64,
     pub(crate) outages: Outages,
-    /// What an operator wishes.
+    /// The orders of operators.
     pub(crate) orders: Mutex<Orders>,
 }
 
-/// The pools that there are.
+/// The pools of the process.
 #[derive(Default)]
 struct Pools {
     by_id: BTreeMap<PoolId, Arc<SharedPool>>,
     databases: HashMap<DatabaseName, Database>,
 }
 
-/// What there is of one database.
+/// The pools of one database.
 #[derive(Default)]
 struct Database {
     pools: usize,
-    /// What those have counted that were forgotten while others were there.
+    /// The counts of pools that were forgotten while others remained.
     forgotten: Option<Box<ForgottenPools>>,
 }
 
@@ -54,7 +54,7 @@ struct Accounts {
     budget: Budget,
     caps: BTreeMap<String, Cap>,
     seats: HashMap<MemberId, Seat>,
-    /// What another process holds of our caps, by name.
+    /// How much of each cap is left to another process, by the name of the cap.
     reserved: HashMap<String, u32>,
 }
 
@@ -76,7 +76,7 @@ struct Seat {
     unasked: i32,
 }
 
-/// What the budget wants of a pool, after something changed.
+/// What the budget asks of a pool.
 pub(crate) enum Demand {
     /// The pool may make one more connection.
     Permit(Arc<SharedPool>),
@@ -87,7 +87,7 @@ pub(crate) enum Demand {
 }
 
 impl Registry {
-    /// Its pools are looked after by this number of workers. `reserved` of each cap is left to another process.
+    /// `workers`: the number of workers that tend the pools. `reserved` of each cap is left to another process.
     pub(crate) fn new(upstreams: Arc<dyn Upstreams>, workers: usize, reserved: HashMap<String, u32>) -> Self {
         let accounts = Accounts { budget: Budget::new(), caps: BTreeMap::new(), seats: HashMap::new(), reserved };
         Self {
@@ -101,7 +101,7 @@ impl Registry {
         }
     }
 
-    /// What a pool is by the configuration in force; `None` if it is forgotten.
+    /// A pool by the configuration in force; `None` if it is forgotten.
     pub(crate) fn spec(&self, id: PoolId) -> Option<PoolSpec> {
         self.upstreams.spec(id)
     }
@@ -127,7 +127,7 @@ impl Registry {
         if let Some(pool) = pools.by_id.get(&id) {
             return Some(Arc::clone(pool));
         }
-        // Asked under the lock: a reload that this answer does not know yet finds the pool in the list and tells it.
+        // Under the lock: a reload that comes after this answer finds the pool in the list and configures it.
         let spec = self.upstreams.spec(id)?;
         let labels = spec.labels();
         let wish = self.orders.lock().unwrap_or_else(PoisonError::into_inner).wish(&spec.name());
@@ -155,19 +155,19 @@ impl Registry {
         self.pools.read().unwrap_or_else(PoisonError::into_inner).by_id.get(&id).cloned()
     }
 
-    /// Some pools in the order of their ids, from this id on: up to this number.
+    /// Up to `count` pools in the order of their ids, from this id on.
     pub(crate) fn some_from(&self, id: PoolId, count: usize, some: &mut Vec<Arc<SharedPool>>) {
         let pools = self.pools.read().unwrap_or_else(PoisonError::into_inner);
         some.extend(pools.by_id.range(id..).take(count).map(|(_, pool)| Arc::clone(pool)));
     }
 
-    /// Whether a pool that is unused may be forgotten: what hands out the ids of pools agrees.
+    /// Whether a pool that is unused may be forgotten: the source of pool ids decides.
     pub(crate) fn may_forget(&self, id: PoolId) -> bool {
         self.upstreams.forget(id)
     }
 
-    /// Forgets a pool that is [gone](SharedPool::is_gone). What is under way for it finds no seat any more, and needs
-    /// none.
+    /// Forgets a pool that is [gone](SharedPool::is_gone). Requests that are under way for it find no seat any more,
+    /// and need none.
     pub(crate) fn forget(&self, pool: &SharedPool, counted: &Stats, demands: &mut Vec<Demand>) {
         {
             let mut pools = self.pools.write().unwrap_or_else(PoisonError::into_inner);
@@ -200,7 +200,7 @@ impl Registry {
         accounts.drain_actions(demands);
     }
 
-    /// Leaves so much of each cap to other processes. False if it does already.
+    /// Leaves `reserved` of each cap to other processes. False if it does already.
     pub(crate) fn reserve(&self, reserved: HashMap<String, u32>, demands: &mut Vec<Demand>) -> bool {
         let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
         if accounts.reserved == reserved {
@@ -307,7 +307,7 @@ impl Registry {
         self.with_seat(pool, demands, |budget, _, _| budget.report_starvation(pool.member));
     }
 
-    /// A pool that could give up nothing before gets a server back. Whether that is to be closed for another pool.
+    /// A pool that could give up no server before gets one back. Returns whether that is to be closed for another pool.
     pub(crate) fn comes_free(&self, pool: &SharedPool, demands: &mut Vec<Demand>) -> bool {
         let mut taken = false;
         self.with_seat(pool, demands, |budget, _, _| taken = budget.offer_returning(pool.member));
@@ -331,7 +331,7 @@ impl Registry {
         limits.filter(|(limit, _)| *limit > 0).min_by_key(|(limit, _)| *limit).map(|(_, name)| setting_of(name))
     }
 
-    /// A pool that could not give up what it was asked for may do so now.
+    /// A pool that could not give up the server that it was asked for may do so now.
     pub(crate) fn has_idle(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
         self.with_seat(pool, demands, |budget, _, _| budget.report_spare(pool.member));
     }
@@ -367,7 +367,7 @@ fn setting_of(cap: &str) -> &'static str {
 }
 
 impl Pools {
-    /// A pool of this database is forgotten. What it has counted is kept for as long as there are others.
+    /// A pool of this database is forgotten. Its counts are kept as long as the database has other pools.
     fn leave(&mut self, name: &DatabaseName, counted: &Stats) {
         let Some(database) = self.databases.get_mut(name) else { return };
         database.pools -= 1;
@@ -381,7 +381,7 @@ impl Pools {
 }
 
 impl Accounts {
-    /// The seat of a pool; `None` if it is forgotten. Another may have its number in the budget by now.
+    /// The seat of a pool; `None` if it is forgotten. Another pool may have its number in the budget by now.
     fn seat(&mut self, pool: &SharedPool) -> Option<&mut Seat> {
         self.seats.get_mut(&pool.member).filter(|seat| seat.pool.id == pool.id)
     }
@@ -423,7 +423,7 @@ impl Accounts {
         }
     }
 
-    /// What is left of a limit; at least one, since none would mean no limit at all.
+    /// The rest of a limit; at least 1, since 0 would mean no limit at all.
     fn allowed(&self, name: &str, limit: u32) -> u32 {
         match (limit, self.reserved.get(name)) {
             (0, _) | (_, None) => limit,
@@ -431,7 +431,7 @@ impl Accounts {
         }
     }
 
-    /// What the least of these caps allows; `u32::MAX` without any.
+    /// The smallest of the limits of these caps; `u32::MAX` without any.
     fn room<'a>(&self, names: impl Iterator<Item = &'a String>) -> u32 {
         let limits = names.filter_map(|name| Some(self.allowed(name, self.caps.get(name)?.limit)));
         limits.filter(|limit| *limit > 0).min().unwrap_or(u32::MAX)

@@ -1,8 +1,8 @@
-//! Clients that do not log in, from several addresses: they give way where there is no room. A client here says words:
-//! `in` logs it in, `look` makes it one that only looks on, `wait` has it wait for a server that never comes, and each
-//! is said back.
+//! Clients that do not log in, from several addresses: they lose their places if there is no room. A client here sends
+//! words: `in` logs it in, `look` makes it a monitor, `wait` has it wait for a server that never comes. Each word is
+//! echoed.
 
-mod house;
+mod harness;
 
 use std::{
     io::{BufReader, Write},
@@ -12,7 +12,7 @@ use std::{
 };
 
 use driver::Timeouts;
-use house::{Client, House, POOL, eventually};
+use harness::{Client, Harness, POOL, eventually};
 use pool::{GateConfig, PoolConfig};
 use seam::{
     ClientTag, CloseReason, Effect, Input, LeaseFailure, LeaseKind, Origin, Outbox, Peer, PoolId, Protocol, Refusal,
@@ -90,101 +90,102 @@ impl Protocol for Words {
     fn cancel(&self, _: ClientTag, (): &mut (), _: &mut dyn Sessions<ServerTag, ()>, _: u64, _: bool, _: &mut Outbox) {}
 }
 
-/// So many places; above `soft` somebody idle goes.
-fn house(soft_limit: u32, hard_limit: u32, login: Duration) -> House {
+/// A driver with this many places. Above `soft_limit` idle clients are evicted.
+fn harness(soft_limit: u32, hard_limit: u32, login: Duration) -> Harness {
     let gate = GateConfig { soft_limit, hard_limit, evict_min_idle: Duration::ZERO };
     let timeouts = Timeouts { login: Some(login), ..Timeouts::default() };
-    House::of(Words, |_, _| (), (2, PoolConfig::default(), gate, timeouts))
+    Harness::of(Words, |_, _| (), (2, PoolConfig::default(), gate, timeouts))
 }
 
 const LONG: Duration = Duration::from_secs(60);
 
-/// Somebody comes from this address of the machine.
-fn from(house: &House, last: u8) -> Client {
+/// A client that comes from this address of the machine.
+fn from(harness: &Harness, last: u8) -> Client {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.bind(&SocketAddr::from(([127, 0, 0, last], 0)).into()).unwrap();
-    socket.connect(&house.address.into()).unwrap();
+    socket.connect(&harness.address.into()).unwrap();
     let stream = TcpStream::from(socket);
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     Client(BufReader::new(stream))
 }
 
-/// So many come from there, one after the other, and say nothing.
-fn silent(house: &House, last: u8, count: usize) -> Vec<Client> {
-    let before = logging_in(house);
+/// `count` clients that come from this address, one after the other, and send nothing.
+fn silent(harness: &Harness, last: u8, count: usize) -> Vec<Client> {
+    let before = logging_in(harness);
     let come = |number: usize| {
-        let client = from(house, last);
-        eventually("it is there", || logging_in(house) == before + number as u64 + 1);
+        let client = from(harness, last);
+        eventually("it is there", || logging_in(harness) == before + number as u64 + 1);
         client
     };
     (0..count).map(come).collect()
 }
 
-fn logging_in(house: &House) -> u64 {
-    house.handle.snapshot().listeners[0].login
+fn logging_in(harness: &Harness) -> u64 {
+    harness.handle.snapshot().listeners[0].login
 }
 
-fn gave_way(house: &House) -> u64 {
-    let snapshot = house.handle.snapshot();
+fn gave_way(harness: &Harness) -> u64 {
+    let snapshot = harness.handle.snapshot();
     let counts = &snapshot.listeners[0].evictions;
     counts.iter().find(|(reason, _)| *reason == "not_logged_in").unwrap().1
 }
 
 #[test]
 fn a_stranger_who_takes_all_places_and_says_nothing_locks_nobody_out_of_another_address() {
-    let house = house(6, 6, LONG);
+    let harness = harness(6, 6, LONG);
     for round in 1..=2 {
-        let mut strangers = silent(&house, 2, 6);
+        let mut silent_clients = silent(&harness, 2, 6);
         let mut clients = Vec::new();
-        for stranger in &mut strangers[..5] {
-            let mut client = from(&house, 1);
+        for silent_client in &mut silent_clients[..5] {
+            let mut client = from(&harness, 1);
             assert_eq!(client.ask("in"), "in");
-            assert_eq!(stranger.last_words(), "refused Displaced\n", "the one who came first goes");
+            assert_eq!(silent_client.last_words(), "refused Displaced\n", "the one that came first goes");
             clients.push(client);
         }
-        assert_eq!(gave_way(&house), 5 * round);
-        // Who has logged in stays, and so does the last stranger for a while: somebody else who logs in has as many.
-        assert_eq!(from(&house, 3).hear(), "refused TooManyClients { limit: 6 }");
+        assert_eq!(gave_way(&harness), 5 * round);
+        // Clients that have logged in stay, and so does the last silent one for a while: another address with a client
+        // that logs in has as many.
+        assert_eq!(from(&harness, 3).hear(), "refused TooManyClients { limit: 6 }");
         assert!(clients.iter_mut().all(|client| client.ask("again") == "again"));
-        drop((clients, strangers));
-        let is_empty = || house.handle.snapshot().workers.iter().all(|worker| worker.clients == 0);
+        drop((clients, silent_clients));
+        let is_empty = || harness.handle.snapshot().workers.iter().all(|worker| worker.clients == 0);
         eventually("all places are free", is_empty);
     }
 }
 
 #[test]
 fn who_gives_way_and_does_not_read_is_gone_at_once() {
-    let house = house(2, 2, LONG);
-    let mut strangers = silent(&house, 2, 2);
-    let stream = strangers[0].0.get_mut();
+    let harness = harness(2, 2, LONG);
+    let mut silent_clients = silent(&harness, 2, 2);
+    let stream = silent_clients[0].0.get_mut();
     stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
     let line = [&[b'x'; 8_000][..], b"\n"].concat();
     while stream.write_all(&line).is_ok() {}
     let began = Instant::now();
-    assert_eq!(from(&house, 1).ask("in"), "in");
-    let here = || house.handle.snapshot().workers.iter().map(|worker| worker.clients).sum::<u64>();
-    eventually("only the other stranger is there", || here() == 1);
+    assert_eq!(from(&harness, 1).ask("in"), "in");
+    let here = || harness.handle.snapshot().workers.iter().map(|worker| worker.clients).sum::<u64>();
+    eventually("only the other silent_client is there", || here() == 1);
     assert!(began.elapsed() < Duration::from_secs(3));
 }
 
 #[test]
 fn addresses_share_the_places_of_those_who_log_in_and_take_none_to_and_fro() {
-    let house = house(6, 6, LONG);
-    let _strangers = silent(&house, 2, 6);
-    let others: Vec<Client> = (0..3).map(|_| from(&house, 1)).collect();
-    eventually("three have given way", || gave_way(&house) == 3);
-    assert_eq!(from(&house, 1).hear(), "refused TooManyClients { limit: 6 }");
-    assert_eq!(from(&house, 2).hear(), "refused TooManyClients { limit: 6 }");
-    eventually("six are left", || logging_in(&house) == 6);
-    assert_eq!((gave_way(&house), others.len()), (3, 3));
+    let harness = harness(6, 6, LONG);
+    let _strangers = silent(&harness, 2, 6);
+    let others: Vec<Client> = (0..3).map(|_| from(&harness, 1)).collect();
+    eventually("three have given way", || gave_way(&harness) == 3);
+    assert_eq!(from(&harness, 1).hear(), "refused TooManyClients { limit: 6 }");
+    assert_eq!(from(&harness, 2).hear(), "refused TooManyClients { limit: 6 }");
+    eventually("six are left", || logging_in(&harness) == 6);
+    assert_eq!((gave_way(&harness), others.len()), (3, 3));
 }
 
 #[test]
 fn who_takes_long_to_log_in_gives_way_to_its_own_address_and_before_anybody_idle() {
-    let full = house(3, 3, LONG);
+    let full = harness(3, 3, LONG);
     let mut silent_ones = silent(&full, 1, 3);
     assert_eq!(from(&full, 1).hear(), "refused TooManyClients { limit: 3 }");
-    let above_soft = house(2, 9, LONG);
+    let above_soft = harness(2, 9, LONG);
     let mut idle = from(&above_soft, 1);
     assert_eq!(idle.ask("in"), "in");
     eventually("it has logged in", || logging_in(&above_soft) == 0);
@@ -198,7 +199,7 @@ fn who_takes_long_to_log_in_gives_way_to_its_own_address_and_before_anybody_idle
     assert_eq!(client.ask("in"), "in");
     assert_eq!(silent_one.last_words(), "refused Displaced\n");
     assert_eq!(idle.ask("again"), "again");
-    // Its place has come free: below the soft limit nobody goes for the next one but who is there too long.
+    // Its place has become free: below the soft limit only a client that is there too long goes for the next one.
     drop(client);
     let here = || above_soft.handle.snapshot().workers.iter().map(|worker| worker.clients).sum::<u64>();
     eventually("it is gone", || here() == 1);
@@ -214,31 +215,31 @@ fn whoever_waits_for_a_server_to_finish_its_login_keeps_its_place() {
     };
     let gate = GateConfig { soft_limit: 2, hard_limit: 2, evict_min_idle: Duration::ZERO };
     let config = PoolConfig { connect_timeout: LONG, ..PoolConfig::default() };
-    let house = House::of(Words, silent_upstream, (2, config, gate, Timeouts::default()));
-    let mut waiting = from(&house, 1);
+    let harness = Harness::of(Words, silent_upstream, (2, config, gate, Timeouts::default()));
+    let mut waiting = from(&harness, 1);
     assert_eq!(waiting.ask("wait"), "wait");
-    let mut silent_one = silent(&house, 1, 1).remove(0);
+    let mut silent_one = silent(&harness, 1, 1).remove(0);
     thread::sleep(Duration::from_millis(2_100));
-    let mut client = from(&house, 2);
+    let mut client = from(&harness, 2);
     assert_eq!(client.ask("in"), "in");
     assert_eq!(silent_one.last_words(), "refused Displaced\n", "the one that waits came before");
-    assert_eq!(from(&house, 3).hear(), "refused TooManyClients { limit: 2 }");
-    assert_eq!(gave_way(&house), 1);
+    assert_eq!(from(&harness, 3).hear(), "refused TooManyClients { limit: 2 }");
+    assert_eq!(gave_way(&harness), 1);
 }
 
 #[test]
 fn of_those_who_only_look_on_each_address_has_a_share() {
-    let house = house(8, 8, Duration::from_millis(500));
-    let mut strangers: Vec<Client> = (0..4).map(|_| from(&house, 2)).collect();
-    assert!(strangers.iter_mut().all(|stranger| stranger.ask("look") == "look"));
-    let mut one_more = from(&house, 2);
+    let harness = harness(8, 8, Duration::from_millis(500));
+    let mut silent_clients: Vec<Client> = (0..4).map(|_| from(&harness, 2)).collect();
+    assert!(silent_clients.iter_mut().all(|silent_client| silent_client.ask("look") == "look"));
+    let mut one_more = from(&harness, 2);
     assert_eq!(one_more.ask("look"), "look");
     assert_eq!(one_more.last_words(), "refused LoginTimeout\n", "half of the places are for those who log in");
-    let mut client = from(&house, 1);
+    let mut client = from(&harness, 1);
     assert_eq!(client.ask("look"), "look");
-    assert_eq!(strangers[0].last_words(), "refused LoginTimeout\n");
+    assert_eq!(silent_clients[0].last_words(), "refused LoginTimeout\n");
     thread::sleep(Duration::from_millis(900));
     assert_eq!(client.ask("look"), "look");
-    assert!(strangers[1..].iter_mut().all(|stranger| stranger.ask("look") == "look"));
-    assert_eq!(gave_way(&house), 0, "there was room");
+    assert!(silent_clients[1..].iter_mut().all(|silent_client| silent_client.ask("look") == "look"));
+    assert_eq!(gave_way(&harness), 0, "there was room");
 }

@@ -2,7 +2,7 @@
 //! sends a line, the server answers `pid:line`. What PostgreSQL's tests can show only by chance (moves between workers,
 //! deaths at awkward moments) is provoked here.
 
-mod house;
+mod harness;
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -17,7 +17,7 @@ use std::{
 };
 
 use driver::{Changes, Driver, DriverConfig, PoolSpec, Timeouts, Upstreams};
-use house::{House, POOL, Spec, eventually, listener, roomy, upstream};
+use harness::{Harness, POOL, Spec, eventually, listener, roomy, upstream};
 use pool::{GateConfig, PoolConfig};
 use seam::{
     ClientTag, CloseReason, Effect, Input, LeaseFailure, LeaseKind, Origin, Outbox, Peer, PoolId, Protocol, Refusal,
@@ -226,7 +226,7 @@ fn dawdle() {
     thread::sleep(Duration::from_secs(1));
 }
 
-impl House {
+impl Harness {
     fn open(workers: usize, config: PoolConfig, gate: GateConfig, timeouts: Timeouts) -> Self {
         Self::of(Lines, serve, (workers, config, gate, timeouts))
     }
@@ -238,24 +238,24 @@ impl House {
 
 #[test]
 fn a_line_is_answered_and_the_server_is_shared() {
-    let house = House::small(1, 3);
-    let mut clients: Vec<_> = (0..20).map(|_| house.client()).collect();
+    let harness = Harness::small(1, 3);
+    let mut clients: Vec<_> = (0..20).map(|_| harness.client()).collect();
     for (i, client) in clients.iter_mut().enumerate() {
         assert_eq!(client.ask(&format!("hello {i}")), format!("0:hello {i}"));
     }
-    assert_eq!(house.upstream_connections.load(SeqCst), 1);
+    assert_eq!(harness.upstream_connections.load(SeqCst), 1);
     eventually("all transactions are counted", || {
-        let pool = &house.handle.snapshot().pools[0];
+        let pool = &harness.handle.snapshot().pools[0];
         (pool.transactions, pool.counts.idle, pool.clients) == (20, 1, 20)
     });
 }
 
 #[test]
 fn every_client_gets_its_own_answers_while_servers_move_between_workers() {
-    let house = House::small(2, 3);
+    let harness = Harness::small(2, 3);
     thread::scope(|scope| {
         for c in 0..24 {
-            let mut client = house.client();
+            let mut client = harness.client();
             scope.spawn(move || {
                 for i in 0..300 {
                     let line = format!("{c} {i}");
@@ -265,17 +265,17 @@ fn every_client_gets_its_own_answers_while_servers_move_between_workers() {
             });
         }
     });
-    eventually("all transactions are counted", || house.handle.snapshot().pools[0].transactions == 24 * 300);
-    let snapshot = house.handle.snapshot();
+    eventually("all transactions are counted", || harness.handle.snapshot().pools[0].transactions == 24 * 300);
+    let snapshot = harness.handle.snapshot();
     assert!(snapshot.workers.iter().all(|worker| worker.transactions > 0));
     assert!(snapshot.workers.iter().map(|worker| worker.moves).sum::<u64>() > 0, "no server ever moved");
-    assert!(house.upstream_connections.load(SeqCst) <= 3);
+    assert!(harness.upstream_connections.load(SeqCst) <= 3);
 }
 
 #[test]
 fn pipelined_lines_are_answered_in_order() {
-    let house = House::small(1, 2);
-    let mut client = house.client();
+    let harness = Harness::small(1, 2);
+    let mut client = harness.client();
     for i in 0..50 {
         client.say(&format!("line {i}"));
     }
@@ -286,27 +286,27 @@ fn pipelined_lines_are_answered_in_order() {
 
 #[test]
 fn a_server_that_dies_is_told_to_its_client_and_replaced() {
-    let house = House::small(2, 1);
-    let mut client = house.client();
+    let harness = Harness::small(2, 1);
+    let mut client = harness.client();
     assert_eq!(client.ask("die"), "server lost");
     assert_eq!(client.ask("again"), "1:again");
 }
 
 #[test]
 fn clients_and_servers_that_die_at_random_disturb_nobody_else() {
-    let house = House::small(2, 4);
+    let harness = Harness::small(2, 4);
     thread::scope(|scope| {
         for c in 0..16 {
-            let house = &house;
+            let harness = &harness;
             scope.spawn(move || {
-                let mut client = house.client();
+                let mut client = harness.client();
                 for i in 0..150 {
                     match (c * 31 + i * 17) % 23 {
                         0 => assert_eq!(client.ask("die"), "server lost"),
                         // Leaves while its request runs, or waits.
                         1 => {
                             client.say("slow 3 x");
-                            client = house.client();
+                            client = harness.client();
                         }
                         _ => {
                             let line = format!("{c} {i}");
@@ -318,7 +318,7 @@ fn clients_and_servers_that_die_at_random_disturb_nobody_else() {
         }
     });
     eventually("nothing is in use any more", || {
-        let counts = house.handle.snapshot().pools[0].counts;
+        let counts = harness.handle.snapshot().pools[0].counts;
         counts.in_use == 0 && counts.waiters == 0 && counts.closing == 0
     });
 }
@@ -326,14 +326,16 @@ fn clients_and_servers_that_die_at_random_disturb_nobody_else() {
 #[test]
 fn a_waiter_is_told_when_all_servers_stay_busy() {
     let config = PoolConfig { max_size: 1, max_wait_time: Some(Duration::from_millis(100)), ..PoolConfig::default() };
-    let house = House::open(1, config, roomy(), Timeouts::default());
-    let (mut a, mut b) = (house.client(), house.client());
+    let harness = Harness::open(1, config, roomy(), Timeouts::default());
+    let (mut a, mut b) = (harness.client(), harness.client());
     a.say("slow 600 x");
-    eventually("the server is in use", || house.handle.snapshot().pools.first().is_some_and(|p| p.counts.in_use == 1));
+    eventually("the server is in use", || {
+        harness.handle.snapshot().pools.first().is_some_and(|p| p.counts.in_use == 1)
+    });
     let start = Instant::now();
     assert!(b.ask("x").starts_with("failed WaitTimeout"));
     assert!(start.elapsed() < Duration::from_millis(500));
-    let oldest_hold = || house.handle.snapshot().pools[0].oldest_hold;
+    let oldest_hold = || harness.handle.snapshot().pools[0].oldest_hold;
     assert!(oldest_hold() >= Some(Duration::from_millis(100)), "{:?}", oldest_hold());
     assert_eq!(a.hear(), "0:slow 600 x");
     eventually("nothing is held any more", || oldest_hold().is_none());
@@ -341,11 +343,11 @@ fn a_waiter_is_told_when_all_servers_stay_busy() {
 
 #[test]
 fn a_client_that_does_not_read_holds_back_its_server_and_grows_nothing() {
-    let house = House::small(1, 2);
-    let mut lazy = house.client();
+    let harness = Harness::small(1, 2);
+    let mut lazy = harness.client();
     let size = 64 << 20;
     lazy.say(&format!("big {size}"));
-    let mut other = house.client();
+    let mut other = harness.client();
     for _ in 0..100 {
         assert_eq!(other.ask("x"), "1:x");
     }
@@ -357,8 +359,8 @@ fn a_client_that_does_not_read_holds_back_its_server_and_grows_nothing() {
 
 #[test]
 fn a_session_is_told_once_all_has_left_and_not_before() {
-    let house = House::small(1, 1);
-    let mut slow = house.client();
+    let harness = Harness::small(1, 1);
+    let mut slow = harness.client();
     slow.say("flood 100");
     eventually("nothing more is put out", || {
         let before = PUT_OUT.load(SeqCst);
@@ -366,8 +368,8 @@ fn a_session_is_told_once_all_has_left_and_not_before() {
         PUT_OUT.load(SeqCst) == before && before > 0
     });
     let unread = PUT_OUT.load(SeqCst);
-    assert!(unread < 50, "{unread} MB were put out, and nobody has read any");
-    assert_eq!(house.client().ask("x"), "0:x", "others have their turns beside it");
+    assert!(unread < 50, "{unread} MB were put out, and no client has read any");
+    assert_eq!(harness.client().ask("x"), "0:x", "others have their turns beside it");
     assert_eq!(slow.hear(), "flood");
     let mut all = Vec::new();
     slow.0.read_until(b'\n', &mut all).unwrap();
@@ -377,24 +379,24 @@ fn a_session_is_told_once_all_has_left_and_not_before() {
 #[test]
 fn the_longest_idle_client_is_evicted_above_the_soft_limit_and_none_enters_above_the_hard_one() {
     let gate = GateConfig { soft_limit: 2, hard_limit: 3, evict_min_idle: Duration::from_millis(20) };
-    let house = House::open(2, PoolConfig::default(), gate, Timeouts::default());
-    let mut a = house.client();
+    let harness = Harness::open(2, PoolConfig::default(), gate, Timeouts::default());
+    let mut a = harness.client();
     // Standing changes only with a request.
     a.ask("x");
     thread::sleep(Duration::from_millis(60));
-    let mut b = house.client();
+    let mut b = harness.client();
     b.ask("x");
     thread::sleep(Duration::from_millis(60));
-    let mut c = house.client();
+    let mut c = harness.client();
     c.ask("x");
     assert_eq!(a.hear(), "refused Evicted");
     b.say("slow 1500 x");
     c.say("slow 1500 x");
-    eventually("nobody is idle", || house.handle.snapshot().listeners[0].active == 2);
-    let mut d = house.client();
+    eventually("no client is idle", || harness.handle.snapshot().listeners[0].active == 2);
+    let mut d = harness.client();
     d.say("slow 1500 x");
-    eventually("the third works", || house.handle.snapshot().listeners[0].active == 3);
-    let mut e = house.client();
+    eventually("the third works", || harness.handle.snapshot().listeners[0].active == 3);
+    let mut e = harness.client();
     assert_eq!(e.hear(), "refused TooManyClients { limit: 3 }");
     for client in [&mut b, &mut c, &mut d] {
         assert!(client.hear().ends_with("slow 1500 x"));
@@ -422,15 +424,15 @@ fn an_unreachable_upstream_is_told_after_a_while_with_its_error() {
 
 #[test]
 fn a_worker_that_is_stuck_is_noticed() {
-    let house = House::small(2, 1);
-    assert!(house.handle.answers(Duration::from_secs(5)));
-    let mut client = house.client();
+    let harness = Harness::small(2, 1);
+    assert!(harness.handle.answers(Duration::from_secs(5)));
+    let mut client = harness.client();
     client.ask("x");
     client.say("dawdle");
     thread::sleep(Duration::from_millis(100));
-    assert!(!house.handle.answers(Duration::from_millis(300)));
+    assert!(!harness.handle.answers(Duration::from_millis(300)));
     assert!(client.hear().ends_with(":dawdle"));
-    assert!(house.handle.answers(Duration::from_secs(5)));
+    assert!(harness.handle.answers(Duration::from_secs(5)));
 }
 
 /// Rules that change while a pool asks for them.
@@ -488,67 +490,67 @@ fn a_pool_that_is_made_during_a_reload_follows_the_new_rules() {
 
 #[test]
 fn a_pool_has_the_size_that_it_was_given_also_after_a_reload() {
-    let house = House::small(1, 20);
-    let mut clients: Vec<_> = (0..6).map(|_| house.client()).collect();
+    let harness = Harness::small(1, 20);
+    let mut clients: Vec<_> = (0..6).map(|_| harness.client()).collect();
     clients[0].ask("x");
-    let size = || house.handle.snapshot().pools[0].config.max_size;
+    let size = || harness.handle.snapshot().pools[0].config.max_size;
     assert_eq!(size(), 20);
-    house.handle.resize(POOL, 2);
+    harness.handle.resize(POOL, 2);
     assert_eq!(size(), 2);
     clients.iter_mut().for_each(|client| client.say("slow 200 x"));
     eventually("the others wait", || {
-        let load = &house.handle.loads()[0];
+        let load = &harness.handle.loads()[0];
         (load.max_size, load.counts.in_use, load.counts.waiters, load.fit) == (2, 2, 4, true)
     });
     let listeners = vec![(roomy(), Timeouts::default())];
-    house.handle.reconfigure(&Changes { listeners, max_auth_failures: 10 });
+    harness.handle.reconfigure(&Changes { listeners, max_auth_failures: 10 });
     assert_eq!(size(), 2);
     // More than the spec lets it have, and then fewer.
-    house.handle.resize(POOL, 99);
+    harness.handle.resize(POOL, 99);
     assert_eq!(size(), 50);
     for client in &mut clients {
         client.hear();
     }
     eventually("each hold is counted with its time", || {
-        let load = &house.handle.loads()[0];
+        let load = &harness.handle.loads()[0];
         load.completed == 7 && load.held >= Duration::from_millis(6 * 200) && load.errors == 0
     });
-    house.handle.pause(None);
-    assert!(!house.handle.loads()[0].fit && house.handle.loads()[0].ordered);
-    house.handle.resume(None);
-    assert!(house.handle.loads()[0].fit);
-    house.handle.resize(PoolId(9), 3);
+    harness.handle.pause(None);
+    assert!(!harness.handle.loads()[0].fit && harness.handle.loads()[0].ordered);
+    harness.handle.resume(None);
+    assert!(harness.handle.loads()[0].fit);
+    harness.handle.resize(PoolId(9), 3);
 }
 
 #[test]
 fn an_order_to_kill_a_client_that_has_left_hits_nobody_who_came_after_it() {
-    let house = House::small(1, 1);
-    let mut first = house.client();
+    let harness = Harness::small(1, 1);
+    let mut first = harness.client();
     first.ask("x");
-    let id = house.handle.clients(driver::Which::All, 9)[0].id;
+    let id = harness.handle.clients(driver::Which::All, 9)[0].id;
     drop(first);
-    eventually("the first has gone", || house.handle.clients(driver::Which::All, 9).is_empty());
-    let mut second = house.client();
+    eventually("the first has gone", || harness.handle.clients(driver::Which::All, 9).is_empty());
+    let mut second = harness.client();
     second.ask("x");
-    assert!(!house.handle.kill(id));
+    assert!(!harness.handle.kill(id));
     assert_eq!(second.ask("still here"), "0:still here");
-    assert!(house.handle.kill(house.handle.clients(driver::Which::All, 9)[0].id));
+    assert!(harness.handle.kill(harness.handle.clients(driver::Which::All, 9)[0].id));
     assert_eq!(second.hear(), "refused Killed");
 }
 
 #[test]
 fn draining_lets_the_running_request_end_and_then_ends() {
-    let house = House::small(2, 2);
-    let (mut idle, mut busy) = (house.client(), house.client());
+    let harness = Harness::small(2, 2);
+    let (mut idle, mut busy) = (harness.client(), harness.client());
     idle.ask("x");
     busy.say("slow 300 x");
     eventually("the first request is over and the second runs", || {
-        let pool = &house.handle.snapshot().pools[0];
+        let pool = &harness.handle.snapshot().pools[0];
         pool.transactions == 1 && pool.counts.in_use == 1
     });
-    house.handle.drain();
+    harness.handle.drain();
     assert_eq!(idle.hear(), "refused ShuttingDown");
     assert!(busy.hear().ends_with(":slow 300 x"));
     assert_eq!(busy.hear(), "refused ShuttingDown");
-    eventually("the workers end", || house.handle.is_drained());
+    eventually("the workers end", || harness.handle.is_drained());
 }

@@ -3,7 +3,7 @@
 //!
 //! A client sends lines, the upstream answers each with a line of its own. A line `panic WHERE` sets the fault off.
 
-mod house;
+mod harness;
 
 use std::{
     collections::VecDeque,
@@ -15,7 +15,7 @@ use std::{
 };
 
 use driver::Timeouts;
-use house::{House, POOL, eventually, roomy};
+use harness::{Harness, POOL, eventually, roomy};
 use pool::PoolConfig;
 use seam::{
     ClientTag, CloseReason, Effect, Input, LeaseFailure, LeaseKind, Origin, Outbox, Peer, PoolId, Protocol, Refusal,
@@ -216,7 +216,7 @@ fn serve(mut stream: TcpStream, _: u32) {
     }
 }
 
-impl House {
+impl Harness {
     fn open(kind: LeaseKind) -> Self {
         let config = PoolConfig { max_size: 2, ..PoolConfig::default() };
         Self::of(Fragile(kind), serve, (1, config, roomy(), Timeouts::default()))
@@ -236,23 +236,23 @@ fn a_session_that_panics_ends_alone_and_its_server_with_it() {
         for (word, had_a_server) in
             [("panic early", false), ("panic granted", true), ("panic late", true), ("panic back", true)]
         {
-            let house = House::open(kind);
-            let (mut other, mut unlucky) = (house.client(), house.client());
+            let harness = Harness::open(kind);
+            let (mut other, mut unlucky) = (harness.client(), harness.client());
             assert_eq!(other.ask("before"), "before");
             assert_eq!(unlucky.ask("before"), "before");
             unlucky.say(word);
             let heard = unlucky.last_words();
             assert!(heard.is_empty() || heard == "server lost\n", "{kind:?} {word}: {heard:?}");
             assert_eq!(other.ask("after"), "after", "{kind:?} {word}");
-            assert_eq!(house.client().ask("new"), "new", "{kind:?} {word}");
-            house.eventually("it is counted and nothing of it is left", |seen| {
+            assert_eq!(harness.client().ask("new"), "new", "{kind:?} {word}");
+            harness.eventually("it is counted and nothing of it is left", |seen| {
                 let pool = &seen.pools[0];
                 seen.session_panics == 1
                     && pool.clients == 1
                     && pool.counts.in_use <= usize_of(kind)
                     && pool.counts.closing == 0
             });
-            assert_eq!(house.upstream_connections.load(SeqCst), 1 + u32::from(had_a_server), "{kind:?} {word}");
+            assert_eq!(harness.upstream_connections.load(SeqCst), 1 + u32::from(had_a_server), "{kind:?} {word}");
         }
     }
 }
@@ -265,8 +265,8 @@ fn usize_of(kind: LeaseKind) -> u32 {
 #[test]
 fn those_who_share_a_server_with_a_session_that_panics_hear_of_its_loss_and_go_on() {
     for word in ["panic late", "panic back"] {
-        let house = House::open(LeaseKind::Shared);
-        let (mut waiting, mut unlucky) = (house.client(), house.client());
+        let harness = Harness::open(LeaseKind::Shared);
+        let (mut waiting, mut unlucky) = (harness.client(), harness.client());
         assert_eq!(waiting.ask("before"), "before");
         assert_eq!(unlucky.ask("before"), "before");
         // In the same batch the server answers both, and its session panics at the first.
@@ -278,22 +278,22 @@ fn those_who_share_a_server_with_a_session_that_panics_hear_of_its_loss_and_go_o
         for n in 0..20 {
             assert_eq!(waiting.ask(&format!("line {n}")), format!("line {n}"), "{word}");
         }
-        assert_eq!(house.handle.snapshot().session_panics, 1);
+        assert_eq!(harness.handle.snapshot().session_panics, 1);
     }
 }
 
 #[test]
 fn a_session_that_panics_when_its_client_goes_takes_only_its_server_along() {
     for kind in KINDS {
-        let house = House::open(kind);
-        let mut other = house.client();
+        let harness = Harness::open(kind);
+        let mut other = harness.client();
         assert_eq!(other.ask("before"), "before");
-        let mut unlucky = house.client();
+        let mut unlucky = harness.client();
         assert_eq!(unlucky.ask("panic gone"), "panic gone");
         unlucky.say("slow");
-        house.eventually("it works", |seen| seen.listeners[0].active == 1);
+        harness.eventually("it works", |seen| seen.listeners[0].active == 1);
         drop(unlucky);
-        house.eventually("it has gone", |seen| seen.session_panics > 0 && seen.pools[0].clients == 1);
+        harness.eventually("it has gone", |seen| seen.session_panics > 0 && seen.pools[0].clients == 1);
         assert_eq!(other.ask("after"), "after");
     }
 }
@@ -301,27 +301,27 @@ fn a_session_that_panics_when_its_client_goes_takes_only_its_server_along() {
 #[test]
 fn a_session_that_panics_when_it_hears_of_a_loss_is_the_only_one_to_end() {
     for kind in KINDS {
-        let house = House::open(kind);
-        let (mut other, mut unlucky) = (house.client(), house.client());
+        let harness = Harness::open(kind);
+        let (mut other, mut unlucky) = (harness.client(), harness.client());
         assert_eq!(other.ask("before"), "before");
         unlucky.say("panic lost");
         assert_eq!(unlucky.last_words(), "");
         assert_eq!(other.ask("after"), "after", "{kind:?}");
-        house.eventually("it has gone", |seen| seen.session_panics > 0 && seen.pools[0].clients == 1);
+        harness.eventually("it has gone", |seen| seen.session_panics > 0 && seen.pools[0].clients == 1);
     }
 }
 
 #[test]
 fn many_sessions_that_panic_leave_nothing_behind() {
     for kind in KINDS {
-        let house = House::open(kind);
+        let harness = Harness::open(kind);
         let words = ["panic early", "panic granted", "panic late", "panic back", "panic gone", "panic lost", "die"];
         thread::scope(|scope| {
             for visitor in 0..8 {
-                let house = &house;
+                let harness = &harness;
                 scope.spawn(move || {
                     for n in 0..60 {
-                        let mut client = house.client();
+                        let mut client = harness.client();
                         client.say(&format!("line {n}"));
                         client.say(words[(visitor * 5 + n * 3) % words.len()]);
                         client.0.get_mut().shutdown(std::net::Shutdown::Write).unwrap();
@@ -330,10 +330,10 @@ fn many_sessions_that_panic_leave_nothing_behind() {
                 });
             }
         });
-        house.eventually("nothing is left", |seen| {
+        harness.eventually("nothing is left", |seen| {
             let pool = &seen.pools[0];
             pool.clients == 0 && pool.counts.waiters == 0 && pool.counts.in_use <= usize_of(kind)
         });
-        assert_eq!(house.client().ask("still here"), "still here");
+        assert_eq!(harness.client().ask("still here"), "still here");
     }
 }

@@ -36,7 +36,7 @@ impl Protocol for Framed {
     }
 
     fn server_start(&self, _: ServerTag, _: PoolId, _: &mut Outbox) {
-        unreachable!("nobody asks for a server");
+        unreachable!("no client asks for a server");
     }
 
     fn client_input(
@@ -89,7 +89,7 @@ struct Nowhere;
 
 impl Upstreams for Nowhere {
     fn spec(&self, _: PoolId) -> Option<PoolSpec> {
-        unreachable!("nobody asks for a server");
+        unreachable!("no client asks for a server");
     }
 
     fn at_start(&self) -> Vec<PoolId> {

@@ -313,12 +313,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         // Where the connection is closed at once, what comes from the client then resets it, and the client may not see
         // what it was told.
         let told = client.sent_away.is_some() || client.log.end.is_error();
-        let stranger = client.pool.is_none();
-        if !(told && tcp && self.closing_clients.make_room(stranger)) {
+        let unauthenticated = client.pool.is_none();
+        if !(told && tcp && self.closing_clients.make_room(unauthenticated)) {
             return self.reactor.close(client.conn);
         }
         match self.reactor.take_leave(client.conn) {
-            Ok(socket) => self.closing_clients.watch(socket, (client.listener, stranger), client.sent_away, self.now),
+            Ok(socket) => {
+                self.closing_clients.watch(socket, (client.listener, unauthenticated), client.sent_away, self.now)
+            }
             Err(error) => tracing::error!(%error, "cannot let go of a client's connection"),
         }
     }
@@ -326,7 +328,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// A client was accepted, and is gone before its session began.
     pub(super) fn drop_accepted(&mut self, listener: u32, admitted: Admitted) {
         if admitted == Admitted::Welcome {
-            self.host.listeners[listener as usize].stranger_left();
+            self.host.listeners[listener as usize].unauthenticated_left();
         }
         self.client_has_left(listener, admitted);
     }

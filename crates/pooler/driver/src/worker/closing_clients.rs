@@ -29,7 +29,7 @@ struct ClosingClient<S> {
     socket: S,
     listener: u16,
     /// The client had not logged in.
-    stranger: bool,
+    unauthenticated: bool,
     /// Why it was sent away, if it was: such clients are counted if they do not answer.
     why: Option<Sent>,
     until: Time,
@@ -41,17 +41,23 @@ impl<R: Reactor> ClosingClients<R> {
     }
 
     /// Whether another one can be watched. That of a client that had logged in takes the place of one that had not.
-    pub(super) fn make_room(&mut self, stranger: bool) -> bool {
+    pub(super) fn make_room(&mut self, unauthenticated: bool) -> bool {
         if self.waiting.len() < MAX_CLOSING_CLIENTS {
             return true;
         }
-        let crowded_out = self.waiting.iter().position(|closing| closing.stranger).filter(|_| !stranger);
+        let crowded_out = self.waiting.iter().position(|closing| closing.unauthenticated).filter(|_| !unauthenticated);
         crowded_out.is_some_and(|at| self.waiting.remove(at).is_some())
     }
 
     /// Watches a connection that was just [ended](Reactor::take_leave).
-    pub(super) fn watch(&mut self, socket: R::Socket, (listener, stranger): (u16, bool), why: Option<Sent>, now: Time) {
-        self.waiting.push_back(ClosingClient { socket, listener, stranger, why, until: now + MAX_ANSWER_TIME });
+    pub(super) fn watch(
+        &mut self,
+        socket: R::Socket,
+        (listener, unauthenticated): (u16, bool),
+        why: Option<Sent>,
+        now: Time,
+    ) {
+        self.waiting.push_back(ClosingClient { socket, listener, unauthenticated, why, until: now + MAX_ANSWER_TIME });
     }
 
     /// Closes the connections of clients that have answered, and of clients that have not in time, which it counts.

@@ -61,14 +61,14 @@ impl Upstreams for Spec {
 }
 
 /// A driver that runs until this is dropped.
-pub struct House {
+pub struct Harness {
     driver: Option<Driver>,
     pub handle: Handle,
     pub address: SocketAddr,
     pub upstream_connections: Arc<AtomicU32>,
 }
 
-impl House {
+impl Harness {
     /// `rules`: how many workers, the pool's, the gate's and the clients' time-outs.
     pub fn of<P: Protocol>(
         protocol: P,
@@ -92,7 +92,7 @@ impl House {
     }
 }
 
-impl Drop for House {
+impl Drop for Harness {
     fn drop(&mut self) {
         self.handle.stop();
         let ended_well = self.driver.take().unwrap().join();
