@@ -1,6 +1,5 @@
-//! Patterns of channels, as Redis compares them with names: `*`, `?`, `[abc]`, `[^a-c]`, `\\` before what means itself.
-//! A pattern is read once. What comparing may cost is bounded: the caller gives a number of steps for all patterns
-//! together.
+//! Glob patterns of channels, as Redis matches them: `*`, `?`, `[abc]`, `[^a-c]`, and `\\` as an escape. A pattern is
+//! parsed once. The caller bounds the cost of matching by a number of steps for all patterns together.
 
 /// Bytes of a pattern that is compared with names. Longer ones, which have no use, are left to Redis.
 pub(crate) const MAX_PATTERN: usize = 4096;

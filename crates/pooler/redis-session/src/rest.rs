@@ -1,8 +1,8 @@
 //! Redis over HTTP, after the contract that Upstash publishes for its REST API
-//! (<https://upstash.com/docs/redis/features/restapi>): what a request asks, what may be asked, and what is answered.
+//! (<https://upstash.com/docs/redis/features/restapi>): the requests, which commands they may have, and the answers.
 //!
-//! HTTP itself is the crate `http-server`'s. Nothing here knows a connection or a pool: `client::rest` lets requests
-//! through to servers.
+//! The crate `http-sansio` has HTTP itself. Nothing here knows a connection or a pool: `client::rest` sends commands to
+//! servers.
 
 pub(crate) mod call;
 pub(crate) mod form;
@@ -15,7 +15,7 @@ use http_sansio::{Answer, Denied, Service};
 use self::form::Form;
 use crate::refusal::NO_SERVER;
 
-/// What HTTP has to know of it.
+/// The service for the HTTP crate.
 pub(crate) static SERVICE: Service = Service {
     fields: &[form::ENCODING, form::FORMAT],
     query_token: "_token",
@@ -29,24 +29,24 @@ const SYNC_TOKEN: &str = "upstash-sync-token";
 
 const JSON: &str = "application/json";
 
-/// Most commands of one request.
+/// The most commands of one request.
 pub(crate) const MAX_COMMANDS: usize = 100_000;
 
-/// Largest command, in bytes: it is sent whole, and the driver takes no more than 192 MB for a server at a time, what
-/// is sent before it included.
+/// Largest command, in bytes. It is sent whole, and the driver takes at most 192 MB for a server at a time, earlier
+/// commands included.
 pub(crate) const MAX_COMMAND: usize = 190 * 1024 * 1024;
 
-/// Largest answer, in bytes: it is held whole before it is sent.
+/// Largest answer, in bytes. It is held whole before it is sent.
 pub(crate) const MAX_ANSWER: usize = 128 * 1024 * 1024;
 
-/// What an error of Redis comes to, or of Poolhouse when there is none.
+/// The answer for an error of Redis, or of Poolhouse without a server.
 pub(crate) fn denied_by(error: &[u8]) -> Denied {
     let is_own = error.starts_with(b"ERR Poolhouse") || error.starts_with(NO_SERVER.as_bytes());
     let status = if is_own { 503 } else { 400 };
     Denied::new(status, String::from_utf8_lossy(error))
 }
 
-/// What came of a request. `token` names the state that holds its writes.
+/// The answer with results. `token` names the state that holds its writes.
 pub(crate) fn results(status: u16, form: Form, token: u64, body: Vec<u8>) -> Answer {
     let content = if form == Form::Resp2 { "application/octet-stream" } else { JSON };
     let mut answer = Answer::new(status, content, body);

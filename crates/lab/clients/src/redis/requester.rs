@@ -1,8 +1,8 @@
-//! The requester's side of RESP2: a client that asks a Redis on its own account. Takes bytes and gives bytes and verdicts:
-//! first the login, then one command after the other. Knows no socket, no time and no command.
+//! The requester's side of RESP2: a client that asks a Redis on its own account. Takes bytes and gives bytes and
+//! verdicts: first the login, then one command after the other. Knows no socket, no time and no command.
 //!
-//! A login without a password to the first logical database sends nothing before the first command, as small clients do;
-//! others send AUTH and SELECT. Call order: [`Requester::new`] when the connection is open, then
+//! A login without a password to the first logical database sends nothing before the first command, as small clients
+//! do; others send AUTH and SELECT. Call order: [`Requester::new`] when the connection is open, then
 //! [`Requester::take`] (with nothing, at first) until it says [`Verdict::More`]; [`Verdict::Ready`] ends the login.
 //! From then on a command ([`Requester::ask`]), and `take` until [`Verdict::Answered`]; and again.
 
@@ -13,29 +13,29 @@ use redis_session::{
     wire::{self, ReplyScanner, is_permanent, without_secret, write_auth, write_select},
 };
 
-/// Longest reply that is kept for whoever wants to read it, in bytes.
+/// Longest reply that is kept for the caller, in bytes.
 const MAX_KEPT: usize = 64 * 1024;
 
-/// What has come of the input so far.
+/// The result of the input so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// Nothing to report; all input is taken.
+    /// All input is taken, and more is needed.
     More,
     /// TLS is to begin; then [`Requester::secured`].
     StartTls,
-    /// The server has let us in; the choice of the logical database may follow.
+    /// The login has succeeded. SELECT may follow.
     Authenticated,
     Ready,
     /// The command is answered: [`Requester::error`] tells whether by an error.
     Answered,
 }
 
-/// Why there is no going on with a connection. Holds no secret.
+/// Why a connection failed. It has no secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fault {
-    /// What the server said, if that is why.
+    /// The server's error, if that is the reason.
     pub reply: Option<ErrorReply>,
-    /// Trying again cannot help until somebody changes something.
+    /// Another try would fail, too, until something is changed.
     pub permanent: bool,
     pub message: String,
 }
@@ -46,12 +46,11 @@ impl Fault {
     }
 }
 
-/// An error that a server answers with, or says before it closes the connection.
+/// An error reply, or an error before the server closes the connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ErrorReply(Box<str>);
 
-/// Errors without a code of their own that are known by how they begin: what Redis and Poolhouse say to whom they turn
-/// away.
+/// Errors without a code of their own: Redis and Poolhouse send them to clients that they turn away.
 const KNOWN: [(&str, &str); 3] = [
     ("ERR max number of clients reached", "too many clients"),
     ("LOADING Poolhouse: the server connections stayed busy", "no server in time"),
@@ -60,13 +59,13 @@ const KNOWN: [(&str, &str); 3] = [
 const MAX_CODE: usize = 24;
 
 impl ErrorReply {
-    /// From the line of an error, without its mark.
+    /// Reads the line of an error, without its type byte.
     fn read(line: &[u8]) -> Self {
         Self(String::from_utf8_lossy(line.trim_ascii_end()).into())
     }
 
-    /// What people who count call it: a few words for those who are turned away, otherwise the code that it begins with
-    /// (`WRONGTYPE`). Never a part of what was asked.
+    /// The name for counters: a few words for clients that are turned away, otherwise the code (`WRONGTYPE`). It has no
+    /// part of the command.
     pub fn kind(&self) -> &str {
         if let Some((_, kind)) = KNOWN.iter().find(|(begins, _)| self.0.starts_with(begins)) {
             return kind;
@@ -83,7 +82,7 @@ impl fmt::Display for ErrorReply {
     }
 }
 
-/// The words of a command that is being put together.
+/// The words of a command.
 #[derive(Clone, Default, Debug)]
 pub struct Words {
     bytes: Vec<u8>,
@@ -92,13 +91,13 @@ pub struct Words {
 }
 
 impl Words {
-    /// None again; the memory is kept.
+    /// Removes all words, and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
     }
 
-    /// Adds one, which `write` appends.
+    /// Adds the word that `write` appends.
     ///
     /// # Errors
     /// Those of `write`; the words are of no use then.
@@ -114,10 +113,10 @@ impl Words {
 pub struct Requester {
     phase: Phase,
     scanner: ReplyScanner,
-    /// The beginning of what has not come whole.
+    /// The beginning of a reply.
     held: Vec<u8>,
     asking: bool,
-    /// So many bytes of the reply to come are wanted.
+    /// Bytes of the next reply that the caller wants.
     keeps: usize,
     kept: Vec<u8>,
     error: Option<ErrorReply>,
@@ -150,7 +149,7 @@ impl Default for Requester {
 }
 
 impl Requester {
-    /// A connection that has just been opened.
+    /// A new connection.
     pub fn new() -> Self {
         Self {
             phase: Phase::New,
@@ -213,8 +212,7 @@ impl Requester {
                         self.error = error;
                         return Ok(Verdict::Answered);
                     }
-                    // A server says why before it closes; everything else would be taken for an answer to what is asked
-                    // next.
+                    // An error may come before the server closes. Anything else would be taken for the next reply.
                     self.farewell = Some(error.ok_or_else(|| Fault::violation("the server said something unasked"))?);
                 }
                 Phase::Securing | Phase::Closed => return Err(Fault::violation("nothing is expected here")),

@@ -44,20 +44,16 @@ impl Redis {
         let (mut begin, mut end) = (at, at);
         while end < input.bytes.len() && out.inserted.len() <= MAX_INSERTED {
             let (bytes, whole) = (&input.bytes[end..], input.full && end == 0);
-            if let Some(PartialCommand::Streamed(command)) = &mut client.partial {
-                match command.advance(bytes) {
-                    Ok((0, _)) if !whole => break,
-                    Ok((taken @ 1.., over)) => {
-                        end += taken;
-                        if over {
-                            client.partial = None;
-                        }
-                        continue;
-                    }
-                    Ok(_) | Err(_) => {
-                        client.fail(me, WRONG_LENGTH, out);
-                        return input.bytes.len();
-                    }
+            match client.advance_stream(bytes, whole) {
+                Ok(None) => {}
+                Ok(Some(0)) => break,
+                Ok(Some(taken)) => {
+                    end += taken;
+                    continue;
+                }
+                Err(error) => {
+                    client.fail(me, error, out);
+                    return input.bytes.len();
                 }
             }
             match resp::read(bytes, &Limits::OPEN) {
@@ -124,6 +120,21 @@ impl Redis {
             login.user.is_some() || login.password.is_some()
         };
         client.identity.requires_login() || client.identity.counted_in().is_none_or(has_login)
+    }
+}
+
+impl Client {
+    /// Goes on with a streamed command, if there is one. Returns the number of bytes that belong to it.
+    ///
+    /// # Errors
+    /// The bytes are no command, or have no end although they are as `whole` as they can be.
+    fn advance_stream(&mut self, bytes: &[u8], whole: bool) -> Result<Option<usize>, &'static str> {
+        let Some(PartialCommand::Streamed(command)) = &mut self.partial else { return Ok(None) };
+        let (taken, over) = command.advance(bytes)?;
+        if over {
+            self.partial = None;
+        }
+        if taken == 0 && whole { Err(WRONG_LENGTH) } else { Ok(Some(taken)) }
     }
 }
 

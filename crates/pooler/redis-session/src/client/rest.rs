@@ -1,16 +1,16 @@
 //! A client that speaks HTTP: its requests go to servers as commands.
 //!
-//! A request is answered when all its replies have come, so that a server that is lost on the way is an error in an
-//! answer, and never half of one. An answer goes to the driver in parts, the next one when the client has taken those
-//! before, so that what it does not read stays here, and is counted with what all hold ([`Room`]). The last byte of the
-//! input is not consumed before the commands of all requests have been sent: for as long as the driver holds something
-//! back, it hands it over again when there is a server.
+//! A request is answered when all its replies have come. So the loss of a server is an error in an answer, and never
+//! half an answer. An answer goes to the driver in parts, the next one when the client has taken the one before. So
+//! unread bytes stay here, and are counted with those of all clients ([`Room`]). The last byte of the input is not
+//! consumed before the commands of all requests were sent, because the driver calls again only while it holds input.
 //!
-//! - [`door`]: who is let in;
+//! - [`door`]: the login by token;
 //! - [`sending`]: commands to servers, and replies as answers;
 //! - [`feeds`]: streams of messages over HTTP/2;
 //! - [`revoking`]: the end of streams whose token is gone;
-//! - [`ending`]: whatever ends a connection.
+//! - [`ending`]: the ends of connections;
+//! - [`work`]: the state of a request.
 
 mod door;
 mod ending;
@@ -38,29 +38,29 @@ use crate::{
     },
 };
 
-/// What a client that speaks HTTP has beside others.
+/// The state of a client that speaks HTTP.
 pub(crate) struct Rest {
     listener: u16,
     connection: Connection<Arc<Access>>,
-    /// Requests that are being carried out, in order. In HTTP/1.1 there is one at a time.
+    /// Requests that are executed, in order. HTTP/1.1 has one at a time.
     works: VecDeque<Work>,
-    /// Bytes of commands that have been sent since no reply was due.
+    /// Bytes of commands that were sent since no reply was pending.
     unanswered: usize,
-    /// The first byte of the next input has been read already.
+    /// The first byte of the next input was read already.
     ahead: bool,
-    /// Bytes that the client was sent since it is known to have taken all.
+    /// Bytes that were sent since the client is known to have taken all.
     untaken: usize,
-    /// The driver is to say when it has.
+    /// The driver was asked to tell when it has.
     asked: bool,
     /// Requests wait until the client has read some of its answers.
     blocked: bool,
-    /// Bytes of answers that had not been read when something was sent last.
+    /// Unread bytes of answers at the last flush.
     unread: usize,
-    /// In HTTP/1.1: messages come until the connection ends.
+    /// HTTP/1.1: a request for messages, which come until the connection ends.
     listening: Option<Box<Listening>>,
-    /// In HTTP/2: messages come for these requests.
+    /// HTTP/2: requests for messages.
     feeds: Feeds,
-    /// Under which it learns of other configurations, once it has begun to hear messages.
+    /// The key of posts about another configuration, once the client has requested messages.
     stream_key: Option<u64>,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct Rest {
 struct Listening {
     stream: Stream,
     access: Arc<Access>,
-    /// What it has asked with.
+    /// The command in lower case.
     command: &'static str,
     begun: bool,
     messages: Messages,
@@ -92,17 +92,17 @@ impl Rest {
         }
     }
 
-    /// Whether the client has not read all of its answers.
+    /// Whether the client has unread answers.
     pub(crate) fn is_being_read(&self) -> bool {
         self.connection.unread() > 0
     }
 
-    /// Whether what is posted under this key tells it of another configuration.
+    /// Whether a post with this key is about another configuration.
     pub(super) fn is_told_as(&self, key: u64) -> bool {
         self.stream_key == Some(key)
     }
 
-    /// Bytes that its requests hold which have come whole.
+    /// Bytes of memory that whole requests take.
     fn weight(&self) -> usize {
         self.works.iter().map(Work::weight).sum()
     }
@@ -151,7 +151,7 @@ impl Redis {
         if unsent && at == total { total - 1 } else { at }
     }
 
-    /// Reads on, and takes requests on. Returns what was consumed.
+    /// Reads requests. Returns the number of bytes that were consumed.
     fn read_http(&self, me: ClientTag, client: &mut Client, bytes: &[u8], out: &mut Outbox) -> usize {
         let (mut at, held) = (0, client.http().weight());
         loop {
@@ -175,7 +175,7 @@ impl Redis {
         at
     }
 
-    /// A request is to be carried out, or answered at once.
+    /// Queues a request, or answers it at once.
     fn take_on(&self, me: ClientTag, client: &mut Client, request: Request<'_, Arc<Access>>, out: &mut Outbox) {
         let stream = request.stream;
         let rest = client.http();
@@ -195,7 +195,7 @@ impl Redis {
         }
     }
 
-    /// What a request comes to. `among_others`: it has not the connection for itself.
+    /// The work of a request. `among_others`: other requests share its connection.
     fn work(&self, request: Request<'_, Arc<Access>>, among_others: bool) -> Result<Work, Denied> {
         let Request { stream, method, target, fields, body, caller: access } = request;
         let form = Form::read(&fields)?;
@@ -217,7 +217,7 @@ impl Redis {
         Ok(Work::new(stream, form, call, access, token))
     }
 
-    /// Whether this much is to be done now.
+    /// Checks that a request is allowed now.
     fn admit(&self, call: &Call, access: &Access) -> Result<(), Denied> {
         let refused = call.commands.iter().find_map(|command| match command {
             Command::Refused(error) => Some(error),
@@ -230,8 +230,8 @@ impl Redis {
     }
 }
 
-/// What a request is told whose token has no room for it. To one that can never be carried out, that it is wrong:
-/// clients that hear 429 try again.
+/// The answer to a request that exceeds the rate limit. After 429, clients try again, so a request that is too large
+/// for any time gets another status.
 fn over_rate(over: OverRate, call: &Call, token: &str) -> Denied {
     match over {
         OverRate::Wait(wait) => {
@@ -255,7 +255,7 @@ impl Client {
         self.rest.as_mut().expect("it speaks HTTP")
     }
 
-    /// Whether it may have several requests under way (HTTP/2).
+    /// Whether it may have several requests at a time (HTTP/2).
     fn has_streams(&self) -> bool {
         self.rest.as_ref().is_some_and(|rest| rest.connection.has_streams())
     }

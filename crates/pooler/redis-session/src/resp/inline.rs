@@ -1,4 +1,4 @@
-//! Commands that people type: words on a line, quoted where they hold blanks.
+//! Inline commands: words on a line, quoted if they have spaces.
 
 /// Splits a line into its words. In double quotes `\n \r \t \b \a \\ \"` and `\xHH` are as in C; in single quotes only
 /// `\'` means something. `None`: a quote does not end, or something follows it without a blank.

@@ -1,8 +1,8 @@
-//! A flat reply taken apart: what pub/sub and MONITOR say.
+//! The parts of a flat reply, such as a message of pub/sub or MONITOR.
 
 use super::number::{Line, line, number};
 
-/// The texts and numbers of a whole reply that is one of them, or an array of them; what is nested or null is left out.
+/// The strings and numbers of a whole reply that is one, or an array of them. Nested values and nulls are left out.
 pub fn parts(reply: &[u8]) -> Vec<&[u8]> {
     let mut rest = reply;
     let mut found = Vec::new();

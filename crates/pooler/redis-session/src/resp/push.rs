@@ -1,23 +1,22 @@
-//! What a server says of subscriptions: arrays in RESP2 and pushes in RESP3, otherwise the same.
+//! Messages of pub/sub and confirmations: arrays in RESP2, and the same as push messages in RESP3.
 
 use super::number::number;
 use crate::command::{Subscription, Topic};
 
-/// A message, or what became of a command.
+/// A message, or the reply to a command of a subscriber.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Said<'a> {
-    /// A message for those who have subscribed to this.
+    /// A message for the subscribers of this name.
     Message(Topic, &'a [u8]),
-    /// One name of a command has been dealt with.
+    /// One name of a command is confirmed.
     Done(Subscription),
-    /// The whole command has been refused, for this reason.
+    /// The whole command is refused, with this error.
     Refused(&'a [u8]),
-    /// PING has been answered.
+    /// The reply to PING.
     Pong,
 }
 
-/// Reads it. Of a message the beginning will do, up to the name that was subscribed to. `None`: it is nothing of the
-/// kind.
+/// Reads it. The beginning of a message is enough, up to the name of the subscription. `None`: it is something else.
 pub fn said(bytes: &[u8]) -> Option<Said<'_>> {
     let (&kind, mut rest) = bytes.split_first()?;
     match kind {
@@ -40,13 +39,13 @@ pub fn said(bytes: &[u8]) -> Option<Said<'_>> {
         b"unsubscribe" => done(false, Topic::Channel),
         b"punsubscribe" => done(false, Topic::Pattern),
         b"sunsubscribe" => done(false, Topic::Shard),
-        // A subscriber of RESP2 is answered so.
+        // The reply to PING of a subscriber in RESP2.
         b"pong" => Some(Said::Pong),
         _ => None,
     }
 }
 
-/// Takes the beginning of an array of strings: how many there are.
+/// Takes the head of an array of strings, and returns their number.
 pub fn words(rest: &mut &[u8]) -> Option<u64> {
     let (count, used) = number(rest.strip_prefix(b"*")?).ok()??;
     *rest = &rest[1 + used..];

@@ -1,5 +1,5 @@
-//! Where a reply ends. A reply is a tree, but to find its end a number is enough: how many values are still to come. So
-//! a reply of any size, however deep, passes by in pieces, and what is kept of it is sixteen bytes.
+//! Finds the end of a reply. A reply is a tree, but the number of values that are to come is enough to find its end. So
+//! a reply of any size and depth may pass in pieces, with a state of sixteen bytes.
 
 use super::number::{Line, line, number};
 
@@ -19,19 +19,18 @@ pub struct ReplyScanner {
 /// How far a reply has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReplyEnd {
-    /// So many bytes belong to it, from where it was left off.
+    /// The number of bytes that belong to it.
     pub taken: usize,
-    /// The reply is over with them. If not, the bytes behind them, if there are any, have to be handed over again with
-    /// more.
+    /// The reply ends with them. If not, bytes behind them have to be passed again with more.
     pub over: bool,
 }
 
-/// A server broke the protocol: its connection is of no more use.
+/// A server broke the protocol. Its connection cannot be used any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MalformedReply {
-    /// A value begins with this byte, which stands for no type.
+    /// A value begins with this byte, which is not a type.
     UnknownType(u8),
-    /// The number behind this type is none, or not one it may have.
+    /// The number behind this type is malformed, or not allowed.
     Number(u8),
     /// A line without its end.
     Line,

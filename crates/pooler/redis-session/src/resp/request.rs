@@ -1,15 +1,15 @@
-//! What a client sends: commands as arrays of bulk strings, or inline. A command is only a command when it is complete:
-//! nothing of another one reaches a connection that is shared, and its arguments are where they arrived.
+//! Commands, as arrays of bulk strings or inline. Only a whole command is read, so no part of one reaches a shared
+//! connection. Its arguments are not copied.
 
 use super::{inline, number::number};
 
 /// Longest inline command, and longest line before a number, in bytes (Redis: `PROTO_INLINE_MAX_SIZE`).
 const MAX_INLINE: usize = 64 * 1024;
 
-/// What a TLS handshake begins with: its record and its version.
+/// The first bytes of a TLS handshake: the type of its record, and the version.
 const TLS_HANDSHAKE: &[u8] = &[22, 3];
 
-/// What a client may send.
+/// The limits of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Most arguments of a command, its name included.
@@ -19,22 +19,22 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Of a client that has logged in: Redis's defaults.
+    /// After the login: Redis's defaults.
     pub const OPEN: Self = Self { arguments: i32::MAX as u32, argument: 512 * 1024 * 1024 };
-    /// Of a client that has not: enough for HELLO with AUTH and SETNAME.
+    /// Before the login: enough for HELLO with AUTH and SETNAME.
     pub const UNAUTHENTICATED: Self = Self { arguments: 10, argument: 16 * 1024 };
 }
 
-/// What stands at the beginning of a client's bytes.
+/// What a client's bytes begin with.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request<'a> {
-    /// So many bytes that ask for nothing, and get no answer: an empty line, an array of nothing.
+    /// An empty line or an empty array of this length, which has no reply.
     Nothing(usize),
-    /// A command of so many bytes.
+    /// A command of this length, with its arguments.
     Command(usize, Arguments<'a>),
-    /// A command of so many bytes that was written as a line.
+    /// An inline command of this length, with its arguments.
     Inline(usize, Vec<Vec<u8>>),
-    /// It has not arrived whole. At least so many bytes will be needed, from its beginning.
+    /// A part of a command, which has at least this length.
     Incomplete(u64),
 }
 
@@ -66,18 +66,18 @@ impl<'a> Iterator for Arguments<'a> {
 
 impl ExactSizeIterator for Arguments<'_> {}
 
-/// A client broke the protocol. Redis says so, and closes the connection.
+/// A client broke the protocol. Redis answers with an error, and closes the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MalformedRequest {
-    /// The number of arguments is no number, or too large.
+    /// The number of arguments is malformed, or too large.
     Count,
-    /// A stranger announced more arguments than one may.
+    /// Too many arguments before the login.
     CountOfStranger,
-    /// This stands where the `$` of an argument has to.
+    /// This byte is in the place of the `$` of an argument.
     NoArgument(u8),
-    /// The length of an argument is no number, negative, or too large.
+    /// The length of an argument is malformed, negative, or too large.
     Length,
-    /// A stranger announced a longer argument than one may.
+    /// Too long an argument before the login.
     LengthOfStranger,
     /// An argument is longer or shorter than was announced.
     End,
@@ -85,12 +85,12 @@ pub enum MalformedRequest {
     Inline,
     /// A quote in an inline command does not end.
     Quotes,
-    /// It is no command: the client speaks TLS.
+    /// The client speaks TLS.
     Tls,
 }
 
 impl std::fmt::Display for MalformedRequest {
-    /// The words of Redis, where it has some.
+    /// Redis's error, where it has one.
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         to.write_str("Protocol error: ")?;
         match self {
@@ -109,10 +109,10 @@ impl std::fmt::Display for MalformedRequest {
 
 impl std::error::Error for MalformedRequest {}
 
-/// Reads what stands at the beginning of `bytes`, which may be nothing.
+/// Reads the beginning of `bytes`, which may be empty.
 ///
 /// # Errors
-/// It is, or will be, no command within the limits, whatever arrives behind it.
+/// It is not the beginning of a command within the limits.
 pub fn read<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Request<'a>, MalformedRequest> {
     match bytes.first() {
         None => Ok(Request::Incomplete(1)),
@@ -163,7 +163,7 @@ fn array<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Request<'a>, MalformedR
     Ok(Request::Command(at, Arguments { bytes: &bytes[begin..at], left: count }))
 }
 
-/// The first two arguments of a command that has not arrived whole, as far as they have. `None`: not even its name has.
+/// The first two arguments of a partial command, as far as they are there. `None`: its name is not.
 pub fn beginning(bytes: &[u8]) -> Option<Beginning<'_>> {
     let (count, used) = number(bytes.strip_prefix(b"*")?).ok().flatten()?;
     let mut arguments = [None; 2];

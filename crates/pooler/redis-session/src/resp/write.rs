@@ -1,4 +1,4 @@
-//! What Poolhouse says itself.
+//! Writes commands and replies of Poolhouse itself.
 
 use std::io::Write;
 
@@ -12,7 +12,7 @@ pub fn command(to: &mut Vec<u8>, arguments: &[&[u8]]) {
     }
 }
 
-/// The beginning of a command with so many arguments; each follows as a bulk string.
+/// The beginning of a command with this number of arguments. Each follows as a bulk string.
 pub fn head(to: &mut Vec<u8>, arguments: usize) {
     write!(to, "*{arguments}\r\n").expect("writing to memory cannot fail");
 }
@@ -32,14 +32,14 @@ pub fn verbatim(to: &mut Vec<u8>, said: &[u8], version: Version) {
     to.extend_from_slice(b"\r\n");
 }
 
-/// An error; its first word is its kind. What would end the line early becomes a blank.
+/// An error. Its first word is the code. Line ends become spaces.
 pub fn error(to: &mut Vec<u8>, message: &str) {
     to.push(b'-');
     to.extend(message.bytes().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { byte }));
     to.extend_from_slice(b"\r\n");
 }
 
-/// Nothing, where a string could be.
+/// A null in the place of a string.
 pub fn null(to: &mut Vec<u8>, version: Version) {
     to.extend_from_slice(match version {
         Version::Resp2 => b"$-1\r\n",
@@ -47,7 +47,7 @@ pub fn null(to: &mut Vec<u8>, version: Version) {
     });
 }
 
-/// Nothing, where a list could be.
+/// A null in the place of an array.
 pub fn no_list(to: &mut Vec<u8>, version: Version) {
     to.extend_from_slice(match version {
         Version::Resp2 => b"*-1\r\n",

@@ -1,4 +1,4 @@
-//! What a request asks for: its path and body as commands.
+//! The commands of a request, from its path and its body.
 
 use std::{borrow::Cow, ops::Range};
 
@@ -15,7 +15,7 @@ use crate::{
     resp,
 };
 
-/// What kind of request it is.
+/// The kind of a request.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) enum Shape {
     /// One command, one result.
@@ -23,7 +23,7 @@ pub(crate) enum Shape {
     Single,
     /// Commands one after another, with a result each.
     Pipeline,
-    /// The same as one transaction: MULTI and EXEC are among its commands.
+    /// A transaction. MULTI and EXEC are among its commands.
     Transaction,
     Events,
 }
@@ -34,22 +34,22 @@ pub(crate) struct Call {
     /// The commands as they go to Redis, one after another.
     pub wire: Vec<u8>,
     pub commands: Vec<Command>,
-    /// One of them may change something.
+    /// One of the commands may write.
     pub writes: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Command {
-    /// Its bytes.
+    /// Its bytes in `wire`.
     Send(Range<usize>),
-    /// It is not let through: its result.
+    /// It is refused with this error.
     Refused(String),
 }
 
-/// What is asked for.
+/// Reads the commands of a request.
 ///
 /// # Errors
-/// It is nothing that can be asked for.
+/// The request is malformed.
 pub(crate) fn read(target: &Target, method: Method, body: &[u8], form: Form, rules: &Rules) -> Result<Call, Denied> {
     let wrong =
         |error: serde_json::Error| Denied::new(400, format!("ERR the body is not JSON as it should be: {error}"));
@@ -89,7 +89,7 @@ pub(crate) fn read(target: &Target, method: Method, body: &[u8], form: Form, rul
         return Ok(call);
     }
     let mut words: Vec<Cow<'_, [u8]>> = target.path.iter().map(|word| Cow::Borrowed(&**word)).collect();
-    // The official SDK posts `[]` where it subscribes.
+    // The official SDK posts `[]` for a subscription.
     if posted && !body.is_empty() && !is_events(&target.path[0]) {
         words.push(Cow::Borrowed(body));
     }
@@ -118,7 +118,7 @@ fn is_events(name: &[u8]) -> bool {
 }
 
 impl Call {
-    /// Bytes of its largest command.
+    /// The length of its largest command.
     pub(crate) fn largest(&self) -> usize {
         let length = |command: &Command| match command {
             Command::Send(span) => span.len(),
@@ -127,13 +127,13 @@ impl Call {
         self.commands.iter().map(length).max().unwrap_or(0)
     }
 
-    /// How many commands were asked for. MULTI and EXEC of a transaction were not.
+    /// The number of commands, without the MULTI and EXEC that Poolhouse adds.
     pub(crate) fn asked(&self) -> u32 {
         let added = if self.shape == Shape::Transaction { 2 } else { 0 };
         (self.commands.len() - added) as u32
     }
 
-    /// What it subscribes to, if it does.
+    /// The subscription that it begins, if any.
     pub(crate) fn subscription(&self) -> Option<Subscription> {
         let (Shape::Events, Some(name)) = (self.shape, resp::parts(&self.wire).first().copied()) else { return None };
         let topic = match name {
@@ -144,12 +144,12 @@ impl Call {
         Some(Subscription { begins: true, topic })
     }
 
-    /// Adds a command that somebody asked for.
+    /// Adds a command of the request.
     fn command(&mut self, words: &[Cow<'_, [u8]>], rules: &Rules) {
         let Some((name, rest)) = words.split_first() else {
             return self.commands.push(Command::Refused("ERR an empty command".to_owned()));
         };
-        // Whatever is looked at stands among the first words.
+        // Only the first words are needed.
         let rest: Vec<&[u8]> = rest.iter().take(64).map(|word| &**word).collect();
         match rules.refuses(name, &rest) {
             Some(error) => self.commands.push(Command::Refused(error)),
@@ -175,7 +175,7 @@ impl Call {
     }
 }
 
-/// Which of a command's words is the text of a script, if one is.
+/// The index of the script's text among a command's words, if there is one.
 fn script(name: &[u8], rest: &[&[u8]]) -> Option<usize> {
     let is = |word: &[u8], known: &str| word.eq_ignore_ascii_case(known.as_bytes());
     match rest {
@@ -185,8 +185,7 @@ fn script(name: &[u8], rest: &[&[u8]]) -> Option<usize> {
     }
 }
 
-/// A script without the flag `allow-key-locking`, if its first line has that. Upstash has it, and Redis knows nothing
-/// of it.
+/// A script without the flag `allow-key-locking`, if its first line has it. Upstash has this flag, and Redis does not.
 fn without_key_locking(script: &[u8]) -> Option<Vec<u8>> {
     const FLAG: &str = "allow-key-locking";
     let end = script.iter().position(|byte| *byte == b'\n').unwrap_or(script.len());
@@ -201,7 +200,7 @@ fn without_key_locking(script: &[u8]) -> Option<Vec<u8>> {
     Some(told)
 }
 
-/// The arguments of a command as Redis gets them: texts as they are, numbers and truths as they are written.
+/// The arguments of a command for Redis: strings as they are, numbers and booleans as they are written.
 fn texts<'a>(values: &[&'a RawValue]) -> Result<Vec<Cow<'a, [u8]>>, Denied> {
     let text = |value: &&'a RawValue| {
         let raw = value.get();
@@ -223,8 +222,8 @@ fn texts<'a>(values: &[&'a RawValue]) -> Result<Vec<Cow<'a, [u8]>>, Denied> {
     values.iter().map(text).collect()
 }
 
-/// A text of JSON in which each half of a character that is alone has become the character for what is none (U+FFFD),
-/// as drivers of Redis's own protocol send it. JavaScript's strings have such halves where they were cut.
+/// JSON in which each lone surrogate is replaced by U+FFFD, as client libraries of RESP send it. JavaScript's strings
+/// have lone surrogates where they were cut.
 fn without_lone_surrogates(raw: &str) -> String {
     let unit = |at: usize| {
         let hex = raw.get(at..at + 6)?.strip_prefix("\\u")?;
@@ -241,7 +240,7 @@ fn without_lone_surrogates(raw: &str) -> String {
                 continue;
             }
             (Some(_), _) => 6,
-            // Whatever is escaped in another way is one byte.
+            // Any other escape is one byte long.
             (None, _) => 2,
         };
         at = escape + length;
@@ -293,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_character_is_replaced_and_the_others_are_not_concerned() {
+    fn lone_surrogates_are_replaced() {
         for (text, expected) in [
             (r"hello \ud83d", "hello \u{fffd}"),
             (r"\udc04\ud83d", "\u{fffd}\u{fffd}"),
@@ -309,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_a_value_and_no_channel() {
+    fn a_body_is_a_value_and_not_a_channel() {
         for body in ["", "[]", "x"] {
             assert_eq!(commands("/subscribe/news", Method::Post, body), ["subscribe news"]);
             assert_eq!(commands("/PSUBSCRIBE/news.*", Method::Post, body), ["PSUBSCRIBE news.*"]);
@@ -317,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_of_scripts_that_only_upstash_has_is_left_out() {
+    fn the_script_flag_of_upstash_is_left_out() {
         for (script, expected) in [
             (r"#!lua flags=allow-key-locking\nreturn 1", "#!lua\nreturn 1"),
             (r"#!lua flags=no-writes,allow-key-locking\nreturn 1", "#!lua flags=no-writes\nreturn 1"),
@@ -338,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn several_commands_come_in_one_request() {
+    fn a_request_may_have_several_commands() {
         let body = r#"[["SET","a",1],["BLPOP","a",0],["GET","a"],[]]"#;
         let pipeline = commands("/pipeline", Method::Post, body);
         assert_eq!((&*pipeline[0], &*pipeline[2]), ("SET a 1", "GET a"));
@@ -351,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_is_refused() {
+    fn malformed_commands_are_refused() {
         for body in ["", "{}", "[{}]", "[null]", "[[\"GET\"]]", "[\"GET\"", "\"GET\"", "[\"\\ud80\"]", "[\"\\"] {
             assert_eq!(call("/", Method::Post, body).expect_err(body).status, 400);
         }

@@ -1,4 +1,4 @@
-//! How a request wants its results written.
+//! The format of the results, as header fields ask for it.
 
 use http_sansio::Denied;
 
@@ -15,12 +15,12 @@ pub(crate) enum Form {
     Json,
     /// JSON, with strings in base64.
     Base64,
-    /// As Redis said it, in RESP2.
+    /// Redis's replies, in RESP2.
     Resp2,
 }
 
 impl Form {
-    /// What header fields ask for.
+    /// The format that header fields ask for.
     ///
     /// # Errors
     /// They contradict each other.

@@ -4,11 +4,10 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 
 use super::form::Form;
 
-/// How deep arrays may be nested; Redis's own replies are at most a few levels deep, a script's as deep as it likes.
+/// How deep arrays may be nested. Redis's own replies have a few levels, those of scripts any number.
 const MAX_DEPTH: usize = 100;
 
-/// Appends a whole reply in RESP2 as the contract has a result: `{"result":...}` or `{"error":"..."}`. True if it is an
-/// error.
+/// Appends a whole reply of RESP2 as a result, `{"result":...}` or `{"error":"..."}`. Returns whether it is an error.
 pub(crate) fn result(to: &mut Vec<u8>, reply: &[u8], form: Form) -> bool {
     if let Some(message) = reply.strip_prefix(b"-") {
         error(to, &String::from_utf8_lossy(message.trim_ascii_end()));
@@ -30,7 +29,7 @@ pub(crate) fn result(to: &mut Vec<u8>, reply: &[u8], form: Form) -> bool {
     false
 }
 
-/// How many bytes a reply may become, at most; exactly so many where it is text.
+/// The most bytes that a reply may become. For text, it is the exact number.
 pub(crate) fn weight(reply: &[u8], form: Form) -> usize {
     if form != Form::Json {
         return reply.len() / 3 * 4 + reply.len();
@@ -52,8 +51,7 @@ pub(crate) fn error(to: &mut Vec<u8>, message: &str) {
     to.push(b'}');
 }
 
-/// Appends what a transaction's EXEC replied as an array of results. False, and nothing appended, if the reply is no
-/// array.
+/// Appends the reply of EXEC as an array of results. Returns false, and appends nothing, if it is no array.
 pub(crate) fn results(to: &mut Vec<u8>, reply: &[u8], form: Form) -> bool {
     let Some((b'*', count, mut at)) = line(reply).map(|(kind, text, at)| (kind, number(text), at)) else {
         return false;
@@ -73,8 +71,8 @@ pub(crate) fn results(to: &mut Vec<u8>, reply: &[u8], form: Form) -> bool {
     true
 }
 
-/// Appends a value; returns how many bytes of the reply it takes, or `None` if it is nested too deep. What is no RESP2
-/// was refused before it came here.
+/// Appends a value. Returns its length in the reply; `None` if it is nested too deep. The caller passes valid RESP2
+/// only.
 fn value(to: &mut Vec<u8>, reply: &[u8], form: Form, depth: usize) -> Option<usize> {
     let Some((kind, text, at)) = line(reply) else {
         to.extend_from_slice(b"null");
@@ -103,20 +101,20 @@ fn value(to: &mut Vec<u8>, reply: &[u8], form: Form, depth: usize) -> Option<usi
             return Some(at);
         }
         (b'$' | b'*', _) => to.extend_from_slice(b"null"),
-        // An error inside of a result has no place of its own in the contract.
+        // The contract has no form for an error within a result.
         (b'-', _) => string(to, text, Form::Json),
         _ => string(to, text, form),
     }
     Some(at)
 }
 
-/// How many bytes a reply takes that is whole.
+/// The length of a whole reply.
 fn length(reply: &[u8]) -> usize {
     let mut scanner = crate::resp::ReplyScanner::default();
     scanner.advance(reply).map_or(reply.len(), |end| end.taken)
 }
 
-/// The first line: its type, its text, and where it ends.
+/// The first line: its type, its text, and its length.
 fn line(reply: &[u8]) -> Option<(u8, &[u8], usize)> {
     let (kind, rest) = reply.split_first()?;
     let end = rest.windows(2).position(|pair| pair == b"\r\n")?;
@@ -127,7 +125,7 @@ fn number(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// Appends a string. JSON has no bytes, only text: without base64 what is none is replaced.
+/// Appends a string. JSON has only text, so without base64 other bytes are replaced.
 fn string(to: &mut Vec<u8>, bytes: &[u8], form: Form) {
     if form == Form::Base64 {
         to.push(b'"');
@@ -168,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_replaced_or_encoded() {
+    fn bytes_that_are_not_text_are_replaced_or_encoded() {
         let mut to = Vec::new();
         result(&mut to, b"$2\r\n\xff\x00\r\n", Form::Json);
         assert_eq!(to, "{\"result\":\"\u{fffd}\\u0000\"}".as_bytes());

@@ -9,18 +9,18 @@ use crate::{
     resp::{ReplyScanner, parts},
 };
 
-/// What Redis says, however it arrives, as events.
+/// Turns messages, which may arrive in pieces, into events.
 #[derive(Debug, Default)]
 pub(crate) struct Messages {
-    /// The beginning of what is next.
+    /// The beginning of a message.
     partial: Vec<u8>,
-    /// So much of it has been looked at.
+    /// The number of its bytes that were scanned.
     scanned: usize,
     scanner: ReplyScanner,
 }
 
 impl Messages {
-    /// Bytes have come from Redis: appends what is to be sent.
+    /// Takes bytes of Redis, and appends the events.
     ///
     /// # Errors
     /// There will be no messages.
@@ -46,7 +46,7 @@ impl Messages {
     }
 }
 
-/// Appends what is said in one reply.
+/// Appends the event of one message.
 fn event(reply: &[u8], to: &mut Vec<u8>) -> Result<(), Denied> {
     if let Some(error) = reply.strip_prefix(b"-") {
         return Err(denied_by(error.trim_ascii_end()));
@@ -62,7 +62,7 @@ fn event(reply: &[u8], to: &mut Vec<u8>) -> Result<(), Denied> {
     Ok(())
 }
 
-/// Messages that were made events once, for all who hear events of one name. See [`notice::EVENTS`].
+/// Messages that were turned into events once for all their subscribers. See [`notice::EVENTS`].
 pub(crate) struct Made<'p> {
     pub(crate) topic: Topic,
     pub(crate) name: &'p [u8],
@@ -70,7 +70,7 @@ pub(crate) struct Made<'p> {
 }
 
 impl<'p> Made<'p> {
-    /// Appends what is posted: the word, the topic, the name behind its length, and the events.
+    /// Appends the bytes of the post: the notice, the topic, the length of the name, the name, and the events.
     pub(crate) fn write(topic: Topic, name: &[u8], messages: &[u8], to: &mut Vec<u8>) {
         to.extend_from_slice(&[notice::EVENTS, topic as u8]);
         to.extend_from_slice(&(name.len() as u32).to_le_bytes());
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_become_events_however_they_arrive() {
+    fn messages_in_pieces_become_events() {
         let input = b"*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$3\r\na\nb\r\n\
                       *4\r\n$8\r\npmessage\r\n$2\r\nc*\r\n$1\r\nc\r\n$2\r\n{}\r\n+OK\r\n";
         for piece in 1..input.len() {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn events_that_are_made_for_many_are_read_by_each() {
+    fn events_made_once_are_read_by_each_subscriber() {
         let mut posted = b"before".to_vec();
         let messages = b"*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\na\r\n>3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$2\r\n\n\n\r\n";
         Made::write(Topic::Shard, b"c", messages, &mut posted);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_none() {
+    fn an_error_is_not_an_event() {
         let (mut messages, mut to) = (Messages::default(), Vec::new());
         let denied = messages.take(b"-NOPERM no\r\n", &mut to).expect_err("an error");
         assert_eq!((denied.status, denied.error.as_str(), to.len()), (400, "NOPERM no", 0));

@@ -1,27 +1,26 @@
-//! What a token may ask for.
+//! What the holder of a token may do.
 
 use std::{collections::HashSet, fmt, sync::Arc};
 
 use crate::command::{Kind, kind};
 
-/// Who a bearer token is, and what it may do.
+/// The user of a bearer token, and what its holder may do.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
     /// Its name in configuration and logs.
     pub name: Arc<str>,
-    /// Whose servers it uses; empty where nobody has to log in.
+    /// The user whose servers it uses; empty where no login is required.
     pub user: Arc<str>,
-    /// In which logical database.
+    /// The logical database.
     pub database: u32,
-    /// The commands it may use.
     pub rules: Rules,
-    /// Its place among the tokens.
+    /// Its index among the tokens.
     pub index: usize,
-    /// Tells it from all others.
+    /// No other token has the same.
     pub fingerprint: Fingerprint,
 }
 
-/// The hash of a token, which no log shows.
+/// The hash of a token. It is not logged.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Fingerprint(pub [u8; 32]);
 
@@ -31,18 +30,18 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// Which commands are let through.
+/// The commands that a token may use.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
     /// Only commands that read.
     pub read_only: bool,
-    /// Only these, if there are any: names in upper case, or `NAME|SUBCOMMAND`.
+    /// If it is not empty, only these: names in upper case, or `NAME|SUBCOMMAND`.
     pub allow: HashSet<String>,
     pub deny: HashSet<String>,
 }
 
 /// Commands that a read-only token may use: those that Redis 7 has in its category `read`, the read-only forms of
-/// scripts, and some that tell of the server. Sorted.
+/// scripts, and some about the server. Sorted.
 const READS: &[&str] = &[
     "BITCOUNT",
     "BITFIELD_RO",
@@ -142,11 +141,11 @@ const READS: &[&str] = &[
     "ZUNION",
 ];
 
-/// Longest name that is looked up, in bytes.
+/// Longest name in the list, in bytes.
 const MAX_NAME: usize = 64;
 
 impl Rules {
-    /// Why a command is not let through; `None` if it is.
+    /// Why a command is refused; `None` if it is allowed.
     pub(crate) fn refuses(&self, name: &[u8], rest: &[&[u8]]) -> Option<String> {
         let why = match kind(name, rest) {
             Kind::Ordinary | Kind::Script | Kind::Publish(_) | Kind::SubscriberCount(_) => {
@@ -166,7 +165,7 @@ impl Rules {
         Some(format!("ERR {} is not available over HTTP: {why}", shown(name)))
     }
 
-    /// The same for what stands in the configuration alone.
+    /// The same by the configured rules only.
     pub(crate) fn forbids(&self, name: &[u8], second: Option<&[u8]>) -> Option<String> {
         if !self.read_only && self.allow.is_empty() && self.deny.is_empty() {
             return None;
@@ -186,13 +185,13 @@ impl Rules {
     }
 }
 
-/// Whether a command is known to change nothing.
+/// Whether a command is known to be read-only.
 pub(crate) fn only_reads(name: &[u8], second: Option<&[u8]>) -> bool {
     let (name, full) = names(name, second);
     is_read(&name) || full.is_some_and(|full| is_read(&full))
 }
 
-/// A command's name in upper case, and the one that it has with its subcommand.
+/// A command's name in upper case, and its name with the subcommand.
 fn names(name: &[u8], second: Option<&[u8]>) -> (String, Option<String>) {
     let upper = |word: &[u8]| String::from_utf8_lossy(&word[..word.len().min(MAX_NAME)]).to_ascii_uppercase();
     let name = upper(name);
@@ -217,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_needs_a_connection_is_refused_with_its_reason() {
+    fn commands_that_need_a_connection_are_refused_with_a_reason() {
         let rules = Rules::default();
         for (name, rest, part) in [
             (&b"blpop"[..], &[&b"a"[..], b"0"][..], "may wait"),
@@ -245,13 +244,13 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_reads_writes_nothing() {
+    fn a_read_only_token_cannot_write() {
         let rules = Rules { read_only: true, ..Rules::default() };
         for name in ["get", "ZRANGE", "ping", "eval_ro"] {
             assert_eq!(rules.refuses(name.as_bytes(), &[]), None, "{name}");
         }
         assert_eq!(rules.refuses(b"object", &[b"encoding", b"a"]), None);
-        for name in ["set", "GETDEL", "sort", "eval", "flushall", "a command nobody knows", "object", "config"] {
+        for name in ["set", "GETDEL", "sort", "eval", "flushall", "an unknown command", "object", "config"] {
             let error = rules.refuses(name.as_bytes(), &[]).expect(name);
             assert!(error.starts_with("NOPERM"), "{error}");
         }
@@ -259,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_name_commands_or_their_subcommands() {
+    fn rules_name_commands_or_subcommands() {
         let rules = Rules { allow: set(&["GET", "SCRIPT|LOAD"]), deny: set(&["GET"]), ..Rules::default() };
         assert!(rules.refuses(b"get", &[b"a"]).expect("denied").contains("denied"));
         assert_eq!(rules.refuses(b"script", &[b"load", b"return 1"]), None);

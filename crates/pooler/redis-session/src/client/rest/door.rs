@@ -1,4 +1,4 @@
-//! Who is let in over HTTP.
+//! The login of a client over HTTP, by the token of its first request.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use seam::PoolId;
 
 use crate::{Client, Directory, HttpRules, Version, rest::rules::Access};
 
-/// Asks the directory while a client's bytes are read. What that means for the client is done after.
+/// Asks the directory while a client's bytes are read. The client's state is changed afterwards.
 pub(super) struct Doorkeeper<'d> {
     directory: &'d dyn Directory,
     listener: u16,
     version: Version,
     /// The client has shown a token.
     authenticated: bool,
-    /// The first token that the client has shown lets it in, and there is a pool for it.
+    /// The token with which the client has logged in, and the pool that serves it.
     pub(super) entered: Option<(Arc<Access>, PoolId)>,
     pub(super) has_refused: bool,
 }

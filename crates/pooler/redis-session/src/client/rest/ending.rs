@@ -1,4 +1,4 @@
-//! How connections that speak HTTP end, and how requests do that cannot be carried out.
+//! The ends of connections that speak HTTP, and of requests that cannot be executed.
 
 use http_sansio::{Denied, End};
 use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, Refusal};
@@ -6,18 +6,17 @@ use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, Refusal};
 use super::Client;
 use crate::{refusal, server::LOST};
 
-/// Bytes that a client is sent before it has taken all that it was sent before. The rest of an answer waits here. The
-/// driver bounds what comes for a client that shares a server; so much does not trouble it.
+/// Bytes that are sent to a client before it has taken all that was sent before. The rest of an answer waits here. The
+/// driver limits what waits for a client that shares a server, and this is below that limit.
 const MAX_UNTAKEN: usize = 128 * 1024;
 
 impl Client {
-    /// Sends what there is to send, as far as the client takes it, forgets streams that have ended, and ends the
-    /// connection if it is over.
+    /// Sends as much as the client takes, forgets streams that have ended, and closes the connection if it has ended.
     pub(super) fn flush(&mut self, me: ClientTag, out: &mut Outbox) {
         self.flush_up_to(MAX_UNTAKEN, me, out);
     }
 
-    /// All that was sent to the client has left.
+    /// The client has taken all that was sent.
     pub(crate) fn on_sent(&mut self, me: ClientTag, out: &mut Outbox) {
         let rest = self.http();
         (rest.asked, rest.untaken) = (false, 0);
@@ -45,7 +44,7 @@ impl Client {
         self.close(me, reason, out);
     }
 
-    /// What may be done now that something was flushed. `freed`: subscriptions may be of use to nobody any more.
+    /// Follows up a flush. `freed`: streams have ended, and their subscriptions may be unwanted.
     fn flushed(&mut self, freed: bool, me: ClientTag, out: &mut Outbox) {
         let rest = self.http();
         let blocked = rest.blocked;
@@ -60,7 +59,7 @@ impl Client {
         }
     }
 
-    /// [`fail`](Client::fail) in HTTP. False if the client does not speak it.
+    /// [`fail`](Client::fail) in HTTP. Returns false if the client does not speak it.
     pub(crate) fn fail_http(&mut self, me: ClientTag, error: &str, out: &mut Outbox) -> bool {
         let Some(rest) = &mut self.rest else { return false };
         rest.works.clear();
@@ -69,8 +68,7 @@ impl Client {
         true
     }
 
-    /// The server is gone that replies were due from, or that was in a transaction of the client's. False if the client
-    /// does not speak HTTP.
+    /// A server is lost with pending replies or an open transaction. Returns false if the client does not speak HTTP.
     pub(crate) fn lose_http(&mut self, me: ClientTag, out: &mut Outbox) -> bool {
         let Some(rest) = &mut self.rest else { return false };
         if rest.listening.is_some() {
@@ -86,12 +84,12 @@ impl Client {
         true
     }
 
-    /// The client has to go. False if it does not speak HTTP.
+    /// The client has to go. Returns false if it does not speak HTTP.
     pub(crate) fn refuse_http(&mut self, me: ClientTag, why: &Refusal, out: &mut Outbox) -> bool {
         let Some(rest) = &mut self.rest else { return false };
         let mut denied = Denied::new(503, refusal::of_refusal(why));
         match why {
-            // It is told in the answer to what it asks first.
+            // Its first request is answered with the error.
             Refusal::TooManyClients { .. } => {
                 denied.retry_after = Some(1);
                 rest.connection.refuse(denied);
@@ -108,7 +106,7 @@ impl Client {
             _ => {}
         }
         if matches!(why, Refusal::ShuttingDown | Refusal::Drained { .. }) {
-            // Whether these were executed is not known.
+            // It is not known whether these requests were executed.
             for work in &mut rest.works {
                 if work.needs_its_server() {
                     work.lose();
@@ -119,7 +117,7 @@ impl Client {
         let Some(rest) = &mut self.rest else { return true };
         rest.works.clear();
         rest.connection.close(&denied);
-        // It goes now, however much of it there is.
+        // All of it is sent at once.
         self.flush_up_to(usize::MAX, me, out);
         true
     }

@@ -1,7 +1,7 @@
 //! Streams of messages over HTTP/2, beside other requests of the same connection.
 //!
-//! What all streams have subscribed to are the subscriptions of one client, to which messages come together. Here they
-//! are told apart again.
+//! The subscriptions of all streams are those of one client, which gets all messages. Here the messages are distributed
+//! to the streams.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -27,24 +27,23 @@ type Http = Connection<Arc<Access>>;
 #[derive(Default)]
 pub(super) struct Feeds {
     list: Vec<Feed>,
-    /// Streams have ended: their subscriptions may be of use to nobody.
+    /// Streams have ended, and their subscriptions may be unwanted.
     untidy: bool,
 }
 
-/// Messages for one request.
+/// A request for messages.
 struct Feed {
     stream: Stream,
     access: Arc<Access>,
-    /// Events are said. Otherwise nothing has been answered: it waits for its subscription. There is one such stream at
-    /// a time.
+    /// Its answer has begun. Otherwise it waits for its subscription, as one stream at a time does.
     open: bool,
     what: Subscription,
     names: HashSet<Box<[u8]>>,
 }
 
 impl Redis {
-    /// Subscribes to what a request wants to hear of, as soon as that can be done. True if the request is over with
-    /// that: then the next one has its place.
+    /// Subscribes for a request, unless another stream waits for its subscription. Returns whether the request has
+    /// failed: then the next one has its index.
     pub(super) fn open_stream(
         &self,
         me: ClientTag,
@@ -88,7 +87,7 @@ impl Redis {
             if !names.is_empty() {
                 let names: Vec<&[u8]> = names.iter().map(|name| &**name).collect();
                 let what = Subscription { begins: false, topic };
-                // What is subscribed to can be ended.
+                // Subscriptions that exist can be ended.
                 let _ = self.change_subscriptions(me, client, what, &names, out);
                 return;
             }
@@ -104,13 +103,13 @@ impl Feed {
 }
 
 impl Feeds {
-    /// Messages have come, for those that hear of this.
+    /// Writes events to the streams that have subscribed to their name.
     pub(super) fn hear_made(&self, made: &Made<'_>, http: &mut Http) {
         let hear = self.list.iter().filter(|feed| feed.open && feed.hears(made.topic, made.name));
         http.say(hear.map(|feed| feed.stream), made.events);
     }
 
-    /// It is said what became of a wish.
+    /// Takes the outcome of a change of subscriptions.
     pub(super) fn hear(&mut self, bytes: &[u8], http: &mut Http) {
         match resp::said(bytes) {
             Some(Said::Done(Subscription { begins: true, .. })) => {
@@ -118,7 +117,7 @@ impl Feeds {
                 let (feed, mut told) = (&mut self.list[at], Vec::new());
                 feed.open = http.open(feed.stream);
                 if !feed.open {
-                    // The client has given the request up.
+                    // The client has cancelled the request.
                     self.list.swap_remove(at);
                     self.untidy = true;
                 } else if Messages::default().take(bytes, &mut told).is_ok() {
@@ -130,7 +129,7 @@ impl Feeds {
         }
     }
 
-    /// Whether they are of another user than the holder of this token.
+    /// Whether the streams are of another user than this token.
     pub(super) fn are_of_another_user(&self, access: &Access) -> bool {
         self.list.iter().any(|feed| feed.access.user != access.user)
     }
@@ -140,7 +139,7 @@ impl Feeds {
         self.untidy |= !ended.is_empty();
     }
 
-    /// Ends those that are no longer let hear anything: `lets` says it of a token and a command.
+    /// Ends the streams whose token may no longer use their command. `lets` tells that.
     pub(super) fn revoke(&mut self, lets: impl Fn(&Access, &'static str) -> bool, http: &mut Http) {
         let ends = |feed: &Feed| !lets(&feed.access, feed.what.name());
         if self.asking().is_some_and(|at| ends(&self.list[at])) {
@@ -161,7 +160,7 @@ impl Feeds {
         }
     }
 
-    /// The stream that waits for its subscription does not get it.
+    /// Refuses the stream that waits for its subscription.
     fn refuse_asking(&mut self, denied: &Denied, http: &mut Http) {
         let Some(at) = self.asking() else { return };
         let feed = self.list.swap_remove(at);
@@ -174,8 +173,8 @@ impl Feeds {
 }
 
 impl Client {
-    /// The subscriptions of all streams are lost. False if the client does not speak HTTP/2: then its connection has to
-    /// end.
+    /// The subscriptions of all streams are lost. Returns false if the client does not speak HTTP/2, and has to be
+    /// closed.
     pub(crate) fn lose_streams(&mut self, me: ClientTag, why: &str, out: &mut Outbox) -> bool {
         if !self.has_streams() {
             return false;

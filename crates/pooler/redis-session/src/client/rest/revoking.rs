@@ -1,8 +1,7 @@
-//! Streams of messages end whose token a reload has taken away, or the right to hear them: that is how an operator
-//! stops its holder.
+//! Ends streams of messages after a reload that has removed their token, or its right to hear messages.
 //!
-//! Requests show their token each time, but a stream goes on for as long as both sides like. So clients that have begun
-//! one are known here, and look what the configuration says whenever there is another one.
+//! Each request shows its token, but a stream has no end. So clients with streams are known here, and check their
+//! tokens whenever the configuration changes.
 
 use std::{
     collections::HashMap,
@@ -16,20 +15,20 @@ use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer};
 
 use crate::{Client, Redis, resp, rest::rules::Access};
 
-/// What the holder of such a token is told, and the log.
+/// The reason, for the client and the log.
 pub(super) const REVOKED: &str = "the token, or its right to hear messages, is gone from the configuration";
 
-/// Clients of HTTP that have begun streams.
+/// Clients of HTTP that have requested messages.
 #[derive(Default)]
 pub(crate) struct Streams {
-    /// Where they are, by their keys.
+    /// Their tags, by their keys.
     clients: Mutex<HashMap<u64, ClientTag>>,
-    /// The configuration that they have looked at.
+    /// The configuration that they were told of.
     epoch: AtomicU64,
 }
 
 impl Redis {
-    /// If another configuration is in force, clients with streams are told.
+    /// Tells clients with streams if the configuration has changed.
     pub(crate) fn announce_configuration(&self, out: &mut Outbox) {
         let epoch = self.directory.epoch();
         if self.streams.epoch.load(Relaxed) == epoch || self.streams.epoch.swap(epoch, AcqRel) == epoch {
@@ -41,7 +40,7 @@ impl Redis {
         }
     }
 
-    /// Whether a request may begin to hear events. From now on its client learns of other configurations.
+    /// Whether a request may begin to hear events. Its client is told of other configurations from now on.
     pub(super) fn may_begin_events(&self, me: ClientTag, client: &mut Client, number: usize) -> bool {
         let rest = client.http();
         let key = *rest.stream_key.get_or_insert_with(|| self.hubs.key());
@@ -50,14 +49,14 @@ impl Redis {
         resp::parts(&work.call.wire).first().is_some_and(|name| self.lets_hear(&work.access, name))
     }
 
-    /// Whether the configuration lets the holder of a token use this command, as it was when it began.
+    /// Whether the current configuration lets the token use this command for the same user and database.
     fn lets_hear(&self, access: &Access, command: &[u8]) -> bool {
         self.directory.renewed(access).is_some_and(|now| {
             (&now.user, now.database) == (&access.user, access.database) && now.rules.forbids(command, None).is_none()
         })
     }
 
-    /// Ends streams that their tokens no longer let the client hear.
+    /// Ends streams whose tokens no longer allow them.
     pub(in crate::client) fn end_revoked(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
         let rest = client.http();
         if let Some(listening) = &rest.listening {

@@ -18,20 +18,28 @@ use crate::{
     server::ReplyKind,
 };
 
-/// Bytes of results from which on there has to be room for them.
-const LARGE: usize = 64 * 1024;
+/// Bytes of results that are held without asking for room.
+const MAX_UNCOUNTED_RESULTS: usize = 64 * 1024;
 
-/// Bytes of commands that are sent before the replies to them have come. The driver takes no more than so much for a
-/// server at a time, and requests may have waited for a server until they are many.
+/// Bytes of commands that are sent before their replies have come. The driver limits what waits for a server, and many
+/// requests may have waited for a server.
 const MAX_UNANSWERED: usize = 32 * 1024 * 1024;
 
-/// What a request is told while messages come for another user, who has the connection's place in all limits.
+/// The error for a request while messages of another user come over its connection, which counts in that user's limits.
 const OF_ANOTHER_USER: &str =
     "ERR messages for a token with another user come over this connection: use another connection";
 
+/// Which request is sent next.
+enum Next {
+    /// None, until something has happened.
+    Wait,
+    /// The one that now has the number of the request that was sent.
+    SameNumber,
+    NextNumber,
+}
+
 impl Redis {
-    /// Sends what can be sent now: nothing, if a server has been asked for. (More of HTTP/2 may be read in the same
-    /// turn.)
+    /// Sends what can be sent now: nothing while a server is requested.
     pub(super) fn send_all(
         &self,
         me: ClientTag,
@@ -47,7 +55,7 @@ impl Redis {
         rest.blocked = rest.connection.is_behind();
         let Some(mut number) = rest.works.iter().position(|work| !work.is_sent()) else { return };
         while let Some(work) = client.http().works.get_mut(number) {
-            // A transaction that has begun is finished: until then a server is kept for it.
+            // A transaction that has begun holds its server, so it is sent to its end.
             let (goes_on, listens) = (work.is_in_transaction(), work.call.shape == Shape::Events);
             if client.http().blocked && !goes_on {
                 return;
@@ -68,25 +76,14 @@ impl Redis {
                 continue;
             }
             if let Some(what) = work.call.subscription() {
-                let access = Arc::clone(&work.access);
-                if client.has_streams() && client.awaits_change() {
-                    return;
+                match self.send_subscription(me, client, number, what, out) {
+                    Next::Wait => return,
+                    Next::SameNumber => {}
+                    Next::NextNumber => number += 1,
                 }
-                match self.acts_as(me, client, &access, out) {
-                    Ok(true) => {}
-                    Ok(false) => return,
-                    Err(error) => {
-                        client.http().works[number].give_up(&error);
-                        number += 1;
-                        continue;
-                    }
-                }
-                match self.begin_events(me, client, number, what, out) {
-                    true => continue,
-                    false => return,
-                }
+                continue;
             }
-            // It is out of the client's hands meanwhile.
+            // It is taken, because `send` borrows the client.
             let mut call = std::mem::take(&mut work.call);
             let (mut next, access, begun) = (work.next, Arc::clone(&work.access), work.known > 0);
             let outcome = self.send(me, client, &mut call, &mut next, &access, begun, servers, out);
@@ -107,7 +104,30 @@ impl Redis {
         }
     }
 
-    /// Begins to pass on messages. True if there will be none, and the next request may be carried out.
+    /// Sends a request for messages, and says which request is next.
+    fn send_subscription(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        number: usize,
+        what: Subscription,
+        out: &mut Outbox,
+    ) -> Next {
+        if client.has_streams() && client.awaits_change() {
+            return Next::Wait;
+        }
+        let access = Arc::clone(&client.http().works[number].access);
+        match self.acts_as(me, client, &access, out) {
+            Ok(true) if self.begin_events(me, client, number, what, out) => Next::SameNumber,
+            Ok(_) => Next::Wait,
+            Err(error) => {
+                client.http().works[number].give_up(&error);
+                Next::NextNumber
+            }
+        }
+    }
+
+    /// Begins a stream of messages. Returns whether it has failed, and the next request may be sent.
     fn begin_events(
         &self,
         me: ClientTag,
@@ -130,8 +150,8 @@ impl Redis {
         false
     }
 
-    /// Sends a request's commands. `Ok(false)`: the rest has to wait; `Err`: there is no server for it, and why.
-    /// `begun`: its first reply has come.
+    /// Sends a request's commands. `Ok(false)`: the rest has to wait. `Err`: there is no server for the rest, for this
+    /// reason. `begun`: its first reply has come.
     #[allow(clippy::too_many_arguments)]
     fn send(
         &self,
@@ -189,11 +209,11 @@ impl Redis {
         Ok(true)
     }
 
-    /// Has the client go on, and count, as the user of the next request. `Ok(false)`: the replies to the requests of
-    /// another have to come first.
+    /// Makes the client the user of the next request. `Ok(false)`: the replies to another user's requests have to come
+    /// first.
     ///
     /// # Errors
-    /// There is no pool for it, and why.
+    /// No pool serves the user, for this reason.
     fn acts_as(&self, me: ClientTag, client: &mut Client, access: &Access, out: &mut Outbox) -> Result<bool, Box<str>> {
         if *client.identity.user() != access.user || client.settings.database() != access.database {
             if !client.lease.is_none() {
@@ -209,7 +229,7 @@ impl Redis {
     }
 }
 
-/// What a command is whose reply may count subscribers, or a script; all others are ordinary ones here.
+/// The kind of a command, as far as it matters here.
 fn kind_of(bytes: &[u8]) -> Kind {
     let kind = resp::beginning(bytes).map(|beginning| kind(beginning.name, beginning.second.as_slice()));
     kind.filter(|kind| matches!(kind, Kind::Publish(_) | Kind::SubscriberCount(_) | Kind::Script | Kind::Control))
@@ -217,12 +237,12 @@ fn kind_of(bytes: &[u8]) -> Kind {
 }
 
 impl Client {
-    /// A part of a reply, if the client speaks HTTP. False if it does not: then the bytes are its own.
+    /// Takes a part of a reply. Returns false if the client does not speak HTTP: then the bytes are to be forwarded.
     pub(crate) fn on_http_reply(&mut self, bytes: &[u8], over: bool) -> bool {
         let Some(rest) = &mut self.rest else { return false };
         let Some(at) = rest.works.iter_mut().position(Work::is_waiting) else { return true };
         rest.works[at].hear(bytes, over);
-        if rest.works[at].held() > LARGE {
+        if rest.works[at].held() > MAX_UNCOUNTED_RESULTS {
             let held = rest.weight();
             if !rest.connection.may_hold(held) {
                 rest.works[at].drop_results();
@@ -231,7 +251,7 @@ impl Client {
         true
     }
 
-    /// Whether so many bytes more have to wait for the replies to those that were sent.
+    /// Whether this many more bytes have to wait for replies.
     fn has_unanswered(&mut self, more: usize) -> bool {
         if self.replies.is_empty() {
             self.http().unanswered = 0;
@@ -244,8 +264,7 @@ impl Client {
         self.http().listening = Some(Box::new(listening));
     }
 
-    /// What comes from a server that is the client's own or holds its subscriptions, if the client speaks HTTP. False
-    /// if it does not.
+    /// Takes bytes of a pinned server, or a change of subscriptions. Returns false if the client does not speak HTTP.
     pub(crate) fn on_http_stream(&mut self, me: ClientTag, bytes: &[u8], out: &mut Outbox) -> bool {
         let Some(rest) = &mut self.rest else { return false };
         if self.closing {
@@ -278,7 +297,7 @@ impl Client {
         true
     }
 
-    /// Messages have come to which its requests have subscribed.
+    /// Takes events to which its requests have subscribed.
     pub(crate) fn on_http_events(&mut self, me: ClientTag, made: &Made<'_>, out: &mut Outbox) {
         let Some(rest) = self.rest.as_mut().filter(|_| !self.closing) else { return };
         match &mut rest.listening {
@@ -293,7 +312,7 @@ impl Client {
         self.flush(me, out);
     }
 
-    /// Answers requests all of whose results are known.
+    /// Answers the requests whose results are complete.
     pub(crate) fn answer(&mut self, me: ClientTag, out: &mut Outbox) {
         let Some(rest) = &mut self.rest else { return };
         let mut answered = false;

@@ -1,4 +1,4 @@
-//! A request over HTTP that is being carried out: what of it has been sent, and what has come back.
+//! A request over HTTP that is being executed: which of its commands were sent, and which results have come.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use crate::rest::{
     rules::Access,
 };
 
-/// What is told when a server was lost with replies that were due.
+/// The error for commands whose server was lost before their replies.
 const UNKNOWN: &str = "ERR Poolhouse: the connection to Redis was lost; whether the command was executed is not known";
 
 /// The same for a transaction whose EXEC had not been sent.
 const NOT_EXECUTED: &str = "ERR Poolhouse: the connection to Redis was lost before all of the transaction had been sent; nothing of it \
                             was executed";
 
-/// What is told when results are dropped because all clients hold too much together.
+/// The error for results that were dropped, because all clients together hold too much.
 const NO_ROOM: &str = "ERR Poolhouse: the command was executed, but its results were dropped, because clients of HTTP hold as much \
                        here as they may together: ask again, or for less at a time";
 
@@ -30,16 +30,16 @@ pub(super) struct Work {
     pub(super) access: Arc<Access>,
     /// The next command to send.
     pub(super) next: usize,
-    /// Commands whose results are known.
+    /// The number of known results.
     pub(super) known: usize,
     /// The beginning of a reply.
     partial: Vec<u8>,
-    /// The results so far, as they will be sent.
+    /// The body of the answer so far.
     body: Vec<u8>,
     status: u16,
-    /// Why none of the results is told.
+    /// The error that replaces all results.
     denied: Option<Denied>,
-    /// What names the state behind this request.
+    /// The name of the state behind this request.
     token: u64,
 }
 
@@ -60,7 +60,7 @@ impl Work {
         }
     }
 
-    /// There is no server for what has not been sent.
+    /// There is no server for the commands that were not sent.
     pub(super) fn give_up(&mut self, error: &str) {
         if self.call.shape != Shape::Pipeline {
             self.deny(503, error);
@@ -75,13 +75,13 @@ impl Work {
         self.denied.get_or_insert_with(|| Denied::new(status, error));
     }
 
-    /// There is no room for them.
+    /// There is no room for the results.
     pub(super) fn drop_results(&mut self) {
         self.deny(507, NO_ROOM);
         (self.body, self.partial) = (Vec::new(), Vec::new());
     }
 
-    /// A part of a reply has come; with it the reply is `over`, or not.
+    /// Takes a part of a reply. `over`: the reply ends with it.
     pub(super) fn hear(&mut self, bytes: &[u8], over: bool) {
         if self.body.len() + self.partial.len() + bytes.len() > MAX_ANSWER {
             self.give_up_results();
@@ -94,7 +94,7 @@ impl Work {
         if over {
             let reply = std::mem::take(&mut self.partial);
             let reply = if reply.is_empty() { bytes } else { &reply };
-            // No byte becomes more than six, so that few replies have to be weighed.
+            // A byte becomes six at most, so only few replies have to be measured.
             if (self.body.len() + reply.len()) * 6 > MAX_ANSWER
                 && self.form != Form::Resp2
                 && self.body.len() + json::weight(reply, self.form) > MAX_ANSWER
@@ -105,7 +105,7 @@ impl Work {
         }
     }
 
-    /// They have become too much.
+    /// The results are too large.
     fn give_up_results(&mut self) {
         let why = format!(
             "ERR Poolhouse: the command was executed, but its results were dropped, because they have more than {MAX_ANSWER} bytes: \
@@ -115,17 +115,17 @@ impl Work {
         (self.body, self.partial) = (Vec::new(), Vec::new());
     }
 
-    /// Bytes of results that it holds.
+    /// The bytes of results that it holds.
     pub(super) fn held(&self) -> usize {
         self.partial.len() + self.body.len()
     }
 
-    /// Bytes of memory that it takes, commands and results.
+    /// The bytes of memory that commands and results take.
     pub(super) fn weight(&self) -> usize {
         self.call.wire.len() + self.call.commands.len() * size_of::<Command>() + self.held()
     }
 
-    /// The next command that was sent has this reply.
+    /// Takes the reply of the next command.
     fn result(&mut self, reply: &[u8]) {
         self.refusals();
         self.known += 1;
@@ -142,18 +142,17 @@ impl Work {
         }
     }
 
-    /// One of a transaction's replies: what its commands did stands in the last one.
+    /// Takes a reply of a transaction. The results are in the last one.
     fn step(&mut self, reply: &[u8]) {
         if self.known == self.call.commands.len() && json::results(&mut self.body, reply, self.form) {
             return;
         }
-        // A command that cannot be queued spoils it; EXEC only tells that this has happened.
+        // A command that cannot be queued aborts the transaction. The reply of EXEC does not have the reason.
         if let Some(error) = reply.strip_prefix(b"-") {
             let error = String::from_utf8_lossy(error.trim_ascii_end()).into_owned();
             self.deny(400, &format!("EXECABORT Transaction discarded because of: {error}"));
             if self.known == 1 {
-                // Not even MULTI was done, and nothing else has been sent: it would be executed outside of a
-                // transaction.
+                // MULTI has failed, and the other commands would be executed outside of a transaction.
                 self.next = self.call.commands.len();
                 self.known = self.next;
             }
@@ -162,7 +161,7 @@ impl Work {
         }
     }
 
-    /// Writes the results of commands that were not sent and are next.
+    /// Writes the results of the next commands, as far as they were refused.
     fn refusals(&mut self) {
         while let Some(Command::Refused(error)) = self.call.commands[..self.next].get_mut(self.known) {
             let error = std::mem::take(error);
@@ -177,7 +176,7 @@ impl Work {
         }
     }
 
-    /// Writes one result; `write` says whether it is an error.
+    /// Writes one result. `write` returns whether it is an error.
     fn write(&mut self, write: impl FnOnce(&mut Vec<u8>, Form) -> bool) {
         let list = self.call.shape == Shape::Pipeline && self.form != Form::Resp2;
         if list {
@@ -191,8 +190,7 @@ impl Work {
         }
     }
 
-    /// The server is gone that was at it: replies that were due will not come, and a transaction cannot go on
-    /// elsewhere.
+    /// Its server is lost: pending replies will not come, and a transaction cannot go on with another server.
     pub(super) fn lose(&mut self) {
         self.partial = Vec::new();
         if self.call.shape != Shape::Pipeline {
@@ -217,31 +215,31 @@ impl Work {
         self.known == self.call.commands.len()
     }
 
-    /// Whether all of it has been sent that will be.
+    /// Whether all commands were sent or refused.
     pub(super) fn is_sent(&self) -> bool {
         self.next == self.call.commands.len()
     }
 
-    /// Whether it has begun a transaction, and has to send more of it on the same server.
+    /// Whether it has begun a transaction, and has to send the rest to the same server.
     pub(super) fn is_in_transaction(&self) -> bool {
         self.call.shape == Shape::Transaction && self.next > 0 && !self.is_sent()
     }
 
-    /// Whether the loss of its server concerns it.
+    /// Whether it fails if its server is lost.
     pub(super) fn needs_its_server(&mut self) -> bool {
         self.is_waiting() || self.is_in_transaction()
     }
 
-    /// Whether a reply is due to it.
+    /// Whether a reply is pending.
     pub(super) fn is_waiting(&mut self) -> bool {
         self.refusals();
         self.known < self.next
     }
 
-    /// What it has come to.
+    /// The answer.
     ///
     /// # Errors
-    /// None of the results is told, for this reason.
+    /// This error replaces all results.
     pub(super) fn answer(self) -> Result<Answer, Denied> {
         match self.denied {
             Some(denied) => Err(denied),
@@ -261,7 +259,7 @@ mod tests {
         Work::new(Stream::default(), Form::Json, call, Arc::default(), 1)
     }
 
-    /// What it is answered with once its server is lost.
+    /// The error after the loss of its server.
     fn lost(mut work: Work) -> Denied {
         assert!(work.needs_its_server());
         work.lose();
@@ -271,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_transaction_that_has_begun_goes_on_with_no_other_server() {
+    fn a_transaction_that_has_begun_does_not_go_on_with_another_server() {
         let mut work = transaction();
         assert!(!work.needs_its_server(), "it has not begun");
         work.next = 1;
@@ -282,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_became_of_a_transaction_is_unknown_once_all_of_it_was_sent() {
+    fn the_outcome_of_a_transaction_is_unknown_once_all_of_it_was_sent() {
         let mut work = transaction();
         work.next = 1;
         work.hear(b"+OK\r\n", true);
