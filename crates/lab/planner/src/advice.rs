@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use crate::{
     facts::{Facts, poisson_quantile},
     question::Question,
-    server::POLLING_WATCHERS,
+    server::POLLING_MONITORS_PER_HOST,
     sizes::Sizes,
     upkeep::Upkeep,
 };
@@ -127,7 +127,7 @@ pub fn for_clients(question: &Question, load: &Plan, max_size: u32) -> Option<Cl
         (true, Shape::Closed { clients, .. }) if question.is_sweep => (f64::from(*clients), false),
         (true, _) => {
             // Those that watch a Poolhouse are its clients, too.
-            let watching = question.spec.watchers.min(POLLING_WATCHERS);
+            let watching = question.spec.watchers.min(POLLING_MONITORS_PER_HOST);
             (f64::from(load.pool.instances) * (f64::from(max_size) + f64::from(watching)), false)
         }
         (false, Shape::Open { spacing, .. }) => {

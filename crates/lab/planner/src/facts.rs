@@ -56,11 +56,11 @@ impl Facts {
     pub fn of(question: &Question, load: &Plan) -> Self {
         let spec = &question.spec;
         let peak_rate = peak_rate(&load.shape);
-        let held = spec.held(&load.faults);
+        let held = spec.mean_hold_time(&load.faults);
         let late = lateness(spec, &load.faults);
         let held_in_stall = late.map(|late| held + late);
         let in_use = |held: Duration| peak_rate.map(|rate| rate * held.as_secs_f64());
-        let connect = spec.connecting(&load.faults);
+        let connect = spec.mean_connect_time(&load.faults);
         let curve = spec.curve.as_ref();
         Self {
             peak_rate,

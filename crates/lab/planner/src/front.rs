@@ -1,5 +1,5 @@
-//! The Poolhouse that clients connect to: who is let in, who is sent away to make room, who was idle for too long, and
-//! who has one of its servers. The gate, the queue and the pool are the real ones.
+//! The Poolhouse in front of the server: admission, eviction and idle time-outs of its clients, and its server pool.
+//! The gate, the idle queue and the pool are those of the real Poolhouse.
 
 mod servers;
 
@@ -8,16 +8,14 @@ use std::time::Duration;
 use load::plan::{PoolhouseWishes, Target};
 use pool::{Gate, GateConfig, IdleQueue, IdleTicket, Time};
 
-pub use servers::{Servers, Told};
+pub use servers::{PoolDecision, ServerPool};
 
-/// What Poolhouse does where nothing is said.
-const EVICT_MIN_IDLE: Duration = Duration::from_secs(5);
-/// The same for the idle time of Redis' clients.
-const REDIS_IDLE: Duration = Duration::from_secs(310);
-/// Clients that it lets in where nothing is said.
-const HARD_LIMIT: u32 = 12_500;
-/// A soft limit that nobody has given is this share of the hard one.
-const SOFT_SHARE: (u64, u64) = (4, 5);
+/// Defaults of Poolhouse's settings.
+const DEFAULT_EVICT_MIN_IDLE: Duration = Duration::from_secs(5);
+const REDIS_CLIENT_IDLE_TIME: Duration = Duration::from_secs(310);
+const DEFAULT_HARD_LIMIT: u32 = 12_500;
+/// The default soft limit as a fraction of the hard limit.
+const SOFT_LIMIT_SHARE: (u64, u64) = (4, 5);
 
 #[derive(Debug)]
 pub struct Front {
@@ -25,19 +23,18 @@ pub struct Front {
     evict_min_idle: Duration,
     idle_time: Option<Duration>,
     idle: IdleQueue,
-    /// Where each connection waits for its next operation, by its number.
+    /// The place of each idle connection in the idle queue, by its number.
     tickets: Vec<Option<IdleTicket>>,
 }
 
 impl Front {
-    /// One with these settings, which has no client.
     pub fn new(wishes: &PoolhouseWishes, target: &Target) -> Self {
-        let evict_min_idle = wishes.evict_min_idle.unwrap_or(EVICT_MIN_IDLE);
+        let evict_min_idle = wishes.evict_min_idle.unwrap_or(DEFAULT_EVICT_MIN_IDLE);
         let hard_limit = hard_limit(wishes);
-        let share = u64::from(hard_limit) * SOFT_SHARE.0 / SOFT_SHARE.1;
+        let share = u64::from(hard_limit) * SOFT_LIMIT_SHARE.0 / SOFT_LIMIT_SHARE.1;
         let soft_limit = wishes.soft_limit.unwrap_or(share.max(1) as u32);
         let gate = Gate::new(GateConfig { soft_limit, hard_limit, evict_min_idle });
-        let usual = matches!(target, Target::Redis(_)).then_some(REDIS_IDLE);
+        let usual = matches!(target, Target::Redis(_)).then_some(REDIS_CLIENT_IDLE_TIME);
         Self {
             gate,
             evict_min_idle,
@@ -47,8 +44,8 @@ impl Front {
         }
     }
 
-    /// Whether a client is let in.
-    pub fn admits(&mut self) -> bool {
+    /// Admits or rejects a new client.
+    pub fn admit(&mut self) -> bool {
         let admitted = self.gate.admit();
         if admitted {
             self.gate.note_login();
@@ -56,60 +53,58 @@ impl Front {
         admitted
     }
 
-    /// A client has nothing to do.
-    pub fn is_idle(&mut self, conn: u32, now: Time) {
+    pub fn mark_idle(&mut self, conn: u32, now: Time) {
         if self.tickets.len() <= conn as usize {
             self.tickets.resize(conn as usize + 1, None);
         }
         self.tickets[conn as usize] = Some(self.idle.push(conn, now));
     }
 
-    pub fn is_busy(&mut self, conn: u32) {
+    pub fn mark_busy(&mut self, conn: u32) {
         if let Some(ticket) = self.tickets.get_mut(conn as usize).and_then(Option::take) {
             self.idle.remove(ticket);
         }
     }
 
-    /// A client that was let in is gone. `told`: because it was told to go.
-    pub fn left(&mut self, conn: u32, told: bool) {
-        self.is_busy(conn);
-        self.gate.left(told);
+    /// Removes an admitted client that has disconnected. `closed_by_front`: the Poolhouse itself closed the connection.
+    pub fn remove_client(&mut self, conn: u32, closed_by_front: bool) {
+        self.mark_busy(conn);
+        self.gate.left(closed_by_front);
     }
 
-    /// When somebody is to be sent away next, unless somebody comes before.
+    /// When the next client is due for eviction or reaches its idle time-out, unless a client connects before.
     pub fn deadline(&self) -> Time {
         let Some((_, since)) = self.idle.oldest() else { return Time::NEVER };
         let too_long = self.idle_time.map_or(Time::NEVER, |time| since + time);
         if self.gate.evictions_wanted() > 0 { too_long.min(since + self.evict_min_idle) } else { too_long }
     }
 
-    /// Somebody who is to go, and since when that is so.
-    pub fn sent_away(&mut self, now: Time) -> Option<(u32, Time)> {
+    /// A client to be disconnected by now, and since when it is due.
+    pub fn next_removal(&mut self, now: Time) -> Option<(u32, Time)> {
         let due = self.deadline();
         if due > now {
             return None;
         }
         let (conn, since) = self.idle.oldest()?;
         let evicted = self.idle_time.is_none_or(|time| since + time > now);
-        self.is_busy(conn);
+        self.mark_busy(conn);
         if !evicted || !self.gate.reserve_eviction() {
             self.gate.note_leaving();
             return Some((conn, due));
         }
         self.gate.note_eviction();
-        // Room is wanted from when somebody came, which may be later than the client could have gone.
+        // An eviction is due when a new client needs the place, which may be later than the victim became evictable.
         Some((conn, now))
     }
 
-    /// Rejections and evictions.
-    pub fn seen(&self) -> (u64, u64) {
+    pub fn rejections_and_evictions(&self) -> (u64, u64) {
         (self.gate.rejections(), self.gate.evictions())
     }
 }
 
-/// At how many clients new ones are turned away.
+/// The number of clients from which on new ones are rejected.
 pub fn hard_limit(wishes: &PoolhouseWishes) -> u32 {
-    wishes.hard_limit.unwrap_or(HARD_LIMIT)
+    wishes.hard_limit.unwrap_or(DEFAULT_HARD_LIMIT)
 }
 
 #[cfg(test)]
@@ -118,13 +113,13 @@ mod tests {
     use load::plan::{RedisTarget, RedisWork};
     use settings::Secret;
 
-    /// How many of so many clients are let in, and how many of them are to go as soon as they may.
-    fn let_in(wishes: PoolhouseWishes, clients: u32) -> (u32, u32) {
+    /// How many of `clients` are admitted, and how many of these are evicted once they are evictable.
+    fn admitted_and_evicted(wishes: PoolhouseWishes, clients: u32) -> (u32, u32) {
         let target = Target::Redis(RedisTarget { url: Secret::new(""), work: RedisWork::Ping, variables: Vec::new() });
         let mut front = Front::new(&PoolhouseWishes { client_idle_time: Some(None), ..wishes }, &target);
-        let within: Vec<u32> = (0..clients).filter(|_| front.admits()).collect();
-        within.iter().for_each(|conn| front.is_idle(*conn, Time(0)));
-        let sent = std::iter::from_fn(|| front.sent_away(Time(0) + EVICT_MIN_IDLE)).count();
+        let within: Vec<u32> = (0..clients).filter(|_| front.admit()).collect();
+        within.iter().for_each(|conn| front.mark_idle(*conn, Time(0)));
+        let sent = std::iter::from_fn(|| front.next_removal(Time(0) + DEFAULT_EVICT_MIN_IDLE)).count();
         (within.len() as u32, sent as u32)
     }
 
@@ -132,9 +127,12 @@ mod tests {
     fn limits_that_are_not_given_are_those_of_a_poolhouse() {
         let hard = |hard| PoolhouseWishes { hard_limit: Some(hard), ..PoolhouseWishes::default() };
         // 80% of the hard limit, rounded down, and at least 1.
-        assert_eq!([let_in(hard(12), 20), let_in(hard(4), 20), let_in(hard(1), 20)], [(12, 3), (4, 1), (1, 0)]);
-        assert_eq!(let_in(PoolhouseWishes::default(), 15_000), (12_500, 2_500));
+        assert_eq!(
+            [admitted_and_evicted(hard(12), 20), admitted_and_evicted(hard(4), 20), admitted_and_evicted(hard(1), 20)],
+            [(12, 3), (4, 1), (1, 0)]
+        );
+        assert_eq!(admitted_and_evicted(PoolhouseWishes::default(), 15_000), (12_500, 2_500));
         let soft = PoolhouseWishes { soft_limit: Some(100), ..PoolhouseWishes::default() };
-        assert_eq!(let_in(soft, 15_000), (12_500, 12_400));
+        assert_eq!(admitted_and_evicted(soft, 15_000), (12_500, 12_400));
     }
 }

@@ -324,7 +324,7 @@ fn extent(case: &Plan, spec: &Spec) -> (Duration, f64) {
             (length, stages.iter().map(Stage::expected).sum())
         }
         Shape::Closed { clients, think, duration, operations } => {
-            let each = spec.held(&case.faults).saturating_add(*think).as_secs_f64().max(1e-9);
+            let each = spec.mean_hold_time(&case.faults).saturating_add(*think).as_secs_f64().max(1e-9);
             let connections = case.pool.config.effective_max_size().saturating_mul(case.pool.instances);
             let at_once = if case.pool.reuse { connections.min(*clients) } else { *clients };
             let curve = spec.curve.as_ref().map(|curve| curve.best(0.0).0);
@@ -373,7 +373,7 @@ fn made(
 fn own(cases: &[Plan], spec: &Spec, assumed: &mut Vec<String>) -> Vec<String> {
     let mut texts = vec!["errors<0.1%".to_owned()];
     if let Some(case) = cases.iter().find(|case| case.pool.reuse) {
-        let wait = spec.held(&case.faults).as_millis().max(LEAST_WAIT_MS);
+        let wait = spec.mean_hold_time(&case.faults).as_millis().max(LEAST_WAIT_MS);
         texts.insert(0, format!("pool_wait_p99<{wait}ms"));
     }
     assumed.push(format!("No objective was given, so these are used: {}.", texts.join(", ")));

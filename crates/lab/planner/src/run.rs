@@ -1,9 +1,8 @@
-//! One simulation: the load generator's engine, with the real pools in it, against the server in virtual time. Jumps
-//! from event to event; the same plan, server and seed give the same result. Knows neither where the question came from
-//! nor what follows from the answer.
+//! Discrete-event simulation of a plan: the load generator's engine and its real pools against a modelled server, in
+//! virtual time. The same plan, server and seed give the same result.
 
 mod events;
-mod patience;
+mod step_limit;
 
 use std::{borrow::Cow, time::Duration};
 
@@ -17,175 +16,181 @@ use load::{
 use pool::Time;
 
 use crate::{
-    front::{Front, Servers, Told},
-    server::{Answer, Dialled, POLLING_WATCHERS, Seen, Server, Spec},
+    front::{Front, PoolDecision, ServerPool},
+    server::{ConnectOutcome, Delivery, POLLING_MONITORS_PER_HOST, Server, ServerStats, Spec},
 };
-use events::{Event, Events, Link, What};
-use patience::Patience;
+use events::{Event, EventKind, Events, UpstreamEvent};
+use step_limit::StepLimit;
 
-/// What a client learns whose connection the other side has ended.
-const ENDED: &str = "connection closed";
-/// How a warning begins of a simulation in which nothing was asked.
-pub const NOT_BEGUN: &str = "The load did not begin";
-/// The same of one that was not played to its end.
-pub const CUT_SHORT: &str = "The simulation was cut short";
-/// The seed of the server, apart from that of the load.
+/// The error of an operation whose connection the other side has closed.
+const CONNECTION_CLOSED: &str = "connection closed";
+/// The first words of the warning about a simulation whose load did not begin.
+pub const LOAD_NOT_STARTED: &str = "The load did not begin";
+/// The first words of the warning about a simulation that did not run to its end.
+pub const STOPPED_EARLY: &str = "The simulation was cut short";
+/// Makes the server's seed differ from that of the load.
 const SERVER_SEED: u64 = 0x5e12_7e12;
 
-/// What came out of a simulation.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// As the load generator would have measured it.
+    /// The result in the load generator's form.
     pub result: BenchResult,
-    /// What the server has seen.
-    pub server: Seen,
-    /// Clients that a Poolhouse in front has rejected, and evicted.
+    pub server: ServerStats,
+    /// Numbers of clients that the Poolhouse in front has rejected and evicted.
     pub gate: (u64, u64),
-    /// The longest wait in the pools of the plan, without that in the pool of a Poolhouse in front; `None`: nobody has
-    /// got a connection.
+    /// The longest wait in the pools of the plan, not counting the wait in the pool of a Poolhouse in front. `None` if no
+    /// operation has got a connection.
     pub longest_wait: Option<Duration>,
-    /// It was played to its end. If not, the result is of what was played.
-    pub is_whole: bool,
-    /// It was not, as [`run_until`] was told that it was enough.
-    pub is_enough: bool,
-    /// How often something happened.
-    pub moments: u64,
-    /// The most that was to happen at a time: for what a simulation needs of memory.
-    pub most_events: usize,
+    /// The simulation ran to its end. Otherwise the result covers the simulated part.
+    pub is_complete: bool,
+    /// The stop check of [`run_until`] ended the simulation.
+    pub stopped_early: bool,
+    /// Steps of the simulation.
+    pub steps: u64,
+    /// The greatest length of the event queue.
+    pub max_pending_events: usize,
 }
 
-/// Plays a plan to its end.
+/// Simulates a plan to its end.
 pub fn run(plan: &Plan, spec: &Spec) -> Outcome {
     run_until(plan, spec, &mut |_, _| false)
 }
 
-/// The same until it is enough, which is asked from time to time while the load lasts.
-pub fn run_until(plan: &Plan, spec: &Spec, is_enough: Enough<'_>) -> Outcome {
-    played(plan, spec, Events::new(), is_enough)
+/// Simulates a plan until its end or until `should_stop`, which is called from time to time while the load lasts,
+/// returns true.
+pub fn run_until(plan: &Plan, spec: &Spec, should_stop: StopCheck<'_>) -> Outcome {
+    simulate(plan, spec, Events::new(), should_stop)
 }
 
-/// Whether enough is known of what the engine has played.
-pub type Enough<'e> = &'e mut dyn FnMut(&Engine, Time) -> bool;
+/// Decides from the engine's state whether to end the simulation.
+pub type StopCheck<'e> = &'e mut dyn FnMut(&Engine, Time) -> bool;
 
-fn played(plan: &Plan, spec: &Spec, events: Events, is_enough: Enough<'_>) -> Outcome {
-    let mut world = World::new(plan, spec, events);
+fn simulate(plan: &Plan, spec: &Spec, events: Events, should_stop: StopCheck<'_>) -> Outcome {
+    let mut simulation = Simulation::new(plan, spec, events);
     let mut engine = Engine::with_limit(plan, spec.budget, Time(0));
-    if world.servers.is_some() {
+    if simulation.servers.is_some() {
         engine.front_is_told();
     }
     let mut now = Time(0);
     let wanted = u64::from(plan.pool.config.min_size) * u64::from(plan.pool.instances);
-    let mut patience = Patience::new(wanted, matches!(plan.shape, Shape::Closed { .. }));
-    let (mut is_whole, mut left) = (true, false);
+    let mut step_limit = StepLimit::new(wanted, matches!(plan.shape, Shape::Closed { .. }));
+    let (mut is_complete, mut stopped_early) = (true, false);
     loop {
         while let Some(order) = engine.poll_order(now) {
-            world.obey(order, now);
+            simulation.execute(order, now);
         }
         if engine.is_done() {
             break;
         }
-        if world.began.is_none()
+        if simulation.began.is_none()
             && let Some(at) = engine.measured_from()
         {
-            world.load_begins(at);
-            patience.load_begins();
+            simulation.load_begins(at);
+            step_limit.load_begins();
         }
-        if patience.is_look_due() && is_enough(&engine, now) {
-            (is_whole, left) = (false, true);
+        if step_limit.is_early_stop_check_due() && should_stop(&engine, now) {
+            (is_complete, stopped_early) = (false, true);
             break;
         }
-        if patience.is_over(&engine, world.began.is_some(), now) {
-            is_whole = false;
+        if step_limit.is_exceeded(&engine, simulation.began.is_some(), now) {
+            is_complete = false;
             break;
         }
-        let next = world.next().min(engine.deadline().unwrap_or(Time::NEVER));
+        let next = simulation.next_event_time().min(engine.deadline().unwrap_or(Time::NEVER));
         assert!(next < Time::NEVER, "nothing will ever happen, and the simulation is not over");
-        now = world.awake(plan.freeze.as_ref(), now.max(next));
-        world.play(&mut engine, now);
+        now = simulation.skip_freeze(plan.freeze.as_ref(), now.max(next));
+        simulation.process_due(&mut engine, now);
     }
     let mut result = engine.result(now);
     "virtual time".clone_into(&mut result.about.machine);
-    if left {
+    if stopped_early {
         result.interrupted = true;
     } else if let Some(failure) = engine.failure() {
         result.warnings.push(format!(
-            "{NOT_BEGUN}: {} of {} connections stood, and the next ones failed ({}).",
+            "{LOAD_NOT_STARTED}: {} of {} connections stood, and the next ones failed ({}).",
             failure.made, failure.wanted, failure.kind.0
         ));
-        is_whole = false;
-    } else if !is_whole && world.began.is_none() {
+        is_complete = false;
+    } else if !is_complete && simulation.began.is_none() {
         result.warnings.push(format!(
-            "{NOT_BEGUN}: its {wanted} connections do not all stand at once, as if they ended faster than new ones are made."
+            "{LOAD_NOT_STARTED}: its {wanted} connections do not all stand at once, as if they ended faster than new ones are made."
         ));
-    } else if let (false, Some(began)) = (is_whole, world.began) {
+    } else if let (false, Some(began)) = (is_complete, simulation.began) {
         result.interrupted = true;
         result.warnings.push(format!(
-            "{CUT_SHORT} after {}: connections come and go, or operations fail, so fast that it would hardly end. What is shown is what \
+            "{STOPPED_EARLY} after {}: connections come and go, or operations fail, so fast that it would hardly end. What is shown is what \
              happened until then.",
             crate::words::time(now - began)
         ));
     }
     Outcome {
         result,
-        server: world.server.seen(),
-        gate: world.front.as_ref().map_or((0, 0), Front::seen),
+        server: simulation.server.stats(),
+        gate: simulation.front.as_ref().map_or((0, 0), Front::rejections_and_evictions),
         longest_wait: engine.longest_wait(),
-        is_whole,
-        is_enough: left,
-        moments: patience.moments(),
-        most_events: world.events.most(),
+        is_complete,
+        stopped_early,
+        steps: step_limit.steps(),
+        max_pending_events: simulation.events.max_len(),
     }
 }
 
 #[derive(Clone, Debug, Default)]
-struct Line {
-    /// Tells it from others that had the same number; 0: there is none.
-    made: u32,
-    /// When something passed last.
-    last: Time,
+struct Connection {
+    /// Distinguishes the connection from earlier ones with the same number. 0 if the number is unused.
+    generation: u32,
+    /// When data last passed.
+    last_activity: Time,
     busy: bool,
-    /// It has carried an operation.
-    used: bool,
-    /// Its operation is the first one.
-    first: bool,
-    /// When its operation has reached the Poolhouse in front.
-    asked: Time,
-    /// When it stands, if its login waits for no processor.
-    stands: Time,
-    /// It counts as one of the server's.
-    open: bool,
-    /// A client of the Poolhouse in front.
+    has_run_operation: bool,
+    runs_first_operation: bool,
+    arrived_at_front: Time,
+    /// When the connection is established if its login waits for no processor.
+    established_at: Time,
+    counts_at_server: bool,
+    /// The Poolhouse in front has admitted the connection.
     admitted: bool,
-    told_to_go: bool,
+    /// The Poolhouse in front is closing the connection.
+    is_closed_by_front: bool,
     phases: Phases,
     refusal: Option<ErrorKind>,
 }
 
-struct World<'s> {
+/// A connection between the Poolhouse in front and the database.
+#[derive(Clone, Copy, Debug, Default)]
+struct UpstreamConnection {
+    generation: u32,
+    counts_at_server: bool,
+    /// When the connection is established if its login waits for no processor.
+    established_at: Time,
+}
+
+struct Simulation<'s> {
     server: Server<'s>,
     front: Option<Front>,
-    /// Servers of the Poolhouse in front, where each client has one for its operation alone.
-    servers: Option<Servers>,
-    /// The connections of these, by their slot: which of those that had the slot, whether the server counts it, and
-    /// when it stands, if its login waits for no processor.
-    links: Vec<(u32, bool, Time)>,
+    /// The server pool of the Poolhouse in front, if each running operation needs a server of its own.
+    servers: Option<ServerPool>,
+    /// The connections of that pool, by slot.
+    upstream: Vec<UpstreamConnection>,
     events: Events,
-    lines: Vec<Line>,
-    made: u32,
-    /// When the load began, warm-up not included.
+    connections: Vec<Connection>,
+    /// The generation of the newest connection.
+    last_generation: u32,
+    /// When the load began, after the warm-up.
     began: Option<Time>,
 }
 
-impl<'s> World<'s> {
+impl<'s> Simulation<'s> {
     fn new(plan: &Plan, spec: &'s Spec, events: Events) -> Self {
         Self {
-            server: Server::new(spec, &plan.faults, plan.seed ^ SERVER_SEED).watched_by(watching(plan, spec)),
+            server: Server::new(spec, &plan.faults, plan.seed ^ SERVER_SEED)
+                .with_monitors(monitoring_connections(plan, spec)),
             front: plan.poolhouse.as_ref().map(|wishes| Front::new(wishes, &plan.target)),
-            servers: own_pool(plan).map(|wishes| Servers::new(wishes, Time(0))),
-            links: Vec::new(),
+            servers: own_pool(plan).map(|wishes| ServerPool::new(wishes, Time(0))),
+            upstream: Vec::new(),
             events,
-            lines: Vec::new(),
-            made: 0,
+            connections: Vec::new(),
+            last_generation: 0,
             began: None,
         }
     }
@@ -193,20 +198,19 @@ impl<'s> World<'s> {
     fn load_begins(&mut self, at: Time) {
         self.began = Some(at);
         if let Some(cut) = self.server.load_begins(at) {
-            self.push(cut, What::Cut, u32::MAX, 0);
+            self.push(cut, EventKind::AllCut, u32::MAX, 0);
         }
     }
 
-    /// When something happens next.
     #[inline]
-    fn next(&self) -> Time {
+    fn next_event_time(&self) -> Time {
         let front = self.front.as_ref().map_or(Time::NEVER, Front::deadline);
-        let servers = self.servers.as_ref().map_or(Time::NEVER, Servers::deadline);
-        self.events.next().min(self.server.next_served()).min(front).min(servers)
+        let servers = self.servers.as_ref().map_or(Time::NEVER, ServerPool::deadline);
+        self.events.next_time().min(self.server.next_served()).min(front).min(servers)
     }
 
-    /// The same time, or the end of the window in which the load's process is frozen.
-    fn awake(&self, freeze: Option<&Window>, now: Time) -> Time {
+    /// Moves a time within a freeze of the load's process to the end of the freeze.
+    fn skip_freeze(&self, freeze: Option<&Window>, now: Time) -> Time {
         let (Some(window), Some(began)) = (freeze, self.began) else { return now };
         match now.0.checked_sub(began.0).and_then(|at| window.begins_at(at)) {
             Some(begin) => began + Duration::from_nanos(begin) + window.length,
@@ -215,298 +219,307 @@ impl<'s> World<'s> {
     }
 
     #[inline]
-    fn push(&mut self, at: Time, what: What, conn: u32, made: u32) {
-        let (lines, links) = (&self.lines, &self.links);
-        self.events.push(at, what, conn, made, |event| can_happen(lines, links, event));
+    fn push(&mut self, at: Time, kind: EventKind, conn: u32, generation: u32) {
+        let (connections, upstream) = (&self.connections, &self.upstream);
+        self.events.push(at, kind, conn, generation, |event| is_live(connections, upstream, event));
     }
 
     #[inline]
-    fn obey(&mut self, order: Order, now: Time) {
+    fn execute(&mut self, order: Order, now: Time) {
         match order {
             Order::Connect(conn) => self.connect(conn, now),
             Order::Run { conn: ConnId(conn), .. } => {
                 if let Some(front) = &mut self.front {
-                    front.is_busy(conn);
+                    front.mark_busy(conn);
                 }
-                let line = &mut self.lines[conn as usize];
-                line.busy = true;
-                let (made, last) = (line.made, std::mem::replace(&mut line.last, now));
-                let first = !std::mem::replace(&mut line.used, true);
-                line.first = first;
+                let connection = &mut self.connections[conn as usize];
+                connection.busy = true;
+                let (generation, last) = (connection.generation, std::mem::replace(&mut connection.last_activity, now));
+                let first = !std::mem::replace(&mut connection.has_run_operation, true);
+                connection.runs_first_operation = first;
                 let answer = match &self.servers {
-                    // The operation has to reach the Poolhouse first.
-                    Some(_) => self.server.reaches(last, now).map_or(Answer::Never, Answer::Shared),
-                    None => self.server.ask(last, first, now),
+                    // The operation first reaches the Poolhouse.
+                    Some(_) => self.server.arrival_time(last, now).map_or(Delivery::Lost, Delivery::ArrivesAt),
+                    None => self.server.send_operation(last, first, now),
                 };
                 match answer {
-                    Answer::At(at) => self.push(at, What::Ended, conn, made),
-                    Answer::Shared(at) => self.push(at, What::Reached, conn, made),
-                    // The operation's own time-out ends it. Nothing will ever pass there again.
-                    Answer::Never => self.lines[conn as usize].last = Time(0),
+                    Delivery::AnsweredAt(at) => self.push(at, EventKind::Answered, conn, generation),
+                    Delivery::ArrivesAt(at) => self.push(at, EventKind::Arrived, conn, generation),
+                    // The operation's time-out ends it. Time 0 makes later operations on the connection fail, too.
+                    Delivery::Lost => self.connections[conn as usize].last_activity = Time(0),
                 }
             }
             Order::Close(ConnId(conn)) => {
-                let line = &self.lines[conn as usize];
-                let made = line.made;
-                self.push(Server::close(now), What::Closed, conn, made);
+                let connection = &self.connections[conn as usize];
+                let generation = connection.generation;
+                self.push(Server::close_time(now), EventKind::Closed, conn, generation);
             }
         }
     }
 
     fn connect(&mut self, ConnId(conn): ConnId, now: Time) {
-        if self.lines.len() <= conn as usize {
-            self.lines.resize(conn as usize + 1, Line::default());
+        if self.connections.len() <= conn as usize {
+            self.connections.resize(conn as usize + 1, Connection::default());
         }
-        self.made += 1;
-        let made = self.made;
-        let admitted = self.front.as_mut().is_some_and(Front::admits);
+        self.last_generation += 1;
+        let generation = self.last_generation;
+        let admitted = self.front.as_mut().is_some_and(Front::admit);
         let rejected = self.front.is_some() && !admitted;
-        let mut line = Line { made, last: now, admitted, ..Line::default() };
+        let mut connection = Connection { generation, last_activity: now, admitted, ..Connection::default() };
         let counts = self.servers.is_none();
-        let (at, what) = match self.server.dial(self.front.is_some(), counts && !rejected, now) {
-            Dialled::Stands(at, _) if rejected => {
-                line.refusal = Some(ErrorKind(Cow::Borrowed(self.server.full())));
-                (at, What::Refused)
+        let (at, kind) = match self.server.connect(self.front.is_some(), counts && !rejected, now) {
+            ConnectOutcome::Established(at, _) if rejected => {
+                connection.refusal = Some(ErrorKind(Cow::Borrowed(self.server.rejection())));
+                (at, EventKind::Refused)
             }
-            Dialled::Stands(at, phases) => {
-                (line.phases, line.open, line.stands) = (phases, counts, at);
-                // A Poolhouse in front logs its clients in by itself.
-                match self.server.login(at, &phases).filter(|_| self.front.is_none()) {
-                    Some(begins) => (begins, What::LogsIn),
-                    None => (at, What::Connected),
+            ConnectOutcome::Established(at, phases) => {
+                (connection.phases, connection.counts_at_server, connection.established_at) = (phases, counts, at);
+                // A Poolhouse in front authenticates its clients itself.
+                match self.server.login_start(at, &phases).filter(|_| self.front.is_none()) {
+                    Some(begins) => (begins, EventKind::LoginStarts),
+                    None => (at, EventKind::Connected),
                 }
             }
-            Dialled::Refused(at, kind) => {
-                line.refusal = Some(kind);
-                (at, What::Refused)
+            ConnectOutcome::Refused(at, kind) => {
+                connection.refusal = Some(kind);
+                (at, EventKind::Refused)
             }
         };
-        self.lines[conn as usize] = line;
-        self.push(at, what, conn, made);
+        self.connections[conn as usize] = connection;
+        self.push(at, kind, conn, generation);
     }
 
-    /// Everything that is due.
+    /// Processes all events that are due.
     #[inline]
-    fn play(&mut self, engine: &mut Engine, now: Time) {
+    fn process_due(&mut self, engine: &mut Engine, now: Time) {
         loop {
-            while let Some((conn, due)) = self.front.as_mut().and_then(|front| front.sent_away(now)) {
-                let line = &mut self.lines[conn as usize];
-                line.told_to_go = true;
-                let (made, at) = (line.made, self.server.tells(due));
-                self.push(at, What::Lost, conn, made);
+            while let Some((conn, due)) = self.front.as_mut().and_then(|front| front.next_removal(now)) {
+                let connection = &mut self.connections[conn as usize];
+                connection.is_closed_by_front = true;
+                let (generation, at) = (connection.generation, self.server.push_arrival(due));
+                self.push(at, EventKind::Lost, conn, generation);
             }
-            while let Some((conn, made)) = self.server.served(now) {
-                self.done(conn, made, now);
+            while let Some((conn, generation)) = self.server.pop_served(now) {
+                self.finish_service(conn, generation, now);
             }
             if let Some(servers) = self.servers.as_mut().filter(|servers| servers.deadline() <= now) {
                 servers.handle_timeout(now);
             }
-            self.front_goes_on(engine, now);
+            self.execute_pool_decisions(engine, now);
             let Some(event) = self.events.pop(now) else { break };
-            if !can_happen(&self.lines, &self.links, &event) {
+            if !is_live(&self.connections, &self.upstream, &event) {
                 continue;
             }
             match event {
-                (_, _, What::Cut, ..) => self.cut(engine, now),
-                (_, _, What::Link(link), slot, made) => self.linked(link, slot, made, now),
-                (_, _, what, conn, _) => self.happens(what, conn, engine, now),
+                (_, _, EventKind::AllCut, ..) => self.end_all_connections(engine, now),
+                (_, _, EventKind::Upstream(event), slot, generation) => {
+                    self.handle_upstream_event(event, slot, generation, now)
+                }
+                (_, _, kind, conn, _) => self.handle_event(kind, conn, engine, now),
             }
         }
     }
 
     #[inline]
-    fn happens(&mut self, what: What, conn: u32, engine: &mut Engine, now: Time) {
+    fn handle_event(&mut self, kind: EventKind, conn: u32, engine: &mut Engine, now: Time) {
         let id = ConnId(conn);
-        match what {
-            What::Ended | What::Failed => {
-                let line = &mut self.lines[conn as usize];
-                (line.busy, line.last) = (false, now);
-                if let Some(front) = self.front.as_mut().filter(|_| !line.told_to_go) {
-                    front.is_idle(conn, now);
+        match kind {
+            EventKind::Answered | EventKind::Rejected => {
+                let connection = &mut self.connections[conn as usize];
+                (connection.busy, connection.last_activity) = (false, now);
+                if let Some(front) = self.front.as_mut().filter(|_| !connection.is_closed_by_front) {
+                    front.mark_idle(conn, now);
                 }
                 if let Some(servers) = &mut self.servers {
-                    servers.done(conn, now);
+                    servers.release(conn, now);
                 }
-                let error = (what == What::Failed).then(|| ErrorKind(Cow::Borrowed(self.server.full())));
+                let error = (kind == EventKind::Rejected).then(|| ErrorKind(Cow::Borrowed(self.server.rejection())));
                 engine.ended(id, Ended { error, reusable: true }, now);
             }
-            What::Reached => match &mut self.servers {
+            EventKind::Arrived => match &mut self.servers {
                 Some(servers) => {
-                    self.lines[conn as usize].asked = now;
-                    servers.ask(conn, now);
+                    self.connections[conn as usize].arrived_at_front = now;
+                    servers.request(conn, now);
                 }
-                None => self.begin(conn, self.lines[conn as usize].first, now),
+                None => self.start_service(conn, self.connections[conn as usize].runs_first_operation, now),
             },
-            What::Done => {
-                let made = self.lines[conn as usize].made;
-                self.done(conn, made, now);
+            EventKind::Served => {
+                let generation = self.connections[conn as usize].generation;
+                self.finish_service(conn, generation, now);
             }
-            What::LogsIn => {
+            EventKind::LoginStarts => {
                 let waits = self.server.log_in(now);
-                let line = &mut self.lines[conn as usize];
-                line.phases.auth = Some(line.phases.auth.unwrap_or_default() + waits);
-                let (stands, made) = (line.stands + waits, line.made);
-                self.push(stands, What::Connected, conn, made);
+                let connection = &mut self.connections[conn as usize];
+                connection.phases.auth = Some(connection.phases.auth.unwrap_or_default() + waits);
+                let (stands, generation) = (connection.established_at + waits, connection.generation);
+                self.push(stands, EventKind::Connected, conn, generation);
             }
-            What::Connected => {
-                let line = &mut self.lines[conn as usize];
-                line.last = now;
-                let phases = line.phases;
+            EventKind::Connected => {
+                let connection = &mut self.connections[conn as usize];
+                connection.last_activity = now;
+                let phases = connection.phases;
                 if let Some(front) = &mut self.front {
-                    front.is_idle(conn, now);
+                    front.mark_idle(conn, now);
                 }
                 engine.connected(id, &phases, now);
             }
-            What::Refused => {
-                let kind = self.lines[conn as usize].refusal.take().expect("whoever is refused is told why");
-                self.forget(conn, now);
+            EventKind::Refused => {
+                let kind = self.connections[conn as usize].refusal.take().expect("a refused connection has an error");
+                self.remove_connection(conn, now);
                 engine.connect_failed(id, kind, false, now);
             }
-            What::Lost => {
-                self.forget(conn, now);
-                engine.lost(id, ErrorKind(Cow::Borrowed(ENDED)), now);
+            EventKind::Lost => {
+                self.remove_connection(conn, now);
+                engine.lost(id, ErrorKind(Cow::Borrowed(CONNECTION_CLOSED)), now);
             }
-            What::Closed => {
-                self.forget(conn, now);
+            EventKind::Closed => {
+                self.remove_connection(conn, now);
                 engine.closed(id, now);
             }
-            What::Cut => unreachable!("a cut is of all connections"),
-            What::Link(_) => unreachable!("a link is no client's"),
+            EventKind::AllCut => unreachable!("a cut concerns all connections"),
+            EventKind::Upstream(_) => unreachable!("an upstream event concerns no client connection"),
         }
     }
 
-    /// The server begins with an operation.
-    fn begin(&mut self, conn: u32, first: bool, now: Time) {
-        let made = self.lines[conn as usize].made;
-        match self.server.begin(conn, made, first, now) {
+    /// The server starts to serve an operation.
+    fn start_service(&mut self, conn: u32, first: bool, now: Time) {
+        let generation = self.connections[conn as usize].generation;
+        match self.server.start_service(conn, generation, first, now) {
             None => {}
-            // With a Poolhouse in front, somebody may wait for the server that becomes free then.
-            Some(done) if self.servers.is_some() => self.push(done, What::Done, conn, made),
+            // Another client may wait in the Poolhouse's pool for this connection.
+            Some(done) if self.servers.is_some() => self.push(done, EventKind::Served, conn, generation),
             Some(done) => {
-                let at = self.server.answer(done);
-                self.push(at, What::Ended, conn, made);
+                let at = self.server.answer_arrival(done);
+                self.push(at, EventKind::Answered, conn, generation);
             }
         }
     }
 
-    /// The server is done with an operation, perhaps of a client that is gone.
-    fn done(&mut self, conn: u32, made: u32, now: Time) {
-        // On its way it meets the weather, whoever still waits for it.
-        let at = self.server.answer(now);
-        if self.lines[conn as usize].made != made {
+    /// Sends the answer to a served operation. Its client connection may be closed by now.
+    fn finish_service(&mut self, conn: u32, generation: u32, now: Time) {
+        // The network carries the answer even if its client is gone.
+        let at = self.server.answer_arrival(now);
+        if self.connections[conn as usize].generation != generation {
             return;
         }
-        self.push(at, What::Ended, conn, made);
-        if let Some(servers) = self.servers.as_mut().filter(|_| self.server.is_over_when_done()) {
-            servers.done(conn, now);
+        self.push(at, EventKind::Answered, conn, generation);
+        if let Some(servers) = self.servers.as_mut().filter(|_| self.server.frees_connection_when_served()) {
+            servers.release(conn, now);
         }
     }
 
-    /// What became of a connection of the Poolhouse in front.
-    fn linked(&mut self, link: Link, slot: u32, made: u32, now: Time) {
-        let servers = self.servers.as_mut().expect("whoever has connections has a pool of them");
-        match link {
-            Link::LogsIn => {
-                let stands = self.links[slot as usize].2 + self.server.log_in(now);
-                return self.push(stands, What::Link(Link::Stands), slot, made);
+    fn handle_upstream_event(&mut self, event: UpstreamEvent, slot: u32, generation: u32, now: Time) {
+        let servers = self.servers.as_mut().expect("upstream connections belong to a pool");
+        match event {
+            UpstreamEvent::LoginStarts => {
+                let stands = self.upstream[slot as usize].established_at + self.server.log_in(now);
+                return self.push(stands, EventKind::Upstream(UpstreamEvent::Established), slot, generation);
             }
-            Link::Stands => return servers.connected(slot, now),
-            Link::Refused => servers.refused(slot, now),
-            Link::Closed => servers.closed(slot, now),
+            UpstreamEvent::Established => return servers.connected(slot, now),
+            UpstreamEvent::Refused => servers.refused(slot, now),
+            UpstreamEvent::Closed => servers.closed(slot, now),
         }
-        let (_, counted, _) = std::mem::take(&mut self.links[slot as usize]);
-        if counted {
-            self.server.gone();
+        let upstream = std::mem::take(&mut self.upstream[slot as usize]);
+        if upstream.counts_at_server {
+            self.server.connection_closed();
         }
     }
 
-    /// What the pool of the Poolhouse in front has decided.
-    fn front_goes_on(&mut self, engine: &mut Engine, now: Time) {
-        while let Some(told) = self.servers.as_mut().and_then(Servers::poll) {
-            match told {
-                Told::Connect(slot) => {
-                    let (at, stands, login) = self.server.link(now);
-                    if self.links.len() <= slot as usize {
-                        self.links.resize(slot as usize + 1, (0, false, Time(0)));
+    fn execute_pool_decisions(&mut self, engine: &mut Engine, now: Time) {
+        while let Some(decision) = self.servers.as_mut().and_then(ServerPool::poll) {
+            match decision {
+                PoolDecision::Connect(slot) => {
+                    let (established_at, is_accepted, login) = self.server.connect_directly(now);
+                    if self.upstream.len() <= slot as usize {
+                        self.upstream.resize(slot as usize + 1, UpstreamConnection::default());
                     }
-                    self.made += 1;
-                    self.links[slot as usize] = (self.made, stands, at);
-                    let (at, link) = match login {
-                        Some(begins) => (begins, Link::LogsIn),
-                        None => (at, if stands { Link::Stands } else { Link::Refused }),
+                    self.last_generation += 1;
+                    let generation = self.last_generation;
+                    self.upstream[slot as usize] =
+                        UpstreamConnection { generation, counts_at_server: is_accepted, established_at };
+                    let (at, event) = match login {
+                        Some(begins) => (begins, UpstreamEvent::LoginStarts),
+                        None => (
+                            established_at,
+                            if is_accepted { UpstreamEvent::Established } else { UpstreamEvent::Refused },
+                        ),
                     };
-                    self.push(at, What::Link(link), slot, self.made);
+                    self.push(at, EventKind::Upstream(event), slot, generation);
                 }
-                Told::Close(slot) => {
-                    let (made, ..) = self.links[slot as usize];
-                    self.push(Server::close(now), What::Link(Link::Closed), slot, made);
+                PoolDecision::Close(slot) => {
+                    let generation = self.upstream[slot as usize].generation;
+                    self.push(Server::close_time(now), EventKind::Upstream(UpstreamEvent::Closed), slot, generation);
                 }
-                Told::Go { client, first } => {
-                    engine.passed_front(ConnId(client), now - self.lines[client as usize].asked, now);
-                    self.begin(client, first, now);
+                PoolDecision::Grant { client, first } => {
+                    engine.passed_front(ConnId(client), now - self.connections[client as usize].arrived_at_front, now);
+                    self.start_service(client, first, now);
                 }
-                Told::Fails(client) => {
-                    let (made, at) = (self.lines[client as usize].made, self.server.tells(now));
-                    self.push(at, What::Failed, client, made);
+                PoolDecision::Reject(client) => {
+                    let (generation, at) =
+                        (self.connections[client as usize].generation, self.server.push_arrival(now));
+                    self.push(at, EventKind::Rejected, client, generation);
                 }
             }
         }
     }
 
-    /// All connections end at once.
-    fn cut(&mut self, engine: &mut Engine, now: Time) {
-        for conn in 0..self.lines.len() as u32 {
-            if self.lines[conn as usize].made != 0 {
-                self.forget(conn, now);
-                engine.lost(ConnId(conn), ErrorKind(Cow::Borrowed(ENDED)), now);
+    /// Ends all connections at once, and schedules the next cut.
+    fn end_all_connections(&mut self, engine: &mut Engine, now: Time) {
+        for conn in 0..self.connections.len() as u32 {
+            if self.connections[conn as usize].generation != 0 {
+                self.remove_connection(conn, now);
+                engine.lost(ConnId(conn), ErrorKind(Cow::Borrowed(CONNECTION_CLOSED)), now);
             }
         }
         if let Some(next) = self.server.next_cut(now) {
-            self.push(next, What::Cut, u32::MAX, 0);
+            self.push(next, EventKind::AllCut, u32::MAX, 0);
         }
     }
 
-    fn forget(&mut self, conn: u32, now: Time) {
+    fn remove_connection(&mut self, conn: u32, now: Time) {
         if let Some(servers) = &mut self.servers {
-            servers.left(conn, now);
+            servers.remove_client(conn, now);
         }
-        let line = std::mem::take(&mut self.lines[conn as usize]);
-        if line.open {
-            self.server.gone();
+        let connection = std::mem::take(&mut self.connections[conn as usize]);
+        if connection.counts_at_server {
+            self.server.connection_closed();
         }
-        if let Some(front) = self.front.as_mut().filter(|_| line.admitted) {
-            front.left(conn, line.told_to_go);
+        if let Some(front) = self.front.as_mut().filter(|_| connection.admitted) {
+            front.remove_client(conn, connection.is_closed_by_front);
         }
     }
 }
 
-/// Whether something still can happen: its connection is the one that it was said of.
+/// Whether the connection that an event was scheduled for still exists.
 #[inline]
-fn can_happen(lines: &[Line], links: &[(u32, bool, Time)], &(_, _, what, conn, made): &Event) -> bool {
-    match what {
-        What::Cut => true,
-        What::Link(_) => links[conn as usize].0 == made,
-        _ => lines[conn as usize].made == made,
+fn is_live(
+    connections: &[Connection],
+    upstream: &[UpstreamConnection],
+    &(_, _, kind, conn, generation): &Event,
+) -> bool {
+    match kind {
+        EventKind::AllCut => true,
+        EventKind::Upstream(_) => upstream[conn as usize].generation == generation,
+        _ => connections[conn as usize].generation == generation,
     }
 }
 
-/// Connections that watch the server while a plan is played: those of all instances, or that of the Poolhouse that they
-/// go through.
-pub fn watching(plan: &Plan, spec: &Spec) -> u32 {
+/// Monitoring connections that drivers (those of all instances, or that of the Poolhouse in front) keep to the server.
+pub fn monitoring_connections(plan: &Plan, spec: &Spec) -> u32 {
     match own_pool(plan).is_some() || spec.budget.is_some() {
-        true => spec.watchers.min(POLLING_WATCHERS),
+        true => spec.watchers.min(POLLING_MONITORS_PER_HOST),
         false if plan.pool.reuse => spec.watchers.saturating_mul(plan.pool.instances),
         false => 0,
     }
 }
 
-/// Connections that the pools of a plan may have at the server, all together; `None`: any number.
-pub fn room(plan: &Plan, spec: &Spec) -> Option<u32> {
-    spec.room(watching(plan, spec))
+/// The most connections that the pools of a plan may have at the server, all together. `None` if unlimited.
+pub fn max_pool_connections(plan: &Plan, spec: &Spec) -> Option<u32> {
+    spec.max_pool_connections(monitoring_connections(plan, spec))
 }
 
-/// The pool of the Poolhouse in front, if it has one server for each client that is at work: those of Redis share
-/// theirs.
+/// The settings of the Poolhouse in front if it leases a server to each running operation. With Redis, clients share
+/// servers.
 pub fn own_pool(plan: &Plan) -> Option<&PoolhouseWishes> {
     plan.poolhouse.as_ref().filter(|_| !matches!(plan.target, Target::Redis(_)))
 }

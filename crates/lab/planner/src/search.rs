@@ -16,7 +16,7 @@ use crate::{
     facts::Facts,
     front::hard_limit,
     question::{Missed, Question},
-    run::{Outcome, own_pool, room, run, run_until},
+    run::{Outcome, max_pool_connections, own_pool, run, run_until},
     server::Spec,
     sizes::Sizes,
     upkeep::Upkeep,
@@ -86,7 +86,7 @@ pub enum Bound {
 pub fn limits(load: &Plan, spec: &Spec) -> impl Iterator<Item = (u32, Bound)> {
     let gate = load.poolhouse.as_ref().map(hard_limit);
     // These pools may be the clients of another one, and how many of them reach the server is up to that.
-    let room = room(load, spec).filter(|_| own_pool(load).is_none());
+    let room = max_pool_connections(load, spec).filter(|_| own_pool(load).is_none());
     let limits = [(gate, Bound::Gate), (room, Bound::Server)].into_iter();
     limits.filter_map(|(limit, bound)| Some((limit?, bound))).filter(|(limit, _)| !is_kept_together(spec, *limit))
 }
@@ -112,7 +112,7 @@ struct Judged {
     /// Somebody had to wait for a connection of the pools whose size is looked for.
     waited: bool,
     /// It was played to its end. Larger pools are not, where this one was not.
-    is_whole: bool,
+    is_complete: bool,
     /// The share of operations that failed.
     failed: f64,
     /// The 99th percentile of the response time in milliseconds; infinite where nothing was answered.
@@ -180,8 +180,8 @@ impl<'q, 'p> Search<'q, 'p> {
         self.margin = if with_margin { self.question.margin } else { 0.0 };
         let (sizes, outcomes, missed) = self.confirmed(sizes, most, &mut too_small);
         // What was not played to its end is not known, by whatever seed.
-        let is_whole = outcomes.iter().all(|outcome| outcome.is_whole);
-        let (spread, seeds_that_met) = if is_whole { self.with_other_seeds(&sizes) } else { (Vec::new(), 0) };
+        let is_complete = outcomes.iter().all(|outcome| outcome.is_complete);
+        let (spread, seeds_that_met) = if is_complete { self.with_other_seeds(&sizes) } else { (Vec::new(), 0) };
         let with_margin = with_margin && self.missed(&outcomes, self.question.margin).is_empty();
         let found = Found {
             sizes,
@@ -197,7 +197,7 @@ impl<'q, 'p> Search<'q, 'p> {
             simulations: self.simulations,
             most: (most, bound),
         };
-        let found = if is_whole { self.kept_up(found) } else { found };
+        let found = if is_complete { self.kept_up(found) } else { found };
         Some(Found { simulations: self.simulations, ..found })
     }
 
@@ -241,7 +241,7 @@ impl<'q, 'p> Search<'q, 'p> {
         let (missed, tight) = (self.missed(&outcomes, 0.0), self.missed(&outcomes, margin));
         let no_worse = if found.missed.is_empty() { tight.is_empty() } else { missed.len() <= found.missed.len() };
         let fails_more = most_failed(&outcomes) > most_failed(&found.outcomes) * CHANCE;
-        if !no_worse || fails_more || outcomes.iter().any(|outcome| !outcome.is_whole) {
+        if !no_worse || fails_more || outcomes.iter().any(|outcome| !outcome.is_complete) {
             let is_new = |miss: &Missed| found.missed.iter().all(|known| known.objective != miss.objective);
             return Err(tight.into_iter().filter(is_new).collect());
         }
@@ -307,7 +307,7 @@ impl<'q, 'p> Search<'q, 'p> {
         loop {
             let judged = self.look(&self.full(size), until);
             // Where nobody has waited for a connection, more of them change nothing.
-            let last = judged.tight.is_empty() || !judged.waited || !judged.is_whole || size >= most;
+            let last = judged.tight.is_empty() || !judged.waited || !judged.is_complete || size >= most;
             tried.push((size, judged));
             if last {
                 break;
@@ -345,7 +345,7 @@ impl<'q, 'p> Search<'q, 'p> {
         let (does, at_once) = Facts::of(self.question, load).server_best.filter(|_| own_pool(load).is_none())?;
         let peaks = self.loads.iter().filter_map(|load| Facts::of(self.question, load).peak_rate);
         let too_much = peaks.into_iter().any(|rate| rate > does);
-        let elsewhere = self.spec.held(&load.faults).saturating_sub(self.spec.service.mean());
+        let elsewhere = self.spec.mean_hold_time(&load.faults).saturating_sub(self.spec.service.mean());
         let connections = f64::from(at_once) + does * elsewhere.as_secs_f64();
         too_much.then(|| (connections / f64::from(load.pool.instances)).ceil() as u32)
     }
@@ -371,7 +371,7 @@ impl<'q, 'p> Search<'q, 'p> {
         let need = self.loads.iter().map(|load| match highest_rate(load) {
             Some(rate) => {
                 // Of what is answered while nothing stalls; half, because objectives may allow a few to fail.
-                rate * self.spec.held(&load.faults).as_secs_f64() / f64::from(load.pool.instances) / 2.0
+                rate * self.spec.mean_hold_time(&load.faults).as_secs_f64() / f64::from(load.pool.instances) / 2.0
             }
             None => 1.0,
         });
@@ -440,7 +440,7 @@ impl<'q, 'p> Search<'q, 'p> {
                 tight: self.missed(&outcomes, self.margin),
                 missed: self.missed(&outcomes, 0.0),
                 waited: has_waited(&outcomes[0]),
-                is_whole: outcomes[0].is_whole || outcomes[0].is_enough,
+                is_complete: outcomes[0].is_complete || outcomes[0].stopped_early,
                 failed: failed(&outcomes[0].result.total),
                 p99: outcomes[0].result.total.response_ms.as_ref().map_or(f64::INFINITY, |response| response.p99),
                 created: judged.created + outcomes[0].result.total.connections.created,

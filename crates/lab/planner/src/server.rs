@@ -1,6 +1,5 @@
-//! The server in virtual time: when a connection stands, when an operation is answered, what is refused. What happens
-//! to bytes on the way is `workload`'s to say, as it is for the relay of the load generator. Knows connections as
-//! numbers, and no pool.
+//! Model of the database server in virtual time: when a connection is established or refused, and when an operation is
+//! answered. Network delays and faults come from `arrivals`, as for the relay of the load generator.
 
 mod curve;
 mod processors;
@@ -13,88 +12,83 @@ use arrivals::{Direction, Fault, Random, Weather};
 use load::record::{ErrorKind, Phases};
 use pool::Time;
 
-pub use curve::{Curve, LOW};
+pub use curve::{Curve, LOW_CONFIDENCE};
 pub use processors::Processors;
 use processors::Queue;
 use sharing::Sharing;
-pub use times::{MOST_P99, Times};
+pub use times::{MAX_P99_RATIO, Times};
 
-/// What is said of a server.
+/// Parameters of the server model.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Spec {
-    /// What it takes to answer one operation alone, without the way there and back.
+    /// Service time of an operation that runs alone, without network delay.
     pub service: Times,
-    /// By how much longer the first operation on a new connection takes: the server has to read its catalogues and
-    /// plan.
+    /// Extra service time of the first operation on a new connection, in which the server fills its caches.
     pub first: Duration,
     /// Round trips of an operation: one for each statement.
     pub trips: u32,
-    /// Time within an operation that is the client's own: it keeps the connection, and the server does nothing for it.
+    /// Think time of the client within an operation, during which it holds the connection.
     pub pause: Duration,
-    /// What many operations at once do to one another; `None`: nothing.
+    /// Throughput against concurrency. `None` if concurrent operations do not slow each other down.
     pub curve: Option<Curve>,
-    /// Its processors, which operations wait for, where there is no such curve; `None`: there are enough.
+    /// Processors that operations queue for; not used with a curve. `None` if operations never wait for one.
     pub processors: Option<Processors>,
-    /// What making a connection takes.
     pub connect: Connect,
-    /// Connections that it lets in; `None`: any number.
+    /// The server's connection limit. `None` if unlimited.
     pub limit: Option<u32>,
-    /// Of these, those kept for others.
+    /// Connections within the limit that are reserved for other users.
     pub reserved: u32,
-    /// What it answers to one too many.
+    /// The error with which the server refuses a connection above its limit.
     pub full: &'static str,
-    /// Connections that all pools together may have, because they are those of one Poolhouse (its
-    /// `max_server_connections`); `None`: each has as many as it may have by itself.
+    /// The limit that all pools share if they belong to one Poolhouse (its `max_server_connections`). `None` if only the
+    /// pools' own limits apply.
     pub budget: Option<u32>,
-    /// Connections of each instance that watch the server and belong to no pool: see [`MONGODB_WATCHERS`].
+    /// Monitoring connections of each instance, outside its pool; see [`MONGODB_MONITORS_PER_HOST`].
     pub watchers: u32,
 }
 
-/// What making a connection takes at both ends, without the way; `None`: there is no such phase.
+/// Processing time of each phase of connecting, at both ends, without network delay. `None` if there is no such phase.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Connect {
     pub dns: Option<Times>,
     pub tcp: Option<Times>,
     pub tls: Option<Times>,
     pub auth: Option<Times>,
-    /// From there to being ready.
+    /// From the end of authentication until the connection is ready.
     pub ready: Option<Times>,
-    /// Answers that the handshake of TLS waits for: to the hello, and with PostgreSQL to the request for it before.
+    /// Round trips of the TLS handshake, and of PostgreSQL's SSLRequest before it.
     pub tls_trips: u32,
-    /// Answers that the login waits for, one after the other.
+    /// Sequential round trips of authentication.
     pub auth_trips: u32,
-    /// The same for being ready.
+    /// Sequential round trips from authentication until ready.
     pub ready_trips: u32,
-    /// Of the login and what follows, for how long it needs one of the server's processors, where these are known: a
-    /// process is forked, a password proved, caches are filled.
+    /// Processor time of a login (fork, password check, filling caches), where the server's processors are modelled.
     pub work: Duration,
 }
 
-/// What closing a connection takes.
-const CLOSE: u64 = 20_000;
-/// A driver of MongoDB has a pool for each host, and to each host two connections besides: one waits for news of it,
-/// one measures the round trip ("Server Monitoring" among the specifications of MongoDB's drivers). Each host has a
-/// limit of its own: it is the server here.
-pub const MONGODB_WATCHERS: u32 = 2;
-/// The same where drivers do not stream that news, but ask for it: in functions, and through a Poolhouse, which does
-/// not offer it.
-pub const POLLING_WATCHERS: u32 = 1;
-/// What a PostgreSQL answers to one connection too many.
+/// Duration of closing a connection.
+const CLOSE_NS: u64 = 20_000;
+/// Beside its pool, a MongoDB driver keeps two monitoring connections to each host: one awaits state changes, one
+/// measures the round-trip time (specification "Server Monitoring"). The modelled server is one host.
+pub const MONGODB_MONITORS_PER_HOST: u32 = 2;
+/// The same for drivers that poll instead of streaming: in functions (FaaS), and through a Poolhouse, which does not
+/// offer streaming.
+pub const POLLING_MONITORS_PER_HOST: u32 = 1;
+/// PostgreSQL's error for a connection above its limit (too_many_connections).
 pub const POSTGRES_FULL: &str = "sqlstate 53300";
 
 impl Connect {
-    /// The mean of all phases, without the way.
+    /// Mean processing time of all phases, without network delay.
     pub fn mean(&self) -> Duration {
         self.phases().filter_map(|(times, _)| times.as_ref()).map(Times::mean).sum()
     }
 
-    /// Answers waited for, TCP's included.
+    /// Round trips of all phases, including that of TCP.
     pub fn trips(&self) -> u32 {
         1 + self.phases().filter(|(times, _)| times.is_some()).map(|(_, trips)| trips).sum::<u32>()
     }
 
-    /// How many phases there are.
-    pub fn phases_known(&self) -> usize {
+    pub fn phase_count(&self) -> usize {
         self.phases().filter(|(times, _)| times.is_some()).count()
     }
 
@@ -105,8 +99,8 @@ impl Connect {
 }
 
 impl Spec {
-    /// A server of which nothing else is said: no operation hinders another one, connecting is no more than TCP's round
-    /// trip, and everybody is let in. It speaks as PostgreSQL does.
+    /// A PostgreSQL server without a connection limit, on which operations do not slow each other down and connecting
+    /// takes one round trip.
     pub fn new(service: Times) -> Self {
         Self {
             service,
@@ -124,25 +118,25 @@ impl Spec {
         }
     }
 
-    /// Connections that there may be of all pools together, beside so many that watch the server.
-    pub fn room(&self, watching: u32) -> Option<u32> {
-        self.limit.map(|limit| limit.saturating_sub(self.reserved).saturating_sub(watching))
+    /// The most connections of all pools together, beside `monitors` monitoring connections.
+    pub fn max_pool_connections(&self, monitors: u32) -> Option<u32> {
+        self.limit.map(|limit| limit.saturating_sub(self.reserved).saturating_sub(monitors))
     }
 
-    /// How long a connection is held by an operation on average while nothing stalls: the server's time, the way and
-    /// the pause.
-    pub fn held(&self, faults: &[Fault]) -> Duration {
-        self.service.mean() + self.pause + round_trip(faults) * self.trips
+    /// Mean time for which an operation holds its connection without stalls: service time, network delay and
+    /// pause.
+    pub fn mean_hold_time(&self, faults: &[Fault]) -> Duration {
+        self.service.mean() + self.pause + mean_round_trip(faults) * self.trips
     }
 
-    /// What making a connection takes on average while nothing stalls.
-    pub fn connecting(&self, faults: &[Fault]) -> Duration {
-        self.connect.mean() + round_trip(faults) * self.connect.trips()
+    /// Mean time to make a connection without stalls.
+    pub fn mean_connect_time(&self, faults: &[Fault]) -> Duration {
+        self.connect.mean() + mean_round_trip(faults) * self.connect.trips()
     }
 }
 
-/// There and back on average while nothing stalls.
-pub fn round_trip(faults: &[Fault]) -> Duration {
+/// Mean round-trip time without stalls.
+pub fn mean_round_trip(faults: &[Fault]) -> Duration {
     let delays = faults.iter().filter_map(|fault| match fault {
         Fault::Delay { delay, jitter } => Some(*delay * 2 + *jitter),
         _ => None,
@@ -150,37 +144,36 @@ pub fn round_trip(faults: &[Fault]) -> Duration {
     delays.sum()
 }
 
-/// What becomes of a connection that is asked for.
+/// The outcome of a connection attempt, and when the client learns it.
 #[derive(Clone, Debug)]
-pub enum Dialled {
-    /// It stands from then on.
-    Stands(Time, Phases),
+pub enum ConnectOutcome {
+    Established(Time, Phases),
     Refused(Time, ErrorKind),
 }
 
-/// When an operation ends.
+/// What is known of an operation when it is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Answer {
-    At(Time),
-    /// It reaches the server then, and shares it with others; see [`Server::begin`].
-    Shared(Time),
-    /// Never: the network has forgotten the connection.
-    Never,
+pub enum Delivery {
+    AnsweredAt(Time),
+    /// The operation arrives at the shared server; see [`Server::start_service`].
+    ArrivesAt(Time),
+    /// The network has dropped the idle connection: no answer will come.
+    Lost,
 }
 
 #[derive(Debug)]
 pub struct Server<'s> {
     spec: &'s Spec,
     weather: Weather,
-    /// How long the network remembers a silent connection.
-    memory: u64,
+    /// Idle time after which the network drops a connection.
+    network_idle_limit_ns: u64,
     random: Random,
     sharing: Option<Sharing>,
     queue: Option<Queue>,
-    /// Connections that it lets in; `None`: any number.
-    room: Option<u32>,
+    /// The most connections of the pools. `None` if unlimited.
+    max_connections: Option<u32>,
     open: u32,
-    most: u32,
+    max_open: u32,
     refused: u64,
 }
 
@@ -190,45 +183,45 @@ impl<'s> Server<'s> {
         let weather = Weather::new(faults, random.bits());
         Self {
             spec,
-            memory: weather.memory(),
+            network_idle_limit_ns: weather.memory(),
             weather,
             random: Random::new(random.bits()),
             sharing: spec.curve.clone().map(Sharing::new),
             queue: spec.processors.filter(|_| spec.curve.is_none()).map(|all| Queue::new(all, &spec.service)),
-            room: spec.room(0),
+            max_connections: spec.max_pool_connections(0),
             open: 0,
-            most: 0,
+            max_open: 0,
             refused: 0,
         }
     }
 
-    /// So many connections that nobody counts watch it.
+    /// Reserves this many connections for monitoring.
     #[must_use]
-    pub fn watched_by(self, connections: u32) -> Self {
-        Self { room: self.spec.room(connections), ..self }
+    pub fn with_monitors(self, connections: u32) -> Self {
+        Self { max_connections: self.spec.max_pool_connections(connections), ..self }
     }
 
-    /// What it answers to one too many.
-    pub fn full(&self) -> &'static str {
+    /// The error with which the server refuses a connection above its limit.
+    pub fn rejection(&self) -> &'static str {
         self.spec.full
     }
 
-    /// Windows of faults count from here. Returns the first time at which connections are cut.
+    /// Starts the fault windows. Returns the time of the first cut of all connections.
     pub fn load_begins(&mut self, now: Time) -> Option<Time> {
         self.weather.began = Some(now.0);
         self.weather.next_cut(now.0.saturating_sub(1)).map(Time)
     }
 
-    /// The next time after this at which connections are cut.
+    /// The time of the next cut after `now`.
     pub fn next_cut(&self, now: Time) -> Option<Time> {
         self.weather.next_cut(now.0).map(Time)
     }
 
-    /// A connection is asked for. `front`: by way of a Poolhouse, which answers in the server's place and has a limit
-    /// of its own. Whether it `counts`, until [`Self::gone`].
-    pub fn dial(&mut self, front: bool, counts: bool, now: Time) -> Dialled {
+    /// Makes a connection. `through_front`: to the Poolhouse in front, which has a limit of its own. `counts`: the
+    /// connection counts toward the server's limit until [`Self::connection_closed`].
+    pub fn connect(&mut self, through_front: bool, counts: bool, now: Time) -> ConnectOutcome {
         let connect = &self.spec.connect;
-        let full = !front && self.room.is_some_and(|room| self.open >= room);
+        let full = !through_front && self.max_connections.is_some_and(|max| self.open >= max);
         let begun = now.0;
         let mut phases = Phases::default();
         let mut at = begun;
@@ -239,8 +232,7 @@ impl<'s> Server<'s> {
         };
         phases.dns = spend(&connect.dns, &mut self.random, &mut at);
         phases.tcp = spend(&connect.tcp, &mut self.random, &mut at);
-        // The relay of a measurement cannot delay the handshake itself, and delays what follows instead: that phase
-        // shows it.
+        // As with the relay in measurements, TCP's round trip is counted in the phase after it.
         let mut from = at;
         at += self.weather.round_trip();
         for (place, (times, trips)) in [
@@ -254,10 +246,10 @@ impl<'s> Server<'s> {
             let Some(times) = times else { continue };
             at += times.draw(&mut self.random) as u64;
             for _ in 0..trips {
-                at = self.there_and_back(at);
+                at = self.add_round_trip(at);
                 if full {
                     self.refused += 1;
-                    return Dialled::Refused(Time(at), ErrorKind(Cow::Borrowed(self.spec.full)));
+                    return ConnectOutcome::Refused(Time(at), ErrorKind(Cow::Borrowed(self.spec.full)));
                 }
             }
             let taken = Some(Duration::from_nanos(at - from));
@@ -270,58 +262,59 @@ impl<'s> Server<'s> {
         }
         if full {
             self.refused += 1;
-            return Dialled::Refused(Time(self.there_and_back(at)), ErrorKind(Cow::Borrowed(self.spec.full)));
+            return ConnectOutcome::Refused(Time(self.add_round_trip(at)), ErrorKind(Cow::Borrowed(self.spec.full)));
         }
         self.open += u32::from(counts);
-        self.most = self.most.max(self.open);
-        Dialled::Stands(Time(at), phases)
+        self.max_open = self.max_open.max(self.open);
+        ConnectOutcome::Established(Time(at), phases)
     }
 
-    /// When the login of a connection begins that would stand then, if it waits for a processor of the server; see
-    /// [`Self::log_in`].
-    pub fn login(&self, stands: Time, phases: &Phases) -> Option<Time> {
+    /// When the login begins of a connection that would be established at `established`. `None` if logins need no
+    /// modelled processor. See [`Self::log_in`].
+    pub fn login_start(&self, established: Time, phases: &Phases) -> Option<Time> {
         let taken = phases.auth.unwrap_or_default() + phases.ready.unwrap_or_default();
-        self.login_waits().then(|| Time(stands.0.saturating_sub(taken.as_nanos() as u64)))
+        self.login_needs_processor().then(|| Time(established.0.saturating_sub(taken.as_nanos() as u64)))
     }
 
-    /// A login begins; by how much later it is done because it waits for a processor.
+    /// Starts a login. Returns its wait for a processor.
     pub fn log_in(&mut self, now: Time) -> Duration {
         let work = self.spec.connect.work.as_nanos() as u64;
         Duration::from_nanos(self.queue.as_mut().map_or(0, |queue| queue.take(now.0, work)))
     }
 
-    fn login_waits(&self) -> bool {
+    fn login_needs_processor(&self) -> bool {
         self.queue.is_some() && !self.spec.connect.work.is_zero()
     }
 
-    /// An operation is sent on a connection on which something passed last at `last`; `first`: the first one there.
+    /// Sends an operation on a connection whose last activity was at `last`. `first`: the first operation on it.
     #[inline]
-    pub fn ask(&mut self, last: Time, first: bool, now: Time) -> Answer {
-        if now.0.saturating_sub(last.0) > self.memory {
-            return Answer::Never;
+    pub fn send_operation(&mut self, last: Time, first: bool, now: Time) -> Delivery {
+        if now.0.saturating_sub(last.0) > self.network_idle_limit_ns {
+            return Delivery::Lost;
         }
         let mut up = self.weather.arrival(Direction::Up, now.0);
         if self.queue.is_some() || self.sharing.is_some() {
-            return Answer::Shared(Time(up));
+            return Delivery::ArrivesAt(Time(up));
         }
         if first {
             up += self.spec.first.as_nanos() as u64;
         }
         let taken = self.spec.service.draw(&mut self.random) as u64;
-        Answer::At(Time(self.back(up + taken)))
+        Delivery::AnsweredAt(Time(self.finish_round_trips(up + taken)))
     }
 
-    /// When an operation that is sent on a connection on which something passed last at `last` arrives; `None`: never.
-    pub fn reaches(&mut self, last: Time, now: Time) -> Option<Time> {
-        let remembered = now.0.saturating_sub(last.0) <= self.memory;
-        remembered.then(|| Time(self.weather.arrival(Direction::Up, now.0)))
+    /// When an operation sent now arrives, on a connection whose last activity was at `last`. `None` if the network has
+    /// dropped the connection.
+    pub fn arrival_time(&mut self, last: Time, now: Time) -> Option<Time> {
+        let is_alive = now.0.saturating_sub(last.0) <= self.network_idle_limit_ns;
+        is_alive.then(|| Time(self.weather.arrival(Direction::Up, now.0)))
     }
 
-    /// An operation has reached the server; `first`: the first one on its connection. When the server is done with it,
-    /// if nobody who comes later can change that; else see [`Self::next_served`].
-    pub fn begin(&mut self, conn: u32, made: u32, first: bool, now: Time) -> Option<Time> {
+    /// Starts to serve an operation. `first`: the first one on its connection. Returns when it is served; `None` if that
+    /// depends on later arrivals, see [`Self::next_served`].
+    pub fn start_service(&mut self, conn: u32, made: u32, first: bool, now: Time) -> Option<Time> {
         let alone = self.spec.service.draw(&mut self.random);
-        // What the first one takes longer is work: the server reads its catalogues and plans.
+        // The first operation's extra time is processor time.
         let more = if first { self.spec.first.as_nanos() as u64 } else { 0 };
         if let Some(queue) = &mut self.queue {
             return Some(Time(queue.done(now.0, alone as u64, more)));
@@ -332,88 +325,85 @@ impl<'s> Server<'s> {
         None
     }
 
-    /// When the answer of an operation arrives with which the server is done.
+    /// When the client has the answer to an operation that was served at `done`.
     #[inline]
-    pub fn answer(&mut self, done: Time) -> Time {
-        Time(self.back(done.0))
+    pub fn answer_arrival(&mut self, done: Time) -> Time {
+        Time(self.finish_round_trips(done.0))
     }
 
-    /// Whether an operation needs its connection no longer when the server is done with it: it was one statement,
-    /// without a pause.
-    pub fn is_over_when_done(&self) -> bool {
+    /// Whether an operation frees its connection as soon as it is served: it is one statement without a pause.
+    pub fn frees_connection_when_served(&self) -> bool {
         self.spec.trips == 1 && self.spec.pause.is_zero()
     }
 
-    /// The Poolhouse in front connects, straight: when that is done, whether the connection stands, and when the login
-    /// begins, if it waits for a processor; see [`Self::log_in`].
-    pub fn link(&mut self, now: Time) -> (Time, bool, Option<Time>) {
+    /// Connects the Poolhouse in front to the server, without network delay. Returns when that is done, whether the
+    /// connection is accepted, and when its login begins if that needs a processor (see [`Self::log_in`]).
+    pub fn connect_directly(&mut self, now: Time) -> (Time, bool, Option<Time>) {
         let connect = &self.spec.connect;
         let mut draw = |times: &Option<Times>| times.as_ref().map_or(0.0, |times| times.draw(&mut self.random)) as u64;
         let before = [&connect.dns, &connect.tcp, &connect.tls].into_iter().map(&mut draw).sum::<u64>();
         let login = [&connect.auth, &connect.ready].into_iter().map(&mut draw).sum::<u64>();
-        let stands = self.room.is_none_or(|room| self.open < room);
-        self.open += u32::from(stands);
-        self.most = self.most.max(self.open);
-        self.refused += u64::from(!stands);
+        let is_accepted = self.max_connections.is_none_or(|max| self.open < max);
+        self.open += u32::from(is_accepted);
+        self.max_open = self.max_open.max(self.open);
+        self.refused += u64::from(!is_accepted);
         let begins = Time(now.0 + before);
-        (Time(begins.0 + login), stands, Some(begins).filter(|_| stands && self.login_waits()))
+        (Time(begins.0 + login), is_accepted, Some(begins).filter(|_| is_accepted && self.login_needs_processor()))
     }
 
-    /// When the shared server is done with the next operation.
+    /// When the shared server will have served the next operation.
     #[inline]
     pub fn next_served(&self) -> Time {
         self.sharing.as_ref().map_or(Time::NEVER, Sharing::next)
     }
 
-    /// An operation that the shared server is done with.
-    pub fn served(&mut self, now: Time) -> Option<(u32, u32)> {
+    /// Takes an operation that the shared server has served by now.
+    pub fn pop_served(&mut self, now: Time) -> Option<(u32, u32)> {
         self.sharing.as_mut()?.pop(now)
     }
 
-    /// A connection is closed; when that is done.
-    pub fn close(now: Time) -> Time {
-        Time(now.0 + CLOSE)
+    /// When a connection is closed whose closing starts now.
+    pub fn close_time(now: Time) -> Time {
+        Time(now.0 + CLOSE_NS)
     }
 
-    pub fn gone(&mut self) {
-        self.open = self.open.checked_sub(1).expect("only what is open closes");
+    pub fn connection_closed(&mut self) {
+        self.open = self.open.checked_sub(1).expect("the number of open connections is positive");
     }
 
-    /// When what the server says unasked arrives.
-    pub fn tells(&mut self, now: Time) -> Time {
+    /// When an unsolicited message arrives that is sent now.
+    pub fn push_arrival(&mut self, now: Time) -> Time {
         Time(self.weather.arrival(Direction::Down, now.0))
     }
 
-    /// The most connections at a time, those refused, and the most operations that shared it at once.
-    pub fn seen(&self) -> Seen {
-        Seen { most: self.most, refused: self.refused, at_once: self.sharing.as_ref().map(Sharing::most) }
+    pub fn stats(&self) -> ServerStats {
+        ServerStats { most: self.max_open, refused: self.refused, at_once: self.sharing.as_ref().map(Sharing::most) }
     }
 
-    /// The last answer of an operation has left the server then, all other round trips included.
+    /// When an operation ends whose first answer is sent at `left`: after its other round trips and its pause.
     #[inline]
-    fn back(&mut self, left: u64) -> u64 {
+    fn finish_round_trips(&mut self, left: u64) -> u64 {
         let mut at = self.weather.arrival(Direction::Down, left);
         for _ in 1..self.spec.trips {
-            at = self.there_and_back(at);
+            at = self.add_round_trip(at);
         }
         at + self.spec.pause.as_nanos() as u64
     }
 
     #[inline]
-    fn there_and_back(&mut self, at: u64) -> u64 {
+    fn add_round_trip(&mut self, at: u64) -> u64 {
         let up = self.weather.arrival(Direction::Up, at);
         self.weather.arrival(Direction::Down, up)
     }
 }
 
-/// What a server has seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Seen {
+pub struct ServerStats {
     /// The most connections at a time.
     pub most: u32,
     /// Connections that it has refused.
     pub refused: u64,
-    /// The most operations that shared it; `None`: they do not hinder one another.
+    /// The most concurrent operations. `None` if the server is not shared.
     pub at_once: Option<u32>,
 }
 
@@ -438,12 +428,12 @@ mod tests {
     fn an_operation_takes_its_way_and_its_service_and_each_statement_another_way() {
         let faults = [Fault::Delay { delay: ms(5), jitter: Duration::ZERO }];
         let (mut spec, at) = (spec(), Time(100 * MS));
-        assert_eq!(Server::new(&spec, &faults, 1).ask(at, false, at), Answer::At(Time(112 * MS)));
+        assert_eq!(Server::new(&spec, &faults, 1).send_operation(at, false, at), Delivery::AnsweredAt(Time(112 * MS)));
         spec.first = ms(6);
-        assert_eq!(Server::new(&spec, &faults, 1).ask(at, true, at), Answer::At(Time(118 * MS)));
+        assert_eq!(Server::new(&spec, &faults, 1).send_operation(at, true, at), Delivery::AnsweredAt(Time(118 * MS)));
         (spec.trips, spec.pause) = (3, ms(7));
-        assert_eq!(Server::new(&spec, &faults, 1).ask(at, false, at), Answer::At(Time(139 * MS)));
-        assert_eq!(spec.held(&faults), ms(39));
+        assert_eq!(Server::new(&spec, &faults, 1).send_operation(at, false, at), Delivery::AnsweredAt(Time(139 * MS)));
+        assert_eq!(spec.mean_hold_time(&faults), ms(39));
     }
 
     #[test]
@@ -455,14 +445,14 @@ mod tests {
         let stands = |faults: &[Fault]| {
             let mut server = Server::new(&spec, faults, 1);
             server.load_begins(Time(0));
-            match server.dial(false, true, Time(0)) {
-                Dialled::Stands(at, phases) => (at.0 / MS, phases.auth.unwrap().as_millis() as u64),
-                Dialled::Refused(..) => panic!("refused"),
+            match server.connect(false, true, Time(0)) {
+                ConnectOutcome::Established(at, phases) => (at.0 / MS, phases.auth.unwrap().as_millis() as u64),
+                ConnectOutcome::Refused(..) => panic!("refused"),
             }
         };
         // TCP 1 ms and its round trip, three round trips, 4 ms of work.
         assert_eq!(stands(&[delay]), (45, 44));
-        assert_eq!(spec.connecting(&[delay]), ms(45));
+        assert_eq!(spec.mean_connect_time(&[delay]), ms(45));
         assert_eq!(stands(&[delay, stall]), (645, 644));
     }
 
@@ -470,21 +460,22 @@ mod tests {
     fn one_connection_too_many_is_refused_and_one_that_left_makes_room() {
         let spec = Spec { limit: Some(5), reserved: 3, ..spec() };
         let mut server = Server::new(&spec, &[], 1);
-        let stands = |server: &mut Server<'_>| matches!(server.dial(false, true, Time(0)), Dialled::Stands(..));
+        let stands =
+            |server: &mut Server<'_>| matches!(server.connect(false, true, Time(0)), ConnectOutcome::Established(..));
         assert_eq!([(); 3].map(|()| stands(&mut server)), [true, true, false]);
-        server.gone();
+        server.connection_closed();
         assert!(stands(&mut server));
-        assert_eq!(server.seen(), Seen { most: 2, refused: 1, at_once: None });
-        // One of the two is taken by somebody who watches.
-        let mut server = Server::new(&spec, &[], 1).watched_by(1);
+        assert_eq!(server.stats(), ServerStats { most: 2, refused: 1, at_once: None });
+        // A monitoring connection takes one of the two.
+        let mut server = Server::new(&spec, &[], 1).with_monitors(1);
         assert_eq!([(); 2].map(|()| stands(&mut server)), [true, false]);
     }
 
     #[test]
-    fn a_forgotten_connection_never_answers() {
+    fn a_connection_that_the_network_has_dropped_never_answers() {
         let spec = spec();
         let mut server = Server::new(&spec, &[Fault::Forget { idle: ms(100) }], 1);
-        assert!(matches!(server.ask(Time(0), false, Time(100 * MS)), Answer::At(_)));
-        assert_eq!(server.ask(Time(0), false, Time(101 * MS)), Answer::Never);
+        assert!(matches!(server.send_operation(Time(0), false, Time(100 * MS)), Delivery::AnsweredAt(_)));
+        assert_eq!(server.send_operation(Time(0), false, Time(101 * MS)), Delivery::Lost);
     }
 }

@@ -1,6 +1,5 @@
-//! The pool of servers of the Poolhouse in front: the real pool, which says who of the clients gets a server, who waits
-//! or fails, and which connections to the database are made. Knows clients and servers as numbers, and makes no
-//! connection.
+//! The server pool of the Poolhouse in front. The real pool decides which client gets a server, waits or fails, and
+//! which connections to the database are made. Clients and servers are numbers here; the simulation connects them.
 
 use std::collections::VecDeque;
 
@@ -9,43 +8,42 @@ use pool::{Action, CheckIn, CheckOut, Grant, Home, Pool, PoolConfig, ServerId, T
 
 const HOME: Home = Home(0);
 /// The seed of the jitter of life times.
-const SEED: u64 = 0xf407;
+const LIFE_TIME_JITTER_SEED: u64 = 0xf407;
 
 #[derive(Debug)]
-pub struct Servers {
+pub struct ServerPool {
     pool: Pool,
-    /// What each client has, by its number.
-    clients: Vec<Place>,
-    /// Each server that there is, by its slot, and whether it has carried an operation.
+    /// The state of each client, by its number.
+    clients: Vec<ClientState>,
+    /// The server in each slot, and whether it has carried an operation.
     servers: Vec<Option<(ServerId, bool)>>,
-    told: VecDeque<Told>,
+    decisions: VecDeque<PoolDecision>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-enum Place {
+enum ClientState {
     #[default]
-    Nowhere,
-    Waits(Ticket),
-    Has(ServerId),
+    Idle,
+    Waiting(Ticket),
+    Holding(ServerId),
 }
 
-/// What the pool has decided.
+/// A decision of the pool, to be executed by the simulation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Told {
+pub enum PoolDecision {
     /// Make a connection; the slot names it.
     Connect(u32),
     Close(u32),
-    /// This client has a server for its operation; `first`: one that has carried none.
-    Go {
+    /// The client has a server for its operation. `first`: the server has carried no operation yet.
+    Grant {
         client: u32,
         first: bool,
     },
-    /// This client gets none.
-    Fails(u32),
+    /// The client's operation fails for want of a server.
+    Reject(u32),
 }
 
-impl Servers {
-    /// A pool with these settings, without a connection.
+impl ServerPool {
     pub fn new(wishes: &PoolhouseWishes, now: Time) -> Self {
         let default = PoolConfig::default();
         let config = PoolConfig {
@@ -53,105 +51,108 @@ impl Servers {
             max_wait_time: wishes.max_wait_time.unwrap_or(default.max_wait_time),
             ..default
         };
-        let mut pool = Pool::new(config, SEED, now);
+        let mut pool = Pool::new(config, LIFE_TIME_JITTER_SEED, now);
         pool.ready(now);
-        let mut this = Self { pool, clients: Vec::new(), servers: Vec::new(), told: VecDeque::new() };
-        this.settle(now);
+        let mut this = Self { pool, clients: Vec::new(), servers: Vec::new(), decisions: VecDeque::new() };
+        this.execute_actions(now);
         this
     }
 
-    /// A client has an operation.
-    pub fn ask(&mut self, client: u32, now: Time) {
+    /// Asks for a server for the client's operation.
+    pub fn request(&mut self, client: u32, now: Time) {
         let at = client as usize;
         if self.clients.len() <= at {
-            self.clients.resize(at + 1, Place::Nowhere);
+            self.clients.resize(at + 1, ClientState::Idle);
         }
         match self.pool.check_out(WaiterId(client.into()), HOME, now) {
-            CheckOut::Granted(grant) => self.granted(grant),
-            CheckOut::Queued(ticket) => self.clients[at] = Place::Waits(ticket),
-            CheckOut::Failed(_) => self.told.push_back(Told::Fails(client)),
+            CheckOut::Granted(grant) => self.grant(grant),
+            CheckOut::Queued(ticket) => self.clients[at] = ClientState::Waiting(ticket),
+            CheckOut::Failed(_) => self.decisions.push_back(PoolDecision::Reject(client)),
         }
-        self.settle(now);
+        self.execute_actions(now);
     }
 
-    pub fn done(&mut self, client: u32, now: Time) {
-        self.returns(client, CheckIn::Clean, now);
+    pub fn release(&mut self, client: u32, now: Time) {
+        self.check_in(client, CheckIn::Clean, now);
     }
 
-    /// It is gone, whatever it had or waited for. A server in the middle of something is of no use to anybody.
-    pub fn left(&mut self, client: u32, now: Time) {
-        self.told.retain(|told| !matches!(told, Told::Go { client: whom, .. } | Told::Fails(whom) if *whom == client));
-        if let Some(Place::Waits(ticket)) = self.clients.get(client as usize).copied() {
-            self.clients[client as usize] = Place::Nowhere;
+    /// Removes a client that has disconnected. A server that was running its operation is discarded.
+    pub fn remove_client(&mut self, client: u32, now: Time) {
+        self.decisions.retain(|decision| match decision {
+            PoolDecision::Grant { client: other, .. } | PoolDecision::Reject(other) => *other != client,
+            PoolDecision::Connect(_) | PoolDecision::Close(_) => true,
+        });
+        if let Some(ClientState::Waiting(ticket)) = self.clients.get(client as usize).copied() {
+            self.clients[client as usize] = ClientState::Idle;
             self.pool.cancel(ticket, WaiterId(client.into()), now);
-            self.settle(now);
+            self.execute_actions(now);
         }
-        self.returns(client, CheckIn::Discard, now);
+        self.check_in(client, CheckIn::Discard, now);
     }
 
     pub fn connected(&mut self, slot: u32, now: Time) {
         let server = self.server(slot);
         if let Some(grant) = self.pool.handle_connected(server, HOME, now) {
-            self.granted(grant);
+            self.grant(grant);
         }
-        self.settle(now);
+        self.execute_actions(now);
     }
 
     pub fn refused(&mut self, slot: u32, now: Time) {
         let server = self.server(slot);
         self.servers[slot as usize] = None;
         self.pool.handle_connect_failed(server, false, now);
-        self.settle(now);
+        self.execute_actions(now);
     }
 
     pub fn closed(&mut self, slot: u32, now: Time) {
         let server = self.server(slot);
         self.servers[slot as usize] = None;
         self.pool.handle_closed(server, now);
-        self.settle(now);
+        self.execute_actions(now);
     }
 
-    /// When something will be decided, if nothing happens before.
+    /// The time of the pool's next time-out.
     pub fn deadline(&self) -> Time {
         self.pool.poll_deadline().unwrap_or(Time::NEVER)
     }
 
     pub fn handle_timeout(&mut self, now: Time) {
         self.pool.handle_timeout(now);
-        self.settle(now);
+        self.execute_actions(now);
     }
 
-    pub fn poll(&mut self) -> Option<Told> {
-        self.told.pop_front()
+    pub fn poll(&mut self) -> Option<PoolDecision> {
+        self.decisions.pop_front()
     }
 
-    fn returns(&mut self, client: u32, how: CheckIn, now: Time) {
-        let Some(place) = self.clients.get_mut(client as usize) else { return };
-        let Place::Has(server) = *place else { return };
-        *place = Place::Nowhere;
+    fn check_in(&mut self, client: u32, how: CheckIn, now: Time) {
+        let Some(state) = self.clients.get_mut(client as usize) else { return };
+        let ClientState::Holding(server) = *state else { return };
+        *state = ClientState::Idle;
         if let Some(grant) = self.pool.check_in(server, HOME, how, now) {
-            self.granted(grant);
+            self.grant(grant);
         }
-        self.settle(now);
+        self.execute_actions(now);
     }
 
     fn server(&self, slot: u32) -> ServerId {
-        self.servers[slot as usize].expect("a connection that is there").0
+        self.servers[slot as usize].expect("an existing connection").0
     }
 
-    fn granted(&mut self, grant: Grant) {
+    fn grant(&mut self, grant: Grant) {
         let client = u32::try_from(grant.waiter.0).expect("a client's number");
-        self.clients[client as usize] = Place::Has(grant.server);
-        let (_, used) = self.servers[grant.server.slot()].as_mut().expect("a connection that is there");
+        self.clients[client as usize] = ClientState::Holding(grant.server);
+        let (_, used) = self.servers[grant.server.slot()].as_mut().expect("an existing connection");
         let first = !std::mem::replace(used, true);
-        self.told.push_back(Told::Go { client, first });
+        self.decisions.push_back(PoolDecision::Grant { client, first });
     }
 
-    /// Takes up what the pool orders.
-    fn settle(&mut self, now: Time) {
+    /// Turns the pool's actions into decisions.
+    fn execute_actions(&mut self, now: Time) {
         while let Some(action) = self.pool.poll_action() {
             match action {
-                // There is no limit over several pools. False would mean that it is wanted no more.
+                // No limit spans several pools. A return value of false means that the permit is no longer needed.
                 Action::AskPermit => _ = self.pool.handle_permit(now),
                 Action::WithdrawPermit | Action::ReportStarvation | Action::ReportCongestion | Action::ReportSpare => {}
                 Action::Connect { server, .. } => {
@@ -160,19 +161,19 @@ impl Servers {
                         self.servers.resize(slot + 1, None);
                     }
                     self.servers[slot] = Some((server, false));
-                    self.told.push_back(Told::Connect(slot as u32));
+                    self.decisions.push_back(PoolDecision::Connect(slot as u32));
                 }
-                Action::Close { server, .. } => self.told.push_back(Told::Close(server.slot() as u32)),
-                Action::Grant(grant) => self.granted(grant),
+                Action::Close { server, .. } => self.decisions.push_back(PoolDecision::Close(server.slot() as u32)),
+                Action::Grant(grant) => self.grant(grant),
                 Action::Fail { waiter, .. } => {
                     let client = u32::try_from(waiter.0).expect("a client's number");
-                    self.clients[client as usize] = Place::Nowhere;
-                    self.told.push_back(Told::Fails(client));
+                    self.clients[client as usize] = ClientState::Idle;
+                    self.decisions.push_back(PoolDecision::Reject(client));
                 }
-                // Servers are taken to be well.
+                // Checks and resets always succeed in the simulation.
                 Action::Check { server, .. } | Action::Reset { server, .. } => {
                     if let Some(grant) = self.pool.handle_checked(server, true, HOME, now) {
-                        self.granted(grant);
+                        self.grant(grant);
                     }
                 }
                 Action::GiveWay { .. } => unreachable!("no client here keeps a server for long"),
@@ -189,7 +190,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn told(servers: &mut Servers) -> Vec<Told> {
+    fn decisions(servers: &mut ServerPool) -> Vec<PoolDecision> {
         std::iter::from_fn(|| servers.poll()).collect()
     }
 
@@ -197,42 +198,42 @@ mod tests {
     fn clients_get_servers_in_turn_and_fail_when_they_have_waited_for_too_long() {
         let wait = Some(Some(Duration::from_millis(100)));
         let wishes = PoolhouseWishes { max_size: Some(1), max_wait_time: wait, ..PoolhouseWishes::default() };
-        let mut servers = Servers::new(&wishes, Time(0));
-        (0..3).for_each(|client| servers.ask(client, Time(0)));
-        assert_eq!(told(&mut servers), [Told::Connect(0)]);
+        let mut servers = ServerPool::new(&wishes, Time(0));
+        (0..3).for_each(|client| servers.request(client, Time(0)));
+        assert_eq!(decisions(&mut servers), [PoolDecision::Connect(0)]);
         servers.connected(0, Time(10 * MS));
-        assert_eq!(told(&mut servers), [Told::Go { client: 0, first: true }]);
-        servers.done(0, Time(20 * MS));
-        assert_eq!(told(&mut servers), [Told::Go { client: 1, first: false }]);
+        assert_eq!(decisions(&mut servers), [PoolDecision::Grant { client: 0, first: true }]);
+        servers.release(0, Time(20 * MS));
+        assert_eq!(decisions(&mut servers), [PoolDecision::Grant { client: 1, first: false }]);
         assert_eq!(servers.deadline(), Time(100 * MS));
         servers.handle_timeout(Time(100 * MS));
-        assert_eq!(told(&mut servers), [Told::Fails(2)]);
-        // Who leaves in the middle leaves a server that is closed, and another is made for whoever comes.
-        servers.left(1, Time(110 * MS));
-        assert_eq!(told(&mut servers), [Told::Close(0)]);
-        servers.ask(2, Time(110 * MS));
+        assert_eq!(decisions(&mut servers), [PoolDecision::Reject(2)]);
+        // The server of a client that leaves during an operation is closed, and the next client gets a new one.
+        servers.remove_client(1, Time(110 * MS));
+        assert_eq!(decisions(&mut servers), [PoolDecision::Close(0)]);
+        servers.request(2, Time(110 * MS));
         servers.closed(0, Time(120 * MS));
-        assert!(matches!(told(&mut servers)[..], [Told::Connect(_)]));
+        assert!(matches!(decisions(&mut servers)[..], [PoolDecision::Connect(_)]));
     }
 
     #[test]
-    fn who_leaves_is_told_nothing_any_more() {
+    fn a_removed_client_gets_no_decision() {
         let wishes = PoolhouseWishes { max_size: Some(1), ..PoolhouseWishes::default() };
-        let mut servers = Servers::new(&wishes, Time(0));
-        servers.ask(0, Time(0));
+        let mut servers = ServerPool::new(&wishes, Time(0));
+        servers.request(0, Time(0));
         servers.connected(0, Time(MS));
-        servers.left(0, Time(MS));
-        assert_eq!(told(&mut servers), [Told::Connect(0), Told::Close(0)]);
+        servers.remove_client(0, Time(MS));
+        assert_eq!(decisions(&mut servers), [PoolDecision::Connect(0), PoolDecision::Close(0)]);
     }
 
     #[test]
-    fn who_leaves_the_queue_gets_nothing() {
+    fn a_client_that_leaves_the_queue_gets_no_server() {
         let wishes = PoolhouseWishes { max_size: Some(1), ..PoolhouseWishes::default() };
-        let mut servers = Servers::new(&wishes, Time(0));
-        (0..3).for_each(|client| servers.ask(client, Time(0)));
+        let mut servers = ServerPool::new(&wishes, Time(0));
+        (0..3).for_each(|client| servers.request(client, Time(0)));
         servers.connected(0, Time(MS));
-        servers.left(1, Time(2 * MS));
-        servers.done(0, Time(3 * MS));
-        assert_eq!(told(&mut servers)[2..], [Told::Go { client: 2, first: false }]);
+        servers.remove_client(1, Time(2 * MS));
+        servers.release(0, Time(3 * MS));
+        assert_eq!(decisions(&mut servers)[2..], [PoolDecision::Grant { client: 2, first: false }]);
     }
 }

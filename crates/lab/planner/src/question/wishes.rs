@@ -18,7 +18,8 @@ use settings::Section;
 use crate::{
     products::Product,
     server::{
-        Connect, Curve, LOW, MONGODB_WATCHERS, MOST_P99, POLLING_WATCHERS, POSTGRES_FULL, Processors, Spec, Times,
+        Connect, Curve, LOW_CONFIDENCE, MAX_P99_RATIO, MONGODB_MONITORS_PER_HOST, POLLING_MONITORS_PER_HOST,
+        POSTGRES_FULL, Processors, Spec, Times,
     },
 };
 
@@ -320,9 +321,9 @@ impl Wishes {
             full,
             budget: self.budget,
             watchers: match (target, self.platform) {
-                (Target::MongoDb(_), None) => MONGODB_WATCHERS,
+                (Target::MongoDb(_), None) => MONGODB_MONITORS_PER_HOST,
                 // Drivers know that they run in a function.
-                (Target::MongoDb(_), Some(_)) => POLLING_WATCHERS,
+                (Target::MongoDb(_), Some(_)) => POLLING_MONITORS_PER_HOST,
                 _ => 0,
             },
             ..Spec::new(service)
@@ -426,7 +427,7 @@ impl Wishes {
             // TLS has been asked for already.
             (connect.tls_trips, connect.auth_trips) = (TLS_TRIPS + 1, auth_trips - 1);
         }
-        if connect.phases_known() == 0 {
+        if connect.phase_count() == 0 {
             connect.tcp = Some(Times::Constant(USUAL_TCP));
             connect.auth = Some(Times::Constant(USUAL_AUTH));
             assumed.push(format!(
@@ -453,7 +454,7 @@ fn curve_of(sweep: &SweepResult, assumed: &mut Vec<String>) -> Result<Curve, Wro
     }
     let curve = Curve::measured(sweep).ok_or(("curve", "it has no point".to_owned()))?;
     // Where nothing can be relied on, there is a warning that says more.
-    if let Some(verdict) = verdict.filter(|verdict| verdict.confidence == LOW && curve.doubt().is_none()) {
+    if let Some(verdict) = verdict.filter(|verdict| verdict.confidence == LOW_CONFIDENCE && curve.doubt().is_none()) {
         let more = verdict.to_know.join(" ");
         let more = if more.is_empty() { String::new() } else { format!(" To know more: {more}") };
         assumed.push(format!("The confidence of the curve's sweep is low.{more}"));
@@ -467,7 +468,7 @@ fn varies_as(sweep: &SweepResult, curve: &Curve, assumed: &mut Vec<String>) -> R
     let (mean, fewest) = alone(curve).ok_or_else(none)?;
     let point = sweep.direct.points.iter().find(|point| point.clients == fewest).ok_or_else(none)?;
     let p99 = point.p99_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1e3).ok()).ok_or_else(none)?;
-    let most = mean.mul_f64(0.999 * MOST_P99);
+    let most = mean.mul_f64(0.999 * MAX_P99_RATIO);
     let times = Times::lognormal(mean, p99.min(most)).unwrap_or(Times::Exponential(mean));
     let did = format!("{} on average, {} at p99", crate::words::time(mean), crate::words::time(p99));
     let taken =

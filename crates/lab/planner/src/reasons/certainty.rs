@@ -4,7 +4,7 @@ use super::{Words, limits};
 use crate::{
     prediction::{Best, Prediction},
     question::{Missed, Question},
-    run::{CUT_SHORT, NOT_BEGUN},
+    run::{LOAD_NOT_STARTED, STOPPED_EARLY},
     search::Bound,
     words::{counted, ms, percent},
 };
@@ -148,7 +148,7 @@ fn at_most(best: &Best) -> String {
 
 pub(super) fn say(question: &Question, prediction: &Prediction, words: &mut Words) {
     let cases = prediction.given.iter().chain(prediction.best.iter().flat_map(|best| &best.cases));
-    let tells = |text: &&String| [NOT_BEGUN, CUT_SHORT].iter().any(|about| text.starts_with(about));
+    let tells = |text: &&String| [LOAD_NOT_STARTED, STOPPED_EARLY].iter().any(|about| text.starts_with(about));
     for text in cases.flat_map(|case| &case.result.warnings).filter(tells) {
         if !words.warnings.contains(text) {
             words.warn(text.clone());

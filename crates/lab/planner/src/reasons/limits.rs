@@ -9,8 +9,8 @@ use crate::{
     fragments::MONGODB,
     prediction::Prediction,
     question::Question,
-    run::{own_pool, room, watching},
-    server::MONGODB_WATCHERS,
+    run::{max_pool_connections, monitoring_connections, own_pool},
+    server::MONGODB_MONITORS_PER_HOST,
     sizes::Sizes,
     words::{counted, ms, number, percent, time},
 };
@@ -26,7 +26,7 @@ pub(super) fn say(question: &Question, load: &Plan, prediction: &Prediction, wor
         given(question, words);
     }
     if let Some(settings) = prediction.settings.as_ref().filter(|_| own_pool(load).is_none()) {
-        let watching = u64::from(watching(load, &question.spec));
+        let watching = u64::from(monitoring_connections(load, &question.spec));
         budget(question, load, settings, words);
         hosts(question, settings, words);
         drivers(question, load, prediction, words);
@@ -57,7 +57,8 @@ fn most(case: &Plan) -> u64 {
 /// Whether the pools of a case could want more than the server has.
 pub(super) fn could_want_more(question: &Question, case: &Plan) -> bool {
     let shared = question.spec.budget.map_or(u64::MAX, u64::from);
-    case.pool.reuse && room(case, &question.spec).is_some_and(|room| most(case).min(shared) > u64::from(room))
+    case.pool.reuse
+        && max_pool_connections(case, &question.spec).is_some_and(|room| most(case).min(shared) > u64::from(room))
 }
 
 /// What the given pools could open at their largest, though this load does not make them.
@@ -65,7 +66,7 @@ fn given(question: &Question, words: &mut Words) {
     let shared = question.spec.budget.map_or(u64::MAX, u64::from);
     let more = question.cases.iter().filter(|case| could_want_more(question, case));
     let Some(case) = more.max_by_key(|case| most(case)) else { return };
-    let Some(room) = room(case, &question.spec) else { return };
+    let Some(room) = max_pool_connections(case, &question.spec) else { return };
     let instances = counted(case.pool.instances.into(), "instance");
     let wanted = match (case.pool.config.max_size, shared) {
         (_, shared) if shared < most(case) => format!("{shared} connections could be wanted by {instances} together"),
@@ -88,7 +89,7 @@ fn given(question: &Question, words: &mut Words) {
 
 /// Connections that pools may have while a deployment runs old and new instances side by side.
 fn room_for_two(question: &Question, load: &Plan) -> Option<u32> {
-    question.spec.room(watching(load, &question.spec).saturating_mul(2))
+    question.spec.max_pool_connections(monitoring_connections(load, &question.spec).saturating_mul(2))
 }
 
 /// The most connections that the recommended pools have together.
@@ -131,8 +132,8 @@ fn front(question: &Question, load: &Plan, prediction: &Prediction, words: &mut 
 }
 
 fn budget(question: &Question, load: &Plan, settings: &Advice, words: &mut Words) {
-    let (Some(limit), Some(room)) = (question.spec.limit, room(load, &question.spec)) else { return };
-    let watching = u64::from(watching(load, &question.spec));
+    let (Some(limit), Some(room)) = (question.spec.limit, max_pool_connections(load, &question.spec)) else { return };
+    let watching = u64::from(monitoring_connections(load, &question.spec));
     let share = |count: u64| percent(count as f64 / f64::from(limit));
     let (most, kept) = (in_all(question, settings), u64::from(settings.min_size) * u64::from(settings.instances));
     let together = if most < settings.in_all() { ", and all of them together" } else { "" };
@@ -190,7 +191,7 @@ fn hosts(question: &Question, settings: &Advice, words: &mut Words) {
         return;
     }
     let which = match watchers {
-        MONGODB_WATCHERS => {
+        MONGODB_MONITORS_PER_HOST => {
             "two connections besides, whatever maxPoolSize is: one waits for news of the host, one measures the way to it"
         }
         _ => "one connection besides, whatever maxPoolSize is, which asks the host what it is",
@@ -210,8 +211,8 @@ fn hosts(question: &Question, settings: &Advice, words: &mut Words) {
 /// The same where it may be a MongoDB, for all that is known, and there is no room for them.
 fn drivers(question: &Question, load: &Plan, prediction: &Prediction, words: &mut Words) {
     let Some(settings) = prediction.settings.as_ref().filter(|_| !question.knows_database) else { return };
-    let Some(room) = room(load, &question.spec) else { return };
-    let (instances, watchers) = (u64::from(settings.instances), u64::from(MONGODB_WATCHERS));
+    let Some(room) = max_pool_connections(load, &question.spec) else { return };
+    let (instances, watchers) = (u64::from(settings.instances), u64::from(MONGODB_MONITORS_PER_HOST));
     let wanted = settings.in_all() + watchers * instances;
     let is_pasted = prediction.fragments.iter().any(|fragment| fragment.of == MONGODB);
     // What the pools want alone is told elsewhere.
@@ -321,7 +322,7 @@ fn refused(question: &Question, prediction: &Prediction, words: &mut Words) {
     else {
         return;
     };
-    if let Some(room) = room(case, &question.spec) {
+    if let Some(room) = max_pool_connections(case, &question.spec) {
         words.say(
             "refused",
             format!(

@@ -8,7 +8,7 @@ use crate::{
     facts::{CPU_FACTOR, UTILISATION, stall},
     prediction::Prediction,
     question::Question,
-    run::{own_pool, room},
+    run::{max_pool_connections, own_pool},
     words::{counted, ms, number, percent, time},
 };
 
@@ -88,7 +88,7 @@ fn in_stall(question: &Question, load: &Plan, prediction: &Prediction, words: &m
     let alike = |case: &&Plan| case.pool.reuse && (&case.shape, &case.faults) == (&load.shape, &load.faults);
     for case in question.cases.iter().filter(alike) {
         let PoolConfig { max_size, .. } = case.pool.config;
-        let limits = [room(case, &question.spec), question.spec.budget];
+        let limits = [max_pool_connections(case, &question.spec), question.spec.budget];
         let wanted = if max_size == 0 { u32::MAX } else { max_size.saturating_mul(case.pool.instances) };
         let all = limits.into_iter().flatten().fold(wanted, u32::min);
         if all == u32::MAX {

@@ -1,103 +1,102 @@
-//! What will happen in a simulation, in order of time. What can no longer happen (the answer to an operation whose
-//! client has given up and closed the connection) is left where it is until it is due, or until there is about as much
-//! of it as of the rest: then it goes. So there is never more than twice of what could happen at a time. Knows what
-//! happens as a word, not what follows from it.
+//! The event queue of a simulation, ordered by time. A stale event (the answer to an operation whose client has given
+//! up and closed the connection) stays in the queue until it is due, or until about half of the queue is stale: then
+//! all stale events are removed. The queue therefore never holds more than twice as many events as are live.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use pool::Time;
 
-/// With fewer events than this nothing is looked for that can no longer happen.
-const LEAST: usize = 1024;
+/// Stale events are not removed while the queue is shorter than this.
+const MIN_PURGE_LEN: usize = 1024;
 
-/// What happens to a connection.
+/// The kind of an event of one connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum What {
-    /// A login has begun, which needs a processor of the server.
-    LogsIn,
+pub enum EventKind {
+    /// A login reaches the server and needs one of its processors.
+    LoginStarts,
     Connected,
     Refused,
-    /// An operation has reached the server, which others share, or the Poolhouse in front.
-    Reached,
-    /// A server of the Poolhouse is done with an operation.
-    Done,
-    Ended,
-    /// The Poolhouse has no server for an operation.
-    Failed,
+    /// An operation arrives at the shared server, or at the Poolhouse in front.
+    Arrived,
+    /// The database has served an operation that came through the Poolhouse.
+    Served,
+    /// The answer to an operation arrives at the client.
+    Answered,
+    /// The Poolhouse rejects an operation for want of a server connection.
+    Rejected,
     Lost,
     Closed,
-    /// All connections are cut.
-    Cut,
-    /// A connection of the Poolhouse. Its slot stands in the place of a connection's number.
-    Link(Link),
+    /// A network fault ends all connections.
+    AllCut,
+    /// An event of a connection between the Poolhouse and the database, which is identified by its slot.
+    Upstream(UpstreamEvent),
 }
 
-/// What becomes of a connection of the Poolhouse in front.
+/// The kind of an event of a connection between the Poolhouse in front and the database.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Link {
-    LogsIn,
-    Stands,
+pub enum UpstreamEvent {
+    LoginStarts,
+    Established,
     Refused,
     Closed,
 }
 
-/// When, its place among equals, what, to which connection, and which of those that had its number.
-pub type Event = (Time, u64, What, u32, u32);
+/// Time, sequence number (orders events of equal time), kind, connection, and generation of the connection, which tells
+/// it from earlier connections with the same number.
+pub type Event = (Time, u64, EventKind, u32, u32);
 
 #[derive(Debug)]
 pub struct Events {
     heap: BinaryHeap<Reverse<Event>>,
     sequence: u64,
-    least: usize,
-    /// With so many it is looked for those that can no longer happen.
-    full: usize,
-    most: usize,
+    min_purge_len: usize,
+    /// The length at which stale events are removed next.
+    purge_len: usize,
+    max_len: usize,
 }
 
 impl Events {
-    /// None.
     pub fn new() -> Self {
-        Self::keeping(LEAST)
+        Self::with_min_purge_len(MIN_PURGE_LEN)
     }
 
-    /// None; with fewer than so many nothing is looked for.
-    pub fn keeping(least: usize) -> Self {
-        Self { heap: BinaryHeap::new(), sequence: 0, least, full: least, most: 0 }
+    pub fn with_min_purge_len(min_purge_len: usize) -> Self {
+        Self { heap: BinaryHeap::new(), sequence: 0, min_purge_len, purge_len: min_purge_len, max_len: 0 }
     }
 
-    /// Something will happen then. `can_happen`: whether something still can.
+    /// Schedules an event. `is_live` tells whether an event is still relevant.
     #[inline]
-    pub fn push(&mut self, at: Time, what: What, conn: u32, made: u32, can_happen: impl Fn(&Event) -> bool) {
+    pub fn push(&mut self, at: Time, kind: EventKind, conn: u32, generation: u32, is_live: impl Fn(&Event) -> bool) {
         self.sequence += 1;
-        self.heap.push(Reverse((at, self.sequence, what, conn, made)));
-        if self.heap.len() >= self.full {
-            self.clear(can_happen);
+        self.heap.push(Reverse((at, self.sequence, kind, conn, generation)));
+        if self.heap.len() >= self.purge_len {
+            self.remove_stale(is_live);
         }
     }
 
-    /// When something happens next, if it still can.
+    /// The time of the next event, which may be stale.
     #[inline]
-    pub fn next(&self) -> Time {
+    pub fn next_time(&self) -> Time {
         self.heap.peek().map_or(Time::NEVER, |Reverse((at, ..))| *at)
     }
 
     #[inline]
     pub fn pop(&mut self, now: Time) -> Option<Event> {
-        if self.next() > now { None } else { self.heap.pop().map(|Reverse(event)| event) }
+        if self.next_time() > now { None } else { self.heap.pop().map(|Reverse(event)| event) }
     }
 
-    /// The most there were at a time.
-    pub fn most(&self) -> usize {
-        self.most.max(self.heap.len())
+    /// The greatest length of the queue so far.
+    pub fn max_len(&self) -> usize {
+        self.max_len.max(self.heap.len())
     }
 
-    /// Those that can no longer happen go. As many are pushed before the next time as are left: each is looked at once
-    /// or twice in all.
+    /// Removes stale events. At least as many events as remain are pushed before the next removal, so an event is
+    /// examined once or twice on average.
     #[cold]
-    fn clear(&mut self, can_happen: impl Fn(&Event) -> bool) {
-        self.most = self.most();
-        self.heap.retain(|Reverse(event)| can_happen(event));
-        self.full = (2 * self.heap.len()).max(self.least);
+    fn remove_stale(&mut self, is_live: impl Fn(&Event) -> bool) {
+        self.max_len = self.max_len();
+        self.heap.retain(|Reverse(event)| is_live(event));
+        self.purge_len = (2 * self.heap.len()).max(self.min_purge_len);
     }
 }
 
@@ -106,33 +105,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_no_longer_happen_takes_no_more_room_than_what_can() {
+    fn stale_events_take_no_more_room_than_live_ones() {
         let mut events = Events::new();
-        // Of each thousand ten can happen, the latest ones.
+        // Only the ten latest events are live.
         for n in 0..100_000_u32 {
             let now = n;
-            events.push(Time(u64::MAX - 1), What::Ended, 0, n, |(.., made)| now - made < 10);
+            events.push(Time(u64::MAX - 1), EventKind::Answered, 0, n, |(.., generation)| now - generation < 10);
         }
-        assert_eq!(events.most(), LEAST);
-        // A thousand more than that can.
+        assert_eq!(events.max_len(), MIN_PURGE_LEN);
+        // All of these are live.
         for n in 0..3000_u32 {
-            events.push(Time(u64::from(n)), What::Ended, 1, n, |(_, _, _, conn, _)| *conn == 1);
+            events.push(Time(u64::from(n)), EventKind::Answered, 1, n, |(_, _, _, conn, _)| *conn == 1);
         }
-        assert!(events.most() <= 2 * 3000, "{}", events.most());
-        let order: Vec<u32> = std::iter::from_fn(|| events.pop(Time(5000))).map(|(.., made)| made).collect();
-        assert_eq!(order, (0..3000).collect::<Vec<_>>(), "whoever is left comes in order");
+        assert!(events.max_len() <= 2 * 3000, "{}", events.max_len());
+        let order: Vec<u32> =
+            std::iter::from_fn(|| events.pop(Time(5000))).map(|(.., generation)| generation).collect();
+        assert_eq!(order, (0..3000).collect::<Vec<_>>(), "live events come in order");
     }
 
     #[test]
-    fn of_equal_times_the_first_to_be_said_comes_first_whatever_went_before() {
-        let mut events = Events::keeping(2);
+    fn events_of_equal_time_come_in_the_order_of_scheduling() {
+        let mut events = Events::with_min_purge_len(2);
         for n in 0..50 {
-            events.push(Time(7), What::Closed, n, 1, |(_, _, _, conn, _)| conn % 2 == 0 || *conn == n);
+            events.push(Time(7), EventKind::Closed, n, 1, |(_, _, _, conn, _)| conn % 2 == 0 || *conn == n);
         }
         let order: Vec<u32> = std::iter::from_fn(|| events.pop(Time(7))).map(|(_, _, _, conn, _)| conn).collect();
         let even: Vec<u32> = order.iter().copied().filter(|conn| conn % 2 == 0).collect();
         assert_eq!(even, (0..50).step_by(2).collect::<Vec<_>>());
         assert!(order.is_sorted() && order.len() < 50, "{order:?}");
-        assert_eq!(events.next(), Time::NEVER);
+        assert_eq!(events.next_time(), Time::NEVER);
     }
 }

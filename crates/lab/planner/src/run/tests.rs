@@ -1,4 +1,4 @@
-//! Simulations that are left when it is enough, and what they keep of what can no longer happen.
+//! Early stops, and the removal of stale events.
 
 use super::*;
 use load::plan::{Fault, PoolConfig, PoolWishes, Spacing, Stage};
@@ -23,8 +23,8 @@ fn plan(shape: Shape) -> Plan {
     }
 }
 
-/// 500 operations a second of 5 ms, which give up after 100 ms, and from the second second on answers are an hour late,
-/// or those of a server that they share, or of one behind a Poolhouse, or connections are cut.
+/// 500 operations a second of 5 ms each, with a time-out of 100 ms. After one second all answers are an hour late.
+/// `front`: a Poolhouse stands before the server. `cuts`: connections are cut every 700 ms.
 fn overload(front: bool, cuts: bool) -> Plan {
     let stages = vec![Stage { duration: MS * 5000, from: 500.0, to: 500.0 }];
     let mut plan = plan(Shape::Open { stages, spacing: Spacing::Poisson, max_in_flight: 10_000 });
@@ -48,35 +48,37 @@ fn spec(curve: Option<crate::server::Curve>) -> Spec {
 }
 
 #[test]
-fn answers_that_nobody_waits_for_take_no_room_until_they_come() {
+fn answers_to_timed_out_operations_are_removed_from_the_queue() {
     let outcome = run(&overload(false, false), &spec(None));
     let failed: u64 = outcome.result.total.errors.values().sum();
     assert!(failed > 1500, "{:?}", outcome.result.total.errors);
-    // A hundred connections at most, each with an operation, or being made or closed; and what has piled up since it
-    // was last looked for.
-    assert!(outcome.most_events <= 1024, "{}", outcome.most_events);
+    // At most 100 connections with one live event each, and the stale events since the last removal.
+    assert!(outcome.max_pending_events <= 1024, "{}", outcome.max_pending_events);
 }
 
 #[test]
-fn what_happens_is_the_same_however_soon_what_can_no_longer_happen_is_thrown_away() {
+fn the_result_does_not_depend_on_when_stale_events_are_removed() {
     let slow = || Some(crate::server::Curve::parallel(2, 0.005));
     for (front, cuts, curve) in
         [(false, false, None), (false, true, None), (true, true, None), (false, true, slow()), (true, false, slow())]
     {
         let (plan, spec) = (overload(front, cuts), spec(curve));
-        let told = |least: usize| {
-            let outcome = played(&plan, &spec, Events::keeping(least), &mut |_, _| false);
+        let run_with = |min_purge_len: usize| {
+            let outcome = simulate(&plan, &spec, Events::with_min_purge_len(min_purge_len), &mut |_, _| false);
             let result = serde_json::to_string(&outcome.result).unwrap();
-            (outcome.most_events, (result, outcome.server, outcome.gate, outcome.longest_wait, outcome.is_whole))
+            (
+                outcome.max_pending_events,
+                (result, outcome.server, outcome.gate, outcome.longest_wait, outcome.is_complete),
+            )
         };
-        let ((most, kept), (few, thrown)) = (told(usize::MAX), told(2));
+        let ((most, kept), (few, thrown)) = (run_with(usize::MAX), run_with(2));
         assert_eq!(kept, thrown, "front {front}, cuts {cuts}");
-        assert!(few < most, "{few} of {most}: there was nothing to throw away");
+        assert!(few < most, "{few} of {most}: no stale event was removed");
     }
 }
 
 #[test]
-fn what_is_enough_is_played_no_further() {
+fn a_simulation_stops_when_the_stop_check_says_so() {
     let (mut plan, spec) = (overload(false, false), spec(None));
     let stages = vec![Stage { duration: MS * 60_000, from: 500.0, to: 500.0 }];
     plan.shape = Shape::Open { stages, spacing: Spacing::Poisson, max_in_flight: 10_000 };
@@ -85,12 +87,12 @@ fn what_is_enough_is_played_no_further() {
         asked += 1;
         false
     });
-    assert!(whole.is_whole && !whole.is_enough && asked > 1, "{asked} times in {} moments", whole.moments);
+    assert!(whole.is_complete && !whole.stopped_early && asked > 1, "{asked} times in {} steps", whole.steps);
     assert_eq!(
         serde_json::to_string(&whole.result).unwrap(),
         serde_json::to_string(&run(&plan, &spec).result).unwrap()
     );
-    let left = run_until(&plan, &spec, &mut |_, _| true);
-    assert!(left.is_enough && !left.is_whole && left.result.interrupted);
-    assert_eq!(left.moments, patience::FIRST_LOOK);
+    let stopped = run_until(&plan, &spec, &mut |_, _| true);
+    assert!(stopped.stopped_early && !stopped.is_complete && stopped.result.interrupted);
+    assert_eq!(stopped.steps, step_limit::FIRST_EARLY_STOP_STEPS);
 }

@@ -41,7 +41,7 @@ impl Search<'_, '_> {
                 sizes = full;
             } else if next > sizes.max_size
                 && outcomes.iter().any(has_waited)
-                && outcomes.iter().all(|one| one.is_whole)
+                && outcomes.iter().all(|one| one.is_complete)
             {
                 *too_small = Some((sizes.max_size, tight));
                 sizes = self.full(if raises < MAX_RAISES { next } else { leap });

@@ -135,8 +135,8 @@ fn whoever_is_left_early_is_known_to_miss_what_the_whole_misses() {
         assert_eq!((lost > 1, missed), (what != ENOUGH, what != ENOUGH), "{what}: {lost} of {looks}");
         let search = Search::new(&question, &mut progress).unwrap();
         let left = search.play(plan, Until::Missed(0.0));
-        assert_eq!(left.is_enough, what != ENOUGH, "{what}");
-        assert!(what == ENOUGH || left.moments * 2 < whole.moments, "{what}: {} of {}", left.moments, whole.moments);
+        assert_eq!(left.stopped_early, what != ENOUGH, "{what}");
+        assert!(what == ENOUGH || left.steps * 2 < whole.steps, "{what}: {} of {}", left.steps, whole.steps);
         assert_eq!(search.missed(&[left], 0.0).is_empty(), what == ENOUGH, "{what}");
         let ended: u64 = whole.result.total.errors.values().sum::<u64>() + whole.result.total.requests;
         assert!(ended <= most, "{what}: {ended} of at most {most}");
@@ -153,5 +153,5 @@ fn the_nearest_of_sizes_that_miss_something_is_judged_by_the_whole() {
     let mut progress = |_: u32, _: &Sizes| ();
     let found = Search::new(&question, &mut progress).unwrap().found().unwrap();
     assert_eq!((found.sizes.max_size, found.missed.len()), (8, 1), "{:?}", found.missed);
-    assert!(found.outcomes[0].is_whole && found.missed[0].measured.ends_with('%'), "{:?}", found.missed);
+    assert!(found.outcomes[0].is_complete && found.missed[0].measured.ends_with('%'), "{:?}", found.missed);
 }

@@ -4,7 +4,7 @@
 use ::report::result::sweep::{CurvePoint, SweepResult, TwoSpeeds};
 
 /// What a sweep calls the least confidence.
-pub const LOW: &str = "low";
+pub const LOW_CONFIDENCE: &str = "low";
 /// A point whose operations take longer, in seconds, has served nothing that could be planned with.
 const LONGEST_S: f64 = 86_400.0;
 
@@ -46,7 +46,7 @@ impl Curve {
         };
         let is_known = |(n, x): &(f64, f64)| *n > 0.0 && *x > 0.0 && n / x < LONGEST_S;
         let points: Vec<(f64, f64)> = sweep.direct.points.iter().map(believed).filter(is_known).collect();
-        let low = sweep.verdict.as_ref().filter(|verdict| verdict.confidence == LOW);
+        let low = sweep.verdict.as_ref().filter(|verdict| verdict.confidence == LOW_CONFIDENCE);
         let no_chance = |n: &u32| speeds(*n).is_none();
         let safe = low.and_then(|verdict| verdict.safe).map(|safe| {
             let numbers = points.iter().skip(1).map(|(n, _)| *n as u32);
@@ -176,8 +176,12 @@ mod tests {
         let mut sweep = sweep(&[(1, 5500.0), (2, 3000.0), (4, 3100.0), (8, 2900.0), (64, 3200.0)]);
         let speeds = TwoSpeeds { clients: 1, slow: Some(1200.0), fast: Some(5500.0), ..TwoSpeeds::default() };
         let safe = Some(SafeNumbers { from: 2, to: 8, throughput: 2900.0 });
-        let verdict =
-            Verdict { confidence: LOW.to_owned(), safe, two_speeds: vec![speeds.clone()], ..Verdict::default() };
+        let verdict = Verdict {
+            confidence: LOW_CONFIDENCE.to_owned(),
+            safe,
+            two_speeds: vec![speeds.clone()],
+            ..Verdict::default()
+        };
         sweep.verdict = Some(verdict.clone());
         let curve = Curve::measured(&sweep).unwrap();
         assert_eq!((curve.safe(), curve.least(), curve.best(0.05)), (Some((2, 8)), 2, (3100.0, 2)));

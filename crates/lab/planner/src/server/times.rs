@@ -8,7 +8,7 @@ use arrivals::Random;
 /// The 99th percentile of the standard normal distribution.
 const NORMAL_P99: f64 = 2.326_347_874;
 /// A lognormal distribution whose 99th percentile is more than this many times its mean does not exist.
-pub const MOST_P99: f64 = 14.0;
+pub const MAX_P99_RATIO: f64 = 14.0;
 
 /// How exactly a cut is found, as a share of it.
 const CUT_PRECISION: f64 = 1e-6;
@@ -41,9 +41,9 @@ impl Times {
     /// There is none, in words.
     pub fn lognormal(mean: Duration, p99: Duration) -> Result<Self, String> {
         let ratio = p99.as_secs_f64() / mean.as_secs_f64();
-        if !(1.0..=MOST_P99).contains(&ratio) {
+        if !(1.0..=MAX_P99_RATIO).contains(&ratio) {
             return Err(format!(
-                "the 99th percentile must be from 1 to {MOST_P99} times the mean, not {ratio:.2} times"
+                "the 99th percentile must be from 1 to {MAX_P99_RATIO} times the mean, not {ratio:.2} times"
             ));
         }
         // p99 / mean = exp(2.326 s - s^2 / 2), of which the smaller root is meant.

@@ -65,7 +65,10 @@ fn without_a_service_time_it_is_asked_for() {
     let said = Wishes { service: Some(ms(3)), ..Wishes::default() };
     let question = from_text(Path::new("p.toml"), FILE, &|_| None, false, &said).unwrap();
     // The scenario's own server: PostgreSQL's default, of which three are the superuser's.
-    assert_eq!((question.spec.limit, question.spec.reserved, question.spec.room(0)), (Some(100), 3, Some(97)));
+    assert_eq!(
+        (question.spec.limit, question.spec.reserved, question.spec.max_pool_connections(0)),
+        (Some(100), 3, Some(97))
+    );
 }
 
 #[test]
@@ -164,7 +167,7 @@ fn only_a_postgres_is_asked_for_tls_before_its_handshake() {
         let way = "[[fault]]\nkind = \"delay\"\ndelay = \"5ms\"\n";
         let text = format!("{}{way}[plan]\nservice = \"1ms\"\n{connect}\n", FILE.replace("postgres", start));
         let question = from_text(Path::new("p.toml"), &text, &|_| None, false, &Wishes::default()).unwrap();
-        question.spec.connecting(&question.cases[0].faults)
+        question.spec.mean_connect_time(&question.cases[0].faults)
     };
     // TCP's, one or two for TLS, and those of the login: three of SCRAM, or one.
     assert_eq!((connecting("postgres"), connecting("redis")), (ms(63), ms(33)));
@@ -201,7 +204,7 @@ fn a_measurement_without_what_is_needed_of_it_is_refused() {
 #[test]
 fn what_connecting_took_in_a_measurement_takes_the_place_of_what_the_file_assumes() {
     let assumes = "connect = { tcp = \"1ms\", auth = \"6ms\" }\n";
-    let connecting = |question: Question| question.spec.connecting(&[]).as_secs_f64();
+    let connecting = |question: Question| question.spec.mean_connect_time(&[]).as_secs_f64();
     let measures = |result: &mut BenchResult| {
         let ten = result.total.service_ms.clone();
         result.total.connect_ms = ConnectPhases { ready: ten.clone(), total: ten, ..ConnectPhases::default() };

@@ -185,7 +185,7 @@ fn restless() -> Vec<(&'static str, String)> {
 
 const NOBODY_WAITS: &str = "a Poolhouse in which nobody may wait";
 /// A simulation of these takes no more.
-const MOST_MOMENTS: u64 = 2_100_000;
+const MAX_STEPS: u64 = 2_100_000;
 
 #[test]
 fn clients_that_come_and_go_or_fail_without_end_end_the_plan_all_the_same() {
@@ -194,7 +194,7 @@ fn clients_that_come_and_go_or_fail_without_end_end_the_plan_all_the_same() {
         let question = question.unwrap_or_else(|problems| panic!("{what}: {problems}"));
         for case in &question.cases {
             let outcome = planner::run::run(case, &question.spec);
-            assert!(outcome.moments <= MOST_MOMENTS, "{what}: {}", outcome.moments);
+            assert!(outcome.steps <= MAX_STEPS, "{what}: {}", outcome.steps);
         }
         if what == NOBODY_WAITS {
             // Each candidate fails as fast as it can, for as many operations as a candidate is judged by.
@@ -212,7 +212,7 @@ fn a_simulation_in_which_connections_do_nothing_but_come_and_go_is_cut_short_and
     let (_, text) = restless().remove(8);
     let question = from_text(Path::new("p.toml"), &text, &|_| None, false, &Wishes::default()).unwrap();
     let outcome = planner::run::run(&question.cases[0], &question.spec);
-    assert!(!outcome.is_whole && outcome.result.interrupted);
+    assert!(!outcome.is_complete && outcome.result.interrupted);
     assert_eq!(question.missed(&outcome.result, 0.0).len(), question.objectives.len(), "nothing is known to hold");
     let prediction = ask(&question);
     assert!(prediction.warnings.iter().any(|text| text.starts_with("The simulation was cut short after")));
@@ -224,7 +224,7 @@ fn connections_that_nobody_needs_do_not_cut_short_what_is_soon_played() {
                 [pool]\ninstances = 200\nmax_size = 20\nmin_size = 20\nmax_life_time = \"60s\"\n[plan]\nservice = \"5ms\"\n";
     let question = from_text(Path::new("p.toml"), text, &|_| None, false, &Wishes::default()).unwrap();
     let outcome = planner::run::run(&question.cases[0], &question.spec);
-    assert!(outcome.is_whole && outcome.moments > 600_000, "{}", outcome.moments);
+    assert!(outcome.is_complete && outcome.steps > 600_000, "{}", outcome.steps);
 }
 
 #[test]
