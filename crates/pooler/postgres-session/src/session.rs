@@ -18,6 +18,7 @@ pub(crate) mod learned;
 pub(crate) mod listen;
 pub(crate) mod lookup;
 pub(crate) mod own_queries;
+pub(crate) mod partial_message;
 pub(crate) mod pins;
 pub(crate) mod plans;
 pub(crate) mod preface;

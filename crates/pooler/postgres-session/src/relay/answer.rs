@@ -43,9 +43,34 @@ impl Relay<'_, '_> {
         self.run = end;
     }
 
+    /// More of a message that comes in parts has arrived.
+    pub(crate) fn take_part(&mut self, server: &mut Server) {
+        let part = server.partial.rest().min(self.bytes.len() - self.at);
+        if !server.partial.is_forwarded() {
+            self.flush(server, self.at);
+            self.run += part;
+        }
+        self.at += part;
+        server.partial.take(part);
+    }
+
+    /// The holder learns whether it has received a part of a message only, and that requests of its were answered while
+    /// others run.
+    pub(crate) fn tell_holder(&mut self, server: &mut Server) {
+        let Some(holder) = server.holder else { return };
+        if self.ended && server.serves_client() && server.exchange.is_running() {
+            self.out.push(Effect::Progress { client: holder });
+        }
+        let mid = server.owes_client();
+        if mid != server.told_mid {
+            server.told_mid = mid;
+            self.client(holder).mid_message = mid;
+        }
+    }
+
     /// A message that came in parts is complete. The client may have been done before it was.
     pub(crate) fn completed(&mut self, postgres: &Postgres, server: &mut Server) {
-        if !(server.body_to_client && server.exchange.is_settled() && server.serves_client()) {
+        if !(server.partial.is_forwarded() && server.exchange.is_settled() && server.serves_client()) {
             return;
         }
         self.flush(server, self.at);

@@ -12,6 +12,7 @@ use crate::{
     session::{
         client::{Client, Phase, Skip, may_release},
         copy,
+        partial_message::PartialMessage,
         request::{Arrived, Step},
         server::Server,
         shared::Postgres,
@@ -54,10 +55,12 @@ impl Postgres {
             // Whatever was sent ahead is sent for good.
             (client.ahead, client.ahead_ended) = (0, false);
         }
-        let mut kept = None;
-        let to = self.relay((me, client), servers, input, from, &mut kept, out);
-        if let Some(parse) = kept {
-            client.unnamed = Some(self.texts.keep(&input.bytes[parse]));
+        let lease = client.lease.map(|tag| (tag, servers.get(tag).expect("a leased server has a session")));
+        let Input { bytes, full, .. } = input;
+        let mut relay = Relay { me, client, lease, bytes, full, at: from, kept: None, out };
+        let to = relay.run(self);
+        if let Some(parse) = relay.kept {
+            client.unnamed = Some(self.texts.keep(&bytes[parse]));
         }
         if !prefaced || matches!(client.phase, Phase::Closed) {
             if let Phase::Refused(unaware) = &mut client.phase {
@@ -77,127 +80,167 @@ impl Postgres {
     }
 }
 
-impl Postgres {
-    /// Does what [`Postgres::relay_client`] says; leaves in `kept` the span of a Parse to be kept.
-    fn relay(
-        &self,
-        (me, client): (ClientTag, &mut Client),
-        servers: &mut dyn Sessions<ServerTag, Server>,
-        input: Input<'_>,
-        mut at: usize,
-        kept: &mut Option<Range<usize>>,
-        out: &mut Outbox,
-    ) -> usize {
-        let bytes = input.bytes;
-        let mut lease = client.lease.map(|tag| (tag, servers.get(tag).expect("a leased server has a session")));
+/// One input of a client on its way to the server that it holds, if it holds one.
+struct Relay<'a> {
+    me: ClientTag,
+    client: &'a mut Client,
+    lease: Option<(ServerTag, &'a mut Server)>,
+    bytes: &'a [u8],
+    full: bool,
+    /// Everything before this is dealt with.
+    at: usize,
+    /// The span of a Parse to be kept.
+    kept: Option<Range<usize>>,
+    out: &'a mut Outbox,
+}
+
+/// What was decided about a message, or about the part of one that has arrived.
+enum Decision {
+    /// It is forwarded, and what is still to come of it as well.
+    Forward,
+    /// It is dealt with, and what is still to come of it is dropped.
+    Drop,
+    /// Nothing more is taken of this input: so much of it is consumed.
+    Stop(usize),
+}
+
+impl Relay<'_> {
+    /// Follows the client's messages; returns how much of the input is consumed.
+    fn run(&mut self, postgres: &Postgres) -> usize {
         loop {
-            if client.body > 0 {
-                let part = (client.body as usize).min(bytes.len() - at);
-                if client.body_to_server {
-                    let (tag, _) = lease.as_ref().expect("a message under way has a server");
-                    out.span(Peer::Server(*tag), at..at + part);
-                    unnamed::follow_part(client, &bytes[at..at + part]);
-                }
-                at += part;
-                client.body -= part as u32;
-                if client.body > 0 {
-                    return at;
-                }
-                // The server may have been done before the message was.
-                if let Some((tag, server)) = &mut lease
-                    && may_release(client, server)
-                {
-                    if self.finish(me, client, *tag, server, out) {
-                        lease = None;
-                    } else if !matches!(client.phase, Phase::Ready) {
-                        return at;
-                    }
-                }
+            if !self.client.partial.is_complete()
+                && let Decision::Stop(consumed) = self.rest_of_message(postgres)
+            {
+                return consumed;
             }
-            let Some(header) = Header::read(&bytes[at..]) else { return at };
-            if !(4..=limit(header.kind)).contains(&header.length) {
-                client.violation(me, &unacceptable(header), out);
-                return bytes.len();
-            }
-            if header.kind == front::TERMINATE {
-                client.close(me, CloseReason::Goodbye, out);
-                return bytes.len();
-            }
-            let end = at + header.total();
-            let here = end.min(bytes.len());
-            let rest_follows = if let Some((tag, server)) = &mut lease {
-                // What stands before it makes room when it is consumed.
-                let message = Arrived { header, bytes, at, full: input.full && at == 0 };
-                if server.is_prefaced() && (client.ahead_ended || !client.may_go_ahead(server, &message)) {
-                    return at;
-                }
-                match client.admit((*tag, server), header.kind, out) {
-                    Admission::Forward => {}
-                    Admission::Drop => {
-                        client.body_to_server = false;
-                        client.body = (end - here) as u32;
-                        at = here;
-                        continue;
-                    }
-                    Admission::Wait | Admission::Ask | Admission::Break => return at,
-                }
-                let (forward, from) = match look(self, (me, client), (*tag, server), &message, kept, out) {
-                    Step::Forward => {
-                        enter(server, &message);
-                        (true, at)
-                    }
-                    Step::Replaced(to) => (true, to),
-                    Step::Answered => {
-                        // A transaction that is open holds the server.
-                        if may_release(client, server) && self.finish(me, client, *tag, server, out) {
-                            lease = None;
-                        } else if !matches!(client.phase, Phase::Ready) {
-                            return end;
-                        }
-                        (false, here)
-                    }
-                    Step::Wait => {
-                        out.need = if end > bytes.len() { header.total() } else { 0 };
-                        return at;
-                    }
-                    Step::Later => return at,
-                    Step::TooMany => return too_many_outstanding(me, client, bytes.len(), out),
-                };
-                if let Some((tag, server)) = &mut lease {
-                    if server.exchange.is_full() {
-                        return too_many_outstanding(me, client, bytes.len(), out);
-                    }
-                    if forward {
-                        server.mid_pipeline |= matches!(
-                            header.kind,
-                            front::PARSE | front::BIND | front::DESCRIBE | front::EXECUTE | front::CLOSE
-                        );
-                        client.ahead_ended = server.is_prefaced() && ends_request(header);
-                        client.retried = false;
-                        client.stand(me, Standing::Active, out);
-                        out.span(Peer::Server(*tag), from..here);
-                    }
-                }
-                // What was replaced up to its end has none.
-                forward && from < end
-            } else if client.answer_alone(me, header.kind, out) {
-                if client.skip == Skip::Nothing && client.goes_on_unaware(bytes, end) {
-                    return refused_before(me, client, bytes.len(), out);
-                }
-                false
-            } else {
-                // A message that needs a server is shown to one only when it is complete.
-                if end == here || input.full {
-                    client.ask(me, header.kind, out);
-                } else {
-                    out.need = header.total();
-                }
-                return at;
+            let Some(header) = Header::read(&self.bytes[self.at..]) else { return self.at };
+            let end = self.at + header.total();
+            let here = end.min(self.bytes.len());
+            let forwarded = match self.message(postgres, header, end, here) {
+                Decision::Forward => true,
+                Decision::Drop => false,
+                Decision::Stop(consumed) => return consumed,
             };
-            client.body_to_server = rest_follows;
-            client.body = (end - here) as u32;
-            at = here;
+            self.client.partial = PartialMessage::new(end - here, forwarded);
+            self.at = here;
         }
+    }
+
+    /// More of a message that comes in parts.
+    fn rest_of_message(&mut self, postgres: &Postgres) -> Decision {
+        let part = self.client.partial.rest().min(self.bytes.len() - self.at);
+        if self.client.partial.is_forwarded() {
+            let (tag, _) = self.lease.as_ref().expect("a message under way has a server");
+            self.out.span(Peer::Server(*tag), self.at..self.at + part);
+            unnamed::follow_part(self.client, &self.bytes[self.at..self.at + part]);
+        }
+        self.at += part;
+        self.client.partial.take(part);
+        // The server may have been done before the message was.
+        if !self.client.partial.is_complete() || !self.give_back(postgres) {
+            return Decision::Stop(self.at);
+        }
+        Decision::Drop
+    }
+
+    /// Gives the server back if nothing is under way. False if the client's requests have to wait now.
+    #[inline]
+    fn give_back(&mut self, postgres: &Postgres) -> bool {
+        if let Some((tag, server)) = &mut self.lease
+            && may_release(self.client, server)
+        {
+            if postgres.finish(self.me, self.client, *tag, server, self.out) {
+                self.lease = None;
+            } else {
+                return matches!(self.client.phase, Phase::Ready);
+            }
+        }
+        true
+    }
+
+    /// A message that ends at `end`, of which everything up to `here` has arrived.
+    #[inline]
+    fn message(&mut self, postgres: &Postgres, header: Header, end: usize, here: usize) -> Decision {
+        if !(4..=limit(header.kind)).contains(&header.length) {
+            self.client.violation(self.me, &unacceptable(header), self.out);
+            return Decision::Stop(self.bytes.len());
+        }
+        if header.kind == front::TERMINATE {
+            self.client.close(self.me, CloseReason::Goodbye, self.out);
+            return Decision::Stop(self.bytes.len());
+        }
+        if self.lease.is_some() {
+            return self.message_to_server(postgres, header, end, here);
+        }
+        if self.client.answer_alone(self.me, header.kind, self.out) {
+            if self.client.skip == Skip::Nothing && self.client.goes_on_unaware(self.bytes, end) {
+                return Decision::Stop(refused_before(self.me, self.client, self.bytes.len(), self.out));
+            }
+            return Decision::Drop;
+        }
+        // A message that needs a server is shown to one only when it is complete.
+        if end == here || self.full {
+            self.client.ask(self.me, header.kind, self.out);
+        } else {
+            self.out.need = header.total();
+        }
+        Decision::Stop(self.at)
+    }
+
+    /// The same where the client holds a server.
+    #[inline]
+    fn message_to_server(&mut self, postgres: &Postgres, header: Header, end: usize, here: usize) -> Decision {
+        let Some((tag, server)) = &mut self.lease else { unreachable!("the client holds a server") };
+        let (me, tag) = (self.me, *tag);
+        // What stands before it makes room when it is consumed.
+        let message = Arrived { header, bytes: self.bytes, at: self.at, full: self.full && self.at == 0 };
+        if server.is_prefaced() && (self.client.ahead_ended || !self.client.may_go_ahead(server, &message)) {
+            return Decision::Stop(self.at);
+        }
+        match self.client.admit((tag, server), header.kind, self.out) {
+            Admission::Forward => {}
+            Admission::Drop => return Decision::Drop,
+            Admission::Wait | Admission::Ask | Admission::Break => return Decision::Stop(self.at),
+        }
+        let from = match look(postgres, (me, self.client), (tag, server), &message, &mut self.kept, self.out) {
+            Step::Forward => {
+                enter(server, &message);
+                self.at
+            }
+            Step::Replaced(to) => to,
+            // A transaction that is open holds the server.
+            Step::Answered if self.give_back(postgres) => return Decision::Drop,
+            Step::Answered => return Decision::Stop(end),
+            Step::Wait => {
+                self.out.need = if end > self.bytes.len() { header.total() } else { 0 };
+                return Decision::Stop(self.at);
+            }
+            Step::Later => return Decision::Stop(self.at),
+            Step::TooMany => return self.too_many_outstanding(),
+        };
+        if server.exchange.is_full() {
+            return self.too_many_outstanding();
+        }
+        server.mid_pipeline |=
+            matches!(header.kind, front::PARSE | front::BIND | front::DESCRIBE | front::EXECUTE | front::CLOSE);
+        self.client.ahead_ended = server.is_prefaced() && ends_request(header);
+        self.client.retried = false;
+        self.client.stand(me, Standing::Active, self.out);
+        self.out.span(Peer::Server(tag), from..here);
+        // What was replaced up to its end has no rest.
+        if from < end { Decision::Forward } else { Decision::Drop }
+    }
+
+    #[cold]
+    fn too_many_outstanding(&mut self) -> Decision {
+        let report = Report {
+            severity: Severity::Fatal,
+            code: code::PROGRAM_LIMIT_EXCEEDED,
+            message: "too many requests sent without reading an answer",
+            hint: "Use shorter pipelines.",
+        };
+        self.client.fail(self.me, &report, Blame::Client, self.out);
+        Decision::Stop(self.bytes.len())
     }
 }
 
@@ -301,15 +344,4 @@ fn unacceptable(header: Header) -> String {
     } else {
         format!("invalid length {length} of a message of type {name} (it is {} to {})", HEADER - 1, limit(kind))
     }
-}
-
-fn too_many_outstanding(me: ClientTag, client: &mut Client, consumed: usize, out: &mut Outbox) -> usize {
-    let report = Report {
-        severity: Severity::Fatal,
-        code: code::PROGRAM_LIMIT_EXCEEDED,
-        message: "too many requests sent without reading an answer",
-        hint: "Use shorter pipelines.",
-    };
-    client.fail(me, &report, Blame::Client, out);
-    consumed
 }

@@ -119,7 +119,7 @@ impl Postgres {
             // It answers for nobody and is free then: a stranger who hangs up costs no connection.
             return client.release(me, tag, server, Verdict::Reset, out);
         }
-        let whole = !client.owes_server() && server.body == 0 && server.work.is_none();
+        let whole = !client.owes_server() && server.partial.is_complete() && server.work.is_none();
         let verdict = if !whole || !server.exchange.is_settled() || server.fatal.is_some() {
             // A cancel ends one request, and PostgreSQL goes on with the next: outside of the transaction that the
             // first was to begin, or without its settings. Then it does what it does with a client of its own that has

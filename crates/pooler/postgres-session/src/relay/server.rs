@@ -12,6 +12,7 @@ use crate::{
     relay::answer::{Relay, Step},
     session::{
         client::Client,
+        partial_message::PartialMessage,
         server::{Server, Stage},
         shared::Postgres,
     },
@@ -56,15 +57,9 @@ impl Postgres {
     ) -> usize {
         let mut relay = Relay { me, clients, bytes: input.bytes, full: input.full, at, run: at, ended: false, out };
         loop {
-            if server.body > 0 {
-                let part = (server.body as usize).min(relay.bytes.len() - relay.at);
-                if !server.body_to_client {
-                    relay.flush(server, relay.at);
-                    relay.run += part;
-                }
-                relay.at += part;
-                server.body -= part as u32;
-                if server.body > 0 {
+            if !server.partial.is_complete() {
+                relay.take_part(server);
+                if !server.partial.is_complete() {
                     break;
                 }
                 relay.completed(self, server);
@@ -74,34 +69,25 @@ impl Postgres {
             if header.kind == back::DATA_ROW && (4..=MAX_LENGTH).contains(&header.length) && server.serves_client() {
                 // Most messages are rows: they only have to be stepped over.
                 let here = end.min(relay.bytes.len());
-                server.body = (end - here) as u32;
-                server.body_to_client = true;
+                server.partial = PartialMessage::new(end - here, true);
                 relay.at = here;
                 continue;
             }
-            let step = if !(4..=MAX_LENGTH).contains(&header.length) {
-                Step::Broken(format!("a message of length {}", header.length))
-            } else if server.work.is_some() {
-                self.for_us(&mut relay, server, header, end)
-            } else if server.holder.is_some() {
-                self.for_client(&mut relay, server, header, end)
-            } else {
-                self.for_nobody(&mut relay, server, header, end)
-            };
+            let step = self.step(&mut relay, server, header, end);
             let here = end.min(relay.bytes.len());
             if server.exchange.take_moved() {
                 relay.wake_holder(server);
             }
-            match step {
-                Step::Forward => server.body_to_client = true,
+            let forwarded = match step {
+                Step::Forward => true,
                 Step::Drop => {
                     relay.flush(server, relay.at);
                     relay.run = here;
-                    server.body_to_client = false;
+                    false
                 }
                 Step::Handled => {
                     assert!(relay.run == end, "a handled message leaves no run behind");
-                    server.body_to_client = false;
+                    false
                 }
                 Step::Wait => {
                     relay.out.need = if end > relay.bytes.len() { header.total() } else { 0 };
@@ -113,23 +99,27 @@ impl Postgres {
                     return input.bytes.len();
                 }
                 Step::Over => return input.bytes.len(),
-            }
-            server.body = (end - here) as u32;
+            };
+            server.partial = PartialMessage::new(end - here, forwarded);
             relay.at = here;
         }
         relay.flush(server, relay.at);
-        if relay.ended && server.serves_client() && server.exchange.is_running() {
-            let client = server.holder.expect("a client is served");
-            relay.out.push(Effect::Progress { client });
-        }
-        let mid = server.owes_client();
-        if mid != server.told_mid
-            && let Some(holder) = server.holder
-        {
-            server.told_mid = mid;
-            relay.client(holder).mid_message = mid;
-        }
+        relay.tell_holder(server);
         relay.at
+    }
+
+    /// What to do with the next message.
+    #[inline]
+    fn step(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> Step {
+        if !(4..=MAX_LENGTH).contains(&header.length) {
+            Step::Broken(format!("a message of length {}", header.length))
+        } else if server.work.is_some() {
+            self.for_us(relay, server, header, end)
+        } else if server.holder.is_some() {
+            self.for_client(relay, server, header, end)
+        } else {
+            self.for_no_client(relay, server, header, end)
+        }
     }
 
     /// A message while a client holds the server.
@@ -160,24 +150,10 @@ impl Postgres {
             back::PARAMETER_STATUS => self.parameter(relay, server, whole, end),
             back::ERROR_RESPONSE if !whole && !relay.full => Step::Wait,
             back::ERROR_RESPONSE => self.error(relay, server, whole, end),
-            back::PARSE_COMPLETE | back::CLOSE_COMPLETE => {
-                let Some(note) = server.exchange.answered(header.kind) else { return Step::Forward };
-                let client = server.holder.and_then(|tag| relay.clients.get(tag));
-                match named::settle(note, true, client, server) {
-                    Answer::Same => Step::Forward,
-                    Answer::Nothing => Step::Drop,
-                    answer @ (Answer::ParseComplete | Answer::Deallocated { .. }) => {
-                        relay.flush(server, relay.at);
-                        relay.run = end;
-                        let tag = server.holder.expect("a client is served");
-                        relay.out.insert(Peer::Client(tag), |to| match answer {
-                            Answer::Deallocated { all } => deallocate::write_complete(to, all),
-                            _ => write_parse_complete(to),
-                        });
-                        if whole { Step::Handled } else { Step::Broken("a CloseComplete with a body".to_owned()) }
-                    }
-                }
-            }
+            back::PARSE_COMPLETE | back::CLOSE_COMPLETE => match server.exchange.answered(header.kind) {
+                None => Step::Forward,
+                Some(note) => noted_answer(relay, server, note, whole, end),
+            },
             back::COMMAND_COMPLETE
                 if server.traces.may_have(Suspects::TELLING) || server.listening.has_unlistened() =>
             {
@@ -305,8 +281,8 @@ impl Postgres {
         }
     }
 
-    /// A message while nobody holds the server: it may only be asynchronous.
-    fn for_nobody(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> Step {
+    /// A message while no client holds the server: it may only be asynchronous.
+    fn for_no_client(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> Step {
         let whole = end <= relay.bytes.len();
         match header.kind {
             back::NOTIFICATION_RESPONSE => self.heard(relay, server, whole, end),
@@ -356,6 +332,25 @@ fn notification(relay: &mut Relay<'_, '_>, server: &Server, whole: bool, end: us
     let mut body = relay.bytes.get(relay.at + HEADER + 4..end).unwrap_or_default();
     let known = take_text(&mut body).is_some_and(|channel| relay.client(holder).hears(channel));
     if known { Step::Drop } else { Step::Forward }
+}
+
+/// A ParseComplete or CloseComplete that answers a noted request.
+fn noted_answer(relay: &mut Relay<'_, '_>, server: &mut Server, note: Note, whole: bool, end: usize) -> Step {
+    let client = server.holder.and_then(|tag| relay.clients.get(tag));
+    match named::settle(note, true, client, server) {
+        Answer::Same => Step::Forward,
+        Answer::Nothing => Step::Drop,
+        answer @ (Answer::ParseComplete | Answer::Deallocated { .. }) => {
+            relay.flush(server, relay.at);
+            relay.run = end;
+            let tag = server.holder.expect("a client is served");
+            relay.out.insert(Peer::Client(tag), |to| match answer {
+                Answer::Deallocated { all } => deallocate::write_complete(to, all),
+                _ => write_parse_complete(to),
+            });
+            if whole { Step::Handled } else { Step::Broken("a CloseComplete with a body".to_owned()) }
+        }
+    }
 }
 
 /// What becomes of an answer of this type, which is none to a Parse or Close.

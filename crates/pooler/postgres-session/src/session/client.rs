@@ -13,6 +13,7 @@ use crate::{
         client_login::Login,
         copy::Copies,
         listen::{Listening, OUTDATED, post},
+        partial_message::PartialMessage,
         pins::Pin,
         server::Server,
         statements::Named,
@@ -37,10 +38,8 @@ pub struct Client {
     /// Proof of the right to cancel its work.
     pub(crate) secret: u64,
     pub(crate) lease: Option<ServerTag>,
-    /// Bytes of the current message of the client that are still to come.
-    pub(crate) body: u32,
-    /// They go to the server, otherwise nowhere.
-    pub(crate) body_to_server: bool,
+    /// Its current message, which goes to the server or nowhere.
+    pub(crate) partial: PartialMessage,
     /// The client has received a part of a message of its server: nothing can be inserted now.
     pub(crate) mid_message: bool,
 
@@ -176,8 +175,7 @@ impl Client {
             unnamed_version: 0,
             pool: PoolId(u32::MAX),
             secret: 0,
-            body: 0,
-            body_to_server: false,
+            partial: PartialMessage::default(),
             mid_message: false,
             skip: Skip::Nothing,
             retried: false,
@@ -192,7 +190,7 @@ impl Client {
 
     /// A part of a message has been forwarded, and its server waits for the rest.
     pub(crate) fn owes_server(&self) -> bool {
-        self.body > 0 && self.body_to_server
+        self.partial.is_awaited()
     }
 
     #[inline]
@@ -324,7 +322,7 @@ pub(crate) fn awaits_client(client: &Client, server: &Server) -> bool {
     matches!(client.phase, Phase::Ready)
         && server.work.is_none()
         && server.ready_withheld.is_none()
-        && server.body == 0
+        && server.partial.is_complete()
         && server.exchange.awaits_client(client.owes_server())
 }
 

@@ -16,6 +16,7 @@ use crate::{
         facts::Facts,
         listen::ServerListening,
         own_queries::{OwnQueries, Purpose},
+        partial_message::PartialMessage,
         plans::Plans,
         sequences::Sequences,
         server_login::Login,
@@ -48,10 +49,8 @@ pub struct Server {
     pub(crate) facts: Facts,
     /// It has sent a FATAL error and will close.
     pub(crate) fatal: Option<Box<str>>,
-    /// Bytes of its current message that are still to come.
-    pub(crate) body: u32,
-    /// They go to the client, otherwise nowhere.
-    pub(crate) body_to_client: bool,
+    /// Its current message, which goes to the client or nowhere.
+    pub(crate) partial: PartialMessage,
 
     // Of its holder, and of what is owed to whom.
     /// Whose it is.
@@ -131,8 +130,7 @@ impl Server {
             exchange: Exchange::new(),
             copies: false,
             work: None,
-            body: 0,
-            body_to_client: false,
+            partial: PartialMessage::default(),
             unnamed: Unnamed::default(),
             mid_pipeline: false,
             held_last: None,
@@ -169,7 +167,7 @@ impl Server {
 
     /// A part of a message has been forwarded, and its client waits for the rest.
     pub(crate) fn owes_client(&self) -> bool {
-        self.body > 0 && self.body_to_client
+        self.partial.is_awaited()
     }
 
     /// What it sends is for a client.

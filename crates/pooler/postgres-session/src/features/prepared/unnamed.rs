@@ -301,7 +301,7 @@ fn compare(
 pub(crate) fn follow_part(client: &mut Client, part: &[u8]) {
     if client.unnamed_grows {
         client.unnamed.iter().for_each(|text| text.append(part));
-        client.unnamed_grows = client.body as usize > part.len();
+        client.unnamed_grows = client.partial.rest() > part.len();
     }
 }
 

@@ -1,0 +1,62 @@
+//! A message that comes in parts: how much of it is still to come, and where that goes.
+
+/// What is still to come of a message whose beginning has been dealt with.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct PartialMessage(u32);
+
+/// Stands beside the number of bytes, of which a message has fewer.
+const FORWARDED: u32 = 1 << 31;
+
+impl PartialMessage {
+    /// `rest` bytes are to come, and are `forwarded` or dropped.
+    #[inline]
+    pub(crate) fn new(rest: usize, forwarded: bool) -> Self {
+        debug_assert!(rest < FORWARDED as usize, "lengths of messages are signed");
+        Self(rest as u32 | if forwarded { FORWARDED } else { 0 })
+    }
+
+    /// Bytes that are still to come.
+    #[inline]
+    pub(crate) fn rest(self) -> usize {
+        (self.0 & !FORWARDED) as usize
+    }
+
+    #[inline]
+    pub(crate) fn is_complete(self) -> bool {
+        self.rest() == 0
+    }
+
+    /// What comes is forwarded, or what came last was.
+    #[inline]
+    pub(crate) fn is_forwarded(self) -> bool {
+        self.0 & FORWARDED != 0
+    }
+
+    /// More is to be forwarded.
+    #[inline]
+    pub(crate) fn is_awaited(self) -> bool {
+        self.0 > FORWARDED
+    }
+
+    /// So many of the bytes have come.
+    #[inline]
+    pub(crate) fn take(&mut self, part: usize) {
+        debug_assert!(part <= self.rest(), "no more comes than is to come");
+        self.0 -= part as u32;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_forwarded_message_is_awaited_until_its_last_byte() {
+        let mut partial = PartialMessage::new(5, true);
+        partial.take(3);
+        assert!(partial.is_awaited() && partial.rest() == 2);
+        partial.take(2);
+        assert!(partial.is_complete() && partial.is_forwarded() && !partial.is_awaited());
+        assert!(!PartialMessage::new(5, false).is_awaited());
+    }
+}
