@@ -21,19 +21,16 @@ use crate::{
     },
 };
 
-impl Postgres {
-    /// The client's lease is not to be had; so much of its input has arrived.
-    pub(crate) fn no_lease(
-        &self,
-        me: ClientTag,
-        client: &mut Client,
-        why: LeaseFailure,
-        arrived: usize,
-        out: &mut Outbox,
-    ) {
-        if let (LeaseFailure::Forgotten, Phase::Login(_)) = (&why, &client.phase) {
-            return self.begin_elsewhere(me, client, out);
-        }
+/// What a client is told that gets no server.
+struct Shortage {
+    code: &'static str,
+    message: String,
+    hint: String,
+    blame: Blame,
+}
+
+impl Shortage {
+    fn of(why: LeaseFailure) -> Self {
         let (code, message, hint, blame) = match why {
             LeaseFailure::WaitTimeout { waited, shortage } => (
                 code::TOO_MANY_CONNECTIONS,
@@ -75,6 +72,24 @@ impl Postgres {
                 Blame::Exhausted,
             ),
         };
+        Self { code, message, hint, blame }
+    }
+}
+
+impl Postgres {
+    /// The client's lease is not to be had; so much of its input has arrived.
+    pub(crate) fn no_lease(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        why: LeaseFailure,
+        arrived: usize,
+        out: &mut Outbox,
+    ) {
+        if let (LeaseFailure::Forgotten, Phase::Login(_)) = (&why, &client.phase) {
+            return self.begin_elsewhere(me, client, out);
+        }
+        let Shortage { code, message, hint, blame } = Shortage::of(why);
         if let Phase::Login(login) = &client.phase
             && let Some(asked) = login.asked()
         {

@@ -9,7 +9,7 @@ use crate::{
     features::prepared::named,
     relay::answer::{Relay, Step},
     session::{
-        client::{Phase, end_pipeline, may_release},
+        client::{Client, Phase, end_pipeline, may_release},
         reset::Told,
         server::{Server, Stage},
         shared::Postgres,
@@ -20,6 +20,22 @@ use crate::{
         message::{HEADER, IDLE, back, front, write, write_ready},
     },
 };
+
+/// Why a ReadyForQuery is kept back from the holder.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct ReadyOutcome {
+    /// What the server says of its parameters is yet to be corrected.
+    corrects: bool,
+    /// The holder listens: it first gets the notifications that were committed before.
+    awaits_notifications: bool,
+    /// What the holder listens to is to be heard elsewhere, or it may have to go for want of a pin.
+    is_surveyed: bool,
+}
+
+impl ReadyOutcome {
+    /// It is passed on.
+    const PLAIN: Self = Self { corrects: false, awaits_notifications: false, is_surveyed: false };
+}
 
 impl Postgres {
     /// A CommandComplete whose tag may be of interest.
@@ -161,17 +177,8 @@ impl Postgres {
         if status == IDLE {
             server.traces.ask_doubted_resets();
         }
-        let corrected = server.traces.may_have(Suspects::RESET)
-            && (server.policy.on_state != OnState::Allow || server.mode == PoolMode::Session)
-            && status != b'E';
-        let listens = status == IDLE && server.traces.may_have(Suspects::LISTEN) && Self::shares_listening(server);
-        let awaited = status == IDLE && relay.client(tag).listening.is_some();
-        let lacks_pin = status == IDLE
-            && !server.traces.is_none()
-            && relay.clients.get(tag).is_some_and(|client| self.may_lack_pin(client, server));
-        if corrected || listens || awaited || lacks_pin {
-            // What it says of its parameters is yet to be corrected, or what it listens to is heard elsewhere, or it
-            // may have to go.
+        let ready = self.ready_outcome(relay.client(tag), server, status);
+        if ready != ReadyOutcome::PLAIN {
             relay.flush(server, relay.at);
             relay.run = end;
             server.ready_withheld = Some(status);
@@ -185,25 +192,38 @@ impl Postgres {
         }
         if status != IDLE {
             client.stand(tag, Standing::InTransaction, relay.out);
-            if corrected && !client.owes_server() && !server.owes_client() {
+            if ready.corrects && !client.owes_server() && !server.owes_client() {
                 self.survey_in_transaction(client, me, server, relay.out);
             }
         } else if may_release(client, server) {
             self.finish(tag, client, me, server, relay.out);
         } else if !client.owes_server() {
             client.stand(tag, Standing::Idle, relay.out);
-            if corrected && !server.owes_client() {
+            if ready.corrects && !server.owes_client() {
                 self.survey_in_transaction(client, me, server, relay.out);
             }
         }
         if matches!(client.phase, Phase::Ready) && server.ready_withheld.is_some() {
-            if awaited && !client.owes_server() {
+            if ready.awaits_notifications && !client.owes_server() {
                 self.tell_in_time(tag, client, server, relay.out);
             } else {
                 server.tell_ready(Some(tag), relay.out);
             }
         }
         Step::Handled
+    }
+
+    /// What has to be done before the holder is told that the server is ready.
+    #[inline]
+    fn ready_outcome(&self, client: &Client, server: &Server, status: u8) -> ReadyOutcome {
+        let idle = status == IDLE;
+        let corrects = server.traces.may_have(Suspects::RESET)
+            && (server.policy.on_state != OnState::Allow || server.mode == PoolMode::Session)
+            && status != b'E';
+        let listens = idle && server.traces.may_have(Suspects::LISTEN) && Self::shares_listening(server);
+        let lacks_pin = idle && !server.traces.is_none() && self.may_lack_pin(client, server);
+        let awaits_notifications = idle && client.listening.is_some();
+        ReadyOutcome { corrects, awaits_notifications, is_surveyed: listens || lacks_pin }
     }
 
     /// A transaction stays open in statement mode: it is rolled back and the client told.

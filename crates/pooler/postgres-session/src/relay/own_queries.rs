@@ -6,7 +6,7 @@ use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, ServerTag, Sessi
 use crate::{
     session::{
         client::{Client, Phase},
-        own_queries::Purpose,
+        own_queries::{OwnQueries, Purpose},
         server::{Server, Stage},
         shared::Postgres,
         soil::Soil,
@@ -16,6 +16,50 @@ use crate::{
         message::IDLE,
     },
 };
+
+/// What a ReadyForQuery means for a query of ours.
+enum Outcome {
+    /// More of them are to come.
+    More,
+    /// The server broke the protocol.
+    Broken(String),
+    /// It failed within the holder's transaction, which has failed by that.
+    FailedWithin(Failure),
+    /// It was ended from outside, and is tried again.
+    Repeat(Box<OwnQueries>),
+    Done(Box<OwnQueries>),
+}
+
+impl Server {
+    /// Enters a ReadyForQuery of this status, while the server is at work for us.
+    fn own_query_outcome(&mut self, status: u8) -> Outcome {
+        let work = self.work.as_mut().expect("the server is at work for us");
+        if !std::mem::take(&mut work.answered) {
+            return Outcome::Broken("a ReadyForQuery without an answer".to_owned());
+        }
+        if work.pending == 0 {
+            return Outcome::Broken("a ReadyForQuery without a Sync".to_owned());
+        }
+        self.unsynced = false;
+        work.pending -= 1;
+        if work.pending > 0 {
+            return Outcome::More;
+        }
+        let mut work = self.work.take().expect("the server is at work for us");
+        if let (b'E', Purpose::Survey(_) | Purpose::Correct(_)) = (status, &work.purpose)
+            && self.exchange.status() != IDLE
+            && let Some(failure) = work.failure.take()
+        {
+            return Outcome::FailedWithin(failure);
+        }
+        let within = matches!(work.purpose, Purpose::Survey(_) | Purpose::Correct(_) | Purpose::Forget);
+        if status != IDLE && !(within && work.failure.is_none() && status == self.exchange.status()) {
+            let behind = work.failure.as_ref().map(|failure| format!(" behind {}", failure.text())).unwrap_or_default();
+            return Outcome::Broken(format!("a transaction that does not end{behind}"));
+        }
+        if status == IDLE && work.is_to_repeat() { Outcome::Repeat(work) } else { Outcome::Done(work) }
+    }
+}
 
 impl Postgres {
     /// A ReadyForQuery came while the server is at work for us.
@@ -27,89 +71,33 @@ impl Postgres {
         status: u8,
         out: &mut Outbox,
     ) {
-        let work = server.work.as_mut().expect("the server is at work for us");
-        if !std::mem::take(&mut work.answered) {
-            return self.broken(me, server, clients, "a ReadyForQuery without an answer", out);
-        }
-        if work.pending == 0 {
-            return self.broken(me, server, clients, "a ReadyForQuery without a Sync", out);
-        }
-        server.unsynced = false;
-        work.pending -= 1;
-        if work.pending > 0 {
-            return;
-        }
-        let work = server.work.take().expect("the server is at work for us");
-        let within = matches!(work.purpose, Purpose::Survey(_) | Purpose::Correct(_) | Purpose::Forget);
-        if let (b'E', Purpose::Survey(_) | Purpose::Correct(_), Some(failure)) = (status, &work.purpose, &work.failure)
-            && server.exchange.status() != IDLE
-        {
-            let (tag, client) = holder(server, clients);
-            return self.failed_within(tag, client, server, failure, out);
-        }
-        if status != IDLE && !(within && work.failure.is_none() && status == server.exchange.status()) {
-            let behind = work.failure.as_ref().map(|failure| format!(" behind {}", failure.text())).unwrap_or_default();
-            return self.broken(me, server, clients, &format!("a transaction that does not end{behind}"), out);
-        }
-        if status == IDLE && work.is_to_repeat() {
-            return server.begin_again(me, *work, out);
-        }
-        if matches!(work.purpose, Purpose::Unlisten(_)) && work.failure.is_some() {
-            // It still listens for its holder, of which nothing else tells.
-            server.soil.add(Soil::ALL);
-        }
-        match (work.purpose, work.failure) {
-            (Purpose::Learn(extras), Some(failure)) => {
+        match server.own_query_outcome(status) {
+            Outcome::More => {}
+            Outcome::Broken(what) => self.broken(me, server, clients, &what, out),
+            Outcome::FailedWithin(failure) => {
                 let (tag, client) = holder(server, clients);
-                if !self.learns_elsewhere(tag, client, me, server, &extras, out) {
-                    reject(me, server, clients, &failure, out);
-                }
+                self.failed_within(tag, client, server, &failure, out);
             }
-            (Purpose::Forget | Purpose::Unlisten(_) | Purpose::Correct(_), Some(failure)) => {
-                reject(me, server, clients, &failure, out);
-            }
-            (Purpose::Preface(preface), None) => self.prefaced(me, server, clients, (*preface, work.cancelled), out),
-            (Purpose::Preface(_), Some(_)) => unreachable!("its first error is the end of it"),
-            (Purpose::Learn(extras), None) => {
-                server.settings.replace_extras(extras, &self.parameters);
-                let (tag, client) = holder(server, clients);
-                self.learned(tag, client, me, server, out);
-            }
-            (Purpose::Reset { .. } | Purpose::Check, Some(failure)) => {
-                server.stage = Stage::Closed;
-                let reason = CloseReason::Error(Blame::Server, failure.text());
-                out.push(Effect::Close { peer: Peer::Server(me), reason });
-            }
-            (Purpose::Reset { cleaned, statements }, None) => self.was_reset(me, server, cleaned, statements, out),
+            Outcome::Repeat(work) => server.begin_again(me, *work, out),
+            Outcome::Done(work) => self.work_answered(me, server, clients, *work, out),
+        }
+    }
+
+    /// A query of ours is answered, whether it failed or not. What is done then is up to who has asked.
+    fn work_answered(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        OwnQueries { purpose, failure, cancelled, .. }: OwnQueries,
+        out: &mut Outbox,
+    ) {
+        match (purpose, failure) {
             (Purpose::Catalogue(reading, verdict), failure) => {
                 self.catalogue_answered(me, server, *reading, failure, verdict, out);
             }
-            (Purpose::Survey(survey), Some(_)) => {
-                let (tag, client) = holder(server, clients);
-                self.survey_failed(tag, client, me, server, survey, out);
-            }
-            (Purpose::Survey(survey), None) => {
-                let (tag, client) = holder(server, clients);
-                self.surveyed(tag, client, me, server, survey, out);
-            }
-            (Purpose::Correct(settings), None) => {
-                server.settings.apply(&settings, &self.parameters);
-                let (tag, client) = holder(server, clients);
-                self.bring_up(tag, client, server, out);
-                self.corrected(tag, client, server, out);
-            }
-            (Purpose::Unlisten(channels), None) => {
-                let (tag, client) = holder(server, clients);
-                self.unlistened(tag, client, me, server, &channels, out);
-            }
-            (Purpose::Forget, None) => {
-                let (tag, client) = holder(server, clients);
-                self.bring_up(tag, client, server, out);
-                client.phase = Phase::Ready;
-                out.push(Effect::Wake { client: tag });
-            }
             (Purpose::Defaults(question), failure) => {
-                self.defaults_answered(me, server, clients, (*question, failure, work.cancelled), out);
+                self.defaults_answered(me, server, clients, (*question, failure, cancelled), out);
             }
             (Purpose::Listen(channels), failure) => self.listened(me, server, &channels, failure.as_ref(), out),
             (Purpose::CleanListener, failure) => self.listener_cleaned(me, server, failure, out),
@@ -117,7 +105,74 @@ impl Postgres {
             (Purpose::Lookup(lookup), failure) => self.lookup_answered(me, server, clients, (lookup, failure), out),
             (Purpose::Connect, failure) => self.connect_query_ready(me, server, None, failure, out),
             (Purpose::Connected(set), failure) => self.connect_query_ready(me, server, Some(&set), failure, out),
+            (Purpose::Preface(preface), None) => self.prefaced(me, server, clients, (*preface, cancelled), out),
+            (Purpose::Reset { cleaned, statements }, None) => self.was_reset(me, server, cleaned, statements, out),
             (Purpose::Check, None) => server.become_ready(me, out),
+            (purpose, None) => self.done_for_holder(me, server, clients, purpose, out),
+            (purpose, Some(failure)) => self.work_failed(me, server, clients, (purpose, failure), out),
+        }
+    }
+
+    /// What was done for the server's holder went well.
+    fn done_for_holder(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        purpose: Purpose,
+        out: &mut Outbox,
+    ) {
+        let (tag, client) = holder(server, clients);
+        match purpose {
+            Purpose::Learn(extras) => {
+                server.settings.replace_extras(extras, &self.parameters);
+                self.learned(tag, client, me, server, out);
+            }
+            Purpose::Survey(survey) => self.surveyed(tag, client, me, server, survey, out),
+            Purpose::Correct(settings) => {
+                server.settings.apply(&settings, &self.parameters);
+                self.bring_up(tag, client, server, out);
+                self.corrected(tag, client, server, out);
+            }
+            Purpose::Unlisten(channels) => self.unlistened(tag, client, me, server, &channels, out),
+            Purpose::Forget => {
+                self.bring_up(tag, client, server, out);
+                client.phase = Phase::Ready;
+                out.push(Effect::Wake { client: tag });
+            }
+            _ => unreachable!("this is done for no holder"),
+        }
+    }
+
+    /// What was asked of the server failed.
+    fn work_failed(
+        &self,
+        me: ServerTag,
+        server: &mut Server,
+        clients: &mut dyn Sessions<ClientTag, Client>,
+        (purpose, failure): (Purpose, Failure),
+        out: &mut Outbox,
+    ) {
+        match purpose {
+            Purpose::Learn(extras) => {
+                let (tag, client) = holder(server, clients);
+                if !self.learns_elsewhere(tag, client, me, server, &extras, out) {
+                    reject(me, server, clients, &failure, out);
+                }
+            }
+            Purpose::Survey(survey) => {
+                let (tag, client) = holder(server, clients);
+                self.survey_failed(tag, client, me, server, survey, out);
+            }
+            // A server that failed to UNLISTEN still listens for its holder: `reject` has it cleaned of everything.
+            Purpose::Forget | Purpose::Unlisten(_) | Purpose::Correct(_) => reject(me, server, clients, &failure, out),
+            Purpose::Reset { .. } | Purpose::Check => {
+                server.stage = Stage::Closed;
+                let reason = CloseReason::Error(Blame::Server, failure.text());
+                out.push(Effect::Close { peer: Peer::Server(me), reason });
+            }
+            Purpose::Preface(_) => unreachable!("its first error is the end of it"),
+            _ => unreachable!("who has asked this learns of the failure"),
         }
     }
 }

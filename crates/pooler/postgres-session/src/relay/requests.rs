@@ -56,15 +56,7 @@ pub(crate) fn look(
         return step;
     }
     if client.mode == PoolMode::Session {
-        if matches!(message.header.kind, front::QUERY | front::PARSE | front::FUNCTION_CALL)
-            && !server.soil.has(Soil::BEYOND)
-        {
-            if message.may_wait() {
-                return Step::Wait;
-            }
-            watch_session(client, server, message);
-        }
-        return reset::in_session(client, (tag, server), message, out);
+        return look_in_session(client, (tag, server), message, out);
     }
     server.statements.keep_more(message);
     if message.header.kind == front::BIND {
@@ -104,15 +96,49 @@ pub(crate) fn look(
             named::execute(client, server, message);
             Step::Forward
         }
-        front::PARSE | front::BIND | front::DESCRIBE | front::CLOSE => match message.statement_name() {
-            None if message.may_wait() => Step::Wait,
-            None | Some(None) => Step::Forward,
-            Some(Some(name)) if name.is_empty() => {
-                unnamed::follow(postgres, (me, client), (tag, server), message, kept, out)
-            }
-            Some(Some(name)) => named::follow(postgres, (me, client), (tag, server), message, name, out),
-        },
+        front::PARSE | front::BIND | front::DESCRIBE | front::CLOSE => {
+            statement(postgres, (me, client), (tag, server), message, kept, out)
+        }
         _ => Step::Forward,
+    }
+}
+
+/// A message of a client that keeps its server to its end.
+#[inline]
+fn look_in_session(
+    client: &mut Client,
+    (tag, server): (ServerTag, &mut Server),
+    message: &Arrived<'_>,
+    out: &mut Outbox,
+) -> Step {
+    if matches!(message.header.kind, front::QUERY | front::PARSE | front::FUNCTION_CALL)
+        && !server.soil.has(Soil::BEYOND)
+    {
+        if message.may_wait() {
+            return Step::Wait;
+        }
+        watch_session(client, server, message);
+    }
+    reset::in_session(client, (tag, server), message, out)
+}
+
+/// A message about a prepared statement, or about a portal.
+#[inline]
+fn statement(
+    postgres: &Postgres,
+    (me, client): (ClientTag, &mut Client),
+    (tag, server): (ServerTag, &mut Server),
+    message: &Arrived<'_>,
+    kept: &mut Option<Range<usize>>,
+    out: &mut Outbox,
+) -> Step {
+    match message.statement_name() {
+        None if message.may_wait() => Step::Wait,
+        None | Some(None) => Step::Forward,
+        Some(Some(name)) if name.is_empty() => {
+            unnamed::follow(postgres, (me, client), (tag, server), message, kept, out)
+        }
+        Some(Some(name)) => named::follow(postgres, (me, client), (tag, server), message, name, out),
     }
 }
 
