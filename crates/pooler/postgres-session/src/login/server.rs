@@ -47,6 +47,14 @@ enum Answer {
     Accepted,
 }
 
+/// What follows from a message of a server that logs in.
+enum Taken {
+    /// The login goes on.
+    More,
+    /// The server is logged in to, and what was wanted.
+    Ready,
+}
+
 /// How a login goes wrong.
 struct Refused {
     permanent: bool,
@@ -167,45 +175,14 @@ impl Postgres {
                 let text = format!("the server has sent {MAX_LOGIN_MESSAGES} messages and is not ready");
                 Err(Refused::for_now(text))
             } else if let Some(body) = bytes.get(HEADER..header.total()) {
-                match header.kind {
-                    back::AUTHENTICATION => login.authentication(self, body).map(|answer| {
-                        match answer {
-                            Answer::Send(body) => send(me, &body, out),
-                            Answer::Nothing => {}
-                            Answer::Later(key) => self.derivations.add((me, key)),
-                            Answer::Accepted => out.push(Effect::Authenticated { server: me }),
-                        }
-                        false
-                    }),
-                    back::BACKEND_KEY_DATA => {
-                        let mut secret = body;
-                        match take_u32(&mut secret) {
-                            Some(pid) => {
-                                server.key = CancelKey { pid, secret: secret.into() };
-                                Ok(false)
-                            }
-                            None => Err(Refused::for_now("the server sent a malformed BackendKeyData")),
-                        }
-                    }
-                    kind => login.report(kind, body),
-                }
+                login.messages += 1;
+                self.login_message(me, login, &mut server.key, (header.kind, body), out)
             } else {
                 return at;
             };
-            login.messages += 1;
             match taken {
-                Ok(false) => {}
-                Ok(true) => match login.fit() {
-                    Ok(Fit::Yes) => self.server_ready(me, server, out),
-                    Ok(Fit::Unknown) => {
-                        login.asked = Some(Traits::default());
-                        out.insert(Peer::Server(me), |to| write_query(to, QUESTION));
-                    }
-                    Err(why) => {
-                        self.fail(me, server, Refused::for_now(why), out);
-                        return input.bytes.len();
-                    }
-                },
+                Ok(Taken::More) => {}
+                Ok(Taken::Ready) => self.server_ready(me, server, out),
                 Err(refused) => {
                     self.fail(me, server, refused, out);
                     return input.bytes.len();
@@ -214,6 +191,45 @@ impl Postgres {
             at += header.total();
         }
         at
+    }
+
+    /// A whole message of a server that logs in.
+    fn login_message(
+        &self,
+        me: ServerTag,
+        login: &mut Login,
+        key: &mut CancelKey,
+        (kind, body): (u8, &[u8]),
+        out: &mut Outbox,
+    ) -> Result<Taken, Refused> {
+        match kind {
+            back::AUTHENTICATION => match login.authentication(self, body)? {
+                Answer::Send(body) => send(me, &body, out),
+                Answer::Nothing => {}
+                Answer::Later(key) => self.derivations.add((me, key)),
+                Answer::Accepted => out.push(Effect::Authenticated { server: me }),
+            },
+            back::BACKEND_KEY_DATA => {
+                let mut secret = body;
+                let Some(pid) = take_u32(&mut secret) else {
+                    return Err(Refused::for_now("the server sent a malformed BackendKeyData"));
+                };
+                *key = CancelKey { pid, secret: secret.into() };
+            }
+            kind => {
+                if !login.report(kind, body)? {
+                    return Ok(Taken::More);
+                }
+                match login.fit().map_err(Refused::for_now)? {
+                    Fit::Yes => return Ok(Taken::Ready),
+                    Fit::Unknown => {
+                        login.asked = Some(Traits::default());
+                        out.insert(Peer::Server(me), |to| write_query(to, QUESTION));
+                    }
+                }
+            }
+        }
+        Ok(Taken::More)
     }
 
     fn server_ready(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {

@@ -247,6 +247,7 @@ fn close(
     Step::Replaced(message.end())
 }
 
+/// A Bind, or a Describe of a statement.
 fn refer(
     postgres: &Postgres,
     (me, client): (ClientTag, &mut Client),
@@ -271,38 +272,10 @@ fn refer(
         }
         Ok(Some(statement)) => statement,
     };
-    if message.header.kind == front::BIND {
-        server.copies |= copy::is_copy(&statement.body);
-        let forgets = statement.findings.suspects.any(Suspects::FORGET);
-        server.note_bound(message, forgets && forgets_all(&statement.body));
-    }
     if message.header.kind == front::BIND
-        && server.policy.on_state != OnState::Allow
-        && (!statement.findings.is_plain()
-            || server.settings.has_nonconforming_strings()
-            || !server.traces.is_none()
-            || server.catalogue.shared().watches_names())
+        && let Some(step) = bind((me, client), (tag, server), message, &statement, out)
     {
-        let findings = &server.judge(statement.findings.clone(), &statement.body);
-        if let Some(step) = sequences::before((me, client), (tag, server), findings, message, out) {
-            return step;
-        }
-        if let Some(step) = plans::before(client, (tag, server), findings, out) {
-            return step;
-        }
-        if server.policy.on_state == OnState::Reject && findings.suspects.any(Suspects::VISIBLY_LASTING) {
-            reject(tag, server, message.header.kind, out);
-        }
-        server.suspect(findings);
-        server.note_amended_bind(message.body(), &statement.body);
-        if findings.suspects.any(Suspects::BOUND_NAME) {
-            if message.may_wait() {
-                return Step::Wait;
-            }
-            note_bound_names(server, message);
-        }
-    } else if message.header.kind == front::BIND && statement.findings.suspects.any(Suspects::DDL) {
-        server.note_change(&statement.findings);
+        return step;
     }
     let reliance = client.named.as_ref().map_or(Reliance::New, |named| named.reliance(text));
     let now = context(client, server);
@@ -337,6 +310,47 @@ fn refer(
     let looked_at = told::follow(client, server, (message, &name), (&statement, likeness, reliance));
     let kept = message.header.kind == front::BIND && (learns || reliance == Reliance::Untold);
     forward_as((tag, server), message, &name, &statement.name, (kept.then_some(&statement), looked_at), out)
+}
+
+/// A Bind of a statement is about to be forwarded: what to do instead, if anything.
+fn bind(
+    (me, client): (ClientTag, &mut Client),
+    (tag, server): (ServerTag, &mut Server),
+    message: &Arrived<'_>,
+    statement: &Statement,
+    out: &mut Outbox,
+) -> Option<Step> {
+    server.copies |= copy::is_copy(&statement.body);
+    let forgets = statement.findings.suspects.any(Suspects::FORGET);
+    server.note_bound(message, forgets && forgets_all(&statement.body));
+    if server.policy.on_state != OnState::Allow
+        && (!statement.findings.is_plain()
+            || server.settings.has_nonconforming_strings()
+            || !server.traces.is_none()
+            || server.catalogue.shared().watches_names())
+    {
+        let findings = &server.judge(statement.findings.clone(), &statement.body);
+        if let Some(step) = sequences::before((me, client), (tag, server), findings, message, out) {
+            return Some(step);
+        }
+        if let Some(step) = plans::before(client, (tag, server), findings, out) {
+            return Some(step);
+        }
+        if server.policy.on_state == OnState::Reject && findings.suspects.any(Suspects::VISIBLY_LASTING) {
+            reject(tag, server, message.header.kind, out);
+        }
+        server.suspect(findings);
+        server.note_amended_bind(message.body(), &statement.body);
+        if findings.suspects.any(Suspects::BOUND_NAME) {
+            if message.may_wait() {
+                return Some(Step::Wait);
+            }
+            note_bound_names(server, message);
+        }
+    } else if statement.findings.suspects.any(Suspects::DDL) {
+        server.note_change(&statement.findings);
+    }
+    None
 }
 
 /// A Bind or Describe of a statement that is not known to be on this server what the client was told.

@@ -181,93 +181,110 @@ pub(crate) fn follow(
     kept: &mut Option<Range<usize>>,
     out: &mut Outbox,
 ) -> Step {
-    let texts = &postgres.texts;
     let replaces = matches!(message.header.kind, front::PARSE | front::CLOSE);
     if server.unnamed.is_undecided() && (server.mid_pipeline || !replaces) {
         client.awaits_answers = true;
         return Step::Wait;
     }
     match message.header.kind {
-        front::PARSE => {
-            if message.may_wait() {
-                return Step::Wait;
-            }
-            let whole = message.is_whole();
-            let text = message.body().get(1..).unwrap_or_default();
-            match named::deallocated(client, server, message) {
-                None => {}
-                Some(Err(step)) => return step,
-                Some(Ok(name)) => return deallocate(texts, (me, client), (tag, server), message, &name, kept, out),
-            }
-            let mut amended = None;
-            if let Some(step) =
-                suspect(postgres, (me, client), (tag, server), (message, text, whole), &mut amended, out)
-            {
+        front::PARSE => parse(postgres, (me, client), (tag, server), message, kept, out),
+        front::CLOSE => {
+            replace(&postgres.texts, (me, client), (tag, server), message, kept, out);
+            Step::Replaced(message.at)
+        }
+        _ => refer(postgres, (me, client), (tag, server), message, kept, out),
+    }
+}
+
+/// A Parse of the statement.
+fn parse(
+    postgres: &Postgres,
+    (me, client): (ClientTag, &mut Client),
+    (tag, server): (ServerTag, &mut Server),
+    message: &Arrived<'_>,
+    kept: &mut Option<Range<usize>>,
+    out: &mut Outbox,
+) -> Step {
+    let texts = &postgres.texts;
+    if message.may_wait() {
+        return Step::Wait;
+    }
+    let whole = message.is_whole();
+    let text = message.body().get(1..).unwrap_or_default();
+    match named::deallocated(client, server, message) {
+        None => {}
+        Some(Err(step)) => return step,
+        Some(Ok(name)) => return deallocate(texts, (me, client), (tag, server), message, &name, kept, out),
+    }
+    let mut amended = None;
+    if let Some(step) = suspect(postgres, (me, client), (tag, server), (message, text, whole), &mut amended, out) {
+        return step;
+    }
+    replace(texts, (me, client), (tag, server), message, kept, out);
+    client.unnamed_forgets = whole && forgets_all(text);
+    client.unnamed_is_new = true;
+    if let Some(body) = amended {
+        // It is kept in this form, so that its Bind is known as that of an amended statement.
+        let mut parse = Vec::new();
+        write_parse(&mut parse, b"", &body);
+        out.insert(Peer::Server(tag), |to| to.extend_from_slice(&parse));
+        client.unnamed = Some(Text::short(parse.into()));
+        return Step::Replaced(message.end());
+    }
+    if whole {
+        *kept = Some(message.at..message.end());
+    } else {
+        client.unnamed = Some(texts.begin(message.header.total(), &message.bytes[message.at..]));
+        client.unnamed_grows = true;
+    }
+    Step::Replaced(message.at)
+}
+
+/// A Bind or Describe of the statement.
+fn refer(
+    postgres: &Postgres,
+    (me, client): (ClientTag, &mut Client),
+    (tag, server): (ServerTag, &mut Server),
+    message: &Arrived<'_>,
+    kept: &mut Option<Range<usize>>,
+    out: &mut Outbox,
+) -> Step {
+    let kind = message.header.kind;
+    if kind == front::BIND {
+        if let Some(text) = client.unnamed.clone()
+            && let Some(parse) = text.bytes()
+        {
+            let (text, whole) = (&parse.read()[HEADER + 1..], parse.is_read_whole());
+            if let Some(step) = suspect(postgres, (me, client), (tag, server), (message, text, whole), &mut None, out) {
                 return step;
             }
-            replace(texts, (me, client), (tag, server), message, kept, out);
-            client.unnamed_forgets = whole && forgets_all(text);
-            client.unnamed_is_new = true;
-            if let Some(body) = amended {
-                // It is kept in this form, so that its Bind is known as that of an amended statement.
-                let mut parse = Vec::new();
-                write_parse(&mut parse, b"", &body);
-                out.insert(Peer::Server(tag), |to| to.extend_from_slice(&parse));
-                client.unnamed = Some(Text::short(parse.into()));
-                return Step::Replaced(message.end());
-            }
-            if whole {
-                *kept = Some(message.at..message.end());
-            } else {
-                client.unnamed = Some(texts.begin(message.header.total(), &message.bytes[message.at..]));
-                client.unnamed_grows = true;
-            }
-            return Step::Replaced(message.at);
+            server.note_amended_bind(message.body(), text);
         }
-        front::CLOSE => {
-            replace(texts, (me, client), (tag, server), message, kept, out);
-            return Step::Replaced(message.at);
+        note_bound_names(server, message);
+        server.note_bound(message, client.unnamed_forgets);
+    }
+    let owner = client.unnamed_owner(me);
+    let text = client.unnamed.clone();
+    let told = text.as_ref().map(|text| &text.told);
+    let relies = told.is_some_and(|told| told.has_columns()) && !told::learns(message);
+    if server.unnamed.owner != Some(owner) {
+        if relies && server.is_prefaced() {
+            return Step::Wait;
         }
-        kind => {
-            if kind == front::BIND {
-                if let Some(text) = client.unnamed.clone()
-                    && let Some(parse) = text.bytes()
-                {
-                    let (text, whole) = (&parse.read()[HEADER + 1..], parse.is_read_whole());
-                    if let Some(step) =
-                        suspect(postgres, (me, client), (tag, server), (message, text, whole), &mut None, out)
-                    {
-                        return step;
-                    }
-                    server.note_amended_bind(message.body(), text);
-                }
-                note_bound_names(server, message);
-                server.note_bound(message, client.unnamed_forgets);
-            }
-            let owner = client.unnamed_owner(me);
-            let text = client.unnamed.clone();
-            let told = text.as_ref().map(|text| &text.told);
-            let relies = told.is_some_and(|told| told.has_columns()) && !told::learns(message);
-            if server.unnamed.owner != Some(owner) {
-                if relies && server.is_prefaced() {
-                    return Step::Wait;
-                }
-                bring(client, (tag, server), owner, out);
-            } else if kind == front::BIND {
-                *kept = None;
-                if client.unnamed_is_new && client.unnamed.as_ref().is_some_and(|text| text.is_long()) {
-                    // It is bound together with its Parse.
-                    client.unnamed = None;
-                }
-            }
-            if relies && server.unnamed.likeness != Likeness::Same {
-                return compare((me, client), (tag, server), message, out);
-            }
-            if kind == front::DESCRIBE && !told.is_some_and(|told| told.is_complete()) {
-                server.exchange.noted(Note::DescribedUnnamed(client.unnamed_version));
-                return Step::Replaced(message.at);
-            }
+        bring(client, (tag, server), owner, out);
+    } else if kind == front::BIND {
+        *kept = None;
+        if client.unnamed_is_new && client.unnamed.as_ref().is_some_and(|text| text.is_long()) {
+            // It is bound together with its Parse.
+            client.unnamed = None;
         }
+    }
+    if relies && server.unnamed.likeness != Likeness::Same {
+        return compare((me, client), (tag, server), message, out);
+    }
+    if kind == front::DESCRIBE && !told.is_some_and(|told| told.is_complete()) {
+        server.exchange.noted(Note::DescribedUnnamed(client.unnamed_version));
+        return Step::Replaced(message.at);
     }
     Step::Forward
 }
