@@ -1,5 +1,5 @@
-//! Who may log in to what, and how Poolhouse itself logs in: asked of whoever holds the
-//! configuration. This crate knows no configuration.
+//! Who may log in to what, and how Poolhouse itself logs in: the sessions ask a [`Directory`], behind which is the
+//! configuration.
 
 mod policy;
 pub(crate) mod target;
@@ -23,14 +23,15 @@ pub trait Directory: Send + Sync + 'static {
     /// How `user`, coming from `origin` and asking for `database`, proves who he is.
     fn proof(&self, origin: Origin, database: &str, user: &str) -> Result<Proof, Unknown>;
 
-    /// The same after a query that [`Proof::Ask`] named: it found this stored password, or nobody who may log in. Must
+    /// The same after a query that [`Proof::Ask`] named: it found this stored password, or no user who may log in. Must
     /// not ask again.
     fn answered(&self, database: &str, user: &str, stored: Option<&str>) -> Result<Proof, Unknown>;
 
-    /// What those are asked for who exist, each kind once: somebody who does not exist is asked for one of these.
+    /// The kinds of authentication that existing users are asked for, each once. A user who does not exist is asked for
+    /// one of these.
     fn looks(&self, database: &str) -> Vec<Look>;
 
-    /// Somebody who called himself `user` gave a wrong proof: what is remembered of that user may be out of date.
+    /// A client that logged in as `user` gave a wrong proof: what is remembered of that user may be out of date.
     fn refuted(&self, database: &str, user: &str);
 
     /// What serves `user`, who has proved who he is, when he asks for `database`. Asked only then, so that strangers
@@ -108,7 +109,7 @@ pub enum Unknown {
     /// No such database is configured.
     Database,
     /// No such user. The client is put through an authentication that always fails and has one of the
-    /// [looks](Directory::looks) of those that may succeed, so that it cannot tell an unknown user from a wrong
+    /// [looks](Directory::looks) of logins that may succeed, so that it cannot tell an unknown user from a wrong
     /// password.
     User,
     /// Not from there, or not at all; the text says what to do and is sent to the client.

@@ -4,7 +4,7 @@
 //! Rules of PostgreSQL that it follows:
 //! - Query, FunctionCall and Sync are each answered by one ReadyForQuery. Parse, Bind, Describe, Execute and Close
 //!   are answered by one message each, and need a Sync in the end.
-//! - After an error in one of those, the server discards everything up to the next Sync, queries included.
+//! - After an error in one of these, the server discards everything up to the next Sync, queries included.
 //! - In COPY IN, it takes data and nothing else: see `copying`.
 
 mod copying;
@@ -27,7 +27,7 @@ const KEPT_CAPACITY: usize = 256;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Item {
-    /// A run of extended-protocol messages, so many of them unanswered. It stays, at zero, until a Sync follows.
+    /// A run of extended-protocol messages, and how many are unanswered. It stays, at zero, until a Sync follows.
     Extended(u32),
     /// A Parse or Close whose answer is not simply passed on.
     Noted(Note),
@@ -73,7 +73,7 @@ pub(crate) enum Note {
     Taken,
     /// A Close of the client's of a statement that the server keeps.
     Close,
-    /// A Parse, Bind or Close of ours, of a statement that is nobody's.
+    /// A Parse, Bind or Close of ours, of a statement that no client has.
     Swallowed,
     /// A Describe of the client's whose answer is looked at.
     Described,
@@ -99,7 +99,7 @@ pub(crate) struct Exchange {
     unflushed: u32,
     /// The server discards everything until a Sync that has not been forwarded yet.
     skipping: bool,
-    /// Something was answered that somebody may wait for, besides ReadyForQuery.
+    /// Something was answered that a held-back message may wait for, besides ReadyForQuery.
     moved: bool,
     /// What was noted of requests that will never be answered, oldest first.
     discarded: Vec<Note>,
@@ -159,7 +159,7 @@ impl Exchange {
         self.skipping
     }
 
-    /// One pipeline of so many messages is all that is under way, outside a transaction, and none of it is answered.
+    /// One pipeline of `count` messages is all that is under way, outside a transaction, and none of it is answered.
     pub(crate) fn is_only_pipeline(&self, count: u32) -> bool {
         let mut left = count;
         let behind = self.queue.iter().skip_while(|item| match item {
@@ -304,7 +304,7 @@ impl Exchange {
             self.discard(0..=end - 1);
             self.skipping = self.queue.is_empty();
         }
-        // What may begin a COPY is last, and nobody's turn but its own, if that has not come yet.
+        // A request that may begin a COPY is the last one. It is still to be answered if it is not at the front.
         let pending = match self.queue.back() {
             Some(Item::CopyQuery) => self.queue.len() > 1,
             Some(Item::CopyExecute) => true,

@@ -1,8 +1,8 @@
 //! What is more than forwarding, one file or folder for each: a file may use those named before it.
 //!
-//! - `pins`: clients keep their servers beyond their transactions, as many as may.
+//! - `pins`: clients that keep their servers beyond their transactions, up to `max_pinned`.
 //! - `rejection`: requests that are not allowed.
-//! - `cleaning`: nobody meets what others have left behind.
+//! - `cleaning`: a client never meets what another has left behind.
 //! - `listen`: LISTEN for many on one server.
 //! - `settings`: SET and RESET, and what else a session has beyond its transactions, follow the client or keep its
 //!   server.

@@ -5,14 +5,14 @@
 //!
 //! - `wire`: the bytes.
 //! - `sql`: what is read in texts of SQL, and written in it.
-//! - `directory`: whom the configuration is asked of.
+//! - `directory`: what the sessions ask of the configuration.
 //! - `exchange`: what a server still owes, and to which request.
 //! - `session`: what is known of each connection, and of all of them.
 //! - `login`: clients log in to Poolhouse, and Poolhouse to servers.
 //! - `features`: what is more than forwarding, such as prepared statements, settings, LISTEN.
 //! - `relay`: messages on their way between a client and its server. It calls the features.
 //!
-//! `requester` is for those who ask for nobody but themselves.
+//! `requester` is for programs that ask for themselves, such as the load generator.
 #![forbid(unsafe_code)]
 
 mod directory;

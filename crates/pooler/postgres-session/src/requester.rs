@@ -1,5 +1,5 @@
-//! The requester's side: somebody who asks a server on his own account (a load generator), not for a client. Bytes in,
-//! bytes and verdicts out: first the login, the same as that of a pool's servers, then one request after the other.
+//! The requester's side: a program that asks a server on its own account (a load generator), not for a client. Bytes
+//! in, bytes and verdicts out: first the login, the same as that of a pool's servers, then one request after the other.
 //! Knows no socket, no time, no pool, and not what it asks.
 //!
 //! Call order: [`Requester::begin`] when the connection is open, then [`Requester::take`] (with nothing, at first)
@@ -103,7 +103,7 @@ pub enum Verdict {
 pub struct Fault {
     /// The SQLSTATE, if the server gave one.
     pub code: Option<[u8; 5]>,
-    /// Trying again cannot help until somebody changes something.
+    /// Trying again cannot help until the database or its configuration is changed.
     pub permanent: bool,
     /// It was turned away, and the next attempt goes another way (with TLS, or without): worth making at once.
     pub detour: bool,
@@ -340,8 +340,8 @@ impl Requester {
 
     fn settle(&mut self) {
         if let Some(number) = self.preparing.take() {
-            // An error may have come from Parse or later; to prepare it again under the same name would be refused, to
-            // execute one that is not there too. Only an error before there is a statement leaves none.
+            // An error may have come from Parse or later. To prepare an existing statement again would be refused, and
+            // so would executing a missing one. Only an error before ParseComplete leaves none.
             self.prepared[number as usize] = self.reader.answer.parsed;
         }
     }

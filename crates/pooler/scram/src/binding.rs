@@ -1,5 +1,5 @@
-//! Channel binding: what ties a login to the TLS connection it runs in, so that nobody in between can pass it on. The
-//! one kind is `tls-server-end-point` (RFC 5929), as in PostgreSQL. Where the data come from is not known here.
+//! Channel binding: what ties a login to the TLS connection it runs in, so that a man in the middle cannot pass it on.
+//! The one kind is `tls-server-end-point` (RFC 5929), as in PostgreSQL. Where the data come from is not known here.
 
 use crate::Error;
 
@@ -37,8 +37,8 @@ pub enum ChannelBinding {
     /// It cannot, or will not: there is no TLS, or no data to bind to.
     #[default]
     Unsupported,
-    /// It could, but the server has not offered it. A server that has knows then that somebody in between has taken it
-    /// away.
+    /// It could, but the server has not offered it. A server that has offered it knows then that a man in the middle
+    /// has taken it away.
     Unused,
     /// It binds to these data.
     Bound(Box<[u8]>),

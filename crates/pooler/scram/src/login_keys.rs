@@ -7,7 +7,7 @@ use zeroize::Zeroize;
 
 use crate::{Verifier, crypto::KEY};
 
-/// The keys of somebody who has proved that he knows his password.
+/// The keys of a user who has proved that he knows his password.
 pub struct LoginKeys {
     pub(crate) iterations: u32,
     pub(crate) salt: Box<[u8]>,
@@ -21,7 +21,7 @@ impl LoginKeys {
         Self { iterations: *iterations, salt: salt.clone(), client_key, server_key: *server_key }
     }
 
-    /// Whether they were derived with this salt and so many iterations.
+    /// Whether they were derived with this salt and this number of iterations.
     pub fn fit(&self, salt: &[u8], iterations: u32) -> bool {
         *self.salt == *salt && self.iterations == iterations
     }

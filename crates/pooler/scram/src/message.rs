@@ -14,7 +14,7 @@ pub enum Error {
     Unsupported(&'static str),
     /// The peer does not know the password or the verifier.
     WrongProof,
-    /// The peer is bound to another TLS connection: somebody is in between.
+    /// The peer is bound to another TLS connection: there is a man in the middle.
     WrongChannel,
     OutOfTurn,
     /// The server's number of iterations is no number from 1 to [`MAX_ITERATIONS`].

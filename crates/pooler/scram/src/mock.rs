@@ -33,8 +33,8 @@ impl Mock {
         }
     }
 
-    /// How well `look` goes with a name: a number that is always the same for both, and unpredictable. Whoever chooses
-    /// the best of several looks chooses the same one for a name as long as it is there.
+    /// How well `look` goes with a name: a number that is always the same for both, and unpredictable. For one
+    /// name, the look of the highest rank stays the same as long as it is configured.
     pub fn rank(&self, user: &str, look: &[u8]) -> [u8; KEY] {
         crypto::hmac(&self.secret, &[b"look:", &(look.len() as u64).to_be_bytes(), look, user.as_bytes()])
     }

@@ -14,7 +14,7 @@ use crate::{LoginKeys, Mock, Shape, Verifier};
 /// once.
 pub struct Server {
     verifier: Arc<Verifier>,
-    /// Nobody can succeed: the user does not exist.
+    /// The login cannot succeed: the user does not exist.
     doomed: bool,
     /// What a client can bind to; nothing where that is not offered.
     channel: Option<Box<[u8]>>,
@@ -38,7 +38,7 @@ enum State {
 }
 
 impl Server {
-    /// A login of somebody with this verifier. `nonce` is fresh randomness, printable and without commas.
+    /// A login of a user with this verifier. `nonce` is fresh randomness, printable and without commas.
     pub fn new(verifier: Arc<Verifier>, nonce: String) -> Self {
         assert!(message::nonce(&nonce).is_ok(), "our own nonce is printable");
         Self { verifier, doomed: false, channel: None, state: State::Start { nonce } }
@@ -54,7 +54,7 @@ impl Server {
         self.channel.is_some()
     }
 
-    /// A login of nobody: it looks like any other and always ends with [`Error::WrongProof`].
+    /// A login of a user who does not exist: it looks like any other and always ends with [`Error::WrongProof`].
     pub fn mock(mock: &Mock, user: &str, shape: Shape, nonce: String) -> Self {
         Self { doomed: true, ..Self::new(Arc::new(mock.verifier(user, shape)), nonce) }
     }

@@ -25,7 +25,7 @@ const SALT: usize = 16;
 
 const PREFIX: &str = "SCRAM-SHA-256$";
 
-/// Enough to check that somebody knows a password, without knowing it. Wiped from memory when dropped.
+/// Enough to check that a client knows a password, without knowing it. Wiped from memory when dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Verifier {
     pub(crate) iterations: u32,
@@ -103,7 +103,7 @@ impl Verifier {
         Ok(Self { iterations, salt, stored_key: key(stored_key)?, server_key: key(server_key)? })
     }
 
-    /// Writes the stored form. As good as a password to whoever wants to pose as the server: not for logs.
+    /// Writes the stored form. An attacker can pose as the server with it: it is not for logs.
     pub fn format(&self) -> String {
         format!(
             "{PREFIX}{}:{}${}:{}",

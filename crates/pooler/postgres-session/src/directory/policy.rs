@@ -10,7 +10,7 @@ pub enum OnState {
     Pin,
     /// A statement that would leave something behind is refused.
     Reject,
-    /// Nothing is done: the state stays with the server and is met by whoever comes next.
+    /// Nothing is done: the state stays with the server, and the next client meets it.
     Allow,
 }
 

@@ -1,5 +1,5 @@
 //! COPY FROM STDIN on the way to a server. While a server takes data it swallows a Sync without an answer, and any
-//! other request ends its connection; as soon as the COPY has failed, both mean something again. Whoever sends a
+//! other request ends its connection; as soon as the COPY has failed, both mean something again. A client that sends a
 //! request while neither is known cannot tell which answers will come. So nothing is sent behind a request that may
 //! begin a COPY until the server says whether it does, and a Sync within the data is not sent at all, unless the COPY
 //! fails before more data comes.

@@ -1,4 +1,4 @@
-//! Making a server as it was when it had just started, whoever used it.
+//! Making a server as it was when it had just started, whichever client used it.
 //!
 //! All of it is one transaction: see `preface` for what that is good for.
 
@@ -76,7 +76,7 @@ impl Postgres {
         server.begin(me, Purpose::Reset { cleaned, statements }, &queries, out);
     }
 
-    /// A server is as if it were new, or, unless it was `cleaned`, as it was left by somebody who left nothing behind.
+    /// A server is as if it were new, or, unless it was `cleaned`, as a client left it that left nothing behind.
     pub(crate) fn was_reset(
         &self,
         me: ServerTag,

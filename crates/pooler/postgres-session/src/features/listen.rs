@@ -3,7 +3,7 @@
 //!
 //! A client's LISTEN runs like any other statement, on the server of its transaction. What that server then listens to
 //! (see `survey`) becomes the client's. The first such server stays out of its pool from then on: it *is* what listens,
-//! until nobody wants it any more. Of later clients the server stops listening and goes back, and the shared one
+//! until no client wants it any more. Of later clients the server stops listening and goes back, and the shared one
 //! listens in its place; only when it does is such a client told that its LISTEN is done. So nothing is missed after
 //! that, and nothing comes twice. What was committed before a client is told that its transaction is over comes before
 //! that, as without a pooler (`session::listen::in_time`). A client that began to listen while it was pinned stays
@@ -84,7 +84,7 @@ impl Postgres {
         if hubs.contains_key(&client.pool) {
             server.begin(tag, Purpose::Unlisten(channels), &[b"UNLISTEN *"], out);
         } else {
-            // Nobody's time-outs and settings may act on what is everybody's.
+            // The time-outs and settings of one client must not act on the server that all share.
             let clean = server.soil.is_clean() && server.settings.is_at_defaults();
             self.become_hub(&mut hubs, (me, client), (tag, server), &channels, clean, out);
             if !clean {
@@ -239,7 +239,7 @@ impl Postgres {
         client.listening = None;
     }
 
-    /// Has the shared server do what its clients want now. When nobody wants anything, it goes back to its pool.
+    /// Has the shared server do what its clients want now. When no client is left, it goes back to its pool.
     pub(crate) fn look_after_hub(&self, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
         let Some(key) = server.listening.hub() else { return };
         if !server.is_at_rest() {
@@ -248,7 +248,7 @@ impl Postgres {
         let mut hubs = self.hubs.lock();
         let hub = hubs.get_mut(&server.pool).filter(|hub| hub.key == key).expect("a server listens for its pool");
         if hub.clients.is_empty() {
-            // It stays known until it does so no more: if somebody wants to listen before that, it goes on.
+            // It stays known until it listens no more: if a client wants to listen before that, it goes on.
             hub.channels.clear();
             return server.begin(tag, Purpose::Retire, &[b"UNLISTEN *"], out);
         }
@@ -351,7 +351,7 @@ impl Postgres {
         out.push(Effect::Release { server: tag, verdict: Verdict::Discard });
     }
 
-    /// The shared server is lost: whoever listened may have missed something.
+    /// The shared server is lost: the clients that listened may have missed something.
     pub(crate) fn hub_lost(&self, server: &mut Server, why: &str, out: &mut Outbox) {
         for (key, subscriber) in self.end_hub(server) {
             post_lost(subscriber.tag, key, why, out);

@@ -1,7 +1,7 @@
-//! What a server's functions keep of the settings of those who have called them. PL/pgSQL reads the constants in a
-//! function's statements when it plans these, by the settings of that moment (`'01/02/2020'` by DateStyle), and keeps
-//! the plans to the session's end. PostgreSQL itself makes them anew where the search_path or the role is another one,
-//! and nowhere else. It knows no SQL but one statement.
+//! Plans of functions, which keep the settings of the client that called a function first. PL/pgSQL reads the constants
+//! in a function's statements when it plans these, by the settings of that moment (`'01/02/2020'` by DateStyle), and
+//! keeps the plans to the session's end. PostgreSQL itself makes them anew where the search_path or the role is another
+//! one, and nowhere else. It knows no SQL but one statement.
 
 use seam::{Outbox, ServerTag};
 

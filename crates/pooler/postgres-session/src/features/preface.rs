@@ -46,13 +46,13 @@ use crate::{
     },
 };
 
-/// Servers that are tried before a client is told that its settings are refused.
+/// Servers that are tried before a client is told that its settings are refused, if another one may take them.
 const MAX_TRIES: u8 = 3;
 
-/// The same where it is not for good: another server may take what one has refused because of what it was used for.
+/// The same for an error that is permanent: another server may take what one has refused because of its past use.
 const MAX_REFUSALS: u8 = 2;
 
-/// A server refuses it for ever once somebody has used a temporary table there.
+/// A server refuses to set it once a temporary table was used in its session.
 const TEMP_BUFFERS: &[u8] = b"temp_buffers";
 
 /// What a text may do that goes ahead: nothing for which more than forwarding is done.
@@ -60,7 +60,7 @@ const MAY_GO_AHEAD: Suspects =
     Suspects::SEQUENCE.and(Suspects::HIDDEN).and(Suspects::DDL).and(Suspects::TEMPORARY).and(Suspects::ACTING);
 
 impl Postgres {
-    /// Brings a server that was just granted to its holder's settings, and cleans it first if somebody else may have
+    /// Brings a server that was just granted to its holder's settings, and cleans it first if another client may have
     /// left something behind.
     pub(crate) fn prepare_for(
         &self,
@@ -74,7 +74,7 @@ impl Postgres {
             return;
         }
         let want = client.settings.clone().expect("a client that is logged in has settings");
-        // Whoever only logs in, or leaves before it is served, has not been prepared for, and leaves what it found.
+        // A client that only logs in, or leaves before it is served, is not prepared for, and leaves what it found.
         let holder = Some(ClientId(me, client.secret));
         let same_holder = std::mem::replace(&mut server.held_last, holder) == holder;
         let cleans = !server.soil.is_clean() && !same_holder;
@@ -98,8 +98,8 @@ impl Postgres {
             if statements {
                 server.statements.drop_ours();
             }
-            // From here on it is about what goes behind that, perhaps ahead of the outcome. If the cleaning fails,
-            // nobody has the server again.
+            // What is noted from here on is left by requests that go behind the cleaning, perhaps ahead of its outcome.
+            // If the cleaning fails, the server is closed.
             server.forget_soil();
         } else {
             if forgets {
@@ -124,8 +124,8 @@ impl Postgres {
         server.begin_with(tag, Purpose::Preface(Box::new(preface)), 1, write_all, out);
     }
 
-    /// What was granted will not do, and neither will any other that somebody has had: it is closed, and the client
-    /// gets what is connected for it. At the end of the queue it would get a used one time after time.
+    /// A server that was used before cannot serve this client: it is closed, and the client gets one that is connected
+    /// for it. At the end of the queue it would get a used one time after time.
     fn take_another(&self, me: ClientTag, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
         server.stage = Stage::Closed;
         client.wants_unused = true;
@@ -176,7 +176,7 @@ impl Postgres {
     }
 
     /// The server does not take the settings of a client that logs in. True if another one is asked: it is the server's
-    /// fault if somebody has used a temporary table there and the client wants `temp_buffers`.
+    /// fault if a temporary table was used there and the client wants `temp_buffers`.
     pub(crate) fn learns_elsewhere(
         &self,
         me: ClientTag,
@@ -304,14 +304,14 @@ impl Server {
         {
             return (prepared.cleaning != Copies::Doubted).then_some(false);
         }
-        // DISCARD ALL takes on nobody's role, and takes a snapshot, for which a deferrable transaction that only reads
+        // DISCARD ALL does not set a role, and it takes a snapshot, for which a deferrable transaction that only reads
         // would wait.
         let plain = !self.settings.own().extras.iter().any(|(name, _)| is_identity(name));
         let writes = self.settings.reported(b"default_transaction_read_only") == Some(&b"off"[..]);
         (plain && writes && self.facts.version().discards_all_for_good()).then_some(true)
     }
 
-    /// Whether it reports now, or will with these settings, that somebody else acts than the user it logged in as.
+    /// Whether it reports now, or will with these settings, that another user acts than the one it logged in as.
     fn changes_identity(&self, want: &Settings) -> bool {
         !self.facts.has_own_identity() || want.extras.iter().any(|(name, _)| is_identity(name))
     }

@@ -1,6 +1,6 @@
 //! `currval` and `lastval` tell what `nextval` gave the session before. A client that asks for them gets a server that
-//! knows of nobody else's, and keeps it once it has advanced a sequence. Of one that has not asked yet nobody knows
-//! that it will: the first time, it is told that there is no such value. It knows neither texts nor settings.
+//! knows only its own, and keeps that server once it has advanced a sequence. Before its first question Poolhouse
+//! cannot know that it will ask: it is then told that there is no such value.
 
 use seam::{ClientTag, Outbox, ServerTag};
 
@@ -43,7 +43,7 @@ pub(crate) fn before(
     out: &mut Outbox,
 ) -> Option<Step> {
     let asks = findings.suspects.any(Suspects::LAST_VALUE) && server.policy.on_state != OnState::Allow;
-    // In a transaction that has failed nobody is told anything.
+    // In a transaction that has failed, PostgreSQL answers no question.
     if !asks || client.habits.asks_last_values() || server.exchange.status() == b'E' {
         return None;
     }

@@ -36,7 +36,7 @@ use crate::{
 
 /// How a step of the login ended.
 enum Progress {
-    /// So many bytes were consumed.
+    /// This many bytes were consumed.
     Consumed(usize),
     /// More bytes are needed, or a server.
     Wait,
@@ -246,7 +246,7 @@ impl Postgres {
         }
     }
 
-    /// What somebody who does not exist is asked for: always the same under one name.
+    /// What a user who does not exist is asked for: always the same under one name.
     fn look(&self, database: &str, user: &str) -> Look {
         let looks = self.directory.looks(database);
         let label = |look: &Look| match look {

@@ -24,7 +24,7 @@ impl Postgres {
         out.push(Effect::Lease { client: me, pool: ask.pool, kind: LeaseKind::Exclusive });
     }
 
-    /// A server was granted to ask. Somebody else may have got the answer meanwhile: then it is given back.
+    /// A server was granted to ask. Another client may have got the answer meanwhile: then it is given back.
     pub(crate) fn look_up(
         &self,
         me: ClientTag,
@@ -81,7 +81,7 @@ impl Postgres {
     }
 }
 
-/// Nobody could be asked who the client is. It is not told why: it may be a stranger.
+/// No server could be asked who the client is. The client is not told why, since it has not logged in.
 pub(crate) fn cannot_ask(me: ClientTag, client: &mut Client, user: &str, why: &str, out: &mut Outbox) {
     let report = Report {
         severity: Severity::Fatal,

@@ -66,7 +66,7 @@ struct Refused {
 }
 
 impl Refused {
-    /// Nothing changes until somebody changes something.
+    /// It fails again until the database or the configuration is changed.
     fn forever(message: impl Into<String>) -> Self {
         Self { permanent: true, message: message.into(), turned_away: false, unknown: false }
     }
@@ -493,7 +493,7 @@ impl Login {
         }
     }
 
-    /// The login has proved that nobody is in between.
+    /// The login has proved that there is no man in the middle.
     fn is_bound(&self) -> bool {
         self.bound && self.proof == Proof::Done
     }

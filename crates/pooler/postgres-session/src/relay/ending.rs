@@ -131,7 +131,8 @@ impl Postgres {
         let Some(tag) = client.lease else { return self.forget_pin(client) };
         let server = servers.get(tag).expect("a leased server has a session");
         if server.fatal.is_none() && server.work.as_mut().is_some_and(|work| work.lookup().is_some()) {
-            // It answers for nobody and is free then: a stranger who hangs up costs no connection.
+            // Its answer is dropped, and it is free then: a client that hangs up before it has logged in costs no
+            // connection.
             return client.release(me, tag, server, Verdict::Reset, out);
         }
         let whole = !client.owes_server() && server.partial.is_complete() && server.work.is_none();
@@ -226,7 +227,7 @@ impl Postgres {
         }
     }
 
-    /// Somebody wants to cancel what the client does.
+    /// A CancelRequest with this client's process id has come.
     pub(crate) fn cancel_client(
         &self,
         me: ClientTag,

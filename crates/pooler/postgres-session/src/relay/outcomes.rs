@@ -151,7 +151,7 @@ impl Postgres {
         if let Some(requests) = server.traces.amended() {
             requests.end_query();
         }
-        let tag = server.holder.expect("somebody holds the server");
+        let tag = server.holder.expect("a client holds the server");
         if !server.exchange.discarded().is_empty() {
             // It has answered less than it was asked.
             named::settle_discarded(relay.client(tag), server);

@@ -1,13 +1,12 @@
 //! Reading the answer to one request, up to its ReadyForQuery, in whatever pieces it arrives. Rows are counted and
-//! thrown away: only what somebody wants to know is ever put together, and never more than a bound. Knows no login and
-//! no request.
+//! thrown away: only a message that the caller asked for is put together, and never more than a bound.
 
 use std::fmt;
 
 use super::Fault;
 use crate::wire::message::{HEADER, Header, LARGE_LIMIT, back, take_text, take_u32};
 
-/// Longest message that is put together: an error, or a row that somebody wants to know.
+/// Longest message that is put together: an error, or a row that the caller asked for.
 const MAX_KEPT: u32 = 256 * 1024;
 /// Bytes of all rows that are kept of one answer: their values, and of each the name of its column, which is kept with
 /// it.
@@ -197,7 +196,7 @@ impl Reader {
         self.message(header.kind, &message[HEADER..]).map(Some)
     }
 
-    /// Puts input behind the beginning until that has so many bytes; false if it has not.
+    /// Puts input behind the beginning until that has `length` bytes; false if it has not.
     fn fill(&mut self, input: &mut &[u8], wanted: usize) -> bool {
         let missing = wanted.saturating_sub(self.partial.len()).min(input.len());
         self.partial.extend_from_slice(&input[..missing]);

@@ -43,7 +43,7 @@ pub struct Client {
     /// The client has received a part of a message of its server: nothing can be inserted now.
     pub(crate) mid_message: bool,
 
-    // Of its requests.
+    // Its requests.
     /// What remains of a request that was answered with an error instead of being forwarded.
     pub(crate) skip: Skip,
     /// Whether a lease was asked for by a Query or FunctionCall, which stand alone.
@@ -54,7 +54,7 @@ pub struct Client {
     pub(crate) copies: Copies,
     /// A server was lost before it got anything of the present request.
     pub(crate) retried: bool,
-    /// Its next server has to be one that nobody has had.
+    /// Its next server has to be one that no client has had.
     pub(crate) wants_unused: bool,
 
     // Of `features::pins`.
@@ -103,8 +103,8 @@ pub(crate) enum Phase {
     Login(Box<Login>),
     /// Its requests are handled as they come.
     Ready,
-    /// A request got no server, and its end has not come yet. So many bytes, from the next one on, were sent before it
-    /// was told.
+    /// A request got no server, and its end has not come yet. The number counts the bytes, from the next one on,
+    /// that were sent before the client was told.
     Refused(u32),
     Waiting,
     /// The server it was granted is being brought to the client's settings.
@@ -306,8 +306,8 @@ impl Client {
     }
 }
 
-/// Whether a client may give its server back now: nobody owes anything, no message is under way, and no transaction is
-/// open.
+/// Whether a client may give its server back now: no answer is owed, no message is under way, and no transaction
+/// is open.
 pub(crate) fn may_release(client: &Client, server: &Server) -> bool {
     client.mode != PoolMode::Session
         && !client.owes_server()

@@ -16,7 +16,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Copies {
     unnamed: Unnamed,
-    /// One of those that only its server knows by name.
+    /// A statement that only its server knows by name.
     named: bool,
 }
 

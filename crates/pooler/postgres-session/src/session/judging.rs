@@ -1,5 +1,5 @@
-//! What the texts that were forwarded to a server may have done to its session, and what is left of that for whoever
-//! comes next.
+//! What the texts that were forwarded to a server may have done to its session, and what is left of that for the next
+//! client.
 
 use seam::Verdict;
 
@@ -160,7 +160,7 @@ impl Server {
             && self.settings.current().extras.iter().any(|(name, value)| is_identity(name) && *value != *b"none")
     }
 
-    /// What may be left in it for whoever comes next, now that its client is done.
+    /// What may be left in it for the next client, now that its holder is done.
     pub(crate) fn soil_at_release(&mut self) {
         if self.has_state() {
             self.soil.add(Soil::ALL);

@@ -8,7 +8,7 @@ use std::{
 
 use scram::LoginKeys;
 
-/// Most users whose keys are kept; beyond it somebody else's are forgotten until he logs in again.
+/// Most users whose keys are kept. Beyond that, another user's keys are forgotten until that user logs in again.
 const MAX_USERS: usize = 8192;
 
 /// Most keys of one user: one for each database server with a verifier of its own, and one from before a change of the
@@ -21,7 +21,7 @@ pub(crate) struct Keyring {
 }
 
 impl Keyring {
-    /// Keeps the keys of a user who has just logged in, in place of those of the same verifier.
+    /// Keeps the keys of a user who has just logged in, in place of earlier keys of the same verifier.
     pub(crate) fn learn(&self, user: &str, keys: LoginKeys) {
         let mut users = self.lock();
         if users.len() >= MAX_USERS

@@ -76,7 +76,7 @@ pub(crate) struct Hub {
 pub(crate) struct Channel {
     /// The server listens to it.
     pub(crate) heard: bool,
-    /// Keys of those who want it.
+    /// Keys of the clients that want it.
     pub(crate) clients: Vec<u64>,
 }
 
@@ -105,8 +105,7 @@ impl Hubs {
         waits
     }
 
-    /// So many milliseconds have passed by the driver's clock: clients that have waited too long for their
-    /// notifications go on.
+    /// The driver's clock has reached this time: clients that have waited too long for their notifications go on.
     pub(crate) fn on_tick(&self, now_ms: u64, out: &mut Outbox) {
         self.now_ms.fetch_max(now_ms, Relaxed);
         if !self.awaited.load(Relaxed) {

@@ -15,7 +15,8 @@ pub(crate) struct Lookup {
 }
 
 enum Answer {
-    Nobody,
+    /// No user of this name.
+    NoUser,
     /// The user, who has no password.
     WithoutPassword,
     /// The user's stored password.
@@ -26,23 +27,23 @@ enum Answer {
 
 impl Lookup {
     pub(crate) fn new(database: String, user: String) -> Self {
-        Self { database, user, answer: Answer::Nobody, abandoned: false }
+        Self { database, user, answer: Answer::NoUser, abandoned: false }
     }
 
-    /// The stored password, if there is one; or why nobody knows.
+    /// The stored password, if there is one; or why it is not known.
     pub(crate) fn found(&self, failure: Option<Failure>) -> Result<Option<&str>, String> {
         match (&self.answer, failure) {
             (_, Some(failure)) => Err(failure.text()),
             (Answer::Unusable(why), None) => Err(format!("the query gave {why}")),
             (Answer::Password(password), None) => Ok(Some(&**password)),
-            (Answer::Nobody | Answer::WithoutPassword, None) => Ok(None),
+            (Answer::NoUser | Answer::WithoutPassword, None) => Ok(None),
         }
     }
 
     /// Takes the body of a DataRow: the user and the stored password.
     pub(crate) fn row(&mut self, body: &[u8]) {
         self.answer = match self.answer {
-            Answer::Nobody => read_row(body, &self.user),
+            Answer::NoUser => read_row(body, &self.user),
             _ => Answer::Unusable("more than one row"),
         };
     }
@@ -63,7 +64,7 @@ fn read_row(mut body: &[u8], user: &str) -> Answer {
         return Answer::Unusable("a malformed row");
     };
     if name != Some(user.as_bytes()) {
-        // PostgreSQL cuts long names off: this is somebody else.
+        // PostgreSQL cuts long names off: this is another user.
         return Answer::Unusable("another user than it was asked for");
     }
     match password.map(std::str::from_utf8) {
@@ -123,7 +124,7 @@ mod tests {
     fn lookup(rows: &[Vec<u8>]) -> Answer {
         let mut lookup = Lookup::new("db".into(), "app".into());
         rows.iter().for_each(|body| lookup.row(body));
-        std::mem::replace(&mut lookup.answer, Answer::Nobody)
+        std::mem::replace(&mut lookup.answer, Answer::NoUser)
     }
 
     #[test]
@@ -132,7 +133,7 @@ mod tests {
         assert!(matches!(found, Answer::Password(password) if &*password == "md5x"));
         assert!(matches!(lookup(&[row(&[Some("app"), None])]), Answer::WithoutPassword));
         assert!(matches!(lookup(&[row(&[Some("app"), Some("")])]), Answer::WithoutPassword));
-        assert!(matches!(lookup(&[]), Answer::Nobody));
+        assert!(matches!(lookup(&[]), Answer::NoUser));
     }
 
     #[test]

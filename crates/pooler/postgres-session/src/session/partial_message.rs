@@ -38,7 +38,7 @@ impl PartialMessage {
         self.0 > FORWARDED
     }
 
-    /// So many of the bytes have come.
+    /// The next `part` bytes have come.
     #[inline]
     pub(crate) fn take(&mut self, part: usize) {
         debug_assert!(part <= self.rest(), "no more comes than is to come");

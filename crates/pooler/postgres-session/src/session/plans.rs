@@ -9,16 +9,16 @@ pub(crate) struct Plans {
     /// See [`Settings::reading`].
     reading: u64,
     pub(super) mixed: bool,
-    /// Somebody has had the server.
+    /// A client has had the server.
     used: bool,
     /// What its holder has for the parameters by which functions are compiled: how their texts are cut into words is
     /// never looked at again.
     compiling: Box<[u8]>,
-    /// Somebody may have had a temporary object there.
+    /// A client may have had a temporary object there.
     pub(crate) temporary: bool,
 }
 
-/// What becomes of a server's plans where somebody gets it.
+/// What becomes of a server's plans when a client gets it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
     Stay,
@@ -43,12 +43,12 @@ impl Plans {
         Self { reading: settings.reading(), compiling: compiling(settings), ..Self::default() }
     }
 
-    /// Somebody has had the server.
+    /// A client has had the server.
     pub(crate) fn is_used(&self) -> bool {
         self.used
     }
 
-    /// Somebody with these settings gets the server, perhaps who has had it last. `catalogue` is that of its database.
+    /// A client with these settings gets the server, perhaps the one that had it last. `catalogue` is its database's.
     #[inline]
     pub(crate) fn judge(&mut self, want: &Settings, same_holder: bool, catalogue: &Catalogue) -> Fate {
         let used = std::mem::replace(&mut self.used, true);

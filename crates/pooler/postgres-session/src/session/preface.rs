@@ -10,7 +10,7 @@ pub(crate) struct Preface {
     /// The settings that the server will have.
     pub(crate) settings: Arc<Settings>,
     pub(crate) cleaned: bool,
-    /// Nobody has had it before.
+    /// No client has had the server before.
     pub(crate) fresh: bool,
     /// Steps that are still to be answered; if there were none, a ReadyForQuery ends it.
     pub(crate) steps: u16,

@@ -89,9 +89,9 @@ struct Kept {
     closed: bool,
     /// It may have been deallocated by a statement.
     doubted: bool,
-    /// The last of those Parses that was answered had been discarded: if there is a copy, it is an older one.
+    /// The last answered Parse had been discarded: if there is a copy, it is an older one.
     discarded: bool,
-    /// The pipeline of the last of those Parses.
+    /// The pipeline of the last Parse.
     pipeline: u32,
     used: u64,
     /// When it was bound last.
@@ -350,7 +350,7 @@ impl Prepared {
         self.map.retain(|_, copy| copy.asked > 0 || copy.closing > 0);
     }
 
-    /// The server says that a statement does not fit any more; it must be one of those used in this lease.
+    /// The server says that a statement does not fit any more; it must be one that was used in this lease.
     pub(crate) fn outdated(&mut self) {
         for copy in self.map.values().filter(|copy| copy.used > self.transaction_began) {
             // Raised once, however many servers notice.

@@ -6,25 +6,25 @@ use crate::{
     wire::message::take_text,
 };
 
-/// Most portals, and names of statements, that are remembered.
-const MOST: usize = 64;
+/// Most portals, and most names of statements, that are remembered of one server.
+const MAX_REMEMBERED: usize = 64;
 
 /// What a server has been sent in an amended form.
 #[derive(Default)]
 pub(crate) struct AmendedRequests {
     /// The only request under way: an amended Query.
     query: Option<Amended>,
-    /// Answers to it so far were SET or RESET so many times.
+    /// How many of its answers so far were SET or RESET.
     answered: usize,
     /// Answers of our own statements that come next.
     ours: u8,
     /// Portals of amended statements.
     portals: Vec<(Box<[u8]>, Tag)>,
-    /// Where nobody else follows statements: names of those that set something back.
+    /// In session mode, where statements are not followed otherwise: names of the ones that reset something.
     names: Vec<(Box<[u8]>, Resetting)>,
 }
 
-/// How a statement sets something back.
+/// How a statement resets a parameter.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Resetting {
     /// It is amended, and its answer told as another.
@@ -56,12 +56,12 @@ impl AmendedRequests {
         self.portals.iter().find(|(known, _)| **known == *portal).map(|(_, tag)| *tag)
     }
 
-    /// Statements are known that set something back.
+    /// Statements are known that reset a parameter.
     pub(crate) fn knows_names(&self) -> bool {
         !self.names.is_empty()
     }
 
-    /// How the statement of this name sets something back.
+    /// How the statement of this name resets a parameter.
     pub(crate) fn resetting(&self, name: &[u8]) -> Resetting {
         let known = self.names.iter().find(|(known, _)| **known == *name);
         known.map(|(_, resetting)| *resetting).unwrap_or_default()
@@ -70,7 +70,7 @@ impl AmendedRequests {
     /// A Bind of this portal is forwarded, of a statement with this mark.
     pub(crate) fn bind(&mut self, portal: &[u8], mark: Option<Tag>) {
         self.portals.retain(|(known, _)| **known != *portal);
-        if let Some(tag) = mark.filter(|_| self.portals.len() < MOST) {
+        if let Some(tag) = mark.filter(|_| self.portals.len() < MAX_REMEMBERED) {
             self.portals.push((portal.into(), tag));
         }
     }
@@ -82,7 +82,7 @@ impl AmendedRequests {
         if let Some((_, known)) = self.names.iter_mut().find(|(known, _)| **known == *name) {
             known.amended = if may_be_taken { resetting.amended } else { resetting.amended.or(known.amended) };
             known.unclear = resetting.unclear || (known.unclear && !is_replaced);
-        } else if (resetting.unclear || resetting.amended.is_some()) && self.names.len() < MOST {
+        } else if (resetting.unclear || resetting.amended.is_some()) && self.names.len() < MAX_REMEMBERED {
             self.names.push((name.into(), resetting));
         }
     }

@@ -63,7 +63,7 @@ pub struct Server {
     pub(crate) copies: bool,
     /// A message of the extended protocol was forwarded, and no Sync since: what comes next may be skipped.
     pub(crate) mid_pipeline: bool,
-    /// What Poolhouse itself has asked of it; its answers are nobody else's.
+    /// What Poolhouse itself has asked of it; its answers go to no client.
     pub(crate) work: Option<Box<OwnQueries>>,
     /// It has carried out steps, and not been sent a Sync since.
     pub(crate) unsynced: bool,

@@ -1,6 +1,6 @@
 //! Named prepared statements. Clients name statements as they like, and several clients may mean the same text; servers
-//! know each text under one name of ours (`poolhouse_<secret>_7`), whoever asked for it. What one client means is
-//! remembered here, what one server has in `prepared`. It knows neither bytes on the wire nor sessions.
+//! know each text under one name of ours (`poolhouse_<secret>_7`), whichever client asked for it. What one client means
+//! is remembered here, what one server has in `prepared`. It knows neither bytes on the wire nor sessions.
 //!
 //! A request that was forwarded may yet be discarded by the server because of an error before it. So nothing that was
 //! only asked for is believed beyond the Sync that ends its pipeline.
@@ -21,7 +21,7 @@ use crate::{
     sql::{scan::scan, suspects::Findings},
 };
 
-/// What the names of ours begin with: nobody can guess it, so no client prepares or deallocates one of them by
+/// The prefix of our names. It cannot be guessed, so no client prepares or deallocates one of them by
 /// accident. One who has read it in `pg_prepared_statements` is seen to use it (see `scan`, and the survey).
 pub static PREFIX: LazyLock<String> = LazyLock::new(|| {
     let secret: [u8; 8] = random();
@@ -37,13 +37,13 @@ pub(crate) static TAKEN: LazyLock<String> = LazyLock::new(|| format!("{}00", *PR
 /// Most statements of one client; the one not used for longest is forgotten for another.
 const MAX_OF_CLIENT: usize = 2048;
 
-/// Most bytes of the names and texts of one client's statements; likewise. Also of those that are not answered.
+/// Most bytes of the names and texts of one client's statements, the unanswered ones included; likewise.
 const MAX_BYTES_OF_CLIENT: usize = 8 << 20;
 
 /// Most Parses and Closes of one client that are not answered.
 pub(crate) const MAX_PENDING: usize = 16 * 1024;
 
-/// Statements remembered in all before those that nobody has are dropped; it doubles when all are had.
+/// Statements remembered before the ones without a client or server are dropped; it doubles when all are in use.
 const SWEEP_AT: usize = 4096;
 
 /// Bytes of texts that may come, beyond those that clients and servers have, before the others are dropped. If a
@@ -72,7 +72,7 @@ pub(crate) struct Statement {
 }
 
 impl Statement {
-    /// Nobody shares it: it was parsed where its meaning is its client's own.
+    /// It is not shared: it was parsed where its meaning is its client's own.
     pub(crate) fn is_own(&self) -> bool {
         self.context == own_context(self.id)
     }
@@ -103,7 +103,7 @@ fn own_context(id: u32) -> u64 {
     u64::MAX - u64::from(id)
 }
 
-/// All statements that somebody has: equal ones exist once.
+/// All statements that a client or server has: equal ones exist once.
 #[derive(Default)]
 pub(crate) struct Statements {
     known: Mutex<Known>,
@@ -187,8 +187,8 @@ pub(crate) struct Named {
     pending_bytes: usize,
     /// Requests without an answer that were ever made.
     asked: u64,
-    /// All that was there when so many of those had been made is forgotten by something in the pipeline under way, and
-    /// how many such things are not answered.
+    /// Something in the pipeline under way forgets all statements that were there when `asked` had this value; and how
+    /// many such requests are not answered.
     forgotten: Option<(u64, u32)>,
 }
 
@@ -353,7 +353,7 @@ impl Named {
         self.pending.len() >= MAX_PENDING || self.pending_bytes >= MAX_BYTES_OF_CLIENT
     }
 
-    /// The oldest of those has been answered, or discarded.
+    /// The oldest unanswered request has been answered, or discarded.
     pub(crate) fn settle(&mut self, done: bool) {
         let settled = self.pending.pop_front().expect("only what was asked is settled");
         self.pending_bytes -= settled.bytes();

@@ -11,7 +11,7 @@ use crate::{
     wire::message::take_u32,
 };
 
-/// Parameters that the server lists as set in the session but that belong to a transaction, or to nobody.
+/// Parameters that the server lists as set in the session but that belong to a transaction or to the server.
 const NOT_OF_SESSION: [&str; 4] =
     ["transaction_isolation", "transaction_read_only", "transaction_deferrable", "in_hot_standby"];
 

@@ -29,16 +29,18 @@ use crate::sql::{
     scan::{fields, names},
 };
 
-/// Milliseconds after which the catalogue is asked again.
-const AGAIN_MS: u64 = 10_000;
+/// Milliseconds after which a catalogue is read again.
+const READ_INTERVAL_MS: u64 = 10_000;
 
-/// Milliseconds between the parts of one that is read by parts: for the first time, and again. So a server is at work
-/// for it for a tenth of the time at most, and for a hundredth.
-const PART_EVERY_MS: u64 = 100;
-const PART_AGAIN_EVERY_MS: u64 = 1_000;
+/// Milliseconds between the parts of a large catalogue that is read for the first time: a server is at work for it for
+/// a tenth of the time at most.
+const FIRST_PART_INTERVAL_MS: u64 = 100;
 
-/// Milliseconds before it is asked whether one that is read by parts has changed.
-const LARGE_EVERY_MS: u64 = 2_000;
+/// The same when it is read again: for a hundredth of the time.
+const PART_INTERVAL_MS: u64 = 1_000;
+
+/// Milliseconds after which a large catalogue is asked whether it has changed.
+const CHANGE_CHECK_INTERVAL_MS: u64 = 2_000;
 
 /// From this number on, catalogues of databases without a server are forgotten: clients can make up names of databases.
 const MAX_WITHOUT_SERVERS: usize = 1024;
@@ -60,7 +62,7 @@ impl Catalogues {
         by_database.entry(database.clone()).or_insert_with(|| Arc::new(Catalogue::new(self.clock.clone()))).clone()
     }
 
-    /// So many milliseconds have passed by the driver's clock.
+    /// The driver's clock has reached this time.
     pub(crate) fn on_tick(&self, now_ms: u64) {
         self.clock.fetch_max(now_ms, Relaxed);
     }
@@ -280,7 +282,7 @@ impl Catalogue {
         self.clean.store(false, SeqCst);
         self.doubt();
         self.keeps_plans.store(true, SeqCst);
-        self.due_ms.store(self.now_ms() + AGAIN_MS, SeqCst);
+        self.due_ms.store(self.now_ms() + READ_INTERVAL_MS, SeqCst);
         self.stale.store(false, SeqCst);
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         known.mark = Box::default();
@@ -294,7 +296,7 @@ impl Catalogue {
         let epoch = reading.epoch;
         let now = self.now_ms();
         if reading.is_large() {
-            self.not_before_ms.store(now + LARGE_EVERY_MS, SeqCst);
+            self.not_before_ms.store(now + CHANGE_CHECK_INTERVAL_MS, SeqCst);
         }
         let news = match reading.outcome() {
             Outcome::Same => None,
@@ -304,7 +306,7 @@ impl Catalogue {
                 return None;
             }
         };
-        self.due_ms.store(now + AGAIN_MS, SeqCst);
+        self.due_ms.store(now + READ_INTERVAL_MS, SeqCst);
         // DDL that came meanwhile may not have been seen.
         if self.epoch() == epoch && self.changing.load(SeqCst) == 0 {
             self.stale.store(false, SeqCst);
@@ -317,7 +319,7 @@ impl Catalogue {
         self.stale.store(true, SeqCst);
         self.doubt();
         let first = self.known.read().unwrap_or_else(PoisonError::into_inner).mark.is_empty();
-        let pause = if first { PART_EVERY_MS } else { PART_AGAIN_EVERY_MS };
+        let pause = if first { FIRST_PART_INTERVAL_MS } else { PART_INTERVAL_MS };
         self.not_before_ms.store(now + pause, SeqCst);
         *self.partial.lock().unwrap_or_else(PoisonError::into_inner) = Some(partial);
     }
@@ -394,9 +396,9 @@ pub(super) mod tests {
         catalogue.read(reading);
         assert!(catalogue.is_clean() && catalogue.knows(&[Box::from(*b"f")]) && !catalogue.knows(&[Box::from(*b"g")]));
         assert!(catalogue.version() != first && catalogue.version() == catalogue.version());
-        catalogue.clock.store(AGAIN_MS - 1, Relaxed);
+        catalogue.clock.store(READ_INTERVAL_MS - 1, Relaxed);
         assert!(ask().is_none());
-        catalogue.clock.store(AGAIN_MS, Relaxed);
+        catalogue.clock.store(READ_INTERVAL_MS, Relaxed);
         assert!(ask().is_some());
     }
 
@@ -405,7 +407,7 @@ pub(super) mod tests {
         let catalogue = catalogue();
         let now = AtomicU64::new(0);
         let ask = || {
-            catalogue.clock.store(now.fetch_add(PART_EVERY_MS, Relaxed) + PART_EVERY_MS, Relaxed);
+            catalogue.clock.store(now.fetch_add(FIRST_PART_INTERVAL_MS, Relaxed) + FIRST_PART_INTERVAL_MS, Relaxed);
             Catalogue::ask(&catalogue, Arc::default())
         };
         let mark = |text, count: &'static str| row(["m", "", text, "", count, "off", ""]);
@@ -414,8 +416,8 @@ pub(super) mod tests {
         reading.row(&mark("1", "5000")).unwrap();
         catalogue.read(reading);
         assert!(!catalogue.is_clean() && Catalogue::ask(&catalogue, Arc::default()).is_none(), "too soon");
-        catalogue.clock.store(LARGE_EVERY_MS, Relaxed);
-        now.store(LARGE_EVERY_MS, Relaxed);
+        catalogue.clock.store(CHANGE_CHECK_INTERVAL_MS, Relaxed);
+        now.store(CHANGE_CHECK_INTERVAL_MS, Relaxed);
         let mut parts = 0;
         let mut reading = ask().unwrap();
         while !text(&reading).contains("WITH marks") {

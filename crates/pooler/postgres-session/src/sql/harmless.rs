@@ -1,7 +1,7 @@
 //! The functions of PostgreSQL itself that leave nothing behind in the session that calls them. A name stands in
 //! `harmless/functions.txt` if every function of `pg_catalog` with that name is immutable or stable, or is volatile and
-//! was looked at (versions 14 to 18), unless it executes SQL that it is given as text. Whether somebody has made
-//! another function of the same name is for `catalogue` to find out.
+//! was looked at (versions 14 to 18), unless it executes SQL that it is given as text. Whether the
+//! database has another function of the same name is for `catalogue` to find out.
 
 use std::{collections::HashSet, sync::LazyLock};
 
@@ -51,8 +51,8 @@ pub(crate) fn is_harmless_number(oid: u32) -> bool {
     matches!(oid, 715 | 764 | 765 | 767 | 952..=958 | 964 | 1004 | 3170..=3172 | 3457..=3460)
 }
 
-/// Numbers of functions of which the connection may keep something that no SQL takes back: of those named above, and of
-/// all that did not come with PostgreSQL.
+/// Whether this is the object id of a function after which no SQL cleans the session: one that is named above, or one
+/// that did not come with PostgreSQL.
 pub(crate) fn is_number_beyond_cleaning(oid: u32) -> bool {
     matches!(oid, 1599 | 2172 | 2173 | 2739 | 3779 | 3786 | 4220..=4224 | 6006 | 16384..)
 }

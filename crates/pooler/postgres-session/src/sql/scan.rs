@@ -1,8 +1,8 @@
 //! Looks over the text of SQL for what may outlive its transaction: settings, temporary tables, locks and the like.
 //! Nothing is taken for harmless but what is known to be: kinds of statements (`kinds`), and functions of the system
 //! that are called by name (`calls`). What is left behind is then asked of the server (see `session::survey`), and
-//! cleaned before somebody else gets it (see `features::cleaning`). What a text sets and sets back is in `settings`. It
-//! knows no session.
+//! cleaned before another client gets it (see `features::cleaning`). What a text sets and resets is in `settings`. The
+//! scanner knows no session.
 
 mod calls;
 mod glance;
@@ -36,15 +36,15 @@ pub(crate) fn scan(text: &[u8]) -> Findings {
         findings = scan(&named);
         findings.suspects.add(if qualified { Suspects::NONE } else { Suspects::LISTED });
     }
-    if findings.suspects.any(Suspects::SETS_BACK) && reset::mark(text).is_some() {
+    if findings.suspects.any(Suspects::RESETS) && reset::mark(text).is_some() {
         // It was amended before: what it sets back is as it should be.
         findings.settle_resets();
     }
     findings
 }
 
-/// Looks over the beginning of a text that is too long to be kept. Anything is supposed of it but that it sets what
-/// nobody has seen; unless that is to be seen, or it is code, which is all of one piece.
+/// Scans the beginning of a text that is too long to be kept. The rest may do anything but set a parameter whose name
+/// cannot be seen: that is supposed only if the beginning does so, or is code, which is all of one piece.
 pub(crate) fn scan_beginning(text: &[u8]) -> Findings {
     let mut seen = Findings::default();
     let reading = look(text, &mut seen, true);

@@ -32,7 +32,7 @@ impl Suspects {
     pub(crate) const UNNAMED: Self = Self(1 << 11);
     /// Sets a parameter whose name is bound to it.
     pub(crate) const BOUND_NAME: Self = Self(1 << 12);
-    /// Sets parameters back to what they were when the session began.
+    /// Resets parameters to what they were when the session began.
     pub(crate) const RESET: Self = Self(1 << 13);
     /// The same for the transaction only.
     pub(crate) const LOCAL_RESET: Self = Self(1 << 14);
@@ -67,8 +67,8 @@ impl Suspects {
     /// Changes, perhaps only for the transaction, which bytes are letters.
     pub(crate) const LETTERS: Self = Self(1 << 21);
 
-    /// Sets parameters back, for however long.
-    pub(crate) const SETS_BACK: Self = Self(Self::RESET.0 | Self::LOCAL_RESET.0);
+    /// Resets parameters, for the transaction or longer.
+    pub(crate) const RESETS: Self = Self(Self::RESET.0 | Self::LOCAL_RESET.0);
     /// What the next CommandCompletes have to be looked at for.
     pub(crate) const TELLING: Self = Self(Self::FORGET.0 | Self::AMENDED.0 | Self::RESET.0);
     /// What the next messages have to be looked at for.
@@ -163,7 +163,7 @@ impl Findings {
 
     /// What it sets back needs no attention.
     pub(crate) fn settle_resets(&mut self) {
-        self.suspects.remove(Suspects::SETS_BACK);
+        self.suspects.remove(Suspects::RESETS);
         self.resets.clear();
     }
 
@@ -186,7 +186,7 @@ impl Findings {
     }
 }
 
-/// What is supposed of a text that nobody has read.
+/// What is supposed of a text that was not read.
 const UNREAD: u32 = Suspects::ALL.0 & !(Suspects::UNNAMED.0 | Suspects::BOUND_NAME.0 | Suspects::LAST_VALUE.0);
 
 /// Stands for all names in [`Findings::resets`].

@@ -1,6 +1,6 @@
 //! The key that a client cancels its work with: 32 bits that say whose work is meant, sent as BackendKeyData's process
 //! id, and random bits that prove the right to cancel it: 32 of them, or 64 for a client that speaks protocol 3.2.
-//! Finds nobody and compares nothing.
+//! It only packs and unpacks keys.
 //!
 //! ```text
 //! process id:  0 | node, 7 bits | worker + 1, 8 bits | lowest 16 bits of the client's slot

@@ -106,7 +106,7 @@ impl Failure {
     }
 
     /// Whether the body of an ErrorResponse may come from a statement that was prepared before something that it uses
-    /// was changed: its plan does not fit, or what it means is not there any more. Codes: appendix "PostgreSQL Error
+    /// was changed: its plan does not fit, or what it means is gone. Codes: appendix "PostgreSQL Error
     /// Codes".
     pub(crate) fn may_be_stale(body: &[u8]) -> bool {
         const GONE: [&str; 9] = ["42P01", "42703", "42704", "42883", "42804", "42809", "3F000", "42P13", "22P02"];
@@ -115,8 +115,8 @@ impl Failure {
         Self::is_outdated_plan(body) || code == "XX000" || GONE.contains(&code.as_str())
     }
 
-    /// Whether asking again cannot help until somebody changes something: wrong credentials, no such database, a
-    /// start-up parameter that is refused.
+    /// Whether asking again cannot help until the database or the configuration is changed: wrong credentials, no such
+    /// database, a start-up parameter that is refused.
     pub(crate) fn is_permanent(&self) -> bool {
         ["28", "3D", "22", "42"].iter().any(|class| self.code.starts_with(class))
     }

@@ -18,7 +18,7 @@ pub(crate) fn answer(stored: &str, salt: [u8; 4]) -> String {
     format!("md5{}", digest(&[digits.as_bytes(), &salt]))
 }
 
-/// What would be stored for somebody who does not exist. `random` is what no password is known for.
+/// What would be stored for a user who does not exist. `random` is what no password is known for.
 pub(crate) fn no_hash(random: [u8; 16]) -> std::sync::Arc<str> {
     format!("md5{}", hex(&random)).into()
 }

@@ -1,4 +1,4 @@
-//! The packets a client may begin with, and what is in a StartupMessage. Pure parsing: it answers nobody.
+//! The packets a client may begin with, and what is in a StartupMessage. Pure parsing.
 
 use std::net::IpAddr;
 
@@ -52,9 +52,9 @@ pub(crate) struct Start {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum StartError {
     Http,
-    /// Somebody begins a TLS handshake where there is none.
+    /// A TLS handshake begins where there is none.
     Tls,
-    /// Something came behind a request for TLS that is not encrypted: somebody in between may have put it there.
+    /// Something came behind a request for TLS that is not encrypted: a man in the middle may have put it there.
     EarlyBytes,
     /// The length is impossible.
     Length(u32),

@@ -189,7 +189,7 @@ pub(crate) fn deallocated(
 }
 
 /// Forwards the Parse of a DEALLOCATE of a statement of the client's: the server deallocates something else that is
-/// there. It keeps its own for others; and to bring it first, if it is not there, may fail by now.
+/// there. The server keeps the statement for others; and to bring a missing one first may fail by now.
 pub(crate) fn deallocate(
     client: &mut Client,
     (tag, server): (ServerTag, &mut Server),

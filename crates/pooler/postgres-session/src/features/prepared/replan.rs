@@ -1,5 +1,5 @@
 //! "cached plan must not change result type": a server says so when a table has changed under a named statement. Where
-//! nobody can notice, the statement is parsed again there and used again, instead of the client being told. Nobody can
+//! the client cannot notice, the statement is parsed again there and used again, and the client is not told. That is so
 //! when Bind, perhaps Describe of its portal, Execute and Sync are all that the client has asked for, outside a
 //! transaction, and when it was never told the statement's columns. The server says it when it reads the Bind, before
 //! anything is executed, so that nothing is done twice. It knows no texts.

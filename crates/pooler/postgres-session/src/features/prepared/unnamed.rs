@@ -1,5 +1,5 @@
 //! The unnamed prepared statement. A client may parse it in one round trip and use it in the next, and in between the
-//! server may have served somebody else. Then it is parsed again if its text was kept, else closed, so that the server
+//! server may have served another client. Then it is parsed again if its text was kept, else closed, so that the server
 //! itself says that it does not exist. Where the text was kept until there were too many long ones, the client is told
 //! so. A client never meets the statement of another.
 //!

@@ -86,7 +86,7 @@ pub(crate) fn query(
     findings: &mut Findings,
     out: &mut Outbox,
 ) -> Option<Step> {
-    if !message.is_whole() || !findings.suspects.any(Suspects::SETS_BACK) {
+    if !message.is_whole() || !findings.suspects.any(Suspects::RESETS) {
         return None;
     }
     let encoding = client.settings.as_ref().and_then(|settings| settings.reported.get(b"client_encoding"));
@@ -115,7 +115,7 @@ pub(crate) fn query(
 
 /// The body of a Parse behind its name, amended if it has to be. The findings are as of what is returned.
 pub(crate) fn parse(client: &Client, body: &[u8], findings: &mut Findings) -> Option<Vec<u8>> {
-    if !findings.suspects.any(Suspects::SETS_BACK) {
+    if !findings.suspects.any(Suspects::RESETS) {
         return None;
     }
     match reset::parse(body, findings.resets.len(), &start(client)) {

@@ -6,16 +6,16 @@
 
 use seam::ClientTag;
 
-/// Milliseconds that a client waits at most for its notifications; then it goes on without them, and nobody waits for
-/// that server until it has answered.
-const PATIENCE_MS: u64 = 500;
+/// Milliseconds that a client waits at most for its notifications. Then it goes on without them, and no client waits
+/// for that server until it has answered.
+const MAX_NOTIFICATION_WAIT_MS: u64 = 500;
 
-/// Who waits for the server that listens.
+/// Clients that wait for the server that listens.
 #[derive(Default)]
 pub(crate) struct InTime {
-    /// Those whose question is under way.
+    /// Clients whose question is under way.
     asked: Group,
-    /// Those who came since.
+    /// Clients that came since.
     next: Group,
     /// It has not answered in time, and not since either.
     late: bool,
@@ -41,7 +41,7 @@ impl InTime {
         true
     }
 
-    /// The server can be asked now. True if somebody waits for that.
+    /// The server can be asked now. True if a client waits for that.
     pub(crate) fn ask(&mut self) -> bool {
         self.late = false;
         if self.asked.clients.is_empty() {
@@ -58,7 +58,9 @@ impl InTime {
 
     /// Who may go on because time is up.
     pub(crate) fn overdue(&mut self, now_ms: u64) -> Vec<(u64, ClientTag)> {
-        let due = |group: &Group| !group.clients.is_empty() && now_ms.saturating_sub(group.since_ms) >= PATIENCE_MS;
+        let due = |group: &Group| {
+            !group.clients.is_empty() && now_ms.saturating_sub(group.since_ms) >= MAX_NOTIFICATION_WAIT_MS
+        };
         if !due(&self.asked) && !due(&self.next) {
             return Vec::new();
         }
@@ -95,8 +97,8 @@ mod tests {
     fn nobody_waits_for_longer_than_that_or_again_for_a_server_that_was_late() {
         let mut waiting = InTime::default();
         assert!(waiting.wait(A.0, A.1, 10) && waiting.ask() && waiting.wait(B.0, B.1, 300));
-        assert_eq!(waiting.overdue(10 + PATIENCE_MS - 1), []);
-        assert_eq!(waiting.overdue(10 + PATIENCE_MS), [A, B]);
+        assert_eq!(waiting.overdue(10 + MAX_NOTIFICATION_WAIT_MS - 1), []);
+        assert_eq!(waiting.overdue(10 + MAX_NOTIFICATION_WAIT_MS), [A, B]);
         assert!(!waiting.wait(A.0, A.1, 700), "it is late");
         assert_eq!(waiting.answered(), []);
         assert!(waiting.wait(A.0, A.1, 800));

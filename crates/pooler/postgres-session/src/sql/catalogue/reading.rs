@@ -319,7 +319,7 @@ impl Reading {
             } else {
                 function.judge(&is_known, &own, judged, callers)
             };
-            // Of those that cannot be read there are many, and some have the names of columns.
+            // Functions that cannot be read are many, and some have the names of columns.
             if why.is_some_and(|why| why != UNREADABLE) && function.by_notation {
                 judged.by_notation.insert(function.name.clone());
             }
@@ -361,7 +361,7 @@ impl Reading {
     }
 }
 
-/// Names of functions, and of those that call them.
+/// Names of functions, and the names of their callers.
 type Callers = HashMap<Box<[u8]>, Vec<Box<[u8]>>>;
 
 fn in_list(list: &[&str], name: &[u8]) -> bool {
@@ -407,7 +407,7 @@ impl Function {
         *self.extension == *b"xml2" && matches!(name, b"xpath_list" | b"xpath_nodeset")
     }
 
-    /// Why it is not harmless; `None` if it is. Adds it to the `callers` of those that it calls.
+    /// Why it is not harmless; `None` if it is. Adds it to the `callers` of the functions that it calls.
     fn judge(
         &self,
         is_known: &dyn Fn(&[u8]) -> bool,
