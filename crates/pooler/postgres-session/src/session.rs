@@ -8,6 +8,7 @@ pub(crate) mod catalogue_view;
 pub(crate) mod client;
 pub(crate) mod client_id;
 pub(crate) mod client_login;
+pub(crate) mod client_unnamed;
 pub(crate) mod connect_query;
 pub(crate) mod copy;
 pub(crate) mod defaults;

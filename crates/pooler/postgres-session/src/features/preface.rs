@@ -116,7 +116,7 @@ impl Postgres {
             return self.bring_up(me, client, server, out);
         }
         sql.extend_from_slice(b"COMMIT");
-        let preface = Preface { fresh, ..Preface::new(want, cleans, 0, client.unnamed.clone()) };
+        let preface = Preface { fresh, ..Preface::new(want, cleans, 0, client.unnamed.parse().cloned()) };
         let write_all = |to: &mut Vec<u8>| {
             Steps::new(to).step(cleaning::BEGIN);
             write_query(to, &sql);
@@ -171,7 +171,7 @@ impl Postgres {
         if commits {
             steps.last(b"COMMIT");
         }
-        let preface = Preface::new(want, true, steps.count, client.unnamed.clone());
+        let preface = Preface::new(want, true, steps.count, client.unnamed.parse().cloned());
         server.begin_with(tag, Purpose::Preface(Box::new(preface)), 0, |to| to.extend_from_slice(&bytes), out);
     }
 
@@ -232,7 +232,7 @@ impl Postgres {
         self.bring_up(tag, client, server, out);
         client.tries = 0;
         if cancelled {
-            if client.ahead == 0 {
+            if client.ahead.bytes() == 0 {
                 client.phase = Phase::Waiting;
                 client.decline(tag, &CANCELLED, out);
                 return client.release(tag, me, server, Verdict::Clean, out);
@@ -259,8 +259,9 @@ impl Postgres {
         let client = clients.get(tag).expect("the holder of a server has a session");
         server.exchange.abandon();
         named::settle_discarded(client, server);
-        client.unnamed = preface.unnamed;
-        (client.ahead, client.ahead_ended, client.awaits_answers) = (0, false, false);
+        *client.unnamed.parse_mut() = preface.unnamed;
+        client.ahead.clear();
+        client.awaits_answers = false;
         server.stage = Stage::Closed;
         if work.cancelled && !matches!(client.phase, Phase::Closed) {
             client.tries = 0;
@@ -366,7 +367,7 @@ impl Client {
             front::PARSE => take_text(&mut body).is_some() && self.text_may_go_ahead(server, body),
             front::BIND => {
                 let (Some(_), Some(name)) = (take_text(&mut body), take_text(&mut body)) else { return true };
-                match (name, &self.unnamed, &self.named) {
+                match (name, self.unnamed.parse(), &self.named) {
                     (b"", Some(parse), _) => parse.bytes().is_some_and(|parse| {
                         parse.is_read_whole() && self.text_may_go_ahead(server, &parse[HEADER + 1..])
                     }),

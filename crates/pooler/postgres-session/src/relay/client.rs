@@ -50,17 +50,17 @@ impl Postgres {
         out: &mut Outbox,
     ) -> usize {
         let prefaced = client.lease.and_then(|tag| servers.get(tag)).is_some_and(|server| server.is_prefaced());
-        let from = at + client.ahead as usize;
+        let from = at + client.ahead.bytes();
         if !prefaced {
             // Whatever was sent ahead is sent for good.
-            (client.ahead, client.ahead_ended) = (0, false);
+            client.ahead.clear();
         }
         let lease = client.lease.map(|tag| (tag, servers.get(tag).expect("a leased server has a session")));
         let Input { bytes, full, .. } = input;
         let mut relay = Relay { me, client, lease, bytes, full, at: from, kept: None, out };
         let to = relay.run(self);
         if let Some(parse) = relay.kept {
-            client.unnamed = Some(self.texts.keep(&bytes[parse]));
+            client.unnamed.keep(self.texts.keep(&bytes[parse]));
         }
         if !prefaced || matches!(client.phase, Phase::Closed) {
             if let Phase::Refused(unaware) = &mut client.phase {
@@ -68,14 +68,14 @@ impl Postgres {
             }
             return to;
         }
-        if !client.ahead_ended
+        if !client.ahead.has_ended()
             && let Some(tag) = client.lease
             && let Some(server) = servers.get(tag)
         {
             // Nothing that makes PostgreSQL answer went ahead.
             server.hurry_preface(tag, out);
         }
-        client.ahead = u32::try_from(to - at).expect("no more is held than that");
+        client.ahead.set_bytes(to - at);
         at
     }
 }
@@ -194,7 +194,7 @@ impl Relay<'_> {
         let (me, tag) = (self.me, *tag);
         // What stands before it makes room when it is consumed.
         let message = Arrived { header, bytes: self.bytes, at: self.at, full: self.full && self.at == 0 };
-        if server.is_prefaced() && (self.client.ahead_ended || !self.client.may_go_ahead(server, &message)) {
+        if server.is_prefaced() && (self.client.ahead.has_ended() || !self.client.may_go_ahead(server, &message)) {
             return Decision::Stop(self.at);
         }
         match self.client.admit((tag, server), header.kind, self.out) {
@@ -223,7 +223,7 @@ impl Relay<'_> {
         }
         server.mid_pipeline |=
             matches!(header.kind, front::PARSE | front::BIND | front::DESCRIBE | front::EXECUTE | front::CLOSE);
-        self.client.ahead_ended = server.is_prefaced() && ends_request(header);
+        self.client.ahead.set_ended(server.is_prefaced() && ends_request(header));
         self.client.retried = false;
         self.client.stand(me, Standing::Active, self.out);
         self.out.span(Peer::Server(tag), from..here);

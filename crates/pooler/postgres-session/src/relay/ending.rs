@@ -179,7 +179,7 @@ impl Postgres {
         let client = clients.get(tag).expect("the holder of a server has a session");
         client.lease = None;
         let prefaced = matches!(&work, Some(work) if matches!(work.purpose, Purpose::Preface(_)));
-        let untouched = (matches!(client.phase, Phase::Applying) || (prefaced && client.ahead == 0))
+        let untouched = (matches!(client.phase, Phase::Applying) || (prefaced && client.ahead.bytes() == 0))
             && client.pin.is_none()
             && server.exchange.status() == IDLE
             && work.is_none_or(|work| work.precedes_request());
@@ -246,7 +246,7 @@ impl Postgres {
                 Some(work) => {
                     let prefaced = matches!(work.purpose, Purpose::Preface(_));
                     work.cancelled = prefaced || matches!(client.phase, Phase::Applying);
-                    if client.ahead_ended {
+                    if client.ahead.has_ended() {
                         server.cancel_ahead(tag, out);
                     }
                 }

@@ -88,7 +88,7 @@ pub(crate) fn look(
             if message.header.kind == front::BIND {
                 *kept = None;
                 note_bound_names(server, message);
-                server.note_bound(message, client.unnamed_forgets);
+                server.note_bound(message, client.unnamed.forgets());
             }
             Step::Forward
         }

@@ -11,13 +11,14 @@ use crate::{
     directory::PoolMode,
     session::{
         client_login::Login,
+        client_unnamed::ClientUnnamed,
         copy::Copies,
         listen::{Listening, OUTDATED, post},
         partial_message::PartialMessage,
         pins::Pin,
+        preface::Ahead,
         server::Server,
         statements::Named,
-        texts::Text,
         unnamed::Owner,
     },
     sql::parameters::Settings,
@@ -78,22 +79,11 @@ pub struct Client {
     // Of `features::prepared`.
     /// Its named statements, if it has any.
     pub(crate) named: Option<Box<Named>>,
-    /// The Parse of its unnamed statement, if it may be needed again.
-    pub(crate) unnamed: Option<Arc<Text>>,
-    /// The message of which a part was forwarded is that Parse.
-    pub(crate) unnamed_grows: bool,
-    /// No Sync has come since that Parse.
-    pub(crate) unnamed_is_new: bool,
-    /// That has the server forget all prepared statements.
-    pub(crate) unnamed_forgets: bool,
-    /// Counts its unnamed statements.
-    pub(crate) unnamed_version: u32,
+    pub(crate) unnamed: ClientUnnamed,
 
     // Of `features::preface`.
-    /// Bytes of its input that were sent ahead of the outcome of a preface, and are still with the driver.
-    pub(crate) ahead: u32,
-    /// No more may be sent ahead.
-    pub(crate) ahead_ended: bool,
+    /// What was sent ahead of the outcome of a preface.
+    pub(crate) ahead: Ahead,
     /// Servers that failed to take its settings, one after the other.
     pub(crate) tries: u8,
 }
@@ -168,19 +158,14 @@ impl Client {
             copies: Copies::default(),
             habits: Habits::default(),
             listening: None,
-            unnamed: None,
-            unnamed_grows: false,
-            unnamed_is_new: false,
-            unnamed_forgets: false,
-            unnamed_version: 0,
+            unnamed: ClientUnnamed::default(),
             pool: PoolId(u32::MAX),
             secret: 0,
             partial: PartialMessage::default(),
             mid_message: false,
             skip: Skip::Nothing,
             retried: false,
-            ahead: 0,
-            ahead_ended: false,
+            ahead: Ahead::default(),
             tries: 0,
             asked_alone: false,
             mode: PoolMode::Transaction,
@@ -278,14 +263,7 @@ impl Client {
     /// Whom its unnamed statement is found with at a server.
     #[inline]
     pub(crate) fn unnamed_owner(&self, me: ClientTag) -> Owner {
-        Owner::new(me, self.secret, self.unnamed_version)
-    }
-
-    /// Its unnamed statement is gone, or another one now: servers that have the one it had no longer have its own.
-    #[inline]
-    pub(crate) fn drop_unnamed(&mut self) {
-        self.unnamed = None;
-        self.unnamed_version = self.unnamed_version.wrapping_add(1);
+        Owner::new(me, self.secret, self.unnamed.version())
     }
 
     /// Whether it is told of notifications on this channel by the shared server.
@@ -333,7 +311,7 @@ pub(crate) fn end_pipeline(client: &mut Client, server: &mut Server) {
     if let Some(named) = &mut client.named {
         named.end_pipeline();
     }
-    client.unnamed_is_new = false;
+    client.unnamed.end_pipeline();
     server.mid_pipeline = false;
 }
 

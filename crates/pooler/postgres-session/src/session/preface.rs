@@ -22,6 +22,43 @@ pub(crate) struct Preface {
     pub(crate) unnamed: Option<Arc<Text>>,
 }
 
+/// What of a client's input was sent ahead of the outcome of a preface.
+#[derive(Default)]
+pub(crate) struct Ahead {
+    /// Bytes that were sent, and are still with the driver.
+    bytes: u32,
+    /// The request has ended: no more may be sent ahead.
+    ended: bool,
+}
+
+impl Ahead {
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes as usize
+    }
+
+    #[inline]
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// The input is consumed up to here, or all of it is handed over again.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    pub(crate) fn set_bytes(&mut self, bytes: usize) {
+        self.bytes = u32::try_from(bytes).expect("no more is held than that");
+    }
+
+    /// A message is forwarded, which ends a request that goes ahead, or not.
+    #[inline]
+    pub(crate) fn set_ended(&mut self, ended: bool) {
+        self.ended = ended;
+    }
+}
+
 impl Preface {
     pub(crate) fn new(settings: Arc<Settings>, cleaned: bool, steps: u16, unnamed: Option<Arc<Text>>) -> Self {
         Self { settings, cleaned, fresh: false, steps, hurried: false, cancel_sent: false, unnamed }

@@ -513,7 +513,7 @@ pub(crate) fn settle(note: Note, done: bool, client: Option<&mut Client>, server
         server.unnamed.settle(
             done,
             false,
-            holder.map(|(tag, client)| (client.unnamed_owner(tag), &mut client.unnamed)),
+            holder.map(|(tag, client)| (client.unnamed_owner(tag), client.unnamed.parse_mut())),
         );
         return if note == Note::Hidden { Answer::Nothing } else { Answer::Same };
     }
@@ -553,7 +553,7 @@ pub(crate) fn settle(note: Note, done: bool, client: Option<&mut Client>, server
 pub(crate) fn settle_discarded(client: &mut Client, server: &mut Server) {
     for (number, note) in server.exchange.take_discarded().into_iter().enumerate() {
         if note == Note::Unnamed && number == 0 {
-            let holder = server.holder.map(|tag| (client.unnamed_owner(tag), &mut client.unnamed));
+            let holder = server.holder.map(|tag| (client.unnamed_owner(tag), client.unnamed.parse_mut()));
             server.unnamed.settle(false, true, holder);
         } else {
             settle(note, false, Some(client), server);

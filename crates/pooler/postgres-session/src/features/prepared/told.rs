@@ -168,7 +168,7 @@ impl Postgres {
 /// A server has told what a client's unnamed statement is.
 fn describe_unnamed(client: Option<&mut Client>, server: &mut Server, note: Note, columns: Option<u64>) {
     let description = Description { columns, parameters: server.unnamed.parameters.take() };
-    let Some((client, text)) = client.and_then(|client| Some((client.unnamed_version, client.unnamed.as_ref()?)))
+    let Some((client, text)) = client.and_then(|client| Some((client.unnamed.version(), client.unnamed.parse()?)))
     else {
         return;
     };

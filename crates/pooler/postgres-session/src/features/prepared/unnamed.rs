@@ -46,7 +46,9 @@ const FORGOTTEN: &[u8] = b"DO $poolhouse$ BEGIN RAISE EXCEPTION USING ERRCODE = 
 /// Whether the server has the client's unnamed statement, and nothing more need be known of it.
 #[inline]
 pub(crate) fn is_at_hand(me: ClientTag, client: &Client, server: &Server) -> bool {
-    server.unnamed.owner == Some(client.unnamed_owner(me)) && client.unnamed.is_none() && !server.unnamed.is_in_doubt()
+    server.unnamed.owner == Some(client.unnamed_owner(me))
+        && client.unnamed.parse().is_none()
+        && !server.unnamed.is_in_doubt()
 }
 
 /// A simple query is forwarded, which destroys the statement. `Some`: it has to wait.
@@ -65,7 +67,7 @@ pub(crate) fn query(
             client.awaits_answers = true;
             return Some(Step::Wait);
         }
-        if client.unnamed.is_some() {
+        if client.unnamed.parse().is_some() {
             doubt_next((me, client), (tag, server), out);
         }
     } else {
@@ -80,7 +82,7 @@ pub(crate) fn query(
 /// What is forwarded next takes the statement's place, or may be skipped: what is answered to an idle Close ahead of it
 /// tells whether it is read.
 fn doubt_next((me, client): (ClientTag, &mut Client), (tag, server): (ServerTag, &mut Server), out: &mut Outbox) {
-    let before = client.unnamed.take();
+    let before = client.unnamed.take_parse();
     let at_hand = server.unnamed.owner == Some(client.unnamed_owner(me));
     out.insert(Peer::Server(tag), named::write_idle_close);
     server.unnamed.doubt(at_hand).replace(before);
@@ -100,7 +102,7 @@ fn deallocate(
 ) -> Step {
     if server.mid_pipeline {
         keep(texts, client, message, kept);
-        let loses = server.unnamed.owner != Some(client.unnamed_owner(me)) || client.unnamed.is_some();
+        let loses = server.unnamed.owner != Some(client.unnamed_owner(me)) || client.unnamed.parse().is_some();
         if loses || server.unnamed.is_in_doubt() {
             doubt_next((me, client), (tag, server), out);
         }
@@ -108,8 +110,8 @@ fn deallocate(
         server.unnamed.supersede();
         *kept = None;
     }
-    client.drop_unnamed();
-    client.unnamed_forgets = false;
+    client.unnamed.replace();
+    client.unnamed.note_deallocate();
     server.unnamed.owner = Some(client.unnamed_owner(me));
     named::deallocate(client, (tag, server), message, name, out)
 }
@@ -118,7 +120,7 @@ fn deallocate(
 #[inline]
 fn replaced(me: ClientTag, client: &mut Client, server: &mut Server) {
     let at_hand = server.unnamed.owner == Some(client.unnamed_owner(me));
-    client.drop_unnamed();
+    client.unnamed.replace();
     server.unnamed.owner = at_hand.then(|| client.unnamed_owner(me));
 }
 
@@ -127,13 +129,13 @@ pub(crate) fn lose(me: ClientTag, client: &mut Client, server: &mut Server) {
     if server.unnamed.owner == Some(client.unnamed_owner(me)) {
         server.unnamed.owner = None;
     }
-    client.drop_unnamed();
+    client.unnamed.replace();
 }
 
 /// Makes a span that was to be kept a Parse that is.
 fn keep(texts: &Texts, client: &mut Client, message: &Arrived<'_>, kept: &mut Option<Range<usize>>) {
     if let Some(span) = kept.take() {
-        client.unnamed = Some(texts.keep(&message.bytes[span]));
+        client.unnamed.keep(texts.keep(&message.bytes[span]));
     }
 }
 
@@ -156,9 +158,9 @@ fn replace(
         server.unnamed.supersede();
         *kept = None;
     }
-    let loses = !at_hand || client.unnamed.is_some();
+    let loses = !at_hand || client.unnamed.parse().is_some();
     if server.mid_pipeline && (loses || server.unnamed.is_in_doubt()) {
-        let before = client.unnamed.take();
+        let before = client.unnamed.take_parse();
         if before.is_some() {
             out.insert(Peer::Server(tag), named::write_idle_close);
             server.exchange.noted(Note::Swallowed);
@@ -168,7 +170,7 @@ fn replace(
         server.unnamed.ask();
     }
     server.exchange.noted(Note::Unnamed);
-    client.drop_unnamed();
+    client.unnamed.replace();
     server.unnamed.owner = Some(client.unnamed_owner(me));
 }
 
@@ -221,21 +223,19 @@ fn parse(
         return step;
     }
     replace(texts, (me, client), (tag, server), message, kept, out);
-    client.unnamed_forgets = whole && forgets_all(text);
-    client.unnamed_is_new = true;
+    client.unnamed.note_parse(whole && forgets_all(text));
     if let Some(body) = amended {
         // It is kept in this form, so that its Bind is known as that of an amended statement.
         let mut parse = Vec::new();
         write_parse(&mut parse, b"", &body);
         out.insert(Peer::Server(tag), |to| to.extend_from_slice(&parse));
-        client.unnamed = Some(Text::short(parse.into()));
+        client.unnamed.keep(Text::short(parse.into()));
         return Step::Replaced(message.end());
     }
     if whole {
         *kept = Some(message.at..message.end());
     } else {
-        client.unnamed = Some(texts.begin(message.header.total(), &message.bytes[message.at..]));
-        client.unnamed_grows = true;
+        client.unnamed.begin_long(texts.begin(message.header.total(), &message.bytes[message.at..]));
     }
     Step::Replaced(message.at)
 }
@@ -251,7 +251,7 @@ fn refer(
 ) -> Step {
     let kind = message.header.kind;
     if kind == front::BIND {
-        if let Some(text) = client.unnamed.clone()
+        if let Some(text) = client.unnamed.parse().cloned()
             && let Some(parse) = text.bytes()
         {
             let (text, whole) = (&parse.read()[HEADER + 1..], parse.is_read_whole());
@@ -261,10 +261,10 @@ fn refer(
             server.note_amended_bind(message.body(), text);
         }
         note_bound_names(server, message);
-        server.note_bound(message, client.unnamed_forgets);
+        server.note_bound(message, client.unnamed.forgets());
     }
     let owner = client.unnamed_owner(me);
-    let text = client.unnamed.clone();
+    let text = client.unnamed.parse().cloned();
     let told = text.as_ref().map(|text| &text.told);
     let relies = told.is_some_and(|told| told.has_columns()) && !told::learns(message);
     if server.unnamed.owner != Some(owner) {
@@ -274,16 +274,13 @@ fn refer(
         bring(client, (tag, server), owner, out);
     } else if kind == front::BIND {
         *kept = None;
-        if client.unnamed_is_new && client.unnamed.as_ref().is_some_and(|text| text.is_long()) {
-            // It is bound together with its Parse.
-            client.unnamed = None;
-        }
+        client.unnamed.bind_at_once();
     }
     if relies && server.unnamed.likeness != Likeness::Same {
         return compare((me, client), (tag, server), message, out);
     }
     if kind == front::DESCRIBE && !told.is_some_and(|told| told.is_complete()) {
-        server.exchange.noted(Note::DescribedUnnamed(client.unnamed_version));
+        server.exchange.noted(Note::DescribedUnnamed(client.unnamed.version()));
         return Step::Replaced(message.at);
     }
     Step::Forward
@@ -316,10 +313,7 @@ fn compare(
 /// A further part of a message is forwarded.
 #[inline]
 pub(crate) fn follow_part(client: &mut Client, part: &[u8]) {
-    if client.unnamed_grows {
-        client.unnamed.iter().for_each(|text| text.append(part));
-        client.unnamed_grows = client.partial.rest() > part.len();
-    }
+    client.unnamed.append(part, client.partial.rest() > part.len());
 }
 
 /// Looks at the text of a statement, or if that is not `whole`, at its beginning; `None` if it may be forwarded, and
@@ -364,11 +358,11 @@ fn suspect(
 
 /// Makes sure that the server has the client's unnamed statement, or none.
 fn bring(client: &Client, (tag, server): (ServerTag, &mut Server), owner: Owner, out: &mut Outbox) {
-    let parse = client.unnamed.as_ref().map(|text| text.bytes());
+    let parse = client.unnamed.parse().map(|text| text.bytes());
     if matches!(parse, Some(None)) {
         return refuse(tag, server, front::BIND, FORGOTTEN, None, out);
     }
-    let told = client.unnamed.as_ref().map(|text| &text.told).filter(|told| told.is_some());
+    let told = client.unnamed.parse().map(|text| &text.told).filter(|told| told.is_some());
     server.unnamed.likeness = if told.is_some() { Likeness::Unknown } else { Likeness::Same };
     let types = told.and_then(|told| told.parameters());
     out.insert(Peer::Server(tag), |to| match (parse.flatten(), types) {

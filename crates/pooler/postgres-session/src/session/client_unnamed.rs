@@ -1,0 +1,91 @@
+//! A client's unnamed prepared statement: its Parse, if that may be needed again. It knows no connection. What is done
+//! about it is told in `features::prepared::unnamed`.
+
+use std::sync::Arc;
+
+use crate::session::texts::Text;
+
+/// The unnamed prepared statement of one client.
+#[derive(Default)]
+pub(crate) struct ClientUnnamed {
+    /// Its Parse, if that may be needed again.
+    parse: Option<Arc<Text>>,
+    /// Counts the client's unnamed statements.
+    version: u32,
+    /// More of that Parse is to come, and is kept.
+    grows: bool,
+    /// No Sync has come since the Parse.
+    is_new: bool,
+    /// It has the server forget all prepared statements.
+    forgets: bool,
+}
+
+impl ClientUnnamed {
+    #[inline]
+    pub(crate) fn parse(&self) -> Option<&Arc<Text>> {
+        self.parse.as_ref()
+    }
+
+    pub(crate) fn parse_mut(&mut self) -> &mut Option<Arc<Text>> {
+        &mut self.parse
+    }
+
+    pub(crate) fn take_parse(&mut self) -> Option<Arc<Text>> {
+        self.parse.take()
+    }
+
+    pub(crate) fn keep(&mut self, parse: Arc<Text>) {
+        self.parse = Some(parse);
+    }
+
+    /// Keeps the beginning of a Parse that comes in parts.
+    pub(crate) fn begin_long(&mut self, parse: Arc<Text>) {
+        (self.parse, self.grows) = (Some(parse), true);
+    }
+
+    /// A part of a message is forwarded; `more` parts follow.
+    #[inline]
+    pub(crate) fn append(&mut self, part: &[u8], more: bool) {
+        if self.grows {
+            self.parse.iter().for_each(|parse| parse.append(part));
+            self.grows = more;
+        }
+    }
+
+    /// A Bind follows a long Parse in the same pipeline: it is not needed again.
+    pub(crate) fn bind_at_once(&mut self) {
+        if self.is_new && self.parse.as_ref().is_some_and(|parse| parse.is_long()) {
+            self.parse = None;
+        }
+    }
+
+    /// A Parse is forwarded.
+    pub(crate) fn note_parse(&mut self, forgets: bool) {
+        (self.forgets, self.is_new) = (forgets, true);
+    }
+
+    /// The statement deallocates something that the server does not know by that name.
+    pub(crate) fn note_deallocate(&mut self) {
+        self.forgets = false;
+    }
+
+    pub(crate) fn forgets(&self) -> bool {
+        self.forgets
+    }
+
+    pub(crate) fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// The statement is gone, or another one now: servers that have the one before no longer have the client's.
+    #[inline]
+    pub(crate) fn replace(&mut self) {
+        self.parse = None;
+        self.version = self.version.wrapping_add(1);
+    }
+
+    #[inline]
+    pub(crate) fn end_pipeline(&mut self) {
+        self.is_new = false;
+    }
+}
