@@ -340,7 +340,7 @@ impl Postgres {
     /// The shared server's pool makes its servers anew: what another database, or another machine, tells is not heard
     /// here.
     pub(crate) fn hub_outdated(&self, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
-        if !server.listening.hub().is_some() || !server.is_at_rest() {
+        if server.listening.hub().is_none() || !server.is_at_rest() {
             return;
         }
         for (key, subscriber) in self.end_hub(server) {

@@ -47,7 +47,7 @@ impl CatalogueView {
     pub(crate) fn since_grant(&self) -> SinceGrant {
         let now = self.shared.version();
         match now == self.at_grant {
-            true if now.is_clean => SinceGrant::Harmless,
+            true if now.is_clean() => SinceGrant::Harmless,
             true if !self.shared.prepares() => SinceGrant::MayTouchState,
             _ => SinceGrant::MayTouchStatements,
         }

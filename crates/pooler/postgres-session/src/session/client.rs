@@ -323,4 +323,7 @@ mod tests {
     fn a_client_is_small() {
         assert!(size_of::<Client>() <= 120, "{}", size_of::<Client>());
     }
+
+    // A server's session stays small, too.
+    const _: () = assert!(size_of::<Server>() <= 664);
 }

@@ -3,13 +3,19 @@
 
 use crate::session::client_id::ClientId;
 
-/// The last values that `currval` and `lastval` would return on a server.
-#[derive(Default)]
-pub(crate) struct Sequences {
-    /// The client that asks for last values and whose values these are; `None` if they are of any client.
-    owner: Option<ClientId>,
-    /// The holder asks for last values, and may have advanced a sequence.
-    advanced: bool,
+/// The last values that `currval` and `lastval` would return on a server. `advanced`: the holder asks for last values,
+/// and may have advanced a sequence.
+pub(crate) enum Sequences {
+    /// They are of any client.
+    OfAny { advanced: bool },
+    /// They are of this client, which asks for last values.
+    Of { client: ClientId, advanced: bool },
+}
+
+impl Default for Sequences {
+    fn default() -> Self {
+        Self::OfAny { advanced: false }
+    }
 }
 
 impl Sequences {
@@ -17,30 +23,43 @@ impl Sequences {
     /// that it knows.
     #[inline]
     pub(crate) fn begin_lease(&mut self, asker: Option<ClientId>) -> bool {
-        self.advanced = false;
-        std::mem::replace(&mut self.owner, asker) != asker && asker.is_some()
+        let Some(asker) = asker else {
+            *self = Self::default();
+            return false;
+        };
+        let same = matches!(self, Self::Of { client, .. } if *client == asker);
+        *self = Self::Of { client: asker, advanced: false };
+        !same
     }
 
     /// The server forgets the values that it knows for this client, which asks for the first time.
     pub(crate) fn give_to(&mut self, asker: ClientId) {
-        self.owner = Some(asker);
+        *self = Self::Of { client: asker, advanced: self.is_advanced() };
     }
 
     /// The server was cleaned.
     pub(crate) fn clear_owner(&mut self) {
-        self.owner = None;
+        *self = Self::OfAny { advanced: self.is_advanced() };
     }
 
     pub(crate) fn note_advance(&mut self) {
-        self.advanced = true;
+        *self.advanced() = true;
     }
 
     /// The holder has discarded its last values.
     pub(crate) fn discard(&mut self) {
-        self.advanced = false;
+        *self.advanced() = false;
     }
 
     pub(crate) fn is_advanced(&self) -> bool {
-        self.advanced
+        match self {
+            Self::OfAny { advanced } | Self::Of { advanced, .. } => *advanced,
+        }
+    }
+
+    fn advanced(&mut self) -> &mut bool {
+        match self {
+            Self::OfAny { advanced } | Self::Of { advanced, .. } => advanced,
+        }
     }
 }

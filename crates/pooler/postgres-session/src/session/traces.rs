@@ -20,21 +20,16 @@ pub(crate) struct Traces {
     custom: Names,
     /// The same since the server was cleaned.
     custom_since_cleaning: Names,
-    resets: Resets,
+    /// Names of parameters that the texts have reset, by RESET or DISCARD.
+    resets: Names,
+    /// A COMMIT was answered since something may have been reset.
+    resets_committed: bool,
+    /// An error came behind that: whether the resets hold is asked when no transaction is open.
+    resets_in_doubt: bool,
     /// The holder has discarded everything since the last survey.
     discarded: bool,
     /// What was forwarded in a form that is not the client's, if anything was.
     amended: Option<Box<AmendedRequests>>,
-}
-
-/// Parameters that texts have reset, by RESET or DISCARD.
-#[derive(Default)]
-struct Resets {
-    names: Names,
-    /// A COMMIT was answered since something may have been reset.
-    committed: bool,
-    /// An error came behind that: whether the resets hold is asked when no transaction is open.
-    in_doubt: bool,
 }
 
 impl Traces {
@@ -63,7 +58,8 @@ impl Traces {
     /// The transaction is over and dealt with: what it changed for itself is gone.
     pub(crate) fn end_transaction(&mut self) {
         self.suspects = Suspects::NONE;
-        (self.custom, self.resets, self.amended) = (Vec::new(), Resets::default(), None);
+        (self.custom, self.resets, self.amended) = (Vec::new(), Vec::new(), None);
+        (self.resets_committed, self.resets_in_doubt) = (false, false);
     }
 
     /// The server was cleaned.
@@ -103,7 +99,7 @@ impl Traces {
 impl Traces {
     /// A text resets a parameter of this name.
     pub(crate) fn note_reset(&mut self, name: &[u8]) {
-        let names = &mut self.resets.names;
+        let names = &mut self.resets;
         let name = if names.len() < MAX_NAMES { name } else { ALL_PARAMETERS };
         if !names.iter().any(|known| **known == *name) {
             names.push(name.into());
@@ -111,24 +107,24 @@ impl Traces {
     }
 
     pub(crate) fn resets(&self) -> &[Box<[u8]>] {
-        &self.resets.names
+        &self.resets
     }
 
     /// A COMMIT was answered.
     pub(crate) fn note_commit(&mut self) {
-        self.resets.committed |= self.suspects.any(Suspects::RESET);
+        self.resets_committed |= self.suspects.any(Suspects::RESET);
     }
 
     /// The last request failed: it has reset nothing, nor has what was done with it. Not so a DISCARD ALL, which is
     /// committed at once.
     pub(crate) fn note_failure(&mut self) {
         self.suspects.remove(Suspects::RESET);
-        if self.resets.committed {
+        if self.resets_committed {
             // A transaction that goes on, after AND CHAIN, must not be asked: a question would be its first statement,
             // and SET TRANSACTION too late.
-            self.resets.in_doubt = true;
+            self.resets_in_doubt = true;
         } else {
-            self.resets.names.clear();
+            self.resets.clear();
         }
     }
 
@@ -136,29 +132,29 @@ impl Traces {
     /// back, and the RESET may have been committed before that began.
     pub(crate) fn note_survey_within(&mut self, in_transaction: bool) {
         self.suspects.remove(Suspects::RESET);
-        self.resets.in_doubt |= in_transaction;
+        self.resets_in_doubt |= in_transaction;
     }
 
     /// The same of a client in session mode, which gives its server back at its end only.
     pub(crate) fn note_survey_of_session(&mut self) {
         self.suspects.remove(Suspects::SETTINGS);
-        if !self.resets.in_doubt {
-            (self.custom, self.resets.names) = (Vec::new(), Vec::new());
+        if !self.resets_in_doubt {
+            (self.custom, self.resets) = (Vec::new(), Vec::new());
         }
-        (self.discarded, self.resets.committed) = (false, false);
+        (self.discarded, self.resets_committed) = (false, false);
     }
 
     /// No transaction is open: whether resets hold that were in doubt can be asked now.
     #[inline]
     pub(crate) fn ask_doubted_resets(&mut self) {
-        if std::mem::take(&mut self.resets.in_doubt) {
+        if std::mem::take(&mut self.resets_in_doubt) {
             self.suspects.add(Suspects::RESET);
         }
     }
 
     /// Whether resets hold is not to be asked.
     pub(crate) fn settle_doubted_resets(&mut self) {
-        self.resets.in_doubt = false;
+        self.resets_in_doubt = false;
     }
 }
 

@@ -155,19 +155,23 @@ impl Known {
     }
 }
 
-/// What is known of a catalogue at one moment. Two that are equal, and clean, tell that it was clean all the time
-/// between.
+/// What is known of a catalogue at one moment: the number of doubts, and in the lowest bit whether it is clean. Two that
+/// are equal, and clean, tell that it was clean all the time between.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Version {
-    doubts: u64,
-    pub(crate) is_clean: bool,
+pub(crate) struct Version(u64);
+
+impl Version {
+    #[inline]
+    pub(crate) fn is_clean(self) -> bool {
+        self.0 & 1 != 0
+    }
 }
 
 impl Catalogue {
     /// What is known of it now.
     #[inline]
     pub(crate) fn version(&self) -> Version {
-        Version { doubts: self.doubts.load(SeqCst), is_clean: self.is_clean() }
+        Version(self.doubts.load(SeqCst) << 1 | u64::from(self.is_clean()))
     }
 
     /// Something may have come into it, and `is_clean` says so already.
@@ -472,21 +476,21 @@ pub(super) mod tests {
         };
         read("select 1");
         let granted = catalogue.version();
-        assert!(granted.is_clean);
+        assert!(granted.is_clean());
         // Another function that does nothing is no reason for doubt, wherever it came from.
         read("select 2");
         assert_eq!(catalogue.version(), granted);
         read("select setseed(0.5)");
-        assert!(!catalogue.version().is_clean);
+        assert!(!catalogue.version().is_clean());
         read("select 2");
-        assert!(catalogue.version().is_clean && catalogue.version() != granted);
+        assert!(catalogue.version().is_clean() && catalogue.version() != granted);
         let granted = catalogue.version();
         catalogue.change_begins();
         catalogue.change_ends();
         read("select 2");
-        assert!(catalogue.version().is_clean && catalogue.version() != granted);
+        assert!(catalogue.version().is_clean() && catalogue.version() != granted);
         assert!(catalogue.failed("why").is_some());
         read("select 2");
-        assert!(catalogue.version().is_clean && catalogue.version() != granted);
+        assert!(catalogue.version().is_clean() && catalogue.version() != granted);
     }
 }
