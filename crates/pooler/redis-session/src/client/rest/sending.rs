@@ -35,7 +35,7 @@ enum Next {
     Wait,
     /// The one that now has the number of the request that was sent.
     SameNumber,
-    NextNumber,
+    Following,
 }
 
 impl Redis {
@@ -79,7 +79,7 @@ impl Redis {
                 match self.send_subscription(me, client, number, what, out) {
                     Next::Wait => return,
                     Next::SameNumber => {}
-                    Next::NextNumber => number += 1,
+                    Next::Following => number += 1,
                 }
                 continue;
             }
@@ -122,7 +122,7 @@ impl Redis {
             Ok(_) => Next::Wait,
             Err(error) => {
                 client.http().works[number].give_up(&error);
-                Next::NextNumber
+                Next::Following
             }
         }
     }
