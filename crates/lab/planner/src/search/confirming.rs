@@ -1,16 +1,15 @@
-//! The answer, judged by all operations of the loads and by other seeds, and raised where parts of the loads were too
-//! few to tell. Knows candidates as sizes; which is tried first is its parent's to say.
+//! Confirms the answer with the full loads and with other seeds, and raises the sizes if the shortened loads were not
+//! representative.
 
-use super::{MORE_SEEDS, Missed, Outcome, Search, Sizes, TooSmall, Until, has_waited, run};
+use super::{EXTRA_SEEDS, Missed, Outcome, Search, Sizes, TooSmall, Until, has_pool_wait, run};
 
-/// When all operations are looked at, the answer is raised in so many small steps, and then in larger ones.
-const MAX_RAISES: u32 = 8;
+/// Number of small raises of the size with the full loads. Larger raises follow.
+const MAX_SMALL_RAISES: u32 = 8;
 
 impl Search<'_, '_> {
-    /// The answer, judged by all operations and other seeds; raised where those that were looked at before were too
-    /// few. Where a part of the load has not shown what a smaller minimum does, it is looked for again by the whole.
-    /// `too_small` learns of sizes that were.
-    pub(super) fn confirmed(
+    /// Confirms sizes with the full loads and other seeds, or raises them. If only the min size is too small, it is
+    /// sought again with the full loads. `too_small` is updated with sizes found too small.
+    pub(super) fn confirm(
         &mut self,
         mut sizes: Sizes,
         most: u32,
@@ -19,32 +18,32 @@ impl Search<'_, '_> {
         let hopeless = !self.is_met(&sizes);
         let mut raises = 0;
         loop {
-            let (outcomes, tight) = self.judged_by_all(&sizes);
+            let (outcomes, tight) = self.judge_full_loads(&sizes);
             let full = self.full(sizes.max_size);
             let larger = |part: u32| (sizes.max_size + (sizes.max_size / part).max(1)).min(most);
             let (next, leap) = (larger(20), larger(4));
-            if hopeless || (tight.is_empty() && self.holds_with_other_seeds(&sizes)) {
-                let leapt = sizes == full && raises > 0;
+            if hopeless || (tight.is_empty() && self.meets_with_other_seeds(&sizes)) {
+                let has_raised_to_full = sizes == full && raises > 0;
                 let (sizes, outcomes) =
-                    if leapt { self.lowered(sizes, outcomes, too_small) } else { (sizes, outcomes) };
+                    if has_raised_to_full { self.lower(sizes, outcomes, too_small) } else { (sizes, outcomes) };
                 let missed = self.missed(&outcomes, 0.0);
                 return (sizes, outcomes, missed);
             }
-            if sizes != full && self.is_shortened() && self.judged_by_all(&full).1.is_empty() {
+            if sizes != full && self.is_shortened() && self.judge_full_loads(&full).1.is_empty() {
                 self.short.clone_from(&self.loads);
-                sizes = self.shrunk(full);
-            } else if sizes != full && raises < MAX_RAISES && next > sizes.max_size {
+                sizes = self.shrink(full);
+            } else if sizes != full && raises < MAX_SMALL_RAISES && next > sizes.max_size {
                 raises += 1;
                 let min_size = sizes.min_size + next - sizes.max_size;
                 sizes = Sizes { max_size: next, min_size: min_size.min(self.full(next).min_size), ..sizes };
             } else if sizes != full {
                 sizes = full;
             } else if next > sizes.max_size
-                && outcomes.iter().any(has_waited)
+                && outcomes.iter().any(has_pool_wait)
                 && outcomes.iter().all(|one| one.is_complete)
             {
                 *too_small = Some((sizes.max_size, tight));
-                sizes = self.full(if raises < MAX_RAISES { next } else { leap });
+                sizes = self.full(if raises < MAX_SMALL_RAISES { next } else { leap });
                 raises += 1;
             } else {
                 let missed = self.missed(&outcomes, 0.0);
@@ -53,13 +52,13 @@ impl Search<'_, '_> {
         }
     }
 
-    /// The smallest between one that was too small and this one, by all operations and other seeds, if all connections
-    /// are kept.
-    fn lowered(&mut self, mut sizes: Sizes, mut outcomes: Vec<Outcome>, low: &mut TooSmall) -> (Sizes, Vec<Outcome>) {
+    /// The smallest sufficient max size above one too small, by bisection with the full loads and other seeds, if all
+    /// connections are kept.
+    fn lower(&mut self, mut sizes: Sizes, mut outcomes: Vec<Outcome>, low: &mut TooSmall) -> (Sizes, Vec<Outcome>) {
         while let Some(below) = low.as_ref().map(|(size, _)| *size).filter(|below| sizes.max_size > below + 1) {
             let middle = self.full(below + (sizes.max_size - below) / 2);
-            let (all, tight) = self.judged_by_all(&middle);
-            if tight.is_empty() && self.holds_with_other_seeds(&middle) {
+            let (all, tight) = self.judge_full_loads(&middle);
+            if tight.is_empty() && self.meets_with_other_seeds(&middle) {
                 (sizes, outcomes) = (middle, all);
             } else {
                 *low = Some((middle.max_size, tight));
@@ -68,8 +67,8 @@ impl Search<'_, '_> {
         (sizes, outcomes)
     }
 
-    /// What all operations of the loads come to, and what is missed with the margin.
-    pub(super) fn judged_by_all(&mut self, sizes: &Sizes) -> (Vec<Outcome>, Vec<Missed>) {
+    /// Simulates the full loads. Returns the outcomes and the objectives missed with the margin.
+    pub(super) fn judge_full_loads(&mut self, sizes: &Sizes) -> (Vec<Outcome>, Vec<Missed>) {
         (self.progress)(self.simulations, sizes);
         let outcomes: Vec<Outcome> = self.plans(sizes, 0).iter().map(|plan| run(plan, self.spec)).collect();
         self.simulations += outcomes.len() as u32;
@@ -77,23 +76,23 @@ impl Search<'_, '_> {
         (outcomes, tight)
     }
 
-    /// Candidates are judged by a part of a load.
+    /// Whether candidates are judged by a part of a load.
     fn is_shortened(&self) -> bool {
         self.short.iter().zip(&self.loads).any(|(short, load)| short.shape != load.shape)
     }
 
-    fn holds_with_other_seeds(&mut self, sizes: &Sizes) -> bool {
-        (1..=MORE_SEEDS).all(|seed| {
+    fn meets_with_other_seeds(&mut self, sizes: &Sizes) -> bool {
+        (1..=EXTRA_SEEDS).all(|seed| {
             self.short_plans(sizes, seed).iter().all(|plan| {
                 self.simulations += 1;
-                self.missed(&[self.play(plan, Until::Missed(0.0))], 0.0).is_empty()
+                self.missed(&[self.simulate(plan, Until::CertainMiss(0.0))], 0.0).is_empty()
             })
         })
     }
 
-    pub(super) fn with_other_seeds(&mut self, sizes: &Sizes) -> (Vec<[f64; 3]>, u64) {
+    pub(super) fn run_other_seeds(&mut self, sizes: &Sizes) -> (Vec<[f64; 3]>, u64) {
         let (mut spread, mut met) = (Vec::new(), 0);
-        for seed in 1..=MORE_SEEDS {
+        for seed in 1..=EXTRA_SEEDS {
             let outcomes: Vec<Outcome> =
                 self.short_plans(sizes, seed).iter().map(|plan| run(plan, self.spec)).collect();
             self.simulations += outcomes.len() as u32;

@@ -1,5 +1,5 @@
-//! The loads that candidates are judged by: with what is advised whatever their sizes, with the sizes, and as a part of
-//! the whole where that tells as much. Judges nothing.
+//! Loads for judging candidates: with the settings advised for all sizes, with the sizes of a candidate, and shortened
+//! where a part is representative.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use load::plan::{Plan, PoolConfig, Shape};
 
 use crate::{question::Question, sizes::Sizes, upkeep::Upkeep};
 
-/// A candidate is judged by at most about so many operations of each load; the answer itself by all.
-const MOST_OPERATIONS: f64 = 300_000.0;
-/// Arrivals at random are no more than are expected, this many standard deviations, and this many besides (Chernoff's
-/// bound).
-const SIGMAS: f64 = 12.0;
-const FEW: f64 = 80.0;
-/// Periods of what goes wrong that a candidate sees at least.
-const LEAST_PERIODS: u32 = 4;
+/// Approximate number of operations of each load by which a candidate is judged. The answer is judged by all.
+const MAX_CANDIDATE_OPERATIONS: f64 = 300_000.0;
+/// Chernoff bound of the number of Poisson arrivals: the expected number, plus this many standard deviations, plus the
+/// offset.
+const POISSON_BOUND_SIGMAS: f64 = 12.0;
+const POISSON_BOUND_OFFSET: f64 = 80.0;
+/// Minimum number of fault periods in a shortened load.
+const MIN_FAULT_PERIODS: u32 = 4;
 
-/// The load with what is advised whatever the sizes: a Poolhouse that waits for longer than the platform keeps a frozen
-/// function; and with everything that is advised only once, as it is given with the first load.
+/// The load with the settings advised for all sizes: the upkeep settings of the first load, and a client idle time of
+/// the Poolhouse above the time for which the platform keeps a frozen function.
 pub(super) fn advised(question: &Question, first: &Plan, case: &Plan) -> Plan {
     let mut load = case.clone();
     Upkeep::given(&first.pool.config).set(&mut load.pool.config);
@@ -28,7 +28,7 @@ pub(super) fn advised(question: &Question, first: &Plan, case: &Plan) -> Plan {
     load
 }
 
-/// A load on pools with these settings.
+/// The load with these sizes of its pools.
 pub(super) fn with(load: &Plan, sizes: &Sizes, seed: u64) -> Plan {
     let mut plan = load.clone();
     let Sizes { max_size, min_size, max_idle_time } = *sizes;
@@ -38,44 +38,48 @@ pub(super) fn with(load: &Plan, sizes: &Sizes, seed: u64) -> Plan {
     plan
 }
 
-/// The same load for less long, where it is long and nothing happens in it only once: whole periods of what goes wrong
-/// on the way, so that it goes wrong for the same share of the time.
+/// Shortens a long load in which no fault is singular. The part covers whole fault periods, so that faults take the
+/// same share of the time.
 pub(super) fn shortened(load: &Plan) -> Plan {
     let mut plan = load.clone();
     let windows: Vec<Window> = load.faults.iter().filter_map(window).chain(load.freeze).collect();
-    // What happens once, or begins late, is in no part of the load as it is in the whole.
+    // A singular or late fault has another share in a part of the load.
     if windows.iter().any(|window| window.every.is_none_or(|every| window.first > every)) {
         return plan;
     }
     match &mut plan.shape {
         Shape::Open { stages, .. } => {
             let operations: f64 = stages.iter().map(Stage::expected).sum();
-            let part = MOST_OPERATIONS / operations;
+            let part = MAX_CANDIDATE_OPERATIONS / operations;
             let period = windows.iter().filter_map(|window| window.every).max().unwrap_or(Duration::from_secs(1));
             for stage in stages.iter_mut().filter(|_| part < 1.0) {
                 let periods = (stage.duration.as_secs_f64() * part / period.as_secs_f64()).ceil() as u32;
-                stage.duration = (period * periods.max(LEAST_PERIODS)).min(stage.duration);
+                stage.duration = (period * periods.max(MIN_FAULT_PERIODS)).min(stage.duration);
             }
         }
-        // What goes wrong on the way begins after some time, and not after some operations: there the whole is played.
+        // Faults are scheduled by time. With faults, a load bounded by operations is not shortened.
         Shape::Closed { operations, .. } if windows.is_empty() => {
-            *operations = Some(operations.unwrap_or(u64::MAX).min(MOST_OPERATIONS as u64));
+            *operations = Some(operations.unwrap_or(u64::MAX).min(MAX_CANDIDATE_OPERATIONS as u64));
         }
         Shape::Burst { size, rounds, .. } if windows.is_empty() => {
-            *rounds = (*rounds).min(((MOST_OPERATIONS / f64::from(*size)) as u32).max(LEAST_PERIODS));
+            *rounds = (*rounds).min(((MAX_CANDIDATE_OPERATIONS / f64::from(*size)) as u32).max(MIN_FAULT_PERIODS));
         }
         Shape::Closed { .. } | Shape::Burst { .. } => {}
     }
     plan
 }
 
-/// So many operations a load does not exceed, if that is known; by chance not once in 10^30 times.
-pub(super) fn most_operations(load: &Plan) -> u64 {
+/// An upper bound of the number of operations of a load, exceeded by chance less than once in 10^30 runs.
+pub(super) fn max_operations(load: &Plan) -> u64 {
     match &load.shape {
         Shape::Open { stages, spacing, .. } => {
             let warmup = stages.first().map_or(0.0, |stage| stage.from) * load.warmup.as_secs_f64();
             let expected = stages.iter().map(Stage::expected).sum::<f64>() + warmup;
-            let chance = if *spacing == Spacing::Poisson { SIGMAS * expected.sqrt() + FEW } else { 1.0 };
+            let chance = if *spacing == Spacing::Poisson {
+                POISSON_BOUND_SIGMAS * expected.sqrt() + POISSON_BOUND_OFFSET
+            } else {
+                1.0
+            };
             (expected + chance).ceil() as u64
         }
         Shape::Closed { operations, .. } => operations.unwrap_or(u64::MAX),
@@ -83,7 +87,7 @@ pub(super) fn most_operations(load: &Plan) -> u64 {
     }
 }
 
-/// When a fault happens; `None`: always.
+/// The window of a fault. `None` if it is always active.
 fn window(fault: &Fault) -> Option<Window> {
     match fault {
         Fault::Stall { window, .. } | Fault::BlackHole { window } | Fault::Cut { window } => Some(*window),
@@ -91,7 +95,7 @@ fn window(fault: &Fault) -> Option<Window> {
     }
 }
 
-/// The highest mean rate of a stage; `None`: operations come when others have ended.
+/// The highest mean rate of a stage. `None` if the load is not open-loop.
 pub(super) fn highest_rate(load: &Plan) -> Option<f64> {
     let Shape::Open { stages, .. } = &load.shape else { return None };
     Some(stages.iter().map(|stage| f64::midpoint(stage.from, stage.to)).fold(0.0, f64::max))

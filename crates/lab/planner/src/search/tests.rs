@@ -57,7 +57,7 @@ fn where_a_part_was_much_too_easy_sizes_are_raised_until_one_is_enough_or_nobody
         let (mut progress, mut other) = (|_: u32, _: &Sizes| (), |_: u32, _: &Sizes| ());
         let mut search = Search::new(&whole, &mut progress).unwrap();
         search.short = Search::new(&part, &mut other).unwrap().loads;
-        search.found().unwrap()
+        search.run().unwrap()
     };
     // 20 are needed, and one would do for the part.
     let enough = found("pool_wait_p99<5ms");
@@ -81,7 +81,7 @@ fn where_a_part_has_not_shown_what_a_small_minimum_does_it_is_looked_for_by_the_
     let (mut progress, mut other) = (|_: u32, _: &Sizes| (), |_: u32, _: &Sizes| ());
     let mut search = Search::new(&whole, &mut progress).unwrap();
     search.short = Search::new(&part, &mut other).unwrap().loads;
-    let found = search.found().unwrap();
+    let found = search.run().unwrap();
     assert!(found.missed.is_empty() && found.sizes.min_size > 0, "{:?} {:?}", found.sizes, found.missed);
     // As large as the load needs, since that is not what was too small.
     assert!(found.sizes.max_size <= 11, "{:?}", found.sizes);
@@ -123,7 +123,7 @@ const ENOUGH: &str = "enough";
 fn whoever_is_left_early_is_known_to_miss_what_the_whole_misses() {
     for (what, question) in loads() {
         let (plan, mut progress) = (&question.cases[0], |_: u32, _: &Sizes| ());
-        let most = most_operations(plan);
+        let most = max_operations(plan);
         let (mut looks, mut lost) = (0, 0);
         let whole = run_until(plan, &question.spec, &mut |engine, now| {
             looks += 1;
@@ -134,7 +134,7 @@ fn whoever_is_left_early_is_known_to_miss_what_the_whole_misses() {
         // What is lost stays lost, and is known before half of it has been played.
         assert_eq!((lost > 1, missed), (what != ENOUGH, what != ENOUGH), "{what}: {lost} of {looks}");
         let search = Search::new(&question, &mut progress).unwrap();
-        let left = search.play(plan, Until::Missed(0.0));
+        let left = search.simulate(plan, Until::CertainMiss(0.0));
         assert_eq!(left.stopped_early, what != ENOUGH, "{what}");
         assert!(what == ENOUGH || left.steps * 2 < whole.steps, "{what}: {} of {}", left.steps, whole.steps);
         assert_eq!(search.missed(&[left], 0.0).is_empty(), what == ENOUGH, "{what}");
@@ -151,7 +151,7 @@ fn the_nearest_of_sizes_that_miss_something_is_judged_by_the_whole() {
          [plan]\nservice = \"20ms\"\nserver_limit = 8\nobjectives = [\"errors<0.1%\"]\n",
     );
     let mut progress = |_: u32, _: &Sizes| ();
-    let found = Search::new(&question, &mut progress).unwrap().found().unwrap();
+    let found = Search::new(&question, &mut progress).unwrap().run().unwrap();
     assert_eq!((found.sizes.max_size, found.missed.len()), (8, 1), "{:?}", found.missed);
     assert!(found.outcomes[0].is_complete && found.missed[0].measured.ends_with('%'), "{:?}", found.missed);
 }
