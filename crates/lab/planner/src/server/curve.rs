@@ -1,32 +1,31 @@
-//! What a server does with so many operations at once: a curve of throughput against concurrency. Measured by a sweep,
-//! or a number of operations that it works on in parallel. Says how fast; serves nothing.
+//! A server's throughput as a function of concurrency: measured by a sweep, or given as a number of operations that run
+//! in parallel.
 
 use ::report::result::sweep::{CurvePoint, SweepResult, TwoSpeeds};
 
-/// What a sweep calls the least confidence.
+/// The lowest confidence of a sweep's verdict.
 pub const LOW_CONFIDENCE: &str = "low";
-/// A point whose operations take longer, in seconds, has served nothing that could be planned with.
+/// Points of the curve with a longer response time, in seconds, are ignored.
 const LONGEST_S: f64 = 86_400.0;
 
 /// Throughput against concurrency, in straight lines between the points. Below the first point it is proportional to
-/// the concurrency; beyond the last one it stays, which nobody has measured.
+/// the concurrency; beyond the last one it is taken as constant.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Curve {
     /// (operations at once, operations per second), both rising in the first.
     points: Vec<(f64, f64)>,
-    /// It is known beyond the last point: nothing was measured, it was given.
+    /// The curve was given, not measured, and holds beyond its last point.
     given: bool,
-    /// What measured it has little confidence, and the best is looked for among these numbers of operations at once
-    /// only.
+    /// With low confidence, the range of concurrency in which the best is sought.
     safe: Option<Safe>,
-    /// It relies on no number at all: what it would take to know more.
+    /// If no point is reliable: what would make the measurement reliable.
     doubt: Option<String>,
 }
 
-/// What can be relied on of a curve that was measured with little confidence.
+/// The reliable range of a curve that was measured with low confidence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Safe {
-    /// The numbers of operations at once that do about as well as any.
+    /// The range of concurrency whose throughput is about the best.
     from: u32,
     to: u32,
     /// The fewest that are no chance: neither the fewest that were tested nor one with two speeds, unless they are
@@ -71,7 +70,7 @@ impl Curve {
         Self { points, given: true, safe: None, doubt: None }
     }
 
-    /// Operations per second, all together, with so many at once.
+    /// Total operations per second at this concurrency.
     #[inline]
     pub fn throughput(&self, at_once: u32) -> f64 {
         let at = f64::from(at_once);
@@ -84,12 +83,12 @@ impl Curve {
         }
     }
 
-    /// The most operations at once that were measured; `None`: it holds for any number.
+    /// The highest concurrency measured. `None` if the curve holds for any.
     pub fn measured_until(&self) -> Option<u32> {
         (!self.given).then(|| self.points.last().map_or(0, |(n, _)| *n as u32))
     }
 
-    /// The numbers of operations at once that it is known for.
+    /// The concurrencies of the curve's points.
     pub fn known_at(&self) -> impl Iterator<Item = u32> + '_ {
         self.points.iter().map(|(n, _)| *n as u32)
     }
@@ -106,7 +105,7 @@ impl Curve {
         self.safe.map(|safe| (safe.from, safe.to))
     }
 
-    /// Nothing of it can be relied on: what it would take to know more.
+    /// If no point is reliable: what would make the measurement reliable.
     pub fn doubt(&self) -> Option<&str> {
         self.doubt.as_deref()
     }

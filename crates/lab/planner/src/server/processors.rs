@@ -23,7 +23,7 @@ pub struct Processors {
 }
 
 impl Processors {
-    /// The most operations per second, and how many at once they are if each takes this long alone.
+    /// The highest throughput in operations per second, and the concurrency it takes if each takes `alone` by itself.
     pub fn best(&self, alone: Duration) -> (f64, u32) {
         let most = f64::from(self.count) / self.work.as_secs_f64().max(1e-9);
         (most, (most * alone.as_secs_f64()).ceil().max(1.0) as u32)
@@ -32,28 +32,28 @@ impl Processors {
 
 #[derive(Debug)]
 pub struct Queue {
-    /// No operation needs a processor for longer, in nanoseconds.
+    /// The longest processor time of an operation, in nanoseconds.
     most: u64,
-    /// When each of them will be free, the first one first.
+    /// When each processor becomes free, earliest first.
     free: BinaryHeap<Reverse<u64>>,
 }
 
 impl Queue {
-    /// All of them are free. `service`: how long operations take alone.
+    /// Idle processors. `service`: the service times of operations that run alone.
     pub fn new(processors: Processors, service: &Times) -> Self {
         let free = (0..processors.count.max(1)).map(|_| Reverse(0)).collect();
         Self { most: service.cut_to(processors.work).round() as u64, free }
     }
 
-    /// One comes that takes `alone` nanoseconds by itself, and `more` with a processor besides; when it is done. They
-    /// come in order.
+    /// When an operation ends that arrives now, takes `alone` nanoseconds by itself and `more` nanoseconds of processor
+    /// time besides. Calls are in order of time.
     pub fn done(&mut self, now: u64, alone: u64, more: u64) -> u64 {
         let waits = self.take(now, alone.min(self.most) + more);
         now + waits + alone + more
     }
 
-    /// Something comes that needs a processor for so many nanoseconds; for how many it waits before. They come in
-    /// order.
+    /// Occupies a processor for `work` nanoseconds. Returns the wait before, in nanoseconds. Calls are in order of
+    /// time.
     pub fn take(&mut self, now: u64, work: u64) -> u64 {
         let Reverse(free) = self.free.pop().expect("there is a processor");
         let begins = free.max(now);

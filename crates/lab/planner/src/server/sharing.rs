@@ -1,5 +1,5 @@
-//! Operations that share a server: processor sharing whose speed depends on how many there are. Each has an amount of
-//! work, and all progress equally fast. Knows time and numbers, no connection.
+//! A processor-sharing queue whose speed depends on the number of operations in it. Each operation has an amount of
+//! work, and all progress equally fast.
 //!
 //! With n operations at once and X(n) of them ending per second, each progresses at X(n) / n mean works per second. The
 //! progress since the beginning is the same for all, so an operation that begins at progress p with work w ends at p +
@@ -19,7 +19,8 @@ pub struct Sharing {
     /// Progress since the beginning, in mean works.
     progress: f64,
     at: Time,
-    /// At which progress who ends: the progress as bits, since it is positive and so ordered like them.
+    /// The progress at which each operation ends, its connection and generation. The progress is stored as bits, which
+    /// order like the value since it is positive.
     present: BinaryHeap<Reverse<(u64, u32, u32)>>,
     most: u32,
 }
@@ -29,14 +30,14 @@ impl Sharing {
         Self { curve, progress: 0.0, at: Time(0), present: BinaryHeap::new(), most: 0 }
     }
 
-    /// An operation begins, with so much work (1: as much as one has on average).
+    /// Adds an operation. `work` is in multiples of the mean work.
     pub fn enter(&mut self, conn: u32, made: u32, work: f64, now: Time) {
         self.advance(now);
         self.present.push(Reverse(((self.progress + work.max(0.0)).to_bits(), conn, made)));
         self.most = self.most.max(self.present.len() as u32);
     }
 
-    /// When the next one ends, unless others begin before.
+    /// When the next operation ends, unless another one is added before.
     pub fn next(&self) -> Time {
         let Some(Reverse((ends, ..))) = self.present.peek() else { return Time::NEVER };
         let left = f64::from_bits(*ends) - self.progress;
@@ -44,7 +45,7 @@ impl Sharing {
         Time(self.at.0.saturating_add(nanos as u64))
     }
 
-    /// One that has ended by now.
+    /// Removes an operation that has ended by now.
     pub fn pop(&mut self, now: Time) -> Option<(u32, u32)> {
         if self.next() > now {
             return None;
@@ -53,12 +54,12 @@ impl Sharing {
         self.present.pop().map(|Reverse((_, conn, made))| (conn, made))
     }
 
-    /// The most there were at once.
+    /// The greatest number of concurrent operations.
     pub fn most(&self) -> u32 {
         self.most
     }
 
-    /// Mean works per second for each.
+    /// Progress of each operation per second, in multiples of the mean work.
     fn speed(&self) -> f64 {
         let present = self.present.len() as u32;
         self.curve.throughput(present) / f64::from(present.max(1))
