@@ -19,24 +19,24 @@ use crate::{
 };
 pub use wishes::{ConnectWishes, Exclusive, Platform, Spread, Wishes};
 
-/// By how much limits must be kept where nothing is said, as a share of them.
-const MARGIN: f64 = 0.1;
-/// Memory of a server for each connection where nothing is said, in megabytes.
-const MEMORY_MB: f64 = 1.0;
+/// The default margin of an objective, as a share of its limit.
+const DEFAULT_MARGIN: f64 = 0.1;
+/// The default memory of a server connection, in megabytes.
+const DEFAULT_MEMORY_MB: f64 = 1.0;
 /// How long a closed loop of a sweep's question lasts, and what of that is not measured.
 const SWEEP_TIME: Duration = Duration::from_secs(30);
 const SWEEP_WARMUP: Duration = Duration::from_secs(5);
 /// Sizes of a pool that are shown of a sweep's curve.
 const MAX_SIZES: usize = 16;
-/// A load of whose length nothing is said.
-const USUAL_LENGTH: Duration = Duration::from_secs(60);
-/// A shorter wait for a connection is not worth a thought, in milliseconds.
-const LEAST_WAIT_MS: u128 = 5;
+/// The default length of a load.
+const DEFAULT_LENGTH: Duration = Duration::from_secs(60);
+/// The lowest default limit of the wait for a connection, in milliseconds.
+const MIN_WAIT_LIMIT_MS: u128 = 5;
 /// The longest load that is played, the longest delay on the way, and the most operations: what takes minutes, again
 /// and again.
-const LONGEST_LOAD: Duration = Duration::from_secs(366 * 86_400);
-const LONGEST_DELAY: Duration = Duration::from_secs(86_400);
-const MOST_OPERATIONS: f64 = 1e9;
+const MAX_LOAD_LENGTH: Duration = Duration::from_secs(366 * 86_400);
+const MAX_DELAY: Duration = Duration::from_secs(86_400);
+const MAX_OPERATIONS: f64 = 1e9;
 /// Throughput that is good enough, as a share of the best: the curve is flat there.
 const NEAR_BEST: f64 = 0.05;
 
@@ -49,7 +49,7 @@ pub struct Question {
     pub cases: Vec<Plan>,
     pub spec: Spec,
     pub objectives: Vec<Threshold>,
-    /// Nobody said so: they are our own.
+    /// No objectives were given; these are the defaults.
     pub own_objectives: bool,
     /// By how much limits must be kept, as a share of them.
     pub margin: f64,
@@ -173,7 +173,7 @@ pub fn from_text(
 /// What is wrong with it.
 pub fn from_flags(flags: &Flags, wishes: Wishes) -> Result<Question, String> {
     let target = Target::nowhere();
-    let stage = Stage { duration: flags.duration.unwrap_or(USUAL_LENGTH), from: flags.rate, to: flags.rate };
+    let stage = Stage { duration: flags.duration.unwrap_or(DEFAULT_LENGTH), from: flags.rate, to: flags.rate };
     let (mut assumed, mut faults) = (Vec::new(), flags.faults.clone());
     if flags.duration.is_none() {
         assumed.extend(faults.iter_mut().find_map(brought_in));
@@ -269,8 +269,8 @@ pub struct Missed {
 /// where it is.
 fn brought_in(fault: &mut Fault) -> Option<String> {
     let Fault::Stall { window, .. } = fault else { return None };
-    let every = window.every.filter(|every| *every == window.first && *every >= USUAL_LENGTH)?;
-    window.first = USUAL_LENGTH / 3;
+    let every = window.every.filter(|every| *every == window.first && *every >= DEFAULT_LENGTH)?;
+    window.first = DEFAULT_LENGTH / 3;
     Some(format!(
         "A minute around one stall is played, which begins after {}: percentiles over all {} would hardly see it.",
         crate::words::time(window.first),
@@ -301,16 +301,16 @@ fn check_extent(case: &Plan, spec: &Spec) -> Result<(), String> {
     });
     let (length, operations) = extent(case, spec);
     match () {
-        () if length.saturating_add(case.warmup) > LONGEST_LOAD => too_long("the load"),
-        () if case.timeout > LONGEST_LOAD => too_long("the time-out of an operation"),
-        () if case.freeze.is_some_and(|window| window.length > LONGEST_LOAD) => too_long("the freeze"),
-        () if delays.max().is_some_and(|delay| delay > LONGEST_DELAY) => {
+        () if length.saturating_add(case.warmup) > MAX_LOAD_LENGTH => too_long("the load"),
+        () if case.timeout > MAX_LOAD_LENGTH => too_long("the time-out of an operation"),
+        () if case.freeze.is_some_and(|window| window.length > MAX_LOAD_LENGTH) => too_long("the freeze"),
+        () if delays.max().is_some_and(|delay| delay > MAX_DELAY) => {
             Err("a delay on the way of more than a day: nothing could be planned with that".to_owned())
         }
-        () if operations > MOST_OPERATIONS => Err(format!(
+        () if operations > MAX_OPERATIONS => Err(format!(
             "about {} operations, and a plan plays {} at most: give a shorter load, or a lower rate",
             crate::words::number(operations),
-            crate::words::number(MOST_OPERATIONS)
+            crate::words::number(MAX_OPERATIONS)
         )),
         () => Ok(()),
     }
@@ -354,10 +354,10 @@ fn made(
         cases,
         objectives: texts.iter().map(|text| objective(text)).collect::<Result<_, _>>()?,
         own_objectives,
-        margin: wishes.margin.unwrap_or(MARGIN),
+        margin: wishes.margin.unwrap_or(DEFAULT_MARGIN),
         compression: 1.0,
         cpus: wishes.cpus,
-        memory_mb: wishes.memory_mb.unwrap_or(MEMORY_MB),
+        memory_mb: wishes.memory_mb.unwrap_or(DEFAULT_MEMORY_MB),
         platform: wishes.platform,
         exclusive: wishes.exclusive,
         assumed,
@@ -373,7 +373,7 @@ fn made(
 fn own(cases: &[Plan], spec: &Spec, assumed: &mut Vec<String>) -> Vec<String> {
     let mut texts = vec!["errors<0.1%".to_owned()];
     if let Some(case) = cases.iter().find(|case| case.pool.reuse) {
-        let wait = spec.mean_hold_time(&case.faults).as_millis().max(LEAST_WAIT_MS);
+        let wait = spec.mean_hold_time(&case.faults).as_millis().max(MIN_WAIT_LIMIT_MS);
         texts.insert(0, format!("pool_wait_p99<{wait}ms"));
     }
     assumed.push(format!("No objective was given, so these are used: {}.", texts.join(", ")));

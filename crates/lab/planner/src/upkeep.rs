@@ -1,5 +1,5 @@
-//! Settings of a pool that follow from its sizes by rules: how many connections are made at a time, how long one lives,
-//! how long somebody waits for one. Numbers only. Whether they hold is for a simulation to say.
+//! Rules that derive the other settings of a pool from its sizes: `max_connecting`, `max_life_time`, `max_wait_time`.
+//! The search simulates them before it recommends them.
 
 use std::time::Duration;
 
@@ -7,17 +7,16 @@ use load::plan::PoolConfig;
 
 use crate::{facts::Facts, run::Outcome, sizes::Sizes};
 
-/// How long a connection lives where nothing speaks for another time: long beside everything that one costs, short
-/// beside a deployment.
-const LIFE_TIME: Duration = Duration::from_secs(30 * 60);
-/// Waiting times that one can remember, in milliseconds.
-const WAITS: [u64; 7] = [500, 1000, 2000, 5000, 10_000, 20_000, 30_000];
-/// So many times the longest wait that is expected.
+/// The default life time of a connection: long beside the cost of making one, short beside a deployment.
+const DEFAULT_LIFE_TIME: Duration = Duration::from_secs(30 * 60);
+/// Round values for `max_wait_time`, in milliseconds.
+const ROUND_WAITS_MS: [u64; 7] = [500, 1000, 2000, 5000, 10_000, 20_000, 30_000];
+/// Ratio of `max_wait_time` to the longest expected wait.
 const WAIT_FACTOR: f64 = 2.0;
-/// Most connections that are worth being made at a time.
-const MOST_CONNECTING: u32 = 16;
+/// The largest `max_connecting` that the rules recommend.
+const MAX_USEFUL_CONNECTING: u32 = 16;
 
-/// See the module. Times are those of the simulation.
+/// Settings derived by rules. Times are those of the simulation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Upkeep {
     /// Most connections that are being made at a time.
@@ -29,7 +28,6 @@ pub struct Upkeep {
 }
 
 impl Upkeep {
-    /// That of given settings.
     pub fn given(config: &PoolConfig) -> Self {
         let PoolConfig { max_connecting, max_life_time, max_wait_time, .. } = *config;
         Self { max_connecting, max_life_time, max_wait_time }
@@ -41,7 +39,7 @@ impl Upkeep {
         let max_wait_time = wait_time(self.max_wait_time, facts, outcomes);
         Self {
             max_connecting: connecting(self.max_connecting, facts, sizes, max_wait_time.unwrap_or(Duration::MAX)),
-            max_life_time: self.max_life_time.or(Some(LIFE_TIME.div_f64(compression))),
+            max_life_time: self.max_life_time.or(Some(DEFAULT_LIFE_TIME.div_f64(compression))),
             max_wait_time,
         }
     }
@@ -88,22 +86,22 @@ fn wait_time(given: Option<Duration>, facts: &Facts, outcomes: &[Outcome]) -> Op
     let waits = outcomes.iter().filter_map(|outcome| outcome.result.total.pool_wait_ms.as_ref());
     let waited =
         waits.fold(facts.connect_ms * WAIT_FACTOR, |most, waits| most.max(waits.p999 * WAIT_FACTOR).max(waits.max));
-    let remembered = WAITS.into_iter().find(|ms| *ms as f64 >= waited).map(Duration::from_millis);
+    let remembered = ROUND_WAITS_MS.into_iter().find(|ms| *ms as f64 >= waited).map(Duration::from_millis);
     [remembered, given].into_iter().flatten().min()
 }
 
-/// The most at a time that are worth being made, and no fewer than are given.
+/// The largest useful `max_connecting`, at least the given one.
 pub fn most_connecting(given: u32, facts: &Facts) -> u32 {
     // More at a time than keep the server's processors busy are made no faster.
-    let busy = facts.connects_per_s.map_or(MOST_CONNECTING, |most| (most * facts.connect_ms / 1e3).ceil() as u32);
-    MOST_CONNECTING.min(busy).max(given)
+    let busy = facts.connects_per_s.map_or(MAX_USEFUL_CONNECTING, |most| (most * facts.connect_ms / 1e3).ceil() as u32);
+    MAX_USEFUL_CONNECTING.min(busy).max(given)
 }
 
 /// So many at a time that a pool has grown before somebody has waited for half of what one may wait.
 fn connecting(given: u32, facts: &Facts, sizes: &Sizes, max_wait: Duration) -> u32 {
     let missing = sizes.max_size - sizes.min_size;
     let fast = |at_a_time: &u32| facts.growing(missing, *at_a_time) <= max_wait / 2;
-    (given..=MOST_CONNECTING).find(fast).unwrap_or_else(|| most_connecting(given, facts))
+    (given..=MAX_USEFUL_CONNECTING).find(fast).unwrap_or_else(|| most_connecting(given, facts))
 }
 
 #[cfg(test)]
