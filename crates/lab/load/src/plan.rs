@@ -23,9 +23,9 @@ pub struct Plan {
     pub warmup: Duration,
     /// An operation that has been under way for longer has failed (`timeout`).
     pub timeout: Duration,
-    /// For everything that chance decides.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Conditions that must hold of the result, as given: `p99>50ms`.
+    /// Conditions that fail the run if they are true (`--fail-if`), as given: `p99>50ms`.
     pub fail_if: Vec<String>,
     /// The load runs in a process of its own, which is frozen in these windows: the server then sees a client that
     /// neither reads nor writes.

@@ -1,5 +1,4 @@
-//! The distributions of pgbench's functions, for each client from a seed of its own. Where the bits come from is known
-//! to `workload`.
+//! The distributions of pgbench's functions, over [`arrivals::Random`], for each client from a seed of its own.
 
 /// The smallest parameter of [`Random::gaussian`].
 pub(crate) const MIN_GAUSSIAN: f64 = 2.0;

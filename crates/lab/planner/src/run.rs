@@ -38,8 +38,8 @@ pub struct Outcome {
     pub server: ServerStats,
     /// Numbers of clients that the Poolhouse in front has rejected and evicted.
     pub gate: (u64, u64),
-    /// The longest wait in the pools of the plan, not counting the wait in the pool of a Poolhouse in front. `None` if no
-    /// operation has got a connection.
+    /// The longest wait in the pools of the plan, not counting the wait in the pool of a Poolhouse in front. `None` if
+    /// no operation has got a connection.
     pub longest_wait: Option<Duration>,
     /// The simulation ran to its end. Otherwise the result covers the simulated part.
     pub is_complete: bool,

@@ -40,8 +40,8 @@ pub struct Spec {
     pub reserved: u32,
     /// The error with which the server refuses a connection above its limit.
     pub full: &'static str,
-    /// The limit that all pools share if they belong to one Poolhouse (its `max_server_connections`). `None` if only the
-    /// pools' own limits apply.
+    /// The limit that all pools share if they belong to one Poolhouse (its `max_server_connections`). `None` if only
+    /// the pools' own limits apply.
     pub budget: Option<u32>,
     /// Monitoring connections of each instance, outside its pool; see [`MONGODB_MONITORS_PER_HOST`].
     pub watchers: u32,
@@ -310,8 +310,8 @@ impl<'s> Server<'s> {
         is_alive.then(|| Time(self.weather.arrival(Direction::Up, now.0)))
     }
 
-    /// Starts to serve an operation. `first`: the first one on its connection. Returns when it is served; `None` if that
-    /// depends on later arrivals, see [`Self::next_served`].
+    /// Starts to serve an operation. `first`: the first one on its connection. Returns when it is served; `None` if
+    /// that depends on later arrivals, see [`Self::next_served`].
     pub fn start_service(&mut self, conn: u32, made: u32, first: bool, now: Time) -> Option<Time> {
         let alone = self.spec.service.draw(&mut self.random);
         // The first operation's extra time is processor time.

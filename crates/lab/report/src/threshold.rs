@@ -1,5 +1,5 @@
-//! Conditions that a result must not fulfil: `p99>50ms`. Reads them, and says which one a result has missed. Knows no
-//! command line.
+//! Comparisons with a result, such as `p99>50ms`. A run uses them as conditions that fail it (`missed`: the comparison
+//! is true); a plan uses them as objectives (`holds`: the comparison must be true).
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use settings::nearest;
 
 use crate::result::{Measured, Percentiles};
 
-/// A condition that makes a run a failure if it holds.
+/// A comparison of a metric with a limit.
 #[derive(Clone, Debug)]
 pub struct Threshold {
     text: String,
@@ -99,8 +99,8 @@ impl Threshold {
         Ok(Self { text: text.trim().to_owned(), metric, compare: *compare, limit })
     }
 
-    /// Whether this result misses it. What was not measured is missed: a run without a single answer has no good
-    /// percentiles.
+    /// The failure, if the comparison is true as a condition that fails a run. A metric that was not measured fails it,
+    /// too: a run without an answer has no good percentiles.
     pub fn missed(&self, measured: &Measured) -> Option<Missed> {
         let value = self.metric.of(measured);
         let holds = value.is_none_or(|value| match self.compare {

@@ -1,8 +1,8 @@
 //! HTTP/2 (RFC 9113): bytes in, complete requests out; answers in, bytes out. Bodies of answers wait here for the
 //! client's flow control window, so that the amount of unread bytes is known.
 //!
-//! The h2 crate handles the frames, on an in-memory socket ([`wire`]). It is polled after every event, so its wakers are
-//! not used.
+//! The h2 crate handles the frames, on an in-memory socket ([`wire`]). It is polled after every event, so its wakers
+//! are not used.
 
 mod sending;
 mod upload;

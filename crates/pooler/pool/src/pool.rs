@@ -40,7 +40,7 @@ use self::{backoff::Backoff, sharing::Sharing};
 /// 2. A client calls [`Pool::check_out`]. It gets a [`Grant`] at once, or waits. The grant then comes from another call
 ///    (`check_in`, `handle_connected`, `handle_checked` return it), or as [`Action::Grant`].
 /// 3. Each grant ends with [`Pool::check_in`]. A waiter that gives up calls [`Pool::cancel`].
-/// 4. After *each* call that takes `now`, poll [`Pool::poll_action`] until it has no more, then
+/// 4. After *each* call that takes `&mut self` and `now`, poll [`Pool::poll_action`] until it has no more, then
 ///    [`Pool::poll_deadline`]. At that time or later, call [`Pool::handle_timeout`].
 ///
 /// | the pool says | the caller answers with |
@@ -49,14 +49,15 @@ use self::{backoff::Backoff, sharing::Sharing};
 /// | | `handle_connect_failed` or `handle_connect_abandoned` |
 /// | [`Action::Check`], [`Action::Reset`] | `handle_checked` |
 /// | [`Action::Close`] | `handle_closed` |
-/// | [`Action::Interrupt`] | `check_in` or `handle_lost` |
-/// | [`Action::AskPermit`] | `handle_permit`, at once or later |
+/// | [`Action::Interrupt`] | `check_in`, `handle_lost` or `handle_closed` |
+/// | [`Action::GiveWay`] | `check_in`, or `handle_lost` if the client was closed |
+/// | [`Action::AskPermit`] | `handle_permit`, after it was polled: at once or later |
 ///
 /// `handle_lost` may come instead of any answer. After it the id is void, and so are actions that name it. The two
 /// `_abandoned` calls are for a connection that failed and has yet to be closed: `handle_closed` follows. An answer to
 /// a connect or a check may cross an `Action::Close`: the pool ignores it (but takes `handle_connect_failed` and
 /// `handle_lost` as `handle_closed`). Any other id of a server that is gone is the caller's mistake, and panics. A
-/// `now` before an earlier one is taken for the earlier one.
+/// `now` below that of an earlier call is clamped to it.
 ///
 /// # Which waiter gets which server
 ///
@@ -67,11 +68,11 @@ use self::{backoff::Backoff, sharing::Sharing};
 /// - [`Need::Unused`]: the waiter needs a server that no client has used. Such waiters have a queue of their own. The
 ///   next connection that is made goes to the first of them. If there is no room for one, an idle server, or one that
 ///   is checked in, is closed.
-/// - [`Need::Lasting`]: the client will hold its server without a time limit. Of `max_size` servers, such clients get
-///   one less in all, unless there is only one. Beyond that they are held back in a queue of their own, and no other
-///   waiter waits behind them. If the pool becomes smaller ([`Pool::reconfigure`], [`Pool::set_room`]), so that they
-///   have all its servers while others wait, [`Action::GiveWay`] asks for those in excess. A client that is asked gives
-///   its server back or is closed. If neither happens, it is asked again.
+/// - [`Need::Lasting`]: the client will hold its server without a time limit. Together such clients get at most
+///   `max_size - 1` servers, or one if that is all. Beyond that they wait in a queue of their own, and no other waiter
+///   waits behind them. If the pool becomes smaller ([`Pool::reconfigure`], [`Pool::set_room`]), so that they have all
+///   its servers while others wait, [`Action::GiveWay`] asks for those in excess. A client that is asked gives its
+///   server back or is closed. If neither happens, it is asked again.
 ///
 /// # Connections
 ///

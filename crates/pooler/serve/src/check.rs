@@ -134,8 +134,8 @@ fn missing_authentication(config: &Config, found: &mut Vec<Problem>) {
     }
 }
 
-/// The number of hosts, if each has pools of its own, with all sizes and limits of the database, and a monitor: so it is
-/// for MongoDB. Other databases have one pool for all hosts.
+/// The number of hosts, if each has pools of its own, with all sizes and limits of the database, and a monitor: so it
+/// is for MongoDB. Other databases have one pool for all hosts.
 fn hosts_with_pools(database: &Database) -> Option<u64> {
     (database.kind == Kind::MongoDb).then_some(database.hosts.addresses.len() as u64)
 }

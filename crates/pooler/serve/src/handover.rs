@@ -1,8 +1,8 @@
 //! Handover to another process of the same configuration: the successor gets the listening sockets, so that no
 //! connection is lost, and the present clients finish here. Moves no client.
 //!
-//! The successor gets the sockets, not their addresses. With SO_REUSEPORT the connections that wait in the old socket's queue
-//! would be reset when that closes, and two processes started by mistake would share the clients.
+//! The successor gets the sockets, not their addresses. With SO_REUSEPORT the connections that wait in the old socket's
+//! queue would be reset when that closes, and two processes started by mistake would share the clients.
 //!
 //! The two meet at a Unix socket in the abstract namespace ([`meeting`]); both must run as the same user. The successor
 //! sends a line of JSON, and the predecessor answers with a line and the sockets. Then the predecessor reports, several
@@ -95,8 +95,8 @@ struct Report {
     /// Servers under each limit, of the sender alone.
     #[serde(default)]
     own: HashMap<String, u32>,
-    /// A random number of the process, so that its reports at both sockets count once. Zero: the process is of a version
-    /// without this number.
+    /// A random number of the process, so that its reports at both sockets count once. Zero: the process is of a
+    /// version without this number.
     #[serde(default)]
     process: u64,
     /// The tuned sizes of its pools, once it has stopped listening.

@@ -1,5 +1,5 @@
-//! A cache of looked-up users. It is bounded, and lookups of unknown names cannot evict known users. Sends no query; time
-//! is an argument.
+//! A cache of looked-up users. It is bounded, and lookups of unknown names cannot evict known users. Sends no query;
+//! time is an argument.
 
 use std::{
     collections::HashMap,

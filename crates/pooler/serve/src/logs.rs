@@ -1,6 +1,6 @@
-//! Logs on standard error: one line per event, as text or JSON. A thread of their own writes them; if it cannot keep up,
-//! lines are dropped and counted, and no worker waits. Values that clients choose, such as a user's name, can neither
-//! begin a line nor send control characters to a terminal.
+//! Logs on standard error: one line per event, as text or JSON. A thread of their own writes them; if it cannot keep
+//! up, lines are dropped and counted, and no worker waits. Values that clients choose, such as a user's name, can
+//! neither begin a line nor send control characters to a terminal.
 
 use std::{
     fmt::{self, Debug, Write},

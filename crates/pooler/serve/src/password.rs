@@ -1,5 +1,5 @@
-//! Stored passwords. The SCRAM verifier of a plain password is derived at its first use and kept, because the derivation
-//! is slow on purpose.
+//! Stored passwords. The SCRAM verifier of a plain password is derived at its first use and kept, because the
+//! derivation is slow on purpose.
 
 use std::{
     fmt,

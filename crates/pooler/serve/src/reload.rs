@@ -1,5 +1,5 @@
-//! Reload of the configuration. If the new one has an error, the old one stays in force; what takes a restart to change is
-//! reported.
+//! Reload of the configuration. If the new one has an error, the old one stays in force; what takes a restart to change
+//! is reported.
 
 use std::{
     path::{Path, PathBuf},
@@ -76,8 +76,8 @@ impl Reloader {
         Reloads { failed: failed.load(Relaxed), done: done.load(Relaxed), is_behind: is_behind.load(Relaxed) }
     }
 
-    /// Reads the configuration and all files that it names, and puts it in force. Both outcomes are logged. Reading files
-    /// may block.
+    /// Reads the configuration and all files that it names, and puts it in force. Both outcomes are logged. Reading
+    /// files may block.
     ///
     /// # Errors
     /// When the new configuration has an error; the old one then stays in force.
@@ -106,7 +106,8 @@ impl Reloader {
         outcome
     }
 
-    /// Replaces the configuration in force by what `renew` makes of it, if anything. Returns the second value of `renew`.
+    /// Replaces the configuration in force by what `renew` makes of it, if anything. Returns the second value of
+    /// `renew`.
     pub fn follow<T>(&self, renew: impl FnOnce(&Config) -> (Option<Config>, T)) -> T {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let (config, said) = renew(&self.in_force());

@@ -15,7 +15,8 @@ pub const MAX_REFRESH_INTERVAL: Duration = Duration::from_secs(3600);
 
 type LookUp<'l> = &'l dyn Fn(&upstream::SrvName) -> Result<Seeds, String>;
 
-/// The configuration with the hosts of all names. A name that cannot be looked up keeps its hosts in `known`. May block.
+/// The configuration with the hosts of all names. A name that cannot be looked up keeps its hosts in `known`. May
+/// block.
 ///
 /// # Errors
 /// Every name that cannot be looked up and is not in `known`.

@@ -1,5 +1,5 @@
-//! The TLS acceptors and connectors of a configuration, made from the certificates and keys in its files. A reload renews
-//! them. Decides nothing about logins.
+//! The TLS acceptors and connectors of a configuration, made from the certificates and keys in its files. A reload
+//! renews them. Decides nothing about logins.
 
 use std::{path::Path, sync::Arc};
 
@@ -60,8 +60,8 @@ impl Tls {
         if problems.is_empty() { Ok(Self { opened, acceptors, connectors }) } else { Err(Problems(problems)) }
     }
 
-    /// Loads the files again for a reloaded configuration. Open listeners, found by their addresses, use the new files for
-    /// new connections; existing connections are unaffected.
+    /// Loads the files again for a reloaded configuration. Open listeners, found by their addresses, use the new files
+    /// for new connections; existing connections are unaffected.
     ///
     /// # Errors
     /// As [`Tls::load`]; nothing changes then.

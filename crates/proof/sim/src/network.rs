@@ -1,8 +1,8 @@
 //! Simulated network: connections with delays, split reads, full windows, resets, half-closes and hosts that fall
 //! silent. The caller sets the time. The network knows ends of connections, and no protocol, worker or database.
 //!
-//! It follows TCP: bytes arrive in order; closing an end with unread bytes resets the connection; bytes sent to a closed
-//! end are answered by a reset; bytes that arrived before a reset can still be read.
+//! It follows TCP: bytes arrive in order; closing an end with unread bytes resets the connection; bytes sent to a
+//! closed end are answered by a reset; bytes that arrived before a reset can still be read.
 
 mod reactor;
 

@@ -1,14 +1,15 @@
 //! Simulates the product in virtual time: real workers and real sessions, between clients that know what every answer
 //! must be and models of databases. The seed decides everything: who works next, how long bytes take, what breaks.
 //!
-//! Checked at every step: each answer is the one that the client's own copy of the database gives; an acknowledged write
-//! is there, once; there are no more connections than allowed; no client waits for ever; bytes that wait for a peer stay
-//! within bounds. In the end, when all clients have left: nothing is held, and no session of the database has anything
-//! left in it. An error may replace an answer only after a fault, and not after one that no client may notice.
+//! Checked at every step: each answer is the one that the client's own copy of the database gives; an acknowledged
+//! write is there, once; there are no more connections than allowed; no client waits for ever; bytes that wait for a
+//! peer stay within bounds. In the end, when all clients have left: nothing is held, and no session of the database has
+//! anything left in it. An error may replace an answer only after a fault, and not after one that no client may notice.
 //!
-//! The simulator cannot see: TLS, logins with passwords but MongoDB's, HTTP, host names, real threads (two workers never run at
-//! the same time), and what the models of the databases do not know, such as functions and triggers that users made.
-//! For these there are the leak hunter and the adversary (`tests/hunts/leaks.py`, `tests/hunts/adversary.py`) on a real PostgreSQL.
+//! The simulator cannot see: TLS, logins with passwords but MongoDB's, HTTP, host names, real threads (two workers
+//! never run at the same time), and what the models of the databases do not know, such as functions and triggers that
+//! users made. For these there are the leak hunter and the adversary (`tests/hunts/leaks.py`,
+//! `tests/hunts/adversary.py`) on a real PostgreSQL.
 
 mod drawn;
 mod extra_client;

@@ -24,8 +24,8 @@ pub(crate) fn text(payload: &(dyn Any + Send)) -> String {
     text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without words".into())
 }
 
-/// Runs the schedules `seed`, `seed` + 1, and so on, on all processors, until one fails. If several fail at once, the one
-/// with the smallest seed is returned.
+/// Runs the schedules `seed`, `seed` + 1, and so on, on all processors, until one fails. If several fail at once, the
+/// one with the smallest seed is returned.
 pub fn run<T: Send>(
     seed: u64,
     schedules: u64,

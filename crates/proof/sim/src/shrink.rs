@@ -1,5 +1,5 @@
-//! Shrinks a schedule that fails: tries tighter bounds, each with the same seed and with others, as long as the schedule
-//! fails in the same way. It does not know what a schedule does.
+//! Shrinks a schedule that fails: tries tighter bounds, each with the same seed and with others, as long as the
+//! schedule fails in the same way. It does not know what a schedule does.
 
 use crate::runner::{Violation, run};
 

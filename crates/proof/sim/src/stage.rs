@@ -1,6 +1,6 @@
-//! A stage: real workers (mostly one) with real sessions on the simulated network, between clients and servers that send
-//! what a test or a fuzzer dictates. A test sees what they receive, which connections end, and what the driver counts.
-//! Nothing is random, and no protocol is known.
+//! A stage: real workers (mostly one) with real sessions on the simulated network, between clients and servers that
+//! send what a test or a fuzzer dictates. A test sees what they receive, which connections end, and what the driver
+//! counts. Nothing is random, and no protocol is known.
 
 pub mod postgres;
 

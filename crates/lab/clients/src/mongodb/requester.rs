@@ -1,6 +1,6 @@
 //! The requester's side of OP_MSG: a client that asks a MongoDB on its own account. Takes bytes and gives bytes and
-//! verdicts: first the login, then one command after the other, each with all batches of the cursor that it opens. Knows
-//! no socket, no time and no command.
+//! verdicts: first the login, then one command after the other, each with all batches of the cursor that it opens.
+//! Knows no socket, no time and no command.
 //!
 //! Call order: [`Requester::new`] when the connection is open, then [`Requester::take`] (with nothing, at first) until
 //! it says [`Verdict::More`]; [`Verdict::Ready`] ends the login. From then on a command ([`Requester::ask`]), and

@@ -98,7 +98,8 @@ impl Budget {
     /// Whether a member under this full cap can be asked for this request.
     fn can_be_reclaimed(&mut self, scope: usize, unmet: Unmet) -> bool {
         let over = self.scopes[scope].spare < 0;
-        // The members are asked for in the order of what they have, so that a cap once lacks_spare stays lacks_spare.
+        // Requests are taken poorest member first, so `min_held` only grows: a cap without spare permits for one
+        // request has none for a later one.
         let lacks_spare = over || self.scopes[scope].lacks_spare;
         if !lacks_spare && self.richest(&[scope], unmet.min_held, Some(unmet.member)).is_some() {
             return true;

@@ -74,7 +74,8 @@ impl Backoff {
         self.last = if permanent { LastFailure::Permanent } else { LastFailure::Transient };
     }
 
-    /// A connect has failed, because the upstream does not know the name. `is_failure`: it should.
+    /// A connect has failed, because the upstream does not know the database. With `is_failure` the database should
+    /// exist, so an outage begins.
     pub(super) fn note_unknown_name(&mut self, is_failure: bool, now: Time) {
         self.last = LastFailure::UnknownName;
         if is_failure {

@@ -14,9 +14,8 @@ impl Pool {
         self.slots.set_kept(server, kept);
     }
 
-    /// How long the server has been in use that has been so for longest, without servers that are
-    /// [kept](Pool::set_kept) or [lasting](crate::Need::Lasting). It shows a transaction that never ends. O(n) in the
-    /// servers.
+    /// The longest time that a server has been in use, without servers that are [kept](Pool::set_kept) or
+    /// [lasting](crate::Need::Lasting). A large value is a transaction that does not end. O(n) in the servers.
     pub fn oldest_hold(&self, now: Time) -> Option<Duration> {
         self.slots.oldest_hold().map(|since| now - since)
     }

@@ -38,8 +38,8 @@ impl Pool {
         }
     }
 
-    /// How many lasting servers are to come back: the pool has become smaller, all its servers are lasting, and a
-    /// waiter is there that would not hold one for long.
+    /// How many lasting servers must be given back: the pool has become smaller, lasting clients hold all of it, and a
+    /// client waits that would not hold a server for long.
     #[inline]
     fn excess(&self) -> u32 {
         let lasting = self.slots.lasting();

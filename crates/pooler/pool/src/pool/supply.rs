@@ -355,7 +355,8 @@ impl Pool {
         self.back_off(now);
     }
 
-    /// The upstream does not know the name. It may know it later. A name from the configuration should be known.
+    /// The upstream does not know the database. It may be created later. For a pool from the configuration this counts
+    /// as an outage; for one that a client named it does not.
     pub(super) fn note_unknown_name(&mut self, now: Time) {
         self.reset_requested = false;
         self.has_connected = false;

@@ -65,7 +65,8 @@ impl Plan {
         let keepers = if kind == Kind::Scarce { rng.within(0, 2) } else { 0 };
         let permits = match kind {
             Kind::Scarce if keepers == 0 => rng.within(1, pools),
-            // A pool whose servers are all kept never gets the last server of another: each needs one besides.
+            // A pool never gets another pool's last server, so each pool needs a permit besides those that keepers
+            // hold.
             Kind::Scarce => keepers + pools,
             Kind::Sleepy => rng.within(pools, pools * 2),
             Kind::Rough => rng.within(1, pools * 2),

@@ -155,8 +155,8 @@ impl Known {
     }
 }
 
-/// What is known of a catalogue at one moment: the number of doubts, and in the lowest bit whether it is clean. Two that
-/// are equal, and clean, tell that it was clean all the time between.
+/// What is known of a catalogue at one moment: the number of doubts, and in the lowest bit whether it is clean. Two
+/// that are equal, and clean, tell that it was clean all the time between.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Version(u64);
 

@@ -130,9 +130,9 @@ impl Drop for Before {
     }
 }
 
-/// Servers that all predecessors hold under each limit: the sum of their own. When one predecessor releases a server and
-/// another takes the place, their reports come in any order. So the result is at least what any of them reports of itself
-/// and its own predecessors.
+/// Servers that all predecessors hold under each limit: the sum of their own. When one predecessor releases a server
+/// and another takes the place, their reports come in any order. So the result is at least what any of them reports of
+/// itself and its own predecessors.
 pub(super) fn held_before<'a>(reports: impl Iterator<Item = &'a Report> + Clone) -> Held {
     let mut all = Held::new();
     for (name, own) in reports.clone().flat_map(|report| &report.own) {

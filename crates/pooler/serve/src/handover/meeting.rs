@@ -1,11 +1,11 @@
-//! The sockets at which processes of one configuration meet: Unix sockets in the abstract namespace, named after the user
-//! and the first listener.
+//! The sockets at which processes of one configuration meet: Unix sockets in the abstract namespace, named after the
+//! user and the first listener.
 //!
 //! Every user of the machine may bind such a name. So a process whose name is taken appends a random suffix, and a
 //! process that looks for it tries all names with this prefix, and talks only to processes of its own user.
 //!
-//! Each process has a second name, with a random suffix too, at which it reports what it holds. It keeps that name to its
-//! end.
+//! Each process has a second name, with a random suffix too, at which it reports what it holds. It keeps that name to
+//! its end.
 
 use std::{
     collections::{BTreeSet, hash_map::RandomState},
@@ -104,8 +104,8 @@ impl Meeting {
         names.into_iter().filter_map(move |name| ours(name).transpose())
     }
 
-    /// The names in the kernel's list of Unix sockets that are this one with a random suffix. Other names with this prefix
-    /// may belong to another configuration, as /run/pool.sock beside /run/pool.
+    /// The names in the kernel's list of Unix sockets that are this one with a random suffix. Other names with this
+    /// prefix may belong to another configuration, as /run/pool.sock beside /run/pool.
     fn listed<'a>(&'a self, list: &'a str, is_meant: fn(&str) -> bool) -> impl Iterator<Item = &'a str> {
         let name = |line: &'a str| line.split_once(" @").map(|(_, name)| name);
         let is_made_up = move |rest: &str| {

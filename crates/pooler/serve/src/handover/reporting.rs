@@ -27,8 +27,8 @@ impl Reporter {
         Self { limits, is_serving: Arc::new(is_serving), successors: Arc::default() }
     }
 
-    /// Takes back what was left to a successor that did not take over. Once this process accepts no more clients, another
-    /// successor may already rely on its share, so nothing is taken back then.
+    /// Takes back what was left to a successor that did not take over. Once this process accepts no more clients,
+    /// another successor may already rely on its share, so nothing is taken back then.
     pub(super) fn take_back(&self) {
         if (self.is_serving)() {
             self.limits.take_back();

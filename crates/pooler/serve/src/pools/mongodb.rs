@@ -1,5 +1,5 @@
-//! The answers to MongoDB's sessions: who may log in, which pool serves a client at which host, and how Poolhouse itself
-//! logs in.
+//! The answers to MongoDB's sessions: who may log in, which pool serves a client at which host, and how Poolhouse
+//! itself logs in.
 
 use std::{sync::Arc, time::Duration};
 

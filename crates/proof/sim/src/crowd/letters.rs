@@ -8,8 +8,8 @@ use seam::{
 use super::tenants::{USERS, user};
 
 /// A client sends one letter at a time: `i` is a request that leaves it idle, `t` one that leaves it in a transaction,
-/// `s` one that leaves it subscribed. Each is echoed. Before its first letter the client sends a digit, which logs it in to
-/// a database as a user. A later digit logs it in anew, and is echoed, unless that database or user is full.
+/// `s` one that leaves it subscribed. Each is echoed. Before its first letter the client sends a digit, which logs it
+/// in to a database as a user. A later digit logs it in anew, and is echoed, unless that database or user is full.
 pub struct Letters;
 
 impl Protocol for Letters {

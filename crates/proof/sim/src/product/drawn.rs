@@ -117,8 +117,8 @@ pub(super) fn rules(rng: &mut Rng) -> Rules {
     }
 }
 
-/// Faults in three of four schedules, in a third of these only ones that no client may notice; and a drain while clients
-/// still come in one of eight.
+/// Faults in three of four schedules, in a third of these only ones that no client may notice; and a drain while
+/// clients still come in one of eight.
 pub(super) fn chaos(rng: &mut Rng, bounds: Bounds) -> Chaos {
     let every = rng.percent(75).then(|| Duration::from_millis(20 + rng.below(200)));
     let drain = rng.percent(12).then(|| rng.around(Duration::from_millis(60)));

@@ -1,10 +1,10 @@
-//! A client that knows what every answer must be: it sends each request to a database of its own too, the reference, and
-//! compares the answers message by message. It knows the protocol only through [`Speech`].
+//! A client that knows what every answer must be: it sends each request to a database of its own too, the reference,
+//! and compares the answers message by message. It knows the protocol only through [`Speech`].
 //!
 //! A player makes several connections, one after the other; each is a life: it logs in, asks and leaves, politely or
-//! not. After a fault (a killed session of the database, a broken connection) an answer may be missing, or replaced by an
-//! error that says so. Then the life is over, and the outcome of its pending requests is unknown. A wrong answer is never
-//! excused.
+//! not. After a fault (a killed session of the database, a broken connection) an answer may be missing, or replaced by
+//! an error that says so. Then the life is over, and the outcome of its pending requests is unknown. A wrong answer is
+//! never excused.
 
 use std::{
     collections::{BTreeMap, VecDeque},

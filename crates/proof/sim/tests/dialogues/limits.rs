@@ -15,7 +15,7 @@ use sim::{
 
 use crate::cast::{HELD, Play, add_client, add_client_with, add_server, assert_surveyed, error_code};
 
-/// A stage on which one client is enough, and where no client may be idle for longer than a minute.
+/// A stage with a soft limit of one client and an idle time-out of one minute.
 fn crowded(mode: PoolMode) -> Play {
     let gate = GateConfig { soft_limit: 1, hard_limit: 9, evict_min_idle: Duration::from_secs(5) };
     let timeouts = Timeouts { client_idle: Some(Duration::from_secs(60)), ..Timeouts::default() };

@@ -1,6 +1,6 @@
-//! What no pooler may do, seen from the servers: send a write twice that its client has sent once, or send one to a
-//! primary that was, though it has been told of a later election: none that was asked since, and none at all a while
-//! later. It sees only requests of clients that number them uniquely and say when they asked.
+//! Checks at the servers that the pooler (a) never sends a client's write twice, and (b) sends no write to a deposed
+//! primary: not if the client issued it after the pooler was told of the new term, and not at all once [`LATE`] has
+//! passed. It sees only requests of clients that number them uniquely and add the time.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -15,7 +15,8 @@ pub const FIRST_ID: i32 = 1_000_000_000;
 /// The element of a command that has the time at which it was asked, in nanoseconds.
 pub const ASKED: &str = "asked";
 
-/// What waits for a primary that was goes elsewhere in this time, and what was sent to it arrives.
+/// How long after a failover is known a write may still arrive at the deposed primary: waiting requests are rerouted,
+/// and bytes in flight arrive, within this time.
 const LATE: Duration = Duration::from_secs(1);
 
 #[derive(Default)]

@@ -32,8 +32,8 @@ pub(super) struct Token {
 #[derive(Default, Debug)]
 pub(super) struct Tokens {
     pub(super) list: Vec<Token>,
-    /// Where texts stand that have a backslash which acts only because of a setting, and what follows the first of
-    /// them.
+    /// Byte offsets of string literals with a backslash escape that standard_conforming_strings would disable, each
+    /// with the character after its first backslash.
     pub(super) odd: Vec<(usize, char)>,
 }
 

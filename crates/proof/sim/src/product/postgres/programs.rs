@@ -1,5 +1,5 @@
-//! What a player asks of PostgreSQL: random requests that touch no other client's objects, so that its own database knows
-//! every answer.
+//! What a player asks of PostgreSQL: random requests that touch no other client's objects, so that its own database
+//! knows every answer.
 
 use crate::{product::speech::Request, random::Rng};
 

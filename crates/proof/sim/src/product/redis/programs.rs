@@ -1,5 +1,5 @@
-//! What a player asks of Redis: random commands that touch no other client's keys and channels, so that its own database
-//! knows every answer.
+//! What a player asks of Redis: random commands that touch no other client's keys and channels, so that its own
+//! database knows every answer.
 
 use crate::{product::speech::Request, random::Rng};
 
