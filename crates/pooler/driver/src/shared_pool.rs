@@ -346,7 +346,7 @@ impl SharedPool {
         may
     }
 
-    /// The state machine. If a worker has panicked while it held the lock, that was reported, and the others go on.
+    /// The state machine. If a worker has panicked while it held the lock, all workers are about to stop.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Guarded> {
         self.guarded.lock().unwrap_or_else(PoisonError::into_inner)
     }

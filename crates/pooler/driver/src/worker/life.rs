@@ -8,7 +8,7 @@ pub(super) enum Life {
     Closing {
         broken: bool,
     },
-    /// The session has had its last call, or is broken.
+    /// The session gets no further call, but for the last one that is about to come.
     Ended {
         broken: bool,
     },

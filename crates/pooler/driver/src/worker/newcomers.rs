@@ -62,12 +62,12 @@ impl<S> Newcomers<S> {
         }
     }
 
-    /// Takes out one that waits no longer. It counts until it has become something else.
+    /// Removes a newcomer. It counts until it is a client or is refused.
     fn take(&mut self, listener: usize, number: usize) -> Newcomer<S> {
         self.0[listener].remove(number)
     }
 
-    /// The one that has waited longest, if that is for so long.
+    /// Whether the first newcomer in line has waited for `time`.
     fn waited(&self, listener: usize, time: Duration, now: Time) -> bool {
         self.0[listener].first().is_some_and(|first| now - first.since >= time)
     }

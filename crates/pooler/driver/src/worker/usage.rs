@@ -7,7 +7,7 @@ use super::share::Share;
 
 /// Who uses a server: one user at a time.
 pub(super) enum Usage {
-    /// Its pool has it, or is about to get it.
+    /// No client: its pool has it, it is starting or being probed, or its share is about to end.
     Free,
     Held(Hold),
     /// The clients of a mux share it.

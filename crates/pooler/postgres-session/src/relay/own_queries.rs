@@ -140,7 +140,17 @@ impl Postgres {
                 client.phase = Phase::Ready;
                 out.push(Effect::Wake { client: tag });
             }
-            _ => unreachable!("this is done for no holder"),
+            Purpose::Preface(_)
+            | Purpose::Reset { .. }
+            | Purpose::Catalogue(..)
+            | Purpose::Check
+            | Purpose::Listen(_)
+            | Purpose::Retire
+            | Purpose::CleanListener
+            | Purpose::Connect
+            | Purpose::Connected(_)
+            | Purpose::Lookup(_)
+            | Purpose::Defaults(_) => unreachable!("this work has no holder"),
         }
     }
 
@@ -172,7 +182,14 @@ impl Postgres {
                 out.push(Effect::Close { peer: Peer::Server(me), reason });
             }
             Purpose::Preface(_) => unreachable!("its first error is the end of it"),
-            _ => unreachable!("who has asked this learns of the failure"),
+            Purpose::Catalogue(..)
+            | Purpose::Listen(_)
+            | Purpose::Retire
+            | Purpose::CleanListener
+            | Purpose::Connect
+            | Purpose::Connected(_)
+            | Purpose::Lookup(_)
+            | Purpose::Defaults(_) => unreachable!("the feature that asked handles the failure"),
         }
     }
 }

@@ -22,13 +22,13 @@ use crate::{
     shared_pool::SharedPool,
     worker::{
         Work, Worker,
-        calls::Source,
+        calls::{Source, call},
         servers::{Phase, ServerConn},
         share::{Answered, Share},
     },
 };
 
-/// A replacement that does not answer is closed after this time, if the server that it was to replace does answer.
+/// A replacement that does not answer is closed after this time, unless the mux still waits for it.
 const MAX_PROBE_TIME: Duration = Duration::from_secs(5);
 
 /// Another server for a mux.
@@ -132,7 +132,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let mut out = self.outbox();
         let tag = self.server_tag(slot);
         let protocol = Arc::clone(&self.shared.protocol);
-        protocol.check(tag, &mut self.servers[slot].session, &mut out);
+        let session = &mut self.servers[slot].session;
+        if call(|| protocol.check(tag, session, &mut out)).is_none() {
+            return self.on_server_defect(slot, None, out);
+        }
         self.execute(out, Source::NONE);
         self.rearm_server(slot);
     }
@@ -188,8 +191,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             };
             let Some(server) = self.servers.get_mut(slot).filter(here) else { continue };
             let (pool, since) = (server.pool.id, server.since);
-            let unresponsive = self.share_of(pool).is_some_and(Share::is_unresponsive);
-            if unresponsive && self.has_replacement(pool, Replacement::Probed(slot)) {
+            let is_awaited = self.has_replacement(pool, Replacement::Probed(slot));
+            if is_awaited && self.share_of(pool).is_some_and(Share::is_unresponsive) {
                 self.servers[slot].since = now;
             } else if now - since >= MAX_PROBE_TIME {
                 let message = "it does not answer, though others do".to_owned();
