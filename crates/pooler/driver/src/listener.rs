@@ -314,7 +314,7 @@ impl Listener {
     }
 
     /// A client of this age is evicted. True, once in a while, if clients come back as fast as they are evicted.
-    pub(crate) fn is_eviction_loop(&self, age: Duration, now: Time) -> bool {
+    pub(crate) fn record_eviction(&self, age: Duration, now: Time) -> bool {
         let found = self.evictions.lock().unwrap_or_else(PoisonError::into_inner).note(age, now);
         self.loops.fetch_add(u64::from(found), Relaxed);
         found

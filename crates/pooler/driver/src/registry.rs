@@ -176,7 +176,7 @@ impl Registry {
         }
         self.outages.forget(pool.id);
         let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(seat) = accounts.take_seat(pool) {
+        if let Some(seat) = accounts.remove_seat(pool) {
             accounts.budget.remove_member(pool.member);
             accounts.drop_unused(&seat.caps);
         }
@@ -298,17 +298,17 @@ impl Registry {
     }
 
     /// Clients have waited for long in this pool, though its servers become free.
-    pub(crate) fn press(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
+    pub(crate) fn report_congestion(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
         self.with_seat(pool, demands, |budget, _, _| budget.report_congestion(pool.member));
     }
 
     /// A client has waited for long in this pool, and none of its servers becomes free.
-    pub(crate) fn insist(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
+    pub(crate) fn report_starvation(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
         self.with_seat(pool, demands, |budget, _, _| budget.report_starvation(pool.member));
     }
 
     /// A pool that could give up no server before gets one back. Returns whether that is to be closed for another pool.
-    pub(crate) fn comes_free(&self, pool: &SharedPool, demands: &mut Vec<Demand>) -> bool {
+    pub(crate) fn offer_returning(&self, pool: &SharedPool, demands: &mut Vec<Demand>) -> bool {
         let mut taken = false;
         self.with_seat(pool, demands, |budget, _, _| taken = budget.offer_returning(pool.member));
         taken
@@ -332,7 +332,7 @@ impl Registry {
     }
 
     /// A pool that could not give up the server that it was asked for may do so now.
-    pub(crate) fn has_idle(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
+    pub(crate) fn report_spare(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
         self.with_seat(pool, demands, |budget, _, _| budget.report_spare(pool.member));
     }
 
@@ -386,7 +386,7 @@ impl Accounts {
         self.seats.get_mut(&pool.member).filter(|seat| seat.pool.id == pool.id)
     }
 
-    fn take_seat(&mut self, pool: &SharedPool) -> Option<Seat> {
+    fn remove_seat(&mut self, pool: &SharedPool) -> Option<Seat> {
         self.seat(pool)?;
         self.seats.remove(&pool.member)
     }

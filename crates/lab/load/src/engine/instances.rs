@@ -167,7 +167,7 @@ impl Instances {
     pub fn check_in(&mut self, instance: u32, server: ServerId, reusable: bool, now: Time) {
         let how = if !reusable {
             CheckIn::Discard
-        } else if self.gives_up(instance, server, now) {
+        } else if self.offer_to_budget(instance, server, now) {
             CheckIn::Reclaim
         } else {
             CheckIn::Clean
@@ -299,7 +299,7 @@ impl Instances {
 
     /// Whether a connection that comes back is to be closed for another pool's sake.
     #[inline]
-    fn gives_up(&mut self, at: u32, server: ServerId, now: Time) -> bool {
+    fn offer_to_budget(&mut self, at: u32, server: ServerId, now: Time) -> bool {
         let instance = &self.pools[at as usize];
         match (&mut self.budget, instance.member) {
             (Some(budget), Some(member)) if instance.pool.can_spare(server, now) => budget.offer_returning(member),

@@ -143,21 +143,18 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// before.
     pub(super) fn on_answered(&mut self, slot: usize) {
         let client = &self.clients[slot];
-        if client.life.is_closing()
-            || self.has_more_to_hear(slot)
-            || (!client.held.is_empty() && self.is_withheld(slot))
-        {
+        if client.life.is_closing() || self.awaits_answer(slot) || (!client.held.is_empty() && self.is_withheld(slot)) {
             return;
         }
         let (client, serial) = (slot as u32, client.serial);
         self.feed(slot);
-        if self.client_is(client, serial) && !self.clients[slot].life.is_closing() && !self.has_more_to_hear(slot) {
+        if self.client_is(client, serial) && !self.clients[slot].life.is_closing() && !self.awaits_answer(slot) {
             self.push_close(slot, CloseReason::Goodbye);
         }
     }
 
     /// Whether a client that has ended its side waits for an answer.
-    fn has_more_to_hear(&self, slot: usize) -> bool {
+    fn awaits_answer(&self, slot: usize) -> bool {
         let client = &self.clients[slot];
         match (client.standing, client.lease) {
             // Whether a pinned server has more to send is not known. The worker waits until the server is quiet.

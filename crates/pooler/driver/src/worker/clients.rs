@@ -73,7 +73,7 @@ pub(crate) struct ClientConn<C> {
     /// The answer to the client's failed login is kept back.
     pub(super) muted: bool,
     /// The session is to be told when all has left that was sent to the client.
-    pub(super) tell_sent: bool,
+    pub(super) notify_flushed: bool,
     /// Why the client was sent away, if it was.
     pub(super) sent_away: Option<Sent>,
     pub(super) log: ConnectionLog,
@@ -118,7 +118,7 @@ impl<C> ClientConn<C> {
             in_lobby: admitted == Admitted::Welcome,
             turn: Turn::Free,
             muted: false,
-            tell_sent: false,
+            notify_flushed: false,
             log,
             sent_away: None,
         }
@@ -261,7 +261,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if client.held.is_empty() && !self.is_withheld(slot) && !self.awaits_turn(slot) {
             let (used, need) = self.hand_over(slot, Source::Ring(buffer, 0), &buffer[..length]);
             if used < length
-                && let Some(client) = self.listener(slot, serial)
+                && let Some(client) = self.open_client(slot, serial)
             {
                 client.held.extend(&buffer[used..length]);
                 client.held.consumed(0, need);
@@ -277,7 +277,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// The client that is meant, if its session goes on hearing it.
-    fn listener(&mut self, slot: usize, serial: u32) -> Option<&mut ClientConn<P::Client>> {
+    fn open_client(&mut self, slot: usize, serial: u32) -> Option<&mut ClientConn<P::Client>> {
         self.clients.get_mut(slot).filter(|client| client.serial == serial && !client.life.is_closing())
     }
 
@@ -293,7 +293,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let mut held = std::mem::take(&mut self.clients[slot].held);
         let (used, need) = self.hand_over(slot, Source::Bytes(held.bytes()), held.bytes());
         held.consumed(used, need);
-        if let Some(client) = self.listener(slot, serial) {
+        if let Some(client) = self.open_client(slot, serial) {
             debug_assert!(client.held.is_empty());
             client.held = held;
         }
@@ -409,7 +409,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             }
             return;
         }
-        if std::mem::take(&mut client.tell_sent) {
+        if std::mem::take(&mut client.notify_flushed) {
             self.sent.push((slot as u32, client.serial));
         }
         match client.lease {
@@ -429,10 +429,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// A session is to be told when all has left that was sent to its client.
-    pub(super) fn tell_sent(&mut self, slot: usize) {
+    pub(super) fn notify_flushed(&mut self, slot: usize) {
         let Some(client) = self.clients.get_mut(slot) else { return };
         match self.reactor.is_sending(client.conn) {
-            true => client.tell_sent = true,
+            true => client.notify_flushed = true,
             false => self.sent.push((slot as u32, client.serial)),
         }
     }

@@ -133,7 +133,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// The pool orders to close a server that is here. True if it was to go on with another host, and is not any more.
-    pub(super) fn stays_ended(&mut self, slot: usize) -> bool {
+    pub(super) fn cancel_redial(&mut self, slot: usize) -> bool {
         self.closing_servers[slot].next.take().is_some()
     }
 

@@ -165,7 +165,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Effect::Standing { client, standing } => self.set_standing(client.slot(), standing),
             Effect::Progress { client } => self.note_progress(client.slot()),
             Effect::Wake { client } => self.push_feed(client.slot()),
-            Effect::NotifyFlushed { client } => self.tell_sent(client.slot()),
+            Effect::NotifyFlushed { client } => self.notify_flushed(client.slot()),
             Effect::LoginRequest { client, ref mut login } => self.on_asks(client.slot(), std::mem::take(login)),
             Effect::AuthFailed { client } => self.on_auth_failed(client.slot()),
             Effect::Cancel { asker, target, secret } => self.pass_on_cancel(asker, target, secret),
@@ -176,7 +176,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Effect::StartTls { peer } => {
                 assert!(self.upgrading.replace(peer).is_none(), "a call upgrades one connection");
             }
-            Effect::ResetOne { pool } => self.send_on_errand(pool),
+            Effect::ResetOne { pool } => self.request_reset(pool),
             Effect::Withdraw { client } => _ = self.withdraw(client.slot()),
             Effect::Outdated { server } => self.on_outdated(server.slot()),
             Effect::Close { peer: Peer::Client(tag), ref mut reason } => {

@@ -160,7 +160,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     fn note_eviction(&self, slot: usize, group: Group) {
         let client = &self.clients[slot];
         let rules = &self.host.listeners[usize::from(client.listener)];
-        if !rules.is_eviction_loop(self.now - client.born, self.now) {
+        if !rules.record_eviction(self.now - client.born, self.now) {
             return;
         }
         let (of, soft_limit) = match group {

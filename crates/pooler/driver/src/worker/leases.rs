@@ -381,7 +381,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let served = std::mem::take(&mut server.served);
         self.counters.add_transactions(u64::from(served));
         let asked = how != CheckIn::Discard && server.pool.awaits_idle.load(Relaxed);
-        let how = if asked && self.gives_up(pool, id) { CheckIn::Reclaim } else { how };
+        let how = if asked && self.offer_to_budget(pool, id) { CheckIn::Reclaim } else { how };
         if how == CheckIn::Reset {
             self.servers[slot].phase = Phase::Cleaning;
         }
@@ -418,7 +418,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// A server of a pool is to see to what no client waits for.
-    pub(super) fn send_on_errand(&mut self, pool: PoolId) {
+    pub(super) fn request_reset(&mut self, pool: PoolId) {
         let now = self.now;
         if let Some(shared) = self.pools.find(pool, self.now) {
             self.pools.operate(&shared, self.now, |guarded| guarded.pool.request_reset(now));
@@ -427,13 +427,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Whether a server that is about to be checked in is to be closed for another pool: the budget has asked for one.
     #[cold]
-    fn gives_up(&mut self, pool: PoolId, server: ServerId) -> bool {
+    fn offer_to_budget(&mut self, pool: PoolId, server: ServerId) -> bool {
         let pool = self.pools.find(pool, self.now).expect("it has a server here");
         if !pool.lock().pool.can_spare(server, self.now) {
             return false;
         }
         pool.awaits_idle.store(false, Relaxed);
-        self.pools.budget(|registry, demands| registry.comes_free(&pool, demands))
+        self.pools.budget(|registry, demands| registry.offer_returning(&pool, demands))
     }
 
     /// Sends a server that lives here to the worker of the client it was granted to.
@@ -465,11 +465,15 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         match action {
             Action::AskPermit => self.pools.budget(|registry, demands| registry.request(&pool, demands)),
             Action::WithdrawPermit => self.pools.budget(|registry, demands| registry.withdraw(&pool, demands)),
-            Action::ReportStarvation => self.pools.budget(|registry, demands| registry.insist(&pool, demands)),
-            Action::ReportCongestion => self.pools.budget(|registry, demands| registry.press(&pool, demands)),
+            Action::ReportStarvation => {
+                self.pools.budget(|registry, demands| registry.report_starvation(&pool, demands))
+            }
+            Action::ReportCongestion => {
+                self.pools.budget(|registry, demands| registry.report_congestion(&pool, demands))
+            }
             Action::ReportSpare => {
                 pool.awaits_idle.store(false, Relaxed);
-                self.pools.budget(|registry, demands| registry.has_idle(&pool, demands));
+                self.pools.budget(|registry, demands| registry.report_spare(&pool, demands));
             }
             Action::Connect { server, .. } => {
                 // An order to close it may have come from another worker, and overtaken this one.
@@ -502,7 +506,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Closes a connection that the pool has given up.
     fn close_for_pool(&mut self, pool: &Arc<SharedPool>, server: ServerId, reason: Closed) {
         if reason == Closed::Error {
-            self.tell_given_up(pool, server);
+            self.log_server_timeout(pool, server);
             self.host.registry.outages.note(pool.id, &pool.spec().hosts);
             let since = pool.lock().pool.unavailable_since();
             self.tell_lost(pool, since);
@@ -511,7 +515,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             // It was lost, or the order to connect it is yet to come from another worker, and will be void.
             Location::None if pool.lock().pool.is_closing(server) != Some(true) => return,
             // It ends already.
-            Location::Closing(slot) if !self.stays_ended(slot as usize) => return,
+            Location::Closing(slot) if !self.cancel_redial(slot as usize) => return,
             Location::Closing(_) => return pool.lock().stats.on_closed(reason),
             Location::None => {}
             Location::Dial(slot) => self.drop_dial(slot as usize),
@@ -529,7 +533,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// Says what a server did not do in time.
-    fn tell_given_up(&mut self, pool: &Arc<SharedPool>, server: ServerId) {
+    fn log_server_timeout(&mut self, pool: &Arc<SharedPool>, server: ServerId) {
         let what = match self.locate(pool.id, server) {
             Location::None | Location::Closing(_) => return,
             Location::Dial(_) => "no connection",

@@ -122,7 +122,7 @@ impl Share {
     }
 
     /// Whether no client has joined since this was last asked, and none is left.
-    pub(super) fn was_unused(&mut self) -> bool {
+    pub(super) fn take_unused(&mut self) -> bool {
         !std::mem::take(&mut self.joined) && self.clients.is_empty()
     }
 

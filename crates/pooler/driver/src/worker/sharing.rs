@@ -537,7 +537,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             let for_others = pool.awaits_idle.load(Relaxed) && guarded.pool.can_spare(id, now);
             (guarded.pool.counts().waits_for_any() || for_others, guarded.pool.is_paused())
         };
-        let (held, unused) = (share.held_for(now), share.was_unused());
+        let (held, unused) = (share.held_for(now), share.take_unused());
         let unresponsive = self.check_answer(&pool, slot);
         let wanted = unused || paused || held >= MAX_SERVER_TIME || (waiters && held >= TICK);
         if wanted {
