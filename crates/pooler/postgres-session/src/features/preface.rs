@@ -57,7 +57,7 @@ const TEMP_BUFFERS: &[u8] = b"temp_buffers";
 
 /// What a text may do that goes ahead: nothing for which more than forwarding is done.
 const MAY_GO_AHEAD: Suspects =
-    Suspects::SEQUENCE.and(Suspects::HIDDEN).and(Suspects::DDL).and(Suspects::TEMPORARY).and(Suspects::ACTING);
+    Suspects::SEQUENCE.union(Suspects::HIDDEN).union(Suspects::DDL).union(Suspects::TEMPORARY).union(Suspects::ACTING);
 
 impl Postgres {
     /// Brings a server that was just granted to its holder's settings, and cleans it first if another client may have

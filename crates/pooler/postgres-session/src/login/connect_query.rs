@@ -42,7 +42,8 @@ impl Postgres {
                     server.connect_query.note_objects();
                 }
                 let hidden = if acts_unseen { Suspects::HIDDEN } else { Suspects::NONE };
-                let asked = Suspects::SETTINGS.and(found.suspects.of(Suspects::MAY_CHANGE_ROLE)).and(hidden);
+                let asked =
+                    Suspects::SETTINGS.union(found.suspects.intersection(Suspects::MAY_CHANGE_ROLE)).union(hidden);
                 let sql = survey::write(asked, &found.custom, Statements::OfSql);
                 let survey = Survey::new(asked, Vec::new(), &found.custom, Statements::OfSql);
                 server.begin(me, Purpose::Connected(survey), &[&sql], out);

@@ -162,7 +162,7 @@ fn watch_session(client: &mut Client, server: &mut Server, message: &Arrived<'_>
         client.habits.listen_alone(true);
     }
     let named = server.catalogue.shared().look_for_names(text, &mut findings.calls);
-    if findings.suspects.any(Suspects::BEYOND.and(Suspects::UNNAMED))
+    if findings.suspects.any(Suspects::BEYOND.union(Suspects::UNNAMED))
         || named
         || server.catalogue.shared().may_go_beyond()
     {

@@ -42,7 +42,7 @@ impl Server {
         if beyond
             || (judged.is_unread() && self.policy.reset != ResetPolicy::Never && self.catalogue.shared().has_beyond())
         {
-            judged.suspects.add(Suspects::BEYOND.and(Suspects::HIDDEN));
+            judged.suspects.add(Suspects::BEYOND.union(Suspects::HIDDEN));
         }
         judged
     }
@@ -68,7 +68,7 @@ impl Server {
 
     /// Nothing under way may change how a text is read.
     fn meaning_is_known(&self) -> bool {
-        self.exchange.is_settled() || !self.traces.may_have(Suspects::MEANING.and(Suspects::ASKS_SETTINGS))
+        self.exchange.is_settled() || !self.traces.may_have(Suspects::MEANING.union(Suspects::ASKS_SETTINGS))
     }
 
     /// A backslash in a text constant of the plain kind is a backslash.
@@ -95,13 +95,14 @@ impl Server {
         self.note_reading(findings);
         self.note_listed(findings.suspects);
         self.traces.add(findings.suspects);
-        self.plans.temporary |= findings.suspects.any(Suspects::TEMPORARY.and(Suspects::HIDDEN));
+        self.plans.temporary |= findings.suspects.any(Suspects::TEMPORARY.union(Suspects::HIDDEN));
         // A name that cannot be seen may be that of the seed.
-        if findings.suspects.any(Suspects::BEYOND.and(Suspects::UNNAMED)) {
+        if findings.suspects.any(Suspects::BEYOND.union(Suspects::UNNAMED)) {
             self.soil.add(Soil::BEYOND);
         } else if findings.suspects.any(Suspects::HIDDEN) && self.policy.reset != ResetPolicy::Never {
             self.soil.add(Soil::ALL);
-        } else if findings.suspects.any(Suspects::DDL.and(Suspects::ACTING)) && self.policy.reset != ResetPolicy::Never
+        } else if findings.suspects.any(Suspects::DDL.union(Suspects::ACTING))
+            && self.policy.reset != ResetPolicy::Never
         {
             self.soil.add(Soil::STATE);
         }

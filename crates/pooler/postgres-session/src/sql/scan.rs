@@ -49,8 +49,8 @@ pub(crate) fn scan_beginning(text: &[u8]) -> Findings {
     let mut seen = Findings::default();
     let reading = look(text, &mut seen, true);
     let mut supposed = Findings { custom: seen.custom, ..Findings::unreadable() };
-    let kept = Suspects::UNNAMED.and(Suspects::BOUND_NAME).and(Suspects::STRINGS);
-    supposed.suspects.add(seen.suspects.of(kept));
+    let kept = Suspects::UNNAMED.union(Suspects::BOUND_NAME).union(Suspects::STRINGS);
+    supposed.suspects.add(seen.suspects.intersection(kept));
     if reading.code {
         supposed.suspects.add(Suspects::UNNAMED);
     }
@@ -66,7 +66,7 @@ struct Reading {
 }
 
 /// What is supposed of code that cannot be read.
-const UNREAD_CODE: Suspects = Suspects::ALL.and(Suspects::BEYOND);
+const UNREAD_CODE: Suspects = Suspects::ALL.union(Suspects::BEYOND);
 
 /// Which name is that of a table, so that what is in parentheses behind it are columns.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -144,7 +144,7 @@ fn look(text: &[u8], found: &mut Findings, outermost: bool) -> Reading {
             Token::Escaped | Token::EscapedName => {
                 // Whatever it names.
                 let of_name = if token == Token::EscapedName { Suspects::BEYOND } else { Suspects::NONE };
-                found.suspects.add(Suspects::HIDDEN.and(of_name));
+                found.suspects.add(Suspects::HIDDEN.union(of_name));
                 escaped |= token == Token::EscapedName;
                 if at.procedural {
                     found.suspects.add(UNREAD_CODE);
@@ -160,8 +160,8 @@ fn look(text: &[u8], found: &mut Findings, outermost: bool) -> Reading {
     }
     if at.updates && at.settings_table {
         // Its rule sets what is updated.
-        let settings = Suspects::SETTINGS.and(Suspects::MEANING).and(Suspects::READING).and(Suspects::STRINGS);
-        found.suspects.add(Suspects::HIDDEN.and(settings).and(Suspects::RESET));
+        let settings = Suspects::SETTINGS.union(Suspects::MEANING).union(Suspects::READING).union(Suspects::STRINGS);
+        found.suspects.add(Suspects::HIDDEN.union(settings).union(Suspects::RESET));
         found.resets.push(Box::from(*ALL_PARAMETERS));
     }
     if outermost {
@@ -307,7 +307,7 @@ fn read_symbol<'a>(at: &mut Place<'a>, symbol: u8, tokens: &Tokens<'a>, found: &
                     let before = at.before_name;
                     if at.temporary && !before.is_one_of(&["table", "exists", "into"]) {
                         // What a temporary function does is in no catalogue that others read.
-                        found.suspects.add(Suspects::HIDDEN.and(Suspects::BEYOND));
+                        found.suspects.add(Suspects::HIDDEN.union(Suspects::BEYOND));
                     }
                     if !of_table {
                         let procedural = !at.outermost && !quoted && !qualified && calls::is_procedural(name, before);

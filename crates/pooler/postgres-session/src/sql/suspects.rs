@@ -94,11 +94,11 @@ impl Suspects {
     }
 
     #[inline]
-    pub(crate) const fn and(self, others: Self) -> Self {
+    pub(crate) const fn union(self, others: Self) -> Self {
         Self(self.0 | others.0)
     }
 
-    pub(crate) fn of(self, others: Self) -> Self {
+    pub(crate) fn intersection(self, others: Self) -> Self {
         Self(self.0 & others.0)
     }
 

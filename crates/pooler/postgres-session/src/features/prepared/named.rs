@@ -85,7 +85,7 @@ const POOL_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 /// What rules the meaning of a text parsed now; `None` if no other client may share it. In another database a text is
 /// about other tables, and clients there were told something else.
 fn context(client: &Client, server: &Server) -> Option<u64> {
-    if server.traces.may_have(Suspects::MEANING.and(Suspects::HIDDEN)) || hides_tables(client, server) {
+    if server.traces.may_have(Suspects::MEANING.union(Suspects::HIDDEN)) || hides_tables(client, server) {
         return None;
     }
     client.settings.as_ref().map(|settings| settings.context() ^ u64::from(server.pool.0).wrapping_mul(POOL_FACTOR))

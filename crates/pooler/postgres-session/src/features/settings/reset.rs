@@ -45,7 +45,7 @@ pub(crate) fn before(client: &mut Client, server: &mut Server, message: &Arrived
         front::COPY_DATA | front::COPY_DONE | front::COPY_FAIL | front::FLUSH | front::TERMINATE
     );
     // An error before one of these must not be taken for its own; and what it forgets cannot be had behind it.
-    let alone = server.traces.may_have(Suspects::RESET.and(Suspects::FORGET)) || server.listening.has_unlistened();
+    let alone = server.traces.may_have(Suspects::RESET.union(Suspects::FORGET)) || server.listening.has_unlistened();
     if request && (under_way || alone) && server.exchange.is_between() {
         client.awaits_answers = true;
         return Some(Step::Wait);

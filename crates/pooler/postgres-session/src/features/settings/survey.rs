@@ -321,7 +321,7 @@ impl Server {
     fn statements_to_ask_for(&self, client: &Client) -> Statements {
         let out_of_sight = self.traces.may_have(Suspects::HIDDEN) && self.catalogue.shared().prepares();
         let may_have =
-            client.pin.is_some() || self.traces.may_have(Suspects::PREPARE.and(Suspects::BEYOND)) || out_of_sight;
+            client.pin.is_some() || self.traces.may_have(Suspects::PREPARE.union(Suspects::BEYOND)) || out_of_sight;
         match may_have {
             true if self.statements.may_have_clients() => Statements::OfClients,
             true => Statements::OfSql,

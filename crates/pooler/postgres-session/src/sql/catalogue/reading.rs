@@ -442,7 +442,7 @@ impl Function {
         let of_set = self.judge_set(Some(&findings), judged);
         let why = why_not(&findings, &|name| is_known(name) || self.calls_its_own(name)).or(of_set);
         if why.is_some() {
-            judged.prepares |= findings.suspects.any(Suspects::HIDDEN.and(Suspects::PREPARE).and(Suspects::FORGET));
+            judged.prepares |= findings.suspects.any(Suspects::HIDDEN.union(Suspects::PREPARE).union(Suspects::FORGET));
         }
         why
     }
@@ -471,9 +471,9 @@ impl Function {
 
 fn why_not(findings: &Findings, is_known: &dyn Fn(&[u8]) -> bool) -> Option<&'static str> {
     let any = |suspects| findings.suspects.any(suspects);
-    if any(Suspects::HIDDEN.and(Suspects::DDL)) {
+    if any(Suspects::HIDDEN.union(Suspects::DDL)) {
         Some("it runs what cannot be read")
-    } else if any(Suspects::SETTINGS.and(Suspects::UNNAMED)) {
+    } else if any(Suspects::SETTINGS.union(Suspects::UNNAMED)) {
         Some("it sets parameters of the session")
     } else if any(Suspects::LETTERS) {
         // Perhaps for its transaction only, but what comes behind it is read before that is known.
@@ -483,10 +483,10 @@ fn why_not(findings: &Findings, is_known: &dyn Fn(&[u8]) -> bool) -> Option<&'st
     } else if any(Suspects::LOCK) {
         Some("it takes advisory locks of the session")
     } else if any(Suspects::LISTEN
-        .and(Suspects::CURSOR)
-        .and(Suspects::PREPARE)
-        .and(Suspects::FORGET)
-        .and(Suspects::BEYOND))
+        .union(Suspects::CURSOR)
+        .union(Suspects::PREPARE)
+        .union(Suspects::FORGET)
+        .union(Suspects::BEYOND))
     {
         Some("it leaves something behind in the session")
     } else if any(Suspects::LAST_VALUE) {

@@ -189,12 +189,12 @@ pub(super) fn judge(lower: &[u8], found: &mut Findings) {
     match lower {
         b"set_limit" => found.suspects.add(Suspects::SETTINGS),
         b"pg_advisory_unlock" | b"pg_advisory_unlock_shared" | b"pg_advisory_unlock_all" => {
-            found.suspects.add(Suspects::LOCK.and(Suspects::UNDO));
+            found.suspects.add(Suspects::LOCK.union(Suspects::UNDO));
         }
         b"pg_advisory_lock" | b"pg_advisory_lock_shared" | b"pg_try_advisory_lock" | b"pg_try_advisory_lock_shared" => {
             found.suspects.add(Suspects::LOCK);
         }
-        lower if harmless::is_beyond_cleaning(lower) => found.suspects.add(Suspects::BEYOND.and(Suspects::HIDDEN)),
+        lower if harmless::is_beyond_cleaning(lower) => found.suspects.add(Suspects::BEYOND.union(Suspects::HIDDEN)),
         lower => note(lower, found),
     }
 }

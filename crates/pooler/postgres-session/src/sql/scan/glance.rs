@@ -107,7 +107,7 @@ mod tests {
         let unclear = super::super::look(text, &mut found, true).unclear;
         assert!(!unclear, "{}", String::from_utf8_lossy(text));
         // A name alone calls nothing.
-        found.suspects.remove(Suspects::SEQUENCE.and(Suspects::LAST_VALUE));
+        found.suspects.remove(Suspects::SEQUENCE.union(Suspects::LAST_VALUE));
         found
     }
 

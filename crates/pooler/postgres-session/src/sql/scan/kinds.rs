@@ -45,11 +45,11 @@ pub(super) fn begin(word: &[u8], tokens: &mut Tokens<'_>, found: &mut Findings) 
         }
         b"discard" if next_is(tokens, "all") => {
             found.resets.push(Box::from(*ALL_PARAMETERS));
-            let settings = Suspects::SETTINGS.and(Suspects::MEANING).and(Suspects::RESET);
-            settings.and(Suspects::UNDO).and(Suspects::FORGET).and(Suspects::ROLE)
+            let settings = Suspects::SETTINGS.union(Suspects::MEANING).union(Suspects::RESET);
+            settings.union(Suspects::UNDO).union(Suspects::FORGET).union(Suspects::ROLE)
         }
         b"discard" | b"close" => Suspects::UNDO,
-        b"deallocate" => Suspects::UNDO.and(Suspects::FORGET),
+        b"deallocate" => Suspects::UNDO.union(Suspects::FORGET),
         b"unlisten" => {
             settings::unlisten(tokens, found);
             Suspects::UNDO
@@ -65,8 +65,8 @@ pub(super) fn begin(word: &[u8], tokens: &mut Tokens<'_>, found: &mut Findings) 
             found.suspects.add(Suspects::HIDDEN);
             return Kind::Procedural;
         }
-        b"load" => Suspects::BEYOND.and(Suspects::HIDDEN),
-        b"drop" => Suspects::UNDO.and(Suspects::DDL),
+        b"load" => Suspects::BEYOND.union(Suspects::HIDDEN),
+        b"drop" => Suspects::UNDO.union(Suspects::DDL),
         b"create" if creates_temporary(tokens) => Suspects::ACTING,
         b"create" | b"alter" | b"import" | b"reassign" | b"refresh" | b"security" => Suspects::DDL,
         _ => Suspects::HIDDEN,

@@ -179,7 +179,7 @@ mod tests {
             "select pg_temp.f()",
             "create function pg_temp.f() returns int language sql as 'select 1'",
         ] {
-            assert!(scan(sql.as_bytes()).suspects.any(Suspects::BEYOND.and(Suspects::UNNAMED)), "{sql}");
+            assert!(scan(sql.as_bytes()).suspects.any(Suspects::BEYOND.union(Suspects::UNNAMED)), "{sql}");
         }
         for sql in [
             "do 'begin perform ''x'', lower(''a''); end'",
@@ -188,7 +188,7 @@ mod tests {
             "insert into pg_temp.t (a) values (1)",
             "create table pg_temp.t (a int)",
         ] {
-            assert!(!scan(sql.as_bytes()).suspects.any(Suspects::BEYOND.and(Suspects::UNNAMED)), "{sql}");
+            assert!(!scan(sql.as_bytes()).suspects.any(Suspects::BEYOND.union(Suspects::UNNAMED)), "{sql}");
         }
     }
 

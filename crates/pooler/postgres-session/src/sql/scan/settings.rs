@@ -32,7 +32,7 @@ pub(super) fn set(tokens: &mut Tokens<'_>, found: &mut Findings) {
             Some(Token::Word(_)) if ahead.clone().next() == Some(Token::Symbol(b'.')) => break,
             Some(Token::Quoted(_)) => break,
             Some(Token::Word(word)) => word,
-            _ => return found.suspects.add(Suspects::SETTINGS.and(Suspects::MEANING).and(Suspects::READING)),
+            _ => return found.suspects.add(Suspects::SETTINGS.union(Suspects::MEANING).union(Suspects::READING)),
         };
         if is(word, "local") {
             lasting = false;
@@ -97,7 +97,7 @@ fn temporary_in(text: &[u8], found: &mut Findings) {
 pub(super) fn reset(tokens: &Tokens<'_>, found: &mut Findings) {
     note_name(tokens, found);
     note_reset(tokens, found);
-    found.suspects.add(Suspects::SETTINGS.and(Suspects::MEANING).and(Suspects::RESET));
+    found.suspects.add(Suspects::SETTINGS.union(Suspects::MEANING).union(Suspects::RESET));
 }
 
 /// Notes the name that follows as one that is set back.
@@ -187,7 +187,7 @@ fn name(tokens: &Tokens<'_>) -> Option<Vec<u8>> {
 /// Of standard_conforming_strings it matters to what it is set: see `note_reading`.
 fn note_compiling(name: &[u8], found: &mut Findings) {
     if rules_compiling(name) && name.contains(&b'.') {
-        found.suspects.add(Suspects::READING.and(Suspects::STRINGS));
+        found.suspects.add(Suspects::READING.union(Suspects::STRINGS));
     }
 }
 
@@ -225,7 +225,7 @@ fn note(name: &[u8], found: &mut Findings) -> bool {
         found.suspects.add(Suspects::UNNAMED);
     }
     if is(name, "seed") {
-        found.suspects.add(Suspects::BEYOND.and(Suspects::HIDDEN));
+        found.suspects.add(Suspects::BEYOND.union(Suspects::HIDDEN));
     }
     if !name.contains(&b'.') {
         return is_harmless(name);
@@ -273,7 +273,7 @@ pub(super) fn set_config(tokens: Tokens<'_>, found: &mut Findings) {
         Some(Token::Literal(text)) => is(text, "true") || is(text, "t"),
         _ => false,
     };
-    let settings = Suspects::SETTINGS.and(Suspects::MEANING);
+    let settings = Suspects::SETTINGS.union(Suspects::MEANING);
     match (arguments[0].count, arguments[0].first) {
         (1, Some(Token::Literal(name))) if is_verbatim(name) => {
             // Whether it is local is not always to be seen.
@@ -295,8 +295,8 @@ pub(super) fn set_config(tokens: Tokens<'_>, found: &mut Findings) {
                 found.suspects.add(Suspects::TEMPORARY);
             }
         }
-        (1, Some(Token::Number)) => found.suspects.add(settings.and(Suspects::BOUND_NAME).and(Suspects::READING)),
-        _ => found.suspects.add(settings.and(Suspects::UNNAMED).and(Suspects::READING)),
+        (1, Some(Token::Number)) => found.suspects.add(settings.union(Suspects::BOUND_NAME).union(Suspects::READING)),
+        _ => found.suspects.add(settings.union(Suspects::UNNAMED).union(Suspects::READING)),
     }
 }
 
