@@ -131,6 +131,11 @@ impl Request {
         Relayed { length: self.length(), flags: self.flags }
     }
 
+    /// Bytes at the end of the request that no server gets.
+    pub fn checksum_length(&self) -> usize {
+        self.relayed().end().map_or(0, |end| self.length() - end)
+    }
+
     pub fn answers(&self) -> Answers {
         Answers { id: self.id, old: self.is_op_query }
     }

@@ -1,5 +1,7 @@
 //! Messages with checksums, which are left out in both directions.
 
+use seam::Verdict;
+
 use super::*;
 use crate::wire::{CHECKSUM_PRESENT, HEADER};
 
@@ -108,6 +110,19 @@ fn a_request_loses_its_checksum() {
         stage.hear(end);
         sent.extend(stage.sent(server, end));
         assert!(sent == get_more_of(9, SAME), "{last} bytes come later");
+    }
+}
+
+#[test]
+fn a_reply_before_the_checksum_has_come_leaves_the_server_clean() {
+    for (missing, expected) in [(1, Verdict::Clean), (4, Verdict::Clean), (5, Verdict::Discard)] {
+        let (mut stage, server, told) = two_of_one_number();
+        let bytes = with_checksum(&get_more_of(9, told));
+        stage.hear(&bytes);
+        stage.grant(server, &bytes[..bytes.len() - missing]);
+        stage.answer(server, 9, None);
+        let released = |effect: &Effect| matches!(effect, Effect::Release { verdict, .. } if *verdict == expected);
+        assert!(stage.did(released), "{missing} bytes are missing: {:?}", stage.out.effects);
     }
 }
 
