@@ -4,7 +4,7 @@ use std::time::Duration;
 
 #[derive(Clone, PartialEq, Debug)]
 pub enum Shape {
-    /// Closed loop: so many clients, each of which begins its next operation when the last has ended. It is blind to
+    /// Closed loop: each of `clients` begins its next operation when its last one has ended. It is blind to
     /// stalls: whoever waits does not ask (coordinated omission).
     Closed {
         clients: u32,
