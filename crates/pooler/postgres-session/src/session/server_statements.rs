@@ -74,7 +74,7 @@ impl ServerStatements {
 
     /// The server was told to deallocate everything, outside of any transaction.
     pub(crate) fn drop_ours(&mut self) {
-        self.ours = None;
+        (self.ours, self.bound_last) = (None, None);
     }
 
     /// A DEALLOCATE ALL or DISCARD ALL of the holder's was answered.
@@ -189,5 +189,21 @@ impl ServerStatements {
     /// The request that is to be repeated, now that the server is ready.
     pub(crate) fn take_refused(&mut self) -> Option<Box<Replan>> {
         self.replan.take_if(|replan| replan.is_refused())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::statements::tests::statements;
+
+    #[test]
+    fn a_describe_of_a_portal_finds_no_statement_that_was_dropped_since_its_bind() {
+        let statement = statements(1).remove(0);
+        let mut server = ServerStatements::default();
+        server.ours_or_new().parse(&statement);
+        server.note_bound_last(BoundLast { portal: Box::default(), name: Box::from(*b"s"), statement });
+        server.drop_ours();
+        assert!(server.take_bound_last(Some(b"")).is_none());
     }
 }
