@@ -13,9 +13,9 @@ use zeroize::Zeroize;
 use crate::LoginKeys;
 use crate::binding::{self, ChannelBinding};
 use crate::crypto::{self, KEY};
-use crate::message::{self, Attributes, Error};
+use crate::message::{self, Attributes, Challenge, Error};
 use crate::prepare::prepare;
-use crate::verifier::{iterations_from, key_from, salt_from};
+use crate::verifier::key_from;
 
 /// Most entries of a [`KeyCache`]; it starts anew beyond.
 const MAX_CACHED_KEYS: usize = 1024;
@@ -78,7 +78,7 @@ impl Client {
     ) -> Result<Vec<u8>, Error> {
         self.answer(server_first, |salt, iterations| {
             let found = find(salt, iterations).filter(|keys| keys.fit(salt, iterations)).ok_or(Error::NoKeys)?;
-            Ok(Keys { client_key: found.client_key, server_key: found.server_key })
+            Ok(found.keys.clone())
         })
     }
 
@@ -90,25 +90,11 @@ impl Client {
         let State::Greeted { bare, nonce_at } = std::mem::replace(&mut self.state, State::Over) else {
             return Err(Error::OutOfTurn);
         };
-        let own_nonce = &bare[nonce_at..];
-        let challenge = message::text(server_first)?;
-        if challenge.starts_with("m=") {
-            return Err(Error::Unsupported("a mandatory extension"));
-        }
-        let mut attributes = Attributes::new(challenge);
-        let nonce = message::nonce(attributes.expect('r', "a nonce")?)?;
-        if !nonce.starts_with(own_nonce) || nonce.len() == own_nonce.len() {
-            return Err(Error::Malformed("a nonce that extends ours"));
-        }
-        let salt = salt_from(attributes.expect('s', "a salt")?).ok_or(Error::Malformed("a salt in base64"))?;
-        let iterations = attributes.expect('i', "a number of iterations")?;
-        let iterations = iterations_from(iterations).ok_or(Error::Iterations)?;
-        attributes.finish()?;
-
-        let keys = keys(&salt, iterations)?;
+        let challenge = Challenge::read(server_first, &bare[nonce_at..])?;
+        let keys = keys(&challenge.salt, challenge.iterations)?;
         let bound = binding::input(&self.binding.header(), self.binding.data());
-        let unproved = format!("c={},r={nonce}", STANDARD.encode(bound));
-        let signed = [bare.as_bytes(), b",", challenge.as_bytes(), b",", unproved.as_bytes()];
+        let unproved = format!("c={},r={}", STANDARD.encode(bound), challenge.nonce);
+        let signed = [bare.as_bytes(), b",", challenge.text.as_bytes(), b",", unproved.as_bytes()];
         let stored_key = crypto::hash(&keys.client_key);
         let proof = crypto::xor(&keys.client_key, &crypto::hmac(&stored_key, &signed));
         self.state = State::Responded { signature: crypto::hmac(&keys.server_key, &signed) };

@@ -17,10 +17,9 @@ use zeroize::Zeroize;
 use crate::{
     client::{KeyCache, Keys},
     crypto::KEY,
-    message::{self, Attributes},
+    message::Challenge,
     prepare::prepare,
     sha1::{self, LENGTH},
-    verifier::{iterations_from, salt_from},
 };
 
 /// Iterations that are made at once.
@@ -84,10 +83,7 @@ impl KeyCache {
     /// What has to be derived part by part before the client can respond to this challenge; `None` where nothing has,
     /// or where the challenge is none.
     pub fn slow(&self, hash: Hash, server_first: &[u8], password: &str) -> Option<Derivation> {
-        let mut attributes = Attributes::new(message::text(server_first).ok()?);
-        attributes.expect('r', "a nonce").ok()?;
-        let salt = salt_from(attributes.expect('s', "a salt").ok()?)?;
-        let iterations = iterations_from(attributes.expect('i', "a number of iterations").ok()?)?;
+        let Challenge { salt, iterations, .. } = Challenge::read(server_first, "").ok()?;
         let kind: &[u8] = if hash == Hash::Sha1 { sha1::KIND } else { b"" };
         let name = Self::name(kind, password, &salt, iterations);
         if iterations <= MAX_AT_ONCE || self.knows(&name) {

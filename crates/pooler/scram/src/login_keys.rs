@@ -3,22 +3,19 @@
 
 use std::fmt;
 
-use zeroize::Zeroize;
-
-use crate::{Verifier, crypto::KEY};
+use crate::{Verifier, client::Keys, crypto::KEY};
 
 /// The keys of a user who has proved that he knows his password.
 pub struct LoginKeys {
     pub(crate) iterations: u32,
     pub(crate) salt: Box<[u8]>,
-    pub(crate) client_key: [u8; KEY],
-    pub(crate) server_key: [u8; KEY],
+    pub(crate) keys: Keys,
 }
 
 impl LoginKeys {
     pub(crate) fn new(verifier: &Verifier, client_key: [u8; KEY]) -> Self {
         let Verifier { iterations, salt, server_key, .. } = verifier;
-        Self { iterations: *iterations, salt: salt.clone(), client_key, server_key: *server_key }
+        Self { iterations: *iterations, salt: salt.clone(), keys: Keys { client_key, server_key: *server_key } }
     }
 
     /// Whether they were derived with this salt and this number of iterations.
@@ -35,13 +32,6 @@ impl LoginKeys {
 impl fmt::Debug for LoginKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LoginKeys").field("iterations", &self.iterations).finish_non_exhaustive()
-    }
-}
-
-impl Drop for LoginKeys {
-    fn drop(&mut self) {
-        self.client_key.zeroize();
-        self.server_key.zeroize();
     }
 }
 

@@ -1,6 +1,6 @@
 //! The grammar of SCRAM messages: attributes `x=value` separated by commas, nonces, the GS2 header.
 
-use crate::verifier::MAX_ITERATIONS;
+use crate::verifier::{MAX_ITERATIONS, iterations_from, salt_from};
 
 /// Longest nonce accepted from a peer, in bytes.
 pub(crate) const MAX_NONCE: usize = 512;
@@ -78,6 +78,34 @@ impl<'a> Attributes<'a> {
             bytes.next().is_some_and(|b| b.is_ascii_alphabetic()) && bytes.next() == Some(b'=')
         });
         if well_formed { Ok(()) } else { Err(Error::Malformed("an extension attribute")) }
+    }
+}
+
+/// The first message of a server.
+pub(crate) struct Challenge<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) nonce: &'a str,
+    pub(crate) salt: Box<[u8]>,
+    pub(crate) iterations: u32,
+}
+
+impl<'a> Challenge<'a> {
+    /// Reads the first message of a server, whose nonce must extend the client's.
+    pub(crate) fn read(server_first: &'a [u8], client_nonce: &str) -> Result<Self, Error> {
+        let text = text(server_first)?;
+        if text.starts_with("m=") {
+            return Err(Error::Unsupported("a mandatory extension"));
+        }
+        let mut attributes = Attributes::new(text);
+        let nonce = nonce(attributes.expect('r', "a nonce")?)?;
+        if !nonce.starts_with(client_nonce) || nonce.len() == client_nonce.len() {
+            return Err(Error::Malformed("a nonce that extends ours"));
+        }
+        let salt = salt_from(attributes.expect('s', "a salt")?).ok_or(Error::Malformed("a salt in base64"))?;
+        let iterations = attributes.expect('i', "a number of iterations")?;
+        let iterations = iterations_from(iterations).ok_or(Error::Iterations)?;
+        attributes.finish()?;
+        Ok(Self { text, nonce, salt, iterations })
     }
 }
 

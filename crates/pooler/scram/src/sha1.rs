@@ -10,8 +10,7 @@ use sha1::{Digest, Sha1};
 use crate::{
     client::{KeyCache, Keys},
     crypto::{self, KEY},
-    message::{self, Attributes, Error},
-    verifier::{iterations_from, salt_from},
+    message::{self, Attributes, Challenge, Error},
 };
 
 /// Bytes of a SHA-1 digest.
@@ -53,20 +52,11 @@ impl Sha1Client {
         let State::Greeted { bare, nonce_at } = std::mem::replace(&mut self.0, State::Over) else {
             return Err(Error::OutOfTurn);
         };
-        let challenge = message::text(server_first)?;
-        let mut attributes = Attributes::new(challenge);
-        let nonce = message::nonce(attributes.expect('r', "a nonce")?)?;
-        if !nonce.starts_with(&bare[nonce_at..]) || nonce.len() == bare.len() - nonce_at {
-            return Err(Error::Malformed("a nonce that extends ours"));
-        }
-        let salt = salt_from(attributes.expect('s', "a salt")?).ok_or(Error::Malformed("a salt in base64"))?;
-        let iterations = attributes.expect('i', "a number of iterations")?;
-        let iterations = iterations_from(iterations).ok_or(Error::Iterations)?;
-        attributes.finish()?;
+        let Challenge { text, nonce, salt, iterations } = Challenge::read(server_first, &bare[nonce_at..])?;
         let keys = cache.find(KIND, password, &salt, iterations, || derive(password, &salt, iterations));
         let (client_key, server_key) = (&keys.client_key[..LENGTH], &keys.server_key[..LENGTH]);
         let unproved = format!("c=biws,r={nonce}");
-        let signed = [bare.as_bytes(), b",", challenge.as_bytes(), b",", unproved.as_bytes()];
+        let signed = [bare.as_bytes(), b",", text.as_bytes(), b",", unproved.as_bytes()];
         let stored: [u8; LENGTH] = Sha1::digest(client_key).into();
         let signature = hmac(&stored, &signed);
         let proof: [u8; LENGTH] = core::array::from_fn(|i| client_key[i] ^ signature[i]);
