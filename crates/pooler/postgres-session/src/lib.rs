@@ -125,9 +125,10 @@ impl Protocol for Postgres {
     }
 
     fn granted(&self, me: ClientTag, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
-        assert!(client.lease.is_none() && server.holder.is_none(), "a lease is exclusive");
+        assert!(client.lease.is_none() && server.lease.is_none(), "a lease is exclusive");
         assert!(!matches!(server.stage, Stage::Login(_)), "only a ready server is granted");
         client.lease = Some(tag);
+        client.withheld_ready = None;
         server.begin_lease(me);
         let closed = matches!(server.stage, Stage::Closed);
         assert!(closed || (server.work.is_none() && server.exchange.is_settled()), "a granted server owes nothing");
@@ -157,7 +158,7 @@ impl Protocol for Postgres {
     }
 
     fn posted_to_server(&self, me: ServerTag, server: &mut Server, key: u64, _bytes: &[u8], out: &mut Outbox) {
-        if server.listening.hub() == Some(key) {
+        if server.hub_key() == Some(key) {
             self.look_after_hub(me, server, out);
         } else {
             self.go_on_deriving(me, server, key, out);

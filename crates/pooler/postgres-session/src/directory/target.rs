@@ -1,6 +1,8 @@
 //! Which of several hosts will do: `target_session_attrs`, in libpq's words. A server tells by what it reports (from
 //! PostgreSQL 14 on) or, if it reports nothing, by its answer to a query. Opens no connection.
 
+use crate::wire::message::read_row;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Target {
     #[default]
@@ -86,17 +88,8 @@ impl Traits {
 
     /// From the body of the DataRow that answers [`QUESTION`].
     pub(crate) fn answered(body: &[u8]) -> Option<Self> {
-        let (count, mut rest) = body.split_first_chunk()?;
-        if u16::from_be_bytes(*count) != 2 {
-            return None;
-        }
-        let mut column = || {
-            let (length, behind) = rest.split_first_chunk()?;
-            let value = behind.get(..usize::try_from(i32::from_be_bytes(*length)).ok()?)?;
-            rest = &behind[value.len()..];
-            Some(is_on(value))
-        };
-        Some(Self { standby: Some(column()?), read_only: Some(column()?) })
+        let [standby, read_only] = read_row(body)?;
+        Some(Self { standby: Some(is_on(standby?)), read_only: Some(is_on(read_only?)) })
     }
 }
 

@@ -26,14 +26,14 @@ use crate::{
         },
         own_queries::Purpose,
         pins::Pin,
-        server::Server,
+        server::{Duty, Server},
         shared::Postgres,
         soil::Soil,
     },
-    sql::suspects::ALL_CHANNELS,
+    sql::{parameters::write_quoted_name, suspects::ALL_CHANNELS},
     wire::{
         error::{Failure, Report, Severity, code},
-        message::{IDLE, back, take_text, take_u32, write_ready},
+        message::{IDLE, back, take_text, take_u32},
     },
 };
 
@@ -95,7 +95,7 @@ impl Postgres {
 
     /// Has the server that is to listen for all made as it was when it was new.
     fn clean_listener(&self, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
-        if server.listening.hub().is_some() {
+        if server.hub_key().is_some() {
             let mut sql = Vec::new();
             cleaning::write_whole(&mut sql, true, server.settings.defaults());
             server.begin(tag, Purpose::CleanListener, &[&sql], out);
@@ -145,9 +145,9 @@ impl Postgres {
         hub.prod(out);
         drop(hubs);
         if heard {
-            self.tell_in_time(me, client, server, out);
+            self.tell_in_time(me, client, out);
         } else {
-            client.await_channels(server);
+            client.await_channels();
         }
         client.release(me, tag, server, Verdict::Clean, out);
         client.stand_as_told(me, out);
@@ -172,13 +172,12 @@ impl Postgres {
         self.subscribe(&mut hub, me, client, channels, heard);
         hubs.insert(client.pool, hub);
         if heard {
-            client.go_on_at_once(me, server, out);
+            client.go_on_at_once(me, out);
         } else {
-            client.await_channels(server);
+            client.await_channels();
         }
         client.part(server);
-        server.listening.become_hub(key);
-        server.pinned = true;
+        server.duty = Duty::Hub(key);
         out.push(Effect::Keep { server: tag, briefly: false });
         client.stand_as_told(me, out);
     }
@@ -194,7 +193,7 @@ impl Postgres {
     ) -> bool {
         let listening = client.listening.get_or_insert_with(|| {
             let key = self.hubs.key();
-            Box::new(Listening { key, channels: Vec::new(), pending: Vec::new(), outdated: false, ready: None })
+            Box::new(Listening { key, channels: Vec::new(), pending: Vec::new(), outdated: false })
         });
         for name in channels {
             if !listening.channels.contains(name) {
@@ -241,7 +240,7 @@ impl Postgres {
 
     /// Has the shared server do what its clients want now. When no client is left, it goes back to its pool.
     pub(crate) fn look_after_hub(&self, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
-        let Some(key) = server.listening.hub() else { return };
+        let Some(key) = server.hub_key() else { return };
         if !server.is_at_rest() {
             return;
         }
@@ -260,7 +259,7 @@ impl Postgres {
         for (word, names) in [("LISTEN ", &wanted), ("UNLISTEN ", &unwanted)] {
             for name in names {
                 sql.extend_from_slice(word.as_bytes());
-                write_identifier(&mut sql, name);
+                write_quoted_name(&mut sql, name);
                 sql.push(b';');
             }
         }
@@ -280,7 +279,7 @@ impl Postgres {
         out: &mut Outbox,
     ) {
         let mut hubs = self.hubs.lock();
-        let hub = hubs.get_mut(&server.pool).filter(|hub| server.listening.hub() == Some(hub.key));
+        let hub = hubs.get_mut(&server.pool).filter(|hub| server.hub_key() == Some(hub.key));
         let hub = hub.expect("a server listens for its pool");
         for name in channels {
             let Some(channel) = hub.channels.get_mut(name) else { continue };
@@ -316,7 +315,7 @@ impl Postgres {
     /// The shared server listens to nothing any more: it goes back to its pool, unless it is wanted again.
     pub(crate) fn retired(&self, tag: ServerTag, server: &mut Server, failure: Option<&Failure>, out: &mut Outbox) {
         let mut hubs = self.hubs.lock();
-        let hub = hubs.get(&server.pool).filter(|hub| server.listening.hub() == Some(hub.key));
+        let hub = hubs.get(&server.pool).filter(|hub| server.hub_key() == Some(hub.key));
         let wanted = !hub.expect("a server listens for its pool").clients.is_empty();
         if wanted && failure.is_none() {
             drop(hubs);
@@ -329,8 +328,7 @@ impl Postgres {
                 post_lost(subscriber.tag, key, &failure.text(), out);
             }
         }
-        server.listening.end_hub();
-        server.pinned = false;
+        server.duty = Duty::Pooled;
         self.pins.remove(server.pool);
         out.push(Effect::Pinned { server: tag, reason: None });
         let verdict = if failure.is_some() { Verdict::Discard } else { Verdict::Clean };
@@ -340,13 +338,12 @@ impl Postgres {
     /// The shared server's pool makes its servers anew: what another database, or another machine, tells is not heard
     /// here.
     pub(crate) fn hub_outdated(&self, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
-        if server.listening.hub().is_none() || !server.is_at_rest() {
+        if server.hub_key().is_none() || !server.is_at_rest() {
             return;
         }
         for (key, subscriber) in self.end_hub(server) {
             post(subscriber.tag, key, &[OUTDATED], out);
         }
-        server.pinned = false;
         out.push(Effect::Pinned { server: tag, reason: None });
         out.push(Effect::Release { server: tag, verdict: Verdict::Discard });
     }
@@ -360,7 +357,8 @@ impl Postgres {
 
     /// A server listens for others no more: these did.
     fn end_hub(&self, server: &mut Server) -> BTreeMap<u64, Subscriber> {
-        let Some(key) = server.listening.end_hub() else { return BTreeMap::new() };
+        let Some(key) = server.hub_key() else { return BTreeMap::new() };
+        server.duty = Duty::Pooled;
         self.pins.remove(server.pool);
         let mut hubs = self.hubs.lock();
         hubs.remove(&server.pool).filter(|hub| hub.key == key).expect("a server listens for its pool").clients
@@ -371,7 +369,7 @@ impl Postgres {
         let mut body = &message[crate::wire::message::HEADER..];
         let (Some(_), Some(name)) = (take_u32(&mut body), take_text(&mut body)) else { return };
         let hubs = self.hubs.lock();
-        let hub = hubs.get(&server.pool).filter(|hub| server.listening.hub() == Some(hub.key));
+        let hub = hubs.get(&server.pool).filter(|hub| server.hub_key() == Some(hub.key));
         let Some((hub, channel)) = hub.and_then(|hub| Some((hub, hub.channels.get(name)?))) else { return };
         let start = out.inserted.len();
         out.inserted.extend_from_slice(message);
@@ -403,9 +401,7 @@ impl Postgres {
                 }
             }
             Some((&HEARD, _)) if matches!(client.phase, Phase::Subscribing) => {
-                if let Some(status) = listening.ready.take() {
-                    out.insert(Peer::Client(me), |to| write_ready(to, status));
-                }
+                client.tell_ready(me, out);
                 client.phase = Phase::Ready;
                 client.stand(me, Standing::Idle, out);
                 out.push(Effect::Wake { client: me });
@@ -440,11 +436,11 @@ impl Client {
 impl Postgres {
     /// A client goes on after what its server has kept back from it: at once, or, if it listens and no transaction is
     /// open, when it has been sent what was committed before.
-    pub(crate) fn tell_in_time(&self, me: ClientTag, client: &mut Client, server: &mut Server, out: &mut Outbox) {
-        if server.ready_withheld != Some(IDLE) || !self.await_notifications(me, client, out) {
-            return client.go_on_at_once(me, server, out);
+    pub(crate) fn tell_in_time(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+        if client.withheld_ready != Some(IDLE) || !self.await_notifications(me, client, out) {
+            return client.go_on_at_once(me, out);
         }
-        client.await_channels(server);
+        client.await_channels();
         client.stand(me, Standing::Active, out);
     }
 
@@ -460,14 +456,13 @@ impl Postgres {
 
 impl Client {
     /// It is told that it may go on when the shared server says so.
-    fn await_channels(&mut self, server: &mut Server) {
+    fn await_channels(&mut self) {
         self.phase = Phase::Subscribing;
-        self.listening.as_mut().expect("it listens").ready = server.ready_withheld.take();
     }
 
     /// It is told that it may go on.
-    fn go_on_at_once(&mut self, me: ClientTag, server: &mut Server, out: &mut Outbox) {
-        server.tell_ready(Some(me), out);
+    fn go_on_at_once(&mut self, me: ClientTag, out: &mut Outbox) {
+        self.tell_ready(me, out);
         self.phase = Phase::Ready;
         out.push(Effect::Wake { client: me });
     }
@@ -477,16 +472,4 @@ impl Client {
         let waits = matches!(self.phase, Phase::Subscribing);
         self.stand(me, if waits { Standing::Active } else { Standing::Idle }, out);
     }
-}
-
-/// Appends a name as an identifier.
-fn write_identifier(sql: &mut Vec<u8>, name: &[u8]) {
-    sql.push(b'"');
-    for &byte in name {
-        if byte == b'"' {
-            sql.push(byte);
-        }
-        sql.push(byte);
-    }
-    sql.push(b'"');
 }

@@ -9,7 +9,7 @@ use crate::{
         client::Client,
         pins::Pin,
         request::{Arrived, Step},
-        server::Server,
+        server::{Duty, Server},
         shared::Postgres,
         soil::Soil,
     },
@@ -69,7 +69,7 @@ impl Postgres {
         message: &Arrived<'_>,
         out: &mut Outbox,
     ) -> Option<Step> {
-        let outside = server.exchange.is_settled() && server.exchange.status() == IDLE && !server.mid_pipeline;
+        let outside = server.exchange.is_settled() && server.exchange.status() == IDLE && !server.lease().mid_pipeline;
         if client.pin.is_some() || !outside || matches!(server.policy.on_state, OnState::Allow | OnState::Reject) {
             return None;
         }
@@ -80,7 +80,7 @@ impl Postgres {
         }
         let max = server.policy.max_pinned;
         if self.pins.add(client.pool, max) {
-            server.pinned = true;
+            server.duty = Duty::Pinned;
             client.pin = Some(pin);
             out.push(Effect::Pinned { server: tag, reason: Some(pin.word()) });
             return None;
@@ -120,7 +120,7 @@ impl Postgres {
         match (client.pin, pin) {
             (None, Some(new)) if !self.add_pin(me, client, tag, server, new, out) => return false,
             (Some(_), None) => {
-                server.pinned = false;
+                server.duty = Duty::Pooled;
                 self.unpin(client, tag, out);
             }
             (Some(old), Some(new)) if old != new => {
@@ -144,7 +144,7 @@ impl Postgres {
     ) -> bool {
         let max = server.policy.max_pinned;
         if self.pins.add(client.pool, max) {
-            server.pinned = true;
+            server.duty = Duty::Pinned;
             out.push(Effect::Pinned { server: tag, reason: Some(pin.word()) });
             return true;
         }

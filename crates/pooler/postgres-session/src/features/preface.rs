@@ -73,7 +73,7 @@ impl Postgres {
         if self.follows_defaults(me, client, tag, server, out) {
             return;
         }
-        let want = client.settings.clone().expect("a client that is logged in has settings");
+        let want = client.settings().current().clone();
         // A client that only logs in, or leaves before it is served, is not prepared for, and leaves what it found.
         let holder = Some(ClientId(me, client.secret));
         let same_holder = std::mem::replace(&mut server.held_last, holder) == holder;
@@ -227,7 +227,7 @@ impl Postgres {
         out: &mut Outbox,
     ) {
         server.settings.apply(&preface.settings, &self.parameters);
-        let tag = server.holder.expect("it was done for a holder");
+        let tag = server.holder().expect("it was done for a holder");
         let client = clients.get(tag).expect("the holder of a server has a session");
         self.bring_up(tag, client, server, out);
         client.tries = 0;
@@ -255,7 +255,7 @@ impl Postgres {
     ) {
         let work = server.work.take().expect("the server is at work for us");
         let Purpose::Preface(preface) = work.purpose else { unreachable!("it was asked for a preface") };
-        let tag = server.holder.expect("it was done for a holder");
+        let tag = server.holder().expect("it was done for a holder");
         let client = clients.get(tag).expect("the holder of a server has a session");
         server.exchange.abandon();
         named::settle_discarded(client, server);
@@ -388,7 +388,7 @@ impl Client {
 
     fn findings_may(&self, server: &Server, findings: &Findings) -> bool {
         let same = |name: &[u8]| {
-            let own = self.settings.as_ref().and_then(|settings| settings.reported.get(name));
+            let own = self.settings().current().reported.get(name);
             own.is_some() && own == server.settings.reported(name)
         };
         // How they are read is ruled by what the server has now.

@@ -5,7 +5,7 @@ use seam::{Outbox, Peer, ServerTag};
 use crate::{
     exchange::Note,
     session::server::Server,
-    wire::message::{front, write, write_query},
+    wire::message::{front, write_bind, write_execute, write_parse, write_query},
 };
 
 /// Puts something that fails in the place of a request that is not allowed, or before it: so the refusal comes in its
@@ -34,15 +34,11 @@ pub(crate) fn refuse(
         return;
     }
     out.insert(Peer::Server(tag), |to| {
-        write(to, front::PARSE, |to| {
-            to.push(0);
-            to.extend_from_slice(failing);
-            to.extend_from_slice(&[0, 0, 0]);
-        });
-        write(to, front::BIND, |to| to.extend_from_slice(&[0; 8]));
-        write(to, front::EXECUTE, |to| to.extend_from_slice(&[0; 5]));
+        write_parse(to, b"", &[failing, &[0; 3]].concat());
+        write_bind(to, b"");
+        write_execute(to);
     });
-    server.mid_pipeline = true;
+    server.lease_mut().mid_pipeline = true;
     server.exchange.noted(Note::Swallowed);
     server.exchange.noted(Note::Swallowed);
     match note {

@@ -15,6 +15,7 @@ use crate::{
     session::{
         client::{Client, Phase},
         client_login::{Login, Step},
+        client_settings::ClientSettings,
         learned::Learned,
         lookup::Lookup,
         own_queries::Purpose,
@@ -444,9 +445,7 @@ pub(crate) fn complete(node: u8, me: ClientTag, client: &mut Client, learned: Le
         });
         write_ready(to, IDLE);
     });
-    client.base = Some(learned.base);
-    client.start = Some(learned.settings.clone());
-    client.settings = Some(learned.settings);
+    client.settings = Some(ClientSettings::new(learned));
     client.phase = Phase::Ready;
     client.stand(me, Standing::Idle, out);
 }

@@ -65,7 +65,7 @@ impl Postgres {
         if lookup.abandoned {
             out.push(Effect::Ready { server: me });
         }
-        let tag = server.holder?;
+        let tag = server.holder()?;
         let client = clients.get(tag).expect("the holder of a server has a session");
         client.release(tag, me, server, Verdict::Clean, out);
         if matches!(client.phase, Phase::Closed) {

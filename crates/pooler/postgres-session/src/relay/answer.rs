@@ -37,7 +37,7 @@ pub(crate) struct Relay<'a, 'b> {
 impl Relay<'_, '_> {
     /// Forwards the run up to `end` and begins another there.
     pub(crate) fn flush(&mut self, server: &Server, end: usize) {
-        if let Some(holder) = server.holder {
+        if let Some(holder) = server.holder() {
             self.out.span(Peer::Client(holder), self.run..end);
         }
         self.run = end;
@@ -57,13 +57,12 @@ impl Relay<'_, '_> {
     /// The holder learns whether it has received a part of a message only, and that requests of its were answered while
     /// others run.
     pub(crate) fn tell_holder(&mut self, server: &mut Server) {
-        let Some(holder) = server.holder else { return };
+        let Some(holder) = server.holder() else { return };
         if self.ended && server.serves_client() && server.exchange.is_running() {
             self.out.push(Effect::Progress { client: holder });
         }
         let mid = server.owes_client();
-        if mid != server.told_mid {
-            server.told_mid = mid;
+        if std::mem::replace(&mut server.lease_mut().told_mid_message, mid) != mid {
             self.client(holder).mid_message = mid;
         }
     }
@@ -74,7 +73,7 @@ impl Relay<'_, '_> {
             return;
         }
         self.flush(server, self.at);
-        let tag = server.holder.expect("a client is served");
+        let tag = server.holder().expect("a client is served");
         let client = self.clients.get(tag).expect("the holder of a server has a session");
         if may_release(client, server) {
             client.mid_message = false;
@@ -84,7 +83,7 @@ impl Relay<'_, '_> {
 
     /// Something was answered that the holder's next request may wait for.
     pub(crate) fn wake_holder(&mut self, server: &Server) {
-        if let Some(tag) = server.holder
+        if let Some(tag) = server.holder()
             && std::mem::take(&mut self.client(tag).awaits_answers)
         {
             self.out.push(Effect::Wake { client: tag });

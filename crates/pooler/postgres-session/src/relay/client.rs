@@ -221,7 +221,7 @@ impl Relay<'_> {
         if server.exchange.is_full() {
             return self.too_many_outstanding();
         }
-        server.mid_pipeline |=
+        server.lease_mut().mid_pipeline |=
             matches!(header.kind, front::PARSE | front::BIND | front::DESCRIBE | front::EXECUTE | front::CLOSE);
         self.client.ahead.set_ended(server.is_prefaced() && ends_request(header));
         self.client.retried = false;
@@ -322,12 +322,13 @@ fn refused_before(me: ClientTag, client: &mut Client, all: usize, out: &mut Outb
 /// Enters a message into the server's exchange.
 #[inline]
 fn enter(server: &mut Server, message: &Arrived<'_>) {
+    let may_copy = server.lease().may_copy;
     let exchange = &mut server.exchange;
     match message.header.kind {
-        front::QUERY => copy::enter_query(&mut server.exchange, message.is_whole().then(|| message.body())),
+        front::QUERY => copy::enter_query(exchange, message.is_whole().then(|| message.body())),
         front::FUNCTION_CALL => exchange.query(),
         front::SYNC => exchange.sync(),
-        front::EXECUTE if server.copies => exchange.copy_execute(),
+        front::EXECUTE if may_copy => exchange.copy_execute(),
         front::PARSE | front::BIND | front::DESCRIBE | front::EXECUTE | front::CLOSE => exchange.extended(),
         front::FLUSH => exchange.flush(),
         front::COPY_DATA => exchange.copy_data(),

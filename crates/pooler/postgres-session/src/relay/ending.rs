@@ -171,11 +171,11 @@ impl Postgres {
         }
         let work = server.work.take();
         let ours = work.is_some();
-        if server.listening.hub().is_some() {
+        if server.hub_key().is_some() {
             let why = server.fatal.take().unwrap_or_else(|| "it closed the connection unexpectedly".into());
             return self.hub_lost(server, &why, out);
         }
-        let Some(tag) = server.holder.take() else { return };
+        let Some(tag) = server.lease.take().map(|lease| lease.holder) else { return };
         let client = clients.get(tag).expect("the holder of a server has a session");
         client.lease = None;
         let prefaced = matches!(&work, Some(work) if matches!(work.purpose, Purpose::Preface(_)));
@@ -272,7 +272,7 @@ impl Postgres {
         server.stage = Stage::Closed;
         server.work = None;
         let text = format!("the server broke the protocol: {what}");
-        let Some(tag) = server.holder else {
+        let Some(tag) = server.holder() else {
             let reason = CloseReason::Error(Blame::Server, text);
             out.push(Effect::Close { peer: Peer::Server(me), reason });
             return;

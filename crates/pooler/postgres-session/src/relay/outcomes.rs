@@ -58,7 +58,7 @@ impl Postgres {
                 relay.flush(server, relay.at);
                 relay.run = end;
                 let told: &[u8] = if told == Tag::Reset { b"RESET\0" } else { b"SET\0" };
-                let holder = server.holder.expect("a client is served");
+                let holder = server.holder().expect("a client is served");
                 relay.out.insert(Peer::Client(holder), |to| {
                     write(to, back::COMMAND_COMPLETE, |to| to.extend_from_slice(told));
                 });
@@ -76,7 +76,7 @@ impl Postgres {
                 server.statements.doubt_all();
             }
             b"COMMIT\0" => server.traces.note_commit(),
-            b"ROLLBACK\0" if server.exchange.is_last() => server.listening.forget_unlistened(),
+            b"ROLLBACK\0" if server.exchange.is_last() => server.unlistened.clear(),
             _ => {}
         }
         match note {
@@ -91,7 +91,7 @@ impl Postgres {
         if all {
             server.traces.note_discard_all();
         }
-        let tag = server.holder.expect("a client is served");
+        let tag = server.holder().expect("a client is served");
         let client = relay.client(tag);
         if let Some(named) = &mut client.named {
             named.clear();
@@ -110,7 +110,7 @@ impl Postgres {
         let syncs = server.exchange.failed();
         if server.exchange.is_last() && !server.traces.is_discarded() {
             // A request that resets or stops listening is the last under way: what follows waits for its answer.
-            server.listening.forget_unlistened();
+            server.unlistened.clear();
             server.traces.note_failure();
         }
         if let Some(body) = body {
@@ -119,7 +119,7 @@ impl Postgres {
                 relay.out.push(Effect::Outdated { server: relay.me });
             }
         }
-        let tag = server.holder.expect("a client is served");
+        let tag = server.holder().expect("a client is served");
         let client = relay.clients.get(tag).expect("the holder of a server has a session");
         client.copies.failed();
         let mut renamed = named::failed(body, prepared, client, server);
@@ -151,7 +151,7 @@ impl Postgres {
         if let Some(requests) = server.traces.amended() {
             requests.end_query();
         }
-        let tag = server.holder.expect("a client holds the server");
+        let tag = server.holder().expect("a client holds the server");
         if !server.exchange.discarded().is_empty() {
             // It has answered less than it was asked.
             named::settle_discarded(relay.client(tag), server);
@@ -173,7 +173,7 @@ impl Postgres {
         if status == IDLE {
             server.statements.begin_transaction();
         }
-        server.copies &= status != IDLE;
+        server.lease_mut().may_copy &= status != IDLE;
         if status == IDLE {
             server.traces.ask_doubted_resets();
         }
@@ -181,13 +181,12 @@ impl Postgres {
         if ready != ReadyOutcome::PLAIN {
             relay.flush(server, relay.at);
             relay.run = end;
-            server.ready_withheld = Some(status);
+            relay.client(tag).withheld_ready = Some(status);
         } else {
             relay.flush(server, end);
         }
         let client = relay.clients.get(tag).expect("the holder of a server has a session");
-        if server.told_mid {
-            server.told_mid = false;
+        if std::mem::take(&mut server.lease_mut().told_mid_message) {
             client.mid_message = false;
         }
         if status != IDLE {
@@ -203,11 +202,11 @@ impl Postgres {
                 self.survey_in_transaction(client, me, server, relay.out);
             }
         }
-        if matches!(client.phase, Phase::Ready) && server.ready_withheld.is_some() {
+        if matches!(client.phase, Phase::Ready) && client.withheld_ready.is_some() {
             if ready.awaits_notifications && !client.owes_server() {
-                self.tell_in_time(tag, client, server, relay.out);
+                self.tell_in_time(tag, client, relay.out);
             } else {
-                server.tell_ready(Some(tag), relay.out);
+                client.tell_ready(tag, relay.out);
             }
         }
         Step::Handled
@@ -236,7 +235,7 @@ impl Postgres {
     ) -> Step {
         let client = relay.clients.get(tag).expect("the holder of a server has a session");
         client.mid_message = false;
-        server.told_mid = false;
+        server.lease_mut().told_mid_message = false;
         self.unpin(client, relay.me, relay.out);
         let stays = settled && !client.owes_server();
         let report = Report {

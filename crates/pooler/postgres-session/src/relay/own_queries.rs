@@ -196,7 +196,7 @@ impl Postgres {
 
 /// The client for which a server was at work.
 fn holder<'a>(server: &Server, clients: &'a mut dyn Sessions<ClientTag, Client>) -> (ClientTag, &'a mut Client) {
-    let tag = server.holder.expect("it was done for a holder");
+    let tag = server.holder().expect("it was done for a holder");
     (tag, clients.get(tag).expect("the holder of a server has a session"))
 }
 

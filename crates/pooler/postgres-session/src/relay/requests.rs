@@ -48,7 +48,7 @@ pub(crate) fn look(
         return Step::Wait;
     }
     if client.copies.follow(client.mode, message) {
-        server.copies = true;
+        server.lease_mut().may_copy = true;
     }
     if server.traces.may_have(Suspects::OF_INTEREST)
         && let Some(step) = reset::before(client, server, message)

@@ -115,7 +115,7 @@ impl Postgres {
             Step::Broken(format!("a message of length {}", header.length))
         } else if server.work.is_some() {
             self.for_us(relay, server, header, end)
-        } else if server.holder.is_some() {
+        } else if server.holder().is_some() {
             self.for_client(relay, server, header, end)
         } else {
             self.for_no_client(relay, server, header, end)
@@ -154,9 +154,7 @@ impl Postgres {
                 None => Step::Forward,
                 Some(note) => noted_answer(relay, server, note, whole, end),
             },
-            back::COMMAND_COMPLETE
-                if server.traces.may_have(Suspects::TELLING) || server.listening.has_unlistened() =>
-            {
+            back::COMMAND_COMPLETE if server.traces.may_have(Suspects::TELLING) || !server.unlistened.is_empty() => {
                 if !whole && !relay.full {
                     return Step::Wait;
                 }
@@ -193,7 +191,7 @@ impl Postgres {
             return Step::Wait;
         }
         let has_come = relay.bytes.get(relay.at + HEADER..end.min(relay.bytes.len())).unwrap_or_default();
-        let client = server.holder.and_then(|tag| relay.clients.get(tag));
+        let client = server.holder().and_then(|tag| relay.clients.get(tag));
         if self.description(client, server, (header.kind, has_come, header.total() - HEADER)) {
             return Step::Forward;
         }
@@ -213,9 +211,11 @@ impl Postgres {
         if !server.record(self, &relay.bytes[relay.at + HEADER..end]) {
             return Step::Broken("a malformed ParameterStatus".to_owned());
         }
-        match server.holder {
+        match server.holder() {
             Some(tag) if server.work.is_none() => {
-                relay.client(tag).settings = Some(server.settings.current().clone());
+                if let Some(settings) = &mut relay.client(tag).settings {
+                    settings.set_current(server.settings.current().clone());
+                }
                 Step::Forward
             }
             _ => Step::Drop,
@@ -304,8 +304,8 @@ impl Postgres {
     /// A notification while the server serves no client: it is for those for whom the server listens, or for the
     /// holder, which may have been told already that its transaction is over.
     fn heard(&self, relay: &mut Relay<'_, '_>, server: &Server, whole: bool, end: usize) -> Step {
-        let for_all = server.listening.hub().is_some();
-        let for_holder = server.holder.is_some_and(|tag| Self::listens_alone(relay.client(tag), server));
+        let for_all = server.hub_key().is_some();
+        let for_holder = server.holder().is_some_and(|tag| Self::listens_alone(relay.client(tag), server));
         match (whole, relay.full) {
             _ if !for_all && !for_holder => Step::Drop,
             (false, false) => Step::Wait,
@@ -321,7 +321,7 @@ impl Postgres {
 
 /// A notification for the holder, unless it gets the same from a server that listens for it.
 fn notification(relay: &mut Relay<'_, '_>, server: &Server, whole: bool, end: usize) -> Step {
-    let holder = server.holder.expect("a client is served");
+    let holder = server.holder().expect("a client is served");
     if relay.client(holder).listening.is_none() {
         return Step::Forward;
     }
@@ -336,14 +336,14 @@ fn notification(relay: &mut Relay<'_, '_>, server: &Server, whole: bool, end: us
 
 /// A ParseComplete or CloseComplete that answers a noted request.
 fn noted_answer(relay: &mut Relay<'_, '_>, server: &mut Server, note: Note, whole: bool, end: usize) -> Step {
-    let client = server.holder.and_then(|tag| relay.clients.get(tag));
+    let client = server.holder().and_then(|tag| relay.clients.get(tag));
     match named::settle(note, true, client, server) {
         Answer::Same => Step::Forward,
         Answer::Nothing => Step::Drop,
         answer @ (Answer::ParseComplete | Answer::Deallocated { .. }) => {
             relay.flush(server, relay.at);
             relay.run = end;
-            let tag = server.holder.expect("a client is served");
+            let tag = server.holder().expect("a client is served");
             relay.out.insert(Peer::Client(tag), |to| match answer {
                 Answer::Deallocated { all } => deallocate::write_complete(to, all),
                 _ => write_parse_complete(to),

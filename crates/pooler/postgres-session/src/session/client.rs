@@ -1,8 +1,6 @@
 //! The state of a client's connection, and what it does whatever it asks for: it is told, gives its server back, and
 //! goes.
 
-use std::sync::Arc;
-
 use seam::{
     Blame, ClientTag, CloseReason, Effect, LeaseKind, Origin, Outbox, Peer, PoolId, ServerTag, Standing, Verdict,
 };
@@ -11,20 +9,20 @@ use crate::{
     directory::PoolMode,
     session::{
         client_login::Login,
+        client_settings::ClientSettings,
         client_unnamed::ClientUnnamed,
         copy::Copies,
         listen::{Listening, OUTDATED, post},
         partial_message::PartialMessage,
         pins::Pin,
         preface::Ahead,
-        server::Server,
+        server::{Duty, Server},
         statements::Named,
         unnamed::Owner,
     },
-    sql::parameters::Settings,
     wire::{
         error::{Report, Severity, code},
-        message::IDLE,
+        message::{IDLE, write_ready},
     },
 };
 
@@ -43,6 +41,9 @@ pub struct Client {
     pub(crate) partial: PartialMessage,
     /// The client has received a part of a message of its server: nothing can be inserted now.
     pub(crate) mid_message: bool,
+
+    /// The status of a ReadyForQuery that is kept back until what has to come before it is known.
+    pub(crate) withheld_ready: Option<u8>,
 
     // Its requests.
     /// What remains of a request that was answered with an error instead of being forwarded.
@@ -63,12 +64,8 @@ pub struct Client {
     pub(crate) pin: Option<Pin>,
 
     // Of `features::settings`.
-    /// What it has, and was told; known from the end of its login on.
-    pub(crate) settings: Option<Arc<Settings>>,
-    /// What it has when it has set nothing since its login: RESET leads back there.
-    pub(crate) start: Option<Arc<Settings>>,
-    /// What it would have if it had asked for nothing either: the defaults of the server that it had last.
-    pub(crate) base: Option<Arc<Settings>>,
+    /// Known from the end of its login on.
+    pub(crate) settings: Option<ClientSettings>,
 
     // Of `features::listen`.
     /// What it listens to on a server that it shares with others.
@@ -149,8 +146,7 @@ impl Client {
             phase: Phase::Login(Box::new(Login::new(origin))),
             lease: None,
             settings: None,
-            start: None,
-            base: None,
+            withheld_ready: None,
             named: None,
             pin: None,
             awaits_answers: false,
@@ -170,6 +166,21 @@ impl Client {
             asked_alone: false,
             mode: PoolMode::Transaction,
             standing: Standing::Login,
+        }
+    }
+
+    pub(crate) fn settings(&self) -> &ClientSettings {
+        self.settings.as_ref().expect("a client that is logged in has settings")
+    }
+
+    pub(crate) fn settings_mut(&mut self) -> &mut ClientSettings {
+        self.settings.as_mut().expect("a client that is logged in has settings")
+    }
+
+    /// Sends the ReadyForQuery that was kept back, if one was.
+    pub(crate) fn tell_ready(&mut self, me: ClientTag, out: &mut Outbox) {
+        if let Some(status) = self.withheld_ready.take() {
+            out.insert(Peer::Client(me), |to| write_ready(to, status));
         }
     }
 
@@ -216,10 +227,8 @@ impl Client {
     /// It and its server have nothing more to do with each other.
     pub(crate) fn part(&mut self, server: &mut Server) {
         self.lease = None;
-        server.holder = None;
-        server.pinned = false;
-        server.told_mid = false;
-        server.copies = false;
+        server.lease = None;
+        server.duty = Duty::Pooled;
         server.exchange.shrink();
         server.catalogue.end_ddl();
     }
@@ -299,7 +308,7 @@ pub(crate) fn may_release(client: &Client, server: &Server) -> bool {
 pub(crate) fn awaits_client(client: &Client, server: &Server) -> bool {
     matches!(client.phase, Phase::Ready)
         && server.work.is_none()
-        && server.ready_withheld.is_none()
+        && client.withheld_ready.is_none()
         && server.partial.is_complete()
         && server.exchange.awaits_client(client.owes_server())
 }
@@ -312,7 +321,7 @@ pub(crate) fn end_pipeline(client: &mut Client, server: &mut Server) {
         named.end_pipeline();
     }
     client.unnamed.end_pipeline();
-    server.mid_pipeline = false;
+    server.lease_mut().mid_pipeline = false;
 }
 
 #[cfg(test)]

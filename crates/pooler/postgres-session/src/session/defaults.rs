@@ -9,7 +9,7 @@ use seam::Verdict;
 
 use crate::{
     sql::parameters::{Pairs, Settings, write_literal},
-    wire::message::take_u32,
+    wire::message::read_row,
 };
 
 /// Where a value comes from that was set in the session.
@@ -67,19 +67,7 @@ impl Question {
 
     /// Takes the body of a DataRow; `None` if it is malformed.
     pub(crate) fn row(&mut self, body: &[u8]) -> Option<()> {
-        let (count, mut rest) = body.split_first_chunk::<2>()?;
-        let mut columns = [None; 3];
-        if *count != [0, 3] {
-            return None;
-        }
-        for column in &mut columns {
-            let length = take_u32(&mut rest)?;
-            if length != u32::MAX {
-                let (value, after) = rest.split_at_checked(length as usize)?;
-                *column = Some(value);
-                rest = after;
-            }
-        }
+        let columns = read_row::<3>(body)?;
         let (name, source) = (columns[0]?, columns[1].unwrap_or_default());
         self.told.push(name.into());
         if source == SESSION || columns[2] != Some(b"t") {
@@ -100,15 +88,7 @@ impl Question {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn row(columns: [&str; 3]) -> Vec<u8> {
-        let mut body = 3u16.to_be_bytes().to_vec();
-        for text in columns {
-            body.extend((text.len() as u32).to_be_bytes());
-            body.extend(text.as_bytes());
-        }
-        body
-    }
+    use crate::wire::message::row_body;
 
     #[test]
     fn what_is_not_known_to_be_the_servers_own_counts_as_set() {
@@ -117,10 +97,14 @@ mod tests {
         let reported = pairs.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
         let settings = Settings::new(reported, Pairs::default());
         let mut question = Question::new(Then::Ready);
-        question.row(&row(["DateStyle", "configuration file", "t"])).unwrap();
-        question.row(&row(["TimeZone", "session", "t"])).unwrap();
-        question.row(&row(["IntervalStyle", "user", "t"])).unwrap();
-        question.row(&row(["x", "default", "f"])).unwrap();
+        for columns in [
+            ["DateStyle", "configuration file", "t"],
+            ["TimeZone", "session", "t"],
+            ["IntervalStyle", "user", "t"],
+            ["x", "default", "f"],
+        ] {
+            question.row(&row_body(&columns.map(Some))).unwrap();
+        }
         let set: Vec<_> = question.set_of(&settings).iter().map(|(name, _)| name.to_vec()).collect();
         assert_eq!(set, [b"TimeZone".to_vec(), b"x".to_vec(), b"y".to_vec()]);
         assert_eq!(question.of_role, [Box::from(*b"IntervalStyle")]);

@@ -109,7 +109,7 @@ impl Server {
         findings.custom.iter().for_each(|name| self.traces.note_custom(name));
         findings.resets.iter().for_each(|name| self.traces.note_reset(name));
         for name in &findings.unlistens {
-            self.listening.note_unlisten(name);
+            self.unlistened.add(name);
         }
     }
 
@@ -131,13 +131,13 @@ impl Server {
 
     /// Something of the client may have been left behind.
     pub(crate) fn has_state(&self) -> bool {
-        self.pinned || self.traces.may_have(Suspects::LASTING)
+        self.stays_out_of_pool() || self.traces.may_have(Suspects::LASTING)
     }
 
     /// The present transaction is over: what it changed for itself is, too.
     pub(crate) fn forget_suspects(&mut self) {
         self.traces.end_transaction();
-        self.listening.forget_unlistened();
+        self.unlistened.clear();
         self.catalogue.end_ddl();
     }
 
@@ -197,7 +197,7 @@ impl Server {
 
     /// It reports another value of a parameter.
     pub(crate) fn note_reported(&mut self, name: &[u8]) {
-        if self.holder.is_none() || self.work.is_some() || !rules_reading(name) {
+        if self.lease.is_none() || self.work.is_some() || !rules_reading(name) {
             return;
         }
         let asked_for = self.exchange.status() == IDLE && self.traces.may_have(Suspects::ASKS_SETTINGS);

@@ -15,7 +15,7 @@ use std::{
 use seam::{ClientTag, Effect, Outbox, Peer, PoolId, ServerTag};
 
 pub(crate) use in_time::InTime;
-pub(crate) use on_server::ServerListening;
+pub(crate) use on_server::Unlistened;
 
 /// What is posted to clients carries keys that no other protocol of the process gives.
 const FIRST_KEY: u64 = (b'P' as u64) << 56;
@@ -47,8 +47,6 @@ pub(crate) struct Listening {
     pub(crate) pending: Vec<u8>,
     /// It is to go when its transaction is over.
     pub(crate) outdated: bool,
-    /// It is to be told this status when all its channels are heard, or when it may go on.
-    pub(crate) ready: Option<u8>,
 }
 
 /// The shared servers of all pools.

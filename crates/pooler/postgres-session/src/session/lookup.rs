@@ -2,7 +2,7 @@
 
 use crate::wire::{
     error::Failure,
-    message::{front, take_u32, write, write_text},
+    message::{front, take_u16, take_value, write, write_execute, write_text},
 };
 
 /// A question to a server, and the answer as far as it has come.
@@ -55,11 +55,10 @@ impl Lookup {
 }
 
 fn read_row(mut body: &[u8], user: &str) -> Answer {
-    let Some((count, rest)) = body.split_first_chunk::<2>() else { return Answer::Unusable("a malformed row") };
-    if u16::from_be_bytes(*count) < 2 {
+    let Some(columns) = take_u16(&mut body) else { return Answer::Unusable("a malformed row") };
+    if columns < 2 {
         return Answer::Unusable("fewer than two columns (it must give the user and the stored password)");
     }
-    body = rest;
     let (Some(name), Some(password)) = (take_value(&mut body), take_value(&mut body)) else {
         return Answer::Unusable("a malformed row");
     };
@@ -73,17 +72,6 @@ fn read_row(mut body: &[u8], user: &str) -> Answer {
         Some(Ok(password)) => Answer::Password(password.into()),
         Some(Err(_)) => Answer::Unusable("a password that is not UTF-8"),
     }
-}
-
-/// Takes a value of a row off the front; the inner `None` is NULL, the outer one a malformed row.
-fn take_value<'a>(body: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
-    let length = take_u32(body)?;
-    if length == u32::MAX {
-        return Some(None);
-    }
-    let (value, rest) = body.split_at_checked(length as usize)?;
-    *body = rest;
-    Some(Some(value))
 }
 
 /// Appends the query with the user as its only parameter. Parameters cannot be taken for SQL, whatever is in them.
@@ -101,25 +89,14 @@ pub(crate) fn write_question(to: &mut Vec<u8>, query: &str, user: &str) {
         to.extend_from_slice(user.as_bytes());
         to.extend_from_slice(&0u16.to_be_bytes());
     });
-    write(to, front::EXECUTE, |to| {
-        write_text(to, "");
-        to.extend_from_slice(&0u32.to_be_bytes());
-    });
+    write_execute(to);
     write(to, front::SYNC, |_| {});
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn row(values: &[Option<&str>]) -> Vec<u8> {
-        let mut body = (values.len() as u16).to_be_bytes().to_vec();
-        for value in values {
-            body.extend(value.map_or(u32::MAX, |v| v.len() as u32).to_be_bytes());
-            body.extend(value.unwrap_or_default().as_bytes());
-        }
-        body
-    }
+    use crate::wire::message::row_body as row;
 
     fn lookup(rows: &[Vec<u8>]) -> Answer {
         let mut lookup = Lookup::new("db".into(), "app".into());

@@ -45,18 +45,3 @@ impl PartialMessage {
         self.0 -= part as u32;
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_forwarded_message_is_awaited_until_its_last_byte() {
-        let mut partial = PartialMessage::new(5, true);
-        partial.take(3);
-        assert!(partial.is_awaited() && partial.rest() == 2);
-        partial.take(2);
-        assert!(partial.is_complete() && partial.is_forwarded() && !partial.is_awaited());
-        assert!(!PartialMessage::new(5, false).is_awaited());
-    }
-}

@@ -14,7 +14,8 @@ use crate::{
         connect_query::ConnectQuery,
         defaults::{self, Question, Then},
         facts::Facts,
-        listen::ServerListening,
+        lease::Lease,
+        listen::Unlistened,
         own_queries::{OwnQueries, Purpose},
         partial_message::PartialMessage,
         plans::Plans,
@@ -30,7 +31,7 @@ use crate::{
     wire::{
         encryption::Wire,
         error::Failure,
-        message::{IDLE, write_cancel, write_query, write_ready},
+        message::{IDLE, write_cancel, write_query},
     },
 };
 
@@ -53,29 +54,17 @@ pub struct Server {
     pub(crate) partial: PartialMessage,
 
     // Of its holder, and of what is owed to whom.
-    /// Whose it is.
-    pub(crate) holder: Option<ClientTag>,
-    /// The holder knows that it has received a part of a message.
-    pub(crate) told_mid: bool,
+    pub(crate) lease: Option<Lease>,
+    pub(crate) duty: Duty,
     /// What it owes its holder.
     pub(crate) exchange: Exchange,
-    /// A portal of its holder's transaction may be a COPY.
-    pub(crate) copies: bool,
-    /// A message of the extended protocol was forwarded, and no Sync since: what comes next may be skipped.
-    pub(crate) mid_pipeline: bool,
     /// What Poolhouse itself has asked of it; its answers go to no client.
     pub(crate) work: Option<Box<OwnQueries>>,
     /// It has carried out steps, and not been sent a Sync since.
     pub(crate) unsynced: bool,
-    /// A ReadyForQuery of this status is kept back until a survey is over.
-    pub(crate) ready_withheld: Option<u8>,
 
     /// SQL that it runs when it is new, and after everything in it was discarded.
     pub(crate) connect_query: ConnectQuery,
-
-    // Of `features::pins`.
-    /// Its holder keeps it.
-    pub(crate) pinned: bool,
 
     // Of what may be left behind in it: `judging`, and `features::cleaning`.
     /// What has been forwarded since it was granted, or last surveyed, may have left this behind.
@@ -86,7 +75,7 @@ pub struct Server {
     pub(crate) held_last: Option<ClientId>,
     pub(crate) catalogue: CatalogueView,
 
-    pub(crate) listening: ServerListening,
+    pub(crate) unlistened: Unlistened,
 
     // Of `features::settings`.
     pub(crate) settings: ServerSettings,
@@ -109,6 +98,17 @@ pub(crate) enum Stage {
     Closed,
 }
 
+/// What a server is kept for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Duty {
+    /// It goes back to its pool after each transaction, or with its client in session mode.
+    Pooled,
+    /// Its holder keeps it beyond transactions: see `features::pins`.
+    Pinned,
+    /// It listens for all clients of its pool that LISTEN. Their requests come with this key.
+    Hub(u64),
+}
+
 #[derive(Default)]
 pub(crate) struct CancelKey {
     pub(crate) pid: u32,
@@ -126,26 +126,22 @@ impl Server {
             pool,
             mode,
             for_writes,
-            holder: None,
+            lease: None,
+            duty: Duty::Pooled,
             exchange: Exchange::new(),
-            copies: false,
             work: None,
             partial: PartialMessage::default(),
             unnamed: Unnamed::default(),
-            mid_pipeline: false,
             held_last: None,
             statements: ServerStatements::default(),
             policy,
             traces: Traces::default(),
-            listening: ServerListening::default(),
+            unlistened: Unlistened::default(),
             sequences: Sequences::default(),
-            ready_withheld: None,
-            pinned: false,
             soil: Soil::default(),
             catalogue: CatalogueView::new(catalogue, trusted),
             unsynced: false,
             plans: Plans::default(),
-            told_mid: false,
             fatal: None,
             settings: ServerSettings::default(),
             facts: Facts::default(),
@@ -157,12 +153,38 @@ impl Server {
 
     #[inline]
     pub(crate) fn begin_lease(&mut self, client: ClientTag) {
-        self.holder = Some(client);
+        self.lease = Some(Lease::new(client));
         self.catalogue.begin_lease();
-        self.ready_withheld = None;
-        self.mid_pipeline = false;
         self.statements.begin_lease();
         self.unnamed.begin_lease();
+    }
+
+    #[inline]
+    pub(crate) fn holder(&self) -> Option<ClientTag> {
+        self.lease.as_ref().map(|lease| lease.holder)
+    }
+
+    #[inline]
+    pub(crate) fn lease(&self) -> &Lease {
+        self.lease.as_ref().expect("a client holds the server")
+    }
+
+    #[inline]
+    pub(crate) fn lease_mut(&mut self) -> &mut Lease {
+        self.lease.as_mut().expect("a client holds the server")
+    }
+
+    pub(crate) fn stays_out_of_pool(&self) -> bool {
+        self.duty != Duty::Pooled
+    }
+
+    /// The key that the requests of listening clients come with, if this server listens for them.
+    #[inline]
+    pub(crate) fn hub_key(&self) -> Option<u64> {
+        match self.duty {
+            Duty::Hub(key) => Some(key),
+            Duty::Pooled | Duty::Pinned => None,
+        }
     }
 
     /// A part of a message has been forwarded, and its client waits for the rest.
@@ -172,14 +194,7 @@ impl Server {
 
     /// What it sends is for a client.
     pub(crate) fn serves_client(&self) -> bool {
-        self.holder.is_some() && self.work.is_none()
-    }
-
-    /// Sends the ReadyForQuery that was kept back, if one was.
-    pub(crate) fn tell_ready(&mut self, holder: Option<ClientTag>, out: &mut Outbox) {
-        if let (Some(status), Some(tag)) = (self.ready_withheld.take(), holder) {
-            out.insert(Peer::Client(tag), |to| write_ready(to, status));
-        }
+        self.lease.is_some() && self.work.is_none()
     }
 
     pub(crate) fn note_fatal(&mut self, body: &[u8]) {

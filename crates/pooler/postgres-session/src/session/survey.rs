@@ -8,7 +8,7 @@ use crate::{
         parameters::{Pairs, Settings, is_fact, is_identity, write_literal},
         suspects::{ALL_PARAMETERS, Suspects},
     },
-    wire::message::take_u32,
+    wire::message::read_row,
 };
 
 /// Parameters that the server lists as set in the session but that belong to a transaction or to the server.
@@ -255,19 +255,7 @@ impl Survey {
 
     /// Takes the body of a DataRow; `None` if it is malformed.
     pub(crate) fn row(&mut self, body: &[u8]) -> Option<()> {
-        let (count, mut rest) = body.split_first_chunk::<2>()?;
-        let mut columns = [None; 3];
-        if *count != [0, 3] {
-            return None;
-        }
-        for column in &mut columns {
-            let length = take_u32(&mut rest)?;
-            if length != u32::MAX {
-                let (value, after) = rest.split_at_checked(length as usize)?;
-                *column = Some(value);
-                rest = after;
-            }
-        }
+        let columns = read_row::<3>(body)?;
         if columns[0] == Some(b"u") {
             self.unlisted = true;
             return Some(());
@@ -360,20 +348,7 @@ impl Survey {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn row(columns: &[Option<&str>]) -> Vec<u8> {
-        let mut body = (columns.len() as u16).to_be_bytes().to_vec();
-        for column in columns {
-            match column {
-                Some(text) => {
-                    body.extend((text.len() as u32).to_be_bytes());
-                    body.extend(text.as_bytes());
-                }
-                None => body.extend(u32::MAX.to_be_bytes()),
-            }
-        }
-        body
-    }
+    use crate::wire::message::row_body;
 
     fn pairs(pairs: &[(&str, &str)]) -> Pairs {
         pairs.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect()
@@ -387,7 +362,7 @@ mod tests {
             let (name, value) = (name.map(hex), value.map(hex));
             let columns =
                 if *kind == Some("s") { [*kind, name.as_deref(), value.as_deref()] } else { [*kind, rows[0][1], None] };
-            survey.row(&row(&columns)).unwrap();
+            survey.row(&row_body(&columns)).unwrap();
         }
         survey
     }
@@ -445,17 +420,15 @@ mod tests {
     }
 
     #[test]
-    fn what_pins_is_named() {
-        assert_eq!(survey(&[[Some("p"), Some("lock"), None]]).pin, Some(Pin::Lock));
-        assert_eq!(survey(&[]).pin, None);
-    }
-
-    #[test]
     fn a_malformed_row_is_noticed() {
         let mut survey = Survey::new(Suspects::NONE, Vec::new(), &[], Statements::None);
-        for body in
-            [&b""[..], b"\0\x03", b"\0\x03\0\0\0\x05ab", &row(&[Some("p"), Some("?"), None]), &row(&[None, None, None])]
-        {
+        for body in [
+            &b""[..],
+            b"\0\x03",
+            b"\0\x03\0\0\0\x05ab",
+            &row_body(&[Some("p"), Some("?"), None]),
+            &row_body(&[None; 3]),
+        ] {
             assert!(survey.row(body).is_none());
         }
     }

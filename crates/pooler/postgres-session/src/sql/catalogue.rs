@@ -366,14 +366,10 @@ impl Drop for Asked {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::wire::message::row_body;
 
     pub(super) fn row(columns: [&str; 7]) -> Vec<u8> {
-        let mut body = 7u16.to_be_bytes().to_vec();
-        for column in columns {
-            body.extend((column.len() as u32).to_be_bytes());
-            body.extend(column.as_bytes());
-        }
-        body
+        row_body(&columns.map(Some))
     }
 
     pub(super) fn catalogue() -> Arc<Catalogue> {

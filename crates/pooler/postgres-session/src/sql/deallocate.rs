@@ -1,6 +1,6 @@
 //! DEALLOCATE where it stands alone: which statement it names. What becomes of that is told elsewhere.
 
-use crate::sql::tokens::{Token, Tokens};
+use crate::sql::tokens::{Token, Tokens, undoubled};
 
 /// What a text deallocates.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -42,31 +42,12 @@ pub(crate) fn deallocates(text: &[u8]) -> Option<Deallocate> {
     let what = match token {
         Some(Token::Word(word)) if word.eq_ignore_ascii_case(b"all") => Deallocate::All,
         Some(Token::Word(word)) => Deallocate::One(word.to_ascii_lowercase()),
-        Some(Token::Quoted(word)) => Deallocate::One(word.replace_double()),
+        Some(Token::Quoted(word)) => Deallocate::One(undoubled(word, b'"')),
         _ => return None,
     };
     match (tokens.next(), tokens.next()) {
         (None, _) | (Some(Token::Symbol(b';')), None) => Some(what),
         _ => None,
-    }
-}
-
-trait ReplaceDouble {
-    fn replace_double(&self) -> Vec<u8>;
-}
-
-impl ReplaceDouble for &[u8] {
-    /// A quoted identifier's body with each `""` made one.
-    fn replace_double(&self) -> Vec<u8> {
-        let mut plain = Vec::with_capacity(self.len());
-        let mut bytes = self.iter().peekable();
-        while let Some(&byte) = bytes.next() {
-            plain.push(byte);
-            if byte == b'"' && bytes.peek() == Some(&&b'"') {
-                bytes.next();
-            }
-        }
-        plain
     }
 }
 

@@ -55,6 +55,10 @@ pub(crate) fn is_fact(name: &[u8]) -> bool {
 pub(crate) struct Pairs(Box<[u8]>);
 
 impl Pairs {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Names and values in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let mut rest = &self.0[..];
@@ -363,7 +367,8 @@ fn write_parameter_name(sql: &mut Vec<u8>, name: &[u8]) {
     }
 }
 
-fn write_quoted_name(sql: &mut Vec<u8>, name: &[u8]) {
+/// Appends a name as an identifier in double quotes.
+pub(crate) fn write_quoted_name(sql: &mut Vec<u8>, name: &[u8]) {
     sql.push(b'"');
     for &b in name {
         if b == b'"' {

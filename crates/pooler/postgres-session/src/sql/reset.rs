@@ -28,22 +28,6 @@ const QUOTE: &[u8] = b"$poolhouse$";
 /// Most statements of one text that are followed.
 const MAX_STATEMENTS: usize = 1024;
 
-/// What a client had at its start and the server at hand would not go back to.
-pub(crate) struct Start<'a> {
-    pub(crate) start: &'a Settings,
-}
-
-impl<'a> Start<'a> {
-    fn iter(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
-        self.start.extras.iter()
-    }
-
-    /// Nothing is to be done for this client.
-    pub(crate) fn is_servers_own(&self) -> bool {
-        self.iter().next().is_none()
-    }
-}
-
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outcome<T> {
     /// It cannot be told what it does: it has to be looked at afterwards what it did.
@@ -87,11 +71,11 @@ struct Reset {
     tells_reset: bool,
 }
 
-/// Amends the text of a Query. `suspected` is how many of its statements are supposed to set something back; `wide`
+/// Amends the text of a Query of a client that had these settings at its `start`. `suspected` is how many of its statements are supposed to set something back; `wide`
 /// tells that a character may be of several bytes which are not UTF-8.
-pub(crate) fn query(text: &[u8], suspected: usize, wide: bool, start: &Start<'_>) -> Outcome<Amended> {
+pub(crate) fn query(text: &[u8], suspected: usize, wide: bool, start: &Settings) -> Outcome<Amended> {
     let text = text.strip_suffix(b"\0").unwrap_or(text);
-    if start.is_servers_own() {
+    if start.extras.is_empty() {
         return Outcome::Same;
     }
     // A backslash may or may not end a literal, and within COPY the client goes on before the answer.
@@ -148,10 +132,10 @@ pub(crate) fn query(text: &[u8], suspected: usize, wide: bool, start: &Start<'_>
 }
 
 /// Amends the body of a Parse behind the name: a text, and the types of its parameters.
-pub(crate) fn parse(body: &[u8], suspected: usize, start: &Start<'_>) -> Outcome<Vec<u8>> {
+pub(crate) fn parse(body: &[u8], suspected: usize, start: &Settings) -> Outcome<Vec<u8>> {
     let mut types = body;
     let Some(text) = take_text(&mut types) else { return Outcome::Unclear };
-    if start.is_servers_own() {
+    if start.extras.is_empty() {
         return Outcome::Same;
     }
     if text.contains(&b'\\') {
@@ -172,7 +156,7 @@ pub(crate) fn parse(body: &[u8], suspected: usize, start: &Start<'_>) -> Outcome
 
 /// What is sent in the place of this statement, if there is no other in its text: a second one would make them a
 /// transaction.
-fn alone(reset: &Reset, start: &Start<'_>) -> Outcome<Vec<u8>> {
+fn alone(reset: &Reset, start: &Settings) -> Outcome<Vec<u8>> {
     let mut amended = MARKS[usize::from(!reset.tells_reset)].0.to_vec();
     let written = if reset.name.is_none() {
         amended.extend_from_slice(&[b"DO ", QUOTE, b" BEGIN RESET ALL;"].concat());
@@ -205,9 +189,9 @@ enum Place {
 
 /// Appends what sets the parameters as they were at the start; returns how many statements that are, or `None` if it
 /// cannot be said in this way.
-fn write_start(sql: &mut Vec<u8>, place: Place, reset: &Reset, start: &Start<'_>) -> Option<u8> {
+fn write_start(sql: &mut Vec<u8>, place: Place, reset: &Reset, start: &Settings) -> Option<u8> {
     let mut count = 0u8;
-    for (name, value) in start.iter() {
+    for (name, value) in start.extras.iter() {
         let meant = match &reset.name {
             Some(one) => one.eq_ignore_ascii_case(name),
             // These are not set back with all the others.
@@ -341,7 +325,7 @@ mod tests {
         pairs.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect()
     }
 
-    fn with_start<T>(act: impl FnOnce(&Start<'_>) -> T) -> T {
+    fn with_start<T>(act: impl FnOnce(&Settings) -> T) -> T {
         let set = [
             ("search_path", "s1, \"A b\""),
             ("app.x", "1"),
@@ -350,7 +334,7 @@ mod tests {
             ("TimeZone", "CET"),
         ];
         let start = Settings::new(pairs(&[("TimeZone", "CET"), ("DateStyle", "ISO, MDY")]), pairs(&set));
-        act(&Start { start: &start })
+        act(&start)
     }
 
     fn text(sql: &str, suspected: usize) -> String {

@@ -242,6 +242,19 @@ const IN_WORD: [bool; 256] = {
     which
 };
 
+/// What stands between quotes, with each doubled one taken as one.
+pub(crate) fn undoubled(body: &[u8], quote: u8) -> Vec<u8> {
+    let mut single = Vec::with_capacity(body.len());
+    let mut bytes = body.iter();
+    while let Some(&byte) = bytes.next() {
+        single.push(byte);
+        if byte == quote {
+            bytes.next();
+        }
+    }
+    single
+}
+
 /// Length of what leads from the end of a text constant to the quote with which it goes on, that included; `None` if it
 /// does not.
 fn continuation(bytes: &[u8]) -> Option<usize> {

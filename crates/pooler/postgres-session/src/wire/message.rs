@@ -154,7 +154,48 @@ pub(crate) fn take_text<'a>(body: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(text)
 }
 
-/// Takes a big-endian number off the front.
+/// Takes a big-endian number of two bytes off the front.
+pub(crate) fn take_u16(body: &mut &[u8]) -> Option<u16> {
+    let (number, rest) = body.split_first_chunk::<2>()?;
+    *body = rest;
+    Some(u16::from_be_bytes(*number))
+}
+
+/// Takes a value of a row or of a Bind off the front: the inner `None` is NULL, the outer one a malformed body.
+pub(crate) fn take_value<'a>(body: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
+    let length = take_u32(body)?;
+    if length == u32::MAX {
+        return Some(None);
+    }
+    let (value, rest) = body.split_at_checked(length as usize)?;
+    *body = rest;
+    Some(Some(value))
+}
+
+/// The values in the body of a DataRow of `N` columns; `None` if it is malformed.
+pub(crate) fn read_row<const N: usize>(mut body: &[u8]) -> Option<[Option<&[u8]>; N]> {
+    let mut values = [None; N];
+    if usize::from(take_u16(&mut body)?) != N {
+        return None;
+    }
+    for value in &mut values {
+        *value = take_value(&mut body)?;
+    }
+    Some(values)
+}
+
+/// The body of a DataRow.
+#[cfg(test)]
+pub(crate) fn row_body(values: &[Option<&str>]) -> Vec<u8> {
+    let mut body = (values.len() as u16).to_be_bytes().to_vec();
+    for value in values {
+        body.extend(value.map_or(u32::MAX, |text| text.len() as u32).to_be_bytes());
+        body.extend(value.unwrap_or_default().as_bytes());
+    }
+    body
+}
+
+/// Takes a big-endian number of four bytes off the front.
 pub(crate) fn take_u32(body: &mut &[u8]) -> Option<u32> {
     let (number, rest) = body.split_first_chunk::<4>()?;
     *body = rest;
@@ -168,6 +209,20 @@ pub(crate) fn write_parse(to: &mut Vec<u8>, name: &[u8], body: &[u8]) {
         to.push(0);
         to.extend_from_slice(body);
     });
+}
+
+/// Appends a Bind of a statement without parameters to the unnamed portal, with text for all results.
+pub(crate) fn write_bind(to: &mut Vec<u8>, statement: &[u8]) {
+    write(to, front::BIND, |to| {
+        to.push(0);
+        to.extend_from_slice(statement);
+        to.extend_from_slice(&[0; 7]);
+    });
+}
+
+/// Appends an Execute of the unnamed portal for all its rows.
+pub(crate) fn write_execute(to: &mut Vec<u8>) {
+    write(to, front::EXECUTE, |to| to.extend_from_slice(&[0; 5]));
 }
 
 /// Appends the answer to a Parse.
@@ -187,15 +242,5 @@ mod tests {
         assert_eq!(Header::read(&bytes), Some(Header { kind: b'Q', length: 13 }));
         assert_eq!(Header::read(&bytes).unwrap().total(), bytes.len());
         assert_eq!(Header::read(&bytes[..4]), None);
-    }
-
-    #[test]
-    fn texts_and_numbers_are_taken_from_the_front() {
-        let mut body = &b"ab\0\0\0\0\0\x07c"[..];
-        assert_eq!(take_text(&mut body), Some(&b"ab"[..]));
-        assert_eq!(take_text(&mut body), Some(&b""[..]));
-        assert_eq!(take_u32(&mut body), Some(7));
-        assert_eq!(take_text(&mut body), None);
-        assert_eq!(take_u32(&mut body), None);
     }
 }

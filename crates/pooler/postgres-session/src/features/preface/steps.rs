@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use crate::{
     features::cleaning::{BEGIN, PIECES},
     session::statements::PREFIX,
-    wire::message::{front, write},
+    wire::message::{front, write, write_bind, write_execute, write_parse},
 };
 
 /// Where steps are written, and how many.
@@ -28,9 +28,11 @@ static KEPT: LazyLock<(Vec<u8>, Vec<u8>)> = LazyLock::new(|| {
         // 0.
         let name = format!("{}000{number}", *PREFIX);
         // One by one: a transaction cannot begin as this one does after a Parse that has taken a snapshot.
-        write_parse(&mut first, name.as_bytes(), sql);
-        write_execution(&mut first, name.as_bytes());
-        write_execution(&mut again, name.as_bytes());
+        write_parse(&mut first, name.as_bytes(), &without_types(sql));
+        for bytes in [&mut first, &mut again] {
+            write_bind(bytes, name.as_bytes());
+            write_execute(bytes);
+        }
     }
     (first, again)
 });
@@ -41,7 +43,7 @@ impl<'a> Steps<'a> {
     }
 
     pub(crate) fn step(&mut self, sql: &[u8]) {
-        write_parse(self.to, b"", sql);
+        write_parse(self.to, b"", &without_types(sql));
         write_bind(self.to, b"");
         write_execute(self.to);
         self.count += 1;
@@ -66,32 +68,7 @@ impl<'a> Steps<'a> {
     }
 }
 
-fn write_parse(to: &mut Vec<u8>, name: &[u8], sql: &[u8]) {
-    write(to, front::PARSE, |to| {
-        for text in [name, sql] {
-            to.extend_from_slice(text);
-            to.push(0);
-        }
-        // No types of parameters.
-        to.extend_from_slice(&[0; 2]);
-    });
-}
-
-fn write_execution(to: &mut Vec<u8>, name: &[u8]) {
-    write_bind(to, name);
-    write_execute(to);
-}
-
-fn write_bind(to: &mut Vec<u8>, name: &[u8]) {
-    write(to, front::BIND, |to| {
-        to.push(0);
-        to.extend_from_slice(name);
-        // No parameters, and text for all results.
-        to.extend_from_slice(&[0; 7]);
-    });
-}
-
-/// All rows of the unnamed portal.
-fn write_execute(to: &mut Vec<u8>) {
-    write(to, front::EXECUTE, |to| to.extend_from_slice(&[0; 5]));
+/// The body of a Parse behind its name: the text, and no types of parameters.
+fn without_types(sql: &[u8]) -> Vec<u8> {
+    [sql, &[0; 3]].concat()
 }

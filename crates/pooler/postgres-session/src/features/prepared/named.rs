@@ -88,7 +88,7 @@ fn context(client: &Client, server: &Server) -> Option<u64> {
     if server.traces.may_have(Suspects::MEANING.union(Suspects::HIDDEN)) || hides_tables(client, server) {
         return None;
     }
-    client.settings.as_ref().map(|settings| settings.context() ^ u64::from(server.pool.0).wrapping_mul(POOL_FACTOR))
+    Some(client.settings().current().context() ^ u64::from(server.pool.0).wrapping_mul(POOL_FACTOR))
 }
 
 /// A table that only this client knows may stand before one that a text names.
@@ -229,7 +229,7 @@ fn close(
             return Step::Replaced(message.end());
         }
         Ok(None) => {
-            if server.pinned {
+            if server.stays_out_of_pool() {
                 server.traces.add(Suspects::UNDO);
             }
             if server.exchange.is_settled() {
@@ -320,7 +320,7 @@ fn bind(
     statement: &Statement,
     out: &mut Outbox,
 ) -> Option<Step> {
-    server.copies |= copy::is_copy(&statement.body);
+    server.lease_mut().may_copy |= copy::is_copy(&statement.body);
     let forgets = statement.findings.suspects.any(Suspects::FORGET);
     server.note_bound(message, forgets && forgets_all(&statement.body));
     if server.policy.on_state != OnState::Allow
@@ -509,7 +509,7 @@ pub(crate) enum Answer {
 /// A request was answered, or (not `done`) discarded because of an error before it.
 pub(crate) fn settle(note: Note, done: bool, client: Option<&mut Client>, server: &mut Server) -> Answer {
     if matches!(note, Note::Hidden | Note::Unnamed) {
-        let holder = server.holder.zip(client);
+        let holder = server.holder().zip(client);
         server.unnamed.settle(
             done,
             false,
@@ -553,7 +553,7 @@ pub(crate) fn settle(note: Note, done: bool, client: Option<&mut Client>, server
 pub(crate) fn settle_discarded(client: &mut Client, server: &mut Server) {
     for (number, note) in server.exchange.take_discarded().into_iter().enumerate() {
         if note == Note::Unnamed && number == 0 {
-            let holder = server.holder.map(|tag| (client.unnamed_owner(tag), client.unnamed.parse_mut()));
+            let holder = server.holder().map(|tag| (client.unnamed_owner(tag), client.unnamed.parse_mut()));
             server.unnamed.settle(false, true, holder);
         } else {
             settle(note, false, Some(client), server);

@@ -51,7 +51,7 @@ pub(crate) fn ask(
     });
     server.exchange.noted(note);
     server.exchange.flush();
-    server.mid_pipeline = true;
+    server.lease_mut().mid_pipeline = true;
     client.stand(me, Standing::Active, out);
     client.awaits_answers = true;
     Step::Wait

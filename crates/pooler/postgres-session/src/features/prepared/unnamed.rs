@@ -61,7 +61,7 @@ pub(crate) fn query(
     kept: &mut Option<Range<usize>>,
     out: &mut Outbox,
 ) -> Option<Step> {
-    if server.mid_pipeline {
+    if server.lease().mid_pipeline {
         keep(texts, client, message, kept);
         if server.unnamed.is_undecided() {
             client.awaits_answers = true;
@@ -100,7 +100,7 @@ fn deallocate(
     kept: &mut Option<Range<usize>>,
     out: &mut Outbox,
 ) -> Step {
-    if server.mid_pipeline {
+    if server.lease().mid_pipeline {
         keep(texts, client, message, kept);
         let loses = server.unnamed.owner != Some(client.unnamed_owner(me)) || client.unnamed.parse().is_some();
         if loses || server.unnamed.is_in_doubt() {
@@ -150,16 +150,16 @@ fn replace(
     out: &mut Outbox,
 ) {
     let at_hand = server.unnamed.owner == Some(client.unnamed_owner(me));
-    let is_like = !server.mid_pipeline || server.unnamed.likeness == Likeness::Same;
+    let is_like = !server.lease().mid_pipeline || server.unnamed.likeness == Likeness::Same;
     server.unnamed.likeness = if is_like { Likeness::Same } else { Likeness::Unknown };
-    if server.mid_pipeline {
+    if server.lease().mid_pipeline {
         keep(texts, client, message, kept);
     } else {
         server.unnamed.supersede();
         *kept = None;
     }
     let loses = !at_hand || client.unnamed.parse().is_some();
-    if server.mid_pipeline && (loses || server.unnamed.is_in_doubt()) {
+    if server.lease().mid_pipeline && (loses || server.unnamed.is_in_doubt()) {
         let before = client.unnamed.take_parse();
         if before.is_some() {
             out.insert(Peer::Server(tag), named::write_idle_close);
@@ -184,7 +184,7 @@ pub(crate) fn follow(
     out: &mut Outbox,
 ) -> Step {
     let replaces = matches!(message.header.kind, front::PARSE | front::CLOSE);
-    if server.unnamed.is_undecided() && (server.mid_pipeline || !replaces) {
+    if server.unnamed.is_undecided() && (server.lease().mid_pipeline || !replaces) {
         client.awaits_answers = true;
         return Step::Wait;
     }

@@ -7,7 +7,7 @@ use crate::{
         parameter_names::{can_be_named, is_verbatim, may_be_name},
         suspects::Suspects,
     },
-    wire::message::{front, take_text, take_u32},
+    wire::message::{front, take_text, take_u16, take_value},
 };
 
 /// Notes what may be the name of a custom parameter among the values of a Bind, if its statement sets one.
@@ -47,21 +47,11 @@ fn bound_values(mut body: &[u8]) -> Option<Vec<&[u8]>> {
 
 /// Format codes, and the values behind them; `None` if they are malformed.
 pub(crate) fn values(mut body: &[u8]) -> Option<Vec<&[u8]>> {
-    let take_u16 = |body: &mut &[u8]| {
-        let (number, rest) = body.split_first_chunk::<2>()?;
-        *body = rest;
-        Some(usize::from(u16::from_be_bytes(*number)))
-    };
-    let formats = take_u16(&mut body)?;
+    let formats = usize::from(take_u16(&mut body)?);
     body = body.get(2 * formats..)?;
     let mut values = Vec::new();
     for _ in 0..take_u16(&mut body)? {
-        let length = take_u32(&mut body)?;
-        if length != u32::MAX {
-            let (value, rest) = body.split_at_checked(length as usize)?;
-            values.push(value);
-            body = rest;
-        }
+        values.extend(take_value(&mut body)?);
     }
     Some(values)
 }

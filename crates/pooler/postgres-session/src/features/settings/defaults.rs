@@ -5,8 +5,6 @@
 //! (`session::defaults`). What it says is that server's own; if it was another before, it is what all servers of the
 //! pool are asked for when they are granted next. It sets nothing.
 
-use std::sync::Arc;
-
 use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, ServerTag, Sessions, Standing, Verdict};
 
 use crate::{
@@ -48,31 +46,17 @@ impl Postgres {
             }
             server.settings.pass_check(epoch);
         }
-        if !client.base.as_ref().is_some_and(|base| Arc::ptr_eq(base, server.settings.defaults())) {
-            self.rebase(me, client, server, out);
+        if !client.settings().is_based_on(server.settings.defaults()) {
+            let before = client.settings_mut().rebase(server.settings.defaults(), &self.parameters);
+            tell_differences(me, &before, client.settings().current(), out);
         }
         false
-    }
-
-    /// What the client has not set is from now on as its server has it.
-    #[cold]
-    fn rebase(&self, me: ClientTag, client: &mut Client, server: &Server, out: &mut Outbox) {
-        let from =
-            client.base.replace(server.settings.defaults().clone()).expect("a client that is logged in has settings");
-        let rebased = |settings: &mut Option<Arc<Settings>>| {
-            let old = settings.take().expect("a client that is logged in has settings");
-            let new = settings.insert(self.parameters.intern(old.rebased(&from, server.settings.defaults())));
-            (old, new.clone())
-        };
-        rebased(&mut client.start);
-        let (old, new) = rebased(&mut client.settings);
-        tell_differences(me, &old, &new, out);
     }
 
     /// The client goes on with its server: it is told what that reports otherwise than the client was told last, unless
     /// it has set it.
     pub(crate) fn bring_up(&self, me: ClientTag, client: &mut Client, server: &Server, out: &mut Outbox) {
-        let known = client.settings.clone().expect("a client that is logged in has settings");
+        let known = client.settings().current().clone();
         if known.reported == server.settings.current().reported || matches!(client.phase, Phase::Closed) {
             return;
         }
@@ -80,7 +64,7 @@ impl Postgres {
         let reported = server.settings.current().reported.iter().map(value_of).collect();
         let now = self.parameters.intern(Settings::new(reported, known.extras.clone()));
         tell_differences(me, &known, &now, out);
-        client.settings = Some(now);
+        client.settings_mut().set_current(now);
     }
 
     /// The server has said what it begins with now.
@@ -93,7 +77,7 @@ impl Postgres {
         out: &mut Outbox,
     ) {
         let then = question.then;
-        let Some(tag) = server.holder else {
+        let Some(tag) = server.holder() else {
             return self.answered_to_none(me, server, (question, failure), out);
         };
         let client = clients.get(tag).expect("the holder of a server has a session");
@@ -103,12 +87,13 @@ impl Postgres {
             Some(_) => Found { set: Pairs::default(), outlived: true },
         };
         if then == Then::Finish {
-            client.settings = Some(self.parameters.intern(found.added_to(client)));
+            let added = self.parameters.intern(found.added_to(client));
+            client.settings_mut().set_current(added);
             self.bring_up(tag, client, server, out);
         }
         match then {
             Then::Finish if found.outlived => {
-                server.tell_ready(Some(tag), out);
+                client.tell_ready(tag, out);
                 self.give_up(tag, client, me, server, out);
             }
             Then::Finish => self.finish_at_last((tag, client), (me, server), out),
@@ -200,7 +185,7 @@ impl Postgres {
         (tag, server): (ServerTag, &mut Server),
         out: &mut Outbox,
     ) {
-        self.tell_in_time(me, client, server, out);
+        self.tell_in_time(me, client, out);
         self.finish(me, client, tag, server, out);
         if matches!(client.phase, Phase::Subscribing) {
             client.stand(me, Standing::Active, out);
@@ -219,7 +204,7 @@ struct Found {
 impl Found {
     /// The settings of a client that has set this, too.
     fn added_to(&self, client: &Client) -> Settings {
-        let known = client.settings.as_ref().expect("a client that is logged in has settings");
+        let known = client.settings().current();
         let extras = self.set.iter().fold(known.extras.clone(), |all, (name, value)| all.with(name, value));
         Settings::new(known.reported.clone(), extras)
     }

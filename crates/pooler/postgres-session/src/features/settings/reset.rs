@@ -14,7 +14,7 @@ use crate::{
         server::Server,
     },
     sql::{
-        reset::{self, Outcome, Start},
+        reset::{self, Outcome},
         scan::scan,
         suspects::{ALL_PARAMETERS, Findings, Suspects},
     },
@@ -30,12 +30,6 @@ impl Server {
     }
 }
 
-/// What this client would go back to.
-fn start(client: &Client) -> Start<'_> {
-    let start = client.start.as_deref().expect("a client that is logged in has settings");
-    Start { start }
-}
-
 /// Before anything else is done about a message: whether it has to wait, or is of an amended statement.
 #[cold]
 pub(crate) fn before(client: &mut Client, server: &mut Server, message: &Arrived<'_>) -> Option<Step> {
@@ -45,7 +39,7 @@ pub(crate) fn before(client: &mut Client, server: &mut Server, message: &Arrived
         front::COPY_DATA | front::COPY_DONE | front::COPY_FAIL | front::FLUSH | front::TERMINATE
     );
     // An error before one of these must not be taken for its own; and what it forgets cannot be had behind it.
-    let alone = server.traces.may_have(Suspects::RESET.union(Suspects::FORGET)) || server.listening.has_unlistened();
+    let alone = server.traces.may_have(Suspects::RESET.union(Suspects::FORGET)) || !server.unlistened.is_empty();
     if request && (under_way || alone) && server.exchange.is_between() {
         client.awaits_answers = true;
         return Some(Step::Wait);
@@ -89,9 +83,9 @@ pub(crate) fn query(
     if !message.is_whole() || !findings.suspects.any(Suspects::RESETS) {
         return None;
     }
-    let encoding = client.settings.as_ref().and_then(|settings| settings.reported.get(b"client_encoding"));
+    let encoding = client.settings().current().reported.get(b"client_encoding");
     let wide = encoding.is_none_or(|encoding| encoding != b"UTF8");
-    match reset::query(message.body(), findings.resets.len(), wide, &start(client)) {
+    match reset::query(message.body(), findings.resets.len(), wide, client.settings().start()) {
         Outcome::Unclear => None,
         Outcome::Same => {
             findings.settle_resets();
@@ -118,7 +112,7 @@ pub(crate) fn parse(client: &Client, body: &[u8], findings: &mut Findings) -> Op
     if !findings.suspects.any(Suspects::RESETS) {
         return None;
     }
-    match reset::parse(body, findings.resets.len(), &start(client)) {
+    match reset::parse(body, findings.resets.len(), client.settings().start()) {
         Outcome::Unclear => None,
         Outcome::Same => {
             findings.settle_resets();
@@ -152,7 +146,7 @@ pub(crate) fn in_session(
     if kind == front::QUERY {
         server.unnamed.owner = None;
     }
-    let own = start(client).is_servers_own();
+    let own = client.settings().start().extras.is_empty();
     if own || !matches!(kind, front::QUERY | front::PARSE) {
         return Step::Forward;
     }

@@ -73,8 +73,8 @@ impl Postgres {
     /// A transaction has ended with suspects. True if the server is asked what there is: the client's next request
     /// waits for the answer.
     fn survey(&self, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) -> bool {
-        if client.listening.is_some() && server.listening.has_unlistened() {
-            self.unlisten(client, &server.listening.take_unlistened(), out);
+        if client.listening.is_some() && !server.unlistened.is_empty() {
+            self.unlisten(client, &server.unlistened.take(), out);
         }
         let temporary = client.pin == Some(Pin::Temporary) || server.traces.may_have(Suspects::ACTING);
         if temporary && server.traces.may_have(Suspects::UNDO) && server.policy.reset != ResetPolicy::Never {
@@ -85,12 +85,12 @@ impl Postgres {
         if advanced {
             server.sequences.note_advance();
         }
-        let mut relevant = if server.pinned { Suspects::LASTING_OR_UNDONE } else { Suspects::LASTING };
+        let mut relevant = if server.stays_out_of_pool() { Suspects::LASTING_OR_UNDONE } else { Suspects::LASTING };
         if server.policy.reset == ResetPolicy::Never {
             relevant.remove(Suspects::DDL);
         }
         if server.policy.on_state == OnState::Allow || !server.traces.may_have(relevant) {
-            if advanced && !server.pinned && server.policy.on_state != OnState::Allow {
+            if advanced && !server.stays_out_of_pool() && server.policy.on_state != OnState::Allow {
                 client.phase = Phase::Applying;
                 self.ask(client, tag, server, out);
                 return true;
@@ -131,7 +131,7 @@ impl Postgres {
         out: &mut Outbox,
     ) {
         self.take_over(me, client, server, survey, out);
-        let wanted = client.settings.clone().expect("a client that is logged in has settings");
+        let wanted = client.settings().current().clone();
         let mut sql = Vec::new();
         if server.exchange.status() == IDLE {
             server.settings.current().write_change(&wanted, &mut sql);
@@ -148,7 +148,7 @@ impl Postgres {
 
     /// Sets what a client that keeps its server has otherwise than that; false if there is nothing.
     fn bring_in_line(&self, client: &Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) -> bool {
-        let wanted = client.settings.clone().expect("a client that is logged in has settings");
+        let wanted = client.settings().current().clone();
         let mut sql = Vec::new();
         server.settings.current().write_change(&wanted, &mut sql);
         if !sql.is_empty() {
@@ -162,11 +162,11 @@ impl Postgres {
         if server.exchange.status() == IDLE {
             client.stand(me, Standing::Idle, out);
         }
-        self.tell_in_time(me, client, server, out);
+        self.tell_in_time(me, client, out);
     }
 
     fn ask(&self, client: &Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
-        let known = client.settings.as_ref().expect("a client that is logged in has settings");
+        let known = client.settings().current();
         let hidden =
             if server.traces.may_have(Suspects::HIDDEN) { server.catalogue.shared().custom() } else { Vec::new() };
         let [seen, seen_before] = server.traces.custom();
@@ -197,7 +197,7 @@ impl Postgres {
         out: &mut Outbox,
     ) {
         server.exchange.transaction_failed();
-        server.ready_withheld = Some(server.exchange.status());
+        client.withheld_ready = Some(server.exchange.status());
         let report = Report {
             severity: Severity::Error,
             code: &failure.code,
@@ -257,10 +257,10 @@ impl Postgres {
                 pin = pin.or(Some(Pin::Settings));
             }
         }
-        if client.settings.as_ref().is_some_and(|settings| settings.creates_temporary()) {
+        if client.settings().current().creates_temporary() {
             pin = pin.or(Some(Pin::Temporary));
         }
-        if client.settings.as_ref().is_some_and(|settings| settings.acts_as_two()) {
+        if client.settings().current().acts_as_two() {
             pin = pin.or(Some(Pin::Identity));
         }
         if server.traces.may_have(Suspects::UNNAMED) || survey.too_long || survey.unlisted {
@@ -292,7 +292,7 @@ impl Postgres {
         if !survey.channels.is_empty() && shares {
             return self.listen(me, client, tag, server, survey.channels, out);
         }
-        self.tell_in_time(me, client, server, out);
+        self.tell_in_time(me, client, out);
         self.finish(me, client, tag, server, out);
         if matches!(client.phase, Phase::Subscribing) {
             client.stand(me, Standing::Active, out);
@@ -301,18 +301,18 @@ impl Postgres {
 
     /// Settings as they are now become the client's, but for those that went back to what it started with.
     fn take_over(&self, me: ClientTag, client: &mut Client, server: &mut Server, survey: &Survey, out: &mut Outbox) {
-        let start = client.start.clone().expect("a client that is logged in has settings");
+        let start = client.settings().start().clone();
         let Some((theirs, wanted)) = survey.settings(&server.settings.current().reported, &start, server.facts.user())
         else {
             // More than is remembered.
             server.traces.add(Suspects::UNNAMED);
             return;
         };
-        let told = client.settings.as_ref().expect("a client that is logged in has settings");
+        let told = client.settings().current();
         tell_differences(me, told, &wanted, out);
         server.settings.replace(self.parameters.intern(theirs));
         server.plans.note_left(server.settings.current());
-        client.settings = Some(self.parameters.intern(wanted));
+        client.settings_mut().set_current(self.parameters.intern(wanted));
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
         scan::{names, scan, scan_procedure},
         suspects::{Findings, Suspects},
     },
-    wire::message::take_u32,
+    wire::message::read_row,
 };
 
 /// Most names of parameters that functions set and that are remembered.
@@ -208,16 +208,7 @@ impl Reading {
 
     /// Takes the body of a DataRow; `None` if it is malformed.
     pub(crate) fn row(&mut self, body: &[u8]) -> Option<()> {
-        let (_, mut rest) = body.split_first_chunk::<2>()?;
-        let mut columns: [&[u8]; 7] = [b""; 7];
-        for column in &mut columns {
-            let length = take_u32(&mut rest)?;
-            if length != u32::MAX {
-                let (value, after) = rest.split_at_checked(length as usize)?;
-                (*column, rest) = (value, after);
-            }
-        }
-        let [kind, schema, name, language, source, set, extension] = columns;
+        let [kind, schema, name, language, source, set, extension] = read_row(body)?.map(Option::unwrap_or_default);
         match kind {
             b"m" => {
                 self.same = *self.mark == *name;

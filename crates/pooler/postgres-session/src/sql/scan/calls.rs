@@ -2,6 +2,8 @@
 //! for one there. What is not a call and is taken for one costs a question too many; the other way round must not
 //! happen.
 
+use std::{collections::HashSet, sync::LazyLock};
+
 use super::settings::{self, is};
 use crate::sql::{
     harmless,
@@ -13,117 +15,20 @@ use crate::sql::{
 const MAX_CALLS: usize = 16;
 
 /// Words that are never names of functions, as PostgreSQL's grammar has them: reserved, or kept for columns and types.
-/// Those that other words must stand before are not among them.
-const NEVER_CALLED: [&str; 88] = [
-    "all",
-    "analyse",
-    "analyze",
-    "and",
-    "any",
-    "array",
-    "as",
-    "asc",
-    "between",
-    "bigint",
-    "bit",
-    "boolean",
-    "both",
-    "case",
-    "cast",
-    "char",
-    "character",
-    "check",
-    "coalesce",
-    "collate",
-    "column",
-    "constraint",
-    "dec",
-    "decimal",
-    "default",
-    "desc",
-    "distinct",
-    "do",
-    "else",
-    "end",
-    "except",
-    "exists",
-    "extract",
-    "fetch",
-    "float",
-    "for",
-    "foreign",
-    "from",
-    "grant",
-    "greatest",
-    "group",
-    "grouping",
-    "having",
-    "in",
-    "int",
-    "integer",
-    "intersect",
-    "interval",
-    "into",
-    "lateral",
-    "least",
-    "limit",
-    "localtime",
-    "localtimestamp",
-    "nchar",
-    "normalize",
-    "not",
-    "nullif",
-    "numeric",
-    "offset",
-    "on",
-    "only",
-    "or",
-    "order",
-    "overlay",
-    "position",
-    "precision",
-    "primary",
-    "real",
-    "references",
-    "returning",
-    "row",
-    "select",
-    "setof",
-    "smallint",
-    "some",
-    "substring",
-    "then",
-    "time",
-    "timestamp",
-    "to",
-    "treat",
-    "trim",
-    "union",
-    "unique",
-    "using",
-    "values",
-    "varchar",
-];
-
-const NEVER_CALLED_EITHER: [&str; 17] = [
-    "when",
-    "where",
-    "window",
-    "with",
-    "current_time",
-    "current_timestamp",
-    "xmlattributes",
-    "xmlconcat",
-    "xmlelement",
-    "xmlexists",
-    "xmlforest",
-    "xmlnamespaces",
-    "xmlparse",
-    "xmlpi",
-    "xmlroot",
-    "xmlserialize",
-    "xmltable",
-];
+/// Words that count only behind others are in [`is_no_call`].
+static NEVER_CALLED: LazyLock<HashSet<&[u8]>> = LazyLock::new(|| {
+    "all analyse analyze and any array as asc between bigint bit boolean both case cast char character check \
+     coalesce collate column constraint current_time current_timestamp dec decimal default desc distinct do \
+     else end except exists extract fetch float for foreign from grant greatest group grouping having in int \
+     integer intersect interval into lateral least limit localtime localtimestamp nchar normalize not nullif \
+     numeric offset on only or order overlay position precision primary real references returning row select \
+     setof smallint some substring then time timestamp to treat trim union unique using values varchar when \
+     where window with xmlattributes xmlconcat xmlelement xmlexists xmlforest xmlnamespaces xmlparse xmlpi \
+     xmlroot xmlserialize xmltable"
+        .split(' ')
+        .map(str::as_bytes)
+        .collect()
+});
 
 /// What stands before a name, as far as it matters.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -209,8 +114,7 @@ fn note(name: &[u8], found: &mut Findings) {
 
 /// Of a name without quotes and qualification.
 fn is_no_call(lower: &[u8], before: Before<'_>, tokens: &Tokens<'_>) -> bool {
-    let word = |other: &str| lower == other.as_bytes();
-    if NEVER_CALLED.iter().chain(&NEVER_CALLED_EITHER).any(|never| word(never)) {
+    if NEVER_CALLED.contains(lower) {
         return true;
     }
     match lower {

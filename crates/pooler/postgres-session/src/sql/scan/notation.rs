@@ -9,7 +9,7 @@ use super::{calls, settings};
 use crate::sql::{
     harmless,
     suspects::Findings,
-    tokens::{Token, Tokens},
+    tokens::{Token, Tokens, undoubled},
 };
 
 #[inline]
@@ -111,19 +111,6 @@ pub(super) fn look_for_words(text: &[u8], found: &mut Findings) {
 fn stands_alone(text: &[u8], at: usize, length: usize) -> bool {
     let of_word = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
     !of_word(text[..at].last()) && !of_word(text.get(at + length))
-}
-
-/// What stands between quotes, with each doubled one taken as one.
-pub(super) fn undoubled(body: &[u8], quote: u8) -> Vec<u8> {
-    let mut single = Vec::with_capacity(body.len());
-    let mut bytes = body.iter();
-    while let Some(&byte) = bytes.next() {
-        single.push(byte);
-        if byte == quote {
-            bytes.next();
-        }
-    }
-    single
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use crate::sql::{
         MAX_NAME, can_be_named, is_harmless, is_hidden_setting, is_verbatim, rules_compiling, rules_reading,
     },
     suspects::{ALL_CHANNELS, ALL_PARAMETERS, Findings, Suspects},
-    tokens::{Token, Tokens},
+    tokens::{Token, Tokens, undoubled},
 };
 
 /// Most names of custom parameters noted of one text.
@@ -129,26 +129,13 @@ fn note_reset_of(name: &[u8], found: &mut Findings) {
 pub(super) fn unlisten(tokens: &Tokens<'_>, found: &mut Findings) {
     let name = match tokens.clone().next() {
         Some(Token::Word(word)) => as_identifier(word.to_ascii_lowercase()),
-        Some(Token::Quoted(word)) => as_identifier(undoubled(word)),
+        Some(Token::Quoted(word)) => as_identifier(undoubled(word, b'"')),
         Some(Token::Symbol(b'*')) => ALL_CHANNELS.to_vec(),
         _ => return,
     };
     if found.unlistens.len() < MAX_CUSTOM {
         found.unlistens.push(name.into());
     }
-}
-
-/// What stands in double quotes, where a quote of its own is doubled.
-fn undoubled(quoted: &[u8]) -> Vec<u8> {
-    let mut name = Vec::with_capacity(quoted.len());
-    let mut bytes = quoted.iter();
-    while let Some(&byte) = bytes.next() {
-        name.push(byte);
-        if byte == b'"' {
-            bytes.next();
-        }
-    }
-    name
 }
 
 /// PostgreSQL cuts off what is too long of a name, between two characters of UTF-8.
