@@ -12,7 +12,7 @@ use zeroize::Zeroize;
 
 use crate::LoginKeys;
 use crate::binding::{self, ChannelBinding};
-use crate::crypto::{self, KEY};
+use crate::crypto::{self, KEY, Keys};
 use crate::message::{self, Attributes, Challenge, Error};
 use crate::prepare::prepare;
 use crate::verifier::key_from;
@@ -130,26 +130,6 @@ impl fmt::Debug for Client {
 pub struct KeyCache {
     /// By the hash of password, salt and iterations: the cache holds no password.
     entries: Mutex<HashMap<[u8; KEY], Keys>>,
-}
-
-#[derive(Clone)]
-pub(crate) struct Keys {
-    pub(crate) client_key: [u8; KEY],
-    pub(crate) server_key: [u8; KEY],
-}
-
-impl Keys {
-    /// Those that follow from a salted password.
-    pub(crate) fn of(salted: &[u8; KEY]) -> Self {
-        Self { client_key: crypto::hmac(salted, &[b"Client Key"]), server_key: crypto::hmac(salted, &[b"Server Key"]) }
-    }
-}
-
-impl Drop for Keys {
-    fn drop(&mut self) {
-        self.client_key.zeroize();
-        self.server_key.zeroize();
-    }
 }
 
 impl KeyCache {

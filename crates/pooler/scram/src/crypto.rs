@@ -3,6 +3,7 @@
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
+use zeroize::Zeroize;
 
 /// Bytes of a SHA-256 digest, and so of every key here.
 pub(crate) const KEY: usize = 32;
@@ -33,4 +34,25 @@ pub(crate) fn salted_password(password: &[u8], salt: &[u8], iterations: u32) -> 
 
 pub(crate) fn xor(a: &[u8; KEY], b: &[u8; KEY]) -> [u8; KEY] {
     core::array::from_fn(|i| a[i] ^ b[i])
+}
+
+/// What is derived from a password, a salt and a number of iterations. Wiped from memory when dropped.
+#[derive(Clone)]
+pub(crate) struct Keys {
+    pub(crate) client_key: [u8; KEY],
+    pub(crate) server_key: [u8; KEY],
+}
+
+impl Keys {
+    /// Those that follow from a salted password.
+    pub(crate) fn of(salted: &[u8; KEY]) -> Self {
+        Self { client_key: hmac(salted, &[b"Client Key"]), server_key: hmac(salted, &[b"Server Key"]) }
+    }
+}
+
+impl Drop for Keys {
+    fn drop(&mut self) {
+        self.client_key.zeroize();
+        self.server_key.zeroize();
+    }
 }

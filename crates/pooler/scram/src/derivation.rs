@@ -15,8 +15,8 @@ use sha2::Sha256;
 use zeroize::Zeroize;
 
 use crate::{
-    client::{KeyCache, Keys},
-    crypto::KEY,
+    client::KeyCache,
+    crypto::{KEY, Keys},
     message::Challenge,
     prepare::prepare,
     sha1::{self, LENGTH},

@@ -3,7 +3,10 @@
 
 use std::fmt;
 
-use crate::{Verifier, client::Keys, crypto::KEY};
+use crate::{
+    Verifier,
+    crypto::{KEY, Keys},
+};
 
 /// The keys of a user who has proved that he knows his password.
 pub struct LoginKeys {

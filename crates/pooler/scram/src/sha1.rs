@@ -8,8 +8,8 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha1::{Digest, Sha1};
 
 use crate::{
-    client::{KeyCache, Keys},
-    crypto::{self, KEY},
+    client::KeyCache,
+    crypto::{self, KEY, Keys},
     message::{self, Attributes, Challenge, Error},
 };
 
