@@ -6,12 +6,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use driver::{Event, Lines};
 use pool::Time;
 
 use super::{
     TargetError,
     cancel::Cancels,
+    lines::{Event, Lines},
     link::{Down, Link, News},
 };
 

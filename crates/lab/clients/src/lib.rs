@@ -1,8 +1,9 @@
 //! Clients of databases: what talks to a PostgreSQL, a Redis or a MongoDB to put load on it, or to ask it about itself.
-//! Puts the requester's side of each protocol on outgoing connections of the driver. Knows no load and no question.
+//! Puts the requester's side of each protocol on outgoing connections. It knows no load and no question.
 //!
 //! ```text
 //! postgres redis mongodb   each: where connections go (`Place`), one connection (`Link`), questions (`Asker`)
+//! lines       outgoing connections of one thread, in bytes
 //! link        what links of all protocols have in common
 //! connection  one link that is asked one request after the other
 //! endpoint    an address, the name on its certificate, what makes TLS
@@ -14,6 +15,7 @@ mod cancel;
 pub mod connection;
 mod endpoint;
 mod error;
+pub mod lines;
 pub mod link;
 pub mod mongodb;
 pub mod postgres;

@@ -3,10 +3,14 @@
 
 use std::{io, time::Duration};
 
-use driver::{Address, Event, LineFault, Lines};
+use driver::Address;
 use pool::Time;
 
-use super::{ErrorKind, TargetError, cancel::Cancels};
+use super::{
+    ErrorKind, TargetError,
+    cancel::Cancels,
+    lines::{Event, LineFault, Lines},
+};
 
 /// What has become of a connection.
 #[derive(Debug)]

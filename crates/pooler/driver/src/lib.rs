@@ -1,9 +1,9 @@
 //! The driver: sockets, reactors, worker threads and the real clock. Whatever is relayed goes through it. It knows no
 //! protocol: sessions tell it what to do through the seam.
 //!
-//! [`Driver::start`] begins the work of the proxy, [`Handle`] watches and steers it. [`Lines`] are the outgoing
-//! connections of the load generator. A [`Crew`] does the work of the proxy on one thread, over a [`reactor`] that its
-//! caller brings: the simulator.
+//! [`Driver::start`] begins the work of the proxy, [`Handle`] watches and steers it. A [`Crew`] does the work of the
+//! proxy on one thread, over a [`reactor`] that its caller brings: the simulator. Clients of databases, such as the load
+//! generator, use a [`reactor`] and a [`resolver`] without any of this.
 
 mod alarms;
 mod by_pool;
@@ -17,7 +17,6 @@ mod evictions;
 mod handle;
 mod histogram;
 mod host;
-mod lines;
 mod listener;
 mod lobby;
 mod mailbox;
@@ -26,7 +25,7 @@ mod outages;
 mod pace;
 pub mod reactor;
 mod registry;
-mod resolver;
+pub mod resolver;
 mod shared;
 mod shared_pool;
 mod snapshot;
@@ -46,11 +45,10 @@ pub use crew::{Crew, Intent};
 pub use descriptors::raise_descriptor_limit;
 pub use driver::Driver;
 pub use handle::Handle;
-pub use lines::{Event, LineError, LineFault, Lines, Received};
 pub use orders::DatabaseName;
 pub use snapshot::{
     BUCKET_BOUNDS_US, CapUsage, ClientInfo, DurationHistogram, ForgottenPools, ListenerSnapshot, PoolLoad,
     PoolSnapshot, PoolState, PoolTimes, ServerInfo, Snapshot, TenantSnapshot, Which, WorkerSnapshot,
 };
 pub use socket::prepare_listener;
-pub use tls::{ClientCertificates, TlsAcceptor, TlsConnector, TlsError, TlsIdentity, Trust};
+pub use tls::{ClientCertificates, TlsAcceptor, TlsConnector, TlsError, TlsIdentity, Trust, tls_failure_of};

@@ -31,7 +31,7 @@
 //!   takes less CPU could not be shown on a noisy machine; measure it before io_uring becomes the default anywhere.
 
 mod buffers;
-pub(crate) mod epoll;
+pub mod epoll;
 
 use std::{io, net::SocketAddr, ops::Range, path::Path, rc::Rc, sync::Arc, time::Duration};
 

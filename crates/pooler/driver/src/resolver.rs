@@ -23,7 +23,7 @@ const MAX_QUESTION_AGE: Duration = Duration::from_secs(5);
 const MAX_ADDRESSES: usize = 64;
 
 /// What the system said, and how long it took to.
-pub(crate) type Answer = (Result<Vec<SocketAddr>, String>, Duration);
+pub type Answer = (Result<Vec<SocketAddr>, String>, Duration);
 
 type Ask = dyn Fn(&str, u16) -> std::io::Result<Vec<SocketAddr>> + Send + Sync;
 
@@ -35,7 +35,7 @@ struct Question {
 }
 
 /// Its threads end when all of these are gone.
-pub(crate) struct Resolver(Arc<Questions>);
+pub struct Resolver(Arc<Questions>);
 
 /// What its threads share.
 struct Questions {
@@ -56,7 +56,7 @@ struct State {
 
 impl Resolver {
     /// Asks the system's resolver.
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         Self::asking(|host, port| (host, port).to_socket_addrs().map(Iterator::collect))
     }
 
@@ -65,7 +65,7 @@ impl Resolver {
     }
 
     /// Resolves; `answer` is called on one of the resolver's threads, or at once if too many questions wait.
-    pub(crate) fn resolve(&self, host: &str, port: u16, answer: impl FnOnce(Answer) + Send + 'static) {
+    pub fn resolve(&self, host: &str, port: u16, answer: impl FnOnce(Answer) + Send + 'static) {
         let question = Question { host: host.to_owned(), port, asked: Instant::now(), answer: Box::new(answer) };
         let mut state = self.0.lock();
         if state.waiting.len() >= MAX_QUESTIONS {

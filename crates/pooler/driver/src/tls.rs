@@ -88,11 +88,6 @@ impl Failed {
         let certificate = matches!(error, rustls::Error::InvalidCertificate(_)) || is_alert_about_certificate(error);
         io::Error::other(Self(TlsFailure { certificate, message: explain(error) }))
     }
-
-    /// The failure of TLS behind a broken connection, if it was that.
-    pub(crate) fn of(error: &io::Error) -> Option<&TlsFailure> {
-        error.get_ref()?.downcast_ref::<Self>().map(|failed| &failed.0)
-    }
 }
 
 impl fmt::Display for Failed {
@@ -102,6 +97,11 @@ impl fmt::Display for Failed {
 }
 
 impl std::error::Error for Failed {}
+
+/// The failure of TLS by which a connection broke; `None` if something else broke it.
+pub fn tls_failure_of(error: &io::Error) -> Option<&TlsFailure> {
+    error.get_ref()?.downcast_ref::<Failed>().map(|failed| &failed.0)
+}
 
 /// The ciphers, in one place.
 fn provider() -> Arc<CryptoProvider> {

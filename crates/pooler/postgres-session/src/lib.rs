@@ -12,19 +12,28 @@
 //! - `features`: what is more than forwarding, such as prepared statements, settings, LISTEN.
 //! - `relay`: messages on their way between a client and its server. It calls the features.
 //!
-//! `requester` is for programs that ask for themselves, such as the load generator.
+//! `handshake` logs clients in that serve themselves, such as the load generator, and `messages` is for what they send
+//! then.
 #![forbid(unsafe_code)]
 
 mod directory;
 mod exchange;
 mod features;
+mod handshake;
 mod login;
 mod random;
 mod relay;
-mod requester;
 mod session;
 mod sql;
 mod wire;
+
+/// Messages and errors in bytes, for clients of a server.
+pub mod messages {
+    pub use crate::wire::{
+        error::Failure,
+        message::{HEADER, Header, LARGE_LIMIT, back, front, take_text, take_u16, take_value, write, write_text},
+    };
+}
 
 use seam::{
     ClientTag, CloseReason, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, Secured, ServerTag,
@@ -38,9 +47,7 @@ pub use wire::cancel_key::MAX_NODE;
 pub use directory::{
     Ask, Directory, Look, OnState, PoolMode, Proof, ResetPolicy, Route, ServerLogin, StatePolicy, Target, Unknown,
 };
-pub use requester::{
-    Answer, Fault, MAX_PREPARED, Parameters, Requester, RequesterLogin, Row, SqlError, TransactionStatus, Verdict,
-};
+pub use handshake::{Fault, LoggedIn, ServerHandshake, SharedLogin, Step};
 pub use session::server::Server;
 pub use session::shared::{Memory, Postgres};
 pub use session::statements::PREFIX as STATEMENT_PREFIX;

@@ -2,14 +2,15 @@
 //! byte says which, and in which pieces.
 #![no_main]
 
+use clients::postgres::{Parameters, Requester, Verdict};
 use libfuzzer_sys::fuzz_target;
-use postgres_session::{Parameters, Requester, RequesterLogin, ServerLogin, Verdict};
+use postgres_session::{ServerLogin, SharedLogin};
 
 const WELCOME: &[u8] = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";
 
 fuzz_target!(|data: &[u8]| {
     let Some((&how, data)) = data.split_first() else { return };
-    let login = RequesterLogin::new(ServerLogin {
+    let login = SharedLogin::new(ServerLogin {
         user: "app".into(),
         database: "db".into(),
         password: Some("pencil".into()),

@@ -1,6 +1,5 @@
 //! A connection to MongoDB: OP_MSG over a line of the driver, with the times of its phases.
 
-use driver::{Event, LineError, LineFault, Lines};
 use mongodb_session::bson::Document;
 use pool::Time;
 
@@ -11,6 +10,7 @@ use super::{
 use crate::{
     ErrorKind, Phases,
     cancel::Cancels,
+    lines::{Event, LineError, LineFault, Lines},
     link::{self, CLOSED, Down, News, Stopwatch, VIOLATION},
 };
 

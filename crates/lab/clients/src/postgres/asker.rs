@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use postgres_session::Row;
 use settings::Secret;
 
 use super::{
     place::Place,
     query::{Questions, connect},
+    requester::Row,
 };
 use crate::TargetError;
 

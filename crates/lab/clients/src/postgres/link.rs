@@ -1,14 +1,17 @@
 //! A connection to PostgreSQL: protocol 3 over a line of the driver, with the times of its phases. Tries the hosts of
 //! the URL in turn.
 
-use driver::{Event, LineError, LineFault, Lines};
 use pool::Time;
-use postgres_session::{Fault, Requester, SqlError, Verdict};
+use postgres_session::Fault;
 
-use super::place::Place;
+use super::{
+    place::Place,
+    requester::{Requester, SqlError, Verdict},
+};
 use crate::{
     ErrorKind, Phases,
     cancel::Cancels,
+    lines::{Event, LineError, LineFault, Lines},
     link::{self, CLOSED, Down, News, Stopwatch, VIOLATION},
 };
 
@@ -35,15 +38,15 @@ impl link::Link for Link {
     }
 
     fn close(mut self, lines: &mut Lines, place: &Place, cancels: &Cancels) {
-        let mut out = Vec::new();
         match self.requester.as_mut().filter(|_| self.up) {
             Some(requester) if requester.is_asking() => {
-                requester.write_cancel(&mut out);
-                if !out.is_empty() {
-                    cancels.send(&place.hosts[self.host].address, out);
+                let request = requester.cancel_request();
+                if !request.is_empty() {
+                    cancels.send(&place.hosts[self.host].address, request);
                 }
             }
             Some(requester) => {
+                let mut out = Vec::new();
                 requester.terminate(&mut out);
                 lines.send(self.key, &out);
             }

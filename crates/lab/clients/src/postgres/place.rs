@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use driver::TlsConnector;
-use postgres_session::{RequesterLogin, ServerLogin};
+use postgres_session::{ServerLogin, SharedLogin};
 use upstream::{UpstreamUrl, encryption};
 
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
 pub struct Place {
     /// Tried in this order.
     pub hosts: Vec<Endpoint>,
-    pub login: RequesterLogin,
+    pub login: SharedLogin,
     /// `None`: no TLS is used.
     pub connector: Option<TlsConnector>,
 }
@@ -58,7 +58,7 @@ impl Place {
         let hosts = url.hosts.addresses.iter().map(|address| Endpoint::of(address, via));
         // A relay leads to one host.
         let hosts = hosts.take(if via.is_some() { 1 } else { usize::MAX }).collect();
-        Ok(Self { hosts, login: RequesterLogin::new(login), connector })
+        Ok(Self { hosts, login: SharedLogin::new(login), connector })
     }
 }
 

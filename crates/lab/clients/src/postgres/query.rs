@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use postgres_session::Answer;
-
-use super::{link::Link, place::Place};
+use super::{link::Link, place::Place, requester::Answer};
 use crate::{TargetError, connection::Connection};
 
 /// A connection for questions in SQL.

@@ -1,6 +1,5 @@
 //! A connection to Redis: RESP2 over a line of the driver, with the times of its phases.
 
-use driver::{Event, LineError, LineFault, Lines};
 use pool::Time;
 
 use super::{
@@ -10,6 +9,7 @@ use super::{
 use crate::{
     ErrorKind, Phases,
     cancel::Cancels,
+    lines::{Event, LineError, LineFault, Lines},
     link::{self, CLOSED, Down, News, Stopwatch, VIOLATION},
 };
 

@@ -7,11 +7,11 @@ mod tables;
 
 use std::{net::SocketAddr, sync::atomic::AtomicBool, time::Duration};
 
+use clients::postgres::MAX_PREPARED;
 use clients::{
     connection::CONNECT_TIMEOUT,
     postgres::{Place, connect},
 };
-use postgres_session::MAX_PREPARED;
 
 use super::{Server, Surroundings, TargetError, run::carry_out};
 use crate::{

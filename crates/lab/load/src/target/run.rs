@@ -5,9 +5,9 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 
 use clients::{
     Cancels,
+    lines::{Event, Lines},
     link::{Link, News, cannot_wait},
 };
-use driver::{Event, Lines};
 use pool::Time;
 
 use super::{Surroundings, TargetError, WATCH_EVERY, make_room, not_begun};

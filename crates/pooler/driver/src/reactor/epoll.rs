@@ -42,7 +42,7 @@ const ACCEPT_BATCH: u32 = 64;
 const WAKER: Token = Token(usize::MAX);
 const TICKER: Token = Token(usize::MAX - 1);
 
-pub(crate) type Waker = mio::Waker;
+pub type Waker = mio::Waker;
 
 impl Wake for Waker {
     fn wake(&self) -> io::Result<()> {
@@ -51,14 +51,14 @@ impl Wake for Waker {
 }
 
 /// What a reactor grows from: made by the thread that starts the workers, so that a failure is told there.
-pub(crate) struct Seed {
+pub struct Seed {
     poll: Poll,
     ticker: OwnedFd,
 }
 
 impl Seed {
     /// Its reactor will never wait longer than `tick`. Zero: it waits until something happens, or for [`Epoll::alarm`].
-    pub(crate) fn new(tick: Duration) -> io::Result<(Self, Waker)> {
+    pub fn new(tick: Duration) -> io::Result<(Self, Waker)> {
         let poll = Poll::new()?;
         let waker = mio::Waker::new(poll.registry(), WAKER)?;
         // One timer for all waits: a time-out of its own would have the kernel start and stop a timer at each.
@@ -72,7 +72,7 @@ impl Seed {
 }
 
 /// See [`super`].
-pub(crate) struct Epoll {
+pub struct Epoll {
     poll: Poll,
     ticker: OwnedFd,
     /// The ticker comes again by itself.
@@ -102,7 +102,7 @@ pub(crate) struct Epoll {
 }
 
 /// A connection between two reactors.
-pub(crate) struct Moved {
+pub struct Moved {
     socket: OwnedFd,
     tls: Option<Box<Channel>>,
 }
@@ -130,7 +130,7 @@ struct Conn {
 }
 
 impl Epoll {
-    pub(crate) fn new(seed: Seed, buffer_size: usize) -> Self {
+    pub fn new(seed: Seed, buffer_size: usize) -> Self {
         Self {
             poll: seed.poll,
             ticker: seed.ticker,
@@ -153,7 +153,7 @@ impl Epoll {
 
     /// Has the wait that is under way after `delay` end then, once: from now on there is this instead of ticks. Good to
     /// some tens of microseconds, where a time-out of `epoll_wait` has milliseconds.
-    pub(crate) fn alarm(&mut self, delay: Duration) -> io::Result<()> {
+    pub fn alarm(&mut self, delay: Duration) -> io::Result<()> {
         self.ticking = false;
         // Zero would switch it off.
         let delay = delay.max(Duration::from_nanos(1));
@@ -164,7 +164,7 @@ impl Epoll {
     }
 
     /// There may be completions to be taken.
-    pub(crate) fn has_news(&self) -> bool {
+    pub fn has_news(&self) -> bool {
         self.next_in_batch < self.batch.len() || !self.ready.is_empty()
     }
 }

@@ -42,7 +42,7 @@ impl TlsConnector {
     }
 
     /// A connection to be begun with `host`, a name or an address.
-    pub(crate) fn connect(&self, host: &str) -> Result<Channel, TlsError> {
+    pub fn connect(&self, host: &str) -> Result<Channel, TlsError> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|_| TlsError::new(format!("\"{host}\" is no host name that a certificate could be for")))?;
         Ok(Channel::connecting(UnbufferedClientConnection::new(Arc::clone(&self.0), name)?))

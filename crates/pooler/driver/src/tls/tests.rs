@@ -142,7 +142,7 @@ fn an_upstream_is_believed_as_the_rule_says() {
     let acceptor = acceptor(&issue(&ours, "host", &["host.test", "127.0.0.1"]), &ClientCertificates::Ignored);
     let goes = |trust: &Trust, host: &str| match shake_hands(&acceptor, &connector(trust), host, BUFFER / 2) {
         Ok(_) => Ok(()),
-        Err(error) => Err(Failed::of(&Failed::error(&error)).unwrap().clone()),
+        Err(error) => Err(tls_failure_of(&Failed::error(&error)).unwrap().clone()),
     };
     assert!(goes(&Trust::Anybody, "elsewhere.test").is_ok());
     assert!(goes(&Trust::Authority(pem(&ours)), "elsewhere.test").is_ok());

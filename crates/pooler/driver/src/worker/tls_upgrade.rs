@@ -17,7 +17,7 @@ use crate::{
     config::{Address, PoolSpec},
     reactor::{Reactor, Submitted},
     shared_pool,
-    tls::{Channel, Failed, TlsError},
+    tls::{Channel, TlsError, tls_failure_of},
 };
 
 /// A TLS connection to be begun with one of a pool's hosts.
@@ -102,7 +102,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// The client's connection is over. A failure of TLS is worth a line: its client knows it only as numbers.
     pub(super) fn on_client_broken(&mut self, slot: usize, error: &io::Error) {
-        if let Some(TlsFailure { message, .. }) = Failed::of(error)
+        if let Some(TlsFailure { message, .. }) = tls_failure_of(error)
             && let Some(withheld) = self.paces.client_error.permits(self.now)
         {
             tracing::info!(withheld, client = %self.client_address(slot), "TLS failed: {message}");
@@ -112,7 +112,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// What it means that the connection to a server broke, if that was a handshake that failed.
     pub(super) fn tls_failure(&mut self, slot: usize, error: &io::Error) -> Option<CloseReason> {
-        let failure = Failed::of(error)?.clone();
+        let failure = tls_failure_of(error)?.clone();
         let server = self.servers.get_mut(slot).filter(|server| matches!(server.phase, Phase::Starting(_)))?;
         let protocol = Arc::clone(&self.shared.protocol);
         let message = format!("TLS with {} failed: {}", server.address, failure.message);

@@ -109,7 +109,7 @@ pub(crate) enum Duty {
     Hub(u64),
 }
 
-#[derive(Default)]
+#[derive(Default, Debug)]
 pub(crate) struct CancelKey {
     pub(crate) pid: u32,
     /// Four bytes, or more in newer protocol versions; empty if the server sent none.

@@ -63,18 +63,18 @@ impl Report<'_> {
 
 /// What a server's ErrorResponse says.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Failure {
+pub struct Failure {
     /// FATAL or PANIC: the server closes the connection.
-    pub(crate) fatal: bool,
+    pub fatal: bool,
     /// The SQLSTATE; empty if the server sent none.
-    pub(crate) code: String,
-    pub(crate) message: String,
-    pub(crate) hint: String,
+    pub code: String,
+    pub message: String,
+    pub hint: String,
 }
 
 impl Failure {
     /// Reads the body of an ErrorResponse. What is missing or malformed stays empty.
-    pub(crate) fn read(mut body: &[u8]) -> Self {
+    pub fn read(mut body: &[u8]) -> Self {
         let mut failure = Self::default();
         let mut severity = String::new();
         while let Some((&field, rest)) = body.split_first() {
@@ -96,6 +96,11 @@ impl Failure {
         }
         failure.fatal = severity == "FATAL" || severity == "PANIC";
         failure
+    }
+
+    /// The SQLSTATE, if the server sent one that can be one.
+    pub fn sqlstate(&self) -> Option<[u8; 5]> {
+        self.code.as_bytes().try_into().ok().filter(|code: &[u8; 5]| code.iter().all(u8::is_ascii_alphanumeric))
     }
 
     /// Whether the body of an ErrorResponse says that the plan of a prepared statement no longer fits its tables. The

@@ -2,105 +2,105 @@
 //! session and no meaning.
 
 /// Bytes of a message's header: its type and the length, which counts itself but not the type.
-pub(crate) const HEADER: usize = 5;
+pub const HEADER: usize = 5;
 
 /// Longest control message of a client, and longest start-up packet, as in PostgreSQL.
-pub(crate) const SMALL_LIMIT: u32 = 10_000;
+pub const SMALL_LIMIT: u32 = 10_000;
 
 /// Longest data message of a client, as in PostgreSQL.
-pub(crate) const LARGE_LIMIT: u32 = 0x3fff_ffff;
+pub const LARGE_LIMIT: u32 = 0x3fff_ffff;
 
 /// Types of messages that a client sends.
-pub(crate) mod front {
-    pub(crate) const BIND: u8 = b'B';
-    pub(crate) const CLOSE: u8 = b'C';
-    pub(crate) const COPY_DATA: u8 = b'd';
-    pub(crate) const COPY_DONE: u8 = b'c';
-    pub(crate) const COPY_FAIL: u8 = b'f';
-    pub(crate) const DESCRIBE: u8 = b'D';
-    pub(crate) const EXECUTE: u8 = b'E';
-    pub(crate) const FLUSH: u8 = b'H';
-    pub(crate) const FUNCTION_CALL: u8 = b'F';
-    pub(crate) const PARSE: u8 = b'P';
-    pub(crate) const PASSWORD: u8 = b'p';
-    pub(crate) const QUERY: u8 = b'Q';
-    pub(crate) const SYNC: u8 = b'S';
-    pub(crate) const TERMINATE: u8 = b'X';
+pub mod front {
+    pub const BIND: u8 = b'B';
+    pub const CLOSE: u8 = b'C';
+    pub const COPY_DATA: u8 = b'd';
+    pub const COPY_DONE: u8 = b'c';
+    pub const COPY_FAIL: u8 = b'f';
+    pub const DESCRIBE: u8 = b'D';
+    pub const EXECUTE: u8 = b'E';
+    pub const FLUSH: u8 = b'H';
+    pub const FUNCTION_CALL: u8 = b'F';
+    pub const PARSE: u8 = b'P';
+    pub const PASSWORD: u8 = b'p';
+    pub const QUERY: u8 = b'Q';
+    pub const SYNC: u8 = b'S';
+    pub const TERMINATE: u8 = b'X';
 }
 
 /// Types of messages that a server sends.
-pub(crate) mod back {
-    pub(crate) const AUTHENTICATION: u8 = b'R';
-    pub(crate) const BACKEND_KEY_DATA: u8 = b'K';
-    pub(crate) const BIND_COMPLETE: u8 = b'2';
-    pub(crate) const CLOSE_COMPLETE: u8 = b'3';
-    pub(crate) const COMMAND_COMPLETE: u8 = b'C';
-    pub(crate) const COPY_BOTH_RESPONSE: u8 = b'W';
-    pub(crate) const COPY_DATA: u8 = b'd';
-    pub(crate) const COPY_DONE: u8 = b'c';
-    pub(crate) const COPY_IN_RESPONSE: u8 = b'G';
-    pub(crate) const COPY_OUT_RESPONSE: u8 = b'H';
-    pub(crate) const DATA_ROW: u8 = b'D';
-    pub(crate) const EMPTY_QUERY_RESPONSE: u8 = b'I';
-    pub(crate) const ERROR_RESPONSE: u8 = b'E';
-    pub(crate) const FUNCTION_CALL_RESPONSE: u8 = b'V';
-    pub(crate) const NEGOTIATE_PROTOCOL_VERSION: u8 = b'v';
-    pub(crate) const NO_DATA: u8 = b'n';
-    pub(crate) const NOTICE_RESPONSE: u8 = b'N';
-    pub(crate) const NOTIFICATION_RESPONSE: u8 = b'A';
-    pub(crate) const PARAMETER_DESCRIPTION: u8 = b't';
-    pub(crate) const PARAMETER_STATUS: u8 = b'S';
-    pub(crate) const PARSE_COMPLETE: u8 = b'1';
-    pub(crate) const PORTAL_SUSPENDED: u8 = b's';
-    pub(crate) const READY_FOR_QUERY: u8 = b'Z';
-    pub(crate) const ROW_DESCRIPTION: u8 = b'T';
+pub mod back {
+    pub const AUTHENTICATION: u8 = b'R';
+    pub const BACKEND_KEY_DATA: u8 = b'K';
+    pub const BIND_COMPLETE: u8 = b'2';
+    pub const CLOSE_COMPLETE: u8 = b'3';
+    pub const COMMAND_COMPLETE: u8 = b'C';
+    pub const COPY_BOTH_RESPONSE: u8 = b'W';
+    pub const COPY_DATA: u8 = b'd';
+    pub const COPY_DONE: u8 = b'c';
+    pub const COPY_IN_RESPONSE: u8 = b'G';
+    pub const COPY_OUT_RESPONSE: u8 = b'H';
+    pub const DATA_ROW: u8 = b'D';
+    pub const EMPTY_QUERY_RESPONSE: u8 = b'I';
+    pub const ERROR_RESPONSE: u8 = b'E';
+    pub const FUNCTION_CALL_RESPONSE: u8 = b'V';
+    pub const NEGOTIATE_PROTOCOL_VERSION: u8 = b'v';
+    pub const NO_DATA: u8 = b'n';
+    pub const NOTICE_RESPONSE: u8 = b'N';
+    pub const NOTIFICATION_RESPONSE: u8 = b'A';
+    pub const PARAMETER_DESCRIPTION: u8 = b't';
+    pub const PARAMETER_STATUS: u8 = b'S';
+    pub const PARSE_COMPLETE: u8 = b'1';
+    pub const PORTAL_SUSPENDED: u8 = b's';
+    pub const READY_FOR_QUERY: u8 = b'Z';
+    pub const ROW_DESCRIPTION: u8 = b'T';
 }
 
 /// The code of a request for TLS.
-pub(crate) const SSL_REQUEST: u32 = 80_877_103;
+pub const SSL_REQUEST: u32 = 80_877_103;
 /// The code of a request for GSSAPI encryption.
-pub(crate) const GSSENC_REQUEST: u32 = 80_877_104;
+pub const GSSENC_REQUEST: u32 = 80_877_104;
 /// The code of a request to cancel.
-pub(crate) const CANCEL_REQUEST: u32 = 80_877_102;
+pub const CANCEL_REQUEST: u32 = 80_877_102;
 /// Protocol 3.0, the version Poolhouse speaks to servers.
-pub(crate) const PROTOCOL_3_0: u32 = 3 << 16;
+pub const PROTOCOL_3_0: u32 = 3 << 16;
 /// Protocol 3.2, the newest that clients may speak: their cancel keys are longer. 3.1 was never used.
-pub(crate) const PROTOCOL_3_2: u32 = PROTOCOL_3_0 + 2;
+pub const PROTOCOL_3_2: u32 = PROTOCOL_3_0 + 2;
 
 /// ReadyForQuery's status outside a transaction.
-pub(crate) const IDLE: u8 = b'I';
+pub const IDLE: u8 = b'I';
 
 /// The header of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Header {
-    pub(crate) kind: u8,
+pub struct Header {
+    pub kind: u8,
     /// The length field: 4 for an empty body. Not checked.
-    pub(crate) length: u32,
+    pub length: u32,
 }
 
 impl Header {
     /// The header at the beginning of `bytes`; `None` if more bytes are needed.
     #[inline]
-    pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
+    pub fn read(bytes: &[u8]) -> Option<Self> {
         let header = bytes.first_chunk::<HEADER>()?;
         Some(Self { kind: header[0], length: u32::from_be_bytes([header[1], header[2], header[3], header[4]]) })
     }
 
     /// Bytes of the whole message, type included.
     #[inline]
-    pub(crate) fn total(self) -> usize {
+    pub fn total(self) -> usize {
         1 + self.length as usize
     }
 }
 
 /// Appends a message with the body that `body` appends.
-pub(crate) fn write(to: &mut Vec<u8>, kind: u8, body: impl FnOnce(&mut Vec<u8>)) {
+pub fn write(to: &mut Vec<u8>, kind: u8, body: impl FnOnce(&mut Vec<u8>)) {
     to.push(kind);
     write_sized(to, body);
 }
 
 /// Appends a length and what `body` appends: a start-up packet, which has no type.
-pub(crate) fn write_sized(to: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
+pub fn write_sized(to: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     let start = to.len();
     to.extend_from_slice(&[0; 4]);
     body(to);
@@ -109,13 +109,13 @@ pub(crate) fn write_sized(to: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
 }
 
 /// Appends text and the zero byte that ends it. Zero bytes within are left out: they would end it early.
-pub(crate) fn write_text(to: &mut Vec<u8>, text: &str) {
+pub fn write_text(to: &mut Vec<u8>, text: &str) {
     to.extend(text.bytes().filter(|&b| b != 0));
     to.push(0);
 }
 
 /// Appends a simple query.
-pub(crate) fn write_query(to: &mut Vec<u8>, sql: &[u8]) {
+pub fn write_query(to: &mut Vec<u8>, sql: &[u8]) {
     write(to, front::QUERY, |to| {
         to.extend_from_slice(sql);
         to.push(0);
@@ -123,12 +123,12 @@ pub(crate) fn write_query(to: &mut Vec<u8>, sql: &[u8]) {
 }
 
 /// Appends a ReadyForQuery.
-pub(crate) fn write_ready(to: &mut Vec<u8>, status: u8) {
+pub fn write_ready(to: &mut Vec<u8>, status: u8) {
     write(to, back::READY_FOR_QUERY, |to| to.push(status));
 }
 
 /// Appends a ParameterStatus.
-pub(crate) fn write_parameter(to: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+pub fn write_parameter(to: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     write(to, back::PARAMETER_STATUS, |to| {
         for text in [name, value] {
             to.extend_from_slice(text);
@@ -138,7 +138,7 @@ pub(crate) fn write_parameter(to: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 }
 
 /// Appends the packet that asks a server to cancel what the connection with this key does.
-pub(crate) fn write_cancel(to: &mut Vec<u8>, pid: u32, secret: &[u8]) {
+pub fn write_cancel(to: &mut Vec<u8>, pid: u32, secret: &[u8]) {
     write_sized(to, |to| {
         to.extend_from_slice(&CANCEL_REQUEST.to_be_bytes());
         to.extend_from_slice(&pid.to_be_bytes());
@@ -147,7 +147,7 @@ pub(crate) fn write_cancel(to: &mut Vec<u8>, pid: u32, secret: &[u8]) {
 }
 
 /// Takes a zero-terminated text off the front; `None` if there is none.
-pub(crate) fn take_text<'a>(body: &mut &'a [u8]) -> Option<&'a [u8]> {
+pub fn take_text<'a>(body: &mut &'a [u8]) -> Option<&'a [u8]> {
     let end = body.iter().position(|&b| b == 0)?;
     let text = &body[..end];
     *body = &body[end + 1..];
@@ -155,14 +155,14 @@ pub(crate) fn take_text<'a>(body: &mut &'a [u8]) -> Option<&'a [u8]> {
 }
 
 /// Takes a big-endian number of two bytes off the front.
-pub(crate) fn take_u16(body: &mut &[u8]) -> Option<u16> {
+pub fn take_u16(body: &mut &[u8]) -> Option<u16> {
     let (number, rest) = body.split_first_chunk::<2>()?;
     *body = rest;
     Some(u16::from_be_bytes(*number))
 }
 
 /// Takes a value of a row or of a Bind off the front: the inner `None` is NULL, the outer one a malformed body.
-pub(crate) fn take_value<'a>(body: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
+pub fn take_value<'a>(body: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
     let length = take_u32(body)?;
     if length == u32::MAX {
         return Some(None);
@@ -173,7 +173,7 @@ pub(crate) fn take_value<'a>(body: &mut &'a [u8]) -> Option<Option<&'a [u8]>> {
 }
 
 /// The values in the body of a DataRow of `N` columns; `None` if it is malformed.
-pub(crate) fn read_row<const N: usize>(mut body: &[u8]) -> Option<[Option<&[u8]>; N]> {
+pub fn read_row<const N: usize>(mut body: &[u8]) -> Option<[Option<&[u8]>; N]> {
     let mut values = [None; N];
     if usize::from(take_u16(&mut body)?) != N {
         return None;
@@ -186,7 +186,7 @@ pub(crate) fn read_row<const N: usize>(mut body: &[u8]) -> Option<[Option<&[u8]>
 
 /// The body of a DataRow.
 #[cfg(test)]
-pub(crate) fn row_body(values: &[Option<&str>]) -> Vec<u8> {
+pub fn row_body(values: &[Option<&str>]) -> Vec<u8> {
     let mut body = (values.len() as u16).to_be_bytes().to_vec();
     for value in values {
         body.extend(value.map_or(u32::MAX, |text| text.len() as u32).to_be_bytes());
@@ -196,14 +196,14 @@ pub(crate) fn row_body(values: &[Option<&str>]) -> Vec<u8> {
 }
 
 /// Takes a big-endian number of four bytes off the front.
-pub(crate) fn take_u32(body: &mut &[u8]) -> Option<u32> {
+pub fn take_u32(body: &mut &[u8]) -> Option<u32> {
     let (number, rest) = body.split_first_chunk::<4>()?;
     *body = rest;
     Some(u32::from_be_bytes(*number))
 }
 
 /// Appends a Parse under this name; `body` is what follows the name.
-pub(crate) fn write_parse(to: &mut Vec<u8>, name: &[u8], body: &[u8]) {
+pub fn write_parse(to: &mut Vec<u8>, name: &[u8], body: &[u8]) {
     write(to, front::PARSE, |to| {
         to.extend_from_slice(name);
         to.push(0);
@@ -212,7 +212,7 @@ pub(crate) fn write_parse(to: &mut Vec<u8>, name: &[u8], body: &[u8]) {
 }
 
 /// Appends a Bind of a statement without parameters to the unnamed portal, with text for all results.
-pub(crate) fn write_bind(to: &mut Vec<u8>, statement: &[u8]) {
+pub fn write_bind(to: &mut Vec<u8>, statement: &[u8]) {
     write(to, front::BIND, |to| {
         to.push(0);
         to.extend_from_slice(statement);
@@ -221,12 +221,12 @@ pub(crate) fn write_bind(to: &mut Vec<u8>, statement: &[u8]) {
 }
 
 /// Appends an Execute of the unnamed portal for all its rows.
-pub(crate) fn write_execute(to: &mut Vec<u8>) {
+pub fn write_execute(to: &mut Vec<u8>) {
     write(to, front::EXECUTE, |to| to.extend_from_slice(&[0; 5]));
 }
 
 /// Appends the answer to a Parse.
-pub(crate) fn write_parse_complete(to: &mut Vec<u8>) {
+pub fn write_parse_complete(to: &mut Vec<u8>) {
     write(to, back::PARSE_COMPLETE, |_| {});
 }
 

@@ -1,7 +1,7 @@
 //! Statements of scripts, in the simple or the extended query protocol.
 
+use clients::postgres::{Answer, Parameters, TransactionStatus};
 use clients::postgres::{Link, kind_of};
-use postgres_session::{Answer, Parameters, TransactionStatus};
 
 use crate::{
     plan::QueryProtocol,

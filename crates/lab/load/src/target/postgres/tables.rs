@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use postgres_session::Row;
+use clients::postgres::Row;
 
 use clients::postgres::Questions;
 

@@ -1,8 +1,9 @@
 //! A requester against servers that tests play by hand.
 
-use super::*;
-use crate::{ServerEncryption, Tls};
+use postgres_session::{ServerEncryption, ServerLogin, Tls, messages::Header};
 use proptest::prelude::*;
+
+use super::*;
 
 fn login() -> ServerLogin {
     ServerLogin {
@@ -32,7 +33,7 @@ fn welcome() -> Vec<u8> {
 
 /// One connection with what it has sent and said.
 struct Line {
-    login: RequesterLogin,
+    login: SharedLogin,
     requester: Requester,
     sent: Vec<u8>,
     said: Vec<Verdict>,
@@ -40,7 +41,7 @@ struct Line {
 
 impl Line {
     fn open(login: ServerLogin) -> Self {
-        let login = RequesterLogin::new(login);
+        let login = SharedLogin::new(login);
         let mut sent = Vec::new();
         let requester = Requester::begin(&login, &mut sent);
         Self { login, requester, sent, said: Vec::new() }
@@ -105,7 +106,7 @@ fn a_refused_login_keeps_its_sqlstate() {
 
 #[test]
 fn a_server_that_turns_tls_away_is_asked_once_more_without() {
-    let login = RequesterLogin::new(ServerLogin {
+    let login = SharedLogin::new(ServerLogin {
         encryption: ServerEncryption { tls: Tls::Prefer, ..ServerEncryption::default() },
         ..login()
     });

@@ -81,9 +81,8 @@ fn an_address_that_does_not_answer_gives_way_to_the_next() {
     // A queue that is full: further connects are not answered.
     let full = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let silent = full.local_addr().unwrap();
-    socket2::SockRef::from(&full).listen(0).unwrap();
-    let _queue: Vec<_> = (0..2).map(|_| crate::socket::connect_tcp(silent).unwrap()).collect();
-    thread::sleep(Duration::from_millis(50));
+    rustix::net::listen(&full, 0).unwrap();
+    let _queue: Vec<_> = (0..2).map(|_| TcpStream::connect_timeout(&silent, Duration::from_millis(50))).collect();
     let port = serve(|socket| echo(socket, 1));
     let mut lines = lines();
     let key = 3;
@@ -149,7 +148,7 @@ fn an_end_and_a_break_are_told_apart() {
         socket.read_exact(&mut first).unwrap();
         match first[0] {
             b'e' => socket.shutdown(Shutdown::Both).unwrap(),
-            _ => socket2::SockRef::from(&socket).set_linger(Some(Duration::ZERO)).unwrap(),
+            _ => rustix::net::sockopt::set_socket_linger(&socket, Some(Duration::ZERO)).unwrap(),
         }
     });
     let mut lines = lines();

@@ -15,19 +15,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use pool::Time;
-use seam::Secured;
-
-use crate::{
-    clock::Clock,
-    config::Address,
+use driver::{
+    Address, Clock, TlsConnector,
     reactor::{
         Buffer, Completion, ConnId, Data, Owner, Reactor, Submitted,
         epoll::{Epoll, Seed, Waker},
     },
     resolver::{self, Resolver},
-    tls::{Failed, TlsConnector},
+    tls_failure_of,
 };
+use pool::Time;
+use rustix::io::Errno;
+use seam::Secured;
 
 /// Bytes of one receive: more than a record of TLS.
 const BUFFER_SIZE: usize = 32 * 1024;
@@ -444,7 +443,7 @@ impl Lines {
     }
 
     fn fail_with(&mut self, name: Name, what: &str, error: &io::Error) {
-        let message = match Failed::of(error) {
+        let message = match tls_failure_of(error) {
             Some(failure) => format!("TLS with {} failed: {}", self.address(name), failure.message),
             None => format!("{what} ({}): {error}", self.address(name)),
         };
@@ -502,7 +501,7 @@ impl Answers {
 impl LineFault {
     fn of(error: &io::Error) -> Self {
         use io::ErrorKind as Kind;
-        if let Some(failure) = Failed::of(error) {
+        if let Some(failure) = tls_failure_of(error) {
             return Self::Tls { certificate: failure.certificate };
         }
         match error.kind() {
@@ -512,12 +511,10 @@ impl LineFault {
             Kind::TimedOut => Self::TimedOut,
             Kind::ConnectionReset | Kind::BrokenPipe | Kind::ConnectionAborted => Self::Reset,
             Kind::OutOfMemory | Kind::AddrNotAvailable | Kind::AddrInUse => Self::Exhausted,
-            _ => match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
-                Some(rustix::io::Errno::MFILE | rustix::io::Errno::NFILE | rustix::io::Errno::NOBUFS) => {
-                    Self::Exhausted
-                }
+            _ => match error.raw_os_error().map(Errno::from_raw_os_error) {
+                Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS) => Self::Exhausted,
                 // A Unix socket whose queue is full.
-                Some(rustix::io::Errno::AGAIN) => Self::Refused,
+                Some(Errno::AGAIN) => Self::Refused,
                 _ => Self::Other,
             },
         }

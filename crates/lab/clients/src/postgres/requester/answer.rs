@@ -3,8 +3,10 @@
 
 use std::fmt;
 
-use super::Fault;
-use crate::wire::message::{HEADER, Header, LARGE_LIMIT, back, take_text, take_u32};
+use postgres_session::{
+    Fault,
+    messages::{Failure, HEADER, Header, LARGE_LIMIT, back, take_text, take_u16, take_value},
+};
 
 /// Longest message that is put together: an error, or a row that the caller asked for.
 const MAX_KEPT: u32 = 256 * 1024;
@@ -69,9 +71,8 @@ pub struct SqlError {
 impl SqlError {
     /// From the body of an ErrorResponse.
     pub(super) fn read(body: &[u8]) -> Self {
-        let mut failure = crate::wire::error::Failure::read(body);
-        let code =
-            failure.code.as_bytes().try_into().ok().filter(|code: &[u8; 5]| code.iter().all(u8::is_ascii_alphanumeric));
+        let mut failure = Failure::read(body);
+        let code = failure.sqlstate();
         if let Some(end) = (0..=MAX_ERROR_TEXT).rev().find(|end| failure.message.is_char_boundary(*end)) {
             failure.message.truncate(end);
         }
@@ -330,20 +331,11 @@ fn read_columns(mut body: &[u8]) -> Option<Vec<Box<str>>> {
 fn read_values(mut body: &[u8]) -> Option<Vec<Option<Box<str>>>> {
     let mut values = Vec::new();
     for _ in 0..take_count(&mut body)? {
-        let length = take_u32(&mut body)?;
-        if length == u32::MAX {
-            values.push(None);
-            continue;
-        }
-        let (value, rest) = body.split_at_checked(length as usize)?;
-        body = rest;
-        values.push(Some(String::from_utf8_lossy(value).into()));
+        values.push(take_value(&mut body)?.map(|value| String::from_utf8_lossy(value).into()));
     }
     body.is_empty().then_some(values)
 }
 
 fn take_count(body: &mut &[u8]) -> Option<usize> {
-    let (count, rest) = body.split_first_chunk::<2>()?;
-    *body = rest;
-    Some(usize::from(u16::from_be_bytes(*count))).filter(|count| *count <= MAX_COLUMNS)
+    take_u16(body).map(usize::from).filter(|count| *count <= MAX_COLUMNS)
 }
