@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use driver::{Address, TlsConnector};
-use upstream::{UpstreamUrl, connector, uses_tls};
+use upstream::UpstreamUrl;
 
 use super::TargetError;
 
@@ -15,13 +15,13 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// `via`: connections go to a relay instead, and the certificate is still that of the address.
-    pub(crate) fn of(address: &Address, via: Option<SocketAddr>) -> Self {
+    pub(crate) fn of(address: &upstream::Address, via: Option<SocketAddr>) -> Self {
         let name = match address {
-            Address::Tcp { host, .. } => host.clone(),
-            Address::Unix(_) => String::new(),
+            upstream::Address::Tcp { host, .. } => host.clone(),
+            upstream::Address::Unix(_) => String::new(),
         };
         let relay = |via: SocketAddr| Address::Tcp { host: via.ip().to_string(), port: via.port() };
-        Self { address: Arc::new(via.map_or_else(|| address.clone(), relay)), name }
+        Self { address: Arc::new(via.map_or_else(|| dial::address(address), relay)), name }
     }
 }
 
@@ -30,6 +30,6 @@ impl Endpoint {
 /// # Errors
 /// What is wrong with the files that the URL names.
 pub(crate) fn tls_connector(url: &UpstreamUrl) -> Result<Option<TlsConnector>, TargetError> {
-    let is_used = uses_tls(&url.hosts, &url.tls);
-    is_used.then(|| connector(&url.tls).map_err(TargetError::configuration)).transpose()
+    let is_used = dial::uses_tls(&dial::hosts(url), &url.tls);
+    is_used.then(|| dial::connector(&url.tls).map_err(TargetError::configuration)).transpose()
 }

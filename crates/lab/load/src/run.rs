@@ -12,9 +12,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use driver::Address;
 use pool::Time;
-use upstream::UpstreamUrl;
+use upstream::{Address, UpstreamUrl};
 
 use self::processors::Meter;
 use crate::{
@@ -113,7 +112,7 @@ fn address(target: &Target) -> Result<SocketAddr, TargetError> {
         | Target::Redis(RedisTarget { url, .. })
         | Target::MongoDb(MongoTarget { url, .. }) => {
             let url = UpstreamUrl::parse(url.reveal()).map_err(TargetError::configuration)?;
-            match url.hosts.addresses.first() {
+            match url.hosts.first() {
                 Some(Address::Tcp { host, port }) => (host.clone(), *port),
                 Some(Address::Unix(_)) | None => {
                     return Err(TargetError::configuration(

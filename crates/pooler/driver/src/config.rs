@@ -140,13 +140,10 @@ impl fmt::Display for Address {
     }
 }
 
-/// Most hosts of one upstream.
-pub const MAX_HOSTS: usize = 16;
-
 /// Where the servers of a pool may be: several hosts of one upstream, of which not all may be fit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hosts {
-    /// Tried one after another for each new server; 1 to [`MAX_HOSTS`].
+    /// Tried one after another for each new server; at least one.
     pub addresses: Vec<Address>,
     /// When none of them will do, all are tried once more with lower demands
     /// ([`Protocol::server_start_fallback`](seam::Protocol::server_start_fallback)).

@@ -38,8 +38,8 @@ mod worker;
 
 pub use clock::Clock;
 pub use config::{
-    Address, BeginWith, Changes, DriverConfig, Hosts, ListenerSpec, MAX_HOSTS, PoolSpec, PoolTimeouts, TenantLimits,
-    Timeouts, Upstreams,
+    Address, BeginWith, Changes, DriverConfig, Hosts, ListenerSpec, PoolSpec, PoolTimeouts, TenantLimits, Timeouts,
+    Upstreams,
 };
 pub use crew::{Crew, Intent};
 pub use descriptors::raise_descriptor_limit;

@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
+use driver::Address;
 use settings::{Problem, Problems};
 use upstream::{Seeds, name_servers};
 
@@ -56,16 +57,13 @@ fn resolved_with(
         match (look_up(&name), before) {
             (Ok(seeds), _) => {
                 holds = holds.min(seeds.holds);
-                take(&mut config.databases[index], seeds);
+                let addresses = seeds.addresses.iter().map(dial::address).collect();
+                set_hosts(&mut config.databases[index], addresses, seeds.auth_source, seeds.replica_set);
             }
             (Err(why), Some(before)) => {
                 tracing::warn!(name = name.host, "the hosts of this name stay as they are: {why}");
                 let (auth_source, replica_set) = (before.mongo.auth_source.clone(), before.mongo.replica_set.clone());
-                let addresses = before.hosts.addresses.clone();
-                take(
-                    &mut config.databases[index],
-                    Seeds { addresses, auth_source, replica_set, holds: MIN_REFRESH_INTERVAL },
-                );
+                set_hosts(&mut config.databases[index], before.hosts.addresses.clone(), auth_source, replica_set);
                 holds = MIN_REFRESH_INTERVAL;
             }
             (Err(why), None) => {
@@ -82,11 +80,16 @@ fn resolved_with(
 }
 
 /// Options in the URL take precedence over those in the name's TXT record.
-fn take(database: &mut Database, seeds: Seeds) {
-    database.hosts.addresses = seeds.addresses;
+fn set_hosts(
+    database: &mut Database,
+    addresses: Vec<Address>,
+    auth_source: Option<String>,
+    replica_set: Option<String>,
+) {
+    database.hosts.addresses = addresses;
     let mongo = &mut database.mongo;
-    mongo.auth_source = mongo.auth_source.take().or(seeds.auth_source);
-    mongo.replica_set = mongo.replica_set.take().or(seeds.replica_set);
+    mongo.auth_source = mongo.auth_source.take().or(auth_source);
+    mongo.replica_set = mongo.replica_set.take().or(replica_set);
 }
 
 fn servers() -> Result<Vec<SocketAddr>, String> {
@@ -99,7 +102,6 @@ fn servers() -> Result<Vec<SocketAddr>, String> {
 mod tests {
     use std::path::Path;
 
-    use driver::Address;
     use upstream::SrvName;
 
     use super::*;
@@ -111,7 +113,7 @@ mod tests {
     }
 
     fn seeds(host: &str) -> Seeds {
-        let addresses = vec![Address::Tcp { host: host.to_owned(), port: 27_017 }];
+        let addresses = vec![upstream::Address::Tcp { host: host.to_owned(), port: 27_017 }];
         let (auth_source, replica_set) = (Some("admin".to_owned()), Some("rs0".to_owned()));
         Seeds { addresses, auth_source, replica_set, holds: Duration::from_secs(5) }
     }
@@ -120,7 +122,7 @@ mod tests {
     fn options_in_the_url_take_precedence_over_those_of_the_name() {
         let (config, holds) = resolved_with(config("?authSource=own"), None, &|_| Ok(seeds("a.example.net"))).unwrap();
         let database = &config.databases[0];
-        assert_eq!(database.hosts.addresses, seeds("a.example.net").addresses);
+        assert_eq!(database.hosts.to_string(), "a.example.net:27017");
         assert_eq!(database.mongo.auth_source.as_deref(), Some("own"));
         assert_eq!((database.mongo.replica_set.as_deref(), holds), (Some("rs0"), Duration::from_secs(5)));
     }

@@ -3,9 +3,10 @@
 
 use std::{path::Path, sync::Arc};
 
+use dial::{ALPN, about_file, connector, read_pem};
 use driver::{ClientCertificates, TlsAcceptor, TlsConnector, TlsIdentity};
 use settings::{Problem, Problems};
-use upstream::{ALPN, Kind, about_file, connector, read_pem};
+use upstream::Kind;
 
 use crate::config::{ClientAuth, Config, Database, Endpoint, ListenerTls};
 
@@ -89,7 +90,7 @@ impl Tls {
 
 /// Whether connections to a database may use TLS.
 pub fn uses_tls(database: &Database) -> bool {
-    upstream::uses_tls(&database.hosts, &database.tls)
+    dial::uses_tls(&database.hosts, &database.tls)
 }
 
 fn acceptor(tls: &ListenerTls, inside: &[&[u8]]) -> Result<TlsAcceptor, (&'static str, String)> {

@@ -1,18 +1,22 @@
-//! An upstream as a URL describes it: where it is, whom to log in as, and what to demand of its TLS. What the proxy and
-//! the load generator both need before they connect. Opens no connection to an upstream; of a `mongodb+srv://` name it
-//! asks name servers.
+//! An upstream as a URL describes it: where it is, which login it takes, and what to demand of its TLS. These are plain
+//! values, which `dial` turns into those of the driver and the sessions. Opens no connection to an upstream; for a
+//! `mongodb+srv://` name it asks name servers.
 #![forbid(unsafe_code)]
 
-mod connector;
 mod dns;
+mod hosts;
+mod kind;
 mod mongodb;
+mod percent;
 mod srv;
 mod tls;
 mod url;
 
-pub use connector::{ALPN, about_file, connector, encryption, read_pem, uses_tls};
 pub use dns::name_servers;
+pub use hosts::{Address, MAX_HOSTS, SessionAttrs};
+pub use kind::Kind;
 pub use mongodb::{Ignored, MongoOptions};
+pub use percent::decode as percent_decode;
 pub use srv::{Seeds, SrvName};
-pub use tls::{Root, SslMode, URL_TLS_KEYS, UpstreamTls, UrlTls};
-pub use url::{Kind, Sentinel, UpstreamUrl, decode as percent_decode};
+pub use tls::{ChannelBinding, Root, SslMode, URL_TLS_KEYS, UpstreamTls, UrlTls};
+pub use url::{Sentinel, UpstreamUrl};

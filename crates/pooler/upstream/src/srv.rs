@@ -3,9 +3,10 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use driver::{Address, MAX_HOSTS};
-
-use crate::dns::{Answer, Question, ask};
+use crate::{
+    dns::{Answer, Question, ask},
+    hosts::{Address, MAX_HOSTS},
+};
 
 /// Parts of a name whose servers may be looked up, at least: the servers of a shorter name could belong to anyone.
 const MIN_NAME_PARTS: usize = 3;

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use postgres_session::{Binding, Tls};
 use settings::choose;
 
 pub const URL_TLS_KEYS: &[&str] = &["sslmode", "sslrootcert", "sslcert", "sslkey", "sslnegotiation", "channel_binding"];
@@ -10,31 +9,29 @@ pub const URL_TLS_KEYS: &[&str] = &["sslmode", "sslrootcert", "sslcert", "sslkey
 /// TLS towards an upstream.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct UpstreamTls {
-    /// When, and what is demanded of the upstream's certificate.
     pub mode: SslMode,
-    /// Who may have signed that.
     pub root: Option<Root>,
-    /// The files of our own certificate and its key.
+    /// The files of Poolhouse's own certificate and its key.
     pub identity: Option<(PathBuf, PathBuf)>,
-    /// The handshake begins at once.
+    /// `sslnegotiation=direct`: the handshake begins without asking for TLS first.
     pub direct: bool,
-    pub binding: Binding,
+    pub binding: ChannelBinding,
 }
 
 /// libpq's `sslmode`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum SslMode {
     Disable,
-    /// If the upstream refuses to go without.
+    /// If the upstream refuses a connection without TLS.
     Allow,
-    /// If the upstream has it.
+    /// If the upstream offers TLS.
     #[default]
     Prefer,
     /// Always, with any certificate unless `sslrootcert` is given.
     Require,
     /// Always, with a certificate that an authority in `sslrootcert` has signed.
     VerifyCa,
-    /// That, and made out for the host of the URL.
+    /// Always, with such a certificate for the host of the URL.
     VerifyFull,
 }
 
@@ -47,28 +44,28 @@ impl SslMode {
         ("verify-ca", Self::VerifyCa),
         ("verify-full", Self::VerifyFull),
     ];
-
-    /// When sessions are to ask for TLS.
-    pub fn tls(self) -> Tls {
-        match self {
-            Self::Disable => Tls::Never,
-            Self::Allow => Tls::Allow,
-            Self::Prefer => Tls::Prefer,
-            Self::Require | Self::VerifyCa | Self::VerifyFull => Tls::Require,
-        }
-    }
 }
 
-/// Who may have signed an upstream's certificate.
+/// libpq's `channel_binding`: whether the login is bound to the TLS connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ChannelBinding {
+    Never,
+    #[default]
+    Prefer,
+    /// The login fails without it.
+    Require,
+}
+
+/// Authorities that may have signed an upstream's certificate.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Root {
-    /// Whom this machine trusts.
+    /// The authorities that this machine trusts.
     System,
     File(PathBuf),
 }
 
 impl UpstreamTls {
-    /// The same, with relative paths starting at a folder.
+    /// Makes relative paths start at a folder.
     pub fn within(self, folder: &Path) -> Self {
         let root = self.root.map(|root| match root {
             Root::File(path) => Root::File(folder.join(path)),
@@ -79,7 +76,7 @@ impl UpstreamTls {
     }
 }
 
-/// The parameters of a URL, as they are read.
+/// The TLS parameters of a URL while they are read.
 #[derive(Default)]
 pub struct UrlTls {
     mode: Option<SslMode>,
@@ -87,14 +84,14 @@ pub struct UrlTls {
     cert: Option<PathBuf>,
     key: Option<PathBuf>,
     direct: bool,
-    binding: Binding,
+    binding: ChannelBinding,
 }
 
 impl UrlTls {
     /// Takes one of [`URL_TLS_KEYS`].
     ///
     /// # Errors
-    /// What is wrong with the value; or that libpq has such a parameter and Poolhouse has not.
+    /// The value is wrong, or Poolhouse lacks this parameter of libpq.
     pub fn parameter(&mut self, key: &str, value: &str) -> Result<(), String> {
         let file = || (!value.is_empty()).then(|| PathBuf::from(value));
         match key {
@@ -110,7 +107,11 @@ impl UrlTls {
                     .map_err(|message| format!("sslnegotiation: {message}"))?;
             }
             "channel_binding" => {
-                let words = [("disable", Binding::Never), ("prefer", Binding::Prefer), ("require", Binding::Require)];
+                let words = [
+                    ("disable", ChannelBinding::Never),
+                    ("prefer", ChannelBinding::Prefer),
+                    ("require", ChannelBinding::Require),
+                ];
                 self.binding = choose(value, &words).map_err(|message| format!("channel_binding: {message}"))?;
             }
             _ => return Err(format!("{key} is not available; TLS parameters are {}", URL_TLS_KEYS.join(", "))),
@@ -118,10 +119,10 @@ impl UrlTls {
         Ok(())
     }
 
-    /// All of them together, for a URL that means TLS without saying more: then the upstream has to prove who it is.
+    /// Checks the parameters of a URL whose scheme implies TLS: by default the upstream must prove its identity.
     ///
     /// # Errors
-    /// As [`finish`](Self::finish); or that TLS is declined after all.
+    /// As [`finish`](Self::finish), or `sslmode` permits a connection without TLS.
     pub fn finish_strict(self) -> Result<UpstreamTls, String> {
         if self.mode.is_some_and(|mode| mode < SslMode::Require) {
             return Err("rediss:// is with TLS: its sslmode is verify-full, verify-ca or require".to_owned());
@@ -132,7 +133,7 @@ impl UrlTls {
         Self { mode, root, ..self }.finish()
     }
 
-    /// All of them together.
+    /// Checks the parameters against each other.
     ///
     /// # Errors
     /// Why they do not fit together.
@@ -154,7 +155,7 @@ impl UrlTls {
         if self.direct && mode < SslMode::Require {
             return Err("sslnegotiation=direct needs sslmode=require, or a stricter one".to_owned());
         }
-        if self.binding == Binding::Require && mode == SslMode::Disable {
+        if self.binding == ChannelBinding::Require && mode == SslMode::Disable {
             return Err("channel_binding=require cannot be with sslmode=disable".to_owned());
         }
         let identity = match (self.cert, self.key) {
@@ -180,25 +181,24 @@ mod tests {
     }
 
     #[test]
-    fn without_a_word_tls_is_used_where_the_upstream_has_it() {
-        assert_eq!(read("").unwrap(), UpstreamTls::default());
-        assert_eq!(read("").unwrap().mode, SslMode::Prefer);
+    fn by_default_tls_is_preferred() {
+        assert_eq!(read("").unwrap(), UpstreamTls { mode: SslMode::Prefer, ..UpstreamTls::default() });
     }
 
     #[test]
-    fn the_strictest_settings_are_read() {
+    fn the_strictest_parameters_are_read() {
         let tls = read(
             "sslmode=verify-full sslrootcert=ca.pem sslcert=c sslkey=k sslnegotiation=direct channel_binding=require",
         );
         let tls = tls.unwrap().within(Path::new("/etc"));
-        assert_eq!((tls.mode, tls.direct, tls.binding), (SslMode::VerifyFull, true, Binding::Require));
+        assert_eq!((tls.mode, tls.direct, tls.binding), (SslMode::VerifyFull, true, ChannelBinding::Require));
         assert_eq!(tls.root, Some(Root::File("/etc/ca.pem".into())));
         assert_eq!(tls.identity, Some(("/etc/c".into(), "/etc/k".into())));
         assert_eq!(read("sslrootcert=system").unwrap().mode, SslMode::VerifyFull);
     }
 
     #[test]
-    fn what_would_verify_nothing_is_refused() {
+    fn contradictory_parameters_are_refused() {
         for (parameters, part) in [
             ("sslmode=verify-full", "sslrootcert"),
             ("sslmode=verify-ca sslrootcert=system", "verify-full"),

@@ -39,7 +39,7 @@ impl Place {
                 "this is no URL of a MongoDB: write mongodb://user:password@host:port/database",
             ));
         }
-        let [address] = url.hosts.addresses.as_slice() else {
+        let [address] = url.hosts.as_slice() else {
             return Err(TargetError::configuration(
                 "all operations go to one host: name the primary, or the pooler in front of the replica set",
             ));

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, sync::Arc};
 
 use driver::TlsConnector;
 use postgres_session::{ServerLogin, SharedLogin};
-use upstream::{UpstreamUrl, encryption};
+use upstream::UpstreamUrl;
 
 use crate::{
     TargetError,
@@ -34,6 +34,7 @@ impl Place {
     ) -> Result<Self, TargetError> {
         let url = UpstreamUrl::parse_postgres(url).map_err(TargetError::configuration)?;
         let connector = tls_connector(&url)?;
+        let encryption = dial::encryption(&dial::hosts(&url), &url.tls);
         let environment = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let user = url.user.or_else(|| environment("PGUSER")).or_else(|| environment("USER"));
         let user =
@@ -51,11 +52,11 @@ impl Place {
                 None => environment("PGPASSWORD").map(Arc::from),
             },
             parameters,
-            target: url.target,
-            encryption: encryption(&url.hosts, &url.tls),
+            target: dial::target(url.session_attrs),
+            encryption,
             ..ServerLogin::default()
         };
-        let hosts = url.hosts.addresses.iter().map(|address| Endpoint::of(address, via));
+        let hosts = url.hosts.iter().map(|address| Endpoint::of(address, via));
         // A relay leads to one host.
         let hosts = hosts.take(if via.is_some() { 1 } else { usize::MAX }).collect();
         Ok(Self { hosts, login: SharedLogin::new(login), connector })

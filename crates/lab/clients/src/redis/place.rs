@@ -31,7 +31,7 @@ impl Place {
             return Err(TargetError::configuration("this is no URL of a Redis: write redis://user:password@host:port"));
         }
         let connector = tls_connector(&url)?;
-        let address = url.hosts.addresses.first().expect("a URL of a Redis has one host");
+        let address = url.hosts.first().expect("a URL of a Redis has one host");
         let endpoint = Endpoint::of(address, via);
         let login = ServerLogin {
             tls: connector.is_some(),

@@ -217,14 +217,15 @@ impl Reader<'_> {
             settings.config.connect_timeout = time;
         }
         let auth = AuthKeys::read(section).resolve(asked, section, &name, &url);
+        let hosts = dial::hosts(&url);
         let database = url.database.or_else(|| (name != FALLBACK).then(|| name.clone()));
         let database = Database {
             kind,
             name,
-            hosts: url.hosts,
+            hosts,
             sentinel: url.sentinel,
             mongo: url.mongo,
-            target: url.target,
+            target: dial::target(url.session_attrs),
             database,
             user: url.user,
             password: password.or(url.password),

@@ -120,14 +120,14 @@ fn databases(url: UpstreamUrl, pool: PoolSettings) -> Vec<Database> {
         // Its logical databases have numbers, and no rules of their own.
         Kind::Redis | Kind::MongoDb => None,
     };
-    let kind = url.kind;
+    let (kind, hosts) = (url.kind, dial::hosts(&url));
     let mut fallback = Database {
         kind,
         name: FALLBACK.to_owned(),
-        hosts: url.hosts,
+        hosts,
         sentinel: url.sentinel,
         mongo: url.mongo,
-        target: url.target,
+        target: dial::target(url.session_attrs),
         database: None,
         user: url.user,
         password: url.password,

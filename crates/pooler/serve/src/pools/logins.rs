@@ -121,7 +121,7 @@ impl Directory for Pools {
                 user: entry.key.user().to_string(),
                 password: auth.password.clone().or_else(own).map(text),
                 parameters: database.parameters.clone(),
-                encryption: upstream::encryption(&database.hosts, &database.tls),
+                encryption: dial::encryption(&database.hosts, &database.tls),
                 // Only Poolhouse itself runs statements there.
                 state: StatePolicy { reset: ResetPolicy::Never, ..StatePolicy::default() },
                 ..ServerLogin::default()
@@ -150,7 +150,7 @@ impl Directory for Pools {
             mode: mode(settings.mode),
             state: state_policy(&settings, self.room(database, user)),
             target: database.target,
-            encryption: upstream::encryption(&database.hosts, &database.tls),
+            encryption: dial::encryption(&database.hosts, &database.tls),
         }
     }
 }

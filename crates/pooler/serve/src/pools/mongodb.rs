@@ -119,7 +119,7 @@ impl Pools {
         let login = ServerLogin {
             host: usize::MAX,
             monitors,
-            tls: upstream::uses_tls(&database.hosts, &database.tls),
+            tls: dial::uses_tls(&database.hosts, &database.tls),
             user: password.map(|password| (Arc::clone(&user), password)),
             source: source.into(),
             sha1: database.mongo.sha1,

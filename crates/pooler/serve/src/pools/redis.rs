@@ -65,7 +65,7 @@ impl Directory for Pools {
         // A server older than ACLs does not accept a user's name.
         let named = Some(&user).filter(|user| !user.is_empty() && &***user != DEFAULT_USER);
         ServerLogin {
-            tls: upstream::uses_tls(&database.hosts, &database.tls),
+            tls: dial::uses_tls(&database.hosts, &database.tls),
             user: named.cloned(),
             password: self.server_password(entry.database, &user).map(text),
             database: number,
