@@ -84,10 +84,6 @@ impl Protocol for Words {
     fn check(&self, me: ServerTag, (): &mut (), out: &mut Outbox) {
         out.push(Effect::Ready { server: me });
     }
-
-    fn retire(&self, _: ServerTag, (): &mut (), _: &mut Outbox) {}
-
-    fn cancel(&self, _: ClientTag, (): &mut (), _: &mut dyn Sessions<ServerTag, ()>, _: u64, _: bool, _: &mut Outbox) {}
 }
 
 /// A driver with this many places. Above `soft_limit` idle clients are evicted.

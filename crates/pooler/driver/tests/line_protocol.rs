@@ -183,19 +183,6 @@ impl Protocol for Lines {
     fn check(&self, me: ServerTag, _: &mut LineServer, out: &mut Outbox) {
         out.push(Effect::Ready { server: me });
     }
-
-    fn retire(&self, _: ServerTag, _: &mut LineServer, _: &mut Outbox) {}
-
-    fn cancel(
-        &self,
-        _: ClientTag,
-        _: &mut LineClient,
-        _: &mut dyn Sessions<ServerTag, LineServer>,
-        _: u64,
-        _: bool,
-        _: &mut Outbox,
-    ) {
-    }
 }
 
 /// An upstream that answers `number:line`; a line `die` makes it close, `slow MS ...` makes it think, `big N` answers N

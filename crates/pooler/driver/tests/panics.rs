@@ -188,19 +188,6 @@ impl Protocol for Fragile {
     fn check(&self, me: ServerTag, _: &mut Server, out: &mut Outbox) {
         out.push(Effect::Ready { server: me });
     }
-
-    fn retire(&self, _: ServerTag, _: &mut Server, _: &mut Outbox) {}
-
-    fn cancel(
-        &self,
-        _: ClientTag,
-        _: &mut Client,
-        _: &mut dyn Sessions<ServerTag, Server>,
-        _: u64,
-        _: bool,
-        _: &mut Outbox,
-    ) {
-    }
 }
 
 /// An upstream that answers each line with itself; before it answers `slow`, it thinks. `die` makes it close.

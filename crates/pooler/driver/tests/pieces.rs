@@ -81,8 +81,6 @@ impl Protocol for Framed {
     fn refuse(&self, _: ClientTag, (): &mut (), _: Refusal, _: &mut Outbox) {}
     fn reset(&self, _: ServerTag, (): &mut (), _: &mut Outbox) {}
     fn check(&self, _: ServerTag, (): &mut (), _: &mut Outbox) {}
-    fn retire(&self, _: ServerTag, (): &mut (), _: &mut Outbox) {}
-    fn cancel(&self, _: ClientTag, (): &mut (), _: &mut dyn Sessions<ServerTag, ()>, _: u64, _: bool, _: &mut Outbox) {}
 }
 
 struct Nowhere;

@@ -63,8 +63,7 @@ use std::{
 };
 
 use seam::{
-    ClientTag, CloseReason, Effect, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, Secured, ServerTag,
-    Sessions, TlsFailure,
+    ClientTag, Effect, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, Secured, ServerTag, Sessions,
 };
 
 use self::{
@@ -279,28 +278,8 @@ impl Protocol for MongoDb {
         self.server_retired(server, out);
     }
 
-    fn cancel(
-        &self,
-        _: ClientTag,
-        _: &mut Client,
-        _: &mut dyn Sessions<ServerTag, Server>,
-        _: u64,
-        _: bool,
-        _: &mut Outbox,
-    ) {
-        unreachable!("nobody asks to cancel: the protocol has no such request");
-    }
-
-    fn client_secured(&self, _: ClientTag, _: &mut Client, _: Secured, _: &mut Outbox) {
-        // Certificates are not used for logins here.
-    }
-
     fn server_secured(&self, me: ServerTag, server: &mut Server, _: Secured, out: &mut Outbox) {
         server.secured(me, out);
-    }
-
-    fn server_tls_failed(&self, _: &mut Server, failure: TlsFailure) -> CloseReason {
-        Server::tls_failed(failure)
     }
 }
 

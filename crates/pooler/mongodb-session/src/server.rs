@@ -1,6 +1,6 @@
 //! A server's connection: its role, and the requests that Poolhouse itself sends over it.
 
-use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, PoolId, ServerTag, TlsFailure, Verdict};
+use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, PoolId, ServerTag, Verdict};
 
 use crate::{
     check::Check,
@@ -59,10 +59,6 @@ impl Server {
         if let Role::Starting(start) = &mut self.role {
             out.insert(Peer::Server(me), |to| start.begin(to));
         }
-    }
-
-    pub(crate) fn tls_failed(failure: TlsFailure) -> CloseReason {
-        CloseReason::StartFailed { permanent: failure.certificate, message: failure.message }
     }
 
     /// The login is complete, and clients may use the server.

@@ -30,8 +30,8 @@ use std::time::Duration;
 
 use http_sansio::Room;
 use seam::{
-    ClientRules, ClientTag, CloseReason, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, Secured, Seen,
-    ServerTag, Sessions, TlsFailure,
+    ClientRules, ClientTag, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, Secured, Seen, ServerTag,
+    Sessions,
 };
 
 #[doc(hidden)]
@@ -297,32 +297,8 @@ impl Protocol for Redis {
         server.check(me, out);
     }
 
-    fn retire(&self, _me: ServerTag, _server: &mut Server, _out: &mut Outbox) {
-        // Redis needs no goodbye: QUIT is deprecated in favour of closing.
-    }
-
-    fn cancel(
-        &self,
-        _me: ClientTag,
-        _client: &mut Client,
-        _servers: &mut dyn Sessions<ServerTag, Server>,
-        _secret: u64,
-        _waiting: bool,
-        _out: &mut Outbox,
-    ) {
-        unreachable!("the protocol has no request to cancel");
-    }
-
-    fn client_secured(&self, _me: ClientTag, _client: &mut Client, _secured: Secured, _out: &mut Outbox) {
-        // Users log in by password. The listener has checked the client's certificate.
-    }
-
     fn server_secured(&self, me: ServerTag, server: &mut Server, _secured: Secured, out: &mut Outbox) {
         server.secured(me, out);
-    }
-
-    fn server_tls_failed(&self, _server: &mut Server, failure: TlsFailure) -> CloseReason {
-        CloseReason::StartFailed { permanent: failure.certificate, message: failure.message }
     }
 
     fn awaits_client(&self, client: &Client, _server: &Server) -> bool {

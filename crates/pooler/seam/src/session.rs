@@ -422,7 +422,9 @@ pub trait Protocol: Send + Sync + 'static {
     fn check(&self, me: ServerTag, server: &mut Self::Server, out: &mut Outbox);
 
     /// The driver is about to close an idle server. The session sends the protocol's goodbye, if there is one.
-    fn retire(&self, me: ServerTag, server: &mut Self::Server, out: &mut Outbox);
+    fn retire(&self, me: ServerTag, server: &mut Self::Server, out: &mut Outbox) {
+        let _ = (me, server, out);
+    }
 
     /// The pool wants back a server that its session keeps ([`Effect::Keep`](crate::Effect::Keep)): the pool makes its
     /// servers anew, or needs the server for others. The session releases the server as soon as nothing is in progress
@@ -458,13 +460,16 @@ pub trait Protocol: Send + Sync + 'static {
         secret: u64,
         waiting: bool,
         out: &mut Outbox,
-    );
+    ) {
+        let _ = (me, client, servers, secret, waiting, out);
+        unreachable!("the protocol has no request to cancel");
+    }
 
     /// The TLS handshake that the session asked for with [`Effect::StartTls`](crate::Effect::StartTls) has succeeded.
-    /// The session's input goes on.
+    /// The session's input goes on. The listener has checked the client's certificate; a protocol that logs users in by
+    /// password has nothing to do.
     fn client_secured(&self, me: ClientTag, client: &mut Self::Client, secured: Secured, out: &mut Outbox) {
         let _ = (me, client, secured, out);
-        unreachable!("the protocol never asks for TLS");
     }
 
     /// As [`client_secured`](Protocol::client_secured), for a server.
@@ -475,8 +480,8 @@ pub trait Protocol: Send + Sync + 'static {
 
     /// The TLS handshake with a server has failed, and its connection ends. Returns for which reason.
     fn server_tls_failed(&self, server: &mut Self::Server, failure: TlsFailure) -> CloseReason {
-        let _ = (server, failure);
-        unreachable!("the protocol never asks for TLS");
+        let _ = server;
+        CloseReason::StartFailed { permanent: failure.certificate, message: failure.message }
     }
 
     /// The driver has forgotten a pool that was unused for long. The protocol drops what it keeps about it. The id will

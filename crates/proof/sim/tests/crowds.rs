@@ -71,11 +71,6 @@ impl Protocol for Echo {
     fn reset(&self, _: ServerTag, (): &mut (), _: &mut Outbox) {}
 
     fn check(&self, _: ServerTag, (): &mut (), _: &mut Outbox) {}
-
-    fn retire(&self, _: ServerTag, (): &mut (), _: &mut Outbox) {}
-
-    fn cancel(&self, _: ClientTag, _: &mut bool, _: &mut dyn Sessions<ServerTag, ()>, _: u64, _: bool, _: &mut Outbox) {
-    }
 }
 
 /// Clients that the gate of a stage lets in.

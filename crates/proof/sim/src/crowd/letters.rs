@@ -84,9 +84,4 @@ impl Protocol for Letters {
     fn reset(&self, _: ServerTag, (): &mut (), _: &mut Outbox) {}
 
     fn check(&self, _: ServerTag, (): &mut (), _: &mut Outbox) {}
-
-    fn retire(&self, _: ServerTag, (): &mut (), _: &mut Outbox) {}
-
-    fn cancel(&self, _: ClientTag, _: &mut bool, _: &mut dyn Sessions<ServerTag, ()>, _: u64, _: bool, _: &mut Outbox) {
-    }
 }
