@@ -134,7 +134,7 @@ impl Access {
         said_hello
     }
 
-    fn is_no_monitor(&mut self) {
+    fn rule_out_monitor(&mut self) {
         if self.greeting == Greeting::HelloOnly {
             self.greeting = Greeting::None;
         }
@@ -142,7 +142,7 @@ impl Access {
 
     pub fn begin_login(&mut self, login: ClientLogin) {
         self.login = Some(Box::new(login));
-        self.is_no_monitor();
+        self.rule_out_monitor();
     }
 
     /// The current login. The caller puts it back unless it is over.
@@ -160,7 +160,7 @@ impl Access {
 
     /// The client has logged in, or need not.
     pub fn admit(&mut self) -> Admission {
-        self.is_no_monitor();
+        self.rule_out_monitor();
         match (self.stage, &self.refusal) {
             (Stage::Counted, None) => Admission::Again,
             (_, None) => {
@@ -207,13 +207,5 @@ mod tests {
         assert_eq!(permits(RefusalTime::AtOnce), [false, false, false]);
         assert_eq!(permits(RefusalTime::AfterHello), [true, false, false]);
         assert_eq!(permits(RefusalTime::AfterLogin), [true, true, false]);
-    }
-
-    #[test]
-    fn a_client_that_has_sent_a_partial_message_is_no_monitor_ever_again() {
-        let mut access = Access::with_login();
-        assert!(!access.note_partial_message() && access.note_hello());
-        assert!(access.note_partial_message() && !access.note_partial_message());
-        assert!(!access.note_hello());
     }
 }

@@ -56,7 +56,7 @@ impl MongoDb {
             if !ReplySummary::read(answer).is_ok_and(|summary| summary.is_aborted(answer)) {
                 return;
             }
-            self.transactions.ended(&session, number);
+            self.transactions.end(&session, number);
         }
         task.done();
     }

@@ -38,7 +38,7 @@ const MAX_SESSIONS: usize = 200_000;
 /// transaction.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
-/// How long a task to kill sessions may wait. Clients go on using the ids of killed sessions, so a late kill would end
+/// How long a task to kill sessions may wait. Clients go on using the ids of killed sessions, so a expired kill would end
 /// new work. A transaction is aborted after a minute anyway, and so is a command whose connection is closed.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2 * 60);
 
@@ -80,7 +80,7 @@ pub struct CleanupTasks(Arc<Mutex<Table>>);
 #[derive(Default)]
 struct Table {
     now: Duration,
-    swept: Duration,
+    last_sweep: Duration,
     tasks: HashMap<PoolId, VecDeque<PendingTask>>,
     /// The number of sessions in these tasks.
     sessions: Quota,
@@ -89,7 +89,7 @@ struct Table {
     /// Pools with a task that came back, of which no server has been told.
     returned: BTreeSet<PoolId>,
     /// The number of expired tasks of each pool since the last sweep.
-    late: BTreeMap<PoolId, usize>,
+    expired: BTreeMap<PoolId, usize>,
 }
 
 /// A task that waits for a server.
@@ -100,7 +100,7 @@ struct PendingTask {
     user: Arc<str>,
     since: Duration,
     /// A server that had been given it was lost.
-    again: bool,
+    is_retry: bool,
 }
 
 /// A clone of this is kept by every server of a pool.
@@ -133,15 +133,15 @@ impl Table {
     fn take(&mut self, pool: PoolId) -> Option<PendingTask> {
         loop {
             let task = self.pop(pool)?;
-            if !task.is_late(self.now) {
+            if !task.is_expired(self.now) {
                 return Some(task);
             }
-            self.note_late(pool, 1);
+            self.count_expired(pool, 1);
         }
     }
 
-    fn note_late(&mut self, pool: PoolId, count: usize) {
-        *self.late.entry(pool).or_default() += count;
+    fn count_expired(&mut self, pool: PoolId, count: usize) {
+        *self.expired.entry(pool).or_default() += count;
     }
 
     fn pop(&mut self, pool: PoolId) -> Option<PendingTask> {
@@ -157,30 +157,30 @@ impl Table {
 
     /// Drops expired tasks. Returns the number for each pool since the last call.
     fn sweep(&mut self) -> Vec<(PoolId, usize)> {
-        self.swept = self.now;
-        let (now, sessions, late) = (self.now, &mut self.sessions, &mut self.late);
+        self.last_sweep = self.now;
+        let (now, sessions, expired) = (self.now, &mut self.sessions, &mut self.expired);
         self.tasks.retain(|pool, of_pool| {
             let before = of_pool.len();
             of_pool.retain(|task| {
-                let drops = task.is_late(now);
+                let drops = task.is_expired(now);
                 if drops {
                     sessions.give_back(&task.user, task.task.sessions());
                 }
                 !drops
             });
             if of_pool.len() < before {
-                *late.entry(*pool).or_default() += before - of_pool.len();
+                *expired.entry(*pool).or_default() += before - of_pool.len();
             }
             !of_pool.is_empty()
         });
-        std::mem::take(late).into_iter().collect()
+        std::mem::take(expired).into_iter().collect()
     }
 }
 
 impl PendingTask {
     /// Whether it has waited so long that it must not be carried out.
-    fn is_late(&self, now: Duration) -> bool {
-        now >= self.since + self.task.life()
+    fn is_expired(&self, now: Duration) -> bool {
+        now >= self.since + self.task.max_wait()
     }
 }
 
@@ -196,7 +196,7 @@ impl CleanupTasks {
     /// Adds a task for what a client of this user has left.
     pub fn add(&self, pool: PoolId, user: &Arc<str>, task: CleanupTask) {
         let mut table = self.table();
-        let task = PendingTask { task, user: Arc::clone(user), since: table.now, again: false };
+        let task = PendingTask { task, user: Arc::clone(user), since: table.now, is_retry: false };
         table.put(pool, task);
     }
 
@@ -204,7 +204,7 @@ impl CleanupTasks {
     pub fn on_tick(&self, now: Duration) -> Vec<(PoolId, usize)> {
         let mut table = self.table();
         table.now = table.now.max(now);
-        if table.now < table.swept + SWEEP_INTERVAL { Vec::new() } else { table.sweep() }
+        if table.now < table.last_sweep + SWEEP_INTERVAL { Vec::new() } else { table.sweep() }
     }
 
     pub fn is_any(&self, pool: PoolId) -> bool {
@@ -217,14 +217,14 @@ impl CleanupTasks {
     }
 
     /// Pools with a task that came back since the last call.
-    pub fn returned(&self) -> Vec<PoolId> {
+    pub fn take_returned(&self) -> Vec<PoolId> {
         let mut table = self.table();
         let returned = std::mem::take(&mut table.returned);
         returned.into_iter().filter(|pool| table.tasks.contains_key(pool)).collect()
     }
 
     /// Marks a pool as in use for as long as a server keeps the result.
-    pub fn note_used(&self, pool: PoolId) -> PoolInUse {
+    pub fn mark_used(&self, pool: PoolId) -> PoolInUse {
         Arc::clone(self.table().used.entry(pool).or_default())
     }
 
@@ -239,7 +239,7 @@ impl CleanupTasks {
         while table.pop(pool).is_some() {}
         table.used.remove(&pool);
         table.returned.remove(&pool);
-        table.late.remove(&pool);
+        table.expired.remove(&pool);
     }
 
     /// Removes the tasks of pools that are no longer configured, and those pools themselves once they have no server.
@@ -276,11 +276,11 @@ impl AssignedTask {
 
 impl Drop for AssignedTask {
     fn drop(&mut self) {
-        let Some(task) = self.task.take().filter(|task| !task.again) else { return };
+        let Some(task) = self.task.take().filter(|task| !task.is_retry) else { return };
         let mut table = locked(&self.table);
-        if task.is_late(table.now) {
-            table.note_late(self.pool, 1);
-        } else if table.put(self.pool, PendingTask { again: true, ..task }) {
+        if task.is_expired(table.now) {
+            table.count_expired(self.pool, 1);
+        } else if table.put(self.pool, PendingTask { is_retry: true, ..task }) {
             table.returned.insert(self.pool);
         }
     }
@@ -298,7 +298,7 @@ impl CleanupTask {
     }
 
     /// How long it may wait for a server.
-    fn life(&self) -> Duration {
+    fn max_wait(&self) -> Duration {
         match self {
             Self::End { how: SessionEnd::Killed, .. } => KILL_TIMEOUT,
             Self::Kill { .. } | Self::Abort(_) | Self::End { how: SessionEnd::Ended, .. } => SESSION_TIMEOUT,
@@ -361,44 +361,26 @@ mod tests {
     }
 
     #[test]
-    fn sessions_that_have_ended_are_not_kept_without_end() {
-        let (tasks, [one, _]) = (CleanupTasks::default(), users());
-        for pool in 0..100 {
-            tasks.add(PoolId(pool), &one, ended(MANY));
-        }
-        let kept = (0..100).filter(|pool| tasks.is_any(PoolId(*pool))).count();
-        assert_eq!(kept, MAX_SESSIONS / MANY / 2);
-        tasks.take(PoolId(0)).unwrap().done();
-        assert!(tasks.take(PoolId(0)).is_none());
-        tasks.add(PoolId(99), &one, ended(MANY));
-        assert!(tasks.is_any(PoolId(99)), "there is room again");
-    }
-
-    #[test]
-    fn nobody_has_so_many_sessions_ended_that_another_finds_no_room() {
+    fn the_sessions_of_one_user_leave_quota_for_those_of_another_and_for_tasks_without_sessions() {
         let (tasks, [one, other]) = (CleanupTasks::default(), users());
         for pool in 0..100 {
             tasks.add(PoolId(pool), &one, ended(MANY));
         }
-        tasks.add(PoolId(100), &other, ended(MANY));
-        assert!(tasks.is_any(PoolId(100)));
-    }
-
-    #[test]
-    fn what_names_no_session_has_room_though_the_sessions_of_others_have_come_since() {
-        let (tasks, [one, other]) = (CleanupTasks::default(), users());
-        for pool in 0..100 {
-            tasks.add(PoolId(pool), &one, ended(MANY));
-        }
+        let added = (0..100).filter(|pool| tasks.is_any(PoolId(*pool))).count();
+        assert_eq!(added, MAX_SESSIONS / MANY / 2);
         for pool in 100..200 {
             tasks.add(PoolId(pool), &other, ended(MANY));
         }
+        assert!(tasks.is_any(PoolId(100)));
         tasks.add(PoolId(200), &one, abort(1));
-        assert!(tasks.is_any(PoolId(200)));
+        assert!(tasks.is_any(PoolId(200)), "it names no session");
+        tasks.take(PoolId(100)).unwrap().done();
+        tasks.add(PoolId(201), &other, ended(MANY / 2));
+        assert!(tasks.is_any(PoolId(201)), "what is done is given back");
     }
 
     #[test]
-    fn nobody_leaves_so_much_in_a_pool_that_another_finds_no_room() {
+    fn the_tasks_of_one_user_in_a_pool_leave_some_for_another() {
         let (tasks, [one, other]) = (CleanupTasks::default(), users());
         (0..10_000).for_each(|number| tasks.add(PoolId(1), &one, abort(number)));
         let of_one = tasks.table().tasks[&PoolId(1)].len();
@@ -413,30 +395,30 @@ mod tests {
         let (tasks, [user, _], pool) = (CleanupTasks::default(), users(), PoolId(7));
         tasks.add(pool, &user, ended(3));
         let under_way = tasks.take(pool).unwrap();
-        assert!(!tasks.is_any(pool) && tasks.returned().is_empty() && tasks.table().sessions.taken() == 0);
+        assert!(!tasks.is_any(pool) && tasks.take_returned().is_empty() && tasks.table().sessions.taken() == 0);
         drop(under_way);
-        assert_eq!((tasks.returned(), tasks.returned()), (vec![pool], vec![]));
+        assert_eq!((tasks.take_returned(), tasks.take_returned()), (vec![pool], vec![]));
         assert_eq!(tasks.table().sessions.taken(), 3);
         let again = tasks.take(pool).unwrap();
         assert!(matches!(&again.task, Some(task) if task.task == ended(3)));
         drop(again);
-        assert!(!tasks.is_any(pool) && tasks.returned().is_empty(), "it may be what has ended both");
+        assert!(!tasks.is_any(pool) && tasks.take_returned().is_empty(), "it may be what has ended both");
         tasks.add(pool, &user, ended(3));
         tasks.take(pool).unwrap().done();
-        assert!(!tasks.is_any(pool) && tasks.returned().is_empty() && tasks.table().sessions.taken() == 0);
+        assert!(!tasks.is_any(pool) && tasks.take_returned().is_empty() && tasks.table().sessions.taken() == 0);
     }
 
     #[test]
     fn pools_that_are_gone_are_forgotten_with_what_was_to_be_done_there() {
         let (tasks, [user, _]) = (CleanupTasks::default(), users());
         let (stays, goes, lives) = (PoolId(1), PoolId(2), PoolId(3));
-        let [first, second, server] = [stays, goes, lives].map(|pool| tasks.note_used(pool));
+        let [first, second, server] = [stays, goes, lives].map(|pool| tasks.mark_used(pool));
         drop((first, second));
         tasks.add(stays, &user, ended(1));
         tasks.add(goes, &user, ended(2));
         drop(tasks.take(goes));
         tasks.retain_only(|pool| pool == stays);
-        assert!(tasks.is_any(stays) && !tasks.is_any(goes) && tasks.returned().is_empty());
+        assert!(tasks.is_any(stays) && !tasks.is_any(goes) && tasks.take_returned().is_empty());
         assert_eq!([stays, goes, lives].map(|pool| tasks.is_used(pool)), [true, false, true]);
         assert_eq!(tasks.table().sessions.taken(), 1);
         drop(server);
@@ -459,7 +441,7 @@ mod tests {
         let lost = tasks.take(one);
         assert!(tasks.on_tick(begin + SESSION_TIMEOUT - Duration::from_secs(1)).is_empty());
         drop(lost);
-        assert_eq!(tasks.returned(), [one]);
+        assert_eq!(tasks.take_returned(), [one]);
         assert_eq!(tasks.on_tick(begin + SESSION_TIMEOUT + SWEEP_INTERVAL), [(one, 2)]);
         assert!(tasks.take(one).is_none() && tasks.table().sessions.taken() == 0);
         assert!(tasks.on_tick(begin + 2 * SESSION_TIMEOUT).is_empty(), "told once");
@@ -476,35 +458,12 @@ mod tests {
         let under_way = tasks.take(pool);
         assert!(tasks.on_tick(KILL_TIMEOUT - second).is_empty() && tasks.on_tick(KILL_TIMEOUT + second).is_empty());
         drop(under_way);
-        assert!(tasks.returned().is_empty());
+        assert!(tasks.take_returned().is_empty());
         let next = tasks.take(pool).unwrap();
         assert!(matches!(&next.task, Some(task) if task.task == ended(2)));
         assert_eq!(
             (tasks.on_tick(KILL_TIMEOUT + SWEEP_INTERVAL), tasks.table().sessions.taken()),
             (vec![(pool, 2)], 0)
         );
-    }
-
-    #[test]
-    fn many_cursors_are_closed_in_several_requests() {
-        let of = Namespace { database: "app".into(), name: "things".into() };
-        let cursors: Vec<i64> = (0..2_500).collect();
-        let kills: Vec<CleanupTask> = CleanupTask::kill(&of, &cursors).collect();
-        let named = |task: &CleanupTask| if let CleanupTask::Kill { cursors, .. } = task { cursors.len() } else { 0 };
-        assert_eq!(kills.iter().map(named).collect::<Vec<_>>(), [1_000, 1_000, 500]);
-    }
-
-    #[test]
-    fn many_sessions_are_ended_in_several_requests() {
-        let ends = CleanupTask::end(SessionEnd::Ended, &vec![[1; 16]; 1_200]);
-        assert_eq!(ends.iter().map(CleanupTask::sessions).collect::<Vec<_>>(), [500, 500, 200]);
-    }
-
-    #[test]
-    fn what_was_left_first_is_done_first() {
-        let (tasks, [user, _]) = (CleanupTasks::default(), users());
-        (0..3).for_each(|number| tasks.add(PoolId(1), &user, abort(number)));
-        let first = tasks.take(PoolId(1)).unwrap();
-        assert!(matches!(&first.task, Some(task) if task.task == abort(0)));
     }
 }

@@ -118,7 +118,7 @@ impl Client {
         }
     }
 
-    pub(crate) fn tell_failure(&self, me: ClientTag, failure: &Failure, out: &mut Outbox) {
+    pub(crate) fn send_failure(&self, me: ClientTag, failure: &Failure, out: &mut Outbox) {
         let request = &self.request;
         if request.wants_answer() {
             out.insert(Peer::Client(me), |to| failure.append(to, request.answers(), request.error_label()));
@@ -139,7 +139,7 @@ impl Client {
     /// Closes the connection because the client violates the protocol.
     pub(crate) fn fail_malformed(&mut self, me: ClientTag, error: Malformed, out: &mut Outbox) {
         let failure = Failure::new(Code::FailedToParse, format!("Poolhouse: {error}"));
-        self.tell_failure(me, &failure, out);
+        self.send_failure(me, &failure, out);
         self.close(me, CloseReason::Error(Blame::Client, error.to_string()), out);
     }
 
@@ -168,10 +168,10 @@ impl Client {
 
     /// Sends the error that ends the request: `first` if another host has answered with an error before, else
     /// `failure`.
-    pub(crate) fn tell_first(&self, me: ClientTag, first: Option<Vec<u8>>, failure: &Failure, out: &mut Outbox) {
+    pub(crate) fn send_first_error(&self, me: ClientTag, first: Option<Vec<u8>>, failure: &Failure, out: &mut Outbox) {
         match first.filter(|_| self.request.wants_answer()) {
             Some(mut error) => out.insert(Peer::Client(me), |to| to.append(&mut error)),
-            None => self.tell_failure(me, failure, out),
+            None => self.send_failure(me, failure, out),
         }
     }
 
@@ -186,7 +186,7 @@ impl Client {
             State::Sending { left, .. } => left,
             _ => 0,
         };
-        self.tell_first(me, first, &Failure::of_lost_server(), out);
+        self.send_first_error(me, first, &Failure::server_lost(), out);
         self.discard_rest(left);
         out.push(Effect::Standing { client: me, standing: Standing::Idle });
         out.push(Effect::Wake { client: me });

@@ -23,16 +23,16 @@ impl MongoDb {
     pub(crate) fn on_refused(&self, me: ClientTag, client: &mut Client, why: &Refusal, out: &mut Outbox) {
         let failure = match (client.state, why) {
             (State::WaitingForHost { .. }, Refusal::LoginTimeout) => no_host(client),
-            _ => Failure::of_refusal(why),
+            _ => Failure::refused(why),
         };
-        if client.state == State::Idle && is_told_later(client, why) {
+        if client.state == State::Idle && is_refused_later(client, why) {
             // A throttled client gets no login at all.
             let is_throttled = matches!(why, Refusal::Throttled { .. });
             let time = if is_throttled { RefusalTime::AfterHello } else { RefusalTime::AfterLogin };
             return client.access.refuse(time, failure);
         }
         if let (State::WaitingForHost { .. }, Refusal::QueryTimeout) = (client.state, why) {
-            self.topology().forget(client.key);
+            self.topology().clients.stop_waiting(client.key);
             return self.fail_waiting(me, client, &failure, out);
         }
         // Drivers retry these on another connection, as when MongoDB itself shuts down: whether the request was carried
@@ -47,7 +47,7 @@ impl MongoDb {
             && matches!(client.state, State::Idle | State::DiscardingRest { .. });
         let is_told = !client.request.is_reply_begun() && !sent_again && (waits || at_login);
         if is_told {
-            client.tell_failure(me, &failure, out);
+            client.send_failure(me, &failure, out);
         }
         match (client.state, why) {
             (State::AwaitingReply(server), Refusal::QueryTimeout) if is_told => {
@@ -82,10 +82,10 @@ impl MongoDb {
         self.end_resources(client, out);
         client.closing = true;
         if client.access.is_counted() {
-            self.topology().leave(client.key);
+            self.topology().clients.leave(client.key);
         }
         match client.state {
-            State::WaitingForHost { .. } => self.topology().forget(client.key),
+            State::WaitingForHost { .. } => self.topology().clients.stop_waiting(client.key),
             // The host aborts the request when it notices that the connection is closed.
             State::Sending { server, .. } => out.push(Effect::Release { server, verdict: Verdict::Discard }),
             State::AwaitingReply(tag) => {
@@ -102,16 +102,16 @@ impl MongoDb {
         let Some(resources) = client.resources.take() else { return };
         let ((cursors, transaction), user) = (resources.end(), client.access.user());
         let mut open = BTreeMap::<(usize, Namespace), Vec<i64>>::new();
-        for OwnedCursor { told, host, id, collection } in cursors {
+        for OwnedCursor { client_id, host, host_id, namespace } in cursors {
             // After a cursor was closed, its id may have been given to a cursor at another host.
-            let is_same = |place: CursorLocation| (place.host, place.id) == (host, id);
-            if self.cursors.find(user, told).is_some_and(is_same) {
-                self.cursors.closed(user, told);
-                open.entry((host, collection)).or_default().push(id);
+            let is_same = |location: CursorLocation| (location.host, location.id) == (host, host_id);
+            if self.cursors.find(user, client_id).is_some_and(is_same) {
+                self.cursors.remove(user, client_id);
+                open.entry((host, namespace)).or_default().push(host_id);
             }
         }
-        for ((host, collection), cursors) in open {
-            self.add_cleanup_tasks(user, host, CleanupTask::kill(&collection, &cursors), out);
+        for ((host, namespace), cursors) in open {
+            self.add_cleanup_tasks(user, host, CleanupTask::kill(&namespace, &cursors), out);
         }
         let is_sent = matches!(client.state, State::Sending { .. } | State::AwaitingReply(_));
         let waits = matches!(client.state, State::WaitingForHost { .. } | State::WaitingForServer { .. });
@@ -127,7 +127,7 @@ impl MongoDb {
 }
 
 /// Whether an idle client is told of this refusal only when it sends a command.
-fn is_told_later(client: &Client, why: &Refusal) -> bool {
+fn is_refused_later(client: &Client, why: &Refusal) -> bool {
     match why {
         Refusal::Full { .. } => true,
         Refusal::TooManyClients { .. } | Refusal::Throttled { .. } => !client.access.is_counted(),

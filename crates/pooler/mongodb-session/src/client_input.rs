@@ -17,9 +17,9 @@ use crate::{
     errors::{Code, Failure},
     local_commands::LocalAnswer,
     partial_requests::Kept,
-    request::{Kind, Request},
-    routes::collection,
-    sending::pass_on,
+    request::{Request, RequestKind},
+    routes::namespace_of,
+    sending::relay_request,
     server::Server,
     sessions::is_broadcast,
     stream_slots::opens_stream,
@@ -29,7 +29,7 @@ use crate::{
 /// Maximum size of a request that Poolhouse answers itself, in bytes.
 const MAX_LOCAL_REQUEST: usize = 48 * 1024;
 
-/// What `look_at` decided about a request.
+/// What `process_request` decided about a request.
 enum Decision {
     /// More input is needed.
     Incomplete,
@@ -70,7 +70,7 @@ impl MongoDb {
         match client.state {
             State::Idle if client.held.is_empty() => self.begin(me, client, input, out),
             State::Idle => self.hold_more(me, client, input, out),
-            State::Sending { .. } => pass_on(client, servers, input, out),
+            State::Sending { .. } => relay_request(client, servers, input, out),
             State::DiscardingRest { left } => {
                 let dropped = left.min(input.bytes.len());
                 client.discard_rest(left - dropped);
@@ -85,7 +85,7 @@ impl MongoDb {
 
     /// Handles the first bytes of a request.
     fn begin(&self, me: ClientTag, client: &mut Client, input: Input<'_>, out: &mut Outbox) -> usize {
-        match self.look_at(me, client, input.bytes, input.full, out) {
+        match self.process_request(me, client, input.bytes, input.full, out) {
             Decision::Incomplete => {
                 if client.access.note_partial_message() {
                     out.push(Effect::Standing { client: me, standing: Standing::Login });
@@ -108,11 +108,11 @@ impl MongoDb {
         let left = client.request.length() - client.held.len();
         let taken = left.min(input.bytes.len());
         if self.hold(me, client, &input.bytes[..taken]) {
-            self.look_at_held(me, client, out);
+            self.process_held(me, client, out);
         } else {
             let text = "Poolhouse: too much is held for large requests (512 MB for all clients, and 256 MB for a \
                         user), or before a login";
-            client.tell_failure(me, &Failure::new(Code::TemporarilyUnavailable, text), out);
+            client.send_failure(me, &Failure::new(Code::TemporarilyUnavailable, text), out);
             self.forget_request(client);
             client.discard_rest(left - taken);
         }
@@ -120,18 +120,25 @@ impl MongoDb {
     }
 
     /// Looks again at a request that is held here in part.
-    pub(crate) fn look_at_held(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+    pub(crate) fn process_held(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
         self.with_held(client, |client, held| {
-            let decision = self.look_at(me, client, held, true, out);
+            let decision = self.process_request(me, client, held, true, out);
             if !matches!(decision, Decision::Incomplete) {
-                self.end_progress(client);
+                self.stop_stall_timer(client);
             }
             if matches!(decision, Decision::Answered { .. }) { Kept::No } else { Kept::Yes }
         });
     }
 
     /// Decides what to do with a request. `full`: the driver's buffer cannot take more of it.
-    fn look_at(&self, me: ClientTag, client: &mut Client, bytes: &[u8], full: bool, out: &mut Outbox) -> Decision {
+    fn process_request(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        bytes: &[u8],
+        full: bool,
+        out: &mut Outbox,
+    ) -> Decision {
         let header = match Header::read(bytes) {
             None => {
                 out.need = HEADER;
@@ -154,7 +161,7 @@ impl MongoDb {
         client.request.set_command(&command);
         let is_answered = match client.access.refusal_of(command.name) {
             Some(refusal) => {
-                client.tell_failure(me, refusal.failure(), out);
+                client.send_failure(me, refusal.failure(), out);
                 if refusal.time() == RefusalTime::AtOnce {
                     client.close(me, CloseReason::Done, out);
                     return Decision::Answered { taken: bytes.len() };
@@ -164,7 +171,7 @@ impl MongoDb {
                 true
             }
             None => self.serve(me, client, &command, out).unwrap_or_else(|failure| {
-                client.tell_failure(me, &failure, out);
+                client.send_failure(me, &failure, out);
                 true
             }),
         };
@@ -210,12 +217,12 @@ impl MongoDb {
         let malformed = |error: Malformed| Failure::new(Code::FailedToParse, format!("Poolhouse: {error}"));
         let route = self.route(client.access.user(), command, out)?;
         if let Some(resources) = &mut client.resources {
-            resources.begin_request(collection(command), &route.closed);
+            resources.begin_request(namespace_of(command), &route.closed);
         }
         client.request.set_kind(match command.name {
-            "getMore" => Kind::GetMore { awaits_data: route.awaits_data },
-            _ if opens_stream(command).map_err(malformed)? => Kind::OpensStream,
-            _ => Kind::Other,
+            "getMore" => RequestKind::GetMore { awaits_data: route.awaits_data },
+            _ if opens_stream(command).map_err(malformed)? => RequestKind::OpensStream,
+            _ => RequestKind::Other,
         });
         client.destination =
             if is_broadcast(command.name) { self.all_hosts(client, command) } else { Destination::of(route) };

@@ -51,16 +51,6 @@ mod tests {
     }
 
     #[test]
-    fn the_later_time_is_the_greater_and_is_told_as_it_came() {
-        // The upper 32 bits are seconds, the lower a counter.
-        let (early, late) = (told(5 << 32 | 9, 5 << 32 | 9, 3).unwrap(), told(6 << 32 | 1, 6 << 32, 1).unwrap());
-        assert!(late > early);
-        let mut bytes = Vec::new();
-        late.write(&mut Writer::new(&mut bytes));
-        assert_eq!(ClusterTime::read(Document::read(&bytes).unwrap()).unwrap(), Some(late));
-    }
-
-    #[test]
     fn what_no_server_would_tell_is_not_kept() {
         assert_eq!(told(1, 1, 5000), None);
         let mut bytes = Vec::new();

@@ -65,7 +65,7 @@ impl<'a> Command<'a> {
         let first = elements.next().ok_or(Malformed("an empty command"))??;
         let (mut autocommit, mut starts) = (true, false);
         let mut seen = [false; 3];
-        let mut once = |place: usize| match std::mem::replace(&mut seen[place], true) {
+        let mut once = |index: usize| match std::mem::replace(&mut seen[index], true) {
             true => Err(Malformed("a command that says a thing twice")),
             false => Ok(()),
         };
@@ -144,24 +144,6 @@ mod tests {
         let mut bytes = Vec::new();
         write(&mut Writer::new(&mut bytes));
         check(Command::read(Document::read(&bytes).unwrap(), "test"))
-    }
-
-    #[test]
-    fn what_routing_needs_is_found() {
-        let write = |body: &mut Writer<'_>| {
-            body.text("insert", "c").int64("txnNumber", 3).text("$db", "app").bool("autocommit", false);
-            body.document("lsid", |lsid| {
-                lsid.binary("id", b"0123456789abcdef");
-            });
-            body.bool("startTransaction", true);
-        };
-        read(write, |command| {
-            let command = command.unwrap();
-            assert_eq!((command.name, command.database, command.number), ("insert", "app", Some(3)));
-            assert_eq!(command.subject.text(), Some("c"));
-            assert_eq!(command.session, Some(*b"0123456789abcdef"));
-            assert_eq!(command.transaction, Transaction::Starts);
-        });
     }
 
     #[test]

@@ -12,7 +12,7 @@ const MIN_CHECKED_CURSORS: usize = 1_000;
 #[derive(Default, Debug)]
 pub struct ConnectionResources {
     /// The namespace of the current request, until a cursor is opened.
-    collection: Option<Namespace>,
+    namespace: Option<Namespace>,
     /// Includes cursors that other connections have closed.
     cursors: Vec<OwnedCursor>,
     /// The number of cursors at which closed ones are removed next.
@@ -23,43 +23,43 @@ pub struct ConnectionResources {
 #[derive(Debug)]
 pub struct OwnedCursor {
     /// The id that the client knows. After the cursor is closed, another cursor may get it.
-    pub told: i64,
+    pub client_id: i64,
     pub host: usize,
     /// The id at that host.
-    pub id: i64,
-    pub collection: Namespace,
+    pub host_id: i64,
+    pub namespace: Namespace,
 }
 
 impl ConnectionResources {
     /// A request begins, which closes the cursors in `closed`.
-    pub fn begin_request(&mut self, collection: Option<Namespace>, closed: &BTreeSet<i64>) {
-        self.collection = collection;
+    pub fn begin_request(&mut self, namespace: Option<Namespace>, closed: &BTreeSet<i64>) {
+        self.namespace = namespace;
         if !closed.is_empty() {
-            self.cursors.retain(|cursor| !closed.contains(&cursor.told));
+            self.cursors.retain(|cursor| !closed.contains(&cursor.client_id));
         }
     }
 
     pub fn end_request(&mut self) {
-        self.collection = None;
+        self.namespace = None;
     }
 
     /// The current request has opened a cursor. `is_open` tells whether a cursor is in the table.
-    pub fn cursor_opened(&mut self, told: i64, host: usize, id: i64, is_open: impl Fn(i64) -> bool) {
-        let Some(collection) = self.collection.take() else { return };
+    pub fn cursor_opened(&mut self, client_id: i64, host: usize, host_id: i64, is_open: impl Fn(i64) -> bool) {
+        let Some(namespace) = self.namespace.take() else { return };
         if self.cursors.len() >= self.next_check.max(MIN_CHECKED_CURSORS) {
-            self.cursors.retain(|cursor| is_open(cursor.told));
+            self.cursors.retain(|cursor| is_open(cursor.client_id));
             self.next_check = 2 * self.cursors.len();
         }
-        self.cursors.push(OwnedCursor { told, host, id, collection });
+        self.cursors.push(OwnedCursor { client_id, host, host_id, namespace });
     }
 
-    pub fn cursor_closed(&mut self, told: i64) {
-        self.cursors.retain(|cursor| cursor.told != told);
+    pub fn cursor_closed(&mut self, client_id: i64) {
+        self.cursors.retain(|cursor| cursor.client_id != client_id);
     }
 
     #[cfg(test)]
     pub fn cursors(&self) -> Vec<i64> {
-        self.cursors.iter().map(|cursor| cursor.told).collect()
+        self.cursors.iter().map(|cursor| cursor.client_id).collect()
     }
 
     pub fn set_transaction(&mut self, transaction: Option<StartedTransaction>) {

@@ -1,34 +1,34 @@
 //! Cursor ids in replies: the client may know a cursor by another id than its host.
 
-use crate::{MongoDb, client::Client, cursors::CursorLocation, request::Kind};
+use crate::{MongoDb, client::Client, cursors::CursorLocation, request::RequestKind};
 
 impl MongoDb {
     /// A reply has the id of a cursor at this host. Returns the id that the client is told.
-    pub(crate) fn name_cursor(&self, client: &mut Client, host: usize, id: i64) -> i64 {
-        let told = self.told_of_cursor(client, host, id);
+    pub(crate) fn translate_cursor_id(&self, client: &mut Client, host: usize, id: i64) -> i64 {
+        let told = self.client_cursor_id(client, host, id);
         if let Some(resources) = &mut client.resources {
             match client.destination.cursor() {
                 Some(named) if told == 0 => resources.cursor_closed(named.client_id),
                 _ if told == 0 => {}
                 _ => {
                     let user = client.access.user();
-                    resources.cursor_opened(told, host, id, |told| self.cursors.knows(user, told));
+                    resources.cursor_opened(told, host, id, |told| self.cursors.contains(user, told));
                 }
             }
         }
         told
     }
 
-    fn told_of_cursor(&self, client: &Client, host: usize, id: i64) -> i64 {
+    fn client_cursor_id(&self, client: &Client, host: usize, id: i64) -> i64 {
         let user = client.access.user();
         match client.destination.cursor() {
             Some(named) if id == 0 => {
-                self.cursors.closed(user, named.client_id);
+                self.cursors.remove(user, named.client_id);
                 0
             }
             Some(named) if id == named.host_id => {
                 // The host was unknown if another Poolhouse has opened the cursor.
-                self.cursors.keep(
+                self.cursors.set_location(
                     user,
                     named.client_id,
                     CursorLocation { host, id, awaits_data: client.request.awaits_data() },
@@ -36,8 +36,8 @@ impl MongoDb {
                 named.client_id
             }
             _ if id != 0 => {
-                let waits = client.request.kind() == Kind::OpensStream;
-                self.cursors.opened(user, CursorLocation { host, id, awaits_data: waits })
+                let waits = client.request.kind() == RequestKind::OpensStream;
+                self.cursors.add(user, CursorLocation { host, id, awaits_data: waits })
             }
             _ => 0,
         }
@@ -46,7 +46,7 @@ impl MongoDb {
     /// The host does not know the cursor of a `getMore`.
     pub(crate) fn lose_cursor(&self, client: &mut Client) {
         if let Some(named) = client.destination.cursor() {
-            self.cursors.closed(client.access.user(), named.client_id);
+            self.cursors.remove(client.access.user(), named.client_id);
             if let Some(resources) = &mut client.resources {
                 resources.cursor_closed(named.client_id);
             }

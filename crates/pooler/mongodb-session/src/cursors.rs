@@ -34,52 +34,52 @@ pub struct Cursors(Mutex<Table>);
 #[derive(Default)]
 struct Table {
     now: Duration,
-    swept: Duration,
+    last_sweep: Duration,
     /// By client id. Users that share a login at MongoDB may have a cursor with the same id each.
-    known: HashMap<i64, Vec<Known>>,
-    room: Quota,
-    last: i64,
+    entries: HashMap<i64, Vec<Entry>>,
+    quota: Quota,
+    last_generated: i64,
 }
 
-struct Known {
+struct Entry {
     user: Arc<str>,
     location: CursorLocation,
     used: Duration,
 }
 
 impl Table {
-    fn get(&mut self, user: &Arc<str>, client_id: i64) -> Option<&mut Known> {
-        self.known.get_mut(&client_id)?.iter_mut().find(|known| known.user == *user)
+    fn get(&mut self, user: &Arc<str>, client_id: i64) -> Option<&mut Entry> {
+        self.entries.get_mut(&client_id)?.iter_mut().find(|entry| entry.user == *user)
     }
 
     /// Sets the location of a user's cursor.
     fn put(&mut self, user: &Arc<str>, client_id: i64, location: CursorLocation) {
         let used = self.now;
-        if let Some(known) = self.get(user, client_id) {
-            (known.location, known.used) = (location, used);
-        } else if self.room.take(user, 1, MAX_CURSORS) {
-            self.known.entry(client_id).or_default().push(Known { user: Arc::clone(user), location, used });
+        if let Some(entry) = self.get(user, client_id) {
+            (entry.location, entry.used) = (location, used);
+        } else if self.quota.take(user, 1, MAX_CURSORS) {
+            self.entries.entry(client_id).or_default().push(Entry { user: Arc::clone(user), location, used });
         }
     }
 
     /// Removes the cursors that `is` matches, among those with `client_id` if that is given.
-    fn forget(&mut self, client_id: Option<i64>, is: impl Fn(&Known) -> bool) {
-        let room = &mut self.room;
-        let mut keep = |known: &mut Vec<Known>| {
-            known.retain(|known| {
-                let goes = is(known);
-                if goes {
-                    room.give_back(&known.user, 1);
+    fn remove_if(&mut self, client_id: Option<i64>, is: impl Fn(&Entry) -> bool) {
+        let quota = &mut self.quota;
+        let mut keep = |entry: &mut Vec<Entry>| {
+            entry.retain(|entry| {
+                let matches = is(entry);
+                if matches {
+                    quota.give_back(&entry.user, 1);
                 }
-                !goes
+                !matches
             });
-            !known.is_empty()
+            !entry.is_empty()
         };
         match client_id {
-            None => self.known.retain(|_, known| keep(known)),
+            None => self.entries.retain(|_, entry| keep(entry)),
             Some(client_id) => {
-                if self.known.get_mut(&client_id).is_some_and(|known| !keep(known)) {
-                    self.known.remove(&client_id);
+                if self.entries.get_mut(&client_id).is_some_and(|entry| !keep(entry)) {
+                    self.entries.remove(&client_id);
                 }
             }
         }
@@ -90,8 +90,8 @@ impl Cursors {
     /// Generated ids count down from a start that differs between processes: a process that takes over must not mistake
     /// a cursor of its predecessor for its own.
     pub fn new(begin: u64) -> Self {
-        let last = (begin >> 2) as i64;
-        Self(Mutex::new(Table { last, ..Table::default() }))
+        let last_generated = (begin >> 2) as i64;
+        Self(Mutex::new(Table { last_generated, ..Table::default() }))
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -101,29 +101,29 @@ impl Cursors {
     pub fn on_tick(&self, now: Duration) {
         let mut table = self.table();
         table.now = table.now.max(now);
-        if table.now >= table.swept + SWEEP_INTERVAL {
-            table.swept = table.now;
+        if table.now >= table.last_sweep + SWEEP_INTERVAL {
+            table.last_sweep = table.now;
             let now = table.now;
-            table.forget(None, |known| known.used + CURSOR_TIMEOUT <= now);
+            table.remove_if(None, |entry| entry.used + CURSOR_TIMEOUT <= now);
         }
     }
 
     /// A host has opened a cursor for a user. Returns the id that the client is told.
-    pub fn opened(&self, user: &Arc<str>, location: CursorLocation) -> i64 {
+    pub fn add(&self, user: &Arc<str>, location: CursorLocation) -> i64 {
         let mut table = self.table();
         let mut client_id = location.id;
         let at = |location: CursorLocation| (location.host, location.id);
-        while table.get(user, client_id).is_some_and(|known| at(known.location) != at(location)) {
+        while table.get(user, client_id).is_some_and(|entry| at(entry.location) != at(location)) {
             // Servers' ids are random, so a collision with a generated id is as unlikely as any.
-            table.last += 1;
-            client_id = i64::MAX - table.last;
+            table.last_generated += 1;
+            client_id = i64::MAX - table.last_generated;
         }
         table.put(user, client_id, location);
         client_id
     }
 
     /// Sets the location of a user's cursor.
-    pub fn keep(&self, user: &Arc<str>, client_id: i64, location: CursorLocation) {
+    pub fn set_location(&self, user: &Arc<str>, client_id: i64, location: CursorLocation) {
         self.table().put(user, client_id, location);
     }
 
@@ -131,24 +131,24 @@ impl Cursors {
     pub fn find(&self, user: &Arc<str>, client_id: i64) -> Option<CursorLocation> {
         let mut table = self.table();
         let now = table.now;
-        let known = table.get(user, client_id)?;
-        known.used = now;
-        Some(known.location)
+        let entry = table.get(user, client_id)?;
+        entry.used = now;
+        Some(entry.location)
     }
 
     /// Whether a user's cursor is in the table. This does not count as a use of the cursor.
-    pub fn knows(&self, user: &Arc<str>, client_id: i64) -> bool {
+    pub fn contains(&self, user: &Arc<str>, client_id: i64) -> bool {
         self.table().get(user, client_id).is_some()
     }
 
     /// Whether only other users have a cursor with this id.
     pub fn belongs_to_another_user(&self, user: &Arc<str>, client_id: i64) -> bool {
         let table = self.table();
-        table.known.get(&client_id).is_some_and(|known| known.iter().all(|known| known.user != *user))
+        table.entries.get(&client_id).is_some_and(|entry| entry.iter().all(|entry| entry.user != *user))
     }
 
-    pub fn closed(&self, user: &Arc<str>, client_id: i64) {
-        self.table().forget(Some(client_id), |known| known.user == *user);
+    pub fn remove(&self, user: &Arc<str>, client_id: i64) {
+        self.table().remove_if(Some(client_id), |entry| entry.user == *user);
     }
 }
 
@@ -157,51 +157,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cursors_of_two_hosts_with_one_number_are_told_apart() {
-        let (cursors, user) = (Cursors::default(), Arc::from("u"));
-        let at = |host| CursorLocation { host, id: 5, awaits_data: false };
-        assert_eq!(cursors.opened(&user, at(0)), 5);
-        let client_id = cursors.opened(&user, at(1));
-        assert_ne!(client_id, 5);
-        assert_eq!((cursors.find(&user, 5), cursors.find(&user, client_id)), (Some(at(0)), Some(at(1))));
-        cursors.closed(&user, 5);
-        assert_eq!((cursors.find(&user, 5), cursors.find(&user, client_id)), (None, Some(at(1))));
-    }
-
-    #[test]
-    fn nobody_finds_the_cursor_of_another_user() {
-        let cursors = Cursors::default();
-        let (one, other) = (Arc::from("u"), Arc::from("v"));
-        cursors.opened(&one, CursorLocation { host: 0, id: 5, awaits_data: false });
-        assert_eq!(cursors.find(&other, 5), None);
-        assert!(
-            cursors.belongs_to_another_user(&other, 5)
-                && !cursors.belongs_to_another_user(&one, 5)
-                && !cursors.belongs_to_another_user(&other, 6)
-        );
-        cursors.closed(&other, 5);
-        assert!(cursors.find(&one, 5).is_some());
-        cursors.closed(&one, 5);
-        assert!(!cursors.belongs_to_another_user(&other, 5));
-    }
-
-    #[test]
-    fn nobody_has_so_many_that_another_finds_no_room() {
+    fn the_cursors_of_one_user_leave_some_for_another() {
         let (cursors, [one, other]) = (Cursors::default(), ["u", "v"].map(Arc::from));
         let at = |id| CursorLocation { host: 0, id, awaits_data: false };
-        (1..=MAX_CURSORS as i64).for_each(|id| _ = cursors.opened(&one, at(id)));
-        assert!(cursors.knows(&one, 1) && !cursors.knows(&one, MAX_CURSORS as i64));
-        cursors.opened(&other, at(5));
-        assert!(cursors.knows(&other, 5));
+        (1..=MAX_CURSORS as i64).for_each(|id| _ = cursors.add(&one, at(id)));
+        assert!(cursors.contains(&one, 1) && !cursors.contains(&one, MAX_CURSORS as i64));
+        cursors.add(&other, at(5));
+        assert!(cursors.contains(&other, 5));
         cursors.on_tick(CURSOR_TIMEOUT);
-        cursors.opened(&one, at(7));
-        assert!(cursors.knows(&one, 7) && cursors.table().room.taken() == 1, "all others are forgotten");
+        cursors.add(&one, at(7));
+        assert!(cursors.contains(&one, 7) && cursors.table().quota.taken() == 1, "all others are forgotten");
     }
 
     #[test]
     fn what_is_not_used_is_forgotten() {
         let (cursors, user) = (Cursors::default(), Arc::from("u"));
-        cursors.opened(&user, CursorLocation { host: 0, id: 5, awaits_data: false });
+        cursors.add(&user, CursorLocation { host: 0, id: 5, awaits_data: false });
         cursors.on_tick(CURSOR_TIMEOUT - SWEEP_INTERVAL);
         assert!(cursors.find(&user, 5).is_some(), "and it was used");
         cursors.on_tick(CURSOR_TIMEOUT);

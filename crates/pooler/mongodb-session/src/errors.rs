@@ -85,7 +85,7 @@ impl Failure {
     }
 
     /// The error of a request that gets no server.
-    pub fn of_lease(why: &LeaseFailure) -> Self {
+    pub fn lease_failed(why: &LeaseFailure) -> Self {
         match why {
             LeaseFailure::WaitTimeout { waited, shortage } => Self::new(
                 Code::MaxTimeMsExpired,
@@ -123,7 +123,7 @@ impl Failure {
 
     /// The error of a request that has waited before, for a host or at another one, and gets no server at this one in
     /// time.
-    pub fn of_second_wait(waited: Duration) -> Self {
+    pub fn second_wait_timed_out(waited: Duration) -> Self {
         let text = format!(
             "Poolhouse: no server connection became free within {} ms (max_wait_time, and unavailable_wait_time while \
              there is no host): another host was elected meanwhile, or none was known",
@@ -133,19 +133,19 @@ impl Failure {
     }
 
     /// The server's connection was lost before it had replied.
-    pub fn of_lost_server() -> Self {
+    pub fn server_lost() -> Self {
         let text = "Poolhouse: the connection to MongoDB was lost; whether the command was carried out is not known";
         Self::new(Code::HostUnreachable, text).transient()
     }
 
     /// A transaction cannot continue at another host.
-    pub fn of_old_primary() -> Self {
+    pub fn primary_changed() -> Self {
         let text = "Poolhouse: the primary at which this transaction began is the primary no longer";
         Self::new(Code::NoSuchTransaction, text).transient()
     }
 
     /// All stream slots of a pool are in use.
-    pub fn of_streams(most: u32) -> Self {
+    pub fn stream_slots_full(most: u32) -> Self {
         let text = format!(
             "Poolhouse: this request would keep a server connection while it waits (a change stream, a tailable or an \
              exhaust cursor), and max_pinned = {most} do: raise max_pinned, and max_size with it"
@@ -154,7 +154,7 @@ impl Failure {
     }
 
     /// The error of a client that the driver refuses.
-    pub fn of_refusal(why: &Refusal) -> Self {
+    pub fn refused(why: &Refusal) -> Self {
         let (code, text) = match why {
             Refusal::TooManyClients { limit } => {
                 (Code::TemporarilyUnavailable, format!("too many connections: the hard limit is {limit}"))
@@ -198,20 +198,5 @@ impl Failure {
                 answer.texts("errorLabels", &[label]);
             }
         });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_label_depends_on_the_part_in_a_transaction() {
-        let labels = |transaction| [label(transaction, false), label(transaction, true)];
-        let (write, transaction) = (Some("RetryableWriteError"), Some("TransientTransactionError"));
-        assert_eq!(labels(Transaction::None), [None, Some("ResumableChangeStreamError")]);
-        assert_eq!(labels(Transaction::RetryableWrite), [write; 2]);
-        assert_eq!(labels(Transaction::Continues), [transaction; 2], "its cursors, too");
-        assert_eq!([labels(Transaction::Commits), labels(Transaction::Aborts)], [[write; 2]; 2]);
     }
 }

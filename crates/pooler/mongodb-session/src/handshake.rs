@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use seam::{CloseReason, Effect, Outbox, Peer, ServerTag};
 
-use crate::{MongoDb, Server, bson::Document, login::Next, monitor::Monitor, server::Role, topology::HelloReceived};
+use crate::{
+    MongoDb, Server, bson::Document, login::HandshakeStep, monitor::Monitor, server::Role, topology::HelloReceived,
+};
 
 impl MongoDb {
     /// A server has replied in its handshake.
@@ -17,22 +19,22 @@ impl MongoDb {
     ) {
         let host = server.host();
         let Role::Starting(start) = &mut server.role else { unreachable!("a login is under way") };
-        let (mut said, mut learnt) = (Vec::new(), None);
-        let next = start.answered(answer, &self.keys, &mut said, |description| learnt = Some(description));
-        out.insert(Peer::Server(me), |to| to.extend(&said));
+        let (mut request, mut learnt) = (Vec::new(), None);
+        let next = start.on_reply(answer, &self.keys, &mut request, |description| learnt = Some(description));
+        out.insert(Peer::Server(me), |to| to.extend(&request));
         if let Some(description) = learnt {
             // The round trip would include the login.
             self.learn(host, description, HelloReceived { at: now, round_trip: None }, out);
         }
-        self.started(me, server, next, out);
+        self.advance_handshake(me, server, next, out);
     }
 
     /// Acts on the next step of a handshake.
-    pub(crate) fn started(&self, me: ServerTag, server: &mut Server, next: Next, out: &mut Outbox) {
+    pub(crate) fn advance_handshake(&self, me: ServerTag, server: &mut Server, next: HandshakeStep, out: &mut Outbox) {
         let Role::Starting(start) = &mut server.role else { return };
         match next {
-            Next::Wait => {}
-            Next::Later => match start.key {
+            HandshakeStep::Wait => {}
+            HandshakeStep::Later => match start.key {
                 Some(key) => self.derivations.again((me, key)),
                 None => {
                     let key = self.topology().new_key();
@@ -40,18 +42,18 @@ impl MongoDb {
                     self.derivations.add((me, key));
                 }
             },
-            Next::Failed { message, permanent } => {
+            HandshakeStep::Failed { message, permanent } => {
                 let reason = CloseReason::StartFailed { permanent, message };
                 out.push(Effect::Close { peer: Peer::Server(me), reason });
             }
-            Next::Done if start.login.monitors => {
+            HandshakeStep::Done if start.login.monitors => {
                 let key = self.topology().new_key();
                 server.role = Role::Monitor(Monitor::new(key));
                 self.topology().monitor_started(server.host(), me, key);
                 out.push(Effect::Keep { server: me, briefly: false });
             }
-            Next::Done => {
-                server.set_usable(self.cleanup_tasks.note_used(server.pool()));
+            HandshakeStep::Done => {
+                server.set_usable(self.cleanup_tasks.mark_used(server.pool()));
                 out.push(Effect::Authenticated { server: me });
                 out.push(Effect::Ready { server: me });
             }
@@ -67,16 +69,16 @@ impl MongoDb {
     }
 
     /// Derives the next part of a server's keys, if it waits for that.
-    pub(crate) fn go_on_deriving(&self, me: ServerTag, server: &mut Server, key: u64, out: &mut Outbox) {
+    pub(crate) fn continue_derivation(&self, me: ServerTag, server: &mut Server, key: u64, out: &mut Outbox) {
         let Role::Starting(start) = &mut server.role else { return };
         if start.key != Some(key) || !start.is_deriving() {
             return;
         }
-        let mut said = Vec::new();
-        let next = start.go_on(&self.keys, &mut said);
-        if !said.is_empty() {
-            out.insert(Peer::Server(me), |to| to.extend(&said));
+        let mut request = Vec::new();
+        let next = start.derive_more(&self.keys, &mut request);
+        if !request.is_empty() {
+            out.insert(Peer::Server(me), |to| to.extend(&request));
         }
-        self.started(me, server, next, out);
+        self.advance_handshake(me, server, next, out);
     }
 }

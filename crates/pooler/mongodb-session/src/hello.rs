@@ -24,22 +24,22 @@ pub struct HelloRequest {
     mechanisms: bool,
     load_balanced: bool,
     /// It was `isMaster`.
-    old: bool,
+    is_legacy: bool,
 }
 
 impl HelloRequest {
-    pub fn of(command: &Command<'_>) -> Self {
-        let mut asked = Self { old: command.name != "hello", ..Self::default() };
+    pub fn read(command: &Command<'_>) -> Self {
+        let mut request = Self { is_legacy: command.name != "hello", ..Self::default() };
         for element in command.body.elements().flatten() {
             let value = element.value().unwrap_or(Value::Null);
             match element.name {
-                "helloOk" => asked.hello_ok = value.truth(),
-                "saslSupportedMechs" => asked.mechanisms = true,
-                "loadBalanced" => asked.load_balanced = value.truth(),
+                "helloOk" => request.hello_ok = value.truth(),
+                "saslSupportedMechs" => request.mechanisms = true,
+                "loadBalanced" => request.load_balanced = value.truth(),
                 _ => {}
             }
         }
-        asked
+        request
     }
 
     pub fn is_load_balanced(self) -> bool {
@@ -54,7 +54,7 @@ impl HelloRequest {
         service: [u8; 12],
         answer: &mut Writer<'_>,
     ) {
-        answer.bool(if self.old { "ismaster" } else { "isWritablePrimary" }, true);
+        answer.bool(if self.is_legacy { "ismaster" } else { "isWritablePrimary" }, true);
         if self.hello_ok {
             answer.bool("helloOk", true);
         }

@@ -80,7 +80,7 @@ use self::{
 pub use self::{
     client::Client,
     directory::{Directory, ServerLogin, Welcome},
-    login::{Next, ServerHandshake},
+    login::{HandshakeStep, ServerHandshake},
     server::Server,
 };
 pub use scram::KeyCache;
@@ -152,7 +152,7 @@ impl MongoDb {
             topology.learn(host, description, heard, out);
         }
         if names_members {
-            self.look_for_unlisted();
+            self.report_unlisted_members();
         }
     }
 }
@@ -167,7 +167,7 @@ impl Protocol for MongoDb {
             let beats = topology.is_check_due(now);
             if beats {
                 topology.retain_only(self.directory.hosts(), out);
-                topology.local_threshold = self.directory.local_threshold();
+                topology.set_local_threshold(self.directory.local_threshold());
             }
             topology.on_tick(now, out);
             beats
@@ -178,7 +178,7 @@ impl Protocol for MongoDb {
         for (pool, count) in self.cleanup_tasks.on_tick(now) {
             self.directory.note_expired_cleanup(pool, count);
         }
-        for pool in self.cleanup_tasks.returned() {
+        for pool in self.cleanup_tasks.take_returned() {
             out.push(Effect::ResetOne { pool });
         }
         self.derive_next(now, out);
@@ -232,8 +232,8 @@ impl Protocol for MongoDb {
     }
 
     fn posted_to_server(&self, me: ServerTag, server: &mut Server, key: u64, bytes: &[u8], out: &mut Outbox) {
-        self.go_on_deriving(me, server, key, out);
-        self.beat(me, server, key, CheckRequest::read(bytes), out);
+        self.continue_derivation(me, server, key, out);
+        self.check_host(me, server, key, CheckRequest::read(bytes), out);
     }
 
     fn pool_forgotten(&self, pool: PoolId) {

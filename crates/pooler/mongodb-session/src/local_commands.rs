@@ -12,8 +12,8 @@ use crate::{
     command_names::{is_hello, is_last_error, is_misspelt, is_of_replication},
     errors::{Code, Failure},
     hello::HelloRequest,
-    login::{self, ClientLogin, Step},
-    request::Kind,
+    login::{self, ClientLogin, LoginStep},
+    request::RequestKind,
 };
 
 /// The result of a command that Poolhouse answers itself.
@@ -51,21 +51,21 @@ impl MongoDb {
         command: &Command<'_>,
         out: &mut Outbox,
     ) -> Result<LocalAnswer, Failure> {
-        let asked = HelloRequest::of(command);
-        client.request.set_kind(Kind::Hello);
+        let request = HelloRequest::read(command);
+        client.request.set_kind(RequestKind::Hello);
         let (shown, time) = {
             let topology = self.topology();
             (topology.advertised(), topology.cluster_time())
         };
         let Some(shown) = shown else { return Ok(LocalAnswer::AwaitsHost) };
-        if asked.is_load_balanced() && shown.session_minutes.is_none() {
+        if request.is_load_balanced() && shown.session_minutes.is_none() {
             let text = "Poolhouse: this MongoDB knows no sessions, so it cannot be used with loadBalanced=true";
             return Err(Failure::new(Code::CommandFailed, text));
         }
-        if asked.is_load_balanced() {
+        if request.is_load_balanced() {
             client.resources.get_or_insert_default();
         }
-        client.answer(me, out, |answer| asked.answer((shown, time.as_deref()), client.number, self.service, answer));
+        client.answer(me, out, |answer| request.answer((shown, time.as_deref()), client.number, self.service, answer));
         if client.access.note_hello() {
             // A driver's monitor never logs in, so no login timeout applies.
             out.push(Effect::Standing { client: me, standing: Standing::Subscribed });
@@ -112,8 +112,8 @@ impl MongoDb {
             }
         };
         let (said, done) = match step {
-            Step::Continue(said) => (said, false),
-            Step::Done(said) => (said, true),
+            LoginStep::Continue(said) => (said, false),
+            LoginStep::Done(said) => (said, true),
         };
         if done {
             client.access.set_user(exchange.user());
@@ -134,7 +134,7 @@ impl MongoDb {
             // closed when the login times out.
             Admission::Refused => return Ok(()),
             Admission::First => {
-                self.topology().enter(me, client.key);
+                self.topology().clients.enter(me, client.key);
                 out.push(Effect::LoggedIn { client: me, pool, user: Arc::clone(client.access.user()) });
             }
             Admission::Again => {}

@@ -49,7 +49,7 @@ pub struct ClientLogin {
     proved: bool,
 }
 
-pub enum Step {
+pub enum LoginStep {
     Continue(Vec<u8>),
     /// The reply; the login is complete.
     Done(Vec<u8>),
@@ -85,10 +85,10 @@ impl ClientLogin {
     }
 
     /// Handles `saslContinue`.
-    pub fn go_on(&mut self, command: &Command<'_>) -> Result<Step, Failure> {
+    pub fn go_on(&mut self, command: &Command<'_>) -> Result<LoginStep, Failure> {
         let said = payload(command.body)?;
         if self.proved {
-            return Ok(Step::Done(Vec::new()));
+            return Ok(LoginStep::Done(Vec::new()));
         }
         let refused = |error: scram::Error| {
             let text = match error {
@@ -99,7 +99,7 @@ impl ClientLogin {
         };
         let last = self.scram.last(said).map_err(refused)?;
         self.proved = true;
-        Ok(if self.skips_last { Step::Done(last) } else { Step::Continue(last) })
+        Ok(if self.skips_last { LoginStep::Done(last) } else { LoginStep::Continue(last) })
     }
 
     pub fn user(&self) -> &Arc<str> {
@@ -142,7 +142,7 @@ struct Deriving {
     conversation: i64,
 }
 
-pub enum Next {
+pub enum HandshakeStep {
     /// Call [`ServerHandshake::go_on`] later.
     Later,
     /// Wait for the server's reply.
@@ -161,7 +161,7 @@ impl ServerHandshake {
     }
 
     /// The id of the request that is unanswered.
-    pub fn asked(&self) -> i32 {
+    pub fn last_id(&self) -> i32 {
         self.last_id
     }
 
@@ -182,21 +182,21 @@ impl ServerHandshake {
     }
 
     /// Handles a reply, and appends the next message. `learn` gets the server's description.
-    pub fn answered(
+    pub fn on_reply(
         &mut self,
         answer: Document<'_>,
         keys: &KeyCache,
         to: &mut Vec<u8>,
         learn: impl FnOnce(ServerDescription),
-    ) -> Next {
-        let failed = |message: String| Next::Failed { message, permanent: false };
+    ) -> HandshakeStep {
+        let failed = |message: String| HandshakeStep::Failed { message, permanent: false };
         if !answer.get("ok").ok().flatten().is_some_and(Value::truth) {
             let text = answer.get("errmsg").ok().flatten().and_then(Value::text).unwrap_or("no reason given");
             if matches!(self.stage, Stage::Hello) {
                 return failed(text.to_owned());
             }
             // A refused login stays refused until the configuration or the user changes.
-            return Next::Failed { message: self.refused(text), permanent: true };
+            return HandshakeStep::Failed { message: self.refused(text), permanent: true };
         }
         let step = match std::mem::replace(&mut self.stage, Stage::Hello) {
             Stage::Hello => self.hello(answer, to, learn),
@@ -206,7 +206,7 @@ impl ServerHandshake {
                 Scram::Sha256(scram) => scram.verify(said),
                 Scram::Sha1(scram) => scram.verify(said),
             }) {
-                Ok(Ok(())) => Ok(Next::Done),
+                Ok(Ok(())) => Ok(HandshakeStep::Done),
                 Ok(Err(error)) => Err(error.to_string()),
                 Err(failure) => Err(failure.message),
             },
@@ -225,11 +225,11 @@ impl ServerHandshake {
         answer: Document<'_>,
         to: &mut Vec<u8>,
         learn: impl FnOnce(ServerDescription),
-    ) -> Result<Next, String> {
+    ) -> Result<HandshakeStep, String> {
         let description = ServerDescription::read(answer).map_err(|Malformed(what)| what.to_owned())?;
         learn(description);
         let user = self.login.user.as_ref().filter(|_| !self.login.monitors);
-        let Some((user, _)) = user else { return Ok(Next::Done) };
+        let Some((user, _)) = user else { return Ok(HandshakeStep::Done) };
         let (mechanism, (scram, first)) = if self.login.sha1 {
             let (scram, first) = scram::Sha1Client::named(user, &nonce());
             ("SCRAM-SHA-1", (Scram::Sha1(scram), first))
@@ -247,7 +247,7 @@ impl ServerHandshake {
             });
             body.text("$db", source);
         });
-        Ok(Next::Wait)
+        Ok(HandshakeStep::Wait)
     }
 
     fn challenged(
@@ -256,7 +256,7 @@ impl ServerHandshake {
         answer: Document<'_>,
         keys: &KeyCache,
         to: &mut Vec<u8>,
-    ) -> Result<Next, String> {
+    ) -> Result<HandshakeStep, String> {
         let said = payload(answer).map_err(|failure| failure.message)?;
         let conversation = answer.get("conversationId").ok().flatten().and_then(Value::integer).unwrap_or(1);
         let (user, password) = self.login.user.as_ref().expect("who logs in has a password");
@@ -267,23 +267,23 @@ impl ServerHandshake {
         if let Some(derivation) = slow {
             self.stage =
                 Stage::Deriving(Box::new(Deriving { scram, derivation, challenge: said.into(), conversation }));
-            return Ok(Next::Later);
+            return Ok(HandshakeStep::Later);
         }
         self.prove(scram, said, conversation, keys, to)
     }
 
     /// Derives the next part of the keys, and replies to the challenge after the last one.
-    pub fn go_on(&mut self, keys: &KeyCache, to: &mut Vec<u8>) -> Next {
-        let Stage::Deriving(deriving) = &mut self.stage else { return Next::Wait };
+    pub fn go_on(&mut self, keys: &KeyCache, to: &mut Vec<u8>) -> HandshakeStep {
+        let Stage::Deriving(deriving) = &mut self.stage else { return HandshakeStep::Wait };
         if !deriving.derivation.go_on(keys) {
-            return Next::Later;
+            return HandshakeStep::Later;
         }
         let Stage::Deriving(deriving) = std::mem::replace(&mut self.stage, Stage::Hello) else {
             unreachable!("seen above")
         };
         let Deriving { scram, challenge, conversation, .. } = *deriving;
         let step = self.prove(scram, &challenge, conversation, keys, to);
-        step.unwrap_or_else(|message| Next::Failed { message, permanent: false })
+        step.unwrap_or_else(|message| HandshakeStep::Failed { message, permanent: false })
     }
 
     /// Whether it waits for [`ServerHandshake::go_on`].
@@ -298,7 +298,7 @@ impl ServerHandshake {
         conversation: i64,
         keys: &KeyCache,
         to: &mut Vec<u8>,
-    ) -> Result<Next, String> {
+    ) -> Result<HandshakeStep, String> {
         let (user, password) = self.login.user.as_ref().expect("who logs in has a password");
         let last = match &mut scram {
             Scram::Sha256(scram) => scram.respond(said, password, keys),
@@ -312,6 +312,6 @@ impl ServerHandshake {
             body.int32("saslContinue", 1).int32("conversationId", conversation as i32);
             body.binary("payload", &last).text("$db", source);
         });
-        Ok(Next::Wait)
+        Ok(HandshakeStep::Wait)
     }
 }

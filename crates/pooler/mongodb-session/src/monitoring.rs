@@ -31,7 +31,7 @@ impl MongoDb {
         let (at, again) = question.expect("it has asked");
         match ServerDescription::read(answer) {
             Err(error) => Server::fail(me, error.0, out),
-            Ok(_) if again => self.beat(me, server, key, CheckRequest::Scheduled, out),
+            Ok(_) if again => self.check_host(me, server, key, CheckRequest::Scheduled, out),
             Ok(description) => {
                 self.learn(host, description, HelloReceived { at: now, round_trip: Some(now.saturating_sub(at)) }, out)
             }
@@ -39,7 +39,7 @@ impl MongoDb {
     }
 
     /// Checks a host, as a post to its monitor asks.
-    pub(crate) fn beat(&self, me: ServerTag, server: &mut Server, key: u64, ask: CheckRequest, out: &mut Outbox) {
+    pub(crate) fn check_host(&self, me: ServerTag, server: &mut Server, key: u64, ask: CheckRequest, out: &mut Outbox) {
         let (host, id) = (server.host(), server.next_id());
         let Role::Monitor(monitor) = &mut server.role else { return };
         if monitor.key() != key {
@@ -48,7 +48,7 @@ impl MongoDb {
         if !self.topology().is_configured(host) {
             return Server::fail(me, "its host is no longer configured", out);
         }
-        let now = self.topology().now;
+        let now = self.topology().now();
         match (monitor.asked_at(), ask) {
             (Some(at), _) if now >= at + REPLY_TIMEOUT => return Server::fail(me, "it does not answer", out),
             (Some(_), CheckRequest::Scheduled) | (None, CheckRequest::Repeat) => return,

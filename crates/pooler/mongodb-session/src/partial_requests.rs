@@ -24,7 +24,7 @@ impl MongoDb {
             return false;
         }
         client.held.append(piece);
-        self.stall_timers.progress(me, client.key);
+        self.stall_timers.restart(me, client.key);
         true
     }
 
@@ -48,24 +48,24 @@ impl MongoDb {
     pub(crate) fn release_held(&self, client: &mut Client) {
         let bytes = client.held.take();
         self.held_memory.give_back(client.access.user(), bytes.len());
-        self.end_progress(client);
+        self.stop_stall_timer(client);
     }
 
     /// Stops the timer of a request that is complete.
-    pub(crate) fn end_progress(&self, client: &mut Client) {
+    pub(crate) fn stop_stall_timer(&self, client: &mut Client) {
         if client.held.stop_timer() {
-            self.stall_timers.over(client.key);
+            self.stall_timers.stop(client.key);
         }
     }
 
     /// Closes the client if the rest of its request has not come in time.
     pub(crate) fn close_if_stalled(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
         let is_partial = client.state == State::Idle && !client.held.is_empty();
-        if !is_partial || !self.stall_timers.is_stale(client.key) {
+        if !is_partial || !self.stall_timers.is_overdue(client.key) {
             return;
         }
         let failure = Failure::new(Code::CommandFailed, "Poolhouse: the rest of this message does not come");
-        client.tell_failure(me, &failure, out);
+        client.send_failure(me, &failure, out);
         client.close(me, CloseReason::Error(Blame::Client, "the rest of a message does not come".to_owned()), out);
     }
 }

@@ -55,15 +55,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_comes_later_finds_room_whatever_the_others_do() {
-        let (mut room, [one, other]) = (Quota::default(), ["u", "v"].map(Arc::from));
-        let takes = |room: &mut Quota, user| (0..100).filter(|_| room.take(user, 1, 16)).count();
-        assert_eq!([takes(&mut room, &one), takes(&mut room, &other)], [8, 4]);
-        assert!(!room.take(&one, 1, 16) && room.take(&one, 0, 16), "nothing fits always");
-        room.give_back(&one, 8);
-        assert_eq!((room.taken(), takes(&mut room, &one)), (4, 6));
-        room.give_back(&one, 6);
-        room.give_back(&other, 4);
-        assert!(room.taken() == 0 && room.own.is_empty());
+    fn a_user_who_comes_later_gets_a_share_whatever_others_have() {
+        let (mut quota, [one, other]) = (Quota::default(), ["u", "v"].map(Arc::from));
+        let takes = |quota: &mut Quota, user| (0..100).filter(|_| quota.take(user, 1, 16)).count();
+        assert_eq!([takes(&mut quota, &one), takes(&mut quota, &other)], [8, 4]);
+        assert!(!quota.take(&one, 1, 16) && quota.take(&one, 0, 16), "nothing fits always");
+        quota.give_back(&one, 8);
+        assert_eq!((quota.taken(), takes(&mut quota, &one)), (4, 6));
+        quota.give_back(&one, 6);
+        quota.give_back(&other, 4);
+        assert!(quota.taken() == 0 && quota.own.is_empty());
     }
 }

@@ -39,9 +39,9 @@ enum Expected {
 /// A piece of the current message.
 pub struct Piece {
     pub length: usize,
-    /// Replaced numbers and their places in the message. They are codes of state change errors.
+    /// Replaced numbers and their offsets in the message. They are codes of state change errors.
     pub numbers: Vec<(usize, Number)>,
-    /// The id of a cursor, and its place in the message.
+    /// The id of a cursor, and its offset in the message.
     pub cursor: Option<(i64, usize)>,
 }
 
@@ -124,11 +124,11 @@ impl Reply {
     }
 
     /// How much of the input can be relayed, and what is to be replaced in it.
-    pub fn look(&mut self, bytes: &[u8]) -> Piece {
+    pub fn next_piece(&mut self, bytes: &[u8]) -> Piece {
         let (at, length) = (self.message.length - self.left, self.left.min(bytes.len()));
         let mut piece = Piece { length, numbers: Vec::new(), cursor: None };
         if let Some(scan) = &mut self.scan {
-            let looked_at = scan.look(&bytes[..length], at, &mut piece.numbers);
+            let looked_at = scan.advance(&bytes[..length], at, &mut piece.numbers);
             // The driver shows the rest again, with more input after it.
             if length < self.left {
                 piece.length = looked_at;
@@ -141,7 +141,7 @@ impl Reply {
         piece
     }
 
-    /// Relays the next `length` bytes of the current message, with the numbers at these places of the message replaced.
+    /// Relays the next `length` bytes of the current message, with the numbers at these offsets of the message replaced.
     pub fn relay(&mut self, length: usize, numbers: impl Iterator<Item = (usize, Number)>, out: &mut Outbox) {
         if self.is_relayed() {
             let at = self.message.length - self.left;
@@ -150,7 +150,7 @@ impl Reply {
         self.left -= length;
     }
 
-    /// The client gets another message in place of the current one.
+    /// The client gets another message in offset of the current one.
     pub fn replace(&mut self) {
         self.left = 0;
     }

@@ -28,7 +28,7 @@ const PHRASES: [(&str, &str); 3] =
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReplySummary {
-    /// The id of a cursor, and its place in the document.
+    /// The id of a cursor, and its offset in the document.
     pub cursor: Option<(i64, usize)>,
     /// It is a state change error.
     pub state_changed: bool,
@@ -193,19 +193,6 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_is_found_with_its_place() {
-        let bytes = written(|answer| {
-            answer.document("cursor", |cursor| {
-                cursor.array("firstBatch", |_| ()).int64("id", 77).text("ns", "app.c");
-            });
-            answer.double("ok", 1.0);
-        });
-        let (id, at) = summary(&bytes).cursor.unwrap();
-        assert_eq!((id, &bytes[at..at + 8]), (77, &77i64.to_le_bytes()[..]));
-        assert!(!summary(&bytes).state_changed);
-    }
-
-    #[test]
     fn what_tells_of_a_change_of_state_is_told_in_other_words() {
         let bytes = written(|answer| {
             answer.double("ok", 0.0).text("errmsg", "not master; node is recovering").int32("code", 10_107);
@@ -243,81 +230,39 @@ mod tests {
         assert!(!labels("TransientTransactionError") && labels("RetryableWriteError"));
     }
 
-    #[test]
-    fn words_that_a_client_can_have_repeated_are_no_change_of_state() {
-        let refused = |text: &str, code: Option<i32>| {
-            written(|answer| {
-                answer.double("ok", 0.0).text("errmsg", text);
-                if let Some(code) = code {
-                    answer.int32("code", code);
-                }
-            })
-        };
-        assert!(summary(&refused("not master", None)).state_changed);
-        assert!(!summary(&refused("no such command: 'not primary'", Some(59))).state_changed);
-        let duplicate = written(|answer| {
-            answer.double("ok", 1.0).array("writeErrors", |errors| {
-                errors.document("0", |error| _ = error.int32("code", 11_000).text("errmsg", "dup: not primary"));
-            });
+    /// What the reply to an abort and to a commit with this code and this label tells: whether the transaction is over.
+    fn ends(ok: f64, code: Option<i32>, label: Option<&str>) -> [bool; 2] {
+        let bytes = written(|answer| {
+            answer.double("ok", ok);
+            if let Some(code) = code {
+                answer.text("errmsg", "no").int32("code", code);
+            }
+            if let Some(label) = label {
+                answer.texts("errorLabels", &["another", label]);
+            }
         });
-        assert!(!summary(&duplicate).state_changed);
+        let (summary, reply) = (summary(&bytes), Document::read(&bytes).unwrap());
+        [summary.is_aborted(reply), summary.is_committed_or_gone(reply)]
     }
 
     #[test]
-    fn a_transaction_is_over_when_its_server_does_not_have_it_whatever_else_it_says() {
-        let answer = |ok: f64, code: Option<i32>| {
-            written(|answer| {
-                answer.double("ok", ok);
-                if let Some(code) = code {
-                    answer.text("errmsg", "no").int32("code", code);
-                }
-            })
-        };
-        let is_aborted = |bytes: &[u8]| summary(bytes).is_aborted(Document::read(bytes).unwrap());
-        assert!(is_aborted(&answer(1.0, None)));
-        for (code, over) in
-            [(225, true), (251, true), (256, true), (13, false), (50, false), (91, false), (10_107, false)]
-        {
-            assert_eq!(is_aborted(&answer(0.0, Some(code))), over, "{code}");
+    fn a_transaction_is_over_if_the_server_has_ended_it_or_does_not_have_it() {
+        assert_eq!(ends(1.0, None, None), [true, true]);
+        assert_eq!(ends(0.0, None, None), [false, false]);
+        // `TransactionTooOld`, `NoSuchTransaction`, `TransactionCommitted`.
+        for code in [225, 251, 256] {
+            assert_eq!(ends(0.0, Some(code), None), [true, true], "{code}");
         }
-        assert!(!is_aborted(&answer(0.0, None)));
-    }
-
-    #[test]
-    fn a_commit_ends_its_transaction_when_it_is_done_or_when_the_transaction_is_to_be_begun_anew() {
-        let answer = |ok: f64, code: Option<i32>, label: Option<&str>| {
-            written(|answer| {
-                answer.double("ok", ok);
-                if let Some(code) = code {
-                    answer.text("errmsg", "no").int32("code", code);
-                }
-                if let Some(label) = label {
-                    answer.texts("errorLabels", &["another", label]);
-                }
-            })
-        };
-        let is_over = |bytes: &[u8]| summary(bytes).is_committed_or_gone(Document::read(bytes).unwrap());
-        assert!(is_over(&answer(1.0, None, None)));
+        // `Unauthorized`, `MaxTimeMSExpired`, `ShutdownInProgress`, `PrimarySteppedDown`, `NotWritablePrimary`, `Interrupted`.
+        for code in [13, 50, 91, 189, 10_107, 11_601] {
+            assert_eq!(ends(0.0, Some(code), Some("RetryableWriteError")), [false, false], "{code}");
+        }
+        // After a `WriteConflict` the whole transaction is retried. The label tells nothing of an abort.
+        assert_eq!(ends(0.0, Some(112), Some("TransientTransactionError")), [false, true]);
         let unsure = written(|answer| {
             answer.double("ok", 1.0).document("writeConcernError", |error| _ = error.int32("code", 64));
         });
-        assert!(is_over(&unsure), "it is committed, though not yet everywhere");
-        // `WriteConflict` with its label, `NoSuchTransaction`, `TransactionTooOld`, `TransactionCommitted`.
-        assert!(is_over(&answer(0.0, Some(112), Some("TransientTransactionError"))));
-        assert!([251, 225, 256].into_iter().all(|code| is_over(&answer(0.0, Some(code), None))));
-        // `MaxTimeMSExpired`, `Unauthorized`, `Interrupted`, `PrimarySteppedDown`.
-        for code in [50, 13, 11_601, 189] {
-            assert!(!is_over(&answer(0.0, Some(code), Some("RetryableWriteError"))), "{code}");
-        }
-        let aborted = |bytes: &[u8]| summary(bytes).is_aborted(Document::read(bytes).unwrap());
-        assert!(!aborted(&answer(0.0, Some(50), Some("TransientTransactionError"))), "of an abort it tells nothing");
-    }
-
-    #[test]
-    fn other_errors_are_left_alone() {
-        let bytes = written(|answer| {
-            answer.double("ok", 0.0).text("errmsg", "no such command").int32("code", 59);
-        });
-        assert_eq!(summary(&bytes), ReplySummary::default());
+        let is_over = summary(&unsure).is_committed_or_gone(Document::read(&unsure).unwrap());
+        assert!(is_over, "it is committed, though not yet everywhere");
     }
 }

@@ -18,7 +18,7 @@ pub struct Request {
     is_op_query: bool,
     transaction: Transaction,
     transaction_id: Option<TransactionId>,
-    kind: Kind,
+    kind: RequestKind,
     /// The host that it was sent to.
     host: Option<u32>,
     reply: Reply,
@@ -26,7 +26,7 @@ pub struct Request {
 
 /// What kind of command it is, as far as that matters after routing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum RequestKind {
     Hello,
     /// It opens a change stream, or a cursor with `awaitData`.
     OpensStream,
@@ -69,7 +69,7 @@ impl Request {
             is_op_query,
             transaction: Transaction::None,
             transaction_id: None,
-            kind: Kind::Other,
+            kind: RequestKind::Other,
             host: None,
             reply: Reply::Awaited,
         }
@@ -89,7 +89,7 @@ impl Request {
         self.transaction_id = command.transaction_id();
     }
 
-    pub fn set_kind(&mut self, kind: Kind) {
+    pub fn set_kind(&mut self, kind: RequestKind) {
         self.kind = kind;
     }
 
@@ -109,7 +109,7 @@ impl Request {
         self.body_at as usize
     }
 
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> RequestKind {
         self.kind
     }
 
@@ -155,12 +155,12 @@ impl Request {
 
     /// Whether the server may delay the reply until other clients write.
     pub fn awaits_data(&self) -> bool {
-        self.kind == Kind::GetMore { awaits_data: true }
+        self.kind == RequestKind::GetMore { awaits_data: true }
     }
 
     /// The label of an error reply, if a retry is safe.
     pub fn error_label(&self) -> Option<&'static str> {
-        let of_change_stream = matches!(self.kind, Kind::OpensStream | Kind::GetMore { .. });
+        let of_change_stream = matches!(self.kind, RequestKind::OpensStream | RequestKind::GetMore { .. });
         errors::label(self.transaction, of_change_stream)
     }
 

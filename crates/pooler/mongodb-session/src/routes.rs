@@ -121,20 +121,24 @@ impl MongoDb {
         &self,
         user: &Arc<str>,
         command: &Command<'_>,
-        (told, at): (i64, usize),
+        (client_id, at): (i64, usize),
     ) -> Result<Route, Failure> {
-        let place = self.cursors.find(user, told);
-        if self.cursors.belongs_to_another_user(user, told) {
-            return Err(Failure::new(Code::CursorNotFound, format!("cursor id {told} not found")));
+        let location = self.cursors.find(user, client_id);
+        if self.cursors.belongs_to_another_user(user, client_id) {
+            return Err(Failure::new(Code::CursorNotFound, format!("cursor id {client_id} not found")));
         }
         // Drivers send `maxTimeMS` with a `getMore` of an `awaitData` cursor.
         let timed = || command.body.get("maxTimeMS").ok().flatten().is_some();
-        let awaits_data = place.map_or_else(timed, |place| place.awaits_data);
-        let cursors = vec![CursorReference { client_id: told, host_id: place.map_or(told, |place| place.id), at }];
-        let host = place.map(|place| place.host);
+        let awaits_data = location.map_or_else(timed, |location| location.awaits_data);
+        let cursors = vec![CursorReference {
+            client_id: client_id,
+            host_id: location.map_or(client_id, |location| location.id),
+            at,
+        }];
+        let host = location.map(|location| location.host);
         let mut next_hosts = Vec::new();
         if host.is_none() {
-            next_hosts = self.topology().all_read_from();
+            next_hosts = self.topology().readable_hosts();
             next_hosts.reverse();
         }
         let target = host.or_else(|| next_hosts.pop()).map_or(Target::Writable, Target::Host);
@@ -149,32 +153,32 @@ impl MongoDb {
         (first, cursors): (i64, &[(i64, usize)]),
         out: &mut Outbox,
     ) -> Route {
-        let place = |told| self.cursors.find(user, told);
-        let host = place(first).map(|place| place.host);
-        let known = |(told, at): &(i64, usize)| {
-            let (told, at) = (*told, *at);
-            let own = match place(told) {
-                Some(place) if Some(place.host) == host => place.id,
+        let location = |client_id| self.cursors.find(user, client_id);
+        let host = location(first).map(|location| location.host);
+        let known = |(client_id, at): &(i64, usize)| {
+            let (client_id, at) = (*client_id, *at);
+            let own = match location(client_id) {
+                Some(location) if Some(location.host) == host => location.id,
                 // The id may belong to another cursor at this host.
                 Some(_) => NO_CURSOR,
-                None if self.cursors.belongs_to_another_user(user, told) => NO_CURSOR,
-                None => told,
+                None if self.cursors.belongs_to_another_user(user, client_id) => NO_CURSOR,
+                None => client_id,
             };
-            CursorReference { client_id: told, host_id: own, at }
+            CursorReference { client_id: client_id, host_id: own, at }
         };
         let mut named = cursors.iter().map(known).collect::<Vec<_>>();
         let mut elsewhere = BTreeMap::<usize, Vec<i64>>::new();
-        for place in named.iter().filter_map(|named| place(named.client_id)) {
-            if Some(place.host) != host {
-                elsewhere.entry(place.host).or_default().push(place.id);
+        for location in named.iter().filter_map(|named| location(named.client_id)) {
+            if Some(location.host) != host {
+                elsewhere.entry(location.host).or_default().push(location.id);
             }
         }
         for (host, cursors) in elsewhere {
-            if let Some(of) = collection(command) {
+            if let Some(of) = namespace_of(command) {
                 self.add_cleanup_tasks(user, host, CleanupTask::kill(&of, &cursors), out);
             }
         }
-        named.iter().for_each(|named| self.cursors.closed(user, named.client_id));
+        named.iter().for_each(|named| self.cursors.remove(user, named.client_id));
         let closed = named.iter().map(|named| named.client_id).collect();
         named.retain(|named| named.client_id != named.host_id);
         Route { cursors: named, closed, ..Route::to(host.map_or(Target::Writable, Target::Host)) }
@@ -196,7 +200,7 @@ impl MongoDb {
             }
             (Transaction::Commits | Transaction::Aborts, _) => begun().map_or(Target::Writable, Target::Host),
             (Transaction::Continues, _) => match begun() {
-                Some(host) if self.topology().has_lost_transactions(host) => return Err(Failure::of_old_primary()),
+                Some(host) if self.topology().has_lost_transactions(host) => return Err(Failure::primary_changed()),
                 begun => begun.map_or(Target::Writable, Target::Host),
             },
         })
@@ -241,7 +245,7 @@ fn staleness(command: &Command<'_>) -> Result<Option<i64>, Malformed> {
 }
 
 /// The namespace of a command. Cursors of a command about a whole database have MongoDB's pseudo-collections.
-pub fn collection(command: &Command<'_>) -> Option<Namespace> {
+pub fn namespace_of(command: &Command<'_>) -> Option<Namespace> {
     let name = match (command.name, command.subject) {
         (_, Value::Text(name)) => name,
         ("aggregate", _) => "$cmd.aggregate",
@@ -287,11 +291,11 @@ fn cursors_of(command: &Command<'_>) -> Result<Vec<(i64, usize)>, Malformed> {
                 if let ("cursors", Value::Array(ids)) = (element.name, element.value()?) {
                     for id in ids.elements() {
                         let id = id?;
-                        let Value::Int64(told) = id.value()? else { return Err(WRONG) };
+                        let Value::Int64(client_id) = id.value()? else { return Err(WRONG) };
                         if found.len() == MAX_CURSORS_PER_COMMAND {
                             return Err(Malformed("a command about too many cursors"));
                         }
-                        found.push((told, element.at + id.at));
+                        found.push((client_id, element.at + id.at));
                     }
                 }
             }

@@ -133,18 +133,6 @@ mod tests {
     }
 
     #[test]
-    fn who_answers_in_the_window_behind_the_soonest_is_near() {
-        let round_trip = [Some(20), Some(5), Some(21), None, Some(6)].map(|ms| ms.map(Duration::from_millis));
-        let near_of = |members: Vec<usize>, threshold| {
-            within_local_threshold(members, Duration::from_millis(threshold), |member| round_trip[member])
-        };
-        assert_eq!(near_of(vec![0, 1, 2, 3, 4], 15), [0, 1, 3, 4]);
-        assert_eq!(near_of(vec![0, 2], 0), [0]);
-        assert_eq!(near_of(vec![3], 0), [3]);
-        assert_eq!(near_of(vec![], 15), [] as [usize; 0]);
-    }
-
-    #[test]
     fn a_sample_counts_for_a_fifth() {
         let ms = Duration::from_millis;
         assert_eq!(average(None, ms(50)), ms(50));

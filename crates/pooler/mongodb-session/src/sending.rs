@@ -35,7 +35,7 @@ impl MongoDb {
         client.request.set_host(server.host());
         if let Some(StartedTransaction { id, host }) = client.request.started_transaction() {
             // Requests of other clients may wait for this transaction from now on.
-            self.transactions.begins((Arc::clone(client.access.user()), id.session), id.number, host);
+            self.transactions.begin((Arc::clone(client.access.user()), id.session), id.number, host);
         }
         server.serve(me, request.id(), request.allows_exhaust());
         if client.stream.is_some() {
@@ -57,7 +57,7 @@ impl MongoDb {
                 return;
             }
             let first = client.destination.take_error();
-            client.tell_first(me, first, &failure, out);
+            client.send_first_error(me, first, &failure, out);
             self.forget_request(client);
             out.push(Effect::Standing { client: me, standing: Standing::Idle });
             out.push(Effect::Wake { client: me });
@@ -66,7 +66,7 @@ impl MongoDb {
 }
 
 /// Relays the next bytes of a request.
-pub fn pass_on(
+pub fn relay_request(
     client: &mut Client,
     servers: &mut dyn Sessions<ServerTag, Server>,
     input: Input<'_>,

@@ -22,6 +22,15 @@ pub enum ServerType {
     Other,
 }
 
+/// The election in which a primary was elected. The greater one is the later.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Election {
+    /// `electionId`.
+    id: [u8; 12],
+    /// `setVersion`, which decides between equal ids.
+    set_version: i64,
+}
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ServerDescription {
     pub server_type: ServerType,
@@ -32,8 +41,7 @@ pub struct ServerDescription {
     /// `logicalSessionTimeoutMinutes`; `None` if the server has no sessions.
     pub session_minutes: Option<i32>,
     pub tags: TagSet,
-    /// `setVersion` and `electionId` of a primary.
-    pub election: (i64, [u8; 12]),
+    pub election: Election,
     /// `lastWrite.lastWriteDate`, in milliseconds by the clock of the primary that wrote.
     pub last_write: Option<i64>,
     /// `$clusterTime`.
@@ -41,6 +49,13 @@ pub struct ServerDescription {
     pub me: Option<Arc<str>>,
     /// The members that hold data: `hosts` and `passives`.
     pub members: Vec<Arc<str>>,
+}
+
+#[cfg(test)]
+impl Election {
+    pub fn of_term(term: u8) -> Self {
+        Self { id: [term; 12], set_version: 1 }
+    }
 }
 
 impl ServerDescription {
@@ -51,7 +66,7 @@ impl ServerDescription {
             wire: 0,
             session_minutes: None,
             tags: TagSet::new(),
-            election: (0, [0; 12]),
+            election: Election::default(),
             last_write: None,
             time: ClusterTime::read(answer)?.map(Arc::new),
             me: None,
@@ -87,10 +102,10 @@ impl ServerDescription {
                     let date = value.document().map(|last| last.get("lastWriteDate")).transpose()?.flatten();
                     description.last_write = if let Some(Value::Time(date)) = date { Some(date) } else { None };
                 }
-                "setVersion" => description.election.0 = value.integer().unwrap_or(0),
+                "setVersion" => description.election.set_version = value.integer().unwrap_or(0),
                 "electionId" => {
                     if let Value::ObjectId(id) = value {
-                        description.election.1 = id;
+                        description.election.id = id;
                     }
                 }
                 _ => {}
@@ -114,15 +129,7 @@ mod tests {
     use crate::bson::Writer;
 
     #[test]
-    fn a_member_tells_what_it_and_the_others_are_called() {
-        let mut answer = Vec::new();
-        let mut writer = Writer::new(&mut answer);
-        writer.bool("ismaster", true).text("setName", "rs").text("me", "a:1").int32("maxWireVersion", 21);
-        writer.texts("hosts", &["a:1", "b:1"]).texts("passives", &["c:1"]).texts("arbiters", &["d:1"]);
-        drop(writer);
-        let description = ServerDescription::read(Document::read(&answer).unwrap()).unwrap();
-        assert_eq!((description.server_type, description.me.as_deref()), (ServerType::Primary, Some("a:1")));
-        assert_eq!(description.members, ["a:1", "b:1", "c:1"].map(Arc::<str>::from), "an arbiter has no data");
+    fn no_more_members_are_read_than_a_replica_set_may_have() {
         let many: Vec<String> = (0..80).map(|number| format!("m{number}:1")).collect();
         let mut answer = Vec::new();
         Writer::new(&mut answer).texts("hosts", &many.iter().map(String::as_str).collect::<Vec<_>>());

@@ -24,7 +24,7 @@ const MAX_OWN_REPLY: usize = 48 * 1024;
 const MAX_WHOLE_REPLY: usize = 16 * 1024;
 
 /// What `judge` decided about a complete message.
-enum Passage {
+enum ReplyAction {
     /// It goes to the client, with this number replaced.
     Relay(Option<(usize, Number)>),
     /// This message goes to the client in its place.
@@ -115,12 +115,12 @@ impl MongoDb {
         if !is_whole {
             return self.relay(me, server, clients, input, out);
         }
-        self.pass_on(me, server, clients, (&input.bytes[..header.length], &header, is_first), out);
+        self.handle_message(me, server, clients, (&input.bytes[..header.length], &header, is_first), out);
         header.length
     }
 
     /// Handles a complete message of a client's reply.
-    fn pass_on(
+    fn handle_message(
         &self,
         me: ServerTag,
         server: &mut Server,
@@ -132,26 +132,28 @@ impl MongoDb {
         let Role::Serving(reply) = &mut server.role else { unreachable!("an answer is on its way") };
         let tag = reply.client();
         let client = clients.get(tag).expect("who is served is here");
-        let passage = self.judge(client, host, (message, header, is_first), out);
+        let action = self.choose_action(client, host, (message, header, is_first), out);
         // The rest of the reply would reach the server's next client.
-        let ends = client.request.has_failed() || !matches!(passage, Passage::Relay(_));
-        match passage {
+        let ends = client.request.has_failed() || !matches!(action, ReplyAction::Relay(_));
+        match action {
             _ if ends && reply.has_more_to_come() => {
                 Server::fail(me, "more follows an answer that ends its request", out);
             }
-            Passage::Fail(why) => Server::fail(me, why, out),
-            Passage::AskNextHost => {
+            ReplyAction::Fail(why) => Server::fail(me, why, out),
+            ReplyAction::AskNextHost => {
                 server.role = Role::Idle;
                 out.push(Effect::Release { server: me, verdict: Verdict::Clean });
                 self.ask_next_host(tag, client, out);
             }
-            Passage::Broadcast(error) => self.pass_on_broadcast(me, server, clients, error, message.len(), out),
-            Passage::Replace(mut bytes) => {
+            ReplyAction::Broadcast(error) => {
+                self.handle_broadcast_reply(me, server, clients, error, message.len(), out)
+            }
+            ReplyAction::Replace(mut bytes) => {
                 out.insert(Peer::Client(tag), |to| to.append(&mut bytes));
                 reply.replace();
                 self.end_if_over(me, server, clients, out);
             }
-            Passage::Relay(number) => {
+            ReplyAction::Relay(number) => {
                 reply.relay(message.len(), number.into_iter(), out);
                 self.end_if_over(me, server, clients, out);
             }
@@ -159,13 +161,13 @@ impl MongoDb {
     }
 
     /// Decides what to do with a complete message, and notes what it tells about its request.
-    fn judge(
+    fn choose_action(
         &self,
         client: &mut Client,
         host: usize,
         (message, header, is_first): (&[u8], &Header, bool),
         out: &mut Outbox,
-    ) -> Passage {
+    ) -> ReplyAction {
         let body = match wire::body(message, header) {
             Ok(Body::At(range)) => range,
             _ => 0..0,
@@ -179,7 +181,7 @@ impl MongoDb {
         let is_broadcast = client.destination.is_broadcast();
         match read {
             Ok((_, summary)) if summary.no_such_cursor && is_first && client.destination.has_next_host() => {
-                Passage::AskNextHost
+                ReplyAction::AskNextHost
             }
             Ok((document, summary)) if summary.state_changed => {
                 self.topology().mark_unknown(host, out);
@@ -189,26 +191,26 @@ impl MongoDb {
                     written = rewrite_labelled(document, label, writer);
                 });
                 match written {
-                    Err(error) => Passage::Fail(error.0),
-                    Ok(()) if is_broadcast => Passage::Broadcast(Some(bytes)),
-                    Ok(()) => Passage::Replace(bytes),
+                    Err(error) => ReplyAction::Fail(error.0),
+                    Ok(()) if is_broadcast => ReplyAction::Broadcast(Some(bytes)),
+                    Ok(()) => ReplyAction::Replace(bytes),
                 }
             }
-            Ok((document, _)) if is_broadcast => Passage::Broadcast((!is_ok(document)).then(|| message.to_vec())),
+            Ok((document, _)) if is_broadcast => ReplyAction::Broadcast((!is_ok(document)).then(|| message.to_vec())),
             Ok((_, summary)) if summary.no_such_cursor => {
                 self.lose_cursor(client);
-                Passage::Relay(None)
+                ReplyAction::Relay(None)
             }
             Ok((_, ReplySummary { cursor: Some((id, at)), .. })) => {
-                let told = self.name_cursor(client, host, id);
-                Passage::Relay((told != id).then_some((body.start + at, Number::Int64(told))))
+                let told = self.translate_cursor_id(client, host, id);
+                ReplyAction::Relay((told != id).then_some((body.start + at, Number::Int64(told))))
             }
-            _ => Passage::Relay(None),
+            _ => ReplyAction::Relay(None),
         }
     }
 
     /// A host has answered a broadcast: the next host is asked, or the client gets the result.
-    fn pass_on_broadcast(
+    fn handle_broadcast_reply(
         &self,
         me: ServerTag,
         server: &mut Server,
@@ -255,14 +257,14 @@ impl MongoDb {
     ) -> usize {
         let host = server.host();
         let Role::Serving(reply) = &mut server.role else { unreachable!("an answer is on its way") };
-        let mut piece = reply.look(input.bytes);
+        let mut piece = reply.next_piece(input.bytes);
         if !piece.numbers.is_empty() {
             self.topology().mark_unknown(host, out);
         }
-        if let Some((id, place)) = piece.cursor {
+        if let Some((id, offset)) = piece.cursor {
             let client = clients.get(reply.client()).expect("who is served is here");
-            let told = self.name_cursor(client, host, id);
-            piece.numbers.extend((told != id).then_some((place, Number::Int64(told))));
+            let told = self.translate_cursor_id(client, host, id);
+            piece.numbers.extend((told != id).then_some((offset, Number::Int64(told))));
         }
         reply.relay(piece.length, piece.numbers.into_iter(), out);
         if piece.length < input.bytes.len() && reply.is_amid_message() {
@@ -301,12 +303,12 @@ impl MongoDb {
         (message, header, now): (&[u8], &Header, Duration),
         out: &mut Outbox,
     ) {
-        let answer = match wire::answered(message, header) {
+        let answer = match wire::reply_document(message, header) {
             Ok(answer) => answer,
             Err(error) => return Server::fail(me, error.0, out),
         };
         match &server.role {
-            Role::Starting(start) if start.asked() == header.answers => {
+            Role::Starting(start) if start.last_id() == header.answers => {
                 self.on_handshake_reply(me, server, (answer, now), out);
             }
             Role::Starting(_) => Server::fail(me, "an answer to what was not asked", out),
@@ -338,7 +340,7 @@ impl MongoDb {
                     // The server may have started the transaction: its further commands and its abort go to the same
                     // host.
                     self.note_transaction(client, server.host());
-                    if is_begun || !self.note_broadcast_failure(tag, client, &Failure::of_lost_server(), out) {
+                    if is_begun || !self.note_broadcast_failure(tag, client, &Failure::server_lost(), out) {
                         let first = client.destination.take_error();
                         self.forget_request(client);
                         client.on_server_lost(tag, is_begun, first, out);
@@ -400,9 +402,9 @@ impl MongoDb {
         }
         let session = (Arc::clone(client.access.user()), id.session);
         match part {
-            Transaction::Starts if request.has_failed() => self.transactions.refused(&session, id.number),
-            Transaction::Starts => self.transactions.taken(host),
-            _ if is_over => self.transactions.ended(&session, id.number),
+            Transaction::Starts if request.has_failed() => self.transactions.note_refused(&session, id.number),
+            Transaction::Starts => self.transactions.note_accepted(host),
+            _ if is_over => self.transactions.end(&session, id.number),
             _ => {}
         }
     }

@@ -27,7 +27,7 @@ pub fn is_broadcast(name: &str) -> bool {
 impl MongoDb {
     /// The hosts that are up and have served this user, a writable one first.
     pub(crate) fn used_hosts(&self, user: &str) -> Vec<usize> {
-        let mut hosts = self.topology().all();
+        let mut hosts = self.topology().reachable_hosts();
         hosts.retain(|host| self.directory.route(user, *host).is_ok_and(|pool| self.cleanup_tasks.is_used(pool)));
         hosts
     }
@@ -59,7 +59,7 @@ impl MongoDb {
     /// Ends the transactions of these sessions.
     fn end_transactions(&self, user: &Arc<str>, sessions: &[SessionId]) {
         for session in sessions {
-            self.transactions.is_over(&(Arc::clone(user), *session));
+            self.transactions.end_with_session(&(Arc::clone(user), *session));
         }
     }
 

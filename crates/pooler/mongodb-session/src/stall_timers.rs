@@ -18,7 +18,7 @@ pub struct StallTimers(Mutex<Table>);
 #[derive(Default)]
 struct Table {
     now: Duration,
-    begun: HashMap<u64, (ClientTag, Duration)>,
+    last_pieces: HashMap<u64, (ClientTag, Duration)>,
 }
 
 impl StallTimers {
@@ -27,21 +27,21 @@ impl StallTimers {
     }
 
     /// A piece has come, and more is to come.
-    pub fn progress(&self, client: ClientTag, key: u64) {
+    pub fn restart(&self, client: ClientTag, key: u64) {
         let mut table = self.table();
         let now = table.now;
-        table.begun.insert(key, (client, now));
+        table.last_pieces.insert(key, (client, now));
     }
 
     /// The request is complete or abandoned.
-    pub fn over(&self, key: u64) {
-        self.table().begun.remove(&key);
+    pub fn stop(&self, key: u64) {
+        self.table().last_pieces.remove(&key);
     }
 
     /// Whether the next piece is overdue.
-    pub fn is_stale(&self, key: u64) -> bool {
+    pub fn is_overdue(&self, key: u64) -> bool {
         let table = self.table();
-        table.begun.get(&key).is_some_and(|(_, since)| *since + STALL_TIMEOUT <= table.now)
+        table.last_pieces.get(&key).is_some_and(|(_, since)| *since + STALL_TIMEOUT <= table.now)
     }
 
     /// The clients whose next piece is overdue.
@@ -49,9 +49,9 @@ impl StallTimers {
         let mut table = self.table();
         table.now = table.now.max(now);
         let now = table.now;
-        let late = table.begun.iter().filter(|(_, (_, since))| *since + STALL_TIMEOUT <= now);
-        let mut late: Vec<_> = late.map(|(key, (client, _))| (*client, *key)).collect();
-        late.sort_by_key(|(_, key)| *key);
-        late
+        let overdue = table.last_pieces.iter().filter(|(_, (_, since))| *since + STALL_TIMEOUT <= now);
+        let mut overdue: Vec<_> = overdue.map(|(key, (client, _))| (*client, *key)).collect();
+        overdue.sort_by_key(|(_, key)| *key);
+        overdue
     }
 }

@@ -40,22 +40,3 @@ pub fn read(document: Document<'_>) -> Result<TagSet, Malformed> {
 pub fn of_member(value: Value<'_>) -> TagSet {
     value.document().and_then(|tags| read(tags).ok()).unwrap_or_default()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn set(tags: &[(&str, &str)]) -> TagSet {
-        tags.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect()
-    }
-
-    #[test]
-    fn the_first_set_that_a_member_has_is_taken() {
-        let members = [set(&[("dc", "a"), ("use", "reports")]), set(&[("dc", "b")])];
-        let allowed = |sets: &[TagSet]| allowed(sets, vec![0, 1], |member| &members[member]);
-        assert_eq!(allowed(&[]), [0, 1]);
-        assert_eq!(allowed(&[set(&[("dc", "b"), ("use", "reports")]), set(&[("dc", "b")])]), [1]);
-        assert_eq!(allowed(&[set(&[("dc", "c")]), set(&[])]), [0, 1]);
-        assert!(allowed(&[set(&[("dc", "c")])]).is_empty());
-    }
-}

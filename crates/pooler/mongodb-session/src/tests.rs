@@ -278,7 +278,7 @@ impl Stage {
             Effect::Send { to: Peer::Server(to), bytes: Bytes::Insert(range) } if *to == server => {
                 let bytes = &self.out.inserted[range.clone()];
                 let header = Header::read(bytes).unwrap().unwrap();
-                let body: Document<'_> = wire::answered(bytes, &header).unwrap();
+                let body: Document<'_> = wire::reply_document(bytes, &header).unwrap();
                 Some((body.elements().next().unwrap().unwrap().name.to_owned(), header.id))
             }
             _ => None,

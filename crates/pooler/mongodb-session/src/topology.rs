@@ -2,30 +2,30 @@
 //! for a host. It reaches sessions by posts.
 //!
 //! When a host's type changes, all hosts are checked at once, and often while a replica set has no primary, but never
-//! more often than [`MIN_HEARTBEAT_INTERVAL`]. All clients are notified then, because some may wait for a server of a
+//! more often than `MIN_HEARTBEAT_INTERVAL`. All clients are notified then, because some may wait for a server of a
 //! host that no longer serves them.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+mod checks;
+mod client_notices;
 
-use seam::{ClientTag, Effect, Outbox, Peer, ServerTag};
+use std::{sync::Arc, time::Duration};
 
+use seam::{Effect, Outbox, Peer, ServerTag};
+
+#[cfg(test)]
+pub use self::checks::HEARTBEAT_INTERVAL;
+use self::checks::{CheckSchedule, MIN_HEARTBEAT_INTERVAL};
+pub use self::{
+    checks::CheckRequest,
+    client_notices::{ClientNotices, post},
+};
 use crate::{
     cluster_time::ClusterTime,
     routes::{ReadPreference, Target},
     selection::{DEFAULT_LOCAL_THRESHOLD, LastWrite, ReadRequirements, average, filter_stale, within_local_threshold},
-    server_description::{ServerDescription, ServerType},
+    server_description::{Election, ServerDescription, ServerType},
     tags::{self, TagSet},
 };
-
-/// Time between two checks of a host (`heartbeatFrequencyMS`).
-pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Minimum time between two checks of a host (`minHeartbeatFrequencyMS`), and between two notifications of clients.
-const MIN_HEARTBEAT_INTERVAL: Duration = Duration::from_millis(100);
-
-/// How long hosts are checked at the minimum interval after a primary was lost. MongoDB elects another within 12
-/// seconds (`electionTimeoutMillis` is 10 seconds).
-const PRIMARY_SEARCH_TIME: Duration = Duration::from_secs(20);
 
 /// Maximum number of hosts over all configurations of a process.
 const MAX_HOSTS: usize = 1024;
@@ -34,76 +34,38 @@ const MAX_HOSTS: usize = 1024;
 /// is 10 seconds), and a replica set that is created anew counts its elections from the beginning.
 const STALE_PRIMARY_TIME: Duration = Duration::from_secs(60);
 
-/// What a monitor is asked to do.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CheckRequest {
-    /// To check its host, unless a check is under way.
-    Scheduled = 0,
-    /// To check its host. If a check is under way, its result may be out of date: the host is checked again.
-    Immediate = 1,
-    /// To check its host again if a check is under way, whose result may be out of date.
-    Repeat = 2,
-}
-
-impl CheckRequest {
-    pub fn read(bytes: &[u8]) -> Self {
-        match bytes {
-            [1, ..] => Self::Immediate,
-            [2, ..] => Self::Repeat,
-            _ => Self::Scheduled,
-        }
-    }
-}
-
 /// `maxWireVersion` that clients are told at most: that of MongoDB 8.0.
 const MAX_WIRE_VERSION: i32 = 25;
 
 #[derive(Default)]
 pub struct Topology {
-    pub now: Duration,
-    next_check: Duration,
-    last_check: Duration,
-    /// When the replica set lost its primary, while it has none.
-    primary_lost: Option<Duration>,
+    now: Duration,
     last_key: u64,
-    next_choice: usize,
+    /// Counts choices among hosts that are equally good, so that each gets its turn.
+    choices: usize,
     /// How much longer than the nearest host's another host's round trip may be.
-    pub local_threshold: Duration,
+    local_threshold: Duration,
     hosts: Vec<Host>,
-    /// The latest election known, and when a host last told of it. A primary of an earlier election is stale, even
-    /// while its successor is unreachable.
-    latest: Option<(Election, Duration)>,
     /// The configured hosts; `None` until they are known.
     configured: Option<Vec<usize>>,
-    /// Clients that wait for a host, by key.
-    waiting: BTreeMap<u64, ClientTag>,
-    /// All clients that may ask for a server, by key.
-    clients: BTreeMap<u64, ClientTag>,
-    /// A host no longer serves its clients, and they have not been notified; and when they may be.
-    host_lost: bool,
-    next_notification: Duration,
-    /// Deadlines of waiting clients, by key.
-    due: BTreeMap<u64, (Duration, ClientTag)>,
-}
-
-/// Greater is later.
-type Election = ([u8; 12], i64);
-
-fn election(description: &ServerDescription) -> Election {
-    (description.election.1, description.election.0)
+    /// The latest election known, and when a host last told of it. A primary of an earlier election is stale, even
+    /// while its successor is unreachable.
+    latest_election: Option<(Election, Duration)>,
+    checks: CheckSchedule,
+    pub clients: ClientNotices,
 }
 
 #[derive(Default, Clone)]
 struct Host {
     /// Its last description. Kept when the host is down: clients are told its wire version.
-    last: Option<ServerDescription>,
+    description: Option<ServerDescription>,
     up: bool,
     monitor: Option<(ServerTag, u64)>,
     heard_at: Duration,
     /// The average round trip of its `hello`, if known.
     round_trip: Option<Duration>,
     /// When it was last checked because of an error that it sent.
-    last_repeat: Option<Duration>,
+    last_error_check: Option<Duration>,
 }
 
 /// When a `hello` reply came, and its round trip if that was measured.
@@ -128,46 +90,61 @@ impl Topology {
         Self { last_key: 1 << 62, local_threshold: DEFAULT_LOCAL_THRESHOLD, ..Self::default() }
     }
 
+    pub fn now(&self) -> Duration {
+        self.now
+    }
+
+    pub fn set_local_threshold(&mut self, threshold: Duration) {
+        self.local_threshold = threshold;
+    }
+
     pub fn new_key(&mut self) -> u64 {
         self.last_key += 1;
         self.last_key
     }
 
-    fn up(&self) -> impl Iterator<Item = (usize, &ServerDescription)> {
-        let known = |(number, host): (usize, &'_ Host)| host.up.then_some(number);
-        let numbers = self.hosts.iter().enumerate().filter_map(known);
-        numbers.filter_map(|number| Some((number, self.hosts[number].last.as_ref()?)))
+    fn hosts_up(&self) -> impl Iterator<Item = (usize, &ServerDescription)> {
+        let up = self.hosts.iter().enumerate().filter(|(_, host)| host.up);
+        up.filter_map(|(number, host)| Some((number, host.description.as_ref()?)))
     }
 
-    /// A writable host, if one is known: the primary of the latest election, or any mongos.
-    pub fn writable(&mut self) -> Option<usize> {
-        let primaries = self.up().filter(|(_, description)| {
+    fn description(&self, host: usize) -> Option<&ServerDescription> {
+        self.hosts.get(host)?.description.as_ref()
+    }
+
+    /// The primary of the latest election, if it is up.
+    fn primary(&self) -> Option<(usize, &ServerDescription)> {
+        let primaries = self.hosts_up().filter(|(_, description)| {
             description.server_type == ServerType::Primary && !self.is_replaced(description)
         });
-        if let Some((host, _)) = primaries.max_by_key(|(_, description)| election(description)) {
+        primaries.max_by_key(|(_, description)| description.election)
+    }
+
+    /// Chooses a writable host, if one is known: the primary of the latest election, or any near mongos.
+    pub fn choose_writable(&mut self) -> Option<usize> {
+        if let Some((host, _)) = self.primary() {
             return Some(host);
         }
-        let all = || {
-            self.up().filter(|(_, description)| {
-                matches!(description.server_type, ServerType::Standalone | ServerType::Mongos)
-            })
-        };
-        let soonest = all().filter_map(|(host, _)| self.hosts[host].round_trip).min();
-        let is_near = |host: usize| match (self.hosts[host].round_trip, soonest) {
-            (Some(round_trip), Some(soonest)) => round_trip <= soonest.saturating_add(self.local_threshold),
-            _ => true,
-        };
-        let others = || all().map(|(host, _)| host).filter(|host| is_near(*host));
-        let chosen = others().nth(self.next_choice % others().count().max(1));
+        let others = self
+            .hosts_up()
+            .filter(|(_, description)| matches!(description.server_type, ServerType::Standalone | ServerType::Mongos));
+        let chosen = self.choose_near(others.map(|(host, _)| host).collect());
         if chosen.is_some() {
-            self.next_choice = self.next_choice.wrapping_add(1);
+            self.choices = self.choices.wrapping_add(1);
         }
         chosen
     }
 
+    /// Chooses one of the nearest hosts.
+    fn choose_near(&self, hosts: Vec<usize>) -> Option<usize> {
+        let near = within_local_threshold(hosts, self.local_threshold, |host| self.hosts[host].round_trip);
+        near.get(self.choices % near.len().max(1)).copied()
+    }
+
     /// Whether a primary was elected later than this one.
-    fn is_replaced(&self, description: &ServerDescription) -> bool {
-        self.latest.is_some_and(|(latest, told)| election(description) < latest && self.now < told + STALE_PRIMARY_TIME)
+    fn is_replaced(&self, primary: &ServerDescription) -> bool {
+        self.latest_election
+            .is_some_and(|(latest, heard_at)| primary.election < latest && self.now < heard_at + STALE_PRIMARY_TIME)
     }
 
     /// Selects a host; `None` if no suitable one is known.
@@ -175,61 +152,48 @@ impl Topology {
         let preference = match target {
             Target::Host(host) => return Some(host),
             Target::HostIfUp(host) if self.is_up(host) => return Some(host),
-            Target::HostIfUp(_) | Target::Writable => return self.writable(),
+            Target::HostIfUp(_) | Target::Writable => return self.choose_writable(),
             Target::Read(preference) => preference,
         };
-        let primary = self.writable();
-        if primary
-            .is_some_and(|host| self.hosts[host].last.as_ref().is_some_and(|description| description.set.is_none()))
-        {
+        let primary = self.choose_writable();
+        if primary.and_then(|host| self.description(host)).is_some_and(|description| description.set.is_none()) {
             // Standalone servers and mongos apply read preferences themselves.
             return primary;
         }
-        let mut secondaries: Vec<usize> = self
-            .up()
-            .filter(|(_, description)| description.server_type == ServerType::Secondary)
-            .map(|(host, _)| host)
-            .collect();
+        let secondaries = self.hosts_up().filter(|(_, description)| description.server_type == ServerType::Secondary);
+        let mut secondaries: Vec<usize> = secondaries.map(|(host, _)| host).collect();
         if let Some(most) = requirements.and_then(|requirements| requirements.max_staleness) {
-            let of_primary = primary.and_then(|host| self.written(host));
-            secondaries = filter_stale(secondaries, of_primary, (most, HEARTBEAT_INTERVAL), |host| self.written(host));
+            let of_primary = primary.and_then(|host| self.last_write(host));
+            let limit = (most, checks::HEARTBEAT_INTERVAL);
+            secondaries = filter_stale(secondaries, of_primary, limit, |host| self.last_write(host));
         }
-        let empty = TagSet::new();
-        let tags_of = |host: usize| self.hosts[host].last.as_ref().map_or(&empty, |description| &description.tags);
+        let no_tags = TagSet::new();
+        let tags_of = |host: usize| self.description(host).map_or(&no_tags, |description| &description.tags);
         let sets = requirements.map_or(&[][..], |requirements| &requirements.tags);
-        let any = |hosts: Vec<usize>| {
-            let hosts = tags::allowed(sets, hosts, tags_of);
-            let hosts = within_local_threshold(hosts, self.local_threshold, |host| self.hosts[host].round_trip);
-            hosts.get(self.next_choice % hosts.len().max(1)).copied()
-        };
+        let any = |hosts: Vec<usize>| self.choose_near(tags::allowed(sets, hosts, tags_of));
         let chosen = match preference {
             ReadPreference::PrimaryPreferred => primary.or_else(|| any(secondaries)),
             ReadPreference::Secondary => any(secondaries),
             ReadPreference::SecondaryPreferred => any(secondaries).or(primary),
             ReadPreference::Nearest => any([secondaries, primary.into_iter().collect()].concat()),
         };
-        self.next_choice = self.next_choice.wrapping_add(1);
+        self.choices = self.choices.wrapping_add(1);
         chosen
     }
 
-    fn written(&self, host: usize) -> Option<LastWrite> {
+    fn last_write(&self, host: usize) -> Option<LastWrite> {
         let host = self.hosts.get(host)?;
-        Some(LastWrite { last: host.last.as_ref()?.last_write?, heard_at: host.heard_at })
+        Some(LastWrite { last: host.description.as_ref()?.last_write?, heard_at: host.heard_at })
     }
 
     /// The members that the primary lists; none without a primary.
     pub fn members(&self) -> &[Arc<str>] {
-        let primaries = self.up().filter(|(_, description)| {
-            description.server_type == ServerType::Primary && !self.is_replaced(description)
-        });
-        primaries
-            .max_by_key(|(_, description)| election(description))
-            .map_or(&[], |(_, description)| &description.members)
+        self.primary().map_or(&[], |(_, description)| &description.members)
     }
 
     /// What a host calls itself (`me`), if known.
     pub fn own_name(&self, host: usize) -> Option<Arc<str>> {
-        self.hosts.get(host)?.last.as_ref()?.me.clone()
+        self.description(host)?.me.clone()
     }
 
     /// Whether a host's description is current.
@@ -238,40 +202,37 @@ impl Topology {
     }
 
     /// All hosts that are up, a writable one first.
-    pub fn all(&mut self) -> Vec<usize> {
-        let first = self.writable();
-        let others = self.up().map(|(host, _)| host).filter(|host| Some(*host) != first);
+    pub fn reachable_hosts(&mut self) -> Vec<usize> {
+        let first = self.choose_writable();
+        let others = self.hosts_up().map(|(host, _)| host).filter(|host| Some(*host) != first);
         first.into_iter().chain(others).collect()
     }
 
     /// The hosts that may have a cursor, a writable one first. Arbiters and members that are starting serve no reads.
-    pub fn all_read_from(&mut self) -> Vec<usize> {
-        let mut all = self.all();
-        all.retain(|host| {
-            self.hosts[*host].last.as_ref().is_some_and(|description| description.server_type != ServerType::Other)
-        });
-        all
+    pub fn readable_hosts(&mut self) -> Vec<usize> {
+        let mut hosts = self.reachable_hosts();
+        hosts.retain(|host| self.description(*host).is_some_and(|known| known.server_type != ServerType::Other));
+        hosts
     }
 
     /// Whether a transaction that started at this host can no longer commit there: another primary was elected later,
     /// or the host is gone.
     pub fn has_lost_transactions(&self, host: usize) -> bool {
         let Some(known) = self.hosts.get(host) else { return true };
-        let primary = known.last.as_ref().filter(|description| description.server_type == ServerType::Primary);
-        let own = primary.map(election);
-        let later = |(number, description): (usize, &ServerDescription)| {
+        let primary = known.description.as_ref().filter(|known| known.server_type == ServerType::Primary);
+        let is_later = |(number, other): (usize, &ServerDescription)| {
             number != host
-                && description.server_type == ServerType::Primary
-                && own.is_none_or(|own| election(description) > own)
+                && other.server_type == ServerType::Primary
+                && primary.is_none_or(|primary| other.election > primary.election)
         };
         (!known.up && known.monitor.is_none())
-            || primary.is_some_and(|description| self.is_replaced(description))
-            || self.up().any(later)
+            || primary.is_some_and(|primary| self.is_replaced(primary))
+            || self.hosts_up().any(is_later)
     }
 
     /// Whether the hosts are mongos, each of which has its own transactions.
     pub fn is_sharded(&self) -> bool {
-        self.up().any(|(_, description)| description.server_type == ServerType::Mongos)
+        self.hosts_up().any(|(_, description)| description.server_type == ServerType::Mongos)
     }
 
     /// A host has sent a state change error: it is marked unknown, and all hosts are checked.
@@ -279,12 +240,12 @@ impl Topology {
         let before = self.server_types();
         let now = self.now;
         let Some(host) = self.hosts.get_mut(number) else { return };
-        if host.last.as_ref().is_some_and(|description| description.server_type != ServerType::Standalone) {
+        if host.description.as_ref().is_some_and(|known| known.server_type != ServerType::Standalone) {
             host.up = false;
         }
-        let is_repeated = host.last_repeat.is_some_and(|last_repeat| now < last_repeat + MIN_HEARTBEAT_INTERVAL);
+        let is_repeated = host.last_error_check.is_some_and(|last| now < last + MIN_HEARTBEAT_INTERVAL);
         if !is_repeated {
-            host.last_repeat = Some(now);
+            host.last_error_check = Some(now);
         }
         if let Some((monitor, key)) = host.monitor {
             let here = out.inserted.len();
@@ -297,16 +258,14 @@ impl Topology {
 
     /// Checks all hosts, as soon as the minimum interval allows.
     pub fn request_checks(&mut self, out: &mut Outbox) {
-        self.next_check = self.next_check.min(self.last_check + MIN_HEARTBEAT_INTERVAL);
-        if self.now >= self.next_check {
+        self.checks.hasten();
+        if self.checks.is_due(self.now) {
             self.check_all(out);
         }
     }
 
     fn check_all(&mut self, out: &mut Outbox) {
-        let seeks = self.primary_lost.is_some_and(|primary_lost| self.now < primary_lost + PRIMARY_SEARCH_TIME);
-        (self.last_check, self.next_check) =
-            (self.now, self.now + if seeks { MIN_HEARTBEAT_INTERVAL } else { HEARTBEAT_INTERVAL });
+        self.checks.begin(self.now);
         let monitors = self.hosts.iter().filter_map(|host| host.monitor);
         monitors.for_each(|(monitor, key)| post(Peer::Server(monitor), key, out));
     }
@@ -318,7 +277,7 @@ impl Topology {
 
     /// The type of a host that serves clients; `None` if it is down or a stale primary.
     fn server_type(&self, host: usize) -> Option<ServerType> {
-        let description = self.hosts.get(host).filter(|host| host.up)?.last.as_ref()?;
+        let description = self.hosts.get(host).filter(|host| host.up)?.description.as_ref()?;
         (description.server_type != ServerType::Primary || !self.is_replaced(description))
             .then_some(description.server_type)
     }
@@ -326,37 +285,12 @@ impl Topology {
     /// Compares the types of all hosts with those before, and notifies clients of a change.
     fn note_changes(&mut self, before: &[Option<ServerType>], out: &mut Outbox) {
         let now = self.server_types();
-        let had_primary = before.contains(&Some(ServerType::Primary));
-        if now.contains(&Some(ServerType::Primary)) {
-            self.primary_lost = None;
-        } else if had_primary {
-            self.primary_lost = Some(self.now);
+        let has_primary = |types: &[Option<ServerType>]| types.contains(&Some(ServerType::Primary));
+        self.checks.note_primary(has_primary(before), has_primary(&now), self.now);
+        if before.iter().zip(&now).any(|(before, now)| before.is_some() && before != now) {
+            self.clients.note_host_lost();
         }
-        self.host_lost |= before.iter().zip(&now).any(|(before, now)| before.is_some() && before != now);
-        self.notify_clients(out);
-    }
-
-    /// Notifies all clients that a host no longer serves them, as soon as the minimum interval allows.
-    fn notify_clients(&mut self, out: &mut Outbox) {
-        if self.host_lost && self.now >= self.next_notification {
-            (self.host_lost, self.next_notification) = (false, self.now + MIN_HEARTBEAT_INTERVAL);
-            self.clients.iter().for_each(|(key, client)| post(Peer::Client(*client), *key, out));
-        }
-    }
-
-    /// A client may ask for servers from now on.
-    pub fn enter(&mut self, client: ClientTag, key: u64) {
-        self.clients.insert(key, client);
-    }
-
-    pub fn leave(&mut self, key: u64) {
-        self.clients.remove(&key);
-        self.due.remove(&key);
-    }
-
-    /// A client is to check at this time whether it has waited long enough.
-    pub fn look_at(&mut self, at: Duration, client: ClientTag, key: u64) {
-        self.due.insert(key, (at, client));
+        self.clients.notify_if_due(self.now, out);
     }
 
     /// Whether a host still serves a request that waits for a server of it.
@@ -380,7 +314,7 @@ impl Topology {
     pub fn advertised(&self) -> Option<AdvertisedTopology> {
         // Arbiters have no sessions, and serve no clients.
         let serves = |description: &&ServerDescription| description.server_type != ServerType::Other;
-        let all = || self.hosts.iter().filter_map(|host| host.last.as_ref());
+        let all = || self.hosts.iter().filter_map(|host| host.description.as_ref());
         let any = all().any(|description| serves(&description));
         let known = || all().filter(|description| !any || serves(description));
         Some(AdvertisedTopology {
@@ -392,7 +326,7 @@ impl Topology {
 
     /// The greatest cluster time that a host has sent.
     pub fn cluster_time(&self) -> Option<Arc<ClusterTime>> {
-        self.hosts.iter().filter_map(|host| host.last.as_ref()?.time.as_ref()).max().cloned()
+        self.hosts.iter().filter_map(|host| host.description.as_ref()?.time.as_ref()).max().cloned()
     }
 
     /// Stores a host's description, and wakes the clients that wait for a host.
@@ -401,22 +335,22 @@ impl Topology {
             return;
         }
         self.now = self.now.max(heard.at);
-        self.make_room(host);
+        self.add_host(host);
         let before = self.server_types();
         if description.server_type == ServerType::Primary && !self.is_replaced(&description) {
-            self.latest = Some((election(&description), self.now));
+            self.latest_election = Some((description.election, self.now));
         }
         let Some(host) = self.hosts.get_mut(host) else { return };
-        (host.last, host.up, host.heard_at) = (Some(description), true, heard.at);
+        (host.description, host.up, host.heard_at) = (Some(description), true, heard.at);
         if let Some(round_trip) = heard.round_trip {
             host.round_trip = Some(average(host.round_trip, round_trip));
         }
-        self.wake_waiting(out);
+        self.clients.wake_waiting(out);
         self.note_changes(&before, out);
     }
 
-    /// Adds a host that is new.
-    fn make_room(&mut self, host: usize) {
+    /// Adds a host, if it is new.
+    fn add_host(&mut self, host: usize) {
         if host >= self.hosts.len() && host < MAX_HOSTS {
             self.hosts.resize(host + 1, Host::default());
         }
@@ -424,7 +358,7 @@ impl Topology {
 
     /// A monitor of the host is connected. A description that the host has sent before is asked for again.
     pub fn monitor_started(&mut self, host: usize, monitor: ServerTag, key: u64) {
-        self.make_room(host);
+        self.add_host(host);
         if let Some(host) = self.hosts.get_mut(host) {
             host.monitor = Some((monitor, key));
         }
@@ -441,24 +375,12 @@ impl Topology {
         }
     }
 
-    pub fn park(&mut self, client: ClientTag, key: u64) {
-        self.waiting.insert(key, client);
-    }
-
-    pub fn forget(&mut self, key: u64) {
-        self.waiting.remove(&key);
-    }
-
-    fn wake_waiting(&mut self, out: &mut Outbox) {
-        std::mem::take(&mut self.waiting).into_iter().for_each(|(key, client)| post(Peer::Client(client), key, out));
-    }
-
     /// Forgets hosts that are no longer configured.
     pub fn retain_only(&mut self, configured: Vec<usize>, out: &mut Outbox) {
         let before = self.server_types();
         for (number, host) in self.hosts.iter_mut().enumerate() {
             if !configured.contains(&number) {
-                (host.last, host.up) = (None, false);
+                (host.description, host.up) = (None, false);
             }
         }
         self.configured = Some(configured);
@@ -471,36 +393,22 @@ impl Topology {
     }
 
     pub fn is_check_due(&self, now: Duration) -> bool {
-        now >= self.next_check
+        self.checks.is_due(now)
     }
 
-    /// Wakes waiting clients so that they check their deadlines, and checks hosts when that is due.
+    /// Notifies clients, and checks hosts when that is due.
     pub fn on_tick(&mut self, now: Duration, out: &mut Outbox) {
         self.now = self.now.max(now);
-        self.wake_waiting(out);
-        self.notify_clients(out);
-        let now = self.now;
-        self.due.retain(|key, (at, client)| {
-            if *at <= now {
-                post(Peer::Client(*client), *key, out);
-            }
-            *at > now
-        });
-        if now >= self.next_check {
+        self.clients.on_tick(self.now, out);
+        if self.checks.is_due(self.now) {
             self.check_all(out);
         }
     }
 }
 
-/// Wakes a session that waits for something.
-pub fn post(to: Peer, key: u64, out: &mut Outbox) {
-    let here = out.inserted.len();
-    out.push(Effect::Post { to, key, bytes: here..here });
-}
-
 /// Whether a host belongs to another replica set than the configured one.
-pub fn is_other_set(description: &ServerDescription, requirements: Option<&Arc<str>>) -> bool {
-    requirements.is_some_and(|requirements| description.set.as_ref() != Some(requirements))
+pub fn is_other_set(description: &ServerDescription, configured: Option<&Arc<str>>) -> bool {
+    configured.is_some_and(|configured| description.set.as_ref() != Some(configured))
 }
 
 #[cfg(test)]

@@ -32,15 +32,15 @@ pub struct Transactions(Mutex<Table>);
 #[derive(Default)]
 struct Table {
     now: Duration,
-    swept: Duration,
+    last_sweep: Duration,
     /// The latest transaction of each session.
-    known: HashMap<Session, Known>,
-    room: Quota,
+    entries: HashMap<Session, Entry>,
+    quota: Quota,
     /// For each host, the number of open transactions, and until when the latest that it has accepted may be open.
     hosts: HashMap<usize, (usize, Duration)>,
 }
 
-struct Known {
+struct Entry {
     number: i64,
     host: usize,
     /// When it started, or ended.
@@ -55,36 +55,36 @@ impl Table {
     /// commit is no longer retried.
     fn sweep(&mut self, ended: Duration) {
         let now = self.now;
-        let (hosts, room) = (&mut self.hosts, &mut self.room);
-        self.known.retain(|(user, _), known| {
-            let keeps = known.since + if known.ended { ended } else { SESSION_TIMEOUT } > now;
+        let (hosts, quota) = (&mut self.hosts, &mut self.quota);
+        self.entries.retain(|(user, _), entry| {
+            let stays = entry.since + if entry.ended { ended } else { SESSION_TIMEOUT } > now;
             // A server aborts a transaction of this age, though its client may still send commands for it.
-            if known.is_open && (!keeps || known.since + TRANSACTION_LIFETIME <= now) {
-                known.is_open = false;
-                close(hosts, known.host);
+            if entry.is_open && (!stays || entry.since + TRANSACTION_LIFETIME <= now) {
+                entry.is_open = false;
+                count_closed(hosts, entry.host);
             }
-            if !keeps {
-                room.give_back(user, 1);
+            if !stays {
+                quota.give_back(user, 1);
             }
-            keeps
+            stays
         });
-        self.swept = now;
+        self.last_sweep = now;
     }
 
     /// Whether a session has an entry, or may get one.
-    fn has_place(&mut self, session: &Session) -> bool {
-        if self.known.contains_key(session) || self.room.take(&session.0, 1, MAX_SESSIONS) {
+    fn reserve_entry(&mut self, session: &Session) -> bool {
+        if self.entries.contains_key(session) || self.quota.take(&session.0, 1, MAX_SESSIONS) {
             return true;
         }
-        if self.now <= self.swept {
+        if self.now <= self.last_sweep {
             return false;
         }
         self.sweep(Duration::ZERO);
-        self.room.take(&session.0, 1, MAX_SESSIONS)
+        self.quota.take(&session.0, 1, MAX_SESSIONS)
     }
 }
 
-fn close(hosts: &mut HashMap<usize, (usize, Duration)>, host: usize) {
+fn count_closed(hosts: &mut HashMap<usize, (usize, Duration)>, host: usize) {
     if let Some((open, _)) = hosts.get_mut(&host) {
         *open -= 1;
     }
@@ -98,72 +98,72 @@ impl Transactions {
     pub fn on_tick(&self, now: Duration) {
         let mut table = self.table();
         table.now = table.now.max(now);
-        if table.now >= table.swept + SWEEP_INTERVAL {
+        if table.now >= table.last_sweep + SWEEP_INTERVAL {
             table.sweep(SWEEP_INTERVAL);
         }
     }
 
-    pub fn begins(&self, session: Session, number: i64, host: usize) {
+    pub fn begin(&self, session: Session, number: i64, host: usize) {
         let mut table = self.table();
         let since = table.now;
-        if table.has_place(&session) {
-            let before = table.known.insert(session, Known { number, host, since, ended: false, is_open: true });
+        if table.reserve_entry(&session) {
+            let before = table.entries.insert(session, Entry { number, host, since, ended: false, is_open: true });
             if let Some(before) = before.filter(|before| before.is_open) {
-                close(&mut table.hosts, before.host);
+                count_closed(&mut table.hosts, before.host);
             }
             table.hosts.entry(host).or_default().0 += 1;
         }
     }
 
-    pub fn taken(&self, host: usize) {
+    pub fn note_accepted(&self, host: usize) {
         let mut table = self.table();
         let now = table.now;
         table.hosts.entry(host).or_default().1 = now + TRANSACTION_LIFETIME;
     }
 
     /// The host has refused its first command.
-    pub fn refused(&self, session: &Session, number: i64) {
+    pub fn note_refused(&self, session: &Session, number: i64) {
         let mut table = self.table();
-        if table.known.get(session).is_some_and(|known| known.number == number)
-            && let Some(known) = table.known.remove(session)
+        if table.entries.get(session).is_some_and(|entry| entry.number == number)
+            && let Some(entry) = table.entries.remove(session)
         {
-            table.room.give_back(&session.0, 1);
-            if known.is_open {
-                close(&mut table.hosts, known.host);
+            table.quota.give_back(&session.0, 1);
+            if entry.is_open {
+                count_closed(&mut table.hosts, entry.host);
             }
         }
     }
 
     /// Whether requests may block at a host on a transaction that is open, or that a client that has just started one
     /// may open.
-    pub fn may_hold_up(&self, host: usize) -> bool {
+    pub fn may_block_requests(&self, host: usize) -> bool {
         let table = self.table();
         table.hosts.get(&host).is_some_and(|(open, until)| *open > 0 || *until > table.now)
     }
 
     /// It is committed, aborted, or unknown to its host.
-    pub fn ended(&self, session: &Session, number: i64) {
+    pub fn end(&self, session: &Session, number: i64) {
         let mut table = self.table();
         let now = table.now;
-        let Some(known) = table.known.get_mut(session).filter(|known| known.number == number) else { return };
-        known.since = now;
-        known.ended = true;
-        if std::mem::take(&mut known.is_open) {
-            let host = known.host;
-            close(&mut table.hosts, host);
+        let Some(entry) = table.entries.get_mut(session).filter(|entry| entry.number == number) else { return };
+        entry.since = now;
+        entry.ended = true;
+        if std::mem::take(&mut entry.is_open) {
+            let host = entry.host;
+            count_closed(&mut table.hosts, host);
         }
     }
 
     /// The session has ended, and its transaction with it.
-    pub fn is_over(&self, session: &Session) {
-        let number = self.table().known.get(session).filter(|known| !known.ended).map(|known| known.number);
+    pub fn end_with_session(&self, session: &Session) {
+        let number = self.table().entries.get(session).filter(|entry| !entry.ended).map(|entry| entry.number);
         if let Some(number) = number {
-            self.ended(session, number);
+            self.end(session, number);
         }
     }
 
     pub fn host(&self, session: &Session, number: i64) -> Option<usize> {
-        self.table().known.get(session).filter(|known| known.number == number).map(|known| known.host)
+        self.table().entries.get(session).filter(|entry| entry.number == number).map(|entry| entry.host)
     }
 }
 
@@ -172,44 +172,45 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_has_one_transaction_at_a_time_and_nobody_elses() {
+    fn a_session_has_one_transaction_at_a_time_and_only_its_own() {
         let (transactions, session) = (Transactions::default(), (Arc::from("u"), [1; 16]));
-        assert!(!transactions.may_hold_up(0));
-        transactions.begins(session.clone(), 1, 0);
-        assert!(transactions.may_hold_up(0) && !transactions.may_hold_up(1));
-        transactions.begins(session.clone(), 2, 1);
+        assert!(!transactions.may_block_requests(0));
+        transactions.begin(session.clone(), 1, 0);
+        assert!(transactions.may_block_requests(0) && !transactions.may_block_requests(1));
+        transactions.begin(session.clone(), 2, 1);
         assert_eq!((transactions.host(&session, 1), transactions.host(&session, 2)), (None, Some(1)));
         assert_eq!(transactions.host(&(Arc::from("v"), [1; 16]), 2), None);
-        transactions.ended(&session, 2);
-        transactions.ended(&session, 2);
-        assert!(!transactions.may_hold_up(0) && !transactions.may_hold_up(1));
-        transactions.taken(1);
-        assert!(transactions.may_hold_up(1), "another may follow");
+        transactions.end(&session, 2);
+        transactions.end(&session, 2);
+        assert!(!transactions.may_block_requests(0) && !transactions.may_block_requests(1));
+        transactions.note_accepted(1);
+        assert!(transactions.may_block_requests(1), "another may follow");
         transactions.on_tick(SWEEP_INTERVAL - Duration::from_secs(1));
         assert_eq!(transactions.host(&session, 2), Some(1), "a commit may be repeated");
         transactions.on_tick(SWEEP_INTERVAL);
         assert_eq!(transactions.host(&session, 2), None);
-        transactions.begins(session.clone(), 3, 1);
+        transactions.begin(session.clone(), 3, 1);
         transactions.on_tick(SESSION_TIMEOUT);
         assert_eq!(transactions.host(&session, 3), Some(1));
         transactions.on_tick(SESSION_TIMEOUT + SWEEP_INTERVAL);
         assert_eq!(transactions.host(&session, 3), None);
     }
+
     #[test]
-    fn nobody_has_so_many_that_another_finds_no_room() {
+    fn the_sessions_of_one_user_leave_some_for_another() {
         let (transactions, [one, other]) = (Transactions::default(), ["u", "v"].map(Arc::<str>::from));
         let session = |user: &Arc<str>, number: usize| (Arc::clone(user), (number as u128).to_be_bytes());
-        (0..MAX_SESSIONS).for_each(|number| transactions.begins(session(&one, number), 1, 0));
+        (0..MAX_SESSIONS).for_each(|number| transactions.begin(session(&one, number), 1, 0));
         assert_eq!(transactions.host(&session(&one, MAX_SESSIONS - 1), 1), None);
-        transactions.begins(session(&other, 1), 1, 0);
+        transactions.begin(session(&other, 1), 1, 0);
         assert_eq!(transactions.host(&session(&other, 1), 1), Some(0));
-        transactions.refused(&session(&other, 1), 1);
-        // Ended transactions make room.
-        (0..10).for_each(|number| transactions.ended(&session(&one, number), 1));
+        transactions.note_refused(&session(&other, 1), 1);
+        // Ended transactions make quota.
+        (0..10).for_each(|number| transactions.end(&session(&one, number), 1));
         transactions.on_tick(Duration::from_secs(1));
-        transactions.begins(session(&one, MAX_SESSIONS), 1, 0);
+        transactions.begin(session(&one, MAX_SESSIONS), 1, 0);
         assert_eq!(transactions.host(&session(&one, MAX_SESSIONS), 1), Some(0));
         let table = transactions.table();
-        assert_eq!(table.room.taken(), table.known.len());
+        assert_eq!(table.quota.taken(), table.entries.len());
     }
 }

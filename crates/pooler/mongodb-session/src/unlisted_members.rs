@@ -22,14 +22,14 @@ pub struct ConfiguredHost {
 impl UnlistedMembers {
     /// The members of `now` that have not been reported.
     fn newly_unlisted(&self, now: BTreeSet<Arc<str>>) -> Vec<Arc<str>> {
-        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let newly_unlisted = now.difference(&told).cloned().collect();
-        *told = now;
+        let mut reported = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let newly_unlisted = now.difference(&reported).cloned().collect();
+        *reported = now;
         newly_unlisted
     }
 }
 
-/// The members that match no host. Empty while a host that may match one has not told its own name.
+/// The members that match no host. Empty while a host that may match one has not reported its own name.
 fn unlisted(members: &[Arc<str>], hosts: &[ConfiguredHost]) -> BTreeSet<Arc<str>> {
     let is = |name: &str, member: &str| name.eq_ignore_ascii_case(member);
     let is_named = |host: &ConfiguredHost| members.iter().any(|member| is(&host.name, member));
@@ -46,7 +46,7 @@ fn unlisted(members: &[Arc<str>], hosts: &[ConfiguredHost]) -> BTreeSet<Arc<str>
 
 impl MongoDb {
     /// A primary has sent its list of members.
-    pub(crate) fn look_for_unlisted(&self) {
+    pub(crate) fn report_unlisted_members(&self) {
         if !self.directory.lists_members() {
             return;
         }
@@ -96,15 +96,5 @@ mod tests {
         assert_eq!(found(&members, &[("10.0.0.1:1", Some("a:1")), ("10.0.0.2:1", Some("b:1"))]), ["c:1"]);
         let with_one_away = [("10.0.0.1:1", Some("a:1")), ("10.0.0.2:1", Some("b:1")), ("10.0.0.3:1", None)];
         assert_eq!(found(&members, &with_one_away), [] as [&str; 0], "it may be the third");
-    }
-
-    #[test]
-    fn each_is_told_of_once_and_again_when_it_has_been_listed_meanwhile() {
-        let told = UnlistedMembers::default();
-        let set = |given: &[&str]| given.iter().map(|name| Arc::from(*name)).collect::<BTreeSet<Arc<str>>>();
-        assert_eq!(told.newly_unlisted(set(&["b:1", "c:1"])).len(), 2);
-        assert_eq!(told.newly_unlisted(set(&["b:1", "c:1"])).len(), 0);
-        assert_eq!(told.newly_unlisted(set(&["c:1"])).len(), 0);
-        assert_eq!(told.newly_unlisted(set(&["b:1", "c:1"])), names(["b:1"]));
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     client::{Client, State},
     command::Transaction,
     errors::{Code, Failure},
-    request::Kind,
+    request::RequestKind,
     routes::Target,
 };
 
@@ -18,13 +18,13 @@ impl MongoDb {
         if client.access.is_counted() {
             out.push(Effect::Standing { client: me, standing: Standing::Active });
         }
-        let now = self.topology().now;
+        let now = self.topology().now();
         let since = client.wait.begin(now);
         // A request that has waited for a server before may wait for a host just as long.
         let before = client.wait.begun_before(now).and_then(|_| self.longest_wait(client));
         let limit = self.directory.unavailable_wait().max(before.unwrap_or_default());
         client.state = State::WaitingForHost { until: since + limit };
-        self.topology().park(me, client.key);
+        self.topology().clients.wait_for_host(me, client.key);
     }
 
     /// Selects a host for the request and asks for a server of its pool.
@@ -34,8 +34,8 @@ impl MongoDb {
         }
         let (host, now) = {
             let mut topology = self.topology();
-            client.wait.begin(topology.now);
-            (topology.choose(client.destination.target(), client.destination.requirements()), topology.now)
+            client.wait.begin(topology.now());
+            (topology.choose(client.destination.target(), client.destination.requirements()), topology.now())
         };
         let Some(host) = host else {
             self.park(me, client, out);
@@ -46,7 +46,7 @@ impl MongoDb {
         let until = self.limit_of_wait(client, pool, now);
         client.state = State::WaitingForServer { host: host as u32, until };
         if let Some(until) = until {
-            self.topology().look_at(until, me, client.key);
+            self.topology().clients.set_deadline(until, me, client.key);
         }
         let standing = if client.request.awaits_data() { Standing::Blocked } else { Standing::Active };
         out.push(Effect::Standing { client: me, standing });
@@ -59,7 +59,7 @@ impl MongoDb {
         self.directory.route(client.access.user(), host).map_err(|why| {
             let continues = client.request.transaction() == Transaction::Continues;
             if continues && !self.directory.hosts().contains(&host) {
-                return Failure::of_old_primary();
+                return Failure::primary_changed();
             }
             // The host of its cursor may no longer be configured.
             let code = if client.destination.cursor().is_none() { Code::Unauthorized } else { Code::CursorNotFound };
@@ -82,13 +82,13 @@ impl MongoDb {
             client.stream = self.stream_slots.acquire(pool, most);
             if client.stream.is_none() {
                 out.push(Effect::PinRefused { client: me, pool, reason: "stream" });
-                return Err(Failure::of_streams(most));
+                return Err(Failure::stream_slots_full(most));
             }
             return Ok(LeaseKind::Lasting);
         }
         // The request may block on a transaction: the last server of the pool stays free for the request that ends it.
         let ends_others = request.transaction().is_within() || client.destination.is_broadcast();
-        let may_wait = !ends_others && self.transactions.may_hold_up(host);
+        let may_wait = !ends_others && self.transactions.may_block_requests(host);
         Ok(if may_wait { LeaseKind::Lasting } else { LeaseKind::Exclusive })
     }
 
@@ -99,7 +99,7 @@ impl MongoDb {
         let (host, target) = (host as usize, client.destination.target());
         let (serves, is_over, is_up, now) = {
             let topology = self.topology();
-            (topology.serves(host, target), topology.has_lost_transactions(host), topology.is_up(host), topology.now)
+            (topology.serves(host, target), topology.has_lost_transactions(host), topology.is_up(host), topology.now())
         };
         let withdraw = |client: &mut Client, out: &mut Outbox| {
             out.push(Effect::Withdraw { client: me });
@@ -107,12 +107,12 @@ impl MongoDb {
         };
         if until.is_some_and(|until| now >= until) {
             withdraw(client, out);
-            let failure = failure_of_wait(client, Failure::of_second_wait(client.wait.elapsed(now)));
+            let failure = failure_of_wait(client, Failure::second_wait_timed_out(client.wait.elapsed(now)));
             return self.fail_waiting(me, client, &failure, out);
         }
         if client.request.transaction() == Transaction::Continues && target == Target::Host(host) && is_over {
             withdraw(client, out);
-            return self.fail_waiting(me, client, &Failure::of_old_primary(), out);
+            return self.fail_waiting(me, client, &Failure::primary_changed(), out);
         }
         if serves {
             return;
@@ -168,10 +168,10 @@ impl MongoDb {
         };
         let (known, now) = {
             let mut topology = self.topology();
-            let is_hello = client.request.kind() == Kind::Hello;
+            let is_hello = client.request.kind() == RequestKind::Hello;
             let (target, wanted) = (client.destination.target(), client.destination.requirements());
             let served = is_hello || topology.choose(target, wanted).is_some();
-            (topology.advertised().is_some() && served, topology.now)
+            (topology.advertised().is_some() && served, topology.now())
         };
         if known {
             client.state = State::Idle;
@@ -181,7 +181,7 @@ impl MongoDb {
             if client.held.is_empty() {
                 out.push(Effect::Wake { client: me });
             } else {
-                self.look_at_held(me, client, out);
+                self.process_held(me, client, out);
                 if matches!(client.state, State::Idle | State::DiscardingRest { .. }) {
                     out.push(Effect::Wake { client: me });
                 }
@@ -190,7 +190,7 @@ impl MongoDb {
             let failure = no_host(client);
             self.fail_waiting(me, client, &failure, out);
         } else {
-            self.topology().park(me, client.key);
+            self.topology().clients.wait_for_host(me, client.key);
         }
     }
 
@@ -206,7 +206,7 @@ impl MongoDb {
             }
             return;
         }
-        let failure = failure_of_wait(client, Failure::of_lease(why));
+        let failure = failure_of_wait(client, Failure::lease_failed(why));
         if self.note_broadcast_failure(me, client, &failure, out) {
             return;
         }
@@ -216,7 +216,7 @@ impl MongoDb {
     /// Answers a waiting request with an error.
     pub(crate) fn fail_waiting(&self, me: ClientTag, client: &mut Client, failure: &Failure, out: &mut Outbox) {
         let first = client.destination.take_error();
-        client.tell_first(me, first, failure, out);
+        client.send_first_error(me, first, failure, out);
         let held = client.held.len();
         self.forget_request(client);
         client.discard_rest(client.request.length() - held);
@@ -231,7 +231,7 @@ impl MongoDb {
 pub(crate) fn no_host(client: &Client) -> Failure {
     let text = match client.destination.target() {
         // A client that has only sent `hello` has not logged in, and must not learn about hosts.
-        _ if client.request.kind() == Kind::Hello => {
+        _ if client.request.kind() == RequestKind::Hello => {
             "Poolhouse: no host of MongoDB has answered yet. The log of Poolhouse says why"
         }
         Target::Read(..) => "Poolhouse: no host of MongoDB is known that the read preference allows",

@@ -57,7 +57,7 @@ impl Header {
     /// `None` if there are too few bytes.
     pub fn read(bytes: &[u8]) -> Option<Result<Self, Malformed>> {
         let word = |at: usize| Some(i32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
-        let (told, id, answers, op) = (word(0)?, word(4)?, word(8)?, word(12)?);
+        let (declared, id, answers, op) = (word(0)?, word(4)?, word(8)?, word(12)?);
         let op = match op {
             2013 => Op::Msg,
             2004 => Op::Query,
@@ -69,7 +69,7 @@ impl Header {
         if matches!(op, Op::Unknown(_)) && bytes.starts_with(&TLS_HANDSHAKE) {
             return Some(Err(Malformed("a TLS handshake, and TLS is off here: see `tls` of the [[listener]]")));
         }
-        let length = usize::try_from(told).ok().filter(|length| (HEADER..=MAX_MESSAGE).contains(length));
+        let length = usize::try_from(declared).ok().filter(|length| (HEADER..=MAX_MESSAGE).contains(length));
         Some(match length {
             Some(length) => Ok(Self { length, id, answers, op }),
             None => Err(Malformed("a message is of a length that none may have")),
@@ -82,7 +82,7 @@ pub fn flags(message: &[u8]) -> Option<u32> {
     Some(u32::from_le_bytes(*message.get(HEADER..)?.first_chunk()?))
 }
 
-/// The place of a message's body: the document with the command or the reply.
+/// The offset of a message's body: the document with the command or the reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Body {
     At(Range<usize>),
@@ -105,9 +105,9 @@ impl Number {
         }
     }
 
-    /// Writes it at this place of a message, as far as the message reaches.
-    pub(crate) fn put(self, message: &mut [u8], place: usize) {
-        self.with_bytes(|bytes| message.iter_mut().skip(place).zip(bytes).for_each(|(to, byte)| *to = *byte));
+    /// Writes it at this offset of a message, as far as the message reaches.
+    pub(crate) fn put(self, message: &mut [u8], offset: usize) {
+        self.with_bytes(|bytes| message.iter_mut().skip(offset).zip(bytes).for_each(|(to, byte)| *to = *byte));
     }
 
     /// Appends it. Returns its size.
@@ -156,8 +156,8 @@ impl Relayed {
     ) {
         let end = self.end().unwrap_or(self.length);
         let (mut done, length) = (0, length.min(end.saturating_sub(at)));
-        for (place, number) in self.head(end).chain(numbers) {
-            let Some(here) = place.checked_sub(at).filter(|here| (done..length).contains(here)) else { continue };
+        for (offset, number) in self.head(end).chain(numbers) {
+            let Some(here) = offset.checked_sub(at).filter(|here| (done..length).contains(here)) else { continue };
             out.span(to, done..here);
             let mut written = 0;
             out.insert(to, |bytes| written = number.write(bytes));
@@ -170,7 +170,7 @@ impl Relayed {
     pub fn append(self, to: &mut Vec<u8>, piece: &[u8], numbers: impl Iterator<Item = (usize, Number)>) {
         let (begin, end) = (to.len(), self.end().unwrap_or(self.length));
         to.extend(&piece[..piece.len().min(end)]);
-        self.head(end).chain(numbers).for_each(|(place, number)| number.put(&mut to[begin..], place));
+        self.head(end).chain(numbers).for_each(|(offset, number)| number.put(&mut to[begin..], offset));
     }
 }
 
@@ -178,18 +178,18 @@ impl Relayed {
 pub fn body(message: &[u8], header: &Header) -> Result<Body, Malformed> {
     let Some(flags) = flags(message) else { return too_short(header, HEADER + FLAGS) };
     if flags & REQUIRED & !(CHECKSUM_PRESENT | MORE_TO_COME) != 0 {
-        return Err(Malformed("a message has a flag that nobody knows"));
+        return Err(Malformed("a message has an unknown required flag"));
     }
     let end = Relayed { length: header.length, flags }.end().filter(|end| *end > HEADER + FLAGS);
     let end = end.ok_or(Malformed("a message without a body"))?;
     let (mut at, mut sections) = (HEADER + FLAGS, 0);
     while at < end {
         let Some(kind) = message.get(at) else { return too_short(header, at + 1) };
-        let Some(told) = message.get(at + 1..at + 5) else {
+        let Some(declared) = message.get(at + 1..at + 5) else {
             return if end < at + 5 { Err(Malformed("a section that does not end")) } else { Ok(Body::Needs(at + 5)) };
         };
-        let told = length(told).filter(|told| (5..=end - at - 1).contains(told));
-        let section = at + 1..at + 1 + told.ok_or(Malformed("a section whose length is wrong"))?;
+        let declared = length(declared).filter(|declared| (5..=end - at - 1).contains(declared));
+        let section = at + 1..at + 1 + declared.ok_or(Malformed("a section whose length is wrong"))?;
         match kind {
             0 if section.end > message.len() => return Ok(Body::Needs(section.end)),
             0 => {
@@ -200,7 +200,7 @@ pub fn body(message: &[u8], header: &Header) -> Result<Body, Malformed> {
             }
             1 if sections == MAX_SECTIONS => return Err(Malformed("a message of too many sections")),
             1 => (at, sections) = (section.end, sections + 1),
-            _ => return Err(Malformed("a section of a kind that nobody knows")),
+            _ => return Err(Malformed("a section of an unknown kind")),
         }
     }
     Err(Malformed("a message without a body"))
@@ -209,8 +209,8 @@ pub fn body(message: &[u8], header: &Header) -> Result<Body, Malformed> {
 /// Only document sequences may follow the body: a server closes the connection of a client that sends anything else.
 fn check_rest(mut rest: &[u8]) -> Result<(), Malformed> {
     while let Some((kind, section)) = rest.split_first() {
-        let told = length(section).filter(|told| *kind == 1 && (5..=section.len()).contains(told));
-        rest = &section[told.ok_or(Malformed("a section that is none"))?..];
+        let declared = length(section).filter(|declared| *kind == 1 && (5..=section.len()).contains(declared));
+        rest = &section[declared.ok_or(Malformed("a section that is none"))?..];
     }
     Ok(())
 }
@@ -226,7 +226,7 @@ pub fn query(message: &[u8]) -> Result<(&str, Document<'_>), Malformed> {
     let end = behind_flags.iter().position(|byte| *byte == 0).ok_or(WRONG)?;
     let name = std::str::from_utf8(&behind_flags[..end]).map_err(|_| WRONG)?;
     let database =
-        name.strip_suffix(".$cmd").ok_or(Malformed("a query of a collection, which nobody answers any more"))?;
+        name.strip_suffix(".$cmd").ok_or(Malformed("a query of a collection, which is no longer supported"))?;
     // Between them are the numbers of documents to skip and to return.
     let (document, _) = Document::split(behind_flags.get(end + 9..).ok_or(WRONG)?)?;
     Ok((database, document))
@@ -263,7 +263,7 @@ pub fn request(to: &mut Vec<u8>, id: i32, write: impl FnOnce(&mut Writer<'_>)) {
 }
 
 /// Appends a request with this document.
-pub fn request_of(to: &mut Vec<u8>, id: i32, document: &[u8]) {
+pub fn request_with(to: &mut Vec<u8>, id: i32, document: &[u8]) {
     message(to, id, 0, 2013, |bytes| {
         bytes.extend([0, 0, 0, 0, 0]);
         bytes.extend_from_slice(document);
@@ -293,7 +293,7 @@ fn message(to: &mut Vec<u8>, id: i32, answers: i32, op: i32, write: impl FnOnce(
 }
 
 /// The document of a complete reply, OP_MSG or OP_REPLY.
-pub fn answered<'a>(message: &'a [u8], header: &Header) -> Result<Document<'a>, Malformed> {
+pub fn reply_document<'a>(message: &'a [u8], header: &Header) -> Result<Document<'a>, Malformed> {
     match header.op {
         Op::Reply => Ok(Document::split(message.get(HEADER + 20..).unwrap_or_default())?.0),
         _ => match body(message, header)? {
@@ -330,7 +330,7 @@ mod tests {
             assert!((cut + 1..=bytes.len()).contains(&needs), "{needs} at {cut}");
         }
         assert_eq!(find(&bytes), Ok(Body::At(21..bytes.len())));
-        let document = answered(&bytes, &header).unwrap();
+        let document = reply_document(&bytes, &header).unwrap();
         assert_eq!(document.get("$db").unwrap().unwrap().text(), Some("app"));
     }
 

@@ -237,15 +237,6 @@ mod tests {
         }
         assert_eq!(kind(b"client", &[b"setname"]), Kind::Client(AboutSelf::SetName));
         assert_eq!(kind(b"client", &[b"List"]), Kind::Clients(AboutClients::List));
-        for what in [
-            AboutClients::List,
-            AboutClients::Info,
-            AboutClients::Kill,
-            AboutClients::KillAddress,
-            AboutClients::Unblock,
-        ] {
-            assert_eq!(AboutClients::of(what.name().as_bytes()), what);
-        }
         assert_eq!(kind(b"client", &[b"tracking"]), Kind::Pinning);
         assert_eq!(kind(b"script", &[b"load"]), Kind::Ordinary);
         assert_eq!(kind(b"script", &[b"Debug"]), Kind::Pinning);

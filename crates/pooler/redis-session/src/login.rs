@@ -182,21 +182,6 @@ mod tests {
     }
 
     #[test]
-    fn a_login_sends_hello_with_auth_then_select_then_ping() {
-        let (mut login, mut first) = (Login::new(login(3, Some("secret"))), Vec::new());
-        login.begin(&mut first);
-        assert_eq!(first, b"*5\r\n$5\r\nHELLO\r\n$1\r\n2\r\n$4\r\nAUTH\r\n$7\r\ndefault\r\n$6\r\nsecret\r\n");
-        let Progress::Say { bytes, accepted: true } = login.reply(b"*2\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n") else {
-            panic!("the database is not selected");
-        };
-        assert_eq!(bytes, b"*2\r\n$6\r\nSELECT\r\n$1\r\n3\r\n");
-        let Progress::Say { bytes, accepted: false } = login.reply(b"+OK\r\n") else { panic!("no PING") };
-        assert_eq!(bytes, b"*1\r\n$4\r\nPING\r\n");
-        let Progress::Done { hello } = login.reply(b"+PONG\r\n") else { panic!("it is not done") };
-        assert_eq!(hello.mode, "standalone");
-    }
-
-    #[test]
     fn an_unknown_database_or_protocol_is_no_outage() {
         let mut login = Login::new(login(99, None));
         login.reply(b"*2\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n");

@@ -145,32 +145,6 @@ mod tests {
         ServerLogin { sentinel: Some(sentinel), ..ServerLogin::default() }
     }
 
-    fn said(start: &Start) -> Vec<u8> {
-        let mut said = Vec::new();
-        start.begin(&mut said);
-        said
-    }
-
-    const QUESTION: &[u8] = b"*3\r\n$8\r\nSENTINEL\r\n$23\r\nGET-MASTER-ADDR-BY-NAME\r\n$8\r\nmymaster\r\n";
-
-    #[test]
-    fn a_sentinel_is_asked_and_its_answer_followed() {
-        let mut start = Start::new(login(None));
-        assert_eq!(said(&start), QUESTION);
-        let Progress::Elsewhere { host, port } = start.reply(b"*2\r\n$8\r\n10.0.0.7\r\n$4\r\n6379\r\n") else {
-            panic!("the answer is not followed")
-        };
-        assert_eq!((host.as_str(), port), ("10.0.0.7", 6379));
-    }
-
-    #[test]
-    fn a_sentinel_with_a_password_gets_its_own() {
-        let mut start = Start::new(login(Some("watch")));
-        assert_eq!(said(&start), b"*2\r\n$4\r\nAUTH\r\n$5\r\nwatch\r\n");
-        let Progress::Say { bytes, .. } = start.reply(b"+OK\r\n") else { panic!("it is not asked") };
-        assert_eq!(bytes, QUESTION);
-    }
-
     #[test]
     fn after_an_unusable_answer_the_next_sentinel_is_asked() {
         for reply in [

@@ -9,7 +9,7 @@
 use std::fmt;
 
 use mongodb_session::{
-    KeyCache, Next, ServerHandshake, ServerLogin,
+    KeyCache, HandshakeStep, ServerHandshake, ServerLogin,
     bson::{Document, Malformed, Value},
     wire::{self, HEADER, Header},
 };
@@ -184,23 +184,23 @@ impl Requester {
 
     fn message(&mut self, message: &[u8], keys: &KeyCache, out: &mut Vec<u8>) -> Result<Option<Verdict>, Fault> {
         let header = Header::read(message).ok_or(Malformed("a message without a header"))??;
-        let answer = wire::answered(message, &header)?;
+        let answer = wire::reply_document(message, &header)?;
         match &mut self.phase {
-            Phase::Login(start) if header.answers == start.asked() => {
+            Phase::Login(start) if header.answers == start.last_id() => {
                 let mut greeted = false;
-                let mut next = start.answered(answer, keys, out, |_| greeted = true);
+                let mut next = start.on_reply(answer, keys, out, |_| greeted = true);
                 // No other connection is served here.
-                while matches!(next, Next::Later) {
-                    next = start.go_on(keys, out);
+                while matches!(next, HandshakeStep::Later) {
+                    next = start.derive_more(keys, out);
                 }
                 match next {
-                    Next::Wait | Next::Later => Ok(greeted.then_some(Verdict::Greeted)),
-                    Next::Done => {
-                        self.last_id = start.asked();
+                    HandshakeStep::Wait | HandshakeStep::Later => Ok(greeted.then_some(Verdict::Greeted)),
+                    HandshakeStep::Done => {
+                        self.last_id = start.last_id();
                         self.phase = Phase::Open;
                         Ok(Some(Verdict::Ready))
                     }
-                    Next::Failed { message, permanent } => Err(Fault { refused: true, permanent, message }),
+                    HandshakeStep::Failed { message, permanent } => Err(Fault { refused: true, permanent, message }),
                 }
             }
             Phase::Asking if header.answers == self.last_id => {
@@ -246,13 +246,13 @@ impl Requester {
     /// Asks a command: a whole document with its `$db`. What is to be sent is appended to `out`.
     pub fn ask(&mut self, command: &[u8], out: &mut Vec<u8>) {
         self.begin(command, false);
-        wire::request_of(out, self.last_id, command);
+        wire::request_with(out, self.last_id, command);
     }
 
     /// The same, and the answer is kept for [`Requester::kept`].
     pub fn ask_for(&mut self, command: &[u8], out: &mut Vec<u8>) {
         self.begin(command, true);
-        wire::request_of(out, self.last_id, command);
+        wire::request_with(out, self.last_id, command);
     }
 
     fn begin(&mut self, command: &[u8], keeps: bool) {
@@ -328,12 +328,12 @@ mod tests {
         start.begin(&mut out);
         let hear = |start: &mut ServerHandshake, message: &[u8], out: &mut Vec<u8>| {
             let header = Header::read(message).unwrap().unwrap();
-            start.answered(wire::answered(message, &header).unwrap(), &keys, out, |_| ())
+            start.on_reply(wire::reply_document(message, &header).unwrap(), &keys, out, |_| ())
         };
         let hello = reply(1, |answer| {
             answer.bool("ismaster", true).int32("maxWireVersion", 21).double("ok", 1.0);
         });
-        assert!(matches!(hear(&mut start, &hello, &mut out), Next::Wait));
+        assert!(matches!(hear(&mut start, &hello, &mut out), HandshakeStep::Wait));
         let verifier = std::sync::Arc::new(scram::Verifier::from_password("pencil", b"salt", 20_000));
         let mut exchange = scram::Server::new(verifier, "server".into());
         let challenge = exchange.first(payload(&out, b"n,,")).unwrap();
@@ -341,9 +341,9 @@ mod tests {
             answer.int32("conversationId", 1).binary("payload", &challenge).double("ok", 1.0);
         });
         out.clear();
-        assert!(matches!(hear(&mut start, &challenged, &mut out), Next::Later));
+        assert!(matches!(hear(&mut start, &challenged, &mut out), HandshakeStep::Later));
         let mut parts = 1;
-        while matches!(start.go_on(&keys, &mut out), Next::Later) {
+        while matches!(start.derive_more(&keys, &mut out), HandshakeStep::Later) {
             assert!(start.is_deriving() && out.is_empty());
             parts += 1;
         }
@@ -400,7 +400,7 @@ mod tests {
         };
         out.clear();
         assert_eq!(requester.take(&keys, &mut &batch(2, 7)[..], &mut out), Ok(Verdict::More));
-        let asked = wire::answered(&out, &Header::read(&out).unwrap().unwrap()).unwrap();
+        let asked = wire::reply_document(&out, &Header::read(&out).unwrap().unwrap()).unwrap();
         assert_eq!(asked.get("collection").unwrap().unwrap().text(), Some("a.b"));
         assert_eq!(asked.get("batchSize").unwrap().unwrap().integer(), Some(5));
         assert_eq!(requester.take(&keys, &mut &batch(3, 0)[..], &mut out), Ok(Verdict::Answered));

@@ -15,35 +15,13 @@ fn silent(request: i32, write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
 fn commands(mut bytes: &[u8]) -> Vec<(String, String, i32)> {
     let mut found = Vec::new();
     while let Some(header) = Header::read(bytes).map(Result::unwrap) {
-        let body = wire::answered(&bytes[..header.length], &header).unwrap();
+        let body = wire::reply_document(&bytes[..header.length], &header).unwrap();
         let first = body.elements().next().unwrap().unwrap();
         let subject = first.value().unwrap().text().unwrap_or_default();
         found.push((first.name.to_owned(), subject.to_owned(), header.id));
         bytes = &bytes[header.length..];
     }
     found
-}
-
-#[test]
-fn what_goes_to_all_hosts_does_so_though_no_answer_is_wanted() {
-    for name in ["killSessions", "killAllSessions", "killAllSessionsByPattern"] {
-        let (mut stage, servers) = Stage::with_hosts(3);
-        let bytes = silent(1, |body| _ = body.array(name, |_| ()).text("$db", "admin"));
-        assert_eq!(stage.hear(&bytes), bytes.len());
-        for (host, server) in servers.into_iter().enumerate() {
-            assert_eq!(stage.wanted(), Some(PoolId(server.0)), "{name}: host {host}");
-            stage.grant_held(server);
-            let sent = commands(&stage.sent(server, &[]));
-            let names: Vec<&str> = sent.iter().map(|(name, ..)| &**name).collect();
-            assert_eq!(names, [name, "ping"]);
-            stage.answer(server, sent[1].2, None);
-            assert!(stage.did(|effect| *effect == Effect::Release { server, verdict: Left::Clean }));
-            assert!(stage.told(&[]).is_empty());
-        }
-        assert!(stage.wanted().is_none());
-        stage.ask(|body| _ = body.text("insert", "things").text("$db", "app"));
-        assert_eq!(stage.wanted(), Some(PoolId(0)), "it is done");
-    }
 }
 
 fn kills(body: &mut Writer<'_>) {
@@ -114,7 +92,7 @@ fn a_host_that_is_configured_no_longer_keeps_no_other_from_hearing_of_what_goes_
     stage.answer(servers[2], stage.last_id, None);
     let told = stage.told(&[]);
     let header = Header::read(&told).unwrap().unwrap();
-    let body = wire::answered(&told, &header).unwrap();
+    let body = wire::reply_document(&told, &header).unwrap();
     assert_eq!(body.get("errmsg").unwrap().unwrap().text(), Some("Poolhouse: no such host"));
 }
 
@@ -136,7 +114,7 @@ fn the_first_error_of_several_hosts_is_told_however_the_last_one_fails() {
         let told = stage.told(&[]);
         let header = Header::read(&told).unwrap().unwrap();
         assert_eq!((header.answers, header.length), (stage.last_id, told.len()), "one answer");
-        let body = wire::answered(&told, &header).unwrap();
+        let body = wire::reply_document(&told, &header).unwrap();
         let said = body.get("errmsg").unwrap().unwrap().text().unwrap().to_owned();
         assert_eq!(said == "no", code.is_some(), "{said}");
         stage.ask(|body| _ = body.text("insert", "things").text("$db", "app"));
@@ -191,7 +169,7 @@ fn many_cursors_of_a_balanced_connection_are_not_used_by_looking_which_are_close
     (1_001..1_010).for_each(|id| stage.open(server, id));
     stage.pass(15 * LONG);
     let user = Arc::from("");
-    assert!(!stage.mongodb.cursors.knows(&user, 1) && stage.mongodb.cursors.knows(&user, 1_005));
+    assert!(!stage.mongodb.cursors.contains(&user, 1) && stage.mongodb.cursors.contains(&user, 1_005));
 }
 
 #[test]
@@ -213,7 +191,7 @@ fn cursors_that_a_balanced_connection_has_closed_are_not_kept_in_mind() {
 }
 
 #[test]
-fn a_cursor_that_nobody_remembers_is_not_looked_for_where_nobody_reads() {
+fn an_unknown_cursor_is_not_looked_for_at_a_host_that_serves_no_reads() {
     let (mut stage, servers) = Stage::with_hosts(3);
     // A member that is starting, or an arbiter: it has no users to log in.
     stage.connect_as(PoolId(1), false, false);
@@ -234,7 +212,7 @@ fn a_transaction_whose_host_is_configured_no_longer_is_to_be_begun_anew() {
     });
     let told = stage.told(&[]);
     let header = Header::read(&told).unwrap().unwrap();
-    let body = wire::answered(&told, &header).unwrap();
+    let body = wire::reply_document(&told, &header).unwrap();
     assert_eq!(body.get("code").unwrap().unwrap().integer(), Some(251));
     assert!(body.get("errorLabels").unwrap().is_some());
 }

@@ -61,7 +61,7 @@ fn two_of_one_number() -> (Stage, ServerTag, i64) {
     stage.say(servers[1], &said);
     let told = stage.told(&said);
     let header = Header::read(&told).unwrap().unwrap();
-    let cursor = wire::answered(&told, &header).unwrap().get("cursor").unwrap().unwrap().document().unwrap();
+    let cursor = wire::reply_document(&told, &header).unwrap().get("cursor").unwrap().unwrap().document().unwrap();
     let id = cursor.get("id").unwrap().unwrap().integer().unwrap();
     assert_ne!(id, SAME);
     (stage, servers[1], id)

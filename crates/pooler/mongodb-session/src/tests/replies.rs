@@ -30,7 +30,7 @@ fn a_change_of_state_in_a_long_answer_is_told_in_another_number_and_its_host_is_
 }
 
 #[test]
-fn a_server_that_says_more_behind_an_error_serves_nobody_else() {
+fn a_server_that_sends_more_after_an_error_is_closed() {
     let mut stage = Stage::new();
     let server = stage.connect(PoolId(0), true);
     stage.open(server, 5);
@@ -61,9 +61,9 @@ fn a_cursor_that_its_host_does_not_know_is_forgotten() {
     let server = stage.connect(PoolId(0), true);
     stage.open(server, 5);
     let user = Arc::from("");
-    assert!(stage.mongodb.cursors.knows(&user, 5));
+    assert!(stage.mongodb.cursors.contains(&user, 5));
     stage.exchange(server, Some(EXPIRED), get_more(5));
-    assert!(stage.mongodb.cursors.knows(&user, 5), "it may go on");
+    assert!(stage.mongodb.cursors.contains(&user, 5), "it may go on");
     stage.exchange(server, Some(43), get_more(5));
-    assert!(!stage.mongodb.cursors.knows(&user, 5));
+    assert!(!stage.mongodb.cursors.contains(&user, 5));
 }

@@ -24,7 +24,7 @@ fn a_host_that_a_new_configuration_adds_is_used_as_soon_as_it_has_said_what_it_i
 }
 
 #[test]
-fn nobody_is_told_that_a_request_does_not_come_which_has_come() {
+fn the_stall_timer_of_a_complete_request_does_not_run() {
     let mut stage = Stage::new();
     let server = stage.connect(PoolId(0), true);
     // A document sequence before the body, without which the route is unknown.

@@ -6,7 +6,7 @@ use super::*;
 const ENDS: [fn(&mut Writer<'_>); 2] = [aborts, commits];
 
 #[test]
-fn a_transaction_whose_end_is_refused_is_known_until_another_one_has_ended_it() {
+fn a_transaction_is_known_until_its_end_is_confirmed() {
     for ends in ENDS {
         let mut stage = Stage::new();
         let server = stage.connect(PoolId(0), true);
@@ -14,42 +14,22 @@ fn a_transaction_whose_end_is_refused_is_known_until_another_one_has_ended_it() 
         stage.exchange(server, Some(EXPIRED), ends);
         stage.pass(LONG);
         assert_eq!(stage.host_of_transaction(), Some(0), "it may be open still, with its locks");
-        assert!(stage.mongodb.transactions.may_hold_up(0));
-        stage.exchange(server, None, ends);
-        stage.pass(LONG);
-        assert_eq!(stage.host_of_transaction(), None);
-    }
-}
-
-#[test]
-fn a_transaction_that_its_host_does_not_have_is_over_when_it_is_to_be_ended() {
-    for ends in ENDS {
-        let mut stage = Stage::new();
-        let server = stage.connect(PoolId(0), true);
-        stage.exchange(server, None, begins);
+        assert!(stage.mongodb.transactions.may_block_requests(0));
         stage.exchange(server, Some(NO_SUCH_TRANSACTION), ends);
         stage.pass(LONG);
-        assert_eq!(stage.host_of_transaction(), None);
-    }
-}
-
-#[test]
-fn a_transaction_whose_end_has_no_answer_is_known_until_its_session_is_forgotten() {
-    for ends in ENDS {
-        let mut stage = Stage::new();
-        let server = stage.connect(PoolId(0), true);
+        assert_eq!(stage.host_of_transaction(), None, "its host does not have it");
         stage.exchange(server, None, begins);
         stage.send(server, ends);
         stage.lose(server);
         stage.pass(LONG);
-        assert_eq!(stage.host_of_transaction(), Some(0));
+        assert_eq!(stage.host_of_transaction(), Some(0), "the end has no reply");
         stage.pass(30 * LONG);
-        assert_eq!(stage.host_of_transaction(), None);
+        assert_eq!(stage.host_of_transaction(), None, "its session has expired");
     }
 }
 
 #[test]
-fn what_became_of_a_commit_that_fails_is_not_known_and_nobody_but_its_driver_aborts_it() {
+fn a_failed_commit_has_an_unknown_outcome_and_only_its_driver_may_abort() {
     let mut stage = Stage::new();
     let server = stage.connect(PoolId(0), true);
     stage.ask(|body| _ = body.int32("hello", 1).bool("loadBalanced", true).text("$db", "admin"));
@@ -93,7 +73,7 @@ fn a_transaction_is_aborted_when_its_connection_ends_though_its_session_has_begu
     let server = stage.connect(PoolId(0), true);
     stage.ask(|body| _ = body.int32("hello", 1).bool("loadBalanced", true).text("$db", "admin"));
     stage.exchange(server, None, begins);
-    stage.mongodb.transactions.begins((Arc::from(""), SESSION), 2, 1);
+    stage.mongodb.transactions.begin((Arc::from(""), SESSION), 2, 1);
     stage.leave();
     assert!(stage.did(|effect| *effect == Effect::ResetOne { pool: PoolId(0) }));
     let session = stage.servers.0.get_mut(&server.0).unwrap();
@@ -109,7 +89,7 @@ fn a_transaction_whose_first_statement_is_unanswered_is_aborted_though_its_sessi
         let server = stage.connect(PoolId(0), true);
         stage.ask(|body| _ = body.int32("hello", 1).bool("loadBalanced", true).text("$db", "admin"));
         stage.send(server, begins);
-        stage.mongodb.transactions.begins((Arc::from(""), SESSION), 2, 1);
+        stage.mongodb.transactions.begin((Arc::from(""), SESSION), 2, 1);
         if times_out {
             let client = stage.clients.0.get_mut(&CLIENT.0).unwrap();
             stage.mongodb.refuse(CLIENT, client, Refusal::QueryTimeout, &mut stage.out);

@@ -1,15 +1,15 @@
+use seam::ClientTag;
+
 use super::*;
 
 fn primary_of(term: u8) -> ServerDescription {
-    let mut election = [0x7f; 12];
-    election[11] = term;
     ServerDescription {
         server_type: ServerType::Primary,
         set: Some("rs".into()),
         wire: 21,
         session_minutes: Some(30),
         tags: TagSet::new(),
-        election: (1, election),
+        election: Election::of_term(term),
         last_write: None,
         time: None,
         me: None,
@@ -22,15 +22,15 @@ fn a_primary_that_was_replaced_takes_no_writes_though_its_successor_is_away() {
     let (mut topology, mut out) = (Topology::new(), Outbox::default());
     topology.learn(0, primary_of(1), HelloReceived::default(), &mut out);
     topology.learn(1, primary_of(2), HelloReceived::default(), &mut out);
-    assert_eq!(topology.writable(), Some(1));
+    assert_eq!(topology.choose_writable(), Some(1));
     topology.mark_unknown(1, &mut out);
-    assert_eq!(topology.writable(), None);
+    assert_eq!(topology.choose_writable(), None);
     assert!(!topology.serves(0, Target::Writable) && !topology.serves(1, Target::Writable));
     topology.learn(0, primary_of(1), HelloReceived::default(), &mut out);
-    assert_eq!(topology.writable(), None);
+    assert_eq!(topology.choose_writable(), None);
     assert!(topology.has_lost_transactions(0));
     topology.learn(0, primary_of(3), HelloReceived::default(), &mut out);
-    assert_eq!(topology.writable(), Some(0));
+    assert_eq!(topology.choose_writable(), Some(0));
 }
 
 #[test]
@@ -39,9 +39,9 @@ fn a_replica_set_that_was_made_anew_has_a_primary_after_a_while() {
     topology.learn(0, primary_of(9), HelloReceived::default(), &mut out);
     topology.mark_unknown(0, &mut out);
     topology.learn(0, primary_of(1), HelloReceived::default(), &mut out);
-    assert_eq!(topology.writable(), None);
+    assert_eq!(topology.choose_writable(), None);
     topology.on_tick(STALE_PRIMARY_TIME, &mut out);
-    assert_eq!(topology.writable(), Some(0));
+    assert_eq!(topology.choose_writable(), Some(0));
 }
 
 /// How often monitors have been asked since the last call, and how often the client has been notified.
@@ -67,7 +67,7 @@ fn watched() -> (Topology, Outbox) {
         topology.learn(host, description, HelloReceived::default(), &mut out);
         topology.monitor_started(host, ServerTag(host as u32), 7);
     }
-    topology.enter(ClientTag(5), 5);
+    topology.clients.enter(ClientTag(5), 5);
     topology.on_tick(Duration::from_secs(10), &mut out);
     out.clear();
     (topology, out)
@@ -128,62 +128,4 @@ fn who_waits_at_a_primary_that_hangs_hears_of_the_next() {
     assert_eq!(posts(&mut out).1, 1);
     assert!(!topology.serves(0, Target::Writable) && topology.serves(1, Target::Writable));
     assert!(topology.serves(2, Target::Read(ReadPreference::Secondary)) && topology.serves(0, Target::Host(0)));
-}
-
-/// Three hosts with these round trips in milliseconds. The first is the primary.
-fn set(round_trip: [u64; 3]) -> (Topology, Outbox) {
-    let (mut topology, mut out) = (Topology::new(), Outbox::default());
-    for (host, ms) in round_trip.into_iter().enumerate() {
-        let description = if host == 0 {
-            primary_of(1)
-        } else {
-            ServerDescription { server_type: ServerType::Secondary, ..primary_of(0) }
-        };
-        let heard = HelloReceived { at: Duration::from_secs(100), round_trip: Some(Duration::from_millis(ms)) };
-        let last_write = Some(1_000_000 - 100_000 * host as i64);
-        topology.learn(host, ServerDescription { last_write, ..description }, heard, &mut out);
-    }
-    (topology, out)
-}
-
-fn chosen(topology: &mut Topology, preference: ReadPreference, max_staleness: Option<u64>) -> Vec<usize> {
-    let wanted =
-        ReadRequirements { max_staleness: max_staleness.map(Duration::from_secs), ..ReadRequirements::default() };
-    let mut hosts: Vec<_> = (0..12).filter_map(|_| topology.choose(Target::Read(preference), Some(&wanted))).collect();
-    hosts.sort_unstable();
-    hosts.dedup();
-    hosts
-}
-
-#[test]
-fn reads_go_to_the_nearest_of_those_that_may_serve_them() {
-    let (mut near_and_far, _) = set([1, 40, 30]);
-    assert_eq!(chosen(&mut near_and_far, ReadPreference::Nearest, None), [0]);
-    assert_eq!(chosen(&mut near_and_far, ReadPreference::Secondary, None), [1, 2]);
-    near_and_far.local_threshold = Duration::from_millis(5);
-    assert_eq!(chosen(&mut near_and_far, ReadPreference::SecondaryPreferred, None), [2]);
-}
-
-#[test]
-fn reads_do_not_go_to_who_is_too_far_behind() {
-    let (mut topology, mut out) = set([1, 1, 1]);
-    assert_eq!(chosen(&mut topology, ReadPreference::Nearest, Some(102)), [0, 1], "one is 100 seconds behind, one 200");
-    assert_eq!(chosen(&mut topology, ReadPreference::Secondary, Some(300)), [1, 2]);
-    assert_eq!(chosen(&mut topology, ReadPreference::SecondaryPreferred, Some(90)), [0]);
-    assert!(chosen(&mut topology, ReadPreference::Secondary, Some(90)).is_empty());
-    // Without a primary, staleness is relative to the other secondary.
-    topology.mark_unknown(0, &mut out);
-    assert_eq!(chosen(&mut topology, ReadPreference::Secondary, Some(90)), [1]);
-    assert_eq!(chosen(&mut topology, ReadPreference::PrimaryPreferred, Some(102)), [1, 2]);
-}
-
-#[test]
-fn who_waits_for_a_host_hears_of_it_once_however_often_hosts_change() {
-    let (mut topology, mut out) = set([1, 1, 1]);
-    for _ in 0..100 {
-        topology.park(seam::ClientTag(7), 70);
-    }
-    posts(&mut out);
-    topology.wake_waiting(&mut out);
-    assert_eq!(posts(&mut out), (0, 1));
 }

@@ -176,44 +176,6 @@ fn events_are_made_once_for_all_their_subscribers() {
 }
 
 #[test]
-fn the_first_subscriber_waits_for_redis_and_the_next_does_not() {
-    let mut world = World::new();
-    world.wish(1, true, &["a", "b"]);
-    world.arrive(1);
-    world.step();
-    assert_eq!(world.told(1), [""; 0], "one of two names is not confirmed");
-    world.step();
-    assert_eq!(world.told(1), ["="]);
-    world.wish(2, true, &["b"]);
-    world.step();
-    assert_eq!(world.told(2), ["="]);
-    assert!(world.answers.is_empty(), "Redis is not asked again");
-    world.publish("a");
-    world.publish("b");
-    assert_eq!((world.told(1), world.told(2)), (vec!["*message".to_owned(); 2], vec!["*message".to_owned()]));
-}
-
-#[test]
-fn the_hub_ends_when_its_last_client_leaves() {
-    let mut world = World::new();
-    world.wish(1, true, &["a"]);
-    world.arrive(1);
-    world.settle();
-    world.wish(2, true, &["a"]);
-    world.settle();
-    world.leave(1, &["a"]);
-    world.settle();
-    assert!(!world.subscribed.is_empty());
-    world.wish(2, false, &["a"]);
-    world.settle();
-    assert!(world.subscribed.is_empty());
-    assert!(world.key.is_some(), "it may subscribe again");
-    world.leave(2, &[]);
-    world.settle();
-    assert!(world.key.is_none());
-}
-
-#[test]
 fn messages_published_before_an_unsubscribe_are_delivered() {
     let mut world = World::new();
     for client in [1, 2] {
@@ -235,24 +197,6 @@ fn messages_published_before_an_unsubscribe_are_delivered() {
         assert_eq!(world.told(client), [""; 0]);
         assert_eq!(world.told(3 - client), others);
     }
-    assert!(world.subscribed.is_empty());
-}
-
-#[test]
-fn an_unsubscribe_survives_the_loss_of_the_server() {
-    let mut world = World::new();
-    world.wish(1, true, &["a"]);
-    world.arrive(1);
-    world.settle();
-    world.wish(1, false, &["a"]);
-    let mut out = Outbox::new();
-    world.look(&mut out);
-    world.run(out);
-    world.lose();
-    assert_eq!(world.told[&1], [b"=", b"?"]);
-    world.arrive(1);
-    world.settle();
-    assert_eq!(world.told(1), ["=", "="]);
     assert!(world.subscribed.is_empty());
 }
 
@@ -289,18 +233,6 @@ fn after_a_loss_names_and_changes_are_sent_again() {
     world.publish("a");
     assert_eq!(world.told(1), ["*message"]);
     assert_eq!(world.subscribed.len(), 2);
-}
-
-#[test]
-fn another_client_seeks_the_server_when_the_seeker_leaves() {
-    let mut world = World::new();
-    world.wish(1, true, &["a"]);
-    world.wish(2, true, &["b"]);
-    world.leave(1, &[]);
-    world.arrive(2);
-    world.settle();
-    assert_eq!(world.told(2), ["="]);
-    assert_eq!(world.subscribed.len(), 1, "who has gone wants nothing");
 }
 
 #[test]

@@ -308,14 +308,6 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_a_value_and_not_a_channel() {
-        for body in ["", "[]", "x"] {
-            assert_eq!(commands("/subscribe/news", Method::Post, body), ["subscribe news"]);
-            assert_eq!(commands("/PSUBSCRIBE/news.*", Method::Post, body), ["PSUBSCRIBE news.*"]);
-        }
-    }
-
-    #[test]
     fn the_script_flag_of_upstash_is_left_out() {
         for (script, expected) in [
             (r"#!lua flags=allow-key-locking\nreturn 1", "#!lua\nreturn 1"),
@@ -334,19 +326,6 @@ mod tests {
             assert_eq!(load, [format!("script load {expected}")]);
         }
         assert_eq!(commands("/", Method::Post, r#"["eval"]"#), ["eval"]);
-    }
-
-    #[test]
-    fn a_request_may_have_several_commands() {
-        let body = r#"[["SET","a",1],["BLPOP","a",0],["GET","a"],[]]"#;
-        let pipeline = commands("/pipeline", Method::Post, body);
-        assert_eq!((&*pipeline[0], &*pipeline[2]), ("SET a 1", "GET a"));
-        assert!(pipeline[1].contains("BLPOP") && pipeline[3].contains("empty"));
-        let transaction = commands("/multi-exec", Method::Post, body);
-        assert_eq!((&*transaction[0], &*transaction[5]), ("MULTI", "EXEC"));
-        let transaction = call("/multi-exec", Method::Post, body).expect("a call");
-        assert_eq!((transaction.shape, transaction.asked()), (Shape::Transaction, 4));
-        assert_eq!(call("/pipeline", Method::Post, body).expect("a call").asked(), 4);
     }
 
     #[test]

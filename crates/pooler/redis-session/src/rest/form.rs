@@ -43,20 +43,3 @@ impl Form {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn header_fields_say_how_results_are_written() {
-        let read = |fields: &[(&'static str, &str)]| {
-            let fields: Vec<_> = fields.iter().map(|(name, value)| (*name, value.as_bytes().to_vec())).collect();
-            Form::read(&fields).map_err(|denied| denied.status)
-        };
-        assert_eq!(read(&[]), Ok(Form::Json));
-        assert_eq!(read(&[(ENCODING, "Base64")]), Ok(Form::Base64));
-        assert_eq!(read(&[(ENCODING, "gzip"), (FORMAT, "RESP2")]), Ok(Form::Resp2));
-        assert_eq!(read(&[(ENCODING, "base64"), (FORMAT, "resp2")]), Err(400));
-    }
-}

@@ -115,10 +115,4 @@ mod tests {
         assert_eq!(made.events, b"data: message,c,a\n\ndata: message,c,\ndata: \ndata: \n\n");
     }
 
-    #[test]
-    fn an_error_is_not_an_event() {
-        let (mut messages, mut to) = (Messages::default(), Vec::new());
-        let denied = messages.take(b"-NOPERM no\r\n", &mut to).expect_err("an error");
-        assert_eq!((denied.status, denied.error.as_str(), to.len()), (400, "NOPERM no", 0));
-    }
 }

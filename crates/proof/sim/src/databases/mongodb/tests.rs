@@ -38,7 +38,7 @@ impl Table {
         let (to, said) = self.database.take_output().pop()?;
         let header = Header::read(&said).expect("whole").expect("well formed");
         assert_eq!((to, header.answers), (by, 5));
-        Some(read(wire::answered(&said, &header).expect("well formed")))
+        Some(read(wire::reply_document(&said, &header).expect("well formed")))
     }
 
     fn insert(&mut self, from: Connection, row: &str, number: i64) -> Option<i64> {

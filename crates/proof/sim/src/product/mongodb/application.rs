@@ -234,7 +234,7 @@ impl Application {
             body.text("$db", task.database());
         }
         let mut message = Vec::new();
-        wire::request_of(&mut message, id, &document);
+        wire::request_with(&mut message, id, &document);
         if task.exhausts() {
             message[16..20].copy_from_slice(&wire::EXHAUST_ALLOWED.to_le_bytes());
         }

@@ -130,7 +130,7 @@ impl Speech for Voice {
     fn hear(&mut self, bytes: &[u8]) {
         let header = Header::read(bytes).expect("it was cut").expect("it was cut");
         assert_eq!(header.answers, self.asked.id, "an answer to another request");
-        let answer = wire::answered(bytes, &header).expect("it was cut");
+        let answer = wire::reply_document(bytes, &header).expect("it was cut");
         match texts::error(answer) {
             Some((code, text)) => self.hear_error(answer, code, &text),
             None => self.hear_answer(self.cut),
@@ -148,7 +148,7 @@ impl Speech for Voice {
     fn cut(&mut self, bytes: &[u8], _: bool) -> Option<(usize, Option<Message>)> {
         let header = Header::read(bytes)?.expect("a header that may be");
         let message = bytes.get(..header.length)?;
-        let answer = wire::answered(message, &header).expect("an answer that is well formed");
+        let answer = wire::reply_document(message, &header).expect("an answer that is well formed");
         let text = texts::text(answer).expect("a document that is well formed");
         self.cut = texts::cursor(answer);
         let kind = texts::error(answer).map_or(Kind::End, |(code, text)| self.kind(code, &text));

@@ -61,7 +61,7 @@ impl Outcome {
         let header = Header::read(message).expect("it is whole").expect("a header that may be");
         assert_eq!(header.answers, asked, "an answer to another request");
         let more = wire::flags(message).filter(|flags| flags & wire::MORE_TO_COME != 0).map(|_| header.id);
-        let answer = wire::answered(message, &header).expect("an answer that is well formed");
+        let answer = wire::reply_document(message, &header).expect("an answer that is well formed");
         let Some((code, text)) = texts::error(answer) else {
             assert_eq!(answer.get("ok").ok().flatten().map(Value::truth), Some(true), "an answer that says nothing");
             let (batch, cursor) = batch(answer).unwrap_or_default();

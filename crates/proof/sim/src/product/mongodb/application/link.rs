@@ -95,7 +95,7 @@ impl Link {
             Phase::Ready => Ok(Some(Event::Message(message))),
             Phase::Greeting => {
                 let header = Header::read(&message).expect("it is whole").expect("a header that may be");
-                let answer = wire::answered(&message, &header).expect("an answer that is well formed");
+                let answer = wire::reply_document(&message, &header).expect("an answer that is well formed");
                 if let Some((code, text)) = super::super::texts::error(answer) {
                     return Err(format!("{code} {text}"));
                 }
