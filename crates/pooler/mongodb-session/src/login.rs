@@ -143,7 +143,7 @@ struct Deriving {
 }
 
 pub enum HandshakeStep {
-    /// Call [`ServerHandshake::go_on`] later.
+    /// Call [`ServerHandshake::derive_more`] later.
     Later,
     /// Wait for the server's reply.
     Wait,
@@ -273,7 +273,7 @@ impl ServerHandshake {
     }
 
     /// Derives the next part of the keys, and replies to the challenge after the last one.
-    pub fn go_on(&mut self, keys: &KeyCache, to: &mut Vec<u8>) -> HandshakeStep {
+    pub fn derive_more(&mut self, keys: &KeyCache, to: &mut Vec<u8>) -> HandshakeStep {
         let Stage::Deriving(deriving) = &mut self.stage else { return HandshakeStep::Wait };
         if !deriving.derivation.go_on(keys) {
             return HandshakeStep::Later;
@@ -286,7 +286,7 @@ impl ServerHandshake {
         step.unwrap_or_else(|message| HandshakeStep::Failed { message, permanent: false })
     }
 
-    /// Whether it waits for [`ServerHandshake::go_on`].
+    /// Whether it waits for [`ServerHandshake::derive_more`].
     pub fn is_deriving(&self) -> bool {
         matches!(self.stage, Stage::Deriving(_))
     }

@@ -5,7 +5,7 @@
 //! server is closed with the client.
 //!
 //! Each part of the state is in a file of its own, and only that file sees its fields: [`identity`], [`settings`],
-//! [`lease`] with [`transaction`], [`pending`], [`long_commands`], [`client_list`], [`subscribing`], [`rest`].
+//! [`lease`] with [`transaction`], [`pending_replies`], [`long_commands`], [`client_list`], [`subscribing`], [`http`].
 //! A command goes from here to [`commands`], which finds a server for it; [`leasing`] has what follows from the
 //! server's answers.
 
@@ -13,16 +13,15 @@ mod client_list;
 mod commands;
 mod connection_commands;
 mod giving_way;
+mod http;
 mod identity;
 mod lease;
 mod leasing;
 mod leaving;
 mod long_commands;
 mod long_subscribe;
-mod outcome;
-mod pending;
+mod pending_replies;
 mod pinned;
-mod rest;
 mod route;
 mod settings;
 mod subscribing;
@@ -38,14 +37,13 @@ use crate::{
     resp::{self, Limits, Request},
 };
 use client_list::Survey;
-use commands::Form;
+use commands::CommandBytes;
+use http::HttpSession;
+pub(crate) use http::StreamClients;
 use identity::Identity;
 use lease::Lease;
 use long_commands::{MIN_STREAMED_LENGTH, PartialCommand};
-use outcome::Outcome;
-use pending::PendingReplies;
-use rest::Rest;
-pub(crate) use rest::Streams;
+use pending_replies::PendingReplies;
 use route::Route;
 use settings::Settings;
 use subscribing::Subscriptions;
@@ -74,12 +72,20 @@ pub struct Client {
     survey: Survey,
     subscriptions: Option<Box<Subscriptions>>,
     /// Of a client that speaks HTTP.
-    rest: Option<Box<Rest>>,
+    http: Option<Box<HttpSession>>,
     closing: bool,
 }
 
 /// Most clients are idle, and there are many. So what only a few need is in a box.
-const _: () = assert!(size_of::<Client>() <= 256);
+const MAX_CLIENT_SIZE: usize = 256;
+const _: () = assert!(size_of::<Client>() <= MAX_CLIENT_SIZE);
+
+/// What became of a command.
+enum Outcome {
+    Consumed,
+    /// It stays in the input until something has happened.
+    Waits,
+}
 
 impl Redis {
     pub(crate) fn welcome(&self, me: ClientTag, origin: Origin, out: &mut Outbox) -> Client {
@@ -96,7 +102,7 @@ impl Redis {
             partial: None,
             survey: Survey::None,
             subscriptions: None,
-            rest: speaks_http.then(|| Box::new(Rest::new(origin.listener, self.room(origin.listener)))),
+            http: speaks_http.then(|| Box::new(HttpSession::new(origin.listener, self.room(origin.listener)))),
             closing: false,
         };
         match self.directory.welcome(origin) {
@@ -134,7 +140,7 @@ impl Redis {
         if let Some(used) = client.read_first_byte(me, input, out) {
             return used;
         }
-        if client.rest.is_some() {
+        if client.http.is_some() {
             return self.http_requests(me, client, servers, input, out);
         }
         let mut at = 0;
@@ -171,19 +177,19 @@ impl Redis {
         out: &mut Outbox,
     ) -> Option<usize> {
         let bytes = &input.bytes[at..];
-        let limits = if client.identity.is_authenticated() { &Limits::OPEN } else { &Limits::UNAUTHENTICATED };
+        let limits = if client.identity.is_authenticated() { &Limits::AUTHENTICATED } else { &Limits::UNAUTHENTICATED };
         // A client that does not read its replies would delay those of clients that share its server.
         let exclusive = |length: usize| input.unread || length as u64 >= MIN_STREAMED_LENGTH;
         let (length, outcome) = match resp::read(bytes, limits) {
-            Ok(Request::Nothing(length)) => (length, Outcome::Taken),
+            Ok(Request::Nothing(length)) => (length, Outcome::Consumed),
             Ok(Request::Command(length, arguments)) => {
                 let arguments = connection_commands::needed_arguments(arguments);
-                let form = Form::Span(at..at + length);
-                (length, self.execute(me, client, servers, &arguments, &form, exclusive(length), out))
+                let command = CommandBytes::Span(at..at + length);
+                (length, self.execute(me, client, servers, &arguments, &command, exclusive(length), out))
             }
             Ok(Request::Inline(length, words)) => {
                 let arguments: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-                (length, self.execute(me, client, servers, &arguments, &Form::Inline, exclusive(length), out))
+                (length, self.execute(me, client, servers, &arguments, &CommandBytes::Inline, exclusive(length), out))
             }
             Ok(Request::Incomplete(needed)) => {
                 let full = input.full && at == 0;
@@ -193,18 +199,18 @@ impl Redis {
             Err(_) if client.waits_for_replies() => (0, Outcome::Waits),
             Err(error) => {
                 client.fail(me, &format!("ERR {error}"), out);
-                (bytes.len(), Outcome::Taken)
+                (bytes.len(), Outcome::Consumed)
             }
         };
         match outcome {
-            Outcome::Taken => Some(length),
+            Outcome::Consumed => Some(length),
             Outcome::Waits => None,
         }
     }
 }
 
 impl Client {
-    /// The client is this user from now on, whom this pool serves.
+    /// The client is this user from now on, recipient this pool serves.
     fn log_in(&mut self, me: ClientTag, user: Arc<str>, pool: seam::PoolId, out: &mut Outbox) {
         self.identity.log_in(me, user, pool, out);
         out.push(Effect::Standing { client: me, standing: self.standing() });

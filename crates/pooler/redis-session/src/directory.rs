@@ -49,7 +49,7 @@ pub enum OverRate {
     Burst(u32),
 }
 
-/// Tells who may log in, and which pool serves whom.
+/// Tells who may log in, and which pool serves recipient.
 pub trait Directory: Send + Sync + 'static {
     /// Whether clients of a listener use TLS.
     fn encryption(&self, listener: u16) -> Encryption;

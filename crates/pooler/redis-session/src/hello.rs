@@ -1,6 +1,9 @@
 //! A server's reply to HELLO, and Poolhouse's own to its clients.
 
-use crate::{Version, resp, resp::ReplyScanner};
+use crate::{
+    Version,
+    resp::{self, Line, ReplyScanner},
+};
 
 /// A logical database that could not be selected.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,11 +33,11 @@ impl Hello {
     /// Reads a whole reply to HELLO, a map or an array. Unknown fields are left out.
     pub fn read(reply: &[u8]) -> Self {
         let mut hello = Self::default();
-        let mut rest = &reply[line(reply).map_or(reply.len(), |end| end + 2)..];
+        let mut rest = behind_first_line(reply);
         while let Some((key, behind)) = value(rest) {
             let Some((value, behind)) = value(behind) else { break };
-            let text = || String::from_utf8_lossy(content(value)).into_owned();
-            match content(key) {
+            let text = || String::from_utf8_lossy(first_part(value)).into_owned();
+            match first_part(key) {
                 b"version" => hello.version = text(),
                 b"mode" => hello.mode = text(),
                 b"role" => hello.role = text(),
@@ -72,35 +75,22 @@ impl Hello {
     }
 }
 
-/// The strings and numbers of an array; empty if the reply is none.
-pub fn strings(reply: &[u8]) -> Vec<String> {
-    let mut strings = Vec::new();
-    let mut rest = &reply[line(reply).map_or(reply.len(), |end| end + 2)..];
-    while let Some((item, behind)) = value(rest).filter(|_| reply[0] == b'*') {
-        strings.push(String::from_utf8_lossy(content(item)).into_owned());
-        rest = behind;
-    }
-    strings
-}
-
 /// Splits `bytes` behind their first value.
 fn value(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = ReplyScanner::default().advance(bytes).ok()?;
     end.over.then(|| bytes.split_at(end.taken))
 }
 
-/// The content of a string or a number.
-fn content(value: &[u8]) -> &[u8] {
-    let Some(end) = line(value) else { return b"" };
-    match value[0] {
-        b'$' => value.get(end + 2..value.len() - 2).unwrap_or_default(),
-        _ => &value[1..end],
-    }
+/// A string or a number; of an array, its first.
+fn first_part(value: &[u8]) -> &[u8] {
+    resp::parts(value).first().copied().unwrap_or_default()
 }
 
-/// Where the first line ends.
-fn line(bytes: &[u8]) -> Option<usize> {
-    bytes.windows(2).position(|two| two == b"\r\n")
+fn behind_first_line(bytes: &[u8]) -> &[u8] {
+    match resp::line(bytes) {
+        Line::Ends(end) => &bytes[end + 2..],
+        Line::Open | Line::Torn => b"",
+    }
 }
 
 #[cfg(test)]

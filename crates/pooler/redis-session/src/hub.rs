@@ -77,7 +77,7 @@ pub(crate) struct Hub {
     clients: HashMap<u64, ClientTag>,
     changes: VecDeque<SubscriptionChange>,
     /// Commands that Redis has not answered, in order.
-    asked: VecDeque<serving::Asked>,
+    sent: VecDeque<serving::SentCommand>,
     restoration: Restoration,
 }
 
@@ -228,7 +228,7 @@ impl Hub {
             names: Names::default(),
             clients: HashMap::new(),
             changes: VecDeque::new(),
-            asked: VecDeque::new(),
+            sent: VecDeque::new(),
             restoration: Restoration::None,
         }
     }

@@ -6,7 +6,7 @@
 //! changed the connection itself. One server holds the subscriptions of all clients of a pool (`hub`).
 //!
 //! This crate opens no connection and knows no configuration: [`Directory`] answers who may log in, and which pool
-//! serves whom.
+//! serves recipient.
 #![forbid(unsafe_code)]
 
 mod blocking_waits;
@@ -34,8 +34,6 @@ use seam::{
     Sessions,
 };
 
-#[doc(hidden)]
-pub use self::resp::{Limits, ReplyScanner, Request, beginning, read};
 use self::sentinel::Start;
 pub use self::{
     client::Client,
@@ -69,7 +67,7 @@ pub struct Redis {
     rooms: Vec<(bool, Arc<Room>)>,
     hubs: hub::Hubs,
     /// Clients of HTTP that hear messages.
-    streams: client::Streams,
+    streams: client::StreamClients,
     blocking_waits: blocking_waits::BlockingWaits,
     /// Commands that do not share a server, because a client has paused Redis's clients: behind a write, the commands
     /// of other clients would wait for the end of the pause.
@@ -97,7 +95,7 @@ impl Redis {
             writes: AtomicU64::new(0),
             rooms: Vec::new(),
             hubs: hub::Hubs::default(),
-            streams: client::Streams::default(),
+            streams: client::StreamClients::default(),
             blocking_waits: blocking_waits::BlockingWaits::default(),
             unshared_commands: AtomicU32::new(0),
         }
@@ -128,7 +126,7 @@ impl Redis {
     }
 
     /// Whether the next command must not share a server, because of a pause.
-    fn avoids_sharing(&self) -> bool {
+    fn takes_unshared_command(&self) -> bool {
         let left = self.unshared_commands.load(Relaxed);
         if left > 0 {
             self.unshared_commands.store(left - 1, Relaxed);

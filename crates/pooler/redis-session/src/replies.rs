@@ -6,7 +6,8 @@ use crate::{
     Client, Redis, Server,
     command::Topic,
     hub::Hubs,
-    server::{ReplyKind, Says, Whom},
+    resp,
+    server::{Recipient, ReplyKind, ServerBytes},
 };
 
 impl Redis {
@@ -22,8 +23,8 @@ impl Redis {
         let mut at = 0;
         while at < input.bytes.len() {
             let bytes = &input.bytes[at..];
-            let used = match server.says() {
-                Says::Stream(holder) => {
+            let used = match server.bytes_kind() {
+                ServerBytes::ForHolder(holder) => {
                     if let Some(holder) = holder
                         && !clients.get(holder).is_some_and(|client| client.on_http_stream(holder, bytes, out))
                     {
@@ -31,9 +32,9 @@ impl Redis {
                     }
                     return input.bytes.len();
                 }
-                Says::Replies => self.forward_reply(me, server, clients, bytes, at, out),
-                Says::Own => server.own_reply(me, bytes, out),
-                Says::Nothing => return input.bytes.len(),
+                ServerBytes::Replies => self.forward_reply(me, server, clients, bytes, at, out),
+                ServerBytes::OwnReply => server.own_reply(me, bytes, out),
+                ServerBytes::Ignored => return input.bytes.len(),
             };
             match used {
                 Ok(0) => break,
@@ -72,22 +73,22 @@ impl Redis {
             }
             _ => None,
         };
-        let mut whom = part.whom.and_then(|whom| alive(clients, whom));
-        if part.kind == ReplyKind::Unblock && whom.as_mut().is_some_and(|(_, client)| client.take_unblocked()) {
+        let mut recipient = part.recipient.and_then(|recipient| alive(clients, recipient));
+        if part.kind == ReplyKind::Unblock && recipient.as_mut().is_some_and(|(_, client)| client.take_unblocked()) {
             changed = with_more_subscribers(reply, 1);
         }
         let is_whole = part.begins && part.over && part.kind == ReplyKind::WithoutTimeout;
-        let goes = is_whole && whom.as_ref().is_some_and(|(_, client)| client.ends_by_giving_way(reply));
+        let goes = is_whole && recipient.as_ref().is_some_and(|(_, client)| client.ends_by_giving_way(reply));
         if goes {
             // The reply is that of a time-out, which the command does not have.
-        } else if let Some((tag, client)) = &mut whom
+        } else if let Some((tag, client)) = &mut recipient
             && let Some(changed) = &changed
         {
             if !client.on_http_reply(changed, true) {
                 out.insert(Peer::Client(*tag), |to| to.extend_from_slice(changed));
                 client.on_reply_part(*tag, true, out);
             }
-        } else if let Some((tag, client)) = &mut whom
+        } else if let Some((tag, client)) = &mut recipient
             && !client.on_http_reply(reply, part.over)
         {
             out.span(Peer::Client(*tag), at..at + part.taken);
@@ -102,7 +103,7 @@ impl Redis {
                 let error = reply.strip_prefix(b"-");
                 let error = error.map(|error| String::from_utf8_lossy(error.trim_ascii_end()).into_owned());
                 self.on_database_selected(me, server, clients, error.as_deref(), out);
-            } else if let Some((tag, client)) = whom {
+            } else if let Some((tag, client)) = recipient {
                 if server.is_closing() {
                     let reason = CloseReason::Error(Blame::Client, "a protocol error, says Redis".to_owned());
                     client.close(tag, reason, out);
@@ -130,8 +131,8 @@ impl Redis {
         error: Option<&str>,
         out: &mut Outbox,
     ) {
-        for whom in server.selected(error.is_none()) {
-            if let Some((tag, client)) = alive(clients, whom)
+        for recipient in server.selected(error.is_none()) {
+            if let Some((tag, client)) = alive(clients, recipient)
                 && client.has(me)
             {
                 self.on_selected(tag, client, me, server, error, out);
@@ -155,36 +156,47 @@ impl Redis {
 }
 
 /// The client, if it is connected and not closing.
-fn alive(clients: &mut dyn Sessions<ClientTag, Client>, (tag, id): Whom) -> Option<(ClientTag, &mut Client)> {
+fn alive(clients: &mut dyn Sessions<ClientTag, Client>, (tag, id): Recipient) -> Option<(ClientTag, &mut Client)> {
     let client = clients.get(tag)?;
     (client.id == id && !client.is_closing()).then_some((tag, client))
 }
 
 /// Adds to a reply that is a number; `None` if it is something else.
 fn with_more_subscribers(reply: &[u8], more: i32) -> Option<Vec<u8>> {
-    let number: i64 = std::str::from_utf8(reply.strip_prefix(b":")?.strip_suffix(b"\r\n")?).ok()?.parse().ok()?;
-    Some(format!(":{}\r\n", (number + i64::from(more)).max(0)).into_bytes())
+    let number = take_number(&mut &*reply)?;
+    Some(
+        format!(
+            ":{}
+",
+            (number + i64::from(more)).max(0)
+        )
+        .into_bytes(),
+    )
 }
 
 /// Adds the subscribers that Redis does not count to a reply of names and numbers; `None` if it is something else.
 fn with_uncounted_subscribers(reply: &[u8], topic: Topic, hubs: &Hubs) -> Option<Vec<u8>> {
-    let line = |at: usize| {
-        let length = reply.get(at..)?.windows(2).position(|pair| pair == b"\r\n")?;
-        Some((&reply[at..at + length], at + length + 2))
-    };
-    let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<i64>().ok();
-    let (head, mut at) = line(0)?;
-    number(head.strip_prefix(b"*")?)?;
-    let mut told = reply[..at].to_vec();
-    while at < reply.len() {
-        let (length, begin) = line(at)?;
-        let end = begin.checked_add(usize::try_from(number(length.strip_prefix(b"$")?)?).ok()?)?;
-        let name = reply.get(begin..end)?;
-        let (count, next) = line(end + 2)?;
-        told.extend_from_slice(&reply[at..end + 2]);
-        let count = number(count.strip_prefix(b":")?)? + i64::from(hubs.uncounted_subscribers(topic, name));
-        told.extend_from_slice(format!(":{}\r\n", count.max(0)).as_bytes());
-        at = next;
+    let mut rest = reply;
+    resp::take_array_header(&mut rest)?;
+    let mut changed = reply[..reply.len() - rest.len()].to_vec();
+    while !rest.is_empty() {
+        let name = resp::take_string(&mut rest)?;
+        let count = take_number(&mut rest)? + i64::from(hubs.uncounted_subscribers(topic, name));
+        resp::text(&mut changed, name);
+        changed.extend_from_slice(
+            format!(
+                ":{}
+",
+                count.max(0)
+            )
+            .as_bytes(),
+        );
     }
-    Some(told)
+    Some(changed)
+}
+
+fn take_number(rest: &mut &[u8]) -> Option<i64> {
+    let (number, used) = resp::number(rest.strip_prefix(b":")?).ok()??;
+    *rest = &rest[1 + used..];
+    Some(number)
 }

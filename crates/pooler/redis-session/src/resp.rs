@@ -8,17 +8,17 @@
 mod inline;
 mod number;
 mod parts;
-mod push;
+mod pubsub;
 mod reply;
 mod request;
 mod version;
 mod write;
 
 pub use inline::split;
-pub(crate) use number::parse as integer;
+pub(crate) use number::{Line, line, number, parse as integer};
 pub use parts::parts;
-pub use push::{Said, said, string, words};
+pub use pubsub::{PubSubReply, read_pubsub, take_array_header, take_string};
 pub use reply::ReplyScanner;
 pub use request::{Limits, Request, beginning, read};
 pub use version::Version;
-pub use write::{command, error, head, no_list, null, text, verbatim};
+pub use write::{command, error, head, null, null_array, text, verbatim};

@@ -1,23 +1,23 @@
 //! Redis over HTTP, after the contract that Upstash publishes for its REST API
 //! (<https://upstash.com/docs/redis/features/restapi>): the requests, which commands they may have, and the answers.
 //!
-//! The crate `http-sansio` has HTTP itself. Nothing here knows a connection or a pool: `client::rest` sends commands to
+//! The crate `http-sansio` has HTTP itself. Nothing here knows a connection or a pool: `client::http` sends commands to
 //! servers.
 
 pub(crate) mod call;
-pub(crate) mod form;
 pub(crate) mod json;
 pub(crate) mod messages;
+pub(crate) mod result_format;
 pub(crate) mod rules;
 
 use http_sansio::{Answer, Denied, Service};
 
-use self::form::Form;
+use self::result_format::ResultFormat;
 use crate::refusal::NO_SERVER;
 
 /// The service for the HTTP crate.
 pub(crate) static SERVICE: Service = Service {
-    fields: &[form::ENCODING, form::FORMAT],
+    fields: &[result_format::ENCODING, result_format::FORMAT],
     query_token: "_token",
     exposed: SYNC_TOKEN,
     refusal_type: JSON,
@@ -47,8 +47,8 @@ pub(crate) fn denied_by(error: &[u8]) -> Denied {
 }
 
 /// The answer with results. `token` names the state that holds its writes.
-pub(crate) fn results(status: u16, form: Form, token: u64, body: Vec<u8>) -> Answer {
-    let content = if form == Form::Resp2 { "application/octet-stream" } else { JSON };
+pub(crate) fn results(status: u16, format: ResultFormat, token: u64, body: Vec<u8>) -> Answer {
+    let content = if format == ResultFormat::Resp2 { "application/octet-stream" } else { JSON };
     let mut answer = Answer::new(status, content, body);
     answer.fields.push((SYNC_TOKEN, token.to_string()));
     answer

@@ -67,7 +67,10 @@ impl Start {
             Self::Sentinel(question) => question.reply(reply),
             Self::Master { asking: Some(hello), .. } => {
                 // The first element of the reply to ROLE.
-                hello.role = hello::strings(reply).first().cloned().unwrap_or_default();
+                hello.role = resp::parts(reply)
+                    .first()
+                    .map(|role| String::from_utf8_lossy(role).into_owned())
+                    .unwrap_or_default();
                 check_role(std::mem::take(hello))
             }
             Self::Master { login, asking } => match login.reply(reply) {
@@ -111,8 +114,8 @@ impl Question {
     fn reply(&mut self, reply: &[u8]) -> Progress {
         if let Some(error) = reply.strip_prefix(b"-") {
             let said = String::from_utf8_lossy(error).trim_end().to_owned();
-            let told = self.sentinel.password.as_ref().is_some_and(|password| said.contains(&**password));
-            let said = if told { "its words hold the password".to_owned() } else { said };
+            let holds_password = self.sentinel.password.as_ref().is_some_and(|password| said.contains(&**password));
+            let said = if holds_password { "its words hold the password".to_owned() } else { said };
             // Another configured host may be a sentinel.
             let permanent = is_permanent(&said) && !said.starts_with("ERR unknown command");
             return Progress::Failed { message: format!("the sentinel does not tell the master: {said}"), permanent };
@@ -123,11 +126,13 @@ impl Question {
             self.say(&mut bytes);
             return Progress::Say { bytes, accepted: false };
         }
-        let words = hello::strings(reply);
-        match words.as_slice() {
-            [host, port] if !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0) => {
-                Progress::Elsewhere { host: host.clone(), port: port.parse().expect("seen above") }
-            }
+        let text = |part: &[u8]| String::from_utf8_lossy(part).into_owned();
+        let address = match resp::parts(reply).as_slice() {
+            [host, port] if !host.is_empty() => text(port).parse().ok().map(|port: u16| (text(host), port)),
+            _ => None,
+        };
+        match address {
+            Some((host, port @ 1..)) => Progress::Elsewhere { host, port },
             _ => {
                 let name = &self.sentinel.master;
                 Progress::Failed { message: format!("the sentinel knows no master called `{name}`"), permanent: false }

@@ -33,7 +33,7 @@ pub struct Server {
     /// It holds the subscriptions of its pool.
     hub: Option<Box<HubConnection>>,
     /// Clients that wait until its database is selected. They hold or share the server.
-    selecting_for: Vec<Whom>,
+    selecting_for: Vec<Recipient>,
 }
 
 enum Phase {
@@ -74,17 +74,16 @@ pub(crate) enum ReplyKind {
 }
 
 /// A client, and the id that CLIENT ID tells it: by the time of a reply, its tag may be another client's.
-pub(crate) type Whom = (ClientTag, u64);
+pub(crate) type Recipient = (ClientTag, u64);
 
 /// What the bytes of a server are.
-pub(crate) enum Says {
-    /// The holder's, unchanged.
-    Stream(Option<ClientTag>),
+pub(crate) enum ServerBytes {
+    /// They go to the holder unchanged.
+    ForHolder(Option<ClientTag>),
     Replies,
     /// A reply to what Poolhouse sent while no client had the server.
-    Own,
-    /// Of no interest.
-    Nothing,
+    OwnReply,
+    Ignored,
 }
 
 impl Server {
@@ -152,9 +151,9 @@ impl Server {
         }
     }
 
-    /// A command is sent, whose reply is of this kind. `whom`: `None` if no client gets the reply.
-    pub(crate) fn expect(&mut self, whom: Option<Whom>, kind: ReplyKind) {
-        self.replies.push(whom, kind);
+    /// A command is sent, whose reply is of this kind. `recipient`: `None` if no client gets the reply.
+    pub(crate) fn expect(&mut self, recipient: Option<Recipient>, kind: ReplyKind) {
+        self.replies.push(recipient, kind);
     }
 
     /// How much memory the order of pending replies takes, in runs of replies of one kind.
@@ -190,12 +189,12 @@ impl Server {
         out.insert(Peer::Server(me), |to| resp::command(to, &[b"PING"]));
     }
 
-    pub(crate) fn says(&self) -> Says {
+    pub(crate) fn bytes_kind(&self) -> ServerBytes {
         match self.phase {
-            _ if self.pinned && self.replies.is_empty() => Says::Stream(self.holder),
-            Phase::Ready | Phase::Draining => Says::Replies,
-            Phase::Starting(_) | Phase::Checking => Says::Own,
-            Phase::Failed => Says::Nothing,
+            _ if self.pinned && self.replies.is_empty() => ServerBytes::ForHolder(self.holder),
+            Phase::Ready | Phase::Draining => ServerBytes::Replies,
+            Phase::Starting(_) | Phase::Checking => ServerBytes::OwnReply,
+            Phase::Failed => ServerBytes::Ignored,
         }
     }
 

@@ -7,9 +7,8 @@ use std::io::Write;
 use seam::{Blame, ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, Seen, Standing};
 
 use super::{
-    Client,
+    Client, Outcome,
     lease::{Held, LeaseRequest, Purpose},
-    outcome::Outcome,
 };
 use crate::{
     Redis,
@@ -113,7 +112,7 @@ impl Redis {
         }
         client.ask_all(me, Survey::Asked(what), what, words, out);
         out.push(Effect::Standing { client: me, standing: Standing::Active });
-        Outcome::Taken
+        Outcome::Consumed
     }
 
     /// Writes this client's answer to another client's command.
@@ -126,14 +125,14 @@ impl Redis {
         answer: &mut Vec<u8>,
         out: &mut Outbox,
     ) {
-        let Ok(Request::Command(_, words)) = resp::read(question, &Limits::OPEN) else {
+        let Ok(Request::Command(_, words)) = resp::read(question, &Limits::AUTHENTICATED) else {
             unreachable!("`ask_all` has written the question")
         };
         let words: Vec<&[u8]> = words.collect();
         let [asker, user, what, words @ ..] = words.as_slice() else {
             unreachable!("`ask_all` has written the question")
         };
-        let is_visible = client.identity.is_authenticated() && client.rest.is_none() && !client.closing;
+        let is_visible = client.identity.is_authenticated() && client.http.is_none() && !client.closing;
         if !is_visible || client.identity.user().as_bytes() != *user {
             return;
         }
@@ -199,7 +198,7 @@ impl Redis {
             Ok(pool) => {
                 let purpose = Purpose::Unblock { id: Box::from(id), with_error };
                 client.request_lease(me, pool, LeaseRequest::new(LeaseKind::Exclusive, purpose, true), out);
-                Outcome::Taken
+                Outcome::Consumed
             }
             Err(why) => client.write_error(me, &format!("ERR Poolhouse: {why}"), out),
         }
@@ -249,7 +248,7 @@ impl Client {
     /// by name. A field that Poolhouse does not know has its default. `asks`: the command of the client itself; the
     /// last commands of other clients are not known.
     fn describe(&self, seen: &Seen<'_>, asks: Option<AboutClients>, to: &mut Vec<u8>) {
-        let [sub, psub, ssub] = self.subscribed();
+        let [sub, psub, ssub] = self.subscription_counts();
         let transaction = self.lease.transaction();
         let blocked = self.lease.held().is_some_and(|held| held.blocked_on().is_some()) || self.waits_to_block();
         let mut flags = String::new();
@@ -352,7 +351,7 @@ impl<'a> Filter<'a> {
     fn matches(&self, client: &Client, seen: &Seen<'_>, itself: bool) -> bool {
         let user = client.identity.user_name();
         let is = |wanted: Option<&[u8]>, has: &str| wanted.is_none_or(|wanted| wanted == has.as_bytes());
-        let subscribes = || client.subscribed().iter().any(|count| *count > 0);
+        let subscribes = || client.subscription_counts().iter().any(|count| *count > 0);
         !(self.matches_none || (self.skips_me && itself))
             && (self.ids.is_empty() || self.ids.contains(&(client.id as i64)))
             && self.pubsub.is_none_or(|pubsub| pubsub == subscribes())

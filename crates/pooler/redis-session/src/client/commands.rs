@@ -5,9 +5,8 @@ use std::ops::Range;
 use seam::{ClientTag, Effect, LeaseKind, Outbox, Peer, ServerTag, Sessions, Standing};
 
 use super::{
-    Client, connection_commands,
+    Client, Outcome, connection_commands,
     lease::{Held, Lease, LeaseRequest, Purpose},
-    outcome::Outcome,
     pinned,
 };
 use crate::{
@@ -22,7 +21,7 @@ use crate::{
 const MAX_RUNS: usize = 100_000;
 
 /// Where a command's bytes are.
-pub(super) enum Form {
+pub(super) enum CommandBytes {
     /// In the input.
     Span(Range<usize>),
     /// Nowhere: it was an inline command, and has to be written as an array.
@@ -39,12 +38,12 @@ impl Redis {
         client: &mut Client,
         servers: &mut dyn Sessions<ServerTag, Server>,
         arguments: &[&[u8]],
-        form: &Form,
+        bytes: &CommandBytes,
         exclusive: bool,
         out: &mut Outbox,
     ) -> Outcome {
         let mut kind = kind(arguments[0], &arguments[1..]);
-        let exclusive = exclusive || (kind.can_share() && self.avoids_sharing());
+        let exclusive = exclusive || (kind.can_share() && self.takes_unshared_command());
         let is_wrong_reset = kind == Kind::Reset && arguments.len() > 1;
         if is_wrong_reset && !client.needs_its_server() {
             return if client.waits_for_replies() { Outcome::Waits } else { client.wrong_arity(me, "reset", out) };
@@ -79,12 +78,12 @@ impl Redis {
         };
         let reply = self.reply_kind(client, kind, arguments);
         client.note_sent(me, tag, server, kind, reply, out);
-        match (refused, form) {
+        match (refused, bytes) {
             (Some(why), _) => out.insert(Peer::Server(tag), |to| resp::command(to, &[why.as_bytes()])),
-            (None, Form::Span(span)) => out.span(Peer::Server(tag), span.clone()),
-            (None, Form::Inline) => out.insert(Peer::Server(tag), |to| resp::command(to, arguments)),
+            (None, CommandBytes::Span(span)) => out.span(Peer::Server(tag), span.clone()),
+            (None, CommandBytes::Inline) => out.insert(Peer::Server(tag), |to| resp::command(to, arguments)),
         }
-        Outcome::Taken
+        Outcome::Consumed
     }
 
     /// The server that a command goes to. `None`: the command has to wait for it, or `lease_error` says why there is
@@ -199,7 +198,7 @@ impl Client {
             server.set_name(tag, self.settings.name(), out);
         }
         let in_transaction = self.lease.transaction().is_open();
-        let whom = Some((me, self.id));
+        let recipient = Some((me, self.id));
         match kind {
             Kind::Pinning => {
                 self.lease.held_mut().expect("a command that pins its server holds it").pin();
@@ -212,16 +211,16 @@ impl Client {
             Kind::Wait if !in_transaction => {
                 out.insert(Peer::Server(tag), |to| resp::command(to, &[b"PING"]));
                 server.expect(None, ReplyKind::Plain);
-                server.expect(whom, reply);
+                server.expect(recipient, reply);
             }
-            Kind::EndTransaction => server.expect(whom, ReplyKind::EndTransaction),
-            Kind::Script => server.expect(whom, ReplyKind::Script),
-            Kind::Multi => server.expect(whom, ReplyKind::Multi),
-            Kind::Watch => server.expect(whom, ReplyKind::Watch),
+            Kind::EndTransaction => server.expect(recipient, ReplyKind::EndTransaction),
+            Kind::Script => server.expect(recipient, ReplyKind::Script),
+            Kind::Multi => server.expect(recipient, ReplyKind::Multi),
+            Kind::Watch => server.expect(recipient, ReplyKind::Watch),
             Kind::SubscriberCount(topic) if !in_transaction => {
-                server.expect(whom, ReplyKind::SubscriberCount(topic));
+                server.expect(recipient, ReplyKind::SubscriberCount(topic));
             }
-            _ => server.expect(whom, reply),
+            _ => server.expect(recipient, reply),
         }
         let blocks = kind == Kind::Blocking && !in_transaction;
         if (blocks || (kind == Kind::Wait && !in_transaction))
@@ -241,13 +240,13 @@ impl Client {
     pub(super) fn answer_without_server(&mut self, me: ClientTag, kind: Kind, out: &mut Outbox) -> Outcome {
         let Some(error) = self.lease_error.take() else { return Outcome::Waits };
         if error.is_empty() {
-            out.insert(Peer::Client(me), |to| resp::no_list(to, self.settings.version()));
+            out.insert(Peer::Client(me), |to| resp::null_array(to, self.settings.version()));
         } else if matches!(kind, Kind::Multi | Kind::Watch) {
             // What follows would be executed outside of the transaction that was to begin.
             self.fail(me, &error, out);
         } else {
             out.insert(Peer::Client(me), |to| resp::error(to, &error));
         }
-        Outcome::Taken
+        Outcome::Consumed
     }
 }

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use seam::{ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, Standing};
 
 use super::{
-    Client,
+    Client, Outcome,
     lease::{LeaseRequest, Purpose},
-    outcome::Outcome,
 };
 use crate::{
     Redis, Version,
@@ -74,11 +73,11 @@ impl Redis {
             Kind::Client(command) => client.client_command(me, command, arguments, out),
             Kind::Http => {
                 client.fail(me, "ERR Poolhouse: this is HTTP, and here is Redis", out);
-                Outcome::Taken
+                Outcome::Consumed
             }
             Kind::Clients(_) if client.needs_its_server() => {
                 client.fail(me, "ERR Poolhouse tells of its clients outside of transactions only", out);
-                Outcome::Taken
+                Outcome::Consumed
             }
             Kind::Clients(what) => self.client_list_command(me, client, what, arguments, out),
             Kind::Pinning => {
@@ -89,7 +88,7 @@ impl Redis {
             Kind::Quit => {
                 client.say(me, b"+OK\r\n", out);
                 client.close(me, CloseReason::Goodbye, out);
-                Outcome::Taken
+                Outcome::Consumed
             }
             // Messages that were published before RESET come first.
             Kind::Reset if self.unsubscribe_quietly(me, client, out) => Outcome::Waits,
@@ -114,7 +113,7 @@ impl Redis {
         if self.check_password(me, client, user, password, out) {
             client.say(me, b"+OK\r\n", out);
         }
-        Outcome::Taken
+        Outcome::Consumed
     }
 
     /// Logs the client in with this password. Returns false if that failed: then the client was told so, and is closed.
@@ -178,7 +177,7 @@ impl Redis {
                 return Outcome::Waits;
             }
             if client.identity.requires_login() && !self.check_password(me, client, user, password, out) {
-                return Outcome::Taken;
+                return Outcome::Consumed;
             }
         }
         if !client.identity.is_authenticated() {
@@ -210,7 +209,7 @@ impl Redis {
             }
             _ => return client.write_error(me, "ERR DB index is out of range", out),
         }
-        Outcome::Taken
+        Outcome::Consumed
     }
 
     /// Requests a server of the pool that would serve the client, because only the server can tell whether the database
@@ -232,7 +231,7 @@ impl Redis {
             Err(why) if selects => client.fail(me, &format!("ERR Poolhouse: {why}"), out),
             Err(why) => return client.write_error(me, &format!("ERR Poolhouse: {why}"), out),
         }
-        Outcome::Taken
+        Outcome::Consumed
     }
 
     fn reset(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) -> Outcome {
@@ -242,7 +241,7 @@ impl Redis {
         self.leave_subscriptions(client, out);
         out.push(Effect::Standing { client: me, standing: client.standing() });
         client.say(me, b"+RESET\r\n", out);
-        Outcome::Taken
+        Outcome::Consumed
     }
 }
 
@@ -295,7 +294,7 @@ impl Client {
                 return self.wrong_arity(me, name, out);
             }
         }
-        Outcome::Taken
+        Outcome::Consumed
     }
 
     /// Has the client stand among those that log in, so that it waits for its turn where passwords are guessed. Returns
@@ -314,7 +313,7 @@ impl Client {
         let error = match arguments {
             [_, b"default", _] => {
                 self.say(me, b"+OK\r\n", out);
-                return Outcome::Taken;
+                return Outcome::Consumed;
             }
             [_, _, _] => WRONG_PASSWORD,
             _ => {
@@ -331,7 +330,7 @@ impl Client {
 
     pub(super) fn write_error(&self, me: ClientTag, error: &str, out: &mut Outbox) -> Outcome {
         out.insert(Peer::Client(me), |to| resp::error(to, error));
-        Outcome::Taken
+        Outcome::Consumed
     }
 
     pub(super) fn wrong_arity(&self, me: ClientTag, name: &str, out: &mut Outbox) -> Outcome {

@@ -57,7 +57,7 @@ impl Client {
     /// Whether this whole reply to a command without a time-out says that the client was unblocked to give way.
     pub(crate) fn ends_by_giving_way(&self, reply: &[u8]) -> bool {
         self.lease.held().is_some_and(Held::was_unblocked_to_give_way)
-            && self.rest.is_none()
+            && self.http.is_none()
             && is_reply_of_time_out(reply)
     }
 

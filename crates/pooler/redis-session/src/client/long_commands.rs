@@ -3,7 +3,7 @@
 
 use seam::{Blame, ClientTag, CloseReason, Input, Outbox, Peer, ServerTag, Sessions, Verdict};
 
-use super::{Client, lease::Held, long_subscribe::SubscribedNames, outcome::Outcome};
+use super::{Client, Outcome, lease::Held, long_subscribe::SubscribedNames};
 use crate::{
     Redis, Server,
     command::{Kind, kind},
@@ -98,7 +98,7 @@ impl Redis {
                     return Outcome::Waits;
                 }
                 client.partial = Some(PartialCommand::Subscription(SubscribedNames::new(what)));
-                return Outcome::Taken;
+                return Outcome::Consumed;
             }
             kind => kind,
         };
@@ -134,12 +134,12 @@ impl Redis {
                 false
             }
             None => match client.answer_without_server(me, kind, out) {
-                Outcome::Taken => true,
+                Outcome::Consumed => true,
                 Outcome::Waits => return Outcome::Waits,
             },
         };
         client.partial = Some(PartialCommand::Streamed(StreamedCommand::new(discarded)));
-        Outcome::Taken
+        Outcome::Consumed
     }
 
     /// Reads a piece of a command of which a part has been consumed. Returns the number of bytes that were consumed;

@@ -33,13 +33,13 @@ impl Redis {
     ) -> (usize, Option<SubscribedNames>) {
         let (mut rest, mut names) = (bytes, Vec::new());
         let begin = |rest: &mut &[u8]| {
-            let words = resp::words(rest)?;
-            resp::string(rest)?;
+            let words = resp::take_array_header(rest)?;
+            resp::take_string(rest)?;
             words.checked_sub(1)
         };
         let mut left = before.or_else(|| begin(&mut rest)).unwrap_or(0);
         while left > 0
-            && let Some(name) = resp::string(&mut rest)
+            && let Some(name) = resp::take_string(&mut rest)
         {
             names.push(name);
             left -= 1;

@@ -56,7 +56,7 @@ impl Redis {
                     return input.bytes.len();
                 }
             }
-            match resp::read(bytes, &Limits::OPEN) {
+            match resp::read(bytes, &Limits::AUTHENTICATED) {
                 Ok(Request::Nothing(length)) => end += length,
                 Ok(Request::Command(length, arguments)) => {
                     let arguments = connection_commands::needed_arguments(arguments);

@@ -6,16 +6,15 @@ use std::{collections::HashSet, sync::Arc};
 use seam::{Blame, ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, PoolId, ServerTag, Standing, Verdict};
 
 use super::{
-    Client,
+    Client, Outcome,
     lease::{Lease, LeaseRequest, Purpose},
-    outcome::Outcome,
 };
 use crate::{
     Redis, Server, Version,
     command::{AboutSelf, Kind, Subscription, Topic},
     hub::{Name, SubscriptionChange, notice},
     resp::{self, ReplyScanner},
-    rest::messages::Made,
+    rest::messages::PostedEvents,
 };
 
 /// Most subscriptions of one client.
@@ -103,7 +102,7 @@ impl Redis {
             Kind::Subscription(what) => match &arguments[1..] {
                 [] if what.begins => client.wrong_arity(me, what.name(), out),
                 names => match self.change_subscriptions(me, client, what, names, out) {
-                    Ok(()) => Outcome::Taken,
+                    Ok(()) => Outcome::Consumed,
                     Err(why) => client.write_error(me, &why, out),
                 },
             },
@@ -114,7 +113,7 @@ impl Redis {
                     "ERR Poolhouse: subscriptions were made before the transaction, and cannot change in it",
                     out,
                 );
-                Outcome::Taken
+                Outcome::Consumed
             }
             _ => {
                 let error = "ERR Poolhouse: this cannot be had together with subscriptions: use another connection for it, \
@@ -159,7 +158,7 @@ impl Redis {
             client.subscriptions = Some(Box::new(Subscriptions {
                 pool,
                 version: client.settings.version(),
-                key: if client.rest.is_some() { self.hubs.key_of_events() } else { self.hubs.key() },
+                key: if client.http.is_some() { self.hubs.key_of_events() } else { self.hubs.key() },
                 names: Default::default(),
                 name_bytes: 0,
                 change: None,
@@ -180,7 +179,7 @@ impl Redis {
 
     /// Ends the subscriptions of one topic without a reply, as RESET does. Returns false if the client has none of any.
     pub(super) fn unsubscribe_quietly(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) -> bool {
-        let has = |topic: &Topic| client.subscribed_to(*topic).next().is_some();
+        let has = |topic: &Topic| client.subscribed_names(*topic).next().is_some();
         let Some(topic) = Topic::ALL.into_iter().find(has) else { return false };
         // Subscriptions that exist can be ended.
         let _ = self.change_subscriptions(me, client, Subscription { begins: false, topic }, &[], out);
@@ -227,13 +226,13 @@ impl Redis {
         if client.is_closing() {
             return;
         }
-        if client.rest.as_ref().is_some_and(|rest| rest.is_told_as(key)) {
+        if client.http.as_ref().is_some_and(|rest| rest.has_stream_key(key)) {
             return self.end_revoked(me, client, out);
         }
         let Some(own) = client.subscriptions.as_mut().filter(|own| own.key == key) else { return };
         match bytes[0] {
             b'*' | b'>' => return client.pass_messages(me, bytes, out),
-            notice::EVENTS => return client.on_http_events(me, &Made::read(bytes), out),
+            notice::EVENTS => return client.on_http_events(me, &PostedEvents::read(bytes), out),
             // The client may be busy for long, so another one is to do it.
             notice::SEEK if !client.lease.is_none() && self.hubs.decline(own.pool, key, out) => return,
             notice::SEEK => return client.seek(me, out),
@@ -282,17 +281,17 @@ impl Client {
     }
 
     /// The number of its subscriptions of each [`Topic`].
-    pub(super) fn subscribed(&self) -> [usize; 3] {
+    pub(super) fn subscription_counts(&self) -> [usize; 3] {
         self.subscriptions.as_ref().map_or([0; 3], |own| own.names.each_ref().map(HashSet::len))
     }
 
     /// The names of its subscriptions.
-    pub(super) fn subscribed_to(&self, topic: Topic) -> impl Iterator<Item = &Name> {
+    pub(super) fn subscribed_names(&self, topic: Topic) -> impl Iterator<Item = &Name> {
         self.subscriptions.iter().flat_map(move |own| &own.names[topic as usize])
     }
 
     /// The pool whose hub holds its subscriptions.
-    pub(super) fn subscribed_in(&self) -> Option<PoolId> {
+    pub(super) fn subscription_pool(&self) -> Option<PoolId> {
         self.subscriptions.as_ref().map(|own| own.pool)
     }
 
@@ -308,7 +307,7 @@ impl Client {
 
     /// Its standing while nothing is in progress.
     pub(crate) fn standing(&self) -> Standing {
-        match &self.rest {
+        match &self.http {
             _ if self.identity.is_logging_in() => Standing::Login,
             _ if self.has_subscriptions() => Standing::Subscribed,
             Some(rest) if rest.is_being_read() => Standing::Reading,
@@ -324,7 +323,7 @@ impl Client {
             }
             let word = arguments.get(1).copied().unwrap_or_default();
             out.insert(Peer::Client(me), |to| resp::command(to, &[b"pong", word]));
-            return Outcome::Taken;
+            return Outcome::Consumed;
         }
         let mut name = name.escape_ascii().to_string();
         if let (true, Some(second)) = (CONTAINERS.contains(&name.as_str()), arguments.get(1)) {
@@ -443,7 +442,7 @@ impl Client {
         if self.lose_streams(me, &message, out) {
             return;
         }
-        if self.rest.is_none() && self.awaits_first_answer() {
+        if self.http.is_none() && self.awaits_first_answer() {
             out.insert(Peer::Client(me), |to| resp::error(to, &format!("ERR Poolhouse: {message}")));
         }
         self.close(me, CloseReason::Error(Blame::Server, message), out);

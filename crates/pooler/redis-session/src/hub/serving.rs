@@ -8,14 +8,14 @@ use seam::{ClientTag, Effect, Outbox, Peer, ServerTag};
 use super::{Home, Hub, Name, SubscriptionChange, names::Subscriber, notice, post, post_with_reason};
 use crate::{
     command::{Subscription, Topic},
-    resp::{self, Said},
+    resp::{self, PubSubReply},
 };
 
 /// Names in one command that Poolhouse sends for itself.
 const MAX_NAMES_PER_COMMAND: usize = 512;
 
 /// A command that Redis has not answered.
-pub(super) struct Asked {
+pub(super) struct SentCommand {
     what: Subscription,
     names: Arc<[Name]>,
     /// Names that Redis has not confirmed.
@@ -66,7 +66,7 @@ impl Hub {
             }
         }
         self.unsubscribe_unwanted(server, out);
-        !(self.clients.is_empty() && self.asked.is_empty())
+        !(self.clients.is_empty() && self.sent.is_empty())
     }
 
     /// Whether no other client can use the server's connection.
@@ -90,7 +90,7 @@ impl Hub {
         for name in names.iter() {
             self.names.ask(what.topic, name);
         }
-        self.asked.push_back(Asked { what, names, due, reason: Reason::Subscribe(key) });
+        self.sent.push_back(SentCommand { what, names, due, reason: Reason::Subscribe(key) });
     }
 
     /// Messages that were published before a client unsubscribes are for it, and may be on their way. So its
@@ -98,11 +98,11 @@ impl Hub {
     fn unsubscribe(&mut self, server: ServerTag, change: SubscriptionChange, out: &mut Outbox) {
         out.insert(Peer::Server(server), |to| resp::command(to, &[b"PING"]));
         let SubscriptionChange { key, what, names } = change;
-        self.asked.push_back(Asked { what, names, due: 1, reason: Reason::Unsubscribe(key) });
+        self.sent.push_back(SentCommand { what, names, due: 1, reason: Reason::Unsubscribe(key) });
     }
 
     /// All messages have come that were published before a client unsubscribed.
-    fn unsubscribed(&mut self, key: u64, asked: &Asked, out: &mut Outbox) {
+    fn unsubscribed(&mut self, key: u64, asked: &SentCommand, out: &mut Outbox) {
         let Some(&tag) = self.clients.get(&key) else { return };
         for name in asked.names.iter() {
             self.names.remove(asked.what.topic, name, key);
@@ -131,29 +131,29 @@ impl Hub {
     fn ask(&mut self, server: ServerTag, what: Subscription, names: &[Name], reason: Reason, out: &mut Outbox) {
         for names in names.chunks(MAX_NAMES_PER_COMMAND) {
             send(server, what, &names.iter().map(|name| &**name).collect::<Vec<_>>(), out);
-            self.asked.push_back(Asked { what, names: names.into(), due: names.len(), reason });
+            self.sent.push_back(SentCommand { what, names: names.into(), due: names.len(), reason });
         }
     }
 
     /// Redis has answered. Returns false if that was no answer to any command.
-    pub(crate) fn answered(&mut self, server: ServerTag, said: Said<'_>, out: &mut Outbox) -> bool {
-        let Some(asked) = self.asked.front_mut() else { return false };
+    pub(crate) fn answered(&mut self, server: ServerTag, said: PubSubReply<'_>, out: &mut Outbox) -> bool {
+        let Some(asked) = self.sent.front_mut() else { return false };
         match (said, asked.reason) {
             // A refused PING is a reply, too, behind which no earlier message comes.
-            (Said::Pong | Said::Refused(_), Reason::Unsubscribe(key)) => {
-                let asked = self.asked.pop_front().expect("seen above");
+            (PubSubReply::Pong | PubSubReply::Refused(_), Reason::Unsubscribe(key)) => {
+                let asked = self.sent.pop_front().expect("seen above");
                 self.unsubscribed(key, &asked, out);
             }
             (_, Reason::Unsubscribe(_)) => return false,
-            (Said::Done(what), _) if what == asked.what => {
+            (PubSubReply::Confirmed(what), _) if what == asked.what => {
                 asked.due -= 1;
                 if asked.due == 0 {
-                    let asked = self.asked.pop_front().expect("seen above");
+                    let asked = self.sent.pop_front().expect("seen above");
                     self.confirmed(&asked, out);
                 }
             }
-            (Said::Refused(why), _) => {
-                let asked = self.asked.pop_front().expect("seen above");
+            (PubSubReply::Refused(why), _) => {
+                let asked = self.sent.pop_front().expect("seen above");
                 self.refused(server, &asked, why, out);
             }
             _ => return false,
@@ -162,7 +162,7 @@ impl Hub {
     }
 
     /// Redis has confirmed all names of a command.
-    fn confirmed(&mut self, asked: &Asked, out: &mut Outbox) {
+    fn confirmed(&mut self, asked: &SentCommand, out: &mut Outbox) {
         let subscriber: Option<Subscriber> = match asked.reason {
             Reason::Cleanup => return,
             Reason::Subscribe(key) => self.clients.get(&key).map(|tag| (key, *tag)),
@@ -179,7 +179,7 @@ impl Hub {
     }
 
     /// Redis has refused a command.
-    fn refused(&mut self, server: ServerTag, asked: &Asked, why: &[u8], out: &mut Outbox) {
+    fn refused(&mut self, server: ServerTag, asked: &SentCommand, why: &[u8], out: &mut Outbox) {
         let topic = asked.what.topic;
         match asked.reason {
             Reason::Cleanup => {
@@ -246,7 +246,7 @@ impl Hub {
     }
 
     /// Tells all subscribers of this name that their subscriptions are lost, and why.
-    pub(crate) fn tell_lost(&self, topic: Topic, name: &[u8], why: &str, out: &mut Outbox) {
+    pub(crate) fn post_lost(&self, topic: Topic, name: &[u8], why: &str, out: &mut Outbox) {
         let start = out.inserted.len();
         out.inserted.push(notice::LOST);
         out.inserted.extend_from_slice(why.as_bytes());
@@ -258,8 +258,8 @@ impl Hub {
 
     /// The server is lost, and one of the clients requests another one. Returns false if there are no clients.
     pub(crate) fn on_server_lost(&mut self, out: &mut Outbox) -> bool {
-        for asked in std::mem::take(&mut self.asked).into_iter().rev() {
-            if let Asked { what, names, reason: Reason::Subscribe(key) | Reason::Unsubscribe(key), .. } = asked {
+        for asked in std::mem::take(&mut self.sent).into_iter().rev() {
+            if let SentCommand { what, names, reason: Reason::Subscribe(key) | Reason::Unsubscribe(key), .. } = asked {
                 self.changes.push_front(SubscriptionChange { key, what, names });
             }
         }

@@ -45,7 +45,9 @@ impl World {
                 Effect::Send { to: Peer::Server(SERVER), bytes: Bytes::Insert(range) } => {
                     let mut bytes = &out.inserted[range];
                     while !bytes.is_empty() {
-                        let Ok(Request::Command(length, words)) = resp::read(bytes, &Limits::OPEN) else { panic!() };
+                        let Ok(Request::Command(length, words)) = resp::read(bytes, &Limits::AUTHENTICATED) else {
+                            panic!()
+                        };
                         self.execute(words.map(<[u8]>::to_vec).collect());
                         bytes = &bytes[length..];
                     }
@@ -115,7 +117,7 @@ impl World {
     fn step(&mut self) {
         let mut out = Outbox::new();
         if let (Some(answer), Some(key)) = (self.answers.pop_front(), self.key) {
-            let said = resp::said(&answer).expect("an answer");
+            let said = resp::read_pubsub(&answer).expect("an answer");
             assert!(self.hubs.serve(POOL, key, |hub| hub.answered(SERVER, said, &mut out)));
             self.notified += 1;
         }

@@ -20,7 +20,7 @@ pub struct Limits {
 
 impl Limits {
     /// After the login: Redis's defaults.
-    pub const OPEN: Self = Self { arguments: i32::MAX as u32, argument: 512 * 1024 * 1024 };
+    pub const AUTHENTICATED: Self = Self { arguments: i32::MAX as u32, argument: 512 * 1024 * 1024 };
     /// Before the login: enough for HELLO with AUTH and SETNAME.
     pub const UNAUTHENTICATED: Self = Self { arguments: 10, argument: 16 * 1024 };
 }
@@ -72,13 +72,13 @@ pub enum MalformedRequest {
     /// The number of arguments is malformed, or too large.
     Count,
     /// Too many arguments before the login.
-    CountOfStranger,
+    CountBeforeLogin,
     /// This byte is in the place of the `$` of an argument.
     NoArgument(u8),
     /// The length of an argument is malformed, negative, or too large.
     Length,
     /// Too long an argument before the login.
-    LengthOfStranger,
+    LengthBeforeLogin,
     /// An argument is longer or shorter than was announced.
     End,
     /// An inline command does not end.
@@ -95,10 +95,10 @@ impl std::fmt::Display for MalformedRequest {
         to.write_str("Protocol error: ")?;
         match self {
             Self::Count => to.write_str("invalid multibulk length"),
-            Self::CountOfStranger => to.write_str("unauthenticated multibulk length"),
+            Self::CountBeforeLogin => to.write_str("unauthenticated multibulk length"),
             Self::NoArgument(byte) => write!(to, "expected '$', got '{}'", byte.escape_ascii()),
             Self::Length => to.write_str("invalid bulk length"),
-            Self::LengthOfStranger => to.write_str("unauthenticated bulk length"),
+            Self::LengthBeforeLogin => to.write_str("unauthenticated bulk length"),
             Self::End => to.write_str("an argument is longer or shorter than announced"),
             Self::Inline => to.write_str("too big inline request"),
             Self::Quotes => to.write_str("unbalanced quotes in request"),
@@ -131,7 +131,7 @@ fn array<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Request<'a>, MalformedR
     let Ok(count @ 1..) = u64::try_from(count) else { return Ok(Request::Nothing(begin)) };
     let count = match u32::try_from(count) {
         Ok(count) if count <= limits.arguments => count,
-        Ok(count) if count <= Limits::OPEN.arguments => return Err(MalformedRequest::CountOfStranger),
+        Ok(count) if count <= Limits::AUTHENTICATED.arguments => return Err(MalformedRequest::CountBeforeLogin),
         _ => return Err(MalformedRequest::Count),
     };
     let mut at = begin;
@@ -147,7 +147,7 @@ fn array<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Request<'a>, MalformedR
         };
         let length = match u64::try_from(length) {
             Ok(length) if length <= limits.argument => length,
-            Ok(length) if length <= Limits::OPEN.argument => return Err(MalformedRequest::LengthOfStranger),
+            Ok(length) if length <= Limits::AUTHENTICATED.argument => return Err(MalformedRequest::LengthBeforeLogin),
             _ => return Err(MalformedRequest::Length),
         };
         let end = (at + 1 + used) as u64 + length;
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     fn arguments(bytes: &[u8]) -> (usize, Vec<Vec<u8>>) {
-        match read(bytes, &Limits::OPEN).expect("a command") {
+        match read(bytes, &Limits::AUTHENTICATED).expect("a command") {
             Request::Command(taken, arguments) => (taken, arguments.map(<[u8]>::to_vec).collect()),
             Request::Inline(taken, arguments) => (taken, arguments),
             other => panic!("{other:?}"),
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn nothing_is_asked_by_an_empty_line_or_array() {
         for (bytes, taken) in [("\r\n", 2), ("\n", 1), ("  \r\nPING\r\n", 4), ("*0\r\n", 4), ("*-1\r\nPING\r\n", 5)] {
-            assert_eq!(read(bytes.as_bytes(), &Limits::OPEN), Ok(Request::Nothing(taken)), "{bytes:?}");
+            assert_eq!(read(bytes.as_bytes(), &Limits::AUTHENTICATED), Ok(Request::Nothing(taken)), "{bytes:?}");
         }
     }
 
@@ -259,13 +259,13 @@ mod tests {
             ("*1\r\n$536870913\r\n", "invalid bulk length"),
             ("GET 'a\r\n", "unbalanced quotes in request"),
         ] {
-            assert_eq!(said(bytes, &Limits::OPEN), format!("Protocol error: {words}"));
+            assert_eq!(said(bytes, &Limits::AUTHENTICATED), format!("Protocol error: {words}"));
         }
         assert_eq!(said("*11\r\n", &Limits::UNAUTHENTICATED), "Protocol error: unauthenticated multibulk length");
         assert_eq!(said("*1\r\n$16385\r\n", &Limits::UNAUTHENTICATED), "Protocol error: unauthenticated bulk length");
-        assert_eq!(said(&"a".repeat(MAX_INLINE), &Limits::OPEN), "Protocol error: too big inline request");
+        assert_eq!(said(&"a".repeat(MAX_INLINE), &Limits::AUTHENTICATED), "Protocol error: too big inline request");
         assert_eq!(
-            said("*1\r\n$1\r\nabc\r\n", &Limits::OPEN),
+            said("*1\r\n$1\r\nabc\r\n", &Limits::AUTHENTICATED),
             "Protocol error: an argument is longer or shorter than announced",
         );
     }
@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn a_large_argument_is_announced_before_it_arrives() {
         let begun = b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1000000\r\nabc";
-        let Ok(Request::Incomplete(needed)) = read(begun, &Limits::OPEN) else { panic!("it is incomplete") };
+        let Ok(Request::Incomplete(needed)) = read(begun, &Limits::AUTHENTICATED) else { panic!("it is incomplete") };
         assert_eq!(needed, begun.len() as u64 - 3 + 1_000_002);
     }
 
@@ -308,7 +308,7 @@ mod tests {
         ) {
             let bytes = written(&command);
             prop_assert_eq!(arguments(&bytes), (bytes.len(), command));
-            match read(&bytes[..cut.index(bytes.len())], &Limits::OPEN) {
+            match read(&bytes[..cut.index(bytes.len())], &Limits::AUTHENTICATED) {
                 Ok(Request::Incomplete(needed)) => prop_assert!(needed <= bytes.len() as u64),
                 other => prop_assert!(false, "{:?}", other),
             }

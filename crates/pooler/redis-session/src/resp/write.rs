@@ -48,7 +48,7 @@ pub fn null(to: &mut Vec<u8>, version: Version) {
 }
 
 /// A null in the place of an array.
-pub fn no_list(to: &mut Vec<u8>, version: Version) {
+pub fn null_array(to: &mut Vec<u8>, version: Version) {
     to.extend_from_slice(match version {
         Version::Resp2 => b"*-1\r\n",
         Version::Resp3 => b"_\r\n",
@@ -65,7 +65,9 @@ mod tests {
         let mut bytes = Vec::new();
         command(&mut bytes, &[b"SET", b"a\r\nb", b""]);
         assert_eq!(bytes, b"*3\r\n$3\r\nSET\r\n$4\r\na\r\nb\r\n$0\r\n\r\n");
-        let Ok(Request::Command(length, arguments)) = read(&bytes, &Limits::OPEN) else { panic!("no command") };
+        let Ok(Request::Command(length, arguments)) = read(&bytes, &Limits::AUTHENTICATED) else {
+            panic!("no command")
+        };
         assert_eq!(length, bytes.len());
         assert_eq!(arguments.collect::<Vec<_>>(), [b"SET".as_slice(), b"a\r\nb", b""]);
     }

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::{
     MAX_COMMANDS,
-    form::Form,
+    result_format::ResultFormat,
     rules::{self, Rules},
 };
 use crate::{
@@ -17,7 +17,7 @@ use crate::{
 
 /// The kind of a request.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(crate) enum Shape {
+pub(crate) enum RequestKind {
     /// One command, one result.
     #[default]
     Single,
@@ -30,7 +30,7 @@ pub(crate) enum Shape {
 
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Call {
-    pub shape: Shape,
+    pub shape: RequestKind,
     /// The commands as they go to Redis, one after another.
     pub wire: Vec<u8>,
     pub commands: Vec<Command>,
@@ -50,29 +50,39 @@ pub(crate) enum Command {
 ///
 /// # Errors
 /// The request is malformed.
-pub(crate) fn read(target: &Target, method: Method, body: &[u8], form: Form, rules: &Rules) -> Result<Call, Denied> {
+pub(crate) fn read(
+    target: &Target,
+    method: Method,
+    body: &[u8],
+    format: ResultFormat,
+    rules: &Rules,
+) -> Result<Call, Denied> {
     let wrong =
         |error: serde_json::Error| Denied::new(400, format!("ERR the body is not JSON as it should be: {error}"));
     let posted = method == Method::Post;
     let is = |name: &str| matches!(&*target.path, [word] if word == name.as_bytes());
-    if posted && is("multi-exec") && form == Form::Resp2 {
+    if posted && is("multi-exec") && format == ResultFormat::Resp2 {
         return Err(Denied::new(400, "ERR a transaction's results come as JSON: leave Upstash-Response-Format out"));
     }
-    let mut call =
-        Call { shape: Shape::Single, wire: Vec::with_capacity(body.len() + 32), commands: Vec::new(), writes: false };
+    let mut call = Call {
+        shape: RequestKind::Single,
+        wire: Vec::with_capacity(body.len() + 32),
+        commands: Vec::new(),
+        writes: false,
+    };
     if posted && (is("pipeline") || is("multi-exec")) {
         let commands: Vec<Vec<&RawValue>> = serde_json::from_slice(body).map_err(wrong)?;
         if commands.is_empty() || commands.len() > MAX_COMMANDS {
             return Err(Denied::new(400, format!("ERR a request has between 1 and {MAX_COMMANDS} commands")));
         }
-        call.shape = if is("pipeline") { Shape::Pipeline } else { Shape::Transaction };
-        if call.shape == Shape::Transaction {
+        call.shape = if is("pipeline") { RequestKind::Pipeline } else { RequestKind::Transaction };
+        if call.shape == RequestKind::Transaction {
             call.add(&[Cow::Borrowed(b"MULTI")]);
         }
         for command in commands {
             call.command(&texts(&command)?, rules);
         }
-        if call.shape == Shape::Transaction {
+        if call.shape == RequestKind::Transaction {
             call.add(&[Cow::Borrowed(b"EXEC")]);
         }
         return Ok(call);
@@ -105,7 +115,7 @@ pub(crate) fn read(target: &Target, method: Method, body: &[u8], form: Form, rul
             if let Some(error) = rules.forbids(name, None) {
                 return Err(Denied::new(400, error));
             }
-            call.shape = Shape::Events;
+            call.shape = RequestKind::Events;
             call.add(&words);
         }
         _ => call.command(&words, rules),
@@ -128,14 +138,16 @@ impl Call {
     }
 
     /// The number of commands, without the MULTI and EXEC that Poolhouse adds.
-    pub(crate) fn asked(&self) -> u32 {
-        let added = if self.shape == Shape::Transaction { 2 } else { 0 };
+    pub(crate) fn command_count(&self) -> u32 {
+        let added = if self.shape == RequestKind::Transaction { 2 } else { 0 };
         (self.commands.len() - added) as u32
     }
 
     /// The subscription that it begins, if any.
     pub(crate) fn subscription(&self) -> Option<Subscription> {
-        let (Shape::Events, Some(name)) = (self.shape, resp::parts(&self.wire).first().copied()) else { return None };
+        let (RequestKind::Events, Some(name)) = (self.shape, resp::parts(&self.wire).first().copied()) else {
+            return None;
+        };
         let topic = match name {
             name if name.eq_ignore_ascii_case(b"subscribe") => Topic::Channel,
             name if name.eq_ignore_ascii_case(b"psubscribe") => Topic::Pattern,
@@ -258,7 +270,7 @@ mod tests {
 
     fn call(target: &str, method: Method, body: &str) -> Result<Call, Denied> {
         let target = Target::read(target, SERVICE.query_token);
-        read(&target, method, body.as_bytes(), Form::Json, &Rules::default())
+        read(&target, method, body.as_bytes(), ResultFormat::Json, &Rules::default())
     }
 
     /// The commands as words, or their refusals.

@@ -2,20 +2,21 @@
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 
-use super::form::Form;
+use super::result_format::ResultFormat;
+use crate::resp::{self, Line, integer};
 
 /// How deep arrays may be nested. Redis's own replies have a few levels, those of scripts any number.
 const MAX_DEPTH: usize = 100;
 
 /// Appends a whole reply of RESP2 as a result, `{"result":...}` or `{"error":"..."}`. Returns whether it is an error.
-pub(crate) fn result(to: &mut Vec<u8>, reply: &[u8], form: Form) -> bool {
+pub(crate) fn result(to: &mut Vec<u8>, reply: &[u8], format: ResultFormat) -> bool {
     if let Some(message) = reply.strip_prefix(b"-") {
         error(to, &String::from_utf8_lossy(message.trim_ascii_end()));
         return true;
     }
     let start = to.len();
     to.extend_from_slice(b"{\"result\":");
-    if value(to, reply, form, 0).is_none() {
+    if value(to, reply, format, 0).is_none() {
         to.truncate(start);
         error(
             to,
@@ -30,8 +31,8 @@ pub(crate) fn result(to: &mut Vec<u8>, reply: &[u8], form: Form) -> bool {
 }
 
 /// The most bytes that a reply may become. For text, it is the exact number.
-pub(crate) fn weight(reply: &[u8], form: Form) -> usize {
-    if form != Form::Json {
+pub(crate) fn weight(reply: &[u8], format: ResultFormat) -> usize {
+    if format != ResultFormat::Json {
         return reply.len() / 3 * 4 + reply.len();
     }
     let foreign = if std::str::from_utf8(reply).is_ok() { 1 } else { '\u{fffd}'.len_utf8() };
@@ -47,13 +48,13 @@ pub(crate) fn weight(reply: &[u8], form: Form) -> usize {
 /// Appends an error.
 pub(crate) fn error(to: &mut Vec<u8>, message: &str) {
     to.extend_from_slice(b"{\"error\":");
-    string(to, message.as_bytes(), Form::Json);
+    string(to, message.as_bytes(), ResultFormat::Json);
     to.push(b'}');
 }
 
 /// Appends the reply of EXEC as an array of results. Returns false, and appends nothing, if it is no array.
-pub(crate) fn results(to: &mut Vec<u8>, reply: &[u8], form: Form) -> bool {
-    let Some((b'*', count, mut at)) = line(reply).map(|(kind, text, at)| (kind, number(text), at)) else {
+pub(crate) fn results(to: &mut Vec<u8>, reply: &[u8], format: ResultFormat) -> bool {
+    let Some((b'*', count, mut at)) = line(reply).map(|(kind, text, at)| (kind, integer(text), at)) else {
         return false;
     };
     let Some(count) = count.filter(|count| *count >= 0) else { return false };
@@ -64,7 +65,7 @@ pub(crate) fn results(to: &mut Vec<u8>, reply: &[u8], form: Form) -> bool {
         }
         let element = &reply[at..];
         let length = length(element);
-        result(to, &element[..length], form);
+        result(to, &element[..length], format);
         at += length;
     }
     to.push(b']');
@@ -73,16 +74,16 @@ pub(crate) fn results(to: &mut Vec<u8>, reply: &[u8], form: Form) -> bool {
 
 /// Appends a value. Returns its length in the reply; `None` if it is nested too deep. The caller passes valid RESP2
 /// only.
-fn value(to: &mut Vec<u8>, reply: &[u8], form: Form, depth: usize) -> Option<usize> {
+fn value(to: &mut Vec<u8>, reply: &[u8], format: ResultFormat, depth: usize) -> Option<usize> {
     let Some((kind, text, at)) = line(reply) else {
         to.extend_from_slice(b"null");
         return Some(reply.len());
     };
-    match (kind, number(text)) {
+    match (kind, integer(text)) {
         (b':', _) => to.extend_from_slice(text),
         (b'$', Some(length)) if length >= 0 => {
             let end = (at + length as usize).min(reply.len());
-            string(to, &reply[at..end], form);
+            string(to, &reply[at..end], format);
             return Some((end + 2).min(reply.len()));
         }
         (b'*', Some(count)) if count >= 0 => {
@@ -95,39 +96,35 @@ fn value(to: &mut Vec<u8>, reply: &[u8], form: Form, depth: usize) -> Option<usi
                 if index > 0 {
                     to.push(b',');
                 }
-                at += value(to, &reply[at..], form, depth + 1)?;
+                at += value(to, &reply[at..], format, depth + 1)?;
             }
             to.push(b']');
             return Some(at);
         }
         (b'$' | b'*', _) => to.extend_from_slice(b"null"),
-        // The contract has no form for an error within a result.
-        (b'-', _) => string(to, text, Form::Json),
-        _ => string(to, text, form),
+        // The contract has no format for an error within a result.
+        (b'-', _) => string(to, text, ResultFormat::Json),
+        _ => string(to, text, format),
     }
     Some(at)
 }
 
 /// The length of a whole reply.
 fn length(reply: &[u8]) -> usize {
-    let mut scanner = crate::resp::ReplyScanner::default();
+    let mut scanner = resp::ReplyScanner::default();
     scanner.advance(reply).map_or(reply.len(), |end| end.taken)
 }
 
 /// The first line: its type, its text, and its length.
 fn line(reply: &[u8]) -> Option<(u8, &[u8], usize)> {
     let (kind, rest) = reply.split_first()?;
-    let end = rest.windows(2).position(|pair| pair == b"\r\n")?;
+    let Line::Ends(end) = resp::line(rest) else { return None };
     Some((*kind, &rest[..end], end + 3))
 }
 
-fn number(text: &[u8]) -> Option<i64> {
-    std::str::from_utf8(text).ok()?.parse().ok()
-}
-
 /// Appends a string. JSON has only text, so without base64 other bytes are replaced.
-fn string(to: &mut Vec<u8>, bytes: &[u8], form: Form) {
-    if form == Form::Base64 {
+fn string(to: &mut Vec<u8>, bytes: &[u8], format: ResultFormat) {
+    if format == ResultFormat::Base64 {
         to.push(b'"');
         let start = to.len();
         to.resize(start + bytes.len().div_ceil(3) * 4, 0);
@@ -141,9 +138,9 @@ fn string(to: &mut Vec<u8>, bytes: &[u8], form: Form) {
 mod tests {
     use super::*;
 
-    fn written(reply: &str, form: Form) -> String {
+    fn written(reply: &str, format: ResultFormat) -> String {
         let mut to = Vec::new();
-        result(&mut to, reply.as_bytes(), form);
+        result(&mut to, reply.as_bytes(), format);
         String::from_utf8(to).expect("JSON is text")
     }
 
@@ -160,41 +157,41 @@ mod tests {
             ("*3\r\n$1\r\na\r\n*1\r\n:1\r\n$-1\r\n", r#"{"result":["a",[1],null]}"#, r#"{"result":["YQ==",[1],null]}"#),
             ("-ERR no \"x\"\r\n", r#"{"error":"ERR no \"x\""}"#, r#"{"error":"ERR no \"x\""}"#),
         ] {
-            assert_eq!(written(reply, Form::Json), plain);
-            assert_eq!(written(reply, Form::Base64), encoded);
+            assert_eq!(written(reply, ResultFormat::Json), plain);
+            assert_eq!(written(reply, ResultFormat::Base64), encoded);
         }
     }
 
     #[test]
     fn bytes_that_are_not_text_are_replaced_or_encoded() {
         let mut to = Vec::new();
-        result(&mut to, b"$2\r\n\xff\x00\r\n", Form::Json);
+        result(&mut to, b"$2\r\n\xff\x00\r\n", ResultFormat::Json);
         assert_eq!(to, "{\"result\":\"\u{fffd}\\u0000\"}".as_bytes());
         to.clear();
-        result(&mut to, b"$2\r\n\xff\x00\r\n", Form::Base64);
+        result(&mut to, b"$2\r\n\xff\x00\r\n", ResultFormat::Base64);
         assert_eq!(to, br#"{"result":"/wA="}"#);
     }
 
     #[test]
     fn a_transaction_has_a_result_for_each_command() {
         let mut to = Vec::new();
-        assert!(results(&mut to, b"*3\r\n+OK\r\n-ERR no\r\n*1\r\n$1\r\nx\r\n", Form::Json));
+        assert!(results(&mut to, b"*3\r\n+OK\r\n-ERR no\r\n*1\r\n$1\r\nx\r\n", ResultFormat::Json));
         assert_eq!(to, br#"[{"result":"OK"},{"error":"ERR no"},{"result":["x"]}]"#);
-        assert!(!results(&mut to, b"*-1\r\n", Form::Json));
-        assert!(!results(&mut to, b"-EXECABORT no\r\n", Form::Json));
+        assert!(!results(&mut to, b"*-1\r\n", ResultFormat::Json));
+        assert!(!results(&mut to, b"-EXECABORT no\r\n", ResultFormat::Json));
     }
 
     #[test]
     fn a_reply_that_is_nested_too_deep_is_an_error() {
         let nested = |depth| format!("{}:1\r\n", "*1\r\n".repeat(depth));
         assert_eq!(
-            written(&nested(MAX_DEPTH), Form::Json),
+            written(&nested(MAX_DEPTH), ResultFormat::Json),
             format!("{{\"result\":{}1{}}}", "[".repeat(MAX_DEPTH), "]".repeat(MAX_DEPTH))
         );
-        let refused = written(&nested(MAX_DEPTH + 1), Form::Json);
+        let refused = written(&nested(MAX_DEPTH + 1), ResultFormat::Json);
         assert!(refused.starts_with("{\"error\":\"ERR the result has arrays within arrays"), "{refused}");
         let mut to = Vec::new();
-        assert!(results(&mut to, format!("*2\r\n{}+OK\r\n", nested(MAX_DEPTH + 1)).as_bytes(), Form::Json));
+        assert!(results(&mut to, format!("*2\r\n{}+OK\r\n", nested(MAX_DEPTH + 1)).as_bytes(), ResultFormat::Json));
         assert!(to.ends_with(b",{\"result\":\"OK\"}]"));
     }
 }

@@ -63,13 +63,13 @@ fn event(reply: &[u8], to: &mut Vec<u8>) -> Result<(), Denied> {
 }
 
 /// Messages that were turned into events once for all their subscribers. See [`notice::EVENTS`].
-pub(crate) struct Made<'p> {
+pub(crate) struct PostedEvents<'p> {
     pub(crate) topic: Topic,
     pub(crate) name: &'p [u8],
     pub(crate) events: &'p [u8],
 }
 
-impl<'p> Made<'p> {
+impl<'p> PostedEvents<'p> {
     /// Appends the bytes of the post: the notice, the topic, the length of the name, the name, and the events.
     pub(crate) fn write(topic: Topic, name: &[u8], messages: &[u8], to: &mut Vec<u8>) {
         to.extend_from_slice(&[notice::EVENTS, topic as u8]);
@@ -109,10 +109,9 @@ mod tests {
     fn events_made_once_are_read_by_each_subscriber() {
         let mut posted = b"before".to_vec();
         let messages = b"*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\na\r\n>3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$2\r\n\n\n\r\n";
-        Made::write(Topic::Shard, b"c", messages, &mut posted);
-        let made = Made::read(&posted[6..]);
+        PostedEvents::write(Topic::Shard, b"c", messages, &mut posted);
+        let made = PostedEvents::read(&posted[6..]);
         assert_eq!((made.topic, made.name), (Topic::Shard, &b"c"[..]));
         assert_eq!(made.events, b"data: message,c,a\n\ndata: message,c,\ndata: \ndata: \n\n");
     }
-
 }

@@ -4,7 +4,7 @@
 
 use seam::{Outbox, Peer, ServerTag};
 
-use super::{ReplyKind, Server, Whom};
+use super::{Recipient, ReplyKind, Server};
 use crate::resp;
 
 impl Server {
@@ -19,20 +19,20 @@ impl Server {
     }
 
     /// A client has a command for the server, which is not in its database: SELECT is tried again.
-    pub(crate) fn select_again(&mut self, me: ServerTag, whom: Whom, out: &mut Outbox) {
+    pub(crate) fn select_again(&mut self, me: ServerTag, recipient: Recipient, out: &mut Outbox) {
         let unselected = self.hello.unselected.as_ref().expect("the database is not selected");
         if self.selecting_for.is_empty() {
             let database = unselected.database.to_string();
             out.insert(Peer::Server(me), |to| resp::command(to, &[b"SELECT", database.as_bytes()]));
             self.expect(None, ReplyKind::Select);
         }
-        if !self.selecting_for.contains(&whom) {
-            self.selecting_for.push(whom);
+        if !self.selecting_for.contains(&recipient) {
+            self.selecting_for.push(recipient);
         }
     }
 
     /// SELECT was answered. Returns the clients that wait for it.
-    pub(crate) fn selected(&mut self, succeeded: bool) -> Vec<Whom> {
+    pub(crate) fn selected(&mut self, succeeded: bool) -> Vec<Recipient> {
         if succeeded {
             self.hello.unselected = None;
         }

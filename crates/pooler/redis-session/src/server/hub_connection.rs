@@ -7,8 +7,8 @@ use super::Server;
 use crate::{
     Redis,
     command::Topic,
-    resp::{ReplyScanner, Said, said},
-    rest::messages::Made,
+    resp::{PubSubReply, ReplyScanner, read_pubsub},
+    rest::messages::PostedEvents,
 };
 
 /// Longest message that is forwarded, in bytes. By default, Redis keeps no more for a subscriber.
@@ -142,11 +142,11 @@ impl Redis {
                 }
                 continue;
             }
-            match (said(taken), &mut run) {
-                (Some(Said::Message(topic, name)), Some(run)) if run.topic == topic && run.name == name => {
+            match (read_pubsub(taken), &mut run) {
+                (Some(PubSubReply::Message(topic, name)), Some(run)) if run.topic == topic && run.name == name => {
                     run.messages = &bytes[begin - run.messages.len()..at];
                 }
-                (Some(Said::Message(topic, name)), _) => {
+                (Some(PubSubReply::Message(topic, name)), _) => {
                     self.publish(connection, run.replace(Run { topic, name, messages: taken }), out);
                 }
                 (answer, _) => {
@@ -163,14 +163,14 @@ impl Redis {
     /// A message or a reply that came in pieces is whole. Returns whether it is a reply.
     fn read_gathered(&self, me: ServerTag, connection: &mut HubConnection, out: &mut Outbox) -> Result<bool, String> {
         let gathered = std::mem::take(&mut connection.gathered);
-        let Some(Said::Message(topic, name)) = said(&gathered) else {
-            self.answered(me, connection, said(&gathered), &gathered, out)?;
+        let Some(PubSubReply::Message(topic, name)) = read_pubsub(&gathered) else {
+            self.answered(me, connection, read_pubsub(&gathered), &gathered, out)?;
             return Ok(true);
         };
         if gathered.len() > MAX_MESSAGE {
             let why = format!("a message of more than {MAX_MESSAGE} bytes came, and longer ones are not passed on");
             self.hubs.serve(connection.pool, connection.key, |hub| {
-                hub.tell_lost(topic, name, &why, out);
+                hub.post_lost(topic, name, &why, out);
                 true
             });
         } else {
@@ -183,7 +183,7 @@ impl Redis {
         &self,
         me: ServerTag,
         connection: &HubConnection,
-        answer: Option<Said<'_>>,
+        answer: Option<PubSubReply<'_>>,
         bytes: &[u8],
         out: &mut Outbox,
     ) -> Result<(), String> {
@@ -208,7 +208,7 @@ impl Redis {
         if has_events {
             // The hubs are not locked meanwhile: a message of a million lines takes long to become an event.
             let start = out.inserted.len();
-            Made::write(topic, name, messages, &mut out.inserted);
+            PostedEvents::write(topic, name, messages, &mut out.inserted);
             let events = start..out.inserted.len();
             self.hubs.serve(connection.pool, connection.key, |hub| {
                 hub.fan_out_events(topic, name, events, out);

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use super::{ReplyKind, Whom};
+use super::{Recipient, ReplyKind};
 use crate::resp::ReplyScanner;
 
 /// Longest reply of [`ReplyKind::SubscriberCount`] that is changed, in bytes. The driver holds more than that.
@@ -28,7 +28,7 @@ pub(super) struct ReplyQueue {
 #[derive(Clone, Copy, Debug)]
 struct Run {
     /// `None`: Poolhouse has sent the commands for itself.
-    whom: Option<Whom>,
+    recipient: Option<Recipient>,
     kind: ReplyKind,
     count: u32,
 }
@@ -36,7 +36,7 @@ struct Run {
 /// A reply, or a part of one.
 pub(crate) struct ReplyPart {
     /// The client that it is for. `None`: no client.
-    pub whom: Option<Whom>,
+    pub recipient: Option<Recipient>,
     pub kind: ReplyKind,
     /// Whether the reply begins with it.
     pub begins: bool,
@@ -66,10 +66,10 @@ impl ReplyQueue {
     }
 
     /// A command is sent, whose reply is of this kind.
-    pub(super) fn push(&mut self, whom: Option<Whom>, kind: ReplyKind) {
+    pub(super) fn push(&mut self, recipient: Option<Recipient>, kind: ReplyKind) {
         match self.runs.back_mut() {
-            Some(last) if last.kind == kind && last.whom == whom => last.count += 1,
-            _ => self.runs.push_back(Run { whom, kind, count: 1 }),
+            Some(last) if last.kind == kind && last.recipient == recipient => last.count += 1,
+            _ => self.runs.push_back(Run { recipient, kind, count: 1 }),
         }
     }
 
@@ -86,10 +86,10 @@ impl ReplyQueue {
         }
         if self.in_push {
             let end = self.scanner.advance(bytes).map_err(|error| error.to_string())?;
-            let push = ReplyPart { whom: None, kind: ReplyKind::Plain, begins, taken: end.taken, over: false };
+            let push = ReplyPart { recipient: None, kind: ReplyKind::Plain, begins, taken: end.taken, over: false };
             return Ok((end.taken > 0).then_some(push));
         }
-        let Some(&Run { whom, kind, .. }) = self.runs.front() else {
+        let Some(&Run { recipient, kind, .. }) = self.runs.front() else {
             // The log does not get the bytes: they may be a client's data.
             let (first, length) = (bytes[0].escape_ascii(), bytes.len());
             return Err(format!("the server said something unasked: {length} bytes that begin with `{first}`"));
@@ -112,7 +112,7 @@ impl ReplyQueue {
             signs.demoted = DEMOTED.iter().any(|words| bytes.starts_with(words));
             signs.protocol_error = kind != ReplyKind::Script && bytes.starts_with(b"-ERR Protocol error");
         }
-        Ok(Some(ReplyPart { whom, kind, begins, taken: end.taken, over: end.over }))
+        Ok(Some(ReplyPart { recipient, kind, begins, taken: end.taken, over: end.over }))
     }
 
     /// The first reply has come whole.

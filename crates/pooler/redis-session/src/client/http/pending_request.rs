@@ -6,9 +6,10 @@ use http_sansio::{Answer, Denied, Stream};
 
 use crate::rest::{
     MAX_ANSWER,
-    call::{Call, Command, Shape},
-    form::Form,
-    json, results,
+    call::{Call, Command, RequestKind},
+    json,
+    result_format::ResultFormat,
+    results,
     rules::Access,
 };
 
@@ -23,14 +24,14 @@ const NOT_EXECUTED: &str = "ERR Poolhouse: the connection to Redis was lost befo
 const NO_ROOM: &str = "ERR Poolhouse: the command was executed, but its results were dropped, because clients of HTTP hold as much \
                        here as they may together: ask again, or for less at a time";
 
-pub(super) struct Work {
+pub(super) struct PendingRequest {
     pub(super) stream: Stream,
-    pub(super) form: Form,
+    pub(super) format: ResultFormat,
     pub(super) call: Call,
     pub(super) access: Arc<Access>,
     /// The next command to send.
     pub(super) next: usize,
-    /// The number of known results.
+    /// The index of known results.
     pub(super) known: usize,
     /// The beginning of a reply.
     partial: Vec<u8>,
@@ -43,11 +44,11 @@ pub(super) struct Work {
     token: u64,
 }
 
-impl Work {
-    pub(super) fn new(stream: Stream, form: Form, call: Call, access: Arc<Access>, token: u64) -> Self {
+impl PendingRequest {
+    pub(super) fn new(stream: Stream, format: ResultFormat, call: Call, access: Arc<Access>, token: u64) -> Self {
         Self {
             stream,
-            form,
+            format,
             call,
             access,
             next: 0,
@@ -62,7 +63,7 @@ impl Work {
 
     /// There is no server for the commands that were not sent.
     pub(super) fn give_up(&mut self, error: &str) {
-        if self.call.shape != Shape::Pipeline {
+        if self.call.shape != RequestKind::Pipeline {
             self.deny(503, error);
         }
         for command in &mut self.call.commands[self.next..] {
@@ -82,7 +83,7 @@ impl Work {
     }
 
     /// Takes a part of a reply. `over`: the reply ends with it.
-    pub(super) fn hear(&mut self, bytes: &[u8], over: bool) {
+    pub(super) fn add_reply_part(&mut self, bytes: &[u8], over: bool) {
         if self.body.len() + self.partial.len() + bytes.len() > MAX_ANSWER {
             self.give_up_results();
         }
@@ -96,8 +97,8 @@ impl Work {
             let reply = if reply.is_empty() { bytes } else { &reply };
             // A byte becomes six at most, so only few replies have to be measured.
             if (self.body.len() + reply.len()) * 6 > MAX_ANSWER
-                && self.form != Form::Resp2
-                && self.body.len() + json::weight(reply, self.form) > MAX_ANSWER
+                && self.format != ResultFormat::Resp2
+                && self.body.len() + json::weight(reply, self.format) > MAX_ANSWER
             {
                 self.give_up_results();
             }
@@ -131,20 +132,20 @@ impl Work {
         self.known += 1;
         match self.call.shape {
             _ if self.denied.is_some() => {}
-            Shape::Transaction => self.step(reply),
-            _ => self.write(|to, form| match form {
-                Form::Resp2 => {
+            RequestKind::Transaction => self.step(reply),
+            _ => self.write(|to, format| match format {
+                ResultFormat::Resp2 => {
                     to.extend_from_slice(reply);
                     reply.starts_with(b"-")
                 }
-                _ => json::result(to, reply, form),
+                _ => json::result(to, reply, format),
             }),
         }
     }
 
     /// Takes a reply of a transaction. The results are in the last one.
     fn step(&mut self, reply: &[u8]) {
-        if self.known == self.call.commands.len() && json::results(&mut self.body, reply, self.form) {
+        if self.known == self.call.commands.len() && json::results(&mut self.body, reply, self.format) {
             return;
         }
         // A command that cannot be queued aborts the transaction. The reply of EXEC does not have the reason.
@@ -166,9 +167,9 @@ impl Work {
         while let Some(Command::Refused(error)) = self.call.commands[..self.next].get_mut(self.known) {
             let error = std::mem::take(error);
             self.known += 1;
-            self.write(|to, form| {
-                match form {
-                    Form::Resp2 => crate::resp::error(to, &error),
+            self.write(|to, format| {
+                match format {
+                    ResultFormat::Resp2 => crate::resp::error(to, &error),
                     _ => json::error(to, &error),
                 }
                 true
@@ -177,12 +178,12 @@ impl Work {
     }
 
     /// Writes one result. `write` returns whether it is an error.
-    fn write(&mut self, write: impl FnOnce(&mut Vec<u8>, Form) -> bool) {
-        let list = self.call.shape == Shape::Pipeline && self.form != Form::Resp2;
+    fn write(&mut self, write: impl FnOnce(&mut Vec<u8>, ResultFormat) -> bool) {
+        let list = self.call.shape == RequestKind::Pipeline && self.format != ResultFormat::Resp2;
         if list {
             self.body.push(if self.body.is_empty() { b'[' } else { b',' });
         }
-        if write(&mut self.body, self.form) && self.call.shape == Shape::Single {
+        if write(&mut self.body, self.format) && self.call.shape == RequestKind::Single {
             self.status = 400;
         }
         if list && self.known == self.call.commands.len() {
@@ -193,7 +194,7 @@ impl Work {
     /// Its server is lost: pending replies will not come, and a transaction cannot go on with another server.
     pub(super) fn lose(&mut self) {
         self.partial = Vec::new();
-        if self.call.shape != Shape::Pipeline {
+        if self.call.shape != RequestKind::Pipeline {
             self.deny(502, if self.is_in_transaction() { NOT_EXECUTED } else { UNKNOWN });
             self.next = self.call.commands.len();
             self.known = self.next;
@@ -220,9 +221,9 @@ impl Work {
         self.next == self.call.commands.len()
     }
 
-    /// Whether it has begun a transaction, and has to send the rest to the same server.
+    /// Whether it has begun a transaction, and has to send the http to the same server.
     pub(super) fn is_in_transaction(&self) -> bool {
-        self.call.shape == Shape::Transaction && self.next > 0 && !self.is_sent()
+        self.call.shape == RequestKind::Transaction && self.next > 0 && !self.is_sent()
     }
 
     /// Whether it fails if its server is lost.
@@ -243,7 +244,7 @@ impl Work {
     pub(super) fn answer(self) -> Result<Answer, Denied> {
         match self.denied {
             Some(denied) => Err(denied),
-            None => Ok(results(self.status, self.form, self.token, self.body)),
+            None => Ok(results(self.status, self.format, self.token, self.body)),
         }
     }
 }
@@ -252,40 +253,40 @@ impl Work {
 mod tests {
     use super::*;
 
-    fn transaction() -> Work {
+    fn transaction() -> PendingRequest {
         let wire = b"*1\r\n$5\r\nMULTI\r\n*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n*1\r\n$4\r\nEXEC\r\n".to_vec();
         let commands = [0..15, 15..36, 36..50].map(Command::Send).to_vec();
-        let call = Call { shape: Shape::Transaction, wire, commands, writes: true };
-        Work::new(Stream::default(), Form::Json, call, Arc::default(), 1)
+        let call = Call { shape: RequestKind::Transaction, wire, commands, writes: true };
+        PendingRequest::new(Stream::default(), ResultFormat::Json, call, Arc::default(), 1)
     }
 
     /// The error after the loss of its server.
-    fn lost(mut work: Work) -> Denied {
-        assert!(work.needs_its_server());
-        work.lose();
-        assert!(work.is_done(), "nothing of it is sent to another server");
-        let Err(denied) = work.answer() else { panic!("it has no results") };
+    fn lost(mut request: PendingRequest) -> Denied {
+        assert!(request.needs_its_server());
+        request.lose();
+        assert!(request.is_done(), "nothing of it is sent to another server");
+        let Err(denied) = request.answer() else { panic!("it has no results") };
         denied
     }
 
     #[test]
     fn a_transaction_that_has_begun_does_not_go_on_with_another_server() {
-        let mut work = transaction();
-        assert!(!work.needs_its_server(), "it has not begun");
-        work.next = 1;
-        work.hear(b"+OK\r\n", true);
-        assert!(!work.is_waiting());
-        let denied = lost(work);
+        let mut request = transaction();
+        assert!(!request.needs_its_server(), "it has not begun");
+        request.next = 1;
+        request.add_reply_part(b"+OK\r\n", true);
+        assert!(!request.is_waiting());
+        let denied = lost(request);
         assert_eq!((denied.status, &*denied.error), (502, NOT_EXECUTED));
     }
 
     #[test]
     fn the_outcome_of_a_transaction_is_unknown_once_all_of_it_was_sent() {
-        let mut work = transaction();
-        work.next = 1;
-        work.hear(b"+OK\r\n", true);
-        work.next = 3;
-        let denied = lost(work);
+        let mut request = transaction();
+        request.next = 1;
+        request.add_reply_part(b"+OK\r\n", true);
+        request.next = 3;
+        let denied = lost(request);
         assert_eq!((denied.status, &*denied.error), (502, UNKNOWN));
     }
 }

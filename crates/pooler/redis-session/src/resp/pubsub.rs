@@ -5,11 +5,11 @@ use crate::command::{Subscription, Topic};
 
 /// A message, or the reply to a command of a subscriber.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Said<'a> {
+pub enum PubSubReply<'a> {
     /// A message for the subscribers of this name.
     Message(Topic, &'a [u8]),
     /// One name of a command is confirmed.
-    Done(Subscription),
+    Confirmed(Subscription),
     /// The whole command is refused, with this error.
     Refused(&'a [u8]),
     /// The reply to PING.
@@ -17,22 +17,22 @@ pub enum Said<'a> {
 }
 
 /// Reads it. The beginning of a message is enough, up to the name of the subscription. `None`: it is something else.
-pub fn said(bytes: &[u8]) -> Option<Said<'_>> {
+pub fn read_pubsub(bytes: &[u8]) -> Option<PubSubReply<'_>> {
     let (&kind, mut rest) = bytes.split_first()?;
     match kind {
-        b'-' => return Some(Said::Refused(rest.trim_ascii_end())),
-        b'+' if rest == b"PONG\r\n" => return Some(Said::Pong),
+        b'-' => return Some(PubSubReply::Refused(rest.trim_ascii_end())),
+        b'+' if rest == b"PONG\r\n" => return Some(PubSubReply::Pong),
         b'*' | b'>' => {}
         _ => return None,
     }
     let (_, used) = number(rest).ok()??;
     rest = &rest[used..];
-    let word = string(&mut rest)?;
-    let done = |begins, topic| Some(Said::Done(Subscription { begins, topic }));
+    let word = take_string(&mut rest)?;
+    let done = |begins, topic| Some(PubSubReply::Confirmed(Subscription { begins, topic }));
     match word {
-        b"message" => Some(Said::Message(Topic::Channel, string(&mut rest)?)),
-        b"pmessage" => Some(Said::Message(Topic::Pattern, string(&mut rest)?)),
-        b"smessage" => Some(Said::Message(Topic::Shard, string(&mut rest)?)),
+        b"message" => Some(PubSubReply::Message(Topic::Channel, take_string(&mut rest)?)),
+        b"pmessage" => Some(PubSubReply::Message(Topic::Pattern, take_string(&mut rest)?)),
+        b"smessage" => Some(PubSubReply::Message(Topic::Shard, take_string(&mut rest)?)),
         b"subscribe" => done(true, Topic::Channel),
         b"psubscribe" => done(true, Topic::Pattern),
         b"ssubscribe" => done(true, Topic::Shard),
@@ -40,19 +40,19 @@ pub fn said(bytes: &[u8]) -> Option<Said<'_>> {
         b"punsubscribe" => done(false, Topic::Pattern),
         b"sunsubscribe" => done(false, Topic::Shard),
         // The reply to PING of a subscriber in RESP2.
-        b"pong" => Some(Said::Pong),
+        b"pong" => Some(PubSubReply::Pong),
         _ => None,
     }
 }
 
 /// Takes the head of an array of strings, and returns their number.
-pub fn words(rest: &mut &[u8]) -> Option<u64> {
+pub fn take_array_header(rest: &mut &[u8]) -> Option<u64> {
     let (count, used) = number(rest.strip_prefix(b"*")?).ok()??;
     *rest = &rest[1 + used..];
     u64::try_from(count).ok()
 }
 
-pub fn string<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+pub fn take_string<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (length, used) = number(rest.strip_prefix(b"$")?).ok()??;
     let (string, behind) = rest[1 + used..].split_at_checked(usize::try_from(length).ok()?)?;
     *rest = behind.strip_prefix(b"\r\n")?;
@@ -66,18 +66,21 @@ mod tests {
     #[test]
     fn messages_are_told_from_what_became_of_commands() {
         for kind in ["*", ">"] {
-            let read = |rest: &str| said(format!("{kind}{rest}").leak().as_bytes());
+            let read = |rest: &str| read_pubsub(format!("{kind}{rest}").leak().as_bytes());
             let message = "3\r\n$7\r\nmessage\r\n$4\r\nn\r\nw\r\n$1\r\nx\r\n";
-            assert_eq!(read(message), Some(Said::Message(Topic::Channel, b"n\r\nw")));
+            assert_eq!(read(message), Some(PubSubReply::Message(Topic::Channel, b"n\r\nw")));
             let message = "4\r\n$8\r\npmessage\r\n$2\r\nn*\r\n$4\r\nnews\r\n$1\r\nx\r\n";
-            assert_eq!(read(message), Some(Said::Message(Topic::Pattern, b"n*")));
-            assert_eq!(read("3\r\n$8\r\nsmessage\r\n$1\r\ns\r\n$9\r\nbeg"), Some(Said::Message(Topic::Shard, b"s")));
-            let done = Said::Done(Subscription { begins: false, topic: Topic::Pattern });
+            assert_eq!(read(message), Some(PubSubReply::Message(Topic::Pattern, b"n*")));
+            assert_eq!(
+                read("3\r\n$8\r\nsmessage\r\n$1\r\ns\r\n$9\r\nbeg"),
+                Some(PubSubReply::Message(Topic::Shard, b"s"))
+            );
+            let done = PubSubReply::Confirmed(Subscription { begins: false, topic: Topic::Pattern });
             assert_eq!(read("3\r\n$12\r\npunsubscribe\r\n$1\r\nx\r\n:0\r\n"), Some(done));
         }
-        assert_eq!(said(b"-NOPERM no\r\n"), Some(Said::Refused(b"NOPERM no")));
+        assert_eq!(read_pubsub(b"-NOPERM no\r\n"), Some(PubSubReply::Refused(b"NOPERM no")));
         for pong in ["+PONG\r\n", "*2\r\n$4\r\npong\r\n$0\r\n\r\n"] {
-            assert_eq!(said(pong.as_bytes()), Some(Said::Pong));
+            assert_eq!(read_pubsub(pong.as_bytes()), Some(PubSubReply::Pong));
         }
     }
 
@@ -86,7 +89,7 @@ mod tests {
         for bytes in
             ["", "+OK\r\n", "*", ">2\r\n$10\r\ninvalidate\r\n", "*3\r\n$7\r\nmessage\r\n$-1\r\n", "*3\r\n$7\r\nmess"]
         {
-            assert_eq!(said(bytes.as_bytes()), None, "{bytes:?}");
+            assert_eq!(read_pubsub(bytes.as_bytes()), None, "{bytes:?}");
         }
     }
 }

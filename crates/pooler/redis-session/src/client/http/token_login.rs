@@ -8,7 +8,7 @@ use seam::PoolId;
 use crate::{Client, Directory, HttpRules, Version, rest::rules::Access};
 
 /// Asks the directory while a client's bytes are read. The client's state is changed afterwards.
-pub(super) struct Doorkeeper<'d> {
+pub(super) struct TokenLogin<'d> {
     directory: &'d dyn Directory,
     listener: u16,
     version: Version,
@@ -19,11 +19,11 @@ pub(super) struct Doorkeeper<'d> {
     pub(super) has_refused: bool,
 }
 
-impl<'d> Doorkeeper<'d> {
+impl<'d> TokenLogin<'d> {
     pub(super) fn new(directory: &'d dyn Directory, client: &mut Client) -> Self {
         Self {
             directory,
-            listener: client.http().listener,
+            listener: client.http_mut().listener,
             version: client.settings.version(),
             authenticated: client.identity.is_authenticated(),
             entered: None,
@@ -32,7 +32,7 @@ impl<'d> Doorkeeper<'d> {
     }
 }
 
-impl Door for Doorkeeper<'_> {
+impl Door for TokenLogin<'_> {
     type Caller = Arc<Access>;
 
     fn rules(&self) -> Option<Arc<HttpRules>> {

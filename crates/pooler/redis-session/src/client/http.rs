@@ -5,67 +5,88 @@
 //! unread bytes stay here, and are counted with those of all clients ([`Room`]). The last byte of the input is not
 //! consumed before the commands of all requests were sent, because the driver calls again only while it holds input.
 //!
-//! - [`door`]: the login by token;
+//! - [`token_login`]: the login by token;
 //! - [`sending`]: commands to servers, and replies as answers;
-//! - [`feeds`]: streams of messages over HTTP/2;
+//! - [`event_streams`]: streams of messages over HTTP/2;
 //! - [`revoking`]: the end of streams whose token is gone;
 //! - [`ending`]: the ends of connections;
-//! - [`work`]: the state of a request.
+//! - [`pending_request`]: the state of a request.
 
-mod door;
 mod ending;
-mod feeds;
+mod event_streams;
+mod pending_request;
 mod revoking;
 mod sending;
-mod work;
+mod token_login;
 
-use std::{collections::VecDeque, sync::Arc, sync::atomic::Ordering::Relaxed};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
 use http_sansio::{Connection, Denied, Event, Method, Request, Room, Stream};
 use seam::{ClientTag, Effect, Input, Outbox, ServerTag, Sessions, Standing};
 
-pub(crate) use self::revoking::Streams;
-use self::{door::Doorkeeper, feeds::Feeds, work::Work};
+pub(crate) use self::revoking::StreamClients;
+use self::{event_streams::EventStreams, pending_request::PendingRequest, token_login::TokenLogin};
 use super::Client;
 use crate::{
     OverRate, Redis, Server,
     rest::{
         MAX_COMMAND, SERVICE,
-        call::{self, Call, Command, Shape},
-        form::Form,
+        call::{self, Call, Command, RequestKind},
         messages::Messages,
+        result_format::ResultFormat,
         rules::Access,
     },
 };
 
 /// The state of a client that speaks HTTP.
-pub(crate) struct Rest {
+pub(crate) struct HttpSession {
     listener: u16,
     connection: Connection<Arc<Access>>,
-    /// Requests that are executed, in order. HTTP/1.1 has one at a time.
-    works: VecDeque<Work>,
+    requests: Requests,
+    output: Output,
+    messages: MessageRequests,
+}
+
+/// The requests that are executed.
+#[derive(Default)]
+struct Requests {
+    /// In order. HTTP/1.1 has one at a time.
+    queue: VecDeque<PendingRequest>,
     /// Bytes of commands that were sent since no reply was pending.
-    unanswered: usize,
+    unanswered_bytes: usize,
     /// The first byte of the next input was read already.
-    ahead: bool,
+    has_read_ahead: bool,
+}
+
+/// How far the client has read its answers.
+#[derive(Default)]
+struct Output {
     /// Bytes that were sent since the client is known to have taken all.
     untaken: usize,
-    /// The driver was asked to tell when it has.
-    asked: bool,
+    /// The driver was asked to tell when the client has taken them.
+    awaits_flush: bool,
     /// Requests wait until the client has read some of its answers.
-    blocked: bool,
+    is_behind: bool,
     /// Unread bytes of answers at the last flush.
     unread: usize,
-    /// HTTP/1.1: a request for messages, which come until the connection ends.
-    listening: Option<Box<Listening>>,
-    /// HTTP/2: requests for messages.
-    feeds: Feeds,
+}
+
+/// The requests for messages.
+#[derive(Default)]
+struct MessageRequests {
+    /// HTTP/1.1: its messages come until the connection ends.
+    endless_answer: Option<Box<EndlessAnswer>>,
+    /// HTTP/2.
+    streams: EventStreams,
     /// The key of posts about another configuration, once the client has requested messages.
-    stream_key: Option<u64>,
+    key: Option<u64>,
 }
 
 /// A request whose answer does not end.
-struct Listening {
+struct EndlessAnswer {
     stream: Stream,
     access: Arc<Access>,
     /// The command in lower case.
@@ -74,21 +95,14 @@ struct Listening {
     messages: Messages,
 }
 
-impl Rest {
+impl HttpSession {
     pub(crate) fn new(listener: u16, room: Arc<Room>) -> Self {
         Self {
             listener,
             connection: Connection::new(&SERVICE, room),
-            works: VecDeque::new(),
-            unanswered: 0,
-            ahead: false,
-            untaken: 0,
-            asked: false,
-            blocked: false,
-            unread: 0,
-            listening: None,
-            feeds: Feeds::default(),
-            stream_key: None,
+            requests: Requests::default(),
+            output: Output::default(),
+            messages: MessageRequests::default(),
         }
     }
 
@@ -98,13 +112,22 @@ impl Rest {
     }
 
     /// Whether a post with this key is about another configuration.
-    pub(super) fn is_told_as(&self, key: u64) -> bool {
-        self.stream_key == Some(key)
+    pub(super) fn has_stream_key(&self, key: u64) -> bool {
+        self.messages.key == Some(key)
+    }
+
+    /// A server is lost, or will not answer: fails the requests that need it.
+    fn lose_server(&mut self) {
+        self.requests
+            .queue
+            .iter_mut()
+            .filter_map(|request| request.needs_its_server().then_some(request))
+            .for_each(PendingRequest::lose);
     }
 
     /// Bytes of memory that whole requests take.
     fn weight(&self) -> usize {
-        self.works.iter().map(Work::weight).sum()
+        self.requests.queue.iter().map(PendingRequest::weight).sum()
     }
 }
 
@@ -119,9 +142,9 @@ impl Redis {
     ) -> usize {
         let total = input.bytes.len();
         if !input.unread {
-            client.http().untaken = 0;
+            client.http_mut().output.untaken = 0;
         }
-        let mut at = usize::from(std::mem::take(&mut client.http().ahead));
+        let mut at = usize::from(std::mem::take(&mut client.http_mut().requests.has_read_ahead));
         loop {
             self.send_all(me, client, servers, out);
             client.answer(me, out);
@@ -131,13 +154,13 @@ impl Redis {
             if at == total {
                 break;
             }
-            if client.http().listening.is_some() {
+            if client.http_mut().messages.endless_answer.is_some() {
                 return total;
             }
             let used = self.read_http(me, client, &input.bytes[at..], out);
             at += used;
             if used == 0 {
-                if !client.http().works.is_empty() {
+                if !client.http_mut().requests.queue.is_empty() {
                     client.replies.hold_input();
                 }
                 break;
@@ -146,17 +169,17 @@ impl Redis {
         if client.closing {
             return total;
         }
-        let unsent = client.http().works.iter().any(|work| !work.is_sent());
-        client.http().ahead = unsent && at == total;
+        let unsent = client.http_mut().requests.queue.iter().any(|request| !request.is_sent());
+        client.http_mut().requests.has_read_ahead = unsent && at == total;
         if unsent && at == total { total - 1 } else { at }
     }
 
-    /// Reads requests. Returns the number of bytes that were consumed.
+    /// Reads requests. Returns the index of bytes that were consumed.
     fn read_http(&self, me: ClientTag, client: &mut Client, bytes: &[u8], out: &mut Outbox) -> usize {
-        let (mut at, held) = (0, client.http().weight());
+        let (mut at, held) = (0, client.http_mut().weight());
         loop {
-            let mut door = Doorkeeper::new(&*self.directory, client);
-            let (used, event) = client.http().connection.read(&bytes[at..], held, &mut door);
+            let mut door = TokenLogin::new(&*self.directory, client);
+            let (used, event) = client.http_mut().connection.read(&bytes[at..], held, &mut door);
             at += used;
             if door.has_refused {
                 out.push(Effect::AuthFailed { client: me });
@@ -178,29 +201,29 @@ impl Redis {
     /// Queues a request, or answers it at once.
     fn take_on(&self, me: ClientTag, client: &mut Client, request: Request<'_, Arc<Access>>, out: &mut Outbox) {
         let stream = request.stream;
-        let rest = client.http();
-        let work = self.work(request, rest.connection.has_streams());
-        let work = work.and_then(|work| match rest.connection.may_hold(rest.weight() + work.weight()) {
-            true => Ok(work),
+        let http = client.http_mut();
+        let request = self.request(request, http.connection.has_streams());
+        let request = request.and_then(|request| match http.connection.may_hold(http.weight() + request.weight()) {
+            true => Ok(request),
             false => Err(Denied::crowded()),
         });
-        match work {
-            Ok(work) => rest.works.push_back(work),
+        match request {
+            Ok(request) => http.requests.queue.push_back(request),
             Err(denied) => {
-                rest.connection.deny(stream, &denied);
-                if !rest.connection.has_streams() {
+                http.connection.deny(stream, &denied);
+                if !http.connection.has_streams() {
                     out.push(Effect::Standing { client: me, standing: Standing::Idle });
                 }
             }
         }
     }
 
-    /// The work of a request. `among_others`: other requests share its connection.
-    fn work(&self, request: Request<'_, Arc<Access>>, among_others: bool) -> Result<Work, Denied> {
+    /// The request of a request. `among_others`: other requests share its connection.
+    fn request(&self, request: Request<'_, Arc<Access>>, among_others: bool) -> Result<PendingRequest, Denied> {
         let Request { stream, method, target, fields, body, caller: access } = request;
-        let form = Form::read(&fields)?;
-        let call = call::read(&target, method, &body, form, &access.rules)?;
-        if call.shape == Shape::Events && method == Method::Head {
+        let format = ResultFormat::read(&fields)?;
+        let call = call::read(&target, method, &body, format, &access.rules)?;
+        if call.shape == RequestKind::Events && method == Method::Head {
             return Err(Denied::new(405, "ERR messages are a body, and HEAD wants none: ask with GET or POST"));
         }
         if call.largest() > MAX_COMMAND {
@@ -211,10 +234,10 @@ impl Redis {
             true => self.writes.fetch_add(1, Relaxed) + 1,
             false => self.writes.load(Relaxed),
         };
-        if among_others && call.shape == Shape::Events && call.subscription().is_none() {
+        if among_others && call.shape == RequestKind::Events && call.subscription().is_none() {
             return Err(Denied::new(501, "ERR MONITOR comes over HTTP/1.1 only: it takes a whole connection"));
         }
-        Ok(Work::new(stream, form, call, access, token))
+        Ok(PendingRequest::new(stream, format, call, access, token))
     }
 
     /// Checks that a request is allowed now.
@@ -223,10 +246,10 @@ impl Redis {
             Command::Refused(error) => Some(error),
             Command::Send(_) => None,
         });
-        if let (Shape::Transaction, Some(error)) = (call.shape, refused) {
+        if let (RequestKind::Transaction, Some(error)) = (call.shape, refused) {
             return Err(Denied::new(400, format!("EXECABORT Transaction discarded because of: {error}")));
         }
-        self.directory.spend(access, call.asked()).map_err(|over| over_rate(over, call, &access.name))
+        self.directory.spend(access, call.command_count()).map_err(|over| over_rate(over, call, &access.name))
     }
 }
 
@@ -240,7 +263,7 @@ fn over_rate(over: OverRate, call: &Call, token: &str) -> Denied {
             denied
         }
         OverRate::Burst(most) => {
-            let (asked, commands) = (call.asked(), if most == 1 { "command" } else { "commands" });
+            let (asked, commands) = (call.command_count(), if most == 1 { "command" } else { "commands" });
             let why = format!(
                 "ERR this request has {asked} commands, and rate_limit = {most} lets the token `{token}` have {most} \
                  {commands} at once: send {most} at most in one request, or raise rate_limit. Nothing was carried out"
@@ -251,12 +274,12 @@ fn over_rate(over: OverRate, call: &Call, token: &str) -> Denied {
 }
 
 impl Client {
-    fn http(&mut self) -> &mut Rest {
-        self.rest.as_mut().expect("it speaks HTTP")
+    fn http_mut(&mut self) -> &mut HttpSession {
+        self.http.as_mut().expect("it speaks HTTP")
     }
 
     /// Whether it may have several requests at a time (HTTP/2).
     fn has_streams(&self) -> bool {
-        self.rest.as_ref().is_some_and(|rest| rest.connection.has_streams())
+        self.http.as_ref().is_some_and(|http| http.connection.has_streams())
     }
 }

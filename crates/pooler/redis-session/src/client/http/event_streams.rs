@@ -1,4 +1,4 @@
-//! Streams of messages over HTTP/2, beside other requests of the same connection.
+//! StreamClients of messages over HTTP/2, beside other requests of the same connection.
 //!
 //! The subscriptions of all streams are those of one client, which gets all messages. Here the messages are distributed
 //! to the streams.
@@ -13,10 +13,10 @@ use crate::{
     Redis,
     command::{Subscription, Topic},
     hub::Name,
-    resp::{self, Said},
+    resp::{self, PubSubReply},
     rest::{
         denied_by,
-        messages::{Made, Messages},
+        messages::{Messages, PostedEvents},
         rules::Access,
     },
 };
@@ -25,14 +25,14 @@ type Http = Connection<Arc<Access>>;
 
 /// The streams of a connection.
 #[derive(Default)]
-pub(super) struct Feeds {
-    list: Vec<Feed>,
-    /// Streams have ended, and their subscriptions may be unwanted.
+pub(super) struct EventStreams {
+    list: Vec<EventStream>,
+    /// StreamClients have ended, and their subscriptions may be unwanted.
     untidy: bool,
 }
 
 /// A request for messages.
-struct Feed {
+struct EventStream {
     stream: Stream,
     access: Arc<Access>,
     /// Its answer has begun. Otherwise it waits for its subscription, as one stream at a time does.
@@ -48,20 +48,26 @@ impl Redis {
         &self,
         me: ClientTag,
         client: &mut Client,
-        number: usize,
+        index: usize,
         what: Subscription,
         out: &mut Outbox,
     ) -> bool {
         if client.awaits_change() {
             return false;
         }
-        let access = Arc::clone(&client.http().works[number].access);
-        let work = client.http().works.remove(number).expect("seen by the caller");
-        let words = resp::parts(&work.call.wire);
+        let access = Arc::clone(&client.http_mut().requests.queue[index].access);
+        let request = client.http_mut().requests.queue.remove(index).expect("seen by the caller");
+        let words = resp::parts(&request.call.wire);
         let names = words[1..].iter().map(|name| Box::from(*name)).collect();
         let pool = self.current_pool(client);
-        client.http().feeds.list.push(Feed { stream: work.stream, access, open: false, what, names });
-        let denied = match (pool, client.subscribed_in()) {
+        client.http_mut().messages.streams.list.push(EventStream {
+            stream: request.stream,
+            access,
+            open: false,
+            what,
+            names,
+        });
+        let denied = match (pool, client.subscription_pool()) {
             (Ok(pool), Some(other)) if pool != other => {
                 let why =
                     "ERR messages for a token with another database come over this connection already: use another one";
@@ -70,20 +76,21 @@ impl Redis {
             _ => self.change_subscriptions(me, client, what, &words[1..], out).err().map(|why| Denied::new(503, why)),
         };
         if let Some(denied) = &denied {
-            let rest = client.http();
-            rest.feeds.refuse_asking(denied, &mut rest.connection);
+            let http = client.http_mut();
+            http.messages.streams.refuse_asking(denied, &mut http.connection);
         }
         denied.is_some()
     }
 
     /// Ends subscriptions of streams that have ended.
     pub(crate) fn tidy(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
-        if client.awaits_change() || !client.rest.as_ref().is_some_and(|rest| rest.feeds.untidy) {
+        if client.awaits_change() || !client.http.as_ref().is_some_and(|http| http.messages.streams.untidy) {
             return;
         }
         for topic in [Topic::Channel, Topic::Pattern] {
-            let mut names: Vec<Name> = client.subscribed_to(topic).cloned().collect();
-            names.retain(|name| !client.http().feeds.list.iter().any(|feed| feed.hears(topic, name)));
+            let mut names: Vec<Name> = client.subscribed_names(topic).cloned().collect();
+            names
+                .retain(|name| !client.http_mut().messages.streams.list.iter().any(|stream| stream.hears(topic, name)));
             if !names.is_empty() {
                 let names: Vec<&[u8]> = names.iter().map(|name| &**name).collect();
                 let what = Subscription { begins: false, topic };
@@ -92,62 +99,62 @@ impl Redis {
                 return;
             }
         }
-        client.http().feeds.untidy = false;
+        client.http_mut().messages.streams.untidy = false;
     }
 }
 
-impl Feed {
+impl EventStream {
     fn hears(&self, topic: Topic, name: &[u8]) -> bool {
         self.what.topic == topic && self.names.contains(name)
     }
 }
 
-impl Feeds {
+impl EventStreams {
     /// Writes events to the streams that have subscribed to their name.
-    pub(super) fn hear_made(&self, made: &Made<'_>, http: &mut Http) {
-        let hear = self.list.iter().filter(|feed| feed.open && feed.hears(made.topic, made.name));
-        http.say(hear.map(|feed| feed.stream), made.events);
+    pub(super) fn forward_events(&self, posted: &PostedEvents<'_>, http: &mut Http) {
+        let hear = self.list.iter().filter(|stream| stream.open && stream.hears(posted.topic, posted.name));
+        http.say(hear.map(|stream| stream.stream), posted.events);
     }
 
     /// Takes the outcome of a change of subscriptions.
     pub(super) fn hear(&mut self, bytes: &[u8], http: &mut Http) {
-        match resp::said(bytes) {
-            Some(Said::Done(Subscription { begins: true, .. })) => {
+        match resp::read_pubsub(bytes) {
+            Some(PubSubReply::Confirmed(Subscription { begins: true, .. })) => {
                 let Some(at) = self.asking() else { return };
-                let (feed, mut told) = (&mut self.list[at], Vec::new());
-                feed.open = http.open(feed.stream);
-                if !feed.open {
+                let (stream, mut events) = (&mut self.list[at], Vec::new());
+                stream.open = http.open(stream.stream);
+                if !stream.open {
                     // The client has cancelled the request.
                     self.list.swap_remove(at);
                     self.untidy = true;
-                } else if Messages::default().take(bytes, &mut told).is_ok() {
-                    http.say([feed.stream], &told);
+                } else if Messages::default().take(bytes, &mut events).is_ok() {
+                    http.say([stream.stream], &events);
                 }
             }
-            Some(Said::Refused(why)) => self.refuse_asking(&denied_by(why), http),
+            Some(PubSubReply::Refused(why)) => self.refuse_asking(&denied_by(why), http),
             _ => {}
         }
     }
 
     /// Whether the streams are of another user than this token.
     pub(super) fn are_of_another_user(&self, access: &Access) -> bool {
-        self.list.iter().any(|feed| feed.access.user != access.user)
+        self.list.iter().any(|stream| stream.access.user != access.user)
     }
 
     pub(super) fn forget(&mut self, ended: &[Stream]) {
-        self.list.retain(|feed| !(feed.open && ended.contains(&feed.stream)));
+        self.list.retain(|stream| !(stream.open && ended.contains(&stream.stream)));
         self.untidy |= !ended.is_empty();
     }
 
     /// Ends the streams whose token may no longer use their command. `lets` tells that.
     pub(super) fn revoke(&mut self, lets: impl Fn(&Access, &'static str) -> bool, http: &mut Http) {
-        let ends = |feed: &Feed| !lets(&feed.access, feed.what.name());
+        let ends = |stream: &EventStream| !lets(&stream.access, stream.what.name());
         if self.asking().is_some_and(|at| ends(&self.list[at])) {
             self.refuse_asking(&Denied::new(401, REVOKED), http);
             self.untidy = true;
         }
-        for feed in self.list.extract_if(.., |feed| ends(feed)) {
-            http.reset(feed.stream);
+        for stream in self.list.extract_if(.., |stream| ends(stream)) {
+            http.reset(stream.stream);
             self.untidy = true;
         }
     }
@@ -155,20 +162,20 @@ impl Feeds {
     /// All subscriptions are lost.
     fn lose(&mut self, why: &str, http: &mut Http) {
         self.refuse_asking(&Denied::new(503, format!("ERR Poolhouse: {why}")), http);
-        for feed in std::mem::take(&mut self.list) {
-            http.reset(feed.stream);
+        for stream in std::mem::take(&mut self.list) {
+            http.reset(stream.stream);
         }
     }
 
     /// Refuses the stream that waits for its subscription.
     fn refuse_asking(&mut self, denied: &Denied, http: &mut Http) {
         let Some(at) = self.asking() else { return };
-        let feed = self.list.swap_remove(at);
-        http.deny(feed.stream, denied);
+        let stream = self.list.swap_remove(at);
+        http.deny(stream.stream, denied);
     }
 
     fn asking(&self) -> Option<usize> {
-        self.list.iter().position(|feed| !feed.open)
+        self.list.iter().position(|stream| !stream.open)
     }
 }
 
@@ -179,8 +186,8 @@ impl Client {
         if !self.has_streams() {
             return false;
         }
-        let rest = self.http();
-        rest.feeds.lose(why, &mut rest.connection);
+        let http = self.http_mut();
+        http.messages.streams.lose(why, &mut http.connection);
         self.flush(me, out);
         true
     }

@@ -6,7 +6,7 @@ use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, Refusal};
 use super::Client;
 use crate::{refusal, server::LOST};
 
-/// Bytes that are sent to a client before it has taken all that was sent before. The rest of an answer waits here. The
+/// Bytes that are sent to a client before it has taken all that was sent before. The http of an answer waits here. The
 /// driver limits what waits for a client that shares a server, and this is below that limit.
 const MAX_UNTAKEN: usize = 128 * 1024;
 
@@ -18,25 +18,25 @@ impl Client {
 
     /// The client has taken all that was sent.
     pub(crate) fn on_sent(&mut self, me: ClientTag, out: &mut Outbox) {
-        let rest = self.http();
-        (rest.asked, rest.untaken) = (false, 0);
+        let http = self.http_mut();
+        (http.output.awaits_flush, http.output.untaken) = (false, 0);
         self.flush(me, out);
     }
 
     fn flush_up_to(&mut self, most: usize, me: ClientTag, out: &mut Outbox) {
-        let rest = self.http();
-        let most = most.saturating_sub(rest.untaken);
+        let http = self.http_mut();
+        let most = most.saturating_sub(http.output.untaken);
         let before = out.inserted.len();
-        out.insert(Peer::Client(me), |to| rest.connection.flush(to, most));
-        rest.untaken = rest.untaken.saturating_add(out.inserted.len() - before);
-        if rest.connection.has_more() && !std::mem::replace(&mut rest.asked, true) {
+        out.insert(Peer::Client(me), |to| http.connection.flush(to, most));
+        http.output.untaken = http.output.untaken.saturating_add(out.inserted.len() - before);
+        if http.connection.has_more() && !std::mem::replace(&mut http.output.awaits_flush, true) {
             out.push(Effect::NotifyFlushed { client: me });
         }
-        let held = rest.weight();
-        rest.connection.count(held);
-        let ended = rest.connection.ended();
-        rest.feeds.forget(&ended);
-        let reason = match rest.connection.end() {
+        let held = http.weight();
+        http.connection.count(held);
+        let ended = http.connection.ended();
+        http.messages.streams.forget(&ended);
+        let reason = match http.connection.end() {
             None => return self.flushed(!ended.is_empty(), me, out),
             Some(End::Done) => CloseReason::Done,
             Some(End::Fault(why)) => CloseReason::Error(Blame::Client, why),
@@ -46,59 +46,55 @@ impl Client {
 
     /// Follows up a flush. `freed`: streams have ended, and their subscriptions may be unwanted.
     fn flushed(&mut self, freed: bool, me: ClientTag, out: &mut Outbox) {
-        let rest = self.http();
-        let blocked = rest.blocked;
-        rest.blocked &= rest.connection.is_behind();
-        if freed || blocked && !rest.blocked {
+        let http = self.http_mut();
+        let blocked = http.output.is_behind;
+        http.output.is_behind &= http.connection.is_behind();
+        if freed || blocked && !http.output.is_behind {
             out.push(Effect::Wake { client: me });
         }
-        let unread = rest.connection.unread();
-        let reads = unread < std::mem::replace(&mut rest.unread, unread);
-        if reads && rest.works.is_empty() && self.lease.is_none() {
+        let unread = http.connection.unread();
+        let reads = unread < std::mem::replace(&mut http.output.unread, unread);
+        if reads && http.requests.queue.is_empty() && self.lease.is_none() {
             out.push(Effect::Standing { client: me, standing: self.standing() });
         }
     }
 
     /// [`fail`](Client::fail) in HTTP. Returns false if the client does not speak it.
     pub(crate) fn fail_http(&mut self, me: ClientTag, error: &str, out: &mut Outbox) -> bool {
-        let Some(rest) = &mut self.rest else { return false };
-        rest.works.clear();
-        rest.connection.fail(&Denied::new(400, error));
+        let Some(http) = &mut self.http else { return false };
+        http.requests.queue.clear();
+        http.connection.fail(&Denied::new(400, error));
         self.flush(me, out);
         true
     }
 
     /// A server is lost with pending replies or an open transaction. Returns false if the client does not speak HTTP.
     pub(crate) fn lose_http(&mut self, me: ClientTag, out: &mut Outbox) -> bool {
-        let Some(rest) = &mut self.rest else { return false };
-        if rest.listening.is_some() {
+        let Some(http) = &mut self.http else { return false };
+        if http.messages.endless_answer.is_some() {
             self.close(me, CloseReason::Error(Blame::Server, LOST.to_owned()), out);
             return true;
         }
-        for work in &mut rest.works {
-            if work.needs_its_server() {
-                work.lose();
-            }
-        }
+        http.lose_server();
         self.answer(me, out);
         true
     }
 
     /// The client has to go. Returns false if it does not speak HTTP.
     pub(crate) fn refuse_http(&mut self, me: ClientTag, why: &Refusal, out: &mut Outbox) -> bool {
-        let Some(rest) = &mut self.rest else { return false };
+        let Some(http) = &mut self.http else { return false };
         let mut denied = Denied::new(503, refusal::of_refusal(why));
         match why {
             // Its first request is answered with the error.
             Refusal::TooManyClients { .. } => {
                 denied.retry_after = Some(1);
-                rest.connection.refuse(denied);
+                http.connection.refuse(denied);
                 return true;
             }
             Refusal::Throttled { retry_after } => {
                 denied.status = 429;
                 denied.retry_after = Some(retry_after.as_secs_f64().ceil() as u64);
-                rest.connection.refuse(denied);
+                http.connection.refuse(denied);
                 return true;
             }
             Refusal::Full { .. } => denied.retry_after = Some(1),
@@ -107,16 +103,12 @@ impl Client {
         }
         if matches!(why, Refusal::ShuttingDown | Refusal::Drained { .. }) {
             // It is not known whether these requests were executed.
-            for work in &mut rest.works {
-                if work.needs_its_server() {
-                    work.lose();
-                }
-            }
+            http.lose_server();
             self.answer(me, out);
         }
-        let Some(rest) = &mut self.rest else { return true };
-        rest.works.clear();
-        rest.connection.close(&denied);
+        let Some(http) = &mut self.http else { return true };
+        http.requests.queue.clear();
+        http.connection.close(&denied);
         // All of it is sent at once.
         self.flush_up_to(usize::MAX, me, out);
         true

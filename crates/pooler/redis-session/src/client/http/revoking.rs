@@ -20,10 +20,10 @@ pub(super) const REVOKED: &str = "the token, or its right to hear messages, is g
 
 /// Clients of HTTP that have requested messages.
 #[derive(Default)]
-pub(crate) struct Streams {
+pub(crate) struct StreamClients {
     /// Their tags, by their keys.
     clients: Mutex<HashMap<u64, ClientTag>>,
-    /// The configuration that they were told of.
+    /// The configuration that they were events of.
     epoch: AtomicU64,
 }
 
@@ -40,13 +40,13 @@ impl Redis {
         }
     }
 
-    /// Whether a request may begin to hear events. Its client is told of other configurations from now on.
-    pub(super) fn may_begin_events(&self, me: ClientTag, client: &mut Client, number: usize) -> bool {
-        let rest = client.http();
-        let key = *rest.stream_key.get_or_insert_with(|| self.hubs.key());
+    /// Whether a request may begin to hear events. Its client is events of other configurations from now on.
+    pub(super) fn may_begin_events(&self, me: ClientTag, client: &mut Client, index: usize) -> bool {
+        let http = client.http_mut();
+        let key = *http.messages.key.get_or_insert_with(|| self.hubs.key());
         self.streams.clients.lock().unwrap_or_else(PoisonError::into_inner).insert(key, me);
-        let work = &rest.works[number];
-        resp::parts(&work.call.wire).first().is_some_and(|name| self.lets_hear(&work.access, name))
+        let request = &http.requests.queue[index];
+        resp::parts(&request.call.wire).first().is_some_and(|name| self.lets_hear(&request.access, name))
     }
 
     /// Whether the current configuration lets the token use this command for the same user and database.
@@ -58,20 +58,22 @@ impl Redis {
 
     /// Ends streams whose tokens no longer allow them.
     pub(in crate::client) fn end_revoked(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
-        let rest = client.http();
-        if let Some(listening) = &rest.listening {
-            if !self.lets_hear(&listening.access, listening.command.as_bytes()) {
+        let http = client.http_mut();
+        if let Some(endless) = &http.messages.endless_answer {
+            if !self.lets_hear(&endless.access, endless.command.as_bytes()) {
                 client.close(me, CloseReason::Error(Blame::Client, REVOKED.to_owned()), out);
             }
             return;
         }
-        rest.feeds.revoke(|access, command| self.lets_hear(access, command.as_bytes()), &mut rest.connection);
+        http.messages
+            .streams
+            .revoke(|access, command| self.lets_hear(access, command.as_bytes()), &mut http.connection);
         self.tidy(me, client, out);
         client.flush(me, out);
     }
 
     pub(crate) fn forget_streams(&self, client: &mut Client) {
-        if let Some(key) = client.rest.as_mut().and_then(|rest| rest.stream_key.take()) {
+        if let Some(key) = client.http.as_mut().and_then(|http| http.messages.key.take()) {
             self.streams.clients.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
         }
     }

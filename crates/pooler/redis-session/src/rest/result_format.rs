@@ -10,7 +10,7 @@ pub(super) const FORMAT: &str = "upstash-response-format";
 
 /// How results are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Form {
+pub(crate) enum ResultFormat {
     #[default]
     Json,
     /// JSON, with strings in base64.
@@ -19,7 +19,7 @@ pub(crate) enum Form {
     Resp2,
 }
 
-impl Form {
+impl ResultFormat {
     /// The format that header fields ask for.
     ///
     /// # Errors

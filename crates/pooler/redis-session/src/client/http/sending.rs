@@ -5,14 +5,14 @@ use std::sync::Arc;
 use http_sansio::{Denied, Stream};
 use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, ServerTag, Sessions};
 
-use super::{super::long_commands::MIN_STREAMED_LENGTH, Client, Listening, Work, revoking::REVOKED};
+use super::{super::long_commands::MIN_STREAMED_LENGTH, Client, EndlessAnswer, PendingRequest, revoking::REVOKED};
 use crate::{
     Redis, Server,
     command::{Kind, Subscription, kind},
     resp,
     rest::{
-        call::{Call, Command, Shape},
-        messages::{Made, Messages},
+        call::{Call, Command, RequestKind},
+        messages::{Messages, PostedEvents},
         rules::Access,
     },
     server::ReplyKind,
@@ -33,7 +33,7 @@ const OF_ANOTHER_USER: &str =
 enum Next {
     /// None, until something has happened.
     Wait,
-    /// The one that now has the number of the request that was sent.
+    /// The one that now has the index of the request that was sent.
     SameNumber,
     Following,
 }
@@ -51,56 +51,56 @@ impl Redis {
             return;
         }
         self.tidy(me, client, out);
-        let rest = client.http();
-        rest.blocked = rest.connection.is_behind();
-        let Some(mut number) = rest.works.iter().position(|work| !work.is_sent()) else { return };
-        while let Some(work) = client.http().works.get_mut(number) {
+        let http = client.http_mut();
+        http.output.is_behind = http.connection.is_behind();
+        let Some(mut index) = http.requests.queue.iter().position(|request| !request.is_sent()) else { return };
+        while let Some(request) = client.http_mut().requests.queue.get_mut(index) {
             // A transaction that has begun holds its server, so it is sent to its end.
-            let (goes_on, listens) = (work.is_in_transaction(), work.call.shape == Shape::Events);
-            if client.http().blocked && !goes_on {
+            let (goes_on, listens) = (request.is_in_transaction(), request.call.shape == RequestKind::Events);
+            if client.http_mut().output.is_behind && !goes_on {
                 return;
             }
-            if listens && !self.may_begin_events(me, client, number) {
-                let work = &mut client.http().works[number];
-                work.deny(401, REVOKED);
-                work.give_up(REVOKED);
-                number += 1;
+            if listens && !self.may_begin_events(me, client, index) {
+                let request = &mut client.http_mut().requests.queue[index];
+                request.deny(401, REVOKED);
+                request.give_up(REVOKED);
+                index += 1;
                 continue;
             }
-            let rest = client.http();
-            let work = &mut rest.works[number];
-            if rest.feeds.are_of_another_user(&work.access) {
-                work.deny(409, OF_ANOTHER_USER);
-                work.give_up(OF_ANOTHER_USER);
-                number += 1;
+            let http = client.http_mut();
+            let request = &mut http.requests.queue[index];
+            if http.messages.streams.are_of_another_user(&request.access) {
+                request.deny(409, OF_ANOTHER_USER);
+                request.give_up(OF_ANOTHER_USER);
+                index += 1;
                 continue;
             }
-            if let Some(what) = work.call.subscription() {
-                match self.send_subscription(me, client, number, what, out) {
+            if let Some(what) = request.call.subscription() {
+                match self.send_subscription(me, client, index, what, out) {
                     Next::Wait => return,
                     Next::SameNumber => {}
-                    Next::Following => number += 1,
+                    Next::Following => index += 1,
                 }
                 continue;
             }
             // It is taken, because `send` borrows the client.
-            let mut call = std::mem::take(&mut work.call);
-            let (mut next, access, begun) = (work.next, Arc::clone(&work.access), work.known > 0);
+            let mut call = std::mem::take(&mut request.call);
+            let (mut next, access, begun) = (request.next, Arc::clone(&request.access), request.known > 0);
             let outcome = self.send(me, client, &mut call, &mut next, &access, begun, servers, out);
             let pinned = client.lease.is_pinned();
-            let work = &mut client.http().works[number];
-            (work.call, work.next) = (call, next);
+            let request = &mut client.http_mut().requests.queue[index];
+            (request.call, request.next) = (call, next);
             match outcome {
                 Ok(true) if pinned => {
-                    let work = client.http().works.pop_back().expect("it was just sent");
-                    client.listen(work.stream, work.access, "monitor");
+                    let request = client.http_mut().requests.queue.pop_back().expect("it was just sent");
+                    client.listen(request.stream, request.access, "monitor");
                     return;
                 }
                 Ok(true) => {}
                 Ok(false) => return,
-                Err(error) => work.give_up(&error),
+                Err(error) => request.give_up(&error),
             }
-            number += 1;
+            index += 1;
         }
     }
 
@@ -109,19 +109,19 @@ impl Redis {
         &self,
         me: ClientTag,
         client: &mut Client,
-        number: usize,
+        index: usize,
         what: Subscription,
         out: &mut Outbox,
     ) -> Next {
         if client.has_streams() && client.awaits_change() {
             return Next::Wait;
         }
-        let access = Arc::clone(&client.http().works[number].access);
+        let access = Arc::clone(&client.http_mut().requests.queue[index].access);
         match self.acts_as(me, client, &access, out) {
-            Ok(true) if self.begin_events(me, client, number, what, out) => Next::SameNumber,
+            Ok(true) if self.begin_events(me, client, index, what, out) => Next::SameNumber,
             Ok(_) => Next::Wait,
             Err(error) => {
-                client.http().works[number].give_up(&error);
+                client.http_mut().requests.queue[index].give_up(&error);
                 Next::Following
             }
         }
@@ -132,25 +132,25 @@ impl Redis {
         &self,
         me: ClientTag,
         client: &mut Client,
-        number: usize,
+        index: usize,
         what: Subscription,
         out: &mut Outbox,
     ) -> bool {
         if client.has_streams() {
-            return self.open_stream(me, client, number, what, out);
+            return self.open_stream(me, client, index, what, out);
         }
         // In HTTP/1.1 the request is the only one of its connection.
-        let work = client.http().works.pop_back().expect("a request that was just seen");
-        client.listen(work.stream, Arc::clone(&work.access), what.name());
-        let words = resp::parts(&work.call.wire);
+        let request = client.http_mut().requests.queue.pop_back().expect("a request that was just seen");
+        client.listen(request.stream, Arc::clone(&request.access), what.name());
+        let words = resp::parts(&request.call.wire);
         if let Err(why) = self.change_subscriptions(me, client, what, &words[1..], out) {
-            client.http().connection.fail(&Denied::new(503, why));
+            client.http_mut().connection.fail(&Denied::new(503, why));
             client.flush(me, out);
         }
         false
     }
 
-    /// Sends a request's commands. `Ok(false)`: the rest has to wait. `Err`: there is no server for the rest, for this
+    /// Sends a request's commands. `Ok(false)`: the http has to wait. `Err`: there is no server for the http, for this
     /// reason. `begun`: its first reply has come.
     #[allow(clippy::too_many_arguments)]
     fn send(
@@ -175,7 +175,7 @@ impl Redis {
                 continue;
             };
             // If MULTI is refused, what follows would be executed outside of the transaction.
-            if call.shape == Shape::Transaction && *next == 1 && !begun {
+            if call.shape == RequestKind::Transaction && *next == 1 && !begun {
                 client.replies.hold_input();
                 return Ok(false);
             }
@@ -184,9 +184,9 @@ impl Redis {
                 return Ok(false);
             }
             let kind = match call.shape {
-                Shape::Transaction if *next == 0 => Kind::Multi,
-                Shape::Transaction if *next == last => Kind::EndTransaction,
-                Shape::Events => Kind::Pinning,
+                RequestKind::Transaction if *next == 0 => Kind::Multi,
+                RequestKind::Transaction if *next == last => Kind::EndTransaction,
+                RequestKind::Events => Kind::Pinning,
                 _ => kind_of(&call.wire[span.clone()]),
             };
             let due = match kind {
@@ -200,7 +200,7 @@ impl Redis {
                 Some((tag, server)) => {
                     client.note_sent(me, tag, server, kind, due, out);
                     out.insert(Peer::Server(tag), |to| to.extend_from_slice(&call.wire[span.clone()]));
-                    client.http().unanswered += span.len();
+                    client.http_mut().requests.unanswered_bytes += span.len();
                     *next += 1;
                 }
                 None => return client.lease_error.take().map_or(Ok(false), Err),
@@ -239,13 +239,13 @@ fn kind_of(bytes: &[u8]) -> Kind {
 impl Client {
     /// Takes a part of a reply. Returns false if the client does not speak HTTP: then the bytes are to be forwarded.
     pub(crate) fn on_http_reply(&mut self, bytes: &[u8], over: bool) -> bool {
-        let Some(rest) = &mut self.rest else { return false };
-        let Some(at) = rest.works.iter_mut().position(Work::is_waiting) else { return true };
-        rest.works[at].hear(bytes, over);
-        if rest.works[at].held() > MAX_UNCOUNTED_RESULTS {
-            let held = rest.weight();
-            if !rest.connection.may_hold(held) {
-                rest.works[at].drop_results();
+        let Some(http) = &mut self.http else { return false };
+        let Some(at) = http.requests.queue.iter_mut().position(PendingRequest::is_waiting) else { return true };
+        http.requests.queue[at].add_reply_part(bytes, over);
+        if http.requests.queue[at].held() > MAX_UNCOUNTED_RESULTS {
+            let held = http.weight();
+            if !http.connection.may_hold(held) {
+                http.requests.queue[at].drop_results();
             }
         }
         true
@@ -254,42 +254,42 @@ impl Client {
     /// Whether this many more bytes have to wait for replies.
     fn has_unanswered(&mut self, more: usize) -> bool {
         if self.replies.is_empty() {
-            self.http().unanswered = 0;
+            self.http_mut().requests.unanswered_bytes = 0;
         }
-        !self.replies.is_empty() && self.http().unanswered + more > MAX_UNANSWERED
+        !self.replies.is_empty() && self.http_mut().requests.unanswered_bytes + more > MAX_UNANSWERED
     }
 
     fn listen(&mut self, stream: Stream, access: Arc<Access>, command: &'static str) {
-        let listening = Listening { stream, access, command, begun: false, messages: Messages::default() };
-        self.http().listening = Some(Box::new(listening));
+        let endless = EndlessAnswer { stream, access, command, begun: false, messages: Messages::default() };
+        self.http_mut().messages.endless_answer = Some(Box::new(endless));
     }
 
     /// Takes bytes of a pinned server, or a change of subscriptions. Returns false if the client does not speak HTTP.
     pub(crate) fn on_http_stream(&mut self, me: ClientTag, bytes: &[u8], out: &mut Outbox) -> bool {
-        let Some(rest) = &mut self.rest else { return false };
+        let Some(http) = &mut self.http else { return false };
         if self.closing {
             return true;
         }
-        let Some(listening) = &mut rest.listening else {
-            rest.feeds.hear(bytes, &mut rest.connection);
+        let Some(endless) = &mut http.messages.endless_answer else {
+            http.messages.streams.hear(bytes, &mut http.connection);
             self.flush(me, out);
             return true;
         };
-        let mut told = Vec::new();
-        let outcome = listening.messages.take(bytes, &mut told);
-        if !told.is_empty() {
-            if !std::mem::replace(&mut listening.begun, true) {
-                rest.connection.open(listening.stream);
+        let mut events = Vec::new();
+        let outcome = endless.messages.take(bytes, &mut events);
+        if !events.is_empty() {
+            if !std::mem::replace(&mut endless.begun, true) {
+                http.connection.open(endless.stream);
             }
-            rest.connection.say([listening.stream], &told);
+            http.connection.say([endless.stream], &events);
         }
         match outcome {
-            Err(denied) if listening.begun => {
+            Err(denied) if endless.begun => {
                 self.flush(me, out);
                 self.close(me, CloseReason::Error(Blame::Server, denied.error), out);
             }
             Err(denied) => {
-                rest.connection.fail(&denied);
+                http.connection.fail(&denied);
                 self.flush(me, out);
             }
             Ok(()) => self.flush(me, out),
@@ -298,34 +298,34 @@ impl Client {
     }
 
     /// Takes events to which its requests have subscribed.
-    pub(crate) fn on_http_events(&mut self, me: ClientTag, made: &Made<'_>, out: &mut Outbox) {
-        let Some(rest) = self.rest.as_mut().filter(|_| !self.closing) else { return };
-        match &mut rest.listening {
-            Some(listening) => {
-                if !std::mem::replace(&mut listening.begun, true) {
-                    rest.connection.open(listening.stream);
+    pub(crate) fn on_http_events(&mut self, me: ClientTag, posted: &PostedEvents<'_>, out: &mut Outbox) {
+        let Some(http) = self.http.as_mut().filter(|_| !self.closing) else { return };
+        match &mut http.messages.endless_answer {
+            Some(endless) => {
+                if !std::mem::replace(&mut endless.begun, true) {
+                    http.connection.open(endless.stream);
                 }
-                rest.connection.say([listening.stream], made.events);
+                http.connection.say([endless.stream], posted.events);
             }
-            None => rest.feeds.hear_made(made, &mut rest.connection),
+            None => http.messages.streams.forward_events(posted, &mut http.connection),
         }
         self.flush(me, out);
     }
 
     /// Answers the requests whose results are complete.
     pub(crate) fn answer(&mut self, me: ClientTag, out: &mut Outbox) {
-        let Some(rest) = &mut self.rest else { return };
+        let Some(http) = &mut self.http else { return };
         let mut answered = false;
-        while rest.works.front_mut().is_some_and(Work::is_done) {
-            let work = rest.works.pop_front().expect("seen above");
+        while http.requests.queue.front_mut().is_some_and(PendingRequest::is_done) {
+            let request = http.requests.queue.pop_front().expect("seen above");
             answered = true;
-            let stream = work.stream;
-            match work.answer() {
-                Ok(answer) => rest.connection.answer(stream, answer),
-                Err(denied) => rest.connection.deny(stream, &denied),
+            let stream = request.stream;
+            match request.answer() {
+                Ok(answer) => http.connection.answer(stream, answer),
+                Err(denied) => http.connection.deny(stream, &denied),
             }
         }
-        let all = answered && rest.works.is_empty();
+        let all = answered && http.requests.queue.is_empty();
         self.flush(me, out);
         if all && !self.closing && self.lease.is_none() {
             out.push(Effect::Standing { client: me, standing: self.standing() });
