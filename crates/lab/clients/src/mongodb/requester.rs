@@ -9,7 +9,7 @@
 use std::fmt;
 
 use mongodb_session::{
-    KeyCache, HandshakeStep, ServerHandshake, ServerLogin,
+    HandshakeStep, KeyCache, ServerHandshake, ServerLogin,
     bson::{Document, Malformed, Value},
     wire::{self, HEADER, Header},
 };
