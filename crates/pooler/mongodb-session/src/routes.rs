@@ -130,11 +130,8 @@ impl MongoDb {
         // Drivers send `maxTimeMS` with a `getMore` of an `awaitData` cursor.
         let timed = || command.body.get("maxTimeMS").ok().flatten().is_some();
         let awaits_data = location.map_or_else(timed, |location| location.awaits_data);
-        let cursors = vec![CursorReference {
-            client_id: client_id,
-            host_id: location.map_or(client_id, |location| location.id),
-            at,
-        }];
+        let cursors =
+            vec![CursorReference { client_id, host_id: location.map_or(client_id, |location| location.id), at }];
         let host = location.map(|location| location.host);
         let mut next_hosts = Vec::new();
         if host.is_none() {
@@ -164,7 +161,7 @@ impl MongoDb {
                 None if self.cursors.belongs_to_another_user(user, client_id) => NO_CURSOR,
                 None => client_id,
             };
-            CursorReference { client_id: client_id, host_id: own, at }
+            CursorReference { client_id, host_id: own, at }
         };
         let mut named = cursors.iter().map(known).collect::<Vec<_>>();
         let mut elsewhere = BTreeMap::<usize, Vec<i64>>::new();
