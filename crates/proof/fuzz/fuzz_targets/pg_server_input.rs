@@ -3,33 +3,33 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sim::stage::{
+use sim::rig::{
     Pieces,
-    postgres::{Doors, messages, server_welcome, startup},
+    postgres::{TestDirectory, messages, server_welcome, startup},
 };
 
 fuzz_target!(|data: &[u8]| {
     let Some((&how, data)) = data.split_first() else { return };
-    let mut stage = Doors { password: Some("pencil".into()), ..Doors::default() }.stage(256);
-    let server = stage.server();
-    stage.pieces = Pieces::Of(1 + usize::from(how >> 3));
+    let mut rig = TestDirectory { password: Some("pencil".into()), ..TestDirectory::default() }.rig(256);
+    let server = rig.server();
+    rig.pieces = Pieces::Of(1 + usize::from(how >> 3));
     let requests =
         ["", "Q:SELECT_1", "P:~~~ B:~~ D:P E:~ S", "Q:COPY d:x c", "P:~~~ B:~~ E:~ S d:x c S Q:x", "Q:BEGIN"];
     let Some(request) = requests.get(usize::from(how & 7)) else {
-        stage.says(server, data);
-        return stage.leaves(server);
+        rig.send(server, data);
+        return rig.close(server);
     };
-    stage.says(server, &server_welcome());
+    rig.send(server, &server_welcome());
     let clients = [(); 2].map(|()| {
-        let client = stage.client();
-        stage.says(client, &startup(3 << 16, &[("user", "app"), ("TimeZone", "cet")]));
+        let client = rig.client();
+        rig.send(client, &startup(3 << 16, &[("user", "app"), ("TimeZone", "cet")]));
         client
     });
-    stage.says(server, &messages("S:TimeZone~CET~ C:SET~ Z:I"));
-    stage.says(clients[0], &messages(request));
-    stage.says(clients[1], &messages("Q:other"));
-    stage.says(server, data);
-    stage.leaves(clients[0]);
-    stage.says(server, data);
-    stage.leaves(server);
+    rig.send(server, &messages("S:TimeZone~CET~ C:SET~ Z:I"));
+    rig.send(clients[0], &messages(request));
+    rig.send(clients[1], &messages("Q:other"));
+    rig.send(server, data);
+    rig.close(clients[0]);
+    rig.send(server, data);
+    rig.close(server);
 });

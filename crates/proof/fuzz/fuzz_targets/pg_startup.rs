@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
 use postgres_session::{Proof, md5_hash};
-use sim::stage::{
+use sim::rig::{
     Pieces,
-    postgres::{Doors, server_welcome},
+    postgres::{TestDirectory, server_welcome},
 };
 
 fuzz_target!(|data: &[u8]| {
@@ -18,11 +18,11 @@ fuzz_target!(|data: &[u8]| {
         1 => Proof::Md5(md5_hash("secret", "app").into()),
         _ => Proof::Scram(Arc::new(scram::Verifier::from_password("pencil", b"salt", 1))),
     };
-    let mut stage = Doors { proof, ..Doors::default() }.stage(16 * 1024);
-    let server = stage.server();
-    stage.says(server, &server_welcome());
-    let client = stage.client();
-    stage.pieces = Pieces::Of(1 + usize::from(how >> 2));
-    stage.says(client, data);
-    stage.leaves(client);
+    let mut rig = TestDirectory { proof, ..TestDirectory::default() }.rig(16 * 1024);
+    let server = rig.server();
+    rig.send(server, &server_welcome());
+    let client = rig.client();
+    rig.pieces = Pieces::Of(1 + usize::from(how >> 2));
+    rig.send(client, data);
+    rig.close(client);
 });

@@ -10,7 +10,7 @@
 //! places. The same holds for each database and each user that has limits, among its own clients: one that is evicted
 //! is one too many of its listener, its database or its user. In the end, when all have left, the listener counts none.
 
-mod letters;
+mod letter_protocol;
 mod tenants;
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
@@ -18,10 +18,8 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use driver::{DriverConfig, TenantLimits, Timeouts};
 use pool::{GateConfig, Time};
 
-use self::{
-    letters::Letters,
-    tenants::{DATABASES, Limits, Number, USERS},
-};
+pub use self::letter_protocol::LetterProtocol;
+use self::tenants::{DATABASES, Limits, Number, USERS};
 use crate::{
     harness::{Harness, Rules},
     network::{Conditions, EndId, Network},
@@ -120,7 +118,7 @@ pub struct Done {
 }
 
 struct Crowd {
-    harness: Harness<Letters>,
+    harness: Harness<LetterProtocol>,
     network: Network,
     rng: Rng,
     now: Time,
@@ -185,7 +183,7 @@ impl Crowd {
         if rng.percent(70) {
             limits.draw(&mut rng, hard_limit);
         }
-        let harness = Harness::new(Letters, Arc::new(limits.clone()), rules, &network, &mut rng);
+        let harness = Harness::new(LetterProtocol, Arc::new(limits.clone()), rules, &network, &mut rng);
         let clients = clients(&mut rng, hard_limit);
         let pause = rng.pick(&[Duration::from_millis(1), evict_min_idle / 2, evict_min_idle * 2]);
         let (now, done) = (Time(0), Done::default());
@@ -214,7 +212,7 @@ impl Crowd {
     /// Other limits are put in force.
     fn reload(&mut self) {
         self.limits.draw(&mut self.rng, self.gate.hard_limit);
-        self.harness.read_again();
+        self.harness.reload();
         let again = self.now + self.rng.around(Duration::from_secs(2));
         self.reloads = [self.now, if self.rng.percent(50) { again } else { Time::NEVER }];
         for (number, most) in self.most.iter_mut().enumerate() {
@@ -234,7 +232,7 @@ impl Crowd {
         if self.now >= self.reloads[1] {
             self.reload();
         }
-        for end in self.network.take_news() {
+        for end in self.network.take_changed() {
             if let Some(number) = self.clients.iter().position(|client| client.end == Some(end)) {
                 self.hear(number, end);
             }

@@ -10,13 +10,14 @@ use std::{
 };
 
 use driver::{
-    Changes, Clock, Crew, DriverConfig, Handle, Intent, ListenerSpec, PoolSpec, TenantLimits, Timeouts, Upstreams,
+    Address, Changes, Clock, Crew, DriverConfig, Handle, Intent, ListenerSpec, PoolSpec, PoolTimeouts, TenantLimits,
+    Timeouts, Upstreams,
 };
-use pool::{GateConfig, Time};
+use pool::{GateConfig, PoolConfig, Time};
 use seam::{PoolId, Protocol, Tenant};
 
 use crate::{
-    network::{Network, Seat, Socket, VirtualReactor},
+    network::{HostId, Network, Seat, Socket, VirtualReactor},
     random::Rng,
 };
 
@@ -72,6 +73,24 @@ pub struct Rules {
     pub timeouts: Timeouts,
 }
 
+/// A pool at this host of the simulated network, without caps and time-outs.
+pub fn pool_spec(protocol: &'static str, database: String, host: HostId, config: PoolConfig) -> PoolSpec {
+    PoolSpec {
+        protocol,
+        database,
+        ordered_as: None,
+        user: "app".into(),
+        hosts: Address::Tcp { host: "127.0.0.1".into(), port: 1 + host }.into(),
+        config,
+        tls: None,
+        caps: Vec::new(),
+        timeouts: PoolTimeouts::default(),
+        sizes: None,
+        unused_after: None,
+        revision: 0,
+    }
+}
+
 impl<P: Protocol> Harness<P> {
     /// Workers that have taken no step yet.
     pub fn new(protocol: P, upstreams: Arc<dyn Upstreams>, rules: Rules, network: &Network, rng: &mut Rng) -> Self {
@@ -114,14 +133,13 @@ impl<P: Protocol> Harness<P> {
         self.crew.handle()
     }
 
-    /// Reloads a configuration that has changed so that every server has to be replaced.
-    pub fn reload(&self) {
+    /// Reloads a configuration in which every pool has changed, so that every server has to be replaced.
+    pub fn reload_with_new_revision(&self) {
         self.upstreams.revision.fetch_add(1, SeqCst);
-        self.read_again();
+        self.reload();
     }
 
-    /// Reloads an unchanged configuration.
-    pub fn read_again(&self) {
+    pub fn reload(&self) {
         self.handle().reconfigure(&self.changes);
     }
 

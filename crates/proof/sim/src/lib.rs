@@ -8,6 +8,6 @@ pub mod harness;
 pub mod network;
 pub mod product;
 pub mod random;
+pub mod rig;
 pub mod runner;
 pub mod shrink;
-pub mod stage;

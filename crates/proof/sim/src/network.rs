@@ -162,14 +162,8 @@ impl Network {
     }
 
     /// Ends outside of the reactors to which something has happened since this was asked last, in order.
-    pub fn take_news(&self) -> Vec<EndId> {
+    pub fn take_changed(&self) -> Vec<EndId> {
         std::mem::take(&mut self.lock().news).into_iter().collect()
-    }
-
-    /// Whether there is any such.
-    pub fn has_news(&self) -> bool {
-        let state = self.lock();
-        !state.news.is_empty() || !state.arrived.is_empty()
     }
 
     /// Sends as much as the window takes; says how much. What is sent over a broken connection is lost.
@@ -227,13 +221,6 @@ impl Network {
     /// A host of the database is otherwise now. What a silent one withheld arrives when it speaks again.
     pub fn set_host(&self, id: HostId, host: Host) {
         self.lock().set_host(id, host);
-    }
-
-    /// Connections to the database that are open here, seen from the reactors' side; and all that were ever made.
-    pub fn upstream_connections(&self) -> (usize, usize) {
-        let state = self.lock();
-        let ours = || state.ends.iter().step_by(2).filter(|end| end.upstream.is_some());
-        (ours().filter(|end| !end.closed).count(), ours().count())
     }
 }
 

@@ -283,7 +283,7 @@ impl<P: Protocol, S: Speech> Simulation<P, S> {
             self.pass(self.now + some);
         }
         self.site.accept(&self.network, self.now);
-        self.news.extend(self.network.take_news());
+        self.news.extend(self.network.take_changed());
         let workers = self.ready_workers();
         let players: Vec<usize> = (0..self.players.len()).filter(|p| self.players[*p].wake <= self.now).collect();
         let raw_clients: Vec<usize> =
@@ -564,7 +564,7 @@ impl<P: Protocol, S: Speech> Simulation<P, S> {
                 self.recovery = Some(self.now + self.rng.around(Duration::from_millis(20)));
                 return;
             }
-            2 => (0..=self.rng.below(3)).for_each(|_| self.harness.reload()),
+            2 => (0..=self.rng.below(3)).for_each(|_| self.harness.reload_with_new_revision()),
             3 => _ = handle.pause(None),
             _ => {}
         }

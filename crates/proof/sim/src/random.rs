@@ -1,7 +1,7 @@
 //! Random decisions of the simulator. The same seed gives the same schedule on every machine. The bits are those of
 //! `pool`'s generator.
 
-use core::{ops::RangeInclusive, time::Duration};
+use core::time::Duration;
 
 /// Small, fast, and good enough for choosing schedules. Not for secrets.
 #[derive(Clone, Debug)]
@@ -25,12 +25,6 @@ impl Rng {
     pub fn below(&mut self, n: u64) -> u64 {
         assert!(n > 0, "nothing is below zero");
         ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
-    }
-
-    /// A number of the range, both ends included.
-    pub fn within(&mut self, range: RangeInclusive<u64>) -> u64 {
-        let (low, high) = range.into_inner();
-        low + self.below(high - low + 1)
     }
 
     /// True in `percent` of a hundred cases.
@@ -57,24 +51,5 @@ impl Rng {
         let unit = (self.next() >> 11) as f64 / (1u64 << 53) as f64;
         let factor = (-(1.0 - unit).ln()).min(20.0);
         mean.mul_f64(factor).max(Duration::from_nanos(1))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_same_seed_gives_the_same_numbers() {
-        let (mut a, mut b) = (Rng::new(7), Rng::new(7));
-        assert!((0..100).all(|_| a.next() == b.next()));
-        assert_ne!(Rng::new(7).next(), Rng::new(8).next());
-    }
-
-    #[test]
-    fn numbers_stay_in_their_range_and_reach_both_ends() {
-        let mut rng = Rng::new(1);
-        let seen: std::collections::BTreeSet<u64> = (0..1000).map(|_| rng.within(3..=6)).collect();
-        assert_eq!(seen.into_iter().collect::<Vec<_>>(), [3, 4, 5, 6]);
     }
 }

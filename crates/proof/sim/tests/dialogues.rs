@@ -1,9 +1,9 @@
 //! Whole dialogues between clients, Poolhouse and servers of PostgreSQL, in bytes: the real worker on a stage.
 
-#[path = "dialogues/cast.rs"]
-mod cast;
 #[path = "dialogues/defaults.rs"]
 mod defaults;
+#[path = "dialogues/descriptions.rs"]
+mod descriptions;
 #[path = "dialogues/encryption.rs"]
 mod encryption;
 #[path = "dialogues/hostile.rs"]
@@ -24,7 +24,7 @@ mod relay;
 mod state;
 #[path = "dialogues/statements.rs"]
 mod statements;
-#[path = "dialogues/told.rs"]
-mod told;
+#[path = "dialogues/support.rs"]
+mod support;
 #[path = "dialogues/unnamed.rs"]
 mod unnamed;

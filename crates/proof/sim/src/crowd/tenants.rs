@@ -3,11 +3,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use driver::{Address, PoolSpec, PoolTimeouts, TenantLimits, Upstreams};
+use driver::{PoolSpec, TenantLimits, Upstreams};
 use pool::PoolConfig;
 use seam::{PoolId, Tenant};
 
-use crate::random::Rng;
+use crate::{harness::pool_spec, random::Rng};
 
 /// Databases and users; the first of each has no name.
 pub const DATABASES: usize = 3;
@@ -46,20 +46,7 @@ pub fn user(number: usize) -> Arc<str> {
 
 impl Upstreams for Limits {
     fn spec(&self, pool: PoolId) -> Option<PoolSpec> {
-        Some(PoolSpec {
-            protocol: "crowd",
-            database: pool.0.to_string(),
-            ordered_as: None,
-            user: "app".into(),
-            hosts: Address::Tcp { host: "127.0.0.1".into(), port: 1 }.into(),
-            config: PoolConfig::default(),
-            tls: None,
-            caps: Vec::new(),
-            timeouts: PoolTimeouts::default(),
-            sizes: None,
-            unused_after: None,
-            revision: 0,
-        })
+        Some(pool_spec("crowd", pool.0.to_string(), 0, PoolConfig::default()))
     }
 
     fn at_start(&self) -> Vec<PoolId> {

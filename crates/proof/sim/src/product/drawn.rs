@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use driver::{Address, DriverConfig, PoolSpec, PoolTimeouts, Timeouts};
+use driver::{DriverConfig, PoolSpec, Timeouts};
 use pool::{GateConfig, PoolConfig};
 
 use super::{
@@ -12,7 +12,7 @@ use super::{
     speech::Speech,
 };
 use crate::{
-    harness::Rules,
+    harness::{Rules, pool_spec},
     network::{Conditions, HostId},
     random::Rng,
 };
@@ -66,27 +66,10 @@ pub(super) fn raw_clients_sending(
     }
 }
 
-/// A pool of the only host, with these rules.
-pub(super) fn spec(database: String, config: PoolConfig) -> PoolSpec {
-    spec_at(0, database, config)
-}
-
-/// A pool of this host, with these rules.
+/// A pool of this host.
 pub(super) fn spec_at(host: HostId, database: String, config: PoolConfig) -> PoolSpec {
-    PoolSpec {
-        protocol: "sim",
-        database,
-        ordered_as: None,
-        user: "app".into(),
-        hosts: Address::Tcp { host: "127.0.0.1".into(), port: 1 + host }.into(),
-        config,
-        tls: None,
-        caps: vec![("all".into(), 0)],
-        timeouts: PoolTimeouts::default(),
-        sizes: None,
-        unused_after: Some(UNUSED_AFTER),
-        revision: 0,
-    }
+    let caps = vec![("all".into(), 0)];
+    PoolSpec { caps, unused_after: Some(UNUSED_AFTER), ..pool_spec("sim", database, host, config) }
 }
 
 /// The number of raw clients.

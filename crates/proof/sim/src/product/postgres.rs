@@ -39,7 +39,7 @@ impl Upstreams for Setup {
     fn spec(&self, pool: PoolId) -> Option<PoolSpec> {
         let user = USERS[self.numbers.place(pool)? as usize].into();
         let caps = vec![("all".into(), self.cap), (format!("of {user}"), 0)];
-        Some(PoolSpec { user, caps, ..drawn::spec("sim".into(), self.config.clone()) })
+        Some(PoolSpec { user, caps, ..drawn::spec_at(0, "sim".into(), self.config.clone()) })
     }
 
     fn forget(&self, pool: PoolId) -> bool {

@@ -32,7 +32,7 @@ struct Setup {
 impl Upstreams for Setup {
     fn spec(&self, pool: PoolId) -> Option<PoolSpec> {
         let place = self.numbers.place(pool)?;
-        Some(drawn::spec(format!("{}", place / 2), self.config.clone()))
+        Some(drawn::spec_at(0, (place / 2).to_string(), self.config.clone()))
     }
 
     fn forget(&self, pool: PoolId) -> bool {
@@ -97,21 +97,13 @@ pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done
     let players = drawn::players(&mut rng, bounds, players, Voice::new);
     let raw_clients = drawn::raw_clients_sending(said, raw_clients, Voice::new(RAW_CLIENT), &mut rng);
     let simulation = Simulation::new(
-        (harness, network, Site::new(model::Redis::new(None), trace)),
+        (harness, network, Site::new(model::Redis::default(), trace)),
         (players, raw_clients),
         chaos,
         Limits { servers: max_size as usize * 2 * DATABASES as usize, unsent: 2 << 20 },
         rng,
         trace,
     );
-    simulation.play(|database| {
-        let held = |connection| {
-            let mut left = database.leftovers(connection);
-            left.retain(|what| {
-                !what.starts_with("the database") && !what.starts_with("database") && !what.starts_with("the name")
-            });
-            left
-        };
-        database.open().into_iter().flat_map(held).collect()
-    })
+    simulation
+        .play(|database| database.open().into_iter().flat_map(|connection| database.leftovers(connection)).collect())
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use postgres_session::{Binding, Client, Encryption, Postgres, Proof, Server, ServerEncryption, Tls};
 use seam::{ClientTag, CloseReason, Effect, Outbox, Protocol, Secured, ServerTag};
-use sim::stage::{
+use sim::rig::{
     POOL,
-    postgres::{Doors, message, messages, startup},
+    postgres::{TestDirectory, message, messages, startup},
 };
 
-use crate::cast::{NOWHERE, Nobody, input, text};
+use crate::support::{NoSessions, UNKNOWN_ORIGIN, input, text};
 
 const SSL_REQUEST: &[u8] = &[0, 0, 0, 8, 4, 210, 22, 47];
 const CHANNEL: &[u8] = b"hash of the certificate";
@@ -30,15 +30,15 @@ impl Caller {
     const TAG: ClientTag = ClientTag(1);
 
     fn new(encryption: Encryption, proof: Proof) -> Self {
-        let postgres = Postgres::new(Arc::new(Doors { encryption, proof, ..Doors::default() }));
+        let postgres = Postgres::new(Arc::new(TestDirectory { encryption, proof, ..TestDirectory::default() }));
         let mut out = Outbox::new();
-        let session = postgres.client_start(Self::TAG, NOWHERE, &mut out);
+        let session = postgres.client_start(Self::TAG, UNKNOWN_ORIGIN, &mut out);
         Self { postgres, session, out }
     }
 
-    fn says(&mut self, bytes: &[u8]) -> Vec<u8> {
+    fn send(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.out = Outbox::new();
-        self.postgres.client_input(Self::TAG, &mut self.session, &mut Nobody, input(bytes), &mut self.out);
+        self.postgres.client_input(Self::TAG, &mut self.session, &mut NoSessions, input(bytes), &mut self.out);
         self.out.inserted.clone()
     }
 
@@ -52,16 +52,16 @@ impl Caller {
 #[test]
 fn tls_is_begun_once() {
     let mut client = Caller::new(Encryption::Allow, Proof::Trust);
-    assert_eq!(client.says(SSL_REQUEST), b"S");
+    assert_eq!(client.send(SSL_REQUEST), b"S");
     client.is_secured();
-    assert!(text(&client.says(SSL_REQUEST)).contains("encryption asked for twice"));
+    assert!(text(&client.send(SSL_REQUEST)).contains("encryption asked for twice"));
 }
 
 #[test]
 fn where_tls_is_required_a_cancel_request_may_come_in_the_clear() {
     // Older clients send them so, and they tell nothing.
     let mut client = Caller::new(Encryption::Require, Proof::Trust);
-    client.says(&[0, 0, 0, 16, 4, 210, 22, 46, 0, 1, 0, 1, 0, 0, 0, 2]);
+    client.send(&[0, 0, 0, 16, 4, 210, 22, 46, 0, 1, 0, 1, 0, 0, 0, 2]);
     let cancels = |effect: &Effect| matches!(effect, Effect::Cancel { target: ClientTag(1), secret: 2, .. });
     assert!(client.out.effects.iter().any(cancels), "{:?}", client.out.effects);
 }
@@ -70,18 +70,18 @@ fn where_tls_is_required_a_cancel_request_may_come_in_the_clear() {
 fn bound_login(mechanism: &str, binding: scram::ChannelBinding) -> Vec<u8> {
     let proof = Proof::Scram(Arc::new(scram::Verifier::from_password("pencil", b"salt", 2)));
     let mut client = Caller::new(Encryption::Allow, proof);
-    client.says(SSL_REQUEST);
+    client.send(SSL_REQUEST);
     client.is_secured();
-    let offered = client.says(&startup(3 << 16, &[("user", "app")]));
+    let offered = client.send(&startup(3 << 16, &[("user", "app")]));
     assert_eq!(text(&offered[9..]), "SCRAM-SHA-256-PLUS~SCRAM-SHA-256~~");
     let (mut exchange, first) = scram::Client::bound("nonce".into(), binding);
     let length = (first.len() as u32).to_be_bytes();
-    let told = client.says(&message(b'p', &[mechanism.as_bytes(), b"\0", &length, &first].concat()));
+    let told = client.send(&message(b'p', &[mechanism.as_bytes(), b"\0", &length, &first].concat()));
     if told[0] != b'R' {
         return told;
     }
     let last = exchange.respond(&told[9..], "pencil", &scram::KeyCache::default()).unwrap();
-    client.says(&message(b'p', &last))
+    client.send(&message(b'p', &last))
 }
 
 #[test]
@@ -107,8 +107,9 @@ impl Called {
     const TAG: ServerTag = ServerTag(1);
 
     fn new(server_encryption: ServerEncryption) -> Self {
-        let doors = Doors { password: Some("pencil".into()), server_encryption, ..Doors::default() };
-        let postgres = Postgres::new(Arc::new(doors));
+        let directory =
+            TestDirectory { password: Some("pencil".into()), server_encryption, ..TestDirectory::default() };
+        let postgres = Postgres::new(Arc::new(directory));
         let mut out = Outbox::new();
         let session = postgres.server_start(Self::TAG, POOL, &mut out);
         Self { postgres, session, out }
@@ -116,14 +117,14 @@ impl Called {
 
     fn within_tls(binding: Binding, end_point: bool) -> Self {
         let mut server = Self::new(encryption(Tls::Require, binding));
-        server.says(b"S");
+        server.send(b"S");
         server.is_secured(Secured { end_point: end_point.then(|| CHANNEL.into()), ..secured() });
         server
     }
 
-    fn says(&mut self, bytes: &[u8]) -> Vec<u8> {
+    fn send(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.out = Outbox::new();
-        self.postgres.server_input(Self::TAG, &mut self.session, &mut Nobody, input(bytes), &mut self.out);
+        self.postgres.server_input(Self::TAG, &mut self.session, &mut NoSessions, input(bytes), &mut self.out);
         self.out.inserted.clone()
     }
 
@@ -157,14 +158,14 @@ fn request(kind: u8, body: &[u8]) -> Vec<u8> {
 fn tls_is_asked_for_before_anything_is_told() {
     let mut server = Called::new(encryption(Tls::Require, Binding::Prefer));
     assert_eq!(server.out.inserted, SSL_REQUEST);
-    assert_eq!(server.says(b"S"), b"");
+    assert_eq!(server.send(b"S"), b"");
     assert!(text(&server.is_secured(secured())).contains("user~app~"));
 }
 
 #[test]
 fn an_error_in_the_clear_is_not_repeated() {
     let mut server = Called::new(encryption(Tls::Prefer, Binding::Prefer));
-    server.says(&messages("E:SFATAL~C53300~Mforged~~"));
+    server.send(&messages("E:SFATAL~C53300~Mforged~~"));
     let (permanent, message) = server.failed().unwrap();
     assert!(!permanent && !message.contains("forged"));
 }
@@ -187,7 +188,7 @@ fn a_login_at_a_server_is_bound_where_it_can_be() {
     let plain = b"SCRAM-SHA-256\0\0";
     let chosen = |binding, end_point, mechanisms: &[u8]| {
         let mut server = Called::within_tls(binding, end_point);
-        let answer = server.says(&request(10, mechanisms));
+        let answer = server.send(&request(10, mechanisms));
         match server.failed() {
             None => text(&answer[5..]),
             Some((_, why)) => why.to_owned(),
@@ -209,7 +210,7 @@ fn a_login_at_a_server_is_bound_where_it_can_be() {
 fn where_binding_is_required_no_other_login_will_do() {
     for asked in [request(0, b""), request(3, b""), request(5, b"salt")] {
         let mut server = Called::within_tls(Binding::Require, true);
-        assert_eq!(server.says(&asked), b"", "the password stays here");
+        assert_eq!(server.send(&asked), b"", "the password stays here");
         assert!(server.failed().unwrap().1.contains("channel_binding=require"));
     }
 }
@@ -217,6 +218,6 @@ fn where_binding_is_required_no_other_login_will_do() {
 #[test]
 fn an_offer_to_bind_in_the_clear_is_somebody_elses() {
     let mut server = Called::new(encryption(Tls::Never, Binding::Prefer));
-    server.says(&request(10, b"SCRAM-SHA-256-PLUS\0SCRAM-SHA-256\0\0"));
+    server.send(&request(10, b"SCRAM-SHA-256-PLUS\0SCRAM-SHA-256\0\0"));
     assert!(server.failed().unwrap().1.contains("in between"));
 }

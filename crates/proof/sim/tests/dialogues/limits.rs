@@ -7,171 +7,171 @@ use pool::GateConfig;
 use postgres_session::{PoolMode, Postgres};
 use sim::{
     network::EndId,
-    stage::{
-        Stage,
-        postgres::{Doors, messages},
+    rig::{
+        Rig,
+        postgres::{TestDirectory, messages},
     },
 };
 
-use crate::cast::{HELD, Play, add_client, add_client_with, add_server, assert_surveyed, error_code};
+use crate::support::{HELD, PostgresRig, add_client, add_client_with, add_server, assert_surveyed, error_code};
 
 /// A stage with a soft limit of one client and an idle time-out of one minute.
-fn crowded(mode: PoolMode) -> Play {
+fn crowded(mode: PoolMode) -> PostgresRig {
     let gate = GateConfig { soft_limit: 1, hard_limit: 9, evict_min_idle: Duration::from_secs(5) };
     let timeouts = Timeouts { client_idle: Some(Duration::from_secs(60)), ..Timeouts::default() };
-    Stage::with_gate(gate, timeouts, 1, Postgres::new(Arc::new(Doors { mode, ..Doors::default() })), HELD)
+    Rig::with_gate(gate, timeouts, 1, Postgres::new(Arc::new(TestDirectory { mode, ..TestDirectory::default() })), HELD)
 }
 
-fn ask(stage: &mut Play, client: EndId, server: EndId) {
-    stage.says(client, &messages("Q:SELECT_1"));
-    stage.says(server, &messages("C:SELECT_1~ Z:I"));
-    assert_eq!(stage.got(client), messages("C:SELECT_1~ Z:I"));
+fn ask(rig: &mut PostgresRig, client: EndId, server: EndId) {
+    rig.send(client, &messages("Q:SELECT_1"));
+    rig.send(server, &messages("C:SELECT_1~ Z:I"));
+    assert_eq!(rig.received(client), messages("C:SELECT_1~ Z:I"));
 }
 
 #[test]
 fn who_listens_is_neither_evicted_nor_idle_for_too_long() {
     for mode in [PoolMode::Transaction, PoolMode::Session] {
-        let stage = &mut crowded(mode);
-        let (server, client) = (add_server(stage), add_client(stage));
-        stage.says(client, &messages("Q:LISTEN_a"));
-        stage.got(server);
-        stage.says(server, &messages("C:LISTEN~ Z:I"));
+        let rig = &mut crowded(mode);
+        let (server, client) = (add_server(rig), add_client(rig));
+        rig.send(client, &messages("Q:LISTEN_a"));
+        rig.received(server);
+        rig.send(server, &messages("C:LISTEN~ Z:I"));
         if mode == PoolMode::Transaction {
-            assert_surveyed(stage, server, &[["l", "a", ""]]);
+            assert_surveyed(rig, server, &[["l", "a", ""]]);
         }
-        assert_eq!(stage.got(client), messages("C:LISTEN~ Z:I"));
-        let other = add_client(stage);
-        stage.wait(Duration::from_secs(6));
-        assert!(stage.is_over(other) && !stage.is_over(client), "{mode:?}: the one that does not listen goes");
-        stage.wait(Duration::from_secs(130));
-        assert!(!stage.is_over(client), "{mode:?}: it waits for notifications");
+        assert_eq!(rig.received(client), messages("C:LISTEN~ Z:I"));
+        let other = add_client(rig);
+        rig.wait(Duration::from_secs(6));
+        assert!(rig.is_closed(other) && !rig.is_closed(client), "{mode:?}: the one that does not listen goes");
+        rig.wait(Duration::from_secs(130));
+        assert!(!rig.is_closed(client), "{mode:?}: it waits for notifications");
         // When it listens no longer it is idle as any other.
-        let unlistens = if mode == PoolMode::Transaction { add_server(stage) } else { server };
-        stage.says(client, &messages("Q:UNLISTEN_*"));
-        stage.says(unlistens, &messages("C:UNLISTEN~ Z:I"));
-        assert_eq!(stage.got(client), messages("C:UNLISTEN~ Z:I"));
-        stage.wait(Duration::from_secs(59));
-        assert!(!stage.is_over(client), "{mode:?}");
-        stage.wait(Duration::from_secs(2));
-        assert!(stage.is_over(client), "{mode:?}");
+        let unlistens = if mode == PoolMode::Transaction { add_server(rig) } else { server };
+        rig.send(client, &messages("Q:UNLISTEN_*"));
+        rig.send(unlistens, &messages("C:UNLISTEN~ Z:I"));
+        assert_eq!(rig.received(client), messages("C:UNLISTEN~ Z:I"));
+        rig.wait(Duration::from_secs(59));
+        assert!(!rig.is_closed(client), "{mode:?}");
+        rig.wait(Duration::from_secs(2));
+        assert!(rig.is_closed(client), "{mode:?}");
     }
 }
 
 #[test]
 fn who_holds_a_server_is_evicted_last() {
-    let stage = &mut crowded(PoolMode::Session);
-    let (server, holds) = (add_server(stage), add_client(stage));
-    ask(stage, holds, server);
-    let (other, third) = (add_client(stage), add_client(stage));
-    stage.wait(Duration::from_secs(6));
-    assert_eq!([holds, other, third].map(|client| stage.is_over(client)), [false, true, true]);
-    ask(stage, holds, server);
+    let rig = &mut crowded(PoolMode::Session);
+    let (server, holds) = (add_server(rig), add_client(rig));
+    ask(rig, holds, server);
+    let (other, third) = (add_client(rig), add_client(rig));
+    rig.wait(Duration::from_secs(6));
+    assert_eq!([holds, other, third].map(|client| rig.is_closed(client)), [false, true, true]);
+    ask(rig, holds, server);
     // Where it is the only one that may go, it goes.
-    stage.wait(Duration::from_secs(10));
-    let newcomer = add_client(stage);
-    stage.wait(Duration::from_secs(1));
-    assert!(stage.is_over(holds) && !stage.is_over(newcomer));
+    rig.wait(Duration::from_secs(10));
+    let newcomer = add_client(rig);
+    rig.wait(Duration::from_secs(1));
+    assert!(rig.is_closed(holds) && !rig.is_closed(newcomer));
 }
 
 #[test]
 fn who_is_in_a_transaction_or_waits_for_an_answer_stays() {
-    let stage = &mut crowded(PoolMode::Transaction);
-    let (first, second) = (add_server(stage), add_server(stage));
-    let (begun, asks, idle) = (add_client(stage), add_client(stage), add_client(stage));
-    stage.says(begun, &messages("Q:BEGIN"));
-    let (of_begun, of_asks) = if stage.got(first).is_empty() { (second, first) } else { (first, second) };
-    stage.says(of_begun, &messages("C:BEGIN~ Z:T"));
-    stage.says(asks, &messages("Q:SELECT_1"));
-    stage.wait(Duration::from_secs(50));
-    assert_eq!([begun, asks, idle].map(|client| stage.is_over(client)), [false, false, true]);
-    stage.says(of_asks, &messages("C:SELECT_1~ Z:I"));
-    assert_eq!(stage.got(asks), messages("C:SELECT_1~ Z:I"));
+    let rig = &mut crowded(PoolMode::Transaction);
+    let (first, second) = (add_server(rig), add_server(rig));
+    let (begun, asks, idle) = (add_client(rig), add_client(rig), add_client(rig));
+    rig.send(begun, &messages("Q:BEGIN"));
+    let (of_begun, of_asks) = if rig.received(first).is_empty() { (second, first) } else { (first, second) };
+    rig.send(of_begun, &messages("C:BEGIN~ Z:T"));
+    rig.send(asks, &messages("Q:SELECT_1"));
+    rig.wait(Duration::from_secs(50));
+    assert_eq!([begun, asks, idle].map(|client| rig.is_closed(client)), [false, false, true]);
+    rig.send(of_asks, &messages("C:SELECT_1~ Z:I"));
+    assert_eq!(rig.received(asks), messages("C:SELECT_1~ Z:I"));
 }
 
 /// A stage on which the database may have two clients, for each worker, and a newcomer waits for three seconds.
-fn full(workers: usize, soft_limit: u32) -> Play {
+fn full(workers: usize, soft_limit: u32) -> PostgresRig {
     let gate = GateConfig { soft_limit: 9, hard_limit: 9, evict_min_idle: Duration::from_secs(1) };
     let timeouts = Timeouts { newcomer_wait: Some(Duration::from_secs(3)), ..Timeouts::default() };
-    let mut stage = Stage::with_gate(gate, timeouts, workers, Postgres::new(Arc::new(Doors::default())), HELD);
-    stage.limit_clients(TenantLimits { soft_limit, hard_limit: 2 });
-    stage
+    let mut rig = Rig::with_gate(gate, timeouts, workers, Postgres::new(Arc::new(TestDirectory::default())), HELD);
+    rig.limit_clients(TenantLimits { soft_limit, hard_limit: 2 });
+    rig
 }
 
 #[test]
 fn who_has_logged_in_waits_for_a_place_with_its_database_and_is_refused_in_the_end() {
-    let stage = &mut full(1, 2);
-    add_server(stage);
-    let here = [add_client(stage), add_client(stage)];
-    let third = add_client_with(stage, &[]);
-    stage.wait(Duration::from_millis(2_900));
-    assert!(stage.got(third).is_empty() && !stage.is_over(third), "it is told nothing of its login");
-    stage.wait(Duration::from_millis(200));
-    let told = stage.got(third);
+    let rig = &mut full(1, 2);
+    add_server(rig);
+    let here = [add_client(rig), add_client(rig)];
+    let third = add_client_with(rig, &[]);
+    rig.wait(Duration::from_millis(2_900));
+    assert!(rig.received(third).is_empty() && !rig.is_closed(third), "it is told nothing of its login");
+    rig.wait(Duration::from_millis(200));
+    let told = rig.received(third);
     assert_eq!(error_code(&told), "53300");
     let text = String::from_utf8_lossy(&told);
     assert!(text.contains("too many clients of database \"db\" (hard_limit = 2)"), "{text}");
     assert!(!told.starts_with(b"R"), "{text}");
-    assert!(stage.is_over(third) && here.iter().all(|client| !stage.is_over(*client)));
+    assert!(rig.is_closed(third) && here.iter().all(|client| !rig.is_closed(*client)));
 }
 
 #[test]
 fn a_place_that_comes_free_goes_to_who_has_waited_longest_with_its_request() {
     for workers in [1, 2] {
-        let stage = &mut full(workers, 2);
-        let server = add_server(stage);
-        let [first, _] = [add_client(stage), add_client(stage)];
-        let third = add_client_with(stage, &[]);
-        let fourth = add_client_with(stage, &[]);
-        stage.says(third, &messages("Q:SELECT_1"));
-        stage.wait(Duration::from_secs(1));
-        assert!(stage.got(third).is_empty() && stage.got(server).is_empty(), "what it asks waits as well");
-        stage.leaves(first);
-        stage.wait(Duration::from_millis(100));
-        stage.got(server);
-        stage.says(server, &messages("C:SELECT_1~ Z:I"));
-        let told = stage.got(third);
+        let rig = &mut full(workers, 2);
+        let server = add_server(rig);
+        let [first, _] = [add_client(rig), add_client(rig)];
+        let third = add_client_with(rig, &[]);
+        let fourth = add_client_with(rig, &[]);
+        rig.send(third, &messages("Q:SELECT_1"));
+        rig.wait(Duration::from_secs(1));
+        assert!(rig.received(third).is_empty() && rig.received(server).is_empty(), "what it asks waits as well");
+        rig.close(first);
+        rig.wait(Duration::from_millis(100));
+        rig.received(server);
+        rig.send(server, &messages("C:SELECT_1~ Z:I"));
+        let told = rig.received(third);
         assert!(told.starts_with(b"R") && told.ends_with(&messages("C:SELECT_1~ Z:I")));
-        assert!(stage.got(fourth).is_empty() && !stage.is_over(fourth));
+        assert!(rig.received(fourth).is_empty() && !rig.is_closed(fourth));
     }
 }
 
 #[test]
 fn above_the_soft_limit_of_a_database_who_has_been_idle_longest_makes_room() {
-    let stage = &mut full(1, 1);
-    add_server(stage);
-    let first = add_client(stage);
-    stage.wait(Duration::from_millis(100));
-    let second = add_client(stage);
-    let third = add_client_with(stage, &[]);
-    stage.wait(Duration::from_millis(950));
-    assert_eq!([first, second, third].map(|client| stage.is_over(client)), [true, false, false]);
-    assert!(stage.got(third).starts_with(b"R"), "it has the place");
+    let rig = &mut full(1, 1);
+    add_server(rig);
+    let first = add_client(rig);
+    rig.wait(Duration::from_millis(100));
+    let second = add_client(rig);
+    let third = add_client_with(rig, &[]);
+    rig.wait(Duration::from_millis(950));
+    assert_eq!([first, second, third].map(|client| rig.is_closed(client)), [true, false, false]);
+    assert!(rig.received(third).starts_with(b"R"), "it has the place");
 }
 
 #[test]
 fn a_client_that_waits_and_goes_takes_no_place() {
-    let stage = &mut full(1, 2);
-    add_server(stage);
-    let [first, _] = [add_client(stage), add_client(stage)];
-    let third = add_client_with(stage, &[]);
-    let fourth = add_client_with(stage, &[]);
-    stage.leaves(third);
-    stage.leaves(first);
-    stage.wait(Duration::from_millis(100));
-    assert!(stage.got(fourth).starts_with(b"R"), "the place is not lost");
+    let rig = &mut full(1, 2);
+    add_server(rig);
+    let [first, _] = [add_client(rig), add_client(rig)];
+    let third = add_client_with(rig, &[]);
+    let fourth = add_client_with(rig, &[]);
+    rig.close(third);
+    rig.close(first);
+    rig.wait(Duration::from_millis(100));
+    assert!(rig.received(fourth).starts_with(b"R"), "the place is not lost");
 }
 
 #[test]
 fn limits_of_a_reload_hold_for_clients_that_are_there() {
-    let stage = &mut full(1, 2);
-    add_server(stage);
-    let here = [add_client(stage), add_client(stage)];
-    let third = add_client_with(stage, &[]);
-    stage.limit_clients(TenantLimits { soft_limit: 3, hard_limit: 3 });
-    stage.wait(Duration::from_millis(100));
-    assert!(stage.got(third).starts_with(b"R"), "it waits no longer");
-    stage.limit_clients(TenantLimits { soft_limit: 1, hard_limit: 3 });
-    stage.wait(Duration::from_millis(1_200));
-    let over = [here[0], here[1], third].map(|client| stage.is_over(client));
+    let rig = &mut full(1, 2);
+    add_server(rig);
+    let here = [add_client(rig), add_client(rig)];
+    let third = add_client_with(rig, &[]);
+    rig.limit_clients(TenantLimits { soft_limit: 3, hard_limit: 3 });
+    rig.wait(Duration::from_millis(100));
+    assert!(rig.received(third).starts_with(b"R"), "it waits no longer");
+    rig.limit_clients(TenantLimits { soft_limit: 1, hard_limit: 3 });
+    rig.wait(Duration::from_millis(1_200));
+    let over = [here[0], here[1], third].map(|client| rig.is_closed(client));
     assert_eq!(over.iter().filter(|over| **over).count(), 2, "{over:?}");
 }

@@ -5,15 +5,15 @@ use std::{sync::Arc, time::Duration};
 use postgres_session::{PoolMode, Proof};
 use sim::{
     network::{EndId, Host},
-    stage::{
+    rig::{
         Pieces,
-        postgres::{Doors, message, messages, server_welcome, startup},
+        postgres::{TestDirectory, message, messages, server_welcome, startup},
     },
 };
 
-use crate::cast::{
-    HELD, Play, add_client, add_client_with, add_server, all_pieces, assert_cleaned, assert_prefaced, in_all_pieces,
-    text, trusting,
+use crate::support::{
+    HELD, PostgresRig, add_client, add_client_with, add_server, all_pieces, assert_cleaned, assert_prefaced,
+    in_all_pieces, text, trusting,
 };
 
 fn types(mut bytes: &[u8]) -> String {
@@ -25,119 +25,119 @@ fn types(mut bytes: &[u8]) -> String {
     types
 }
 
-fn error(stage: &mut Play, client: EndId) -> String {
-    assert!(stage.is_over(client), "an error at login ends the connection");
-    text(&stage.got(client))
+fn error(rig: &mut PostgresRig, client: EndId) -> String {
+    assert!(rig.is_closed(client), "an error at login ends the connection");
+    text(&rig.received(client))
 }
 
-fn asks(stage: &mut Play, parameters: &[(&str, &str)]) -> EndId {
-    let client = stage.client();
-    stage.says(client, &startup(3 << 16, parameters));
+fn asks(rig: &mut PostgresRig, parameters: &[(&str, &str)]) -> EndId {
+    let client = rig.client();
+    rig.send(client, &startup(3 << 16, parameters));
     client
 }
 
 #[test]
 fn a_trusted_client_learns_its_parameters() {
-    in_all_pieces(PoolMode::Transaction, |stage, _, server| {
-        let client = asks(stage, &[("user", "app"), ("application_name", "psql")]);
-        let got = stage.got(client);
+    in_all_pieces(PoolMode::Transaction, |rig, _, server| {
+        let client = asks(rig, &[("user", "app"), ("application_name", "psql")]);
+        let got = rig.received(client);
         assert_eq!(types(&got), "RSSSSSKZ");
         assert!(text(&got).contains("application_name~psql~") && text(&got).contains("server_version~17.2~"));
-        assert_eq!(stage.got(server), b"", "a name that is taken as it is need not be learned");
+        assert_eq!(rig.received(server), b"", "a name that is taken as it is need not be learned");
     });
 }
 
 #[test]
 fn start_up_settings_are_learned_from_a_server_once() {
-    in_all_pieces(PoolMode::Transaction, |stage, _, server| {
+    in_all_pieces(PoolMode::Transaction, |rig, _, server| {
         let settings = [("user", "app"), ("TimeZone", "cet"), ("options", "-c search_path=a,b")];
-        let one = stage.client();
+        let one = rig.client();
         // A first query that does not wait for the welcome.
-        stage.says(one, &[startup(3 << 16, &settings), messages("Q:hello")].concat());
+        rig.send(one, &[startup(3 << 16, &settings), messages("Q:hello")].concat());
         let sql = "SELECT pg_catalog.set_config('search_path','a,b',false);SET \"TimeZone\" = 'cet';\0";
-        assert_eq!(text(&stage.got(server)), text(&message(b'Q', sql.as_bytes())));
-        assert_eq!(stage.got(one), b"");
-        stage.says(server, &messages("C:SET~ T:~~ D:a,b C:SELECT_1~ S:TimeZone~CET~ Z:I"));
-        let got = stage.got(one);
+        assert_eq!(text(&rig.received(server)), text(&message(b'Q', sql.as_bytes())));
+        assert_eq!(rig.received(one), b"");
+        rig.send(server, &messages("C:SET~ T:~~ D:a,b C:SELECT_1~ S:TimeZone~CET~ Z:I"));
+        let got = rig.received(one);
         assert_eq!(types(&got), "RSSSSSKZ");
         assert!(text(&got).contains("TimeZone~CET~") && !text(&got).contains("search_path"));
         // The server has its settings already.
-        assert_eq!(stage.got(server), messages("Q:hello"));
-        stage.says(server, &messages("C:OK~ Z:I"));
+        assert_eq!(rig.received(server), messages("Q:hello"));
+        rig.send(server, &messages("C:OK~ Z:I"));
 
-        let two = asks(stage, &settings);
-        assert_eq!(types(&stage.got(two)), "RSSSSSKZ");
+        let two = asks(rig, &settings);
+        assert_eq!(types(&rig.received(two)), "RSSSSSKZ");
 
         // A client without them sets everything back.
-        let three = asks(stage, &[("user", "app")]);
-        stage.says(three, &messages("Q:hello"));
-        assert_prefaced(stage, server, "RESET \"search_path\";RESET \"TimeZone\";", "hello");
+        let three = asks(rig, &[("user", "app")]);
+        rig.send(three, &messages("Q:hello"));
+        assert_prefaced(rig, server, "RESET \"search_path\";RESET \"TimeZone\";", "hello");
     });
 }
 
 #[test]
 fn settings_that_the_server_refuses_end_the_login_in_its_words() {
-    in_all_pieces(PoolMode::Transaction, |stage, _, server| {
-        let client = asks(stage, &[("user", "app"), ("foo", "bar")]);
-        stage.got(server);
-        stage.says(server, &messages("E:SERROR~VERROR~C42704~Munrecognized_parameter_foo~~ Z:I"));
-        let error = error(stage, client);
+    in_all_pieces(PoolMode::Transaction, |rig, _, server| {
+        let client = asks(rig, &[("user", "app"), ("foo", "bar")]);
+        rig.received(server);
+        rig.send(server, &messages("E:SERROR~VERROR~C42704~Munrecognized_parameter_foo~~ Z:I"));
+        let error = error(rig, client);
         assert!(error.contains("FATAL") && error.contains("42704") && error.contains("unrecognized parameter foo"));
-        assert_cleaned(stage, server);
+        assert_cleaned(rig, server);
     });
 }
 
 #[test]
 fn a_login_fails_when_no_server_can_tell_the_parameters() {
-    let mut stage = trusting(PoolMode::Transaction);
-    stage.set_database(Host::Refuses);
-    stage.configure(|pool| pool.unavailable_wait_time = Some(Duration::from_secs(5)));
-    let client = add_client_with(&mut stage, &[]);
-    assert_eq!((stage.got(client).len(), stage.servers().waiters), (0, 1));
-    stage.wait(Duration::from_secs(6));
-    assert!(error(&mut stage, client).contains("57P03"));
+    let mut rig = trusting(PoolMode::Transaction);
+    rig.set_database(Host::Refuses);
+    rig.configure(|pool| pool.unavailable_wait_time = Some(Duration::from_secs(5)));
+    let client = add_client_with(&mut rig, &[]);
+    assert_eq!((rig.received(client).len(), rig.servers().waiters), (0, 1));
+    rig.wait(Duration::from_secs(6));
+    assert!(error(&mut rig, client).contains("57P03"));
 }
 
 #[test]
 fn a_login_asks_another_server_when_the_first_dies_and_fails_with_the_second() {
-    let mut stage = trusting(PoolMode::Transaction);
-    let server = add_server(&mut stage);
-    let client = add_client_with(&mut stage, &[("TimeZone", "cet")]);
-    stage.leaves(server);
-    assert!(!stage.is_over(client) && stage.got(client).is_empty());
-    let second = add_server(&mut stage);
-    stage.leaves(second);
-    assert!(error(&mut stage, client).contains("08006"));
+    let mut rig = trusting(PoolMode::Transaction);
+    let server = add_server(&mut rig);
+    let client = add_client_with(&mut rig, &[("TimeZone", "cet")]);
+    rig.close(server);
+    assert!(!rig.is_closed(client) && rig.received(client).is_empty());
+    let second = add_server(&mut rig);
+    rig.close(second);
+    assert!(error(&mut rig, client).contains("08006"));
 }
 
 #[test]
 fn a_password_is_proved_by_scram() {
     for (pieces, password) in all_pieces().flat_map(|pieces| [(pieces, "pencil"), (pieces, "wrong")]) {
         let verifier = scram::Verifier::from_password("pencil", b"salt", 2);
-        let mut stage = Doors { proof: Proof::Scram(Arc::new(verifier)), ..Doors::default() }.stage(HELD);
-        add_server(&mut stage);
-        stage.pieces = pieces;
-        let client = asks(&mut stage, &[("user", "app")]);
-        assert_eq!(text(&stage.got(client)[5..]), "~~~\u{a}SCRAM-SHA-256~~");
+        let mut rig = TestDirectory { proof: Proof::Scram(Arc::new(verifier)), ..TestDirectory::default() }.rig(HELD);
+        add_server(&mut rig);
+        rig.pieces = pieces;
+        let client = asks(&mut rig, &[("user", "app")]);
+        assert_eq!(text(&rig.received(client)[5..]), "~~~\u{a}SCRAM-SHA-256~~");
         let (mut exchange, first) = scram::Client::new("nonce".into());
         let length = (first.len() as u32).to_be_bytes();
-        stage.says(client, &message(b'p', &[b"SCRAM-SHA-256\0", &length[..], &first].concat()));
-        let challenge = stage.got(client);
+        rig.send(client, &message(b'p', &[b"SCRAM-SHA-256\0", &length[..], &first].concat()));
+        let challenge = rig.received(client);
         assert_eq!(challenge[..9], [b'R', 0, 0, 0, challenge.len() as u8 - 1, 0, 0, 0, 11]);
         let last = exchange.respond(&challenge[9..], password, &scram::KeyCache::default()).unwrap();
-        stage.says(client, &message(b'p', &last));
+        rig.send(client, &message(b'p', &last));
         if password == "wrong" {
             // Where passwords are guessed answers are kept back for a while.
-            stage.wait(Duration::from_secs(5));
-            assert!(error(&mut stage, client).contains("28P01"));
-            assert_eq!(stage.auth_failures(), 1);
+            rig.wait(Duration::from_secs(5));
+            assert!(error(&mut rig, client).contains("28P01"));
+            assert_eq!(rig.auth_failures(), 1);
             continue;
         }
-        let outcome = stage.got(client);
+        let outcome = rig.received(client);
         assert_eq!(types(&outcome), "RRSSSSSKZ");
         let end = 1 + u32::from_be_bytes(outcome[1..5].try_into().unwrap()) as usize;
         exchange.verify(&outcome[9..end]).unwrap();
-        assert_eq!(stage.auth_failures(), 0);
+        assert_eq!(rig.auth_failures(), 0);
     }
 }
 
@@ -146,12 +146,12 @@ fn whoever_cannot_be_served_is_told_why() {
     let go = |bytes: &[u8]| {
         let mut told: Vec<String> = Vec::new();
         for pieces in all_pieces() {
-            let mut stage = trusting(PoolMode::Transaction);
-            add_server(&mut stage);
-            stage.pieces = pieces;
-            let client = stage.client();
-            stage.says(client, bytes);
-            told.push(error(&mut stage, client));
+            let mut rig = trusting(PoolMode::Transaction);
+            add_server(&mut rig);
+            rig.pieces = pieces;
+            let client = rig.client();
+            rig.send(client, bytes);
+            told.push(error(&mut rig, client));
         }
         assert!(told.windows(2).all(|two| two[0] == two[1]), "{told:?}");
         told.remove(0)
@@ -174,23 +174,23 @@ fn whoever_cannot_be_served_is_told_why() {
 fn a_client_that_leaves_before_it_has_said_who_it_is_hears_nothing() {
     for pieces in [Pieces::Whole, Pieces::Of(1), Pieces::SplitAt(4)] {
         for first in [&b""[..], &[0, 0, 0, 8, 4, 210, 22, 47]] {
-            let mut stage = trusting(PoolMode::Transaction);
-            stage.pieces = pieces;
-            let client = stage.client();
-            stage.says(client, first);
-            stage.got(client);
-            stage.says(client, b"X\0\0\0\x04");
-            assert_eq!((text(&stage.got(client)), stage.is_over(client)), (String::new(), true), "{pieces:?}");
+            let mut rig = trusting(PoolMode::Transaction);
+            rig.pieces = pieces;
+            let client = rig.client();
+            rig.send(client, first);
+            rig.received(client);
+            rig.send(client, b"X\0\0\0\x04");
+            assert_eq!((text(&rig.received(client)), rig.is_closed(client)), (String::new(), true), "{pieces:?}");
         }
     }
 }
 
 #[test]
 fn switches_of_the_command_line_are_settings() {
-    let mut stage = trusting(PoolMode::Transaction);
-    let server = add_server(&mut stage);
-    asks(&mut stage, &[("user", "app"), ("options", "-S 8192 -fs -e")]);
-    let asked = text(&stage.got(server));
+    let mut rig = trusting(PoolMode::Transaction);
+    let server = add_server(&mut rig);
+    asks(&mut rig, &[("user", "app"), ("options", "-S 8192 -fs -e")]);
+    let asked = text(&rig.received(server));
     for (name, value) in [("work_mem", "8192"), ("enable_seqscan", "false"), ("datestyle", "euro")] {
         assert!(asked.to_lowercase().contains(&format!("set \"{name}\" = '{value}'")), "{asked}");
     }
@@ -198,28 +198,28 @@ fn switches_of_the_command_line_are_settings() {
 
 #[test]
 fn a_surplus_client_is_told_when_it_can_understand() {
-    let mut stage = trusting(PoolMode::Transaction);
-    add_server(&mut stage);
-    (0..100).for_each(|_| _ = add_client(&mut stage));
-    let client = stage.client();
-    stage.says(client, &[8u32.to_be_bytes(), 80_877_103u32.to_be_bytes()].concat());
-    assert_eq!(stage.got(client), b"N");
-    stage.says(client, &startup(3 << 16, &[("user", "app")]));
-    let error = error(&mut stage, client);
+    let mut rig = trusting(PoolMode::Transaction);
+    add_server(&mut rig);
+    (0..100).for_each(|_| _ = add_client(&mut rig));
+    let client = rig.client();
+    rig.send(client, &[8u32.to_be_bytes(), 80_877_103u32.to_be_bytes()].concat());
+    assert_eq!(rig.received(client), b"N");
+    rig.send(client, &startup(3 << 16, &[("user", "app")]));
+    let error = error(&mut rig, client);
     assert!(error.contains("53300") && error.contains("hard_limit = 100"), "{error}");
 }
 
 // ---- servers ----
 
 /// Somebody waits for a server, to which Poolhouse is to log in.
-fn starting(password: Option<&str>, pieces: Pieces) -> (Play, EndId, EndId) {
-    let mut stage = Doors { password: password.map(Arc::from), ..Doors::default() }.stage(HELD);
-    let client = add_client(&mut stage);
-    let server = stage.server();
+fn starting(password: Option<&str>, pieces: Pieces) -> (PostgresRig, EndId, EndId) {
+    let mut rig = TestDirectory { password: password.map(Arc::from), ..TestDirectory::default() }.rig(HELD);
+    let client = add_client(&mut rig);
+    let server = rig.server();
     let expected = [("user", "app"), ("database", "db"), ("application_name", "ph")];
-    assert_eq!(stage.got(server), startup(3 << 16, &expected));
-    stage.pieces = pieces;
-    (stage, client, server)
+    assert_eq!(rig.received(server), startup(3 << 16, &expected));
+    rig.pieces = pieces;
+    (rig, client, server)
 }
 
 /// An authentication request.
@@ -228,116 +228,116 @@ fn request(kind: u8, body: &[u8]) -> Vec<u8> {
 }
 
 /// The server is of no use, and whoever waits for one is told so at once if the next would not be either.
-fn assert_failed(stage: &mut Play, (client, server): (EndId, EndId), permanent: bool, what: &str) {
-    assert!(stage.is_over(server), "{what}");
-    assert_eq!(stage.is_over(client), permanent, "{what}");
+fn assert_failed(rig: &mut PostgresRig, (client, server): (EndId, EndId), permanent: bool, what: &str) {
+    assert!(rig.is_closed(server), "{what}");
+    assert_eq!(rig.is_closed(client), permanent, "{what}");
 }
 
 #[test]
 fn poolhouse_proves_its_password_by_scram() {
     for pieces in all_pieces() {
-        let (mut stage, client, server) = starting(Some("pencil"), pieces);
-        stage.says(server, &request(10, b"SCRAM-SHA-1\0SCRAM-SHA-256\0\0"));
-        let first = stage.got(server);
+        let (mut rig, client, server) = starting(Some("pencil"), pieces);
+        rig.send(server, &request(10, b"SCRAM-SHA-1\0SCRAM-SHA-256\0\0"));
+        let first = rig.received(server);
         let verifier = Arc::new(scram::Verifier::from_password("pencil", b"salt", 2));
         let mut exchange = scram::Server::new(verifier, "server".into());
         assert!(first[5..].starts_with(b"SCRAM-SHA-256\0"));
         let challenge = exchange.first(&first[23..]).unwrap();
-        stage.says(server, &request(11, &challenge));
-        let last = stage.got(server);
+        rig.send(server, &request(11, &challenge));
+        let last = rig.received(server);
         let outcome = exchange.last(&last[5..]).unwrap();
-        stage.says(server, &request(12, &outcome));
-        stage.says(server, &server_welcome());
-        assert_eq!(types(&stage.got(client)), "RSSSSSKZ");
+        rig.send(server, &request(12, &outcome));
+        rig.send(server, &server_welcome());
+        assert_eq!(types(&rig.received(client)), "RSSSSSKZ");
     }
 }
 
 #[test]
 fn the_keys_for_a_million_iterations_are_derived_part_by_part_while_others_are_served() {
-    let mut stage = Doors { password: Some("pencil".into()), ..Doors::default() }.stage(HELD);
-    let (other, client) = (add_server(&mut stage), add_client(&mut stage));
-    let server = stage.server();
-    stage.got(server);
-    stage.says(server, &request(10, b"SCRAM-SHA-256\0\0"));
-    let first = stage.got(server);
+    let mut rig = TestDirectory { password: Some("pencil".into()), ..TestDirectory::default() }.rig(HELD);
+    let (other, client) = (add_server(&mut rig), add_client(&mut rig));
+    let server = rig.server();
+    rig.received(server);
+    rig.send(server, &request(10, b"SCRAM-SHA-256\0\0"));
+    let first = rig.received(server);
     let verifier = Arc::new(scram::Verifier::from_password("pencil", b"salt", 100_000));
     let mut exchange = scram::Server::new(verifier, "server".into());
-    stage.says(server, &request(11, &exchange.first(&first[23..]).unwrap()));
+    rig.send(server, &request(11, &exchange.first(&first[23..]).unwrap()));
     for _ in 0..12 {
-        assert_eq!(stage.got(server), b"", "some parts are left");
-        stage.says(client, &messages("Q:hello"));
-        assert_eq!(stage.got(other), messages("Q:hello"));
-        stage.says(other, &messages("C:OK~ Z:I"));
-        assert_eq!(stage.got(client), messages("C:OK~ Z:I"));
-        stage.wait(Duration::from_millis(20));
+        assert_eq!(rig.received(server), b"", "some parts are left");
+        rig.send(client, &messages("Q:hello"));
+        assert_eq!(rig.received(other), messages("Q:hello"));
+        rig.send(other, &messages("C:OK~ Z:I"));
+        assert_eq!(rig.received(client), messages("C:OK~ Z:I"));
+        rig.wait(Duration::from_millis(20));
     }
-    stage.wait(Duration::from_secs(1));
-    let outcome = exchange.last(&stage.got(server)[5..]).unwrap();
-    stage.says(server, &[request(12, &outcome), server_welcome()].concat());
-    assert_eq!((stage.servers().total, stage.servers().connecting), (2, 0));
+    rig.wait(Duration::from_secs(1));
+    let outcome = exchange.last(&rig.received(server)[5..]).unwrap();
+    rig.send(server, &[request(12, &outcome), server_welcome()].concat());
+    assert_eq!((rig.servers().total, rig.servers().connecting), (2, 0));
 
     // One that goes on asking meanwhile is given up, and so is one that goes.
     for leaves in [false, true] {
-        let server = stage.server();
-        stage.got(server);
-        stage.says(server, &request(10, b"SCRAM-SHA-256\0\0"));
-        let nonce = text(&stage.got(server)[23..]).split_once("r=").unwrap().1.to_owned();
-        stage.says(server, &request(11, format!("r={nonce}x,s=AAAA,i=1000000").as_bytes()));
+        let server = rig.server();
+        rig.received(server);
+        rig.send(server, &request(10, b"SCRAM-SHA-256\0\0"));
+        let nonce = text(&rig.received(server)[23..]).split_once("r=").unwrap().1.to_owned();
+        rig.send(server, &request(11, format!("r={nonce}x,s=AAAA,i=1000000").as_bytes()));
         if leaves {
-            stage.leaves(server);
+            rig.close(server);
         } else {
-            stage.says(server, &request(11, b"r=x"));
-            assert!(stage.is_over(server));
+            rig.send(server, &request(11, b"r=x"));
+            assert!(rig.is_closed(server));
         }
-        stage.wait(Duration::from_secs(10));
-        assert_eq!(stage.got(server), b"");
+        rig.wait(Duration::from_secs(10));
+        assert_eq!(rig.received(server), b"");
     }
 }
 
 #[test]
 fn a_server_that_does_not_know_the_password_is_not_trusted() {
     for (pieces, says) in all_pieces().flat_map(|pieces| [(pieces, server_welcome()), (pieces, request(3, b""))]) {
-        let (mut stage, client, server) = starting(Some("pencil"), pieces);
-        stage.says(server, &request(10, b"SCRAM-SHA-256\0\0"));
-        stage.got(server);
-        stage.says(server, &says);
-        assert_failed(&mut stage, (client, server), true, &text(&says));
-        assert_eq!(stage.got(server), b"", "the password stays here");
+        let (mut rig, client, server) = starting(Some("pencil"), pieces);
+        rig.send(server, &request(10, b"SCRAM-SHA-256\0\0"));
+        rig.received(server);
+        rig.send(server, &says);
+        assert_failed(&mut rig, (client, server), true, &text(&says));
+        assert_eq!(rig.received(server), b"", "the password stays here");
     }
 }
 
 #[test]
 fn a_server_that_asks_for_the_password_without_end_is_told_it_once() {
     for kind in [3, 5] {
-        let (mut stage, client, server) = starting(Some("pencil"), Pieces::Whole);
-        stage.says(server, &request(kind, b"salt"));
-        assert_eq!(types(&stage.got(server)), "p");
-        stage.says(server, &request(kind, b"salt").repeat(100));
-        assert_failed(&mut stage, (client, server), false, "asked for the password again");
-        assert_eq!(stage.got(server), b"", "the password stays here");
+        let (mut rig, client, server) = starting(Some("pencil"), Pieces::Whole);
+        rig.send(server, &request(kind, b"salt"));
+        assert_eq!(types(&rig.received(server)), "p");
+        rig.send(server, &request(kind, b"salt").repeat(100));
+        assert_failed(&mut rig, (client, server), false, "asked for the password again");
+        assert_eq!(rig.received(server), b"", "the password stays here");
     }
 }
 
 #[test]
 fn a_server_whose_start_up_does_not_end_is_given_up() {
-    let (mut stage, client, server) = starting(None, Pieces::Whole);
-    stage.says(server, &request(0, b""));
-    stage.says(server, &messages("N:SNOTICE~C00000~Mhello~~").repeat(900));
-    assert!(!stage.is_over(server));
-    stage.says(server, &messages("N:SNOTICE~C00000~Mhello~~").repeat(200));
-    assert_failed(&mut stage, (client, server), false, "1000 messages");
+    let (mut rig, client, server) = starting(None, Pieces::Whole);
+    rig.send(server, &request(0, b""));
+    rig.send(server, &messages("N:SNOTICE~C00000~Mhello~~").repeat(900));
+    assert!(!rig.is_closed(server));
+    rig.send(server, &messages("N:SNOTICE~C00000~Mhello~~").repeat(200));
+    assert_failed(&mut rig, (client, server), false, "1000 messages");
 }
 
 #[test]
 fn a_second_start_up_while_a_proof_is_owed_lets_nobody_in() {
     let proof = Proof::Scram(Arc::new(scram::Verifier::from_password("pencil", b"salt", 2)));
-    let mut stage = Doors { proof, ..Doors::default() }.stage(HELD);
-    add_server(&mut stage);
+    let mut rig = TestDirectory { proof, ..TestDirectory::default() }.rig(HELD);
+    add_server(&mut rig);
     for user in ["app", "root"] {
-        let client = asks(&mut stage, &[("user", "app")]);
-        assert_eq!(types(&stage.got(client)), "R");
-        stage.says(client, &startup(3 << 16, &[("user", user)]));
-        let error = error(&mut stage, client);
+        let client = asks(&mut rig, &[("user", "app")]);
+        assert_eq!(types(&rig.received(client)), "R");
+        rig.send(client, &startup(3 << 16, &[("user", user)]));
+        let error = error(&mut rig, client);
         assert!(error.contains("08P01") && !error.contains("R~~~~~~~~"), "{error}");
     }
 }
@@ -356,37 +356,37 @@ fn a_failed_start_says_whether_it_may_go_better() {
         (b"HTTP/1.1 400 Bad Request\r\n".to_vec(), false),
     ] {
         for pieces in all_pieces() {
-            let (mut stage, client, server) = starting(None, pieces);
-            stage.says(server, &says);
-            assert_failed(&mut stage, (client, server), permanent, &text(&says));
+            let (mut rig, client, server) = starting(None, pieces);
+            rig.send(server, &says);
+            assert_failed(&mut rig, (client, server), permanent, &text(&says));
         }
     }
 }
 
 #[test]
 fn a_client_hears_in_the_servers_words_that_its_database_does_not_exist() {
-    let (mut stage, client, server) = starting(None, Pieces::Whole);
-    stage.says(server, &messages("E:SFATAL~C3D000~Mdatabase_nix_does_not_exist~~"));
-    let error = error(&mut stage, client);
+    let (mut rig, client, server) = starting(None, Pieces::Whole);
+    rig.send(server, &messages("E:SFATAL~C3D000~Mdatabase_nix_does_not_exist~~"));
+    let error = error(&mut rig, client);
     assert!(error.contains("SFATAL~") && error.contains("C3D000~Mdatabase nix does not exist~"), "{error}");
     assert!(!error.contains("unavailable"), "{error}");
     // Who comes at once is told the same, and nothing is asked.
-    let another = asks(&mut stage, &[("user", "app")]);
-    assert!(self::error(&mut stage, another).contains("C3D000~"));
-    assert!(stage.arrival().is_none());
+    let another = asks(&mut rig, &[("user", "app")]);
+    assert!(self::error(&mut rig, another).contains("C3D000~"));
+    assert!(rig.new_server().is_none());
     // It may have been made meanwhile.
-    stage.wait(Duration::from_secs(6));
-    let third = asks(&mut stage, &[("user", "app")]);
-    add_server(&mut stage);
-    assert_eq!(types(&stage.got(third)), "RSSSSSKZ");
+    rig.wait(Duration::from_secs(6));
+    let third = asks(&mut rig, &[("user", "app")]);
+    add_server(&mut rig);
+    assert_eq!(types(&rig.received(third)), "RSSSSSKZ");
 }
 
 #[test]
 fn a_server_that_closes_during_its_start_up_may_do_better_next_time() {
-    let (mut stage, client, server) = starting(None, Pieces::Whole);
-    stage.says(server, &request(0, b""));
-    stage.leaves(server);
-    stage.wait(Duration::from_secs(1));
-    add_server(&mut stage);
-    assert_eq!(types(&stage.got(client)), "RSSSSSKZ");
+    let (mut rig, client, server) = starting(None, Pieces::Whole);
+    rig.send(server, &request(0, b""));
+    rig.close(server);
+    rig.wait(Duration::from_secs(1));
+    add_server(&mut rig);
+    assert_eq!(types(&rig.received(client)), "RSSSSSKZ");
 }

@@ -3,21 +3,21 @@
 use postgres_session::{Ask, Proof, md5_hash};
 use sim::{
     network::EndId,
-    stage::{
+    rig::{
         POOL, Pieces,
-        postgres::{Doors, message, messages, startup},
+        postgres::{TestDirectory, message, messages, startup},
     },
 };
 
-use crate::cast::{HELD, Play, add_server, all_pieces, text};
+use crate::support::{HELD, PostgresRig, add_server, all_pieces, text};
 
 /// A stage on which everybody is looked up.
-fn asking(pieces: Pieces) -> (Play, EndId) {
+fn asking(pieces: Pieces) -> (PostgresRig, EndId) {
     let proof = Proof::Ask(Ask { pool: POOL, query: "SELECT_$1".into() });
-    let mut stage = Doors { proof, ..Doors::default() }.stage(HELD);
-    let server = add_server(&mut stage);
-    stage.pieces = pieces;
-    (stage, server)
+    let mut rig = TestDirectory { proof, ..TestDirectory::default() }.rig(HELD);
+    let server = add_server(&mut rig);
+    rig.pieces = pieces;
+    (rig, server)
 }
 
 fn row(values: &[Option<&str>]) -> Vec<u8> {
@@ -33,40 +33,40 @@ fn answer(rows: &[Vec<u8>]) -> Vec<u8> {
     [messages("1 2"), rows.concat(), messages("C:SELECT~ Z:I")].concat()
 }
 
-fn arrives(stage: &mut Play, user: &str) -> EndId {
-    let client = stage.client();
-    stage.says(client, &startup(3 << 16, &[("user", user)]));
+fn arrives(rig: &mut PostgresRig, user: &str) -> EndId {
+    let client = rig.client();
+    rig.send(client, &startup(3 << 16, &[("user", user)]));
     client
 }
 
 #[test]
 fn a_looked_up_user_is_asked_for_the_proof_that_was_found() {
     for pieces in all_pieces() {
-        let (mut stage, server) = asking(pieces);
-        let client = arrives(&mut stage, "app");
-        let question = stage.got(server);
+        let (mut rig, server) = asking(pieces);
+        let client = arrives(&mut rig, "app");
+        let question = rig.received(server);
         assert_eq!(question.iter().filter(|b| **b == b'P').count(), 1);
         assert!(question.ends_with(&messages("S")));
-        assert_eq!(stage.got(client), b"");
-        stage.says(server, &answer(&[row(&[Some("app"), Some(&md5_hash("secret", "app"))])]));
-        let challenge = stage.got(client);
+        assert_eq!(rig.received(client), b"");
+        rig.send(server, &answer(&[row(&[Some("app"), Some(&md5_hash("secret", "app"))])]));
+        let challenge = rig.received(client);
         assert_eq!(challenge[..9], *b"R\0\0\0\x0c\0\0\0\x05");
-        assert_eq!(stage.servers().idle, 1);
+        assert_eq!(rig.servers().idle, 1);
         // The next one needs no second server.
-        let other = arrives(&mut stage, "app");
-        assert!(!stage.got(server).is_empty() && stage.got(other).is_empty());
+        let other = arrives(&mut rig, "app");
+        assert!(!rig.received(server).is_empty() && rig.received(other).is_empty());
     }
 }
 
 #[test]
 fn nobody_meets_the_same_dialogue_as_somebody() {
     for pieces in all_pieces() {
-        let (mut stage, server) = asking(pieces);
+        let (mut rig, server) = asking(pieces);
         for rows in [vec![], vec![row(&[Some("app"), None])]] {
-            let client = arrives(&mut stage, "app");
-            stage.got(server);
-            stage.says(server, &answer(&rows));
-            assert_eq!(stage.got(client)[..9], *b"R\0\0\0\x17\0\0\0\x0a");
+            let client = arrives(&mut rig, "app");
+            rig.received(server);
+            rig.send(server, &answer(&rows));
+            assert_eq!(rig.received(client)[..9], *b"R\0\0\0\x17\0\0\0\x0a");
         }
     }
 }
@@ -74,33 +74,33 @@ fn nobody_meets_the_same_dialogue_as_somebody() {
 #[test]
 fn a_lookup_that_fails_ends_the_login_without_telling_why() {
     for pieces in all_pieces() {
-        let (mut stage, server) = asking(pieces);
+        let (mut rig, server) = asking(pieces);
         for said in [
             messages("E:SERROR~C42P01~Mno_table_of_ours~~ Z:I"),
             answer(&[row(&[Some("root"), Some("x")])]),
             answer(&[row(&[Some("app")])]),
         ] {
-            let client = arrives(&mut stage, "app");
-            stage.got(server);
-            stage.says(server, &said);
-            let told = text(&stage.got(client));
+            let client = arrives(&mut rig, "app");
+            rig.received(server);
+            rig.send(server, &said);
+            let told = text(&rig.received(client));
             assert!(told.contains("57P03") && !told.contains("ours") && !told.contains("root"), "{told}");
-            assert!(stage.is_over(client));
+            assert!(rig.is_closed(client));
         }
-        assert_eq!((stage.servers().idle, stage.is_over(server)), (1, false), "the server stays");
+        assert_eq!((rig.servers().idle, rig.is_closed(server)), (1, false), "the server stays");
     }
 }
 
 #[test]
 fn a_client_that_hangs_up_leaves_a_server_that_finishes_by_itself() {
     for pieces in all_pieces() {
-        let (mut stage, server) = asking(pieces);
-        let client = arrives(&mut stage, "app");
-        stage.got(server);
-        stage.leaves(client);
-        assert_eq!(stage.got(server), b"", "nothing more is asked of it");
-        assert_eq!(stage.servers().idle, 0);
-        stage.says(server, &answer(&[row(&[Some("app"), Some("secret")])]));
-        assert_eq!(stage.servers().idle, 1);
+        let (mut rig, server) = asking(pieces);
+        let client = arrives(&mut rig, "app");
+        rig.received(server);
+        rig.close(client);
+        assert_eq!(rig.received(server), b"", "nothing more is asked of it");
+        assert_eq!(rig.servers().idle, 0);
+        rig.send(server, &answer(&[row(&[Some("app"), Some("secret")])]));
+        assert_eq!(rig.servers().idle, 1);
     }
 }

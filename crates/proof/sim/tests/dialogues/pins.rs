@@ -3,26 +3,26 @@
 use postgres_session::{PoolMode, ResetPolicy, StatePolicy};
 use sim::{
     network::EndId,
-    stage::postgres::{Doors, messages},
+    rig::postgres::{TestDirectory, messages},
 };
 
-use crate::cast::{
-    HELD, Play, add_client, add_server, all_pieces, assert_cleaned, assert_surveyed, error_code, text, whole,
+use crate::support::{
+    HELD, PostgresRig, add_client, add_server, all_pieces, assert_cleaned, assert_surveyed, error_code, text, whole,
 };
 
 const REFUSED: &str = "E:SERROR~C53400~Mno_room~~";
 
 /// A stage on which one server may be kept, by a client that keeps it already.
-fn with_one_pin(policy: StatePolicy) -> Play {
+fn with_one_pin(policy: StatePolicy) -> PostgresRig {
     let state = StatePolicy { max_pinned: 1, ..policy };
-    let mut stage = Doors { mode: PoolMode::Transaction, state, ..Doors::default() }.stage(HELD);
-    let (server, keeper) = (add_server(&mut stage), add_client(&mut stage));
-    stage.says(keeper, &messages("Q:DECLARE_a_CURSOR_WITH_HOLD_FOR_SELECT_1"));
-    assert_eq!(stage.got(server), messages("Q:DECLARE_a_CURSOR_WITH_HOLD_FOR_SELECT_1"));
-    stage.says(server, &messages("C:DECLARE_CURSOR~ Z:I"));
-    assert_eq!(stage.got(keeper), messages("C:DECLARE_CURSOR~ Z:I"));
-    assert_surveyed(&mut stage, server, &[["p", "cursor", ""]]);
-    stage
+    let mut rig = TestDirectory { mode: PoolMode::Transaction, state, ..TestDirectory::default() }.rig(HELD);
+    let (server, keeper) = (add_server(&mut rig), add_client(&mut rig));
+    rig.send(keeper, &messages("Q:DECLARE_a_CURSOR_WITH_HOLD_FOR_SELECT_1"));
+    assert_eq!(rig.received(server), messages("Q:DECLARE_a_CURSOR_WITH_HOLD_FOR_SELECT_1"));
+    rig.send(server, &messages("C:DECLARE_CURSOR~ Z:I"));
+    assert_eq!(rig.received(keeper), messages("C:DECLARE_CURSOR~ Z:I"));
+    assert_surveyed(&mut rig, server, &[["p", "cursor", ""]]);
+    rig
 }
 
 fn never() -> StatePolicy {
@@ -30,93 +30,93 @@ fn never() -> StatePolicy {
 }
 
 /// The client goes on, on a server that is not kept for it.
-fn assert_goes_on(stage: &mut Play, client: EndId, server: EndId) {
-    stage.says(client, &messages("Q:SELECT_1"));
-    assert_eq!(text(&stage.got(server)), text(&messages("Q:SELECT_1")));
-    stage.says(server, &messages("C:SELECT_1~ Z:I"));
-    assert_eq!(stage.got(client), messages("C:SELECT_1~ Z:I"));
-    assert_eq!((stage.servers().in_use, stage.servers().idle), (1, 1));
+fn assert_goes_on(rig: &mut PostgresRig, client: EndId, server: EndId) {
+    rig.send(client, &messages("Q:SELECT_1"));
+    assert_eq!(text(&rig.received(server)), text(&messages("Q:SELECT_1")));
+    rig.send(server, &messages("C:SELECT_1~ Z:I"));
+    assert_eq!(rig.received(client), messages("C:SELECT_1~ Z:I"));
+    assert_eq!((rig.servers().in_use, rig.servers().idle), (1, 1));
 }
 
 #[test]
 fn a_statement_that_would_pin_fails_before_it_has_run() {
     for sql in ["declare b cursor with hold for select 1", " PREPARE p AS SELECT 1", "CREATE TEMP TABLE t (a int)"] {
         for pieces in all_pieces() {
-            let stage = &mut with_one_pin(never());
-            let (server, client) = (add_server(stage), add_client(stage));
-            stage.pieces = pieces;
-            stage.says(client, &messages(&format!("Q:{}", sql.replace(' ', "_"))));
-            let sent = text(&stage.got(server));
+            let rig = &mut with_one_pin(never());
+            let (server, client) = (add_server(rig), add_client(rig));
+            rig.pieces = pieces;
+            rig.send(client, &messages(&format!("Q:{}", sql.replace(' ', "_"))));
+            let sent = text(&rig.received(server));
             assert!(sent.contains("ERRCODE = '53400'") && sent.contains("max_pinned = 1 have one"), "{sent}");
             assert!(!sent.contains(sql), "{sent}");
-            stage.says(server, &messages(&format!("{REFUSED} Z:I")));
-            assert_eq!(stage.got(client), messages(&format!("{REFUSED} Z:I")));
-            whole(stage, |stage| assert_goes_on(stage, client, server));
+            rig.send(server, &messages(&format!("{REFUSED} Z:I")));
+            assert_eq!(rig.received(client), messages(&format!("{REFUSED} Z:I")));
+            whole(rig, |rig| assert_goes_on(rig, client, server));
         }
     }
 }
 
 #[test]
 fn the_same_by_the_extended_protocol_is_skipped_to_its_sync() {
-    let stage = &mut with_one_pin(never());
-    let (server, client) = (add_server(stage), add_client(stage));
-    stage.says(client, &messages("P:~DECLARE_b_CURSOR_WITH_HOLD_FOR_SELECT_1~~~ B:~~~~~~~~ E:~~~~~ S"));
-    let sent = text(&stage.got(server));
+    let rig = &mut with_one_pin(never());
+    let (server, client) = (add_server(rig), add_client(rig));
+    rig.send(client, &messages("P:~DECLARE_b_CURSOR_WITH_HOLD_FOR_SELECT_1~~~ B:~~~~~~~~ E:~~~~~ S"));
+    let sent = text(&rig.received(server));
     assert!(sent.find("ERRCODE = '53400'") < sent.find("DECLARE b"), "{sent}");
-    stage.says(server, &messages(&format!("1 2 {REFUSED} Z:I")));
-    assert_eq!(text(&stage.got(client)), text(&messages(REFUSED)));
+    rig.send(server, &messages(&format!("1 2 {REFUSED} Z:I")));
+    assert_eq!(text(&rig.received(client)), text(&messages(REFUSED)));
     // What failed is asked about like anything else that may have left something behind.
-    assert_surveyed(stage, server, &[]);
-    assert_eq!(stage.got(client), messages("Z:I"));
-    assert_goes_on(stage, client, server);
+    assert_surveyed(rig, server, &[]);
+    assert_eq!(rig.received(client), messages("Z:I"));
+    assert_goes_on(rig, client, server);
 }
 
 #[test]
 fn what_is_known_only_afterwards_ends_the_client_before_it_is_told_that_it_may_go_on() {
     for pieces in all_pieces() {
-        let stage = &mut with_one_pin(never());
-        let (server, client) = (add_server(stage), add_client(stage));
-        stage.pieces = pieces;
-        stage.says(client, &messages("Q:BEGIN;_DECLARE_b_CURSOR_WITH_HOLD_FOR_SELECT_1"));
-        stage.got(server);
-        stage.says(server, &messages("C:BEGIN~ C:DECLARE_CURSOR~ Z:T"));
-        assert_eq!(stage.got(client), messages("C:BEGIN~ C:DECLARE_CURSOR~ Z:T"));
-        stage.says(client, &messages("Q:COMMIT"));
-        stage.got(server);
-        stage.says(server, &messages("C:COMMIT~ Z:I"));
-        assert_eq!(stage.got(client), messages("C:COMMIT~"));
-        whole(stage, |stage| assert_surveyed(stage, server, &[["p", "cursor", ""]]));
-        let told = stage.got(client);
+        let rig = &mut with_one_pin(never());
+        let (server, client) = (add_server(rig), add_client(rig));
+        rig.pieces = pieces;
+        rig.send(client, &messages("Q:BEGIN;_DECLARE_b_CURSOR_WITH_HOLD_FOR_SELECT_1"));
+        rig.received(server);
+        rig.send(server, &messages("C:BEGIN~ C:DECLARE_CURSOR~ Z:T"));
+        assert_eq!(rig.received(client), messages("C:BEGIN~ C:DECLARE_CURSOR~ Z:T"));
+        rig.send(client, &messages("Q:COMMIT"));
+        rig.received(server);
+        rig.send(server, &messages("C:COMMIT~ Z:I"));
+        assert_eq!(rig.received(client), messages("C:COMMIT~"));
+        whole(rig, |rig| assert_surveyed(rig, server, &[["p", "cursor", ""]]));
+        let told = rig.received(client);
         assert_eq!(error_code(&told), "53400");
-        assert!(text(&told).contains("FATAL") && stage.is_over(client), "{}", text(&told));
-        whole(stage, |stage| assert_cleaned(stage, server));
+        assert!(text(&told).contains("FATAL") && rig.is_closed(client), "{}", text(&told));
+        whole(rig, |rig| assert_cleaned(rig, server));
     }
 }
 
 #[test]
 fn who_turns_out_to_need_no_pin_goes_on() {
-    let stage = &mut with_one_pin(never());
-    let (server, client) = (add_server(stage), add_client(stage));
-    stage.says(client, &messages("Q:DECLARE_b_CURSOR_WITH_HOLD_FOR_SELECT_1;_CLOSE_b"));
-    stage.got(server);
-    stage.says(server, &messages("C:DECLARE_CURSOR~ C:CLOSE_CURSOR~ Z:I"));
-    assert_eq!(stage.got(client), messages("C:DECLARE_CURSOR~ C:CLOSE_CURSOR~"));
-    assert_surveyed(stage, server, &[]);
-    assert_eq!(stage.got(client), messages("Z:I"));
-    assert_goes_on(stage, client, server);
+    let rig = &mut with_one_pin(never());
+    let (server, client) = (add_server(rig), add_client(rig));
+    rig.send(client, &messages("Q:DECLARE_b_CURSOR_WITH_HOLD_FOR_SELECT_1;_CLOSE_b"));
+    rig.received(server);
+    rig.send(server, &messages("C:DECLARE_CURSOR~ C:CLOSE_CURSOR~ Z:I"));
+    assert_eq!(rig.received(client), messages("C:DECLARE_CURSOR~ C:CLOSE_CURSOR~"));
+    assert_surveyed(rig, server, &[]);
+    assert_eq!(rig.received(client), messages("Z:I"));
+    assert_goes_on(rig, client, server);
 }
 
 #[test]
 fn a_statement_that_would_have_pinned_and_fails_leaves_the_pin_to_others() {
     let state = StatePolicy { max_pinned: 1, ..never() };
-    let stage = &mut Doors { mode: PoolMode::Transaction, state, ..Doors::default() }.stage(HELD);
-    let (server, client) = (add_server(stage), add_client(stage));
+    let rig = &mut TestDirectory { mode: PoolMode::Transaction, state, ..TestDirectory::default() }.rig(HELD);
+    let (server, client) = (add_server(rig), add_client(rig));
     for _ in 0..3 {
-        stage.says(client, &messages("Q:DECLARE_a_CURSOR_WITH_HOLD_FOR_SELECT_x"));
-        assert_eq!(text(&stage.got(server)), text(&messages("Q:DECLARE_a_CURSOR_WITH_HOLD_FOR_SELECT_x")));
-        stage.says(server, &messages("E:SERROR~C42703~Mno_column~~ Z:I"));
-        assert_eq!(stage.got(client), messages("E:SERROR~C42703~Mno_column~~ Z:I"));
-        assert_surveyed(stage, server, &[]);
-        assert_eq!((stage.servers().in_use, stage.servers().idle), (0, 1));
+        rig.send(client, &messages("Q:DECLARE_a_CURSOR_WITH_HOLD_FOR_SELECT_x"));
+        assert_eq!(text(&rig.received(server)), text(&messages("Q:DECLARE_a_CURSOR_WITH_HOLD_FOR_SELECT_x")));
+        rig.send(server, &messages("E:SERROR~C42703~Mno_column~~ Z:I"));
+        assert_eq!(rig.received(client), messages("E:SERROR~C42703~Mno_column~~ Z:I"));
+        assert_surveyed(rig, server, &[]);
+        assert_eq!((rig.servers().in_use, rig.servers().idle), (0, 1));
     }
 }

@@ -1,17 +1,15 @@
-//! Commands on the connection itself: who speaks, in which version of the protocol, in which database.
+//! Commands on the connection itself: its name, its protocol version and its database.
 
-use super::{Connection, Done, Redis, Refusal, Reply, keyspace::DATABASES, numbers::integer, table::wrong_number};
-
-const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
-
-/// Whether it may be a connection's name.
-fn is_name(name: &[u8]) -> bool {
-    name.iter().all(|byte| (b'!'..=b'~').contains(byte))
-}
+use super::{
+    Connection, Done, Redis, Reply,
+    arguments::{integer, required_integer},
+    commands::wrong_number,
+    keyspace::DATABASES,
+};
 
 impl Redis {
-    pub(super) fn ping(&mut self, me: Connection, words: &[Vec<u8>], reply: &mut Reply) -> Done {
-        let session = &self.sessions[&me];
+    pub(super) fn ping(&mut self, client: Connection, words: &[Vec<u8>], reply: &mut Reply) -> Done {
+        let session = &self.sessions[&client];
         match words {
             [_] | [_, _] if session.is_subscriber() && session.version == 2 => {
                 reply.array(2);
@@ -30,51 +28,34 @@ impl Redis {
         Ok(())
     }
 
-    pub(super) fn select(&mut self, me: Connection, words: &[Vec<u8>], reply: &mut Reply) -> Done {
-        let index = integer(&words[1]).ok_or("ERR value is not an integer or out of range")?;
+    pub(super) fn select(&mut self, client: Connection, words: &[Vec<u8>], reply: &mut Reply) -> Done {
+        let index = required_integer(&words[1])?;
         if i32::try_from(index).is_err() {
             return Err("ERR value is out of range, value must between -2147483648 and 2147483647".into());
         }
         let index = usize::try_from(index).ok().filter(|index| *index < DATABASES);
-        self.session(me).database = index.ok_or("ERR DB index is out of range")?;
+        self.session(client).database = index.ok_or("ERR DB index is out of range")?;
         reply.ok();
         Ok(())
     }
 
-    pub(super) fn auth(&mut self, me: Connection, words: &[Vec<u8>], reply: &mut Reply) -> Done {
-        match words {
-            [_, _] if self.password.is_none() => {
-                return Err("ERR AUTH <password> called without any password configured for the default user. \
-                            Are you sure your configuration is correct?"
-                    .into());
-            }
-            [_, password] => self.log_in(me, b"default", password)?,
-            [_, user, password] => self.log_in(me, user, password)?,
-            _ => return Err("ERR syntax error".into()),
-        }
-        reply.ok();
+    pub(super) fn client_getname(&mut self, client: Connection, _: &[Vec<u8>], reply: &mut Reply) -> Done {
+        reply.maybe(self.session(client).name.as_ref());
         Ok(())
     }
 
-    fn log_in(&mut self, me: Connection, user: &[u8], password: &[u8]) -> Done {
-        let is_right = self.password.as_ref().is_none_or(|right| right == password);
-        if user != b"default" || !is_right {
-            return Err(WRONG_PASSWORD.into());
-        }
-        self.session(me).known = true;
-        Ok(())
-    }
-
-    /// Calls a connection so. An empty name is none.
-    pub(super) fn set_name(&mut self, me: Connection, name: &[u8]) -> Done {
-        if !is_name(name) {
+    /// CLIENT SETNAME. An empty name is none.
+    pub(super) fn client_setname(&mut self, client: Connection, words: &[Vec<u8>], reply: &mut Reply) -> Done {
+        let name = &words[2];
+        if !name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
             return Err("ERR Client names cannot contain spaces, newlines or special characters.".into());
         }
-        self.session(me).name = (!name.is_empty()).then(|| name.to_vec());
+        self.session(client).name = (!name.is_empty()).then(|| name.clone());
+        reply.ok();
         Ok(())
     }
 
-    pub(super) fn hello(&mut self, me: Connection, words: &[Vec<u8>], reply: &mut Reply) -> Done {
+    pub(super) fn hello(&mut self, client: Connection, words: &[Vec<u8>], reply: &mut Reply) -> Done {
         let mut version = reply.version;
         if let Some(word) = words.get(1) {
             version = match integer(word) {
@@ -84,34 +65,17 @@ impl Redis {
                 None => return Err("ERR Protocol version is not an integer or out of range".into()),
             };
         }
-        let mut rest = words.get(2..).unwrap_or_default();
-        while let [option, behind @ ..] = rest {
-            rest = match (&*option.to_ascii_uppercase(), behind) {
-                (b"AUTH", [user, password, behind @ ..]) => {
-                    self.log_in(me, user, password)?;
-                    behind
-                }
-                (b"SETNAME", [name, behind @ ..]) => {
-                    self.set_name(me, name)?;
-                    behind
-                }
-                _ => return Err(Refusal::quoting("ERR Syntax error in HELLO option '", option, "'")),
-            };
+        if words.len() > 2 {
+            return Err("ERR the model knows no options of HELLO".into());
         }
-        let session = self.session(me);
-        if !session.known {
-            return Err("NOAUTH HELLO must be called with the client already authenticated, otherwise the \
-                        HELLO AUTH <user> <pass> option can be used to authenticate the client and \
-                        select the RESP protocol version at the same time"
-                .into());
-        }
-        (session.version, reply.version) = (version, version);
+        self.session(client).version = version;
+        reply.version = version;
         reply.map(7);
         for (key, value) in [("server", "redis"), ("version", "7.0.15")] {
             reply.text(key);
             reply.text(value);
         }
-        for (key, value) in [("proto", i64::from(version)), ("id", me as i64)] {
+        for (key, value) in [("proto", i64::from(version)), ("id", client as i64)] {
             reply.text(key);
             reply.number(value);
         }
@@ -121,17 +85,6 @@ impl Redis {
         }
         reply.text("modules");
         reply.array(0);
-        Ok(())
-    }
-
-    pub(super) fn reset(&mut self, me: Connection, _: &[Vec<u8>], reply: &mut Reply) -> Done {
-        self.discard_all(me);
-        self.unsubscribe_silently(me);
-        let known = self.password.is_none();
-        let session = self.session(me);
-        (session.known, session.version, session.database) = (known, 2, 0);
-        (session.name, session.tracking, session.silence) = (None, None, super::session::Silence::default());
-        reply.simple("RESET");
         Ok(())
     }
 }

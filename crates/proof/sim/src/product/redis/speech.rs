@@ -62,7 +62,7 @@ impl Speech for Voice {
     const FEELS_REPLACEMENTS: bool = true;
 
     fn reference(&self) -> model::Redis {
-        model::Redis::new(None)
+        model::Redis::default()
     }
 
     fn open(&mut self, rng: &mut Rng) -> Request {

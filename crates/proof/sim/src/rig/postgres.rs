@@ -8,11 +8,11 @@ use postgres_session::{
 };
 use seam::{Origin, PoolId};
 
-use super::{POOL, Stage};
+use super::{POOL, Rig};
 
 /// Lets all users in as its fields say, except the user `remote`, and all databases except `nowhere`.
 #[derive(Clone)]
-pub struct Doors {
+pub struct TestDirectory {
     pub mode: PoolMode,
     /// How clients prove who they are.
     pub proof: Proof,
@@ -25,7 +25,7 @@ pub struct Doors {
     pub server_encryption: ServerEncryption,
 }
 
-impl Default for Doors {
+impl Default for TestDirectory {
     /// Transaction mode; everybody is trusted; no database is asked for its catalogue.
     fn default() -> Self {
         let state = StatePolicy { reset: ResetPolicy::Never, ..StatePolicy::default() };
@@ -40,19 +40,19 @@ impl Default for Doors {
     }
 }
 
-impl Doors {
+impl TestDirectory {
     /// A stage with this setup. `max_held`: bytes of input held for a connection.
-    pub fn stage(self, max_held: usize) -> Stage<Postgres> {
-        self.stage_with_workers(1, max_held)
+    pub fn rig(self, max_held: usize) -> Rig<Postgres> {
+        self.rig_with_workers(1, max_held)
     }
 
     /// The same with several workers.
-    pub fn stage_with_workers(self, workers: usize, max_held: usize) -> Stage<Postgres> {
-        Stage::with_workers(workers, Postgres::new(Arc::new(self)), max_held)
+    pub fn rig_with_workers(self, workers: usize, max_held: usize) -> Rig<Postgres> {
+        Rig::with_workers(workers, Postgres::new(Arc::new(self)), max_held)
     }
 }
 
-impl Directory for Doors {
+impl Directory for TestDirectory {
     fn proof(&self, origin: Origin, _: &str, user: &str) -> Result<Proof, Unknown> {
         if user == "remote" {
             return Err(Unknown::Forbidden(format!("only from loopback: {}", origin.is_local())));

@@ -10,9 +10,9 @@ use super::tenants::{USERS, user};
 /// A client sends one letter at a time: `i` is a request that leaves it idle, `t` one that leaves it in a transaction,
 /// `s` one that leaves it subscribed. Each is echoed. Before its first letter the client sends a digit, which logs it
 /// in to a database as a user. A later digit logs it in anew, and is echoed, unless that database or user is full.
-pub struct Letters;
+pub struct LetterProtocol;
 
-impl Protocol for Letters {
+impl Protocol for LetterProtocol {
     type Client = bool;
     type Server = ();
 
