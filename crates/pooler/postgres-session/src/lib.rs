@@ -56,6 +56,7 @@ pub use wire::md5::{is_md5_hash, md5_hash};
 
 use session::{
     client::{Phase, awaits_client},
+    link::Link,
     own_queries::Purpose,
     server::Stage,
 };
@@ -139,19 +140,18 @@ impl Protocol for Postgres {
         server.begin_lease(me);
         let closed = matches!(server.stage, Stage::Closed);
         assert!(closed || (server.work.is_none() && server.exchange.is_settled()), "a granted server owes nothing");
-        match client.phase {
+        let link = &mut Link { client_tag: me, client, server_tag: tag, server, out };
+        match link.client.phase {
             // It asked to be closed after it was given back: `server_gone` follows.
             Phase::Login(_) if closed => {}
-            Phase::Waiting if closed => client.phase = Phase::Applying,
-            Phase::Login(_) => self.learn(me, client, tag, server, out),
+            Phase::Waiting if closed => link.client.phase = Phase::Applying,
+            Phase::Login(_) => self.learn(link),
             Phase::Waiting => {
-                client.phase = Phase::Ready;
-                self.prepare_for(me, client, tag, server, out);
+                link.client.phase = Phase::Ready;
+                self.prepare_for(link);
             }
             // It was sent away, or cancelled, while the grant was on its way.
-            Phase::Ready | Phase::Refused(_) | Phase::Closed => {
-                client.release(me, tag, server, seam::Verdict::Clean, out)
-            }
+            Phase::Ready | Phase::Refused(_) | Phase::Closed => link.release(seam::Verdict::Clean),
             Phase::Applying | Phase::Subscribing => unreachable!("a client that is being served asks for no server"),
         }
     }

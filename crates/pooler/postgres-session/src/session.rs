@@ -18,6 +18,7 @@ pub(crate) mod judging;
 pub(crate) mod keyring;
 pub(crate) mod learned;
 pub(crate) mod lease;
+pub(crate) mod link;
 pub(crate) mod listen;
 pub(crate) mod lookup;
 pub(crate) mod own_queries;

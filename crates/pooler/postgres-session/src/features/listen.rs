@@ -21,6 +21,7 @@ use crate::{
     features::cleaning,
     session::{
         client::{Client, Phase},
+        link::Link,
         listen::{
             HEARD, Hub, InTime, LOST, Listening, MAX_CHANNELS, MAX_PENDING, OUTDATED, Subscriber, post, post_lost, tell,
         },
@@ -63,32 +64,31 @@ impl Postgres {
 
     /// The server of a client listens to these channels: the client's are heard elsewhere from now on, or here, and it
     /// goes on without the server.
-    pub(crate) fn listen(
-        &self,
-        me: ClientTag,
-        client: &mut Client,
-        tag: ServerTag,
-        server: &mut Server,
-        channels: Vec<Box<[u8]>>,
-        out: &mut Outbox,
-    ) {
-        if client.listening.as_ref().map_or(0, |listening| listening.channels.len()) + channels.len() > MAX_CHANNELS {
+    pub(crate) fn listen(&self, link: &mut Link<'_>, channels: Vec<Box<[u8]>>) {
+        if link.client.listening.as_ref().map_or(0, |listening| listening.channels.len()) + channels.len()
+            > MAX_CHANNELS
+        {
             let message = format!("a client can listen to {MAX_CHANNELS} channels at most");
             let hint = "Use fewer channels, and tell what it is about in the payload.";
             let code = code::PROGRAM_LIMIT_EXCEEDED;
-            client.fail(me, &Report { severity: Severity::Fatal, code, message: &message, hint }, Blame::Client, out);
-            server.soil.add(Soil::ALL);
-            return client.release(me, tag, server, Verdict::Reset, out);
+            link.client.fail(
+                link.client_tag,
+                &Report { severity: Severity::Fatal, code, message: &message, hint },
+                Blame::Client,
+                link.out,
+            );
+            link.server.soil.add(Soil::ALL);
+            return link.release(Verdict::Reset);
         }
         let mut hubs = self.hubs.lock();
-        if hubs.contains_key(&client.pool) {
-            server.begin(tag, Purpose::Unlisten(channels), &[b"UNLISTEN *"], out);
+        if hubs.contains_key(&link.client.pool) {
+            link.server.begin(link.server_tag, Purpose::Unlisten(channels), &[b"UNLISTEN *"], link.out);
         } else {
             // The time-outs and settings of one client must not act on the server that all share.
-            let clean = server.soil.is_clean() && server.settings.is_at_defaults();
-            self.become_hub(&mut hubs, (me, client), (tag, server), &channels, clean, out);
+            let clean = link.server.soil.is_clean() && link.server.settings.is_at_defaults();
+            self.become_hub(&mut hubs, link, &channels, clean);
             if !clean {
-                self.clean_listener(tag, server, out);
+                self.clean_listener(link.server_tag, link.server, link.out);
             }
         }
     }
@@ -122,64 +122,49 @@ impl Postgres {
 
     /// The server of a client does not listen any more: the shared one is to. If there is none now, this one is, after
     /// all.
-    pub(crate) fn unlistened(
-        &self,
-        me: ClientTag,
-        client: &mut Client,
-        tag: ServerTag,
-        server: &mut Server,
-        channels: &[Box<[u8]>],
-        out: &mut Outbox,
-    ) {
+    pub(crate) fn unlistened(&self, link: &mut Link<'_>, channels: &[Box<[u8]>]) {
         let mut hubs = self.hubs.lock();
-        let Some(hub) = hubs.get_mut(&client.pool) else {
-            self.become_hub(&mut hubs, (me, client), (tag, server), channels, false, out);
+        let Some(hub) = hubs.get_mut(&link.client.pool) else {
+            self.become_hub(&mut hubs, link, channels, false);
             drop(hubs);
-            return if server.soil.is_clean() && server.settings.is_at_defaults() {
-                self.look_after_hub(tag, server, out)
+            return if link.server.soil.is_clean() && link.server.settings.is_at_defaults() {
+                self.look_after_hub(link.server_tag, link.server, link.out)
             } else {
-                self.clean_listener(tag, server, out)
+                self.clean_listener(link.server_tag, link.server, link.out)
             };
         };
-        let heard = self.subscribe(hub, me, client, channels, false);
-        hub.prod(out);
+        let heard = self.subscribe(hub, link.client_tag, link.client, channels, false);
+        hub.prod(link.out);
         drop(hubs);
         if heard {
-            self.tell_in_time(me, client, out);
+            self.tell_in_time(link.client_tag, link.client, link.out);
         } else {
-            client.await_channels();
+            link.client.await_channels();
         }
-        client.release(me, tag, server, Verdict::Clean, out);
-        client.stand_as_told(me, out);
+        link.release(Verdict::Clean);
+        link.client.stand_as_told(link.client_tag, link.out);
     }
 
     /// The server stays out of its pool and listens for all clients.
-    fn become_hub(
-        &self,
-        hubs: &mut BTreeMap<PoolId, Hub>,
-        (me, client): (ClientTag, &mut Client),
-        (tag, server): (ServerTag, &mut Server),
-        channels: &[Box<[u8]>],
-        heard: bool,
-        out: &mut Outbox,
-    ) {
-        if !self.add_pin(me, client, tag, server, Pin::Listen, out) {
+    fn become_hub(&self, hubs: &mut BTreeMap<PoolId, Hub>, link: &mut Link<'_>, channels: &[Box<[u8]>], heard: bool) {
+        if !self.add_pin(link, Pin::Listen) {
             return;
         }
         let key = self.hubs.key();
         let in_time = InTime::default();
-        let mut hub = Hub { key, server: tag, channels: BTreeMap::new(), clients: BTreeMap::new(), in_time };
-        self.subscribe(&mut hub, me, client, channels, heard);
-        hubs.insert(client.pool, hub);
+        let mut hub =
+            Hub { key, server: link.server_tag, channels: BTreeMap::new(), clients: BTreeMap::new(), in_time };
+        self.subscribe(&mut hub, link.client_tag, link.client, channels, heard);
+        hubs.insert(link.client.pool, hub);
         if heard {
-            client.go_on_at_once(me, out);
+            link.client.go_on_at_once(link.client_tag, link.out);
         } else {
-            client.await_channels();
+            link.client.await_channels();
         }
-        client.part(server);
-        server.duty = Duty::Hub(key);
-        out.push(Effect::Keep { server: tag, briefly: false });
-        client.stand_as_told(me, out);
+        link.part();
+        link.server.duty = Duty::Hub(key);
+        link.out.push(Effect::Keep { server: link.server_tag, briefly: false });
+        link.client.stand_as_told(link.client_tag, link.out);
     }
 
     /// Adds channels to what the client listens to. True if all are heard.

@@ -1,12 +1,13 @@
 //! Clients keep their servers beyond their transactions, as many as may.
 
-use seam::{Blame, ClientTag, Effect, Outbox, ServerTag, Verdict};
+use seam::{Blame, Effect, Outbox, ServerTag, Verdict};
 
 use crate::{
     directory::{OnState, PoolMode},
     features::rejection::refuse,
     session::{
         client::Client,
+        link::Link,
         pins::Pin,
         request::{Arrived, Step},
         server::{Duty, Server},
@@ -63,35 +64,38 @@ impl Postgres {
     /// to do instead of forwarding it if there is no room for another. So the statement fails, and has not run.
     pub(crate) fn pin_before(
         &self,
-        (me, client): (ClientTag, &mut Client),
-        (tag, server): (ServerTag, &mut Server),
+        link: &mut Link<'_>,
         (findings, text): (&Findings, &[u8]),
         message: &Arrived<'_>,
-        out: &mut Outbox,
     ) -> Option<Step> {
-        let outside = server.exchange.is_settled() && server.exchange.status() == IDLE && !server.lease().mid_pipeline;
-        if client.pin.is_some() || !outside || matches!(server.policy.on_state, OnState::Allow | OnState::Reject) {
+        let outside = link.server.exchange.is_settled()
+            && link.server.exchange.status() == IDLE
+            && !link.server.lease().mid_pipeline;
+        if link.client.pin.is_some()
+            || !outside
+            || matches!(link.server.policy.on_state, OnState::Allow | OnState::Reject)
+        {
             return None;
         }
         let pin = sure_pin(findings, text)?;
-        if server.is_prefaced() {
+        if link.server.is_prefaced() {
             // Another server may yet take its place.
             return Some(Step::Wait);
         }
-        let max = server.policy.max_pinned;
-        if self.pins.add(client.pool, max) {
-            server.duty = Duty::Pinned;
-            client.pin = Some(pin);
-            out.push(Effect::Pinned { server: tag, reason: Some(pin.word()) });
+        let max = link.server.policy.max_pinned;
+        if self.pins.add(link.client.pool, max) {
+            link.server.duty = Duty::Pinned;
+            link.client.pin = Some(pin);
+            link.out.push(Effect::Pinned { server: link.server_tag, reason: Some(pin.word()) });
             return None;
         }
-        out.push(Effect::PinRefused { client: me, pool: client.pool, reason: pin.word() });
+        link.out.push(Effect::PinRefused { client: link.client_tag, pool: link.client.pool, reason: pin.word() });
         let sql = format!(
             "DO $poolhouse$ BEGIN RAISE EXCEPTION USING ERRCODE = '{}', MESSAGE = '{}', HINT = '{HINT}'; END $poolhouse$",
             code::CONFIGURATION_LIMIT_EXCEEDED,
             no_room(pin, max)
         );
-        refuse(tag, server, message.header.kind, sql.as_bytes(), None, out);
+        refuse(link.server_tag, link.server, message.header.kind, sql.as_bytes(), None, link.out);
         (message.header.kind == front::QUERY).then_some(Step::Replaced(message.end()))
     }
 
@@ -108,44 +112,28 @@ impl Postgres {
 
     /// Pins the client's server, or lets it go. False if there is no room for another pin: then the client is told to
     /// go.
-    pub(crate) fn set_pin(
-        &self,
-        me: ClientTag,
-        client: &mut Client,
-        tag: ServerTag,
-        server: &mut Server,
-        pin: Option<Pin>,
-        out: &mut Outbox,
-    ) -> bool {
-        match (client.pin, pin) {
-            (None, Some(new)) if !self.add_pin(me, client, tag, server, new, out) => return false,
+    pub(crate) fn set_pin(&self, link: &mut Link<'_>, pin: Option<Pin>) -> bool {
+        match (link.client.pin, pin) {
+            (None, Some(new)) if !self.add_pin(link, new) => return false,
             (Some(_), None) => {
-                server.duty = Duty::Pooled;
-                self.unpin(client, tag, out);
+                link.server.duty = Duty::Pooled;
+                self.unpin(link.client, link.server_tag, link.out);
             }
             (Some(old), Some(new)) if old != new => {
-                out.push(Effect::Pinned { server: tag, reason: Some(new.word()) });
+                link.out.push(Effect::Pinned { server: link.server_tag, reason: Some(new.word()) });
             }
             _ => {}
         }
-        client.pin = pin;
+        link.client.pin = pin;
         true
     }
 
     /// One more server of the pool is pinned. False if there is no room for it: then the client is told to go.
-    pub(crate) fn add_pin(
-        &self,
-        me: ClientTag,
-        client: &mut Client,
-        tag: ServerTag,
-        server: &mut Server,
-        pin: Pin,
-        out: &mut Outbox,
-    ) -> bool {
-        let max = server.policy.max_pinned;
-        if self.pins.add(client.pool, max) {
-            server.duty = Duty::Pinned;
-            out.push(Effect::Pinned { server: tag, reason: Some(pin.word()) });
+    pub(crate) fn add_pin(&self, link: &mut Link<'_>, pin: Pin) -> bool {
+        let max = link.server.policy.max_pinned;
+        if self.pins.add(link.client.pool, max) {
+            link.server.duty = Duty::Pinned;
+            link.out.push(Effect::Pinned { server: link.server_tag, reason: Some(pin.word()) });
             return true;
         }
         let message = no_room(pin, max);
@@ -155,10 +143,10 @@ impl Postgres {
             message: &message,
             hint: HINT,
         };
-        client.fail(me, &report, Blame::Exhausted, out);
-        out.push(Effect::PinRefused { client: me, pool: client.pool, reason: pin.word() });
-        server.soil.add(Soil::ALL);
-        client.release(me, tag, server, Verdict::Reset, out);
+        link.client.fail(link.client_tag, &report, Blame::Exhausted, link.out);
+        link.out.push(Effect::PinRefused { client: link.client_tag, pool: link.client.pool, reason: pin.word() });
+        link.server.soil.add(Soil::ALL);
+        link.release(Verdict::Reset);
         false
     }
 

@@ -3,17 +3,9 @@
 //! keeps the plans to the session's end. PostgreSQL itself makes them anew where the search_path or the role is another
 //! one, and nowhere else. It knows no SQL but one statement.
 
-use seam::{Outbox, ServerTag};
-
 use crate::{
     directory::OnState,
-    session::{
-        client::{Client, Phase},
-        own_queries::Purpose,
-        pins::Pin,
-        request::Step,
-        server::Server,
-    },
+    session::{client::Phase, link::Link, own_queries::Purpose, pins::Pin, request::Step},
     sql::suspects::{Findings, Suspects},
 };
 
@@ -23,23 +15,18 @@ pub(crate) const FORGET: &[u8] = b"DISCARD PLANS";
 /// A text with these findings is about to be forwarded: what to do instead of that, if it makes the client's first
 /// temporary object. PostgreSQL makes plans anew for the first one of a session, which may stand before what they use;
 /// of later ones it knows nothing.
-pub(crate) fn before(
-    client: &mut Client,
-    (tag, server): (ServerTag, &mut Server),
-    findings: &Findings,
-    out: &mut Outbox,
-) -> Option<Step> {
-    let first = server.needs_new_plans_for(findings)
-        && !server.traces.may_have(Suspects::TEMPORARY)
-        && client.pin != Some(Pin::Temporary);
-    let can = matches!(server.policy.on_state, OnState::Replay | OnState::Pin);
+pub(crate) fn before(link: &mut Link<'_>, findings: &Findings) -> Option<Step> {
+    let first = link.server.needs_new_plans_for(findings)
+        && !link.server.traces.may_have(Suspects::TEMPORARY)
+        && link.client.pin != Some(Pin::Temporary);
+    let can = matches!(link.server.policy.on_state, OnState::Replay | OnState::Pin);
     // Behind other requests without an answer there is no place for it.
-    let now = server.exchange.is_settled() && server.exchange.status() != b'E' && server.work.is_none();
+    let now = link.server.exchange.is_settled() && link.server.exchange.status() != b'E' && link.server.work.is_none();
     if !(first && can && now) {
         return None;
     }
-    server.traces.add(Suspects::TEMPORARY);
-    client.phase = Phase::Applying;
-    server.begin(tag, Purpose::Forget, &[FORGET], out);
+    link.server.traces.add(Suspects::TEMPORARY);
+    link.client.phase = Phase::Applying;
+    link.server.begin(link.server_tag, Purpose::Forget, &[FORGET], link.out);
     Some(Step::Later)
 }

@@ -26,6 +26,7 @@ use crate::{
     session::{
         client::{Client, Phase},
         client_id::ClientId,
+        link::Link,
         own_queries::{OwnQueries, Purpose},
         plans::Fate,
         preface::Preface,
@@ -62,92 +63,78 @@ const MAY_GO_AHEAD: Suspects =
 impl Postgres {
     /// Brings a server that was just granted to its holder's settings, and cleans it first if another client may have
     /// left something behind.
-    pub(crate) fn prepare_for(
-        &self,
-        me: ClientTag,
-        client: &mut Client,
-        tag: ServerTag,
-        server: &mut Server,
-        out: &mut Outbox,
-    ) {
-        if self.follows_defaults(me, client, tag, server, out) {
+    pub(crate) fn prepare_for(&self, link: &mut Link<'_>) {
+        if self.follows_defaults(link) {
             return;
         }
-        let want = client.settings().current().clone();
+        let want = link.client.settings().current().clone();
         // A client that only logs in, or leaves before it is served, is not prepared for, and leaves what it found.
-        let holder = Some(ClientId(me, client.secret));
-        let same_holder = std::mem::replace(&mut server.held_last, holder) == holder;
-        let cleans = !server.soil.is_clean() && !same_holder;
-        let forgets = sequences::at_grant(me, client, server);
-        let fresh = !server.plans.is_used();
-        let plans = server.plans.judge(&want, same_holder, server.catalogue.shared());
+        let holder = Some(ClientId(link.client_tag, link.client.secret));
+        let same_holder = std::mem::replace(&mut link.server.held_last, holder) == holder;
+        let cleans = !link.server.soil.is_clean() && !same_holder;
+        let forgets = sequences::at_grant(link.client_tag, link.client, link.server);
+        let fresh = !link.server.plans.is_used();
+        let plans = link.server.plans.judge(&want, same_holder, link.server.catalogue.shared());
         if plans == Fate::Spoil {
-            return self.take_another(me, client, tag, server, out);
+            return self.take_another(link);
         }
         let forgets_plans = plans == Fate::Go;
-        if !cleans && !forgets && !forgets_plans && Arc::ptr_eq(&want, server.settings.current()) {
+        if !cleans && !forgets && !forgets_plans && Arc::ptr_eq(&want, link.server.settings.current()) {
             return;
         }
-        if cleans && let Some(whole) = server.cleans_by_steps(&want) {
-            return self.clean_by_steps(client, tag, server, (want, whole, forgets_plans), out);
+        if cleans && let Some(whole) = link.server.cleans_by_steps(&want) {
+            return self.clean_by_steps(link, (want, whole, forgets_plans));
         }
         let mut sql = Vec::new();
         if cleans {
-            let statements = server.soil.has(Soil::ALL);
+            let statements = link.server.soil.has(Soil::ALL);
             cleaning::write(&mut sql, statements, &want);
             if statements {
-                server.statements.drop_ours();
+                link.server.statements.drop_ours();
             }
             // What is noted from here on is left by requests that go behind the cleaning, perhaps ahead of its outcome.
             // If the cleaning fails, the server is closed.
-            server.forget_soil();
+            link.server.forget_soil();
         } else {
             if forgets {
                 sql.extend_from_slice(sequences::FORGET);
             }
-            server.settings.current().write_change(&want, &mut sql);
+            link.server.settings.current().write_change(&want, &mut sql);
         }
         if forgets_plans {
             sql.extend_from_slice(plans::FORGET);
             sql.push(b';');
         }
         if sql.is_empty() {
-            server.settings.apply(&want, &self.parameters);
-            return self.bring_up(me, client, server, out);
+            link.server.settings.apply(&want, &self.parameters);
+            return self.bring_up(link);
         }
         sql.extend_from_slice(b"COMMIT");
-        let preface = Preface { fresh, ..Preface::new(want, cleans, 0, client.unnamed.parse().cloned()) };
+        let preface = Preface { fresh, ..Preface::new(want, cleans, 0, link.client.unnamed.parse().cloned()) };
         let write_all = |to: &mut Vec<u8>| {
             Steps::new(to).step(cleaning::BEGIN);
             write_query(to, &sql);
         };
-        server.begin_with(tag, Purpose::Preface(Box::new(preface)), 1, write_all, out);
+        link.server.begin_with(link.server_tag, Purpose::Preface(Box::new(preface)), 1, write_all, link.out);
     }
 
     /// A server that was used before cannot serve this client: it is closed, and the client gets one that is connected
     /// for it. At the end of the queue it would get a used one time after time.
-    fn take_another(&self, me: ClientTag, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
-        server.stage = Stage::Closed;
-        client.wants_unused = true;
-        client.release(me, tag, server, Verdict::Discard, out);
-        out.push(Effect::Wake { client: me });
+    fn take_another(&self, link: &mut Link<'_>) {
+        link.server.stage = Stage::Closed;
+        link.client.wants_unused = true;
+        link.release(Verdict::Discard);
+        link.out.push(Effect::Wake { client: link.client_tag });
     }
 
     /// Cleans a server by steps: as a `whole`, or of all but the statements that we have prepared.
-    fn clean_by_steps(
-        &self,
-        client: &mut Client,
-        tag: ServerTag,
-        server: &mut Server,
-        (want, whole, forgets_plans): (Arc<Settings>, bool, bool),
-        out: &mut Outbox,
-    ) {
+    fn clean_by_steps(&self, link: &mut Link<'_>, (want, whole, forgets_plans): (Arc<Settings>, bool, bool)) {
         if whole {
-            server.statements.drop_ours();
+            link.server.statements.drop_ours();
         }
         let there =
-            server.statements.ours_mut().map(|prepared| std::mem::replace(&mut prepared.cleaning, Copies::There));
-        server.forget_soil();
+            link.server.statements.ours_mut().map(|prepared| std::mem::replace(&mut prepared.cleaning, Copies::There));
+        link.server.forget_soil();
         let mut bytes = Vec::new();
         let mut steps = Steps::new(&mut bytes);
         let mut set = want.in_order().peekable();
@@ -171,30 +158,28 @@ impl Postgres {
         if commits {
             steps.last(b"COMMIT");
         }
-        let preface = Preface::new(want, true, steps.count, client.unnamed.parse().cloned());
-        server.begin_with(tag, Purpose::Preface(Box::new(preface)), 0, |to| to.extend_from_slice(&bytes), out);
+        let preface = Preface::new(want, true, steps.count, link.client.unnamed.parse().cloned());
+        link.server.begin_with(
+            link.server_tag,
+            Purpose::Preface(Box::new(preface)),
+            0,
+            |to| to.extend_from_slice(&bytes),
+            link.out,
+        );
     }
 
     /// The server does not take the settings of a client that logs in. True if another one is asked: it is the server's
     /// fault if a temporary table was used there and the client wants `temp_buffers`.
-    pub(crate) fn learns_elsewhere(
-        &self,
-        me: ClientTag,
-        client: &mut Client,
-        tag: ServerTag,
-        server: &mut Server,
-        extras: &Pairs,
-        out: &mut Outbox,
-    ) -> bool {
-        let of_server = extras.get(TEMP_BUFFERS).is_some() && server.plans.is_used();
-        if !of_server || client.tries >= MAX_TRIES || matches!(client.phase, Phase::Closed) {
+    pub(crate) fn learns_elsewhere(&self, link: &mut Link<'_>, extras: &Pairs) -> bool {
+        let of_server = extras.get(TEMP_BUFFERS).is_some() && link.server.plans.is_used();
+        if !of_server || link.client.tries >= MAX_TRIES || matches!(link.client.phase, Phase::Closed) {
             return false;
         }
-        client.tries += 1;
-        server.stage = Stage::Closed;
-        client.release(me, tag, server, Verdict::Discard, out);
-        client.wants_unused = true;
-        out.push(client.wish(me));
+        link.client.tries += 1;
+        link.server.stage = Stage::Closed;
+        link.release(Verdict::Discard);
+        link.client.wants_unused = true;
+        link.out.push(link.client.wish(link.client_tag));
         true
     }
 
@@ -227,21 +212,20 @@ impl Postgres {
         out: &mut Outbox,
     ) {
         server.settings.apply(&preface.settings, &self.parameters);
-        let tag = server.holder().expect("it was done for a holder");
-        let client = clients.get(tag).expect("the holder of a server has a session");
-        self.bring_up(tag, client, server, out);
-        client.tries = 0;
+        let link = &mut Link::of_holder(me, server, clients, out);
+        self.bring_up(link);
+        link.client.tries = 0;
         if cancelled {
-            if client.ahead.bytes() == 0 {
-                client.phase = Phase::Waiting;
-                client.decline(tag, &CANCELLED, out);
-                return client.release(tag, me, server, Verdict::Clean, out);
+            if link.client.ahead.bytes() == 0 {
+                link.client.phase = Phase::Waiting;
+                link.client.decline(link.client_tag, &CANCELLED, link.out);
+                return link.release(Verdict::Clean);
             }
             if !preface.cancel_sent {
-                cancel(me, server, out);
+                cancel(me, link.server, link.out);
             }
         }
-        out.push(Effect::Wake { client: tag });
+        link.out.push(Effect::Wake { client: link.client_tag });
     }
 
     /// It failed, and nothing that was sent behind it is carried out: the client's request goes to another server.
@@ -255,40 +239,39 @@ impl Postgres {
     ) {
         let work = server.work.take().expect("the server is at work for us");
         let Purpose::Preface(preface) = work.purpose else { unreachable!("it was asked for a preface") };
-        let tag = server.holder().expect("it was done for a holder");
-        let client = clients.get(tag).expect("the holder of a server has a session");
-        server.exchange.abandon();
-        named::settle_discarded(client, server);
-        *client.unnamed.parse_mut() = preface.unnamed;
-        client.ahead.clear();
-        client.awaits_answers = false;
-        server.stage = Stage::Closed;
-        if work.cancelled && !matches!(client.phase, Phase::Closed) {
-            client.tries = 0;
-            client.phase = Phase::Waiting;
-            client.decline(tag, &CANCELLED, out);
-            return client.release(tag, me, server, Verdict::Discard, out);
+        let link = &mut Link::of_holder(me, server, clients, out);
+        link.server.exchange.abandon();
+        named::settle_discarded(link.client, link.server);
+        *link.client.unnamed.parse_mut() = preface.unnamed;
+        link.client.ahead.clear();
+        link.client.awaits_answers = false;
+        link.server.stage = Stage::Closed;
+        if work.cancelled && !matches!(link.client.phase, Phase::Closed) {
+            link.client.tries = 0;
+            link.client.phase = Phase::Waiting;
+            link.client.decline(link.client_tag, &CANCELLED, link.out);
+            return link.release(Verdict::Discard);
         }
-        client.tries += 1;
-        client.wants_unused = preface.settings.extras.get(TEMP_BUFFERS).is_some();
+        link.client.tries += 1;
+        link.client.wants_unused = preface.settings.extras.get(TEMP_BUFFERS).is_some();
         let for_good = !preface.cleaned && failure.is_permanent();
         let limit = match () {
             () if preface.fresh && for_good => 1,
             () if for_good => MAX_REFUSALS,
             () => MAX_TRIES,
         };
-        if client.tries >= limit && !matches!(client.phase, Phase::Closed) {
+        if link.client.tries >= limit && !matches!(link.client.phase, Phase::Closed) {
             let report = Report {
                 severity: Severity::Fatal,
                 code: &failure.code,
                 message: &failure.message,
                 hint: &failure.hint,
             };
-            client.fail(tag, &report, Blame::Client, out);
+            link.client.fail(link.client_tag, &report, Blame::Client, link.out);
         }
-        client.release(tag, me, server, Verdict::Discard, out);
-        if !matches!(client.phase, Phase::Closed) {
-            out.push(Effect::Wake { client: tag });
+        link.release(Verdict::Discard);
+        if !matches!(link.client.phase, Phase::Closed) {
+            link.out.push(Effect::Wake { client: link.client_tag });
         }
     }
 }

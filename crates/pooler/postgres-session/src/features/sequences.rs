@@ -2,7 +2,7 @@
 //! knows only its own, and keeps that server once it has advanced a sequence. Before its first question Poolhouse
 //! cannot know that it will ask: it is then told that there is no such value.
 
-use seam::{ClientTag, Outbox, ServerTag};
+use seam::ClientTag;
 
 use crate::{
     directory::OnState,
@@ -10,6 +10,7 @@ use crate::{
     session::{
         client::{Client, Phase},
         client_id::ClientId,
+        link::Link,
         own_queries::Purpose,
         request::{Arrived, Step},
         server::Server,
@@ -35,34 +36,28 @@ pub(crate) fn at_grant(me: ClientTag, client: &Client, server: &mut Server) -> b
 
 /// A text with these findings is about to be forwarded in this message: what to do instead of that, if it is
 /// the first that asks for a last value.
-pub(crate) fn before(
-    (me, client): (ClientTag, &mut Client),
-    (tag, server): (ServerTag, &mut Server),
-    findings: &Findings,
-    message: &Arrived<'_>,
-    out: &mut Outbox,
-) -> Option<Step> {
-    let asks = findings.suspects.any(Suspects::LAST_VALUE) && server.policy.on_state != OnState::Allow;
+pub(crate) fn before(link: &mut Link<'_>, findings: &Findings, message: &Arrived<'_>) -> Option<Step> {
+    let asks = findings.suspects.any(Suspects::LAST_VALUE) && link.server.policy.on_state != OnState::Allow;
     // In a transaction that has failed, PostgreSQL answers no question.
-    if !asks || client.habits.asks_last_values() || server.exchange.status() == b'E' {
+    if !asks || link.client.habits.asks_last_values() || link.server.exchange.status() == b'E' {
         return None;
     }
-    if server.traces.may_have(Suspects::SEQUENCE) {
+    if link.server.traces.may_have(Suspects::SEQUENCE) {
         // It asks for what it has just got.
-        client.habits.ask_last_values();
+        link.client.habits.ask_last_values();
         return None;
     }
-    if server.exchange.is_settled() {
-        client.habits.ask_last_values();
-        client.phase = Phase::Applying;
-        server.sequences.give_to(ClientId(me, client.secret));
-        server.begin(tag, Purpose::Forget, &[FORGET], out);
+    if link.server.exchange.is_settled() {
+        link.client.habits.ask_last_values();
+        link.client.phase = Phase::Applying;
+        link.server.sequences.give_to(ClientId(link.client_tag, link.client.secret));
+        link.server.begin(link.server_tag, Purpose::Forget, &[FORGET], link.out);
         return Some(Step::Later);
     }
-    if server.exchange.is_between() {
-        client.awaits_answers = true;
+    if link.server.exchange.is_between() {
+        link.client.awaits_answers = true;
         return Some(Step::Wait);
     }
-    refuse(tag, server, message.header.kind, NOT_YET, None, out);
+    refuse(link.server_tag, link.server, message.header.kind, NOT_YET, None, link.out);
     (message.header.kind == front::QUERY).then_some(Step::Replaced(message.end()))
 }

@@ -17,6 +17,7 @@ use crate::{
         client_login::{Login, Step},
         client_settings::ClientSettings,
         learned::Learned,
+        link::Link,
         lookup::Lookup,
         own_queries::Purpose,
         refusal::send_away,
@@ -352,32 +353,25 @@ impl Postgres {
     }
 
     /// A server was granted to learn the parameters from: it is given the client's settings.
-    pub(crate) fn learn(
-        &self,
-        me: ClientTag,
-        client: &mut Client,
-        tag: ServerTag,
-        server: &mut Server,
-        out: &mut Outbox,
-    ) {
-        let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
+    pub(crate) fn learn(&self, link: &mut Link<'_>) {
+        let Phase::Login(login) = &link.client.phase else { unreachable!("the client is logging in") };
         if let Some(asked) = login.asked() {
-            if let Some(found) = self.look_up(me, client, tag, server, asked, out) {
-                self.go_on(me, client, found, out);
+            if let Some(found) = self.look_up(link, asked) {
+                self.go_on(link.client_tag, link.client, found, link.out);
             }
             return;
         }
-        let want = server.settings.defaults().overlaid(&login.start.settings);
+        let want = link.server.settings.defaults().overlaid(&login.start.settings);
         let mut sql = Vec::new();
         // A value may be given in part, like DateStyle's, and then keeps the rest of what was there before.
-        server.settings.current().write_change(server.settings.defaults(), &mut sql);
-        server.settings.defaults().write_change(&want, &mut sql);
-        if sql.is_empty() && !self.parameters.is_old(server.settings.answer_clock()) {
-            server.settings.apply(&self.parameters.intern(want), &self.parameters);
-            self.learned(me, client, tag, server, out);
+        link.server.settings.current().write_change(link.server.settings.defaults(), &mut sql);
+        link.server.settings.defaults().write_change(&want, &mut sql);
+        if sql.is_empty() && !self.parameters.is_old(link.server.settings.answer_clock()) {
+            link.server.settings.apply(&self.parameters.intern(want), &self.parameters);
+            self.learned(link);
         } else {
             // Even one that has nothing to do tells what is new.
-            server.begin(tag, Purpose::Learn(want.extras), &[&sql], out);
+            link.server.begin(link.server_tag, Purpose::Learn(want.extras), &[&sql], link.out);
         }
     }
 
@@ -402,29 +396,22 @@ impl Postgres {
     }
 
     /// The server has the client's settings, in its own spelling: the client is told, and the server given back.
-    pub(crate) fn learned(
-        &self,
-        me: ClientTag,
-        client: &mut Client,
-        tag: ServerTag,
-        server: &mut Server,
-        out: &mut Outbox,
-    ) {
-        let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
+    pub(crate) fn learned(&self, link: &mut Link<'_>) {
+        let Phase::Login(login) = &link.client.phase else { unreachable!("the client is logging in") };
         let learned = Learned {
-            settings: server.settings.current().clone(),
-            base: server.settings.defaults().clone(),
-            facts: server.facts.current().clone(),
+            settings: link.server.settings.current().clone(),
+            base: link.server.settings.defaults().clone(),
+            facts: link.server.facts.current().clone(),
         };
-        self.parameters.answered(server.settings.answer_clock());
-        if server.settings.is_explained() {
-            self.parameters.learn(server.pool, &login.start.settings, learned.clone());
+        self.parameters.answered(link.server.settings.answer_clock());
+        if link.server.settings.is_explained() {
+            self.parameters.learn(link.server.pool, &login.start.settings, learned.clone());
         }
-        client.tries = 0;
-        client.release(me, tag, server, Verdict::Clean, out);
-        complete(self.node, me, client, learned, out);
+        link.client.tries = 0;
+        link.release(Verdict::Clean);
+        complete(self.node, link.client_tag, link.client, learned, link.out);
         // What the client has sent meanwhile was not consumed.
-        out.push(Effect::Wake { client: me });
+        link.out.push(Effect::Wake { client: link.client_tag });
     }
 }
 

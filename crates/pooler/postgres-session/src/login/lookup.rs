@@ -8,6 +8,7 @@ use crate::{
     session::{
         client::{Client, Phase},
         client_login::Asked,
+        link::Link,
         lookup::{Lookup, write_question},
         own_queries::Purpose,
         server::Server,
@@ -25,26 +26,18 @@ impl Postgres {
     }
 
     /// A server was granted to ask. Another client may have got the answer meanwhile: then it is given back.
-    pub(crate) fn look_up(
-        &self,
-        me: ClientTag,
-        client: &mut Client,
-        tag: ServerTag,
-        server: &mut Server,
-        asked: Asked,
-        out: &mut Outbox,
-    ) -> Option<Result<Proof, Unknown>> {
+    pub(crate) fn look_up(&self, link: &mut Link<'_>, asked: Asked) -> Option<Result<Proof, Unknown>> {
         match self.directory.proof(asked.origin, &asked.database, &asked.user) {
             // The configuration may have changed, and another server be the one to ask.
-            Ok(Proof::Ask(ask)) if ask.pool == client.pool => {
+            Ok(Proof::Ask(ask)) if ask.pool == link.client.pool => {
                 let Asked { database, user, .. } = asked;
                 let question = |to: &mut Vec<u8>| write_question(to, &ask.query, &user);
                 let lookup = Lookup::new(database, user.clone());
-                server.begin_with(tag, Purpose::Lookup(lookup), 1, question, out);
+                link.server.begin_with(link.server_tag, Purpose::Lookup(lookup), 1, question, link.out);
                 None
             }
             found => {
-                client.release(me, tag, server, Verdict::Clean, out);
+                link.release(Verdict::Clean);
                 Some(found)
             }
         }
@@ -66,15 +59,15 @@ impl Postgres {
             out.push(Effect::Ready { server: me });
         }
         let tag = server.holder()?;
-        let client = clients.get(tag).expect("the holder of a server has a session");
-        client.release(tag, me, server, Verdict::Clean, out);
-        if matches!(client.phase, Phase::Closed) {
+        let mut link = Link::of_holder(me, server, clients, out);
+        link.release(Verdict::Clean);
+        if matches!(link.client.phase, Phase::Closed) {
             return None;
         }
         match outcome {
             Ok(found) => Some((tag, found)),
             Err(why) => {
-                cannot_ask(tag, client, &lookup.user, &why, out);
+                cannot_ask(tag, link.client, &lookup.user, &why, link.out);
                 None
             }
         }

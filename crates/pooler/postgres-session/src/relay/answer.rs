@@ -2,11 +2,7 @@
 
 use seam::{ClientTag, Effect, Outbox, Peer, ServerTag, Sessions};
 
-use crate::session::{
-    client::{Client, may_release},
-    server::Server,
-    shared::Postgres,
-};
+use crate::session::{client::Client, link::Link, server::Server, shared::Postgres};
 
 /// What to do with a message.
 pub(crate) enum Step {
@@ -73,11 +69,10 @@ impl Relay<'_, '_> {
             return;
         }
         self.flush(server, self.at);
-        let tag = server.holder().expect("a client is served");
-        let client = self.clients.get(tag).expect("the holder of a server has a session");
-        if may_release(client, server) {
-            client.mid_message = false;
-            postgres.finish(tag, client, self.me, server, self.out);
+        let mut link = self.link(server);
+        if link.may_release() {
+            link.client.mid_message = false;
+            postgres.finish(&mut link);
         }
     }
 
@@ -88,6 +83,11 @@ impl Relay<'_, '_> {
         {
             self.out.push(Effect::Wake { client: tag });
         }
+    }
+
+    /// The link of the server with its holder.
+    pub(crate) fn link<'c>(&'c mut self, server: &'c mut Server) -> Link<'c> {
+        Link::of_holder(self.me, server, self.clients, self.out)
     }
 
     pub(crate) fn client(&mut self, tag: ClientTag) -> &mut Client {

@@ -10,8 +10,9 @@ use crate::{
     features::{preface::ends_request, prepared::unnamed},
     relay::requests::look,
     session::{
-        client::{Client, Phase, Skip, may_release},
+        client::{Client, Phase, Skip},
         copy,
+        link::Link,
         partial_message::PartialMessage,
         request::{Arrived, Step},
         server::Server,
@@ -143,19 +144,23 @@ impl Relay<'_> {
         Decision::Drop
     }
 
+    fn link(&mut self) -> Option<Link<'_>> {
+        let (server_tag, server) = self.lease.as_mut()?;
+        Some(Link { client_tag: self.me, client: self.client, server_tag: *server_tag, server, out: self.out })
+    }
+
     /// Gives the server back if nothing is under way. False if the client's requests have to wait now.
     #[inline]
     fn give_back(&mut self, postgres: &Postgres) -> bool {
-        if let Some((tag, server)) = &mut self.lease
-            && may_release(self.client, server)
-        {
-            if postgres.finish(self.me, self.client, *tag, server, self.out) {
-                self.lease = None;
-            } else {
-                return matches!(self.client.phase, Phase::Ready);
-            }
+        let Some(mut link) = self.link() else { return true };
+        if !link.may_release() {
+            return true;
         }
-        true
+        if postgres.finish(&mut link) {
+            self.lease = None;
+            return true;
+        }
+        matches!(self.client.phase, Phase::Ready)
     }
 
     /// A message that ends at `end`, of which everything up to `here` has arrived.
@@ -190,43 +195,44 @@ impl Relay<'_> {
     /// The same where the client holds a server.
     #[inline]
     fn message_to_server(&mut self, postgres: &Postgres, header: Header, end: usize, here: usize) -> Decision {
-        let Some((tag, server)) = &mut self.lease else { unreachable!("the client holds a server") };
-        let (me, tag) = (self.me, *tag);
         // What stands before it makes room when it is consumed.
         let message = Arrived { header, bytes: self.bytes, at: self.at, full: self.full && self.at == 0 };
-        if server.is_prefaced() && (self.client.ahead.has_ended() || !self.client.may_go_ahead(server, &message)) {
+        let (tag, server) = self.lease.as_mut().expect("the client holds a server");
+        let (client, out) = (&mut *self.client, &mut *self.out);
+        let link = &mut Link { client_tag: self.me, client, server_tag: *tag, server, out };
+        let ahead = &link.client.ahead;
+        if link.server.is_prefaced() && (ahead.has_ended() || !link.client.may_go_ahead(link.server, &message)) {
             return Decision::Stop(self.at);
         }
-        match self.client.admit((tag, server), header.kind, self.out) {
+        match link.client.admit((link.server_tag, link.server), header.kind, link.out) {
             Admission::Forward => {}
             Admission::Drop => return Decision::Drop,
             Admission::Wait | Admission::Ask | Admission::Break => return Decision::Stop(self.at),
         }
-        let from = match look(postgres, (me, self.client), (tag, server), &message, &mut self.kept, self.out) {
+        let from = match look(postgres, link, &message, &mut self.kept) {
             Step::Forward => {
-                enter(server, &message);
+                enter(link.server, &message);
                 self.at
             }
             Step::Replaced(to) => to,
             // A transaction that is open holds the server.
-            Step::Answered if self.give_back(postgres) => return Decision::Drop,
-            Step::Answered => return Decision::Stop(end),
+            Step::Answered => return if self.give_back(postgres) { Decision::Drop } else { Decision::Stop(end) },
             Step::Wait => {
-                self.out.need = if end > self.bytes.len() { header.total() } else { 0 };
+                link.out.need = if end > self.bytes.len() { header.total() } else { 0 };
                 return Decision::Stop(self.at);
             }
             Step::Later => return Decision::Stop(self.at),
             Step::TooMany => return self.too_many_outstanding(),
         };
-        if server.exchange.is_full() {
+        if link.server.exchange.is_full() {
             return self.too_many_outstanding();
         }
-        server.lease_mut().mid_pipeline |=
+        link.server.lease_mut().mid_pipeline |=
             matches!(header.kind, front::PARSE | front::BIND | front::DESCRIBE | front::EXECUTE | front::CLOSE);
-        self.client.ahead.set_ended(server.is_prefaced() && ends_request(header));
-        self.client.retried = false;
-        self.client.stand(me, Standing::Active, self.out);
-        self.out.span(Peer::Server(tag), from..here);
+        link.client.ahead.set_ended(link.server.is_prefaced() && ends_request(header));
+        link.client.retried = false;
+        link.stand(Standing::Active);
+        link.out.span(Peer::Server(link.server_tag), from..here);
         // What was replaced up to its end has no rest.
         if from < end { Decision::Forward } else { Decision::Drop }
     }

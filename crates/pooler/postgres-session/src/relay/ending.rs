@@ -10,6 +10,7 @@ use crate::{
     login::{client::complete, connect_query, lookup::cannot_ask},
     session::{
         client::{Client, Phase},
+        link::Link,
         own_queries::Purpose,
         refusal::{seconds, send_away},
         server::{Server, Stage, cancel},
@@ -133,7 +134,7 @@ impl Postgres {
         if server.fatal.is_none() && server.work.as_mut().is_some_and(|work| work.lookup().is_some()) {
             // Its answer is dropped, and it is free then: a client that hangs up before it has logged in costs no
             // connection.
-            return client.release(me, tag, server, Verdict::Reset, out);
+            return Link { client_tag: me, client, server_tag: tag, server, out }.release(Verdict::Reset);
         }
         let whole = !client.owes_server() && server.partial.is_complete() && server.work.is_none();
         let verdict = if !whole || !server.exchange.is_settled() || server.fatal.is_some() {
@@ -151,7 +152,7 @@ impl Postgres {
             Verdict::Clean
         };
         self.unpin(client, tag, out);
-        client.release(me, tag, server, verdict, out);
+        Link { client_tag: me, client, server_tag: tag, server, out }.release(verdict);
     }
 
     /// The server's connection has ended.
@@ -272,19 +273,18 @@ impl Postgres {
         server.stage = Stage::Closed;
         server.work = None;
         let text = format!("the server broke the protocol: {what}");
-        let Some(tag) = server.holder() else {
+        if server.lease.is_none() {
             let reason = CloseReason::Error(Blame::Server, text);
-            out.push(Effect::Close { peer: Peer::Server(me), reason });
-            return;
-        };
-        let client = clients.get(tag).expect("the holder of a server has a session");
+            return out.push(Effect::Close { peer: Peer::Server(me), reason });
+        }
+        let mut link = Link::of_holder(me, server, clients, out);
         // The server's last message was complete.
-        client.mid_message = false;
+        link.client.mid_message = false;
         let hint = "The outcome of a transaction under way is unknown.";
         let report = Report { severity: Severity::Fatal, code: code::CONNECTION_FAILURE, message: &text, hint };
-        if !matches!(client.phase, Phase::Closed) {
-            client.fail(tag, &report, Blame::Server, out);
+        if !matches!(link.client.phase, Phase::Closed) {
+            link.client.fail(link.client_tag, &report, Blame::Server, link.out);
         }
-        client.release(tag, me, server, Verdict::Discard, out);
+        link.release(Verdict::Discard);
     }
 }

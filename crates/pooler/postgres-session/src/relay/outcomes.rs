@@ -1,7 +1,7 @@
 //! How a request of a client's ended, where that means more than being passed on: errors, completions that tell what
 //! the server has forgotten, or that the client is to be told otherwise, and the ReadyForQuery behind it.
 
-use seam::{Blame, ClientTag, Effect, Peer, Standing, Verdict};
+use seam::{Blame, Effect, Peer, Standing, Verdict};
 
 use crate::{
     directory::{OnState, PoolMode},
@@ -9,7 +9,7 @@ use crate::{
     features::prepared::named,
     relay::answer::{Relay, Step},
     session::{
-        client::{Client, Phase, end_pipeline, may_release},
+        client::{Client, Phase},
         reset::Told,
         server::{Server, Stage},
         shared::Postgres,
@@ -104,7 +104,8 @@ impl Postgres {
 
     /// An ErrorResponse for the holder.
     pub(crate) fn error(&self, relay: &mut Relay<'_, '_>, server: &mut Server, whole: bool, end: usize) -> Step {
-        let body = whole.then(|| &relay.bytes[relay.at + HEADER..end]);
+        let bytes = relay.bytes;
+        let body = whole.then(|| &bytes[relay.at + HEADER..end]);
         let repeated = server.statements.is_to_repeat(&server.exchange, body.unwrap_or_default());
         let prepared = server.exchange.is_extended();
         let syncs = server.exchange.failed();
@@ -119,15 +120,14 @@ impl Postgres {
                 relay.out.push(Effect::Outdated { server: relay.me });
             }
         }
-        let tag = server.holder().expect("a client is served");
-        let client = relay.clients.get(tag).expect("the holder of a server has a session");
-        client.copies.failed();
-        let mut renamed = named::failed(body, prepared, client, server);
+        let mut link = relay.link(server);
+        link.client.copies.failed();
+        let mut renamed = named::failed(body, prepared, link.client, link.server);
         for _ in 0..syncs {
             // Behind a COPY that failed before more data came, they mean something again.
-            relay.out.insert(Peer::Server(relay.me), |to| write(to, front::SYNC, |_| {}));
-            server.exchange.sync();
-            end_pipeline(client, server);
+            link.write_to_server(|to| write(to, front::SYNC, |_| {}));
+            link.server.exchange.sync();
+            link.end_pipeline();
         }
         if repeated {
             return Step::Drop;
@@ -138,7 +138,7 @@ impl Postgres {
         let Some(renamed) = renamed else { return Step::Forward };
         relay.flush(server, relay.at);
         relay.run = end;
-        relay.out.insert(Peer::Client(tag), |to| {
+        relay.out.insert(Peer::Client(server.lease().holder), |to| {
             write(to, back::ERROR_RESPONSE, |to| to.extend_from_slice(&renamed));
         });
         Step::Handled
@@ -160,11 +160,10 @@ impl Postgres {
         if !settled && status == IDLE {
             return Step::Forward;
         }
-        let me = relay.me;
         if status != IDLE && relay.client(tag).mode == PoolMode::Statement {
             relay.flush(server, relay.at);
             relay.run = end;
-            return self.refuse_transaction(relay, server, tag, settled);
+            return self.refuse_transaction(relay, server, settled);
         }
         if !settled {
             return Step::Forward;
@@ -185,28 +184,28 @@ impl Postgres {
         } else {
             relay.flush(server, end);
         }
-        let client = relay.clients.get(tag).expect("the holder of a server has a session");
-        if std::mem::take(&mut server.lease_mut().told_mid_message) {
-            client.mid_message = false;
+        let mut link = relay.link(server);
+        if std::mem::take(&mut link.server.lease_mut().told_mid_message) {
+            link.client.mid_message = false;
         }
         if status != IDLE {
-            client.stand(tag, Standing::InTransaction, relay.out);
-            if ready.corrects && !client.owes_server() && !server.owes_client() {
-                self.survey_in_transaction(client, me, server, relay.out);
+            link.stand(Standing::InTransaction);
+            if ready.corrects && !link.client.owes_server() && !link.server.owes_client() {
+                self.survey_in_transaction(&mut link);
             }
-        } else if may_release(client, server) {
-            self.finish(tag, client, me, server, relay.out);
-        } else if !client.owes_server() {
-            client.stand(tag, Standing::Idle, relay.out);
-            if ready.corrects && !server.owes_client() {
-                self.survey_in_transaction(client, me, server, relay.out);
+        } else if link.may_release() {
+            self.finish(&mut link);
+        } else if !link.client.owes_server() {
+            link.stand(Standing::Idle);
+            if ready.corrects && !link.server.owes_client() {
+                self.survey_in_transaction(&mut link);
             }
         }
-        if matches!(client.phase, Phase::Ready) && client.withheld_ready.is_some() {
-            if ready.awaits_notifications && !client.owes_server() {
-                self.tell_in_time(tag, client, relay.out);
+        if matches!(link.client.phase, Phase::Ready) && link.client.withheld_ready.is_some() {
+            if ready.awaits_notifications && !link.client.owes_server() {
+                self.tell_in_time(tag, link.client, link.out);
             } else {
-                client.tell_ready(tag, relay.out);
+                link.client.tell_ready(tag, link.out);
             }
         }
         Step::Handled
@@ -226,18 +225,12 @@ impl Postgres {
     }
 
     /// A transaction stays open in statement mode: it is rolled back and the client told.
-    fn refuse_transaction(
-        &self,
-        relay: &mut Relay<'_, '_>,
-        server: &mut Server,
-        tag: ClientTag,
-        settled: bool,
-    ) -> Step {
-        let client = relay.clients.get(tag).expect("the holder of a server has a session");
-        client.mid_message = false;
-        server.lease_mut().told_mid_message = false;
-        self.unpin(client, relay.me, relay.out);
-        let stays = settled && !client.owes_server();
+    fn refuse_transaction(&self, relay: &mut Relay<'_, '_>, server: &mut Server, settled: bool) -> Step {
+        let mut link = relay.link(server);
+        link.client.mid_message = false;
+        link.server.lease_mut().told_mid_message = false;
+        self.unpin(link.client, link.server_tag, link.out);
+        let stays = settled && !link.client.owes_server();
         let report = Report {
             severity: if stays { Severity::Error } else { Severity::Fatal },
             code: code::FEATURE_NOT_SUPPORTED,
@@ -245,16 +238,16 @@ impl Postgres {
             hint: "The transaction was rolled back. Use mode = \"transaction\" for this database.",
         };
         if stays {
-            relay.out.insert(Peer::Client(tag), |to| {
+            link.out.insert(Peer::Client(link.client_tag), |to| {
                 report.write(to);
                 write_ready(to, IDLE);
             });
-            client.release(tag, relay.me, server, Verdict::Reset, relay.out);
+            link.release(Verdict::Reset);
             Step::Handled
         } else {
-            client.fail(tag, &report, Blame::Client, relay.out);
-            client.release(tag, relay.me, server, Verdict::Discard, relay.out);
-            server.stage = Stage::Closed;
+            link.client.fail(link.client_tag, &report, Blame::Client, link.out);
+            link.release(Verdict::Discard);
+            link.server.stage = Stage::Closed;
             Step::Over
         }
     }

@@ -6,6 +6,7 @@ use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, ServerTag, Sessi
 use crate::{
     session::{
         client::{Client, Phase},
+        link::Link,
         own_queries::{OwnQueries, Purpose},
         server::{Server, Stage},
         shared::Postgres,
@@ -75,8 +76,7 @@ impl Postgres {
             Outcome::More => {}
             Outcome::Broken(what) => self.broken(me, server, clients, &what, out),
             Outcome::FailedWithin(failure) => {
-                let (tag, client) = holder(server, clients);
-                self.failed_within(tag, client, server, &failure, out);
+                self.failed_within(&mut Link::of_holder(me, server, clients, out), &failure);
             }
             Outcome::Repeat(work) => server.begin_again(me, *work, out),
             Outcome::Done(work) => self.work_answered(me, server, clients, *work, out),
@@ -122,23 +122,23 @@ impl Postgres {
         purpose: Purpose,
         out: &mut Outbox,
     ) {
-        let (tag, client) = holder(server, clients);
+        let link = &mut Link::of_holder(me, server, clients, out);
         match purpose {
             Purpose::Learn(extras) => {
-                server.settings.replace_extras(extras, &self.parameters);
-                self.learned(tag, client, me, server, out);
+                link.server.settings.replace_extras(extras, &self.parameters);
+                self.learned(link);
             }
-            Purpose::Survey(survey) => self.surveyed(tag, client, me, server, survey, out),
+            Purpose::Survey(survey) => self.surveyed(link, survey),
             Purpose::Correct(settings) => {
-                server.settings.apply(&settings, &self.parameters);
-                self.bring_up(tag, client, server, out);
-                self.corrected(tag, client, server, out);
+                link.server.settings.apply(&settings, &self.parameters);
+                self.bring_up(link);
+                self.corrected(link);
             }
-            Purpose::Unlisten(channels) => self.unlistened(tag, client, me, server, &channels, out),
+            Purpose::Unlisten(channels) => self.unlistened(link, &channels),
             Purpose::Forget => {
-                self.bring_up(tag, client, server, out);
-                client.phase = Phase::Ready;
-                out.push(Effect::Wake { client: tag });
+                self.bring_up(link);
+                link.client.phase = Phase::Ready;
+                link.out.push(Effect::Wake { client: link.client_tag });
             }
             Purpose::Preface(_)
             | Purpose::Reset { .. }
@@ -165,17 +165,17 @@ impl Postgres {
     ) {
         match purpose {
             Purpose::Learn(extras) => {
-                let (tag, client) = holder(server, clients);
-                if !self.learns_elsewhere(tag, client, me, server, &extras, out) {
-                    reject(me, server, clients, &failure, out);
+                let link = &mut Link::of_holder(me, server, clients, out);
+                if !self.learns_elsewhere(link, &extras) {
+                    fail_holder(link, &failure);
                 }
             }
             Purpose::Survey(survey) => {
-                let (tag, client) = holder(server, clients);
-                self.survey_failed(tag, client, me, server, survey, out);
+                self.survey_failed(&mut Link::of_holder(me, server, clients, out), survey);
             }
-            // A server that failed to UNLISTEN still listens for its holder: `reject` has it cleaned of everything.
-            Purpose::Forget | Purpose::Unlisten(_) | Purpose::Correct(_) => reject(me, server, clients, &failure, out),
+            Purpose::Forget | Purpose::Unlisten(_) | Purpose::Correct(_) => {
+                fail_holder(&mut Link::of_holder(me, server, clients, out), &failure);
+            }
             Purpose::Reset { .. } | Purpose::Check => {
                 server.stage = Stage::Closed;
                 let reason = CloseReason::Error(Blame::Server, failure.text());
@@ -194,26 +194,12 @@ impl Postgres {
     }
 }
 
-/// The client for which a server was at work.
-fn holder<'a>(server: &Server, clients: &'a mut dyn Sessions<ClientTag, Client>) -> (ClientTag, &'a mut Client) {
-    let tag = server.holder().expect("it was done for a holder");
-    (tag, clients.get(tag).expect("the holder of a server has a session"))
-}
-
-/// The server does not accept the holder's settings: the holder is told in the server's words. The server has undone
-/// all of them, since they came in one query.
-fn reject(
-    me: ServerTag,
-    server: &mut Server,
-    clients: &mut dyn Sessions<ClientTag, Client>,
-    failure: &Failure,
-    out: &mut Outbox,
-) {
-    let (tag, client) = holder(server, clients);
+/// What the server was asked for its holder has failed: the holder's connection ends with the server's error. Part of it
+/// may have been carried out, so the server is cleaned of everything.
+fn fail_holder(link: &mut Link<'_>, failure: &Failure) {
     let report =
         Report { severity: Severity::Fatal, code: &failure.code, message: &failure.message, hint: &failure.hint };
-    client.fail(tag, &report, Blame::Client, out);
-    // Some of it may be there.
-    server.soil.add(Soil::ALL);
-    client.release(tag, me, server, Verdict::Reset, out);
+    link.client.fail(link.client_tag, &report, Blame::Client, link.out);
+    link.server.soil.add(Soil::ALL);
+    link.release(Verdict::Reset);
 }

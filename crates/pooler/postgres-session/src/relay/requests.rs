@@ -3,8 +3,6 @@
 
 use std::ops::Range;
 
-use seam::{ClientTag, Outbox, ServerTag};
-
 use crate::{
     directory::{OnState, PoolMode},
     features::{
@@ -18,7 +16,8 @@ use crate::{
         },
     },
     session::{
-        client::{Client, end_pipeline},
+        client::Client,
+        link::Link,
         request::{Arrived, Step},
         server::Server,
         shared::Postgres,
@@ -37,108 +36,96 @@ use crate::{
 #[inline]
 pub(crate) fn look(
     postgres: &Postgres,
-    (me, client): (ClientTag, &mut Client),
-    (tag, server): (ServerTag, &mut Server),
+    link: &mut Link<'_>,
     message: &Arrived<'_>,
     kept: &mut Option<Range<usize>>,
-    out: &mut Outbox,
 ) -> Step {
-    if server.statements.is_about_to_repeat() {
-        client.awaits_answers = true;
+    if link.server.statements.is_about_to_repeat() {
+        link.client.awaits_answers = true;
         return Step::Wait;
     }
-    if client.copies.follow(client.mode, message) {
-        server.lease_mut().may_copy = true;
+    if link.client.copies.follow(link.client.mode, message) {
+        link.server.lease_mut().may_copy = true;
     }
-    if server.traces.may_have(Suspects::OF_INTEREST)
-        && let Some(step) = reset::before(client, server, message)
+    if link.server.traces.may_have(Suspects::OF_INTEREST)
+        && let Some(step) = reset::before(link.client, link.server, message)
     {
         return step;
     }
-    if client.mode == PoolMode::Session {
-        return look_in_session(client, (tag, server), message, out);
+    if link.client.mode == PoolMode::Session {
+        return look_in_session(link, message);
     }
-    server.statements.keep_more(message);
+    link.server.statements.keep_more(message);
     if message.header.kind == front::BIND {
-        server.statements.forget_bound_last();
+        link.server.statements.forget_bound_last();
     }
     match message.header.kind {
         front::SYNC => {
-            end_pipeline(client, server);
+            link.end_pipeline();
             Step::Forward
         }
         // The server discards it.
-        _ if server.exchange.is_skipping() => Step::Forward,
-        front::QUERY => query(postgres, (me, client), (tag, server), message, kept, out),
+        _ if link.server.exchange.is_skipping() => Step::Forward,
+        front::QUERY => query(postgres, link, message, kept),
         front::FUNCTION_CALL => {
             if message.may_wait() {
                 return Step::Wait;
             }
-            function_call(server, message);
+            function_call(link.server, message);
             Step::Forward
         }
-        front::BIND if server.traces.may_have(Suspects::BOUND_NAME) && message.may_wait() => Step::Wait,
-        front::DESCRIBE if server.statements.has_bound_last() && message.body().first() == Some(&b'P') => {
+        front::BIND if link.server.traces.may_have(Suspects::BOUND_NAME) && message.may_wait() => Step::Wait,
+        front::DESCRIBE if link.server.statements.has_bound_last() && message.body().first() == Some(&b'P') => {
             if message.may_wait() {
                 return Step::Wait;
             }
-            if told::describe_portal(client, server, message) { Step::Replaced(message.at) } else { Step::Forward }
+            if told::describe_portal(link.client, link.server, message) {
+                Step::Replaced(message.at)
+            } else {
+                Step::Forward
+            }
         }
-        front::BIND | front::DESCRIBE if unnamed::is_at_hand(me, client, server) && message.passes_by() => {
+        front::BIND | front::DESCRIBE
+            if unnamed::is_at_hand(link.client_tag, link.client, link.server) && message.passes_by() =>
+        {
             if message.header.kind == front::BIND {
                 *kept = None;
-                note_bound_names(server, message);
-                server.note_bound(message, client.unnamed.forgets());
+                note_bound_names(link.server, message);
+                link.server.note_bound(message, link.client.unnamed.forgets());
             }
             Step::Forward
         }
-        front::EXECUTE if server.statements.has_forgetting() => {
-            named::execute(client, server, message);
+        front::EXECUTE if link.server.statements.has_forgetting() => {
+            named::execute(link.client, link.server, message);
             Step::Forward
         }
-        front::PARSE | front::BIND | front::DESCRIBE | front::CLOSE => {
-            statement(postgres, (me, client), (tag, server), message, kept, out)
-        }
+        front::PARSE | front::BIND | front::DESCRIBE | front::CLOSE => statement(postgres, link, message, kept),
         _ => Step::Forward,
     }
 }
 
 /// A message of a client that keeps its server to its end.
 #[inline]
-fn look_in_session(
-    client: &mut Client,
-    (tag, server): (ServerTag, &mut Server),
-    message: &Arrived<'_>,
-    out: &mut Outbox,
-) -> Step {
+fn look_in_session(link: &mut Link<'_>, message: &Arrived<'_>) -> Step {
     if matches!(message.header.kind, front::QUERY | front::PARSE | front::FUNCTION_CALL)
-        && !server.soil.has(Soil::BEYOND)
+        && !link.server.soil.has(Soil::BEYOND)
     {
         if message.may_wait() {
             return Step::Wait;
         }
-        watch_session(client, server, message);
+        watch_session(link.client, link.server, message);
     }
-    reset::in_session(client, (tag, server), message, out)
+    reset::in_session(link, message)
 }
 
 /// A message about a prepared statement, or about a portal.
 #[inline]
-fn statement(
-    postgres: &Postgres,
-    (me, client): (ClientTag, &mut Client),
-    (tag, server): (ServerTag, &mut Server),
-    message: &Arrived<'_>,
-    kept: &mut Option<Range<usize>>,
-    out: &mut Outbox,
-) -> Step {
+fn statement(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, kept: &mut Option<Range<usize>>) -> Step {
     match message.statement_name() {
         None if message.may_wait() => Step::Wait,
         None | Some(None) => Step::Forward,
-        Some(Some(name)) if name.is_empty() => {
-            unnamed::follow(postgres, (me, client), (tag, server), message, kept, out)
-        }
-        Some(Some(name)) => named::follow(postgres, (me, client), (tag, server), message, name, out),
+        Some(Some(name)) if name.is_empty() => unnamed::follow(postgres, link, message, kept),
+        Some(Some(name)) => named::follow(postgres, link, message, name),
     }
 }
 
@@ -194,64 +181,58 @@ fn function_call(server: &mut Server, message: &Arrived<'_>) {
     }
 }
 
-fn query(
-    postgres: &Postgres,
-    (me, client): (ClientTag, &mut Client),
-    (tag, server): (ServerTag, &mut Server),
-    message: &Arrived<'_>,
-    kept: &mut Option<Range<usize>>,
-    out: &mut Outbox,
-) -> Step {
+fn query(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, kept: &mut Option<Range<usize>>) -> Step {
     if message.may_wait() {
         return Step::Wait;
     }
     let mut amended = None;
-    let looks =
-        server.policy.on_state != OnState::Allow || server.statements.ours().is_some() || client.named.is_some();
-    if looks && !server.exchange.is_skipping() {
+    let looks = link.server.policy.on_state != OnState::Allow
+        || link.server.statements.ours().is_some()
+        || link.client.named.is_some();
+    if looks && !link.server.exchange.is_skipping() {
         let text = message.is_whole().then(|| message.body());
         let findings = text.map_or_else(|| scan_beginning(message.body()), scan);
-        let mut findings = server.judge(findings, text.unwrap_or_default());
+        let mut findings = link.server.judge(findings, text.unwrap_or_default());
         if message.is_whole()
-            && let Some(given_up) = deallocate::gives_up(client, server, message.body())
+            && let Some(given_up) = deallocate::gives_up(link.client, link.server, message.body())
         {
             // Though a message has come in part, such as the one that began a COPY which has ended on the client's
             // side.
-            if server.exchange.is_between() {
-                client.awaits_answers = true;
+            if link.server.exchange.is_between() {
+                link.client.awaits_answers = true;
                 return Step::Wait;
             }
-            if !client.mid_message && server.exchange.is_settled() && server.exchange.status() != b'E' {
+            if !link.client.mid_message && link.server.exchange.is_settled() && link.server.exchange.status() != b'E' {
                 *kept = None;
-                return deallocate::settle((me, client), (tag, server), message, &given_up, out);
+                return deallocate::settle(link, message, &given_up);
             }
         }
-        if let Some(step) = sequences::before((me, client), (tag, server), &findings, message, out) {
+        if let Some(step) = sequences::before(link, &findings, message) {
             return step;
         }
-        if let Some(step) = plans::before(client, (tag, server), &findings, out) {
+        if let Some(step) = plans::before(link, &findings) {
             return step;
         }
         if let Some(text) = text
-            && let Some(step) = postgres.pin_before((me, client), (tag, server), (&findings, text), message, out)
+            && let Some(step) = postgres.pin_before(link, (&findings, text), message)
         {
             return step;
         }
         if findings.suspects != Suspects::NONE {
-            if server.policy.on_state == OnState::Reject && findings.suspects.any(Suspects::VISIBLY_LASTING) {
-                reject(tag, server, front::QUERY, out);
+            if link.server.policy.on_state == OnState::Reject && findings.suspects.any(Suspects::VISIBLY_LASTING) {
+                reject(link.server_tag, link.server, front::QUERY, link.out);
                 return Step::Replaced(message.end());
             }
-            if server.policy.on_state != OnState::Allow {
-                amended = reset::query(client, (tag, server), message, &mut findings, out);
+            if link.server.policy.on_state != OnState::Allow {
+                amended = reset::query(link, message, &mut findings);
             }
             if matches!(amended, Some(Step::Wait)) {
                 return Step::Wait;
             }
-            server.suspect(&findings);
+            link.server.suspect(&findings);
         }
     }
-    if let Some(step) = unnamed::query(&postgres.texts, (me, client), (tag, server), message, kept, out) {
+    if let Some(step) = unnamed::query(&postgres.texts, link, message, kept) {
         return step;
     }
     amended.unwrap_or(Step::Forward)

@@ -1,9 +1,7 @@
 //! The state of a client's connection, and what it does whatever it asks for: it is told, gives its server back, and
 //! goes.
 
-use seam::{
-    Blame, ClientTag, CloseReason, Effect, LeaseKind, Origin, Outbox, Peer, PoolId, ServerTag, Standing, Verdict,
-};
+use seam::{Blame, ClientTag, CloseReason, Effect, LeaseKind, Origin, Outbox, Peer, PoolId, ServerTag, Standing};
 
 use crate::{
     directory::PoolMode,
@@ -16,13 +14,13 @@ use crate::{
         partial_message::PartialMessage,
         pins::Pin,
         preface::Ahead,
-        server::{Duty, Server},
+        server::Server,
         statements::Named,
         unnamed::Owner,
     },
     wire::{
         error::{Report, Severity, code},
-        message::{IDLE, write_ready},
+        message::write_ready,
     },
 };
 
@@ -206,33 +204,6 @@ impl Client {
         self.listening.is_some() || self.habits.listens_alone() || self.pin == Some(Pin::Listen)
     }
 
-    /// Gives the server back; if something may have been left behind in it, to be cleaned of everything.
-    pub(crate) fn release(
-        &mut self,
-        me: ClientTag,
-        tag: ServerTag,
-        server: &mut Server,
-        verdict: Verdict,
-        out: &mut Outbox,
-    ) {
-        server.soil_at_release();
-        let verdict = server.worse(verdict);
-        self.part(server);
-        server.give_back(tag, verdict, out);
-        if !matches!(self.phase, Phase::Login(_)) {
-            self.stand(me, Standing::Idle, out);
-        }
-    }
-
-    /// It and its server have nothing more to do with each other.
-    pub(crate) fn part(&mut self, server: &mut Server) {
-        self.lease = None;
-        server.lease = None;
-        server.duty = Duty::Pooled;
-        server.exchange.shrink();
-        server.catalogue.end_ddl();
-    }
-
     /// Tells the client why and closes its connection. The driver releases what it holds through `client_gone`.
     pub(crate) fn fail(&mut self, me: ClientTag, report: &Report<'_>, blame: Blame, out: &mut Outbox) {
         if !self.mid_message {
@@ -293,17 +264,6 @@ impl Client {
     }
 }
 
-/// Whether a client may give its server back now: no answer is owed, no message is under way, and no transaction
-/// is open.
-pub(crate) fn may_release(client: &Client, server: &Server) -> bool {
-    client.mode != PoolMode::Session
-        && !client.owes_server()
-        && server.exchange.is_settled()
-        && server.exchange.status() == IDLE
-        && !server.owes_client()
-        && server.work.is_none()
-}
-
 /// Whether the server has nothing to do for the client until more comes from it, though a request is under way.
 pub(crate) fn awaits_client(client: &Client, server: &Server) -> bool {
     matches!(client.phase, Phase::Ready)
@@ -311,17 +271,6 @@ pub(crate) fn awaits_client(client: &Client, server: &Server) -> bool {
         && client.withheld_ready.is_none()
         && server.partial.is_complete()
         && server.exchange.awaits_client(client.owes_server())
-}
-
-#[inline]
-pub(crate) fn end_pipeline(client: &mut Client, server: &mut Server) {
-    server.statements.end_pipeline();
-    server.unnamed.end_pipeline();
-    if let Some(named) = &mut client.named {
-        named.end_pipeline();
-    }
-    client.unnamed.end_pipeline();
-    server.lease_mut().mid_pipeline = false;
 }
 
 #[cfg(test)]

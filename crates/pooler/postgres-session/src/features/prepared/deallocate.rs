@@ -1,12 +1,13 @@
 //! DEALLOCATE of what the server knows by another name, or not at all: it is answered in the server's place.
 
-use seam::{ClientTag, Outbox, Peer, ServerTag};
+use seam::Peer;
 
 use crate::{
     exchange::Note,
     features::prepared::unnamed,
     session::{
         client::Client,
+        link::Link,
         request::{Arrived, Step},
         server::Server,
     },
@@ -32,33 +33,27 @@ pub(crate) fn gives_up(client: &Client, server: &Server, text: &[u8]) -> Option<
 
 /// Deals with such a text. Outside of a transaction it is answered at once. Within one the server has a portal to
 /// close: that is what a query does to the unnamed one.
-pub(crate) fn settle(
-    (me, client): (ClientTag, &mut Client),
-    (tag, server): (ServerTag, &mut Server),
-    message: &Arrived<'_>,
-    given_up: &Deallocate,
-    out: &mut Outbox,
-) -> Step {
-    let named = client.named.as_mut().expect("it has statements");
+pub(crate) fn settle(link: &mut Link<'_>, message: &Arrived<'_>, given_up: &Deallocate) -> Step {
+    let named = link.client.named.as_mut().expect("it has statements");
     match given_up {
         Deallocate::One(name) => named.remove(name),
         Deallocate::All => named.clear(),
     }
-    unnamed::lose(me, client, server);
+    unnamed::lose(link.client_tag, link.client, link.server);
     let all = *given_up == Deallocate::All;
-    if server.exchange.status() == IDLE {
-        out.insert(Peer::Client(me), |to| {
+    if link.server.exchange.status() == IDLE {
+        link.out.insert(Peer::Client(link.client_tag), |to| {
             write_complete(to, all);
             write_ready(to, IDLE);
         });
         return Step::Answered;
     }
-    out.insert(Peer::Server(tag), |to| {
+    link.out.insert(Peer::Server(link.server_tag), |to| {
         write(to, front::CLOSE, |to| to.extend_from_slice(b"P\0"));
         write(to, front::SYNC, |_| {});
     });
-    server.exchange.noted(Note::Deallocated { all });
-    server.exchange.sync();
+    link.server.exchange.noted(Note::Deallocated { all });
+    link.server.exchange.sync();
     Step::Replaced(message.end())
 }
 

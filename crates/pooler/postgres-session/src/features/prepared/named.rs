@@ -6,7 +6,7 @@
 
 use std::{ops::Range, sync::Arc};
 
-use seam::{ClientTag, Outbox, Peer, ServerTag};
+use seam::{Outbox, Peer, ServerTag};
 
 use crate::{
     directory::OnState,
@@ -21,6 +21,7 @@ use crate::{
     session::{
         client::Client,
         copy,
+        link::Link,
         pins::Pin,
         prepared::{Likeness, Need, Prepared},
         request::{Arrived, Step},
@@ -40,22 +41,15 @@ use crate::{
 };
 
 /// Follows a message about the statement whose name is at `name`.
-pub(crate) fn follow(
-    postgres: &Postgres,
-    (me, client): (ClientTag, &mut Client),
-    (tag, server): (ServerTag, &mut Server),
-    message: &Arrived<'_>,
-    name: Range<usize>,
-    out: &mut Outbox,
-) -> Step {
+pub(crate) fn follow(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, name: Range<usize>) -> Step {
     let takes_note = matches!(message.header.kind, front::PARSE | front::CLOSE);
-    if takes_note && is_full(client) {
+    if takes_note && is_full(link.client) {
         return Step::TooMany;
     }
     match message.header.kind {
-        front::PARSE => parse(postgres, client, (tag, server), message, name, out),
-        front::CLOSE => close(client, (tag, server), message, name, out),
-        _ => refer(postgres, (me, client), (tag, server), message, name, out),
+        front::PARSE => parse(postgres, link, message, name),
+        front::CLOSE => close(link, message, name),
+        _ => refer(postgres, link, message, name),
     }
 }
 
@@ -97,64 +91,62 @@ fn hides_tables(client: &Client, server: &Server) -> bool {
     server.traces.may_have(Suspects::TEMPORARY) || matches!(client.pin, Some(Pin::Temporary | Pin::UnknownSetting))
 }
 
-fn parse(
-    postgres: &Postgres,
-    client: &mut Client,
-    (tag, server): (ServerTag, &mut Server),
-    message: &Arrived<'_>,
-    name: Range<usize>,
-    out: &mut Outbox,
-) -> Step {
+fn parse(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, name: Range<usize>) -> Step {
     if message.may_wait() {
         return Step::Wait;
     }
-    let meaning = match meaning(client, server, &message.bytes[name.clone()]) {
+    let meaning = match meaning(link.client, link.server, &message.bytes[name.clone()]) {
         Ok(meaning) => meaning,
         Err(step) => return step,
     };
     if let Some(known) = meaning {
         // The server refuses it, since it gets one of that name first; but before that it reads the text.
-        take_name((tag, server), out);
+        take_name((link.server_tag, link.server), link.out);
         let (header, before) = renamed(message, &name, &TAKEN);
-        out.insert(Peer::Server(tag), |to| {
+        link.out.insert(Peer::Server(link.server_tag), |to| {
             [&header[..], before, TAKEN.as_bytes()].iter().for_each(|part| to.extend_from_slice(part))
         });
-        let pipeline = server.statements.ours_or_new().pipeline();
-        client.named.as_mut().expect("it has the statement").parse(&message.bytes[name.clone()], known, pipeline);
-        server.exchange.noted(Note::Taken);
+        let pipeline = link.server.statements.ours_or_new().pipeline();
+        link.client.named.as_mut().expect("it has the statement").parse(&message.bytes[name.clone()], known, pipeline);
+        link.server.exchange.noted(Note::Taken);
         return Step::Replaced(name.end);
     }
-    if !message.is_whole() || server.statements.may_have_own(&message.bytes[name.clone()]) {
+    if !message.is_whole() || link.server.statements.may_have_own(&message.bytes[name.clone()]) {
         // Too long to be kept: it stays with this server, under its own name. Where there was one like that, the server
         // tells whether it still is. A survey may not tell it from ours, or another pooler's.
-        server.traces.add(Suspects::PREPARE);
-        server.statements.note_own(&message.bytes[name]);
-        server.soil.add(Soil::ALL);
+        link.server.traces.add(Suspects::PREPARE);
+        link.server.statements.note_own(&message.bytes[name]);
+        link.server.soil.add(Soil::ALL);
         return Step::Forward;
     }
     let text = &message.bytes[name.end + 1..message.end()];
     let name = &message.bytes[name];
-    let amended = reset::named_parse(client, server, text);
+    let amended = reset::named_parse(link.client, link.server, text);
     let text = amended.as_deref().unwrap_or(text);
-    let statement = postgres.statements.intern(context(client, server), server.catalogue.shared().epoch(), text, None);
-    let named = client.named.get_or_insert_default();
-    let prepared = server.statements.ours_or_new();
+    let statement = postgres.statements.intern(
+        context(link.client, link.server),
+        link.server.catalogue.shared().epoch(),
+        text,
+        None,
+    );
+    let named = link.client.named.get_or_insert_default();
+    let prepared = link.server.statements.ours_or_new();
     named.parse(name, statement.clone(), prepared.pipeline());
     match prepared.need_as_written(&statement) {
         // A Parse fails in a transaction that has failed, and a Close does not.
-        Need::Nothing if server.exchange.is_first_pipeline() => {
-            out.insert(Peer::Server(tag), write_idle_close);
-            server.exchange.noted(Note::KnownParse);
+        Need::Nothing if link.server.exchange.is_first_pipeline() => {
+            link.out.insert(Peer::Server(link.server_tag), write_idle_close);
+            link.server.exchange.noted(Note::KnownParse);
         }
         need => {
             if need != Need::Parse {
-                write_hidden_close(prepared, &mut server.exchange, tag, statement.id, out);
+                write_hidden_close(prepared, &mut link.server.exchange, link.server_tag, statement.id, link.out);
             }
             // It names no types that others were told: who prepares a text anew is told what that is now.
-            out.insert(Peer::Server(tag), |to| write_parse(to, statement.name.as_bytes(), text));
+            link.out.insert(Peer::Server(link.server_tag), |to| write_parse(to, statement.name.as_bytes(), text));
             prepared.parse_as_written(&statement);
-            server.exchange.noted(Note::Parse(statement.id));
-            make_room((tag, server), out);
+            link.server.exchange.noted(Note::Parse(statement.id));
+            make_room((link.server_tag, link.server), link.out);
         }
     }
     Step::Replaced(message.end())
@@ -190,111 +182,96 @@ pub(crate) fn deallocated(
 
 /// Forwards the Parse of a DEALLOCATE of a statement of the client's: the server deallocates something else that is
 /// there. The server keeps the statement for others; and to bring a missing one first may fail by now.
-pub(crate) fn deallocate(
-    client: &mut Client,
-    (tag, server): (ServerTag, &mut Server),
-    message: &Arrived<'_>,
-    name: &[u8],
-    out: &mut Outbox,
-) -> Step {
+pub(crate) fn deallocate(link: &mut Link<'_>, message: &Arrived<'_>, name: &[u8]) -> Step {
     let mut body = &message.body()[1..];
     take_text(&mut body).expect("its text was read");
-    take_name((tag, server), out);
-    out.insert(Peer::Server(tag), |to| {
+    take_name((link.server_tag, link.server), link.out);
+    link.out.insert(Peer::Server(link.server_tag), |to| {
         write(to, front::PARSE, |to| {
             to.extend_from_slice(format!("\0DEALLOCATE {}\0", *TAKEN).as_bytes());
             to.extend_from_slice(body);
         });
     });
-    let prepared = server.statements.ours_or_new();
-    client.named.as_mut().expect("it has the statement").close(name, prepared.pipeline());
-    server.exchange.noted(Note::Close);
+    let prepared = link.server.statements.ours_or_new();
+    link.client.named.as_mut().expect("it has the statement").close(name, prepared.pipeline());
+    link.server.exchange.noted(Note::Close);
     Step::Replaced(message.end())
 }
 
 /// A Close: the server keeps the statement for others.
-fn close(
-    client: &mut Client,
-    (tag, server): (ServerTag, &mut Server),
-    message: &Arrived<'_>,
-    name: Range<usize>,
-    out: &mut Outbox,
-) -> Step {
+fn close(link: &mut Link<'_>, message: &Arrived<'_>, name: Range<usize>) -> Step {
     let name = &message.bytes[name];
-    match meaning(client, server, name) {
+    match meaning(link.client, link.server, name) {
         Err(step) => return step,
         Ok(None) if is_ours(name) => {
-            out.insert(Peer::Server(tag), write_idle_close);
-            server.exchange.extended();
+            link.out.insert(Peer::Server(link.server_tag), write_idle_close);
+            link.server.exchange.extended();
             return Step::Replaced(message.end());
         }
         Ok(None) => {
-            if server.stays_out_of_pool() {
-                server.traces.add(Suspects::UNDO);
+            if link.server.stays_out_of_pool() {
+                link.server.traces.add(Suspects::UNDO);
             }
-            if server.exchange.is_settled() {
-                server.statements.remove_own(name);
+            if link.server.exchange.is_settled() {
+                link.server.statements.remove_own(name);
             }
             return Step::Forward;
         }
         Ok(Some(_)) => {}
     }
-    let named = client.named.as_mut().expect("it has the statement");
+    let named = link.client.named.as_mut().expect("it has the statement");
     // From here on the pipelines are counted: what stands behind the next Sync is not in this one.
-    named.close(name, server.statements.ours_or_new().pipeline());
-    out.insert(Peer::Server(tag), write_idle_close);
-    server.exchange.noted(Note::Close);
+    named.close(name, link.server.statements.ours_or_new().pipeline());
+    link.out.insert(Peer::Server(link.server_tag), write_idle_close);
+    link.server.exchange.noted(Note::Close);
     Step::Replaced(message.end())
 }
 
 /// A Bind, or a Describe of a statement.
-fn refer(
-    postgres: &Postgres,
-    (me, client): (ClientTag, &mut Client),
-    (tag, server): (ServerTag, &mut Server),
-    message: &Arrived<'_>,
-    name: Range<usize>,
-    out: &mut Outbox,
-) -> Step {
+fn refer(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, name: Range<usize>) -> Step {
     let text = &message.bytes[name.clone()];
-    let mut statement = match meaning(client, server, text) {
+    let mut statement = match meaning(link.client, link.server, text) {
         Err(step) => return step,
         // A statement of ours is not the client's. The server says that it does not exist.
-        Ok(None) if is_ours(text) => return forward_as_nothing((tag, server), message, &name, out),
+        Ok(None) if is_ours(text) => {
+            return forward_as_nothing((link.server_tag, link.server), message, &name, link.out);
+        }
         // The same, or it is one that was prepared there by other means, and what it does is not known here.
         Ok(None) => {
             if message.header.kind == front::BIND {
-                server.note_bound(message, false);
-                let findings = server.judge(Findings { suspects: Suspects::HIDDEN, ..Findings::default() }, b"");
-                server.suspect(&findings);
+                link.server.note_bound(message, false);
+                let findings = link.server.judge(Findings { suspects: Suspects::HIDDEN, ..Findings::default() }, b"");
+                link.server.suspect(&findings);
             }
             return Step::Forward;
         }
         Ok(Some(statement)) => statement,
     };
     if message.header.kind == front::BIND
-        && let Some(step) = bind((me, client), (tag, server), message, &statement, out)
+        && let Some(step) = bind(link, message, &statement)
     {
         return step;
     }
-    let reliance = client.named.as_ref().map_or(Reliance::New, |named| named.reliance(text));
-    let now = context(client, server);
-    let mut there = server.statements.ours_mut().is_some_and(|prepared| prepared.need(&statement) == Need::Nothing);
+    let reliance = link.client.named.as_ref().map_or(Reliance::New, |named| named.reliance(text));
+    let now = context(link.client, link.server);
+    let mut there =
+        link.server.statements.ours_mut().is_some_and(|prepared| prepared.need(&statement) == Need::Nothing);
     let fits = match now {
         Some(now) => now == statement.context,
         // PostgreSQL looks at tables anew where the search_path is another, but not where a temporary one has come.
         None => {
-            statement.is_own() || (there && !hides_tables(client, server) && !server.traces.may_have(Suspects::READING))
+            statement.is_own()
+                || (there && !hides_tables(link.client, link.server) && !link.server.traces.may_have(Suspects::READING))
         }
     };
     if !fits {
         // It would mean something else if it were parsed now, so it is another statement.
         let as_told = Some(&statement.told).filter(|told| told.is_some() && reliance == Reliance::Told);
         statement = postgres.statements.intern(now, statement.epoch, &statement.body, as_told);
-        client.named.as_mut().expect("it has the statement").replace(text, &statement);
-        there = server.statements.ours_mut().is_some_and(|prepared| prepared.need(&statement) == Need::Nothing);
+        link.client.named.as_mut().expect("it has the statement").replace(text, &statement);
+        there = link.server.statements.ours_mut().is_some_and(|prepared| prepared.need(&statement) == Need::Nothing);
     }
-    let prepared = server.statements.ours_or_new();
+    let prepared = link.server.statements.ours_or_new();
     let likeness = if there { prepared.likeness(&statement) } else { Likeness::Unknown };
     let learns = message.header.kind == front::BIND && told::learns(message);
     // Who is about to be told the columns relies on the types of parameters only, which a Parse made now would name.
@@ -304,51 +281,52 @@ fn refer(
         (true, false) => Likeness::Same,
     };
     if reliance == Reliance::Told && statement.told.is_some() && relied != Likeness::Same {
-        return compare((me, client), (tag, server), (message, &name), (&statement, relied), out);
+        return compare(link, (message, &name), (&statement, relied));
     }
-    bring((tag, server), &statement, out);
-    let looked_at = told::follow(client, server, (message, &name), (&statement, likeness, reliance));
+    bring((link.server_tag, link.server), &statement, link.out);
+    let looked_at = told::follow(link.client, link.server, (message, &name), (&statement, likeness, reliance));
     let kept = message.header.kind == front::BIND && (learns || reliance == Reliance::Untold);
-    forward_as((tag, server), message, &name, &statement.name, (kept.then_some(&statement), looked_at), out)
+    forward_as(
+        (link.server_tag, link.server),
+        message,
+        &name,
+        &statement.name,
+        (kept.then_some(&statement), looked_at),
+        link.out,
+    )
 }
 
 /// A Bind of a statement is about to be forwarded: what to do instead, if anything.
-fn bind(
-    (me, client): (ClientTag, &mut Client),
-    (tag, server): (ServerTag, &mut Server),
-    message: &Arrived<'_>,
-    statement: &Statement,
-    out: &mut Outbox,
-) -> Option<Step> {
-    server.lease_mut().may_copy |= copy::is_copy(&statement.body);
+fn bind(link: &mut Link<'_>, message: &Arrived<'_>, statement: &Statement) -> Option<Step> {
+    link.server.lease_mut().may_copy |= copy::is_copy(&statement.body);
     let forgets = statement.findings.suspects.any(Suspects::FORGET);
-    server.note_bound(message, forgets && forgets_all(&statement.body));
-    if server.policy.on_state != OnState::Allow
+    link.server.note_bound(message, forgets && forgets_all(&statement.body));
+    if link.server.policy.on_state != OnState::Allow
         && (!statement.findings.is_plain()
-            || server.settings.has_nonconforming_strings()
-            || !server.traces.is_none()
-            || server.catalogue.shared().watches_names())
+            || link.server.settings.has_nonconforming_strings()
+            || !link.server.traces.is_none()
+            || link.server.catalogue.shared().watches_names())
     {
-        let findings = &server.judge(statement.findings.clone(), &statement.body);
-        if let Some(step) = sequences::before((me, client), (tag, server), findings, message, out) {
+        let findings = &link.server.judge(statement.findings.clone(), &statement.body);
+        if let Some(step) = sequences::before(link, findings, message) {
             return Some(step);
         }
-        if let Some(step) = plans::before(client, (tag, server), findings, out) {
+        if let Some(step) = plans::before(link, findings) {
             return Some(step);
         }
-        if server.policy.on_state == OnState::Reject && findings.suspects.any(Suspects::VISIBLY_LASTING) {
-            reject(tag, server, message.header.kind, out);
+        if link.server.policy.on_state == OnState::Reject && findings.suspects.any(Suspects::VISIBLY_LASTING) {
+            reject(link.server_tag, link.server, message.header.kind, link.out);
         }
-        server.suspect(findings);
-        server.note_amended_bind(message.body(), &statement.body);
+        link.server.suspect(findings);
+        link.server.note_amended_bind(message.body(), &statement.body);
         if findings.suspects.any(Suspects::BOUND_NAME) {
             if message.may_wait() {
                 return Some(Step::Wait);
             }
-            note_bound_names(server, message);
+            note_bound_names(link.server, message);
         }
     } else if statement.findings.suspects.any(Suspects::DDL) {
-        server.note_change(&statement.findings);
+        link.server.note_change(&statement.findings);
     }
     None
 }
@@ -356,27 +334,25 @@ fn bind(
 /// A Bind or Describe of a statement that is not known to be on this server what the client was told.
 #[cold]
 fn compare(
-    (me, client): (ClientTag, &mut Client),
-    (tag, server): (ServerTag, &mut Server),
+    link: &mut Link<'_>,
     (message, name): (&Arrived<'_>, &Range<usize>),
     (statement, likeness): (&Arc<Statement>, Likeness),
-    out: &mut Outbox,
 ) -> Step {
     match likeness {
         Likeness::Different => {
             statement.retire();
-            told::refuse_changed(tag, server, message.header.kind, out);
-            forward_as_nothing((tag, server), message, name, out)
+            told::refuse_changed(link.server_tag, link.server, message.header.kind, link.out);
+            forward_as_nothing((link.server_tag, link.server), message, name, link.out)
         }
         // Its answers come with those to what goes ahead, but that has to be known first.
-        Likeness::Unknown if server.is_prefaced() => Step::Wait,
+        Likeness::Unknown if link.server.is_prefaced() => Step::Wait,
         Likeness::Unknown => {
-            bring((tag, server), statement, out);
-            server.statements.ours_mut().expect("it has the statement").describe(statement, None);
-            told::ask((me, client), (tag, server), (&statement.name, Note::Probe), out)
+            bring((link.server_tag, link.server), statement, link.out);
+            link.server.statements.ours_mut().expect("it has the statement").describe(statement, None);
+            told::ask(link, (&statement.name, Note::Probe))
         }
         Likeness::Same | Likeness::Asked => {
-            client.awaits_answers = true;
+            link.client.awaits_answers = true;
             Step::Wait
         }
     }

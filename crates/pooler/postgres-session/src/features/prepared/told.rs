@@ -9,13 +9,14 @@
 
 use std::{ops::Range, sync::Arc};
 
-use seam::{ClientTag, Outbox, Peer, ServerTag, Standing};
+use seam::{Outbox, Peer, ServerTag, Standing};
 
 use crate::{
     exchange::Note,
     features::rejection::refuse,
     session::{
         client::Client,
+        link::Link,
         prepared::{BoundLast, Likeness, Need},
         request::{Arrived, Step},
         server::Server,
@@ -39,21 +40,16 @@ const CHANGED: &[u8] =
     b"SERROR\0VERROR\0C0A000\0Mcached plan must not change result type\0Fplancache.c\0RRevalidateCachedQuery\0\0";
 
 /// Asks a server that has a statement what that is. The client's request waits for the answer.
-pub(crate) fn ask(
-    (me, client): (ClientTag, &mut Client),
-    (tag, server): (ServerTag, &mut Server),
-    (name, note): (&str, Note),
-    out: &mut Outbox,
-) -> Step {
-    out.insert(Peer::Server(tag), |to| {
+pub(crate) fn ask(link: &mut Link<'_>, (name, note): (&str, Note)) -> Step {
+    link.out.insert(Peer::Server(link.server_tag), |to| {
         write(to, front::DESCRIBE, |to| to.extend_from_slice(format!("S{name}\0").as_bytes()));
         write(to, front::FLUSH, |_| {});
     });
-    server.exchange.noted(note);
-    server.exchange.flush();
-    server.lease_mut().mid_pipeline = true;
-    client.stand(me, Standing::Active, out);
-    client.awaits_answers = true;
+    link.server.exchange.noted(note);
+    link.server.exchange.flush();
+    link.server.lease_mut().mid_pipeline = true;
+    link.stand(Standing::Active);
+    link.client.awaits_answers = true;
     Step::Wait
 }
 

@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use seam::{ClientTag, Outbox, Peer, ServerTag};
+use seam::{ClientTag, Peer};
 
 use crate::{
     directory::OnState,
@@ -22,6 +22,7 @@ use crate::{
     },
     session::{
         client::Client,
+        link::Link,
         prepared::Likeness,
         request::{Arrived, Step},
         server::Server,
@@ -55,65 +56,62 @@ pub(crate) fn is_at_hand(me: ClientTag, client: &Client, server: &Server) -> boo
 #[inline]
 pub(crate) fn query(
     texts: &Texts,
-    (me, client): (ClientTag, &mut Client),
-    (tag, server): (ServerTag, &mut Server),
+    link: &mut Link<'_>,
     message: &Arrived<'_>,
     kept: &mut Option<Range<usize>>,
-    out: &mut Outbox,
 ) -> Option<Step> {
-    if server.lease().mid_pipeline {
-        keep(texts, client, message, kept);
-        if server.unnamed.is_undecided() {
-            client.awaits_answers = true;
+    if link.server.lease().mid_pipeline {
+        keep(texts, link.client, message, kept);
+        if link.server.unnamed.is_undecided() {
+            link.client.awaits_answers = true;
             return Some(Step::Wait);
         }
-        if client.unnamed.parse().is_some() {
-            doubt_next((me, client), (tag, server), out);
+        if link.client.unnamed.parse().is_some() {
+            doubt_next(link);
         }
     } else {
-        server.unnamed.supersede();
-        server.unnamed.owner = Some(client.unnamed_owner(me));
+        link.server.unnamed.supersede();
+        link.server.unnamed.owner = Some(link.client.unnamed_owner(link.client_tag));
     }
     *kept = None;
-    replaced(me, client, server);
+    replaced(link.client_tag, link.client, link.server);
     None
 }
 
 /// What is forwarded next takes the statement's place, or may be skipped: what is answered to an idle Close ahead of it
 /// tells whether it is read.
-fn doubt_next((me, client): (ClientTag, &mut Client), (tag, server): (ServerTag, &mut Server), out: &mut Outbox) {
-    let before = client.unnamed.take_parse();
-    let at_hand = server.unnamed.owner == Some(client.unnamed_owner(me));
-    out.insert(Peer::Server(tag), named::write_idle_close);
-    server.unnamed.doubt(at_hand).replace(before);
-    server.exchange.noted(Note::Hidden);
+fn doubt_next(link: &mut Link<'_>) {
+    let before = link.client.unnamed.take_parse();
+    let at_hand = link.server.unnamed.owner == Some(link.client.unnamed_owner(link.client_tag));
+    link.out.insert(Peer::Server(link.server_tag), named::write_idle_close);
+    link.server.unnamed.doubt(at_hand).replace(before);
+    link.server.exchange.noted(Note::Hidden);
 }
 
 /// The Parse of a DEALLOCATE is forwarded in another form, whose answer is that of the statement it is about. The
 /// statement stays with this server.
 fn deallocate(
     texts: &Texts,
-    (me, client): (ClientTag, &mut Client),
-    (tag, server): (ServerTag, &mut Server),
+    link: &mut Link<'_>,
     message: &Arrived<'_>,
     name: &[u8],
     kept: &mut Option<Range<usize>>,
-    out: &mut Outbox,
 ) -> Step {
-    if server.lease().mid_pipeline {
-        keep(texts, client, message, kept);
-        let loses = server.unnamed.owner != Some(client.unnamed_owner(me)) || client.unnamed.parse().is_some();
-        if loses || server.unnamed.is_in_doubt() {
-            doubt_next((me, client), (tag, server), out);
+    if link.server.lease().mid_pipeline {
+        keep(texts, link.client, message, kept);
+        let loses = link.server.unnamed.owner != Some(link.client.unnamed_owner(link.client_tag))
+            || link.client.unnamed.parse().is_some();
+        if loses || link.server.unnamed.is_in_doubt() {
+            doubt_next(link);
         }
     } else {
-        server.unnamed.supersede();
+        link.server.unnamed.supersede();
         *kept = None;
     }
-    client.unnamed.replace();
-    client.unnamed.note_deallocate();
-    server.unnamed.owner = Some(client.unnamed_owner(me));
-    named::deallocate(client, (tag, server), message, name, out)
+    link.client.unnamed.replace();
+    link.client.unnamed.note_deallocate();
+    link.server.unnamed.owner = Some(link.client.unnamed_owner(link.client_tag));
+    named::deallocate(link, message, name)
 }
 
 /// The client has another statement, or none, and so has the server, if it had the one before.
@@ -141,146 +139,123 @@ fn keep(texts: &Texts, client: &mut Client, message: &Arrived<'_>, kept: &mut Op
 
 /// A Parse or Close of the statement is about to be forwarded. What there was before is remembered if it
 /// may be skipped.
-fn replace(
-    texts: &Texts,
-    (me, client): (ClientTag, &mut Client),
-    (tag, server): (ServerTag, &mut Server),
-    message: &Arrived<'_>,
-    kept: &mut Option<Range<usize>>,
-    out: &mut Outbox,
-) {
-    let at_hand = server.unnamed.owner == Some(client.unnamed_owner(me));
-    let is_like = !server.lease().mid_pipeline || server.unnamed.likeness == Likeness::Same;
-    server.unnamed.likeness = if is_like { Likeness::Same } else { Likeness::Unknown };
-    if server.lease().mid_pipeline {
-        keep(texts, client, message, kept);
+fn replace(texts: &Texts, link: &mut Link<'_>, message: &Arrived<'_>, kept: &mut Option<Range<usize>>) {
+    let at_hand = link.server.unnamed.owner == Some(link.client.unnamed_owner(link.client_tag));
+    let is_like = !link.server.lease().mid_pipeline || link.server.unnamed.likeness == Likeness::Same;
+    link.server.unnamed.likeness = if is_like { Likeness::Same } else { Likeness::Unknown };
+    if link.server.lease().mid_pipeline {
+        keep(texts, link.client, message, kept);
     } else {
-        server.unnamed.supersede();
+        link.server.unnamed.supersede();
         *kept = None;
     }
-    let loses = !at_hand || client.unnamed.parse().is_some();
-    if server.lease().mid_pipeline && (loses || server.unnamed.is_in_doubt()) {
-        let before = client.unnamed.take_parse();
+    let loses = !at_hand || link.client.unnamed.parse().is_some();
+    if link.server.lease().mid_pipeline && (loses || link.server.unnamed.is_in_doubt()) {
+        let before = link.client.unnamed.take_parse();
         if before.is_some() {
-            out.insert(Peer::Server(tag), named::write_idle_close);
-            server.exchange.noted(Note::Swallowed);
+            link.out.insert(Peer::Server(link.server_tag), named::write_idle_close);
+            link.server.exchange.noted(Note::Swallowed);
         }
-        server.unnamed.doubt(at_hand).replace(before);
+        link.server.unnamed.doubt(at_hand).replace(before);
     } else {
-        server.unnamed.ask();
+        link.server.unnamed.ask();
     }
-    server.exchange.noted(Note::Unnamed);
-    client.unnamed.replace();
-    server.unnamed.owner = Some(client.unnamed_owner(me));
+    link.server.exchange.noted(Note::Unnamed);
+    link.client.unnamed.replace();
+    link.server.unnamed.owner = Some(link.client.unnamed_owner(link.client_tag));
 }
 
 /// Follows a message about the unnamed statement. `kept` is the span of a Parse that has not been bound.
 pub(crate) fn follow(
     postgres: &Postgres,
-    (me, client): (ClientTag, &mut Client),
-    (tag, server): (ServerTag, &mut Server),
+    link: &mut Link<'_>,
     message: &Arrived<'_>,
     kept: &mut Option<Range<usize>>,
-    out: &mut Outbox,
 ) -> Step {
     let replaces = matches!(message.header.kind, front::PARSE | front::CLOSE);
-    if server.unnamed.is_undecided() && (server.lease().mid_pipeline || !replaces) {
-        client.awaits_answers = true;
+    if link.server.unnamed.is_undecided() && (link.server.lease().mid_pipeline || !replaces) {
+        link.client.awaits_answers = true;
         return Step::Wait;
     }
     match message.header.kind {
-        front::PARSE => parse(postgres, (me, client), (tag, server), message, kept, out),
+        front::PARSE => parse(postgres, link, message, kept),
         front::CLOSE => {
-            replace(&postgres.texts, (me, client), (tag, server), message, kept, out);
+            replace(&postgres.texts, link, message, kept);
             Step::Replaced(message.at)
         }
-        _ => refer(postgres, (me, client), (tag, server), message, kept, out),
+        _ => refer(postgres, link, message, kept),
     }
 }
 
 /// A Parse of the statement.
-fn parse(
-    postgres: &Postgres,
-    (me, client): (ClientTag, &mut Client),
-    (tag, server): (ServerTag, &mut Server),
-    message: &Arrived<'_>,
-    kept: &mut Option<Range<usize>>,
-    out: &mut Outbox,
-) -> Step {
+fn parse(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, kept: &mut Option<Range<usize>>) -> Step {
     let texts = &postgres.texts;
     if message.may_wait() {
         return Step::Wait;
     }
     let whole = message.is_whole();
     let text = message.body().get(1..).unwrap_or_default();
-    match named::deallocated(client, server, message) {
+    match named::deallocated(link.client, link.server, message) {
         None => {}
         Some(Err(step)) => return step,
-        Some(Ok(name)) => return deallocate(texts, (me, client), (tag, server), message, &name, kept, out),
+        Some(Ok(name)) => return deallocate(texts, link, message, &name, kept),
     }
     let mut amended = None;
-    if let Some(step) = suspect(postgres, (me, client), (tag, server), (message, text, whole), &mut amended, out) {
+    if let Some(step) = suspect(postgres, link, (message, text, whole), &mut amended) {
         return step;
     }
-    replace(texts, (me, client), (tag, server), message, kept, out);
-    client.unnamed.note_parse(whole && forgets_all(text));
+    replace(texts, link, message, kept);
+    link.client.unnamed.note_parse(whole && forgets_all(text));
     if let Some(body) = amended {
         // It is kept in this form, so that its Bind is known as that of an amended statement.
         let mut parse = Vec::new();
         write_parse(&mut parse, b"", &body);
-        out.insert(Peer::Server(tag), |to| to.extend_from_slice(&parse));
-        client.unnamed.keep(Text::short(parse.into()));
+        link.out.insert(Peer::Server(link.server_tag), |to| to.extend_from_slice(&parse));
+        link.client.unnamed.keep(Text::short(parse.into()));
         return Step::Replaced(message.end());
     }
     if whole {
         *kept = Some(message.at..message.end());
     } else {
-        client.unnamed.begin_long(texts.begin(message.header.total(), &message.bytes[message.at..]));
+        link.client.unnamed.begin_long(texts.begin(message.header.total(), &message.bytes[message.at..]));
     }
     Step::Replaced(message.at)
 }
 
 /// A Bind or Describe of the statement.
-fn refer(
-    postgres: &Postgres,
-    (me, client): (ClientTag, &mut Client),
-    (tag, server): (ServerTag, &mut Server),
-    message: &Arrived<'_>,
-    kept: &mut Option<Range<usize>>,
-    out: &mut Outbox,
-) -> Step {
+fn refer(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, kept: &mut Option<Range<usize>>) -> Step {
     let kind = message.header.kind;
     if kind == front::BIND {
-        if let Some(text) = client.unnamed.parse().cloned()
+        if let Some(text) = link.client.unnamed.parse().cloned()
             && let Some(parse) = text.bytes()
         {
             let (text, whole) = (&parse.read()[HEADER + 1..], parse.is_read_whole());
-            if let Some(step) = suspect(postgres, (me, client), (tag, server), (message, text, whole), &mut None, out) {
+            if let Some(step) = suspect(postgres, link, (message, text, whole), &mut None) {
                 return step;
             }
-            server.note_amended_bind(message.body(), text);
+            link.server.note_amended_bind(message.body(), text);
         }
-        note_bound_names(server, message);
-        server.note_bound(message, client.unnamed.forgets());
+        note_bound_names(link.server, message);
+        link.server.note_bound(message, link.client.unnamed.forgets());
     }
-    let owner = client.unnamed_owner(me);
-    let text = client.unnamed.parse().cloned();
+    let owner = link.client.unnamed_owner(link.client_tag);
+    let text = link.client.unnamed.parse().cloned();
     let told = text.as_ref().map(|text| &text.told);
     let relies = told.is_some_and(|told| told.has_columns()) && !told::learns(message);
-    if server.unnamed.owner != Some(owner) {
-        if relies && server.is_prefaced() {
+    if link.server.unnamed.owner != Some(owner) {
+        if relies && link.server.is_prefaced() {
             return Step::Wait;
         }
-        bring(client, (tag, server), owner, out);
+        bring(link, owner);
     } else if kind == front::BIND {
         *kept = None;
-        client.unnamed.bind_at_once();
+        link.client.unnamed.bind_at_once();
     }
-    if relies && server.unnamed.likeness != Likeness::Same {
-        return compare((me, client), (tag, server), message, out);
+    if relies && link.server.unnamed.likeness != Likeness::Same {
+        return compare(link, message);
     }
     if kind == front::DESCRIBE && !told.is_some_and(|told| told.is_complete()) {
-        server.exchange.noted(Note::DescribedUnnamed(client.unnamed.version()));
+        link.server.exchange.noted(Note::DescribedUnnamed(link.client.unnamed.version()));
         return Step::Replaced(message.at);
     }
     Step::Forward
@@ -288,23 +263,18 @@ fn refer(
 
 /// A Bind or Describe of a statement that is not known to be on this server what the client was told.
 #[cold]
-fn compare(
-    (me, client): (ClientTag, &mut Client),
-    (tag, server): (ServerTag, &mut Server),
-    message: &Arrived<'_>,
-    out: &mut Outbox,
-) -> Step {
-    match server.unnamed.likeness {
+fn compare(link: &mut Link<'_>, message: &Arrived<'_>) -> Step {
+    match link.server.unnamed.likeness {
         Likeness::Different => {
-            told::refuse_changed(tag, server, message.header.kind, out);
+            told::refuse_changed(link.server_tag, link.server, message.header.kind, link.out);
             Step::Forward
         }
         Likeness::Unknown => {
-            server.unnamed.likeness = Likeness::Asked;
-            told::ask((me, client), (tag, server), ("", Note::ProbeUnnamed), out)
+            link.server.unnamed.likeness = Likeness::Asked;
+            told::ask(link, ("", Note::ProbeUnnamed))
         }
         Likeness::Same | Likeness::Asked => {
-            client.awaits_answers = true;
+            link.client.awaits_answers = true;
             Step::Wait
         }
     }
@@ -320,52 +290,53 @@ pub(crate) fn follow_part(client: &mut Client, part: &[u8]) {
 /// with `amended` in its place if that is set.
 fn suspect(
     postgres: &Postgres,
-    (me, client): (ClientTag, &mut Client),
-    (tag, server): (ServerTag, &mut Server),
+    link: &mut Link<'_>,
     (message, text, whole): (&Arrived<'_>, &[u8], bool),
     amended: &mut Option<Vec<u8>>,
-    out: &mut Outbox,
 ) -> Option<Step> {
-    if server.policy.on_state == OnState::Allow && server.statements.ours().is_none() && client.named.is_none() {
+    if link.server.policy.on_state == OnState::Allow
+        && link.server.statements.ours().is_none()
+        && link.client.named.is_none()
+    {
         return None;
     }
     let findings = if whole { scan(text) } else { scan_beginning(text) };
-    let mut findings = server.judge(findings, if whole { text } else { b"" });
+    let mut findings = link.server.judge(findings, if whole { text } else { b"" });
     if findings.suspects == Suspects::NONE {
         return None;
     }
-    if let Some(step) = sequences::before((me, client), (tag, server), &findings, message, out) {
+    if let Some(step) = sequences::before(link, &findings, message) {
         return Some(step);
     }
-    if let Some(step) = plans::before(client, (tag, server), &findings, out) {
+    if let Some(step) = plans::before(link, &findings) {
         return Some(step);
     }
     if whole
         && message.header.kind == front::PARSE
-        && let Some(step) = postgres.pin_before((me, client), (tag, server), (&findings, text), message, out)
+        && let Some(step) = postgres.pin_before(link, (&findings, text), message)
     {
         return Some(step);
     }
-    if server.policy.on_state == OnState::Reject && findings.suspects.any(Suspects::VISIBLY_LASTING) {
-        reject(tag, server, front::PARSE, out);
+    if link.server.policy.on_state == OnState::Reject && findings.suspects.any(Suspects::VISIBLY_LASTING) {
+        reject(link.server_tag, link.server, front::PARSE, link.out);
     }
-    if whole && server.policy.on_state != OnState::Allow {
-        *amended = reset::parse(client, text, &mut findings);
+    if whole && link.server.policy.on_state != OnState::Allow {
+        *amended = reset::parse(link.client, text, &mut findings);
     }
-    server.suspect(&findings);
+    link.server.suspect(&findings);
     None
 }
 
 /// Makes sure that the server has the client's unnamed statement, or none.
-fn bring(client: &Client, (tag, server): (ServerTag, &mut Server), owner: Owner, out: &mut Outbox) {
-    let parse = client.unnamed.parse().map(|text| text.bytes());
+fn bring(link: &mut Link<'_>, owner: Owner) {
+    let parse = link.client.unnamed.parse().map(|text| text.bytes());
     if matches!(parse, Some(None)) {
-        return refuse(tag, server, front::BIND, FORGOTTEN, None, out);
+        return refuse(link.server_tag, link.server, front::BIND, FORGOTTEN, None, link.out);
     }
-    let told = client.unnamed.parse().map(|text| &text.told).filter(|told| told.is_some());
-    server.unnamed.likeness = if told.is_some() { Likeness::Unknown } else { Likeness::Same };
+    let told = link.client.unnamed.parse().map(|text| &text.told).filter(|told| told.is_some());
+    link.server.unnamed.likeness = if told.is_some() { Likeness::Unknown } else { Likeness::Same };
     let types = told.and_then(|told| told.parameters());
-    out.insert(Peer::Server(tag), |to| match (parse.flatten(), types) {
+    link.out.insert(Peer::Server(link.server_tag), |to| match (parse.flatten(), types) {
         (None, _) => write(to, front::CLOSE, |to| to.extend_from_slice(b"S\0")),
         (Some(parse), None) => to.extend_from_slice(&parse),
         (Some(parse), Some(types)) => {
@@ -374,7 +345,7 @@ fn bring(client: &Client, (tag, server): (ServerTag, &mut Server), owner: Owner,
             write_parse(to, b"", &[&text[..end], types].concat());
         }
     });
-    server.unnamed.doubt(false).bring();
-    server.exchange.noted(Note::Hidden);
-    server.unnamed.owner = Some(owner);
+    link.server.unnamed.doubt(false).bring();
+    link.server.exchange.noted(Note::Hidden);
+    link.server.unnamed.owner = Some(owner);
 }

@@ -11,6 +11,7 @@ use crate::{
     session::{
         client::{Client, Phase},
         defaults::{Question, Then},
+        link::Link,
         server::{Server, Stage},
         server_settings::OwnAnswer,
         shared::Postgres,
@@ -26,45 +27,39 @@ impl Postgres {
     /// A client has been granted a server. True if that is asked first what it begins with; otherwise the client goes
     /// by what is known.
     #[inline]
-    pub(crate) fn follows_defaults(
-        &self,
-        me: ClientTag,
-        client: &mut Client,
-        tag: ServerTag,
-        server: &mut Server,
-        out: &mut Outbox,
-    ) -> bool {
+    pub(crate) fn follows_defaults(&self, link: &mut Link<'_>) -> bool {
         let epoch = self.parameters.epoch();
-        if !server.settings.is_checked(epoch) {
-            let known = server.settings.is_of_epoch(epoch)
-                || self.parameters.are_defaults(server.pool, server.settings.defaults());
-            if !known || !server.settings.is_explained() {
-                client.phase = Phase::Applying;
-                server.settings.begin_check(epoch);
-                server.ask_defaults(tag, Then::Grant, out);
+        if !link.server.settings.is_checked(epoch) {
+            let known = link.server.settings.is_of_epoch(epoch)
+                || self.parameters.are_defaults(link.server.pool, link.server.settings.defaults());
+            if !known || !link.server.settings.is_explained() {
+                link.client.phase = Phase::Applying;
+                link.server.settings.begin_check(epoch);
+                link.server.ask_defaults(link.server_tag, Then::Grant, link.out);
                 return true;
             }
-            server.settings.pass_check(epoch);
+            link.server.settings.pass_check(epoch);
         }
-        if !client.settings().is_based_on(server.settings.defaults()) {
-            let before = client.settings_mut().rebase(server.settings.defaults(), &self.parameters);
-            tell_differences(me, &before, client.settings().current(), out);
+        if !link.client.settings().is_based_on(link.server.settings.defaults()) {
+            let before = link.client.settings_mut().rebase(link.server.settings.defaults(), &self.parameters);
+            tell_differences(link.client_tag, &before, link.client.settings().current(), link.out);
         }
         false
     }
 
     /// The client goes on with its server: it is told what that reports otherwise than the client was told last, unless
     /// it has set it.
-    pub(crate) fn bring_up(&self, me: ClientTag, client: &mut Client, server: &Server, out: &mut Outbox) {
-        let known = client.settings().current().clone();
-        if known.reported == server.settings.current().reported || matches!(client.phase, Phase::Closed) {
+    pub(crate) fn bring_up(&self, link: &mut Link<'_>) {
+        let known = link.client.settings().current().clone();
+        let reported = &link.server.settings.current().reported;
+        if known.reported == *reported || matches!(link.client.phase, Phase::Closed) {
             return;
         }
         let value_of = |(name, value)| (name, known.extras.get(name).unwrap_or(value));
-        let reported = server.settings.current().reported.iter().map(value_of).collect();
-        let now = self.parameters.intern(Settings::new(reported, known.extras.clone()));
-        tell_differences(me, &known, &now, out);
-        client.settings_mut().set_current(now);
+        let now = Settings::new(reported.iter().map(value_of).collect(), known.extras.clone());
+        let now = self.parameters.intern(now);
+        tell_differences(link.client_tag, &known, &now, link.out);
+        link.client.settings_mut().set_current(now);
     }
 
     /// The server has said what it begins with now.
@@ -77,35 +72,35 @@ impl Postgres {
         out: &mut Outbox,
     ) {
         let then = question.then;
-        let Some(tag) = server.holder() else {
+        if server.lease.is_none() {
             return self.answered_to_none(me, server, (question, failure), out);
-        };
-        let client = clients.get(tag).expect("the holder of a server has a session");
-        client.phase = Phase::Ready;
+        }
+        let link = &mut Link::of_holder(me, server, clients, out);
+        link.client.phase = Phase::Ready;
         let found = match &failure {
-            None => self.take_defaults(server, question),
+            None => self.take_defaults(link.server, question),
             Some(_) => Found { set: Pairs::default(), outlived: true },
         };
         if then == Then::Finish {
-            let added = self.parameters.intern(found.added_to(client));
-            client.settings_mut().set_current(added);
-            self.bring_up(tag, client, server, out);
+            let added = self.parameters.intern(found.added_to(link.client));
+            link.client.settings_mut().set_current(added);
+            self.bring_up(link);
         }
         match then {
             Then::Finish if found.outlived => {
-                client.tell_ready(tag, out);
-                self.give_up(tag, client, me, server, out);
+                link.client.tell_ready(link.client_tag, link.out);
+                self.give_up(link);
             }
-            Then::Finish => self.finish_at_last((tag, client), (me, server), out),
+            Then::Finish => self.finish_at_last(link),
             _ if cancelled => {
-                client.phase = Phase::Waiting;
-                client.decline(tag, &CANCELLED, out);
-                client.release(tag, me, server, Verdict::Clean, out);
+                link.client.phase = Phase::Waiting;
+                link.client.decline(link.client_tag, &CANCELLED, link.out);
+                link.release(Verdict::Clean);
             }
-            _ if found.outlived => self.give_up(tag, client, me, server, out),
+            _ if found.outlived => self.give_up(link),
             _ => {
-                self.prepare_for(tag, client, me, server, out);
-                out.push(Effect::Wake { client: tag });
+                self.prepare_for(link);
+                link.out.push(Effect::Wake { client: link.client_tag });
             }
         }
     }
@@ -172,23 +167,18 @@ impl Postgres {
     }
 
     /// The client's next server has to be another.
-    fn give_up(&self, me: ClientTag, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
-        server.stage = Stage::Closed;
-        client.release(me, tag, server, Verdict::Discard, out);
-        out.push(Effect::Wake { client: me });
+    fn give_up(&self, link: &mut Link<'_>) {
+        link.server.stage = Stage::Closed;
+        link.release(Verdict::Discard);
+        link.out.push(Effect::Wake { client: link.client_tag });
     }
 
     /// The client is done with its server, and now it is known what it leaves there.
-    fn finish_at_last(
-        &self,
-        (me, client): (ClientTag, &mut Client),
-        (tag, server): (ServerTag, &mut Server),
-        out: &mut Outbox,
-    ) {
-        self.tell_in_time(me, client, out);
-        self.finish(me, client, tag, server, out);
-        if matches!(client.phase, Phase::Subscribing) {
-            client.stand(me, Standing::Active, out);
+    fn finish_at_last(&self, link: &mut Link<'_>) {
+        self.tell_in_time(link.client_tag, link.client, link.out);
+        self.finish(link);
+        if matches!(link.client.phase, Phase::Subscribing) {
+            link.stand(Standing::Active);
         }
     }
 }

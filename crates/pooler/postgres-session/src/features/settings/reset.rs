@@ -1,7 +1,7 @@
 //! Amended texts on their way: which requests carry one, and what the client is told of their answers, as if the server
 //! had got the client's own. How a text is amended is told in `sql::reset`.
 
-use seam::{Outbox, Peer, ServerTag};
+use seam::Peer;
 
 use crate::{
     directory::OnState,
@@ -9,6 +9,7 @@ use crate::{
     session::{
         client::Client,
         copy,
+        link::Link,
         request::{Arrived, Step},
         reset::Resetting,
         server::Server,
@@ -73,35 +74,29 @@ pub(crate) fn before(client: &mut Client, server: &mut Server, message: &Arrived
 }
 
 /// A Query with these findings. `Ok`: it may be forwarded, and if it is not amended, its findings are as they were.
-pub(crate) fn query(
-    client: &mut Client,
-    (tag, server): (ServerTag, &mut Server),
-    message: &Arrived<'_>,
-    findings: &mut Findings,
-    out: &mut Outbox,
-) -> Option<Step> {
+pub(crate) fn query(link: &mut Link<'_>, message: &Arrived<'_>, findings: &mut Findings) -> Option<Step> {
     if !message.is_whole() || !findings.suspects.any(Suspects::RESETS) {
         return None;
     }
-    let encoding = client.settings().current().reported.get(b"client_encoding");
+    let encoding = link.client.settings().current().reported.get(b"client_encoding");
     let wide = encoding.is_none_or(|encoding| encoding != b"UTF8");
-    match reset::query(message.body(), findings.resets.len(), wide, client.settings().start()) {
+    match reset::query(message.body(), findings.resets.len(), wide, link.client.settings().start()) {
         Outcome::Unclear => None,
         Outcome::Same => {
             findings.settle_resets();
             None
         }
-        Outcome::Amended(_) if server.exchange.is_between() => {
-            client.awaits_answers = true;
+        Outcome::Amended(_) if link.server.exchange.is_between() => {
+            link.client.awaits_answers = true;
             Some(Step::Wait)
         }
-        Outcome::Amended(_) if !server.exchange.is_settled() => None,
+        Outcome::Amended(_) if !link.server.exchange.is_settled() => None,
         Outcome::Amended(amended) => {
             *findings = scan(&amended.text);
             findings.settle_resets();
-            out.insert(Peer::Server(tag), |to| write_query(to, &amended.text));
-            copy::enter_query(&mut server.exchange, Some(&amended.text));
-            server.traces.begin_amended().begin(amended);
+            link.out.insert(Peer::Server(link.server_tag), |to| write_query(to, &amended.text));
+            copy::enter_query(&mut link.server.exchange, Some(&amended.text));
+            link.server.traces.begin_amended().begin(amended);
             Some(Step::Replaced(message.end()))
         }
     }
@@ -136,39 +131,29 @@ pub(crate) fn named_parse(client: &Client, server: &Server, body: &[u8]) -> Opti
 
 /// A message of a client that keeps its server to its end: only what sets back is of interest.
 #[inline]
-pub(crate) fn in_session(
-    client: &mut Client,
-    (tag, server): (ServerTag, &mut Server),
-    message: &Arrived<'_>,
-    out: &mut Outbox,
-) -> Step {
+pub(crate) fn in_session(link: &mut Link<'_>, message: &Arrived<'_>) -> Step {
     let kind = message.header.kind;
     if kind == front::QUERY {
-        server.unnamed.owner = None;
+        link.server.unnamed.owner = None;
     }
-    let own = client.settings().start().extras.is_empty();
+    let own = link.client.settings().start().extras.is_empty();
     if own || !matches!(kind, front::QUERY | front::PARSE) {
         return Step::Forward;
     }
-    session_text(client, (tag, server), message, out)
+    session_text(link, message)
 }
 
 #[cold]
-fn session_text(
-    client: &mut Client,
-    (tag, server): (ServerTag, &mut Server),
-    message: &Arrived<'_>,
-    out: &mut Outbox,
-) -> Step {
+fn session_text(link: &mut Link<'_>, message: &Arrived<'_>) -> Step {
     if message.may_wait() {
         return Step::Wait;
     }
     let kind = message.header.kind;
     if kind == front::PARSE && message.body().first() == Some(&0) {
         // A question after this would destroy the unnamed statement.
-        server.traces.settle_doubted_resets();
+        link.server.traces.settle_doubted_resets();
     }
-    if server.exchange.is_skipping() || !message.is_whole() {
+    if link.server.exchange.is_skipping() || !message.is_whole() {
         return Step::Forward;
     }
     let mut text = message.body();
@@ -178,20 +163,20 @@ fn session_text(
     let mut findings = scan(text);
     let mut step = Step::Forward;
     if kind == front::QUERY {
-        if let Some(done) = query(client, (tag, server), message, &mut findings, out) {
+        if let Some(done) = query(link, message, &mut findings) {
             step = done;
         }
     } else {
-        let amended = parse(client, text, &mut findings);
+        let amended = parse(link.client, text, &mut findings);
         let amended_as = amended.as_deref().and_then(reset::mark);
         let unclear = amended_as.is_none() && findings.suspects.any(Suspects::RESET);
-        if amended_as.is_some() || unclear || server.traces.amended().is_some() {
+        if amended_as.is_some() || unclear || link.server.traces.amended().is_some() {
             // The unnamed statement is always replaced. A DO has the tag of an amended statement, and a COPY must be
             // known as one.
             let may_be_taken = name.is_empty() || copy::is_copy(text) || findings.suspects.any(Suspects::HIDDEN);
             // No error before it can have it skipped.
-            let is_replaced = name.is_empty() && server.exchange.is_settled();
-            server.traces.begin_amended().name(
+            let is_replaced = name.is_empty() && link.server.exchange.is_settled();
+            link.server.traces.begin_amended().name(
                 name,
                 Resetting { amended: amended_as, unclear },
                 may_be_taken,
@@ -199,14 +184,14 @@ fn session_text(
             );
         }
         if let Some(body) = amended {
-            out.insert(Peer::Server(tag), |to| write_parse(to, name, &body));
-            server.exchange.extended();
+            link.out.insert(Peer::Server(link.server_tag), |to| write_parse(to, name, &body));
+            link.server.exchange.extended();
             step = Step::Replaced(message.end());
         }
     }
     if kind == front::QUERY && findings.suspects.any(Suspects::RESET) && !matches!(step, Step::Wait) {
         findings.suspects = Suspects::RESET;
-        server.note(&findings);
+        link.server.note(&findings);
     }
     step
 }

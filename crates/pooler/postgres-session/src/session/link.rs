@@ -1,0 +1,89 @@
+//! A client and the server that it holds, for one call of the driver: what is done with both.
+
+use seam::{ClientTag, Outbox, Peer, ServerTag, Sessions, Standing, Verdict};
+
+use crate::{
+    directory::PoolMode,
+    session::{
+        client::{Client, Phase},
+        server::{Duty, Server},
+    },
+    wire::message::IDLE,
+};
+
+pub(crate) struct Link<'a> {
+    pub(crate) client_tag: ClientTag,
+    pub(crate) client: &'a mut Client,
+    pub(crate) server_tag: ServerTag,
+    pub(crate) server: &'a mut Server,
+    pub(crate) out: &'a mut Outbox,
+}
+
+impl<'a> Link<'a> {
+    /// The link of a server with its holder.
+    pub(crate) fn of_holder(
+        server_tag: ServerTag,
+        server: &'a mut Server,
+        clients: &'a mut dyn Sessions<ClientTag, Client>,
+        out: &'a mut Outbox,
+    ) -> Self {
+        let client_tag = server.lease().holder;
+        let client = clients.get(client_tag).expect("the holder of a server has a session");
+        Self { client_tag, client, server_tag, server, out }
+    }
+}
+
+impl Link<'_> {
+    #[inline]
+    pub(crate) fn stand(&mut self, standing: Standing) {
+        self.client.stand(self.client_tag, standing, self.out);
+    }
+
+    /// Appends bytes of ours to what is sent to the server.
+    pub(crate) fn write_to_server(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        self.out.insert(Peer::Server(self.server_tag), write);
+    }
+
+    /// Gives the server back; if something may have been left behind in it, to be cleaned of everything.
+    pub(crate) fn release(&mut self, verdict: Verdict) {
+        self.server.soil_at_release();
+        let verdict = self.server.worse(verdict);
+        self.part();
+        self.server.give_back(self.server_tag, verdict, self.out);
+        if !matches!(self.client.phase, Phase::Login(_)) {
+            self.stand(Standing::Idle);
+        }
+    }
+
+    /// Ends the lease, whatever becomes of the server.
+    pub(crate) fn part(&mut self) {
+        self.client.lease = None;
+        self.server.lease = None;
+        self.server.duty = Duty::Pooled;
+        self.server.exchange.shrink();
+        self.server.catalogue.end_ddl();
+    }
+
+    /// Whether the client may give its server back now: no answer is owed, no message is under way, and no transaction
+    /// is open.
+    pub(crate) fn may_release(&self) -> bool {
+        self.client.mode != PoolMode::Session
+            && !self.client.owes_server()
+            && self.server.exchange.is_settled()
+            && self.server.exchange.status() == IDLE
+            && !self.server.owes_client()
+            && self.server.work.is_none()
+    }
+
+    /// A Sync is forwarded.
+    #[inline]
+    pub(crate) fn end_pipeline(&mut self) {
+        self.server.statements.end_pipeline();
+        self.server.unnamed.end_pipeline();
+        if let Some(named) = &mut self.client.named {
+            named.end_pipeline();
+        }
+        self.client.unnamed.end_pipeline();
+        self.server.lease_mut().mid_pipeline = false;
+    }
+}
