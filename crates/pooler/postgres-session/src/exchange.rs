@@ -59,8 +59,8 @@ pub(crate) enum Note {
     Hidden,
     /// A Parse of the client's of the unnamed statement.
     Unnamed,
-    HiddenParse(u32),
-    HiddenClose(u32),
+    OwnParse(u32),
+    OwnClose(u32),
     /// A Parse of the client's.
     Parse(u32),
     /// A Parse of the client's that the server need not see: it was sent something that is answered by CloseComplete.

@@ -166,7 +166,7 @@ impl Protocol for Postgres {
 
     fn posted_to_server(&self, me: ServerTag, server: &mut Server, key: u64, _bytes: &[u8], out: &mut Outbox) {
         if server.hub_key() == Some(key) {
-            self.look_after_hub(me, server, out);
+            self.drive_hub(me, server, out);
         } else {
             self.go_on_deriving(me, server, key, out);
         }

@@ -36,6 +36,7 @@ pub(crate) mod server;
 pub(crate) mod server_login;
 pub(crate) mod server_settings;
 pub(crate) mod server_statements;
+pub(crate) mod server_unnamed;
 pub(crate) mod shapes;
 pub(crate) mod shared;
 pub(crate) mod soil;
@@ -43,5 +44,5 @@ pub(crate) mod statements;
 pub(crate) mod survey;
 pub(crate) mod texts;
 pub(crate) mod traces;
-pub(crate) mod unnamed;
+
 pub(crate) mod version;

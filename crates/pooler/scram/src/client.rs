@@ -12,7 +12,7 @@ use zeroize::Zeroize;
 
 use crate::LoginKeys;
 use crate::binding::{self, ChannelBinding};
-use crate::crypto::{self, KEY, Keys};
+use crate::crypto::{self, KEY_BYTES, Keys};
 use crate::message::{self, Attributes, Challenge, Error};
 use crate::prepare::prepare;
 use crate::verifier::key_from;
@@ -34,7 +34,7 @@ enum State {
     },
     Responded {
         /// What the server must show.
-        signature: [u8; KEY],
+        signature: [u8; KEY_BYTES],
     },
     Over,
 }
@@ -129,7 +129,7 @@ impl fmt::Debug for Client {
 #[derive(Default)]
 pub struct KeyCache {
     /// By the hash of password, salt and iterations: the cache holds no password.
-    entries: Mutex<HashMap<[u8; KEY], Keys>>,
+    entries: Mutex<HashMap<[u8; KEY_BYTES], Keys>>,
 }
 
 impl KeyCache {
@@ -162,7 +162,7 @@ impl KeyCache {
     }
 
     /// Under which name the keys are kept.
-    pub(crate) fn name(kind: &[u8], password: &str, salt: &[u8], iterations: u32) -> [u8; KEY] {
+    pub(crate) fn name(kind: &[u8], password: &str, salt: &[u8], iterations: u32) -> [u8; KEY_BYTES] {
         let mut name = Sha256::new();
         name.update(kind);
         name.update(iterations.to_be_bytes());
@@ -172,11 +172,11 @@ impl KeyCache {
         name.finalize().into()
     }
 
-    pub(crate) fn knows(&self, name: &[u8; KEY]) -> bool {
+    pub(crate) fn knows(&self, name: &[u8; KEY_BYTES]) -> bool {
         self.lock().contains_key(name)
     }
 
-    pub(crate) fn insert(&self, name: [u8; KEY], keys: Keys) {
+    pub(crate) fn insert(&self, name: [u8; KEY_BYTES], keys: Keys) {
         let mut entries = self.lock();
         if entries.len() >= MAX_CACHED_KEYS {
             entries.clear();
@@ -184,7 +184,7 @@ impl KeyCache {
         entries.insert(name, keys);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<[u8; KEY], Keys>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<[u8; KEY_BYTES], Keys>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn a_server_whose_nonce_has_no_end_is_refused() {
         let (mut client, _) = Client::new("abc".into());
-        let challenge = format!("r=abc{},s=AAAA,i=1", "x".repeat(message::MAX_NONCE));
+        let challenge = format!("r=abc{},s=AAAA,i=1", "x".repeat(message::MAX_NONCE_BYTES));
         let answer = client.respond(challenge.as_bytes(), "pencil", &KeyCache::default());
         assert!(matches!(answer, Err(Error::Malformed(_))), "{answer:?}");
     }

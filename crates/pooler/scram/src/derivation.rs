@@ -16,18 +16,18 @@ use zeroize::Zeroize;
 
 use crate::{
     client::KeyCache,
-    crypto::{KEY, Keys},
+    crypto::{KEY_BYTES, Keys},
     message::Challenge,
     prepare::prepare,
-    sha1::{self, LENGTH},
+    sha1::{self, SHA1_BYTES},
 };
 
 /// Iterations that are made at once.
-pub(crate) const MAX_AT_ONCE: u32 = 16 * 1024;
+pub(crate) const MAX_INLINE_ITERATIONS: u32 = 16 * 1024;
 /// Iterations of one part.
-const PART: u32 = 8 * 1024;
+const PART_ITERATIONS: u32 = 8 * 1024;
 /// Time from the beginning of one part to that of the next, of all derivations.
-const PAUSE: Duration = Duration::from_millis(20);
+const PART_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The hash of a mechanism.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,13 +39,13 @@ pub enum Hash {
 }
 
 pub struct Derivation {
-    name: [u8; KEY],
+    name: [u8; KEY_BYTES],
     rounds: Rounds,
 }
 
 enum Rounds {
-    Sha1(Hi<Hmac<Sha1>, LENGTH>),
-    Sha256(Hi<Hmac<Sha256>, KEY>),
+    Sha1(Hi<Hmac<Sha1>, SHA1_BYTES>),
+    Sha256(Hi<Hmac<Sha256>, KEY_BYTES>),
 }
 
 /// `Hi` of RFC 5802, as far as it has come.
@@ -64,8 +64,8 @@ impl Derivation {
             return true;
         }
         let keys = match &mut self.rounds {
-            Rounds::Sha1(hi) => hi.go_on(PART).map(sha1::keys),
-            Rounds::Sha256(hi) => hi.go_on(PART).map(Keys::of),
+            Rounds::Sha1(hi) => hi.go_on(PART_ITERATIONS).map(sha1::keys),
+            Rounds::Sha256(hi) => hi.go_on(PART_ITERATIONS).map(Keys::of),
         };
         let done = keys.is_some();
         keys.into_iter().for_each(|keys| cache.insert(self.name, keys));
@@ -86,7 +86,7 @@ impl KeyCache {
         let Challenge { salt, iterations, .. } = Challenge::read(server_first, "").ok()?;
         let kind: &[u8] = if hash == Hash::Sha1 { sha1::KIND } else { b"" };
         let name = Self::name(kind, password, &salt, iterations);
-        if iterations <= MAX_AT_ONCE || self.knows(&name) {
+        if iterations <= MAX_INLINE_ITERATIONS || self.knows(&name) {
             return None;
         }
         let rounds = match hash {
@@ -131,7 +131,7 @@ impl<M, const N: usize> Drop for Hi<M, N> {
     }
 }
 
-/// Whose part is next, one part each [`PAUSE`]: all parts of the first, then of the second. Took they turns, all might
+/// Whose part is next, one part each [`PART_INTERVAL`]: all parts of the first, then of the second. Took they turns, all might
 /// take longer than a login may, and none would ever end. There is an entry for each server that is being logged in to
 /// and has asked for many iterations, at most.
 pub struct Turns<T>(Mutex<Waiting<T>>);
@@ -163,7 +163,7 @@ impl<T> Turns<T> {
             return None;
         }
         let next = waiting.entries.pop_front()?;
-        waiting.next_at = now + PAUSE;
+        waiting.next_at = now + PART_INTERVAL;
         Some(next)
     }
 }
@@ -183,13 +183,13 @@ mod tests {
     fn part_by_part_the_same_comes_as_at_once() {
         for iterations in [1, 2, 4096] {
             let (mut long, mut short) = (
-                Hi::<Hmac<Sha256>, KEY>::new(b"pencil", b"salt", iterations),
-                Hi::<Hmac<Sha1>, LENGTH>::new(b"", b"s", 7),
+                Hi::<Hmac<Sha256>, KEY_BYTES>::new(b"pencil", b"salt", iterations),
+                Hi::<Hmac<Sha1>, SHA1_BYTES>::new(b"", b"s", 7),
             );
             while long.go_on(1000).is_none() {}
             assert_eq!(long.go_on(1), Some(&crypto::salted_password(b"pencil", b"salt", iterations)));
             while short.go_on(3).is_none() {}
-            assert_eq!(short.go_on(1), Some(&pbkdf2::pbkdf2_hmac_array::<Sha1, LENGTH>(b"", b"s", 7)));
+            assert_eq!(short.go_on(1), Some(&pbkdf2::pbkdf2_hmac_array::<Sha1, SHA1_BYTES>(b"", b"s", 7)));
         }
     }
 
@@ -197,10 +197,10 @@ mod tests {
     fn only_many_iterations_are_slow_and_once_they_are_made_none_are() {
         let (cache, challenge) = (KeyCache::default(), |i: u32| format!("r=abcd,s=AAAA,i={i}"));
         for hash in [Hash::Sha1, Hash::Sha256] {
-            for i in [0, 1, 4096, MAX_AT_ONCE, 1_000_001] {
+            for i in [0, 1, 4096, MAX_INLINE_ITERATIONS, 1_000_001] {
                 assert!(cache.slow(hash, challenge(i).as_bytes(), "p\u{e4}ss\u{ad}").is_none(), "{i}");
             }
-            let many = challenge(3 * PART + 1);
+            let many = challenge(3 * PART_ITERATIONS + 1);
             let mut slow = cache.slow(hash, many.as_bytes(), "p\u{e4}ss\u{ad}").expect("it is slow");
             let mut other = cache.slow(hash, many.as_bytes(), "p\u{e4}ss\u{ad}").expect("it is slow, too");
             assert!(!other.go_on(&cache));
@@ -209,7 +209,7 @@ mod tests {
             assert!(cache.slow(hash, many.as_bytes(), "p\u{e4}ss\u{ad}").is_none());
         }
         // What was kept is what is derived at once elsewhere.
-        let many = challenge(3 * PART + 1);
+        let many = challenge(3 * PART_ITERATIONS + 1);
         let respond = |cache: &KeyCache| {
             let plain = Client::new("abc".into()).0.respond(many.as_bytes(), "p\u{e4}ss\u{ad}", cache);
             (plain, Sha1Client::named("u", "abc").0.respond(many.as_bytes(), "p\u{e4}ss\u{ad}", cache))

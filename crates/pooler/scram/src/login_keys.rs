@@ -5,7 +5,7 @@ use std::fmt;
 
 use crate::{
     Verifier,
-    crypto::{KEY, Keys},
+    crypto::{KEY_BYTES, Keys},
 };
 
 /// The keys of a user who has proved that he knows his password.
@@ -16,7 +16,7 @@ pub struct LoginKeys {
 }
 
 impl LoginKeys {
-    pub(crate) fn new(verifier: &Verifier, client_key: [u8; KEY]) -> Self {
+    pub(crate) fn new(verifier: &Verifier, client_key: [u8; KEY_BYTES]) -> Self {
         let Verifier { iterations, salt, server_key, .. } = verifier;
         Self { iterations: *iterations, salt: salt.clone(), keys: Keys { client_key, server_key: *server_key } }
     }
@@ -85,7 +85,7 @@ mod tests {
         let verifier = Arc::new(Verifier::from_password("pencil", b"salt", 10));
         assert!(keys_of_a_login(&verifier, "Pencil").is_none());
         let mut nobody =
-            Server::mock(&Mock::new([7; KEY]), "nobody", Shape { iterations: 1, salt: 16 }, "server".into());
+            Server::mock(&Mock::new([7; KEY_BYTES]), "nobody", Shape { iterations: 1, salt: 16 }, "server".into());
         let (mut client, first) = Client::new("client".into());
         let last = client.respond(&nobody.first(&first).unwrap(), "x", &KeyCache::default()).unwrap();
         assert!(nobody.last(&last).is_err() && nobody.take_keys().is_none());

@@ -3,7 +3,7 @@
 use crate::verifier::{MAX_ITERATIONS, iterations_from, salt_from};
 
 /// Longest nonce accepted from a peer, in bytes.
-pub(crate) const MAX_NONCE: usize = 512;
+pub(crate) const MAX_NONCE_BYTES: usize = 512;
 
 /// What a peer did wrong. The text may be shown and logged; it repeats nothing that the peer sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -112,7 +112,7 @@ impl<'a> Challenge<'a> {
 /// A nonce: printable ASCII without a comma, not empty, of bounded length.
 pub(crate) fn nonce(text: &str) -> Result<&str, Error> {
     let printable = text.bytes().all(|b| (0x21..=0x7e).contains(&b) && b != b',');
-    if text.is_empty() || text.len() > MAX_NONCE || !printable {
+    if text.is_empty() || text.len() > MAX_NONCE_BYTES || !printable {
         return Err(Error::Malformed("a nonce of 1 to 512 printable characters"));
     }
     Ok(text)

@@ -2,23 +2,23 @@
 
 use std::fmt;
 
-use crate::crypto::{self, KEY};
-use crate::verifier::{MAX_SALT, Shape, Verifier};
+use crate::crypto::{self, KEY_BYTES};
+use crate::verifier::{MAX_SALT_BYTES, Shape, Verifier};
 
 /// Makes mock verifiers: always the same for one name and shape, and unpredictable without the secret.
 pub struct Mock {
-    secret: [u8; KEY],
+    secret: [u8; KEY_BYTES],
 }
 
 impl Mock {
     /// `secret` is randomness that lives as long as the process.
-    pub fn new(secret: [u8; KEY]) -> Self {
+    pub fn new(secret: [u8; KEY_BYTES]) -> Self {
         Self { secret }
     }
 
     /// The verifier of a user who does not exist. No password is known that fits it.
     pub fn verifier(&self, user: &str, shape: Shape) -> Verifier {
-        assert!((1..=MAX_SALT).contains(&shape.salt), "a salt has 1 to {MAX_SALT} bytes");
+        assert!((1..=MAX_SALT_BYTES).contains(&shape.salt), "a salt has 1 to {MAX_SALT_BYTES} bytes");
         let part = |label: &[u8]| crypto::hmac(&self.secret, &[label, user.as_bytes()]);
         let mut salt = Vec::new();
         while salt.len() < shape.salt {
@@ -35,7 +35,7 @@ impl Mock {
 
     /// How well `look` goes with a name: a number that is always the same for both, and unpredictable. For one
     /// name, the look of the highest rank stays the same as long as it is configured.
-    pub fn rank(&self, user: &str, look: &[u8]) -> [u8; KEY] {
+    pub fn rank(&self, user: &str, look: &[u8]) -> [u8; KEY_BYTES] {
         crypto::hmac(&self.secret, &[b"look:", &(look.len() as u64).to_be_bytes(), look, user.as_bytes()])
     }
 }
@@ -55,23 +55,23 @@ mod tests {
 
     #[test]
     fn the_salt_of_a_name_is_always_the_same_and_differs_between_names_and_secrets() {
-        let mock = Mock::new([7; KEY]);
+        let mock = Mock::new([7; KEY_BYTES]);
         let salt = |mock: &Mock, user| mock.verifier(user, ONCE).salt.clone();
         assert_eq!(mock.verifier("nobody", ONCE), mock.verifier("nobody", ONCE));
         assert_ne!(salt(&mock, "nobody"), salt(&mock, "somebody"));
-        assert_ne!(salt(&mock, "nobody"), salt(&Mock::new([8; KEY]), "nobody"));
+        assert_ne!(salt(&mock, "nobody"), salt(&Mock::new([8; KEY_BYTES]), "nobody"));
     }
 
     #[test]
     fn a_mock_has_the_shape_that_is_asked_for() {
         for shape in [ONCE, Shape::default(), Shape { iterations: 10_000, salt: 100 }] {
-            assert_eq!(Mock::new([7; KEY]).verifier("nobody", shape).shape(), shape);
+            assert_eq!(Mock::new([7; KEY_BYTES]).verifier("nobody", shape).shape(), shape);
         }
     }
 
     #[test]
     fn nobody_ever_gets_in() {
-        let mock = Mock::new([7; KEY]);
+        let mock = Mock::new([7; KEY_BYTES]);
         let mut server = Server::mock(&mock, "nobody", ONCE, "servernonce".into());
         let (mut client, first) = Client::new("clientnonce".into());
         let challenge = server.first(&first).unwrap();

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use base64::{Engine, engine::general_purpose::STANDARD};
 
 use crate::binding::{self, KIND};
-use crate::crypto::{self, KEY};
+use crate::crypto::{self, KEY_BYTES};
 use crate::message::{self, Attributes, BindingFlag, Error};
 use crate::verifier::key_from;
 use crate::{LoginKeys, Mock, Shape, Verifier};
@@ -138,7 +138,7 @@ impl Server {
     }
 
     /// The client's key, if the proof is right.
-    fn proves(&self, proof: &[u8; KEY], signed: &[&[u8]]) -> Option<[u8; KEY]> {
+    fn proves(&self, proof: &[u8; KEY_BYTES], signed: &[&[u8]]) -> Option<[u8; KEY_BYTES]> {
         let signature = crypto::hmac(&self.verifier.stored_key, signed);
         let client_key = crypto::xor(proof, &signature);
         crypto::equal(&crypto::hash(&client_key), &self.verifier.stored_key).then_some(client_key)

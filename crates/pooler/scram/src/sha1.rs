@@ -9,12 +9,12 @@ use sha1::{Digest, Sha1};
 
 use crate::{
     client::KeyCache,
-    crypto::{self, KEY, Keys},
+    crypto::{self, KEY_BYTES, Keys},
     message::{self, Attributes, Challenge, Error},
 };
 
 /// Bytes of a SHA-1 digest.
-pub(crate) const LENGTH: usize = 20;
+pub(crate) const SHA1_BYTES: usize = 20;
 
 /// Tells its keys from those of SHA-256.
 pub(crate) const KIND: &[u8] = b"SHA-1";
@@ -30,7 +30,7 @@ enum State {
     },
     Responded {
         /// What the server must show.
-        signature: [u8; LENGTH],
+        signature: [u8; SHA1_BYTES],
     },
     Over,
 }
@@ -54,12 +54,12 @@ impl Sha1Client {
         };
         let Challenge { text, nonce, salt, iterations } = Challenge::read(server_first, &bare[nonce_at..])?;
         let keys = cache.find(KIND, password, &salt, iterations, || derive(password, &salt, iterations));
-        let (client_key, server_key) = (&keys.client_key[..LENGTH], &keys.server_key[..LENGTH]);
+        let (client_key, server_key) = (&keys.client_key[..SHA1_BYTES], &keys.server_key[..SHA1_BYTES]);
         let unproved = format!("c=biws,r={nonce}");
         let signed = [bare.as_bytes(), b",", text.as_bytes(), b",", unproved.as_bytes()];
-        let stored: [u8; LENGTH] = Sha1::digest(client_key).into();
+        let stored: [u8; SHA1_BYTES] = Sha1::digest(client_key).into();
         let signature = hmac(&stored, &signed);
-        let proof: [u8; LENGTH] = core::array::from_fn(|i| client_key[i] ^ signature[i]);
+        let proof: [u8; SHA1_BYTES] = core::array::from_fn(|i| client_key[i] ^ signature[i]);
         self.0 = State::Responded { signature: hmac(server_key, &signed) };
         Ok(format!("{unproved},p={}", STANDARD.encode(proof)).into_bytes())
     }
@@ -90,7 +90,7 @@ impl fmt::Debug for Sha1Client {
     }
 }
 
-fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; LENGTH] {
+fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; SHA1_BYTES] {
     let mut mac = Hmac::<Sha1>::new_from_slice(key).expect("HMAC takes a key of any length");
     for part in parts {
         mac.update(part);
@@ -100,14 +100,14 @@ fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; LENGTH] {
 
 /// The keys, each in the first bytes of one of SHA-256.
 fn derive(password: &str, salt: &[u8], iterations: u32) -> Keys {
-    keys(&pbkdf2::pbkdf2_hmac_array::<Sha1, LENGTH>(password.as_bytes(), salt, iterations))
+    keys(&pbkdf2::pbkdf2_hmac_array::<Sha1, SHA1_BYTES>(password.as_bytes(), salt, iterations))
 }
 
 /// Those that follow from a salted password.
-pub(crate) fn keys(salted: &[u8; LENGTH]) -> Keys {
+pub(crate) fn keys(salted: &[u8; SHA1_BYTES]) -> Keys {
     let key = |name: &[u8]| {
-        let mut key = [0; KEY];
-        key[..LENGTH].copy_from_slice(&hmac(salted, &[name]));
+        let mut key = [0; KEY_BYTES];
+        key[..SHA1_BYTES].copy_from_slice(&hmac(salted, &[name]));
         key
     };
     Keys { client_key: key(b"Client Key"), server_key: key(b"Server Key") }

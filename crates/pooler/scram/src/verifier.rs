@@ -6,7 +6,7 @@ use std::fmt;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use zeroize::Zeroize;
 
-use crate::crypto::{self, KEY};
+use crate::crypto::{self, KEY_BYTES};
 use crate::prepare::prepare;
 
 /// Iterations that PostgreSQL uses unless told otherwise.
@@ -18,10 +18,10 @@ pub const DEFAULT_ITERATIONS: u32 = 4096;
 pub const MAX_ITERATIONS: u32 = 1_000_000;
 
 /// Longest salt accepted, in bytes.
-pub(crate) const MAX_SALT: usize = 1024;
+pub(crate) const MAX_SALT_BYTES: usize = 1024;
 
 /// Bytes of salt that PostgreSQL's verifiers have.
-const SALT: usize = 16;
+const DEFAULT_SALT_BYTES: usize = 16;
 
 const PREFIX: &str = "SCRAM-SHA-256$";
 
@@ -30,8 +30,8 @@ const PREFIX: &str = "SCRAM-SHA-256$";
 pub struct Verifier {
     pub(crate) iterations: u32,
     pub(crate) salt: Box<[u8]>,
-    pub(crate) stored_key: [u8; KEY],
-    pub(crate) server_key: [u8; KEY],
+    pub(crate) stored_key: [u8; KEY_BYTES],
+    pub(crate) server_key: [u8; KEY_BYTES],
 }
 
 /// What a server tells of a verifier before anything is proved.
@@ -45,7 +45,7 @@ pub struct Shape {
 
 impl Default for Shape {
     fn default() -> Self {
-        Self { iterations: DEFAULT_ITERATIONS, salt: SALT }
+        Self { iterations: DEFAULT_ITERATIONS, salt: DEFAULT_SALT_BYTES }
     }
 }
 
@@ -155,16 +155,16 @@ pub(crate) fn iterations_from(text: &str) -> Option<u32> {
 
 /// A salt in base64.
 pub(crate) fn salt_from(text: &str) -> Option<Box<[u8]>> {
-    if text.len() > MAX_SALT * 2 {
+    if text.len() > MAX_SALT_BYTES * 2 {
         return None;
     }
     let salt = STANDARD.decode(text).ok()?;
-    (!salt.is_empty() && salt.len() <= MAX_SALT).then(|| salt.into())
+    (!salt.is_empty() && salt.len() <= MAX_SALT_BYTES).then(|| salt.into())
 }
 
 /// A key, proof or signature in base64.
-pub(crate) fn key_from(text: &str) -> Option<[u8; KEY]> {
-    if text.len() > KEY * 2 {
+pub(crate) fn key_from(text: &str) -> Option<[u8; KEY_BYTES]> {
+    if text.len() > KEY_BYTES * 2 {
         return None;
     }
     STANDARD.decode(text).ok()?.try_into().ok()

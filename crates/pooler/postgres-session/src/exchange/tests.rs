@@ -38,7 +38,7 @@ fn send(exchange: &mut Exchange, request: u8, dialogue: &str) {
         b'X' => exchange.copy_execute(),
         b'd' => exchange.copy_data(),
         b'c' => exchange.copy_end(),
-        b'p' => exchange.noted(Note::HiddenParse(1)),
+        b'p' => exchange.noted(Note::OwnParse(1)),
         b'H' => exchange.flush(),
         _ => exchange.extended(),
     }
@@ -180,7 +180,7 @@ fn a_stray_answer_is_noticed() {
 fn what_was_noted_comes_back_with_its_own_answer() {
     let mut exchange = play(">PpBES");
     assert_eq!(exchange.answered(back::PARSE_COMPLETE), None);
-    assert_eq!(exchange.answered(back::PARSE_COMPLETE), Some(Note::HiddenParse(1)));
+    assert_eq!(exchange.answered(back::PARSE_COMPLETE), Some(Note::OwnParse(1)));
     assert_eq!(exchange.answered(back::BIND_COMPLETE), None);
     settled(">PpBES 112CZI");
     settled(">p 1 >S ZI");
@@ -190,7 +190,7 @@ fn what_was_noted_comes_back_with_its_own_answer() {
 
 #[test]
 fn what_an_error_discards_is_told() {
-    let note = vec![Note::HiddenParse(1)];
+    let note = vec![Note::OwnParse(1)];
     assert_eq!(play(">PpBES E ZI").take_discarded(), note);
     assert_eq!(play(">pBES E ZI").take_discarded(), note);
     assert_eq!(play(">pBESpBES E ZI 12CZI").take_discarded(), note);

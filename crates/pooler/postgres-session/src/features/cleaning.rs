@@ -17,7 +17,7 @@ pub(crate) const BEGIN: &[u8] = b"BEGIN ISOLATION LEVEL READ COMMITTED, NOT DEFE
 
 /// Ends a session's work, and sets back what belongs to it. RESET ALL leaves who acts alone, and who acts rules what
 /// may be set back.
-pub(crate) const PIECES: [&[u8]; 8] = [
+pub(crate) const RESET_STATEMENTS: [&[u8]; 8] = [
     b"RESET SESSION AUTHORIZATION",
     b"RESET ROLE",
     b"RESET ALL",
@@ -31,7 +31,7 @@ pub(crate) const PIECES: [&[u8]; 8] = [
 /// Appends the SQL that, within a transaction, cleans a session, and gives it the settings of `start`. `statements`:
 /// prepared statements go, too.
 pub(crate) fn write(sql: &mut Vec<u8>, statements: bool, start: &Settings) {
-    for piece in PIECES {
+    for piece in RESET_STATEMENTS {
         sql.extend_from_slice(piece);
         sql.push(b';');
     }
@@ -59,7 +59,9 @@ impl Postgres {
         }
         let cleaned = server.mode == PoolMode::Session || !server.soil.is_clean();
         let statements = cleaned
-            && (server.mode == PoolMode::Session || server.soil.has(Soil::ALL) || server.connect_query.makes_objects());
+            && (server.mode == PoolMode::Session
+                || server.soil.contains(Soil::ALL)
+                || server.connect_query.makes_objects());
         let mut cleaning = Vec::new();
         if cleaned {
             write_whole(&mut cleaning, statements, server.settings.defaults());

@@ -6,7 +6,7 @@
 //! until no client wants it any more. Of later clients the server stops listening and goes back, and the shared one
 //! listens in its place; only when it does is such a client told that its LISTEN is done. So nothing is missed after
 //! that, and nothing comes twice. What was committed before a client is told that its transaction is over comes before
-//! that, as without a pooler (`session::listen::in_time`). A client that began to listen while it was pinned stays
+//! that, as without a pooler (`session::listen::barrier`). A client that began to listen while it was pinned stays
 //! pinned for that: there is no moment at which it could change servers without a loss.
 //!
 //! If the shared server is lost, its clients are told to go, as they would be if they had been connected to it
@@ -23,7 +23,8 @@ use crate::{
         client::{Client, Phase},
         link::Link,
         listen::{
-            HEARD, Hub, InTime, LOST, Listening, MAX_CHANNELS, MAX_PENDING, OUTDATED, Subscriber, post, post_lost, tell,
+            HEARD, Hub, LOST, Listening, MAX_CHANNELS, MAX_PENDING_BYTES, NotificationBarrier, OUTDATED, Subscriber,
+            post, post_lost, resume_all,
         },
         own_queries::Purpose,
         pins::Pin,
@@ -51,7 +52,7 @@ impl Postgres {
         let keeps = client.pin.is_some() || client.mode == PoolMode::Session;
         match server.work.as_ref().map(|work| &work.purpose) {
             Some(Purpose::Survey(_)) => keeps || !Self::shares_listening(server),
-            Some(Purpose::Correct(_) | Purpose::Forget | Purpose::Unlisten(_) | Purpose::Defaults(_)) => keeps,
+            Some(Purpose::Correct(_) | Purpose::Discard | Purpose::Unlisten(_) | Purpose::Defaults(_)) => keeps,
             _ => false,
         }
     }
@@ -59,7 +60,7 @@ impl Postgres {
     /// Whether a client goes on listening to these channels on the server that it has kept so far, though another could
     /// hear them: it was told that it listens there, and while it moved a notification would be lost or come twice.
     pub(crate) fn stays_to_listen(client: &Client, channels: &[Box<[u8]>]) -> bool {
-        client.pin.is_some() && channels.iter().any(|channel| !client.hears(channel))
+        client.pin.is_some() && channels.iter().any(|channel| !client.listens_to(channel))
     }
 
     /// The server of a client listens to these channels: the client's are heard elsewhere from now on, or here, and it
@@ -69,7 +70,7 @@ impl Postgres {
             > MAX_CHANNELS
         {
             let message = format!("a client can listen to {MAX_CHANNELS} channels at most");
-            let hint = "Use fewer channels, and tell what it is about in the payload.";
+            let hint = "Use fewer channels, and resume_all what it is about in the payload.";
             let code = code::PROGRAM_LIMIT_EXCEEDED;
             link.client.fail(
                 link.client_tag,
@@ -77,7 +78,7 @@ impl Postgres {
                 Blame::Client,
                 link.out,
             );
-            link.server.soil.add(Soil::ALL);
+            link.server.soil.insert(Soil::ALL);
             return link.release(Verdict::Reset);
         }
         let mut hubs = self.hubs.lock();
@@ -117,7 +118,7 @@ impl Postgres {
         }
         server.statements.drop_ours();
         self.was_cleaned(server);
-        self.look_after_hub(tag, server, out);
+        self.drive_hub(tag, server, out);
     }
 
     /// The server of a client does not listen any more: the shared one is to. If there is none now, this one is, after
@@ -128,21 +129,21 @@ impl Postgres {
             self.become_hub(&mut hubs, link, channels, false);
             drop(hubs);
             return if link.server.soil.is_clean() && link.server.settings.is_at_defaults() {
-                self.look_after_hub(link.server_tag, link.server, link.out)
+                self.drive_hub(link.server_tag, link.server, link.out)
             } else {
                 self.clean_listener(link.server_tag, link.server, link.out)
             };
         };
         let heard = self.subscribe(hub, link.client_tag, link.client, channels, false);
-        hub.prod(link.out);
+        hub.wake_server(link.out);
         drop(hubs);
         if heard {
-            self.tell_in_time(link.client_tag, link.client, link.out);
+            self.resume_after_notifications(link.client_tag, link.client, link.out);
         } else {
             link.client.await_channels();
         }
         link.release(Verdict::Clean);
-        link.client.stand_as_told(link.client_tag, link.out);
+        link.client.stand_by_phase(link.client_tag, link.out);
     }
 
     /// The server stays out of its pool and listens for all clients.
@@ -151,20 +152,20 @@ impl Postgres {
             return;
         }
         let key = self.hubs.key();
-        let in_time = InTime::default();
+        let barrier = NotificationBarrier::default();
         let mut hub =
-            Hub { key, server: link.server_tag, channels: BTreeMap::new(), clients: BTreeMap::new(), in_time };
+            Hub { key, server: link.server_tag, channels: BTreeMap::new(), clients: BTreeMap::new(), barrier };
         self.subscribe(&mut hub, link.client_tag, link.client, channels, heard);
         hubs.insert(link.client.pool, hub);
         if heard {
-            link.client.go_on_at_once(link.client_tag, link.out);
+            link.client.resume(link.client_tag, link.out);
         } else {
             link.client.await_channels();
         }
-        link.part();
+        link.end_lease();
         link.server.duty = Duty::Hub(key);
         link.out.push(Effect::Keep { server: link.server_tag, briefly: false });
-        link.client.stand_as_told(link.client_tag, link.out);
+        link.client.stand_by_phase(link.client_tag, link.out);
     }
 
     /// Adds channels to what the client listens to. True if all are heard.
@@ -208,7 +209,7 @@ impl Postgres {
             if none_left {
                 hub.clients.remove(&listening.key);
             }
-            hub.prod(out);
+            hub.wake_server(out);
         }
         drop(hubs);
         if none_left {
@@ -224,7 +225,7 @@ impl Postgres {
     }
 
     /// Has the shared server do what its clients want now. When no client is left, it goes back to its pool.
-    pub(crate) fn look_after_hub(&self, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
+    pub(crate) fn drive_hub(&self, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
         let Some(key) = server.hub_key() else { return };
         if !server.is_at_rest() {
             return;
@@ -238,7 +239,7 @@ impl Postgres {
         }
         let (wanted, unwanted) = hub.changes();
         // Whatever it is asked tells what was committed before.
-        let awaited = hub.in_time.ask();
+        let awaited = hub.barrier.ask();
         drop(hubs);
         let mut sql = Vec::new();
         for (word, names) in [("LISTEN ", &wanted), ("UNLISTEN ", &unwanted)] {
@@ -288,13 +289,13 @@ impl Postgres {
                 }
             }
         }
-        tell(hub.in_time.answered(), out);
+        resume_all(hub.barrier.answered(), out);
         if failure.is_some() {
             let Hub { channels, clients, .. } = hub;
             channels.values_mut().for_each(|channel| channel.clients.retain(|key| clients.contains_key(key)));
         }
         drop(hubs);
-        self.look_after_hub(tag, server, out);
+        self.drive_hub(tag, server, out);
     }
 
     /// The shared server listens to nothing any more: it goes back to its pool, unless it is wanted again.
@@ -304,7 +305,7 @@ impl Postgres {
         let wanted = !hub.expect("a server listens for its pool").clients.is_empty();
         if wanted && failure.is_none() {
             drop(hubs);
-            return self.look_after_hub(tag, server, out);
+            return self.drive_hub(tag, server, out);
         }
         let hub = hubs.remove(&server.pool);
         drop(hubs);
@@ -376,7 +377,7 @@ impl Postgres {
             Some((&back::NOTIFICATION_RESPONSE, _)) => {
                 if between && !client.mid_message {
                     out.insert(Peer::Client(me), |to| to.extend_from_slice(bytes));
-                } else if listening.pending.len() + bytes.len() <= MAX_PENDING {
+                } else if listening.pending.len() + bytes.len() <= MAX_PENDING_BYTES {
                     listening.pending.extend_from_slice(bytes);
                 } else {
                     let message = "too many notifications came during a transaction";
@@ -421,9 +422,9 @@ impl Client {
 impl Postgres {
     /// A client goes on after what its server has kept back from it: at once, or, if it listens and no transaction is
     /// open, when it has been sent what was committed before.
-    pub(crate) fn tell_in_time(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+    pub(crate) fn resume_after_notifications(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
         if client.withheld_ready != Some(IDLE) || !self.await_notifications(me, client, out) {
-            return client.go_on_at_once(me, out);
+            return client.resume(me, out);
         }
         client.await_channels();
         client.stand(me, Standing::Active, out);
@@ -446,14 +447,14 @@ impl Client {
     }
 
     /// It is told that it may go on.
-    fn go_on_at_once(&mut self, me: ClientTag, out: &mut Outbox) {
+    fn resume(&mut self, me: ClientTag, out: &mut Outbox) {
         self.tell_ready(me, out);
         self.phase = Phase::Ready;
         out.push(Effect::Wake { client: me });
     }
 
     /// Idle, unless it waits to be told that it may go on.
-    fn stand_as_told(&mut self, me: ClientTag, out: &mut Outbox) {
+    fn stand_by_phase(&mut self, me: ClientTag, out: &mut Outbox) {
         let waits = matches!(self.phase, Phase::Subscribing);
         self.stand(me, if waits { Standing::Active } else { Standing::Idle }, out);
     }

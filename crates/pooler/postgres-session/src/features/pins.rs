@@ -33,13 +33,13 @@ const PINNING: [(&[u8], Suspects, Pin); 3] = [
 ];
 
 /// The pin that this text is sure to need if it succeeds, as far as its first words tell.
-fn sure_pin(findings: &Findings, text: &[u8]) -> Option<Pin> {
+fn certain_pin(findings: &Findings, text: &[u8]) -> Option<Pin> {
     if findings.several {
         return None;
     }
     let text = text.trim_ascii_start();
     let begins = |word: &[u8]| text.get(..word.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(word));
-    let found = PINNING.iter().find(|(begin, suspects, _)| findings.suspects.any(*suspects) && begins(begin));
+    let found = PINNING.iter().find(|(begin, suspects, _)| findings.suspects.intersects(*suspects) && begins(begin));
     // What goes with its transaction needs no server beyond that.
     found.map(|(_, _, pin)| *pin).filter(|pin| *pin != Pin::Temporary || !drops_at_commit(text))
 }
@@ -77,7 +77,7 @@ impl Postgres {
         {
             return None;
         }
-        let pin = sure_pin(findings, text)?;
+        let pin = certain_pin(findings, text)?;
         if link.server.is_prefaced() {
             // Another server may yet take its place.
             return Some(Step::Wait);
@@ -102,11 +102,11 @@ impl Postgres {
     /// Whether the client, whose transaction is over, may turn out to need a pin that is not to be had: then it is told
     /// so before it is told that it may go on.
     pub(crate) fn may_lack_pin(&self, client: &Client, server: &Server) -> bool {
-        let advances = client.habits.asks_last_values() && server.traces.may_have(Suspects::SEQUENCE);
+        let advances = client.habits.asks_last_values() && server.traces.may_have_any(Suspects::SEQUENCE);
         client.pin.is_none()
             && client.mode != PoolMode::Session
             && server.policy.on_state != OnState::Allow
-            && (advances || server.traces.may_have(Suspects::LASTING))
+            && (advances || server.traces.may_have_any(Suspects::LASTING))
             && !self.pins.has_room(client.pool, server.policy.max_pinned)
     }
 
@@ -145,7 +145,7 @@ impl Postgres {
         };
         link.client.fail(link.client_tag, &report, Blame::Exhausted, link.out);
         link.out.push(Effect::PinRefused { client: link.client_tag, pool: link.client.pool, reason: pin.word() });
-        link.server.soil.add(Soil::ALL);
+        link.server.soil.insert(Soil::ALL);
         link.release(Verdict::Reset);
         false
     }

@@ -10,14 +10,14 @@ use crate::{
 };
 
 /// Has a server make all plans anew.
-pub(crate) const FORGET: &[u8] = b"DISCARD PLANS";
+pub(crate) const DISCARD: &[u8] = b"DISCARD PLANS";
 
 /// A text with these findings is about to be forwarded: what to do instead of that, if it makes the client's first
 /// temporary object. PostgreSQL makes plans anew for the first one of a session, which may stand before what they use;
 /// of later ones it knows nothing.
 pub(crate) fn before(link: &mut Link<'_>, findings: &Findings) -> Option<Step> {
     let first = link.server.needs_new_plans_for(findings)
-        && !link.server.traces.may_have(Suspects::TEMPORARY)
+        && !link.server.traces.may_have_any(Suspects::TEMPORARY)
         && link.client.pin != Some(Pin::Temporary);
     let can = matches!(link.server.policy.on_state, OnState::Replay | OnState::Pin);
     // Behind other requests without an answer there is no place for it.
@@ -25,8 +25,8 @@ pub(crate) fn before(link: &mut Link<'_>, findings: &Findings) -> Option<Step> {
     if !(first && can && now) {
         return None;
     }
-    link.server.traces.add(Suspects::TEMPORARY);
+    link.server.traces.insert(Suspects::TEMPORARY);
     link.client.phase = Phase::Applying;
-    link.server.begin(link.server_tag, Purpose::Forget, &[FORGET], link.out);
+    link.server.begin(link.server_tag, Purpose::Discard, &[DISCARD], link.out);
     Some(Step::Later)
 }

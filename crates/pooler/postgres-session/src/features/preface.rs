@@ -30,7 +30,7 @@ use crate::{
         own_queries::{OwnQueries, Purpose},
         plans::Fate,
         preface::Preface,
-        prepared::Copies,
+        prepared::CleaningStatements,
         request::Arrived,
         server::{Server, Stage, cancel},
         shared::Postgres,
@@ -57,8 +57,11 @@ const MAX_REFUSALS: u8 = 2;
 const TEMP_BUFFERS: &[u8] = b"temp_buffers";
 
 /// What a text may do that goes ahead: nothing for which more than forwarding is done.
-const MAY_GO_AHEAD: Suspects =
-    Suspects::SEQUENCE.union(Suspects::HIDDEN).union(Suspects::DDL).union(Suspects::TEMPORARY).union(Suspects::ACTING);
+const MAY_GO_AHEAD: Suspects = Suspects::SEQUENCE
+    .union(Suspects::OPAQUE)
+    .union(Suspects::DDL)
+    .union(Suspects::TEMPORARY)
+    .union(Suspects::TEMPORARY_CODE);
 
 impl Postgres {
     /// Brings a server that was just granted to its holder's settings, and cleans it first if another client may have
@@ -75,10 +78,10 @@ impl Postgres {
         let forgets = sequences::at_grant(link.client_tag, link.client, link.server);
         let fresh = !link.server.plans.is_used();
         let plans = link.server.plans.judge(&want, same_holder, link.server.catalogue.shared());
-        if plans == Fate::Spoil {
+        if plans == Fate::ReplaceServer {
             return self.take_another(link);
         }
-        let forgets_plans = plans == Fate::Go;
+        let forgets_plans = plans == Fate::Discard;
         if !cleans && !forgets && !forgets_plans && Arc::ptr_eq(&want, link.server.settings.current()) {
             return;
         }
@@ -87,7 +90,7 @@ impl Postgres {
         }
         let mut sql = Vec::new();
         if cleans {
-            let statements = link.server.soil.has(Soil::ALL);
+            let statements = link.server.soil.contains(Soil::ALL);
             cleaning::write(&mut sql, statements, &want);
             if statements {
                 link.server.statements.drop_ours();
@@ -97,17 +100,17 @@ impl Postgres {
             link.server.forget_soil();
         } else {
             if forgets {
-                sql.extend_from_slice(sequences::FORGET);
+                sql.extend_from_slice(sequences::DISCARD);
             }
             link.server.settings.current().write_change(&want, &mut sql);
         }
         if forgets_plans {
-            sql.extend_from_slice(plans::FORGET);
+            sql.extend_from_slice(plans::DISCARD);
             sql.push(b';');
         }
         if sql.is_empty() {
             link.server.settings.apply(&want, &self.parameters);
-            return self.bring_up(link);
+            return self.tell_reported(link);
         }
         sql.extend_from_slice(b"COMMIT");
         let preface = Preface { fresh, ..Preface::new(want, cleans, 0, link.client.unnamed.parse().cloned()) };
@@ -132,15 +135,18 @@ impl Postgres {
         if whole {
             link.server.statements.drop_ours();
         }
-        let there =
-            link.server.statements.ours_mut().map(|prepared| std::mem::replace(&mut prepared.cleaning, Copies::There));
+        let there = link
+            .server
+            .statements
+            .ours_mut()
+            .map(|prepared| std::mem::replace(&mut prepared.cleaning, CleaningStatements::There));
         link.server.forget_soil();
         let mut bytes = Vec::new();
         let mut steps = Steps::new(&mut bytes);
         let mut set = want.in_order().peekable();
         let commits = !whole || set.peek().is_some();
         match there {
-            Some(copies) => steps.clean(copies == Copies::There),
+            Some(copies) => steps.clean(copies == CleaningStatements::There),
             None if commits => steps.step(b"DISCARD ALL"),
             None => steps.last(b"DISCARD ALL"),
         }
@@ -153,7 +159,7 @@ impl Postgres {
             steps.step(&sql);
         }
         if forgets_plans && !whole {
-            steps.step(plans::FORGET);
+            steps.step(plans::DISCARD);
         }
         if commits {
             steps.last(b"COMMIT");
@@ -179,7 +185,7 @@ impl Postgres {
         link.server.stage = Stage::Closed;
         link.release(Verdict::Discard);
         link.client.wants_unused = true;
-        link.out.push(link.client.wish(link.client_tag));
+        link.out.push(link.client.lease_request(link.client_tag));
         true
     }
 
@@ -213,7 +219,7 @@ impl Postgres {
     ) {
         server.settings.apply(&preface.settings, &self.parameters);
         let link = &mut Link::of_holder(me, server, clients, out);
-        self.bring_up(link);
+        self.tell_reported(link);
         link.client.tries = 0;
         if cancelled {
             if link.client.ahead.bytes() == 0 {
@@ -283,10 +289,10 @@ impl Server {
         if !want.keeps_reported(self.settings.current()) || self.changes_identity(want) {
             return None;
         }
-        if !self.soil.has(Soil::ALL)
+        if !self.soil.contains(Soil::ALL)
             && let Some(prepared) = self.statements.ours().filter(|prepared| !prepared.is_empty())
         {
-            return (prepared.cleaning != Copies::Doubted).then_some(false);
+            return (prepared.cleaning != CleaningStatements::Doubtful).then_some(false);
         }
         // DISCARD ALL does not set a role, and it takes a snapshot, for which a deferrable transaction that only reads
         // would wait.

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The SQL that has a server forget the last values of sequences.
-pub(crate) const FORGET: &[u8] = b"DISCARD SEQUENCES;";
+pub(crate) const DISCARD: &[u8] = b"DISCARD SEQUENCES;";
 
 /// What is put before a request whose answer might tell another client's value.
 const NOT_YET: &[u8] = b"DO $poolhouse$ BEGIN RAISE EXCEPTION USING ERRCODE = '55000', \
@@ -37,12 +37,12 @@ pub(crate) fn at_grant(me: ClientTag, client: &Client, server: &mut Server) -> b
 /// A text with these findings is about to be forwarded in this message: what to do instead of that, if it is
 /// the first that asks for a last value.
 pub(crate) fn before(link: &mut Link<'_>, findings: &Findings, message: &Arrived<'_>) -> Option<Step> {
-    let asks = findings.suspects.any(Suspects::LAST_VALUE) && link.server.policy.on_state != OnState::Allow;
+    let asks = findings.suspects.intersects(Suspects::LAST_VALUE) && link.server.policy.on_state != OnState::Allow;
     // In a transaction that has failed, PostgreSQL answers no question.
     if !asks || link.client.habits.asks_last_values() || link.server.exchange.status() == b'E' {
         return None;
     }
-    if link.server.traces.may_have(Suspects::SEQUENCE) {
+    if link.server.traces.may_have_any(Suspects::SEQUENCE) {
         // It asks for what it has just got.
         link.client.habits.ask_last_values();
         return None;
@@ -51,7 +51,7 @@ pub(crate) fn before(link: &mut Link<'_>, findings: &Findings, message: &Arrived
         link.client.habits.ask_last_values();
         link.client.phase = Phase::Applying;
         link.server.sequences.give_to(ClientId(link.client_tag, link.client.secret));
-        link.server.begin(link.server_tag, Purpose::Forget, &[FORGET], link.out);
+        link.server.begin(link.server_tag, Purpose::Discard, &[DISCARD], link.out);
         return Some(Step::Later);
     }
     if link.server.exchange.is_between() {

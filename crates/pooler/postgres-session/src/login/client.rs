@@ -16,7 +16,7 @@ use crate::{
         client::{Client, Phase},
         client_login::{Login, Step},
         client_settings::ClientSettings,
-        learned::Learned,
+        learned::LoginOutcome,
         link::Link,
         lookup::Lookup,
         own_queries::Purpose,
@@ -366,7 +366,7 @@ impl Postgres {
         // A value may be given in part, like DateStyle's, and then keeps the rest of what was there before.
         link.server.settings.current().write_change(link.server.settings.defaults(), &mut sql);
         link.server.settings.defaults().write_change(&want, &mut sql);
-        if sql.is_empty() && !self.parameters.is_old(link.server.settings.answer_clock()) {
+        if sql.is_empty() && !self.parameters.is_stale(link.server.settings.answer_clock()) {
             link.server.settings.apply(&self.parameters.intern(want), &self.parameters);
             self.learned(link);
         } else {
@@ -398,7 +398,7 @@ impl Postgres {
     /// The server has the client's settings, in its own spelling: the client is told, and the server given back.
     pub(crate) fn learned(&self, link: &mut Link<'_>) {
         let Phase::Login(login) = &link.client.phase else { unreachable!("the client is logging in") };
-        let learned = Learned {
+        let learned = LoginOutcome {
             settings: link.server.settings.current().clone(),
             base: link.server.settings.defaults().clone(),
             facts: link.server.facts.current().clone(),
@@ -416,7 +416,7 @@ impl Postgres {
 }
 
 /// Ends the login: the client is told its parameters and may go ahead.
-pub(crate) fn complete(node: u8, me: ClientTag, client: &mut Client, learned: Learned, out: &mut Outbox) {
+pub(crate) fn complete(node: u8, me: ClientTag, client: &mut Client, learned: LoginOutcome, out: &mut Outbox) {
     let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
     client.secret = cancel_key::new_secret(login.start.version, random());
     // First: what follows waits for a place, if need be.

@@ -37,11 +37,11 @@ impl Postgres {
             (None, None) => {
                 let found = server.connect_query.sql().map(|text| scan(text.as_bytes())).unwrap_or_default();
                 // What it does behind its text has to be done again.
-                let acts_unseen = found.suspects.any(Suspects::HIDDEN) || !found.calls.is_empty();
+                let acts_unseen = found.suspects.intersects(Suspects::OPAQUE) || !found.calls.is_empty();
                 if acts_unseen {
                     server.connect_query.note_objects();
                 }
-                let hidden = if acts_unseen { Suspects::HIDDEN } else { Suspects::NONE };
+                let hidden = if acts_unseen { Suspects::OPAQUE } else { Suspects::NONE };
                 let asked =
                     Suspects::SETTINGS.union(found.suspects.intersection(Suspects::MAY_CHANGE_ROLE)).union(hidden);
                 let sql = survey::write(asked, &found.custom, Statements::OfSql);

@@ -19,7 +19,7 @@ use crate::{
         server_settings::ServerSettings,
         shared::Postgres,
     },
-    sql::parameters::{MAX_SET, Pairs, Settings, is_fact},
+    sql::parameters::{MAX_SETTINGS_BYTES, Pairs, Settings, is_fact},
     wire::{
         encryption::{self, Binding, Tls, Wire},
         error::{Failure, code},
@@ -251,7 +251,7 @@ impl Postgres {
 
     /// The server has what all servers of its pool have.
     pub(crate) fn server_usable(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
-        server.settings.begin(self.parameters.epoch());
+        server.settings.begin(self.parameters.defaults_version());
         server.plans = Plans::new(server.settings.defaults());
         server.facts.read_user();
         if self.parameters.are_defaults(server.pool, server.settings.defaults()) {
@@ -405,7 +405,7 @@ impl Login {
                 let parameters = self.parameters.with(name, value);
                 if parameters == self.parameters && parameters.get(name) != Some(value) {
                     return Err(Refused::for_now(format!(
-                        "the server reports more than {MAX_SET} bytes of parameters"
+                        "the server reports more than {MAX_SETTINGS_BYTES} bytes of parameters"
                     )));
                 }
                 self.parameters = parameters;

@@ -8,7 +8,7 @@ use seam::{Blame, ClientTag, CloseReason, Input, Outbox, Peer, ServerTag, Sessio
 use crate::{
     exchange::Admission,
     features::{preface::ends_request, prepared::unnamed},
-    relay::requests::look,
+    relay::requests::inspect,
     session::{
         client::{Client, Phase, Skip},
         copy,
@@ -209,7 +209,7 @@ impl Relay<'_> {
             Admission::Drop => return Decision::Drop,
             Admission::Wait | Admission::Ask | Admission::Break => return Decision::Stop(self.at),
         }
-        let from = match look(postgres, link, &message, &mut self.kept) {
+        let from = match inspect(postgres, link, &message, &mut self.kept) {
             Step::Forward => {
                 enter(link.server, &message);
                 self.at
@@ -307,7 +307,7 @@ impl Client {
         self.phase = Phase::Waiting;
         self.asked_alone = matches!(kind, front::QUERY | front::FUNCTION_CALL);
         self.stand(me, Standing::Active, out);
-        out.push(self.wish(me));
+        out.push(self.lease_request(me));
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     relay::answer::{Relay, Step},
     session::{
         client::{Client, Phase},
-        reset::Told,
+        reset::ToldCompletion,
         server::{Server, Stage},
         shared::Postgres,
     },
@@ -44,17 +44,17 @@ impl Postgres {
         let tag = relay.bytes.get(relay.at + HEADER..end).unwrap_or_default();
         let told = match (note, server.traces.amended()) {
             // Another tag is that of a statement which took the place of the amended one.
-            (Some(Note::Amended(own)), _) if matches!(tag, b"" | b"DO\0" | b"SET\0") => Told::As(own),
+            (Some(Note::Amended(own)), _) if matches!(tag, b"" | b"DO\0" | b"SET\0") => ToldCompletion::As(own),
             (_, Some(requests)) => requests.tell(tag),
-            _ => Told::Same,
+            _ => ToldCompletion::Same,
         };
         match told {
-            Told::Same => {}
-            Told::Nothing => return Step::Drop,
-            Told::As(_) if tag.is_empty() => {
+            ToldCompletion::Same => {}
+            ToldCompletion::Nothing => return Step::Drop,
+            ToldCompletion::As(_) if tag.is_empty() => {
                 return Step::Broken("a CommandComplete that is too long".to_owned());
             }
-            Told::As(told) => {
+            ToldCompletion::As(told) => {
                 relay.flush(server, relay.at);
                 relay.run = end;
                 let told: &[u8] = if told == Tag::Reset { b"RESET\0" } else { b"SET\0" };
@@ -65,11 +65,11 @@ impl Postgres {
                 return Step::Handled;
             }
         }
-        let forgets = server.traces.may_have(Suspects::FORGET);
+        let forgets = server.traces.may_have_any(Suspects::DEALLOCATE);
         match tag {
             b"DISCARD ALL\0" if forgets => self.forgotten(relay, server, true),
             // In session mode its statements are its own business.
-            b"DISCARD ALL\0" if server.traces.may_have(Suspects::RESET) => server.traces.note_discard_all(),
+            b"DISCARD ALL\0" if server.traces.may_have_any(Suspects::RESET) => server.traces.note_discard_all(),
             b"DEALLOCATE ALL\0" if forgets => self.forgotten(relay, server, false),
             // Of a statement that is not known by its name: it may have been one of ours.
             b"DEALLOCATE\0" | b"DO\0" if forgets => {
@@ -203,7 +203,7 @@ impl Postgres {
         }
         if matches!(link.client.phase, Phase::Ready) && link.client.withheld_ready.is_some() {
             if ready.awaits_notifications && !link.client.owes_server() {
-                self.tell_in_time(tag, link.client, link.out);
+                self.resume_after_notifications(tag, link.client, link.out);
             } else {
                 link.client.tell_ready(tag, link.out);
             }
@@ -215,10 +215,10 @@ impl Postgres {
     #[inline]
     fn ready_outcome(&self, client: &Client, server: &Server, status: u8) -> ReadyOutcome {
         let idle = status == IDLE;
-        let corrects = server.traces.may_have(Suspects::RESET)
+        let corrects = server.traces.may_have_any(Suspects::RESET)
             && (server.policy.on_state != OnState::Allow || server.mode == PoolMode::Session)
             && status != b'E';
-        let listens = idle && server.traces.may_have(Suspects::LISTEN) && Self::shares_listening(server);
+        let listens = idle && server.traces.may_have_any(Suspects::LISTEN) && Self::shares_listening(server);
         let lacks_pin = idle && !server.traces.is_none() && self.may_lack_pin(client, server);
         let awaits_notifications = idle && client.listening.is_some();
         ReadyOutcome { corrects, awaits_notifications, is_surveyed: listens || lacks_pin }

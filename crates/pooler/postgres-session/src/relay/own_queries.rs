@@ -53,7 +53,7 @@ impl Server {
         {
             return Outcome::FailedWithin(failure);
         }
-        let within = matches!(work.purpose, Purpose::Survey(_) | Purpose::Correct(_) | Purpose::Forget);
+        let within = matches!(work.purpose, Purpose::Survey(_) | Purpose::Correct(_) | Purpose::Discard);
         if status != IDLE && !(within && work.failure.is_none() && status == self.exchange.status()) {
             let behind = work.failure.as_ref().map(|failure| format!(" behind {}", failure.text())).unwrap_or_default();
             return Outcome::Broken(format!("a transaction that does not end{behind}"));
@@ -78,7 +78,7 @@ impl Postgres {
             Outcome::FailedWithin(failure) => {
                 self.failed_within(&mut Link::of_holder(me, server, clients, out), &failure);
             }
-            Outcome::Repeat(work) => server.begin_again(me, *work, out),
+            Outcome::Repeat(work) => server.repeat_own_queries(me, *work, out),
             Outcome::Done(work) => self.work_answered(me, server, clients, *work, out),
         }
     }
@@ -131,12 +131,12 @@ impl Postgres {
             Purpose::Survey(survey) => self.surveyed(link, survey),
             Purpose::Correct(settings) => {
                 link.server.settings.apply(&settings, &self.parameters);
-                self.bring_up(link);
+                self.tell_reported(link);
                 self.corrected(link);
             }
             Purpose::Unlisten(channels) => self.unlistened(link, &channels),
-            Purpose::Forget => {
-                self.bring_up(link);
+            Purpose::Discard => {
+                self.tell_reported(link);
                 link.client.phase = Phase::Ready;
                 link.out.push(Effect::Wake { client: link.client_tag });
             }
@@ -171,9 +171,9 @@ impl Postgres {
                 }
             }
             Purpose::Survey(survey) => {
-                self.survey_failed(&mut Link::of_holder(me, server, clients, out), survey);
+                self.retry_survey(&mut Link::of_holder(me, server, clients, out), survey);
             }
-            Purpose::Forget | Purpose::Unlisten(_) | Purpose::Correct(_) => {
+            Purpose::Discard | Purpose::Unlisten(_) | Purpose::Correct(_) => {
                 fail_holder(&mut Link::of_holder(me, server, clients, out), &failure);
             }
             Purpose::Reset { .. } | Purpose::Check => {
@@ -200,6 +200,6 @@ fn fail_holder(link: &mut Link<'_>, failure: &Failure) {
     let report =
         Report { severity: Severity::Fatal, code: &failure.code, message: &failure.message, hint: &failure.hint };
     link.client.fail(link.client_tag, &report, Blame::Client, link.out);
-    link.server.soil.add(Soil::ALL);
+    link.server.soil.insert(Soil::ALL);
     link.release(Verdict::Reset);
 }

@@ -34,7 +34,7 @@ use crate::{
 /// Looks at a message, before it is entered into the exchange. `kept` is the span of an unnamed Parse that has not been
 /// bound.
 #[inline]
-pub(crate) fn look(
+pub(crate) fn inspect(
     postgres: &Postgres,
     link: &mut Link<'_>,
     message: &Arrived<'_>,
@@ -47,13 +47,13 @@ pub(crate) fn look(
     if link.client.copies.follow(link.client.mode, message) {
         link.server.lease_mut().may_copy = true;
     }
-    if link.server.traces.may_have(Suspects::OF_INTEREST)
+    if link.server.traces.may_have_any(Suspects::WATCHED_MESSAGES)
         && let Some(step) = reset::before(link.client, link.server, message)
     {
         return step;
     }
     if link.client.mode == PoolMode::Session {
-        return look_in_session(link, message);
+        return inspect_in_session(link, message);
     }
     link.server.statements.keep_more(message);
     if message.header.kind == front::BIND {
@@ -74,7 +74,7 @@ pub(crate) fn look(
             function_call(link.server, message);
             Step::Forward
         }
-        front::BIND if link.server.traces.may_have(Suspects::BOUND_NAME) && message.may_wait() => Step::Wait,
+        front::BIND if link.server.traces.may_have_any(Suspects::BOUND_NAME) && message.may_wait() => Step::Wait,
         front::DESCRIBE if link.server.statements.has_bound_last() && message.body().first() == Some(&b'P') => {
             if message.may_wait() {
                 return Step::Wait;
@@ -91,7 +91,7 @@ pub(crate) fn look(
             if message.header.kind == front::BIND {
                 *kept = None;
                 note_bound_names(link.server, message);
-                link.server.note_bound(message, link.client.unnamed.forgets());
+                link.server.note_bound(message, link.client.unnamed.deallocates_all());
             }
             Step::Forward
         }
@@ -106,9 +106,9 @@ pub(crate) fn look(
 
 /// A message of a client that keeps its server to its end.
 #[inline]
-fn look_in_session(link: &mut Link<'_>, message: &Arrived<'_>) -> Step {
+fn inspect_in_session(link: &mut Link<'_>, message: &Arrived<'_>) -> Step {
     if matches!(message.header.kind, front::QUERY | front::PARSE | front::FUNCTION_CALL)
-        && !link.server.soil.has(Soil::BEYOND)
+        && !link.server.soil.contains(Soil::IRREVERSIBLE)
     {
         if message.may_wait() {
             return Step::Wait;
@@ -145,35 +145,35 @@ fn watch_session(client: &mut Client, server: &mut Server, message: &Arrived<'_>
     server.note_reading(&findings);
     if findings.unlistens.iter().any(|channel| **channel == *ALL_CHANNELS) {
         client.habits.listen_alone(false);
-    } else if findings.suspects.any(Suspects::LISTEN) && !findings.suspects.any(Suspects::HIDDEN) {
+    } else if findings.suspects.intersects(Suspects::LISTEN) && !findings.suspects.intersects(Suspects::OPAQUE) {
         client.habits.listen_alone(true);
     }
     let named = server.catalogue.shared().look_for_names(text, &mut findings.calls);
-    if findings.suspects.any(Suspects::BEYOND.union(Suspects::UNNAMED))
+    if findings.suspects.intersects(Suspects::IRREVERSIBLE.union(Suspects::UNKNOWN_NAME))
         || named
-        || server.catalogue.shared().may_go_beyond()
+        || server.catalogue.shared().may_be_irreversible()
     {
-        server.soil.add(Soil::BEYOND);
+        server.soil.insert(Soil::IRREVERSIBLE);
     }
 }
 
 /// A FunctionCall: some leave behind what no cleaning takes away.
 fn watch_call(server: &mut Server, message: &Arrived<'_>) {
-    if take_u32(&mut message.body()).is_none_or(harmless::is_number_beyond_cleaning) {
-        server.soil.add(Soil::BEYOND);
+    if take_u32(&mut message.body()).is_none_or(harmless::is_irreversible_oid) {
+        server.soil.insert(Soil::IRREVERSIBLE);
     }
 }
 
 /// A FunctionCall: of a function that is known by its number to be harmless, or it may do anything.
 fn function_call(server: &mut Server, message: &Arrived<'_>) {
     let mut body = message.body();
-    if take_u32(&mut body).is_some_and(harmless::is_harmless_number) {
+    if take_u32(&mut body).is_some_and(harmless::is_harmless_oid) {
         return;
     }
     watch_call(server, message);
     server.suspect(&Findings::of_call());
     if !message.is_whole() {
-        return server.traces.add(Suspects::UNNAMED);
+        return server.traces.insert(Suspects::UNKNOWN_NAME);
     }
     // Format codes and arguments are as those of a Bind.
     for value in values(body).into_iter().flatten() {
@@ -194,7 +194,7 @@ fn query(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, kept: 
         let findings = text.map_or_else(|| scan_beginning(message.body()), scan);
         let mut findings = link.server.judge(findings, text.unwrap_or_default());
         if message.is_whole()
-            && let Some(given_up) = deallocate::gives_up(link.client, link.server, message.body())
+            && let Some(given_up) = deallocate::is_answered_here(link.client, link.server, message.body())
         {
             // Though a message has come in part, such as the one that began a COPY which has ended on the client's
             // side.
@@ -219,7 +219,8 @@ fn query(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, kept: 
             return step;
         }
         if findings.suspects != Suspects::NONE {
-            if link.server.policy.on_state == OnState::Reject && findings.suspects.any(Suspects::VISIBLY_LASTING) {
+            if link.server.policy.on_state == OnState::Reject && findings.suspects.intersects(Suspects::VISIBLY_LASTING)
+            {
                 reject(link.server_tag, link.server, front::QUERY, link.out);
                 return Step::Replaced(message.end());
             }

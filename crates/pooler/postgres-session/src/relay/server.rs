@@ -154,7 +154,9 @@ impl Postgres {
                 None => Step::Forward,
                 Some(note) => noted_answer(relay, server, note, whole, end),
             },
-            back::COMMAND_COMPLETE if server.traces.may_have(Suspects::TELLING) || !server.unlistened.is_empty() => {
+            back::COMMAND_COMPLETE
+                if server.traces.may_have_any(Suspects::WATCHED_COMPLETIONS) || !server.unlistened.is_empty() =>
+            {
                 if !whole && !relay.full {
                     return Step::Wait;
                 }
@@ -330,7 +332,7 @@ fn notification(relay: &mut Relay<'_, '_>, server: &Server, whole: bool, end: us
     }
     // The process that notifies comes before the channel.
     let mut body = relay.bytes.get(relay.at + HEADER + 4..end).unwrap_or_default();
-    let known = take_text(&mut body).is_some_and(|channel| relay.client(holder).hears(channel));
+    let known = take_text(&mut body).is_some_and(|channel| relay.client(holder).listens_to(channel));
     if known { Step::Drop } else { Step::Forward }
 }
 

@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 
-use crate::sql::catalogue::{Catalogue, Reading, Version};
+use crate::sql::catalogue::{Assessment, Catalogue, Reading};
 
 /// One server's view of its database's catalogue.
 pub(crate) struct CatalogueView {
     shared: Arc<Catalogue>,
     /// What was known when the present holder got the server.
-    at_grant: Version,
+    at_grant: Assessment,
     /// Functions that the configuration calls harmless.
     trusted_functions: Arc<[String]>,
     /// The open transaction has run DDL.
@@ -30,7 +30,7 @@ pub(crate) enum SinceGrant {
 
 impl CatalogueView {
     pub(crate) fn new(shared: Arc<Catalogue>, trusted_functions: Arc<[String]>) -> Self {
-        Self { at_grant: shared.version(), shared, trusted_functions, has_ddl: false }
+        Self { at_grant: shared.assessment(), shared, trusted_functions, has_ddl: false }
     }
 
     /// What is known of the database, whichever server learned it.
@@ -41,11 +41,11 @@ impl CatalogueView {
 
     #[inline]
     pub(crate) fn begin_lease(&mut self) {
-        self.at_grant = self.shared.version();
+        self.at_grant = self.shared.assessment();
     }
 
     pub(crate) fn since_grant(&self) -> SinceGrant {
-        let now = self.shared.version();
+        let now = self.shared.assessment();
         match now == self.at_grant {
             true if now.is_clean() => SinceGrant::Harmless,
             true if !self.shared.prepares() => SinceGrant::MayTouchState,
@@ -56,14 +56,14 @@ impl CatalogueView {
     /// A transaction runs DDL.
     pub(crate) fn begin_ddl(&mut self) {
         if !std::mem::replace(&mut self.has_ddl, true) {
-            self.shared.change_begins();
+            self.shared.begin_change();
         }
     }
 
     /// The transaction is over: its DDL holds for all sessions now, or was rolled back.
     pub(crate) fn end_ddl(&mut self) {
         if std::mem::take(&mut self.has_ddl) {
-            self.shared.change_ends();
+            self.shared.end_change();
         }
     }
 

@@ -9,14 +9,14 @@ use crate::{
         client_login::Login,
         client_settings::ClientSettings,
         client_unnamed::ClientUnnamed,
-        copy::Copies,
+        copy::CopyCandidates,
         listen::{Listening, OUTDATED, post},
         partial_message::PartialMessage,
         pins::Pin,
         preface::Ahead,
         server::Server,
-        statements::Named,
-        unnamed::Owner,
+        server_unnamed::Owner,
+        statements::ClientStatements,
     },
     wire::{
         error::{Report, Severity, code},
@@ -51,7 +51,7 @@ pub struct Client {
     /// Its next request waits for the answers to earlier ones.
     pub(crate) awaits_answers: bool,
     /// Which of its statements may be a COPY.
-    pub(crate) copies: Copies,
+    pub(crate) copies: CopyCandidates,
     /// A server was lost before it got anything of the present request.
     pub(crate) retried: bool,
     /// Its next server has to be one that no client has had.
@@ -73,7 +73,7 @@ pub struct Client {
 
     // Of `features::prepared`.
     /// Its named statements, if it has any.
-    pub(crate) named: Option<Box<Named>>,
+    pub(crate) named: Option<Box<ClientStatements>>,
     pub(crate) unnamed: ClientUnnamed,
 
     // Of `features::preface`.
@@ -149,7 +149,7 @@ impl Client {
             pin: None,
             awaits_answers: false,
             wants_unused: false,
-            copies: Copies::default(),
+            copies: CopyCandidates::default(),
             habits: Habits::default(),
             listening: None,
             unnamed: ClientUnnamed::default(),
@@ -191,7 +191,7 @@ impl Client {
     pub(crate) fn stand(&mut self, me: ClientTag, standing: Standing, out: &mut Outbox) {
         if self.standing != standing && !matches!(self.phase, Phase::Closed) {
             self.standing = standing;
-            let waits = standing == Standing::Idle && self.hears_others();
+            let waits = standing == Standing::Idle && self.is_notified();
             out.push(Effect::Standing { client: me, standing: if waits { Standing::Subscribed } else { standing } });
             if standing == Standing::Idle && self.listening.is_some() {
                 self.tell_pending(me, out);
@@ -200,7 +200,7 @@ impl Client {
     }
 
     /// Notifications come for it while it has nothing in progress.
-    fn hears_others(&self) -> bool {
+    fn is_notified(&self) -> bool {
         self.listening.is_some() || self.habits.listens_alone() || self.pin == Some(Pin::Listen)
     }
 
@@ -234,7 +234,7 @@ impl Client {
         out.push(Effect::Wake { client: me });
     }
 
-    pub(crate) fn wish(&mut self, me: ClientTag) -> Effect {
+    pub(crate) fn lease_request(&mut self, me: ClientTag) -> Effect {
         let unused = std::mem::take(&mut self.wants_unused);
         let kind = if unused { LeaseKind::Unused } else { LeaseKind::Exclusive };
         Effect::Lease { client: me, pool: self.pool, kind }
@@ -247,7 +247,7 @@ impl Client {
     }
 
     /// Whether it is told of notifications on this channel by the shared server.
-    pub(crate) fn hears(&self, channel: &[u8]) -> bool {
+    pub(crate) fn listens_to(&self, channel: &[u8]) -> bool {
         self.listening.as_ref().is_some_and(|listening| listening.channels.iter().any(|name| **name == *channel))
     }
 

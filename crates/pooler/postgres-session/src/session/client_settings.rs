@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    session::learned::{Learned, Parameters},
+    session::learned::{LoginOutcome, Parameters},
     sql::parameters::Settings,
 };
 
@@ -17,7 +17,7 @@ pub(crate) struct ClientSettings {
 }
 
 impl ClientSettings {
-    pub(crate) fn new(learned: Learned) -> Self {
+    pub(crate) fn new(learned: LoginOutcome) -> Self {
         Self { current: learned.settings.clone(), start: learned.settings, base: learned.base }
     }
 

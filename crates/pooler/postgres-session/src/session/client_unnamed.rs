@@ -13,11 +13,11 @@ pub(crate) struct ClientUnnamed {
     /// Counts the client's unnamed statements.
     version: u32,
     /// More of that Parse is to come, and is kept.
-    grows: bool,
+    is_incomplete: bool,
     /// No Sync has come since the Parse.
     is_new: bool,
     /// It has the server forget all prepared statements.
-    forgets: bool,
+    deallocates_all: bool,
 }
 
 impl ClientUnnamed {
@@ -40,15 +40,15 @@ impl ClientUnnamed {
 
     /// Keeps the beginning of a Parse that comes in parts.
     pub(crate) fn begin_long(&mut self, parse: Arc<Text>) {
-        (self.parse, self.grows) = (Some(parse), true);
+        (self.parse, self.is_incomplete) = (Some(parse), true);
     }
 
     /// A part of a message is forwarded; `more` parts follow.
     #[inline]
     pub(crate) fn append(&mut self, part: &[u8], more: bool) {
-        if self.grows {
+        if self.is_incomplete {
             self.parse.iter().for_each(|parse| parse.append(part));
-            self.grows = more;
+            self.is_incomplete = more;
         }
     }
 
@@ -60,17 +60,17 @@ impl ClientUnnamed {
     }
 
     /// A Parse is forwarded.
-    pub(crate) fn note_parse(&mut self, forgets: bool) {
-        (self.forgets, self.is_new) = (forgets, true);
+    pub(crate) fn note_parse(&mut self, deallocates_all: bool) {
+        (self.deallocates_all, self.is_new) = (deallocates_all, true);
     }
 
     /// The statement deallocates something that the server does not know by that name.
     pub(crate) fn note_deallocate(&mut self) {
-        self.forgets = false;
+        self.deallocates_all = false;
     }
 
-    pub(crate) fn forgets(&self) -> bool {
-        self.forgets
+    pub(crate) fn deallocates_all(&self) -> bool {
+        self.deallocates_all
     }
 
     pub(crate) fn version(&self) -> u32 {
@@ -79,7 +79,7 @@ impl ClientUnnamed {
 
     /// The statement is gone, or another one now: servers that have the one before no longer have the client's.
     #[inline]
-    pub(crate) fn replace(&mut self) {
+    pub(crate) fn invalidate(&mut self) {
         self.parse = None;
         self.version = self.version.wrapping_add(1);
     }

@@ -14,7 +14,7 @@ use crate::{
 
 /// Which statements of a client's may be a COPY.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Copies {
+pub(crate) struct CopyCandidates {
     unnamed: Unnamed,
     /// A statement that only its server knows by name.
     named: bool,
@@ -29,7 +29,7 @@ enum Unnamed {
     Replaced,
 }
 
-impl Copies {
+impl CopyCandidates {
     /// A message is about to be forwarded that prepares a statement, or makes a portal of the unnamed one or one that
     /// only the server knows. True if that portal may be a COPY.
     #[inline]

@@ -20,8 +20,8 @@ impl Server {
         self.note_change(findings);
         if self.policy.on_state == OnState::Allow {
             // Only its prepared statements are of interest: they are ours.
-            if findings.suspects.any(Suspects::FORGET) {
-                self.traces.add(Suspects::FORGET);
+            if findings.suspects.intersects(Suspects::DEALLOCATE) {
+                self.traces.insert(Suspects::DEALLOCATE);
             }
             return;
         }
@@ -40,9 +40,11 @@ impl Server {
         }
         let mut judged = self.judge_odd(findings, known);
         if beyond
-            || (judged.is_unread() && self.policy.reset != ResetPolicy::Never && self.catalogue.shared().has_beyond())
+            || (judged.is_unread()
+                && self.policy.reset != ResetPolicy::Never
+                && self.catalogue.shared().has_irreversible())
         {
-            judged.suspects.add(Suspects::BEYOND.union(Suspects::HIDDEN));
+            judged.suspects.insert(Suspects::IRREVERSIBLE.union(Suspects::OPAQUE));
         }
         judged
     }
@@ -50,25 +52,25 @@ impl Server {
     #[cold]
     fn judge_odd(&self, mut findings: Findings, known: bool) -> Findings {
         if !known {
-            findings.suspects.add(Suspects::HIDDEN);
+            findings.suspects.insert(Suspects::OPAQUE);
         }
         if (findings.backslash && !self.strings_are_plain()) || (findings.wide && !self.letters_are_plain()) {
             return Findings::misread(&findings);
         }
         if self.policy.reset == ResetPolicy::Never {
             // Only what the text says counts.
-            findings.suspects.remove(Suspects::HIDDEN);
+            findings.suspects.remove(Suspects::OPAQUE);
         }
         let judged = self.policy.reset != ResetPolicy::Never;
         if judged && !findings.calls.is_empty() && !self.catalogue.shared().knows(&findings.calls) {
-            findings.suspects.add(Suspects::HIDDEN);
+            findings.suspects.insert(Suspects::OPAQUE);
         }
         findings
     }
 
     /// Nothing under way may change how a text is read.
     fn meaning_is_known(&self) -> bool {
-        self.exchange.is_settled() || !self.traces.may_have(Suspects::MEANING.union(Suspects::ASKS_SETTINGS))
+        self.exchange.is_settled() || !self.traces.may_have_any(Suspects::MEANING.union(Suspects::NEEDS_SETTINGS))
     }
 
     /// A backslash in a text constant of the plain kind is a backslash.
@@ -85,7 +87,7 @@ impl Server {
 
     /// Something changes what the database consists of.
     pub(crate) fn note_change(&mut self, findings: &Findings) {
-        if findings.suspects.any(Suspects::DDL) {
+        if findings.suspects.intersects(Suspects::DDL) {
             self.catalogue.begin_ddl();
         }
     }
@@ -94,17 +96,17 @@ impl Server {
     pub(crate) fn note(&mut self, findings: &Findings) {
         self.note_reading(findings);
         self.note_listed(findings.suspects);
-        self.traces.add(findings.suspects);
-        self.plans.temporary |= findings.suspects.any(Suspects::TEMPORARY.union(Suspects::HIDDEN));
+        self.traces.insert(findings.suspects);
+        self.plans.temporary |= findings.suspects.intersects(Suspects::TEMPORARY.union(Suspects::OPAQUE));
         // A name that cannot be seen may be that of the seed.
-        if findings.suspects.any(Suspects::BEYOND.union(Suspects::UNNAMED)) {
-            self.soil.add(Soil::BEYOND);
-        } else if findings.suspects.any(Suspects::HIDDEN) && self.policy.reset != ResetPolicy::Never {
-            self.soil.add(Soil::ALL);
-        } else if findings.suspects.any(Suspects::DDL.union(Suspects::ACTING))
+        if findings.suspects.intersects(Suspects::IRREVERSIBLE.union(Suspects::UNKNOWN_NAME)) {
+            self.soil.insert(Soil::IRREVERSIBLE);
+        } else if findings.suspects.intersects(Suspects::OPAQUE) && self.policy.reset != ResetPolicy::Never {
+            self.soil.insert(Soil::ALL);
+        } else if findings.suspects.intersects(Suspects::DDL.union(Suspects::TEMPORARY_CODE))
             && self.policy.reset != ResetPolicy::Never
         {
-            self.soil.add(Soil::STATE);
+            self.soil.insert(Soil::STATE);
         }
         findings.custom.iter().for_each(|name| self.traces.note_custom(name));
         findings.resets.iter().for_each(|name| self.traces.note_reset(name));
@@ -117,21 +119,21 @@ impl Server {
     /// another's then.
     fn note_listed(&mut self, found: Suspects) {
         let mut others = found;
-        if found.any(Suspects::LISTED) {
+        if found.intersects(Suspects::NAME_FROM_VIEW) {
             // What it sets itself comes after it was read.
             others.remove(Suspects::MEANING);
-            others.add(self.traces.suspects());
-        } else if !self.traces.may_have(Suspects::LISTED) {
+            others.insert(self.traces.suspects());
+        } else if !self.traces.may_have_any(Suspects::NAME_FROM_VIEW) {
             return;
         }
-        if others.any(Suspects::MAY_HIDE_VIEWS) {
-            self.traces.add(Suspects::UNNAMED);
+        if others.intersects(Suspects::MAY_HIDE_VIEWS) {
+            self.traces.insert(Suspects::UNKNOWN_NAME);
         }
     }
 
     /// Something of the client may have been left behind.
     pub(crate) fn has_state(&self) -> bool {
-        self.stays_out_of_pool() || self.traces.may_have(Suspects::LASTING)
+        self.stays_out_of_pool() || self.traces.may_have_any(Suspects::LASTING)
     }
 
     /// The present transaction is over: what it changed for itself is, too.
@@ -141,10 +143,12 @@ impl Server {
         self.catalogue.end_ddl();
     }
 
-    /// This verdict, unless what is left in it makes it worse.
-    pub(crate) fn worse(&self, verdict: Verdict) -> Verdict {
+    /// This verdict, unless what is left in it makes it effective_verdict.
+    pub(crate) fn effective_verdict(&self, verdict: Verdict) -> Verdict {
         match verdict {
-            Verdict::Clean | Verdict::Soiled | Verdict::Reset if self.soil.has(Soil::BEYOND) => Verdict::Discard,
+            Verdict::Clean | Verdict::Soiled | Verdict::Reset if self.soil.contains(Soil::IRREVERSIBLE) => {
+                Verdict::Discard
+            }
             Verdict::Clean if self.soil.is_clean() && !self.unsynced => Verdict::Clean,
             // It must say that it is ready, or it is not.
             Verdict::Clean | Verdict::Soiled if self.unsynced => Verdict::Reset,
@@ -162,16 +166,16 @@ impl Server {
     }
 
     /// What may be left in it for the next client, now that its holder is done.
-    pub(crate) fn soil_at_release(&mut self) {
+    pub(crate) fn note_soil_at_release(&mut self) {
         if self.has_state() {
-            self.soil.add(Soil::ALL);
+            self.soil.insert(Soil::ALL);
         }
         let reads = self.policy.reset != ResetPolicy::Never && self.policy.on_state != OnState::Allow;
         let since_grant = self.catalogue.since_grant();
         match since_grant {
-            SinceGrant::MayTouchState if reads => self.soil.add(Soil::STATE),
-            SinceGrant::MayTouchStatements if reads => self.soil.add(Soil::ALL),
-            _ if self.policy.reset == ResetPolicy::Always => self.soil.add(Soil::STATE),
+            SinceGrant::MayTouchState if reads => self.soil.insert(Soil::STATE),
+            SinceGrant::MayTouchStatements if reads => self.soil.insert(Soil::ALL),
+            _ if self.policy.reset == ResetPolicy::Always => self.soil.insert(Soil::STATE),
             _ => {}
         }
         self.plans.temporary |= reads && since_grant != SinceGrant::Harmless;
@@ -182,15 +186,15 @@ impl Server {
     /// A text with these findings is forwarded.
     pub(crate) fn note_reading(&mut self, findings: &Findings) {
         // Where it stands alone, nothing runs by settings that are not there at the end, when they are asked for.
-        let alone = findings.suspects.any(Suspects::SETTINGS)
-            && !findings.suspects.any(Suspects::HIDDEN)
+        let alone = findings.suspects.intersects(Suspects::SETTINGS)
+            && !findings.suspects.intersects(Suspects::OPAQUE)
             && !findings.several
             && findings.calls.is_empty()
             && self.mode != PoolMode::Session
             && self.exchange.is_settled()
             && self.exchange.status() == IDLE;
-        self.plans.mixed |= findings.suspects.any(Suspects::READING) && !alone;
-        if findings.suspects.any(Suspects::STRINGS) {
+        self.plans.mixed |= findings.suspects.intersects(Suspects::CONSTANTS) && !alone;
+        if findings.suspects.intersects(Suspects::STRING_SYNTAX) {
             self.mix_strings();
         }
     }
@@ -200,7 +204,7 @@ impl Server {
         if self.lease.is_none() || self.work.is_some() || !rules_reading(name) {
             return;
         }
-        let asked_for = self.exchange.status() == IDLE && self.traces.may_have(Suspects::ASKS_SETTINGS);
+        let asked_for = self.exchange.status() == IDLE && self.traces.may_have_any(Suspects::NEEDS_SETTINGS);
         self.plans.mixed |= !asked_for;
         if name == STANDARD_STRINGS && !asked_for {
             self.mix_strings();
@@ -210,7 +214,7 @@ impl Server {
     /// A text with these findings makes temporary objects, and there may be plans from a time when others had such.
     #[inline]
     pub(crate) fn needs_new_plans_for(&self, findings: &Findings) -> bool {
-        findings.suspects.any(Suspects::TEMPORARY)
+        findings.suspects.intersects(Suspects::TEMPORARY)
             && self.plans.temporary
             && !findings.is_unread()
             && self.catalogue.shared().keeps_plans()
@@ -218,7 +222,7 @@ impl Server {
 
     fn mix_strings(&mut self) {
         if self.catalogue.shared().keeps_plans() {
-            self.soil.add(Soil::BEYOND);
+            self.soil.insert(Soil::IRREVERSIBLE);
         }
     }
 }

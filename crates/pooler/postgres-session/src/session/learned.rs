@@ -14,10 +14,10 @@ use seam::PoolId;
 use crate::sql::parameters::{APPLICATION_NAME, Pairs, Settings};
 
 /// Most different sets remembered per process before those without a user are dropped; it doubles when all are used.
-const SWEEP_AT: usize = 1024;
+const MIN_SWEEP_COUNT: usize = 1024;
 
 /// Most combinations of pool and start-up settings whose outcome is remembered; beyond it the memory starts anew.
-const MAX_LEARNED: usize = 4096;
+const MAX_OUTCOMES: usize = 4096;
 
 /// For how long a client that logs in is told from memory that its server takes no writes. Another one may have been
 /// promoted, or a fence taken away, and an idle server says nothing of it.
@@ -30,7 +30,7 @@ type Names = Vec<Box<[u8]>>;
 
 /// What a client that logs in with certain settings will have.
 #[derive(Clone)]
-pub(crate) struct Learned {
+pub(crate) struct LoginOutcome {
     /// Its settings, in the server's spelling.
     pub(crate) settings: Arc<Settings>,
     /// What it would have if it had asked for nothing.
@@ -42,24 +42,24 @@ pub(crate) struct Learned {
 /// The parameter sets of the process: each exists once.
 #[derive(Default)]
 pub(crate) struct Parameters {
-    known: Mutex<Known>,
-    learned: Mutex<LearnedByPool>,
+    interned: Mutex<InternedSettings>,
+    memory: Mutex<PoolMemory>,
     /// Counts how often it became known that servers of some pool begin with something else.
-    epoch: AtomicU64,
+    defaults_version: AtomicU64,
     now_ms: AtomicU64,
 }
 
 #[derive(Default)]
-struct Known {
+struct InternedSettings {
     sets: HashSet<Arc<Settings>>,
     sweep_at: usize,
 }
 
 #[derive(Default)]
-struct LearnedByPool {
+struct PoolMemory {
     defaults: HashMap<PoolId, Defaults>,
     /// By pool and what a client asks for.
-    outcomes: HashMap<(PoolId, Pairs), Learned>,
+    outcomes: HashMap<(PoolId, Pairs), LoginOutcome>,
 }
 
 /// What the servers of a pool begin with.
@@ -69,17 +69,17 @@ struct Defaults {
     /// Names of parameters that are so because of the role or the database: an old session never gets them.
     of_role: Names,
     /// When a server has last answered: what it had to tell was told.
-    told_ms: Arc<AtomicU64>,
+    last_answer_ms: Arc<AtomicU64>,
 }
 
 impl Parameters {
     pub(crate) fn intern(&self, mut settings: Settings) -> Arc<Settings> {
         settings.compute_context();
-        let mut known = lock(&self.known);
+        let mut known = lock(&self.interned);
         if let Some(set) = known.sets.get(&settings) {
             return set.clone();
         }
-        if known.sets.len() >= known.sweep_at.max(SWEEP_AT) {
+        if known.sets.len() >= known.sweep_at.max(MIN_SWEEP_COUNT) {
             known.sets.retain(|set| Arc::strong_count(set) > 1);
             known.sweep_at = known.sets.len() * 2;
         }
@@ -94,18 +94,18 @@ impl Parameters {
 
     /// Becomes another when servers of any pool begin with something else.
     #[inline]
-    pub(crate) fn epoch(&self) -> u64 {
-        self.epoch.load(Ordering::Acquire)
+    pub(crate) fn defaults_version(&self) -> u64 {
+        self.defaults_version.load(Ordering::Acquire)
     }
 
     /// Whether the pool's servers begin with these settings, as far as is known.
     pub(crate) fn are_defaults(&self, pool: PoolId, settings: &Arc<Settings>) -> bool {
-        lock(&self.learned).defaults.get(&pool).is_none_or(|known| Arc::ptr_eq(&known.settings, settings))
+        lock(&self.memory).defaults.get(&pool).is_none_or(|known| Arc::ptr_eq(&known.settings, settings))
     }
 
     /// What the pool's servers begin with, and the names of what of it is so because of the role or the database.
     pub(crate) fn defaults(&self, pool: PoolId) -> Option<(Arc<Settings>, Names)> {
-        lock(&self.learned).defaults.get(&pool).map(|known| (known.settings.clone(), known.of_role.clone()))
+        lock(&self.memory).defaults.get(&pool).map(|known| (known.settings.clone(), known.of_role.clone()))
     }
 
     /// The servers of the pool begin with these from now on; if they are not what was known, what was learned is void.
@@ -117,23 +117,25 @@ impl Parameters {
         facts: &Arc<Pairs>,
         of_role: Option<Names>,
     ) {
-        let mut known = lock(&self.learned);
+        let mut known = lock(&self.memory);
         let old = known.defaults.remove(&pool);
         let same = old.as_ref().is_some_and(|old| Arc::ptr_eq(&old.settings, settings));
         if !same || old.as_ref().is_some_and(|old| old.facts != *facts) {
             known.outcomes.retain(|(of, _), _| *of != pool);
         }
-        let (old_of_role, told_ms) = old.map(|old| (old.of_role, old.told_ms)).unwrap_or_default();
+        let (old_of_role, last_answer_ms) = old.map(|old| (old.of_role, old.last_answer_ms)).unwrap_or_default();
         let of_role = of_role.unwrap_or(old_of_role);
-        self.answered(&told_ms);
-        known.defaults.insert(pool, Defaults { settings: settings.clone(), facts: facts.clone(), of_role, told_ms });
+        self.answered(&last_answer_ms);
+        known
+            .defaults
+            .insert(pool, Defaults { settings: settings.clone(), facts: facts.clone(), of_role, last_answer_ms });
         if !same {
-            self.epoch.fetch_add(1, Ordering::AcqRel);
+            self.defaults_version.fetch_add(1, Ordering::AcqRel);
         }
     }
 
     pub(crate) fn forget(&self, pool: PoolId) {
-        let mut known = lock(&self.learned);
+        let mut known = lock(&self.memory);
         if known.defaults.remove(&pool).is_some() {
             known.outcomes.retain(|(of, _), _| *of != pool);
         }
@@ -141,7 +143,7 @@ impl Parameters {
 
     /// A server of the pool has told another value of a fact.
     pub(crate) fn fact_changed(&self, pool: PoolId, name: &[u8], value: &[u8]) {
-        let mut known = lock(&self.learned);
+        let mut known = lock(&self.memory);
         if let Some(defaults) = known.defaults.get_mut(&pool) {
             defaults.facts = Arc::new(defaults.facts.with(name, value));
             known.outcomes.retain(|(of, _), _| *of != pool);
@@ -150,7 +152,7 @@ impl Parameters {
 
     /// Where it is noted when a server of the pool has last answered.
     pub(crate) fn clock(&self, pool: PoolId) -> Arc<AtomicU64> {
-        lock(&self.learned).defaults.get(&pool).map(|known| known.told_ms.clone()).unwrap_or_default()
+        lock(&self.memory).defaults.get(&pool).map(|known| known.last_answer_ms.clone()).unwrap_or_default()
     }
 
     /// A server that notes it here has just answered.
@@ -164,25 +166,30 @@ impl Parameters {
     }
 
     /// None has for so long that something may be new.
-    pub(crate) fn is_old(&self, clock: &AtomicU64) -> bool {
+    pub(crate) fn is_stale(&self, clock: &AtomicU64) -> bool {
         self.now_ms.load(Ordering::Relaxed) >= clock.load(Ordering::Relaxed) + READ_ONLY_FROM_MEMORY_MS
     }
 
     /// What a client of the pool that asks for `wanted` will have, if that is known well enough without asking a
     /// server.
-    pub(crate) fn outcome(&self, pool: PoolId, wanted: &[(String, String)]) -> Option<Learned> {
+    pub(crate) fn outcome(&self, pool: PoolId, wanted: &[(String, String)]) -> Option<LoginOutcome> {
         self.remembered(pool, wanted, false)
     }
 
     /// The same, however long ago it was told.
-    pub(crate) fn remembered(&self, pool: PoolId, wanted: &[(String, String)], even_if_old: bool) -> Option<Learned> {
+    pub(crate) fn remembered(
+        &self,
+        pool: PoolId,
+        wanted: &[(String, String)],
+        even_if_old: bool,
+    ) -> Option<LoginOutcome> {
         let (key, name) = split(wanted);
-        let known = lock(&self.learned);
+        let known = lock(&self.memory);
         let defaults = known.defaults.get(&pool)?;
         let (settings, facts) = (defaults.settings.clone(), defaults.facts.clone());
-        let own = Learned { base: settings.clone(), settings, facts };
+        let own = LoginOutcome { base: settings.clone(), settings, facts };
         let base = if key == Pairs::default() { own } else { known.outcomes.get(&(pool, key))?.clone() };
-        let old = !even_if_old && self.is_old(&defaults.told_ms);
+        let old = !even_if_old && self.is_stale(&defaults.last_answer_ms);
         let is_on = |name: &[u8]| base.facts.get(name).or(base.settings.reported.get(name)) == Some(&b"on"[..]);
         if old && READ_ONLY.iter().any(|name| is_on(name)) {
             return None;
@@ -191,11 +198,11 @@ impl Parameters {
         let Some(name) = name else { return Some(base) };
         base.settings.reported.get(APPLICATION_NAME)?;
         let settings = base.settings.overlaid(&[("application_name".to_owned(), name.to_owned())]);
-        Some(Learned { settings: self.intern(settings), ..base })
+        Some(LoginOutcome { settings: self.intern(settings), ..base })
     }
 
     /// A client of the pool asked for `wanted` and got this.
-    pub(crate) fn learn(&self, pool: PoolId, wanted: &[(String, String)], learned: Learned) {
+    pub(crate) fn learn(&self, pool: PoolId, wanted: &[(String, String)], learned: LoginOutcome) {
         let (key, name) = split(wanted);
         let mut base = learned;
         if name.is_some() {
@@ -205,12 +212,12 @@ impl Parameters {
             let extras = base.settings.extras.without(APPLICATION_NAME);
             base.settings = self.intern(Settings::new(reported, extras));
         }
-        let mut known = lock(&self.learned);
+        let mut known = lock(&self.memory);
         let current = known.defaults.get(&pool).is_some_and(|known| Arc::ptr_eq(&known.settings, &base.base));
         if key == Pairs::default() || !current {
             return;
         }
-        if known.outcomes.len() >= MAX_LEARNED {
+        if known.outcomes.len() >= MAX_OUTCOMES {
             known.outcomes.clear();
         }
         known.outcomes.insert((pool, key), base);
@@ -265,10 +272,10 @@ mod tests {
     #[test]
     fn sets_that_nobody_uses_are_dropped() {
         let parameters = Parameters::default();
-        for i in 0..3 * SWEEP_AT {
+        for i in 0..3 * MIN_SWEEP_COUNT {
             parameters.intern(Settings::new(pairs(&[("a", &i.to_string())]), Pairs::default()));
         }
-        assert!(lock(&parameters.known).sets.len() <= SWEEP_AT);
+        assert!(lock(&parameters.interned).sets.len() <= MIN_SWEEP_COUNT);
     }
 
     #[test]
@@ -300,7 +307,7 @@ mod tests {
         let asked = wanted(&[("timezone", "utc"), ("application_name", "one")]);
         assert!(parameters.outcome(pool, &asked).is_none());
         let settings = parameters.intern(defaults.overlaid(&wanted(&[("application_name", "one")])));
-        parameters.learn(pool, &asked, Learned { settings, base: defaults, facts });
+        parameters.learn(pool, &asked, LoginOutcome { settings, base: defaults, facts });
         let two = parameters.outcome(pool, &wanted(&[("application_name", "two"), ("TimeZone", "utc")])).unwrap();
         assert_eq!(two.settings.reported, pairs(&[("application_name", "two"), ("TimeZone", "UTC")]));
         let plain = parameters.outcome(pool, &wanted(&[("timezone", "utc")])).unwrap();
@@ -313,7 +320,7 @@ mod tests {
         let set = |value| parameters.intern(Settings::new(pairs(&[("TimeZone", value)]), Pairs::default()));
         let start = |value| parameters.begin_with(PoolId(1), &set(value), &Arc::default(), None);
         start("UTC");
-        let learned = Learned { settings: set("UTC"), base: set("UTC"), facts: Arc::default() };
+        let learned = LoginOutcome { settings: set("UTC"), base: set("UTC"), facts: Arc::default() };
         parameters.learn(PoolId(1), &wanted(&[("a", "b")]), learned.clone());
         start("UTC");
         assert!(parameters.outcome(PoolId(1), &wanted(&[("a", "b")])).is_some());
@@ -345,11 +352,11 @@ mod tests {
         let parameters = Parameters::default();
         let set = |zone| parameters.intern(Settings::new(pairs(&[("TimeZone", zone)]), Pairs::default()));
         parameters.begin_with(PoolId(1), &set("UTC"), &Arc::default(), Some(vec![Box::from(*b"TimeZone")]));
-        let before = parameters.epoch();
+        let before = parameters.defaults_version();
         parameters.begin_with(PoolId(1), &set("UTC"), &Arc::default(), None);
-        assert_eq!((parameters.epoch(), parameters.defaults(PoolId(1)).unwrap().1.len()), (before, 1));
+        assert_eq!((parameters.defaults_version(), parameters.defaults(PoolId(1)).unwrap().1.len()), (before, 1));
         parameters.begin_with(PoolId(1), &set("CET"), &Arc::default(), Some(Vec::new()));
-        assert!(parameters.epoch() != before && parameters.are_defaults(PoolId(1), &set("CET")));
+        assert!(parameters.defaults_version() != before && parameters.are_defaults(PoolId(1), &set("CET")));
         assert!(!parameters.are_defaults(PoolId(1), &set("UTC")));
     }
 }

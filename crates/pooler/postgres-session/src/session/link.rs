@@ -46,9 +46,9 @@ impl Link<'_> {
 
     /// Gives the server back; if something may have been left behind in it, to be cleaned of everything.
     pub(crate) fn release(&mut self, verdict: Verdict) {
-        self.server.soil_at_release();
-        let verdict = self.server.worse(verdict);
-        self.part();
+        self.server.note_soil_at_release();
+        let verdict = self.server.effective_verdict(verdict);
+        self.end_lease();
         self.server.give_back(self.server_tag, verdict, self.out);
         if !matches!(self.client.phase, Phase::Login(_)) {
             self.stand(Standing::Idle);
@@ -56,7 +56,7 @@ impl Link<'_> {
     }
 
     /// Ends the lease, whatever becomes of the server.
-    pub(crate) fn part(&mut self) {
+    pub(crate) fn end_lease(&mut self) {
         self.client.lease = None;
         self.server.lease = None;
         self.server.duty = Duty::Pooled;

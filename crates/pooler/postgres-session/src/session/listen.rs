@@ -1,8 +1,8 @@
 //! Who listens to what, and which servers listen for others. What is done about it is told in the feature of the same
 //! name. It neither reads nor asks anything.
 
-mod in_time;
-mod on_server;
+mod barrier;
+mod unlistened;
 
 use std::{
     collections::BTreeMap,
@@ -14,8 +14,8 @@ use std::{
 
 use seam::{ClientTag, Effect, Outbox, Peer, PoolId, ServerTag};
 
-pub(crate) use in_time::InTime;
-pub(crate) use on_server::Unlistened;
+pub(crate) use barrier::NotificationBarrier;
+pub(crate) use unlistened::Unlistened;
 
 /// What is posted to clients carries keys that no other protocol of the process gives.
 const FIRST_KEY: u64 = (b'P' as u64) << 56;
@@ -24,7 +24,7 @@ const FIRST_KEY: u64 = (b'P' as u64) << 56;
 pub(crate) const MAX_CHANNELS: usize = 1000;
 
 /// Bytes of notifications that may wait for a client to end its transaction.
-pub(crate) const MAX_PENDING: usize = 1 << 20;
+pub(crate) const MAX_PENDING_BYTES: usize = 1 << 20;
 
 /// A post for a client whose channels are all heard, or that has been sent what was committed before its transaction
 /// ended.
@@ -67,7 +67,7 @@ pub(crate) struct Hub {
     pub(crate) channels: BTreeMap<Box<[u8]>, Channel>,
     pub(crate) clients: BTreeMap<u64, Subscriber>,
     /// Clients whose transactions have ended.
-    pub(crate) in_time: in_time::InTime,
+    pub(crate) barrier: barrier::NotificationBarrier,
 }
 
 #[derive(Default)]
@@ -95,10 +95,10 @@ impl Hubs {
 
     /// A client waits until the shared server has told what is for it. False if it need not.
     pub(crate) fn wait(&self, hub: &mut Hub, key: u64, me: ClientTag, out: &mut Outbox) -> bool {
-        let waits = hub.in_time.wait(key, me, self.now_ms.load(Relaxed));
+        let waits = hub.barrier.wait(key, me, self.now_ms.load(Relaxed));
         if waits {
             self.awaited.store(true, Relaxed);
-            hub.prod(out);
+            hub.wake_server(out);
         }
         waits
     }
@@ -111,9 +111,9 @@ impl Hubs {
         }
         let mut hubs = self.lock();
         for hub in hubs.values_mut() {
-            tell(hub.in_time.overdue(now_ms), out);
+            resume_all(hub.barrier.overdue(now_ms), out);
         }
-        self.awaited.store(hubs.values().any(|hub| !hub.in_time.is_empty()), Relaxed);
+        self.awaited.store(hubs.values().any(|hub| !hub.barrier.is_empty()), Relaxed);
     }
 }
 
@@ -156,14 +156,14 @@ impl Hub {
         (wanted, unwanted)
     }
 
-    pub(crate) fn prod(&self, out: &mut Outbox) {
+    pub(crate) fn wake_server(&self, out: &mut Outbox) {
         let end = out.inserted.len();
         out.push(Effect::Post { to: Peer::Server(self.server), key: self.key, bytes: end..end });
     }
 }
 
 /// These clients may go on.
-pub(crate) fn tell(clients: Vec<(u64, ClientTag)>, out: &mut Outbox) {
+pub(crate) fn resume_all(clients: Vec<(u64, ClientTag)>, out: &mut Outbox) {
     clients.into_iter().for_each(|(key, tag)| post(tag, key, &[HEARD], out));
 }
 

@@ -63,7 +63,7 @@ pub(crate) enum Purpose {
     /// To clean it before it listens for all.
     CleanListener,
     /// To have it forget the last values of sequences, or plans, before its holder goes on.
-    Forget,
+    Discard,
     /// To give it its holder's start-up values, within a transaction.
     Correct(Arc<Settings>),
     /// To run the `connect_query` on a new server.
@@ -78,7 +78,7 @@ pub(crate) enum Purpose {
 impl Purpose {
     /// Doing it twice is as doing it once, and it needs no transaction of its holder's.
     pub(crate) fn may_be_repeated(&self) -> bool {
-        matches!(self, Purpose::Forget | Purpose::Unlisten(_) | Purpose::Correct(_))
+        matches!(self, Purpose::Discard | Purpose::Unlisten(_) | Purpose::Correct(_))
     }
 }
 
@@ -106,7 +106,7 @@ impl OwnQueries {
     pub(crate) fn precedes_request(&self) -> bool {
         match &self.purpose {
             Purpose::Defaults(question) => question.then == Then::Grant,
-            purpose => matches!(purpose, Purpose::Preface(_) | Purpose::Forget),
+            purpose => matches!(purpose, Purpose::Preface(_) | Purpose::Discard),
         }
     }
 

@@ -21,11 +21,11 @@ pub(crate) struct Plans {
 /// What becomes of a server's plans when a client gets it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
-    Stay,
+    Keep,
     /// They have to be made anew.
-    Go,
+    Discard,
     /// That would not be enough: it has to be another server.
-    Spoil,
+    ReplaceServer,
 }
 
 /// The parameters by which functions are compiled, and their values.
@@ -53,7 +53,7 @@ impl Plans {
     pub(crate) fn judge(&mut self, want: &Settings, same_holder: bool, catalogue: &Catalogue) -> Fate {
         let used = std::mem::replace(&mut self.used, true);
         if !self.mixed && self.reading == want.reading() {
-            Fate::Stay
+            Fate::Keep
         } else {
             self.judge_other(want, same_holder, used, catalogue)
         }
@@ -64,16 +64,16 @@ impl Plans {
         let there = used && catalogue.keeps_plans();
         let compiling = compiling(want);
         if there && self.compiling != compiling {
-            return Fate::Spoil;
+            return Fate::ReplaceServer;
         }
         if there && same_holder {
             // As on a connection of its own. Others have to do with it.
             self.mixed = true;
-            return Fate::Stay;
+            return Fate::Keep;
         }
         self.compiling = compiling;
         (self.reading, self.mixed) = (want.reading(), false);
-        if there { Fate::Go } else { Fate::Stay }
+        if there { Fate::Discard } else { Fate::Keep }
     }
 
     /// The server's holder has left these settings.

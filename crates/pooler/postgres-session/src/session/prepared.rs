@@ -13,15 +13,15 @@ use crate::session::{
 };
 
 /// Most statements of one server that are bound in one transaction, however long; unless it is to keep more.
-const MAX_OF_TRANSACTION: usize = 2048;
+const MAX_BOUND_STATEMENTS: usize = 2048;
 
 /// Most bytes of the texts of one server's statements, but for those that are bound in one transaction.
-const MAX_BYTES: usize = 8 << 20;
+const MAX_TEXT_BYTES: usize = 8 << 20;
 
 /// What one server has, or has been asked for.
 #[derive(Default)]
 pub(crate) struct Prepared {
-    map: BTreeMap<u32, Kept>,
+    map: BTreeMap<u32, ServerStatement>,
     clock: u64,
     /// The clock when the present lease or transaction began.
     transaction_began: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Prepared {
     /// Describes without an answer that are looked at, oldest first.
     describing: VecDeque<Describing>,
     /// Whether it has the statements that clean it.
-    pub(crate) cleaning: Copies,
+    pub(crate) cleaning: CleaningStatements,
     /// A client may have parsed a statement there under a name of its own.
     pub(crate) has_clients: bool,
 }
@@ -67,15 +67,15 @@ impl OwnNames {
 
 /// Whether a server has statements of ours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Copies {
+pub(crate) enum CleaningStatements {
     #[default]
     Missing,
     There,
     /// One of them may have been deallocated.
-    Doubted,
+    Doubtful,
 }
 
-struct Kept {
+struct ServerStatement {
     statement: Arc<Statement>,
     /// The edition it was parsed from.
     edition: u32,
@@ -88,7 +88,7 @@ struct Kept {
     /// The last request about it was a Close.
     closed: bool,
     /// It may have been deallocated by a statement.
-    doubted: bool,
+    maybe_deallocated: bool,
     /// The last answered Parse had been discarded: if there is a copy, it is an older one.
     discarded: bool,
     /// The pipeline of the last Parse.
@@ -166,7 +166,7 @@ impl Prepared {
         self.clock += 1;
         let Some(copy) = self.map.get_mut(&statement.id) else { return Need::Parse };
         copy.used = self.clock;
-        let fits = !copy.doubted && !copy.discarded && copy.edition == statement.edition.load(Relaxed);
+        let fits = !copy.maybe_deallocated && !copy.discarded && copy.edition == statement.edition.load(Relaxed);
         let asked = copy.asked > 0 && copy.pipeline == self.pipeline && !copy.closed;
         if fits && (asked || (copy.there && copy.closing == 0)) { Need::Nothing } else { Need::CloseAndParse }
     }
@@ -175,7 +175,7 @@ impl Prepared {
     /// client asks for. But a statement that may have open portals stays.
     pub(crate) fn need_as_written(&mut self, statement: &Arc<Statement>) -> Need {
         let need = self.need(statement);
-        let names_told = |copy: &Kept| copy.names_told && copy.bound <= self.transaction_began;
+        let names_told = |copy: &ServerStatement| copy.names_told && copy.bound <= self.transaction_began;
         match need {
             Need::Nothing if self.map.get(&statement.id).is_some_and(names_told) => Need::CloseAndParse,
             _ => need,
@@ -195,14 +195,14 @@ impl Prepared {
     fn parse_with(&mut self, statement: &Arc<Statement>, named: Option<&[u8]>) {
         self.clock += 1;
         let edition = statement.edition.load(Relaxed);
-        let copy = self.map.entry(statement.id).or_insert_with(|| Kept {
+        let copy = self.map.entry(statement.id).or_insert_with(|| ServerStatement {
             statement: statement.clone(),
             edition,
             there: false,
             asked: 0,
             closing: 0,
             closed: false,
-            doubted: false,
+            maybe_deallocated: false,
             discarded: false,
             pipeline: 0,
             used: 0,
@@ -214,7 +214,7 @@ impl Prepared {
             probes: 0,
         });
         copy.edition = edition;
-        (copy.closed, copy.doubted, copy.discarded) = (false, false, false);
+        (copy.closed, copy.maybe_deallocated, copy.discarded) = (false, false, false);
         copy.names_told = named.is_some();
         copy.description = Description { columns: None, parameters: named.map(Box::from) };
         (copy.parsed, copy.describes, copy.probes) = (self.clock, 0, 0);
@@ -295,9 +295,9 @@ impl Prepared {
 
     /// A statement that deallocates one of unknown name was executed.
     pub(crate) fn doubt_all(&mut self) {
-        self.map.values_mut().for_each(|copy| copy.doubted = true);
-        if self.cleaning == Copies::There {
-            self.cleaning = Copies::Doubted;
+        self.map.values_mut().for_each(|copy| copy.maybe_deallocated = true);
+        if self.cleaning == CleaningStatements::There {
+            self.cleaning = CleaningStatements::Doubtful;
         }
     }
 
@@ -308,11 +308,11 @@ impl Prepared {
         let there = || self.map.iter().filter(|(_, copy)| !copy.closed);
         let (count, bytes) =
             there().fold((0, 0), |(count, bytes), (_, copy)| (count + 1, bytes + copy.statement.body.len()));
-        if count <= max && bytes <= MAX_BYTES {
+        if count <= max && bytes <= MAX_TEXT_BYTES {
             return None;
         }
-        let any = count > MAX_OF_TRANSACTION.max(max);
-        let may_go = |copy: &Kept| (any || copy.bound <= self.transaction_began) && copy.used < self.clock;
+        let any = count > MAX_BOUND_STATEMENTS.max(max);
+        let may_go = |copy: &ServerStatement| (any || copy.bound <= self.transaction_began) && copy.used < self.clock;
         there().filter(|(_, copy)| may_go(copy)).min_by_key(|(_, copy)| copy.used).map(|(id, _)| *id)
     }
 
@@ -343,7 +343,7 @@ impl Prepared {
 
     /// The server has forgotten all statements.
     pub(crate) fn clear(&mut self) {
-        self.cleaning = Copies::Missing;
+        self.cleaning = CleaningStatements::Missing;
         for copy in self.map.values_mut() {
             copy.there = false;
         }
@@ -361,7 +361,7 @@ impl Prepared {
     }
 
     fn forget_if_gone(&mut self, id: u32) {
-        let gone = |copy: &Kept| !copy.there && copy.asked == 0 && copy.closing == 0;
+        let gone = |copy: &ServerStatement| !copy.there && copy.asked == 0 && copy.closing == 0;
         if self.map.get(&id).is_some_and(gone) {
             self.map.remove(&id);
         }
@@ -488,7 +488,7 @@ mod tests {
                 server.closed(id, true);
             }
         }
-        assert!(server.map.len() * 60_000 <= MAX_BYTES, "{}", server.map.len());
+        assert!(server.map.len() * 60_000 <= MAX_TEXT_BYTES, "{}", server.map.len());
     }
 
     #[test]

@@ -12,11 +12,11 @@ use crate::{
 };
 
 /// Longest such request that is kept until it is answered, in bytes.
-const MAX_KEPT: usize = 8 * 1024;
+const MAX_REQUEST_BYTES: usize = 8 * 1024;
 
 /// The last request of a holder's, if it is of that kind.
 #[derive(Default)]
-pub(crate) struct Replan {
+pub(crate) struct RepeatableRequest {
     stage: Stage,
     statement: Option<Arc<Statement>>,
     /// What was forwarded. Its memory is kept for the next.
@@ -36,7 +36,7 @@ enum Stage {
     Refused,
 }
 
-impl Replan {
+impl RepeatableRequest {
     /// A Bind of the statement is forwarded, in these parts, and entered into the exchange after this.
     pub(crate) fn keep(
         kept: &mut Option<Box<Self>>,
@@ -45,7 +45,7 @@ impl Replan {
         parts: [&[u8]; 4],
     ) {
         let length: usize = parts.iter().map(|part| part.len()).sum();
-        if length > MAX_KEPT || !exchange.is_settled() || exchange.status() != IDLE {
+        if length > MAX_REQUEST_BYTES || !exchange.is_settled() || exchange.status() != IDLE {
             return;
         }
         let replan = kept.get_or_insert_default();
@@ -86,7 +86,7 @@ impl Replan {
     /// A message of the client's is forwarded.
     pub(crate) fn follow(&mut self, message: &Arrived<'_>) {
         let bytes = &message.bytes[message.at..message.end().min(message.bytes.len())];
-        let fits = message.is_whole() && self.bytes.len() + bytes.len() <= MAX_KEPT;
+        let fits = message.is_whole() && self.bytes.len() + bytes.len() <= MAX_REQUEST_BYTES;
         let belongs = match message.header.kind {
             front::DESCRIBE => bytes.get(HEADER) == Some(&b'P'),
             front::EXECUTE | front::SYNC => true,

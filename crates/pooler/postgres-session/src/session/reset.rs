@@ -34,7 +34,7 @@ pub(crate) struct Resetting {
 }
 
 /// What the client gets in the place of a CommandComplete.
-pub(crate) enum Told {
+pub(crate) enum ToldCompletion {
     Same,
     Nothing,
     As(Tag),
@@ -88,20 +88,20 @@ impl AmendedRequests {
     }
 
     /// Takes the tag of a CommandComplete.
-    pub(crate) fn tell(&mut self, tag: &[u8]) -> Told {
-        let Some(query) = &self.query else { return Told::Same };
+    pub(crate) fn tell(&mut self, tag: &[u8]) -> ToldCompletion {
+        let Some(query) = &self.query else { return ToldCompletion::Same };
         if let Some(tag) = reset::mark(&query.text) {
-            return Told::As(tag);
+            return ToldCompletion::As(tag);
         }
         if self.ours > 0 {
             self.ours -= 1;
-            return Told::Nothing;
+            return ToldCompletion::Nothing;
         }
         if tag == b"SET\0" || tag == b"RESET\0" {
             self.ours = query.behind.get(self.answered).copied().unwrap_or_default();
             self.answered += 1;
         }
-        Told::Same
+        ToldCompletion::Same
     }
 
     /// The body of an error with its place in the client's own text, if it has another.

@@ -23,9 +23,9 @@ use crate::{
         server_login::Login,
         server_settings::ServerSettings,
         server_statements::ServerStatements,
+        server_unnamed::ServerUnnamed,
         soil::Soil,
         traces::Traces,
-        unnamed::Unnamed,
     },
     sql::catalogue::Catalogue,
     wire::{
@@ -88,7 +88,7 @@ pub struct Server {
 
     // Of `features::prepared`.
     pub(crate) statements: ServerStatements,
-    pub(crate) unnamed: Unnamed,
+    pub(crate) unnamed: ServerUnnamed,
 }
 
 /// Where a server's session is.
@@ -131,7 +131,7 @@ impl Server {
             exchange: Exchange::new(),
             work: None,
             partial: PartialMessage::default(),
-            unnamed: Unnamed::default(),
+            unnamed: ServerUnnamed::default(),
             held_last: None,
             statements: ServerStatements::default(),
             policy,
@@ -226,7 +226,7 @@ impl Server {
 
     /// A time-out of the client's, or a cancel request that came late, has ended what is ours: it is done again, where
     /// no time-out of a session holds.
-    pub(crate) fn begin_again(&mut self, me: ServerTag, work: OwnQueries, out: &mut Outbox) {
+    pub(crate) fn repeat_own_queries(&mut self, me: ServerTag, work: OwnQueries, out: &mut Outbox) {
         let guarded = [b"BEGIN;SET LOCAL statement_timeout = 0;", &work.text[..], b";COMMIT"].concat();
         // If the guard itself was too slow.
         self.begin(me, work.purpose, &[&guarded, b"ROLLBACK"], out);
@@ -311,8 +311,8 @@ impl Server {
     /// It goes back to its pool, and was kept for an answer; unless it has to be asked first what it begins with.
     pub(crate) fn release_kept(&mut self, me: ServerTag, verdict: Verdict, out: &mut Outbox) {
         if verdict == Verdict::Reset || self.settings.is_explained() {
-            self.soil_at_release();
-            out.push(Effect::Release { server: me, verdict: self.worse(verdict) });
+            self.note_soil_at_release();
+            out.push(Effect::Release { server: me, verdict: self.effective_verdict(verdict) });
         } else {
             self.ask_defaults(me, Then::Release(verdict), out);
         }

@@ -22,8 +22,8 @@ pub(crate) struct ServerSettings {
     defaults: Arc<Settings>,
     /// Since `own` was checked, the server has reported another value, or a setting was reset.
     own_in_doubt: bool,
-    /// When that was checked: see `Parameters::epoch`.
-    checked_in: u64,
+    /// When that was checked: see `Parameters::defaults_version`.
+    checked_at: u64,
     /// Where it is noted that the server has answered: see `Parameters::clock`.
     answer_clock: Arc<AtomicU64>,
     /// Backslashes may escape in string constants of the plain kind.
@@ -46,9 +46,9 @@ impl ServerSettings {
     }
 
     /// The `connect_query` has run: what is set now is what every client of the server begins with.
-    pub(crate) fn begin(&mut self, epoch: u64) {
+    pub(crate) fn begin(&mut self, defaults_version: u64) {
         self.defaults = self.current.clone();
-        self.checked_in = epoch;
+        self.checked_at = defaults_version;
     }
 
     #[inline]
@@ -130,25 +130,25 @@ impl ServerSettings {
         !self.own_in_doubt || self.current.unset().all(is_own)
     }
 
-    /// What the server has of itself is known for this epoch and without a doubt.
+    /// What the server has of itself is known for this defaults_version and without a doubt.
     #[inline]
-    pub(crate) fn is_checked(&self, epoch: u64) -> bool {
-        self.checked_in == epoch && !self.own_in_doubt
+    pub(crate) fn is_checked(&self, defaults_version: u64) -> bool {
+        self.checked_at == defaults_version && !self.own_in_doubt
     }
 
-    /// What the server has of itself was checked in this epoch.
-    pub(crate) fn is_of_epoch(&self, epoch: u64) -> bool {
-        self.checked_in == epoch
+    /// What the server has of itself was checked in this defaults_version.
+    pub(crate) fn is_checked_at(&self, defaults_version: u64) -> bool {
+        self.checked_at == defaults_version
     }
 
-    /// The server is asked what it has of itself in this epoch.
-    pub(crate) fn begin_check(&mut self, epoch: u64) {
-        self.checked_in = epoch;
+    /// The server is asked what it has of itself in this defaults_version.
+    pub(crate) fn begin_check(&mut self, defaults_version: u64) {
+        self.checked_at = defaults_version;
     }
 
-    /// What the server has of itself needs no question in this epoch.
-    pub(crate) fn pass_check(&mut self, epoch: u64) {
-        (self.checked_in, self.own_in_doubt) = (epoch, false);
+    /// What the server has of itself needs no question in this defaults_version.
+    pub(crate) fn pass_check(&mut self, defaults_version: u64) {
+        (self.checked_at, self.own_in_doubt) = (defaults_version, false);
     }
 
     pub(crate) fn settle_doubt(&mut self) {

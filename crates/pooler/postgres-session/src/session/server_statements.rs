@@ -8,7 +8,7 @@ use crate::{
     exchange::Exchange,
     session::{
         prepared::{BoundLast, OwnNames, Prepared},
-        replan::Replan,
+        replan::RepeatableRequest,
         request::Arrived,
         statements::Statement,
     },
@@ -29,7 +29,7 @@ pub(crate) struct ServerStatements {
     /// Portals of statements that forget all prepared statements.
     forgetting: Vec<Box<[u8]>>,
     /// The last request, if it may have to be repeated.
-    replan: Option<Box<Replan>>,
+    replan: Option<Box<RepeatableRequest>>,
 }
 
 impl ServerStatements {
@@ -161,7 +161,7 @@ impl ServerStatements {
 impl ServerStatements {
     /// A Bind of a statement is about to be forwarded, in these parts: it may have to be repeated.
     pub(crate) fn keep_request(&mut self, exchange: &Exchange, statement: &Arc<Statement>, parts: [&[u8]; 4]) {
-        Replan::keep(&mut self.replan, exchange, statement, parts);
+        RepeatableRequest::keep(&mut self.replan, exchange, statement, parts);
     }
 
     /// Any message of the client's: it may belong to the request that is kept.
@@ -187,7 +187,7 @@ impl ServerStatements {
     }
 
     /// The request that is to be repeated, now that the server is ready.
-    pub(crate) fn take_refused(&mut self) -> Option<Box<Replan>> {
+    pub(crate) fn take_refused(&mut self) -> Option<Box<RepeatableRequest>> {
         self.replan.take_if(|replan| replan.is_refused())
     }
 }

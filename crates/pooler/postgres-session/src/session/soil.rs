@@ -11,9 +11,9 @@ impl Soil {
     /// Prepared statements, too.
     pub(crate) const ALL: Self = Self(1 | 1 << 1);
     /// Something that no SQL takes back.
-    pub(crate) const BEYOND: Self = Self(1 | 1 << 1 | 1 << 2);
+    pub(crate) const IRREVERSIBLE: Self = Self(1 | 1 << 1 | 1 << 2);
 
-    pub(crate) fn add(&mut self, other: Self) {
+    pub(crate) fn insert(&mut self, other: Self) {
         self.0 |= other.0;
     }
 
@@ -22,7 +22,7 @@ impl Soil {
     }
 
     /// All of `other` may be there.
-    pub(crate) fn has(self, other: Self) -> bool {
+    pub(crate) fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 }

@@ -1,4 +1,4 @@
-//! Named prepared statements. Clients name statements as they like, and several clients may mean the same text; servers
+//! ClientStatements prepared statements. Clients name statements as they like, and several clients may mean the same text; servers
 //! know each text under one name of ours (`poolhouse_<secret>_7`), whichever client asked for it. What one client means
 //! is remembered here, what one server has in `prepared`. It knows neither bytes on the wire nor sessions.
 //!
@@ -41,10 +41,10 @@ const MAX_OF_CLIENT: usize = 2048;
 const MAX_BYTES_OF_CLIENT: usize = 8 << 20;
 
 /// Most Parses and Closes of one client that are not answered.
-pub(crate) const MAX_PENDING: usize = 16 * 1024;
+pub(crate) const MAX_PENDING_REQUESTS: usize = 16 * 1024;
 
 /// Statements remembered before the ones without a client or server are dropped; it doubles when all are in use.
-const SWEEP_AT: usize = 4096;
+const MIN_SWEEP_COUNT: usize = 4096;
 
 /// Bytes of texts that may come, beyond those that clients and servers have, before the others are dropped. If a
 /// quarter of what they have is more, it is that.
@@ -57,8 +57,8 @@ pub(crate) struct Statement {
     pub(crate) name: Box<str>,
     /// A hash of the settings under which it was parsed.
     pub(crate) context: u64,
-    /// The epoch of its database in which it was prepared: DDL begins another.
-    pub(crate) epoch: u32,
+    /// The schema_version of its database in which it was prepared: DDL begins another.
+    pub(crate) schema_version: u32,
     /// The body of its Parse behind the name.
     pub(crate) body: Box<[u8]>,
     /// What executing it may do to a session.
@@ -77,8 +77,8 @@ impl Statement {
         self.context == own_context(self.id)
     }
 
-    fn is(&self, context: u64, epoch: u32, body: &[u8], told: Option<&Told>) -> bool {
-        let same = self.context == context && self.epoch == epoch && *self.body == *body;
+    fn is(&self, context: u64, schema_version: u32, body: &[u8], told: Option<&Told>) -> bool {
+        let same = self.context == context && self.schema_version == schema_version && *self.body == *body;
         same && !self.retired.load(Relaxed) && told.is_none_or(|told| self.told == *told)
     }
 
@@ -106,11 +106,11 @@ fn own_context(id: u32) -> u64 {
 /// All statements that a client or server has: equal ones exist once.
 #[derive(Default)]
 pub(crate) struct Statements {
-    known: Mutex<Known>,
+    known: Mutex<Interned>,
 }
 
 #[derive(Default)]
-struct Known {
+struct Interned {
     /// By a hash of context and body; statements whose hashes are equal share an entry.
     by_hash: HashMap<u64, Vec<Arc<Statement>>>,
     count: usize,
@@ -126,20 +126,28 @@ impl Statements {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).bytes
     }
 
-    /// The statement with this context and the body of this Parse, prepared in this epoch of its database, of which
+    /// The statement with this context and the body of this Parse, prepared in this schema_version of its database, of which
     /// clients were `told` this and no more, if that is set. Without a context it is for one client alone.
-    pub(crate) fn intern(&self, context: Option<u64>, epoch: u32, body: &[u8], told: Option<&Told>) -> Arc<Statement> {
+    pub(crate) fn intern(
+        &self,
+        context: Option<u64>,
+        schema_version: u32,
+        body: &[u8],
+        told: Option<&Told>,
+    ) -> Arc<Statement> {
         let mut hasher = DefaultHasher::new();
-        (context, epoch, body).hash(&mut hasher);
+        (context, schema_version, body).hash(&mut hasher);
         let key = hasher.finish();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(context) = context
             && let Some(same) = known.by_hash.get(&key)
-            && let Some(statement) = same.iter().find(|s| s.is(context, epoch, body, told))
+            && let Some(statement) = same.iter().find(|s| s.is(context, schema_version, body, told))
         {
             return statement.clone();
         }
-        if known.count >= known.sweep_at.max(SWEEP_AT) || known.bytes >= known.sweep_at_bytes.max(MAX_UNSWEPT_BYTES) {
+        if known.count >= known.sweep_at.max(MIN_SWEEP_COUNT)
+            || known.bytes >= known.sweep_at_bytes.max(MAX_UNSWEPT_BYTES)
+        {
             known.sweep();
         }
         known.last_id = known.last_id.checked_add(1).expect("4 billion statements have not been seen yet");
@@ -149,8 +157,17 @@ impl Statements {
         let (edition, retired) = (AtomicU32::new(0), AtomicBool::new(false));
         let told = told.cloned().unwrap_or_default();
         let name = format!("{}{id}", *PREFIX).into_boxed_str();
-        let statement =
-            Arc::new(Statement { id, name, context: own, epoch, body: body.into(), findings, edition, told, retired });
+        let statement = Arc::new(Statement {
+            id,
+            name,
+            context: own,
+            schema_version,
+            body: body.into(),
+            findings,
+            edition,
+            told,
+            retired,
+        });
         if context.is_some() {
             known.by_hash.entry(key).or_default().push(statement.clone());
             known.count += 1;
@@ -160,7 +177,7 @@ impl Statements {
     }
 }
 
-impl Known {
+impl Interned {
     /// Drops those that no client and no server has.
     fn sweep(&mut self) {
         self.by_hash.retain(|_, same| {
@@ -176,8 +193,8 @@ impl Known {
 
 /// The statements of one client.
 #[derive(Default)]
-pub(crate) struct Named {
-    map: HashMap<Box<[u8]>, Held>,
+pub(crate) struct ClientStatements {
+    map: HashMap<Box<[u8]>, ClientStatement>,
     /// Bytes of their names and texts.
     bytes: usize,
     clock: u64,
@@ -192,7 +209,7 @@ pub(crate) struct Named {
     forgotten: Option<(u64, u32)>,
 }
 
-struct Held {
+struct ClientStatement {
     statement: Arc<Statement>,
     used: u64,
     /// The client was told the types of its columns, and relies on them.
@@ -237,7 +254,7 @@ pub(crate) enum Reliance {
     Told,
 }
 
-impl Named {
+impl ClientStatements {
     /// The meaning of a name for a request of this pipeline: what was asked for earlier in it will have been done, or
     /// this request will be discarded, too.
     pub(crate) fn meaning(&mut self, name: &[u8], pipeline: u32) -> Meaning {
@@ -350,7 +367,7 @@ impl Named {
 
     /// No more may be forwarded.
     pub(crate) fn is_full(&self) -> bool {
-        self.pending.len() >= MAX_PENDING || self.pending_bytes >= MAX_BYTES_OF_CLIENT
+        self.pending.len() >= MAX_PENDING_REQUESTS || self.pending_bytes >= MAX_BYTES_OF_CLIENT
     }
 
     /// The oldest unanswered request has been answered, or discarded.
@@ -388,7 +405,7 @@ impl Named {
     pub(crate) fn name_of(&self, id: u32) -> Option<&[u8]> {
         let is = |pending: &&Pending| pending.parsed.as_ref().is_some_and(|statement| statement.id == id);
         let pending = self.pending.iter().find(is).map(|pending| &*pending.name);
-        let has = |held: &Held| held.statement.id == id || held.former == id;
+        let has = |held: &ClientStatement| held.statement.id == id || held.former == id;
         pending.or_else(|| self.map.iter().find(|(_, held)| has(held)).map(|(name, _)| &**name))
     }
 
@@ -396,7 +413,7 @@ impl Named {
         self.remove(&name);
         self.bytes += name.len() + statement.body.len();
         self.clock += 1;
-        self.map.insert(name, Held { statement, used: self.clock, described, former: 0 });
+        self.map.insert(name, ClientStatement { statement, used: self.clock, described, former: 0 });
         if self.map.len() > MAX_OF_CLIENT || self.bytes > MAX_BYTES_OF_CLIENT {
             self.evict();
         }
@@ -433,10 +450,10 @@ pub(crate) mod tests {
     #[test]
     fn statements_that_nobody_has_are_dropped() {
         let all = Statements::default();
-        for i in 0..3 * SWEEP_AT {
+        for i in 0..3 * MIN_SWEEP_COUNT {
             all.intern(Some(1), 0, format!("{i}").as_bytes(), None);
         }
-        assert!(all.known.lock().unwrap().count <= SWEEP_AT);
+        assert!(all.known.lock().unwrap().count <= MIN_SWEEP_COUNT);
     }
 
     #[test]
@@ -458,7 +475,7 @@ pub(crate) mod tests {
     #[test]
     fn a_client_sees_its_statements_as_they_will_be() {
         let all = statements(2);
-        let mut client = Named::default();
+        let mut client = ClientStatements::default();
         client.parse(b"a", all[0].clone(), 1);
         assert_eq!(id(&client.meaning(b"a", 1)), Some(all[0].id));
         client.close(b"a", 1);
@@ -478,7 +495,7 @@ pub(crate) mod tests {
     fn a_statement_that_is_still_to_be_parsed_is_not_put_in_the_place_of_the_one_before() {
         let all = Statements::default();
         let (before, after) = (all.intern(Some(1), 0, b"select 1", None), all.intern(Some(1), 0, b"select 22", None));
-        let mut client = Named::default();
+        let mut client = ClientStatements::default();
         client.parse(b"a", before.clone(), 1);
         client.settle(true);
         client.close(b"a", 2);
@@ -491,7 +508,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_client_that_never_closes_anything_is_bounded() {
-        let mut client = Named::default();
+        let mut client = ClientStatements::default();
         let all = Statements::default();
         for i in 0..3 * MAX_OF_CLIENT {
             client.parse(format!("s{i}").as_bytes(), all.intern(Some(1), 0, format!("{i}").as_bytes(), None), 0);

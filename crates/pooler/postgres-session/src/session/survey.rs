@@ -121,13 +121,13 @@ pub(crate) fn write(suspects: Suspects, custom: &[Box<[u8]>], statements: Statem
         sql.extend_from_slice(named);
         sql.push(b')');
     }
-    if suspects.any(Suspects::LISTED) {
+    if suspects.intersects(Suspects::NAME_FROM_VIEW) {
         sql.extend_from_slice(
             b" UNION ALL SELECT 'u', NULL, NULL WHERE pg_catalog.to_regclass('pg_settings'::pg_catalog.text)::pg_catalog.oid \
               OPERATOR(pg_catalog.<>) 'pg_catalog.pg_settings'::pg_catalog.regclass::pg_catalog.oid",
         );
     }
-    if suspects.any(Suspects::ASKS_SETTINGS) {
+    if suspects.intersects(Suspects::NEEDS_SETTINGS) {
         sql.extend_from_slice(b" UNION ALL SELECT 's', ");
         write_bytes(&mut sql, b"name");
         sql.push(b',');
@@ -228,7 +228,7 @@ impl Survey {
     /// One that was never answered.
     pub(crate) fn unknown(other: &Self) -> Self {
         let mut unknown = Self::new(other.asked, Vec::new(), &[], Statements::None);
-        unknown.asked.remove(Suspects::ASKS_SETTINGS);
+        unknown.asked.remove(Suspects::NEEDS_SETTINGS);
         unknown
     }
 
@@ -250,7 +250,7 @@ impl Survey {
 
     /// Whether settings were asked for.
     pub(crate) fn settings_asked(&self) -> bool {
-        self.asked.any(Suspects::ASKS_SETTINGS)
+        self.asked.intersects(Suspects::NEEDS_SETTINGS)
     }
 
     /// Takes the body of a DataRow; `None` if it is malformed.
@@ -293,11 +293,11 @@ impl Survey {
     /// Whether this role was set in the session. The server does not say that, and a login may begin with a role: none
     /// is set only by those who have named it. Who acts as another user has none until it sets one.
     fn has_set_role(&self, role: &[u8], acts_as_another: bool) -> bool {
-        if !self.asked.any(Suspects::MAY_CHANGE_ROLE) {
+        if !self.asked.intersects(Suspects::MAY_CHANGE_ROLE) {
             return self.role_before.is_some();
         }
         let none_before = || self.role_before.as_deref() == Some(&b"none"[..]);
-        *role != *b"none" || !acts_as_another && (self.asked.any(Suspects::NAMES_ROLE) || none_before())
+        *role != *b"none" || !acts_as_another && (self.asked.intersects(Suspects::NAMES_ROLE) || none_before())
     }
 
     /// What is set in the server, and what its client is to have: the same, but for what has gone back to the server's
@@ -393,7 +393,7 @@ mod tests {
             [Some("s"), Some("role"), Some("reader")],
             [Some("s"), Some("session_authorization"), Some("other")],
         ]);
-        survey.asked.add(Suspects::ROLE);
+        survey.asked.insert(Suspects::ROLE);
         let start = Settings::default();
         let (there, _) = survey.settings(&Pairs::default(), &start, Some(b"app")).unwrap();
         assert_eq!(there.extras, pairs(&[("role", "reader"), ("session_authorization", "other")]));
@@ -408,11 +408,11 @@ mod tests {
         };
         let of = |role, suspects| {
             let mut survey = survey(&[[Some("s"), Some("role"), Some(role)]]);
-            survey.asked.add(suspects);
+            survey.asked.insert(suspects);
             survey
         };
         assert_eq!(role_of(of("reader", Suspects::NONE)), None);
-        assert_eq!(role_of(of("reader", Suspects::HIDDEN)), Some(b"reader".to_vec()));
+        assert_eq!(role_of(of("reader", Suspects::OPAQUE)), Some(b"reader".to_vec()));
         assert_eq!(role_of(of("none", Suspects::ROLE)), Some(b"none".to_vec()));
         assert_eq!(role_of(of("none", Suspects::DDL)), None);
         let before = Settings::new(Pairs::default(), pairs(&[("role", "none")]));

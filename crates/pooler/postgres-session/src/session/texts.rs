@@ -11,16 +11,16 @@ use std::{
 use crate::session::shapes::Told;
 
 /// Longest Parse that is kept without being counted, in bytes.
-const MAX_SHORT: usize = 16 * 1024;
+const MAX_UNCOUNTED_BYTES: usize = 16 * 1024;
 
 /// Longest Parse that is kept.
-pub(crate) const MAX_LONG: usize = 32 << 20;
+pub(crate) const MAX_PARSE_BYTES: usize = 32 << 20;
 
 /// Most bytes of all long Parses that are kept.
-const MAX_BYTES_OF_LONG: usize = 128 << 20;
+const MAX_LONG_BYTES: usize = 128 << 20;
 
 /// Longest Parse that is read as a whole when it is bound, as when it came.
-const MAX_READ: usize = 64 * 1024;
+const MAX_READ_BYTES: usize = 64 * 1024;
 
 /// All long Parses that are kept.
 #[derive(Clone, Default)]
@@ -68,7 +68,7 @@ impl Texts {
     }
 
     pub(crate) fn keep(&self, parse: &[u8]) -> Arc<Text> {
-        if parse.len() <= MAX_SHORT { Text::short(parse.into()) } else { self.begin(parse.len(), parse) }
+        if parse.len() <= MAX_UNCOUNTED_BYTES { Text::short(parse.into()) } else { self.begin(parse.len(), parse) }
     }
 
     /// Keeps a long Parse of `total` bytes, of which this part has come.
@@ -76,7 +76,7 @@ impl Texts {
         let mut kept = self.lock();
         kept.last_number += 1;
         let number = kept.last_number;
-        if total <= MAX_LONG {
+        if total <= MAX_PARSE_BYTES {
             kept.long.insert(number, Arc::default());
             kept.append(number, part);
         }
@@ -94,7 +94,7 @@ impl Kept {
         let Some(parse) = self.long.get_mut(&number) else { return };
         Arc::make_mut(parse).extend_from_slice(part);
         self.bytes += part.len();
-        while self.bytes > MAX_BYTES_OF_LONG {
+        while self.bytes > MAX_LONG_BYTES {
             let (_, oldest) = self.long.pop_first().expect("what has bytes is there");
             self.bytes -= oldest.len();
             self.forgotten += 1;
@@ -144,12 +144,12 @@ impl Drop for Long {
 impl Bytes<'_> {
     /// It is looked at as a whole, not at its beginning only.
     pub(crate) fn is_read_whole(&self) -> bool {
-        self.len() <= MAX_READ
+        self.len() <= MAX_READ_BYTES
     }
 
     /// What of it is looked at.
     pub(crate) fn read(&self) -> &[u8] {
-        &self[..self.len().min(MAX_READ)]
+        &self[..self.len().min(MAX_READ_BYTES)]
     }
 }
 
@@ -177,18 +177,18 @@ mod tests {
         assert_eq!(texts.told(), (20_000, 0));
         drop(text);
         assert_eq!(texts.told(), (0, 0));
-        assert!(!texts.keep(&[1; MAX_SHORT]).is_long());
+        assert!(!texts.keep(&[1; MAX_UNCOUNTED_BYTES]).is_long());
     }
 
     #[test]
     fn the_oldest_goes_where_there_are_too_many_bytes() {
         let texts = Texts::default();
-        let all: Vec<_> = (0..5).map(|_| texts.keep(&vec![0; MAX_LONG])).collect();
+        let all: Vec<_> = (0..5).map(|_| texts.keep(&vec![0; MAX_PARSE_BYTES])).collect();
         assert_eq!(all.iter().map(|text| text.bytes().is_some()).collect::<Vec<_>>(), [false, true, true, true, true]);
-        assert_eq!(texts.told(), (MAX_BYTES_OF_LONG, 1));
+        assert_eq!(texts.told(), (MAX_LONG_BYTES, 1));
         // What is gone grows no more.
         all[0].append(&[0; 100]);
-        assert_eq!(texts.told(), (MAX_BYTES_OF_LONG, 1));
-        assert!(texts.begin(MAX_LONG + 1, &[0; 100]).bytes().is_none());
+        assert_eq!(texts.told(), (MAX_LONG_BYTES, 1));
+        assert!(texts.begin(MAX_PARSE_BYTES + 1, &[0; 100]).bytes().is_none());
     }
 }

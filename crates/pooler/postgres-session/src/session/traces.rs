@@ -35,8 +35,8 @@ pub(crate) struct Traces {
 impl Traces {
     /// A text may have done one of these.
     #[inline]
-    pub(crate) fn may_have(&self, suspects: Suspects) -> bool {
-        self.suspects.any(suspects)
+    pub(crate) fn may_have_any(&self, suspects: Suspects) -> bool {
+        self.suspects.intersects(suspects)
     }
 
     /// All that the texts may have done.
@@ -51,8 +51,8 @@ impl Traces {
         self.suspects == Suspects::NONE
     }
 
-    pub(crate) fn add(&mut self, suspects: Suspects) {
-        self.suspects.add(suspects);
+    pub(crate) fn insert(&mut self, suspects: Suspects) {
+        self.suspects.insert(suspects);
     }
 
     /// The transaction is over and dealt with: what it changed for itself is gone.
@@ -81,7 +81,7 @@ impl Traces {
         if self.custom.len() < MAX_NAMES {
             self.custom.push(name.into());
         } else {
-            self.suspects.add(Suspects::UNNAMED);
+            self.suspects.insert(Suspects::UNKNOWN_NAME);
         }
     }
 
@@ -112,7 +112,7 @@ impl Traces {
 
     /// A COMMIT was answered.
     pub(crate) fn note_commit(&mut self) {
-        self.resets_committed |= self.suspects.any(Suspects::RESET);
+        self.resets_committed |= self.suspects.intersects(Suspects::RESET);
     }
 
     /// The last request failed: it has reset nothing, nor has what was done with it. Not so a DISCARD ALL, which is
@@ -148,7 +148,7 @@ impl Traces {
     #[inline]
     pub(crate) fn ask_doubted_resets(&mut self) {
         if std::mem::take(&mut self.resets_in_doubt) {
-            self.suspects.add(Suspects::RESET);
+            self.suspects.insert(Suspects::RESET);
         }
     }
 
@@ -180,7 +180,7 @@ impl Traces {
 
     /// Something is forwarded in an amended form: from now on that is of interest.
     pub(crate) fn begin_amended(&mut self) -> &mut AmendedRequests {
-        self.suspects.add(Suspects::AMENDED);
+        self.suspects.insert(Suspects::AMENDED);
         self.amended.get_or_insert_default()
     }
 }

@@ -73,7 +73,7 @@ pub(crate) struct Catalogue {
     /// The driver's clock, in milliseconds.
     clock: Arc<AtomicU64>,
     /// Raised by DDL: what was prepared before it may be stale.
-    epoch: AtomicU32,
+    schema_version: AtomicU32,
     /// Raised whenever something may have come into it that can touch a session behind a text.
     doubts: AtomicU64,
     /// Servers with DDL in a transaction that is not over.
@@ -95,17 +95,17 @@ pub(crate) struct Catalogue {
     /// It has functions whose plans a session keeps.
     keeps_plans: AtomicBool,
     /// A trigger or a stored expression may do what no SQL takes back.
-    beyond_unseen: AtomicBool,
+    irreversible_unseen: AtomicBool,
     /// It has functions whose names have to be looked for in all texts.
     watches_names: AtomicBool,
-    known: RwLock<Known>,
+    known: RwLock<Contents>,
 }
 
 impl Catalogue {
     fn new(clock: Arc<AtomicU64>) -> Self {
         Self {
             clock,
-            epoch: AtomicU32::new(0),
+            schema_version: AtomicU32::new(0),
             doubts: AtomicU64::new(0),
             changing: AtomicU32::new(0),
             stale: AtomicBool::new(true),
@@ -116,7 +116,7 @@ impl Catalogue {
             clean: AtomicBool::new(false),
             prepares: AtomicBool::new(true),
             keeps_plans: AtomicBool::new(true),
-            beyond_unseen: AtomicBool::new(false),
+            irreversible_unseen: AtomicBool::new(false),
             watches_names: AtomicBool::new(false),
             known: RwLock::default(),
         }
@@ -128,13 +128,13 @@ impl Catalogue {
 }
 
 #[derive(Default)]
-struct Known {
+struct Contents {
     /// Changes whenever the catalogue does.
     mark: Box<[u8]>,
     /// Names, in lower case, of functions that were found to be harmless.
     functions: HashSet<Box<[u8]>>,
     /// Names of functions and aggregates after which a server cannot be cleaned.
-    beyond: HashSet<Box<[u8]>>,
+    irreversible: HashSet<Box<[u8]>>,
     /// Names of functions that may do harm and take one argument.
     by_notation: HashSet<Box<[u8]>>,
     /// Names of custom parameters that functions set.
@@ -143,24 +143,24 @@ struct Known {
     suspicious: Vec<String>,
 }
 
-impl Known {
+impl Contents {
     /// Whether this may be the name of a function after which a server cannot be cleaned, to a server that cuts off
-    /// long names, and to which letters beyond ASCII may have come in another encoding than the catalogue's.
-    fn may_be_beyond(&self, name: &[u8]) -> bool {
+    /// long names, and to which letters irreversible ASCII may have come in another encoding than the catalogue's.
+    fn may_be_irreversible_name(&self, name: &[u8]) -> bool {
         let cut_off = |known: &[u8]| known.len() + 4 > MAX_NAME && name.starts_with(known);
         name.is_empty()
-            || self.beyond.contains(name)
-            || (name.len() > MAX_NAME && self.beyond.iter().any(|known| cut_off(known)))
-            || (!name.is_ascii() && self.beyond.iter().any(|known| !known.is_ascii()))
+            || self.irreversible.contains(name)
+            || (name.len() > MAX_NAME && self.irreversible.iter().any(|known| cut_off(known)))
+            || (!name.is_ascii() && self.irreversible.iter().any(|known| !known.is_ascii()))
     }
 }
 
 /// What is known of a catalogue at one moment: the number of doubts, and in the lowest bit whether it is clean. Two
 /// that are equal, and clean, tell that it was clean all the time between.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Version(u64);
+pub(crate) struct Assessment(u64);
 
-impl Version {
+impl Assessment {
     #[inline]
     pub(crate) fn is_clean(self) -> bool {
         self.0 & 1 != 0
@@ -170,8 +170,8 @@ impl Version {
 impl Catalogue {
     /// What is known of it now.
     #[inline]
-    pub(crate) fn version(&self) -> Version {
-        Version(self.doubts.load(SeqCst) << 1 | u64::from(self.is_clean()))
+    pub(crate) fn assessment(&self) -> Assessment {
+        Assessment(self.doubts.load(SeqCst) << 1 | u64::from(self.is_clean()))
     }
 
     /// Something may have come into it, and `is_clean` says so already.
@@ -202,13 +202,13 @@ impl Catalogue {
     }
 
     /// Whether any text may, behind itself, leave behind what no SQL takes back.
-    pub(crate) fn may_go_beyond(&self) -> bool {
-        self.beyond_unseen.load(SeqCst)
+    pub(crate) fn may_be_irreversible(&self) -> bool {
+        self.irreversible_unseen.load(SeqCst)
     }
 
     /// Whether it has functions that leave such behind: a text that cannot be read may call them.
-    pub(crate) fn has_beyond(&self) -> bool {
-        self.watches_names() && !self.known.read().unwrap_or_else(PoisonError::into_inner).beyond.is_empty()
+    pub(crate) fn has_irreversible(&self) -> bool {
+        self.watches_names() && !self.known.read().unwrap_or_else(PoisonError::into_inner).irreversible.is_empty()
     }
 
     /// Whether there are functions whose names have to be looked for in all texts.
@@ -230,11 +230,11 @@ impl Catalogue {
                 calls.push(name.into());
             }
         });
-        let mut beyond = false;
-        if !known.beyond.is_empty() {
-            names(text, |name| beyond |= known.may_be_beyond(name));
+        let mut irreversible = false;
+        if !known.irreversible.is_empty() {
+            names(text, |name| irreversible |= known.may_be_irreversible_name(name));
         }
-        beyond
+        irreversible
     }
 
     /// Names of custom parameters that functions set.
@@ -242,23 +242,23 @@ impl Catalogue {
         self.known.read().unwrap_or_else(PoisonError::into_inner).custom.clone()
     }
 
-    /// Statements prepared in an earlier epoch may be stale.
-    pub(crate) fn epoch(&self) -> u32 {
-        self.epoch.load(SeqCst)
+    /// Statements prepared in an earlier schema_version may be stale.
+    pub(crate) fn schema_version(&self) -> u32 {
+        self.schema_version.load(SeqCst)
     }
 
     /// A transaction has its first DDL.
-    pub(crate) fn change_begins(&self) {
+    pub(crate) fn begin_change(&self) {
         self.changing.fetch_add(1, SeqCst);
-        self.epoch.fetch_add(1, SeqCst);
+        self.schema_version.fetch_add(1, SeqCst);
         self.doubt();
     }
 
     /// That transaction is over.
-    pub(crate) fn change_ends(&self) {
+    pub(crate) fn end_change(&self) {
         self.stale.store(true, SeqCst);
         self.changing.fetch_sub(1, SeqCst);
-        self.epoch.fetch_add(1, SeqCst);
+        self.schema_version.fetch_add(1, SeqCst);
     }
 
     /// What a server is to be asked now, if one is.
@@ -269,14 +269,14 @@ impl Catalogue {
         if !due || waits || this.asking.swap(true, SeqCst) {
             return None;
         }
-        let (asked, epoch) = (Asked(this.clone()), this.epoch());
+        let (asked, schema_version) = (Asked(this.clone()), this.schema_version());
         // What has changed meanwhile may be in a part that was read.
         let so_far = this.partial.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(so_far) = so_far.filter(|partial| partial.epoch == epoch) {
+        if let Some(so_far) = so_far.filter(|partial| partial.schema_version == schema_version) {
             return Some(Reading::go_on(asked, so_far, trusted));
         }
         let known = this.known.read().unwrap_or_else(PoisonError::into_inner);
-        Some(Reading::new(asked, known.mark.clone(), epoch, trusted))
+        Some(Reading::new(asked, known.mark.clone(), schema_version, trusted))
     }
 
     /// The server was not able to answer: all that is not known is supposed. Returns what people are to be told, if
@@ -297,7 +297,7 @@ impl Catalogue {
 
     /// The server has answered. Returns what people are to be told, if that is new.
     pub(crate) fn read(&self, mut reading: Reading) -> Option<Vec<String>> {
-        let epoch = reading.epoch;
+        let schema_version = reading.schema_version;
         let now = self.now_ms();
         if reading.is_large() {
             self.not_before_ms.store(now + CHANGE_CHECK_INTERVAL_MS, SeqCst);
@@ -312,7 +312,7 @@ impl Catalogue {
         };
         self.due_ms.store(now + READ_INTERVAL_MS, SeqCst);
         // DDL that came meanwhile may not have been seen.
-        if self.epoch() == epoch && self.changing.load(SeqCst) == 0 {
+        if self.schema_version() == schema_version && self.changing.load(SeqCst) == 0 {
             self.stale.store(false, SeqCst);
         }
         news
@@ -336,16 +336,16 @@ impl Catalogue {
             .then(|| judged.suspicious.clone());
         self.prepares.store(judged.prepares, SeqCst);
         self.keeps_plans.store(judged.keeps_plans, SeqCst);
-        self.beyond_unseen.store(judged.beyond_unseen, SeqCst);
-        self.watches_names.store(!judged.by_notation.is_empty() || !judged.beyond.is_empty(), Relaxed);
+        self.irreversible_unseen.store(judged.irreversible_unseen, SeqCst);
+        self.watches_names.store(!judged.by_notation.is_empty() || !judged.irreversible.is_empty(), Relaxed);
         self.clean.store(judged.suspicious.is_empty(), SeqCst);
         if !judged.suspicious.is_empty() {
             self.doubt();
         }
-        *known = Known {
+        *known = Contents {
             mark: judged.mark,
             functions: judged.functions,
-            beyond: judged.beyond,
+            irreversible: judged.irreversible,
             by_notation: judged.by_notation,
             custom: judged.custom,
             suspicious: judged.suspicious,
@@ -386,16 +386,16 @@ pub(super) mod tests {
         let ask = || Catalogue::ask(&catalogue, Arc::default());
         let reading = ask().unwrap();
         assert!(!catalogue.is_clean() && ask().is_none());
-        let first = catalogue.version();
-        catalogue.change_begins();
-        catalogue.change_ends();
+        let first = catalogue.assessment();
+        catalogue.begin_change();
+        catalogue.end_change();
         catalogue.read(reading);
         assert!(!catalogue.is_clean());
         let mut reading = ask().unwrap();
         reading.row(&row(function("f", "sql", "select 1"))).unwrap();
         catalogue.read(reading);
         assert!(catalogue.is_clean() && catalogue.knows(&[Box::from(*b"f")]) && !catalogue.knows(&[Box::from(*b"g")]));
-        assert!(catalogue.version() != first && catalogue.version() == catalogue.version());
+        assert!(catalogue.assessment() != first && catalogue.assessment() == catalogue.assessment());
         catalogue.clock.store(READ_INTERVAL_MS - 1, Relaxed);
         assert!(ask().is_none());
         catalogue.clock.store(READ_INTERVAL_MS, Relaxed);
@@ -451,8 +451,8 @@ pub(super) mod tests {
         let mark = |text| ["m", "", text, "", "5000", "off", ""];
         assert!(answer(0, &[mark("1")]));
         assert!(!answer(10_000, &[["b", "", "", "", "", "0", ""], function("old", "sql", "select 1")]));
-        catalogue.change_begins();
-        catalogue.change_ends();
+        catalogue.begin_change();
+        catalogue.end_change();
         assert!(answer(20_000, &[mark("2")]));
         let mut at = 30_000;
         while !answer(at, &[["b", "", "", "", "", "0", ""], mark("2")]) {
@@ -471,22 +471,22 @@ pub(super) mod tests {
             catalogue.read(reading);
         };
         read("select 1");
-        let granted = catalogue.version();
+        let granted = catalogue.assessment();
         assert!(granted.is_clean());
         // Another function that does nothing is no reason for doubt, wherever it came from.
         read("select 2");
-        assert_eq!(catalogue.version(), granted);
+        assert_eq!(catalogue.assessment(), granted);
         read("select setseed(0.5)");
-        assert!(!catalogue.version().is_clean());
+        assert!(!catalogue.assessment().is_clean());
         read("select 2");
-        assert!(catalogue.version().is_clean() && catalogue.version() != granted);
-        let granted = catalogue.version();
-        catalogue.change_begins();
-        catalogue.change_ends();
+        assert!(catalogue.assessment().is_clean() && catalogue.assessment() != granted);
+        let granted = catalogue.assessment();
+        catalogue.begin_change();
+        catalogue.end_change();
         read("select 2");
-        assert!(catalogue.version().is_clean() && catalogue.version() != granted);
+        assert!(catalogue.assessment().is_clean() && catalogue.assessment() != granted);
         assert!(catalogue.failed("why").is_some());
         read("select 2");
-        assert!(catalogue.version().is_clean() && catalogue.version() != granted);
+        assert!(catalogue.assessment().is_clean() && catalogue.assessment() != granted);
     }
 }

@@ -11,7 +11,7 @@ pub(crate) enum Deallocate {
 }
 
 /// Whether the text has the server forget all prepared statements, and does nothing beside.
-pub(crate) fn forgets_all(text: &[u8]) -> bool {
+pub(crate) fn deallocates_all(text: &[u8]) -> bool {
     let may = text.first().is_some_and(|byte| byte.is_ascii_whitespace() || matches!(byte, b'd' | b'D' | b'-' | b'/'));
     may && (discards_all(text) || deallocates(text) == Some(Deallocate::All))
 }
@@ -72,10 +72,10 @@ mod tests {
     #[test]
     fn what_forgets_everything_is_recognised() {
         for sql in [&b"DEALLOCATE ALL"[..], b"discard all;", b"/* all */ Discard All", b"deallocate prepare all"] {
-            assert!(forgets_all(sql), "{}", String::from_utf8_lossy(sql));
+            assert!(deallocates_all(sql), "{}", String::from_utf8_lossy(sql));
         }
         for sql in [&b"DEALLOCATE a"[..], b"discard plans", b"discard all; select 1", b"select 'discard all'", b""] {
-            assert!(!forgets_all(sql), "{}", String::from_utf8_lossy(sql));
+            assert!(!deallocates_all(sql), "{}", String::from_utf8_lossy(sql));
         }
     }
 

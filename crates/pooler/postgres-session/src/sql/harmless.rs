@@ -22,7 +22,7 @@ pub(crate) fn is_harmless(name: &[u8]) -> bool {
 }
 
 /// Of these the connection itself keeps something that no SQL takes back: such a server is closed instead of cleaned.
-pub(crate) fn is_beyond_cleaning(name: &[u8]) -> bool {
+pub(crate) fn is_irreversible(name: &[u8]) -> bool {
     const NAMES: [&[u8]; 11] = [
         b"setseed",
         b"isn_weak",
@@ -47,13 +47,13 @@ pub(crate) fn may_harm_by_notation(name: &[u8]) -> bool {
 
 /// Numbers of functions that drivers call by number: those for large objects, whose descriptors end with the
 /// transaction.
-pub(crate) fn is_harmless_number(oid: u32) -> bool {
+pub(crate) fn is_harmless_oid(oid: u32) -> bool {
     matches!(oid, 715 | 764 | 765 | 767 | 952..=958 | 964 | 1004 | 3170..=3172 | 3457..=3460)
 }
 
 /// Whether this is the object id of a function after which no SQL cleans the session: one that is named above, or one
 /// that did not come with PostgreSQL.
-pub(crate) fn is_number_beyond_cleaning(oid: u32) -> bool {
+pub(crate) fn is_irreversible_oid(oid: u32) -> bool {
     matches!(oid, 1599 | 2172 | 2173 | 2739 | 3779 | 3786 | 4220..=4224 | 6006 | 16384..)
 }
 
@@ -76,7 +76,7 @@ mod tests {
     fn the_list_is_sorted_and_short_enough_to_read() {
         let names: Vec<&str> = NAMES.lines().collect();
         assert!(names.is_sorted() && names.iter().all(|name| name.len() <= MAX_NAME && !name.is_empty()));
-        assert!(!names.iter().any(|name| is_beyond_cleaning(name.as_bytes())));
+        assert!(!names.iter().any(|name| is_irreversible(name.as_bytes())));
         assert!(!names.iter().any(|name| may_harm_by_notation(name.as_bytes())));
     }
 }

@@ -18,7 +18,7 @@ use crate::{
 pub(crate) const APPLICATION_NAME: &[u8] = b"application_name";
 
 /// Longest parameter set, in bytes; a change that would make one longer is not recorded.
-pub(crate) const MAX_SET: usize = 64 * 1024;
+pub(crate) const MAX_SETTINGS_BYTES: usize = 64 * 1024;
 
 /// Reported parameters that no client can set.
 const READ_ONLY: [&str; 11] = [
@@ -82,7 +82,7 @@ impl Pairs {
         if !found {
             push(&mut bytes, name, value);
         }
-        if bytes.len() > MAX_SET { self.clone() } else { Self(bytes.into()) }
+        if bytes.len() > MAX_SETTINGS_BYTES { self.clone() } else { Self(bytes.into()) }
     }
 
     /// The same without this parameter.

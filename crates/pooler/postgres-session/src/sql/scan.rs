@@ -27,16 +27,16 @@ pub(crate) fn scan(text: &[u8]) -> Findings {
         return Findings::default();
     }
     let mut findings = Findings::default();
-    if look(text, &mut findings, true).unclear {
+    if examine(text, &mut findings, true).unclear {
         findings = Findings::misread(&findings);
     }
-    if findings.suspects.any(Suspects::UNNAMED)
+    if findings.suspects.intersects(Suspects::UNKNOWN_NAME)
         && let Some((named, qualified)) = listed::named(text)
     {
         findings = scan(&named);
-        findings.suspects.add(if qualified { Suspects::NONE } else { Suspects::LISTED });
+        findings.suspects.insert(if qualified { Suspects::NONE } else { Suspects::NAME_FROM_VIEW });
     }
-    if findings.suspects.any(Suspects::RESETS) && reset::mark(text).is_some() {
+    if findings.suspects.intersects(Suspects::RESETS) && reset::mark(text).is_some() {
         // It was amended before: what it sets back is as it should be.
         findings.settle_resets();
     }
@@ -47,12 +47,12 @@ pub(crate) fn scan(text: &[u8]) -> Findings {
 /// cannot be seen: that is supposed only if the beginning does so, or is code, which is all of one piece.
 pub(crate) fn scan_beginning(text: &[u8]) -> Findings {
     let mut seen = Findings::default();
-    let reading = look(text, &mut seen, true);
+    let reading = examine(text, &mut seen, true);
     let mut supposed = Findings { custom: seen.custom, ..Findings::unreadable() };
-    let kept = Suspects::UNNAMED.union(Suspects::BOUND_NAME).union(Suspects::STRINGS);
-    supposed.suspects.add(seen.suspects.intersection(kept));
+    let kept = Suspects::UNKNOWN_NAME.union(Suspects::BOUND_NAME).union(Suspects::STRING_SYNTAX);
+    supposed.suspects.insert(seen.suspects.intersection(kept));
     if reading.code {
-        supposed.suspects.add(Suspects::UNNAMED);
+        supposed.suspects.insert(Suspects::UNKNOWN_NAME);
     }
     supposed
 }
@@ -66,7 +66,7 @@ struct Reading {
 }
 
 /// What is supposed of code that cannot be read.
-const UNREAD_CODE: Suspects = Suspects::ALL.union(Suspects::BEYOND);
+const UNREAD_CODE: Suspects = Suspects::ANYTHING.union(Suspects::IRREVERSIBLE);
 
 /// Which name is that of a table, so that what is in parentheses behind it are columns.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -78,7 +78,7 @@ enum Table {
 }
 
 /// Where in a text its reader is.
-struct Place<'a> {
+struct Reader<'a> {
     /// A statement begins here.
     start: bool,
     /// Options of EXPLAIN are being read.
@@ -107,10 +107,10 @@ struct Place<'a> {
     begun: bool,
 }
 
-fn look(text: &[u8], found: &mut Findings, outermost: bool) -> Reading {
+fn examine(text: &[u8], found: &mut Findings, outermost: bool) -> Reading {
     let (mut code, mut escaped) = (false, false);
     let mut tokens = Tokens::new(text);
-    let mut at = Place {
+    let mut at = Reader {
         start: outermost,
         prefix: false,
         procedural: false,
@@ -136,18 +136,18 @@ fn look(text: &[u8], found: &mut Findings, outermost: bool) -> Reading {
             Token::Literal(body) => {
                 if at.procedural && outermost {
                     code = true;
-                    look_at_code(text, body, found);
+                    examine_code(text, body, found);
                 }
                 at.end_name(Before::Other);
                 at.start = false;
             }
             Token::Escaped | Token::EscapedName => {
                 // Whatever it names.
-                let of_name = if token == Token::EscapedName { Suspects::BEYOND } else { Suspects::NONE };
-                found.suspects.add(Suspects::HIDDEN.union(of_name));
+                let of_name = if token == Token::EscapedName { Suspects::IRREVERSIBLE } else { Suspects::NONE };
+                found.suspects.insert(Suspects::OPAQUE.union(of_name));
                 escaped |= token == Token::EscapedName;
                 if at.procedural {
-                    found.suspects.add(UNREAD_CODE);
+                    found.suspects.insert(UNREAD_CODE);
                 }
                 at.end_name(Before::Other);
                 at.start = false;
@@ -160,8 +160,9 @@ fn look(text: &[u8], found: &mut Findings, outermost: bool) -> Reading {
     }
     if at.updates && at.settings_table {
         // Its rule sets what is updated.
-        let settings = Suspects::SETTINGS.union(Suspects::MEANING).union(Suspects::READING).union(Suspects::STRINGS);
-        found.suspects.add(Suspects::HIDDEN.union(settings).union(Suspects::RESET));
+        let settings =
+            Suspects::SETTINGS.union(Suspects::MEANING).union(Suspects::CONSTANTS).union(Suspects::STRING_SYNTAX);
+        found.suspects.insert(Suspects::OPAQUE.union(settings).union(Suspects::RESET));
         found.resets.push(Box::from(*ALL_PARAMETERS));
     }
     if outermost {
@@ -178,18 +179,18 @@ fn look(text: &[u8], found: &mut Findings, outermost: bool) -> Reading {
 }
 
 /// Looks at the body of a DO or of a function, which is this literal of the text.
-fn look_at_code(text: &[u8], literal: &[u8], found: &mut Findings) {
+fn examine_code(text: &[u8], literal: &[u8], found: &mut Findings) {
     match notation::code(text, literal) {
         Some(body) => {
-            if look(&body, found, false).unclear {
+            if examine(&body, found, false).unclear {
                 *found = Findings::misread(found);
             }
         }
-        None => found.suspects.add(UNREAD_CODE),
+        None => found.suspects.insert(UNREAD_CODE),
     }
 }
 
-impl<'a> Place<'a> {
+impl<'a> Reader<'a> {
     /// What was read last is no name.
     fn end_name(&mut self, last: Before<'a>) {
         (self.name, self.dot) = (None, false);
@@ -197,7 +198,7 @@ impl<'a> Place<'a> {
     }
 }
 
-fn read_name<'a>(at: &mut Place<'a>, word: &'a [u8], quoted: bool, tokens: &mut Tokens<'a>, found: &mut Findings) {
+fn read_name<'a>(at: &mut Reader<'a>, word: &'a [u8], quoted: bool, tokens: &mut Tokens<'a>, found: &mut Findings) {
     let qualified = at.dot;
     if !qualified {
         at.before_name = at.last;
@@ -233,7 +234,7 @@ fn read_name<'a>(at: &mut Place<'a>, word: &'a [u8], quoted: bool, tokens: &mut 
     anywhere(word, at, found);
     if at.procedural && at.outermost && !["language", "plpgsql"].iter().any(|known| settings::is(word, known)) {
         // Of another language than that nothing is known.
-        found.suspects.add(UNREAD_CODE);
+        found.suspects.insert(UNREAD_CODE);
     }
     if !at.outermost && !quoted && !qualified {
         // In procedural code a statement begins after many words, and a text may be composed.
@@ -249,7 +250,7 @@ fn procedural(word: &[u8], last: Before<'_>, tokens: &mut Tokens<'_>, found: &mu
     // ON CONFLICT DO is no statement.
     let composes = is("execute") || (is("do") && !next_is(tokens, "nothing") && !next_is(tokens, "update"));
     if composes {
-        found.suspects.add(Suspects::ALL);
+        found.suspects.insert(Suspects::ANYTHING);
     } else if is("set") && !last.may_end() {
         // UPDATE t SET
     } else if STARTS.iter().any(|start| is(start)) {
@@ -280,13 +281,13 @@ const STARTS: [&str; 16] = [
 /// Looks over the body of a function in PL/pgSQL.
 pub(crate) fn scan_procedure(body: &[u8]) -> Findings {
     let mut findings = Findings { backslash: body.contains(&b'\\'), ..Findings::default() };
-    if look(body, &mut findings, false).unclear {
+    if examine(body, &mut findings, false).unclear {
         findings = Findings::misread(&findings);
     }
     findings
 }
 
-fn read_symbol<'a>(at: &mut Place<'a>, symbol: u8, tokens: &Tokens<'a>, found: &mut Findings) {
+fn read_symbol<'a>(at: &mut Reader<'a>, symbol: u8, tokens: &Tokens<'a>, found: &mut Findings) {
     match symbol {
         b';' if at.depth == 0 => {
             (at.start, at.prefix, at.procedural, at.table) = (at.outermost, false, false, Table::No);
@@ -307,7 +308,7 @@ fn read_symbol<'a>(at: &mut Place<'a>, symbol: u8, tokens: &Tokens<'a>, found: &
                     let before = at.before_name;
                     if at.temporary && !before.is_one_of(&["table", "exists", "into"]) {
                         // What a temporary function does is in no catalogue that others read.
-                        found.suspects.add(Suspects::HIDDEN.union(Suspects::BEYOND));
+                        found.suspects.insert(Suspects::OPAQUE.union(Suspects::IRREVERSIBLE));
                     }
                     if !of_table {
                         let procedural = !at.outermost && !quoted && !qualified && calls::is_procedural(name, before);
@@ -344,7 +345,7 @@ fn read_symbol<'a>(at: &mut Place<'a>, symbol: u8, tokens: &Tokens<'a>, found: &
 
 /// A word anywhere in a statement.
 #[inline]
-fn anywhere(word: &[u8], at: &mut Place<'_>, found: &mut Findings) {
+fn anywhere(word: &[u8], at: &mut Reader<'_>, found: &mut Findings) {
     let Some(first) = word.first() else { return };
     let is = |other: &str| settings::is(word, other);
     let before =
@@ -361,7 +362,7 @@ fn anywhere(word: &[u8], at: &mut Place<'_>, found: &mut Findings) {
         (6, b's') if is("setval") => Suspects::SEQUENCE,
         (6, b'i') if is("insert") => Suspects::SEQUENCE,
         // CREATE TABLE ... AS EXECUTE
-        (7, b'e') if is("execute") && before(&["as"]) => Suspects::HIDDEN,
+        (7, b'e') if is("execute") && before(&["as"]) => Suspects::OPAQUE,
         (6, b'u') if is("update") => {
             at.updates = true;
             return;
@@ -373,7 +374,7 @@ fn anywhere(word: &[u8], at: &mut Place<'_>, found: &mut Findings) {
         (7.., b'p') if is_temporary(word) => Suspects::TEMPORARY,
         _ => return,
     };
-    found.suspects.add(suspects);
+    found.suspects.insert(suspects);
 }
 
 /// Whether a schema is one of temporary objects.

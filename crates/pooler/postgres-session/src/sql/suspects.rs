@@ -25,11 +25,11 @@ impl Suspects {
     /// May advance a sequence.
     pub(crate) const SEQUENCE: Self = Self(1 << 8);
     /// May end something that ties a client to its server.
-    pub(crate) const UNDO: Self = Self(1 << 9);
+    pub(crate) const UNPIN: Self = Self(1 << 9);
     /// Forgets prepared statements.
-    pub(crate) const FORGET: Self = Self(1 << 10);
+    pub(crate) const DEALLOCATE: Self = Self(1 << 10);
     /// Sets a parameter whose name cannot be seen.
-    pub(crate) const UNNAMED: Self = Self(1 << 11);
+    pub(crate) const UNKNOWN_NAME: Self = Self(1 << 11);
     /// Sets a parameter whose name is bound to it.
     pub(crate) const BOUND_NAME: Self = Self(1 << 12);
     /// Resets parameters to what they were when the session began.
@@ -40,56 +40,58 @@ impl Suspects {
     pub(crate) const AMENDED: Self = Self(1 << 15);
 
     /// Runs something whose text is not seen, or not understood: it may have left anything behind.
-    pub(crate) const HIDDEN: Self = Self(1 << 16);
+    pub(crate) const OPAQUE: Self = Self(1 << 16);
     /// May leave something behind that no SQL takes back.
-    pub(crate) const BEYOND: Self = Self(1 << 17);
+    pub(crate) const IRREVERSIBLE: Self = Self(1 << 17);
     /// Changes what the database consists of.
     pub(crate) const DDL: Self = Self(1 << 18);
 
     /// Makes a temporary object: it may act behind texts while it exists, and no other session knows of it.
-    pub(crate) const ACTING: Self = Self(1 << 22);
+    pub(crate) const TEMPORARY_CODE: Self = Self(1 << 22);
     /// Sets a parameter that the view pg_settings names, if that is PostgreSQL's own.
-    pub(crate) const LISTED: Self = Self(1 << 23);
+    pub(crate) const NAME_FROM_VIEW: Self = Self(1 << 23);
     /// Changes who acts, perhaps only for the transaction.
     pub(crate) const ROLE: Self = Self(1 << 24);
     /// Changes who acts, as the text says, or may say.
-    pub(crate) const NAMES_ROLE: Self = Self(Self::ROLE.0 | Self::UNNAMED.0 | Self::BOUND_NAME.0);
+    pub(crate) const NAMES_ROLE: Self = Self(Self::ROLE.0 | Self::UNKNOWN_NAME.0 | Self::BOUND_NAME.0);
     /// What may change who acts, seen in the text or not.
-    pub(crate) const MAY_CHANGE_ROLE: Self = Self(Self::NAMES_ROLE.0 | Self::HIDDEN.0 | Self::DDL.0);
+    pub(crate) const MAY_CHANGE_ROLE: Self = Self(Self::NAMES_ROLE.0 | Self::OPAQUE.0 | Self::DDL.0);
     /// What may make it another's.
-    pub(crate) const MAY_HIDE_VIEWS: Self =
-        Self(Self::MEANING.0 | Self::TEMPORARY.0 | Self::ACTING.0 | Self::HIDDEN.0 | Self::DDL.0 | Self::UNDO.0);
+    pub(crate) const MAY_HIDE_VIEWS: Self = Self(
+        Self::MEANING.0 | Self::TEMPORARY.0 | Self::TEMPORARY_CODE.0 | Self::OPAQUE.0 | Self::DDL.0 | Self::UNPIN.0,
+    );
 
     /// Changes, perhaps only for the transaction, how constants in functions are read.
-    pub(crate) const READING: Self = Self(1 << 19);
+    pub(crate) const CONSTANTS: Self = Self(1 << 19);
     /// Changes how text constants are written.
-    pub(crate) const STRINGS: Self = Self(1 << 20);
+    pub(crate) const STRING_SYNTAX: Self = Self(1 << 20);
     /// Changes, perhaps only for the transaction, which bytes are letters.
-    pub(crate) const LETTERS: Self = Self(1 << 21);
+    pub(crate) const ENCODING: Self = Self(1 << 21);
 
     /// Resets parameters, for the transaction or longer.
     pub(crate) const RESETS: Self = Self(Self::RESET.0 | Self::LOCAL_RESET.0);
     /// What the next CommandCompletes have to be looked at for.
-    pub(crate) const TELLING: Self = Self(Self::FORGET.0 | Self::AMENDED.0 | Self::RESET.0);
+    pub(crate) const WATCHED_COMPLETIONS: Self = Self(Self::DEALLOCATE.0 | Self::AMENDED.0 | Self::RESET.0);
     /// What the next messages have to be looked at for.
-    pub(crate) const OF_INTEREST: Self = Self(Self::RESET.0 | Self::AMENDED.0 | Self::UNDO.0 | Self::FORGET.0);
+    pub(crate) const WATCHED_MESSAGES: Self =
+        Self(Self::RESET.0 | Self::AMENDED.0 | Self::UNPIN.0 | Self::DEALLOCATE.0);
 
     /// All that may leave something behind in a session, or take it away.
-    pub(crate) const LASTING_OR_UNDONE: Self = Self(Self::LASTING.0 | Self::UNDO.0);
+    pub(crate) const LASTING_OR_UNPIN: Self = Self(Self::LASTING.0 | Self::UNPIN.0);
     /// All that may leave something behind in a session, seen in the text or not.
-    pub(crate) const LASTING: Self = Self(Self::VISIBLY_LASTING.0 | Self::HIDDEN.0 | Self::DDL.0);
+    pub(crate) const LASTING: Self = Self(Self::VISIBLY_LASTING.0 | Self::OPAQUE.0 | Self::DDL.0);
     /// All that leaves something behind in a session as the text says.
     pub(crate) const VISIBLY_LASTING: Self = Self(
-        1 | Self::TEMPORARY.0 | Self::CURSOR.0 | Self::LOCK.0 | Self::LISTEN.0 | Self::PREPARE.0 | Self::UNNAMED.0,
+        1 | Self::TEMPORARY.0 | Self::CURSOR.0 | Self::LOCK.0 | Self::LISTEN.0 | Self::PREPARE.0 | Self::UNKNOWN_NAME.0,
     );
     /// What is supposed of a text that cannot be read.
-    pub(crate) const ALL: Self = Self(((1 << 15) - 1) | Self::HIDDEN.0 | Self::DDL.0 | Self::READING.0);
+    pub(crate) const ANYTHING: Self = Self(((1 << 15) - 1) | Self::OPAQUE.0 | Self::DDL.0 | Self::CONSTANTS.0);
     /// What has to be asked of the server's settings for.
-    pub(crate) const ASKS_SETTINGS: Self = Self(Self::SETTINGS.0 | Self::HIDDEN.0 | Self::DDL.0);
+    pub(crate) const NEEDS_SETTINGS: Self = Self(Self::SETTINGS.0 | Self::OPAQUE.0 | Self::DDL.0);
 
     /// Whether any of `others` is in it.
     #[inline]
-    pub(crate) fn any(self, others: Self) -> bool {
+    pub(crate) fn intersects(self, others: Self) -> bool {
         self.0 & others.0 != 0
     }
 
@@ -107,7 +109,7 @@ impl Suspects {
     }
 
     #[inline]
-    pub(crate) fn add(&mut self, others: Self) {
+    pub(crate) fn insert(&mut self, others: Self) {
         self.0 |= others.0;
     }
 }
@@ -125,7 +127,7 @@ pub(crate) struct Findings {
     /// Where it may be read otherwise, it may set something back.
     pub(crate) may_reset: bool,
     /// Likewise, it may leave behind what no SQL takes back.
-    pub(crate) may_go_beyond: bool,
+    pub(crate) may_be_irreversible: bool,
     /// It has more than one statement.
     pub(crate) several: bool,
     /// Its first statement ends a transaction.
@@ -142,10 +144,10 @@ impl Findings {
     /// What is supposed of a FunctionCall, whose function is known by number only.
     pub(crate) fn of_call() -> Self {
         let suspects = Suspects(
-            Suspects::LASTING.0 & !Suspects::UNNAMED.0
+            Suspects::LASTING.0 & !Suspects::UNKNOWN_NAME.0
                 | Suspects::SEQUENCE.0
                 | Suspects::MEANING.0
-                | Suspects::READING.0,
+                | Suspects::CONSTANTS.0,
         );
         Self { suspects, ..Self::default() }
     }
@@ -174,8 +176,8 @@ impl Findings {
         if !found.may_reset {
             supposed.settle_resets();
         }
-        if found.may_go_beyond {
-            supposed.suspects.add(Suspects::BEYOND);
+        if found.may_be_irreversible {
+            supposed.suspects.insert(Suspects::IRREVERSIBLE);
         }
         supposed
     }
@@ -187,7 +189,8 @@ impl Findings {
 }
 
 /// What is supposed of a text that was not read.
-const UNREAD: u32 = Suspects::ALL.0 & !(Suspects::UNNAMED.0 | Suspects::BOUND_NAME.0 | Suspects::LAST_VALUE.0);
+const UNREAD: u32 =
+    Suspects::ANYTHING.0 & !(Suspects::UNKNOWN_NAME.0 | Suspects::BOUND_NAME.0 | Suspects::LAST_VALUE.0);
 
 /// Stands for all names in [`Findings::resets`].
 pub(crate) const ALL_PARAMETERS: &[u8; 1] = b"*";

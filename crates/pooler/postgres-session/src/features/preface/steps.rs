@@ -8,7 +8,7 @@
 use std::sync::LazyLock;
 
 use crate::{
-    features::cleaning::{BEGIN, PIECES},
+    features::cleaning::{BEGIN, RESET_STATEMENTS},
     session::statements::PREFIX,
     wire::message::{front, write, write_bind, write_execute, write_parse},
 };
@@ -21,9 +21,9 @@ pub(crate) struct Steps<'a> {
 }
 
 /// The cleaning as statements that a server keeps, so that it need not read them again: with their Parses, and without.
-static KEPT: LazyLock<(Vec<u8>, Vec<u8>)> = LazyLock::new(|| {
+static CLEANING_MESSAGES: LazyLock<(Vec<u8>, Vec<u8>)> = LazyLock::new(|| {
     let (mut first, mut again) = (Vec::new(), Vec::new());
-    for (number, sql) in std::iter::once(BEGIN).chain(PIECES).enumerate() {
+    for (number, sql) in std::iter::once(BEGIN).chain(RESET_STATEMENTS).enumerate() {
         // Digits, as in all names of ours (`session::survey`); no statement of a client has a number that begins with
         // 0.
         let name = format!("{}000{number}", *PREFIX);
@@ -62,9 +62,9 @@ impl<'a> Steps<'a> {
     /// Begins a transaction, in which all of a session is cleaned but its prepared statements. `there`: the server has
     /// the statements for this.
     pub(crate) fn clean(&mut self, there: bool) {
-        let (first, again) = &*KEPT;
+        let (first, again) = &*CLEANING_MESSAGES;
         self.to.extend_from_slice(if there { again } else { first });
-        self.count += 1 + PIECES.len() as u16;
+        self.count += 1 + RESET_STATEMENTS.len() as u16;
     }
 }
 

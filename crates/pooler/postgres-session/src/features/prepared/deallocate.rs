@@ -19,14 +19,14 @@ use crate::{
 };
 
 /// What a text deallocates that the server knows by another name, or not at all.
-pub(crate) fn gives_up(client: &Client, server: &Server, text: &[u8]) -> Option<Deallocate> {
+pub(crate) fn is_answered_here(client: &Client, server: &Server, text: &[u8]) -> Option<Deallocate> {
     let named = client.named.as_ref()?;
     let may = text.first().is_some_and(|byte| byte.is_ascii_whitespace() || matches!(byte, b'd' | b'D' | b'-' | b'/'));
     let given_up = if may { deallocates(text)? } else { return None };
     let ours = match &given_up {
         Deallocate::One(name) => named.may_have(name),
         // Those prepared in SQL are the server's to forget.
-        Deallocate::All => client.pin.is_none() && !server.traces.may_have(Suspects::PREPARE),
+        Deallocate::All => client.pin.is_none() && !server.traces.may_have_any(Suspects::PREPARE),
     };
     ours.then_some(given_up)
 }
@@ -39,7 +39,7 @@ pub(crate) fn settle(link: &mut Link<'_>, message: &Arrived<'_>, given_up: &Deal
         Deallocate::One(name) => named.remove(name),
         Deallocate::All => named.clear(),
     }
-    unnamed::lose(link.client_tag, link.client, link.server);
+    unnamed::invalidate(link.client_tag, link.client, link.server);
     let all = *given_up == Deallocate::All;
     if link.server.exchange.status() == IDLE {
         link.out.insert(Peer::Client(link.client_tag), |to| {

@@ -1,4 +1,4 @@
-//! Named prepared statements of a client in the messages that it sends and gets: its names are replaced by those of
+//! ClientStatements prepared statements of a client in the messages that it sends and gets: its names are replaced by those of
 //! ours, and what the server at hand does not have is parsed before it is used.
 //!
 //! What need not be done by the server is still answered by it: in place of a Parse it has done before, it is sent a
@@ -31,7 +31,7 @@ use crate::{
         statements::{Meaning, NOTHING, PREFIX, Reliance, Statement, TAKEN},
     },
     sql::{
-        deallocate::{Deallocate, deallocates, forgets_all},
+        deallocate::{Deallocate, deallocates, deallocates_all},
         suspects::{Findings, Suspects},
     },
     wire::{
@@ -49,7 +49,7 @@ pub(crate) fn follow(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived
     match message.header.kind {
         front::PARSE => parse(postgres, link, message, name),
         front::CLOSE => close(link, message, name),
-        _ => refer(postgres, link, message, name),
+        _ => bind_or_describe(postgres, link, message, name),
     }
 }
 
@@ -79,7 +79,7 @@ const POOL_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 /// What rules the meaning of a text parsed now; `None` if no other client may share it. In another database a text is
 /// about other tables, and clients there were told something else.
 fn context(client: &Client, server: &Server) -> Option<u64> {
-    if server.traces.may_have(Suspects::MEANING.union(Suspects::HIDDEN)) || hides_tables(client, server) {
+    if server.traces.may_have_any(Suspects::MEANING.union(Suspects::OPAQUE)) || hides_tables(client, server) {
         return None;
     }
     Some(client.settings().current().context() ^ u64::from(server.pool.0).wrapping_mul(POOL_FACTOR))
@@ -88,7 +88,7 @@ fn context(client: &Client, server: &Server) -> Option<u64> {
 /// A table that only this client knows may stand before one that a text names.
 fn hides_tables(client: &Client, server: &Server) -> bool {
     // Who is pinned because of an unknown setting may have temporary tables, too.
-    server.traces.may_have(Suspects::TEMPORARY) || matches!(client.pin, Some(Pin::Temporary | Pin::UnknownSetting))
+    server.traces.may_have_any(Suspects::TEMPORARY) || matches!(client.pin, Some(Pin::Temporary | Pin::UnknownSetting))
 }
 
 fn parse(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, name: Range<usize>) -> Step {
@@ -101,7 +101,7 @@ fn parse(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, name: 
     };
     if let Some(known) = meaning {
         // The server refuses it, since it gets one of that name first; but before that it reads the text.
-        take_name((link.server_tag, link.server), link.out);
+        occupy_name((link.server_tag, link.server), link.out);
         let (header, before) = renamed(message, &name, &TAKEN);
         link.out.insert(Peer::Server(link.server_tag), |to| {
             [&header[..], before, TAKEN.as_bytes()].iter().for_each(|part| to.extend_from_slice(part))
@@ -114,9 +114,9 @@ fn parse(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, name: 
     if !message.is_whole() || link.server.statements.may_have_own(&message.bytes[name.clone()]) {
         // Too long to be kept: it stays with this server, under its own name. Where there was one like that, the server
         // tells whether it still is. A survey may not tell it from ours, or another pooler's.
-        link.server.traces.add(Suspects::PREPARE);
+        link.server.traces.insert(Suspects::PREPARE);
         link.server.statements.note_own(&message.bytes[name]);
-        link.server.soil.add(Soil::ALL);
+        link.server.soil.insert(Soil::ALL);
         return Step::Forward;
     }
     let text = &message.bytes[name.end + 1..message.end()];
@@ -125,7 +125,7 @@ fn parse(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, name: 
     let text = amended.as_deref().unwrap_or(text);
     let statement = postgres.statements.intern(
         context(link.client, link.server),
-        link.server.catalogue.shared().epoch(),
+        link.server.catalogue.shared().schema_version(),
         text,
         None,
     );
@@ -140,7 +140,7 @@ fn parse(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, name: 
         }
         need => {
             if need != Need::Parse {
-                write_hidden_close(prepared, &mut link.server.exchange, link.server_tag, statement.id, link.out);
+                write_own_close(prepared, &mut link.server.exchange, link.server_tag, statement.id, link.out);
             }
             // It names no types that others were told: who prepares a text anew is told what that is now.
             link.out.insert(Peer::Server(link.server_tag), |to| write_parse(to, statement.name.as_bytes(), text));
@@ -153,7 +153,7 @@ fn parse(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, name: 
 }
 
 /// Has the server prepare something under a name that is there for nothing else.
-fn take_name((tag, server): (ServerTag, &mut Server), out: &mut Outbox) {
+fn occupy_name((tag, server): (ServerTag, &mut Server), out: &mut Outbox) {
     out.insert(Peer::Server(tag), |to| {
         write(to, front::CLOSE, |to| to.extend_from_slice(format!("S{}\0", *TAKEN).as_bytes()));
         write_parse(to, TAKEN.as_bytes(), b"\0\0\0");
@@ -181,11 +181,11 @@ pub(crate) fn deallocated(
 }
 
 /// Forwards the Parse of a DEALLOCATE of a statement of the client's: the server deallocates something else that is
-/// there. The server keeps the statement for others; and to bring a missing one first may fail by now.
+/// there. The server keeps the statement for others; and to ensure_prepared a missing one first may fail by now.
 pub(crate) fn deallocate(link: &mut Link<'_>, message: &Arrived<'_>, name: &[u8]) -> Step {
     let mut body = &message.body()[1..];
     take_text(&mut body).expect("its text was read");
-    take_name((link.server_tag, link.server), link.out);
+    occupy_name((link.server_tag, link.server), link.out);
     link.out.insert(Peer::Server(link.server_tag), |to| {
         write(to, front::PARSE, |to| {
             to.extend_from_slice(format!("\0DEALLOCATE {}\0", *TAKEN).as_bytes());
@@ -210,7 +210,7 @@ fn close(link: &mut Link<'_>, message: &Arrived<'_>, name: Range<usize>) -> Step
         }
         Ok(None) => {
             if link.server.stays_out_of_pool() {
-                link.server.traces.add(Suspects::UNDO);
+                link.server.traces.insert(Suspects::UNPIN);
             }
             if link.server.exchange.is_settled() {
                 link.server.statements.remove_own(name);
@@ -228,7 +228,7 @@ fn close(link: &mut Link<'_>, message: &Arrived<'_>, name: Range<usize>) -> Step
 }
 
 /// A Bind, or a Describe of a statement.
-fn refer(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, name: Range<usize>) -> Step {
+fn bind_or_describe(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, name: Range<usize>) -> Step {
     let text = &message.bytes[name.clone()];
     let mut statement = match meaning(link.client, link.server, text) {
         Err(step) => return step,
@@ -240,7 +240,7 @@ fn refer(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, name: 
         Ok(None) => {
             if message.header.kind == front::BIND {
                 link.server.note_bound(message, false);
-                let findings = link.server.judge(Findings { suspects: Suspects::HIDDEN, ..Findings::default() }, b"");
+                let findings = link.server.judge(Findings { suspects: Suspects::OPAQUE, ..Findings::default() }, b"");
                 link.server.suspect(&findings);
             }
             return Step::Forward;
@@ -261,13 +261,15 @@ fn refer(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, name: 
         // PostgreSQL looks at tables anew where the search_path is another, but not where a temporary one has come.
         None => {
             statement.is_own()
-                || (there && !hides_tables(link.client, link.server) && !link.server.traces.may_have(Suspects::READING))
+                || (there
+                    && !hides_tables(link.client, link.server)
+                    && !link.server.traces.may_have_any(Suspects::CONSTANTS))
         }
     };
     if !fits {
         // It would mean something else if it were parsed now, so it is another statement.
         let as_told = Some(&statement.told).filter(|told| told.is_some() && reliance == Reliance::Told);
-        statement = postgres.statements.intern(now, statement.epoch, &statement.body, as_told);
+        statement = postgres.statements.intern(now, statement.schema_version, &statement.body, as_told);
         link.client.named.as_mut().expect("it has the statement").replace(text, &statement);
         there = link.server.statements.ours_mut().is_some_and(|prepared| prepared.need(&statement) == Need::Nothing);
     }
@@ -283,7 +285,7 @@ fn refer(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, name: 
     if reliance == Reliance::Told && statement.told.is_some() && relied != Likeness::Same {
         return compare(link, (message, &name), (&statement, relied));
     }
-    bring((link.server_tag, link.server), &statement, link.out);
+    ensure_prepared((link.server_tag, link.server), &statement, link.out);
     let looked_at = told::follow(link.client, link.server, (message, &name), (&statement, likeness, reliance));
     let kept = message.header.kind == front::BIND && (learns || reliance == Reliance::Untold);
     forward_as(
@@ -299,8 +301,8 @@ fn refer(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, name: 
 /// A Bind of a statement is about to be forwarded: what to do instead, if anything.
 fn bind(link: &mut Link<'_>, message: &Arrived<'_>, statement: &Statement) -> Option<Step> {
     link.server.lease_mut().may_copy |= copy::is_copy(&statement.body);
-    let forgets = statement.findings.suspects.any(Suspects::FORGET);
-    link.server.note_bound(message, forgets && forgets_all(&statement.body));
+    let forgets = statement.findings.suspects.intersects(Suspects::DEALLOCATE);
+    link.server.note_bound(message, forgets && deallocates_all(&statement.body));
     if link.server.policy.on_state != OnState::Allow
         && (!statement.findings.is_plain()
             || link.server.settings.has_nonconforming_strings()
@@ -314,18 +316,18 @@ fn bind(link: &mut Link<'_>, message: &Arrived<'_>, statement: &Statement) -> Op
         if let Some(step) = plans::before(link, findings) {
             return Some(step);
         }
-        if link.server.policy.on_state == OnState::Reject && findings.suspects.any(Suspects::VISIBLY_LASTING) {
+        if link.server.policy.on_state == OnState::Reject && findings.suspects.intersects(Suspects::VISIBLY_LASTING) {
             reject(link.server_tag, link.server, message.header.kind, link.out);
         }
         link.server.suspect(findings);
         link.server.note_amended_bind(message.body(), &statement.body);
-        if findings.suspects.any(Suspects::BOUND_NAME) {
+        if findings.suspects.intersects(Suspects::BOUND_NAME) {
             if message.may_wait() {
                 return Some(Step::Wait);
             }
             note_bound_names(link.server, message);
         }
-    } else if statement.findings.suspects.any(Suspects::DDL) {
+    } else if statement.findings.suspects.intersects(Suspects::DDL) {
         link.server.note_change(&statement.findings);
     }
     None
@@ -347,7 +349,7 @@ fn compare(
         // Its answers come with those to what goes ahead, but that has to be known first.
         Likeness::Unknown if link.server.is_prefaced() => Step::Wait,
         Likeness::Unknown => {
-            bring((link.server_tag, link.server), statement, link.out);
+            ensure_prepared((link.server_tag, link.server), statement, link.out);
             link.server.statements.ours_mut().expect("it has the statement").describe(statement, None);
             told::ask(link, (&statement.name, Note::Probe))
         }
@@ -427,19 +429,19 @@ fn renamed<'a>(message: &Arrived<'a>, name: &Range<usize>, ours: &str) -> ([u8; 
 }
 
 /// Makes sure that the server has the statement.
-pub(crate) fn bring((tag, server): (ServerTag, &mut Server), statement: &Arc<Statement>, out: &mut Outbox) {
+pub(crate) fn ensure_prepared((tag, server): (ServerTag, &mut Server), statement: &Arc<Statement>, out: &mut Outbox) {
     let prepared = server.statements.ours_or_new();
     let need = prepared.need(statement);
     if need == Need::Nothing {
         return;
     }
     if need == Need::CloseAndParse {
-        write_hidden_close(prepared, &mut server.exchange, tag, statement.id, out);
+        write_own_close(prepared, &mut server.exchange, tag, statement.id, out);
     }
     let body = statement.parse_body();
     out.insert(Peer::Server(tag), |to| write_parse(to, statement.name.as_bytes(), &body));
     prepared.parse(statement);
-    server.exchange.noted(Note::HiddenParse(statement.id));
+    server.exchange.noted(Note::OwnParse(statement.id));
     make_room((tag, server), out);
 }
 
@@ -447,16 +449,16 @@ pub(crate) fn bring((tag, server): (ServerTag, &mut Server), statement: &Arc<Sta
 fn make_room((tag, server): (ServerTag, &mut Server), out: &mut Outbox) {
     let prepared = server.statements.ours_mut().expect("it has statements");
     while let Some(id) = prepared.surplus(server.policy.max_prepared as usize) {
-        write_hidden_close(prepared, &mut server.exchange, tag, id, out);
+        write_own_close(prepared, &mut server.exchange, tag, id, out);
     }
 }
 
-fn write_hidden_close(prepared: &mut Prepared, exchange: &mut Exchange, tag: ServerTag, id: u32, out: &mut Outbox) {
+fn write_own_close(prepared: &mut Prepared, exchange: &mut Exchange, tag: ServerTag, id: u32, out: &mut Outbox) {
     out.insert(Peer::Server(tag), |to| {
         write(to, front::CLOSE, |to| to.extend_from_slice(format!("S{}{id}\0", *PREFIX).as_bytes()));
     });
     prepared.close(id);
-    exchange.noted(Note::HiddenClose(id));
+    exchange.noted(Note::OwnClose(id));
 }
 
 /// A Close that does nothing.
@@ -496,11 +498,11 @@ pub(crate) fn settle(note: Note, done: bool, client: Option<&mut Client>, server
     let named = client.and_then(|client| client.named.as_mut());
     match note {
         Note::Hidden | Note::Unnamed => unreachable!("these are dealt with above"),
-        Note::HiddenParse(id) => {
+        Note::OwnParse(id) => {
             server.statements.ours_mut().expect("it was asked").parsed(id, done);
             return Answer::Nothing;
         }
-        Note::HiddenClose(id) => {
+        Note::OwnClose(id) => {
             server.statements.ours_mut().expect("it was asked").closed(id, done);
             return Answer::Nothing;
         }

@@ -13,7 +13,7 @@ impl Server {
     pub(crate) fn repeat(&mut self, me: ServerTag, out: &mut Outbox) -> bool {
         let Some(replan) = self.statements.take_refused() else { return false };
         let (statement, bytes, count) = replan.into_request();
-        named::bring((me, self), &statement, out);
+        named::ensure_prepared((me, self), &statement, out);
         out.insert(Peer::Server(me), |to| to.extend_from_slice(&bytes));
         (0..count).for_each(|_| self.exchange.extended());
         self.exchange.sync();

@@ -152,7 +152,7 @@ impl Postgres {
                 parameters: described.description.parameters.or(statement.told.parameters().map(Box::from)),
                 ..described.description
             });
-            let other = self.statements.intern(context, statement.epoch, &statement.body, Some(&told));
+            let other = self.statements.intern(context, statement.schema_version, &statement.body, Some(&told));
             if let Some(named) = client.and_then(|client| client.named.as_mut()) {
                 named.part(&name, statement.id, &other);
             }

@@ -4,7 +4,7 @@
 //! so. A client never meets the statement of another.
 //!
 //! The text is kept only of a statement that was not bound together with its parsing: most are, and those cost
-//! nothing here. Named statements are followed elsewhere.
+//! nothing here. ClientStatements statements are followed elsewhere.
 
 use std::ops::Range;
 
@@ -26,12 +26,12 @@ use crate::{
         prepared::Likeness,
         request::{Arrived, Step},
         server::Server,
+        server_unnamed::Owner,
         shared::Postgres,
         texts::{Text, Texts},
-        unnamed::Owner,
     },
     sql::{
-        deallocate::forgets_all,
+        deallocate::deallocates_all,
         scan::{scan, scan_beginning},
         suspects::Suspects,
     },
@@ -108,7 +108,7 @@ fn deallocate(
         link.server.unnamed.supersede();
         *kept = None;
     }
-    link.client.unnamed.replace();
+    link.client.unnamed.invalidate();
     link.client.unnamed.note_deallocate();
     link.server.unnamed.owner = Some(link.client.unnamed_owner(link.client_tag));
     named::deallocate(link, message, name)
@@ -118,16 +118,16 @@ fn deallocate(
 #[inline]
 fn replaced(me: ClientTag, client: &mut Client, server: &mut Server) {
     let at_hand = server.unnamed.owner == Some(client.unnamed_owner(me));
-    client.unnamed.replace();
+    client.unnamed.invalidate();
     server.unnamed.owner = at_hand.then(|| client.unnamed_owner(me));
 }
 
 /// A query destroys the statement, and the server is not shown it.
-pub(crate) fn lose(me: ClientTag, client: &mut Client, server: &mut Server) {
+pub(crate) fn invalidate(me: ClientTag, client: &mut Client, server: &mut Server) {
     if server.unnamed.owner == Some(client.unnamed_owner(me)) {
         server.unnamed.owner = None;
     }
-    client.unnamed.replace();
+    client.unnamed.invalidate();
 }
 
 /// Makes a span that was to be kept a Parse that is.
@@ -161,7 +161,7 @@ fn replace(texts: &Texts, link: &mut Link<'_>, message: &Arrived<'_>, kept: &mut
         link.server.unnamed.ask();
     }
     link.server.exchange.noted(Note::Unnamed);
-    link.client.unnamed.replace();
+    link.client.unnamed.invalidate();
     link.server.unnamed.owner = Some(link.client.unnamed_owner(link.client_tag));
 }
 
@@ -183,7 +183,7 @@ pub(crate) fn follow(
             replace(&postgres.texts, link, message, kept);
             Step::Replaced(message.at)
         }
-        _ => refer(postgres, link, message, kept),
+        _ => bind_or_describe(postgres, link, message, kept),
     }
 }
 
@@ -205,7 +205,7 @@ fn parse(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, kept: 
         return step;
     }
     replace(texts, link, message, kept);
-    link.client.unnamed.note_parse(whole && forgets_all(text));
+    link.client.unnamed.note_parse(whole && deallocates_all(text));
     if let Some(body) = amended {
         // It is kept in this form, so that its Bind is known as that of an amended statement.
         let mut parse = Vec::new();
@@ -223,7 +223,12 @@ fn parse(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, kept: 
 }
 
 /// A Bind or Describe of the statement.
-fn refer(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, kept: &mut Option<Range<usize>>) -> Step {
+fn bind_or_describe(
+    postgres: &Postgres,
+    link: &mut Link<'_>,
+    message: &Arrived<'_>,
+    kept: &mut Option<Range<usize>>,
+) -> Step {
     let kind = message.header.kind;
     if kind == front::BIND {
         if let Some(text) = link.client.unnamed.parse().cloned()
@@ -236,7 +241,7 @@ fn refer(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, kept: 
             link.server.note_amended_bind(message.body(), text);
         }
         note_bound_names(link.server, message);
-        link.server.note_bound(message, link.client.unnamed.forgets());
+        link.server.note_bound(message, link.client.unnamed.deallocates_all());
     }
     let owner = link.client.unnamed_owner(link.client_tag);
     let text = link.client.unnamed.parse().cloned();
@@ -246,7 +251,7 @@ fn refer(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, kept: 
         if relies && link.server.is_prefaced() {
             return Step::Wait;
         }
-        bring(link, owner);
+        ensure_on_server(link, owner);
     } else if kind == front::BIND {
         *kept = None;
         link.client.unnamed.bind_at_once();
@@ -317,7 +322,7 @@ fn suspect(
     {
         return Some(step);
     }
-    if link.server.policy.on_state == OnState::Reject && findings.suspects.any(Suspects::VISIBLY_LASTING) {
+    if link.server.policy.on_state == OnState::Reject && findings.suspects.intersects(Suspects::VISIBLY_LASTING) {
         reject(link.server_tag, link.server, front::PARSE, link.out);
     }
     if whole && link.server.policy.on_state != OnState::Allow {
@@ -328,7 +333,7 @@ fn suspect(
 }
 
 /// Makes sure that the server has the client's unnamed statement, or none.
-fn bring(link: &mut Link<'_>, owner: Owner) {
+fn ensure_on_server(link: &mut Link<'_>, owner: Owner) {
     let parse = link.client.unnamed.parse().map(|text| text.bytes());
     if matches!(parse, Some(None)) {
         return refuse(link.server_tag, link.server, front::BIND, FORGOTTEN, None, link.out);
@@ -345,7 +350,7 @@ fn bring(link: &mut Link<'_>, owner: Owner) {
             write_parse(to, b"", &[&text[..end], types].concat());
         }
     });
-    link.server.unnamed.doubt(false).bring();
+    link.server.unnamed.doubt(false).restore();
     link.server.exchange.noted(Note::Hidden);
     link.server.unnamed.owner = Some(owner);
 }

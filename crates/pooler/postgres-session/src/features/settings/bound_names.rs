@@ -12,11 +12,11 @@ use crate::{
 
 /// Notes what may be the name of a custom parameter among the values of a Bind, if its statement sets one.
 pub(crate) fn note_bound_names(server: &mut Server, message: &Arrived<'_>) {
-    if !server.traces.may_have(Suspects::BOUND_NAME) || message.header.kind != front::BIND {
+    if !server.traces.may_have_any(Suspects::BOUND_NAME) || message.header.kind != front::BIND {
         return;
     }
     if !message.is_whole() {
-        return server.traces.add(Suspects::UNNAMED);
+        return server.traces.insert(Suspects::UNKNOWN_NAME);
     }
     for value in bound_values(message.body()).into_iter().flatten() {
         note_bound_name(server, value);
@@ -26,7 +26,7 @@ pub(crate) fn note_bound_names(server: &mut Server, message: &Arrived<'_>) {
 /// Notes a value if it may be the name of a custom parameter.
 pub(crate) fn note_bound_name(server: &mut Server, value: &[u8]) {
     if value.eq_ignore_ascii_case(b"seed") {
-        server.soil.add(Soil::BEYOND);
+        server.soil.insert(Soil::IRREVERSIBLE);
     }
     if !value.contains(&b'.') || !may_be_name(value) {
         return;
@@ -34,7 +34,7 @@ pub(crate) fn note_bound_name(server: &mut Server, value: &[u8]) {
     if is_verbatim(value) && can_be_named(value) {
         server.traces.note_custom(value);
     } else {
-        server.traces.add(Suspects::UNNAMED);
+        server.traces.insert(Suspects::UNKNOWN_NAME);
     }
 }
 

@@ -28,17 +28,17 @@ impl Postgres {
     /// by what is known.
     #[inline]
     pub(crate) fn follows_defaults(&self, link: &mut Link<'_>) -> bool {
-        let epoch = self.parameters.epoch();
-        if !link.server.settings.is_checked(epoch) {
-            let known = link.server.settings.is_of_epoch(epoch)
+        let version = self.parameters.defaults_version();
+        if !link.server.settings.is_checked(version) {
+            let known = link.server.settings.is_checked_at(version)
                 || self.parameters.are_defaults(link.server.pool, link.server.settings.defaults());
             if !known || !link.server.settings.is_explained() {
                 link.client.phase = Phase::Applying;
-                link.server.settings.begin_check(epoch);
+                link.server.settings.begin_check(version);
                 link.server.ask_defaults(link.server_tag, Then::Grant, link.out);
                 return true;
             }
-            link.server.settings.pass_check(epoch);
+            link.server.settings.pass_check(version);
         }
         if !link.client.settings().is_based_on(link.server.settings.defaults()) {
             let before = link.client.settings_mut().rebase(link.server.settings.defaults(), &self.parameters);
@@ -49,7 +49,7 @@ impl Postgres {
 
     /// The client goes on with its server: it is told what that reports otherwise than the client was told last, unless
     /// it has set it.
-    pub(crate) fn bring_up(&self, link: &mut Link<'_>) {
+    pub(crate) fn tell_reported(&self, link: &mut Link<'_>) {
         let known = link.client.settings().current().clone();
         let reported = &link.server.settings.current().reported;
         if known.reported == *reported || matches!(link.client.phase, Phase::Closed) {
@@ -84,12 +84,12 @@ impl Postgres {
         if then == Then::Finish {
             let added = self.parameters.intern(found.added_to(link.client));
             link.client.settings_mut().set_current(added);
-            self.bring_up(link);
+            self.tell_reported(link);
         }
         match then {
             Then::Finish if found.outlived => {
                 link.client.tell_ready(link.client_tag, link.out);
-                self.give_up(link);
+                self.replace_server(link);
             }
             Then::Finish => self.finish_at_last(link),
             _ if cancelled => {
@@ -97,7 +97,7 @@ impl Postgres {
                 link.client.decline(link.client_tag, &CANCELLED, link.out);
                 link.release(Verdict::Clean);
             }
-            _ if found.outlived => self.give_up(link),
+            _ if found.outlived => self.replace_server(link),
             _ => {
                 self.prepare_for(link);
                 link.out.push(Effect::Wake { client: link.client_tag });
@@ -167,7 +167,7 @@ impl Postgres {
     }
 
     /// The client's next server has to be another.
-    fn give_up(&self, link: &mut Link<'_>) {
+    fn replace_server(&self, link: &mut Link<'_>) {
         link.server.stage = Stage::Closed;
         link.release(Verdict::Discard);
         link.out.push(Effect::Wake { client: link.client_tag });
@@ -175,7 +175,7 @@ impl Postgres {
 
     /// The client is done with its server, and now it is known what it leaves there.
     fn finish_at_last(&self, link: &mut Link<'_>) {
-        self.tell_in_time(link.client_tag, link.client, link.out);
+        self.resume_after_notifications(link.client_tag, link.client, link.out);
         self.finish(link);
         if matches!(link.client.phase, Phase::Subscribing) {
             link.stand(Standing::Active);

@@ -40,7 +40,8 @@ pub(crate) fn before(client: &mut Client, server: &mut Server, message: &Arrived
         front::COPY_DATA | front::COPY_DONE | front::COPY_FAIL | front::FLUSH | front::TERMINATE
     );
     // An error before one of these must not be taken for its own; and what it forgets cannot be had behind it.
-    let alone = server.traces.may_have(Suspects::RESET.union(Suspects::FORGET)) || !server.unlistened.is_empty();
+    let alone =
+        server.traces.may_have_any(Suspects::RESET.union(Suspects::DEALLOCATE)) || !server.unlistened.is_empty();
     if request && (under_way || alone) && server.exchange.is_between() {
         client.awaits_answers = true;
         return Some(Step::Wait);
@@ -75,7 +76,7 @@ pub(crate) fn before(client: &mut Client, server: &mut Server, message: &Arrived
 
 /// A Query with these findings. `Ok`: it may be forwarded, and if it is not amended, its findings are as they were.
 pub(crate) fn query(link: &mut Link<'_>, message: &Arrived<'_>, findings: &mut Findings) -> Option<Step> {
-    if !message.is_whole() || !findings.suspects.any(Suspects::RESETS) {
+    if !message.is_whole() || !findings.suspects.intersects(Suspects::RESETS) {
         return None;
     }
     let encoding = link.client.settings().current().reported.get(b"client_encoding");
@@ -104,7 +105,7 @@ pub(crate) fn query(link: &mut Link<'_>, message: &Arrived<'_>, findings: &mut F
 
 /// The body of a Parse behind its name, amended if it has to be. The findings are as of what is returned.
 pub(crate) fn parse(client: &Client, body: &[u8], findings: &mut Findings) -> Option<Vec<u8>> {
-    if !findings.suspects.any(Suspects::RESETS) {
+    if !findings.suspects.intersects(Suspects::RESETS) {
         return None;
     }
     match reset::parse(body, findings.resets.len(), client.settings().start()) {
@@ -169,11 +170,11 @@ fn session_text(link: &mut Link<'_>, message: &Arrived<'_>) -> Step {
     } else {
         let amended = parse(link.client, text, &mut findings);
         let amended_as = amended.as_deref().and_then(reset::mark);
-        let unclear = amended_as.is_none() && findings.suspects.any(Suspects::RESET);
+        let unclear = amended_as.is_none() && findings.suspects.intersects(Suspects::RESET);
         if amended_as.is_some() || unclear || link.server.traces.amended().is_some() {
             // The unnamed statement is always replaced. A DO has the tag of an amended statement, and a COPY must be
             // known as one.
-            let may_be_taken = name.is_empty() || copy::is_copy(text) || findings.suspects.any(Suspects::HIDDEN);
+            let may_be_taken = name.is_empty() || copy::is_copy(text) || findings.suspects.intersects(Suspects::OPAQUE);
             // No error before it can have it skipped.
             let is_replaced = name.is_empty() && link.server.exchange.is_settled();
             link.server.traces.begin_amended().name(
@@ -189,7 +190,7 @@ fn session_text(link: &mut Link<'_>, message: &Arrived<'_>) -> Step {
             step = Step::Replaced(message.end());
         }
     }
-    if kind == front::QUERY && findings.suspects.any(Suspects::RESET) && !matches!(step, Step::Wait) {
+    if kind == front::QUERY && findings.suspects.intersects(Suspects::RESET) && !matches!(step, Step::Wait) {
         findings.suspects = Suspects::RESET;
         link.server.note(&findings);
     }

@@ -66,21 +66,24 @@ impl Postgres {
         if link.client.listening.is_some() && !link.server.unlistened.is_empty() {
             self.unlisten(link.client, &link.server.unlistened.take(), link.out);
         }
-        let temporary = link.client.pin == Some(Pin::Temporary) || link.server.traces.may_have(Suspects::ACTING);
-        if temporary && link.server.traces.may_have(Suspects::UNDO) && link.server.policy.reset != ResetPolicy::Never {
+        let temporary =
+            link.client.pin == Some(Pin::Temporary) || link.server.traces.may_have_any(Suspects::TEMPORARY_CODE);
+        if temporary
+            && link.server.traces.may_have_any(Suspects::UNPIN)
+            && link.server.policy.reset != ResetPolicy::Never
+        {
             // What a temporary object has set stays when the object goes.
-            link.server.traces.add(Suspects::HIDDEN);
+            link.server.traces.insert(Suspects::OPAQUE);
         }
-        let advanced = link.client.habits.asks_last_values() && link.server.traces.may_have(Suspects::SEQUENCE);
+        let advanced = link.client.habits.asks_last_values() && link.server.traces.may_have_any(Suspects::SEQUENCE);
         if advanced {
             link.server.sequences.note_advance();
         }
-        let mut relevant =
-            if link.server.stays_out_of_pool() { Suspects::LASTING_OR_UNDONE } else { Suspects::LASTING };
+        let mut relevant = if link.server.stays_out_of_pool() { Suspects::LASTING_OR_UNPIN } else { Suspects::LASTING };
         if link.server.policy.reset == ResetPolicy::Never {
             relevant.remove(Suspects::DDL);
         }
-        if link.server.policy.on_state == OnState::Allow || !link.server.traces.may_have(relevant) {
+        if link.server.policy.on_state == OnState::Allow || !link.server.traces.may_have_any(relevant) {
             if advanced && !link.server.stays_out_of_pool() && link.server.policy.on_state != OnState::Allow {
                 link.client.phase = Phase::Applying;
                 self.ask(link);
@@ -97,7 +100,7 @@ impl Postgres {
     /// A parameter was set back within a transaction that goes on: what it was set back to must be the client's start.
     pub(crate) fn survey_in_transaction(&self, link: &mut Link<'_>) {
         link.client.phase = Phase::Applying;
-        link.server.traces.add(Suspects::SETTINGS);
+        link.server.traces.insert(Suspects::SETTINGS);
         self.ask(link);
         link.server.traces.note_survey_within(link.server.exchange.status() != IDLE);
         if link.client.mode == PoolMode::Session {
@@ -124,7 +127,7 @@ impl Postgres {
     }
 
     /// Sets what a client that keeps its server has otherwise than that; false if there is nothing.
-    fn bring_in_line(&self, link: &mut Link<'_>) -> bool {
+    fn correct_differences(&self, link: &mut Link<'_>) -> bool {
         let wanted = link.client.settings().current().clone();
         let mut sql = Vec::new();
         link.server.settings.current().write_change(&wanted, &mut sql);
@@ -139,12 +142,12 @@ impl Postgres {
         if link.server.exchange.status() == IDLE {
             link.stand(Standing::Idle);
         }
-        self.tell_in_time(link.client_tag, link.client, link.out);
+        self.resume_after_notifications(link.client_tag, link.client, link.out);
     }
 
     fn ask(&self, link: &mut Link<'_>) {
         let known = link.client.settings().current();
-        let hidden = if link.server.traces.may_have(Suspects::HIDDEN) {
+        let hidden = if link.server.traces.may_have_any(Suspects::OPAQUE) {
             link.server.catalogue.shared().custom()
         } else {
             Vec::new()
@@ -183,15 +186,15 @@ impl Postgres {
     }
 
     /// The server did not answer a survey. A time-out of the client's does not hold within a transaction that says so.
-    pub(crate) fn survey_failed(&self, link: &mut Link<'_>, survey: Survey) {
+    pub(crate) fn retry_survey(&self, link: &mut Link<'_>, survey: Survey) {
         if link.server.exchange.status() == IDLE
             && let Some((survey, sql)) = survey.again()
         {
             return link.server.begin(link.server_tag, Purpose::Survey(survey), &[&sql, b"ROLLBACK"], link.out);
         }
         // What it has is not known: it keeps it where it is.
-        link.server.soil.add(Soil::ALL);
-        link.server.traces.add(Suspects::UNNAMED);
+        link.server.soil.insert(Soil::ALL);
+        link.server.traces.insert(Suspects::UNKNOWN_NAME);
         let unknown = Survey::unknown(&survey);
         self.surveyed(link, unknown);
     }
@@ -206,7 +209,7 @@ impl Postgres {
             let before = link.server.settings.current().unreported().collect::<Pairs>();
             self.take_over(link, &survey);
             if link.server.may_not_see_all() {
-                link.server.soil.add(Soil::STATE);
+                link.server.soil.insert(Soil::STATE);
             }
             if link.server.policy.on_state == OnState::Pin
                 && before != link.server.settings.current().unreported().collect::<Pairs>()
@@ -221,10 +224,10 @@ impl Postgres {
         if link.client.settings().current().acts_as_two() {
             pin = pin.or(Some(Pin::Identity));
         }
-        if link.server.traces.may_have(Suspects::UNNAMED) || survey.too_long || survey.unlisted {
+        if link.server.traces.may_have_any(Suspects::UNKNOWN_NAME) || survey.too_long || survey.unlisted {
             pin = Some(Pin::UnknownSetting);
         }
-        if link.server.traces.is_discarded() && !link.server.traces.may_have(Suspects::SEQUENCE) {
+        if link.server.traces.is_discarded() && !link.server.traces.may_have_any(Suspects::SEQUENCE) {
             link.server.sequences.discard();
         }
         if link.server.sequences.is_advanced() {
@@ -244,13 +247,13 @@ impl Postgres {
         if !self.set_pin(link, pin) {
             return;
         }
-        if link.client.pin.is_some() && self.bring_in_line(link) {
+        if link.client.pin.is_some() && self.correct_differences(link) {
             return;
         }
         if !survey.channels.is_empty() && shares {
             return self.listen(link, survey.channels);
         }
-        self.tell_in_time(link.client_tag, link.client, link.out);
+        self.resume_after_notifications(link.client_tag, link.client, link.out);
         self.finish(link);
         if matches!(link.client.phase, Phase::Subscribing) {
             link.stand(Standing::Active);
@@ -264,7 +267,7 @@ impl Postgres {
             survey.settings(&link.server.settings.current().reported, &start, link.server.facts.user())
         else {
             // More than is remembered.
-            link.server.traces.add(Suspects::UNNAMED);
+            link.server.traces.insert(Suspects::UNKNOWN_NAME);
             return;
         };
         let told = link.client.settings().current();
@@ -278,9 +281,10 @@ impl Postgres {
 impl Server {
     /// Which prepared statements its holder may have there beside ours. Who has any is pinned.
     fn statements_to_ask_for(&self, client: &Client) -> Statements {
-        let out_of_sight = self.traces.may_have(Suspects::HIDDEN) && self.catalogue.shared().prepares();
-        let may_have =
-            client.pin.is_some() || self.traces.may_have(Suspects::PREPARE.union(Suspects::BEYOND)) || out_of_sight;
+        let out_of_sight = self.traces.may_have_any(Suspects::OPAQUE) && self.catalogue.shared().prepares();
+        let may_have = client.pin.is_some()
+            || self.traces.may_have_any(Suspects::PREPARE.union(Suspects::IRREVERSIBLE))
+            || out_of_sight;
         match may_have {
             true if self.statements.may_have_clients() => Statements::OfClients,
             true => Statements::OfSql,

@@ -26,7 +26,7 @@ const MAX_CUSTOM: usize = 64;
 const MAX_FUNCTIONS: usize = 50_000;
 
 /// Most names of functions that are told to people.
-const MAX_TOLD: usize = 100;
+const MAX_TOLD_FUNCTIONS: usize = 100;
 
 const UNREADABLE: &str = "its language cannot be read";
 
@@ -108,7 +108,7 @@ pub(crate) struct Reading {
     #[expect(dead_code, reason = "what matters is when it is dropped")]
     pub(super) asked: Asked,
     pub(super) mark: Box<[u8]>,
-    pub(super) epoch: u32,
+    pub(super) schema_version: u32,
     pub(super) trusted: Arc<[String]>,
     /// Nothing has changed since it was read last.
     pub(super) same: bool,
@@ -138,7 +138,7 @@ struct Rows {
 pub(super) struct Partial {
     /// What it was when the first part was asked for.
     mark: Box<[u8]>,
-    pub(super) epoch: u32,
+    pub(super) schema_version: u32,
     rows: Rows,
     /// The next part; `None` if there is no other.
     part: Option<Part>,
@@ -155,8 +155,8 @@ pub(super) enum Outcome {
 pub(super) struct Judged {
     pub(super) mark: Box<[u8]>,
     pub(super) functions: HashSet<Box<[u8]>>,
-    pub(super) beyond: HashSet<Box<[u8]>>,
-    pub(super) beyond_unseen: bool,
+    pub(super) irreversible: HashSet<Box<[u8]>>,
+    pub(super) irreversible_unseen: bool,
     pub(super) by_notation: HashSet<Box<[u8]>>,
     pub(super) custom: Vec<Box<[u8]>>,
     pub(super) suspicious: Vec<String>,
@@ -165,15 +165,15 @@ pub(super) struct Judged {
 }
 
 impl Reading {
-    pub(super) fn new(asked: Asked, mark: Box<[u8]>, epoch: u32, trusted: Arc<[String]>) -> Self {
+    pub(super) fn new(asked: Asked, mark: Box<[u8]>, schema_version: u32, trusted: Arc<[String]>) -> Self {
         let (rows, part) = (Rows::default(), None);
-        Self { asked, mark, epoch, trusted, same: false, count: 0, rows, part, last: None, verifies: false }
+        Self { asked, mark, schema_version, trusted, same: false, count: 0, rows, part, last: None, verifies: false }
     }
 
     /// What follows what was read so far.
     pub(super) fn go_on(asked: Asked, so_far: Partial, trusted: Arc<[String]>) -> Self {
-        let Partial { mark, epoch, rows, part } = so_far;
-        Self { rows, part, verifies: part.is_none(), ..Self::new(asked, mark, epoch, trusted) }
+        let Partial { mark, schema_version, rows, part } = so_far;
+        Self { rows, part, verifies: part.is_none(), ..Self::new(asked, mark, schema_version, trusted) }
     }
 
     /// The query, for a server of this version.
@@ -190,17 +190,17 @@ impl Reading {
 
     /// The server has answered. What was read of a part goes along.
     pub(super) fn outcome(&mut self) -> Outcome {
-        let (mark, epoch) = (self.mark.clone(), self.epoch);
+        let (mark, schema_version) = (self.mark.clone(), self.schema_version);
         match self.part {
             Some(part) => Outcome::Partly(Partial {
                 mark,
-                epoch,
+                schema_version,
                 rows: std::mem::take(&mut self.rows),
                 part: part.next(self.last),
             }),
             None if self.same && !self.verifies => Outcome::Same,
             None if !self.same && self.is_large() => {
-                Outcome::Partly(Partial { mark, epoch, rows: Rows::default(), part: Some(Part::FIRST) })
+                Outcome::Partly(Partial { mark, schema_version, rows: Rows::default(), part: Some(Part::FIRST) })
             }
             None => Outcome::Whole,
         }
@@ -248,8 +248,8 @@ impl Reading {
         let mut judged = Judged {
             mark: self.mark.clone(),
             functions: HashSet::new(),
-            beyond: HashSet::new(),
-            beyond_unseen: false,
+            irreversible: HashSet::new(),
+            irreversible_unseen: false,
             by_notation: HashSet::new(),
             custom: Vec::new(),
             suspicious: Vec::new(),
@@ -258,8 +258,8 @@ impl Reading {
         };
         let mut callers: Callers = HashMap::new();
         for call in self.rows.silent.iter().filter(|call| !is_listed(&self.trusted, &call.schema, &call.caller)) {
-            if harmless::is_beyond_cleaning(&call.called) {
-                judged.beyond.insert(call.caller.clone());
+            if harmless::is_irreversible(&call.called) {
+                judged.irreversible.insert(call.caller.clone());
             }
             callers.entry(call.called.clone()).or_default().push(call.caller.clone());
         }
@@ -275,7 +275,7 @@ impl Reading {
             judged.functions.clear();
         }
         judged.suspicious.sort();
-        judged.suspicious.truncate(MAX_TOLD);
+        judged.suspicious.truncate(MAX_TOLD_FUNCTIONS);
         judged
     }
 
@@ -324,19 +324,19 @@ impl Reading {
         }
     }
 
-    /// A function that calls one beyond cleaning, over however many others, is beyond it, too.
+    /// A function that calls one irreversible cleaning, over however many others, is irreversible it, too.
     fn follow_callers(&self, judged: &mut Judged, mut callers: Callers) {
-        let mut found: Vec<Box<[u8]>> = judged.beyond.iter().cloned().collect();
+        let mut found: Vec<Box<[u8]>> = judged.irreversible.iter().cloned().collect();
         while let Some(name) = found.pop() {
             let by = callers.remove(&name).unwrap_or_default();
-            found.extend(by.into_iter().filter(|caller| judged.beyond.insert(caller.clone())));
+            found.extend(by.into_iter().filter(|caller| judged.irreversible.insert(caller.clone())));
         }
         let by_notation = self.rows.functions.iter().filter(|function| function.by_notation);
-        let beyond = by_notation.filter(|function| judged.beyond.contains(&function.name));
-        judged.by_notation.extend(beyond.map(|function| function.name.clone()));
-        judged.beyond_unseen =
-            self.rows.functions.iter().any(|function| function.fires && judged.beyond.contains(&function.name))
-                || self.rows.expressions.iter().any(|(name, _)| harmless::is_beyond_cleaning(name));
+        let irreversible = by_notation.filter(|function| judged.irreversible.contains(&function.name));
+        judged.by_notation.extend(irreversible.map(|function| function.name.clone()));
+        judged.irreversible_unseen =
+            self.rows.functions.iter().any(|function| function.fires && judged.irreversible.contains(&function.name))
+                || self.rows.expressions.iter().any(|(name, _)| harmless::is_irreversible(name));
     }
 
     /// Judges what defaults, checks, policies and the like call.
@@ -420,8 +420,8 @@ impl Function {
                 judged.custom.push(name.clone());
             }
         }
-        if findings.suspects.any(Suspects::BEYOND) {
-            judged.beyond.insert(self.name.clone());
+        if findings.suspects.intersects(Suspects::IRREVERSIBLE) {
+            judged.irreversible.insert(self.name.clone());
         } else {
             // Whether it looks like a call or not.
             names(&self.source, |name| {
@@ -433,7 +433,8 @@ impl Function {
         let of_set = self.judge_set(Some(&findings), judged);
         let why = why_not(&findings, &|name| is_known(name) || self.calls_its_own(name)).or(of_set);
         if why.is_some() {
-            judged.prepares |= findings.suspects.any(Suspects::HIDDEN.union(Suspects::PREPARE).union(Suspects::FORGET));
+            judged.prepares |=
+                findings.suspects.intersects(Suspects::OPAQUE.union(Suspects::PREPARE).union(Suspects::DEALLOCATE));
         }
         why
     }
@@ -444,13 +445,13 @@ impl Function {
         let set = self.set.to_ascii_lowercase();
         let value = |name: &[u8]| set.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(name));
         if value(b"seed=").is_some() {
-            judged.beyond.insert(self.name.clone());
+            judged.irreversible.insert(self.name.clone());
             return Some("it sets the seed of random numbers");
         }
         if value(b"standard_conforming_strings=").is_some() {
             judged.prepares = true;
             if findings.is_some_and(|findings| findings.backslash) {
-                judged.beyond.insert(self.name.clone());
+                judged.irreversible.insert(self.name.clone());
             }
             return Some("it changes how texts are read");
         }
@@ -461,12 +462,12 @@ impl Function {
 }
 
 fn why_not(findings: &Findings, is_known: &dyn Fn(&[u8]) -> bool) -> Option<&'static str> {
-    let any = |suspects| findings.suspects.any(suspects);
-    if any(Suspects::HIDDEN.union(Suspects::DDL)) {
+    let any = |suspects| findings.suspects.intersects(suspects);
+    if any(Suspects::OPAQUE.union(Suspects::DDL)) {
         Some("it runs what cannot be read")
-    } else if any(Suspects::SETTINGS.union(Suspects::UNNAMED)) {
+    } else if any(Suspects::SETTINGS.union(Suspects::UNKNOWN_NAME)) {
         Some("it sets parameters of the session")
-    } else if any(Suspects::LETTERS) {
+    } else if any(Suspects::ENCODING) {
         // Perhaps for its transaction only, but what comes behind it is read before that is known.
         Some("it changes how texts are read")
     } else if any(Suspects::TEMPORARY) {
@@ -476,8 +477,8 @@ fn why_not(findings: &Findings, is_known: &dyn Fn(&[u8]) -> bool) -> Option<&'st
     } else if any(Suspects::LISTEN
         .union(Suspects::CURSOR)
         .union(Suspects::PREPARE)
-        .union(Suspects::FORGET)
-        .union(Suspects::BEYOND))
+        .union(Suspects::DEALLOCATE)
+        .union(Suspects::IRREVERSIBLE))
     {
         Some("it leaves something behind in the session")
     } else if any(Suspects::LAST_VALUE) {

@@ -92,21 +92,23 @@ pub(super) fn call(
 /// What a call of a function of this name, in lower case, may do; it is not known to be harmless.
 pub(super) fn judge(lower: &[u8], found: &mut Findings) {
     match lower {
-        b"set_limit" => found.suspects.add(Suspects::SETTINGS),
+        b"set_limit" => found.suspects.insert(Suspects::SETTINGS),
         b"pg_advisory_unlock" | b"pg_advisory_unlock_shared" | b"pg_advisory_unlock_all" => {
-            found.suspects.add(Suspects::LOCK.union(Suspects::UNDO));
+            found.suspects.insert(Suspects::LOCK.union(Suspects::UNPIN));
         }
         b"pg_advisory_lock" | b"pg_advisory_lock_shared" | b"pg_try_advisory_lock" | b"pg_try_advisory_lock_shared" => {
-            found.suspects.add(Suspects::LOCK);
+            found.suspects.insert(Suspects::LOCK);
         }
-        lower if harmless::is_beyond_cleaning(lower) => found.suspects.add(Suspects::BEYOND.union(Suspects::HIDDEN)),
+        lower if harmless::is_irreversible(lower) => {
+            found.suspects.insert(Suspects::IRREVERSIBLE.union(Suspects::OPAQUE))
+        }
         lower => note(lower, found),
     }
 }
 
 fn note(name: &[u8], found: &mut Findings) {
     if found.calls.len() >= MAX_CALLS || name.is_empty() {
-        found.suspects.add(Suspects::HIDDEN);
+        found.suspects.insert(Suspects::OPAQUE);
     } else if !found.calls.iter().any(|known| **known == *name) {
         found.calls.push(name.into());
     }

@@ -104,7 +104,7 @@ mod tests {
     fn read(text: &[u8]) -> Findings {
         let mut found = Findings::default();
         let text = text.split(|&byte| byte == 0).next().expect("there is a first part");
-        let unclear = super::super::look(text, &mut found, true).unclear;
+        let unclear = super::super::examine(text, &mut found, true).unclear;
         assert!(!unclear, "{}", String::from_utf8_lossy(text));
         // A name alone calls nothing.
         found.suspects.remove(Suspects::SEQUENCE.union(Suspects::LAST_VALUE));

@@ -46,13 +46,13 @@ pub(super) fn begin(word: &[u8], tokens: &mut Tokens<'_>, found: &mut Findings) 
         b"discard" if next_is(tokens, "all") => {
             found.resets.push(Box::from(*ALL_PARAMETERS));
             let settings = Suspects::SETTINGS.union(Suspects::MEANING).union(Suspects::RESET);
-            settings.union(Suspects::UNDO).union(Suspects::FORGET).union(Suspects::ROLE)
+            settings.union(Suspects::UNPIN).union(Suspects::DEALLOCATE).union(Suspects::ROLE)
         }
-        b"discard" | b"close" => Suspects::UNDO,
-        b"deallocate" => Suspects::UNDO.union(Suspects::FORGET),
+        b"discard" | b"close" => Suspects::UNPIN,
+        b"deallocate" => Suspects::UNPIN.union(Suspects::DEALLOCATE),
         b"unlisten" => {
             settings::unlisten(tokens, found);
-            Suspects::UNDO
+            Suspects::UNPIN
         }
         b"listen" => Suspects::LISTEN,
         b"prepare" if next_is(tokens, "transaction") => {
@@ -60,18 +60,18 @@ pub(super) fn begin(word: &[u8], tokens: &mut Tokens<'_>, found: &mut Findings) 
             return Kind::Plain;
         }
         b"prepare" => Suspects::PREPARE,
-        b"execute" => Suspects::HIDDEN,
+        b"execute" => Suspects::OPAQUE,
         b"do" => {
-            found.suspects.add(Suspects::HIDDEN);
+            found.suspects.insert(Suspects::OPAQUE);
             return Kind::Procedural;
         }
-        b"load" => Suspects::BEYOND.union(Suspects::HIDDEN),
-        b"drop" => Suspects::UNDO.union(Suspects::DDL),
-        b"create" if creates_temporary(tokens) => Suspects::ACTING,
+        b"load" => Suspects::IRREVERSIBLE.union(Suspects::OPAQUE),
+        b"drop" => Suspects::UNPIN.union(Suspects::DDL),
+        b"create" if creates_temporary(tokens) => Suspects::TEMPORARY_CODE,
         b"create" | b"alter" | b"import" | b"reassign" | b"refresh" | b"security" => Suspects::DDL,
-        _ => Suspects::HIDDEN,
+        _ => Suspects::OPAQUE,
     };
-    found.suspects.add(suspects);
+    found.suspects.insert(suspects);
     Kind::Plain
 }
 

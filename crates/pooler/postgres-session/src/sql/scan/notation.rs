@@ -102,7 +102,7 @@ pub(super) fn look_for_words(text: &[u8], found: &mut Findings) {
         }
         let starts = |word: &&str| text[at..].get(..word.len()).is_some_and(|part| settings::is(part, word));
         found.may_reset |= SET_BACK.iter().any(starts);
-        found.may_go_beyond |=
+        found.may_be_irreversible |=
             GO_BEYOND.iter().any(|word| starts(word) && (*word != "do" || stands_alone(text, at, 2)));
     }
 }
@@ -127,13 +127,13 @@ mod tests {
             ("select x . \"pg_advisory_lock\" from y as x", Suspects::LOCK),
             ("select (array[1::bigint])[1].pg_advisory_lock", Suspects::LOCK),
             ("select $1.pg_advisory_lock", Suspects::LOCK),
-            ("select s.t.x.pg_advisory_unlock from s.t", Suspects::UNDO),
-            ("select (0.25::float8).setseed", Suspects::BEYOND),
-            ("select ('a'::text).dblink_connect", Suspects::BEYOND),
-            ("select ('a'::text).pg_backup_start", Suspects::BEYOND),
+            ("select s.t.x.pg_advisory_unlock from s.t", Suspects::UNPIN),
+            ("select (0.25::float8).setseed", Suspects::IRREVERSIBLE),
+            ("select ('a'::text).dblink_connect", Suspects::IRREVERSIBLE),
+            ("select ('a'::text).pg_backup_start", Suspects::IRREVERSIBLE),
             ("select (0.1::real).set_limit", Suspects::SETTINGS),
         ] {
-            assert!(scan(sql.as_bytes()).suspects.any(what), "{sql}");
+            assert!(scan(sql.as_bytes()).suspects.intersects(what), "{sql}");
         }
         for (sql, name) in
             [("select ('select 1'::text).ts_stat", "ts_stat"), ("select ('select 1'::text).crosstab3", "crosstab3")]
@@ -150,7 +150,7 @@ mod tests {
             "select (pg_catalog.lower(t.x)).n, t.setseed2, t.ts_statistics from t",
         ] {
             let findings = scan(sql.as_bytes());
-            assert!(!findings.suspects.any(Suspects::LASTING_OR_UNDONE) && findings.is_plain(), "{sql}");
+            assert!(!findings.suspects.intersects(Suspects::LASTING_OR_UNPIN) && findings.is_plain(), "{sql}");
         }
     }
 
@@ -166,7 +166,10 @@ mod tests {
             "select pg_temp.f()",
             "create function pg_temp.f() returns int language sql as 'select 1'",
         ] {
-            assert!(scan(sql.as_bytes()).suspects.any(Suspects::BEYOND.union(Suspects::UNNAMED)), "{sql}");
+            assert!(
+                scan(sql.as_bytes()).suspects.intersects(Suspects::IRREVERSIBLE.union(Suspects::UNKNOWN_NAME)),
+                "{sql}"
+            );
         }
         for sql in [
             "do 'begin perform ''x'', lower(''a''); end'",
@@ -175,13 +178,16 @@ mod tests {
             "insert into pg_temp.t (a) values (1)",
             "create table pg_temp.t (a int)",
         ] {
-            assert!(!scan(sql.as_bytes()).suspects.any(Suspects::BEYOND.union(Suspects::UNNAMED)), "{sql}");
+            assert!(
+                !scan(sql.as_bytes()).suspects.intersects(Suspects::IRREVERSIBLE.union(Suspects::UNKNOWN_NAME)),
+                "{sql}"
+            );
         }
     }
 
     #[test]
     fn a_text_that_is_read_otherwise_may_do_what_its_words_say() {
-        let misread = |sql: &str| Findings::misread(&scan(sql.as_bytes())).suspects.any(Suspects::BEYOND);
+        let misread = |sql: &str| Findings::misread(&scan(sql.as_bytes())).suspects.intersects(Suspects::IRREVERSIBLE);
         assert!(
             misread(r"select 'a\', SetSeed(1)") && misread(r"select 'a\'; do 'x'") && misread(r"select '\' = u&'x'")
         );

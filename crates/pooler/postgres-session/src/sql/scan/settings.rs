@@ -13,7 +13,7 @@ use crate::sql::{
 const MAX_CUSTOM: usize = 64;
 
 /// Most tokens looked at behind a word to see what it does: there may be such words without end.
-const MAX_AHEAD: usize = 64;
+const MAX_TOKENS_AHEAD: usize = 64;
 
 pub(super) fn is(word: &[u8], other: &str) -> bool {
     word.eq_ignore_ascii_case(other.as_bytes())
@@ -32,7 +32,7 @@ pub(super) fn set(tokens: &mut Tokens<'_>, found: &mut Findings) {
             Some(Token::Word(_)) if ahead.clone().next() == Some(Token::Symbol(b'.')) => break,
             Some(Token::Quoted(_)) => break,
             Some(Token::Word(word)) => word,
-            _ => return found.suspects.add(Suspects::SETTINGS.union(Suspects::MEANING).union(Suspects::READING)),
+            _ => return found.suspects.insert(Suspects::SETTINGS.union(Suspects::MEANING).union(Suspects::CONSTANTS)),
         };
         if is(word, "local") {
             lasting = false;
@@ -44,9 +44,9 @@ pub(super) fn set(tokens: &mut Tokens<'_>, found: &mut Findings) {
         *tokens = ahead.clone();
     }
     if lasting {
-        found.suspects.add(Suspects::SETTINGS);
+        found.suspects.insert(Suspects::SETTINGS);
     }
-    let value = tokens.clone().take(MAX_AHEAD).take_while(|token| *token != Token::Symbol(b';'));
+    let value = tokens.clone().take(MAX_TOKENS_AHEAD).take_while(|token| *token != Token::Symbol(b';'));
     // SET TIME ZONE LOCAL; of other parameters it is a value like any.
     let zone = next_is(tokens, "time");
     let (mut back, mut on) = (false, false);
@@ -57,22 +57,22 @@ pub(super) fn set(tokens: &mut Tokens<'_>, found: &mut Findings) {
                 on |= is(word, "on") || is(word, "true");
             }
             Token::Literal(text) => {
-                temporary_in(text, found);
+                note_temporary_path(text, found);
                 on |= is(text, "on") || is(text, "true");
             }
             _ => {}
         }
     }
     if back {
-        found.suspects.add(if lasting { Suspects::RESET } else { Suspects::LOCAL_RESET });
+        found.suspects.insert(if lasting { Suspects::RESET } else { Suspects::LOCAL_RESET });
         note_reset(tokens, found);
     }
     if name(tokens).is_none() {
-        found.suspects.add(Suspects::UNNAMED);
+        found.suspects.insert(Suspects::UNKNOWN_NAME);
     }
     let name = name(tokens);
     if !note_name(tokens, found) {
-        found.suspects.add(Suspects::MEANING);
+        found.suspects.insert(Suspects::MEANING);
         note_reading(name.as_deref(), on || back, found);
     }
 }
@@ -80,24 +80,24 @@ pub(super) fn set(tokens: &mut Tokens<'_>, found: &mut Findings) {
 /// A parameter may be set that rules how constants are read.
 fn note_reading(name: Option<&[u8]>, on: bool, found: &mut Findings) {
     if name.is_none_or(rules_reading) {
-        found.suspects.add(Suspects::READING);
+        found.suspects.insert(Suspects::CONSTANTS);
     }
     if !on && name.is_some_and(|name| is(name, "standard_conforming_strings")) {
-        found.suspects.add(Suspects::STRINGS);
+        found.suspects.insert(Suspects::STRING_SYNTAX);
     }
 }
 
 /// A value that may be a search_path: with pg_temp in front, what is created is temporary.
-fn temporary_in(text: &[u8], found: &mut Findings) {
+fn note_temporary_path(text: &[u8], found: &mut Findings) {
     if text.windows(7).any(|part| part.eq_ignore_ascii_case(b"pg_temp")) {
-        found.suspects.add(Suspects::TEMPORARY);
+        found.suspects.insert(Suspects::TEMPORARY);
     }
 }
 
 pub(super) fn reset(tokens: &Tokens<'_>, found: &mut Findings) {
     note_name(tokens, found);
     note_reset(tokens, found);
-    found.suspects.add(Suspects::SETTINGS.union(Suspects::MEANING).union(Suspects::RESET));
+    found.suspects.insert(Suspects::SETTINGS.union(Suspects::MEANING).union(Suspects::RESET));
 }
 
 /// Notes the name that follows as one that is set back.
@@ -174,7 +174,7 @@ fn name(tokens: &Tokens<'_>) -> Option<Vec<u8>> {
 /// Of standard_conforming_strings it matters to what it is set: see `note_reading`.
 fn note_compiling(name: &[u8], found: &mut Findings) {
     if rules_compiling(name) && name.contains(&b'.') {
-        found.suspects.add(Suspects::READING.union(Suspects::STRINGS));
+        found.suspects.insert(Suspects::CONSTANTS.union(Suspects::STRING_SYNTAX));
     }
 }
 
@@ -194,31 +194,31 @@ pub(super) fn note_literals(text: &[u8], found: &mut Findings) {
 
 fn note(name: &[u8], found: &mut Findings) -> bool {
     if !is_verbatim(name) || !can_be_named(name) {
-        found.suspects.add(Suspects::UNNAMED);
+        found.suspects.insert(Suspects::UNKNOWN_NAME);
         return false;
     }
     if is(name, "standard_conforming_strings") {
         // The bodies of functions are read otherwise then.
-        found.suspects.add(Suspects::HIDDEN);
+        found.suspects.insert(Suspects::OPAQUE);
     }
     if ["role", "session", "session_authorization", "authorization"].iter().any(|identity| is(name, identity)) {
-        found.suspects.add(Suspects::ROLE);
+        found.suspects.insert(Suspects::ROLE);
     }
     if is(name, "client_encoding") || is(name, "names") {
-        found.suspects.add(Suspects::LETTERS);
+        found.suspects.insert(Suspects::ENCODING);
     }
     note_compiling(name, found);
     if is_hidden_setting(name) {
-        found.suspects.add(Suspects::UNNAMED);
+        found.suspects.insert(Suspects::UNKNOWN_NAME);
     }
     if is(name, "seed") {
-        found.suspects.add(Suspects::BEYOND.union(Suspects::HIDDEN));
+        found.suspects.insert(Suspects::IRREVERSIBLE.union(Suspects::OPAQUE));
     }
     if !name.contains(&b'.') {
         return is_harmless(name);
     }
     if found.custom.len() >= MAX_CUSTOM {
-        found.suspects.add(Suspects::UNNAMED);
+        found.suspects.insert(Suspects::UNKNOWN_NAME);
     } else if !found.custom.iter().any(|known| known.eq_ignore_ascii_case(name)) {
         found.custom.push(name.into());
     }
@@ -236,7 +236,7 @@ struct Argument<'a> {
 pub(super) fn set_config(tokens: Tokens<'_>, found: &mut Findings) {
     let mut arguments = [Argument::default(); 3];
     let (mut at, mut depth, mut closed) = (0, 1, false);
-    for token in tokens.take(MAX_AHEAD) {
+    for token in tokens.take(MAX_TOKENS_AHEAD) {
         match token {
             Token::Symbol(b'(' | b'[') => depth += 1,
             Token::Symbol(b')' | b']') => depth -= 1,
@@ -244,7 +244,7 @@ pub(super) fn set_config(tokens: Tokens<'_>, found: &mut Findings) {
                 at += 1;
                 continue;
             }
-            Token::Literal(text) => temporary_in(text, found),
+            Token::Literal(text) => note_temporary_path(text, found),
             _ => {}
         }
         if depth == 0 || at >= arguments.len() {
@@ -267,23 +267,25 @@ pub(super) fn set_config(tokens: Tokens<'_>, found: &mut Findings) {
             note_compiling(name, found);
             let harmless = if local && name.contains(&b'.') { true } else { note(name, found) };
             if !harmless {
-                found.suspects.add(Suspects::MEANING);
+                found.suspects.insert(Suspects::MEANING);
                 let on = matches!(arguments[1].first, Some(Token::Literal(text)) if is(text, "on"));
                 note_reading(Some(name), on && arguments[1].count == 1, found);
             }
             // NULL sets it back.
             if !local && matches!(arguments[1].first, Some(Token::Word(word)) if is(word, "null")) {
                 note_reset_of(&name.to_ascii_lowercase(), found);
-                found.suspects.add(Suspects::RESET);
+                found.suspects.insert(Suspects::RESET);
             }
             if !local {
-                found.suspects.add(Suspects::SETTINGS);
+                found.suspects.insert(Suspects::SETTINGS);
             } else if is(name, "search_path") && !(arguments[1].count == 1 && is_literal(arguments[1].first)) {
-                found.suspects.add(Suspects::TEMPORARY);
+                found.suspects.insert(Suspects::TEMPORARY);
             }
         }
-        (1, Some(Token::Number)) => found.suspects.add(settings.union(Suspects::BOUND_NAME).union(Suspects::READING)),
-        _ => found.suspects.add(settings.union(Suspects::UNNAMED).union(Suspects::READING)),
+        (1, Some(Token::Number)) => {
+            found.suspects.insert(settings.union(Suspects::BOUND_NAME).union(Suspects::CONSTANTS))
+        }
+        _ => found.suspects.insert(settings.union(Suspects::UNKNOWN_NAME).union(Suspects::CONSTANTS)),
     }
 }
 

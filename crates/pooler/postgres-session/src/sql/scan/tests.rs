@@ -5,11 +5,11 @@ fn suspects(sql: &str) -> Suspects {
 }
 
 fn has(sql: &str, wanted: Suspects) {
-    assert!(suspects(sql).any(wanted), "{sql}");
+    assert!(suspects(sql).intersects(wanted), "{sql}");
 }
 
 fn has_not(sql: &str, unwanted: Suspects) {
-    assert!(!suspects(sql).any(unwanted), "{sql}");
+    assert!(!suspects(sql).intersects(unwanted), "{sql}");
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn ordinary_statements_raise_no_suspicion() {
         "prepare transaction 'x'",
         "select \"set_config\" from t",
     ] {
-        has_not(sql, Suspects::ALL);
+        has_not(sql, Suspects::ANYTHING);
     }
 }
 
@@ -43,11 +43,11 @@ fn what_lasts_is_suspected() {
         ("reset a", Suspects::RESET),
         ("set time zone local", Suspects::RESET),
         ("set a to default; select 1", Suspects::RESET),
-        ("discard all", Suspects::FORGET),
+        ("discard all", Suspects::DEALLOCATE),
         ("select set_config('a.b', $1, false)", Suspects::SETTINGS),
         ("select set_config('search_path', x(1, 2), $2)", Suspects::SETTINGS),
         ("select set_config($1, $2, true)", Suspects::BOUND_NAME),
-        ("select set_config('a.' || 'b', $2, true)", Suspects::UNNAMED),
+        ("select set_config('a.' || 'b', $2, true)", Suspects::UNKNOWN_NAME),
         ("create temp table t(a int)", Suspects::TEMPORARY),
         ("CREATE OR REPLACE TEMPORARY VIEW v AS SELECT 1", Suspects::TEMPORARY),
         ("create local temporary table t()", Suspects::TEMPORARY),
@@ -69,21 +69,21 @@ fn what_lasts_is_suspected() {
 #[test]
 fn a_name_that_pg_settings_has_is_no_unknown_one() {
     let text = |view: &str| format!("SELECT set_config(name, 'view', false) FROM {view} WHERE name = 'geqo'");
-    has_not(&text("pg_settings"), Suspects::UNNAMED);
-    has(&text("pg_settings"), Suspects::LISTED);
+    has_not(&text("pg_settings"), Suspects::UNKNOWN_NAME);
+    has(&text("pg_settings"), Suspects::NAME_FROM_VIEW);
     has(&text("pg_catalog.pg_settings"), Suspects::SETTINGS);
-    has_not(&text("pg_catalog.pg_settings"), Suspects::LISTED);
-    has(&text("mine"), Suspects::UNNAMED);
+    has_not(&text("pg_catalog.pg_settings"), Suspects::NAME_FROM_VIEW);
+    has(&text("mine"), Suspects::UNKNOWN_NAME);
 }
 
 #[test]
 fn what_is_local_is_left_alone_but_may_change_meanings() {
-    has_not("set local work_mem = '1MB'", Suspects::ALL);
+    has_not("set local work_mem = '1MB'", Suspects::ANYTHING);
     has_not("set synchronous_commit = local", Suspects::RESET);
     // One more than there are would keep the text from being amended.
     assert_eq!(scan(b"set synchronous_commit = local; reset all; savepoint one").resets.len(), 1);
     has_not("set local app.tenant = '1'", Suspects::LASTING);
-    has_not("select set_config('request.jwt', $1, true)", Suspects::ALL);
+    has_not("select set_config('request.jwt', $1, true)", Suspects::ANYTHING);
     has_not("set local search_path = a", Suspects::SETTINGS);
     has_not("discard plans", Suspects::SETTINGS);
     has("set local search_path = a", Suspects::MEANING);
@@ -148,7 +148,7 @@ fn what_is_not_known_to_be_harmless_is_noted() {
         "update t set (a, b) = (1, 2) where exists (select from u)",
     ] {
         assert_eq!(calls(sql), [""; 0], "{sql}");
-        assert!(!suspects(sql).any(Suspects::LASTING), "{sql}");
+        assert!(!suspects(sql).intersects(Suspects::LASTING), "{sql}");
     }
     for (sql, name) in [
         ("select f(1)", "f"),
@@ -187,10 +187,10 @@ fn what_is_hidden_or_strange_may_do_anything() {
         "select dblink_connect('x')",
         "select \"setseed\"(0.5)",
     ] {
-        has(sql, Suspects::HIDDEN);
+        has(sql, Suspects::OPAQUE);
     }
     for sql in ["load 'x'", "set seed = 0.1", "select setseed(0.1)", "select * from dblink_connect('x')"] {
-        has(sql, Suspects::BEYOND);
+        has(sql, Suspects::IRREVERSIBLE);
     }
     has_not("create temp table t (a int)", Suspects::DDL);
     for sql in [
@@ -214,19 +214,19 @@ fn what_was_once_overlooked_is_found() {
         ("set session.tenant = 1", Suspects::SETTINGS),
         ("set local.tenant = 1", Suspects::SETTINGS),
         ("set \"transaction\".tenant = 1", Suspects::SETTINGS),
-        ("select set_config(values, 'evil', false) from t", Suspects::UNNAMED),
+        ("select set_config(values, 'evil', false) from t", Suspects::UNKNOWN_NAME),
         ("select * into orders from public.orders", Suspects::TEMPORARY),
-        ("set app.länge = 1", Suspects::UNNAMED),
+        ("set app.länge = 1", Suspects::UNKNOWN_NAME),
         ("select set_config('app.tenant','evil', true and false)", Suspects::SETTINGS),
         ("select \"set_config\"('app.tenant','evil', false)", Suspects::SETTINGS),
         ("select \"pg_advisory_lock\"(1)", Suspects::LOCK),
-        ("select U&\"setsee\\0064\"(0.25)", Suspects::BEYOND),
-        ("select set_config(E'app\\x2etenant', 'evil', false)", Suspects::UNNAMED),
+        ("select U&\"setsee\\0064\"(0.25)", Suspects::IRREVERSIBLE),
+        ("select set_config(E'app\\x2etenant', 'evil', false)", Suspects::UNKNOWN_NAME),
         ("SELECT E'a'\n'b\\''; SET app.tenant=evil; SELECT ''", Suspects::SETTINGS),
     ] {
         has(sql, what);
     }
-    assert!(scan(b"select 'O\\'Brien'; set app.tenant to 'evil'; select ''").suspects.any(Suspects::HIDDEN));
+    assert!(scan(b"select 'O\\'Brien'; set app.tenant to 'evil'; select ''").suspects.intersects(Suspects::OPAQUE));
     assert!(scan(b"select 'O\\'; set app.tenant to 1").backslash);
     assert!(scan("select 'ä'".as_bytes()).wide && !scan(b"select 'a'").wide);
     assert!(scan(b"; commit").exits && !scan(b"select 1; commit").exits);

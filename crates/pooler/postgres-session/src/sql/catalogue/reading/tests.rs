@@ -75,7 +75,7 @@ fn clauses_that_change_how_texts_are_read_or_stay_are_noticed() {
     let seeds = ["f", "public", "seeds", "c", "x", "Seed=0.25", "hstore"];
     let judged = judged(&[odd, hides, seeds, function("calls", "sql", "select seeds()")], &[]);
     assert_eq!(judged.suspicious.len(), 3);
-    let mut names: Vec<_> = judged.beyond.into_iter().collect();
+    let mut names: Vec<_> = judged.irreversible.into_iter().collect();
     names.sort();
     assert_eq!(names, [&b"calls"[..], b"hides", b"seeds"].map(Box::from));
 }
@@ -103,14 +103,14 @@ fn what_is_beyond_cleaning_is_so_for_whatever_calls_it() {
     let far = function("far", "plpgsql", "begin perform calls(); perform far(); end");
     let not = function("not", "plpgsql", "begin perform lower('a'); end");
     let fires = ["t", "public", "fires", "plpgsql", "begin perform far(); end", "", ""];
-    let mut names: Vec<_> = judged(&[far, calls, not, seeds], &[]).beyond.into_iter().collect();
+    let mut names: Vec<_> = judged(&[far, calls, not, seeds], &[]).irreversible.into_iter().collect();
     names.sort();
     assert_eq!(names, [&b"calls"[..], b"far", b"seed"].map(Box::from));
-    assert!(!judged(&[far, calls, not, seeds], &[]).beyond_unseen);
-    assert!(judged(&[far, calls, seeds, fires], &[]).beyond_unseen);
-    assert!(!judged(&[far, calls, fires], &[]).beyond_unseen);
-    assert!(!judged(&[far, calls, seeds, fires], &["public.seed"]).beyond_unseen);
-    assert!(judged(&[["x", "", "setseed", "", "default in t", "", ""]], &[]).beyond_unseen);
+    assert!(!judged(&[far, calls, not, seeds], &[]).irreversible_unseen);
+    assert!(judged(&[far, calls, seeds, fires], &[]).irreversible_unseen);
+    assert!(!judged(&[far, calls, fires], &[]).irreversible_unseen);
+    assert!(!judged(&[far, calls, seeds, fires], &["public.seed"]).irreversible_unseen);
+    assert!(judged(&[["x", "", "setseed", "", "default in t", "", ""]], &[]).irreversible_unseen);
 }
 
 #[test]
@@ -130,10 +130,10 @@ fn what_calls_without_a_source_is_beyond_cleaning_with_what_it_calls() {
     ];
     let found = judged(&rows, &[]);
     assert!(found.suspicious.contains(&"public.encodes (it changes how texts are read)".to_owned()));
-    let mut names: Vec<_> = found.beyond.into_iter().collect();
+    let mut names: Vec<_> = found.irreversible.into_iter().collect();
     names.sort();
     assert_eq!(names, [&b"aggregate"[..], b"body", b"names", b"round", b"seeds"].map(Box::from));
-    assert_eq!(judged(&rows, &["public.body", "public.seeds"]).beyond.len(), 0);
+    assert_eq!(judged(&rows, &["public.body", "public.seeds"]).irreversible.len(), 0);
 }
 
 #[test]

@@ -12,7 +12,7 @@ const MAX_NOTIFICATION_WAIT_MS: u64 = 500;
 
 /// Clients that wait for the server that listens.
 #[derive(Default)]
-pub(crate) struct InTime {
+pub(crate) struct NotificationBarrier {
     /// Clients whose question is under way.
     asked: Group,
     /// Clients that came since.
@@ -28,7 +28,7 @@ struct Group {
     since_ms: u64,
 }
 
-impl InTime {
+impl NotificationBarrier {
     /// A client is to wait. False if it need not.
     pub(crate) fn wait(&mut self, key: u64, tag: ClientTag, now_ms: u64) -> bool {
         if self.late {
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn who_comes_while_a_question_is_under_way_waits_for_the_next() {
-        let mut waiting = InTime::default();
+        let mut waiting = NotificationBarrier::default();
         assert!(waiting.wait(A.0, A.1, 0) && waiting.ask());
         assert!(waiting.wait(B.0, B.1, 0));
         assert_eq!(waiting.answered(), [A]);
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn nobody_waits_for_longer_than_that_or_again_for_a_server_that_was_late() {
-        let mut waiting = InTime::default();
+        let mut waiting = NotificationBarrier::default();
         assert!(waiting.wait(A.0, A.1, 10) && waiting.ask() && waiting.wait(B.0, B.1, 300));
         assert_eq!(waiting.overdue(10 + MAX_NOTIFICATION_WAIT_MS - 1), []);
         assert_eq!(waiting.overdue(10 + MAX_NOTIFICATION_WAIT_MS), [A, B]);

@@ -12,7 +12,7 @@ use crate::session::{prepared::Likeness, texts::Text};
 
 /// Most bytes of Parses that are remembered of a pipeline in case what is behind them is skipped, but for those that
 /// are counted elsewhere.
-const MAX_DOUBTED: usize = 256 * 1024;
+const MAX_DOUBTED_BYTES: usize = 256 * 1024;
 
 /// Whose statement a server has, and which of its statements: servers that it used before may have older ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +31,7 @@ impl Owner {
 
 /// What a server has for an unnamed statement.
 #[derive(Default)]
-pub(crate) struct Unnamed {
+pub(crate) struct ServerUnnamed {
     /// Whose statement it is, once all that was forwarded has been done. `None`: anybody's, perhaps one of ours. Of a
     /// client that has no statement the server has none, either.
     pub(crate) owner: Option<Owner>,
@@ -61,12 +61,12 @@ pub(crate) struct Doubt {
 
 enum Asked {
     /// One of ours, which has the server have what the client has.
-    Bring,
+    Restore,
     /// The client's: it replaces or destroys its statement. The Parse of the one before, if that was kept.
     Replace(Option<Arc<Text>>),
 }
 
-impl Unnamed {
+impl ServerUnnamed {
     /// A client gets the server, which owes nothing.
     pub(crate) fn begin_lease(&mut self) {
         (self.pending, self.doubt) = (0, None);
@@ -161,13 +161,13 @@ impl Unnamed {
 impl Doubt {
     /// The client's statement is replaced.
     pub(crate) fn replace(&mut self, before: Option<Arc<Text>>) {
-        let before = before.filter(|parse| self.bytes + parse.uncounted() <= MAX_DOUBTED);
+        let before = before.filter(|parse| self.bytes + parse.uncounted() <= MAX_DOUBTED_BYTES);
         self.bytes += before.as_ref().map_or(0, |parse| parse.uncounted());
         self.asked.push_back(Asked::Replace(before));
     }
 
     /// The server is made to have what the client has.
-    pub(crate) fn bring(&mut self) {
-        self.asked.push_back(Asked::Bring);
+    pub(crate) fn restore(&mut self) {
+        self.asked.push_back(Asked::Restore);
     }
 }
