@@ -17,10 +17,10 @@ pub use target::Target;
 /// block. No method has a default, so that one directory that asks another forgets none. What only a database knows is
 /// asked of it by the session: see [`Proof::Ask`].
 pub trait Directory: Send + Sync + 'static {
-    /// Whether clients of a listener may, or must, use TLS. The driver must have it wherever this says so.
+    /// Whether clients of a listener may, or must, use TLS. The driver must have TLS wherever the answer allows it.
     fn encryption(&self, listener: u16) -> Encryption;
 
-    /// How `user`, coming from `origin` and asking for `database`, proves who he is.
+    /// How `user`, who comes from `origin` and asks for `database`, must prove who it is.
     fn proof(&self, origin: Origin, database: &str, user: &str) -> Result<Proof, Unknown>;
 
     /// The same after a query that [`Proof::Ask`] named: it found this stored password, or no user who may log in. Must
@@ -31,7 +31,7 @@ pub trait Directory: Send + Sync + 'static {
     /// one of these.
     fn looks(&self, database: &str) -> Vec<Look>;
 
-    /// A client that logged in as `user` gave a wrong proof: what is remembered of that user may be out of date.
+    /// A client that logged in as `user` gave a wrong proof: what is remembered of that user may be outdated.
     fn refuted(&self, database: &str, user: &str);
 
     /// What serves `user`, who has proved who he is, when he asks for `database`. Asked only then, so that strangers
@@ -42,16 +42,12 @@ pub trait Directory: Send + Sync + 'static {
     /// a statement, for people; told when it has changed.
     fn catalogue_read(&self, pool: PoolId, suspicious: &[String]);
 
-    /// How Poolhouse logs in to the upstream of a pool.
     fn server_login(&self, pool: PoolId) -> ServerLogin;
 }
 
-/// Where a client's requests go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Route {
-    /// The pool that will serve the client.
     pub pool: PoolId,
-    /// When the pool takes its server back.
     pub mode: PoolMode,
     /// The pool's servers are logged in to with the keys of the client's own login, because no password is known.
     pub pass_through: bool,
@@ -62,16 +58,14 @@ pub struct Route {
 /// When a server returns to its pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PoolMode {
-    /// At the end of each transaction.
     #[default]
     Transaction,
-    /// When the client leaves.
     Session,
     /// After each statement; transactions of several statements are refused.
     Statement,
 }
 
-/// What a client must show.
+/// What a client must show to log in.
 #[derive(Clone)]
 pub enum Proof {
     Trust,
@@ -85,7 +79,7 @@ pub enum Proof {
     Ask(Ask),
 }
 
-/// What a login looks like from outside before anything is proved.
+/// What a client sees of a login before it has proved anything.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Look {
     /// An md5 challenge, whose salt is new each time.
@@ -97,7 +91,7 @@ pub enum Look {
 /// A question to a database: who may log in?
 #[derive(Clone)]
 pub struct Ask {
-    /// Whose servers are asked. No client is ever routed there.
+    /// The pool whose servers are asked. No client is ever routed there.
     pub pool: PoolId,
     /// SQL with the user's name as parameter `$1`. It gives at most one row: the user and the stored password.
     pub query: Arc<str>,
@@ -106,22 +100,20 @@ pub struct Ask {
 /// Why there is no login to try.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Unknown {
-    /// No such database is configured.
     Database,
     /// No such user. The client is put through an authentication that always fails and has one of the
     /// [looks](Directory::looks) of logins that may succeed, so that it cannot tell an unknown user from a wrong
     /// password.
     User,
-    /// Not from there, or not at all; the text says what to do and is sent to the client.
+    /// The client may not connect from its address, or not at all. The text says what to do and is sent to the client.
     Forbidden(String),
-    /// There is no room for what it would take; the text says what is full and is sent to the client.
+    /// The client does not fit into a limit. The text names the limit and is sent to the client.
     Full(String),
 }
 
 /// How Poolhouse logs in to an upstream. Never logged (no `Debug`).
 #[derive(Clone, Default)]
 pub struct ServerLogin {
-    /// The database's name there.
     pub database: String,
     /// Tells that database from all others, and from the same with other [functions that are
     /// trusted](Self::trusted_functions), or in session mode if it is not so here.
@@ -129,20 +121,18 @@ pub struct ServerLogin {
     pub user: String,
     /// The password, if it is known. Without one, the keys of the user's own login are tried.
     pub password: Option<Arc<str>>,
-    /// `md5` and 32 hexadecimal digits, if no more than that is known: enough where the server asks for md5.
+    /// `md5` and 32 hexadecimal digits, if only that is known: enough for servers that ask for md5.
     pub md5_hash: Option<Arc<str>>,
     /// Further start-up parameters (`application_name`, `options`).
     pub parameters: Vec<(String, String)>,
     /// SQL that is run on each new connection before it is used.
     pub connect_query: Option<Arc<str>>,
-    /// When the pool takes its server back.
     pub mode: PoolMode,
-    /// What is done about what sessions leave behind.
+    /// What Poolhouse does about the state that sessions leave behind.
     pub state: StatePolicy,
     /// Functions of the database that are taken to be harmless to sessions: `schema.name`, `schema.*` or
     /// `extension:name`.
     pub trusted_functions: Arc<[String]>,
-    /// What the server must be.
     pub target: Target,
     /// Whether the connection is encrypted.
     pub encryption: ServerEncryption,

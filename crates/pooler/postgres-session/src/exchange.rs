@@ -19,89 +19,85 @@ use crate::{
     wire::message::{IDLE, back},
 };
 
-/// Most requests without an answer on one server.
+/// Most unanswered requests on one server.
 pub(crate) const MAX_OUTSTANDING: usize = 1 << 20;
 
-/// Entries of the queue whose memory is kept when the server is given back.
+/// Entries of the queue whose memory is kept when a lease ends.
 const KEPT_CAPACITY: usize = 256;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Item {
-    /// A run of extended-protocol messages, and how many are unanswered. It stays, at zero, until a Sync follows.
+    /// A run of extended-protocol messages and the number of unanswered ones. It stays, at zero, until a Sync follows.
     Extended(u32),
-    /// A Parse or Close whose answer is not simply passed on.
+    /// A message whose answer is not simply passed on.
     Noted(Note),
-    /// A Query or FunctionCall.
     Query,
     /// A Query that may begin a COPY IN.
     CopyQuery,
-    /// An Execute that may begin one; nothing is behind it until it is known whether it does.
+    /// An Execute that may begin a COPY IN; nothing follows it until the server has said whether it does.
     CopyExecute,
     Sync,
 }
 
 impl Item {
-    /// It is a message of the extended protocol, or several, and needs a Sync.
+    /// A message of the extended protocol, or a run of them, which needs a Sync.
     fn is_extended(self) -> bool {
         matches!(self, Self::Extended(_) | Self::Noted(_) | Self::CopyExecute)
     }
 
-    /// It is answered by a ReadyForQuery.
+    /// A ReadyForQuery answers it.
     fn ends(self) -> bool {
         !self.is_extended()
     }
 }
 
-/// What is to be known of a Parse, Close, Describe or Execute when it is answered. The number is that of a statement.
+/// What must be known of a Parse, Close, Describe or Execute when it is answered. The number is that of a statement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Note {
-    /// A Parse or Close of ours about the unnamed statement.
+    /// A Parse or Close by Poolhouse about the unnamed statement.
     Hidden,
-    /// A Parse of the client's of the unnamed statement.
+    /// The client's Parse of the unnamed statement.
     Unnamed,
     OwnParse(u32),
     OwnClose(u32),
-    /// A Parse of the client's.
     Parse(u32),
-    /// A Parse of the client's that the server need not see: it was sent something that is answered by CloseComplete.
+    /// The client's Parse of a statement that the server already has: a Close that does nothing was sent in its place.
     KnownParse,
-    /// A DEALLOCATE of what the server need not forget: it was sent something that is answered by CloseComplete.
+    /// A DEALLOCATE that the server need not carry out: a Close of an unknown portal was sent in its place.
     Deallocated {
         all: bool,
     },
-    /// A Parse of the client's under a name that is taken: the server will refuse it.
+    /// The client's Parse under a name that is taken: the server will refuse it.
     Taken,
-    /// A Close of the client's of a statement that the server keeps.
+    /// The client's Close of a statement that the server keeps for others.
     Close,
-    /// A Parse, Bind or Close of ours, of a statement that no client has.
+    /// A Parse, Bind or Close by Poolhouse about no statement of a client.
     Swallowed,
-    /// A Describe of the client's whose answer is looked at.
+    /// The client's Describe whose answer is looked at.
     Described,
     Probe,
-    /// The same of the unnamed statement, and which of the client's that is.
+    /// The client's Describe of the unnamed statement, with that statement's version.
     DescribedUnnamed(u32),
     ProbeUnnamed,
-    /// An Execute of ours that fails, since a statement is not what the client was told.
+    /// An Execute by Poolhouse that fails, because the statement is not what its client was told.
     Stale,
-    /// An Execute of a statement that the server has in another form.
+    /// An Execute of a statement that the server got in an amended form.
     Amended(Tag),
 }
 
-/// The requests outstanding on one server.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     queue: VecDeque<Item>,
-    /// The status of the last ReadyForQuery.
     status: u8,
     copying: Copying,
     /// The queue ends with this many messages of the extended protocol that no Flush has followed: PostgreSQL may keep
     /// back their answers.
     unflushed: u32,
-    /// The server discards everything until a Sync that has not been forwarded yet.
+    /// The server discards all messages until a Sync that has not been forwarded yet.
     skipping: bool,
-    /// Something was answered that a held-back message may wait for, besides ReadyForQuery.
+    /// An answer other than ReadyForQuery has come that a held-back message may wait for.
     moved: bool,
-    /// What was noted of requests that will never be answered, oldest first.
+    /// Notes of requests that will never be answered, oldest first.
     discarded: Vec<Note>,
 }
 
@@ -118,7 +114,7 @@ impl Exchange {
         }
     }
 
-    /// What was noted of requests that the server has discarded since that was taken last, oldest first.
+    /// Notes of requests that the server has discarded since they were taken last, oldest first.
     pub(crate) fn discarded(&self) -> &[Note] {
         &self.discarded
     }
@@ -127,22 +123,21 @@ impl Exchange {
         std::mem::take(&mut self.discarded)
     }
 
-    /// The status of the last ReadyForQuery.
     pub(crate) fn status(&self) -> u8 {
         self.status
     }
 
-    /// The open transaction has failed by what was not asked for its client.
+    /// A query of Poolhouse has failed within the open transaction, and the transaction with it.
     pub(crate) fn transaction_failed(&mut self) {
         self.status = b'E';
     }
 
-    /// Nothing is owed by either side. The transaction may be open all the same: see [`Exchange::status`].
+    /// Neither side owes anything. A transaction may still be open: see [`Exchange::status`].
     pub(crate) fn is_settled(&self) -> bool {
         self.queue.is_empty() && !self.skipping
     }
 
-    /// Answers are awaited, and what is forwarded next begins something new.
+    /// Answers are awaited, and the next message begins a new request.
     pub(crate) fn is_between(&self) -> bool {
         !self.skipping && self.queue.back().is_some_and(|item| item.ends())
     }
@@ -154,12 +149,11 @@ impl Exchange {
         std::mem::take(&mut self.moved)
     }
 
-    /// The server discards what is forwarded, up to a Sync.
     pub(crate) fn is_skipping(&self) -> bool {
         self.skipping
     }
 
-    /// One pipeline of `count` messages is all that is under way, outside a transaction, and none of it is answered.
+    /// The only messages under way are one pipeline of `count` messages, outside a transaction, and none is answered.
     pub(crate) fn is_only_pipeline(&self, count: u32) -> bool {
         let mut left = count;
         let behind = self.queue.iter().skip_while(|item| match item {
@@ -170,7 +164,7 @@ impl Exchange {
         self.status == IDLE && behind.eq(&[Item::Sync]) && left == 0
     }
 
-    /// The server is at work for its client.
+    /// The server is executing requests of its client.
     pub(crate) fn is_running(&self) -> bool {
         !matches!(self.queue.front(), None | Some(Item::Extended(0))) || self.queue.len() > 1
     }
@@ -198,34 +192,33 @@ impl Exchange {
         unanswered <= self.unflushed
     }
 
-    /// What is being answered is a message of the extended protocol.
+    /// The request that is being answered is of the extended protocol.
     pub(crate) fn is_extended(&self) -> bool {
         self.queue.front().is_some_and(|item| item.is_extended())
     }
 
-    /// Whether the pipeline under way is the only one: then the transaction cannot have failed in one before it.
+    /// The pipeline under way is the only one, so the transaction cannot have failed in an earlier one.
     pub(crate) fn is_first_pipeline(&self) -> bool {
         self.status != b'E' && self.queue.iter().all(|item| item.is_extended())
     }
 
-    /// Nothing is under way behind what is being answered: a Query, or messages up to a Sync.
+    /// Nothing follows the Query, or the messages up to a Sync, that is being answered.
     pub(crate) fn is_last(&self) -> bool {
         self.queue.iter().skip_while(|item| item.is_extended()).count() <= 1
     }
 
-    /// No more may be forwarded.
+    /// No further request may be forwarded.
     pub(crate) fn is_full(&self) -> bool {
         self.queue.len() >= MAX_OUTSTANDING
     }
 
-    /// The client is done: keep little memory.
+    /// Frees memory at the end of a lease.
     pub(crate) fn shrink(&mut self) {
         if self.queue.capacity() > KEPT_CAPACITY {
             self.queue.shrink_to(KEPT_CAPACITY);
         }
     }
 
-    /// A Query or FunctionCall is forwarded.
     #[inline]
     pub(crate) fn query(&mut self) {
         self.unflushed = 0;
@@ -259,7 +252,7 @@ impl Exchange {
         }
     }
 
-    /// A Parse or Close is forwarded whose answer matters.
+    /// A message is forwarded whose answer matters.
     pub(crate) fn noted(&mut self, note: Note) {
         assert!(!self.skipping, "what the server discards is not noted");
         self.unflushed = self.unflushed.saturating_add(1);
@@ -295,7 +288,7 @@ impl Exchange {
         }
     }
 
-    /// The server sent an ErrorResponse. Returns how many Syncs it must be sent now that were kept back in a COPY.
+    /// The server sent an ErrorResponse. Returns the number of Syncs, kept back during a COPY, that must be sent now.
     pub(crate) fn failed(&mut self) -> u32 {
         self.advance();
         self.moved = true;
@@ -313,7 +306,7 @@ impl Exchange {
         if pending { 0 } else { self.copy_over() }
     }
 
-    /// The server sent a ReadyForQuery. False if nothing was asked that it could answer.
+    /// The server sent a ReadyForQuery. False if no request can be answered by it.
     #[inline]
     pub(crate) fn ready(&mut self, status: u8) -> bool {
         self.status = status;
@@ -337,12 +330,12 @@ impl Exchange {
         true
     }
 
-    /// Where the Query or Sync is that ends the run of extended-protocol messages at the front.
+    /// The position of the Query or Sync that ends the run of extended-protocol messages at the front.
     fn unanswered(&self) -> Option<usize> {
         self.queue.iter().position(|item| item.ends())
     }
 
-    /// Nothing of what is under way will be answered.
+    /// None of the requests under way will be answered.
     pub(crate) fn abandon(&mut self) {
         if !self.queue.is_empty() {
             self.discard(0..=self.queue.len() - 1);
@@ -350,13 +343,12 @@ impl Exchange {
         (self.skipping, self.copying) = (false, Copying::No);
     }
 
-    /// Drops requests that the server has discarded.
+    /// Removes requests that the server has discarded.
     fn discard(&mut self, range: std::ops::RangeInclusive<usize>) {
         let noted = |item| if let Item::Noted(note) = item { Some(note) } else { None };
         self.discarded.extend(self.queue.drain(range).filter_map(noted));
     }
 
-    /// One extended-protocol message is answered.
     #[inline]
     fn complete(&mut self) -> Option<Note> {
         self.advance();
@@ -377,7 +369,7 @@ impl Exchange {
         None
     }
 
-    /// Drops from the front what will not be answered any more.
+    /// Removes answered runs from the front.
     #[inline]
     fn advance(&mut self) {
         // The last run still wants a Sync.

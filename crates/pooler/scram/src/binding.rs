@@ -8,7 +8,6 @@ pub(crate) const KIND: &str = "tls-server-end-point";
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mechanism {
-    /// Without channel binding.
     Plain,
     Plus,
 }
@@ -34,18 +33,17 @@ impl Mechanism {
 /// What a client does about channel binding.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum ChannelBinding {
-    /// It cannot, or will not: there is no TLS, or no data to bind to.
+    /// The client cannot bind, or will not: there is no TLS, or no data to bind to.
     #[default]
     Unsupported,
     /// It could, but the server has not offered it. A server that has offered it knows then that a man in the middle
     /// has taken it away.
     Unused,
-    /// It binds to these data.
+    /// The client binds to these data.
     Bound(Box<[u8]>),
 }
 
 impl ChannelBinding {
-    /// The mechanism that goes with it.
     pub fn mechanism(&self) -> Mechanism {
         match self {
             Self::Unsupported | Self::Unused => Mechanism::Plain,
@@ -53,7 +51,7 @@ impl ChannelBinding {
         }
     }
 
-    /// The GS2 header that says so.
+    /// The GS2 header of the first message.
     pub(crate) fn header(&self) -> String {
         match self {
             Self::Unsupported => "n,,".to_owned(),
@@ -62,7 +60,7 @@ impl ChannelBinding {
         }
     }
 
-    /// What is bound to; nothing if nothing is.
+    /// The data that are bound to; empty without binding.
     pub(crate) fn data(&self) -> &[u8] {
         match self {
             Self::Unsupported | Self::Unused => &[],
@@ -71,7 +69,7 @@ impl ChannelBinding {
     }
 }
 
-/// What the last message of a client must hold: the header of its first one, and the data.
+/// What the last message of a client must hold: the header of its first message, and the data.
 pub(crate) fn input(header: &str, data: &[u8]) -> Vec<u8> {
     [header.as_bytes(), data].concat()
 }

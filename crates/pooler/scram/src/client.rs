@@ -17,7 +17,7 @@ use crate::message::{self, Attributes, Challenge, Error};
 use crate::prepare::prepare;
 use crate::verifier::key_from;
 
-/// Most entries of a [`KeyCache`]; it starts anew beyond.
+/// Most entries of a [`KeyCache`]; beyond it the cache starts anew.
 const MAX_CACHED_KEYS: usize = 1024;
 
 /// One login, seen from the client. Call [`Client::respond`], then [`Client::verify`], each once.
@@ -29,11 +29,11 @@ pub struct Client {
 enum State {
     Greeted {
         bare: String,
-        /// Where our nonce begins in it.
+        /// Where the nonce of the client begins in `bare`.
         nonce_at: usize,
     },
     Responded {
-        /// What the server must show.
+        /// The signature that the server must show.
         signature: [u8; KEY_BYTES],
     },
     Over,
@@ -142,7 +142,7 @@ impl KeyCache {
         })
     }
 
-    /// The keys, derived where they are not known. `kind` tells them from those of another mechanism.
+    /// The keys, derived if they are not known. `kind` sets the hashes of different mechanisms apart.
     pub(crate) fn find(
         &self,
         kind: &[u8],
@@ -161,7 +161,7 @@ impl KeyCache {
         keys
     }
 
-    /// Under which name the keys are kept.
+    /// The name that the keys are kept under.
     pub(crate) fn name(kind: &[u8], password: &str, salt: &[u8], iterations: u32) -> [u8; KEY_BYTES] {
         let mut name = Sha256::new();
         name.update(kind);

@@ -22,7 +22,6 @@ pub(crate) fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; KEY_BYTES] {
     mac.finalize().into_bytes().into()
 }
 
-/// SHA-256.
 pub(crate) fn hash(data: &[u8]) -> [u8; KEY_BYTES] {
     Sha256::digest(data).into()
 }
@@ -44,7 +43,7 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// Those that follow from a salted password.
+    /// The keys that follow from a salted password.
     pub(crate) fn of(salted: &[u8; KEY_BYTES]) -> Self {
         Self { client_key: hmac(salted, &[b"Client Key"]), server_key: hmac(salted, &[b"Server Key"]) }
     }

@@ -22,19 +22,17 @@ use crate::{
     sha1::{self, SHA1_BYTES},
 };
 
-/// Iterations that are made at once.
+/// Most iterations that are made at once.
 pub(crate) const MAX_INLINE_ITERATIONS: u32 = 16 * 1024;
 /// Iterations of one part.
 const PART_ITERATIONS: u32 = 8 * 1024;
-/// Time from the beginning of one part to that of the next, of all derivations.
+/// Time between the beginnings of two parts, over all derivations.
 const PART_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The hash of a mechanism.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hash {
-    /// That of SCRAM-SHA-1.
     Sha1,
-    /// That of SCRAM-SHA-256.
     Sha256,
 }
 
@@ -48,7 +46,7 @@ enum Rounds {
     Sha256(Hi<Hmac<Sha256>, KEY_BYTES>),
 }
 
-/// `Hi` of RFC 5802, as far as it has come.
+/// The state of `Hi` of RFC 5802.
 struct Hi<M, const N: usize> {
     keyed: M,
     last: [u8; N],
@@ -112,7 +110,7 @@ impl<M: Mac + KeyInit + Clone, const N: usize> Hi<M, N> {
         told
     }
 
-    /// Makes this number of rounds at most. What they come to, if none are left.
+    /// Makes this number of rounds at most. Returns the result after the last.
     fn go_on(&mut self, most: u32) -> Option<&[u8; N]> {
         let count = most.min(self.left);
         for _ in 0..count {
@@ -146,7 +144,7 @@ impl<T> Turns<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).entries.push_back(whose);
     }
 
-    /// The one whose turn it was waits for its next part.
+    /// The owner of the last part waits for its next one.
     pub fn again(&self, whose: T) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).entries.push_front(whose);
     }
@@ -156,7 +154,7 @@ impl<T> Turns<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).entries.clear();
     }
 
-    /// Whose turn it is now, if a part is due. If parts are left after that, it is its turn [again](Self::again).
+    /// The owner of the next part, if it is due. If parts are left after it, its owner waits [again](Self::again).
     pub fn next(&self, now: Duration) -> Option<T> {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if now < waiting.next_at {

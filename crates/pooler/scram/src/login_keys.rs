@@ -8,7 +8,7 @@ use crate::{
     crypto::{KEY_BYTES, Keys},
 };
 
-/// The keys of a user who has proved that he knows his password.
+/// The keys of a user who has proved that it knows the password.
 pub struct LoginKeys {
     pub(crate) iterations: u32,
     pub(crate) salt: Box<[u8]>,
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
     use crate::{Client, Error, KeyCache, Mock, Server, Shape};
 
-    /// Logs in with the password at a server with this verifier; the keys that the server learns.
+    /// The keys that a server with this verifier learns from a login with the password.
     fn keys_of_a_login(verifier: &Arc<Verifier>, password: &str) -> Option<LoginKeys> {
         let mut server = Server::new(verifier.clone(), "server".into());
         let (mut client, first) = Client::new("client".into());

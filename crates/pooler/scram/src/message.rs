@@ -17,7 +17,7 @@ pub enum Error {
     /// The peer is bound to another TLS connection: there is a man in the middle.
     WrongChannel,
     OutOfTurn,
-    /// The server's number of iterations is no number from 1 to [`MAX_ITERATIONS`].
+    /// The server's number of iterations is not from 1 to [`MAX_ITERATIONS`].
     Iterations,
     /// The server ended the exchange with an error (`e=`).
     Rejected,
@@ -121,11 +121,11 @@ pub(crate) fn nonce(text: &str) -> Result<&str, Error> {
 /// What the client said about channel binding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BindingFlag<'a> {
-    /// `n`: it cannot.
+    /// `n`: the client cannot bind.
     Unsupported,
-    /// `y`: it could, but believes that the server cannot.
+    /// `y`: the client could bind, but believes that the server cannot.
     Unused,
-    /// `p=`: it binds with the method of this name.
+    /// `p=`: the client binds with the method of this name.
     Bound(&'a str),
 }
 

@@ -16,7 +16,7 @@ pub struct Server {
     verifier: Arc<Verifier>,
     /// The login cannot succeed: the user does not exist.
     doomed: bool,
-    /// What a client can bind to; nothing where that is not offered.
+    /// The data that a client can bind to, if that is offered.
     channel: Option<Box<[u8]>>,
     state: State,
 }
@@ -129,7 +129,7 @@ impl Server {
         Ok(format!("v={}", STANDARD.encode(signature)).into_bytes())
     }
 
-    /// After a successful [`Server::last`]: what it has shown of the client, once.
+    /// The keys that a successful [`Server::last`] has shown, once.
     pub fn take_keys(&mut self) -> Option<LoginKeys> {
         match std::mem::replace(&mut self.state, State::Over) {
             State::Proved(keys) => Some(keys),
@@ -145,7 +145,7 @@ impl Server {
     }
 }
 
-/// The user whom the first message of a client names, where the protocol has not named him before.
+/// The user that the first message of a client names, where the protocol has not named one before.
 pub fn user_of(client_first: &[u8]) -> Result<String, Error> {
     let (_, _, bare) = message::gs2_header(message::text(client_first)?)?;
     let name = Attributes::new(bare).expect('n', "a user name")?;

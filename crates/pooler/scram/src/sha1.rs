@@ -13,10 +13,9 @@ use crate::{
     message::{self, Attributes, Challenge, Error},
 };
 
-/// Bytes of a SHA-1 digest.
 pub(crate) const SHA1_BYTES: usize = 20;
 
-/// Tells its keys from those of SHA-256.
+/// Sets the keys of SHA-1 apart from those of SHA-256.
 pub(crate) const KIND: &[u8] = b"SHA-1";
 
 /// One login, seen from the client. Call [`Sha1Client::respond`], then [`Sha1Client::verify`], each once.
@@ -103,7 +102,7 @@ fn derive(password: &str, salt: &[u8], iterations: u32) -> Keys {
     keys(&pbkdf2::pbkdf2_hmac_array::<Sha1, SHA1_BYTES>(password.as_bytes(), salt, iterations))
 }
 
-/// Those that follow from a salted password.
+/// The keys that follow from a salted password.
 pub(crate) fn keys(salted: &[u8; SHA1_BYTES]) -> Keys {
     let key = |name: &[u8]| {
         let mut key = [0; KEY_BYTES];

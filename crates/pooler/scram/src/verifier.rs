@@ -37,7 +37,7 @@ pub struct Verifier {
 /// What a server tells of a verifier before anything is proved.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Shape {
-    /// How many iterations it was made with.
+    /// The number of iterations that it was made with.
     pub iterations: u32,
     /// Bytes of its salt.
     pub salt: usize,
@@ -49,14 +49,13 @@ impl Default for Shape {
     }
 }
 
-/// Why a text is no verifier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum VerifierError {
-    /// It does not begin with `SCRAM-SHA-256$`.
+    /// The text does not begin with `SCRAM-SHA-256$`.
     Scheme,
-    /// It has not the parts of a verifier.
+    /// The text lacks the parts of a verifier.
     Shape,
-    /// The number of iterations is no number from 1 to [`MAX_ITERATIONS`].
+    /// The number of iterations is not from 1 to [`MAX_ITERATIONS`].
     Iterations,
     /// The salt is not base64, empty or longer than 1024 bytes.
     Salt,
@@ -119,7 +118,7 @@ impl Verifier {
         Shape { iterations: self.iterations, salt: self.salt.len() }
     }
 
-    /// How many iterations it was made with.
+    /// The number of iterations that it was made with.
     pub fn iterations(&self) -> u32 {
         self.iterations
     }
@@ -153,7 +152,6 @@ pub(crate) fn iterations_from(text: &str) -> Option<u32> {
     text.parse().ok().filter(|n| (1..=MAX_ITERATIONS).contains(n))
 }
 
-/// A salt in base64.
 pub(crate) fn salt_from(text: &str) -> Option<Box<[u8]>> {
     if text.len() > MAX_SALT_BYTES * 2 {
         return None;

@@ -1,12 +1,12 @@
 //! What is done about what sessions leave behind, as the configuration says it.
 
-/// What is done about session state in transaction and statement mode.
+/// What Poolhouse does about session state in transaction and statement mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OnState {
     /// Settings follow the client; what cannot follow it pins its server.
     #[default]
     Replay,
-    /// All of it pins the server.
+    /// All session state pins the server.
     Pin,
     /// A statement that would leave something behind is refused.
     Reject,
@@ -17,12 +17,12 @@ pub enum OnState {
 /// When a server is cleaned before another client gets it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ResetPolicy {
-    /// Unless all that ran on it is known to leave nothing behind.
+    /// Unless everything that ran on the server is known to leave nothing behind.
     #[default]
     Auto,
-    /// Whenever it changes hands.
+    /// Whenever the server changes hands.
     Always,
-    /// Only after a client that kept it, or that vanished.
+    /// Only after a client that kept the server, or that vanished.
     Never,
 }
 

@@ -7,13 +7,11 @@ use crate::wire::message::read_row;
 pub enum Target {
     #[default]
     Any,
-    /// It takes writes in transactions that do not say otherwise.
     ReadWrite,
-    /// It takes none in such transactions.
     ReadOnly,
     Primary,
     Standby,
-    /// The same, if there is one; else any.
+    /// A standby, if there is one; otherwise any server.
     PreferStandby,
 }
 
@@ -27,7 +25,7 @@ impl Target {
         ("prefer-standby", Self::PreferStandby),
     ];
 
-    /// Whether an error that says "read only" means that the server is not what was wanted.
+    /// Whether an error that says "read only" means that the server is the wrong one.
     pub fn is_for_writes(self) -> bool {
         matches!(self, Self::ReadWrite | Self::Primary)
     }
@@ -37,7 +35,7 @@ impl Target {
         word.expect("each target has a word").0
     }
 
-    /// Whether a server will do, by what it says of itself; the error says why not.
+    /// Whether a server fits, by its own report; the error says why it does not.
     pub(crate) fn judge(self, traits: &Traits) -> Result<Fit, String> {
         let (Some(standby), Some(read_only)) = (traits.standby, traits.read_only) else {
             return Ok(if self == Self::Any { Fit::Yes } else { Fit::Unknown });
@@ -61,27 +59,25 @@ impl Target {
     }
 }
 
-/// What a server says of itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Traits {
     pub(crate) standby: Option<bool>,
-    /// Its transactions are read-only unless they say otherwise.
+    /// Transactions are read-only unless they say otherwise.
     pub(crate) read_only: Option<bool>,
 }
 
-/// Whether a server will do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fit {
     Yes,
     Unknown,
 }
 
-/// Asks a server that reports neither; two columns.
+/// The query for a server that reports neither trait; it has two columns.
 pub(crate) const QUESTION: &[u8] =
     b"SELECT pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('default_transaction_read_only')";
 
 impl Traits {
-    /// From the values of two parameters.
+    /// From the reported values of two parameters.
     pub(crate) fn reported(in_hot_standby: Option<&[u8]>, default_transaction_read_only: Option<&[u8]>) -> Self {
         Self { standby: in_hot_standby.map(is_on), read_only: default_transaction_read_only.map(is_on) }
     }

@@ -7,40 +7,38 @@
 use super::{Exchange, Item};
 use crate::wire::message::front;
 
-/// Whether the server takes the data of a COPY, as far as is known.
+/// Whether the server takes COPY data, as far as is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Copying {
-    /// Nothing is under way that may begin a COPY.
+    /// No request under way may begin a COPY.
     No,
     /// The last request may begin one.
     Possible {
-        /// The server was sent a Flush, so that it says what becomes of it.
+        /// A Flush was sent, so that the server says whether the COPY begins.
         asked: bool,
     },
     Taking {
-        /// Syncs behind the last data that were not forwarded.
+        /// Syncs after the last data that were not forwarded.
         syncs: u32,
-        /// It was sent a CopyFail because of a request that has no place there.
+        /// A CopyFail was sent because of a request that has no place in a COPY.
         broken: bool,
     },
 }
 
-/// What to do with a message of the client's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Admission {
     Forward,
     /// The server would ignore it, so it is not forwarded.
     Drop,
-    /// It waits for an answer of the server's.
+    /// The message waits for an answer of the server.
     Wait,
-    /// The same, and the server is sent a Flush.
+    /// The message waits, and the server is sent a Flush.
     Ask,
-    /// The same, and the server is sent a CopyFail: what has come has no place in a COPY.
+    /// The message waits, and the server is sent a CopyFail: it has no place in a COPY.
     Break,
 }
 
 impl Exchange {
-    /// What to do with a message of this type.
     #[inline]
     pub(crate) fn admit(&mut self, kind: u8) -> Admission {
         let of_copy = matches!(kind, front::COPY_DATA | front::COPY_DONE | front::COPY_FAIL);
@@ -75,7 +73,7 @@ impl Exchange {
         }
     }
 
-    /// A Query that may begin a COPY is forwarded, or several of them.
+    /// A Query is forwarded that may begin one COPY or several.
     pub(crate) fn copy_query(&mut self) {
         if !self.skipping {
             self.unflushed = 0;
@@ -84,7 +82,6 @@ impl Exchange {
         }
     }
 
-    /// An Execute that may begin a COPY is forwarded.
     pub(crate) fn copy_execute(&mut self) {
         if !self.skipping {
             self.unflushed = self.unflushed.saturating_add(1);
@@ -100,7 +97,6 @@ impl Exchange {
         }
     }
 
-    /// A CopyDone or CopyFail is forwarded.
     pub(crate) fn copy_end(&mut self) {
         self.copying = match self.queue.back_mut() {
             // It may go on with another COPY.
@@ -113,7 +109,7 @@ impl Exchange {
         };
     }
 
-    /// The server says that it takes data. False if that could not be foreseen, and more was sent meanwhile.
+    /// The server says that it takes data. False if no request could have caused that, or if more was sent meanwhile.
     pub(crate) fn copy_begins(&mut self) -> bool {
         self.advance();
         if self.queue.len() != 1 || matches!(self.queue[0], Item::Extended(0 | 2..)) {
@@ -124,7 +120,7 @@ impl Exchange {
         true
     }
 
-    /// What may have begun a COPY has been answered. Returns how many Syncs were kept back.
+    /// The request that might begin a COPY has been answered. Returns the number of Syncs that were kept back.
     pub(super) fn copy_over(&mut self) -> u32 {
         let was = std::mem::replace(&mut self.copying, Copying::No);
         self.moved |= was != Copying::No;

@@ -12,7 +12,7 @@ use crate::{
     wire::{error::Failure, message::IDLE},
 };
 
-/// With what the session may have as its defaults the transaction could wait.
+/// Without these words a transaction could wait, if the session made it deferrable by default.
 pub(crate) const BEGIN: &[u8] = b"BEGIN ISOLATION LEVEL READ COMMITTED, NOT DEFERRABLE";
 
 /// Ends a session's work, and sets back what belongs to it. RESET ALL leaves who acts alone, and who acts rules what
@@ -41,7 +41,6 @@ pub(crate) fn write(sql: &mut Vec<u8>, statements: bool, start: &Settings) {
     start.write_all(sql);
 }
 
-/// The same as a transaction of its own.
 pub(crate) fn write_whole(sql: &mut Vec<u8>, statements: bool, start: &Settings) {
     sql.extend_from_slice(BEGIN);
     sql.push(b';');
@@ -50,7 +49,6 @@ pub(crate) fn write_whole(sql: &mut Vec<u8>, statements: bool, start: &Settings)
 }
 
 impl Postgres {
-    /// Cleans a server after a client.
     pub(crate) fn reset_server(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
         if let Some(lookup) = server.work.as_mut().and_then(|work| work.lookup()) {
             // Nothing is left behind by that: it is clean when it has answered.
@@ -78,7 +76,7 @@ impl Postgres {
         server.begin(me, Purpose::Reset { cleaned, statements }, &queries, out);
     }
 
-    /// A server is as if it were new, or, unless it was `cleaned`, as a client left it that left nothing behind.
+    /// The server was reset: it is as new or, unless it was `cleaned`, as a client left it that left nothing behind.
     pub(crate) fn was_reset(
         &self,
         me: ServerTag,
@@ -98,13 +96,13 @@ impl Postgres {
         server.become_ready(me, out);
     }
 
-    /// Everything but prepared statements is as it was when the server was new.
+    /// All of the session but its prepared statements is as it was when the server was new.
     pub(crate) fn was_cleaned(&self, server: &mut Server) {
         server.forget_soil();
         server.settings.reset(&self.parameters);
     }
 
-    /// The server has said what its database could do to sessions.
+    /// The server has described its catalogue.
     pub(crate) fn catalogue_answered(
         &self,
         me: ServerTag,

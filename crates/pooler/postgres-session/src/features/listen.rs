@@ -40,7 +40,7 @@ use crate::{
 };
 
 impl Postgres {
-    /// Whether what a client listens to on a server can be heard on a shared one. Payloads are sent in one encoding.
+    /// Whether a shared server can listen for a client in place of this server. Payloads are sent in one encoding.
     pub(crate) fn shares_listening(server: &Server) -> bool {
         let utf8 = server.settings.reported(b"client_encoding") == Some(&b"UTF8"[..]);
         server.policy.share_listener && server.policy.on_state == OnState::Replay && utf8
@@ -94,7 +94,7 @@ impl Postgres {
         }
     }
 
-    /// Has the server that is to listen for all made as it was when it was new.
+    /// Cleans the server that is to listen for all clients.
     fn clean_listener(&self, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
         if server.hub_key().is_some() {
             let mut sql = Vec::new();
@@ -103,7 +103,7 @@ impl Postgres {
         }
     }
 
-    /// The server that is to listen for all is as it was when it was new.
+    /// The server that is to listen for all clients was cleaned.
     pub(crate) fn listener_cleaned(
         &self,
         tag: ServerTag,
@@ -168,7 +168,7 @@ impl Postgres {
         link.client.stand_by_phase(link.client_tag, link.out);
     }
 
-    /// Adds channels to what the client listens to. True if all are heard.
+    /// Adds channels to those of the client. True if the hub listens to all of them.
     fn subscribe(
         &self,
         hub: &mut Hub,
@@ -189,7 +189,6 @@ impl Postgres {
         hub.subscribe(listening.key, me, channels, heard)
     }
 
-    /// The client has said UNLISTEN: of one channel or, with `*`, of all.
     pub(crate) fn unlisten(&self, client: &mut Client, names: &[Box<[u8]>], out: &mut Outbox) {
         let Some(listening) = &mut client.listening else { return };
         let all = names.iter().any(|name| **name == *ALL_CHANNELS);
@@ -224,7 +223,6 @@ impl Postgres {
         client.listening = None;
     }
 
-    /// Has the shared server do what its clients want now. When no client is left, it goes back to its pool.
     pub(crate) fn drive_hub(&self, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
         let Some(key) = server.hub_key() else { return };
         if !server.is_at_rest() {
@@ -298,7 +296,7 @@ impl Postgres {
         self.drive_hub(tag, server, out);
     }
 
-    /// The shared server listens to nothing any more: it goes back to its pool, unless it is wanted again.
+    /// The hub listens to nothing any more: it returns to its pool, unless a client wants it again.
     pub(crate) fn retired(&self, tag: ServerTag, server: &mut Server, failure: Option<&Failure>, out: &mut Outbox) {
         let mut hubs = self.hubs.lock();
         let hub = hubs.get(&server.pool).filter(|hub| server.hub_key() == Some(hub.key));
@@ -334,14 +332,14 @@ impl Postgres {
         out.push(Effect::Release { server: tag, verdict: Verdict::Discard });
     }
 
-    /// The shared server is lost: the clients that listened may have missed something.
+    /// The hub is lost: clients that listened may have missed notifications.
     pub(crate) fn hub_lost(&self, server: &mut Server, why: &str, out: &mut Outbox) {
         for (key, subscriber) in self.end_hub(server) {
             post_lost(subscriber.tag, key, why, out);
         }
     }
 
-    /// A server listens for others no more: these did.
+    /// The server is a hub no longer. Returns the clients that it listened for.
     fn end_hub(&self, server: &mut Server) -> BTreeMap<u64, Subscriber> {
         let Some(key) = server.hub_key() else { return BTreeMap::new() };
         server.duty = Duty::Pooled;
@@ -350,7 +348,7 @@ impl Postgres {
         hubs.remove(&server.pool).filter(|hub| hub.key == key).expect("a server listens for its pool").clients
     }
 
-    /// A NotificationResponse of the shared server, whole.
+    /// Forwards a NotificationResponse of the hub to the clients that listen to its channel.
     pub(crate) fn fan_out(&self, server: &Server, message: &[u8], out: &mut Outbox) {
         let mut body = &message[crate::wire::message::HEADER..];
         let (Some(_), Some(name)) = (take_u32(&mut body), take_text(&mut body)) else { return };
@@ -366,7 +364,7 @@ impl Postgres {
         }
     }
 
-    /// Something was posted to a client that may be another by now.
+    /// A post has arrived, perhaps for an earlier client with the same tag.
     pub(crate) fn hear(&self, me: ClientTag, client: &mut Client, key: u64, bytes: &[u8], out: &mut Outbox) {
         if matches!(client.phase, Phase::Closed) {
             return;
@@ -411,7 +409,7 @@ impl Postgres {
 }
 
 impl Client {
-    /// The client cannot go on listening, and is to know that.
+    /// The client cannot go on listening, and is told so.
     fn end_listening(&mut self, me: ClientTag, message: &str, out: &mut Outbox) {
         let hint = "Notifications may have been missed. Connect again and LISTEN again.";
         let report = Report { severity: Severity::Fatal, code: code::CONNECTION_FAILURE, message, hint };
@@ -430,7 +428,7 @@ impl Postgres {
         client.stand(me, Standing::Active, out);
     }
 
-    /// Has the shared server asked whether there is something for this client. False if it need not wait for that.
+    /// Has the hub asked for notifications of this client. False if the client need not wait for them.
     fn await_notifications(&self, me: ClientTag, client: &Client, out: &mut Outbox) -> bool {
         let Some(listening) = &client.listening else { return false };
         let mut hubs = self.hubs.lock();
@@ -441,19 +439,19 @@ impl Postgres {
 }
 
 impl Client {
-    /// It is told that it may go on when the shared server says so.
+    /// The client goes on when the hub says so.
     fn await_channels(&mut self) {
         self.phase = Phase::Subscribing;
     }
 
-    /// It is told that it may go on.
+    /// The client goes on now.
     fn resume(&mut self, me: ClientTag, out: &mut Outbox) {
         self.tell_ready(me, out);
         self.phase = Phase::Ready;
         out.push(Effect::Wake { client: me });
     }
 
-    /// Idle, unless it waits to be told that it may go on.
+    /// Idle, unless the client waits for the hub.
     fn stand_by_phase(&mut self, me: ClientTag, out: &mut Outbox) {
         let waits = matches!(self.phase, Phase::Subscribing);
         self.stand(me, if waits { Standing::Active } else { Standing::Idle }, out);

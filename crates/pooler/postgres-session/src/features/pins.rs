@@ -21,7 +21,7 @@ use crate::{
     },
 };
 
-/// What to do instead of keeping a server.
+/// What to do instead of pinning a server.
 const HINT: &str = "Raise max_pinned, or use mode = \"session\" for such clients.";
 
 /// How statements begin that pin unless they fail, if they stand alone and outside of a transaction; what is found in
@@ -32,7 +32,7 @@ const PINNING: [(&[u8], Suspects, Pin); 3] = [
     (b"create temp", Suspects::TEMPORARY, Pin::Temporary),
 ];
 
-/// The pin that this text is sure to need if it succeeds, as far as its first words tell.
+/// The pin that this text needs if it succeeds, as far as its first words tell.
 fn certain_pin(findings: &Findings, text: &[u8]) -> Option<Pin> {
     if findings.several {
         return None;
@@ -44,7 +44,6 @@ fn certain_pin(findings: &Findings, text: &[u8]) -> Option<Pin> {
     found.map(|(_, _, pin)| *pin).filter(|pin| *pin != Pin::Temporary || !drops_at_commit(text))
 }
 
-/// Whether ON COMMIT DROP may stand in a text.
 fn drops_at_commit(text: &[u8]) -> bool {
     let mut words = text.split(|byte| !byte.is_ascii_alphanumeric()).filter(|word| !word.is_empty()).peekable();
     while let Some(word) = words.next() {
@@ -128,7 +127,7 @@ impl Postgres {
         true
     }
 
-    /// One more server of the pool is pinned. False if there is no room for it: then the client is told to go.
+    /// Pins one more server of the pool. False if there is no room for it: then the client is told to go.
     pub(crate) fn add_pin(&self, link: &mut Link<'_>, pin: Pin) -> bool {
         let max = link.server.policy.max_pinned;
         if self.pins.add(link.client.pool, max) {
@@ -150,7 +149,6 @@ impl Postgres {
         false
     }
 
-    /// The client no longer keeps the server.
     pub(crate) fn unpin(&self, client: &mut Client, tag: ServerTag, out: &mut Outbox) {
         if client.pin.take().is_some() {
             self.pins.remove(client.pool);
@@ -158,7 +156,6 @@ impl Postgres {
         }
     }
 
-    /// The pinned server of a client is lost.
     pub(crate) fn forget_pin(&self, client: &mut Client) {
         if client.pin.take().is_some() {
             self.pins.remove(client.pool);

@@ -9,7 +9,7 @@ use crate::{
     sql::suspects::{Findings, Suspects},
 };
 
-/// Has a server make all plans anew.
+/// The SQL that makes a server plan anew.
 pub(crate) const DISCARD: &[u8] = b"DISCARD PLANS";
 
 /// A text with these findings is about to be forwarded: what to do instead of that, if it makes the client's first

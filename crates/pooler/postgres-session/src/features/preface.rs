@@ -47,16 +47,16 @@ use crate::{
     },
 };
 
-/// Servers that are tried before a client is told that its settings are refused, if another one may take them.
+/// Servers that may fail to take the settings of a client before the client is told, if another server may take them.
 const MAX_TRIES: u8 = 3;
 
-/// The same for an error that is permanent: another server may take what one has refused because of its past use.
+/// The same for a permanent error, which another server may not raise if it comes from past use.
 const MAX_REFUSALS: u8 = 2;
 
-/// A server refuses to set it once a temporary table was used in its session.
+/// The parameter that a server refuses to set once its session has used a temporary table.
 const TEMP_BUFFERS: &[u8] = b"temp_buffers";
 
-/// What a text may do that goes ahead: nothing for which more than forwarding is done.
+/// What a text that goes ahead may do: nothing that needs more than forwarding.
 const MAY_GO_AHEAD: Suspects = Suspects::SEQUENCE
     .union(Suspects::OPAQUE)
     .union(Suspects::DDL)
@@ -130,7 +130,7 @@ impl Postgres {
         link.out.push(Effect::Wake { client: link.client_tag });
     }
 
-    /// Cleans a server by steps: as a `whole`, or of all but the statements that we have prepared.
+    /// Cleans a server by steps: as a `whole`, or all but the statements that Poolhouse has prepared.
     fn clean_by_steps(&self, link: &mut Link<'_>, (want, whole, forgets_plans): (Arc<Settings>, bool, bool)) {
         if whole {
             link.server.statements.drop_ours();
@@ -189,7 +189,7 @@ impl Postgres {
         true
     }
 
-    /// A step of a preface has been carried out, if it is one of steps.
+    /// One step of a preface has been carried out.
     pub(crate) fn stepped(
         &self,
         me: ServerTag,
@@ -208,7 +208,7 @@ impl Postgres {
         self.prefaced(me, server, clients, (*preface, work.cancelled), out);
     }
 
-    /// All of it went well: the answers that follow are the client's.
+    /// The preface succeeded: the answers that follow are the client's.
     pub(crate) fn prefaced(
         &self,
         me: ServerTag,
@@ -234,7 +234,7 @@ impl Postgres {
         link.out.push(Effect::Wake { client: link.client_tag });
     }
 
-    /// It failed, and nothing that was sent behind it is carried out: the client's request goes to another server.
+    /// The preface failed, and nothing behind it was carried out: the client's request goes to another server.
     pub(crate) fn preface_failed(
         &self,
         me: ServerTag,
@@ -301,12 +301,11 @@ impl Server {
         (plain && writes && self.facts.version().discards_all_for_good()).then_some(true)
     }
 
-    /// Whether it reports now, or will with these settings, that another user acts than the one it logged in as.
+    /// Whether the server reports now, or will with these settings, another acting user than the one it logged in as.
     fn changes_identity(&self, want: &Settings) -> bool {
         !self.facts.has_own_identity() || want.extras.iter().any(|(name, _)| is_identity(name))
     }
 
-    /// The preface whose outcome is not known.
     fn preface(&mut self) -> Option<&mut Preface> {
         match &mut self.work.as_mut()?.purpose {
             Purpose::Preface(preface) => Some(preface),
@@ -314,7 +313,7 @@ impl Server {
         }
     }
 
-    /// The client's request waits for the outcome of its preface: PostgreSQL is to tell it now.
+    /// The client's request waits for the outcome of the preface: PostgreSQL is asked to send it now.
     pub(crate) fn hurry_preface(&mut self, me: ServerTag, out: &mut Outbox) {
         if let Some(preface) = self.preface().filter(|preface| preface.steps > 0 && !preface.hurried) {
             preface.hurried = true;
@@ -336,7 +335,7 @@ impl Server {
         self.work.as_deref().is_some_and(by_steps)
     }
 
-    /// What is to be sent ahead of its holder's request has not been answered yet.
+    /// A preface was sent, and its outcome is not known.
     #[inline]
     pub(crate) fn is_prefaced(&self) -> bool {
         self.work.as_ref().is_some_and(|work| matches!(work.purpose, Purpose::Preface(_)))
@@ -390,7 +389,7 @@ impl Client {
     }
 }
 
-/// Whether a message ends what may go ahead.
+/// Whether no message after this one may go ahead.
 pub(crate) fn ends_request(header: Header) -> bool {
     matches!(header.kind, front::QUERY | front::FUNCTION_CALL | front::SYNC)
 }

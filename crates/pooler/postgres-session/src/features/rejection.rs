@@ -17,7 +17,7 @@ pub(crate) fn reject(tag: ServerTag, server: &mut Server, kind: u8, out: &mut Ou
     refuse(tag, server, kind, REJECTION, None, out);
 }
 
-/// The same with this SQL, which fails; `note` is of that, if it is not a Query.
+/// Has a request fail with this SQL; `note` is noted of its Execute, unless the request is a Query.
 pub(crate) fn refuse(
     tag: ServerTag,
     server: &mut Server,

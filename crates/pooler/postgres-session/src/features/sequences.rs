@@ -19,15 +19,15 @@ use crate::{
     wire::message::front,
 };
 
-/// The SQL that has a server forget the last values of sequences.
+/// The SQL that makes a server forget the last values of sequences.
 pub(crate) const DISCARD: &[u8] = b"DISCARD SEQUENCES;";
 
-/// What is put before a request whose answer might tell another client's value.
+/// Precedes a request whose answer might be another client's value.
 const NOT_YET: &[u8] = b"DO $poolhouse$ BEGIN RAISE EXCEPTION USING ERRCODE = '55000', \
     MESSAGE = 'lastval is not yet defined in this session', \
     HINT = 'Ask for it in the transaction of its nextval, or use RETURNING.'; END $poolhouse$";
 
-/// A client gets a server; whether that has to forget sequences first.
+/// A client is granted a server. True if the server has to forget last values first.
 #[inline]
 pub(crate) fn at_grant(me: ClientTag, client: &Client, server: &mut Server) -> bool {
     let asker = client.habits.asks_last_values().then_some(ClientId(me, client.secret));

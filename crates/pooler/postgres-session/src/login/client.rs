@@ -38,21 +38,20 @@ use crate::{
 
 /// How a step of the login ended.
 enum Progress {
-    /// This many bytes were consumed.
+    /// Bytes that were consumed.
     Consumed(usize),
-    /// More bytes are needed, or a server.
+    /// The login waits for more bytes, or for a server.
     Wait,
 }
 
 impl Login {
-    /// Asks for the md5 hash of a stored hash and a salt.
     fn challenge(&mut self, me: ClientTag, stored: Arc<str>, out: &mut Outbox) {
         let salt = random();
         self.step = Step::Md5 { stored, salt };
         out.insert(Peer::Client(me), |to| write_authentication(to, 5, |to| to.extend_from_slice(&salt)));
     }
 
-    /// Asks for a SCRAM exchange: bound to the TLS connection, if that can be.
+    /// Offers a SCRAM exchange, bound to the TLS connection if possible.
     fn offer(&mut self, me: ClientTag, exchange: scram::Server, out: &mut Outbox) {
         let both = [Mechanism::Plus, Mechanism::Plain];
         let mechanisms = if exchange.offers_channel() { &both[..] } else { &both[1..] };
@@ -62,7 +61,6 @@ impl Login {
 }
 
 impl Postgres {
-    /// Handles the input of a client that is not logged in; returns how much is consumed.
     pub(crate) fn login_input(&self, me: ClientTag, client: &mut Client, input: Input<'_>, out: &mut Outbox) -> usize {
         let mut at = 0;
         loop {
@@ -135,7 +133,7 @@ impl Postgres {
         }
     }
 
-    /// A cancel request is passed on to whom it is meant for; who sent it is closed when that is done.
+    /// Passes a cancel request on to the client that it names. The connection that sent it is closed after that.
     fn pass_on_cancel(&self, me: ClientTag, client: &mut Client, pid: u32, secret: u64, out: &mut Outbox) {
         match cancel_key::target(pid) {
             Some((node, target)) if node == self.node => {
@@ -151,13 +149,12 @@ impl Postgres {
         }
     }
 
-    /// Whether the client is answered with TLS if it asks for it.
+    /// Whether a client that asks for TLS gets it.
     fn offers_tls(&self, client: &Client) -> bool {
         let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
         login.secured.is_none() && self.directory.encryption(login.origin.listener) != Encryption::Off
     }
 
-    /// The client has begun a TLS handshake without asking for one.
     fn direct_tls(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
         let offered = self.offers_tls(client);
         let Phase::Login(login) = &mut client.phase else { unreachable!("the client is logging in") };
@@ -168,7 +165,6 @@ impl Postgres {
         out.push(Effect::StartTls { peer: Peer::Client(me) });
     }
 
-    /// The client's TLS handshake is done.
     pub(crate) fn login_secured(&self, me: ClientTag, client: &mut Client, secured: Secured, out: &mut Outbox) {
         let Phase::Login(login) = &mut client.phase else { return };
         let wrong = login.direct && !secured.alpn;
@@ -187,7 +183,7 @@ impl Postgres {
         }
     }
 
-    /// Decides how the client has to prove itself, and asks for the proof.
+    /// Chooses how the client has to prove itself, and asks for the proof.
     fn begin(&self, me: ClientTag, client: &mut Client, start: Start, out: &mut Outbox) {
         if start.negotiate {
             out.insert(Peer::Client(me), |to| write_negotiation(to, start.version, &start.unknown_options));
@@ -204,7 +200,7 @@ impl Postgres {
         self.demand(me, client, found, out);
     }
 
-    /// Asks the client for the proof that was found, or a server for what the proof is.
+    /// Asks the client for the proof that was found, or a server which proof is due.
     pub(crate) fn demand(&self, me: ClientTag, client: &mut Client, found: Result<Proof, Unknown>, out: &mut Outbox) {
         let Phase::Login(login) = &mut client.phase else { unreachable!("the client is logging in") };
         let channel = login.secured.as_ref().and_then(|secured| secured.end_point.clone());
@@ -248,7 +244,7 @@ impl Postgres {
         }
     }
 
-    /// What a user who does not exist is asked for: always the same under one name.
+    /// The look of a login of a user who does not exist: always the same for one name.
     fn look(&self, database: &str, user: &str) -> Look {
         let looks = self.directory.looks(database);
         let label = |look: &Look| match look {
@@ -259,7 +255,6 @@ impl Postgres {
         best.unwrap_or(Look::Scram(scram::Shape::default()))
     }
 
-    /// Takes the client's answer to a challenge.
     fn login_answer(&self, me: ClientTag, client: &mut Client, bytes: &[u8], out: &mut Outbox) -> Progress {
         let Some(header) = Header::read(bytes) else { return Progress::Wait };
         if header.kind != front::PASSWORD || !(4..=SMALL_LIMIT).contains(&header.length) {
@@ -316,7 +311,7 @@ impl Postgres {
         }
     }
 
-    /// The client is who it says. Its parameters are known, or a server is asked for them.
+    /// The client has proved who it is. A server is asked for its parameters unless they are known.
     fn authenticated(&self, me: ClientTag, client: &mut Client, keys: Option<scram::LoginKeys>, out: &mut Outbox) {
         let Phase::Login(login) = &mut client.phase else { unreachable!("the client is logging in") };
         login.step = Step::Parameters;
@@ -340,7 +335,7 @@ impl Postgres {
         }
     }
 
-    /// The pool that a client which logs in was to have a server of is forgotten. There is another one for it by now.
+    /// The pool was forgotten while the client waited for its parameters: another pool is routed to.
     pub(crate) fn begin_elsewhere(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
         let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
         match login.asked() {
@@ -352,7 +347,7 @@ impl Postgres {
         }
     }
 
-    /// A server was granted to learn the parameters from: it is given the client's settings.
+    /// A server was granted to learn the parameters from: it takes the client's settings.
     pub(crate) fn learn(&self, link: &mut Link<'_>) {
         let Phase::Login(login) = &link.client.phase else { unreachable!("the client is logging in") };
         if let Some(asked) = login.asked() {
@@ -375,7 +370,6 @@ impl Postgres {
         }
     }
 
-    /// A server was asked who may log in, and has answered.
     pub(crate) fn lookup_answered(
         &self,
         me: ServerTag,
@@ -415,7 +409,6 @@ impl Postgres {
     }
 }
 
-/// Ends the login: the client is told its parameters and may go ahead.
 pub(crate) fn complete(node: u8, me: ClientTag, client: &mut Client, learned: LoginOutcome, out: &mut Outbox) {
     let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
     client.secret = cancel_key::new_secret(login.start.version, random());
@@ -437,7 +430,7 @@ pub(crate) fn complete(node: u8, me: ClientTag, client: &mut Client, learned: Lo
     client.stand(me, Standing::Idle, out);
 }
 
-/// There is nothing to serve the client with, or not from where it comes.
+/// No pool serves the client, or not from its address.
 fn refuse_route(me: ClientTag, client: &mut Client, why: Unknown, out: &mut Outbox) {
     let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
     let (database, user) = (&login.start.database, &login.start.user);

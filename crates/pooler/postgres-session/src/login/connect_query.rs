@@ -14,11 +14,11 @@ use crate::{
     wire::error::Failure,
 };
 
-/// How the last error of a pool begins whose `connect_query` the database refuses.
+/// The beginning of the last error of a pool whose `connect_query` the database refuses.
 pub(crate) const FAILED: &str = "connect_query failed";
 
 impl Postgres {
-    /// The SQL has run, or the question what it has set was answered.
+    /// The SQL has run, or the survey of what it has set was answered.
     pub(crate) fn connect_query_ready(
         &self,
         me: ServerTag,

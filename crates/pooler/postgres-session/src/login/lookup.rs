@@ -18,14 +18,14 @@ use crate::{
 };
 
 impl Postgres {
-    /// The client's proof must be asked of a server first.
+    /// A server must be asked for the proof of the client.
     pub(crate) fn ask_who(&self, me: ClientTag, client: &mut Client, ask: Ask, out: &mut Outbox) {
         client.pool = ask.pool;
         client.retried = false;
         out.push(Effect::Lease { client: me, pool: ask.pool, kind: LeaseKind::Exclusive });
     }
 
-    /// A server was granted to ask. Another client may have got the answer meanwhile: then it is given back.
+    /// A server was granted to ask. It is given back if the answer has become known meanwhile.
     pub(crate) fn look_up(&self, link: &mut Link<'_>, asked: Asked) -> Option<Result<Proof, Unknown>> {
         match self.directory.proof(asked.origin, &asked.database, &asked.user) {
             // The configuration may have changed, and another server be the one to ask.
@@ -43,7 +43,7 @@ impl Postgres {
         }
     }
 
-    /// The server has answered: what that means for whom, if he still wants to know.
+    /// The server has answered. Returns the answer if its client still waits.
     pub(crate) fn looked_up(
         &self,
         me: ServerTag,
@@ -74,7 +74,7 @@ impl Postgres {
     }
 }
 
-/// No server could be asked who the client is. The client is not told why, since it has not logged in.
+/// No server could be asked who the client is. The client, which has not logged in, is not told why.
 pub(crate) fn cannot_ask(me: ClientTag, client: &mut Client, user: &str, why: &str, out: &mut Outbox) {
     let report = Report {
         severity: Severity::Fatal,

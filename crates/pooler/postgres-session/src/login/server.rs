@@ -33,35 +33,32 @@ use crate::{
 /// Longest message of a server during its start-up.
 const MAX_LOGIN_MESSAGE: u32 = 64 * 1024;
 
-/// Most messages of a server during its start-up: PostgreSQL sends about 20, and notices of what runs at a login.
+/// Most messages of a server during its start-up. PostgreSQL sends about 20, and notices of login triggers.
 const MAX_LOGIN_MESSAGES: u32 = 1000;
 
 /// What follows from an authentication request.
 enum Answer {
-    /// A message with this body.
     Send(Vec<u8>),
     Nothing,
-    /// One that takes some time; the key under which it is gone on with.
+    /// An answer that takes time; posts with this key continue it.
     Later(u64),
-    /// The server has let us in.
+    /// The server has accepted the login.
     Accepted,
 }
 
 /// What follows from a message of a server that logs in.
 enum Taken {
-    /// The login goes on.
     More,
-    /// The server is logged in to, and what was wanted.
+    /// The server is logged in to, and fits.
     Ready,
 }
 
-/// How a login goes wrong.
+/// Why a login failed.
 struct Refused {
     permanent: bool,
     message: String,
-    /// The server does not let us in from here: another way of connecting may do.
+    /// The server refuses logins from here: another kind of connection may do.
     turned_away: bool,
-    /// The server does not know the database.
     unknown: bool,
 }
 
@@ -71,14 +68,13 @@ impl Refused {
         Self { permanent: true, message: message.into(), turned_away: false, unknown: false }
     }
 
-    /// It may go better next time.
+    /// It may succeed next time.
     fn for_now(message: impl Into<String>) -> Self {
         Self { permanent: false, message: message.into(), turned_away: false, unknown: false }
     }
 }
 
 impl Postgres {
-    /// A server that has just been connected to.
     pub(crate) fn new_server(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
         let how = self.directory.server_login(pool);
         let catalogue = self.catalogues.of(&how.database_id);
@@ -108,7 +104,7 @@ impl Postgres {
         Server::new(pool, login, catalogue)
     }
 
-    /// Has the server go on whose turn it is to derive a part of its keys.
+    /// Has the next server in turn derive a part of its keys.
     pub(crate) fn derive_next(&self, now: Duration, out: &mut Outbox) {
         if let Some((server, key)) = self.derivations.next(now) {
             let end = out.inserted.len();
@@ -116,7 +112,7 @@ impl Postgres {
         }
     }
 
-    /// Derives one more part, if that was posted to a server that waits for it.
+    /// Derives one more part, if the post was meant for this server.
     pub(crate) fn go_on_deriving(&self, me: ServerTag, server: &mut Server, key: u64, out: &mut Outbox) {
         let Stage::Login(login) = &server.stage else { return };
         if login.deriving.as_ref().is_some_and(|deriving| deriving.key == key) && self.derive_part(me, server, out) {
@@ -124,13 +120,13 @@ impl Postgres {
         }
     }
 
-    /// Derives all parts that a server waits for, where no other connection waits meanwhile.
+    /// Derives all parts at once, where no other connection waits meanwhile.
     pub(crate) fn derive_all(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
         while self.derive_part(me, server, out) {}
         self.derivations.clear();
     }
 
-    /// Derives one more part, and answers the server's challenge if it was the last. True if parts are left.
+    /// Derives one more part, and answers the server's challenge after the last. True if parts are left.
     fn derive_part(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) -> bool {
         let Stage::Login(login) = &mut server.stage else { return false };
         let Some(deriving) = &mut login.deriving else { return false };
@@ -146,7 +142,6 @@ impl Postgres {
         false
     }
 
-    /// Handles the input of a server that is not ready; returns how much is consumed.
     pub(crate) fn server_login_input(
         &self,
         me: ServerTag,
@@ -193,7 +188,6 @@ impl Postgres {
         at
     }
 
-    /// A whole message of a server that logs in.
     fn login_message(
         &self,
         me: ServerTag,
@@ -249,7 +243,7 @@ impl Postgres {
         }
     }
 
-    /// The server has what all servers of its pool have.
+    /// The server has run the `connect_query`.
     pub(crate) fn server_usable(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
         server.settings.begin(self.parameters.defaults_version());
         server.plans = Plans::new(server.settings.defaults());
@@ -262,19 +256,17 @@ impl Postgres {
         }
     }
 
-    /// It is known what the server has of itself.
+    /// The defaults of the server are known.
     pub(crate) fn server_begins(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
         if !server.ask_catalogue(me, None, out) {
             server.become_ready(me, out);
         }
     }
 
-    /// The connection has ended during the login.
     pub(crate) fn server_login_lost(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
         self.fail(me, server, Refused::for_now("the server closed the connection during its start-up"), out);
     }
 
-    /// The TLS handshake is done: the login begins.
     pub(crate) fn server_login_secured(&self, me: ServerTag, server: &mut Server, secured: Secured, out: &mut Outbox) {
         let Stage::Login(login) = &mut server.stage else { return };
         assert!(login.step == Step::Handshake, "a handshake that was asked for is done once");
@@ -288,7 +280,7 @@ impl Postgres {
         login.start(me, out);
     }
 
-    /// The TLS handshake failed. What that means for the pool.
+    /// The TLS handshake failed. Returns what that means for the pool.
     pub(crate) fn server_handshake_failed(&self, server: &mut Server, failure: TlsFailure) -> CloseReason {
         let TlsFailure { certificate: permanent, message } = failure;
         let Stage::Login(login) = &server.stage else { return CloseReason::StartFailed { permanent, message } };
@@ -315,7 +307,7 @@ impl Postgres {
 }
 
 impl Server {
-    /// Whatever it is, it will do.
+    /// Accepts the server whatever its traits are.
     pub(crate) fn accept_any(&mut self) {
         if let Stage::Login(login) = &mut self.stage {
             login.how.target = Target::Any;
@@ -324,7 +316,7 @@ impl Server {
 }
 
 impl Login {
-    /// Whether the server is what was wanted.
+    /// Whether the server has the traits that are wanted.
     fn fit(&self) -> Result<Fit, String> {
         let reported = |name: &str| self.parameters.get(name.as_bytes());
         let reported = Traits::reported(reported("in_hot_standby"), reported("default_transaction_read_only"));
@@ -339,7 +331,7 @@ impl Login {
         out.insert(Peer::Server(me), |to| _ = encryption::write_request(to));
     }
 
-    /// Takes the answer to that. `more`: something came behind it.
+    /// Takes the answer to the request for TLS. `more`: bytes follow it.
     fn answered(&mut self, me: ServerTag, answer: u8, more: bool, out: &mut Outbox) -> Result<(), Refused> {
         match answer {
             // Whatever stands behind it is not encrypted, and so need not come from the server.
@@ -366,7 +358,6 @@ impl Login {
         }
     }
 
-    /// Sends the start-up message.
     fn start(&mut self, me: ServerTag, out: &mut Outbox) {
         self.step = Step::Started;
         let how = &self.how;
@@ -521,7 +512,7 @@ impl Login {
         Ok(body)
     }
 
-    /// What has to be derived before the challenge can be answered, and takes long.
+    /// Keys that must be derived before the challenge can be answered, if that takes long.
     fn slow_part(&self, postgres: &Postgres, challenge: &[u8]) -> Option<Box<Deriving>> {
         let password = self.how.password.as_deref().filter(|_| self.scram.is_some())?;
         let derivation = postgres.keys.slow(scram::Hash::Sha256, challenge, password)?;
@@ -546,7 +537,7 @@ impl Login {
         })
     }
 
-    /// What to bind the login to. `offered`: the server can.
+    /// What the login is bound to. `offered`: the server supports binding.
     fn channel_binding(&self, offered: bool) -> Result<ChannelBinding, Refused> {
         let wanted = self.how.encryption.binding;
         let Some(secured) = &self.secured else {
@@ -586,7 +577,7 @@ impl Login {
     }
 }
 
-/// Sends what proves who we are.
+/// Sends a PasswordMessage or SASL response.
 fn send(me: ServerTag, body: &[u8], out: &mut Outbox) {
     out.insert(Peer::Server(me), |to| write(to, front::PASSWORD, |to| to.extend_from_slice(body)));
 }

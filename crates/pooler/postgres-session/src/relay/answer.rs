@@ -4,34 +4,31 @@ use seam::{ClientTag, Effect, Outbox, Peer, ServerTag, Sessions};
 
 use crate::session::{client::Client, link::Link, server::Server, shared::Postgres};
 
-/// What to do with a message.
 pub(crate) enum Step {
     Wait,
     Forward,
     Drop,
-    /// Everything up to its end has been handled.
+    /// The message has been handled up to its end.
     Handled,
-    /// The server broke the protocol.
     Broken(String),
     Over,
 }
 
-/// What a relay of one input shares between its steps.
+/// One input of a server on its way to the client.
 pub(crate) struct Relay<'a, 'b> {
     pub(crate) me: ServerTag,
     pub(crate) clients: &'a mut dyn Sessions<ClientTag, Client>,
     pub(crate) bytes: &'b [u8],
     pub(crate) full: bool,
     pub(crate) at: usize,
-    /// What is to be forwarded and has not been yet begins here and ends at `at`.
+    /// The start of what is to be forwarded and has not been yet; it ends at `at`.
     pub(crate) run: usize,
-    /// A request has been answered, to its last message.
+    /// A request has been answered completely.
     pub(crate) ended: bool,
     pub(crate) out: &'a mut Outbox,
 }
 
 impl Relay<'_, '_> {
-    /// Forwards the run up to `end` and begins another there.
     pub(crate) fn flush(&mut self, server: &Server, end: usize) {
         if let Some(holder) = server.holder() {
             self.out.span(Peer::Client(holder), self.run..end);
@@ -39,7 +36,6 @@ impl Relay<'_, '_> {
         self.run = end;
     }
 
-    /// More of a message that comes in parts has arrived.
     pub(crate) fn take_part(&mut self, server: &mut Server) {
         let part = server.partial.rest().min(self.bytes.len() - self.at);
         if !server.partial.is_forwarded() {
@@ -63,7 +59,7 @@ impl Relay<'_, '_> {
         }
     }
 
-    /// A message that came in parts is complete. The client may have been done before it was.
+    /// A message that came in parts is complete. The client may have finished before it was.
     pub(crate) fn completed(&mut self, postgres: &Postgres, server: &mut Server) {
         if !(server.partial.is_forwarded() && server.exchange.is_settled() && server.serves_client()) {
             return;
@@ -85,7 +81,6 @@ impl Relay<'_, '_> {
         }
     }
 
-    /// The link of the server with its holder.
     pub(crate) fn link<'c>(&'c mut self, server: &'c mut Server) -> Link<'c> {
         Link::of_holder(self.me, server, self.clients, self.out)
     }

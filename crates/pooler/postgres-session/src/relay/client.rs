@@ -27,7 +27,7 @@ use crate::{
 /// The length of a message that has no body: that of the length itself.
 const NO_BODY: u32 = 4;
 
-/// Longest message of this type that a client may send; 0 for a type that does not exist.
+/// Longest message of this type that a client may send; 0 for an unknown type.
 fn limit(kind: u8) -> u32 {
     match kind {
         front::QUERY | front::PARSE | front::BIND | front::FUNCTION_CALL | front::COPY_DATA => LARGE_LIMIT,
@@ -40,7 +40,6 @@ fn limit(kind: u8) -> u32 {
 }
 
 impl Postgres {
-    /// Handles a client's input from `at` on; returns how much is consumed in all.
     pub(crate) fn relay_client(
         &self,
         me: ClientTag,
@@ -88,25 +87,24 @@ struct Relay<'a> {
     lease: Option<(ServerTag, &'a mut Server)>,
     bytes: &'a [u8],
     full: bool,
-    /// Everything before this is dealt with.
+    /// Everything before this position is dealt with.
     at: usize,
-    /// The span of a Parse to be kept.
+    /// The span of a Parse that is to be kept.
     kept: Option<Range<usize>>,
     out: &'a mut Outbox,
 }
 
-/// What was decided about a message, or about the part of one that has arrived.
+/// What was decided about a message, or about the part of it that has arrived.
 enum Decision {
-    /// It is forwarded, and what is still to come of it as well.
+    /// It is forwarded, and so is the rest of it.
     Forward,
-    /// It is dealt with, and what is still to come of it is dropped.
+    /// It is dealt with, and the rest of it is dropped.
     Drop,
-    /// Nothing more is taken of this input: so much of it is consumed.
+    /// No more of this input is taken: this number of bytes is consumed.
     Stop(usize),
 }
 
 impl Relay<'_> {
-    /// Follows the client's messages; returns how much of the input is consumed.
     fn run(&mut self, postgres: &Postgres) -> usize {
         loop {
             if !self.client.partial.is_complete()
@@ -127,7 +125,6 @@ impl Relay<'_> {
         }
     }
 
-    /// More of a message that comes in parts.
     fn rest_of_message(&mut self, postgres: &Postgres) -> Decision {
         let part = self.client.partial.rest().min(self.bytes.len() - self.at);
         if self.client.partial.is_forwarded() {
@@ -192,7 +189,7 @@ impl Relay<'_> {
         Decision::Stop(self.at)
     }
 
-    /// The same where the client holds a server.
+    /// The same for a client that holds a server.
     #[inline]
     fn message_to_server(&mut self, postgres: &Postgres, header: Header, end: usize, here: usize) -> Decision {
         // What stands before it makes room when it is consumed.
@@ -251,7 +248,7 @@ impl Relay<'_> {
 }
 
 impl Client {
-    /// Whether a message of this type can be dealt with yet, while a COPY may be under way.
+    /// Whether a message of this type can be forwarded yet, while a COPY may be under way.
     #[inline]
     fn admit(&mut self, (tag, server): (ServerTag, &mut Server), kind: u8, out: &mut Outbox) -> Admission {
         let admission = server.exchange.admit(kind);
@@ -302,7 +299,6 @@ impl Client {
         }
     }
 
-    /// Asks for a server on account of a message of this type.
     fn ask(&mut self, me: ClientTag, kind: u8, out: &mut Outbox) {
         self.phase = Phase::Waiting;
         self.asked_alone = matches!(kind, front::QUERY | front::FUNCTION_CALL);
@@ -325,7 +321,6 @@ fn refused_before(me: ClientTag, client: &mut Client, all: usize, out: &mut Outb
     all
 }
 
-/// Enters a message into the server's exchange.
 #[inline]
 fn enter(server: &mut Server, message: &Arrived<'_>) {
     let may_copy = server.lease().may_copy;

@@ -78,7 +78,7 @@ impl Shortage {
 }
 
 impl Postgres {
-    /// The client's lease is not to be had; so much of its input has arrived.
+    /// The client gets no lease. `arrived`: bytes of its input that have arrived.
     pub(crate) fn no_lease(
         &self,
         me: ClientTag,
@@ -117,7 +117,6 @@ impl Postgres {
         }
     }
 
-    /// The client's connection has ended.
     pub(crate) fn lost_client(
         &self,
         me: ClientTag,
@@ -155,7 +154,6 @@ impl Postgres {
         Link { client_tag: me, client, server_tag: tag, server, out }.release(verdict);
     }
 
-    /// The server's connection has ended.
     pub(crate) fn lost_server(
         &self,
         me: ServerTag,
@@ -216,7 +214,7 @@ impl Postgres {
         }
     }
 
-    /// A client must go. It is told now, or when it has said what it wants.
+    /// A client must go. It is told now, or when its start-up message has come.
     pub(crate) fn turn_away(&self, me: ClientTag, client: &mut Client, why: Refusal, out: &mut Outbox) {
         let later = matches!(why, Refusal::TooManyClients { .. } | Refusal::Throttled { .. } | Refusal::ShuttingDown);
         let why = match &mut client.phase {
@@ -228,7 +226,6 @@ impl Postgres {
         }
     }
 
-    /// A CancelRequest with this client's process id has come.
     pub(crate) fn cancel_client(
         &self,
         me: ClientTag,
@@ -261,7 +258,7 @@ impl Postgres {
         }
     }
 
-    /// The server cannot be understood any more: it is closed, and its holder with it.
+    /// The server broke the protocol: it is closed, and so is its holder.
     pub(crate) fn broken(
         &self,
         me: ServerTag,

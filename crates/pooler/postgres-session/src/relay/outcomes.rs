@@ -24,11 +24,11 @@ use crate::{
 /// Why a ReadyForQuery is kept back from the holder.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct ReadyOutcome {
-    /// What the server says of its parameters is yet to be corrected.
+    /// Parameters that were reset have to be corrected first.
     corrects: bool,
-    /// The holder listens: it first gets the notifications that were committed before.
+    /// The holder listens: notifications that were committed before come first.
     awaits_notifications: bool,
-    /// What the holder listens to is to be heard elsewhere, or it may have to go for want of a pin.
+    /// A survey comes first: the holder may listen now, or may have to go for want of a pin.
     is_surveyed: bool,
 }
 
@@ -38,7 +38,6 @@ impl ReadyOutcome {
 }
 
 impl Postgres {
-    /// A CommandComplete whose tag may be of interest.
     pub(crate) fn done(&self, relay: &mut Relay<'_, '_>, server: &mut Server, end: usize) -> Step {
         let note = server.exchange.answered(back::COMMAND_COMPLETE);
         let tag = relay.bytes.get(relay.at + HEADER..end).unwrap_or_default();
@@ -85,7 +84,7 @@ impl Postgres {
         }
     }
 
-    /// The server has forgotten all prepared statements; with `all`, everything else, too.
+    /// The server has deallocated all prepared statements and, with `all`, discarded everything else.
     fn forgotten(&self, relay: &mut Relay<'_, '_>, server: &mut Server, all: bool) {
         server.statements.forget_all();
         if all {
@@ -102,7 +101,6 @@ impl Postgres {
         }
     }
 
-    /// An ErrorResponse for the holder.
     pub(crate) fn error(&self, relay: &mut Relay<'_, '_>, server: &mut Server, whole: bool, end: usize) -> Step {
         let bytes = relay.bytes;
         let body = whole.then(|| &bytes[relay.at + HEADER..end]);
@@ -211,7 +209,7 @@ impl Postgres {
         Step::Handled
     }
 
-    /// What has to be done before the holder is told that the server is ready.
+    /// What comes before the holder is told that the server is ready.
     #[inline]
     fn ready_outcome(&self, client: &Client, server: &Server, status: u8) -> ReadyOutcome {
         let idle = status == IDLE;
@@ -224,7 +222,7 @@ impl Postgres {
         ReadyOutcome { corrects, awaits_notifications, is_surveyed: listens || lacks_pin }
     }
 
-    /// A transaction stays open in statement mode: it is rolled back and the client told.
+    /// A transaction stays open in statement mode: it is rolled back, and the client is told.
     fn refuse_transaction(&self, relay: &mut Relay<'_, '_>, server: &mut Server, settled: bool) -> Step {
         let mut link = relay.link(server);
         link.client.mid_message = false;

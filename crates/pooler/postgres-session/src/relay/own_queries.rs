@@ -18,21 +18,19 @@ use crate::{
     },
 };
 
-/// What a ReadyForQuery means for a query of ours.
+/// What a ReadyForQuery means while the server answers queries of Poolhouse.
 enum Outcome {
-    /// More of them are to come.
     More,
-    /// The server broke the protocol.
     Broken(String),
-    /// It failed within the holder's transaction, which has failed by that.
+    /// It failed within the holder's transaction, which has failed with it.
     FailedWithin(Failure),
-    /// It was ended from outside, and is tried again.
+    /// A time-out or a cancel request ended it; it is tried again.
     Repeat(Box<OwnQueries>),
     Done(Box<OwnQueries>),
 }
 
 impl Server {
-    /// Enters a ReadyForQuery of this status, while the server is at work for us.
+    /// Enters a ReadyForQuery that answers a query of Poolhouse.
     fn own_query_outcome(&mut self, status: u8) -> Outcome {
         let work = self.work.as_mut().expect("the server is at work for us");
         if !std::mem::take(&mut work.answered) {
@@ -63,7 +61,7 @@ impl Server {
 }
 
 impl Postgres {
-    /// A ReadyForQuery came while the server is at work for us.
+    /// A ReadyForQuery came that answers a query of Poolhouse.
     pub(crate) fn work_ready(
         &self,
         me: ServerTag,
@@ -83,7 +81,6 @@ impl Postgres {
         }
     }
 
-    /// A query of ours is answered, whether it failed or not. What is done then is up to who has asked.
     fn work_answered(
         &self,
         me: ServerTag,
@@ -113,7 +110,6 @@ impl Postgres {
         }
     }
 
-    /// What was done for the server's holder went well.
     fn done_for_holder(
         &self,
         me: ServerTag,
@@ -154,7 +150,6 @@ impl Postgres {
         }
     }
 
-    /// What was asked of the server failed.
     fn work_failed(
         &self,
         me: ServerTag,

@@ -104,7 +104,6 @@ pub(crate) fn inspect(
     }
 }
 
-/// A message of a client that keeps its server to its end.
 #[inline]
 fn inspect_in_session(link: &mut Link<'_>, message: &Arrived<'_>) -> Step {
     if matches!(message.header.kind, front::QUERY | front::PARSE | front::FUNCTION_CALL)
@@ -118,7 +117,6 @@ fn inspect_in_session(link: &mut Link<'_>, message: &Arrived<'_>) -> Step {
     reset::in_session(link, message)
 }
 
-/// A message about a prepared statement, or about a portal.
 #[inline]
 fn statement(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, kept: &mut Option<Range<usize>>) -> Step {
     match message.statement_name() {
@@ -129,7 +127,7 @@ fn statement(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, ke
     }
 }
 
-/// A text of a client that keeps its server to its end: what matters is whether that can be cleaned then.
+/// Looks at a text of a client in session mode: whether the server can be cleaned after it.
 fn watch_session(client: &mut Client, server: &mut Server, message: &Arrived<'_>) {
     if message.header.kind == front::FUNCTION_CALL {
         return watch_call(server, message);
@@ -157,14 +155,14 @@ fn watch_session(client: &mut Client, server: &mut Server, message: &Arrived<'_>
     }
 }
 
-/// A FunctionCall: some leave behind what no cleaning takes away.
+/// A FunctionCall, which may leave behind what no cleaning takes away.
 fn watch_call(server: &mut Server, message: &Arrived<'_>) {
     if take_u32(&mut message.body()).is_none_or(harmless::is_irreversible_oid) {
         server.soil.insert(Soil::IRREVERSIBLE);
     }
 }
 
-/// A FunctionCall: of a function that is known by its number to be harmless, or it may do anything.
+/// A FunctionCall: the function is known to be harmless by its number, or may do anything.
 fn function_call(server: &mut Server, message: &Arrived<'_>) {
     let mut body = message.body();
     if take_u32(&mut body).is_some_and(harmless::is_harmless_oid) {

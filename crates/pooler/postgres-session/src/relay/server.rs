@@ -23,14 +23,13 @@ use crate::{
     },
 };
 
-/// The fact that no client can change, and a promotion does.
+/// The one fact that changes during a session, by a promotion.
 const IN_HOT_STANDBY: &[u8] = b"in_hot_standby";
 
 /// Longest message of a server: the length is a signed number.
 const MAX_LENGTH: u32 = i32::MAX as u32;
 
 impl Server {
-    /// Remembers a ParameterStatus; returns false if it is malformed.
     pub(crate) fn record(&mut self, postgres: &Postgres, mut body: &[u8]) -> bool {
         let (Some(name), Some(value), []) = (take_text(&mut body), take_text(&mut body), body) else { return false };
         if is_fact(name) {
@@ -45,7 +44,6 @@ impl Server {
 }
 
 impl Postgres {
-    /// Handles a server's input from `at` on; returns how much is consumed in all.
     pub(crate) fn relay_server(
         &self,
         me: ServerTag,
@@ -108,7 +106,6 @@ impl Postgres {
         relay.at
     }
 
-    /// What to do with the next message.
     #[inline]
     fn step(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> Step {
         if !(4..=MAX_LENGTH).contains(&header.length) {
@@ -122,7 +119,6 @@ impl Postgres {
         }
     }
 
-    /// A message while a client holds the server.
     #[inline]
     fn for_client(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> Step {
         let whole = end <= relay.bytes.len();
@@ -203,7 +199,7 @@ impl Postgres {
         Step::Drop
     }
 
-    /// A ParameterStatus: it holds for the server and for who holds it.
+    /// A ParameterStatus: it concerns the server and its holder.
     fn parameter(&self, relay: &mut Relay<'_, '_>, server: &mut Server, whole: bool, end: usize) -> Step {
         match (whole, relay.full) {
             (false, false) => return Step::Wait,
@@ -224,7 +220,6 @@ impl Postgres {
         }
     }
 
-    /// A message while the server answers a query of ours.
     fn for_us(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> Step {
         let whole = end <= relay.bytes.len();
         let prefaces = server.is_prefaced();
@@ -283,7 +278,7 @@ impl Postgres {
         }
     }
 
-    /// A message while no client holds the server: it may only be asynchronous.
+    /// A message while no client holds the server: only asynchronous ones may come.
     fn for_no_client(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> Step {
         let whole = end <= relay.bytes.len();
         match header.kind {
@@ -321,7 +316,7 @@ impl Postgres {
     }
 }
 
-/// A notification for the holder, unless it gets the same from a server that listens for it.
+/// A notification for the holder, unless the hub sends it the same.
 fn notification(relay: &mut Relay<'_, '_>, server: &Server, whole: bool, end: usize) -> Step {
     let holder = server.holder().expect("a client is served");
     if relay.client(holder).listening.is_none() {
@@ -355,7 +350,7 @@ fn noted_answer(relay: &mut Relay<'_, '_>, server: &mut Server, note: Note, whol
     }
 }
 
-/// What becomes of an answer of this type, which is none to a Parse or Close.
+/// Decides about an answer of this type, which answers no Parse or Close.
 #[inline]
 fn passed_on(server: &mut Server, kind: u8) -> Step {
     match server.exchange.answered(kind) {
@@ -364,7 +359,6 @@ fn passed_on(server: &mut Server, kind: u8) -> Step {
     }
 }
 
-/// The status in a ReadyForQuery.
 fn ready_status(relay: &Relay<'_, '_>, header: Header, whole: bool) -> Result<u8, Step> {
     if header.length != 5 {
         return Err(Step::Broken(format!("a ReadyForQuery of length {}", header.length)));

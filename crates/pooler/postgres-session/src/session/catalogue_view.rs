@@ -9,7 +9,7 @@ use crate::sql::catalogue::{Assessment, Catalogue, Reading};
 /// One server's view of its database's catalogue.
 pub(crate) struct CatalogueView {
     shared: Arc<Catalogue>,
-    /// What was known when the present holder got the server.
+    /// The assessment when the present holder was granted the server.
     at_grant: Assessment,
     /// Functions that the configuration calls harmless.
     trusted_functions: Arc<[String]>,
@@ -17,14 +17,14 @@ pub(crate) struct CatalogueView {
     has_ddl: bool,
 }
 
-/// What a database's functions may have done to a session since it was granted.
+/// What functions of a database may have done to a session since its server was granted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SinceGrant {
-    /// They were known to be harmless all the time.
+    /// All functions were known to be harmless all the time.
     Harmless,
     /// Some may have changed settings and the like.
     MayTouchState,
-    /// Some may have prepared or deallocated statements, too.
+    /// Some may also have prepared or deallocated statements.
     MayTouchStatements,
 }
 
@@ -53,21 +53,20 @@ impl CatalogueView {
         }
     }
 
-    /// A transaction runs DDL.
     pub(crate) fn begin_ddl(&mut self) {
         if !std::mem::replace(&mut self.has_ddl, true) {
             self.shared.begin_change();
         }
     }
 
-    /// The transaction is over: its DDL holds for all sessions now, or was rolled back.
+    /// The transaction has ended: its DDL holds for all sessions now, or was rolled back.
     pub(crate) fn end_ddl(&mut self) {
         if std::mem::take(&mut self.has_ddl) {
             self.shared.end_change();
         }
     }
 
-    /// What the server is to be asked of its catalogue now, if anything.
+    /// What the server is to be asked about its catalogue now, if anything.
     pub(crate) fn next_reading(&self) -> Option<Reading> {
         Catalogue::ask(&self.shared, self.trusted_functions.clone())
     }

@@ -29,36 +29,33 @@ use crate::{
 pub struct Client {
     pub(crate) phase: Phase,
     pub(crate) standing: Standing,
-    /// The pool it uses; meaningless during login.
     pub(crate) pool: PoolId,
     pub(crate) mode: PoolMode,
-    /// Proof of the right to cancel its work.
+    /// Proves the right to cancel the work of this client.
     pub(crate) secret: u64,
     pub(crate) lease: Option<ServerTag>,
-    /// Its current message, which goes to the server or nowhere.
+    /// The current message, which goes to the server or nowhere.
     pub(crate) partial: PartialMessage,
     /// The client has received a part of a message of its server: nothing can be inserted now.
     pub(crate) mid_message: bool,
 
-    /// The status of a ReadyForQuery that is kept back until what has to come before it is known.
     pub(crate) withheld_ready: Option<u8>,
 
     // Its requests.
-    /// What remains of a request that was answered with an error instead of being forwarded.
+    /// The rest of a request that was answered with an error instead of being forwarded.
     pub(crate) skip: Skip,
-    /// Whether a lease was asked for by a Query or FunctionCall, which stand alone.
+    /// A Query or FunctionCall, which needs no Sync, has asked for the lease.
     pub(crate) asked_alone: bool,
-    /// Its next request waits for the answers to earlier ones.
+    /// The next request waits for the answers to earlier ones.
     pub(crate) awaits_answers: bool,
-    /// Which of its statements may be a COPY.
+    /// Statements of the client that may be a COPY.
     pub(crate) copies: CopyCandidates,
-    /// A server was lost before it got anything of the present request.
+    /// A server was lost before it received anything of the present request.
     pub(crate) retried: bool,
-    /// Its next server has to be one that no client has had.
+    /// The next server must be one that no client has had.
     pub(crate) wants_unused: bool,
 
     // Of `features::pins`.
-    /// Why it keeps its server beyond its transactions.
     pub(crate) pin: Option<Pin>,
 
     // Of `features::settings`.
@@ -66,40 +63,37 @@ pub struct Client {
     pub(crate) settings: Option<ClientSettings>,
 
     // Of `features::listen`.
-    /// What it listens to on a server that it shares with others.
+    /// The channels that a hub listens to for this client.
     pub(crate) listening: Option<Box<Listening>>,
     // Of `features::sequences`, and of listeners in session mode.
     pub(crate) habits: Habits,
 
     // Of `features::prepared`.
-    /// Its named statements, if it has any.
     pub(crate) named: Option<Box<ClientStatements>>,
     pub(crate) unnamed: ClientUnnamed,
 
     // Of `features::preface`.
-    /// What was sent ahead of the outcome of a preface.
+    /// Input that was sent ahead of the outcome of a preface.
     pub(crate) ahead: Ahead,
-    /// Servers that failed to take its settings, one after the other.
+    /// Consecutive servers that failed to take the settings of the client.
     pub(crate) tries: u8,
 }
 
-/// Where a client's session is.
 pub(crate) enum Phase {
     Login(Box<Login>),
-    /// Its requests are handled as they come.
+    /// Requests are handled as they come.
     Ready,
     /// A request got no server, and its end has not come yet. The number counts the bytes, from the next one on,
     /// that were sent before the client was told.
     Refused(u32),
     Waiting,
-    /// The server it was granted is being brought to the client's settings.
+    /// The granted server takes the client's settings.
     Applying,
-    /// It is to hear notifications, and the server that is to listen for it does not yet.
+    /// The client waits for a hub that is to listen for it.
     Subscribing,
     Closed,
 }
 
-/// What is to be ignored of the client's input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Skip {
     Nothing,
@@ -108,7 +102,7 @@ pub(crate) enum Skip {
     ToSync,
 }
 
-/// What its texts have shown of a client for good, in one byte.
+/// What the texts of a client have shown of it for good, in one byte.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Habits(u8);
 
@@ -116,29 +110,25 @@ impl Habits {
     const LAST_VALUES: u8 = 1;
     const LISTENS_ALONE: u8 = 2;
 
-    /// It asks for last values of sequences.
     pub(crate) fn asks_last_values(self) -> bool {
         self.0 & Self::LAST_VALUES != 0
     }
 
-    /// It asks for last values of sequences from now on.
     pub(crate) fn ask_last_values(&mut self) {
         self.0 |= Self::LAST_VALUES;
     }
 
-    /// It listens on the server that is its own.
     pub(crate) fn listens_alone(self) -> bool {
         self.0 & Self::LISTENS_ALONE != 0
     }
 
-    /// It listens on the server that is its own, or does so no longer.
+    /// The client listens on the server that it holds, or does so no longer.
     pub(crate) fn listen_alone(&mut self, listens: bool) {
         self.0 = (self.0 & !Self::LISTENS_ALONE) | if listens { Self::LISTENS_ALONE } else { 0 };
     }
 }
 
 impl Client {
-    /// One that has just connected.
     pub(crate) fn new(origin: Origin) -> Self {
         Self {
             phase: Phase::Login(Box::new(Login::new(origin))),
@@ -182,7 +172,7 @@ impl Client {
         }
     }
 
-    /// A part of a message has been forwarded, and its server waits for the rest.
+    /// A part of a message has been forwarded, and the server waits for the rest.
     pub(crate) fn owes_server(&self) -> bool {
         self.partial.is_awaited()
     }
@@ -199,12 +189,12 @@ impl Client {
         }
     }
 
-    /// Notifications come for it while it has nothing in progress.
+    /// Notifications may come for the client while it is idle.
     fn is_notified(&self) -> bool {
         self.listening.is_some() || self.habits.listens_alone() || self.pin == Some(Pin::Listen)
     }
 
-    /// Tells the client why and closes its connection. The driver releases what it holds through `client_gone`.
+    /// Tells the client why and closes its connection. The driver releases its server through `client_gone`.
     pub(crate) fn fail(&mut self, me: ClientTag, report: &Report<'_>, blame: Blame, out: &mut Outbox) {
         if !self.mid_message {
             out.insert(Peer::Client(me), |to| report.write(to));
@@ -217,7 +207,6 @@ impl Client {
         out.push(Effect::Close { peer: Peer::Client(me), reason });
     }
 
-    /// Closes the connection because the client broke the protocol.
     pub(crate) fn violation(&mut self, me: ClientTag, message: &str, out: &mut Outbox) {
         let hint = "The client and Poolhouse no longer agree where a message begins.";
         let report = Report { severity: Severity::Fatal, code: code::PROTOCOL_VIOLATION, message, hint };
@@ -240,18 +229,18 @@ impl Client {
         Effect::Lease { client: me, pool: self.pool, kind }
     }
 
-    /// Whom its unnamed statement is found with at a server.
+    /// Identifies the client's unnamed statement at a server.
     #[inline]
     pub(crate) fn unnamed_owner(&self, me: ClientTag) -> Owner {
         Owner::new(me, self.secret, self.unnamed.version())
     }
 
-    /// Whether it is told of notifications on this channel by the shared server.
+    /// Whether a hub listens to this channel for the client.
     pub(crate) fn listens_to(&self, channel: &[u8]) -> bool {
         self.listening.as_ref().is_some_and(|listening| listening.channels.iter().any(|name| **name == *channel))
     }
 
-    /// Its transaction is over: it gets what has waited for that.
+    /// The transaction of the client has ended: notifications that waited for that are sent.
     #[cold]
     pub(crate) fn tell_pending(&mut self, me: ClientTag, out: &mut Outbox) {
         if let Some(listening) = &mut self.listening {
@@ -264,7 +253,7 @@ impl Client {
     }
 }
 
-/// Whether the server has nothing to do for the client until more comes from it, though a request is under way.
+/// Whether the server waits for more from the client, though a request is under way.
 pub(crate) fn awaits_client(client: &Client, server: &Server) -> bool {
     matches!(client.phase, Phase::Ready)
         && server.work.is_none()

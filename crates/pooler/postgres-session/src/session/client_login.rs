@@ -6,37 +6,35 @@ use seam::{Origin, Refusal, Secured};
 
 use crate::wire::startup::{Packet, Start};
 
-/// What is needed of a client until it is logged in.
 pub(crate) struct Login {
     pub(crate) origin: Origin,
     pub(crate) step: Step,
     pub(crate) start: Start,
-    /// What its TLS handshake has shown.
+    /// What the TLS handshake has shown.
     pub(crate) secured: Option<Secured>,
-    /// It began with that handshake.
+    /// The connection began with that handshake.
     pub(crate) direct: bool,
-    /// Requests for encryption already declined: one of each kind is allowed.
+    /// Requests for encryption that were declined: one of each kind is allowed.
     pub(crate) declined: Vec<Packet>,
-    /// It is to be turned away once it has said what it wants: before that it would not understand.
+    /// The client is refused once its start-up message has come: before that it would not understand.
     pub(crate) refusal: Option<Refusal>,
 }
 
 pub(crate) enum Step {
-    /// Its first packet is awaited.
     Packet,
-    /// The answer to an md5 challenge is awaited.
-    Md5 { stored: Arc<str>, salt: [u8; 4] },
-    /// SASLInitialResponse is awaited.
+    Md5 {
+        stored: Arc<str>,
+        salt: [u8; 4],
+    },
     SaslFirst(scram::Server),
-    /// SASLResponse is awaited.
     SaslLast(scram::Server),
-    /// A server is awaited or at work that is asked who may log in.
+    /// A server is awaited, or is being asked who may log in.
     Asking,
-    /// It is authenticated; a server to learn the parameters from is awaited or at work.
+    /// The client is authenticated; a server to learn the parameters from is awaited or at work.
     Parameters,
 }
 
-/// Whom a server is asked about.
+/// The login that a server is asked about.
 pub(crate) struct Asked {
     pub(crate) origin: Origin,
     pub(crate) database: String,
@@ -44,7 +42,6 @@ pub(crate) struct Asked {
 }
 
 impl Login {
-    /// Of a client that has just connected.
     pub(crate) fn new(origin: Origin) -> Self {
         Self {
             origin,
@@ -67,7 +64,7 @@ impl Login {
         None
     }
 
-    /// Whom a server is asked about, if it is.
+    /// The login that a server is asked about, if one is.
     pub(crate) fn asked(&self) -> Option<Asked> {
         let Start { database, user, .. } = &self.start;
         matches!(self.step, Step::Asking).then(|| Asked {

@@ -8,7 +8,6 @@ use crate::{
 };
 
 pub(crate) struct ClientSettings {
-    /// What the client has, and was told.
     current: Arc<Settings>,
     /// What the client had at the end of its login: RESET leads back there.
     start: Arc<Settings>,

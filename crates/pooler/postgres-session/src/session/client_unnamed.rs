@@ -5,18 +5,17 @@ use std::sync::Arc;
 
 use crate::session::texts::Text;
 
-/// The unnamed prepared statement of one client.
 #[derive(Default)]
 pub(crate) struct ClientUnnamed {
-    /// Its Parse, if that may be needed again.
+    /// The Parse, if it may be needed again.
     parse: Option<Arc<Text>>,
     /// Counts the client's unnamed statements.
     version: u32,
-    /// More of that Parse is to come, and is kept.
+    /// More of a Parse that is kept is to come.
     is_incomplete: bool,
     /// No Sync has come since the Parse.
     is_new: bool,
-    /// It has the server forget all prepared statements.
+    /// Executing the statement deallocates all prepared statements.
     deallocates_all: bool,
 }
 
@@ -43,7 +42,7 @@ impl ClientUnnamed {
         (self.parse, self.is_incomplete) = (Some(parse), true);
     }
 
-    /// A part of a message is forwarded; `more` parts follow.
+    /// A part of a message is forwarded; `more`: further parts follow.
     #[inline]
     pub(crate) fn append(&mut self, part: &[u8], more: bool) {
         if self.is_incomplete {
@@ -52,7 +51,7 @@ impl ClientUnnamed {
         }
     }
 
-    /// A Bind follows a long Parse in the same pipeline: it is not needed again.
+    /// A Bind follows a long Parse in the same pipeline: the Parse is not needed again.
     pub(crate) fn bind_at_once(&mut self) {
         if self.is_new && self.parse.as_ref().is_some_and(|parse| parse.is_long()) {
             self.parse = None;
@@ -64,7 +63,7 @@ impl ClientUnnamed {
         (self.deallocates_all, self.is_new) = (deallocates_all, true);
     }
 
-    /// The statement deallocates something that the server does not know by that name.
+    /// The statement deallocates one that the server knows by another name.
     pub(crate) fn note_deallocate(&mut self) {
         self.deallocates_all = false;
     }
@@ -77,7 +76,7 @@ impl ClientUnnamed {
         self.version
     }
 
-    /// The statement is gone, or another one now: servers that have the one before no longer have the client's.
+    /// The client's statement is gone, or is another: servers that have the former one do not have the client's.
     #[inline]
     pub(crate) fn invalidate(&mut self) {
         self.parse = None;

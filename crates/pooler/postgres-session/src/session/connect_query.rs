@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-/// The `connect_query` of one server. Few have one, so it is in a box.
 pub(crate) struct ConnectQuery(Option<Box<Query>>);
 
 struct Query {
     sql: Arc<str>,
-    /// It makes more than settings, such as temporary tables.
+    /// The SQL makes more than settings, such as temporary tables.
     makes_objects: bool,
 }
 
@@ -20,7 +19,7 @@ impl ConnectQuery {
         self.0.as_ref().map(|query| &query.sql)
     }
 
-    /// It was found to make more than settings.
+    /// The SQL was found to make more than settings.
     pub(crate) fn note_objects(&mut self) {
         if let Some(query) = &mut self.0 {
             query.makes_objects = true;
@@ -31,7 +30,7 @@ impl ConnectQuery {
         self.0.as_ref().is_some_and(|query| query.makes_objects)
     }
 
-    /// The SQL that has to run again after a cleaning.
+    /// The SQL, if it has to run again after a cleaning.
     pub(crate) fn to_repeat(&self) -> Option<&Arc<str>> {
         self.sql().filter(|_| self.makes_objects())
     }

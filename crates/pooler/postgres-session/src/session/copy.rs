@@ -12,11 +12,11 @@ use crate::{
     wire::message::{front, take_text},
 };
 
-/// Which statements of a client's may be a COPY.
+/// Statements of a client that may be a COPY.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CopyCandidates {
     unnamed: Unnamed,
-    /// A statement that only its server knows by name.
+    /// A named statement whose text is not kept may be a COPY.
     named: bool,
 }
 
@@ -25,7 +25,7 @@ enum Unnamed {
     #[default]
     No,
     Yes,
-    /// It was parsed anew, which the server may yet discard.
+    /// A COPY was replaced by a Parse that the server may yet discard.
     Replaced,
 }
 
@@ -55,7 +55,7 @@ impl CopyCandidates {
         }
     }
 
-    /// All that was sent has been answered.
+    /// All requests have been answered.
     #[inline]
     pub(crate) fn settled(&mut self) {
         if self.unnamed == Unnamed::Replaced {
@@ -83,7 +83,7 @@ fn may_copy(text: &[u8]) -> bool {
     is_copy(text) || behind.windows(4).any(|part| part.eq_ignore_ascii_case(b"copy"))
 }
 
-/// A Query is forwarded with this text; `None` if it is too long to be known.
+/// A Query is forwarded; `text` is `None` if it is too long to be read.
 #[inline]
 pub(crate) fn enter_query(exchange: &mut Exchange, text: Option<&[u8]>) {
     if text.is_none_or(may_copy) {

@@ -12,38 +12,34 @@ use crate::{
     wire::message::read_row,
 };
 
-/// Where a value comes from that was set in the session.
+/// The source of a value that was set in the session.
 const SESSION: &[u8] = b"session";
 
-/// Where values come from that a role or a database has.
+/// Sources of values that a role or a database has.
 const OF_ROLE: [&[u8]; 3] = [b"database", b"user", b"database user"];
 
-/// What is done behind the answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Then {
-    /// The server has just logged in, and begins otherwise than those before it.
+    /// The server has just logged in, and its defaults differ from those of earlier servers.
     Start,
     Ready,
-    /// It goes back to its pool.
+    /// The server returns to its pool.
     Release(Verdict),
-    /// Its holder is done, and gives it back.
     Finish,
-    /// Its holder has just been granted it.
     Grant,
 }
 
-/// The question, and what was answered so far.
 pub(crate) struct Question {
     pub(crate) then: Then,
-    /// Names that the server has told of.
+    /// Names that the server has answered about.
     told: Vec<Box<[u8]>>,
-    /// Names of what was set in the session, or of what cannot be said to be otherwise.
+    /// Names of parameters that were set in the session, or that may have been.
     set: Vec<Box<[u8]>>,
-    /// Names of what a role or a database has.
+    /// Names of parameters that a role or a database has set.
     pub(crate) of_role: Vec<Box<[u8]>>,
 }
 
-/// The question's text for a session with these settings.
+/// The query for a session with these settings.
 pub(crate) fn write(settings: &Settings) -> Vec<u8> {
     let names: Vec<&[u8]> = settings.reported.iter().map(|(name, _)| name).filter(|name| is_plain(name)).collect();
     // Where a value is spelt in two ways, case is the difference.
@@ -65,7 +61,6 @@ impl Question {
         Self { then, told: Vec::new(), set: Vec::new(), of_role: Vec::new() }
     }
 
-    /// Takes the body of a DataRow; `None` if it is malformed.
     pub(crate) fn row(&mut self, body: &[u8]) -> Option<()> {
         let columns = read_row::<3>(body)?;
         let (name, source) = (columns[0]?, columns[1].unwrap_or_default());
@@ -78,7 +73,7 @@ impl Question {
         Some(())
     }
 
-    /// What of these settings was set in the session, of what the server reports.
+    /// The reported settings that were set in the session.
     pub(crate) fn set_of(&self, settings: &Settings) -> Pairs {
         let is_of = |names: &[Box<[u8]>], name: &[u8]| names.iter().any(|known| known.eq_ignore_ascii_case(name));
         settings.reported.iter().filter(|(name, _)| is_of(&self.set, name) || !is_of(&self.told, name)).collect()

@@ -5,19 +5,17 @@ use std::sync::Arc;
 
 use crate::{session::version::Version, sql::parameters::Pairs};
 
-/// The facts that a server has reported.
 #[derive(Default)]
 pub(crate) struct Facts {
     current: Arc<Pairs>,
-    /// What it reported at its start.
+    /// The facts reported at start-up.
     at_start: Arc<Pairs>,
     version: Version,
-    /// The user it logged in as, in the server's spelling.
+    /// The user that the server was logged in to as, in the server's spelling.
     user: Option<Box<[u8]>>,
 }
 
 impl Facts {
-    /// The server has logged in.
     pub(crate) fn new(reported: Pairs) -> Self {
         let current = Arc::new(reported);
         let version = Version::read(current.get(b"server_version").unwrap_or_default());
@@ -26,7 +24,7 @@ impl Facts {
         facts
     }
 
-    /// The user who acts now is the one that the session belongs to.
+    /// The acting user is the one that the session belongs to.
     pub(crate) fn read_user(&mut self) {
         self.user = self.current.get(b"session_authorization").map(Into::into);
     }
@@ -43,7 +41,7 @@ impl Facts {
         self.user.as_deref()
     }
 
-    /// The server reports a fact. True if that is new.
+    /// The server reports a fact. True if it is new.
     pub(crate) fn record(&mut self, name: &[u8], value: &[u8]) -> bool {
         let new = self.current.get(name) != Some(value);
         if new {
@@ -52,13 +50,12 @@ impl Facts {
         new
     }
 
-    /// The same user acts as at the start, with the same rights.
+    /// The same user acts as at start-up, with the same rights.
     pub(crate) fn has_own_identity(&self) -> bool {
         let same = |name: &[u8]| self.current.get(name) == self.at_start.get(name);
         Arc::ptr_eq(&self.current, &self.at_start) || (same(b"is_superuser") && same(b"session_authorization"))
     }
 
-    /// The server logged in as a superuser.
     pub(crate) fn began_as_superuser(&self) -> bool {
         self.at_start.get(b"is_superuser") == Some(&b"on"[..])
     }

@@ -28,7 +28,7 @@ impl Server {
         self.note(findings);
     }
 
-    /// What a text with these findings may do here and now; no text if it is not known.
+    /// What a text with these findings may do on this server now; `text` is empty if it is not known.
     #[inline]
     pub(crate) fn judge(&self, mut findings: Findings, text: &[u8]) -> Findings {
         // With odd strings the bodies of functions are read otherwise, too.
@@ -68,12 +68,12 @@ impl Server {
         findings
     }
 
-    /// Nothing under way may change how a text is read.
+    /// No request under way may change how a text is read.
     fn meaning_is_known(&self) -> bool {
         self.exchange.is_settled() || !self.traces.may_have_any(Suspects::MEANING.union(Suspects::NEEDS_SETTINGS))
     }
 
-    /// A backslash in a text constant of the plain kind is a backslash.
+    /// A backslash in a plain text constant is a backslash.
     fn strings_are_plain(&self) -> bool {
         !self.settings.has_nonconforming_strings() && self.meaning_is_known()
     }
@@ -85,14 +85,13 @@ impl Server {
         self.meaning_is_known() && encoding.is_some_and(|encoding| !WIDE.contains(&encoding))
     }
 
-    /// Something changes what the database consists of.
     pub(crate) fn note_change(&mut self, findings: &Findings) {
         if findings.suspects.intersects(Suspects::DDL) {
             self.catalogue.begin_ddl();
         }
     }
 
-    /// Adds these findings to what is known.
+    /// Adds these findings to the traces.
     pub(crate) fn note(&mut self, findings: &Findings) {
         self.note_reading(findings);
         self.note_listed(findings.suspects);
@@ -131,19 +130,19 @@ impl Server {
         }
     }
 
-    /// Something of the client may have been left behind.
+    /// State of the client may be left behind.
     pub(crate) fn has_state(&self) -> bool {
         self.stays_out_of_pool() || self.traces.may_have_any(Suspects::LASTING)
     }
 
-    /// The present transaction is over: what it changed for itself is, too.
+    /// The transaction has ended, and so has what it changed for itself.
     pub(crate) fn forget_suspects(&mut self) {
         self.traces.end_transaction();
         self.unlistened.clear();
         self.catalogue.end_ddl();
     }
 
-    /// This verdict, unless what is left in it makes it effective_verdict.
+    /// This verdict, or a stricter one if the state left behind demands it.
     pub(crate) fn effective_verdict(&self, verdict: Verdict) -> Verdict {
         match verdict {
             Verdict::Clean | Verdict::Soiled | Verdict::Reset if self.soil.contains(Soil::IRREVERSIBLE) => {
@@ -159,13 +158,13 @@ impl Server {
         }
     }
 
-    /// Whether who acts may see less of the settings than who has set them.
+    /// Whether the acting user may see fewer settings than the user who has set them.
     pub(crate) fn may_not_see_all(&self) -> bool {
         self.facts.began_as_superuser()
             && self.settings.current().extras.iter().any(|(name, value)| is_identity(name) && *value != *b"none")
     }
 
-    /// What may be left in it for the next client, now that its holder is done.
+    /// The lease ends: notes what may be left behind for the next client.
     pub(crate) fn note_soil_at_release(&mut self) {
         if self.has_state() {
             self.soil.insert(Soil::ALL);
@@ -183,7 +182,7 @@ impl Server {
 }
 
 impl Server {
-    /// A text with these findings is forwarded.
+    /// Notes how a forwarded text may change the reading of constants.
     pub(crate) fn note_reading(&mut self, findings: &Findings) {
         // Where it stands alone, nothing runs by settings that are not there at the end, when they are asked for.
         let alone = findings.suspects.intersects(Suspects::SETTINGS)
@@ -199,7 +198,7 @@ impl Server {
         }
     }
 
-    /// It reports another value of a parameter.
+    /// The server reports another value of a parameter.
     pub(crate) fn note_reported(&mut self, name: &[u8]) {
         if self.lease.is_none() || self.work.is_some() || !rules_reading(name) {
             return;
@@ -211,7 +210,7 @@ impl Server {
         }
     }
 
-    /// A text with these findings makes temporary objects, and there may be plans from a time when others had such.
+    /// A text with these findings makes temporary objects, and plans may exist from the time of others.
     #[inline]
     pub(crate) fn needs_new_plans_for(&self, findings: &Findings) -> bool {
         findings.suspects.intersects(Suspects::TEMPORARY)

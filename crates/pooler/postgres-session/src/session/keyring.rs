@@ -21,7 +21,7 @@ pub(crate) struct Keyring {
 }
 
 impl Keyring {
-    /// Keeps the keys of a user who has just logged in, in place of earlier keys of the same verifier.
+    /// Keeps the keys of a user who has just logged in, in place of earlier ones of the same verifier.
     pub(crate) fn learn(&self, user: &str, keys: LoginKeys) {
         let mut users = self.lock();
         if users.len() >= MAX_USERS
@@ -41,7 +41,6 @@ impl Keyring {
         self.lock().get(user)?.iter().find(|keys| keys.fit(salt, iterations)).cloned()
     }
 
-    /// Whether any keys of the user are known.
     pub(crate) fn knows(&self, user: &str) -> bool {
         self.lock().contains_key(user)
     }

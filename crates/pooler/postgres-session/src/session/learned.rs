@@ -13,38 +13,36 @@ use seam::PoolId;
 
 use crate::sql::parameters::{APPLICATION_NAME, Pairs, Settings};
 
-/// Most different sets remembered per process before those without a user are dropped; it doubles when all are used.
+/// Sets remembered before those without a user are dropped; doubled when all are in use.
 const MIN_SWEEP_COUNT: usize = 1024;
 
-/// Most combinations of pool and start-up settings whose outcome is remembered; beyond it the memory starts anew.
+/// Most remembered outcomes, by pool and start-up settings; beyond it the memory starts anew.
 const MAX_OUTCOMES: usize = 4096;
 
 /// For how long a client that logs in is told from memory that its server takes no writes. Another one may have been
 /// promoted, or a fence taken away, and an idle server says nothing of it.
 const READ_ONLY_FROM_MEMORY_MS: u64 = 1000;
 
-/// Parameters that say that a server takes no writes, where they are on.
+/// Parameters that are on where a server takes no writes.
 const READ_ONLY: [&[u8]; 2] = [b"in_hot_standby", b"default_transaction_read_only"];
 
 type Names = Vec<Box<[u8]>>;
 
-/// What a client that logs in with certain settings will have.
 #[derive(Clone)]
 pub(crate) struct LoginOutcome {
-    /// Its settings, in the server's spelling.
+    /// The client's settings, in the server's spelling.
     pub(crate) settings: Arc<Settings>,
-    /// What it would have if it had asked for nothing.
+    /// The settings of a client that asks for nothing.
     pub(crate) base: Arc<Settings>,
     /// Facts about the server.
     pub(crate) facts: Arc<Pairs>,
 }
 
-/// The parameter sets of the process: each exists once.
 #[derive(Default)]
 pub(crate) struct Parameters {
     interned: Mutex<InternedSettings>,
     memory: Mutex<PoolMemory>,
-    /// Counts how often it became known that servers of some pool begin with something else.
+    /// Counts changes of the known defaults of any pool.
     defaults_version: AtomicU64,
     now_ms: AtomicU64,
 }
@@ -58,17 +56,16 @@ struct InternedSettings {
 #[derive(Default)]
 struct PoolMemory {
     defaults: HashMap<PoolId, Defaults>,
-    /// By pool and what a client asks for.
+    /// By pool and the settings that a client asks for.
     outcomes: HashMap<(PoolId, Pairs), LoginOutcome>,
 }
 
-/// What the servers of a pool begin with.
 struct Defaults {
     settings: Arc<Settings>,
     facts: Arc<Pairs>,
-    /// Names of parameters that are so because of the role or the database: an old session never gets them.
+    /// Parameters whose value comes from the role or the database: an old session never gets them.
     of_role: Names,
-    /// When a server has last answered: what it had to tell was told.
+    /// When a server has last answered, and so reported what it had to.
     last_answer_ms: Arc<AtomicU64>,
 }
 
@@ -92,18 +89,18 @@ impl Parameters {
         self.now_ms.store(now_ms, Ordering::Relaxed);
     }
 
-    /// Becomes another when servers of any pool begin with something else.
+    /// Changes when the known defaults of any pool change.
     #[inline]
     pub(crate) fn defaults_version(&self) -> u64 {
         self.defaults_version.load(Ordering::Acquire)
     }
 
-    /// Whether the pool's servers begin with these settings, as far as is known.
+    /// Whether these are the defaults of the pool, as far as is known.
     pub(crate) fn are_defaults(&self, pool: PoolId, settings: &Arc<Settings>) -> bool {
         lock(&self.memory).defaults.get(&pool).is_none_or(|known| Arc::ptr_eq(&known.settings, settings))
     }
 
-    /// What the pool's servers begin with, and the names of what of it is so because of the role or the database.
+    /// The defaults of the pool, and the names of parameters whose value comes from the role or the database.
     pub(crate) fn defaults(&self, pool: PoolId) -> Option<(Arc<Settings>, Names)> {
         lock(&self.memory).defaults.get(&pool).map(|known| (known.settings.clone(), known.of_role.clone()))
     }
@@ -141,7 +138,7 @@ impl Parameters {
         }
     }
 
-    /// A server of the pool has told another value of a fact.
+    /// A server of the pool has reported another value of a fact.
     pub(crate) fn fact_changed(&self, pool: PoolId, name: &[u8], value: &[u8]) {
         let mut known = lock(&self.memory);
         if let Some(defaults) = known.defaults.get_mut(&pool) {
@@ -150,12 +147,12 @@ impl Parameters {
         }
     }
 
-    /// Where it is noted when a server of the pool has last answered.
+    /// The clock that servers of the pool set when they answer.
     pub(crate) fn clock(&self, pool: PoolId) -> Arc<AtomicU64> {
         lock(&self.memory).defaults.get(&pool).map(|known| known.last_answer_ms.clone()).unwrap_or_default()
     }
 
-    /// A server that notes it here has just answered.
+    /// A server with this clock has just answered.
     #[inline]
     pub(crate) fn answered(&self, clock: &AtomicU64) {
         let now = self.now_ms.load(Ordering::Relaxed);
@@ -165,7 +162,7 @@ impl Parameters {
         }
     }
 
-    /// None has for so long that something may be new.
+    /// No server has answered for long enough that something may be new.
     pub(crate) fn is_stale(&self, clock: &AtomicU64) -> bool {
         self.now_ms.load(Ordering::Relaxed) >= clock.load(Ordering::Relaxed) + READ_ONLY_FROM_MEMORY_MS
     }
@@ -176,7 +173,7 @@ impl Parameters {
         self.remembered(pool, wanted, false)
     }
 
-    /// The same, however long ago it was told.
+    /// The same from memory of any age, if `even_if_old`.
     pub(crate) fn remembered(
         &self,
         pool: PoolId,

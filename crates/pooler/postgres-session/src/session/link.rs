@@ -20,7 +20,6 @@ pub(crate) struct Link<'a> {
 }
 
 impl<'a> Link<'a> {
-    /// The link of a server with its holder.
     pub(crate) fn of_holder(
         server_tag: ServerTag,
         server: &'a mut Server,
@@ -39,12 +38,12 @@ impl Link<'_> {
         self.client.stand(self.client_tag, standing, self.out);
     }
 
-    /// Appends bytes of ours to what is sent to the server.
+    /// Appends bytes of Poolhouse to those for the server.
     pub(crate) fn write_to_server(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         self.out.insert(Peer::Server(self.server_tag), write);
     }
 
-    /// Gives the server back; if something may have been left behind in it, to be cleaned of everything.
+    /// Gives the server back, with a verdict that is strict enough for what may be left behind in it.
     pub(crate) fn release(&mut self, verdict: Verdict) {
         self.server.note_soil_at_release();
         let verdict = self.server.effective_verdict(verdict);
@@ -75,7 +74,6 @@ impl Link<'_> {
             && self.server.work.is_none()
     }
 
-    /// A Sync is forwarded.
     #[inline]
     pub(crate) fn end_pipeline(&mut self) {
         self.server.statements.end_pipeline();

@@ -17,39 +17,36 @@ use seam::{ClientTag, Effect, Outbox, Peer, PoolId, ServerTag};
 pub(crate) use barrier::NotificationBarrier;
 pub(crate) use unlistened::Unlistened;
 
-/// What is posted to clients carries keys that no other protocol of the process gives.
+/// Keys of posts to clients of this protocol begin with this byte, and no others do.
 const FIRST_KEY: u64 = (b'P' as u64) << 56;
 
 /// Most channels that a client may listen to.
 pub(crate) const MAX_CHANNELS: usize = 1000;
 
-/// Bytes of notifications that may wait for a client to end its transaction.
+/// Bytes of notifications that may wait for the end of a transaction.
 pub(crate) const MAX_PENDING_BYTES: usize = 1 << 20;
 
 /// A post for a client whose channels are all heard, or that has been sent what was committed before its transaction
 /// ended.
 pub(crate) const HEARD: u8 = b'+';
 
-/// A post for a client that cannot go on listening begins with this; the reason follows.
+/// Begins a post for a client that cannot go on listening; the reason follows.
 pub(crate) const LOST: u8 = b'!';
 
-/// A post for a client that cannot go on listening either, and is to go when no transaction of its is open.
 pub(crate) const OUTDATED: u8 = b'~';
 
 pub(crate) type Names = Vec<Box<[u8]>>;
 
-/// What a client listens to.
 pub(crate) struct Listening {
-    /// Tells what is posted to it from what was meant for another.
+    /// Tells posts for this client from those for an earlier one.
     pub(crate) key: u64,
     pub(crate) channels: Vec<Box<[u8]>>,
-    /// Notifications that wait until its transaction is over.
+    /// Notifications that wait for the end of the transaction.
     pub(crate) pending: Vec<u8>,
-    /// It is to go when its transaction is over.
+    /// The client has to go at the end of its transaction.
     pub(crate) outdated: bool,
 }
 
-/// The shared servers of all pools.
 #[derive(Default)]
 pub(crate) struct Hubs {
     by_pool: Mutex<BTreeMap<PoolId, Hub>>,
@@ -60,7 +57,7 @@ pub(crate) struct Hubs {
     awaited: AtomicBool,
 }
 
-/// A server that listens for clients of its pool.
+/// A server that listens for the clients of its pool.
 pub(crate) struct Hub {
     pub(crate) key: u64,
     pub(crate) server: ServerTag,
@@ -72,15 +69,14 @@ pub(crate) struct Hub {
 
 #[derive(Default)]
 pub(crate) struct Channel {
-    /// The server listens to it.
     pub(crate) heard: bool,
-    /// Keys of the clients that want it.
+    /// Keys of the clients that listen to the channel.
     pub(crate) clients: Vec<u64>,
 }
 
 pub(crate) struct Subscriber {
     pub(crate) tag: ClientTag,
-    /// How many of its channels are not heard yet.
+    /// Channels of the client that the server does not listen to yet.
     pub(crate) awaited: usize,
 }
 
@@ -93,7 +89,7 @@ impl Hubs {
         FIRST_KEY | self.next_key.fetch_add(1, Relaxed)
     }
 
-    /// A client waits until the shared server has told what is for it. False if it need not.
+    /// A client waits for its notifications. False if it need not.
     pub(crate) fn wait(&self, hub: &mut Hub, key: u64, me: ClientTag, out: &mut Outbox) -> bool {
         let waits = hub.barrier.wait(key, me, self.now_ms.load(Relaxed));
         if waits {
@@ -103,7 +99,7 @@ impl Hubs {
         waits
     }
 
-    /// The driver's clock has reached this time: clients that have waited too long for their notifications go on.
+    /// The driver's clock has reached this time: clients that have waited too long go on.
     pub(crate) fn on_tick(&self, now_ms: u64, out: &mut Outbox) {
         self.now_ms.fetch_max(now_ms, Relaxed);
         if !self.awaited.load(Relaxed) {
@@ -118,7 +114,7 @@ impl Hubs {
 }
 
 impl Hub {
-    /// A client wants these channels, too. True if all that it wants are heard.
+    /// A client wants more channels. True if the server listens to all that the client wants.
     pub(crate) fn subscribe(&mut self, key: u64, tag: ClientTag, channels: &[Box<[u8]>], heard: bool) -> bool {
         let subscriber = self.clients.entry(key).or_insert(Subscriber { tag, awaited: 0 });
         for name in channels {
@@ -142,7 +138,7 @@ impl Hub {
         }
     }
 
-    /// What the server is to be asked for, and what it need not listen to any more.
+    /// Channels that the server has to LISTEN to, and to UNLISTEN.
     pub(crate) fn changes(&mut self) -> (Names, Names) {
         let (mut wanted, mut unwanted) = (Vec::new(), Vec::new());
         for (name, channel) in &self.channels {
@@ -162,7 +158,7 @@ impl Hub {
     }
 }
 
-/// These clients may go on.
+/// Has these clients go on.
 pub(crate) fn resume_all(clients: Vec<(u64, ClientTag)>, out: &mut Outbox) {
     clients.into_iter().for_each(|(key, tag)| post(tag, key, &[HEARD], out));
 }

@@ -5,7 +5,6 @@ use crate::wire::{
     message::{front, take_u16, take_value, write, write_execute, write_text},
 };
 
-/// A question to a server, and the answer as far as it has come.
 pub(crate) struct Lookup {
     pub(crate) database: String,
     pub(crate) user: String,
@@ -15,13 +14,11 @@ pub(crate) struct Lookup {
 }
 
 enum Answer {
-    /// No user of this name.
+    /// No user has this name.
     NoUser,
-    /// The user, who has no password.
     WithoutPassword,
-    /// The user's stored password.
     Password(Box<str>),
-    /// Not what a query for users answers.
+    /// The answer is not that of a query for users.
     Unusable(&'static str),
 }
 
@@ -30,7 +27,7 @@ impl Lookup {
         Self { database, user, answer: Answer::NoUser, abandoned: false }
     }
 
-    /// The stored password, if there is one; or why it is not known.
+    /// The stored password, if there is one; the error says why it is not known.
     pub(crate) fn found(&self, failure: Option<Failure>) -> Result<Option<&str>, String> {
         match (&self.answer, failure) {
             (_, Some(failure)) => Err(failure.text()),
@@ -40,7 +37,6 @@ impl Lookup {
         }
     }
 
-    /// Takes the body of a DataRow: the user and the stored password.
     pub(crate) fn row(&mut self, body: &[u8]) {
         self.answer = match self.answer {
             Answer::NoUser => read_row(body, &self.user),
@@ -48,7 +44,7 @@ impl Lookup {
         };
     }
 
-    /// A row came that is too long to be one of ours.
+    /// A row came that is too long for a user and a password.
     pub(crate) fn long_row(&mut self) {
         self.answer = Answer::Unusable("a row that is too long");
     }
@@ -74,7 +70,7 @@ fn read_row(mut body: &[u8], user: &str) -> Answer {
     }
 }
 
-/// Appends the query with the user as its only parameter. Parameters cannot be taken for SQL, whatever is in them.
+/// Appends the query with the user as its only parameter. Parameters cannot be taken for SQL.
 pub(crate) fn write_question(to: &mut Vec<u8>, query: &str, user: &str) {
     write(to, front::PARSE, |to| {
         write_text(to, "");

@@ -18,78 +18,75 @@ use crate::{
     wire::error::{Failure, code},
 };
 
-/// How often what a time-out of the client's has ended is tried again.
+/// Most repetitions of a query that a time-out of the client has ended.
 const MAX_TRIES: u8 = 8;
 
-/// Queries of ours that a server is answering.
 pub(crate) struct OwnQueries {
     pub(crate) purpose: Purpose,
-    /// Queries that are still to be answered.
+    /// Queries that are not answered yet.
     pub(crate) pending: u8,
-    /// Something other than ReadyForQuery has answered the oldest of them.
+    /// A message other than ReadyForQuery has answered the oldest query.
     pub(crate) answered: bool,
     pub(crate) failure: Option<Failure>,
-    /// The request that it precedes was cancelled meanwhile.
+    /// The request that the query precedes was cancelled meanwhile.
     pub(crate) cancelled: bool,
-    /// What was asked, where it may be asked again.
+    /// The SQL, if it may be repeated.
     pub(crate) text: Box<[u8]>,
     pub(crate) tries: u8,
 }
 
-/// What the queries are for.
 pub(crate) enum Purpose {
-    /// To clean it, and to give it the settings of its new holder, whose request may be under way behind that.
+    /// Cleans the server, and sets the settings of its new holder, whose request may be under way behind that.
     Preface(Box<Preface>),
-    /// To learn what settings a client will have; with those that the server does not report.
+    /// Learns the settings that a client will have; holds those that the server does not report.
     Learn(Pairs),
     Reset {
-        /// Of all but what our own queries leave behind.
+        /// All but the statements of Poolhouse is cleaned.
         cleaned: bool,
-        /// Of prepared statements, too.
+        /// Prepared statements are cleaned, too.
         statements: bool,
     },
-    /// To learn what its database could do to sessions; then it is given back, or, if that is how it began, ready.
+    /// Learns what the database could do to sessions; then the server is given back, or becomes ready.
     Catalogue(Box<Reading>, Option<Verdict>),
-    /// To see whether it lives.
     Check,
-    /// To learn what its holder has left behind in it.
+    /// Learns what the holder has left behind.
     Survey(Survey),
-    /// To have it stop listening to these channels for its holder.
+    /// Stops listening to these channels for the holder.
     Unlisten(Vec<Box<[u8]>>),
-    /// To have it listen to these channels for others, or no more to others.
+    /// Listens to these channels for all clients, or stops listening to others.
     Listen(Vec<Box<[u8]>>),
-    /// To have it stop listening, so that it can go back to its pool.
+    /// Stops listening, so that the server can return to its pool.
     Retire,
-    /// To clean it before it listens for all.
+    /// Cleans the server before it listens for all clients.
     CleanListener,
-    /// To have it forget the last values of sequences, or plans, before its holder goes on.
+    /// Discards the last values of sequences, or plans, before the holder goes on.
     Discard,
-    /// To give it its holder's start-up values, within a transaction.
+    /// Sets the holder's start-up values, within a transaction.
     Correct(Arc<Settings>),
-    /// To run the `connect_query` on a new server.
+    /// Runs the `connect_query` on a new server.
     Connect,
-    /// To learn what that has set.
+    /// Learns what the `connect_query` has set.
     Connected(Survey),
     Lookup(Lookup),
-    /// To learn what of its parameters is its own.
+    /// Learns which parameters have the session's defaults.
     Defaults(Box<Question>),
 }
 
 impl Purpose {
-    /// Doing it twice is as doing it once, and it needs no transaction of its holder's.
+    /// Doing it twice is as doing it once, and it needs no transaction of the holder.
     pub(crate) fn may_be_repeated(&self) -> bool {
         matches!(self, Purpose::Discard | Purpose::Unlisten(_) | Purpose::Correct(_))
     }
 }
 
 impl OwnQueries {
-    /// It was ended from outside, nothing else is wrong with it, and it may be tried again.
+    /// A time-out or a cancel request ended it, nothing else is wrong, and it may be tried again.
     pub(crate) fn is_to_repeat(&self) -> bool {
         let ended = self.failure.as_ref().is_some_and(|failure| failure.code == code::QUERY_CANCELED);
         ended && self.purpose.may_be_repeated() && self.tries < MAX_TRIES
     }
 
-    /// The question who may log in, if that is what the server is asked.
+    /// The lookup, if the server is asked who may log in.
     pub(crate) fn lookup(&mut self) -> Option<&mut Lookup> {
         match &mut self.purpose {
             Purpose::Lookup(lookup) => Some(lookup),
@@ -97,12 +94,12 @@ impl OwnQueries {
         }
     }
 
-    /// It is asked who may log in.
+    /// The server is asked who may log in.
     pub(crate) fn is_lookup(&self) -> bool {
         matches!(self.purpose, Purpose::Lookup(_))
     }
 
-    /// It is done before the holder's request is sent, not because of what the holder has done already.
+    /// It comes before the holder's request, not because of an earlier one.
     pub(crate) fn precedes_request(&self) -> bool {
         match &self.purpose {
             Purpose::Defaults(question) => question.then == Then::Grant,
@@ -110,7 +107,7 @@ impl OwnQueries {
         }
     }
 
-    /// Rows that come are looked at.
+    /// Rows of the answer are read.
     pub(crate) fn reads_rows(&self) -> bool {
         matches!(
             self.purpose,
@@ -122,7 +119,7 @@ impl OwnQueries {
         )
     }
 
-    /// A row; `None` if it is too long. False if it is malformed.
+    /// Takes a row; `None` if it is too long. False if it is malformed.
     pub(crate) fn row(&mut self, body: Option<&[u8]>) -> bool {
         match (&mut self.purpose, body) {
             (Purpose::Survey(survey) | Purpose::Connected(survey), Some(body)) => survey.row(body).is_some(),

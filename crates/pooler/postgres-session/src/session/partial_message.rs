@@ -1,10 +1,9 @@
 //! A message that comes in parts: how much of it is still to come, and where that goes.
 
-/// What is still to come of a message whose beginning has been dealt with.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct PartialMessage(u32);
 
-/// Stands beside the number of bytes, of which a message has fewer.
+/// A bit beside the number of bytes, which is always smaller.
 const FORWARDED: u32 = 1 << 31;
 
 impl PartialMessage {
@@ -15,7 +14,6 @@ impl PartialMessage {
         Self(rest as u32 | if forwarded { FORWARDED } else { 0 })
     }
 
-    /// Bytes that are still to come.
     #[inline]
     pub(crate) fn rest(self) -> usize {
         (self.0 & !FORWARDED) as usize
@@ -26,19 +24,18 @@ impl PartialMessage {
         self.rest() == 0
     }
 
-    /// What comes is forwarded, or what came last was.
+    /// The message is forwarded, or the last one was.
     #[inline]
     pub(crate) fn is_forwarded(self) -> bool {
         self.0 & FORWARDED != 0
     }
 
-    /// More is to be forwarded.
+    /// More bytes are to be forwarded.
     #[inline]
     pub(crate) fn is_awaited(self) -> bool {
         self.0 > FORWARDED
     }
 
-    /// The next `part` bytes have come.
     #[inline]
     pub(crate) fn take(&mut self, part: usize) {
         debug_assert!(part <= self.rest(), "no more comes than is to come");

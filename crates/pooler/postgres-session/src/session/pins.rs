@@ -8,7 +8,6 @@ use std::{
 
 use seam::PoolId;
 
-/// Why a client keeps its server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pin {
     Temporary,
@@ -18,7 +17,7 @@ pub(crate) enum Pin {
     Prepare,
     Sequence,
     Settings,
-    /// It acts in a role, and with another session authorization than that of its login.
+    /// The client acts in a role, and with another session authorization than that of its login.
     Identity,
     /// A parameter was set whose name could not be seen.
     UnknownSetting,
@@ -41,18 +40,18 @@ impl Pin {
     }
 }
 
-/// How many servers are pinned, by pool.
+/// Numbers of pinned servers, by pool.
 #[derive(Default)]
 pub(crate) struct Pins(Mutex<HashMap<PoolId, u32>>);
 
 impl Pins {
-    /// Whether one more may be pinned.
+    /// Whether one more server may be pinned.
     pub(crate) fn has_room(&self, pool: PoolId, max: u32) -> bool {
         let counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         counts.get(&pool).copied().unwrap_or_default() < max
     }
 
-    /// One more, unless there are `max`.
+    /// Pins one more, unless there are `max`.
     pub(crate) fn add(&self, pool: PoolId, max: u32) -> bool {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(pool).or_default();

@@ -3,13 +3,11 @@
 
 use crate::sql::{catalogue::Catalogue, parameter_names::rules_compiling, parameters::Settings};
 
-/// By which settings a server's plans may have been made.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plans {
     /// See [`Settings::reading`].
     reading: u64,
     pub(super) mixed: bool,
-    /// A client has had the server.
     used: bool,
     /// What its holder has for the parameters by which functions are compiled: how their texts are cut into words is
     /// never looked at again.
@@ -18,13 +16,12 @@ pub(crate) struct Plans {
     pub(crate) temporary: bool,
 }
 
-/// What becomes of a server's plans when a client gets it.
+/// What becomes of a server's plans when a client is granted it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
     Keep,
-    /// They have to be made anew.
     Discard,
-    /// That would not be enough: it has to be another server.
+    /// Making plans anew would not be enough: the client needs another server.
     ReplaceServer,
 }
 
@@ -38,17 +35,15 @@ fn compiling(settings: &Settings) -> Box<[u8]> {
 }
 
 impl Plans {
-    /// Those of a server that has none yet.
     pub(crate) fn new(settings: &Settings) -> Self {
         Self { reading: settings.reading(), compiling: compiling(settings), ..Self::default() }
     }
 
-    /// A client has had the server.
     pub(crate) fn is_used(&self) -> bool {
         self.used
     }
 
-    /// A client with these settings gets the server, perhaps the one that had it last. `catalogue` is its database's.
+    /// A client with these settings is granted the server, perhaps the one that had it last.
     #[inline]
     pub(crate) fn judge(&mut self, want: &Settings, same_holder: bool, catalogue: &Catalogue) -> Fate {
         let used = std::mem::replace(&mut self.used, true);
@@ -76,7 +71,7 @@ impl Plans {
         if there { Fate::Discard } else { Fate::Keep }
     }
 
-    /// The server's holder has left these settings.
+    /// The holder has left these settings behind.
     pub(crate) fn note_left(&mut self, settings: &Settings) {
         self.mixed |= settings.reading() != self.reading;
     }

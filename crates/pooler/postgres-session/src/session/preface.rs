@@ -5,24 +5,23 @@ use std::sync::Arc;
 
 use crate::{session::texts::Text, sql::parameters::Settings};
 
-/// What is under way ahead of a request.
 pub(crate) struct Preface {
     /// The settings that the server will have.
     pub(crate) settings: Arc<Settings>,
     pub(crate) cleaned: bool,
     /// No client has had the server before.
     pub(crate) fresh: bool,
-    /// Steps that are still to be answered; if there were none, a ReadyForQuery ends it.
+    /// Unanswered steps; zero in the form that a ReadyForQuery ends.
     pub(crate) steps: u16,
-    /// PostgreSQL was told to send its answers at once: otherwise they come with those to the request.
+    /// A Flush was sent: otherwise the answers come with those to the request.
     pub(crate) hurried: bool,
-    /// A cancel that came was passed on, without waiting for the outcome.
+    /// A cancel request was passed on before the outcome was known.
     pub(crate) cancel_sent: bool,
-    /// The client's unnamed statement when it began: the request may have changed that.
+    /// The client's unnamed statement when the preface began: the request may have changed it.
     pub(crate) unnamed: Option<Arc<Text>>,
 }
 
-/// What of a client's input was sent ahead of the outcome of a preface.
+/// Input of a client that was sent ahead of the outcome of a preface.
 #[derive(Default)]
 pub(crate) struct Ahead {
     /// Bytes that were sent, and are still with the driver.
@@ -42,7 +41,6 @@ impl Ahead {
         self.ended
     }
 
-    /// The input is consumed up to here, or all of it is handed over again.
     #[inline]
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
@@ -52,7 +50,7 @@ impl Ahead {
         self.bytes = u32::try_from(bytes).expect("no more is held than that");
     }
 
-    /// A message is forwarded, which ends a request that goes ahead, or not.
+    /// A message is forwarded, which ends the request that goes ahead, or does not.
     #[inline]
     pub(crate) fn set_ended(&mut self, ended: bool) {
         self.ended = ended;

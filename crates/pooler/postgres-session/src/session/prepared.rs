@@ -12,13 +12,12 @@ use crate::session::{
     statements::Statement,
 };
 
-/// Most statements of one server that are bound in one transaction, however long; unless it is to keep more.
+/// Most statements of one server that one long transaction may keep bound; `max_prepared` may be more.
 const MAX_BOUND_STATEMENTS: usize = 2048;
 
-/// Most bytes of the texts of one server's statements, but for those that are bound in one transaction.
+/// Most bytes of a server's statements, but for those that the open transaction has bound.
 const MAX_TEXT_BYTES: usize = 8 << 20;
 
-/// What one server has, or has been asked for.
 #[derive(Default)]
 pub(crate) struct Prepared {
     map: BTreeMap<u32, ServerStatement>,
@@ -26,18 +25,17 @@ pub(crate) struct Prepared {
     /// The clock when the present lease or transaction began.
     transaction_began: u64,
     pipeline: u32,
-    /// Describes without an answer that are looked at, oldest first.
+    /// Unanswered Describes that are looked at, oldest first.
     describing: VecDeque<Describing>,
-    /// Whether it has the statements that clean it.
+    /// The statements that clean the server.
     pub(crate) cleaning: CleaningStatements,
-    /// A client may have parsed a statement there under a name of its own.
     pub(crate) has_clients: bool,
 }
 
-/// Most names of one holder's that are told apart.
+/// Most names of one holder that are told apart.
 const MAX_OWN_NAMES: usize = 64;
 
-/// Names under which a server may have statements that are not ours, but its holder's.
+/// Names under which the holder may have statements of its own on a server.
 #[derive(Default)]
 pub(crate) struct OwnNames {
     names: Vec<Box<[u8]>>,
@@ -65,7 +63,7 @@ impl OwnNames {
     }
 }
 
-/// Whether a server has statements of ours.
+/// Whether a server has prepared the statements that clean it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum CleaningStatements {
     #[default]
@@ -77,37 +75,36 @@ pub(crate) enum CleaningStatements {
 
 struct ServerStatement {
     statement: Arc<Statement>,
-    /// The edition it was parsed from.
+    /// The edition that it was parsed from.
     edition: u32,
     /// The server has confirmed it.
     there: bool,
-    /// Parses without an answer.
+    /// Unanswered Parses.
     asked: u32,
-    /// Closes without an answer.
+    /// Unanswered Closes.
     closing: u32,
     /// The last request about it was a Close.
     closed: bool,
-    /// It may have been deallocated by a statement.
+    /// A statement may have deallocated it.
     maybe_deallocated: bool,
-    /// The last answered Parse had been discarded: if there is a copy, it is an older one.
+    /// The last answered Parse was discarded: an older copy may be there.
     discarded: bool,
     /// The pipeline of the last Parse.
     pipeline: u32,
     used: u64,
-    /// When it was bound last.
+    /// The clock at the last Bind.
     bound: u64,
-    /// When it was parsed last.
+    /// The clock at the last Parse.
     parsed: u64,
-    /// Types that clients were told were named then.
+    /// The last Parse named the types that clients were told.
     names_told: bool,
-    /// What the server is known to have made of that.
+    /// What the server is known to have made of the last Parse.
     description: Description,
-    /// Describes of that without an answer: of the client's, and of ours.
+    /// Unanswered Describes since then: the client's, and ours.
     describes: u32,
     probes: u32,
 }
 
-/// A portal, and the statement that it was made of.
 pub(crate) struct BoundLast {
     pub(crate) portal: Box<[u8]>,
     /// The client's name of the statement.
@@ -115,13 +112,13 @@ pub(crate) struct BoundLast {
     pub(crate) statement: Arc<Statement>,
 }
 
-/// A Describe without an answer.
+/// An unanswered Describe.
 pub(crate) struct Describing {
-    /// The client's name of the statement; `None` if it is ours.
+    /// The client's name of the statement; `None` if the Describe is ours.
     pub(crate) name: Option<Box<[u8]>>,
     pub(crate) statement: Arc<Statement>,
     parsed: u64,
-    /// What has come of the answer.
+    /// The answer, as far as it has come.
     pub(crate) description: Description,
 }
 
@@ -137,17 +134,16 @@ pub(crate) enum Likeness {
     Asked,
 }
 
-/// What has to be forwarded before a statement can be used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Need {
     Nothing,
     Parse,
-    /// It may or may not be there.
+    /// The statement may or may not be there.
     CloseAndParse,
 }
 
 impl Prepared {
-    /// A client got the server, or its transaction is over: no portal is open.
+    /// A lease has begun, or a transaction has ended: no portal is open.
     pub(crate) fn begin_transaction(&mut self) {
         self.transaction_began = self.clock;
     }
@@ -161,7 +157,6 @@ impl Prepared {
         self.pipeline
     }
 
-    /// What is needed before the statement can be used.
     pub(crate) fn need(&mut self, statement: &Arc<Statement>) -> Need {
         self.clock += 1;
         let Some(copy) = self.map.get_mut(&statement.id) else { return Need::Parse };
@@ -182,12 +177,12 @@ impl Prepared {
         }
     }
 
-    /// A Parse of it is forwarded that names the types that were told.
+    /// A Parse is forwarded that names the types that clients were told.
     pub(crate) fn parse(&mut self, statement: &Arc<Statement>) {
         self.parse_with(statement, statement.told.parameters());
     }
 
-    /// The same as its client has written it.
+    /// A Parse is forwarded as the client has written it.
     pub(crate) fn parse_as_written(&mut self, statement: &Arc<Statement>) {
         self.parse_with(statement, None);
     }
@@ -223,7 +218,7 @@ impl Prepared {
         copy.used = self.clock;
     }
 
-    /// Whether the server's statement, which is needed for nothing more, is what clients were told.
+    /// Whether the server's statement, which needs nothing more, is what clients were told.
     pub(crate) fn likeness(&self, statement: &Statement) -> Likeness {
         let Some(copy) = self.map.get(&statement.id) else { return Likeness::Unknown };
         match statement.told.fit(&copy.description) {
@@ -246,7 +241,7 @@ impl Prepared {
         }
     }
 
-    /// A Describe of it is forwarded whose answer is looked at, under the client's `name` or for ourselves.
+    /// A Describe is forwarded whose answer is looked at, under the client's `name` or for ourselves.
     pub(crate) fn describe(&mut self, statement: &Arc<Statement>, name: Option<&[u8]>) {
         let copy = self.map.get_mut(&statement.id).expect("it was parsed before it is described");
         *(if name.is_some() { &mut copy.describes } else { &mut copy.probes }) += 1;
@@ -278,7 +273,6 @@ impl Prepared {
         describing
     }
 
-    /// A Close of it is forwarded.
     pub(crate) fn close(&mut self, id: u32) {
         if let Some(copy) = self.map.get_mut(&id) {
             copy.closing += 1;
@@ -286,14 +280,13 @@ impl Prepared {
         }
     }
 
-    /// A Bind of it is forwarded.
     pub(crate) fn bind(&mut self, statement: &Statement) {
         if let Some(copy) = self.map.get_mut(&statement.id) {
             copy.bound = self.clock;
         }
     }
 
-    /// A statement that deallocates one of unknown name was executed.
+    /// A statement was executed that deallocates one of unknown name.
     pub(crate) fn doubt_all(&mut self) {
         self.map.values_mut().for_each(|copy| copy.maybe_deallocated = true);
         if self.cleaning == CleaningStatements::There {
@@ -336,12 +329,10 @@ impl Prepared {
         }
     }
 
-    /// It has none.
     pub(crate) fn is_empty(&self) -> bool {
         self.map.is_empty()
     }
 
-    /// The server has forgotten all statements.
     pub(crate) fn clear(&mut self) {
         self.cleaning = CleaningStatements::Missing;
         for copy in self.map.values_mut() {
@@ -350,7 +341,7 @@ impl Prepared {
         self.map.retain(|_, copy| copy.asked > 0 || copy.closing > 0);
     }
 
-    /// The server says that a statement does not fit any more; it must be one that was used in this lease.
+    /// The server says that a statement no longer fits; it must be one that this lease has used.
     pub(crate) fn outdated(&mut self) {
         for copy in self.map.values().filter(|copy| copy.used > self.transaction_began) {
             // Raised once, however many servers notice.
@@ -430,7 +421,6 @@ mod tests {
         assert_eq!(server.need(&s), Need::Parse);
     }
 
-    /// A server that has these.
     fn with(all: &[Arc<Statement>]) -> Prepared {
         let mut server = Prepared::default();
         for s in all {

@@ -11,17 +11,17 @@ use crate::{
     },
 };
 
-/// Longest such request that is kept until it is answered, in bytes.
+/// Longest request that is kept until it is answered.
 const MAX_REQUEST_BYTES: usize = 8 * 1024;
 
-/// The last request of a holder's, if it is of that kind.
+/// The last request of the holder, if it may be repeated.
 #[derive(Default)]
 pub(crate) struct RepeatableRequest {
     stage: Stage,
     statement: Option<Arc<Statement>>,
-    /// What was forwarded. Its memory is kept for the next.
+    /// The forwarded bytes. Their memory is kept for the next request.
     bytes: Vec<u8>,
-    /// Messages in it before the Sync.
+    /// Messages before the Sync.
     count: u32,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct RepeatableRequest {
 enum Stage {
     #[default]
     Off,
-    /// Its Sync is still to come.
+    /// The Sync is still to come.
     Begun,
     Asked,
     /// The server said that the plan does not fit, and is not ready yet.
@@ -37,7 +37,7 @@ enum Stage {
 }
 
 impl RepeatableRequest {
-    /// A Bind of the statement is forwarded, in these parts, and entered into the exchange after this.
+    /// A Bind is about to be forwarded, in these parts, and to be entered into the exchange.
     pub(crate) fn keep(
         kept: &mut Option<Box<Self>>,
         exchange: &Exchange,
@@ -58,19 +58,19 @@ impl RepeatableRequest {
         }
     }
 
-    /// What the client sends belongs to a request that is kept.
+    /// The client's next messages belong to the kept request.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.stage != Stage::Off
     }
 
-    /// The server has refused the request, and it is not sent again yet.
+    /// The server has refused the request, which is not sent again yet.
     #[inline]
     pub(crate) fn is_refused(&self) -> bool {
         self.stage == Stage::Refused
     }
 
-    /// The server sent this error: whether the request is to be repeated instead of passing that on.
+    /// Whether the request is to be repeated in place of passing this error on.
     pub(crate) fn is_to_repeat(&mut self, exchange: &Exchange, error: &[u8]) -> bool {
         let repeat =
             self.stage == Stage::Asked && exchange.is_only_pipeline(self.count) && Failure::is_outdated_plan(error);
@@ -78,12 +78,10 @@ impl RepeatableRequest {
         repeat
     }
 
-    /// The statement, what is to be sent again, and how many messages that is before the Sync.
     pub(crate) fn into_request(self) -> (Arc<Statement>, Vec<u8>, u32) {
         (self.statement.expect("a request was kept with its statement"), self.bytes, self.count)
     }
 
-    /// A message of the client's is forwarded.
     pub(crate) fn follow(&mut self, message: &Arrived<'_>) {
         let bytes = &message.bytes[message.at..message.end().min(message.bytes.len())];
         let fits = message.is_whole() && self.bytes.len() + bytes.len() <= MAX_REQUEST_BYTES;

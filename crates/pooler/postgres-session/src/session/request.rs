@@ -4,34 +4,32 @@ use std::ops::Range;
 
 use crate::wire::message::{HEADER, Header, front, take_text};
 
-/// What is to be done with a message.
 pub(crate) enum Step {
-    /// Enter it into the exchange and forward it as it is.
+    /// It is entered into the exchange and forwarded as it is.
     Forward,
-    /// More of it is needed to tell.
+    /// More of the message, or of the answers, has to come first.
     Wait,
-    /// It was entered, and forwarded in another form up to here; the rest follows as it is, if this is not its end.
+    /// It was entered and forwarded in another form up to here; the rest of it follows as it is.
     Replaced(usize),
     /// It was answered without the server.
     Answered,
-    /// The server is asked something first; then the message is to be handed over again.
+    /// The server is asked something first; then the message is handed over again.
     Later,
     /// Too many requests are unanswered.
     TooMany,
 }
 
-/// A message of a client that holds a server, as far as it has arrived.
 pub(crate) struct Arrived<'a> {
     pub(crate) header: Header,
     pub(crate) bytes: &'a [u8],
-    /// Where the message begins in it.
+    /// Where the message begins in `bytes`.
     pub(crate) at: usize,
-    /// No more of it can be waited for.
+    /// No more of the message can be waited for.
     pub(crate) full: bool,
 }
 
 impl<'a> Arrived<'a> {
-    /// What has arrived behind the header.
+    /// The part of the body that has arrived.
     pub(crate) fn body(&self) -> &'a [u8] {
         let end = self.end();
         &self.bytes[self.at + HEADER..end.min(self.bytes.len())]
@@ -46,12 +44,12 @@ impl<'a> Arrived<'a> {
         self.end() <= self.bytes.len()
     }
 
-    /// The rest of it may still come while it waits.
+    /// The rest of the message may still come while it waits.
     pub(crate) fn may_wait(&self) -> bool {
         !self.is_whole() && !self.full
     }
 
-    /// Whether it is a Bind of the unnamed statement, or about a portal, for sure.
+    /// Whether it is certainly a Bind of the unnamed statement, or about a portal.
     pub(crate) fn passes_by(&self) -> bool {
         match self.header.kind {
             front::BIND => self.body().starts_with(&[0, 0]),

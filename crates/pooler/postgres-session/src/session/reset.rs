@@ -9,31 +9,30 @@ use crate::{
 /// Most portals, and most names of statements, that are remembered of one server.
 const MAX_REMEMBERED: usize = 64;
 
-/// What a server has been sent in an amended form.
+/// Requests that a server got in an amended form.
 #[derive(Default)]
 pub(crate) struct AmendedRequests {
-    /// The only request under way: an amended Query.
+    /// An amended Query, which is the only request under way.
     query: Option<Amended>,
-    /// How many of its answers so far were SET or RESET.
+    /// Answers so far that were SET or RESET.
     answered: usize,
-    /// Answers of our own statements that come next.
+    /// Answers to statements of ours that come next.
     ours: u8,
     /// Portals of amended statements.
     portals: Vec<(Box<[u8]>, Tag)>,
-    /// In session mode, where statements are not followed otherwise: names of the ones that reset something.
+    /// Names of statements that reset a parameter, in session mode, where statements are not followed otherwise.
     names: Vec<(Box<[u8]>, Resetting)>,
 }
 
-/// How a statement resets a parameter.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Resetting {
-    /// It is amended, and its answer told as another.
+    /// The statement is amended, and its answer told as that of this tag.
     pub(crate) amended: Option<Tag>,
-    /// It has to be looked at afterwards what it did.
+    /// A survey has to find out what the statement did.
     pub(crate) unclear: bool,
 }
 
-/// What the client gets in the place of a CommandComplete.
+/// What the client receives in place of a CommandComplete.
 pub(crate) enum ToldCompletion {
     Same,
     Nothing,
@@ -46,17 +45,17 @@ impl AmendedRequests {
         self.query.is_some()
     }
 
-    /// An amended Query is forwarded, behind which nothing else is under way.
+    /// An amended Query is forwarded, and nothing else is under way.
     pub(crate) fn begin(&mut self, query: Amended) {
         (self.query, self.answered, self.ours) = (Some(query), 0, 0);
     }
 
-    /// What the client is told of an Execute of this portal.
+    /// The tag that the client is told for an Execute of this portal.
     pub(crate) fn tag_of(&self, portal: &[u8]) -> Option<Tag> {
         self.portals.iter().find(|(known, _)| **known == *portal).map(|(_, tag)| *tag)
     }
 
-    /// Statements are known that reset a parameter.
+    /// Named statements are known that reset a parameter.
     pub(crate) fn knows_names(&self) -> bool {
         !self.names.is_empty()
     }
@@ -104,7 +103,7 @@ impl AmendedRequests {
         ToldCompletion::Same
     }
 
-    /// The body of an error with its place in the client's own text, if it has another.
+    /// The body of an error with its position in the client's own text, if that differs.
     pub(crate) fn relocate(&self, body: &[u8]) -> Option<Vec<u8>> {
         let query = self.query.as_ref()?;
         let mut rest = body;

@@ -6,7 +6,7 @@ use crate::session::client_id::ClientId;
 /// The last values that `currval` and `lastval` would return on a server. `advanced`: the holder asks for last values,
 /// and may have advanced a sequence.
 pub(crate) enum Sequences {
-    /// They are of any client.
+    /// They may be of any client.
     OfAny { advanced: bool },
     /// They are of this client, which asks for last values.
     Of { client: ClientId, advanced: bool },
@@ -32,12 +32,11 @@ impl Sequences {
         !same
     }
 
-    /// The server forgets the values that it knows for this client, which asks for the first time.
+    /// The server forgets its values for this client, which asks for the first time.
     pub(crate) fn give_to(&mut self, asker: ClientId) {
         *self = Self::Of { client: asker, advanced: self.is_advanced() };
     }
 
-    /// The server was cleaned.
     pub(crate) fn clear_owner(&mut self) {
         *self = Self::OfAny { advanced: self.is_advanced() };
     }

@@ -35,43 +35,40 @@ use crate::{
     },
 };
 
-/// The state of one server's connection.
 pub struct Server {
     pub(crate) stage: Stage,
     pub(crate) pool: PoolId,
     pub(crate) mode: PoolMode,
     pub(crate) policy: StatePolicy,
-    /// Its pool wants servers that take writes.
+    /// The pool wants servers that take writes.
     pub(crate) for_writes: bool,
     pub(crate) key: CancelKey,
-    /// How its connection is encrypted.
     pub(crate) wire: Wire,
-    /// What it reports about itself.
     pub(crate) facts: Facts,
-    /// It has sent a FATAL error and will close.
+    /// The server has sent this FATAL error and will close.
     pub(crate) fatal: Option<Box<str>>,
-    /// Its current message, which goes to the client or nowhere.
+    /// The current message, which goes to the client or nowhere.
     pub(crate) partial: PartialMessage,
 
     // Of its holder, and of what is owed to whom.
     pub(crate) lease: Option<Lease>,
     pub(crate) duty: Duty,
-    /// What it owes its holder.
+    /// What the server owes its holder.
     pub(crate) exchange: Exchange,
-    /// What Poolhouse itself has asked of it; its answers go to no client.
+    /// Queries of Poolhouse; their answers go to no client.
     pub(crate) work: Option<Box<OwnQueries>>,
-    /// It has carried out steps, and not been sent a Sync since.
+    /// Steps were carried out, and no Sync was sent since.
     pub(crate) unsynced: bool,
 
-    /// SQL that it runs when it is new, and after everything in it was discarded.
+    /// SQL that runs on a new server, and after everything was discarded.
     pub(crate) connect_query: ConnectQuery,
 
     // Of what may be left behind in it: `judging`, and `features::cleaning`.
-    /// What has been forwarded since it was granted, or last surveyed, may have left this behind.
+    /// What the texts forwarded since the grant, or the last survey, may have left behind.
     pub(crate) traces: Traces,
-    /// What may have been left in it since it was cleaned: it is cleaned before another client gets it.
+    /// What may have been left behind since the last cleaning: it is cleaned for another client.
     pub(crate) soil: Soil,
-    /// For whom it was prepared last: what is left in it since is of that client.
+    /// The client that the server was prepared for last: what is left in it since is of that client.
     pub(crate) held_last: Option<ClientId>,
     pub(crate) catalogue: CatalogueView,
 
@@ -81,7 +78,7 @@ pub struct Server {
     pub(crate) settings: ServerSettings,
 
     // Of `features::plans`.
-    /// By which settings its plans may have been made.
+    /// The settings by which the server's plans may have been made.
     pub(crate) plans: Plans,
 
     pub(crate) sequences: Sequences,
@@ -91,7 +88,6 @@ pub struct Server {
     pub(crate) unnamed: ServerUnnamed,
 }
 
-/// Where a server's session is.
 pub(crate) enum Stage {
     Login(Box<Login>),
     Ready,
@@ -101,23 +97,21 @@ pub(crate) enum Stage {
 /// What a server is kept for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Duty {
-    /// It goes back to its pool after each transaction, or with its client in session mode.
+    /// The server returns to its pool after each transaction, or with its client in session mode.
     Pooled,
-    /// Its holder keeps it beyond transactions: see `features::pins`.
+    /// Its holder keeps the server beyond transactions: see `features::pins`.
     Pinned,
-    /// It listens for all clients of its pool that LISTEN. Their requests come with this key.
+    /// The server listens for all clients of its pool. Their requests come with this key.
     Hub(u64),
 }
 
 #[derive(Default, Debug)]
 pub(crate) struct CancelKey {
     pub(crate) pid: u32,
-    /// Four bytes, or more in newer protocol versions; empty if the server sent none.
     pub(crate) secret: Box<[u8]>,
 }
 
 impl Server {
-    /// One that has just been connected to.
     pub(crate) fn new(pool: PoolId, login: Login, catalogue: Arc<Catalogue>) -> Self {
         let (mode, policy, for_writes) = (login.how.mode, login.how.state, login.how.target.is_for_writes());
         let (connect_query, trusted) = (login.how.connect_query.clone(), login.how.trusted_functions.clone());
@@ -178,7 +172,7 @@ impl Server {
         self.duty != Duty::Pooled
     }
 
-    /// The key that the requests of listening clients come with, if this server listens for them.
+    /// The key of requests of listening clients, if the server is a hub.
     #[inline]
     pub(crate) fn hub_key(&self) -> Option<u64> {
         match self.duty {
@@ -187,12 +181,12 @@ impl Server {
         }
     }
 
-    /// A part of a message has been forwarded, and its client waits for the rest.
+    /// A part of a message has been forwarded, and the client waits for the rest.
     pub(crate) fn owes_client(&self) -> bool {
         self.partial.is_awaited()
     }
 
-    /// What it sends is for a client.
+    /// Messages of the server are for a client.
     pub(crate) fn serves_client(&self) -> bool {
         self.lease.is_some() && self.work.is_none()
     }
@@ -204,7 +198,7 @@ impl Server {
         }
     }
 
-    /// Ready, and not asked for anything.
+    /// The server is ready and answers no query of Poolhouse.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.work.is_none()
             && self.exchange.is_settled()
@@ -214,7 +208,6 @@ impl Server {
 }
 
 impl Server {
-    /// Sends queries of ours.
     pub(crate) fn begin(&mut self, me: ServerTag, purpose: Purpose, queries: &[&[u8]], out: &mut Outbox) {
         let write = |to: &mut Vec<u8>| queries.iter().for_each(|sql| write_query(to, sql));
         let text = if purpose.may_be_repeated() { queries.join(&b';').into() } else { Box::default() };
@@ -235,7 +228,7 @@ impl Server {
         }
     }
 
-    /// Sends messages that are answered by `pending` ReadyForQuery.
+    /// Sends messages that `pending` ReadyForQuery answer.
     pub(crate) fn begin_with(
         &mut self,
         me: ServerTag,
@@ -265,14 +258,14 @@ impl Server {
 }
 
 impl Server {
-    /// Nothing of what clients have left in it so far matters any more.
+    /// What clients have left behind so far no longer matters.
     pub(crate) fn forget_soil(&mut self) {
         self.soil = Soil::default();
         self.traces.forget_cleaned();
         self.sequences.clear_owner();
     }
 
-    /// Gives it back to its pool, perhaps after a look at its database's catalogue.
+    /// Gives the server back to its pool, perhaps after a reading of its database's catalogue.
     pub(crate) fn give_back(&mut self, me: ServerTag, verdict: Verdict, out: &mut Outbox) {
         let usable = verdict != Verdict::Discard && matches!(self.stage, Stage::Ready) && self.work.is_none();
         let at_rest = usable && self.exchange.status() == IDLE && self.exchange.is_settled();
@@ -291,14 +284,14 @@ impl Server {
         }
     }
 
-    /// Asks what of that is its own now.
+    /// Asks which reported values are the session's defaults now.
     #[cold]
     pub(crate) fn ask_defaults(&mut self, me: ServerTag, then: Then, out: &mut Outbox) {
         let sql = defaults::write(self.settings.current());
         self.begin(me, Purpose::Defaults(Box::new(Question::new(then))), &[&sql], out);
     }
 
-    /// It may be used, unless it has to be asked first what it begins with.
+    /// The server may be used, unless its defaults must be asked for first.
     pub(crate) fn become_ready(&mut self, me: ServerTag, out: &mut Outbox) {
         if self.settings.is_explained() {
             self.settings.settle_doubt();
@@ -308,7 +301,7 @@ impl Server {
         }
     }
 
-    /// It goes back to its pool, and was kept for an answer; unless it has to be asked first what it begins with.
+    /// A server that was kept for an answer returns to its pool, unless its defaults must be asked for first.
     pub(crate) fn release_kept(&mut self, me: ServerTag, verdict: Verdict, out: &mut Outbox) {
         if verdict == Verdict::Reset || self.settings.is_explained() {
             self.note_soil_at_release();
@@ -318,7 +311,7 @@ impl Server {
         }
     }
 
-    /// Asks what its database could do to sessions, if that is to be known. True if it is at work then.
+    /// Asks what the database could do to sessions, if that is due. True if it was asked.
     pub(crate) fn ask_catalogue(&mut self, me: ServerTag, verdict: Option<Verdict>, out: &mut Outbox) -> bool {
         let of_interest = self.policy.reset != ResetPolicy::Never && self.policy.on_state != OnState::Allow;
         if !of_interest {
@@ -331,7 +324,6 @@ impl Server {
     }
 }
 
-/// Asks the database to stop what it does for this server.
 pub(crate) fn cancel(tag: ServerTag, server: &Server, out: &mut Outbox) {
     if server.key.secret.is_empty() {
         return;

@@ -8,44 +8,42 @@ use crate::{
     sql::parameters::{Pairs, Settings},
 };
 
-/// What rules how string constants are read.
 pub(crate) const STANDARD_STRINGS: &[u8] = b"standard_conforming_strings";
 
-/// The settings of one server's session.
 #[derive(Default)]
 pub(crate) struct ServerSettings {
-    /// What is set now.
+    /// The settings now.
     current: Arc<Settings>,
-    /// What the session has of itself, before any SQL: RESET leads back there.
+    /// The session's own settings, before any SQL: RESET leads back there.
     own: Arc<Settings>,
-    /// What is set when it starts, by the `connect_query` too, or after a cleaning.
+    /// The settings at start-up, including those of the `connect_query`, and after a cleaning.
     defaults: Arc<Settings>,
     /// Since `own` was checked, the server has reported another value, or a setting was reset.
     own_in_doubt: bool,
-    /// When that was checked: see `Parameters::defaults_version`.
+    /// The version of the defaults at that check: see `Parameters::defaults_version`.
     checked_at: u64,
-    /// Where it is noted that the server has answered: see `Parameters::clock`.
+    /// The clock of the answers of the pool: see `Parameters::clock`.
     answer_clock: Arc<AtomicU64>,
-    /// Backslashes may escape in string constants of the plain kind.
+    /// Backslashes may escape in plain string constants.
     nonconforming_strings: bool,
 }
 
-/// What came of the question what a session has of itself.
+/// The answer to the question which settings are the session's own.
 pub(crate) struct OwnAnswer {
-    /// What was set in the session, and was not known to be.
+    /// Settings made in the session that were not known.
     pub(crate) set: Pairs,
-    /// The session has something else of itself than it had before.
+    /// The session's own settings have changed.
     pub(crate) changed: bool,
 }
 
 impl ServerSettings {
-    /// Those of a server that has logged in.
+    /// The settings of a server that has logged in.
     pub(crate) fn new(started_with: Arc<Settings>) -> Self {
         let nonconforming_strings = started_with.reported.get(STANDARD_STRINGS) != Some(&b"on"[..]);
         Self { current: started_with.clone(), own: started_with, nonconforming_strings, ..Self::default() }
     }
 
-    /// The `connect_query` has run: what is set now is what every client of the server begins with.
+    /// The `connect_query` has run: the settings now are what every client of the server begins with.
     pub(crate) fn begin(&mut self, defaults_version: u64) {
         self.defaults = self.current.clone();
         self.checked_at = defaults_version;
@@ -79,7 +77,7 @@ impl ServerSettings {
         self.nonconforming_strings
     }
 
-    /// The server reports a value. True if that is new.
+    /// The server reports a value. True if it is new.
     pub(crate) fn report(&mut self, name: &[u8], value: &[u8], parameters: &Parameters) -> bool {
         if self.reported(name) == Some(value) {
             return false;
@@ -93,12 +91,12 @@ impl ServerSettings {
         true
     }
 
-    /// The server was asked what is set now.
+    /// The server has answered with its settings.
     pub(crate) fn replace(&mut self, current: Arc<Settings>) {
         self.current = current;
     }
 
-    /// What is not reported was set to this.
+    /// These are the settings that the server does not report.
     pub(crate) fn replace_extras(&mut self, extras: Pairs, parameters: &Parameters) {
         self.current = parameters.intern(Settings::new(self.current.reported.clone(), extras));
     }
@@ -115,7 +113,7 @@ impl ServerSettings {
         }
     }
 
-    /// The session was cleaned: everything but what it reports is known to be at its default.
+    /// The session was cleaned: all but the reported values are known to be the defaults.
     pub(crate) fn reset(&mut self, parameters: &Parameters) {
         self.replace_extras(self.defaults.extras.clone(), parameters);
         self.own_in_doubt = true;
@@ -123,30 +121,30 @@ impl ServerSettings {
 }
 
 impl ServerSettings {
-    /// What the server reports is what it has of itself, or was set in it.
+    /// Each reported value is the session's own, or was set in the session.
     #[inline]
     pub(crate) fn is_explained(&self) -> bool {
         let is_own = |(name, value)| self.own.reported.get(name) == Some(value);
         !self.own_in_doubt || self.current.unset().all(is_own)
     }
 
-    /// What the server has of itself is known for this defaults_version and without a doubt.
+    /// The session's own settings are known at this version of the defaults, without a doubt.
     #[inline]
     pub(crate) fn is_checked(&self, defaults_version: u64) -> bool {
         self.checked_at == defaults_version && !self.own_in_doubt
     }
 
-    /// What the server has of itself was checked in this defaults_version.
+    /// The session's own settings were checked at this version of the defaults.
     pub(crate) fn is_checked_at(&self, defaults_version: u64) -> bool {
         self.checked_at == defaults_version
     }
 
-    /// The server is asked what it has of itself in this defaults_version.
+    /// The session's own settings are asked for at this version of the defaults.
     pub(crate) fn begin_check(&mut self, defaults_version: u64) {
         self.checked_at = defaults_version;
     }
 
-    /// What the server has of itself needs no question in this defaults_version.
+    /// The session's own settings need no question at this version of the defaults.
     pub(crate) fn pass_check(&mut self, defaults_version: u64) {
         (self.checked_at, self.own_in_doubt) = (defaults_version, false);
     }
@@ -155,7 +153,7 @@ impl ServerSettings {
         self.own_in_doubt = false;
     }
 
-    /// Takes the answer to the question what the session has of itself.
+    /// Takes the answer which settings are the session's own.
     pub(crate) fn take_answer(&mut self, question: &Question, parameters: &Parameters) -> OwnAnswer {
         self.own_in_doubt = false;
         let answered = question.set_of(&self.current);

@@ -14,26 +14,25 @@ use crate::{
     },
 };
 
-/// Most portals of a pipeline that are known to forget all statements.
+/// Most portals of a pipeline that are known to deallocate all statements.
 const MAX_FORGETTING: usize = 64;
 
-/// The named statements of one server.
 #[derive(Default)]
 pub(crate) struct ServerStatements {
     /// Statements under names of ours, once there have been any.
     ours: Option<Box<Prepared>>,
     /// Names of statements that the holder may have there under its own names.
     own_names: OwnNames,
-    /// The portal bound last, where a Describe of it may tell what the client was not told before.
+    /// The portal bound last, if a Describe of it may tell the client something new.
     bound_last: Option<Box<BoundLast>>,
-    /// Portals of statements that forget all prepared statements.
+    /// Portals of statements that deallocate all prepared statements.
     forgetting: Vec<Box<[u8]>>,
     /// The last request, if it may have to be repeated.
     replan: Option<Box<RepeatableRequest>>,
 }
 
 impl ServerStatements {
-    /// A client gets the server, which owes nothing.
+    /// A client is granted the server, which owes nothing.
     #[inline]
     pub(crate) fn begin_lease(&mut self) {
         self.forgetting = Vec::new();
@@ -50,7 +49,6 @@ impl ServerStatements {
         }
     }
 
-    /// A Sync is forwarded.
     #[inline]
     pub(crate) fn end_pipeline(&mut self) {
         if let Some(ours) = &mut self.ours {
@@ -77,7 +75,7 @@ impl ServerStatements {
         (self.ours, self.bound_last) = (None, None);
     }
 
-    /// A DEALLOCATE ALL or DISCARD ALL of the holder's was answered.
+    /// A DEALLOCATE ALL or DISCARD ALL of the holder was answered.
     pub(crate) fn forget_all(&mut self) {
         if let Some(ours) = &mut self.ours {
             ours.clear();
@@ -85,7 +83,7 @@ impl ServerStatements {
         self.own_names = OwnNames::default();
     }
 
-    /// A text may have deallocated any of ours.
+    /// A text may have deallocated any of our statements.
     pub(crate) fn doubt_all(&mut self) {
         if let Some(ours) = &mut self.ours {
             ours.doubt_all();
@@ -109,7 +107,7 @@ impl ServerStatements {
         self.own_names.may_have(name)
     }
 
-    /// A client may have parsed a statement under a name of its own since the statements were dropped last.
+    /// A client may have parsed a statement under its own name since the statements were dropped last.
     pub(crate) fn may_have_clients(&self) -> bool {
         self.ours.as_ref().is_some_and(|ours| ours.has_clients)
     }
@@ -135,7 +133,7 @@ impl ServerStatements {
         self.bound_last = None;
     }
 
-    /// A Bind of this portal is forwarded; `forgets`: of a statement that forgets all statements.
+    /// A Bind of this portal is forwarded; `forgets`: its statement deallocates all statements.
     #[inline]
     pub(crate) fn note_bound(&mut self, portal: impl FnOnce() -> Box<[u8]>, forgets: bool) {
         if forgets || self.has_forgetting() {
@@ -147,7 +145,7 @@ impl ServerStatements {
         }
     }
 
-    /// Portals are known that forget all statements.
+    /// Portals are known that deallocate all statements.
     #[inline]
     pub(crate) fn has_forgetting(&self) -> bool {
         !self.forgetting.is_empty()
@@ -159,12 +157,11 @@ impl ServerStatements {
 }
 
 impl ServerStatements {
-    /// A Bind of a statement is about to be forwarded, in these parts: it may have to be repeated.
     pub(crate) fn keep_request(&mut self, exchange: &Exchange, statement: &Arc<Statement>, parts: [&[u8]; 4]) {
         RepeatableRequest::keep(&mut self.replan, exchange, statement, parts);
     }
 
-    /// Any message of the client's: it may belong to the request that is kept.
+    /// Follows a message of the client's, which may belong to the kept request.
     #[inline]
     pub(crate) fn keep_more(&mut self, message: &Arrived<'_>) {
         if let Some(replan) = &mut self.replan
@@ -181,7 +178,7 @@ impl ServerStatements {
         self.replan.as_ref().is_some_and(|replan| replan.is_refused())
     }
 
-    /// The server sent this error: whether the request is to be repeated instead of passing that on.
+    /// Whether the request is to be repeated in place of passing this error on.
     pub(crate) fn is_to_repeat(&mut self, exchange: &Exchange, error: &[u8]) -> bool {
         self.replan.as_mut().is_some_and(|replan| replan.is_to_repeat(exchange, error))
     }

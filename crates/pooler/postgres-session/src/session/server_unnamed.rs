@@ -14,7 +14,7 @@ use crate::session::{prepared::Likeness, texts::Text};
 /// are counted elsewhere.
 const MAX_DOUBTED_BYTES: usize = 256 * 1024;
 
-/// Whose statement a server has, and which of its statements: servers that it used before may have older ones.
+/// A version of the unnamed statement of a client: servers that it used before may have older ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Owner {
     client: ClientTag,
@@ -35,39 +35,38 @@ pub(crate) struct ServerUnnamed {
     /// Whose statement it is, once all that was forwarded has been done. `None`: anybody's, perhaps one of ours. Of a
     /// client that has no statement the server has none, either.
     pub(crate) owner: Option<Owner>,
-    /// Noted requests about it that have no answer yet, but for those of the doubt.
+    /// Noted requests about it without an answer, but for those of the doubt.
     pending: u32,
     doubt: Option<Box<Doubt>>,
     /// Whether it is what the client was told.
     pub(crate) likeness: Likeness,
-    /// What has come of a description of it.
+    /// The answered part of its description.
     pub(crate) parameters: Option<Box<[u8]>>,
 }
 
-/// Requests of one pipeline that may be skipped, and what there was before.
+/// Requests of one pipeline that may be skipped, and the statement before them.
 pub(crate) struct Doubt {
     /// Noted requests that come before these.
     earlier: u32,
     /// The server has the client's statement, as far as these are answered.
     at_hand: bool,
-    /// The end of their pipeline was forwarded: what follows may find the one statement or the other.
+    /// The Sync of the pipeline was forwarded: what follows may find the one statement or the other.
     ended: bool,
     /// One of them was skipped, and with it all behind it.
     skipped: bool,
     asked: VecDeque<Asked>,
-    /// Bytes of the texts in that.
+    /// Bytes of the texts in `asked`.
     bytes: usize,
 }
 
 enum Asked {
-    /// One of ours, which has the server have what the client has.
+    /// A request by Poolhouse after which the server has the client's statement.
     Restore,
-    /// The client's: it replaces or destroys its statement. The Parse of the one before, if that was kept.
+    /// The client's request to replace or destroy its statement, with the former Parse if it was kept.
     Replace(Option<Arc<Text>>),
 }
 
 impl ServerUnnamed {
-    /// A client gets the server, which owes nothing.
     pub(crate) fn begin_lease(&mut self) {
         (self.pending, self.doubt) = (0, None);
         if std::mem::take(&mut self.likeness) != Likeness::Same {
@@ -76,7 +75,6 @@ impl ServerUnnamed {
         }
     }
 
-    /// The end of a pipeline is forwarded.
     #[inline]
     pub(crate) fn end_pipeline(&mut self) {
         if let Some(doubt) = &mut self.doubt {
@@ -100,14 +98,14 @@ impl ServerUnnamed {
         self.pending += 1;
     }
 
-    /// What is forwarded now is done for sure: nothing of what is in doubt matters any more.
+    /// The next request is certain to be carried out: earlier doubts no longer matter.
     pub(crate) fn supersede(&mut self) {
         if let Some(doubt) = self.doubt.take() {
             self.pending = doubt.earlier + doubt.asked.len() as u32;
         }
     }
 
-    /// What is noted next may be skipped.
+    /// The request noted next may be skipped.
     pub(crate) fn doubt(&mut self, at_hand: bool) -> &mut Doubt {
         let earlier = if self.doubt.is_none() { std::mem::take(&mut self.pending) } else { 0 };
         let new = || Doubt { earlier, at_hand, ended: false, skipped: false, asked: VecDeque::new(), bytes: 0 };
@@ -159,14 +157,13 @@ impl ServerUnnamed {
 }
 
 impl Doubt {
-    /// The client's statement is replaced.
     pub(crate) fn replace(&mut self, before: Option<Arc<Text>>) {
         let before = before.filter(|parse| self.bytes + parse.uncounted() <= MAX_DOUBTED_BYTES);
         self.bytes += before.as_ref().map_or(0, |parse| parse.uncounted());
         self.asked.push_back(Asked::Replace(before));
     }
 
-    /// The server is made to have what the client has.
+    /// Poolhouse gives the server the client's statement.
     pub(crate) fn restore(&mut self) {
         self.asked.push_back(Asked::Restore);
     }

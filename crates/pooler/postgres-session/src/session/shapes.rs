@@ -8,14 +8,14 @@ use std::{
 
 use crate::wire::message::take_text;
 
-/// Bytes that count of a description that is too long to be read as a whole.
+/// Bytes that count of a description too long to be read whole.
 const MAX_BEGINNING: usize = 8 * 1024;
 
-/// What all clients that have a statement were told of it, as far as they were told anything.
+/// What all clients that have a statement were told of it, if anything.
 #[derive(Clone, Default)]
 pub(crate) struct Told {
     columns: OnceLock<u64>,
-    /// The body of its ParameterDescription, which is how a Parse ends that names the types.
+    /// The body of its ParameterDescription, which also ends a Parse that names the types.
     parameters: OnceLock<Box<[u8]>>,
 }
 
@@ -23,11 +23,11 @@ pub(crate) struct Told {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Description {
     pub(crate) columns: Option<u64>,
-    /// As in [`Told`]; an empty one if it is too long.
+    /// As in [`Told`]; empty if it is too long.
     pub(crate) parameters: Option<Box<[u8]>>,
 }
 
-/// How a server's statement and what was told of it go together.
+/// How a server's statement fits what was told of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fit {
     Same,
@@ -42,24 +42,24 @@ impl Told {
         told
     }
 
-    /// A client is told this. False if it was told something else before.
+    /// A client is told this. False if something else was told before.
     pub(crate) fn tell(&self, description: &Description) -> bool {
         let parameters = description.parameters.as_ref().filter(|parameters| !parameters.is_empty());
         description.columns.is_none_or(|new| *self.columns.get_or_init(|| new) == new)
             && parameters.is_none_or(|new| self.parameters.get_or_init(|| new.clone()) == new)
     }
 
-    /// Whether anybody was told anything.
+    /// Whether anything was told.
     pub(crate) fn is_some(&self) -> bool {
         self.columns.get().is_some()
     }
 
-    /// Whether there are columns that were told.
+    /// Whether columns were told.
     pub(crate) fn has_columns(&self) -> bool {
         self.columns.get().is_some_and(|columns| *columns != hash_columns(None, 0))
     }
 
-    /// Whether all was told that can be.
+    /// Whether columns and parameters were told.
     pub(crate) fn is_complete(&self) -> bool {
         self.columns.get().is_some() && self.parameters.get().is_some()
     }
@@ -69,7 +69,7 @@ impl Told {
         self.parameters.get().map(|parameters| &**parameters)
     }
 
-    /// How what a server has goes together with it.
+    /// How the statement of a server fits.
     pub(crate) fn fit(&self, there: &Description) -> Fit {
         match (fit(self.columns.get(), there.columns.as_ref()), self.fit_of_parameters(there)) {
             (Fit::Different, _) | (_, Fit::Different) => Fit::Different,

@@ -12,16 +12,15 @@ use crate::{
     wire::{cancel_key::MAX_NODE, encryption::SecondTries},
 };
 
-/// The protocol, as the driver sees it: shared by all workers.
 pub struct Postgres {
     pub(crate) directory: Arc<dyn Directory>,
     /// Stands in for users who do not exist.
     pub(crate) mock: scram::Mock,
-    /// What was derived from passwords for servers.
+    /// Keys derived from passwords for servers.
     pub(crate) keys: scram::KeyCache,
     /// Servers whose keys are derived part by part.
     pub(crate) derivations: scram::Turns<(ServerTag, u64)>,
-    /// What was learned from clients that logged in.
+    /// Keys learned from clients that logged in.
     pub(crate) keyring: Keyring,
     pub(crate) parameters: Parameters,
     pub(crate) statements: Arc<Statements>,
@@ -30,11 +29,10 @@ pub struct Postgres {
     pub(crate) hubs: Hubs,
     pub(crate) catalogues: Catalogues,
     pub(crate) second_tries: SecondTries,
-    /// Which of several Poolhouses behind one address this is.
+    /// The number of this Poolhouse among several behind one address.
     pub(crate) node: u8,
 }
 
-/// What is held of clients' statements.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Memory {
     /// Bytes of the texts of named statements that clients or servers have, and of some that none has any more.
@@ -46,7 +44,6 @@ pub struct Memory {
 }
 
 impl Postgres {
-    /// A protocol that asks `directory` who may log in, and how to log in.
     pub fn new(directory: Arc<dyn Directory>) -> Self {
         Self {
             directory,
@@ -65,7 +62,7 @@ impl Postgres {
         }
     }
 
-    /// Tells what is held of clients' statements whenever it is called.
+    /// A function that tells the memory of statements whenever it is called.
     pub fn memory(&self) -> impl Fn() -> Memory + Send + Sync + 'static {
         let (statements, texts) = (Arc::clone(&self.statements), self.texts.clone());
         move || {
@@ -74,7 +71,7 @@ impl Postgres {
         }
     }
 
-    /// The same as one of several behind one address: cancel keys carry its number, at most [`MAX_NODE`].
+    /// As one of several behind one address: cancel keys carry its number, at most [`MAX_NODE`].
     pub fn with_node(self, node: u8) -> Self {
         assert!(node <= MAX_NODE, "a node id is at most {MAX_NODE}");
         Self { node, ..self }

@@ -1,16 +1,16 @@
 //! What may have been left behind in a server. How it is cleaned of that is told in `features::cleaning`. It knows no
 //! SQL.
 
-/// What may have been left behind in a server since it was cleaned last.
+/// State that may have been left behind in a server since its last cleaning.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Soil(u8);
 
 impl Soil {
     /// Anything but prepared statements.
     pub(crate) const STATE: Self = Self(1);
-    /// Prepared statements, too.
+    /// Anything, prepared statements included.
     pub(crate) const ALL: Self = Self(1 | 1 << 1);
-    /// Something that no SQL takes back.
+    /// State that no SQL takes back.
     pub(crate) const IRREVERSIBLE: Self = Self(1 | 1 << 1 | 1 << 2);
 
     pub(crate) fn insert(&mut self, other: Self) {

@@ -31,19 +31,19 @@ pub static PREFIX: LazyLock<String> = LazyLock::new(|| {
 /// A name of ours that no statement ever has: numbers begin with 1.
 pub(crate) static NOTHING: LazyLock<String> = LazyLock::new(|| format!("{}0", *PREFIX));
 
-/// A name of a statement that does exist, and is empty, where a name is to be found taken.
+/// The name of an empty statement, for Parses that must find their name taken.
 pub(crate) static TAKEN: LazyLock<String> = LazyLock::new(|| format!("{}00", *PREFIX));
 
-/// Most statements of one client; the one not used for longest is forgotten for another.
+/// Most statements of one client; beyond it the least recently used go.
 const MAX_OF_CLIENT: usize = 2048;
 
-/// Most bytes of the names and texts of one client's statements, the unanswered ones included; likewise.
+/// Most bytes of the names and texts of one client's statements, unanswered ones included.
 const MAX_BYTES_OF_CLIENT: usize = 8 << 20;
 
-/// Most Parses and Closes of one client that are not answered.
+/// Most unanswered Parses and Closes of one client.
 pub(crate) const MAX_PENDING_REQUESTS: usize = 16 * 1024;
 
-/// Statements remembered before the ones without a client or server are dropped; it doubles when all are in use.
+/// Statements remembered before those without a client or server are dropped; doubled when all are in use.
 const MIN_SWEEP_COUNT: usize = 4096;
 
 /// Bytes of texts that may come, beyond those that clients and servers have, before the others are dropped. If a
@@ -52,27 +52,26 @@ const MAX_UNSWEPT_BYTES: usize = 16 << 20;
 
 /// A text with its parameter types, in the context of the settings that rule its meaning.
 pub(crate) struct Statement {
-    /// Part of its name at servers; never 0, never used twice.
+    /// The number in its name at servers; never 0, never used twice.
     pub(crate) id: u32,
     pub(crate) name: Box<str>,
     /// A hash of the settings under which it was parsed.
     pub(crate) context: u64,
-    /// The schema_version of its database in which it was prepared: DDL begins another.
+    /// The version of its database's schema in which it was prepared.
     pub(crate) schema_version: u32,
     /// The body of its Parse behind the name.
     pub(crate) body: Box<[u8]>,
-    /// What executing it may do to a session.
     pub(crate) findings: Findings,
-    /// Raised when the server said that its plan does not fit any more: every server has to parse it again.
+    /// Raised when a server says that its plan no longer fits: every server has to parse it again.
     pub(crate) edition: AtomicU32,
-    /// What its clients were told that it is.
+    /// What clients were told of it.
     pub(crate) told: Told,
-    /// It was found to be stale: who parses its text again gets another.
+    /// It was found to be stale: a Parse of its text gets another statement.
     retired: AtomicBool,
 }
 
 impl Statement {
-    /// It is not shared: it was parsed where its meaning is its client's own.
+    /// It belongs to one client: its meaning depends on that client's session.
     pub(crate) fn is_own(&self) -> bool {
         self.context == own_context(self.id)
     }
@@ -92,18 +91,16 @@ impl Statement {
         }
     }
 
-    /// It was found to be stale.
     pub(crate) fn retire(&self) {
         self.retired.store(true, Relaxed);
     }
 }
 
-/// A context that no settings have by another way than chance.
+/// A context that settings have only by chance.
 fn own_context(id: u32) -> u64 {
     u64::MAX - u64::from(id)
 }
 
-/// All statements that a client or server has: equal ones exist once.
 #[derive(Default)]
 pub(crate) struct Statements {
     known: Mutex<Interned>,
@@ -111,7 +108,7 @@ pub(crate) struct Statements {
 
 #[derive(Default)]
 struct Interned {
-    /// By a hash of context and body; statements whose hashes are equal share an entry.
+    /// By a hash of context and body.
     by_hash: HashMap<u64, Vec<Arc<Statement>>>,
     count: usize,
     sweep_at: usize,
@@ -121,7 +118,6 @@ struct Interned {
 }
 
 impl Statements {
-    /// Bytes of all texts.
     pub(crate) fn bytes(&self) -> usize {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).bytes
     }
@@ -191,18 +187,17 @@ impl Interned {
     }
 }
 
-/// The statements of one client.
 #[derive(Default)]
 pub(crate) struct ClientStatements {
     map: HashMap<Box<[u8]>, ClientStatement>,
     /// Bytes of their names and texts.
     bytes: usize,
     clock: u64,
-    /// Asked for and not answered yet, oldest first.
+    /// Unanswered requests, oldest first.
     pending: VecDeque<Pending>,
-    /// Bytes of their names and texts.
+    /// Bytes of the names and texts of `pending`.
     pending_bytes: usize,
-    /// Requests without an answer that were ever made.
+    /// Counts all noted requests.
     asked: u64,
     /// Something in the pipeline under way forgets all statements that were there when `asked` had this value; and how
     /// many such requests are not answered.
@@ -219,14 +214,14 @@ struct ClientStatement {
     former: u32,
 }
 
-/// A request of the client's without an answer.
+/// An unanswered Parse or Close of the client.
 struct Pending {
     name: Box<[u8]>,
-    /// What is parsed under the name; `None` if the name is closed.
+    /// The statement that is parsed; `None` for a Close.
     parsed: Option<Arc<Statement>>,
-    /// Its columns were asked for since.
+    /// A Describe followed.
     described: bool,
-    /// The pipeline it belongs to.
+    /// The pipeline of the request.
     pipeline: u32,
 }
 
@@ -240,17 +235,17 @@ impl Pending {
 pub(crate) enum Meaning {
     Statement(Arc<Statement>),
     Nothing,
-    /// That depends on answers to earlier pipelines that are still to come.
+    /// It depends on answers to earlier pipelines that are still to come.
     Undecided,
 }
 
 /// Whether a client relies on what it was told of a statement's columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reliance {
-    /// It has only just asked for the statement.
+    /// The client has only just asked for the statement.
     New,
     Untold,
-    /// It was told, or has asked for it, and will have been told by the server that it holds.
+    /// The client was told, or will have been told by the server that it holds.
     Told,
 }
 
@@ -274,7 +269,7 @@ impl ClientStatements {
         Meaning::Statement(held.statement.clone())
     }
 
-    /// What a name means if no request without an answer fails.
+    /// The meaning of a name if no unanswered request fails.
     pub(crate) fn expected(&self, name: &[u8]) -> Option<Arc<Statement>> {
         match self.last_pending(name) {
             Some(pending) => pending.parsed.clone(),
@@ -283,18 +278,17 @@ impl ClientStatements {
         }
     }
 
-    /// Whether there is a statement of this name, or may be, whichever of the requests without an answer fail.
+    /// Whether a statement may have this name, whichever of the unanswered requests fail.
     pub(crate) fn may_have(&self, name: &[u8]) -> bool {
         let parses = |pending: &Pending| pending.parsed.is_some() && *pending.name == *name;
         self.has(name) || self.pending.iter().any(parses)
     }
 
-    /// Whether there is a statement of this name for sure.
     pub(crate) fn has(&self, name: &[u8]) -> bool {
         self.map.contains_key(name)
     }
 
-    /// Whether the client relies on what it was told of the columns of the statement of this name.
+    /// Whether the client relies on what it was told of the columns of a statement.
     pub(crate) fn reliance(&self, name: &[u8]) -> Reliance {
         match self.map.get(name) {
             _ if self.last_pending(name).is_some() => Reliance::New,
@@ -304,7 +298,7 @@ impl ClientStatements {
         }
     }
 
-    /// The client was told something else of this statement than others: it has another of the same text.
+    /// The client was told something else of this statement than others: it gets another of the same text.
     pub(crate) fn part(&mut self, name: &[u8], id: u32, statement: &Arc<Statement>) {
         if let Some(held) = self.map.get_mut(name).filter(|held| held.statement.id == id) {
             held.statement = statement.clone();
@@ -312,7 +306,7 @@ impl ClientStatements {
         }
     }
 
-    /// Puts another statement in the place of one of the same text whose context has changed.
+    /// Replaces a statement by one of the same text in another context.
     pub(crate) fn replace(&mut self, name: &[u8], statement: &Arc<Statement>) {
         if let Some(held) = self.map.get_mut(name)
             && held.statement.body == statement.body
@@ -322,7 +316,6 @@ impl ClientStatements {
         }
     }
 
-    /// The client asks for its columns.
     pub(crate) fn describe(&mut self, name: &[u8]) {
         if let Some(pending) = self.pending.iter_mut().rev().find(|pending| *pending.name == *name) {
             pending.described = true;
@@ -346,13 +339,13 @@ impl ClientStatements {
         self.forgotten = Some((self.asked, before + 1));
     }
 
-    /// A Sync was forwarded: what stands behind it waits until it is known whether they are forgotten.
+    /// A Sync was forwarded: later requests wait until it is known whether statements were deallocated.
     #[inline]
     pub(crate) fn end_pipeline(&mut self) {
         self.forgotten = None;
     }
 
-    /// The last request without an answer that is about this name, and not forgotten.
+    /// The last unanswered request about this name that is not undone by a deallocation.
     fn last_pending(&self, name: &[u8]) -> Option<&Pending> {
         let first = self.asked - self.pending.len() as u64;
         let forgotten = self.forgotten.map_or(0, |(asked, _)| asked.saturating_sub(first) as usize);
@@ -365,12 +358,11 @@ impl ClientStatements {
         self.pending.push_back(pending);
     }
 
-    /// No more may be forwarded.
     pub(crate) fn is_full(&self) -> bool {
         self.pending.len() >= MAX_PENDING_REQUESTS || self.pending_bytes >= MAX_BYTES_OF_CLIENT
     }
 
-    /// The oldest unanswered request has been answered, or discarded.
+    /// The oldest unanswered request was answered, or discarded.
     pub(crate) fn settle(&mut self, done: bool) {
         let settled = self.pending.pop_front().expect("only what was asked is settled");
         self.pending_bytes -= settled.bytes();
@@ -388,7 +380,6 @@ impl ClientStatements {
         }
     }
 
-    /// Forgets all statements.
     pub(crate) fn clear(&mut self) {
         self.forgotten = self.forgotten.and_then(|(asked, times)| Some((asked, times.checked_sub(1)?)));
         self.forgotten = self.forgotten.filter(|(_, times)| *times > 0);
@@ -396,7 +387,7 @@ impl ClientStatements {
         self.bytes = 0;
     }
 
-    /// The name in the oldest request without an answer.
+    /// The name in the oldest unanswered request.
     pub(crate) fn oldest_pending(&self) -> Option<&[u8]> {
         self.pending.front().map(|pending| &*pending.name)
     }
@@ -419,7 +410,7 @@ impl ClientStatements {
         }
     }
 
-    /// Forgets an eighth of the statements, those not used for longest.
+    /// Forgets the least recently used eighth of the statements.
     fn evict(&mut self) {
         let mut uses: Vec<u64> = self.map.values().map(|held| held.used).collect();
         uses.sort_unstable();

@@ -11,17 +11,17 @@ use crate::{
     wire::message::read_row,
 };
 
-/// Parameters that the server lists as set in the session but that belong to a transaction or to the server.
+/// Parameters listed as set in the session that belong to a transaction or to the server.
 const NOT_OF_SESSION: [&str; 4] =
     ["transaction_isolation", "transaction_read_only", "transaction_deferrable", "in_hot_standby"];
 
-/// Most names of custom parameters asked for.
+/// Most custom parameters that are asked for.
 const MAX_CUSTOM: usize = 512;
 
 /// Surveys that are tried before a client's state is called unknown.
 const MAX_TRIES: u8 = 8;
 
-/// Names of custom parameters to ask for: those seen, and those known.
+/// Custom parameters to ask for: those in texts, and those known.
 pub(crate) fn custom_names(seen: &[&[Box<[u8]>]], known: &Pairs) -> Vec<Box<[u8]>> {
     let known = known.iter().map(|(name, _)| name).filter(|name| name.contains(&b'.'));
     let mut names: Vec<Box<[u8]>> = known.map(Box::from).collect();
@@ -33,20 +33,19 @@ pub(crate) fn custom_names(seen: &[&[Box<[u8]>]], known: &Pairs) -> Vec<Box<[u8]
     names
 }
 
-/// Which prepared statements are asked for. PostgreSQL copies the texts of all to tell of any, which may be megabytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Statements {
     None,
-    /// Those that SQL has prepared.
+    /// Statements prepared in SQL.
     OfSql,
-    /// Those, too, that a client has parsed under a name of its own.
+    /// Also statements that a client has parsed under a name of its own.
     OfClients,
 }
 
-/// The names that poolers give to statements: this one, others before or behind it, PgBouncer.
+/// Names that poolers give to statements: this Poolhouse, others before or behind it, PgBouncer.
 const NAMES_OF_POOLERS: &str = "^(poolhouse_[0-9a-f]{16}_|PGBOUNCER_)[0-9]+$";
 
-/// Names of parameters that clients may use, and that the server lists by another.
+/// Former names of parameters, which clients may use and the server lists by another.
 const OLD_NAMES: [&str; 2] = ["sort_mem", "vacuum_mem"];
 
 /// Appends an expression for a text, as the hexadecimal numbers of its bytes in the encoding of the database: so what
@@ -57,14 +56,14 @@ fn write_bytes(sql: &mut Vec<u8>, expression: &[u8]) {
     sql.extend_from_slice(b", pg_catalog.getdatabaseencoding()), 'hex')");
 }
 
-/// The bytes of such a text; `None` if it is none.
+/// The bytes of such a text; `None` if it is malformed.
 fn bytes_of(hex: &[u8]) -> Option<Box<[u8]>> {
     let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
     let (pairs, []) = hex.as_chunks::<2>() else { return None };
     pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
 }
 
-/// What is set for the query itself where it must not be ended again.
+/// Parameters that are set for a guarded query itself.
 const GUARDED: [&str; 3] = ["statement_timeout", "lock_timeout", "jit"];
 
 /// The query so that no time-out of the client's ends it, with what the session has for these parameters, and what it
@@ -150,29 +149,27 @@ pub(crate) fn write(suspects: Suspects, custom: &[Box<[u8]>], statements: Statem
 
 type Setting = (Box<[u8]>, Box<[u8]>);
 
-/// What the server has answered so far.
 pub(crate) struct Survey {
     asked: Suspects,
-    /// Names of parameters that may have been set back.
+    /// Names of parameters that may have been reset.
     resets: Vec<Box<[u8]>>,
     /// What ties the client to the server.
     pub(crate) pin: Option<Pin>,
-    /// What the server listens to.
+    /// Channels that the server listens to.
     pub(crate) channels: Vec<Box<[u8]>>,
-    /// Settings made in the session.
     set: Vec<Setting>,
-    /// It is guarded: what the session has for these parameters comes first, and is not what the answer says of them.
+    /// The query is guarded: the session's own values of the guarding parameters come first.
     guarded: bool,
     own: Vec<Setting>,
-    /// Something was too long to be kept.
+    /// A row was too long to be kept.
     pub(crate) too_long: bool,
-    /// What names the parameters that were set is not PostgreSQL's own.
+    /// The view that named the parameters is not PostgreSQL's own.
     pub(crate) unlisted: bool,
     /// The role that was set in the server before.
     role_before: Option<Box<[u8]>>,
-    /// Names of custom parameters that no text has named: where one is empty, it was only cleaned.
+    /// Custom parameters that no text has named: an empty one was only cleaned.
     pub(crate) guessed: Vec<Box<[u8]>>,
-    /// What to ask for once more.
+    /// Custom parameters to ask for in a repetition.
     custom: Vec<Box<[u8]>>,
     statements: Statements,
     tries: u8,
@@ -198,12 +195,12 @@ impl Survey {
         }
     }
 
-    /// The same of a server in which these settings were made before.
+    /// The survey of a server in which these settings were made before.
     pub(crate) fn after(self, before: &Settings) -> Self {
         Self { role_before: before.extras.get(b"role").map(Box::from), ..self }
     }
 
-    /// The same once more, and its query; `None` if it was tried often enough.
+    /// A repetition, and its query; `None` after enough tries.
     pub(crate) fn again(&self) -> Option<(Self, Vec<u8>)> {
         let survey = Self {
             tries: self.tries + 1,
@@ -215,7 +212,6 @@ impl Survey {
         (self.tries < MAX_TRIES).then(|| (survey, self.guarded_sql(false)))
     }
 
-    /// Its query within a transaction, where it cannot be asked again.
     pub(crate) fn within(&mut self) -> Vec<u8> {
         self.guarded = true;
         self.guarded_sql(true)
@@ -225,14 +221,13 @@ impl Survey {
         write_guarded(self.asked, &self.custom, self.statements, within)
     }
 
-    /// One that was never answered.
+    /// A survey that was never answered.
     pub(crate) fn unknown(other: &Self) -> Self {
         let mut unknown = Self::new(other.asked, Vec::new(), &[], Statements::None);
         unknown.asked.remove(Suspects::NEEDS_SETTINGS);
         unknown
     }
 
-    /// A row that is too long.
     pub(crate) fn long_row(&mut self) {
         self.too_long = true;
     }
@@ -241,19 +236,17 @@ impl Survey {
         self.resets.iter().any(|reset| **reset == *ALL_PARAMETERS || reset.eq_ignore_ascii_case(name))
     }
 
-    /// Whether the answer tells of a parameter that it was set in the session.
+    /// Whether the answer says that a parameter was set in the session.
     fn tells_who_has_set(&self, name: &[u8]) -> bool {
         let is_of = |names: &[&str]| names.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes()));
         let unlisted = name.contains(&b'.') || is_identity(name) || is_hidden_setting(name) || is_of(&OLD_NAMES);
         !(unlisted || self.guarded && is_of(&GUARDED))
     }
 
-    /// Whether settings were asked for.
     pub(crate) fn settings_asked(&self) -> bool {
         self.asked.intersects(Suspects::NEEDS_SETTINGS)
     }
 
-    /// Takes the body of a DataRow; `None` if it is malformed.
     pub(crate) fn row(&mut self, body: &[u8]) -> Option<()> {
         let columns = read_row::<3>(body)?;
         if columns[0] == Some(b"u") {

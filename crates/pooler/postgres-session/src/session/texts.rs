@@ -10,7 +10,7 @@ use std::{
 
 use crate::session::shapes::Told;
 
-/// Longest Parse that is kept without being counted, in bytes.
+/// Longest Parse that is kept without being counted.
 const MAX_UNCOUNTED_BYTES: usize = 16 * 1024;
 
 /// Longest Parse that is kept.
@@ -19,10 +19,9 @@ pub(crate) const MAX_PARSE_BYTES: usize = 32 << 20;
 /// Most bytes of all long Parses that are kept.
 const MAX_LONG_BYTES: usize = 128 << 20;
 
-/// Longest Parse that is read as a whole when it is bound, as when it came.
+/// Longest Parse that is read whole when it is bound.
 const MAX_READ_BYTES: usize = 64 * 1024;
 
-/// All long Parses that are kept.
 #[derive(Clone, Default)]
 pub(crate) struct Texts(Arc<Mutex<Kept>>);
 
@@ -32,11 +31,11 @@ struct Kept {
     long: BTreeMap<u64, Arc<Vec<u8>>>,
     bytes: usize,
     last_number: u64,
-    /// Those that had to go though their clients might have used them.
+    /// Parses that had to go though their clients might have used them.
     forgotten: u64,
 }
 
-/// A Parse that is kept, or that was until there were too many.
+/// A Parse that is kept, or was until there were too many.
 pub(crate) struct Text {
     place: Place,
     /// What its client was told of it.
@@ -61,7 +60,7 @@ pub(crate) enum Bytes<'a> {
 }
 
 impl Texts {
-    /// Bytes of all long Parses that are kept, and how many had to go.
+    /// Bytes of all long Parses that are kept, and the number that had to go.
     pub(crate) fn told(&self) -> (usize, u64) {
         let kept = self.lock();
         (kept.bytes, kept.forgotten)
@@ -89,7 +88,7 @@ impl Texts {
 }
 
 impl Kept {
-    /// Adds to a Parse, unless that is gone.
+    /// Adds to a Parse, unless it is gone.
     fn append(&mut self, number: u64, part: &[u8]) {
         let Some(parse) = self.long.get_mut(&number) else { return };
         Arc::make_mut(parse).extend_from_slice(part);
@@ -103,7 +102,7 @@ impl Kept {
 }
 
 impl Text {
-    /// One that is not counted, whatever its length.
+    /// A Parse that is not counted, whatever its length.
     pub(crate) fn short(parse: Box<[u8]>) -> Arc<Self> {
         Arc::new(Self { place: Place::Short(parse), told: Told::default() })
     }
@@ -114,7 +113,6 @@ impl Text {
         }
     }
 
-    /// Its bytes; `None` if they are gone.
     pub(crate) fn bytes(&self) -> Option<Bytes<'_>> {
         match &self.place {
             Place::Short(bytes) => Some(Bytes::Short(bytes)),
@@ -142,12 +140,12 @@ impl Drop for Long {
 }
 
 impl Bytes<'_> {
-    /// It is looked at as a whole, not at its beginning only.
+    /// The Parse is read whole, not only at its beginning.
     pub(crate) fn is_read_whole(&self) -> bool {
         self.len() <= MAX_READ_BYTES
     }
 
-    /// What of it is looked at.
+    /// The part that is read.
     pub(crate) fn read(&self) -> &[u8] {
         &self[..self.len().min(MAX_READ_BYTES)]
     }

@@ -16,19 +16,19 @@ type Names = Vec<Box<[u8]>>;
 #[derive(Default)]
 pub(crate) struct Traces {
     suspects: Suspects,
-    /// Names of custom parameters in the texts.
+    /// Custom parameters that the texts name.
     custom: Names,
-    /// The same since the server was cleaned.
+    /// The same since the last cleaning.
     custom_since_cleaning: Names,
-    /// Names of parameters that the texts have reset, by RESET or DISCARD.
+    /// Parameters that RESET or DISCARD in the texts may have reset.
     resets: Names,
-    /// A COMMIT was answered since something may have been reset.
+    /// A COMMIT was answered since a parameter may have been reset.
     resets_committed: bool,
-    /// An error came behind that: whether the resets hold is asked when no transaction is open.
+    /// An error followed: whether the resets hold is asked when no transaction is open.
     resets_in_doubt: bool,
     /// The holder has discarded everything since the last survey.
     discarded: bool,
-    /// What was forwarded in a form that is not the client's, if anything was.
+    /// Requests that were forwarded in an amended form, if any were.
     amended: Option<Box<AmendedRequests>>,
 }
 
@@ -45,7 +45,7 @@ impl Traces {
         self.suspects
     }
 
-    /// The texts cannot have done anything that matters.
+    /// The texts have done nothing that matters.
     #[inline]
     pub(crate) fn is_none(&self) -> bool {
         self.suspects == Suspects::NONE
@@ -55,21 +55,20 @@ impl Traces {
         self.suspects.insert(suspects);
     }
 
-    /// The transaction is over and dealt with: what it changed for itself is gone.
+    /// The transaction has ended and is dealt with.
     pub(crate) fn end_transaction(&mut self) {
         self.suspects = Suspects::NONE;
         (self.custom, self.resets, self.amended) = (Vec::new(), Vec::new(), None);
         (self.resets_committed, self.resets_in_doubt) = (false, false);
     }
 
-    /// The server was cleaned.
     pub(crate) fn forget_cleaned(&mut self) {
         self.custom_since_cleaning = Vec::new();
     }
 }
 
 impl Traces {
-    /// A custom parameter of this name may be set.
+    /// A text may set this custom parameter.
     pub(crate) fn note_custom(&mut self, name: &[u8]) {
         let since_cleaning = &mut self.custom_since_cleaning;
         if !since_cleaning.iter().any(|known| **known == *name) && since_cleaning.len() < MAX_NAMES {
@@ -85,7 +84,7 @@ impl Traces {
         }
     }
 
-    /// Names of custom parameters in the texts, and of all since the server was cleaned.
+    /// Custom parameters of the texts, and of all texts since the last cleaning.
     pub(crate) fn custom(&self) -> [&[Box<[u8]>]; 2] {
         [&self.custom, &self.custom_since_cleaning]
     }
@@ -97,7 +96,7 @@ impl Traces {
 }
 
 impl Traces {
-    /// A text resets a parameter of this name.
+    /// A text resets this parameter.
     pub(crate) fn note_reset(&mut self, name: &[u8]) {
         let names = &mut self.resets;
         let name = if names.len() < MAX_NAMES { name } else { ALL_PARAMETERS };
@@ -135,7 +134,7 @@ impl Traces {
         self.resets_in_doubt |= in_transaction;
     }
 
-    /// The same of a client in session mode, which gives its server back at its end only.
+    /// The same of a client in session mode, which keeps its server.
     pub(crate) fn note_survey_of_session(&mut self) {
         self.suspects.remove(Suspects::SETTINGS);
         if !self.resets_in_doubt {
@@ -144,7 +143,7 @@ impl Traces {
         (self.discarded, self.resets_committed) = (false, false);
     }
 
-    /// No transaction is open: whether resets hold that were in doubt can be asked now.
+    /// No transaction is open: doubtful resets can be asked for now.
     #[inline]
     pub(crate) fn ask_doubted_resets(&mut self) {
         if std::mem::take(&mut self.resets_in_doubt) {
@@ -152,7 +151,7 @@ impl Traces {
         }
     }
 
-    /// Whether resets hold is not to be asked.
+    /// Doubtful resets are not asked for.
     pub(crate) fn settle_doubted_resets(&mut self) {
         self.resets_in_doubt = false;
     }
@@ -172,13 +171,13 @@ impl Traces {
         self.discarded = false;
     }
 
-    /// What was forwarded in an amended form, if anything was.
+    /// Requests in an amended form, if there are any.
     #[inline]
     pub(crate) fn amended(&mut self) -> Option<&mut AmendedRequests> {
         self.amended.as_deref_mut()
     }
 
-    /// Something is forwarded in an amended form: from now on that is of interest.
+    /// A request is forwarded in an amended form.
     pub(crate) fn begin_amended(&mut self) -> &mut AmendedRequests {
         self.suspects.insert(Suspects::AMENDED);
         self.amended.get_or_insert_default()

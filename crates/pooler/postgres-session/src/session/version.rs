@@ -1,6 +1,6 @@
 //! Versions of PostgreSQL, as servers report them, and what differs between them for us.
 
-/// Of a server; zeros if it cannot be read, or of a server of another kind.
+/// The version of a server; zeros if it cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub(crate) struct Version {
     pub(crate) major: u32,

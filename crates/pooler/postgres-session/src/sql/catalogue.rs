@@ -36,16 +36,15 @@ const READ_INTERVAL_MS: u64 = 10_000;
 /// a tenth of the time at most.
 const FIRST_PART_INTERVAL_MS: u64 = 100;
 
-/// The same when it is read again: for a hundredth of the time.
+/// The same for a later reading: a hundredth of the time.
 const PART_INTERVAL_MS: u64 = 1_000;
 
-/// Milliseconds after which a large catalogue is asked whether it has changed.
+/// Milliseconds after which a large catalogue is checked for changes.
 const CHANGE_CHECK_INTERVAL_MS: u64 = 2_000;
 
-/// From this number on, catalogues of databases without a server are forgotten: clients can make up names of databases.
+/// From this number on, catalogues of databases without a server are forgotten: clients can invent names.
 const MAX_WITHOUT_SERVERS: usize = 1024;
 
-/// The catalogues of all databases.
 #[derive(Default)]
 pub(crate) struct Catalogues {
     by_database: Mutex<HashMap<Arc<str>, Arc<Catalogue>>>,
@@ -53,7 +52,7 @@ pub(crate) struct Catalogues {
 }
 
 impl Catalogues {
-    /// That of a database: pools of several users may share it.
+    /// The catalogue of a database, which pools of several users may share.
     pub(crate) fn of(&self, database: &Arc<str>) -> Arc<Catalogue> {
         let mut by_database = self.by_database.lock().unwrap_or_else(PoisonError::into_inner);
         if by_database.len() >= MAX_WITHOUT_SERVERS && !by_database.contains_key(database) {
@@ -62,35 +61,33 @@ impl Catalogues {
         by_database.entry(database.clone()).or_insert_with(|| Arc::new(Catalogue::new(self.clock.clone()))).clone()
     }
 
-    /// The driver's clock has reached this time.
     pub(crate) fn on_tick(&self, now_ms: u64) {
         self.clock.fetch_max(now_ms, Relaxed);
     }
 }
 
-/// What is known of one database.
 pub(crate) struct Catalogue {
     /// The driver's clock, in milliseconds.
     clock: Arc<AtomicU64>,
-    /// Raised by DDL: what was prepared before it may be stale.
+    /// Raised by DDL: statements prepared at an earlier version may be stale.
     schema_version: AtomicU32,
-    /// Raised whenever something may have come into it that can touch a session behind a text.
+    /// Raised whenever a function may have appeared that can touch a session behind a text.
     doubts: AtomicU64,
-    /// Servers with DDL in a transaction that is not over.
+    /// Servers with DDL in an open transaction.
     changing: AtomicU32,
-    /// It was changed since it was read last.
+    /// It was changed since the last reading.
     stale: AtomicBool,
     /// A server is being asked.
     asking: AtomicBool,
-    /// When it is to be asked again, by the driver's clock.
+    /// When the next reading is due, by the driver's clock.
     due_ms: AtomicU64,
-    /// It is not asked before that, whatever has changed.
+    /// No server is asked before that time, whatever has changed.
     not_before_ms: AtomicU64,
-    /// What was read so far of one that is read by parts.
+    /// The parts of a large catalogue that were read.
     partial: Mutex<Option<Partial>>,
     /// Nothing in it can touch a session behind a text.
     clean: AtomicBool,
-    /// Something in it may prepare statements, or deallocate them.
+    /// Something in it may prepare or deallocate statements.
     prepares: AtomicBool,
     /// It has functions whose plans a session keeps.
     keeps_plans: AtomicBool,
@@ -131,13 +128,13 @@ impl Catalogue {
 struct Contents {
     /// Changes whenever the catalogue does.
     mark: Box<[u8]>,
-    /// Names, in lower case, of functions that were found to be harmless.
+    /// Names, in lower case, of harmless functions.
     functions: HashSet<Box<[u8]>>,
-    /// Names of functions and aggregates after which a server cannot be cleaned.
+    /// Functions and aggregates after which a server cannot be cleaned.
     irreversible: HashSet<Box<[u8]>>,
-    /// Names of functions that may do harm and take one argument.
+    /// Harmful functions that take one argument.
     by_notation: HashSet<Box<[u8]>>,
-    /// Names of custom parameters that functions set.
+    /// Custom parameters that functions set.
     custom: Vec<Box<[u8]>>,
     /// What is not harmless, for people.
     suspicious: Vec<String>,
@@ -168,13 +165,13 @@ impl Assessment {
 }
 
 impl Catalogue {
-    /// What is known of it now.
+    /// The assessment now.
     #[inline]
     pub(crate) fn assessment(&self) -> Assessment {
         Assessment(self.doubts.load(SeqCst) << 1 | u64::from(self.is_clean()))
     }
 
-    /// Something may have come into it, and `is_clean` says so already.
+    /// A harmful function may have appeared, and `is_clean` says so already.
     fn doubt(&self) {
         self.doubts.fetch_add(1, SeqCst);
     }
@@ -185,12 +182,12 @@ impl Catalogue {
         self.clean.load(SeqCst) && !self.stale.load(SeqCst) && self.changing.load(SeqCst) == 0
     }
 
-    /// Something in the database may have to do with prepared statements.
+    /// A function may have to do with prepared statements.
     pub(crate) fn prepares(&self) -> bool {
         self.prepares.load(SeqCst) || self.stale.load(SeqCst) || self.changing.load(SeqCst) > 0
     }
 
-    /// Something in the database may keep plans of its own.
+    /// A function may keep plans of its own.
     pub(crate) fn keeps_plans(&self) -> bool {
         self.keeps_plans.load(SeqCst) || self.stale.load(SeqCst) || self.changing.load(SeqCst) > 0
     }
@@ -201,17 +198,17 @@ impl Catalogue {
         self.is_clean() && calls.iter().all(|name| known.functions.contains(name))
     }
 
-    /// Whether any text may, behind itself, leave behind what no SQL takes back.
+    /// Whether any text may leave behind, by a trigger or the like, what no SQL takes back.
     pub(crate) fn may_be_irreversible(&self) -> bool {
         self.irreversible_unseen.load(SeqCst)
     }
 
-    /// Whether it has functions that leave such behind: a text that cannot be read may call them.
+    /// Whether it has functions that leave such state behind: an unreadable text may call them.
     pub(crate) fn has_irreversible(&self) -> bool {
         self.watches_names() && !self.known.read().unwrap_or_else(PoisonError::into_inner).irreversible.is_empty()
     }
 
-    /// Whether there are functions whose names have to be looked for in all texts.
+    /// Whether names of functions have to be looked for in all texts.
     #[inline]
     pub(crate) fn watches_names(&self) -> bool {
         self.watches_names.load(Relaxed)
@@ -237,12 +234,12 @@ impl Catalogue {
         irreversible
     }
 
-    /// Names of custom parameters that functions set.
+    /// Custom parameters that functions set.
     pub(crate) fn custom(&self) -> Vec<Box<[u8]>> {
         self.known.read().unwrap_or_else(PoisonError::into_inner).custom.clone()
     }
 
-    /// Statements prepared in an earlier schema_version may be stale.
+    /// Statements prepared at an earlier version may be stale.
     pub(crate) fn schema_version(&self) -> u32 {
         self.schema_version.load(SeqCst)
     }
@@ -254,14 +251,14 @@ impl Catalogue {
         self.doubt();
     }
 
-    /// That transaction is over.
+    /// That transaction has ended.
     pub(crate) fn end_change(&self) {
         self.stale.store(true, SeqCst);
         self.changing.fetch_sub(1, SeqCst);
         self.schema_version.fetch_add(1, SeqCst);
     }
 
-    /// What a server is to be asked now, if one is.
+    /// What a server is to be asked now, if anything.
     pub(crate) fn ask(this: &Arc<Self>, trusted: Arc<[String]>) -> Option<Reading> {
         let now = this.now_ms();
         let due = this.stale.load(SeqCst) || now >= this.due_ms.load(SeqCst);
@@ -295,7 +292,6 @@ impl Catalogue {
         news
     }
 
-    /// The server has answered. Returns what people are to be told, if that is new.
     pub(crate) fn read(&self, mut reading: Reading) -> Option<Vec<String>> {
         let schema_version = reading.schema_version;
         let now = self.now_ms();
@@ -318,7 +314,7 @@ impl Catalogue {
         news
     }
 
-    /// There is more to be read: until then all is in doubt.
+    /// More is to be read: until then everything is in doubt.
     fn read_partly(&self, partial: Partial, now: u64) {
         self.stale.store(true, SeqCst);
         self.doubt();
@@ -354,7 +350,7 @@ impl Catalogue {
     }
 }
 
-/// A server is being asked, as long as this is there.
+/// A server is being asked while this exists.
 struct Asked(Arc<Catalogue>);
 
 impl Drop for Asked {

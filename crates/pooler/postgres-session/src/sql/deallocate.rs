@@ -2,15 +2,13 @@
 
 use crate::sql::tokens::{Token, Tokens, undoubled};
 
-/// What a text deallocates.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Deallocate {
     All,
-    /// The statement of this name, as PostgreSQL would spell it.
+    /// The statement of this name, in PostgreSQL's spelling.
     One(Vec<u8>),
 }
 
-/// Whether the text has the server forget all prepared statements, and does nothing beside.
 pub(crate) fn deallocates_all(text: &[u8]) -> bool {
     let may = text.first().is_some_and(|byte| byte.is_ascii_whitespace() || matches!(byte, b'd' | b'D' | b'-' | b'/'));
     may && (discards_all(text) || deallocates(text) == Some(Deallocate::All))
@@ -24,7 +22,6 @@ fn discards_all(text: &[u8]) -> bool {
         && matches!((tokens.next(), tokens.next()), (None, _) | (Some(Token::Symbol(b';')), None))
 }
 
-/// Whether the text is a DEALLOCATE and nothing else.
 pub(crate) fn deallocates(text: &[u8]) -> Option<Deallocate> {
     let mut tokens = Tokens::new(text);
     let is = |token: &Option<Token<'_>>, other: &str| matches!(token, Some(Token::Word(word)) if word.eq_ignore_ascii_case(other.as_bytes()));

@@ -11,7 +11,7 @@ const NAMES: &str = include_str!("harmless/functions.txt");
 /// dblink.
 const OF_ONE_ARGUMENT: &str = include_str!("harmless/of_one_argument.txt");
 
-/// Names are cut off there by PostgreSQL.
+/// Longest name in bytes: PostgreSQL cuts off the rest.
 pub(crate) const MAX_NAME: usize = 63;
 
 static FUNCTIONS: LazyLock<HashSet<&'static [u8]>> = LazyLock::new(|| NAMES.lines().map(str::as_bytes).collect());
@@ -21,7 +21,7 @@ pub(crate) fn is_harmless(name: &[u8]) -> bool {
     FUNCTIONS.contains(name)
 }
 
-/// Of these the connection itself keeps something that no SQL takes back: such a server is closed instead of cleaned.
+/// Whether the connection keeps state of this function that no SQL takes back: such a server is closed.
 pub(crate) fn is_irreversible(name: &[u8]) -> bool {
     const NAMES: [&[u8]; 11] = [
         b"setseed",

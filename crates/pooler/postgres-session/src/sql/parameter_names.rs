@@ -3,7 +3,7 @@
 
 use crate::sql::harmless;
 
-/// Longest name of a parameter that is noted, in bytes.
+/// Longest name of a parameter that is noted.
 pub(crate) const MAX_NAME: usize = 255;
 
 /// Settings that change neither what a text means nor the types of its results.
@@ -34,7 +34,7 @@ const HARMLESS: [&str; 24] = [
     "work_mem",
 ];
 
-/// Settings that say what names mean, or who acts: PostgreSQL compares those by which a plan was made.
+/// Settings that rule what names mean, or who acts: PostgreSQL compares them before it reuses a plan.
 const COMPARED: [&str; 8] = [
     "authorization",
     "characteristics",
@@ -46,10 +46,10 @@ const COMPARED: [&str; 8] = [
     "session_authorization",
 ];
 
-/// Settings that the server does not show to everybody who may set them.
+/// Settings that some users may set but not see.
 const NOT_SHOWN: [&str; 3] = ["dynamic_library_path", "extension_control_path", "session_preload_libraries"];
 
-/// Whether the server shows a parameter to few users only.
+/// Whether the server hides a parameter from most users.
 pub(crate) fn is_hidden_setting(name: &[u8]) -> bool {
     NOT_SHOWN.iter().any(|hidden| is(name, hidden))
 }
@@ -60,7 +60,7 @@ pub(crate) fn rules_reading(name: &[u8]) -> bool {
     rules_compiling(name) || !known && !COMPARED.iter().any(|compared| is(name, compared))
 }
 
-/// Whether a parameter may rule how a session compiles a function in PL/pgSQL, which it does once.
+/// Whether a parameter may rule how a session compiles a PL/pgSQL function, which it does once.
 pub(crate) fn rules_compiling(name: &[u8]) -> bool {
     const OF_LANGUAGE: &[u8] = b"plpgsql.";
     let of_language = name.get(..OF_LANGUAGE.len()).is_some_and(|start| start.eq_ignore_ascii_case(OF_LANGUAGE));
@@ -78,12 +78,12 @@ pub(crate) fn can_be_named(name: &[u8]) -> bool {
     name.is_ascii() && name.split(|&byte| byte == b'.').all(|part| part.len() <= harmless::MAX_NAME)
 }
 
-/// Whether a name of a parameter can be taken as it stands: nothing in it is doubled, escaped or continued.
+/// Whether the name of a parameter can be taken as it stands: no part is doubled, escaped or continued.
 pub(crate) fn is_verbatim(name: &[u8]) -> bool {
     name.len() <= MAX_NAME && may_be_name(name)
 }
 
-/// Whether a value may be the name of a parameter, of any length.
+/// Whether a value of any length may be the name of a parameter.
 pub(crate) fn may_be_name(value: &[u8]) -> bool {
     let of_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'$') || *byte >= 0x80;
     !value.is_empty() && value.iter().all(of_name)

@@ -14,10 +14,9 @@ use crate::{
     wire::message::take_text,
 };
 
-/// The parameter by which an application says its name.
 pub(crate) const APPLICATION_NAME: &[u8] = b"application_name";
 
-/// Longest parameter set, in bytes; a change that would make one longer is not recorded.
+/// Longest parameter set; a change that would make one longer is not recorded.
 pub(crate) const MAX_SETTINGS_BYTES: usize = 64 * 1024;
 
 /// Reported parameters that no client can set.
@@ -35,7 +34,7 @@ const READ_ONLY: [&str; 11] = [
     "crdb_version",
 ];
 
-/// Parameters that hold a list of identifiers: `SET x = 'a, b'` would mean a single identifier with a comma in it.
+/// Parameters that hold a list of identifiers: `SET x = 'a, b'` would mean one identifier with a comma in it.
 const IDENTIFIER_LISTS: [&str; 6] = [
     "search_path",
     "temp_tablespaces",
@@ -50,7 +49,7 @@ pub(crate) fn is_fact(name: &[u8]) -> bool {
     READ_ONLY.iter().any(|fact| name.eq_ignore_ascii_case(fact.as_bytes()))
 }
 
-/// Names and values, as the zero-terminated texts of the wire, one after the other.
+/// Names and values, as zero-terminated texts one after the other.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Pairs(Box<[u8]>);
 
@@ -59,7 +58,6 @@ impl Pairs {
         self.0.is_empty()
     }
 
-    /// Names and values in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let mut rest = &self.0[..];
         std::iter::from_fn(move || Some((take_text(&mut rest)?, take_text(&mut rest)?)))
@@ -70,7 +68,7 @@ impl Pairs {
         self.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// The same with one value replaced or added at the end.
+    /// A copy with one value replaced or added at the end.
     pub(crate) fn with(&self, name: &[u8], value: &[u8]) -> Self {
         let mut bytes = Vec::with_capacity(self.0.len() + name.len() + value.len() + 2);
         let mut found = false;
@@ -85,7 +83,6 @@ impl Pairs {
         if bytes.len() > MAX_SETTINGS_BYTES { self.clone() } else { Self(bytes.into()) }
     }
 
-    /// The same without this parameter.
     pub(crate) fn without(&self, name: &[u8]) -> Self {
         self.iter().filter(|(known, _)| !known.eq_ignore_ascii_case(name)).collect()
     }
@@ -117,14 +114,14 @@ fn push(bytes: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Settings {
-    /// What the server reports, except facts, whether it was set or not.
+    /// All that the server reports, except facts, whether it was set or not.
     pub(crate) reported: Pairs,
     /// What was set in the session, or asked for at its start, whether the server reports it or not. What is not here
     /// is the server's own, and becomes another when that does.
     pub(crate) extras: Pairs,
     /// See [`Settings::context`]; computed when the set is interned.
     context: u64,
-    /// See [`Settings::reading`]; likewise.
+    /// See [`Settings::reading`]; computed when the set is interned.
     reading: u64,
 }
 
@@ -139,12 +136,12 @@ impl Settings {
         Self { reported, extras, context: 0, reading: 0 }
     }
 
-    /// What the server reports and was not set in the session.
+    /// Reported values that were not set in the session.
     pub(crate) fn unset(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.reported.iter().filter(|(name, _)| self.extras.get(name).is_none())
     }
 
-    /// What was set and the server does not report.
+    /// Values that were set and that the server does not report.
     pub(crate) fn unreported(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.extras.iter().filter(|(name, _)| self.reported.get(name).is_none())
     }
@@ -164,7 +161,7 @@ impl Settings {
         self.reported == other.reported && covers(self, other) && covers(other, self)
     }
 
-    /// A hash of all that may rule what a text means: everything but the application's name. Known of interned sets.
+    /// A hash of all that may rule what a text means: everything but the application's name. For interned sets.
     pub(crate) fn context(&self) -> u64 {
         self.context
     }
@@ -176,7 +173,7 @@ impl Settings {
         self.reading
     }
 
-    /// Whether what is created without the name of a schema is temporary: no word of a statement says so then.
+    /// Whether objects without a schema in their name are temporary: no word of a statement says so then.
     pub(crate) fn creates_temporary(&self) -> bool {
         let path = self.extras.get(b"search_path").or_else(|| self.reported.get(b"search_path")).unwrap_or_default();
         let first = path.trim_ascii_start();
@@ -189,7 +186,7 @@ impl Settings {
         IDENTITY.iter().all(|identity| self.extras.get(identity).is_some())
     }
 
-    /// Known of it from now on: see [`Settings::context`] and [`Settings::reading`].
+    /// Computes [`Settings::context`] and [`Settings::reading`].
     pub(crate) fn compute_context(&mut self) {
         let (mut hasher, mut reading) = (DefaultHasher::new(), DefaultHasher::new());
         for (name, value) in self.iter() {
@@ -247,12 +244,12 @@ impl Settings {
 }
 
 impl Settings {
-    /// Appends what makes these settings of a session in which nothing is set.
+    /// Appends SQL that makes these settings in a session in which nothing is set.
     pub(crate) fn write_all(&self, sql: &mut Vec<u8>) {
         self.in_order().for_each(|(name, value)| write_set(sql, name, value));
     }
 
-    /// What is set, in the order in which it can be.
+    /// The set values, in an order in which they can be set.
     pub(crate) fn in_order(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let identity = IDENTITY.iter().filter_map(|name| Some((*name, self.extras.get(name)?)));
         self.extras.iter().filter(|(name, _)| !is_identity(name)).chain(identity)
@@ -277,7 +274,6 @@ impl Settings {
 /// Parameters that say who acts, in the order in which they are taken on.
 const IDENTITY: [&[u8]; 2] = [b"session_authorization", b"role"];
 
-/// Whether a parameter says who acts.
 pub(crate) fn is_identity(name: &[u8]) -> bool {
     IDENTITY.iter().any(|identity| name.eq_ignore_ascii_case(identity))
 }
@@ -288,7 +284,6 @@ fn write_reset(sql: &mut Vec<u8>, name: &[u8]) {
     sql.push(b';');
 }
 
-/// Appends a statement that sets a parameter.
 pub(crate) fn write_set(sql: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     if IDENTIFIER_LISTS.iter().any(|list| name.eq_ignore_ascii_case(list.as_bytes())) || !can_be_named(name) {
         sql.extend_from_slice(b"SELECT ");
@@ -303,7 +298,7 @@ pub(crate) fn write_set(sql: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     }
 }
 
-/// Appends a SET, which needs no snapshot; false, and nothing is appended, if none leads to exactly this value.
+/// Appends a SET, which needs no snapshot. False, and nothing is appended, if no SET leads to this very value.
 pub(crate) fn write_assignment(sql: &mut Vec<u8>, name: &[u8], value: &[u8], local: bool) -> bool {
     let start = sql.len();
     let written = try_assignment(sql, name, value, local);
@@ -357,7 +352,7 @@ fn try_assignment(sql: &mut Vec<u8>, name: &[u8], value: &[u8], local: bool) -> 
     }
 }
 
-/// Its parts one by one: all of them together may be longer than an identifier.
+/// Appends a name part by part: the whole may be longer than an identifier.
 fn write_parameter_name(sql: &mut Vec<u8>, name: &[u8]) {
     for (n, part) in name.split(|&byte| byte == b'.').enumerate() {
         if n > 0 {

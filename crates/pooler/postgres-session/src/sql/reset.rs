@@ -15,7 +15,7 @@ use crate::{
 /// SET.
 const MARKS: [(&[u8], Tag); 2] = [(b"/* poolhouse: RESET */ ", Tag::Reset), (b"/* poolhouse: SET */ ", Tag::Set)];
 
-/// As what the answer to a statement is to be told.
+/// The command that the client is told was executed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Tag {
     Reset,
@@ -30,24 +30,23 @@ const MAX_STATEMENTS: usize = 1024;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outcome<T> {
-    /// It cannot be told what it does: it has to be looked at afterwards what it did.
+    /// The effect cannot be foreseen: a survey has to find it.
     Unclear,
     Same,
     Amended(T),
 }
 
-/// An amended text of a Query.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Amended {
     pub(crate) text: Vec<u8>,
-    /// How many statements of ours stand behind each statement whose answer is SET or RESET, in their order.
+    /// Numbers of our statements behind each statement that is answered SET or RESET, in their order.
     pub(crate) behind: Vec<u8>,
-    /// Where something was put in, in characters of the client's text, and how long it is.
+    /// Places of insertions, in characters of the client's text, and their lengths.
     pub(crate) insertions: Vec<(usize, usize)>,
 }
 
 impl Amended {
-    /// The place in the client's text, counted in characters from 1, of a place in this one.
+    /// The place in the client's text, in characters from 1, of a place in this one.
     pub(crate) fn original(&self, position: usize) -> usize {
         let mut shift = 0;
         for &(at, length) in &self.insertions {
@@ -60,14 +59,14 @@ impl Amended {
     }
 }
 
-/// What one statement sets back.
+/// What one statement resets.
 #[derive(Debug, PartialEq, Eq)]
 struct Reset {
-    /// `None`: everything.
+    /// `None`: all parameters.
     name: Option<Vec<u8>>,
     /// For the transaction only.
     local: bool,
-    /// It is answered RESET, not SET.
+    /// The answer is RESET, not SET.
     tells_reset: bool,
 }
 
@@ -173,12 +172,12 @@ fn alone(reset: &Reset, start: &Settings) -> Outcome<Vec<u8>> {
     }
 }
 
-/// As what the answer to a statement with this text is to be told, if not as it is.
+/// The command that the client is told for a statement with this text, if the text is amended.
 pub(crate) fn mark(body: &[u8]) -> Option<Tag> {
     MARKS.iter().find(|(mark, _)| body.starts_with(mark)).map(|(_, tag)| *tag)
 }
 
-/// Where statements are to stand.
+/// Where statements are placed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// Behind others, in the text of a Query.
@@ -224,10 +223,10 @@ fn write_start(sql: &mut Vec<u8>, place: Place, reset: &Reset, start: &Settings)
     Some(count)
 }
 
-/// First tokens of a statement, and where it ends.
+/// The first tokens of a statement, and where it ends.
 type Statement<'a> = (Vec<Token<'a>>, usize);
 
-/// The statements of a text; `None` if it cannot be told where they end.
+/// The statements of a text; `None` if their ends cannot be found.
 fn statements(text: &[u8]) -> Option<Vec<Statement<'_>>> {
     const FIRST: usize = 16;
     let mut found: Vec<Statement<'_>> = Vec::new();
@@ -265,7 +264,6 @@ fn is_word(token: Option<&Token<'_>>, other: &str) -> bool {
     matches!(token, Some(Token::Word(word)) if word.eq_ignore_ascii_case(other.as_bytes()))
 }
 
-/// What a statement sets back, if it does.
 fn reset(tokens: &[Token<'_>]) -> Option<Reset> {
     let (first, mut rest) = tokens.split_first()?;
     let tells_reset = is_word(Some(first), "reset");
@@ -299,7 +297,7 @@ fn reset(tokens: &[Token<'_>]) -> Option<Reset> {
     back.then(|| Reset { name: (!all).then_some(name), local, tells_reset })
 }
 
-/// A name, perhaps with dots in it, and what follows it.
+/// A name, perhaps with dots in it, and the tokens behind it.
 fn name<'a, 'b>(mut tokens: &'a [Token<'b>]) -> Option<(Vec<u8>, &'a [Token<'b>])> {
     let mut name = Vec::new();
     loop {

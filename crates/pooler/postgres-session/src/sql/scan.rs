@@ -21,7 +21,6 @@ use kinds::Kind;
 pub(crate) use notation::{fields, names};
 use settings::next_is;
 
-/// Looks over the text of a Query or Parse.
 pub(crate) fn scan(text: &[u8]) -> Findings {
     if glance::is_plain(text) {
         return Findings::default();
@@ -57,18 +56,17 @@ pub(crate) fn scan_beginning(text: &[u8]) -> Findings {
     supposed
 }
 
-/// What a text is, beside what is found in it.
+/// What a text is, apart from the findings.
 struct Reading {
-    /// There is a quotation or a comment without an end.
     unclear: bool,
-    /// There is procedural code in it.
+    /// The text has procedural code.
     code: bool,
 }
 
-/// What is supposed of code that cannot be read.
+/// What code that cannot be read may do.
 const UNREAD_CODE: Suspects = Suspects::ANYTHING.union(Suspects::IRREVERSIBLE);
 
-/// Which name is that of a table, so that what is in parentheses behind it are columns.
+/// Whether a name is that of a table, so that parentheses behind it hold columns.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 enum Table {
     #[default]
@@ -77,7 +75,7 @@ enum Table {
     Last,
 }
 
-/// Where in a text its reader is.
+/// The position and state of the reader of a text.
 struct Reader<'a> {
     /// A statement begins here.
     start: bool,
@@ -86,13 +84,13 @@ struct Reader<'a> {
     /// The next text constant is code.
     procedural: bool,
     depth: u32,
-    /// Of the lowest 64 depths: those whose parenthesis may be followed by a call.
+    /// Bits of the lowest 64 depths whose parenthesis may be followed by a call.
     open: u64,
-    /// The name just read, if it is one: whether it is quoted, and qualified.
+    /// The name just read, if it is one; whether it is quoted, and qualified.
     name: Option<(&'a [u8], bool, bool)>,
-    /// It is qualified by the schema of temporary objects.
+    /// The name is qualified by the schema of temporary objects.
     temporary: bool,
-    /// What stands before that name, and all that qualifies it.
+    /// The token before that name and all that qualifies it.
     before_name: Before<'a>,
     last: Before<'a>,
     dot: bool,
@@ -102,7 +100,7 @@ struct Reader<'a> {
     table: Table,
     updates: bool,
     settings_table: bool,
-    /// It is the text itself, and not code in it.
+    /// The text is the outermost, not code within another.
     outermost: bool,
     begun: bool,
 }
@@ -178,7 +176,7 @@ fn examine(text: &[u8], found: &mut Findings, outermost: bool) -> Reading {
     Reading { unclear: tokens.unclear, code }
 }
 
-/// Looks at the body of a DO or of a function, which is this literal of the text.
+/// Examines the body of a DO or of a function, which is this literal of the text.
 fn examine_code(text: &[u8], literal: &[u8], found: &mut Findings) {
     match notation::code(text, literal) {
         Some(body) => {
@@ -191,7 +189,7 @@ fn examine_code(text: &[u8], literal: &[u8], found: &mut Findings) {
 }
 
 impl<'a> Reader<'a> {
-    /// What was read last is no name.
+    /// The token read last is no name.
     fn end_name(&mut self, last: Before<'a>) {
         (self.name, self.dot) = (None, false);
         (self.last_but_one, self.last) = (self.last, last);
@@ -244,7 +242,7 @@ fn read_name<'a>(at: &mut Reader<'a>, word: &'a [u8], quoted: bool, tokens: &mut
     (at.name, at.dot) = (Some((word, quoted, qualified)), false);
 }
 
-/// A word of procedural code: it may begin a statement.
+/// A word of procedural code, which may begin a statement.
 fn procedural(word: &[u8], last: Before<'_>, tokens: &mut Tokens<'_>, found: &mut Findings) {
     let is = |other: &str| settings::is(word, other);
     // ON CONFLICT DO is no statement.
@@ -278,7 +276,6 @@ const STARTS: [&str; 16] = [
     "refresh",
 ];
 
-/// Looks over the body of a function in PL/pgSQL.
 pub(crate) fn scan_procedure(body: &[u8]) -> Findings {
     let mut findings = Findings { backslash: body.contains(&b'\\'), ..Findings::default() };
     if examine(body, &mut findings, false).unclear {
@@ -377,7 +374,6 @@ fn anywhere(word: &[u8], at: &mut Reader<'_>, found: &mut Findings) {
     found.suspects.insert(suspects);
 }
 
-/// Whether a schema is one of temporary objects.
 fn is_temporary(schema: &[u8]) -> bool {
     schema.get(..7).is_some_and(|start| start.eq_ignore_ascii_case(b"pg_temp"))
 }

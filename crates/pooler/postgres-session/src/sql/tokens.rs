@@ -2,20 +2,18 @@
 //! are those of PostgreSQL's manual, chapter "Lexical Structure", and of its `scan.l` where that says more, with
 //! standard_conforming_strings on; it is said of a text when that matters. It knows no meaning.
 
-/// One token; spaces and comments are none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Token<'a> {
     /// A keyword or an identifier without quotes.
     Word(&'a [u8]),
-    /// An identifier in double quotes: what stands between them.
+    /// The body of an identifier in double quotes.
     Quoted(&'a [u8]),
-    /// A text constant of any kind: what stands between its quotes.
+    /// The body of a text constant of any kind.
     Literal(&'a [u8]),
     /// A text constant with the escapes of `U&`.
     Escaped,
-    /// An identifier with them.
+    /// An identifier with the escapes of `U&`.
     EscapedName,
-    /// A number, a parameter (`$1`).
     Number,
     Symbol(u8),
 }
@@ -23,19 +21,17 @@ pub(crate) enum Token<'a> {
 #[derive(Clone)]
 pub(crate) struct Tokens<'a> {
     rest: &'a [u8],
-    /// A backslash stood in a text constant of the plain kind: with standard_conforming_strings off it would escape.
+    /// A plain text constant has a backslash, which escapes with standard_conforming_strings off.
     pub(crate) backslash: bool,
-    /// There is a quotation or a comment without an end.
     pub(crate) unclear: bool,
 }
 
 impl<'a> Tokens<'a> {
-    /// The tokens of `text`, which ends at a zero byte if there is one.
     pub(crate) fn new(text: &'a [u8]) -> Self {
         Self { rest: text, backslash: false, unclear: false }
     }
 
-    /// How many bytes of the text follow the token taken last.
+    /// Bytes of the text behind the token taken last.
     pub(crate) fn remaining(&self) -> usize {
         self.rest.len()
     }
@@ -46,7 +42,7 @@ impl<'a> Tokens<'a> {
         taken
     }
 
-    /// Takes the first byte, and all behind it that are like this.
+    /// Takes the first byte, and all behind it that are like it.
     #[inline]
     fn take_while(&mut self, like: impl Fn(u8) -> bool) -> &'a [u8] {
         let rest = self.rest;
@@ -56,7 +52,7 @@ impl<'a> Tokens<'a> {
         taken
     }
 
-    /// What begins with a byte that may begin several things; `None` if it was a comment.
+    /// Takes a token whose first byte may begin several kinds; `None` if it was a comment.
     fn unusual(&mut self, first: u8) -> Option<Token<'a>> {
         Some(match *self.rest {
             [b'-', b'-', ..] => {
@@ -105,7 +101,7 @@ impl<'a> Tokens<'a> {
         })
     }
 
-    /// Skips a comment that nests; the rest begins behind its first two bytes.
+    /// Skips a nested comment; the rest begins behind its first two bytes.
     fn skip_comment(&mut self) {
         let mut depth = 1;
         while depth > 0 && !self.rest.is_empty() {
@@ -148,7 +144,7 @@ impl<'a> Tokens<'a> {
         self.take(at)
     }
 
-    /// A text in dollar quotes, if there is one at the front.
+    /// Takes a text in dollar quotes, if one is at the front.
     fn dollar_quoted(&mut self) -> Option<&'a [u8]> {
         let tag = 1 + self.rest[1..].iter().take_while(|&&byte| in_word(byte) && byte != b'$').count();
         if self.rest.get(tag) != Some(&b'$') || self.rest[1].is_ascii_digit() {
@@ -194,7 +190,6 @@ impl<'a> Iterator for Tokens<'a> {
     }
 }
 
-/// What a token may be that begins with a byte.
 #[derive(Clone, Copy)]
 enum Class {
     End,
@@ -204,7 +199,7 @@ enum Class {
     Symbol,
     /// A word, or the beginning of a text constant.
     Prefix,
-    /// A quotation, a comment, a parameter.
+    /// A quotation, a comment or a parameter.
     Other,
 }
 
@@ -242,7 +237,7 @@ const IN_WORD: [bool; 256] = {
     which
 };
 
-/// What stands between quotes, with each doubled one taken as one.
+/// The text between quotes, with each doubled quote made one.
 pub(crate) fn undoubled(body: &[u8], quote: u8) -> Vec<u8> {
     let mut single = Vec::with_capacity(body.len());
     let mut bytes = body.iter();

@@ -20,7 +20,7 @@ pub const MAX_NODE: u8 = 127;
 const SLOT_BITS: u32 = 16;
 const WORKER_BITS: u32 = 8;
 
-/// What is told to a client as its process id.
+/// The number that a client is told as its process id.
 pub(crate) fn process_id(node: u8, client: ClientTag) -> u32 {
     assert!(node <= MAX_NODE && client.worker() < u8::MAX, "node and worker fit a key");
     let slot = client.slot() as u32 & ((1 << SLOT_BITS) - 1);
@@ -45,7 +45,7 @@ pub(crate) fn new_secret(version: u32, random: [u8; 8]) -> u64 {
     if version < PROTOCOL_3_2 { random & u64::from(u32::MAX) } else { random | LONG }
 }
 
-/// Appends a secret as its client is told it.
+/// Appends a secret in the length that its client was told.
 pub(crate) fn write_secret(to: &mut Vec<u8>, secret: u64) {
     match u32::try_from(secret) {
         Ok(short) => to.extend_from_slice(&short.to_be_bytes()),

@@ -13,7 +13,7 @@ use crate::wire::message::{SSL_REQUEST, write_sized};
 
 /// The byte with which a server agrees to TLS.
 pub(crate) const AGREED: u8 = b'S';
-/// The byte with which it declines.
+/// The byte with which a server declines TLS.
 pub(crate) const DECLINED: u8 = b'N';
 
 /// How connections to an upstream use TLS. The driver must have it for all but [`Tls::Never`].
@@ -31,9 +31,9 @@ pub struct ServerEncryption {
 pub enum Tls {
     #[default]
     Never,
-    /// If the upstream does not let us in without.
+    /// If the upstream accepts no login without TLS.
     Allow,
-    /// If the upstream has it, and lets us in with it.
+    /// If the upstream has TLS, and accepts logins with it.
     Prefer,
     Require,
 }
@@ -59,7 +59,7 @@ pub(crate) enum Wire {
 }
 
 impl Wire {
-    /// How a connection beside it is to be encrypted.
+    /// How a side connection to the same server is encrypted.
     pub(crate) fn upgrade(self, out: &mut Outbox) -> Option<Upgrade> {
         let ask = match self {
             Self::Clear => return None,
@@ -70,7 +70,7 @@ impl Wire {
     }
 }
 
-/// Appends an SSLRequest; returns where it is.
+/// Appends an SSLRequest; returns its place.
 pub(crate) fn write_request(to: &mut Vec<u8>) -> Range<usize> {
     let start = to.len();
     write_sized(to, |to| to.extend_from_slice(&SSL_REQUEST.to_be_bytes()));
@@ -88,7 +88,7 @@ impl SecondTries {
         self.lock().contains(&pool)
     }
 
-    /// A connection that was made this way was turned away. True if the other way is worth trying next.
+    /// A connection made this way was turned away. True if the other way is worth trying next.
     pub(crate) fn turned_away(&self, pool: PoolId, tls: Tls, secured: bool) -> bool {
         let first_way = match tls {
             Tls::Never | Tls::Require => return false,

@@ -10,7 +10,6 @@ pub(crate) enum Severity {
     Fatal,
 }
 
-/// SQLSTATE codes that Poolhouse sends.
 pub(crate) mod code {
     pub(crate) const CONFIGURATION_LIMIT_EXCEEDED: &str = "53400";
     pub(crate) const ADMIN_SHUTDOWN: &str = "57P01";
@@ -33,15 +32,14 @@ pub(crate) mod code {
 
 pub(crate) struct Report<'a> {
     pub(crate) severity: Severity,
-    pub(crate) code: &'a str,
+    pub code: &'a str,
     /// One sentence without a full stop, in PostgreSQL's manner.
-    pub(crate) message: &'a str,
+    pub message: &'a str,
     /// What to do about it; may be empty.
-    pub(crate) hint: &'a str,
+    pub hint: &'a str,
 }
 
 impl Report<'_> {
-    /// Appends the ErrorResponse.
     pub(crate) fn write(&self, to: &mut Vec<u8>) {
         let severity = match self.severity {
             Severity::Error => "ERROR",
@@ -61,7 +59,6 @@ impl Report<'_> {
     }
 }
 
-/// What a server's ErrorResponse says.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Failure {
     /// FATAL or PANIC: the server closes the connection.
@@ -73,7 +70,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Reads the body of an ErrorResponse. What is missing or malformed stays empty.
+    /// Reads the body of an ErrorResponse. Missing or malformed fields stay empty.
     pub fn read(mut body: &[u8]) -> Self {
         let mut failure = Self::default();
         let mut severity = String::new();
@@ -126,7 +123,7 @@ impl Failure {
         ["28", "3D", "22", "42"].iter().any(|class| self.code.starts_with(class))
     }
 
-    /// For the log and for waiters.
+    /// The text for the log and for waiting clients.
     pub(crate) fn text(&self) -> String {
         match (self.message.as_str(), self.code.as_str()) {
             ("", "") => "the server sent an error without a text".to_owned(),
@@ -136,7 +133,7 @@ impl Failure {
     }
 }
 
-/// What a client is told whose request was cancelled before a server got it; in PostgreSQL's words.
+/// The error for a request that was cancelled before a server received it, in PostgreSQL's words.
 pub(crate) const CANCELLED: Report<'static> = Report {
     severity: Severity::Error,
     code: code::QUERY_CANCELED,

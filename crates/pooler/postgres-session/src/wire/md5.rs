@@ -2,7 +2,7 @@
 
 use md5::{Digest, Md5};
 
-/// What is stored for a user: `md5` and 32 hexadecimal digits.
+/// The stored form of a password: `md5` and 32 hexadecimal digits.
 pub fn md5_hash(password: &str, user: &str) -> String {
     format!("md5{}", digest(&[password.as_bytes(), user.as_bytes()]))
 }
@@ -12,13 +12,13 @@ pub fn is_md5_hash(text: &str) -> bool {
     text.strip_prefix("md5").is_some_and(|hex| hex.len() == 32 && hex.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-/// What answers a challenge: the stored form, hashed once more with the salt.
+/// The answer to a challenge: the stored form, hashed once more with the salt.
 pub(crate) fn answer(stored: &str, salt: [u8; 4]) -> String {
     let digits = stored.strip_prefix("md5").unwrap_or(stored).to_ascii_lowercase();
     format!("md5{}", digest(&[digits.as_bytes(), &salt]))
 }
 
-/// What would be stored for a user who does not exist. `random` is what no password is known for.
+/// A stored form that no known password has, for a user who does not exist.
 pub(crate) fn no_hash(random: [u8; 16]) -> std::sync::Arc<str> {
     format!("md5{}", hex(&random)).into()
 }
@@ -31,7 +31,6 @@ fn digest(parts: &[&[u8]]) -> String {
     hex(&md5.finalize())
 }
 
-/// Hexadecimal digits in lower case.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes
         .iter()

@@ -1,7 +1,7 @@
 //! Framing: message types, the codes of start-up packets, headers, and writing and reading message bodies. It knows no
 //! session and no meaning.
 
-/// Bytes of a message's header: its type and the length, which counts itself but not the type.
+/// Bytes of a header: its type and the length, which counts itself but not the type.
 pub const HEADER: usize = 5;
 
 /// Longest control message of a client, and longest start-up packet, as in PostgreSQL.
@@ -10,7 +10,6 @@ pub const SMALL_LIMIT: u32 = 10_000;
 /// Longest data message of a client, as in PostgreSQL.
 pub const LARGE_LIMIT: u32 = 0x3fff_ffff;
 
-/// Types of messages that a client sends.
 pub mod front {
     pub const BIND: u8 = b'B';
     pub const CLOSE: u8 = b'C';
@@ -28,7 +27,6 @@ pub mod front {
     pub const TERMINATE: u8 = b'X';
 }
 
-/// Types of messages that a server sends.
 pub mod back {
     pub const AUTHENTICATION: u8 = b'R';
     pub const BACKEND_KEY_DATA: u8 = b'K';
@@ -56,21 +54,17 @@ pub mod back {
     pub const ROW_DESCRIPTION: u8 = b'T';
 }
 
-/// The code of a request for TLS.
 pub const SSL_REQUEST: u32 = 80_877_103;
-/// The code of a request for GSSAPI encryption.
 pub const GSSENC_REQUEST: u32 = 80_877_104;
-/// The code of a request to cancel.
 pub const CANCEL_REQUEST: u32 = 80_877_102;
-/// Protocol 3.0, the version Poolhouse speaks to servers.
+/// The version Poolhouse speaks to servers.
 pub const PROTOCOL_3_0: u32 = 3 << 16;
-/// Protocol 3.2, the newest that clients may speak: their cancel keys are longer. 3.1 was never used.
+/// The newest version that clients may speak: their cancel keys are longer. 3.1 was never used.
 pub const PROTOCOL_3_2: u32 = PROTOCOL_3_0 + 2;
 
 /// ReadyForQuery's status outside a transaction.
 pub const IDLE: u8 = b'I';
 
-/// The header of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     pub kind: u8,
@@ -114,7 +108,6 @@ pub fn write_text(to: &mut Vec<u8>, text: &str) {
     to.push(0);
 }
 
-/// Appends a simple query.
 pub fn write_query(to: &mut Vec<u8>, sql: &[u8]) {
     write(to, front::QUERY, |to| {
         to.extend_from_slice(sql);
@@ -122,12 +115,10 @@ pub fn write_query(to: &mut Vec<u8>, sql: &[u8]) {
     });
 }
 
-/// Appends a ReadyForQuery.
 pub fn write_ready(to: &mut Vec<u8>, status: u8) {
     write(to, back::READY_FOR_QUERY, |to| to.push(status));
 }
 
-/// Appends a ParameterStatus.
 pub fn write_parameter(to: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     write(to, back::PARAMETER_STATUS, |to| {
         for text in [name, value] {
@@ -137,7 +128,7 @@ pub fn write_parameter(to: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     });
 }
 
-/// Appends the packet that asks a server to cancel what the connection with this key does.
+/// Appends a request to cancel the work of the connection with this key.
 pub fn write_cancel(to: &mut Vec<u8>, pid: u32, secret: &[u8]) {
     write_sized(to, |to| {
         to.extend_from_slice(&CANCEL_REQUEST.to_be_bytes());
@@ -146,7 +137,6 @@ pub fn write_cancel(to: &mut Vec<u8>, pid: u32, secret: &[u8]) {
     });
 }
 
-/// Takes a zero-terminated text off the front; `None` if there is none.
 pub fn take_text<'a>(body: &mut &'a [u8]) -> Option<&'a [u8]> {
     let end = body.iter().position(|&b| b == 0)?;
     let text = &body[..end];
@@ -154,7 +144,6 @@ pub fn take_text<'a>(body: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(text)
 }
 
-/// Takes a big-endian number of two bytes off the front.
 pub fn take_u16(body: &mut &[u8]) -> Option<u16> {
     let (number, rest) = body.split_first_chunk::<2>()?;
     *body = rest;
@@ -195,7 +184,6 @@ pub fn row_body(values: &[Option<&str>]) -> Vec<u8> {
     body
 }
 
-/// Takes a big-endian number of four bytes off the front.
 pub fn take_u32(body: &mut &[u8]) -> Option<u32> {
     let (number, rest) = body.split_first_chunk::<4>()?;
     *body = rest;
@@ -225,7 +213,6 @@ pub fn write_execute(to: &mut Vec<u8>) {
     write(to, front::EXECUTE, |to| to.extend_from_slice(&[0; 5]));
 }
 
-/// Appends the answer to a Parse.
 pub fn write_parse_complete(to: &mut Vec<u8>) {
     write(to, back::PARSE_COMPLETE, |_| {});
 }

@@ -1,13 +1,13 @@
 //! The start-up parameter `options`: words of PostgreSQL's command line (`process_postgres_switches`), and the settings
 //! that they stand for. Pure parsing.
 
-/// Letters that a value follows, in the same word or as the next one.
+/// Switches with a value, in the same word or as the next one.
 const WITH_VALUE: &str = "BCcDdfhkNprStvW-";
 
 /// Switches that PostgreSQL takes, and that mean nothing to the session of a client.
 const WITHOUT_MEANING: &str = "bCDEjnrTv";
 
-/// What stands for a kind of plan behind `-f`.
+/// Kinds of plans behind `-f`, and the settings that they switch off.
 const PLANS: [(&str, &str); 8] = [
     ("s", "enable_seqscan"),
     ("i", "enable_indexscan"),
@@ -19,7 +19,7 @@ const PLANS: [(&str, &str); 8] = [
     ("h", "enable_hashjoin"),
 ];
 
-/// The settings that `options` asks for, in order, or the word that cannot be understood.
+/// The settings that `options` asks for, in order, or the word that is not understood.
 pub(super) fn parse(options: &str) -> Result<Vec<(String, String)>, String> {
     let mut settings = Vec::new();
     let mut words = split_words(options).into_iter();
@@ -47,7 +47,7 @@ pub(super) fn parse(options: &str) -> Result<Vec<(String, String)>, String> {
     Ok(settings)
 }
 
-/// What one switch stands for; false if it cannot be had.
+/// Adds the settings that one switch stands for; false if a client cannot have them.
 fn apply(switch: char, value: &str, settings: &mut Vec<(String, String)>) -> bool {
     let mut set = |name: &str, value: &str| settings.push((name.to_owned(), value.to_owned()));
     match switch {
@@ -88,14 +88,14 @@ fn apply(switch: char, value: &str, settings: &mut Vec<(String, String)>) -> boo
     true
 }
 
-/// As `atoi` reads it.
+/// Reads a number as `atoi` does.
 fn leading_number(text: &str) -> u32 {
     let text = text.trim_start();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     text[..digits].parse().unwrap_or(0)
 }
 
-/// Words are separated by white space, and a backslash takes the next character as it is.
+/// White space separates words, and a backslash takes the next character as it is.
 fn split_words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = None;

@@ -13,7 +13,6 @@ use crate::wire::{
 /// Most start-up settings of one client.
 const MAX_SETTINGS: usize = 128;
 
-/// A client's first packet.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Packet {
     /// No packet, but the beginning of a TLS handshake without asking for it. It has no length here: nothing of it is
@@ -22,12 +21,12 @@ pub(crate) enum Packet {
     Ssl,
     Gss,
     Cancel {
-        /// What was sent as BackendKeyData's process id.
+        /// The number that was sent as BackendKeyData's process id.
         pid: u32,
-        /// What was sent as its secret; see [`cancel_key::secret`](crate::wire::cancel_key::secret).
+        /// The secret that was sent with it; see [`cancel_key::secret`](crate::wire::cancel_key::secret).
         secret: u64,
     },
-    /// Terminate, of a client that leaves before it has said who it is.
+    /// Terminate, of a client that leaves before its start-up message.
     Terminate,
     Start(Box<Start>),
 }
@@ -36,11 +35,11 @@ pub(crate) enum Packet {
 #[derive(PartialEq, Eq, Debug, Default)]
 pub(crate) struct Start {
     pub(crate) user: String,
-    /// Where to; the user's name if not said.
+    /// The database; the user's name if none is given.
     pub(crate) database: String,
     /// Settings, those of `options` first, as PostgreSQL applies them; no name twice.
     pub(crate) settings: Vec<(String, String)>,
-    /// The version that is spoken with it: no newer than it asked for.
+    /// The protocol version: no newer than the client asked for.
     pub(crate) version: u32,
     /// The client must be told that its version or options are not supported.
     pub(crate) negotiate: bool,
@@ -48,28 +47,26 @@ pub(crate) struct Start {
     pub(crate) unknown_options: Vec<String>,
 }
 
-/// Why a first packet is refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum StartError {
     Http,
-    /// A TLS handshake begins where there is none.
+    /// A TLS handshake begins where TLS is not offered.
     Tls,
-    /// Something came behind a request for TLS that is not encrypted: a man in the middle may have put it there.
+    /// Unencrypted bytes follow a request for TLS: a man in the middle may have put them there.
     EarlyBytes,
     /// The length is impossible.
     Length(u32),
-    /// A major version that is not spoken.
+    /// The major version is not supported.
     Version(u16, u16),
-    /// The packet breaks the protocol; why.
     Malformed(&'static str),
     NoUser,
     /// A replication connection is wanted.
     Replication,
-    /// A word of `options` that is no setting.
+    /// A word of `options` is no setting.
     Option(String),
 }
 
-/// Reads a client's first packet: `None` if more bytes are needed, else the packet and its length.
+/// Reads a client's first packet and its length: `None` if more bytes are needed.
 pub(crate) fn read(bytes: &[u8]) -> Result<Option<(Packet, usize)>, StartError> {
     let Some(first) = bytes.first_chunk::<4>() else { return Ok(None) };
     if matches!(first, b"GET " | b"POST" | b"HEAD" | b"PUT " | b"OPTI" | b"DELE" | b"PATC" | b"CONN" | b"PRI ") {
@@ -158,7 +155,7 @@ impl Start {
 /// Most bytes of an application name, as in PostgreSQL.
 const MAX_APPLICATION_NAME: usize = 63;
 
-/// Appends where the client comes from to its application name; what is too long is cut off the name.
+/// Appends the address of the client to its application name, whose end is cut off if need be.
 pub(crate) fn add_host(start: &mut Start, origin: Origin) {
     let host = match origin.address {
         Some(IpAddr::V6(address)) => format!(" - [{address}]:{}", origin.port),

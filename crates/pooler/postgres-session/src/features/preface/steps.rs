@@ -13,14 +13,14 @@ use crate::{
     wire::message::{front, write, write_bind, write_execute, write_parse},
 };
 
-/// Where steps are written, and how many.
+/// Appends steps and counts them.
 pub(crate) struct Steps<'a> {
     to: &'a mut Vec<u8>,
-    /// Each is answered by one CommandComplete, or CloseComplete.
+    /// One CommandComplete or CloseComplete answers each step.
     pub(crate) count: u16,
 }
 
-/// The cleaning as statements that a server keeps, so that it need not read them again: with their Parses, and without.
+/// The cleaning as statements that a server keeps and need not parse again: with their Parses, and without.
 static CLEANING_MESSAGES: LazyLock<(Vec<u8>, Vec<u8>)> = LazyLock::new(|| {
     let (mut first, mut again) = (Vec::new(), Vec::new());
     for (number, sql) in std::iter::once(BEGIN).chain(RESET_STATEMENTS).enumerate() {

@@ -18,7 +18,7 @@ use crate::{
     wire::message::{IDLE, back, front, write, write_ready, write_text},
 };
 
-/// What a text deallocates that the server knows by another name, or not at all.
+/// The statements that a text deallocates, if the server knows them by another name or not at all.
 pub(crate) fn is_answered_here(client: &Client, server: &Server, text: &[u8]) -> Option<Deallocate> {
     let named = client.named.as_ref()?;
     let may = text.first().is_some_and(|byte| byte.is_ascii_whitespace() || matches!(byte, b'd' | b'D' | b'-' | b'/'));
@@ -57,7 +57,6 @@ pub(crate) fn settle(link: &mut Link<'_>, message: &Arrived<'_>, given_up: &Deal
     Step::Replaced(message.end())
 }
 
-/// Appends the answer to a DEALLOCATE.
 pub(crate) fn write_complete(to: &mut Vec<u8>, all: bool) {
     write(to, back::COMMAND_COMPLETE, |to| write_text(to, if all { "DEALLOCATE ALL" } else { "DEALLOCATE" }));
 }

@@ -40,7 +40,6 @@ use crate::{
     },
 };
 
-/// Follows a message about the statement whose name is at `name`.
 pub(crate) fn follow(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, name: Range<usize>) -> Step {
     let takes_note = matches!(message.header.kind, front::PARSE | front::CLOSE);
     if takes_note && is_full(link.client) {
@@ -53,12 +52,12 @@ pub(crate) fn follow(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived
     }
 }
 
-/// No more can be noted of what the client asks for.
+/// No further request about statements may be noted for the client.
 fn is_full(client: &Client) -> bool {
     client.named.as_ref().is_some_and(|named| named.is_full())
 }
 
-/// The statement that the client means, if there is one; otherwise what to do until that is known.
+/// The statement that the client means, if there is one; or what to do until that is known.
 fn meaning(client: &mut Client, server: &Server, name: &[u8]) -> Result<Option<Arc<Statement>>, Step> {
     let Some(named) = &mut client.named else { return Ok(None) };
     let pipeline = server.statements.ours().map_or(0, |prepared| prepared.pipeline());
@@ -73,7 +72,7 @@ fn meaning(client: &mut Client, server: &Server, name: &[u8]) -> Result<Option<A
     }
 }
 
-/// Sets pools apart: an odd number, by which different ones become numbers that share few bits.
+/// Sets pools apart: an odd number, whose multiples share few bits.
 const POOL_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// What rules the meaning of a text parsed now; `None` if no other client may share it. In another database a text is
@@ -85,7 +84,7 @@ fn context(client: &Client, server: &Server) -> Option<u64> {
     Some(client.settings().current().context() ^ u64::from(server.pool.0).wrapping_mul(POOL_FACTOR))
 }
 
-/// A table that only this client knows may stand before one that a text names.
+/// A temporary table of this client may hide one that a text names.
 fn hides_tables(client: &Client, server: &Server) -> bool {
     // Who is pinned because of an unknown setting may have temporary tables, too.
     server.traces.may_have_any(Suspects::TEMPORARY) || matches!(client.pin, Some(Pin::Temporary | Pin::UnknownSetting))
@@ -152,7 +151,7 @@ fn parse(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, name: 
     Step::Replaced(message.end())
 }
 
-/// Has the server prepare something under a name that is there for nothing else.
+/// Has the server prepare an empty statement under a name that is used for nothing else.
 fn occupy_name((tag, server): (ServerTag, &mut Server), out: &mut Outbox) {
     out.insert(Peer::Server(tag), |to| {
         write(to, front::CLOSE, |to| to.extend_from_slice(format!("S{}\0", *TAKEN).as_bytes()));
@@ -198,7 +197,6 @@ pub(crate) fn deallocate(link: &mut Link<'_>, message: &Arrived<'_>, name: &[u8]
     Step::Replaced(message.end())
 }
 
-/// A Close: the server keeps the statement for others.
 fn close(link: &mut Link<'_>, message: &Arrived<'_>, name: Range<usize>) -> Step {
     let name = &message.bytes[name];
     match meaning(link.client, link.server, name) {
@@ -227,7 +225,6 @@ fn close(link: &mut Link<'_>, message: &Arrived<'_>, name: Range<usize>) -> Step
     Step::Replaced(message.end())
 }
 
-/// A Bind, or a Describe of a statement.
 fn bind_or_describe(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, name: Range<usize>) -> Step {
     let text = &message.bytes[name.clone()];
     let mut statement = match meaning(link.client, link.server, text) {
@@ -298,7 +295,7 @@ fn bind_or_describe(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<
     )
 }
 
-/// A Bind of a statement is about to be forwarded: what to do instead, if anything.
+/// A Bind is about to be forwarded. Returns what to do instead, if anything.
 fn bind(link: &mut Link<'_>, message: &Arrived<'_>, statement: &Statement) -> Option<Step> {
     link.server.lease_mut().may_copy |= copy::is_copy(&statement.body);
     let forgets = statement.findings.suspects.intersects(Suspects::DEALLOCATE);
@@ -333,7 +330,7 @@ fn bind(link: &mut Link<'_>, message: &Arrived<'_>, statement: &Statement) -> Op
     None
 }
 
-/// A Bind or Describe of a statement that is not known to be on this server what the client was told.
+/// A Bind or Describe of a statement that may be something else on this server than the client was told.
 #[cold]
 fn compare(
     link: &mut Link<'_>,
@@ -361,14 +358,14 @@ fn compare(
 }
 
 impl Server {
-    /// A Bind of a statement is forwarded that may forget all statements.
+    /// A Bind is forwarded, perhaps of a statement that deallocates all statements.
     #[inline]
     pub(crate) fn note_bound(&mut self, message: &Arrived<'_>, forgets: bool) {
         self.statements.note_bound(|| take_text(&mut message.body()).unwrap_or_default().into(), forgets);
     }
 }
 
-/// An Execute, where portals are known that forget all statements.
+/// An Execute, while portals are known that deallocate all statements.
 pub(crate) fn execute(client: &mut Client, server: &mut Server, message: &Arrived<'_>) {
     let portal = take_text(&mut message.body()).unwrap_or_default();
     if !server.statements.is_forgetting(portal) {
@@ -380,7 +377,7 @@ pub(crate) fn execute(client: &mut Client, server: &mut Server, message: &Arrive
     server.statements.doubt_all();
 }
 
-/// Forwards a Bind or Describe with another name of its statement; a Bind that may have to be repeated is `kept`.
+/// Forwards a Bind or Describe with our name of the statement; a Bind that may have to be repeated is `kept`.
 fn forward_as(
     (tag, server): (ServerTag, &mut Server),
     message: &Arrived<'_>,
@@ -409,7 +406,7 @@ fn forward_as(
     Step::Replaced(name.end)
 }
 
-/// The same with the name of a statement that never exists.
+/// Forwards it with a name that no statement ever has.
 pub(crate) fn forward_as_nothing(
     (tag, server): (ServerTag, &mut Server),
     message: &Arrived<'_>,
@@ -428,7 +425,7 @@ fn renamed<'a>(message: &Arrived<'a>, name: &Range<usize>, ours: &str) -> ([u8; 
     (header, &message.bytes[message.at + HEADER..name.start])
 }
 
-/// Makes sure that the server has the statement.
+/// Has the server prepare the statement unless it has it.
 pub(crate) fn ensure_prepared((tag, server): (ServerTag, &mut Server), statement: &Arc<Statement>, out: &mut Outbox) {
     let prepared = server.statements.ours_or_new();
     let need = prepared.need(statement);
@@ -461,24 +458,22 @@ fn write_own_close(prepared: &mut Prepared, exchange: &mut Exchange, tag: Server
     exchange.noted(Note::OwnClose(id));
 }
 
-/// A Close that does nothing.
 pub(crate) fn write_idle_close(to: &mut Vec<u8>) {
     write(to, front::CLOSE, |to| to.extend_from_slice(format!("S{}\0", *NOTHING).as_bytes()));
 }
 
-/// Whether a name could be one of ours. The names of clients that are known are replaced, whatever they are.
+/// Whether a name could be one of ours. Known names of clients are replaced, whatever they are.
 fn is_ours(name: &[u8]) -> bool {
     name.starts_with(PREFIX.as_bytes())
 }
 
-/// What the client gets of an answer to a noted request.
+/// What the client receives in place of an answer to a noted request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
     Same,
     Nothing,
-    /// A ParseComplete in its place.
+    /// A ParseComplete.
     ParseComplete,
-    /// The answer to a DEALLOCATE in its place.
     Deallocated {
         all: bool,
     },
@@ -527,7 +522,7 @@ pub(crate) fn settle(note: Note, done: bool, client: Option<&mut Client>, server
     if note == Note::KnownParse { Answer::ParseComplete } else { Answer::Same }
 }
 
-/// What the server has discarded never was.
+/// Undoes what was noted of requests that the server has discarded.
 pub(crate) fn settle_discarded(client: &mut Client, server: &mut Server) {
     for (number, note) in server.exchange.take_discarded().into_iter().enumerate() {
         if note == Note::Unnamed && number == 0 {

@@ -9,7 +9,7 @@ use seam::{Outbox, Peer, ServerTag};
 use crate::{features::prepared::named, session::server::Server};
 
 impl Server {
-    /// The server is ready: if it has refused the request that was kept, that is sent again.
+    /// The server is ready: a request that it has refused is sent again.
     pub(crate) fn repeat(&mut self, me: ServerTag, out: &mut Outbox) -> bool {
         let Some(replan) = self.statements.take_refused() else { return false };
         let (statement, bytes, count) = replan.into_request();

@@ -30,7 +30,7 @@ use crate::{
     },
 };
 
-/// Fails with the code of what a client is told in its place.
+/// SQL that fails with the code of the client's error.
 const STALE: &[u8] = b"DO $poolhouse$ BEGIN RAISE EXCEPTION USING ERRCODE = '0A000', \
     MESSAGE = 'cached plan must not change result type'; END $poolhouse$";
 
@@ -39,7 +39,6 @@ const STALE: &[u8] = b"DO $poolhouse$ BEGIN RAISE EXCEPTION USING ERRCODE = '0A0
 const CHANGED: &[u8] =
     b"SERROR\0VERROR\0C0A000\0Mcached plan must not change result type\0Fplancache.c\0RRevalidateCachedQuery\0\0";
 
-/// Asks a server that has a statement what that is. The client's request waits for the answer.
 pub(crate) fn ask(link: &mut Link<'_>, (name, note): (&str, Note)) -> Step {
     link.out.insert(Peer::Server(link.server_tag), |to| {
         write(to, front::DESCRIBE, |to| to.extend_from_slice(format!("S{name}\0").as_bytes()));
@@ -53,12 +52,12 @@ pub(crate) fn ask(link: &mut Link<'_>, (name, note): (&str, Note)) -> Step {
     Step::Wait
 }
 
-/// Puts an error in the place of a request for a statement that is not what the client was told.
+/// Has a request fail whose statement is not what the client was told.
 pub(crate) fn refuse_changed(tag: ServerTag, server: &mut Server, kind: u8, out: &mut Outbox) {
     refuse(tag, server, kind, STALE, Some(Note::Stale), out);
 }
 
-/// Whether a Bind is followed by a Describe of its portal.
+/// Whether a Describe of its portal follows a Bind.
 pub(crate) fn learns(message: &Arrived<'_>) -> bool {
     let next = message.bytes.get(message.end()..).unwrap_or_default();
     let (Some(header), true) = (Header::read(next), message.header.kind == front::BIND) else { return false };
@@ -67,7 +66,7 @@ pub(crate) fn learns(message: &Arrived<'_>) -> bool {
     of_portal && take_text(&mut described).is_some_and(|portal| take_text(&mut message.body()) == Some(portal))
 }
 
-/// A Bind or Describe of a statement is forwarded. True if the answer is looked at.
+/// A Bind or Describe is forwarded. True if its answer is looked at.
 pub(crate) fn follow(
     client: &mut Client,
     server: &mut Server,
@@ -161,7 +160,7 @@ impl Postgres {
     }
 }
 
-/// A server has told what a client's unnamed statement is.
+/// A server has described a client's unnamed statement.
 fn describe_unnamed(client: Option<&mut Client>, server: &mut Server, note: Note, columns: Option<u64>) {
     let description = Description { columns, parameters: server.unnamed.parameters.take() };
     let Some((client, text)) = client.and_then(|client| Some((client.unnamed.version(), client.unnamed.parse()?)))
@@ -180,7 +179,7 @@ fn describe_unnamed(client: Option<&mut Client>, server: &mut Server, note: Note
     }
 }
 
-/// An error came to what refuses a statement that has changed: the body of what the client gets in its place.
+/// The body of the error that a client receives for a statement that has changed, if this error is of that kind.
 pub(crate) fn changed(server: &Server, body: &[u8]) -> Option<Vec<u8>> {
     let ours = server.exchange.discarded().first() == Some(&Note::Stale);
     (ours && Failure::read(body).code == code::FEATURE_NOT_SUPPORTED).then(|| CHANGED.to_vec())

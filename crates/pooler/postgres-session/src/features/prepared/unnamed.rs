@@ -38,13 +38,13 @@ use crate::{
     wire::message::{HEADER, front, write, write_parse},
 };
 
-/// Tells a client that its statement is gone, as PostgreSQL would, and why.
+/// SQL that fails as PostgreSQL does without a statement, and says why it is gone.
 const FORGOTTEN: &[u8] = b"DO $poolhouse$ BEGIN RAISE EXCEPTION USING ERRCODE = '26000', \
     MESSAGE = 'unnamed prepared statement does not exist', \
     DETAIL = 'Poolhouse has forgotten its text, which is long: it was bound too late, or is above 32 MB.', \
     HINT = 'Send Bind together with Parse, or prepare the statement under a name.'; END $poolhouse$";
 
-/// Whether the server has the client's unnamed statement, and nothing more need be known of it.
+/// Whether the server has the client's unnamed statement, and no more must be known of it.
 #[inline]
 pub(crate) fn is_at_hand(me: ClientTag, client: &Client, server: &Server) -> bool {
     server.unnamed.owner == Some(client.unnamed_owner(me))
@@ -52,7 +52,7 @@ pub(crate) fn is_at_hand(me: ClientTag, client: &Client, server: &Server) -> boo
         && !server.unnamed.is_in_doubt()
 }
 
-/// A simple query is forwarded, which destroys the statement. `Some`: it has to wait.
+/// A simple query is forwarded, which destroys the statement. `Some`: the query has to wait.
 #[inline]
 pub(crate) fn query(
     texts: &Texts,
@@ -114,7 +114,7 @@ fn deallocate(
     named::deallocate(link, message, name)
 }
 
-/// The client has another statement, or none, and so has the server, if it had the one before.
+/// The client has another statement, or none, and so has a server that had the one before.
 #[inline]
 fn replaced(me: ClientTag, client: &mut Client, server: &mut Server) {
     let at_hand = server.unnamed.owner == Some(client.unnamed_owner(me));
@@ -122,7 +122,7 @@ fn replaced(me: ClientTag, client: &mut Client, server: &mut Server) {
     server.unnamed.owner = at_hand.then(|| client.unnamed_owner(me));
 }
 
-/// A query destroys the statement, and the server is not shown it.
+/// A query destroys the statement, and the server does not receive the query.
 pub(crate) fn invalidate(me: ClientTag, client: &mut Client, server: &mut Server) {
     if server.unnamed.owner == Some(client.unnamed_owner(me)) {
         server.unnamed.owner = None;
@@ -130,7 +130,7 @@ pub(crate) fn invalidate(me: ClientTag, client: &mut Client, server: &mut Server
     client.unnamed.invalidate();
 }
 
-/// Makes a span that was to be kept a Parse that is.
+/// Keeps the Parse of this span.
 fn keep(texts: &Texts, client: &mut Client, message: &Arrived<'_>, kept: &mut Option<Range<usize>>) {
     if let Some(span) = kept.take() {
         client.unnamed.keep(texts.keep(&message.bytes[span]));
@@ -187,7 +187,6 @@ pub(crate) fn follow(
     }
 }
 
-/// A Parse of the statement.
 fn parse(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, kept: &mut Option<Range<usize>>) -> Step {
     let texts = &postgres.texts;
     if message.may_wait() {
@@ -222,7 +221,6 @@ fn parse(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, kept: 
     Step::Replaced(message.at)
 }
 
-/// A Bind or Describe of the statement.
 fn bind_or_describe(
     postgres: &Postgres,
     link: &mut Link<'_>,
@@ -266,7 +264,7 @@ fn bind_or_describe(
     Step::Forward
 }
 
-/// A Bind or Describe of a statement that is not known to be on this server what the client was told.
+/// A Bind or Describe of a statement that may be something else on this server than the client was told.
 #[cold]
 fn compare(link: &mut Link<'_>, message: &Arrived<'_>) -> Step {
     match link.server.unnamed.likeness {
@@ -285,7 +283,6 @@ fn compare(link: &mut Link<'_>, message: &Arrived<'_>) -> Step {
     }
 }
 
-/// A further part of a message is forwarded.
 #[inline]
 pub(crate) fn follow_part(client: &mut Client, part: &[u8]) {
     client.unnamed.append(part, client.partial.rest() > part.len());
@@ -332,7 +329,7 @@ fn suspect(
     None
 }
 
-/// Makes sure that the server has the client's unnamed statement, or none.
+/// Has the server prepare the client's unnamed statement, or close its own if the client has none.
 fn ensure_on_server(link: &mut Link<'_>, owner: Owner) {
     let parse = link.client.unnamed.parse().map(|text| text.bytes());
     if matches!(parse, Some(None)) {

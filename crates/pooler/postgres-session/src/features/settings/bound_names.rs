@@ -10,7 +10,7 @@ use crate::{
     wire::message::{front, take_text, take_u16, take_value},
 };
 
-/// Notes what may be the name of a custom parameter among the values of a Bind, if its statement sets one.
+/// Notes values of a Bind that may be names of custom parameters, if its statement sets one.
 pub(crate) fn note_bound_names(server: &mut Server, message: &Arrived<'_>) {
     if !server.traces.may_have_any(Suspects::BOUND_NAME) || message.header.kind != front::BIND {
         return;
@@ -23,7 +23,6 @@ pub(crate) fn note_bound_names(server: &mut Server, message: &Arrived<'_>) {
     }
 }
 
-/// Notes a value if it may be the name of a custom parameter.
 pub(crate) fn note_bound_name(server: &mut Server, value: &[u8]) {
     if value.eq_ignore_ascii_case(b"seed") {
         server.soil.insert(Soil::IRREVERSIBLE);
@@ -38,14 +37,13 @@ pub(crate) fn note_bound_name(server: &mut Server, value: &[u8]) {
     }
 }
 
-/// The values in the body of a Bind; `None` if it is malformed.
 fn bound_values(mut body: &[u8]) -> Option<Vec<&[u8]>> {
     take_text(&mut body)?;
     take_text(&mut body)?;
     values(body)
 }
 
-/// Format codes, and the values behind them; `None` if they are malformed.
+/// The values behind format codes; `None` if the body is malformed.
 pub(crate) fn values(mut body: &[u8]) -> Option<Vec<&[u8]>> {
     let formats = usize::from(take_u16(&mut body)?);
     body = body.get(2 * formats..)?;

@@ -62,7 +62,7 @@ impl Postgres {
         link.client.settings_mut().set_current(now);
     }
 
-    /// The server has said what it begins with now.
+    /// The server has described the defaults of its session.
     pub(crate) fn defaults_answered(
         &self,
         me: ServerTag,
@@ -105,7 +105,7 @@ impl Postgres {
         }
     }
 
-    /// The same where no client has the server.
+    /// The same for a server without a holder.
     fn answered_to_none(
         &self,
         me: ServerTag,
@@ -139,7 +139,7 @@ impl Postgres {
         }
     }
 
-    /// What a server that has been asked begins with, and what is set in it.
+    /// Takes the answer about the defaults of a server.
     fn take_defaults(&self, server: &mut Server, question: Question) -> Found {
         let OwnAnswer { set, changed } = server.settings.take_answer(&question, &self.parameters);
         let begins = question.then == Then::Start;
@@ -151,7 +151,7 @@ impl Postgres {
         Found { set, outlived }
     }
 
-    /// What the server begins with is what all servers of its pool are known to begin with from now on.
+    /// The server's defaults are those of all servers of its pool from now on.
     pub(crate) fn begin_with(&self, server: &mut Server, of_role: Option<Vec<Box<[u8]>>>) {
         self.parameters.begin_with(server.pool, server.settings.defaults(), server.facts.current(), of_role);
         server.settings.set_answer_clock(self.parameters.clock(server.pool));
@@ -166,14 +166,14 @@ impl Postgres {
         newest.reported.iter().filter(differs).any(|(name, _)| is_of_role(name))
     }
 
-    /// The client's next server has to be another.
+    /// The client needs another server.
     fn replace_server(&self, link: &mut Link<'_>) {
         link.server.stage = Stage::Closed;
         link.release(Verdict::Discard);
         link.out.push(Effect::Wake { client: link.client_tag });
     }
 
-    /// The client is done with its server, and now it is known what it leaves there.
+    /// The client is done with its server, and what it leaves behind is known.
     fn finish_at_last(&self, link: &mut Link<'_>) {
         self.resume_after_notifications(link.client_tag, link.client, link.out);
         self.finish(link);
@@ -183,16 +183,15 @@ impl Postgres {
     }
 }
 
-/// What came of the question.
 struct Found {
-    /// What was set in the session, and was not known to be.
+    /// Settings made in the session that were not known.
     set: Pairs,
-    /// It cannot be used any more.
+    /// The server cannot be used any more.
     outlived: bool,
 }
 
 impl Found {
-    /// The settings of a client that has set this, too.
+    /// The client's settings with those that were found.
     fn added_to(&self, client: &Client) -> Settings {
         let known = client.settings().current();
         let extras = self.set.iter().fold(known.extras.clone(), |all, (name, value)| all.with(name, value));
@@ -200,7 +199,7 @@ impl Found {
     }
 }
 
-/// Tells a client what its server reports otherwise now.
+/// Tells a client which of its parameters have other values now.
 pub(crate) fn tell_differences(me: ClientTag, old: &Settings, new: &Settings, out: &mut Outbox) {
     for (name, value) in new.reported.iter().filter(|(name, value)| old.reported.get(name) != Some(*value)) {
         out.insert(Peer::Client(me), |to| write_parameter(to, name, value));

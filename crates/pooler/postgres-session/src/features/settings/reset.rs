@@ -31,7 +31,7 @@ impl Server {
     }
 }
 
-/// Before anything else is done about a message: whether it has to wait, or is of an amended statement.
+/// Comes before all else: whether a message has to wait, or is about an amended statement.
 #[cold]
 pub(crate) fn before(client: &mut Client, server: &mut Server, message: &Arrived<'_>) -> Option<Step> {
     let under_way = server.traces.amended().is_some_and(|requests| requests.has_query());
@@ -74,7 +74,7 @@ pub(crate) fn before(client: &mut Client, server: &mut Server, message: &Arrived
     None
 }
 
-/// A Query with these findings. `Ok`: it may be forwarded, and if it is not amended, its findings are as they were.
+/// Amends a Query with these findings, if need be. `None`: it is forwarded as it is.
 pub(crate) fn query(link: &mut Link<'_>, message: &Arrived<'_>, findings: &mut Findings) -> Option<Step> {
     if !message.is_whole() || !findings.suspects.intersects(Suspects::RESETS) {
         return None;
@@ -103,7 +103,7 @@ pub(crate) fn query(link: &mut Link<'_>, message: &Arrived<'_>, findings: &mut F
     }
 }
 
-/// The body of a Parse behind its name, amended if it has to be. The findings are as of what is returned.
+/// The body of a Parse behind its name, amended if need be. The findings become those of the returned text.
 pub(crate) fn parse(client: &Client, body: &[u8], findings: &mut Findings) -> Option<Vec<u8>> {
     if !findings.suspects.intersects(Suspects::RESETS) {
         return None;
@@ -122,7 +122,7 @@ pub(crate) fn parse(client: &Client, body: &[u8], findings: &mut Findings) -> Op
     }
 }
 
-/// The same for a Parse by name, if it is looked at at all.
+/// The same for a Parse of a named statement.
 pub(crate) fn named_parse(client: &Client, server: &Server, body: &[u8]) -> Option<Vec<u8>> {
     if server.policy.on_state == OnState::Allow {
         return None;
@@ -130,7 +130,7 @@ pub(crate) fn named_parse(client: &Client, server: &Server, body: &[u8]) -> Opti
     parse(client, body, &mut scan(body))
 }
 
-/// A message of a client that keeps its server to its end: only what sets back is of interest.
+/// Looks for resets in a message of a client in session mode.
 #[inline]
 pub(crate) fn in_session(link: &mut Link<'_>, message: &Arrived<'_>) -> Step {
     let kind = message.header.kind;

@@ -97,7 +97,7 @@ impl Postgres {
         true
     }
 
-    /// A parameter was set back within a transaction that goes on: what it was set back to must be the client's start.
+    /// A parameter was reset within a transaction that goes on: it must be reset to the client's start.
     pub(crate) fn survey_in_transaction(&self, link: &mut Link<'_>) {
         link.client.phase = Phase::Applying;
         link.server.traces.insert(Suspects::SETTINGS);
@@ -108,7 +108,7 @@ impl Postgres {
         }
     }
 
-    /// The server has said within a transaction what there is: what is not as the client's start is set so.
+    /// Takes a survey made within a transaction: what differs from the client's start is set to it.
     fn correct(&self, link: &mut Link<'_>, survey: &Survey) {
         self.take_over(link, survey);
         let wanted = link.client.settings().current().clone();
@@ -126,7 +126,7 @@ impl Postgres {
         }
     }
 
-    /// Sets what a client that keeps its server has otherwise than that; false if there is nothing.
+    /// Sets what differs from the settings of a client that keeps its server; false if nothing does.
     fn correct_differences(&self, link: &mut Link<'_>) -> bool {
         let wanted = link.client.settings().current().clone();
         let mut sql = Vec::new();
@@ -185,7 +185,7 @@ impl Postgres {
         self.corrected(link);
     }
 
-    /// The server did not answer a survey. A time-out of the client's does not hold within a transaction that says so.
+    /// A survey failed. It is repeated in a transaction that the time-outs of the client do not end.
     pub(crate) fn retry_survey(&self, link: &mut Link<'_>, survey: Survey) {
         if link.server.exchange.status() == IDLE
             && let Some((survey, sql)) = survey.again()
@@ -199,7 +199,7 @@ impl Postgres {
         self.surveyed(link, unknown);
     }
 
-    /// The server has said what there is.
+    /// The survey was answered.
     pub(crate) fn surveyed(&self, link: &mut Link<'_>, survey: Survey) {
         if link.server.exchange.status() != IDLE || link.client.mode == PoolMode::Session {
             return self.correct(link, &survey);
@@ -260,7 +260,7 @@ impl Postgres {
         }
     }
 
-    /// Settings as they are now become the client's, but for those that went back to what it started with.
+    /// The settings of the session become the client's, but for those that were reset to the client's start.
     fn take_over(&self, link: &mut Link<'_>, survey: &Survey) {
         let start = link.client.settings().start().clone();
         let Some((theirs, wanted)) =
@@ -279,7 +279,7 @@ impl Postgres {
 }
 
 impl Server {
-    /// Which prepared statements its holder may have there beside ours. Who has any is pinned.
+    /// The prepared statements that its holder may have on it beside ours. A holder that has any is pinned.
     fn statements_to_ask_for(&self, client: &Client) -> Statements {
         let out_of_sight = self.traces.may_have_any(Suspects::OPAQUE) && self.catalogue.shared().prepares();
         let may_have = client.pin.is_some()

@@ -10,21 +10,20 @@ use seam::ClientTag;
 /// for that server until it has answered.
 const MAX_NOTIFICATION_WAIT_MS: u64 = 500;
 
-/// Clients that wait for the server that listens.
+/// Clients that wait for a hub.
 #[derive(Default)]
 pub(crate) struct NotificationBarrier {
     /// Clients whose question is under way.
     asked: Group,
-    /// Clients that came since.
+    /// Clients that came after that question.
     next: Group,
-    /// It has not answered in time, and not since either.
+    /// The hub has not answered in time, and not since.
     late: bool,
 }
 
 #[derive(Default)]
 struct Group {
     clients: Vec<(u64, ClientTag)>,
-    /// When the first of them came.
     since_ms: u64,
 }
 
@@ -41,7 +40,7 @@ impl NotificationBarrier {
         true
     }
 
-    /// The server can be asked now. True if a client waits for that.
+    /// The hub can be asked now. True if a client waits for that.
     pub(crate) fn ask(&mut self) -> bool {
         self.late = false;
         if self.asked.clients.is_empty() {
@@ -50,13 +49,13 @@ impl NotificationBarrier {
         !self.asked.clients.is_empty()
     }
 
-    /// The server has answered what it was asked: who may go on.
+    /// The hub has answered: returns the clients that may go on.
     pub(crate) fn answered(&mut self) -> Vec<(u64, ClientTag)> {
         self.late = false;
         std::mem::take(&mut self.asked.clients)
     }
 
-    /// Who may go on because time is up.
+    /// The clients that may go on because time is up.
     pub(crate) fn overdue(&mut self, now_ms: u64) -> Vec<(u64, ClientTag)> {
         let due = |group: &Group| {
             !group.clients.is_empty() && now_ms.saturating_sub(group.since_ms) >= MAX_NOTIFICATION_WAIT_MS

@@ -7,7 +7,6 @@ use super::{MAX_CHANNELS, Names};
 pub(crate) struct Unlistened(Names);
 
 impl Unlistened {
-    /// An UNLISTEN is forwarded.
     pub(crate) fn add(&mut self, channel: &[u8]) {
         // A channel beyond the limit does no harm: the client goes on hearing of it.
         if self.0.len() < MAX_CHANNELS && !self.0.iter().any(|known| **known == *channel) {

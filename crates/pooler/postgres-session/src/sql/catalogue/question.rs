@@ -4,19 +4,19 @@
 
 use crate::sql::parameters::write_literal;
 
-/// Extensions whose functions do harm only if they are called with the wrong arguments: to have them does none.
+/// Extensions whose functions do harm only when called with certain arguments.
 pub(super) const TO_BE_CALLED: &[&str] = &["dblink", "isn", "postgres_fdw", "tablefunc", "xml2"];
 
-/// A catalogue of which rows matter.
+/// A table of the system catalogue, and which of its rows matter.
 struct Table {
     name: &'static str,
-    /// The column that names its rows.
+    /// The column that numbers its rows.
     oid: &'static str,
-    /// Which of its rows matter.
+    /// The condition of rows that matter.
     which: &'static str,
-    /// The stored expression of a row, and words for where that is; none has none.
+    /// Words for the place of a stored expression, and the expression.
     tree: Option<(&'static str, &'static str)>,
-    /// The functions that a row names, and words for where that is.
+    /// Words for the place of named functions, and those functions.
     functions: Option<(&'static str, &'static str)>,
 }
 
@@ -38,7 +38,7 @@ const fn of_functions(name: &'static str, oid: &'static str, place: &'static str
 const OF_AGGREGATE: &str =
     "unnest(ARRAY[aggtransfn, aggfinalfn, aggcombinefn, aggmtransfn, aggminvtransfn, aggmfinalfn])::oid";
 
-/// The functions and procedures themselves.
+/// The table of functions and procedures.
 const FUNCTIONS: &str = "pg_proc";
 
 const AGGREGATES: &str = "pg_aggregate";
@@ -74,17 +74,17 @@ static TABLES: [Table; 15] = [
     Table { name: "pg_extension", oid: "oid", which: "true", tree: None, functions: None },
 ];
 
-/// Most rows that are read in one question; a catalogue with more is read by parts.
+/// Most rows that are read in one query; a larger catalogue is read by parts.
 pub(super) const MAX_AT_ONCE: usize = 3_000;
 
 /// Most rows of a part: the server needs about ten milliseconds for them.
 const MAX_OF_PART: usize = 400;
 
-/// Where reading by parts has come to.
+/// The position of a reading by parts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Part {
     table: usize,
-    /// The last row of it that was read.
+    /// The last row that was read.
     after: u32,
 }
 
@@ -102,7 +102,7 @@ impl Part {
     }
 }
 
-/// The lowest number of what did not come with PostgreSQL.
+/// The lowest number of an object that did not come with PostgreSQL.
 const FIRST_OWN: u32 = 16_384;
 
 /// The SQL about all of it. Its rows have seven columns: what they are about (a function, `t` if it is a trigger's, `n`
@@ -154,7 +154,7 @@ pub(super) fn question_of_part(version: u32, part: Part) -> Vec<u8> {
     sql.into_bytes()
 }
 
-/// Appends the statements that return the rows of these tables of whose number, by that name, a condition holds.
+/// Appends the statements that return the rows of these tables whose number fulfils a condition.
 fn push_rows(sql: &mut String, version: u32, tables: &[Table], condition: impl Fn(&str) -> String) {
     let has = |name: &str| tables.iter().any(|table| table.name == name);
     let of_functions = has(FUNCTIONS).then(|| condition("p.oid"));
@@ -180,7 +180,7 @@ fn push_rows(sql: &mut String, version: u32, tables: &[Table], condition: impl F
     push_expressions(sql, &trees, &called);
 }
 
-/// The functions of the database's own.
+/// Returns the functions of the database.
 fn functions(condition: &str) -> String {
     format!(
         "SELECT CASE WHEN p.prorettype IN ('trigger'::regtype, 'event_trigger'::regtype) THEN 't' \
@@ -192,7 +192,7 @@ fn functions(condition: &str) -> String {
     )
 }
 
-/// What functions and aggregates call without a source that says so.
+/// Appends calls that no source shows.
 fn push_calls(sql: &mut String, version: u32, of_functions: Option<&str>, of_aggregates: Option<&str>) {
     let bodies = if version >= 14 { "concat(prosqlbody, proargdefaults)" } else { "proargdefaults::text" };
     let functions = of_functions.map(|condition| {
@@ -217,7 +217,7 @@ fn push_calls(sql: &mut String, version: u32, of_functions: Option<&str>, of_agg
     }
 }
 
-/// What stored expressions call, and what operators and the like are made of.
+/// Appends calls by stored expressions, operators and the like.
 fn push_expressions(sql: &mut String, trees: &[String], called: &[String]) {
     if trees.is_empty() && called.is_empty() {
         return;
@@ -236,7 +236,7 @@ fn push_expressions(sql: &mut String, trees: &[String], called: &[String]) {
     ));
 }
 
-/// Of xml2, some functions call others in C that are called the same; from PostgreSQL 18 on, not by a text.
+/// Some functions of xml2 call C functions of the same name; from PostgreSQL 18 on, not by a text.
 const ALL_BUT_XML2: &str = " AND NOT (proname IN ('xpath_list', 'xpath_nodeset') AND EXISTS (SELECT FROM pg_depend AS d \
     JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid WHERE d.classid = 'pg_proc'::regclass \
     AND d.objid = p.oid AND d.deptype = 'e' AND e.extname = 'xml2'))";

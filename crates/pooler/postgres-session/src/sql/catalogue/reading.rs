@@ -19,13 +19,13 @@ use crate::{
     wire::message::read_row,
 };
 
-/// Most names of parameters that functions set and that are remembered.
+/// Most custom parameters of functions that are remembered.
 const MAX_CUSTOM: usize = 64;
 
-/// Most harmless functions whose names are remembered; calling one of the others is a call of an unknown one.
+/// Most harmless functions that are remembered; a call of another is a call of an unknown one.
 const MAX_FUNCTIONS: usize = 50_000;
 
-/// Most names of functions that are told to people.
+/// Most functions that people are told of.
 const MAX_TOLD_FUNCTIONS: usize = 100;
 
 const UNREADABLE: &str = "its language cannot be read";
@@ -78,7 +78,7 @@ const TRUSTED: &[&str] = &[
     "uuid-ossp",
 ];
 
-/// A function of the database's own.
+/// A function of the database.
 struct Function {
     schema: Box<[u8]>,
     name: Box<[u8]>,
@@ -88,11 +88,11 @@ struct Function {
     /// The extension that it belongs to; empty if to none.
     extension: Box<[u8]>,
     fires: bool,
-    /// It can be called without a parenthesis, as if it were a column.
+    /// It can be called without a parenthesis, like a column.
     by_notation: bool,
 }
 
-/// A function that a stored expression calls, and where that is.
+/// A function that a stored expression calls, and the place of that.
 type Expression = (Box<[u8]>, Box<[u8]>);
 
 /// A call by a function whose body is stored as an expression, or by an aggregate.
@@ -102,24 +102,23 @@ struct Silent {
     called: Box<[u8]>,
 }
 
-/// What a server has answered so far.
 pub(crate) struct Reading {
-    /// Held until the answer is there, or the server has gone.
+    /// Held until the answer has come, or the server has gone.
     #[expect(dead_code, reason = "what matters is when it is dropped")]
     pub(super) asked: Asked,
     pub(super) mark: Box<[u8]>,
     pub(super) schema_version: u32,
     pub(super) trusted: Arc<[String]>,
-    /// Nothing has changed since it was read last.
+    /// Nothing has changed since the last reading.
     pub(super) same: bool,
-    /// How many rows there are that matter.
+    /// The number of rows that matter.
     pub(super) count: usize,
     rows: Rows,
-    /// What is asked for, if not the whole.
+    /// The part that is asked for; `None` for the whole.
     part: Option<Part>,
     /// The last row of that part.
     last: Option<u32>,
-    /// All parts were read before: it is asked whether anything has changed meanwhile.
+    /// All parts were read: the query checks whether anything has changed meanwhile.
     verifies: bool,
 }
 
@@ -128,27 +127,26 @@ struct Rows {
     functions: Vec<Function>,
     /// Functions that stored expressions call, and where.
     expressions: Vec<Expression>,
-    /// What calls others without a source that says so.
+    /// Calls that no source shows.
     silent: Vec<Silent>,
-    /// Something was too long.
+    /// A row was too long.
     unreadable: bool,
 }
 
-/// What was read of a catalogue that is read by parts.
 pub(super) struct Partial {
-    /// What it was when the first part was asked for.
+    /// The mark when the first part was asked for.
     mark: Box<[u8]>,
     pub(super) schema_version: u32,
     rows: Rows,
-    /// The next part; `None` if there is no other.
+    /// The next part; `None` after the last.
     part: Option<Part>,
 }
 
-/// What has come of an answer.
+/// The result of an answer.
 pub(super) enum Outcome {
     Same,
     Whole,
-    /// There is more to be read.
+    /// More is to be read.
     Partly(Partial),
 }
 
@@ -170,13 +168,12 @@ impl Reading {
         Self { asked, mark, schema_version, trusted, same: false, count: 0, rows, part, last: None, verifies: false }
     }
 
-    /// What follows what was read so far.
+    /// Continues what was read so far.
     pub(super) fn go_on(asked: Asked, so_far: Partial, trusted: Arc<[String]>) -> Self {
         let Partial { mark, schema_version, rows, part } = so_far;
         Self { rows, part, verifies: part.is_none(), ..Self::new(asked, mark, schema_version, trusted) }
     }
 
-    /// The query, for a server of this version.
     pub(crate) fn question(&self, version: u32) -> Vec<u8> {
         match self.part {
             Some(part) => question_of_part(version, part),
@@ -188,7 +185,7 @@ impl Reading {
         self.count > MAX_AT_ONCE
     }
 
-    /// The server has answered. What was read of a part goes along.
+    /// The server has answered. Returns what to do with it.
     pub(super) fn outcome(&mut self) -> Outcome {
         let (mark, schema_version) = (self.mark.clone(), self.schema_version);
         match self.part {
@@ -206,7 +203,6 @@ impl Reading {
         }
     }
 
-    /// Takes the body of a DataRow; `None` if it is malformed.
     pub(crate) fn row(&mut self, body: &[u8]) -> Option<()> {
         let [kind, schema, name, language, source, set, extension] = read_row(body)?.map(Option::unwrap_or_default);
         match kind {
@@ -279,7 +275,7 @@ impl Reading {
         judged
     }
 
-    /// Judges each function by its source, its extension, and what it calls.
+    /// Judges each function by its source, its extension, and its calls.
     fn judge_functions(&self, judged: &mut Judged, callers: &mut Callers) {
         // What calls one of these is judged by them.
         let names: HashSet<Box<[u8]>> = self
@@ -324,7 +320,7 @@ impl Reading {
         }
     }
 
-    /// A function that calls one irreversible cleaning, over however many others, is irreversible it, too.
+    /// A function that calls an irreversible one, even through others, is irreversible, too.
     fn follow_callers(&self, judged: &mut Judged, mut callers: Callers) {
         let mut found: Vec<Box<[u8]>> = judged.irreversible.iter().cloned().collect();
         while let Some(name) = found.pop() {
@@ -339,7 +335,7 @@ impl Reading {
                 || self.rows.expressions.iter().any(|(name, _)| harmless::is_irreversible(name));
     }
 
-    /// Judges what defaults, checks, policies and the like call.
+    /// Judges the calls of defaults, checks, policies and the like.
     fn judge_expressions(&self, judged: &mut Judged) {
         for (name, place) in &self.rows.expressions {
             let asks = matches!(&**name, b"currval" | b"lastval");
@@ -352,7 +348,6 @@ impl Reading {
     }
 }
 
-/// Names of functions, and the names of their callers.
 type Callers = HashMap<Box<[u8]>, Vec<Box<[u8]>>>;
 
 fn in_list(list: &[&str], name: &[u8]) -> bool {
@@ -363,7 +358,7 @@ fn full_name(schema: &[u8], name: &[u8]) -> String {
     format!("{}.{}", String::from_utf8_lossy(schema), String::from_utf8_lossy(name))
 }
 
-/// Whether the configuration says by its name, or by its schema, that a function is harmless.
+/// Whether the configuration trusts a function by its name or its schema.
 fn is_listed(trusted: &[String], schema: &[u8], name: &[u8]) -> bool {
     let full = full_name(schema, name);
     trusted.iter().any(|entry| match entry.strip_suffix(".*") {
@@ -373,7 +368,7 @@ fn is_listed(trusted: &[String], schema: &[u8], name: &[u8]) -> bool {
 }
 
 impl Function {
-    /// Whether a session keeps what it has planned for it: of SQL, from PostgreSQL 18 on.
+    /// Whether sessions keep plans for it: for SQL, from PostgreSQL 18 on.
     fn keeps_plans(&self) -> bool {
         *self.language != *b"c" && *self.language != *b"internal"
     }
@@ -382,18 +377,18 @@ impl Function {
         full_name(&self.schema, &self.name)
     }
 
-    /// Whether the configuration says that it is harmless.
+    /// Whether the configuration trusts it.
     fn is_trusted(&self, trusted: &[String]) -> bool {
         let extension = |entry: &String| entry.strip_prefix("extension:").map(str::as_bytes) == Some(&*self.extension);
         trusted.iter().any(extension) || is_listed(trusted, &self.schema, &self.name)
     }
 
-    /// Its source says what it does. Such functions are added to extensions by people, too.
+    /// Its source can be read. People add such functions to extensions, too.
     fn is_readable(&self) -> bool {
         matches!(&*self.language, b"sql" | b"plpgsql")
     }
 
-    /// Of xml2, some functions in SQL call others in C that are called the same.
+    /// Some SQL functions of xml2 call C functions of the same name.
     fn calls_its_own(&self, name: &[u8]) -> bool {
         *self.extension == *b"xml2" && matches!(name, b"xpath_list" | b"xpath_nodeset")
     }

@@ -11,7 +11,7 @@ use crate::sql::{
     tokens::{Token, Tokens},
 };
 
-/// Most calls noted of one text; beyond it anything may have been called.
+/// Most calls noted of one text; beyond it any function may have been called.
 const MAX_CALLS: usize = 16;
 
 /// Words that are never names of functions, as PostgreSQL's grammar has them: reserved, or kept for columns and types.
@@ -30,14 +30,14 @@ static NEVER_CALLED: LazyLock<HashSet<&[u8]>> = LazyLock::new(|| {
         .collect()
 });
 
-/// What stands before a name, as far as it matters.
+/// The token before a name, as far as it matters.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Before<'a> {
-    /// Nothing, or nothing of interest.
+    /// No token, or one that does not matter.
     Other,
     /// A parenthesis that closed an expression: no call can follow it.
     Closed,
-    /// A word, without quotes.
+    /// A word without quotes.
     Word(&'a [u8]),
     Quoted,
 }
@@ -89,7 +89,7 @@ pub(super) fn call(
     }
 }
 
-/// What a call of a function of this name, in lower case, may do; it is not known to be harmless.
+/// Notes what a function of this name, in lower case, may do; it is not known to be harmless.
 pub(super) fn judge(lower: &[u8], found: &mut Findings) {
     match lower {
         b"set_limit" => found.suspects.insert(Suspects::SETTINGS),
@@ -114,7 +114,7 @@ fn note(name: &[u8], found: &mut Findings) {
     }
 }
 
-/// Of a name without quotes and qualification.
+/// Whether a name without quotes and qualification is no call.
 fn is_no_call(lower: &[u8], before: Before<'_>, tokens: &Tokens<'_>) -> bool {
     if NEVER_CALLED.contains(lower) {
         return true;
@@ -166,7 +166,7 @@ fn is_operator(tokens: Tokens<'_>) -> bool {
     false
 }
 
-/// Whether a name in front of a parenthesis is a word of PL/pgSQL, or a cursor's.
+/// Whether a name in front of a parenthesis is a word of PL/pgSQL, or a cursor.
 pub(super) fn is_procedural(name: &[u8], before: Before<'_>) -> bool {
     const WORDS: [&str; 14] = [
         "if", "elsif", "elseif", "while", "return", "perform", "assert", "query", "next", "cursor", "open", "reverse",

@@ -5,17 +5,15 @@
 /// bytes costs more.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
-    /// Of a name, a number, an operator.
+    /// Part of a name, a number or an operator.
     Harmless,
-    /// The text ends here: what follows in a Parse are numbers.
     End,
     Read,
     /// A constant begins or ends.
     Quote,
-    /// A comment, or a dollar quote.
+    /// A comment or a dollar quote may begin.
     Comment,
     Into,
-    /// A name of the system's.
     Underscore,
 }
 
@@ -72,7 +70,6 @@ pub(super) fn is_plain(text: &[u8]) -> bool {
     !in_quotes
 }
 
-/// Nothing is left but white space.
 fn is_end(text: &[u8]) -> bool {
     text.iter().find(|byte| !byte.is_ascii_whitespace()).is_none_or(|byte| *byte == 0)
 }

@@ -11,15 +11,14 @@ use crate::sql::{
 pub(super) enum Kind {
     /// It is read like any other.
     Plain,
-    /// Its options are followed by another statement.
+    /// Another statement follows its options.
     Prefix,
     /// Its first text constant is procedural code.
     Procedural,
-    /// A name behind it is that of a table, and what is in parentheses behind that are columns.
     OfTable,
 }
 
-/// Takes the first word of a statement, which may take more.
+/// Takes the first word of a statement, and perhaps more.
 pub(super) fn begin(word: &[u8], tokens: &mut Tokens<'_>, found: &mut Findings) -> Kind {
     let mut buffer = [0; crate::sql::harmless::MAX_NAME];
     let word = settings::lower(word, &mut buffer).unwrap_or_default();
@@ -75,7 +74,7 @@ pub(super) fn begin(word: &[u8], tokens: &mut Tokens<'_>, found: &mut Findings) 
     Kind::Plain
 }
 
-/// CREATE TEMP TABLE and the like. That it is temporary is seen where the word is.
+/// CREATE TEMP TABLE and the like. The word TEMP itself is noted where it stands.
 fn creates_temporary(tokens: &Tokens<'_>) -> bool {
     let mut words = tokens.clone().take(6).skip_while(
         |token| matches!(token, Token::Word(word) if is(word, "local") || is(word, "global") || is(word, "or") || is(word, "replace")),

@@ -7,7 +7,7 @@ use crate::sql::{
     tokens::{Token, Tokens},
 };
 
-/// The text in that other form, if the whole of it is such; and whether it says whose view it is.
+/// The text in that other form, if the whole of it has this form; and whether it names the schema of the view.
 pub(super) fn named(text: &[u8]) -> Option<(Vec<u8>, bool)> {
     let mut tokens = Tokens::new(text);
     word(&mut tokens, "select")?;
@@ -43,7 +43,7 @@ fn symbol(tokens: &mut Tokens<'_>, wanted: u8) -> Option<()> {
     (tokens.next()? == Token::Symbol(wanted)).then_some(())
 }
 
-/// A name, with the schema of the system or without; which of it.
+/// Takes a name with or without the schema of the system. True if it has the schema.
 fn of_system(tokens: &mut Tokens<'_>, wanted: &str) -> Option<bool> {
     let mut ahead = tokens.clone();
     let qualified = word(&mut ahead, "pg_catalog").is_some();

@@ -27,7 +27,7 @@ fn read_closely(name: &[u8], found: &mut Findings) {
     }
 }
 
-/// Hands over all names that stand behind a dot, as PostgreSQL spells them.
+/// Passes on all names behind a dot, in PostgreSQL's spelling.
 pub(crate) fn fields(text: &[u8], mut take: impl FnMut(&[u8])) {
     let mut dot = false;
     for token in Tokens::new(text) {
@@ -40,7 +40,7 @@ pub(crate) fn fields(text: &[u8], mut take: impl FnMut(&[u8])) {
     }
 }
 
-/// How deep code may stand in code of DO that is still looked at.
+/// Deepest nesting of DO in code of DO that is examined.
 const MAX_DEPTH: u8 = 8;
 
 /// Hands over all names in a text, as PostgreSQL spells them, whatever they are the names of, and those in the code of
@@ -79,7 +79,7 @@ pub(super) fn code<'a>(text: &[u8], body: &'a [u8]) -> Option<Cow<'a, [u8]>> {
     (!continues(body) && !body.contains(&b'\\')).then(|| Cow::Owned(undoubled(body, b'\'')))
 }
 
-/// Whether a quote stands alone in it.
+/// Whether a single quote stands alone in it.
 fn continues(body: &[u8]) -> bool {
     let mut bytes = body.iter();
     while let Some(&byte) = bytes.next() {
@@ -107,7 +107,7 @@ pub(super) fn look_for_words(text: &[u8], found: &mut Findings) {
     }
 }
 
-/// Whether what is at this place is no part of a longer word.
+/// Whether this place is no part of a longer word.
 fn stands_alone(text: &[u8], at: usize, length: usize) -> bool {
     let of_word = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
     !of_word(text[..at].last()) && !of_word(text.get(at + length))

@@ -9,10 +9,10 @@ use crate::sql::{
     tokens::{Token, Tokens, undoubled},
 };
 
-/// Most names of custom parameters noted of one text.
+/// Most custom parameters noted of one text.
 const MAX_CUSTOM: usize = 64;
 
-/// Most tokens looked at behind a word to see what it does: there may be such words without end.
+/// Most tokens looked at behind a word: a text may hold many such words.
 const MAX_TOKENS_AHEAD: usize = 64;
 
 pub(super) fn is(word: &[u8], other: &str) -> bool {
@@ -77,7 +77,7 @@ pub(super) fn set(tokens: &mut Tokens<'_>, found: &mut Findings) {
     }
 }
 
-/// A parameter may be set that rules how constants are read.
+/// Notes a parameter that may rule how constants are read.
 fn note_reading(name: Option<&[u8]>, on: bool, found: &mut Findings) {
     if name.is_none_or(rules_reading) {
         found.suspects.insert(Suspects::CONSTANTS);
@@ -87,7 +87,7 @@ fn note_reading(name: Option<&[u8]>, on: bool, found: &mut Findings) {
     }
 }
 
-/// A value that may be a search_path: with pg_temp in front, what is created is temporary.
+/// Notes a value that may be a search_path: behind pg_temp, objects are created temporary.
 fn note_temporary_path(text: &[u8], found: &mut Findings) {
     if text.windows(7).any(|part| part.eq_ignore_ascii_case(b"pg_temp")) {
         found.suspects.insert(Suspects::TEMPORARY);
@@ -100,7 +100,7 @@ pub(super) fn reset(tokens: &Tokens<'_>, found: &mut Findings) {
     found.suspects.insert(Suspects::SETTINGS.union(Suspects::MEANING).union(Suspects::RESET));
 }
 
-/// Notes the name that follows as one that is set back.
+/// Notes the name that follows as one that is reset.
 fn note_reset(tokens: &Tokens<'_>, found: &mut Findings) {
     let name = name(tokens).unwrap_or_default().to_ascii_lowercase();
     note_reset_of(
@@ -117,7 +117,7 @@ fn note_reset(tokens: &Tokens<'_>, found: &mut Findings) {
     );
 }
 
-/// Notes a parameter as one that is set back.
+/// Notes a parameter as one that is reset.
 fn note_reset_of(name: &[u8], found: &mut Findings) {
     match found.resets.len() {
         0..MAX_CUSTOM => found.resets.push(name.into()),
@@ -125,7 +125,7 @@ fn note_reset_of(name: &[u8], found: &mut Findings) {
     }
 }
 
-/// Notes the channel that follows as one not listened to any more.
+/// Notes the channel that follows an UNLISTEN.
 pub(super) fn unlisten(tokens: &Tokens<'_>, found: &mut Findings) {
     let name = match tokens.clone().next() {
         Some(Token::Word(word)) => as_identifier(word.to_ascii_lowercase()),
@@ -138,7 +138,7 @@ pub(super) fn unlisten(tokens: &Tokens<'_>, found: &mut Findings) {
     }
 }
 
-/// PostgreSQL cuts off what is too long of a name, between two characters of UTF-8.
+/// Cuts a name off where PostgreSQL does, between two characters of UTF-8.
 fn as_identifier(mut name: Vec<u8>) -> Vec<u8> {
     if name.len() > harmless::MAX_NAME {
         let is_start = |at: &usize| name[*at] & 0xC0 != 0x80;
@@ -148,12 +148,11 @@ fn as_identifier(mut name: Vec<u8>) -> Vec<u8> {
     name
 }
 
-/// Notes the name that follows; whether it is harmless.
 fn note_name(tokens: &Tokens<'_>, found: &mut Findings) -> bool {
     name(tokens).is_some_and(|name| note(&name, found))
 }
 
-/// The name that follows, as PostgreSQL would spell it.
+/// The name that follows, in PostgreSQL's spelling.
 fn name(tokens: &Tokens<'_>) -> Option<Vec<u8>> {
     let mut ahead = tokens.clone();
     let mut name = Vec::new();
@@ -171,7 +170,7 @@ fn name(tokens: &Tokens<'_>) -> Option<Vec<u8>> {
     }
 }
 
-/// Of standard_conforming_strings it matters to what it is set: see `note_reading`.
+/// Notes a parameter that rules compiling; standard_conforming_strings depends on its value: see `note_reading`.
 fn note_compiling(name: &[u8], found: &mut Findings) {
     if rules_compiling(name) && name.contains(&b'.') {
         found.suspects.insert(Suspects::CONSTANTS.union(Suspects::STRING_SYNTAX));
@@ -225,7 +224,7 @@ fn note(name: &[u8], found: &mut Findings) -> bool {
     true
 }
 
-/// The first tokens of an argument, and how many it has.
+/// The first token of an argument, and the number of its tokens.
 #[derive(Clone, Copy, Default)]
 struct Argument<'a> {
     first: Option<Token<'a>>,
@@ -293,7 +292,7 @@ fn is_literal(token: Option<Token<'_>>) -> bool {
     matches!(token, Some(Token::Literal(_)))
 }
 
-/// A name as PostgreSQL knows it, if that is not longer than it can be.
+/// A name in lower case, if PostgreSQL keeps names of that length.
 pub(super) fn lower<'a>(word: &[u8], buffer: &'a mut [u8; harmless::MAX_NAME]) -> Option<&'a [u8]> {
     let lower = buffer.get_mut(..word.len())?;
     lower.copy_from_slice(word);
