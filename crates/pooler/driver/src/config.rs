@@ -201,7 +201,7 @@ pub struct PoolSpec {
     /// the `max_size` of its rules; `None`: it may not.
     pub sizes: Option<(u32, u32)>,
     /// A pool that is unused for this long is forgotten, if [`Upstreams::forget`] agrees; `None`: it stays. Its idle
-    /// servers are closed then, if its `min_size` is only kept `on_proof`; otherwise it stays as long as it has any.
+    /// servers are closed then, if its `min_size` is only kept `min_size_once_connected`; otherwise it stays as long as it has any.
     pub unused_after: Option<Duration>,
     /// Anything that changes when servers must be made anew, because where they are or how they log in has changed.
     pub revision: u64,

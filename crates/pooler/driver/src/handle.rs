@@ -110,7 +110,7 @@ impl Handle {
             host.registry.recap(&pool, &spec.caps, &mut demands);
             let now = host.clock.now();
             self.operate(&pool, |guarded| {
-                guarded.pool.set_room(host.registry.room(&pool));
+                guarded.pool.set_shared_limit(host.registry.room(&pool));
                 pool.reconfigure(guarded, spec, now);
                 guarded.pool.handle_timeout(now);
             });
@@ -190,7 +190,7 @@ impl Handle {
             let now = self.host.clock.now();
             self.operate(&pool, |guarded| {
                 // Read under the pool's lock: of two changes at once, the one that comes to the pool last knows both.
-                guarded.pool.set_room(self.host.registry.room(&pool));
+                guarded.pool.set_shared_limit(self.host.registry.room(&pool));
                 guarded.pool.handle_timeout(now);
             });
         }

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use pool::{Budget, BudgetAction, MemberId, Permit, ScopeId, Time};
+use pool::{Budget, BudgetAction, CapId, MemberId, Permit, Time};
 use seam::{PoolId, Tenant};
 
 use crate::{
@@ -60,7 +60,7 @@ struct Accounts {
 
 /// A cap as configured, and in the budget.
 struct Cap {
-    scope: ScopeId,
+    scope: CapId,
     limit: u32,
 }
 
@@ -83,7 +83,7 @@ pub(crate) enum Demand {
     /// The pool is asked to give up an idle server.
     Reclaim(Arc<SharedPool>),
     /// The same, but only a server that was not used for long.
-    ReclaimUnused(Arc<SharedPool>),
+    ReclaimLongIdle(Arc<SharedPool>),
 }
 
 impl Registry {
@@ -140,7 +140,7 @@ impl Registry {
             // What the pool wants done already it is asked for later. It can be locked here, since no worker knows it
             // yet.
             let mut guarded = pool.lock();
-            guarded.pool.set_room(room);
+            guarded.pool.set_shared_limit(room);
             pool.follow(&mut guarded, wish, now);
             pool.set_first_alarm(&self.alarms, now);
         }
@@ -193,7 +193,7 @@ impl Registry {
             accounts.limit(name, *limit);
         }
         let scopes = accounts.scopes(caps);
-        accounts.budget.set_scopes(pool.member, &scopes);
+        accounts.budget.set_caps(pool.member, &scopes);
         let seat = accounts.seat(pool).expect("just seen");
         let before = std::mem::replace(&mut seat.caps, names(caps));
         accounts.drop_unused(&before);
@@ -294,7 +294,7 @@ impl Registry {
 
     /// A pool had no server that was not used for long.
     pub(crate) fn unused_failed(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
-        self.with_seat(pool, demands, |budget, _, _| budget.reclaim_unused_failed(pool.member));
+        self.with_seat(pool, demands, |budget, _, _| budget.reclaim_long_idle_failed(pool.member));
     }
 
     /// Clients have waited for long in this pool, though its servers become free.
@@ -318,7 +318,7 @@ impl Registry {
     pub(crate) fn limiting(&self, pool: &SharedPool) -> Option<&'static str> {
         let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
         accounts.seat(pool)?;
-        let full = accounts.budget.full_scope(pool.member)?;
+        let full = accounts.budget.full_cap(pool.member)?;
         accounts.caps.iter().find(|(_, cap)| cap.scope == full).map(|(name, _)| setting_of(name))
     }
 
@@ -395,20 +395,20 @@ impl Accounts {
     fn drop_unused(&mut self, names: &[String]) {
         let Self { budget, caps, .. } = self;
         for name in names {
-            if caps.get(name).is_some_and(|cap| budget.remove_unused_scope(cap.scope)) {
+            if caps.get(name).is_some_and(|cap| budget.remove_empty_cap(cap.scope)) {
                 caps.remove(name);
             }
         }
     }
 
     /// The scopes of these caps, made where they are new.
-    fn scopes(&mut self, caps: &[(String, u32)]) -> Vec<ScopeId> {
+    fn scopes(&mut self, caps: &[(String, u32)]) -> Vec<CapId> {
         let mut scopes = Vec::with_capacity(caps.len());
         for (name, limit) in caps {
             let allowed = self.allowed(name, *limit);
             let Self { budget, caps, .. } = self;
             let cap = caps.entry(name.clone());
-            scopes.push(cap.or_insert_with(|| Cap { scope: budget.add_scope(allowed), limit: *limit }).scope);
+            scopes.push(cap.or_insert_with(|| Cap { scope: budget.add_cap(allowed), limit: *limit }).scope);
         }
         scopes
     }
@@ -443,7 +443,7 @@ impl Accounts {
             demands.push(match action {
                 BudgetAction::Grant(_) => Demand::Permit(pool),
                 BudgetAction::Reclaim(_) => Demand::Reclaim(pool),
-                BudgetAction::ReclaimUnused(_) => Demand::ReclaimUnused(pool),
+                BudgetAction::ReclaimLongIdle(_) => Demand::ReclaimLongIdle(pool),
             });
         }
     }

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use pool::{CheckOutFailed, Clear, Closed, Grant, MemberId, Path, PauseMode, Pool, PoolConfig, Time};
+use pool::{CheckOutFailed, Clear, Closed, Grant, GrantSource, MemberId, PauseMode, Pool, PoolConfig, Time};
 use seam::{PoolId, Tenant};
 
 use crate::{
@@ -99,10 +99,10 @@ pub(crate) struct Stats {
 
 impl Stats {
     pub(crate) fn on_grant(&mut self, grant: &Grant) {
-        let path = match grant.path {
-            Path::Idle => 0,
-            Path::Created => 1,
-            Path::Queued => 2,
+        let path = match grant.source {
+            GrantSource::Idle => 0,
+            GrantSource::Created => 1,
+            GrantSource::Queued => 2,
         };
         self.checkout[path].record(grant.waited);
     }
@@ -257,8 +257,8 @@ impl SharedPool {
             return false;
         }
         if !pool.is_empty() {
-            if pool.config().on_proof {
-                pool.close_idle(now);
+            if pool.config().min_size_once_connected {
+                pool.close_until_needed(now);
             }
             return false;
         }

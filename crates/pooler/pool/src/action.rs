@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use crate::{
-    event::{CheckOutFailed, Closed, Path},
+    reasons::{CheckOutFailed, Closed, GrantSource},
     slots::{Home, ServerId},
     waiters::{Ticket, WaiterId},
 };
@@ -25,7 +25,7 @@ pub struct Grant {
     pub home: Home,
     /// If this is another home, the server has to move there.
     pub waiter_home: Home,
-    pub path: Path,
+    pub source: GrantSource,
     /// From the check-out to this grant.
     pub waited: Duration,
 }
@@ -37,8 +37,8 @@ pub enum Need {
     Any,
     /// The client will hold it without a time limit. Such clients cannot have the last server.
     Lasting,
-    /// No client has used it before: a connection is made.
-    Unused,
+    /// The client needs a server that no client has used: a connection is made.
+    Fresh,
 }
 
 /// What a failed connect says of the next one.
@@ -89,16 +89,16 @@ pub struct Counts {
     /// Ordered to close, and not yet reported closed.
     pub closing: u32,
     pub waiters: u32,
-    /// Waiters that get no server for now: they would hold it without a time limit, and cannot have the last one.
-    pub held_back: u32,
+    /// Waiters with [`Need::Lasting`] that get no server for now, because such clients cannot have the last one.
+    pub deferred: u32,
     /// All servers, in whatever state: what `max_size` bounds.
     pub total: u32,
 }
 
 impl Counts {
-    /// Whether there is a waiter that is not held back.
+    /// Whether there is a waiter that is not deferred.
     pub fn waits_for_any(&self) -> bool {
-        self.waiters > self.held_back
+        self.waiters > self.deferred
     }
 }
 
@@ -155,7 +155,7 @@ pub enum Action {
 
 impl Action {
     /// The home that has to carry it out; `None`: any. Worker 0 connects servers that are for no waiter in particular.
-    pub fn place(&self) -> Option<Home> {
+    pub fn executing_home(&self) -> Option<Home> {
         match self {
             Action::AskPermit
             | Action::WithdrawPermit

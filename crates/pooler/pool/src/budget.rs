@@ -12,14 +12,14 @@ use alloc::{
 use core::cmp::Reverse;
 
 /// The most caps one budget can hold.
-pub const MAX_SCOPES: usize = 1 << 20;
+pub const MAX_CAPS: usize = 1 << 20;
 /// The most members one budget can hold.
 pub const MAX_MEMBERS: usize = 1 << 20;
 /// The most caps of one member.
-pub const MAX_SCOPES_OF_A_MEMBER: usize = 4;
+pub const MAX_CAPS_OF_A_MEMBER: usize = 4;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ScopeId(u32);
+pub struct CapId(u32);
 
 /// A member, which requests permits: a pool.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -43,13 +43,13 @@ pub enum BudgetAction {
     /// `reclaim_failed`.
     Reclaim(MemberId),
     /// The same, but only for a connection that was idle for long. If it has none, the answer is
-    /// `reclaim_unused_failed`.
-    ReclaimUnused(MemberId),
+    /// `reclaim_long_idle_failed`.
+    ReclaimLongIdle(MemberId),
 }
 
 impl BudgetAction {
     pub fn member(self) -> MemberId {
-        let (Self::Grant(member) | Self::Reclaim(member) | Self::ReclaimUnused(member)) = self;
+        let (Self::Grant(member) | Self::Reclaim(member) | Self::ReclaimLongIdle(member)) = self;
         member
     }
 }
@@ -78,19 +78,19 @@ impl BudgetAction {
 /// more than one member. A request that has to wait, or a permit that comes back while requests wait, looks at all.
 #[derive(Debug, Default)]
 pub struct Budget {
-    scopes: Vec<Scope>,
-    free_scopes: Vec<u32>,
+    caps: Vec<Cap>,
+    free_caps: Vec<u32>,
     members: Vec<Member>,
     free_members: Vec<u32>,
     /// The number of requests and grants, which gives them an order.
     sequence: u64,
     /// Requests that wait, of all members.
-    wanting: u32,
+    pending: u32,
     actions: VecDeque<BudgetAction>,
-    /// Some permits are held back for a member until others have come back for it, too.
-    holds_back: bool,
-    /// Since members were last asked, a request has ended: its member may have unused connections from now on.
-    may_have_unused: bool,
+    /// Some free permits are promised to a member that still needs others, which will come back.
+    has_promises: bool,
+    /// Since the last `rebalance` a request has ended: its member may have long idle connections from now on.
+    may_have_long_idle: bool,
     /// Scratch: the members that wait, the one with the fewest permits first.
     order: Order,
 }
@@ -99,7 +99,7 @@ pub struct Budget {
 type Order = BinaryHeap<Reverse<(u32, bool, u64, u32)>>;
 
 #[derive(Debug)]
-struct Scope {
+struct Cap {
     members: u32,
     limit: u32,
     used: u32,
@@ -114,25 +114,25 @@ struct Scope {
     coming: u32,
     /// Scratch: none of its members has enough to give one to a member that waits.
     lacks_spare: bool,
-    /// Scratch: as far as is known, none of its members has an unused one.
-    lacks_unused: bool,
+    /// Scratch: no member is known that may have a long idle one.
+    lacks_long_idle: bool,
 }
 
 #[derive(Clone, Debug)]
 struct Member {
-    scopes: [u32; MAX_SCOPES_OF_A_MEMBER],
-    scope_count: u8,
+    caps: [u32; MAX_CAPS_OF_A_MEMBER],
+    cap_count: u8,
     present: bool,
     /// It answered that it has none to spare, and has not reported one since.
     lacks_spare: bool,
-    /// It answered that it has no unused one, and has not reported one since.
-    lacks_unused: bool,
+    /// It answered that it has no long idle one, and has not reported one since.
+    lacks_long_idle: bool,
     /// See [`Budget::report_starvation`].
     starved: bool,
     used: u32,
     granted: u64,
-    wanting: u32,
-    /// Waiting requests for which other members are asked for unused ones.
+    pending: u32,
+    /// Waiting requests for which other members are asked for long idle ones.
     congested: u32,
     since: u64,
     reclaims: u32,
@@ -147,9 +147,9 @@ impl Budget {
     }
 
     /// A new cap. 0: unlimited (it only counts).
-    pub fn add_scope(&mut self, limit: u32) -> ScopeId {
-        let ceiling = Scope::ceiling(limit);
-        let scope = Scope {
+    pub fn add_cap(&mut self, limit: u32) -> CapId {
+        let ceiling = Cap::ceiling(limit);
+        let cap = Cap {
             members: 0,
             limit,
             used: 0,
@@ -158,66 +158,66 @@ impl Budget {
             spare: 0,
             coming: 0,
             lacks_spare: false,
-            lacks_unused: false,
+            lacks_long_idle: false,
         };
-        if let Some(at) = self.free_scopes.pop() {
-            self.scopes[at as usize] = scope;
-            return ScopeId(at);
+        if let Some(at) = self.free_caps.pop() {
+            self.caps[at as usize] = cap;
+            return CapId(at);
         }
-        assert!(self.scopes.len() < MAX_SCOPES, "more than MAX_SCOPES caps in a budget");
-        self.scopes.push(scope);
-        ScopeId(u32::try_from(self.scopes.len() - 1).expect("fewer than MAX_SCOPES"))
+        assert!(self.caps.len() < MAX_CAPS, "more than MAX_CAPS caps in a budget");
+        self.caps.push(cap);
+        CapId(u32::try_from(self.caps.len() - 1).expect("fewer than MAX_CAPS"))
     }
 
     /// Removes a cap if it has no members. Returns whether it is removed.
-    pub fn remove_unused_scope(&mut self, scope: ScopeId) -> bool {
-        let unused = self.scopes[scope.0 as usize].members == 0;
-        if unused {
-            self.scopes[scope.0 as usize].limit = 0;
-            self.free_scopes.push(scope.0);
+    pub fn remove_empty_cap(&mut self, cap: CapId) -> bool {
+        let is_empty = self.caps[cap.0 as usize].members == 0;
+        if is_empty {
+            self.caps[cap.0 as usize].limit = 0;
+            self.free_caps.push(cap.0);
         }
-        unused
+        is_empty
     }
 
     /// Changes a cap. Permits above a lower one are reclaimed.
-    pub fn set_limit(&mut self, scope: ScopeId, limit: u32) {
-        let scope = &mut self.scopes[scope.0 as usize];
-        scope.limit = limit;
-        scope.ceiling = Scope::ceiling(limit).max(scope.used);
+    pub fn set_limit(&mut self, cap: CapId, limit: u32) {
+        let cap = &mut self.caps[cap.0 as usize];
+        cap.limit = limit;
+        cap.ceiling = Cap::ceiling(limit).max(cap.used);
         self.distribute();
         self.rebalance();
     }
 
     /// The used permits under a cap, and the cap (0: unlimited).
-    pub fn usage(&self, scope: ScopeId) -> (u32, u32) {
-        let scope = &self.scopes[scope.0 as usize];
-        (scope.used, scope.limit)
+    pub fn usage(&self, cap: CapId) -> (u32, u32) {
+        let cap = &self.caps[cap.0 as usize];
+        (cap.used, cap.limit)
     }
 
     /// A new member, under all of these caps.
-    pub fn add_member(&mut self, scopes: &[ScopeId]) -> MemberId {
-        assert!(scopes.len() <= MAX_SCOPES_OF_A_MEMBER, "a member under more than MAX_SCOPES_OF_A_MEMBER caps");
+    pub fn add_member(&mut self, caps: &[CapId]) -> MemberId {
+        assert!(caps.len() <= MAX_CAPS_OF_A_MEMBER, "a member under more than MAX_CAPS_OF_A_MEMBER caps");
         let mut member = Member {
-            scopes: [0; MAX_SCOPES_OF_A_MEMBER],
-            scope_count: 0,
+            caps: [0; MAX_CAPS_OF_A_MEMBER],
+            cap_count: 0,
             present: true,
             lacks_spare: false,
-            lacks_unused: false,
+            lacks_long_idle: false,
             starved: false,
             used: 0,
             granted: 0,
-            wanting: 0,
+            pending: 0,
             congested: 0,
             since: 0,
             reclaims: 0,
             promised: 0,
         };
-        for scope in scopes {
-            assert!((scope.0 as usize) < self.scopes.len(), "{scope:?} is of another budget");
-            assert!(!member.scopes().contains(&scope.0), "a member twice under {scope:?}");
-            member.scopes[usize::from(member.scope_count)] = scope.0;
-            member.scope_count += 1;
-            self.scopes[scope.0 as usize].members += 1;
+        for cap in caps {
+            assert!((cap.0 as usize) < self.caps.len(), "{cap:?} is of another budget");
+            assert!(!member.caps().contains(&cap.0), "a member twice under {cap:?}");
+            member.caps[usize::from(member.cap_count)] = cap.0;
+            member.cap_count += 1;
+            self.caps[cap.0 as usize].members += 1;
         }
         if let Some(at) = self.free_members.pop() {
             self.members[at as usize] = member;
@@ -230,26 +230,26 @@ impl Budget {
 
     /// Puts a member with all its permits under other caps. If that exceeds one of them, it is as if the cap was
     /// lowered.
-    pub fn set_scopes(&mut self, member: MemberId, scopes: &[ScopeId]) {
-        assert!(scopes.len() <= MAX_SCOPES_OF_A_MEMBER, "a member under more than MAX_SCOPES_OF_A_MEMBER caps");
+    pub fn set_caps(&mut self, member: MemberId, caps: &[CapId]) {
+        assert!(caps.len() <= MAX_CAPS_OF_A_MEMBER, "a member under more than MAX_CAPS_OF_A_MEMBER caps");
         let Member { used, reclaims, .. } = *self.member(member);
-        for scope in self.scopes_of(member) {
-            self.scopes[scope].give_back(used);
-            self.scopes[scope].reclaims -= reclaims;
-            self.scopes[scope].members -= 1;
+        for cap in self.caps_of(member) {
+            self.caps[cap].give_back(used);
+            self.caps[cap].reclaims -= reclaims;
+            self.caps[cap].members -= 1;
         }
         let moved = self.member_mut(member);
-        (moved.scopes, moved.scope_count) = ([0; MAX_SCOPES_OF_A_MEMBER], 0);
-        for id in scopes {
+        (moved.caps, moved.cap_count) = ([0; MAX_CAPS_OF_A_MEMBER], 0);
+        for id in caps {
             let moved = self.member_mut(member);
-            assert!(!moved.scopes().contains(&id.0), "a member twice under {id:?}");
-            moved.scopes[usize::from(moved.scope_count)] = id.0;
-            moved.scope_count += 1;
-            let scope = &mut self.scopes[id.0 as usize];
-            scope.used += used;
-            scope.reclaims += reclaims;
-            scope.members += 1;
-            scope.ceiling = scope.ceiling.max(scope.used);
+            assert!(!moved.caps().contains(&id.0), "a member twice under {id:?}");
+            moved.caps[usize::from(moved.cap_count)] = id.0;
+            moved.cap_count += 1;
+            let cap = &mut self.caps[id.0 as usize];
+            cap.used += used;
+            cap.reclaims += reclaims;
+            cap.members += 1;
+            cap.ceiling = cap.ceiling.max(cap.used);
         }
         self.distribute();
         self.rebalance();
@@ -257,17 +257,17 @@ impl Budget {
 
     /// Removes a member. Its permits come back.
     pub fn remove_member(&mut self, member: MemberId) {
-        let Member { used, wanting, reclaims, .. } = *self.member(member);
-        for scope in self.scopes_of(member) {
-            self.scopes[scope].give_back(used);
-            self.scopes[scope].reclaims -= reclaims;
-            self.scopes[scope].members -= 1;
+        let Member { used, pending, reclaims, .. } = *self.member(member);
+        for cap in self.caps_of(member) {
+            self.caps[cap].give_back(used);
+            self.caps[cap].reclaims -= reclaims;
+            self.caps[cap].members -= 1;
         }
-        self.wanting -= wanting;
+        self.pending -= pending;
         self.members[member.0 as usize].present = false;
         self.free_members.push(member.0);
         self.actions.retain(|action| action.member() != member);
-        if used + wanting > 0 {
+        if used + pending > 0 {
             self.distribute();
             self.rebalance();
         }
@@ -276,7 +276,7 @@ impl Budget {
     /// A member wants one more permit.
     pub fn request(&mut self, member: MemberId) -> Permit {
         let fits = self.fits(self.member(member));
-        if fits && self.wanting == 0 {
+        if fits && self.pending == 0 {
             self.take(member);
             return Permit::Granted;
         }
@@ -301,15 +301,15 @@ impl Budget {
     /// will release it.
     pub fn withdraw(&mut self, member: MemberId) -> bool {
         let waiting = self.member_mut(member);
-        if waiting.wanting == 0 {
+        if waiting.pending == 0 {
             return false;
         }
-        waiting.wanting -= 1;
-        waiting.starved &= waiting.wanting > 0;
-        waiting.congested = waiting.congested.min(waiting.wanting);
-        self.may_have_unused |= waiting.wanting == 0;
-        self.wanting -= 1;
-        if self.holds_back {
+        waiting.pending -= 1;
+        waiting.starved &= waiting.pending > 0;
+        waiting.congested = waiting.congested.min(waiting.pending);
+        self.may_have_long_idle |= waiting.pending == 0;
+        self.pending -= 1;
+        if self.has_promises {
             self.distribute();
         }
         true
@@ -329,11 +329,11 @@ impl Budget {
             giving.since = now;
             self.sequence = now;
         }
-        for scope in self.scopes_of(member) {
-            self.scopes[scope].give_back(1);
-            self.scopes[scope].reclaims -= answered;
+        for cap in self.caps_of(member) {
+            self.caps[cap].give_back(1);
+            self.caps[cap].reclaims -= answered;
         }
-        if self.wanting > 0 {
+        if self.pending > 0 {
             self.distribute();
             self.rebalance();
         }
@@ -344,7 +344,7 @@ impl Budget {
     pub fn report_starvation(&mut self, member: MemberId) {
         let now = self.sequence + 1;
         let waiting = self.member_mut(member);
-        if waiting.wanting == 0 {
+        if waiting.pending == 0 {
             return;
         }
         // Servers that other members give up might not come back either.
@@ -360,11 +360,11 @@ impl Budget {
     /// Clients of this member have waited for long, although servers come back: there are too few. For its requests
     /// that wait now, other members are asked for connections that they have not used for long.
     pub fn report_congestion(&mut self, member: MemberId) {
-        let may_have_unused = self.may_have_unused;
+        let may_have_long_idle = self.may_have_long_idle;
         let reporting = self.member_mut(member);
         // It is reported again and again. A change that could help is looked at when it happens.
-        let is_news = reporting.congested < reporting.wanting || (may_have_unused && reporting.wanting > 0);
-        reporting.congested = reporting.wanting;
+        let is_news = reporting.congested < reporting.pending || (may_have_long_idle && reporting.pending > 0);
+        reporting.congested = reporting.pending;
         if is_news {
             self.rebalance();
         }
@@ -377,9 +377,9 @@ impl Budget {
         self.note_refused(member);
     }
 
-    /// A member that was asked for an unused connection has none. It is not asked for one again before `report_spare`.
-    pub fn reclaim_unused_failed(&mut self, member: MemberId) {
-        self.member_mut(member).lacks_unused = true;
+    /// A member that was asked for a long idle connection has none. It is not asked for one again before `report_spare`.
+    pub fn reclaim_long_idle_failed(&mut self, member: MemberId) {
+        self.member_mut(member).lacks_long_idle = true;
         self.note_refused(member);
     }
 
@@ -389,19 +389,19 @@ impl Budget {
             return;
         }
         asked.reclaims -= 1;
-        for scope in self.scopes_of(member) {
-            self.scopes[scope].reclaims -= 1;
+        for cap in self.caps_of(member) {
+            self.caps[cap].reclaims -= 1;
         }
         self.distribute();
         self.rebalance();
     }
 
-    /// A member that had none to spare, or no unused one, may have one now.
+    /// A member that had none to spare, or no long idle one, may have one now.
     pub fn report_spare(&mut self, member: MemberId) {
-        let told = self.member_mut(member);
-        let news = told.lacks_spare || told.lacks_unused;
-        (told.lacks_spare, told.lacks_unused) = (false, false);
-        if news {
+        let reporting = self.member_mut(member);
+        let is_news = reporting.lacks_spare || reporting.lacks_long_idle;
+        (reporting.lacks_spare, reporting.lacks_long_idle) = (false, false);
+        if is_news {
             self.rebalance();
         }
     }
@@ -427,54 +427,54 @@ impl Budget {
     }
 
     /// The first full cap of this member.
-    pub fn full_scope(&self, member: MemberId) -> Option<ScopeId> {
-        let scopes = self.member(member).scopes();
-        scopes.iter().find(|scope| self.scopes[**scope as usize].room() <= 0).map(|scope| ScopeId(*scope))
+    pub fn full_cap(&self, member: MemberId) -> Option<CapId> {
+        let caps = self.member(member).caps();
+        caps.iter().find(|cap| self.caps[**cap as usize].free_permits() <= 0).map(|cap| CapId(*cap))
     }
 
     /// The permits that a member has, and its requests that wait.
     pub fn member_usage(&self, member: MemberId) -> (u32, u32) {
         let member = self.member(member);
-        (member.used, member.wanting)
+        (member.used, member.pending)
     }
 
     fn enqueue(&mut self, member: MemberId) {
         self.sequence += 1;
         let now = self.sequence;
         let waiting = self.member_mut(member);
-        if waiting.wanting == 0 {
+        if waiting.pending == 0 {
             waiting.since = now;
         }
-        waiting.wanting += 1;
-        self.wanting += 1;
+        waiting.pending += 1;
+        self.pending += 1;
     }
 
     /// Grants free permits to members that wait, first to the one with the fewest. A member that can be served as soon
-    /// as reclaimed permits come back has the others held back for it: under several caps permits come back one by one,
+    /// as reclaimed permits come back has the others reserved for it: under several caps permits come back one by one,
     /// and the members that gave them up would take them again.
     fn distribute(&mut self) {
-        self.holds_back = false;
-        if self.wanting == 0 {
+        self.has_promises = false;
+        if self.pending == 0 {
             return;
         }
-        for scope in &mut self.scopes {
-            scope.spare = scope.room();
-            scope.coming = scope.reclaims;
+        for cap in &mut self.caps {
+            cap.spare = cap.free_permits();
+            cap.coming = cap.reclaims;
         }
         let mut order = self.start_order();
         while let Some(Reverse((.., at))) = order.pop() {
             let id = MemberId(at);
-            let scopes = || self.scopes_of(id).map(|scope| &self.scopes[scope]);
-            if scopes().all(|scope| scope.spare > 0) {
-                self.scopes_of(id).for_each(|scope| self.scopes[scope].spare -= 1);
+            let caps = || self.caps_of(id).map(|cap| &self.caps[cap]);
+            if caps().all(|cap| cap.spare > 0) {
+                self.caps_of(id).for_each(|cap| self.caps[cap].spare -= 1);
                 self.grant(id);
-            } else if scopes().all(|scope| scope.spare > 0 || scope.coming > 0) {
-                for scope in self.scopes_of(id) {
-                    let scope = &mut self.scopes[scope];
-                    if scope.spare > 0 { scope.spare -= 1 } else { scope.coming -= 1 }
+            } else if caps().all(|cap| cap.spare > 0 || cap.coming > 0) {
+                for cap in self.caps_of(id) {
+                    let cap = &mut self.caps[cap];
+                    if cap.spare > 0 { cap.spare -= 1 } else { cap.coming -= 1 }
                 }
                 self.member_mut(id).promised += 1;
-                self.holds_back = true;
+                self.has_promises = true;
             } else {
                 continue;
             }
@@ -487,13 +487,13 @@ impl Budget {
         self.sequence += 1;
         let now = self.sequence;
         let member = self.member_mut(id);
-        member.wanting -= 1;
+        member.pending -= 1;
         // Its next request counts as newer than those of other members.
         member.since = now;
         member.starved = false;
         member.congested = member.congested.saturating_sub(1);
-        self.may_have_unused |= member.wanting == 0;
-        self.wanting -= 1;
+        self.may_have_long_idle |= member.pending == 0;
+        self.pending -= 1;
         self.take(id);
         self.actions.push_back(BudgetAction::Grant(id));
     }
@@ -504,8 +504,8 @@ impl Budget {
         order.clear();
         for (at, member) in (0..).zip(&mut self.members) {
             member.promised = 0;
-            if member.present && member.wanting > 0 {
-                order.push(Reverse((member.standing(0), member.left() > 0, member.since, at)));
+            if member.present && member.pending > 0 {
+                order.push(Reverse((member.counted_permits(0), member.unreclaimed() > 0, member.since, at)));
             }
         }
         order
@@ -513,8 +513,13 @@ impl Budget {
 
     fn order_again(&self, order: &mut Order, id: MemberId) {
         let member = self.member(id);
-        if member.wanting > member.promised {
-            order.push(Reverse((member.standing(member.promised), member.left() > 0, member.since, id.0)));
+        if member.pending > member.promised {
+            order.push(Reverse((
+                member.counted_permits(member.promised),
+                member.unreclaimed() > 0,
+                member.since,
+                id.0,
+            )));
         }
     }
 
@@ -524,13 +529,13 @@ impl Budget {
         let taking = self.member_mut(member);
         taking.used += 1;
         taking.granted = granted;
-        for scope in self.scopes_of(member) {
-            self.scopes[scope].used += 1;
+        for cap in self.caps_of(member) {
+            self.caps[cap].used += 1;
         }
     }
 
     fn fits(&self, member: &Member) -> bool {
-        member.scopes().iter().all(|scope| self.scopes[*scope as usize].room() > 0)
+        member.caps().iter().all(|cap| self.caps[*cap as usize].free_permits() > 0)
     }
 
     fn present(&self) -> impl Iterator<Item = (MemberId, &Member)> {
@@ -549,20 +554,20 @@ impl Budget {
         found
     }
 
-    /// The scopes of a member, by value, so that they can be changed in a loop.
-    fn scopes_of(&self, member: MemberId) -> impl Iterator<Item = usize> + use<> {
-        let Member { scopes, scope_count, .. } = *self.member(member);
-        scopes.into_iter().take(usize::from(scope_count)).map(|scope| scope as usize)
+    /// The caps of a member, by value, so that they can be changed in a loop.
+    fn caps_of(&self, member: MemberId) -> impl Iterator<Item = usize> + use<> {
+        let Member { caps, cap_count, .. } = *self.member(member);
+        caps.into_iter().take(usize::from(cap_count)).map(|cap| cap as usize)
     }
 }
 
-impl Scope {
+impl Cap {
     fn ceiling(limit: u32) -> u32 {
         if limit == 0 { u32::MAX } else { limit }
     }
 
     /// Free permits; negative after the limit was lowered.
-    fn room(&self) -> i64 {
+    fn free_permits(&self) -> i64 {
         i64::from(Self::ceiling(self.limit)) - i64::from(self.used)
     }
 
@@ -574,17 +579,17 @@ impl Scope {
 
 impl Member {
     /// Its permits without those that are reclaimed.
-    fn left(&self) -> u32 {
+    fn unreclaimed(&self) -> u32 {
         self.used - self.reclaims
     }
 
     /// The permits that count when members that wait are compared.
-    fn standing(&self, promised: u32) -> u32 {
-        if self.starved && promised == 0 { 0 } else { self.left() + promised }
+    fn counted_permits(&self, promised: u32) -> u32 {
+        if self.starved && promised == 0 { 0 } else { self.unreclaimed() + promised }
     }
 
-    fn scopes(&self) -> &[u32] {
-        &self.scopes[..usize::from(self.scope_count)]
+    fn caps(&self) -> &[u32] {
+        &self.caps[..usize::from(self.cap_count)]
     }
 }
 

@@ -13,7 +13,7 @@ pub const TURN: Duration = Duration::from_millis(250);
 /// Turns after which an idle server is given up for another pool that has as few servers. With the usual turn, that is
 /// a second: some hundred times as long as to close it here and to connect it there. So at most a hundredth of its time
 /// is lost.
-pub const UNUSED_TURNS: u32 = 4;
+pub const LONG_IDLE_TURNS: u32 = 4;
 
 /// The options of one pool. A duration that is `None` means "no limit".
 #[derive(Clone, PartialEq, Debug)]
@@ -23,7 +23,7 @@ pub struct PoolConfig {
     /// Servers that are kept even if they are idle.
     pub min_size: u32,
     /// `min_size` applies only after a first connection, because the database that clients name may not exist.
-    pub on_proof: bool,
+    pub min_size_once_connected: bool,
     /// The most servers that are connecting at the same time.
     pub max_connecting: u32,
     /// A server that was idle for this long is closed, unless that leaves fewer than `min_size`.
@@ -51,7 +51,7 @@ pub struct PoolConfig {
     pub connect_timeout: Duration,
     /// If there are fewer permits than pools that need one: how long a pool uses its last server before that is closed
     /// for another pool, and how long its first waiter waits before a pool counts as one without servers. Also how long
-    /// a pool always has waiters before other pools give up what they have not used for [`UNUSED_TURNS`].
+    /// a pool always has waiters before other pools give up what they have not used for [`LONG_IDLE_TURNS`].
     pub turn: Duration,
 }
 
@@ -60,7 +60,7 @@ impl Default for PoolConfig {
         Self {
             max_size: 20,
             min_size: 0,
-            on_proof: false,
+            min_size_once_connected: false,
             max_connecting: 2,
             max_idle_time: Some(Duration::from_secs(5 * 60)),
             max_life_time: Some(Duration::from_secs(30 * 60)),
@@ -178,8 +178,8 @@ pub(crate) struct Limits {
     pub(crate) backoff_max: u64,
     pub(crate) connect: u64,
     pub(crate) turn: u64,
-    /// A server that was idle for this long is unused.
-    pub(crate) unused: u64,
+    /// A server that was idle for this long is given up for a congested pool.
+    pub(crate) long_idle: u64,
     pub(crate) max_size: u32,
     pub(crate) max_waiters: u32,
 }
@@ -202,7 +202,7 @@ impl Limits {
             backoff_max: nanos(config.backoff_max),
             connect: nanos(config.connect_timeout),
             turn: nanos(config.turn),
-            unused: nanos(config.turn).saturating_mul(u64::from(UNUSED_TURNS)),
+            long_idle: nanos(config.turn).saturating_mul(u64::from(LONG_IDLE_TURNS)),
             max_size: config.effective_max_size(),
             max_waiters: if config.max_waiters == 0 { MAX_WAITERS } else { config.max_waiters },
         }

@@ -23,7 +23,7 @@ pub struct GateConfig {
 #[derive(Clone, Debug)]
 pub struct Gate {
     config: GateConfig,
-    /// All admitted clients, also those that were told to go.
+    /// All admitted clients, also clients that were asked to leave.
     clients: u32,
     /// Clients that have not logged in.
     unauthenticated: u32,

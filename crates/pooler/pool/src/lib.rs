@@ -14,7 +14,7 @@
 //! | [`Action::WithdrawPermit`] | [`Budget::withdraw`] |
 //! | [`BudgetAction::Grant`] | [`Pool::handle_permit`]; if that is false, [`Budget::release`] |
 //! | [`BudgetAction::Reclaim`] | [`Pool::reclaim`]; if that is false, [`Budget::reclaim_failed`] |
-//! | [`BudgetAction::ReclaimUnused`] | [`Pool::reclaim_unused`]; if that is false, [`Budget::reclaim_unused_failed`] |
+//! | [`BudgetAction::ReclaimLongIdle`] | [`Pool::reclaim_long_idle`]; if that is false, [`Budget::reclaim_long_idle_failed`] |
 //! | (a server is gone: [`Pool::handle_closed`], [`Pool::handle_lost`], [`Pool::handle_connect_failed`]) | [`Budget::release`] |
 //! | [`Action::ReportSpare`] | [`Budget::report_spare`] |
 //! | (a check-in while [`Pool::can_spare`]) | [`Budget::offer_returning`]; if that is true, [`CheckIn::Reclaim`] |
@@ -45,24 +45,24 @@ extern crate alloc;
 mod action;
 mod budget;
 mod config;
-mod event;
 mod gate;
 mod idle_queue;
 mod list;
 mod pool;
 mod random;
+mod reasons;
 mod slots;
 mod time;
 mod waiters;
 
 pub use action::{Action, CheckIn, CheckOut, Clear, ConnectFault, Counts, Grant, Need, PauseMode};
-pub use budget::{Budget, BudgetAction, MAX_MEMBERS, MAX_SCOPES, MAX_SCOPES_OF_A_MEMBER, MemberId, Permit, ScopeId};
-pub use config::{ConfigError, MAX_SERVERS, MAX_WAITERS, PoolConfig, TURN, UNUSED_TURNS};
-pub use event::{CheckOutFailed, Closed, Event, MAX_EVENTS, Path};
+pub use budget::{Budget, BudgetAction, CapId, MAX_CAPS, MAX_CAPS_OF_A_MEMBER, MAX_MEMBERS, MemberId, Permit};
+pub use config::{ConfigError, LONG_IDLE_TURNS, MAX_SERVERS, MAX_WAITERS, PoolConfig, TURN};
 pub use gate::{Gate, GateConfig};
 pub use idle_queue::{IdleQueue, IdleTicket};
 pub use pool::Pool;
 pub use random::Random;
+pub use reasons::{CheckOutFailed, Closed, GrantSource};
 pub use slots::{Home, ServerId};
 pub use time::Time;
 pub use waiters::{Ticket, WaiterId};

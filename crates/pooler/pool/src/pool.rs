@@ -11,7 +11,6 @@ mod connections;
 mod hold_times;
 mod invariants;
 mod lasting;
-mod outage;
 mod requested_reset;
 mod sharing;
 mod status;
@@ -23,8 +22,8 @@ use core::time::Duration;
 use crate::{
     action::{Action, CheckIn, CheckOut, Clear, Grant, Need, PauseMode},
     config::{Limits, PoolConfig},
-    event::{CheckOutFailed, Closed, Event, Events, Path},
     random::Random,
+    reasons::{CheckOutFailed, Closed, GrantSource},
     slots::{Home, ServerId, Slots, State},
     time::Time,
     waiters::{Ticket, WaiterId, Waiters},
@@ -65,12 +64,12 @@ use self::{backoff::Backoff, sharing::Sharing};
 ///   used last of all. No server is granted after its idle time or its life.
 /// - A server that is checked in goes to the first waiter. It goes to the first waiter of its own home instead if that
 ///   one came at most `max_overtakes` places later. So no waiter is overtaken more often than that.
-/// - [`Need::Unused`]: the waiter needs a server that no client has used. Such waiters have a queue of their own. The
-///   next connection that is made goes to the first of them. If there is no room for one, an idle server, or one that
-///   is checked in, is closed.
+/// - [`Need::Fresh`]: the waiter needs a server that no client has used. Such waiters have a queue of their own. The
+///   next connection that is made goes to the first of them. If the pool has `max_size` servers, an idle server, or one
+///   that is checked in, is closed.
 /// - [`Need::Lasting`]: the client will hold its server without a time limit. Together such clients get at most
 ///   `max_size - 1` servers, or one if that is all. Beyond that they wait in a queue of their own, and no other waiter
-///   waits behind them. If the pool becomes smaller ([`Pool::reconfigure`], [`Pool::set_room`]), so that they have all
+///   waits behind them. If the pool becomes smaller ([`Pool::reconfigure`], [`Pool::set_shared_limit`]), so that they have all
 ///   its servers while others wait, [`Action::GiveWay`] asks for those in excess. A client that is asked gives its
 ///   server back or is closed. If neither happens, it is asked again.
 ///
@@ -88,8 +87,8 @@ use self::{backoff::Backoff, sharing::Sharing};
 /// If the budget asks, an idle server is given up, down to `min_size`. The last one that is not lasting is given up
 /// only after a `turn` in service, or after a small part of a turn without use. A server that is checked in may have to
 /// be given up although clients of this pool wait: see [`Pool::can_spare`]. If clients of another pool have waited for
-/// long, the budget asks for servers that were idle for [`crate::UNUSED_TURNS`]: all of these are given up, down to
-/// `min_size`.
+/// long, the budget asks for servers that were idle for [`crate::LONG_IDLE_TURNS`]: all such servers are given up, down
+/// to `min_size`.
 ///
 /// Check-out and check-in are O(1), and allocate nothing once the queues have their working size. At most one action
 /// per waiter and a few per server are queued.
@@ -101,36 +100,34 @@ pub struct Pool {
     now: Time,
     slots: Slots,
     waiters: Waiters,
-    /// Waiters that would hold a server without a time limit, while such clients have as many as they may.
-    held_back: Waiters,
-    /// Waiters that need a server which no client has used.
-    needing_unused: Waiters,
-    /// One server that no waiter needs is to be reset.
+    /// Waiters with [`Need::Lasting`], while such clients have as many servers as they may.
+    deferred: Waiters,
+    /// Waiters with [`Need::Fresh`].
+    needing_fresh: Waiters,
+    /// See [`Pool::request_reset`].
     reset_requested: bool,
     /// Incremented by each clear. Servers of earlier generations are stale.
     generation: u32,
     /// The generation of the last [`Pool::renew`].
-    renewed: u32,
+    renewed_generation: u32,
     sharing: Sharing,
-    /// Connections for which permits are wanted.
-    asked: u32,
-    /// [`Action::AskPermit`]s that were polled, less those that were permitted or withdrawn.
-    announced: u32,
+    permits_wanted: u32,
+    /// [`Action::AskPermit`]s that were polled, without those that were permitted or withdrawn.
+    permits_requested: u32,
     /// The number of servers is never above this: `max_size`, or more while a pool that was shrunk is still larger.
     ceiling: u32,
-    /// See [`Pool::set_room`].
-    room: u32,
+    /// See [`Pool::set_shared_limit`].
+    shared_limit: u32,
     backoff: Backoff,
     /// A connection was made, and the upstream has known the name since.
     has_connected: bool,
     /// The upstream is unavailable, or the pool is paused and waiters are held.
     unavailable: bool,
-    /// When that last ended.
+    /// When the last unavailable period ended.
     available_since: Time,
     /// No server's life ends before this.
     next_expiry: Time,
     actions: VecDeque<Action>,
-    events: Events,
     random: Random,
     config: PoolConfig,
 }
@@ -155,23 +152,22 @@ impl Pool {
             now,
             slots: Slots::new(),
             waiters: Waiters::new(),
-            held_back: Waiters::new(),
-            needing_unused: Waiters::new(),
+            deferred: Waiters::new(),
+            needing_fresh: Waiters::new(),
             reset_requested: false,
             generation: 0,
-            renewed: 0,
+            renewed_generation: 0,
             sharing: Sharing::new(now),
-            asked: 0,
-            announced: 0,
+            permits_wanted: 0,
+            permits_requested: 0,
             ceiling: limits.max_size,
-            room: u32::MAX,
+            shared_limit: u32::MAX,
             backoff: Backoff::default(),
             has_connected: false,
             unavailable: true,
             available_since: now,
             next_expiry: Time::NEVER,
             actions: VecDeque::new(),
-            events: Events::new(),
             random: Random::new(seed),
             config,
         }
@@ -182,7 +178,6 @@ impl Pool {
         let now = self.tick(now);
         if let Mode::Paused(_) = self.mode {
             self.mode = Mode::Ready;
-            self.events.push(Event::PoolReady);
             self.settle(now);
         }
     }
@@ -207,9 +202,8 @@ impl Pool {
             return;
         }
         self.mode = Mode::Closed;
-        self.events.push(Event::PoolClosed);
         self.fail_waiters(CheckOutFailed::PoolClosed, now);
-        self.close_unused(Closed::PoolClosed, now);
+        self.close_not_in_use(Closed::PoolClosed, now);
         self.settle(now);
     }
 
@@ -218,11 +212,10 @@ impl Pool {
     pub fn clear(&mut self, how: Clear, now: Time) {
         let now = self.tick(now);
         self.generation = self.generation.wrapping_add(1);
-        self.events.push(Event::PoolCleared);
         if how.fail_waiters {
             self.fail_waiters(CheckOutFailed::PoolCleared, now);
         }
-        self.close_unused(Closed::Stale, now);
+        self.close_not_in_use(Closed::Stale, now);
         if how.interrupt {
             self.interrupt_all();
         }
@@ -233,25 +226,25 @@ impl Pool {
     /// client checks in, such as those held by their own session, are [outdated](Pool::is_outdated) from now on.
     pub fn renew(&mut self, now: Time) {
         self.clear(Clear::default(), now);
-        self.renewed = self.generation;
+        self.renewed_generation = self.generation;
     }
 
-    /// Closes servers that are not in use, because the pool was unused for long. Where `min_size` holds only after a
-    /// first connection (`on_proof`), a waiter has to cause one again.
-    pub fn close_idle(&mut self, now: Time) {
+    /// Closes servers that are not in use, because no client has needed the pool for long. With
+    /// `min_size_once_connected` no server is made before a client waits again.
+    pub fn close_until_needed(&mut self, now: Time) {
         let now = self.tick(now);
         self.has_connected = false;
-        self.close_unused(Closed::Idle, now);
+        self.close_not_in_use(Closed::Idle, now);
         self.settle(now);
     }
 
     /// Whether the pool has no server, no waiter, no request for a permit and no action that was not polled.
     pub fn is_empty(&self) -> bool {
-        let servers = self.slots.total() + self.asked + self.announced;
+        let servers = self.slots.total() + self.permits_wanted + self.permits_requested;
         servers == 0 && self.waiting() == 0 && self.actions.is_empty()
     }
 
-    /// Sets other options. A pool above its new `max_size` closes servers that are not in use now, and servers in use
+    /// Changes the options. A pool above its new `max_size` closes servers that are not in use now, and servers in use
     /// when they are checked in.
     pub fn reconfigure(&mut self, config: PoolConfig, now: Time) {
         let now = self.tick(now);
@@ -274,14 +267,13 @@ impl Pool {
         self.check_out_for(waiter, home, Need::Any, now)
     }
 
-    /// The same for a client that will hold its server for long, or needs an unused one.
+    /// A client at `home` needs a server with these properties.
     pub fn check_out_for(&mut self, waiter: WaiterId, home: Home, need: Need, now: Time) -> CheckOut {
         let now = self.tick(now);
         let lasting = need == Need::Lasting;
-        let held_back = lasting && !self.takes_lasting();
-        self.events.push(Event::CheckOutStarted);
+        let deferred = lasting && !self.admits_lasting();
         match self.mode {
-            Mode::Ready if self.waiters.len() == 0 && !held_back && need != Need::Unused => {
+            Mode::Ready if self.waiters.len() == 0 && !deferred && need != Need::Fresh => {
                 if let Some(server) = self.take_idle(home, now) {
                     let grant = self.grant_idle(server, waiter, home, now);
                     if lasting {
@@ -291,25 +283,25 @@ impl Pool {
                 }
             }
             Mode::Ready | Mode::Paused(PauseMode::HoldWaiters) => {}
-            Mode::Paused(PauseMode::FailWaiters) => return self.refuse(CheckOutFailed::Paused),
-            Mode::Closed => return self.refuse(CheckOutFailed::PoolClosed),
+            Mode::Paused(PauseMode::FailWaiters) => return CheckOut::Failed(CheckOutFailed::Paused),
+            Mode::Closed => return CheckOut::Failed(CheckOutFailed::PoolClosed),
         }
         if self.is_name_unknown(now) {
-            return self.refuse(CheckOutFailed::Unknown);
+            return CheckOut::Failed(CheckOutFailed::Unknown);
         }
         if self.waiting() >= self.limits.max_waiters {
             self.expire_waiters(now);
             self.settle(now);
             if self.waiting() >= self.limits.max_waiters {
-                return self.refuse(CheckOutFailed::QueueFull);
+                return CheckOut::Failed(CheckOutFailed::QueueFull);
             }
         }
-        if !held_back {
+        if !deferred {
             self.note_wait_begins(now);
         }
         let queue = match need {
-            Need::Unused => &mut self.needing_unused,
-            _ if held_back => &mut self.held_back,
+            Need::Fresh => &mut self.needing_fresh,
+            _ if deferred => &mut self.deferred,
             _ => &mut self.waiters,
         };
         let ticket = queue.push(waiter, home, lasting, now);
@@ -321,10 +313,10 @@ impl Pool {
     /// failure is on its way, and a grant has to be checked in.
     pub fn cancel(&mut self, ticket: Ticket, waiter: WaiterId, now: Time) -> Option<Duration> {
         let now = self.tick(now);
-        // A waiter that was held back may have moved to the queue, where it has another ticket, which the caller does
+        // A deferred waiter may have moved to the queue, where it has another ticket, which the caller does
         // not know.
-        let left = self.waiters.remove(ticket, waiter).or_else(|| self.held_back.remove(ticket, waiter));
-        let left = left.or_else(|| self.needing_unused.remove(ticket, waiter));
+        let left = self.waiters.remove(ticket, waiter).or_else(|| self.deferred.remove(ticket, waiter));
+        let left = left.or_else(|| self.needing_fresh.remove(ticket, waiter));
         let left = left.or_else(|| self.waiters.remove_lasting(waiter))?;
         self.settle(now);
         Some(now - left.since)
@@ -338,11 +330,10 @@ impl Pool {
         assert!(slot.state == State::InUse, "{server:?} was checked in while {:?}", slot.state);
         slot.home = home;
         self.slots.end_lasting(server);
-        self.admit_held_back(now);
-        self.events.push(Event::CheckedIn);
+        self.admit_deferred(now);
         let closed = match how {
             CheckIn::Reclaim => Some(Closed::Reclaimed),
-            CheckIn::Clean | CheckIn::Reset if !self.needs_room(now) => None,
+            CheckIn::Clean | CheckIn::Reset if !self.needs_slot_for_fresh(now) => None,
             CheckIn::Clean | CheckIn::Reset | CheckIn::Discard => Some(Closed::Discarded),
         };
         if let Some(reason) = self.unfit(server, now).or(closed) {
@@ -356,8 +347,8 @@ impl Pool {
             self.settle(now);
             return None;
         }
-        let grant = self.offer(server, home, Path::Queued, now);
-        if self.asked != 0 {
+        let grant = self.offer(server, home, GrantSource::Queued, now);
+        if self.permits_wanted != 0 {
             self.settle(now);
         }
         grant
@@ -373,12 +364,12 @@ impl Pool {
         self.actions.push_back(Action::Reset { server, home });
     }
 
-    /// Expires waiters, closes servers that were unused for too long or are too old, gives up connects and checks that
+    /// Expires waiters, closes servers that were idle for too long or are too old, gives up connects and checks that
     /// take too long, and connects again after a pause. To be called at the time of [`Pool::poll_deadline`]; a call at
     /// another time does no harm.
     pub fn handle_timeout(&mut self, now: Time) {
         let now = self.tick(now);
-        self.upkeep(now);
+        self.run_timers(now);
     }
 
     /// The next order to the caller.
@@ -386,12 +377,12 @@ impl Pool {
         if let Some(action) = self.actions.pop_front() {
             return Some(action);
         }
-        if self.announced < self.asked {
-            self.announced += 1;
+        if self.permits_requested < self.permits_wanted {
+            self.permits_requested += 1;
             return Some(Action::AskPermit);
         }
-        if self.announced > self.asked {
-            self.announced -= 1;
+        if self.permits_requested > self.permits_wanted {
+            self.permits_requested -= 1;
             return Some(Action::WithdrawPermit);
         }
         // A report is about permits that the budget was asked for before.
@@ -401,22 +392,6 @@ impl Pool {
     /// When [`Pool::handle_timeout`] is to be called, unless another call comes before. Each call may change it.
     pub fn poll_deadline(&self) -> Option<Time> {
         self.deadline()
-    }
-
-    /// The next recorded event.
-    pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop()
-    }
-
-    /// Sets whether events are recorded: at most [`crate::MAX_EVENTS`] unread ones. Before the first call, only the
-    /// pool's creation is recorded.
-    pub fn record_events(&mut self, on: bool) {
-        self.events.record(on);
-    }
-
-    /// Events that were dropped because too many were unread.
-    pub fn events_dropped(&self) -> u64 {
-        self.events.dropped()
     }
 
     /// Makes time monotonic: callers on several threads may pass an earlier `now` late.
@@ -433,14 +408,7 @@ impl Pool {
         let slot = self.slots.get_mut(server);
         slot.used = true;
         let home = slot.home;
-        self.events.push(Event::CheckedOut { path: Path::Idle, duration: Duration::ZERO });
-        Grant { waiter, server, home, waiter_home, path: Path::Idle, waited: Duration::ZERO }
-    }
-
-    #[cold]
-    fn refuse(&mut self, reason: CheckOutFailed) -> CheckOut {
-        self.events.push(Event::CheckOutFailed { reason, duration: Duration::ZERO });
-        CheckOut::Failed(reason)
+        Grant { waiter, server, home, waiter_home, source: GrantSource::Idle, waited: Duration::ZERO }
     }
 }
 

@@ -53,19 +53,19 @@ pub(crate) struct Slot {
     pub(crate) expires: Time,
     generation: u32,
     /// The pool's generation when its connect was ordered.
-    pub(crate) epoch: u32,
+    pub(crate) pool_generation: u32,
     pub(crate) state: State,
     pub(crate) home: Home,
     /// It was checked out at least once.
     pub(crate) used: bool,
     /// It is in use, and ordered to be interrupted.
-    pub(crate) cut: bool,
+    pub(crate) interrupted: bool,
     /// It is in use by a client that holds it without a time limit.
     lasting: bool,
     /// When that client was last asked to give it back.
-    pub(crate) asked: Option<Time>,
+    pub(crate) return_requested_at: Option<Time>,
     /// It is in use, and held for another reason than a transaction.
-    pub(crate) kept: bool,
+    pub(crate) pinned: bool,
 }
 
 #[derive(Debug)]
@@ -128,17 +128,17 @@ impl Slots {
 
     /// Sets whether a server is held for another reason than a transaction. A server that is not in use is left as it
     /// is.
-    pub(crate) fn set_kept(&mut self, server: ServerId, kept: bool) {
+    pub(crate) fn set_pinned(&mut self, server: ServerId, pinned: bool) {
         let here = self.slots.get_mut(server.slot());
         let slot = here.filter(|slot| slot.generation == server.generation && slot.state == State::InUse);
         if let Some(slot) = slot {
-            slot.kept = kept;
+            slot.pinned = pinned;
         }
     }
 
     /// Since when a server has been in use, the longest time of all that are held for a transaction: O(n).
     pub(crate) fn oldest_hold(&self) -> Option<Time> {
-        let held = self.slots.iter().filter(|slot| slot.state == State::InUse && !slot.lasting && !slot.kept);
+        let held = self.slots.iter().filter(|slot| slot.state == State::InUse && !slot.lasting && !slot.pinned);
         held.map(|slot| slot.since).min()
     }
 
@@ -166,7 +166,7 @@ impl Slots {
     }
 
     /// Adds a server, which is connecting.
-    pub(crate) fn create(&mut self, home: Home, epoch: u32, now: Time) -> ServerId {
+    pub(crate) fn create(&mut self, home: Home, pool_generation: u32, now: Time) -> ServerId {
         let slot = Slot {
             links: Links::NONE,
             home_links: Links::NONE,
@@ -174,14 +174,14 @@ impl Slots {
             ready_at: Time::NEVER,
             expires: Time::NEVER,
             generation: 0,
-            epoch,
+            pool_generation,
             state: State::Free,
             home,
             used: false,
-            cut: false,
+            interrupted: false,
             lasting: false,
-            asked: None,
-            kept: false,
+            return_requested_at: None,
+            pinned: false,
         };
         let at = if self.free == NONE {
             self.slots.push(slot);
@@ -319,7 +319,7 @@ impl Slots {
         let old = slot.state;
         slot.state = state;
         slot.since = now;
-        (slot.kept, slot.asked) = (false, None);
+        (slot.pinned, slot.return_requested_at) = (false, None);
         if core::mem::replace(&mut slot.lasting, false) {
             self.lasting -= 1;
         }
@@ -374,19 +374,26 @@ impl Slots {
         }
         assert_eq!(counts, self.counts, "the counts of servers are wrong");
         let lasting = self.all().filter(|(_, slot)| slot.lasting && slot.state == State::InUse).count();
-        assert_eq!(lasting, self.lasting as usize, "the count of those kept for long is wrong");
+        assert_eq!(lasting, self.lasting as usize, "the count of lasting servers is wrong");
         assert!(
-            self.slots.iter().all(|slot| !slot.kept || slot.state == State::InUse),
+            self.slots.iter().all(|slot| !slot.pinned || slot.state == State::InUse),
             "one is kept that is not in use"
         );
         for (list, state) in [(self.connecting, State::Connecting), (self.checking, State::Checking)] {
             let (mut at, mut n, mut last) = (list.head, 0, Time(0));
             while at != NONE {
                 let slot = &self.slots[at as usize];
-                assert!(slot.state == state && slot.since >= last, "the list of those {state:?} is wrong at {at}");
+                assert!(
+                    slot.state == state && slot.since >= last,
+                    "the list of servers that are {state:?} is wrong at {at}"
+                );
                 (at, n, last) = (slot.links.next, n + 1, slot.since);
             }
-            assert_eq!(n, self.count(state), "the list of those {state:?} has another length than their count");
+            assert_eq!(
+                n,
+                self.count(state),
+                "the list of servers that are {state:?} has another length than their count"
+            );
         }
         self.check_idle(self.idle, None, |s| s.links);
         for (home, list) in (0..).zip(&self.homes) {

@@ -2,30 +2,30 @@
 
 use std::collections::BTreeMap;
 
-use pool::{Budget, BudgetAction, MemberId, Permit, ScopeId};
+use pool::{Budget, BudgetAction, CapId, MemberId, Permit};
 use proptest::prelude::*;
 
 /// The members as the model sees them.
 #[derive(Default, Debug)]
 struct Member {
-    scopes: Vec<usize>,
+    caps: Vec<usize>,
     used: u32,
-    wanting: u32,
-    /// Reclaims it has been told of and not answered.
-    told: u32,
+    pending: u32,
+    /// Reclaims it has been reclaims of and not answered.
+    reclaims: u32,
 }
 
 struct World {
     budget: Budget,
-    scopes: Vec<(ScopeId, u32)>,
+    caps: Vec<(CapId, u32)>,
     members: BTreeMap<MemberId, Member>,
 }
 
 impl World {
     fn new(limits: &[u32], members: &[u8]) -> Self {
         let mut budget = Budget::new();
-        let scopes: Vec<_> = limits.iter().map(|limit| (budget.add_scope(*limit), *limit)).collect();
-        let mut world = Self { budget, scopes, members: BTreeMap::new() };
+        let caps: Vec<_> = limits.iter().map(|limit| (budget.add_cap(*limit), *limit)).collect();
+        let mut world = Self { budget, caps, members: BTreeMap::new() };
         for mask in members {
             world.add(*mask);
         }
@@ -34,28 +34,28 @@ impl World {
 
     /// A member under the first cap and those in the mask.
     fn add(&mut self, mask: u8) {
-        let scopes: Vec<_> = (0..self.scopes.len()).filter(|at| *at == 0 || mask & (1 << at) != 0).collect();
-        let ids: Vec<_> = scopes.iter().map(|at| self.scopes[*at].0).collect();
+        let caps: Vec<_> = (0..self.caps.len()).filter(|at| *at == 0 || mask & (1 << at) != 0).collect();
+        let ids: Vec<_> = caps.iter().map(|at| self.caps[*at].0).collect();
         let id = self.budget.add_member(&ids);
-        assert!(self.members.insert(id, Member { scopes, ..Member::default() }).is_none());
+        assert!(self.members.insert(id, Member { caps, ..Member::default() }).is_none());
     }
 
     fn pick(&self, n: u8) -> Option<MemberId> {
         self.members.keys().nth(usize::from(n) % self.members.len().max(1)).copied()
     }
 
-    fn used(&self, scope: usize) -> u32 {
-        self.members.values().filter(|m| m.scopes.contains(&scope)).map(|m| m.used).sum()
+    fn used(&self, cap: usize) -> u32 {
+        self.members.values().filter(|m| m.caps.contains(&cap)).map(|m| m.used).sum()
     }
 
-    fn full(&self, scope: usize) -> bool {
-        let limit = self.scopes[scope].1;
-        limit != 0 && self.used(scope) >= limit
+    fn full(&self, cap: usize) -> bool {
+        let limit = self.caps[cap].1;
+        limit != 0 && self.used(cap) >= limit
     }
 
     fn granted(&mut self, id: MemberId) {
-        let scopes = self.members[&id].scopes.clone();
-        assert!(!scopes.iter().any(|scope| self.full(*scope)), "{id:?} was permitted one above a cap");
+        let caps = self.members[&id].caps.clone();
+        assert!(!caps.iter().any(|cap| self.full(*cap)), "{id:?} was permitted one above a cap");
         self.members.get_mut(&id).expect("present").used += 1;
     }
 
@@ -67,21 +67,21 @@ impl World {
                 BudgetAction::Grant(id) => {
                     self.granted(id);
                     let member = self.members.get_mut(&id).expect("present");
-                    member.wanting = member.wanting.checked_sub(1).expect("a wish");
+                    member.pending = member.pending.checked_sub(1).expect("a request");
                 }
-                BudgetAction::Reclaim(id) | BudgetAction::ReclaimUnused(id) => {
+                BudgetAction::Reclaim(id) | BudgetAction::ReclaimLongIdle(id) => {
                     let member = self.members.get_mut(&id).expect("present");
-                    member.told += 1;
-                    assert!(member.told <= member.used, "asked for more than it has");
+                    member.reclaims += 1;
+                    assert!(member.reclaims <= member.used, "asked for more than it has");
                 }
             }
         }
         self.budget.check_invariants();
-        for (at, (scope, limit)) in self.scopes.iter().enumerate() {
-            assert_eq!(self.budget.usage(*scope), (self.used(at), *limit));
+        for (at, (cap, limit)) in self.caps.iter().enumerate() {
+            assert_eq!(self.budget.usage(*cap), (self.used(at), *limit));
         }
         for (id, member) in &self.members {
-            assert_eq!(self.budget.member_usage(*id), (member.used, member.wanting));
+            assert_eq!(self.budget.member_usage(*id), (member.used, member.pending));
         }
         some
     }
@@ -89,7 +89,7 @@ impl World {
     fn request(&mut self, id: MemberId) {
         match self.budget.request(id) {
             Permit::Granted => self.granted(id),
-            Permit::Denied => self.members.get_mut(&id).expect("present").wanting += 1,
+            Permit::Denied => self.members.get_mut(&id).expect("present").pending += 1,
         }
         self.obey();
     }
@@ -98,7 +98,7 @@ impl World {
         let member = self.members.get_mut(&id).expect("present");
         if member.used > 0 {
             member.used -= 1;
-            member.told = member.told.saturating_sub(1);
+            member.reclaims = member.reclaims.saturating_sub(1);
             self.budget.release(id);
             self.obey();
         }
@@ -111,18 +111,18 @@ impl World {
             7..=9 => self.release(id),
             10 => {
                 let member = self.members.get_mut(&id).expect("present");
-                assert_eq!(self.budget.withdraw(id), member.wanting > 0);
-                member.wanting = member.wanting.saturating_sub(1);
+                assert_eq!(self.budget.withdraw(id), member.pending > 0);
+                member.pending = member.pending.saturating_sub(1);
                 self.obey();
             }
             11 => {
                 let member = self.members.get_mut(&id).expect("present");
-                if member.told > 0 {
-                    member.told -= 1;
+                if member.reclaims > 0 {
+                    member.reclaims -= 1;
                     if m % 2 == 0 {
                         self.budget.reclaim_failed(id);
                     } else {
-                        self.budget.reclaim_unused_failed(id);
+                        self.budget.reclaim_long_idle_failed(id);
                     }
                     self.obey();
                 }
@@ -132,9 +132,9 @@ impl World {
                 self.obey();
             }
             14 if m % 4 == 0 => {
-                let at = usize::from(n) % self.scopes.len();
-                self.scopes[at].1 = u32::from(m / 4 % 10);
-                self.budget.set_limit(self.scopes[at].0, self.scopes[at].1);
+                let at = usize::from(n) % self.caps.len();
+                self.caps[at].1 = u32::from(m / 4 % 10);
+                self.budget.set_limit(self.caps[at].0, self.caps[at].1);
                 self.obey();
             }
             15 if m % 4 == 0 => {
@@ -157,7 +157,7 @@ impl World {
         for _ in 0..2000 {
             let mut some = false;
             for id in &ids {
-                while self.members[id].wanting < 3 {
+                while self.members[id].pending < 3 {
                     self.request(*id);
                     some = true;
                 }
@@ -167,7 +167,7 @@ impl World {
                 }
             }
             for id in &ids {
-                some |= self.members[id].told > 0;
+                some |= self.members[id].reclaims > 0;
                 self.answer(*id, 2);
             }
             if !some {
@@ -177,16 +177,16 @@ impl World {
         panic!("the budget never comes to rest: {:?}", self.members);
     }
 
-    /// Answers one reclaim: well if the member has so many.
+    /// Answers one reclaim, with a release if the member has at least this number.
     fn answer(&mut self, id: MemberId, least: u32) {
         let member = self.members.get_mut(&id).expect("present");
-        if member.told == 0 {
+        if member.reclaims == 0 {
             return;
         }
         if member.used >= least {
             self.release(id);
         } else {
-            member.told -= 1;
+            member.reclaims -= 1;
             self.budget.reclaim_failed(id);
             self.obey();
         }
@@ -195,10 +195,10 @@ impl World {
     /// No member waits under full caps, each of which has a member with two more.
     fn check_fair(&self) {
         for (id, member) in &self.members {
-            let full: Vec<_> = member.scopes.iter().filter(|scope| self.full(**scope)).collect();
-            assert!(!full.is_empty(), "{id:?} wishes for what is there");
-            let helped = full.iter().all(|scope| {
-                let mut others = self.members.values().filter(|other| other.scopes.contains(scope));
+            let full: Vec<_> = member.caps.iter().filter(|cap| self.full(**cap)).collect();
+            assert!(!full.is_empty(), "{id:?} waits for a permit that is free");
+            let helped = full.iter().all(|cap| {
+                let mut others = self.members.values().filter(|other| other.caps.contains(cap));
                 others.any(|other| other.used >= member.used + 2)
             });
             assert!(!helped, "{id:?} {member:?} has too little: {:?}", self.members);
@@ -206,7 +206,7 @@ impl World {
     }
 }
 
-/// So many cases, or what PROPTEST_CASES says.
+/// This number of cases, unless PROPTEST_CASES gives another one.
 fn many() -> ProptestConfig {
     ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() }
 }
@@ -224,9 +224,9 @@ proptest! {
         for step in steps {
             world.step(step);
         }
-        for scope in &mut world.scopes {
-            scope.1 = scope.1.max(1);
-            world.budget.set_limit(scope.0, scope.1);
+        for cap in &mut world.caps {
+            cap.1 = cap.1.max(1);
+            world.budget.set_limit(cap.0, cap.1);
         }
         world.obey();
         world.settle();
@@ -242,14 +242,14 @@ proptest! {
         for step in steps {
             world.step(step);
         }
-        world.scopes[0].1 = limit;
-        world.budget.set_limit(world.scopes[0].0, limit);
+        world.caps[0].1 = limit;
+        world.budget.set_limit(world.caps[0].0, limit);
         world.obey();
         world.settle();
         let shares: Vec<_> = world.members.values().map(|m| m.used).collect();
         if let (Some(most), Some(fewest)) = (shares.iter().max(), shares.iter().min()) {
             assert!(most - fewest <= 1, "{shares:?}");
-            // After a cap was lowered, what is above it may be everybody's last one.
+            // After a cap was lowered, what is above it may be the last one of each member.
             assert!(shares.iter().sum::<u32>() == limit || *most == 1, "{shares:?}");
         }
     }
@@ -263,7 +263,7 @@ fn with_fewer_permits_than_members_all_get_their_turn() {
         let mut turns = vec![0; ids.len()];
         for _ in 0..200 {
             for (id, turns) in ids.iter().zip(&mut turns) {
-                if world.members[id].wanting == 0 {
+                if world.members[id].pending == 0 {
                     world.request(*id);
                 }
                 *turns += u32::from(world.members[id].used > 0);

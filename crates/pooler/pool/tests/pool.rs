@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use pool::{
-    Action, CheckIn, CheckOut, CheckOutFailed, Clear, Closed, Grant, Home, Path, PauseMode, Pool, PoolConfig, ServerId,
-    Ticket, Time, UNUSED_TURNS, WaiterId,
+    Action, CheckIn, CheckOut, CheckOutFailed, Clear, Closed, Grant, GrantSource, Home, LONG_IDLE_TURNS, PauseMode,
+    Pool, PoolConfig, ServerId, Ticket, Time, WaiterId,
 };
 use proptest::prelude::*;
 
@@ -107,7 +107,7 @@ impl World {
         let (id, is, home) = self.servers[&grant.server.slot()];
         assert_eq!((id, home), (grant.server, grant.home));
         assert!(matches!(is, Is::Idle(_)), "{grant:?} while {is:?}");
-        assert_ne!(grant.path, Path::Idle);
+        assert_ne!(grant.source, GrantSource::Idle);
         let at = self.queue.iter().position(|w| w.id == grant.waiter).expect("a waiter in the queue, once");
         let waiting = self.queue.remove(at);
         assert_eq!((waiting.home, self.now - waiting.since), (grant.waiter_home, grant.waited));
@@ -122,8 +122,8 @@ impl World {
 
     fn granted_at_once(&mut self, grant: Grant, waiter: WaiterId, home: Home) {
         assert_eq!(
-            (grant.waiter, grant.waiter_home, grant.path, grant.waited),
-            (waiter, home, Path::Idle, Duration::ZERO)
+            (grant.waiter, grant.waiter_home, grant.source, grant.waited),
+            (waiter, home, GrantSource::Idle, Duration::ZERO)
         );
         assert!(self.queue.is_empty(), "a waiter was overtaken by a client that was not queued");
         let (_, Is::Idle(_), lives) = self.servers[&grant.server.slot()] else { panic!("a grant of a busy server") };
@@ -351,16 +351,17 @@ impl World {
                 self.in_vain |= !self.pool.reclaim(self.now);
                 self.obey();
             }
-            _ => self.reclaim_unused(),
+            _ => self.reclaim_long_idle(),
         }
         self.compare();
     }
 
-    fn reclaim_unused(&mut self) {
+    fn reclaim_long_idle(&mut self) {
         let established = self.count(|is| !matches!(is, Is::Connecting(_) | Is::Closing));
-        let unused = |is: &Is| matches!(is, Is::Idle(since) if *since + self.config.turn * UNUSED_TURNS <= self.now);
-        let there = established > self.config.min_size && self.count(unused) > 0;
-        assert_eq!(self.pool.reclaim_unused(self.now), there, "only an unused server is given up");
+        let long_idle =
+            |is: &Is| matches!(is, Is::Idle(since) if *since + self.config.turn * LONG_IDLE_TURNS <= self.now);
+        let there = established > self.config.min_size && self.count(long_idle) > 0;
+        assert_eq!(self.pool.reclaim_long_idle(self.now), there, "only a server that was idle for long is given up");
         self.in_vain |= !there;
         self.obey();
     }
@@ -387,7 +388,7 @@ impl World {
         assert_eq!(self.waiters, self.granted + self.failed + self.left + self.refused + self.queue.len() as u64);
     }
 
-    /// Everything works from now on: everybody is served or has failed, and the pool comes to rest.
+    /// Everything works from now on: every waiter is served or has failed, and the pool comes to rest.
     fn finish(&mut self) {
         self.pool.ready(self.now);
         self.obey();
@@ -421,7 +422,7 @@ fn configs() -> impl Strategy<Value = PoolConfig> {
     (sizes, times).prop_map(|(sizes, (idle, life, check, unavailable))| PoolConfig {
         max_size: sizes.0,
         min_size: sizes.1.min(sizes.0),
-        on_proof: false,
+        min_size_once_connected: false,
         max_connecting: sizes.2,
         max_waiters: sizes.3,
         max_overtakes: sizes.4,
@@ -438,7 +439,7 @@ fn configs() -> impl Strategy<Value = PoolConfig> {
     })
 }
 
-/// So many cases, or what PROPTEST_CASES says.
+/// This number of cases, unless PROPTEST_CASES gives another one.
 fn many() -> ProptestConfig {
     ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() }
 }

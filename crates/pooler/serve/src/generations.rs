@@ -323,7 +323,7 @@ impl Upstreams for Generations {
         spec.revision = entry.revision;
         if !table.leads_to(pool, entry) {
             // No new client comes: idle servers may be closed.
-            (spec.config.min_size, spec.config.on_proof, spec.sizes) = (0, true, None);
+            (spec.config.min_size, spec.config.min_size_once_connected, spec.sizes) = (0, true, None);
             spec.unused_after = entry.pools.idle_time(entry.id);
         }
         Some(spec)
@@ -400,7 +400,10 @@ mod tests {
         let pools = Generations::new(with("[[database]]\nname = \"*\"\nurl = \"postgres://app:pw@h\"\n"));
         let id = pools.route("made_up", "u").unwrap().pool;
         let spec = pools.spec(id).unwrap();
-        assert_eq!((spec.unused_after, spec.config.on_proof), (Some(std::time::Duration::from_secs(600)), true));
+        assert_eq!(
+            (spec.unused_after, spec.config.min_size_once_connected),
+            (Some(std::time::Duration::from_secs(600)), true)
+        );
         assert!(!pools.forget(id), "a client that was just told of it is about to come");
         assert!(pools.forget(id));
         assert!(pools.spec(id).is_none() && pools.suspicious(id).is_empty() && pools.tuning(id).is_none());
@@ -425,7 +428,7 @@ mod tests {
         assert_eq!(pools.spec(id).unwrap().unused_after, None);
         pools.succeed(with(&SHOP.replace("\"shop\"", "\"other\"")));
         let spec = pools.spec(id).unwrap();
-        assert!(spec.unused_after.is_some() && spec.config.on_proof);
+        assert!(spec.unused_after.is_some() && spec.config.min_size_once_connected);
         assert!(!pools.forget(id) && pools.forget(id));
         pools.succeed(with(SHOP));
         assert_ne!(pools.route("shop", "u").unwrap().pool, id);

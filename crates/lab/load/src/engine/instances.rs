@@ -78,7 +78,7 @@ impl Instances {
     pub fn new(plan: &PoolUnderTest, limit: Option<u32>, seed: u64, now: Time) -> Self {
         let mut budget = limit.map(|limit| {
             let mut budget = Budget::new();
-            let scope = budget.add_scope(limit);
+            let scope = budget.add_cap(limit);
             (budget, scope)
         });
         let instance = |n: u32| {
@@ -283,8 +283,10 @@ impl Instances {
             match action {
                 BudgetAction::Grant(_) if !pool.handle_permit(now) => budget.release(member),
                 BudgetAction::Reclaim(_) if !pool.reclaim(now) => budget.reclaim_failed(member),
-                BudgetAction::ReclaimUnused(_) if !pool.reclaim_unused(now) => budget.reclaim_unused_failed(member),
-                BudgetAction::Grant(_) | BudgetAction::Reclaim(_) | BudgetAction::ReclaimUnused(_) => {}
+                BudgetAction::ReclaimLongIdle(_) if !pool.reclaim_long_idle(now) => {
+                    budget.reclaim_long_idle_failed(member)
+                }
+                BudgetAction::Grant(_) | BudgetAction::Reclaim(_) | BudgetAction::ReclaimLongIdle(_) => {}
             }
             self.drain_one(at as u32, now);
         }

@@ -148,7 +148,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 let granted = match kind {
                     LeaseKind::Exclusive => self.check_out(client.slot(), pool, Need::Any),
                     LeaseKind::Lasting => self.check_out(client.slot(), pool, Need::Lasting),
-                    LeaseKind::Unused => self.check_out(client.slot(), pool, Need::Unused),
+                    LeaseKind::Unused => self.check_out(client.slot(), pool, Need::Fresh),
                     LeaseKind::Shared => self.join(client.slot(), pool),
                 };
                 return granted.then(|| client.slot());

@@ -337,7 +337,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             if served {
                 guarded.stats.on_hold_ended(self.now - server.since);
             }
-            guarded.pool.set_kept(server.id, true);
+            guarded.pool.set_pinned(server.id, true);
         }
         server.since = self.now;
         if briefly {
@@ -452,7 +452,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Does what a pool wants, here or where the server lives.
     pub(super) fn perform(&mut self, pool: Arc<SharedPool>, action: Action) {
-        if let Some(place) = action.place().filter(|place| *place != self.home()) {
+        if let Some(place) = action.executing_home().filter(|place| *place != self.home()) {
             let message = match action {
                 Action::Fail { waiter, reason, waited, .. } => {
                     pool.lock().stats.on_failed(reason);
@@ -567,9 +567,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                     }
                 });
             }
-            Demand::ReclaimUnused(pool) => {
+            Demand::ReclaimLongIdle(pool) => {
                 self.pools.operate_with_budget(&pool, now, |guarded, registry, demands| {
-                    if !guarded.pool.reclaim_unused(now) {
+                    if !guarded.pool.reclaim_long_idle(now) {
                         registry.unused_failed(&pool, demands);
                     }
                 });

@@ -364,7 +364,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             if let Some(new) = reason {
                 guarded.stats.on_pinned(new, 1);
             }
-            guarded.pool.set_kept(server.id, server.usage.is_kept() || reason.is_some());
+            guarded.pool.set_pinned(server.id, server.usage.is_kept() || reason.is_some());
         }
         server.pinned = reason;
         let (holder, spec) = (server.usage.holder(), server.pool.spec());

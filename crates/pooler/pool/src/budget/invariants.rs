@@ -8,23 +8,19 @@ impl Budget {
     /// # Panics
     /// If the state is inconsistent.
     pub fn check_invariants(&self) {
-        for (at, scope) in (0..).zip(&self.scopes) {
-            let under = || self.present().map(|(_, m)| m).filter(|m| m.scopes().contains(&at));
-            assert_eq!(under().count(), scope.members as usize, "the number of members under cap {at} is wrong");
-            assert_eq!(under().map(|m| m.used).sum::<u32>(), scope.used, "the sum of permits under cap {at} is wrong");
-            assert_eq!(
-                under().map(|m| m.reclaims).sum::<u32>(),
-                scope.reclaims,
-                "the reclaims under cap {at} are wrong"
-            );
-            assert!(scope.used <= scope.ceiling, "{} permits under cap {at}, of at most {}", scope.used, scope.ceiling);
+        for (at, cap) in (0..).zip(&self.caps) {
+            let under = || self.present().map(|(_, m)| m).filter(|m| m.caps().contains(&at));
+            assert_eq!(under().count(), cap.members as usize, "the number of members under cap {at} is wrong");
+            assert_eq!(under().map(|m| m.used).sum::<u32>(), cap.used, "the sum of permits under cap {at} is wrong");
+            assert_eq!(under().map(|m| m.reclaims).sum::<u32>(), cap.reclaims, "the reclaims under cap {at} are wrong");
+            assert!(cap.used <= cap.ceiling, "{} permits under cap {at}, of at most {}", cap.used, cap.ceiling);
         }
-        assert_eq!(self.present().map(|(_, m)| m.wanting).sum::<u32>(), self.wanting, "the sum of requests is wrong");
+        assert_eq!(self.present().map(|(_, m)| m.pending).sum::<u32>(), self.pending, "the sum of requests is wrong");
         for (id, member) in self.present() {
             assert!(member.reclaims <= member.used, "{id:?} has fewer permits than are reclaimed");
-            assert!(member.congested <= member.wanting, "{id:?} reports congestion for more requests than wait");
+            assert!(member.congested <= member.pending, "{id:?} reports congestion for more requests than wait");
             assert!(
-                member.wanting == 0 || self.holds_back || !self.fits(member),
+                member.pending == 0 || self.has_promises || !self.fits(member),
                 "{id:?} waits for a permit that is free"
             );
         }

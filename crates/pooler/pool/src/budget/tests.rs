@@ -11,6 +11,20 @@ fn actions(budget: &mut Budget) -> Vec<BudgetAction> {
     core::iter::from_fn(|| budget.poll_action()).collect()
 }
 
+/// A budget with one cap, and members that each have these permits.
+fn members<const N: usize>(limit: u32, permits: [u32; N]) -> (Budget, [MemberId; N]) {
+    let mut budget = Budget::new();
+    let cap = budget.add_cap(limit);
+    let members = permits.map(|count| {
+        let member = budget.add_member(&[cap]);
+        for _ in 0..count {
+            assert_eq!(budget.request(member), Permit::Granted);
+        }
+        member
+    });
+    (budget, members)
+}
+
 /// Requests until one is denied.
 fn fill(budget: &mut Budget, member: MemberId) -> u32 {
     let mut granted = 0;
@@ -21,13 +35,13 @@ fn fill(budget: &mut Budget, member: MemberId) -> u32 {
     granted
 }
 
-/// Every member has endless demand and always something to give back: until nothing happens any more.
+/// Answers every action: all members can always release a permit, and request another one, until no action is left.
 fn settle(budget: &mut Budget) -> u32 {
     for steps in 0..1000 {
         match budget.poll_action() {
             None => return steps,
             Some(BudgetAction::Grant(_)) => {}
-            Some(BudgetAction::Reclaim(member) | BudgetAction::ReclaimUnused(member)) => {
+            Some(BudgetAction::Reclaim(member) | BudgetAction::ReclaimLongIdle(member)) => {
                 budget.release(member);
                 let _ = budget.request(member);
             }
@@ -44,7 +58,7 @@ fn used(budget: &Budget, members: &[MemberId]) -> Vec<u32> {
 #[test]
 fn permits_are_granted_while_all_caps_have_room() {
     let mut budget = Budget::new();
-    let (process, database) = (budget.add_scope(3), budget.add_scope(2));
+    let (process, database) = (budget.add_cap(3), budget.add_cap(2));
     let a = budget.add_member(&[process, database]);
     let b = budget.add_member(&[process]);
     assert_eq!(fill(&mut budget, a), 2);
@@ -55,21 +69,19 @@ fn permits_are_granted_while_all_caps_have_room() {
 #[test]
 fn a_cap_of_zero_only_counts() {
     let mut budget = Budget::new();
-    let scope = budget.add_scope(0);
-    let member = budget.add_member(&[scope]);
+    let cap = budget.add_cap(0);
+    let member = budget.add_member(&[cap]);
     for _ in 0..1000 {
         assert_eq!(budget.request(member), Permit::Granted);
     }
-    assert_eq!(budget.usage(scope), (1000, 0));
+    assert_eq!(budget.usage(cap), (1000, 0));
     let free = budget.add_member(&[]);
     assert_eq!(budget.request(free), Permit::Granted);
 }
 
 #[test]
 fn a_released_permit_goes_to_the_waiting_member_with_the_fewest() {
-    let mut budget = Budget::new();
-    let scope = budget.add_scope(4);
-    let [a, b, c] = [(); 3].map(|()| budget.add_member(&[scope]));
+    let (mut budget, [a, b, c]) = members(4, [0, 0, 0]);
     assert_eq!(budget.request(a), Permit::Granted);
     assert_eq!(budget.request(b), Permit::Granted);
     assert_eq!(budget.request(b), Permit::Granted);
@@ -83,12 +95,7 @@ fn a_released_permit_goes_to_the_waiting_member_with_the_fewest() {
 
 #[test]
 fn of_equal_members_the_one_that_waits_longest_is_served() {
-    let mut budget = Budget::new();
-    let scope = budget.add_scope(4);
-    let [a, b, c] = [(); 3].map(|()| budget.add_member(&[scope]));
-    for member in [a, a, b, c] {
-        assert_eq!(budget.request(member), Permit::Granted);
-    }
+    let (mut budget, [a, b, c]) = members(4, [2, 1, 1]);
     assert_eq!(budget.request(c), Permit::Denied);
     assert_eq!(budget.request(b), Permit::Denied);
     budget.release(a);
@@ -97,9 +104,7 @@ fn of_equal_members_the_one_that_waits_longest_is_served() {
 
 #[test]
 fn a_member_with_too_many_is_asked_for_one_per_request() {
-    let mut budget = Budget::new();
-    let scope = budget.add_scope(4);
-    let [a, b] = [(); 2].map(|()| budget.add_member(&[scope]));
+    let (mut budget, [a, b]) = members(4, [0, 0]);
     assert_eq!(fill(&mut budget, a), 4);
     assert!(budget.withdraw(a));
     for _ in 0..4 {
@@ -115,9 +120,7 @@ fn a_member_with_too_many_is_asked_for_one_per_request() {
 
 #[test]
 fn one_more_than_another_is_not_too_much() {
-    let mut budget = Budget::new();
-    let scope = budget.add_scope(3);
-    let [a, b] = [(); 2].map(|()| budget.add_member(&[scope]));
+    let (mut budget, [a, b]) = members(3, [0, 0]);
     fill(&mut budget, a);
     let _ = budget.request(b);
     settle(&mut budget);
@@ -128,9 +131,7 @@ fn one_more_than_another_is_not_too_much() {
 
 #[test]
 fn two_members_that_need_the_only_permit_take_turns() {
-    let mut budget = Budget::new();
-    let scope = budget.add_scope(1);
-    let [mut has, mut wants] = [(); 2].map(|()| budget.add_member(&[scope]));
+    let (mut budget, [mut has, mut wants]) = members(1, [0, 0]);
     assert_eq!(budget.request(has), Permit::Granted);
     assert_eq!(budget.request(wants), Permit::Denied);
     assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(has)]);
@@ -148,9 +149,7 @@ fn two_members_that_need_the_only_permit_take_turns() {
 
 #[test]
 fn a_returning_permit_stays_if_no_other_member_needs_it() {
-    let mut budget = Budget::new();
-    let scope = budget.add_scope(2);
-    let [a, b] = [(); 2].map(|()| budget.add_member(&[scope]));
+    let (mut budget, [a, b]) = members(2, [0, 0]);
     assert_eq!(fill(&mut budget, a), 2);
     assert_eq!(budget.request(b), Permit::Denied);
     assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(a)]);
@@ -163,9 +162,7 @@ fn a_returning_permit_stays_if_no_other_member_needs_it() {
 
 #[test]
 fn of_equals_the_one_that_has_had_its_turn_for_longest_is_asked_first() {
-    let mut budget = Budget::new();
-    let scope = budget.add_scope(3);
-    let [a, b, c, d] = [(); 4].map(|()| budget.add_member(&[scope]));
+    let (mut budget, [a, b, c, d]) = members(3, [0, 0, 0, 0]);
     for member in [b, a, c] {
         assert_eq!(budget.request(member), Permit::Granted);
     }
@@ -175,12 +172,7 @@ fn of_equals_the_one_that_has_had_its_turn_for_longest_is_asked_first() {
 
 #[test]
 fn a_starved_member_counts_as_one_without_permits_but_gets_no_last_one() {
-    let mut budget = Budget::new();
-    let scope = budget.add_scope(3);
-    let [a, b] = [(); 2].map(|()| budget.add_member(&[scope]));
-    for member in [a, b, b] {
-        assert_eq!(budget.request(member), Permit::Granted);
-    }
+    let (mut budget, [a, b]) = members(3, [1, 2]);
     budget.report_starvation(a);
     assert_eq!(actions(&mut budget), [], "it has no request");
     assert_eq!(budget.request(a), Permit::Denied);
@@ -196,9 +188,7 @@ fn a_starved_member_counts_as_one_without_permits_but_gets_no_last_one() {
 
 #[test]
 fn a_starved_member_that_holds_all_permits_does_not_shut_others_out() {
-    let mut budget = Budget::new();
-    let scope = budget.add_scope(2);
-    let [a, b] = [(); 2].map(|()| budget.add_member(&[scope]));
+    let (mut budget, [a, b]) = members(2, [0, 0]);
     assert_eq!(fill(&mut budget, a), 2);
     budget.report_starvation(a);
     assert_eq!(actions(&mut budget), []);
@@ -211,12 +201,7 @@ fn a_starved_member_that_holds_all_permits_does_not_shut_others_out() {
 
 #[test]
 fn a_member_without_permits_comes_before_a_starved_one() {
-    let mut budget = Budget::new();
-    let scope = budget.add_scope(2);
-    let [a, b] = [(); 2].map(|()| budget.add_member(&[scope]));
-    for member in [a, b] {
-        assert_eq!(budget.request(member), Permit::Granted);
-    }
+    let (mut budget, [a, b]) = members(2, [1, 1]);
     assert_eq!(budget.request(a), Permit::Denied);
     budget.report_starvation(a);
     // The server of the other has reached its life time, say, and is to be made anew.
@@ -228,19 +213,17 @@ fn a_member_without_permits_comes_before_a_starved_one() {
 #[test]
 fn the_cap_that_is_in_the_way_is_the_first_that_is_full() {
     let mut budget = Budget::new();
-    let (process, user) = (budget.add_scope(2), budget.add_scope(1));
+    let (process, user) = (budget.add_cap(2), budget.add_cap(1));
     let [a, b] = [budget.add_member(&[process, user]), budget.add_member(&[process])];
     assert_eq!(budget.request(a), Permit::Granted);
-    assert_eq!((budget.full_scope(a), budget.full_scope(b)), (Some(user), None));
+    assert_eq!((budget.full_cap(a), budget.full_cap(b)), (Some(user), None));
     assert_eq!(budget.request(b), Permit::Granted);
-    assert_eq!((budget.full_scope(a), budget.full_scope(b)), (Some(process), Some(process)));
+    assert_eq!((budget.full_cap(a), budget.full_cap(b)), (Some(process), Some(process)));
 }
 
 #[test]
 fn a_member_without_a_spare_permit_is_asked_again_only_when_it_may_have_one() {
-    let mut budget = Budget::new();
-    let scope = budget.add_scope(5);
-    let [a, b, c] = [(); 3].map(|()| budget.add_member(&[scope]));
+    let (mut budget, [a, b, c]) = members(5, [0, 0, 0]);
     for _ in 0..3 {
         assert_eq!(budget.request(a), Permit::Granted);
     }
@@ -262,8 +245,8 @@ fn a_member_without_a_spare_permit_is_asked_again_only_when_it_may_have_one() {
 #[test]
 fn a_withdrawn_request_is_not_granted_and_a_granted_one_cannot_be_withdrawn() {
     let mut budget = Budget::new();
-    let scope = budget.add_scope(3);
-    let [a, b] = [(); 2].map(|()| budget.add_member(&[scope]));
+    let cap = budget.add_cap(3);
+    let [a, b] = [(); 2].map(|()| budget.add_member(&[cap]));
     for member in [a, a, b] {
         assert_eq!(budget.request(member), Permit::Granted);
     }
@@ -277,18 +260,18 @@ fn a_withdrawn_request_is_not_granted_and_a_granted_one_cannot_be_withdrawn() {
     assert!(!budget.withdraw(b), "the grant is on its way");
     assert_eq!(actions(&mut budget), [BudgetAction::Grant(b)]);
     budget.release(b);
-    assert_eq!(budget.usage(scope), (2, 3));
+    assert_eq!(budget.usage(cap), (2, 3));
 }
 
 #[test]
 fn a_lower_cap_reclaims_from_the_members_with_the_most() {
     let mut budget = Budget::new();
-    let scope = budget.add_scope(6);
-    let [a, b] = [(); 2].map(|()| budget.add_member(&[scope]));
+    let cap = budget.add_cap(6);
+    let [a, b] = [(); 2].map(|()| budget.add_member(&[cap]));
     for member in [b, b, a, a, a, a] {
         assert_eq!(budget.request(member), Permit::Granted);
     }
-    budget.set_limit(scope, 3);
+    budget.set_limit(cap, 3);
     let mut asked = actions(&mut budget);
     asked.sort_by_key(|action| *action == BudgetAction::Reclaim(a));
     assert_eq!(asked, [BudgetAction::Reclaim(b), BudgetAction::Reclaim(a), BudgetAction::Reclaim(a)]);
@@ -298,34 +281,34 @@ fn a_lower_cap_reclaims_from_the_members_with_the_most() {
 #[test]
 fn a_higher_cap_is_shared_out_at_once() {
     let mut budget = Budget::new();
-    let scope = budget.add_scope(3);
-    let [a, b] = [(); 2].map(|()| budget.add_member(&[scope]));
+    let cap = budget.add_cap(3);
+    let [a, b] = [(); 2].map(|()| budget.add_member(&[cap]));
     for member in [a, a, b] {
         assert_eq!(budget.request(member), Permit::Granted);
     }
     assert_eq!(budget.request(a), Permit::Denied);
     assert_eq!(budget.request(b), Permit::Denied);
-    budget.set_limit(scope, 5);
+    budget.set_limit(cap, 5);
     assert_eq!(actions(&mut budget), [BudgetAction::Grant(b), BudgetAction::Grant(a)]);
 }
 
 #[test]
 fn what_a_removed_member_had_goes_to_others() {
     let mut budget = Budget::new();
-    let scope = budget.add_scope(2);
-    let [a, b] = [(); 2].map(|()| budget.add_member(&[scope]));
+    let cap = budget.add_cap(2);
+    let [a, b] = [(); 2].map(|()| budget.add_member(&[cap]));
     assert_eq!(fill(&mut budget, a), 2);
     assert_eq!(budget.request(b), Permit::Denied);
     budget.remove_member(a);
     assert_eq!(actions(&mut budget), [BudgetAction::Grant(b)]);
-    let c = budget.add_member(&[scope]);
+    let c = budget.add_member(&[cap]);
     assert_eq!(budget.request(c), Permit::Granted);
 }
 
 #[test]
 fn a_request_that_no_member_can_help_costs_no_member_anything() {
     let mut budget = Budget::new();
-    let (process, user) = (budget.add_scope(4), budget.add_scope(1));
+    let (process, user) = (budget.add_cap(4), budget.add_cap(1));
     let a = budget.add_member(&[process]);
     let b = budget.add_member(&[process, user]);
     assert_eq!(budget.request(b), Permit::Granted);
@@ -338,7 +321,7 @@ fn a_request_that_no_member_can_help_costs_no_member_anything() {
 #[test]
 fn under_overlapping_caps_permits_that_come_back_one_by_one_are_kept() {
     let mut budget = Budget::new();
-    let (database, user) = (budget.add_scope(4), budget.add_scope(4));
+    let (database, user) = (budget.add_cap(4), budget.add_cap(4));
     let a = budget.add_member(&[database]);
     let b = budget.add_member(&[user]);
     let c = budget.add_member(&[database, user]);
@@ -354,7 +337,7 @@ fn under_overlapping_caps_permits_that_come_back_one_by_one_are_kept() {
 #[test]
 fn permits_held_back_for_a_withdrawn_request_go_to_others() {
     let mut budget = Budget::new();
-    let (database, user) = (budget.add_scope(4), budget.add_scope(4));
+    let (database, user) = (budget.add_cap(4), budget.add_cap(4));
     let a = budget.add_member(&[database]);
     let b = budget.add_member(&[user]);
     let c = budget.add_member(&[database, user]);
@@ -371,8 +354,8 @@ fn permits_held_back_for_a_withdrawn_request_go_to_others() {
 #[test]
 fn endless_demand_of_all_ends_in_equal_shares() {
     let mut budget = Budget::new();
-    let scope = budget.add_scope(20);
-    let members = [(); 7].map(|()| budget.add_member(&[scope]));
+    let cap = budget.add_cap(20);
+    let members = [(); 7].map(|()| budget.add_member(&[cap]));
     for member in members {
         let _ = fill(&mut budget, member);
         for _ in 0..19 {
@@ -388,7 +371,7 @@ fn endless_demand_of_all_ends_in_equal_shares() {
 #[test]
 fn a_member_takes_what_it_has_to_its_other_caps() {
     let mut budget = Budget::new();
-    let (old, new) = (budget.add_scope(4), budget.add_scope(3));
+    let (old, new) = (budget.add_cap(4), budget.add_cap(3));
     let mover = budget.add_member(&[old]);
     let stayer = budget.add_member(&[old]);
     let other = budget.add_member(&[new]);
@@ -396,7 +379,7 @@ fn a_member_takes_what_it_has_to_its_other_caps() {
     assert_eq!(fill(&mut budget, other), 3);
     assert_eq!(budget.request(stayer), Permit::Denied);
     let _ = actions(&mut budget);
-    budget.set_scopes(mover, &[new]);
+    budget.set_caps(mover, &[new]);
     let ordered = actions(&mut budget);
     assert!(ordered.contains(&BudgetAction::Grant(stayer)), "the cap it left has room: {ordered:?}");
     let asked = ordered.iter().filter(|action| matches!(action, BudgetAction::Reclaim(_))).count();
@@ -407,15 +390,15 @@ fn a_member_takes_what_it_has_to_its_other_caps() {
 #[test]
 fn a_cap_goes_with_its_last_member_and_another_takes_its_place() {
     let mut budget = Budget::new();
-    let (process, own) = (budget.add_scope(0), budget.add_scope(1));
+    let (process, own) = (budget.add_cap(0), budget.add_cap(1));
     let [a, b] = [budget.add_member(&[process, own]), budget.add_member(&[process])];
     assert_eq!(fill(&mut budget, a), 1);
-    assert!(!budget.remove_unused_scope(own));
+    assert!(!budget.remove_empty_cap(own));
     budget.remove_member(a);
     assert!(actions(&mut budget).is_empty());
-    assert!(budget.remove_unused_scope(own) && !budget.remove_unused_scope(process));
+    assert!(budget.remove_empty_cap(own) && !budget.remove_empty_cap(process));
     budget.check_invariants();
-    assert_eq!(budget.add_scope(2), own);
-    budget.set_scopes(b, &[process, own]);
+    assert_eq!(budget.add_cap(2), own);
+    budget.set_caps(b, &[process, own]);
     assert_eq!(fill(&mut budget, b), 2);
 }

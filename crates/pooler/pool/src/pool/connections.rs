@@ -2,7 +2,7 @@
 
 use crate::{
     action::{ConnectFault, Grant},
-    event::{CheckOutFailed, Closed, Event, Path},
+    reasons::{CheckOutFailed, Closed, GrantSource},
     slots::{Home, ServerId, State},
     time::Time,
 };
@@ -26,7 +26,7 @@ impl Pool {
                 self.order_close(server, reason, now);
                 None
             }
-            None => self.offer(server, home, Path::Queued, now),
+            None => self.offer(server, home, GrantSource::Queued, now),
         };
         self.settle(now);
         grant
@@ -36,10 +36,10 @@ impl Pool {
     #[must_use = "a grant that is dropped is a server lost"]
     pub fn handle_connected(&mut self, server: ServerId, home: Home, now: Time) -> Option<Grant> {
         let now = self.tick(now);
-        if !self.start(server, home, now) {
+        if !self.accept_connected(server, home, now) {
             return None;
         }
-        let grant = self.offer(server, home, Path::Created, now);
+        let grant = self.offer(server, home, GrantSource::Created, now);
         self.settle(now);
         grant
     }
@@ -48,18 +48,18 @@ impl Pool {
     /// Returns false if it is to be closed instead.
     pub fn handle_connected_in_use(&mut self, server: ServerId, home: Home, now: Time) -> bool {
         let now = self.tick(now);
-        if !self.start(server, home, now) {
+        if !self.accept_connected(server, home, now) {
             return false;
         }
         self.slots.set_state(server, State::InUse, now);
         self.slots.get_mut(server).used = true;
-        self.slots.set_kept(server, true);
+        self.slots.set_pinned(server, true);
         self.settle(now);
         true
     }
 
     /// A connection is ready. Returns whether the server may be used. If not, it is ordered to close.
-    fn start(&mut self, server: ServerId, home: Home, now: Time) -> bool {
+    fn accept_connected(&mut self, server: ServerId, home: Home, now: Time) -> bool {
         let expires = now.after(self.life());
         let slot = self.slots.get_mut(server);
         if slot.state == State::Closing {
@@ -69,9 +69,7 @@ impl Pool {
         slot.home = home;
         slot.ready_at = now;
         slot.expires = expires;
-        let duration = now - slot.since;
         self.next_expiry = self.next_expiry.min(expires);
-        self.events.push(Event::ConnectionReady { duration });
         self.backoff = Backoff::default();
         self.has_connected = true;
         self.update_availability(now);
@@ -89,7 +87,7 @@ impl Pool {
             if permanent { ConnectFault::Permanent } else { ConnectFault::Transient },
             now,
         );
-        self.gone(server, Closed::Error, now);
+        self.remove_server(server, now);
     }
 
     /// A connection could not be made, and has yet to be closed: the server counts until it is reported closed.
@@ -114,13 +112,13 @@ impl Pool {
                 ConnectFault::Unknown => self.fail_waiters(CheckOutFailed::Unknown, now),
             }
         }
-        self.ends(server, Closed::Error, now);
+        self.note_closing(server, now);
     }
 
     /// A server's connection is lost, in any state, and the server is gone. If it was in use, its grant has ended.
     pub fn handle_lost(&mut self, server: ServerId, now: Time) {
         self.handle_abandoned(server, now);
-        self.gone(server, Closed::Error, now);
+        self.remove_server(server, now);
     }
 
     /// A server's connection is of no use, in any state, and has yet to be closed: the server counts until it is
@@ -128,14 +126,13 @@ impl Pool {
     pub fn handle_abandoned(&mut self, server: ServerId, now: Time) {
         let now = self.tick(now);
         let slot = self.slots.get(server);
-        let reason = if slot.cut { Closed::Interrupted } else { Closed::Error };
         match slot.state {
             State::Connecting => self.note_connect_failure(now),
             // An upstream may accept connections and drop them at once.
             State::Idle | State::Checking if !slot.used => self.back_off(now),
             _ => {}
         }
-        self.ends(server, reason, now);
+        self.note_closing(server, now);
     }
 
     /// A server has closed or was interrupted, as ordered. It is gone.
@@ -143,11 +140,11 @@ impl Pool {
         let now = self.tick(now);
         let slot = self.slots.get(server);
         assert!(
-            slot.state == State::Closing || slot.cut,
+            slot.state == State::Closing || slot.interrupted,
             "{server:?} was reported closed while {:?}, without an order",
             slot.state
         );
-        self.gone(server, Closed::Interrupted, now);
+        self.remove_server(server, now);
     }
 
     /// A server has moved to another home.
@@ -155,16 +152,27 @@ impl Pool {
         self.slots.set_home(server, home);
     }
 
+    /// Another pool has reached the upstream of this one. That ends a pause between tries, unless the last try of this
+    /// pool was refused. The length of the next pause stays as it is. Returns whether this pool now wants to connect.
+    pub fn handle_upstream_recovered(&mut self, now: Time) -> bool {
+        let now = self.tick(now);
+        let before = self.permits_wanted;
+        if self.backoff.end_pause_early() {
+            self.settle(now);
+        }
+        self.permits_wanted > before
+    }
+
     /// The budget permits one connection. Returns false if none is wanted any more: the withdrawal crossed the permit,
     /// and the caller releases the permit.
     #[must_use = "a permit that is not taken must be released to the budget"]
     pub fn handle_permit(&mut self, now: Time) -> bool {
         let now = self.tick(now);
-        if self.announced == 0 {
+        if self.permits_requested == 0 {
             return false;
         }
-        self.announced -= 1;
-        if self.asked == 0 {
+        self.permits_requested -= 1;
+        if self.permits_wanted == 0 {
             return false;
         }
         self.connect(now);

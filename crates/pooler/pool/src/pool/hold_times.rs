@@ -10,11 +10,11 @@ impl Pool {
     /// Sets whether a server in use is held for another reason than a transaction, until it is checked in: by its own
     /// session, or pinned to its client. [`Pool::oldest_hold`] leaves it out. A server that is not in use is left as it
     /// is.
-    pub fn set_kept(&mut self, server: ServerId, kept: bool) {
-        self.slots.set_kept(server, kept);
+    pub fn set_pinned(&mut self, server: ServerId, pinned: bool) {
+        self.slots.set_pinned(server, pinned);
     }
 
-    /// The longest time that a server has been in use, without servers that are [kept](Pool::set_kept) or
+    /// The longest time that a server has been in use, without servers that are [kept](Pool::set_pinned) or
     /// [lasting](crate::Need::Lasting). A large value is a transaction that does not end. O(n) in the servers.
     pub fn oldest_hold(&self, now: Time) -> Option<Duration> {
         self.slots.oldest_hold().map(|since| now - since)

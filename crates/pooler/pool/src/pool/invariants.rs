@@ -12,13 +12,13 @@ impl Pool {
     pub fn check_invariants(&self) {
         self.slots.check_invariants();
         self.waiters.check_invariants();
-        self.held_back.check_invariants();
-        self.needing_unused.check_invariants();
-        assert!(self.held_back.len() == 0 || !self.takes_lasting(), "a waiter is held back although there is room");
+        self.deferred.check_invariants();
+        self.needing_fresh.check_invariants();
+        assert!(self.deferred.len() == 0 || !self.admits_lasting(), "a waiter is held back although there is room");
         self.check_sizes();
         self.check_waiters_are_served();
         for (server, slot) in self.slots.all() {
-            let current = slot.epoch == self.generation;
+            let current = slot.pool_generation == self.generation;
             match slot.state {
                 State::Connecting | State::Idle | State::Checking => {
                     assert!(current, "{server:?} is stale but neither in use nor closing");
@@ -26,7 +26,7 @@ impl Pool {
                 }
                 State::InUse | State::Closing | State::Free => {}
             }
-            assert!(!slot.cut || slot.state == State::InUse, "{server:?} is to be cut but not in use");
+            assert!(!slot.interrupted || slot.state == State::InUse, "{server:?} is to be interrupted but not in use");
             assert!(slot.since <= self.now, "{server:?} is in a state from the future");
             if matches!(slot.state, State::Idle | State::Checking | State::InUse) {
                 let seen = slot.expires <= self.now || slot.expires >= self.next_expiry;
@@ -39,29 +39,29 @@ impl Pool {
         let total = self.slots.total();
         assert!(total <= self.ceiling, "{total} servers, of at most {}", self.ceiling);
         assert!(self.waiting() == 0 || self.mode != Mode::Closed, "a waiter waits for a closed pool");
-        assert_eq!(self.asked, self.wanted(), "other connections are asked for than are wanted");
+        assert_eq!(self.permits_wanted, self.wanted(), "other connections are asked for than are wanted");
         let connecting = self.slots.count(State::Connecting);
         assert!(
-            connecting + self.asked <= self.config.max_connecting.max(connecting),
+            connecting + self.permits_wanted <= self.config.max_connecting.max(connecting),
             "{connecting} are connecting, {} more are asked for",
-            self.asked
+            self.permits_wanted
         );
         assert!(
-            self.asked == 0 || total + self.asked <= self.limits.max_size,
+            self.permits_wanted == 0 || total + self.permits_wanted <= self.limits.max_size,
             "{total} servers and {} asked for, of at most {}",
-            self.asked,
+            self.permits_wanted,
             self.limits.max_size
         );
     }
 
     /// In a pool that is ready, a server must be on its way to each waiter.
     fn check_waiters_are_served(&self) {
-        let wanting = self.waiters.len() + self.needing_unused.len();
+        let wanting = self.waiters.len() + self.needing_fresh.len();
         if self.mode != Mode::Ready || wanting == 0 {
             return;
         }
         assert!(
-            !self.needs_room(Time(0)) || self.slots.count(State::Idle) == 0,
+            !self.needs_slot_for_fresh(Time(0)) || self.slots.count(State::Idle) == 0,
             "a waiter needs room that an idle server takes: {:?}",
             self.counts()
         );
@@ -71,12 +71,12 @@ impl Pool {
             "a waiter waits beside an idle server: {:?}",
             self.counts()
         );
-        let hope = self.slots.total() + self.asked > 0 || self.backoff.is_pausing();
+        let hope = self.slots.total() + self.permits_wanted > 0 || self.backoff.is_pausing();
         assert!(hope, "no server will come for a waiter: {:?}", self.counts());
         let room = self.slots.total() < self.limits.max_size
             && self.slots.count(State::Connecting) < self.config.max_connecting;
         assert!(
-            coming + self.asked >= wanting || !room || self.asked > 0 || self.backoff.is_pausing(),
+            coming + self.permits_wanted >= wanting || !room || self.permits_wanted > 0 || self.backoff.is_pausing(),
             "there is room for a connection that a waiter needs, but none is asked for"
         );
     }

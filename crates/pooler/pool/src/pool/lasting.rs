@@ -11,28 +11,28 @@ use super::{Mode, Pool};
 const GIVE_WAY_INTERVAL: u64 = 5_000_000_000;
 
 impl Pool {
-    /// The number of servers that the pool can have under limits that it shares with other pools, if the others have
-    /// none; `u32::MAX`: any number. Lasting clients have one less. It takes effect with the next call, which may be
+    /// The number of servers that the pool can have under limits that it shares with other pools, if the other pools
+    /// have none; `u32::MAX`: any number. Lasting clients have one less. It takes effect with the next call, which may be
     /// [`Pool::handle_timeout`].
-    pub fn set_room(&mut self, room: u32) {
-        self.room = room;
+    pub fn set_shared_limit(&mut self, limit: u32) {
+        self.shared_limit = limit;
     }
 
     /// The number of servers that the pool can have.
     fn max_servers(&self) -> u32 {
-        self.limits.max_size.min(self.room)
+        self.limits.max_size.min(self.shared_limit)
     }
 
     /// Whether one more client may have a server without a time limit, or wait for one.
-    pub(super) fn takes_lasting(&self) -> bool {
+    pub(super) fn admits_lasting(&self) -> bool {
         self.slots.lasting() + self.waiters.lasting() < self.max_servers().saturating_sub(1).max(1)
     }
 
-    /// Moves waiters that were held back to the queue, as far as they may have servers now. Their wait begins again.
+    /// Moves deferred waiters to the queue, as far as they may have servers now. Their wait begins again.
     #[inline]
-    pub(super) fn admit_held_back(&mut self, now: Time) {
-        while self.held_back.len() > 0 && self.takes_lasting() {
-            let waiter = self.held_back.pop_front().expect("a waiter, just seen");
+    pub(super) fn admit_deferred(&mut self, now: Time) {
+        while self.deferred.len() > 0 && self.admits_lasting() {
+            let waiter = self.deferred.pop_front().expect("a waiter, just seen");
             self.note_wait_begins(now);
             self.waiters.push(waiter.id, waiter.home, true, now);
         }
@@ -56,16 +56,16 @@ impl Pool {
     pub(super) fn ask_to_give_way(&mut self, now: Time) {
         let excess = self.excess();
         if excess > 0 {
-            self.ask_some_to_give_way(excess, now);
+            self.request_returns(excess, now);
         }
     }
 
     #[cold]
-    fn ask_some_to_give_way(&mut self, excess: u32, now: Time) {
-        for (server, due) in self.to_be_asked(excess, now) {
+    fn request_returns(&mut self, excess: u32, now: Time) {
+        for (server, due) in self.servers_to_request(excess, now) {
             if due <= now {
                 let slot = self.slots.get_mut(server);
-                slot.asked = Some(now);
+                slot.return_requested_at = Some(now);
                 let home = slot.home;
                 self.actions.push_back(Action::GiveWay { server, home });
             }
@@ -78,7 +78,7 @@ impl Pool {
         match self.excess() {
             0 => Time::NEVER,
             excess => {
-                let due = self.to_be_asked(excess, self.now).into_iter().map(|(_, due)| due).min();
+                let due = self.servers_to_request(excess, self.now).into_iter().map(|(_, due)| due).min();
                 due.unwrap_or(Time::NEVER).min(self.next_repetition())
             }
         }
@@ -86,19 +86,23 @@ impl Pool {
 
     /// The servers whose clients are to be asked beside those that were, and when: first those that were held for
     /// longest, and last those that are known to be held for another reason than a request.
-    fn to_be_asked(&self, excess: u32, now: Time) -> Vec<(ServerId, Time)> {
-        let (asked, mut others): (Vec<_>, Vec<_>) = self
+    fn servers_to_request(&self, excess: u32, now: Time) -> Vec<(ServerId, Time)> {
+        let (requested, mut others): (Vec<_>, Vec<_>) = self
             .slots
             .all_lasting()
-            .partition(|(_, slot)| slot.asked.is_some_and(|at| at.after(GIVE_WAY_INTERVAL) > now));
-        others.sort_by_key(|(_, slot)| (slot.kept, slot.since));
-        let missing = (excess as usize).saturating_sub(asked.len());
+            .partition(|(_, slot)| slot.return_requested_at.is_some_and(|at| at.after(GIVE_WAY_INTERVAL) > now));
+        others.sort_by_key(|(_, slot)| (slot.pinned, slot.since));
+        let missing = (excess as usize).saturating_sub(requested.len());
         others.into_iter().take(missing).map(|(server, slot)| (server, slot.since.after(self.limits.turn))).collect()
     }
 
     /// When the first client is asked again.
     fn next_repetition(&self) -> Time {
-        let asked = self.slots.all_lasting().filter_map(|(_, slot)| slot.asked).map(|at| at.after(GIVE_WAY_INTERVAL));
-        asked.filter(|at| *at > self.now).min().unwrap_or(Time::NEVER)
+        let due = self
+            .slots
+            .all_lasting()
+            .filter_map(|(_, slot)| slot.return_requested_at)
+            .map(|at| at.after(GIVE_WAY_INTERVAL));
+        due.filter(|at| *at > self.now).min().unwrap_or(Time::NEVER)
     }
 }

@@ -1,7 +1,7 @@
 //! A reset that the caller requests of any one server, such as one in which the session has work to do that no client
 //! waits for.
 
-use crate::{action::Action, event::Closed, slots::State, time::Time};
+use crate::{action::Action, reasons::Closed, slots::State, time::Time};
 
 use super::{Mode, Pool};
 

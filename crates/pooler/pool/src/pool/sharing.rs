@@ -3,7 +3,7 @@
 
 use crate::{
     action::Action,
-    event::Closed,
+    reasons::Closed,
     slots::{ServerId, Slot, State},
     time::Time,
 };
@@ -15,10 +15,9 @@ use super::{Mode, Pool};
 /// congestion.
 const TURN_FRACTION: u64 = 16;
 
-/// What a pool and the budget have told each other, beside requests for permits.
+/// What a pool and the budget have reported to each other, beside requests for permits.
 #[derive(Debug)]
 pub(super) struct Sharing {
-    /// What the budget has asked for in vain.
     sought: Sought,
     /// When a client last got a server.
     pub(super) last_grant: Time,
@@ -36,8 +35,8 @@ pub(super) struct Sharing {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Sought {
     Nothing,
-    /// A server that was idle for long.
-    Unused,
+    /// A server that was idle for [`crate::LONG_IDLE_TURNS`].
+    LongIdle,
     /// Any server that can be given up, such as one that was idle for long.
     Spare,
 }
@@ -66,10 +65,10 @@ impl Pool {
         self.give_up(Sought::Spare, now)
     }
 
-    /// The budget wants one server back, but only one that was idle for [`crate::UNUSED_TURNS`]. Returns true if such a
+    /// The budget wants one server back, but only one that was idle for [`crate::LONG_IDLE_TURNS`]. Returns true if such a
     /// one is being closed. Otherwise, [`Action::ReportSpare`] tells when there may be one.
-    pub fn reclaim_unused(&mut self, now: Time) -> bool {
-        self.give_up(Sought::Unused, now)
+    pub fn reclaim_long_idle(&mut self, now: Time) -> bool {
+        self.give_up(Sought::LongIdle, now)
     }
 
     fn give_up(&mut self, sought: Sought, now: Time) -> bool {
@@ -94,7 +93,7 @@ impl Pool {
     fn is_sought(&self, sought: Sought, server: ServerId, now: Time) -> bool {
         match sought {
             Sought::Nothing => false,
-            Sought::Unused => self.slots.established() > self.config.min_size && self.unused_from(server) <= now,
+            Sought::LongIdle => self.slots.established() > self.config.min_size && self.long_idle_from(server) <= now,
             Sought::Spare => self.is_spare(server, now),
         }
     }
@@ -114,9 +113,9 @@ impl Pool {
         if slot.state == State::Idle { over.min(slot.since.after(self.limits.turn / TURN_FRACTION)) } else { over }
     }
 
-    /// When an idle server counts as unused.
-    fn unused_from(&self, server: ServerId) -> Time {
-        self.slots.get(server).since.after(self.limits.unused)
+    /// When an idle server counts as idle for long.
+    fn long_idle_from(&self, server: ServerId) -> Time {
+        self.slots.get(server).since.after(self.limits.long_idle)
     }
 
     /// Whether this pool has another server that is idle, or was not held for a whole turn: O(n). The caller asks only
@@ -148,7 +147,7 @@ impl Pool {
         let due = sought != Sought::Nothing && self.slots.established() > self.config.min_size;
         let server = self.slots.oldest_idle().filter(|_| due);
         server.map_or(Time::NEVER, |server| match sought {
-            Sought::Unused => self.unused_from(server),
+            Sought::LongIdle => self.long_idle_from(server),
             Sought::Nothing | Sought::Spare => self.spare_from(server),
         })
     }
@@ -157,26 +156,26 @@ impl Pool {
 
     /// A waiter is about to be queued.
     pub(super) fn note_wait_begins(&mut self, now: Time) {
-        if self.waiters.len() == 0 && self.needing_unused.len() == 0 {
+        if self.waiters.len() == 0 && self.needing_fresh.len() == 0 {
             self.sharing.queued_since = now;
         }
     }
 
     /// A server came back, and a waiter gets it. If there was always a waiter for a whole turn, servers come back here,
-    /// but there are too few of them: the budget is told from time to time. A pool whose servers are all held for long
+    /// but there are too few of them: the pool reports that from time to time. A pool whose servers are all held for long
     /// never reports congestion, because servers that other pools gave up for it might be held as well. (It may get
     /// such servers all the same, by its own request.)
     #[inline]
     pub(super) fn note_congestion(&mut self, now: Time) {
-        let waits = self.waiters.len() > 0 || self.needing_unused.len() > 0;
+        let waits = self.waiters.len() > 0 || self.needing_fresh.len() > 0;
         let since = self.sharing.queued_since.max(self.available_since);
         let again = self.sharing.congested_at.after(self.limits.turn / TURN_FRACTION);
         self.sharing.reports_congestion |=
-            self.asked > 0 && waits && since.after(self.limits.turn) <= now && again <= now;
+            self.permits_wanted > 0 && waits && since.after(self.limits.turn) <= now && again <= now;
     }
 
-    /// Tells the budget if a waiter has waited for a whole turn in which no client of this pool got a server. It is
-    /// told again each turn, because nothing else may happen meanwhile.
+    /// Notes for a report if a waiter has waited for a whole turn in which no client of this pool got a server. The report
+    /// is repeated each turn, because nothing else may happen meanwhile.
     pub(super) fn note_starvation(&mut self, now: Time) {
         if self.starves_at() <= now {
             self.sharing.starved_at = now;
@@ -184,10 +183,10 @@ impl Pool {
         }
     }
 
-    /// When that is so. While a connection is being made, it is what the waiter waits for.
+    /// When starvation is reported: not while a connection is being made, because that is what the waiter waits for.
     #[inline]
     pub(super) fn starves_at(&self) -> Time {
-        if self.asked == 0 || self.slots.count(State::Connecting) > 0 {
+        if self.permits_wanted == 0 || self.slots.count(State::Connecting) > 0 {
             return Time::NEVER;
         }
         self.unserved_since().map_or(Time::NEVER, |since| since.max(self.sharing.starved_at).after(self.limits.turn))
@@ -208,21 +207,21 @@ impl Pool {
             && !self.slots.all().any(|(_, slot)| comes(slot))
     }
 
-    /// Since when no waiter has got a server, if there are waiters that are not held back.
+    /// Since when no waiter has got a server, if there are waiters that are not deferred.
     #[inline]
     fn unserved_since(&self) -> Option<Time> {
-        let fronts = [self.waiters.front(), self.needing_unused.front()];
+        let fronts = [self.waiters.front(), self.needing_fresh.front()];
         let first = fronts.into_iter().flatten().map(|waiter| waiter.since).min();
         first.map(|since| since.max(self.sharing.last_grant))
     }
 
-    /// What the budget is to be told of the permits that this pool waits for. If it waits for none, there is no reason.
+    /// The report about the permits that this pool waits for, if it waits for any.
     #[inline]
     pub(super) fn poll_report(&mut self) -> Option<Action> {
-        if core::mem::take(&mut self.sharing.reports_starvation) && self.asked > 0 {
+        if core::mem::take(&mut self.sharing.reports_starvation) && self.permits_wanted > 0 {
             return Some(Action::ReportStarvation);
         }
-        if core::mem::take(&mut self.sharing.reports_congestion) && self.asked > 0 {
+        if core::mem::take(&mut self.sharing.reports_congestion) && self.permits_wanted > 0 {
             self.sharing.congested_at = self.now;
             return Some(Action::ReportCongestion);
         }

@@ -57,7 +57,7 @@ impl Pool {
     /// How long the first waiter has been waiting.
     pub fn oldest_wait(&self, now: Time) -> Option<Duration> {
         let first = |waiters: &Waiters| waiters.front().map(|waiter| now - waiter.since);
-        first(&self.waiters).max(first(&self.held_back)).max(first(&self.needing_unused))
+        first(&self.waiters).max(first(&self.deferred)).max(first(&self.needing_fresh))
     }
 
     /// How many servers are in which state, and how many waiters there are.
@@ -69,7 +69,7 @@ impl Pool {
             checking: self.slots.count(State::Checking),
             closing: self.slots.count(State::Closing),
             waiters: self.waiting(),
-            held_back: self.held_back.len(),
+            deferred: self.deferred.len(),
             total: self.slots.total(),
         }
     }

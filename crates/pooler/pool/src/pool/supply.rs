@@ -3,18 +3,18 @@
 
 use crate::{
     action::{Action, Grant, PauseMode},
-    event::{CheckOutFailed, Closed, Event, Path},
+    reasons::{CheckOutFailed, Closed, GrantSource},
     slots::{Home, ServerId, State},
     time::Time,
-    waiters::Waiter,
+    waiters::{Waiter, Waiters},
 };
 
 use super::{Mode, Pool};
 
-/// Waiters that are looked through to find the home of a new connection.
+/// Waiters that are passed over to find the home of a new connection.
 const MAX_HOME_SEARCH: u32 = 16;
-/// Time in nanoseconds within which a permit comes if there is one.
-const PERMIT_TIME: u64 = 20_000_000;
+/// Nanoseconds within which a free permit arrives.
+const PERMIT_NANOS: u64 = 20_000_000;
 
 impl Pool {
     /// Brings waiters and idle servers together, and updates how many connections are wanted. To be called whenever
@@ -22,13 +22,13 @@ impl Pool {
     pub(super) fn settle(&mut self, now: Time) {
         self.backoff.end_pause_at(now);
         self.update_availability(now);
-        self.admit_held_back(now);
+        self.admit_deferred(now);
         if self.mode == Mode::Ready && self.waiters.len() > 0 && self.slots.count(State::Idle) > 0 {
             self.serve_from_idle(now);
             self.update_availability(now);
         }
-        if self.needing_unused.len() > 0 {
-            self.make_room(now);
+        if self.needing_fresh.len() > 0 {
+            self.close_idle_for_fresh(now);
             self.update_availability(now);
         }
         if self.reset_requested {
@@ -36,29 +36,29 @@ impl Pool {
             self.update_availability(now);
         }
         self.ask_to_give_way(now);
-        self.asked = self.wanted();
+        self.permits_wanted = self.wanted();
     }
 
-    /// Closes idle servers to make room for connections that waiters need.
+    /// Closes idle servers, so that connections can be made for waiters that need a fresh one.
     #[cold]
-    fn make_room(&mut self, now: Time) {
-        while self.needs_room(now)
+    fn close_idle_for_fresh(&mut self, now: Time) {
+        while self.needs_slot_for_fresh(now)
             && let Some(server) = self.slots.oldest_idle()
         {
             self.order_close(server, Closed::Discarded, now);
         }
     }
 
-    /// Whether a waiter needs a new connection, and there is no room for it. Where there seems to be room, and no
-    /// permit has come for long, this pool's own servers are in the way.
+    /// Whether a waiter needs a new connection, and `max_size` permits none. If `max_size` permits one, and the budget has
+    /// granted no permit for long, a server of this pool has to return its own.
     #[inline]
-    pub(super) fn needs_room(&self, now: Time) -> bool {
-        self.needing_unused.front().is_some_and(|front| {
+    pub(super) fn needs_slot_for_fresh(&self, now: Time) -> bool {
+        self.needing_fresh.front().is_some_and(|front| {
             self.mode == Mode::Ready && !self.backoff.is_pausing() && {
                 let coming = self.slots.count(State::Connecting) + self.slots.count(State::Closing);
-                let may_get_permit = front.since.after(PERMIT_TIME) > now;
-                let room = if may_get_permit { self.limits.max_size.saturating_sub(self.slots.total()) } else { 0 };
-                self.needing_unused.len() > coming + room
+                let may_get_permit = front.since.after(PERMIT_NANOS) > now;
+                let free = if may_get_permit { self.limits.max_size.saturating_sub(self.slots.total()) } else { 0 };
+                self.needing_fresh.len() > coming + free
             }
         })
     }
@@ -79,50 +79,50 @@ impl Pool {
         if self.mode != Mode::Ready || self.backoff.is_pausing() {
             return 0;
         }
-        let kept = if self.config.on_proof && !self.has_connected { 0 } else { self.config.min_size };
-        let missing = kept.saturating_sub(self.slots.live()).max(u32::from(self.needs_server_for_reset()));
-        let needing_unused = self.needing_unused.len();
-        if self.waiters.len() == 0 && needing_unused == 0 && missing == 0 {
+        let applies = !self.config.min_size_once_connected || self.has_connected;
+        let min_size = if applies { self.config.min_size } else { 0 };
+        let missing = min_size.saturating_sub(self.slots.live()).max(u32::from(self.needs_server_for_reset()));
+        let needing_fresh = self.needing_fresh.len();
+        if self.waiters.len() == 0 && needing_fresh == 0 && missing == 0 {
             return 0;
         }
         let connecting = self.slots.count(State::Connecting);
-        // New connections go first to waiters that need an unused server.
-        let for_others = connecting.saturating_sub(needing_unused) + self.slots.count(State::Checking);
-        let uncovered = needing_unused.saturating_sub(connecting) + self.waiters.len().saturating_sub(for_others);
-        let room = self.limits.max_size.saturating_sub(self.slots.total());
-        uncovered.max(missing).min(room).min(self.config.max_connecting.saturating_sub(connecting))
+        // New connections go first to waiters that need a fresh server.
+        let for_others = connecting.saturating_sub(needing_fresh) + self.slots.count(State::Checking);
+        let uncovered = needing_fresh.saturating_sub(connecting) + self.waiters.len().saturating_sub(for_others);
+        let free = self.limits.max_size.saturating_sub(self.slots.total());
+        uncovered.max(missing).min(free).min(self.config.max_connecting.saturating_sub(connecting))
     }
 
     /// Orders one connection, for the first waiter that no other connection is meant for.
     pub(super) fn connect(&mut self, now: Time) {
         assert!(self.slots.total() < self.limits.max_size, "a connection was permitted beyond max_size");
-        let (connecting, needing_unused) = (self.slots.count(State::Connecting), self.needing_unused.len());
-        let waiter = match connecting.checked_sub(needing_unused) {
-            None => self.needing_unused.nth(connecting.min(MAX_HOME_SEARCH)),
+        let (connecting, needing_fresh) = (self.slots.count(State::Connecting), self.needing_fresh.len());
+        let waiter = match connecting.checked_sub(needing_fresh) {
+            None => self.needing_fresh.nth(connecting.min(MAX_HOME_SEARCH)),
             Some(left) => self.waiters.nth((left + self.slots.count(State::Checking)).min(MAX_HOME_SEARCH)),
         };
         let home = waiter.map(|waiter| waiter.home);
         let server = self.slots.create(home.unwrap_or_default(), self.generation, now);
-        self.events.push(Event::ConnectionCreated);
         self.actions.push_back(Action::Connect { server, home });
     }
 
-    /// A server in hand goes to the next waiter, or becomes idle.
+    /// Grants a server that is not in use to the next waiter, or makes it idle.
     #[inline]
-    pub(super) fn offer(&mut self, server: ServerId, home: Home, path: Path, now: Time) -> Option<Grant> {
-        if path == Path::Created && self.mode == Mode::Ready && self.needing_unused.len() > 0 {
+    pub(super) fn offer(&mut self, server: ServerId, home: Home, source: GrantSource, now: Time) -> Option<Grant> {
+        if source == GrantSource::Created && self.mode == Mode::Ready && self.needing_fresh.len() > 0 {
             self.expire_waiters(now);
-            if let Some(waiter) = self.needing_unused.pop_front() {
-                return Some(self.grant(server, waiter, path, now));
+            if let Some(waiter) = self.needing_fresh.pop_front() {
+                return Some(self.grant(server, waiter, source, now));
             }
         }
         if self.mode == Mode::Ready && self.waiters.len() > 0 {
             self.expire_waiters(now);
             if let Some(waiter) = self.waiters.pop_for(home, self.config.max_overtakes) {
-                if path == Path::Queued {
+                if source == GrantSource::Queued {
                     self.note_congestion(now);
                 }
-                return Some(self.grant(server, waiter, path, now));
+                return Some(self.grant(server, waiter, source, now));
             }
         }
         self.slots.set_state(server, State::Idle, now);
@@ -133,7 +133,7 @@ impl Pool {
         None
     }
 
-    fn grant(&mut self, server: ServerId, waiter: Waiter, path: Path, now: Time) -> Grant {
+    fn grant(&mut self, server: ServerId, waiter: Waiter, source: GrantSource, now: Time) -> Grant {
         self.slots.set_state(server, State::InUse, now);
         if waiter.lasting {
             self.slots.set_lasting(server);
@@ -142,8 +142,7 @@ impl Pool {
         let slot = self.slots.get_mut(server);
         slot.used = true;
         let waited = now - waiter.since;
-        self.events.push(Event::CheckedOut { path, duration: waited });
-        Grant { waiter: waiter.id, server, home: slot.home, waiter_home: waiter.home, path, waited }
+        Grant { waiter: waiter.id, server, home: slot.home, waiter_home: waiter.home, source, waited }
     }
 
     /// Gives idle servers to waiters. Both are there after a pause, or if the servers need a check first.
@@ -154,11 +153,11 @@ impl Pool {
             if let Some(server) = self.take_idle(front.home, now) {
                 let home = self.slots.get(server).home;
                 let waiter = self.waiters.pop_for(home, self.config.max_overtakes).expect("a waiter, just seen");
-                let grant = self.grant(server, waiter, Path::Queued, now);
+                let grant = self.grant(server, waiter, GrantSource::Queued, now);
                 self.actions.push_back(Action::Grant(grant));
                 continue;
             }
-            let connecting = self.slots.count(State::Connecting).saturating_sub(self.needing_unused.len());
+            let connecting = self.slots.count(State::Connecting).saturating_sub(self.needing_fresh.len());
             let covered = self.slots.count(State::Checking) + connecting;
             let Some(server) = self.slots.last_used().filter(|_| covered < self.waiters.len()) else { break };
             self.slots.set_state(server, State::Checking, now);
@@ -182,21 +181,21 @@ impl Pool {
             } else if since.after(self.limits.idle) > now || !self.close_long_idle(now) {
                 return (since.after(self.limits.check_after) >= now).then_some(server);
             }
-            self.asked = self.wanted();
+            self.permits_wanted = self.wanted();
         }
     }
 
     /// Whether the pool has been [renewed](Pool::renew) since this server was asked for.
     pub fn is_outdated(&self, server: ServerId) -> bool {
-        self.slots.get(server).epoch.wrapping_sub(self.renewed) > u32::MAX / 2
+        self.slots.get(server).pool_generation.wrapping_sub(self.renewed_generation) > u32::MAX / 2
     }
 
     /// Why this server must not be used again; `None` if it may.
     #[inline]
     pub(super) fn unfit(&self, server: ServerId, now: Time) -> Option<Closed> {
         let slot = self.slots.get(server);
-        let fit = !slot.cut
-            && slot.epoch == self.generation
+        let fit = !slot.interrupted
+            && slot.pool_generation == self.generation
             && slot.expires > now
             && self.mode != Mode::Closed
             && self.slots.live() <= self.limits.max_size;
@@ -208,9 +207,9 @@ impl Pool {
         let slot = self.slots.get(server);
         if self.mode == Mode::Closed {
             Closed::PoolClosed
-        } else if slot.cut {
+        } else if slot.interrupted {
             Closed::Interrupted
-        } else if slot.epoch != self.generation {
+        } else if slot.pool_generation != self.generation {
             Closed::Stale
         } else if self.slots.live() > self.limits.max_size {
             Closed::Shrunk
@@ -223,34 +222,28 @@ impl Pool {
     pub(super) fn order_close(&mut self, server: ServerId, reason: Closed, now: Time) {
         self.slots.set_state(server, State::Closing, now);
         let slot = self.slots.get_mut(server);
-        slot.cut = false;
+        slot.interrupted = false;
         let home = slot.home;
-        self.events.push(Event::ConnectionClosed { reason });
         self.actions.push_back(Action::Close { server, home, reason });
     }
 
-    /// The connection of this server begins to end, for this reason, unless the pool has ordered to close it before.
-    pub(super) fn ends(&mut self, server: ServerId, reason: Closed, now: Time) {
+    /// The connection of this server is closing, by order of the pool or by itself.
+    pub(super) fn note_closing(&mut self, server: ServerId, now: Time) {
         if self.slots.get(server).state != State::Closing {
-            self.events.push(Event::ConnectionClosed { reason });
             self.slots.set_state(server, State::Closing, now);
-            self.slots.get_mut(server).cut = false;
+            self.slots.get_mut(server).interrupted = false;
         }
         self.settle(now);
     }
 
-    /// The server is gone. `reason`: of one that the pool has not ordered to close.
-    pub(super) fn gone(&mut self, server: ServerId, reason: Closed, now: Time) {
-        if self.slots.get(server).state != State::Closing {
-            self.events.push(Event::ConnectionClosed { reason });
-        }
+    pub(super) fn remove_server(&mut self, server: ServerId, now: Time) {
         self.slots.free(server, now);
         self.ceiling = self.ceiling.min(self.limits.max_size.max(self.slots.total()));
         self.settle(now);
     }
 
     /// Closes all servers that are neither in use nor closing.
-    pub(super) fn close_unused(&mut self, reason: Closed, now: Time) {
+    pub(super) fn close_not_in_use(&mut self, reason: Closed, now: Time) {
         for slot in 0..self.slots.slot_count() {
             let Some(server) = self.slots.at(slot) else { continue };
             if matches!(self.slots.get(server).state, State::Connecting | State::Idle | State::Checking) {
@@ -264,8 +257,8 @@ impl Pool {
         for slot in 0..self.slots.slot_count() {
             let Some(server) = self.slots.at(slot) else { continue };
             let slot = self.slots.get_mut(server);
-            if slot.state == State::InUse && !slot.cut {
-                slot.cut = true;
+            if slot.state == State::InUse && !slot.interrupted {
+                slot.interrupted = true;
                 self.actions.push_back(Action::Interrupt { server, home: slot.home });
             }
         }
@@ -273,8 +266,8 @@ impl Pool {
 
     pub(super) fn fail_waiters(&mut self, reason: CheckOutFailed, now: Time) {
         let next = |pool: &mut Self| {
-            let first = pool.needing_unused.pop_front().or_else(|| pool.waiters.pop_front());
-            first.or_else(|| pool.held_back.pop_front())
+            let first = pool.needing_fresh.pop_front().or_else(|| pool.waiters.pop_front());
+            first.or_else(|| pool.deferred.pop_front())
         };
         while let Some(waiter) = next(self) {
             self.fail(waiter, reason, now);
@@ -282,35 +275,26 @@ impl Pool {
     }
 
     pub(super) fn waiting(&self) -> u32 {
-        self.waiters.len() + self.held_back.len() + self.needing_unused.len()
+        self.waiters.len() + self.deferred.len() + self.needing_fresh.len()
     }
 
     fn fail(&mut self, waiter: Waiter, reason: CheckOutFailed, now: Time) {
         let waited = now - waiter.since;
-        self.events.push(Event::CheckOutFailed { reason, duration: waited });
         self.actions.push_back(Action::Fail { waiter: waiter.id, home: waiter.home, reason, waited });
     }
 
     /// Fails waiters that have waited too long. In each queue, the first to come is also the first to expire.
     #[inline]
     pub(super) fn expire_waiters(&mut self, now: Time) {
-        while let Some(front) = self.waiters.front()
-            && self.due(front.since) <= now
-        {
-            let waiter = self.waiters.pop_front().expect("a waiter, just seen");
-            self.expire(waiter, now);
-        }
-        while let Some(front) = self.held_back.front()
-            && self.due(front.since) <= now
-        {
-            let waiter = self.held_back.pop_front().expect("a waiter, just seen");
-            self.expire(waiter, now);
-        }
-        while let Some(front) = self.needing_unused.front()
-            && self.due(front.since) <= now
-        {
-            let waiter = self.needing_unused.pop_front().expect("a waiter, just seen");
-            self.expire(waiter, now);
+        let queues: [fn(&mut Self) -> &mut Waiters; 3] =
+            [|pool| &mut pool.waiters, |pool| &mut pool.deferred, |pool| &mut pool.needing_fresh];
+        for queue in queues {
+            while let Some(front) = queue(self).front()
+                && self.wait_ends(front.since) <= now
+            {
+                let waiter = queue(self).pop_front().expect("a waiter, just seen");
+                self.expire(waiter, now);
+            }
         }
     }
 
@@ -324,13 +308,13 @@ impl Pool {
         self.fail(waiter, reason, now);
     }
 
-    /// When a waiter that came at this time has waited too long. It is later for waiters that came later.
+    /// When the wait of a waiter ends that was queued at this time: the later it was queued, the later.
     ///
     /// While the upstream is unavailable, or the pool paused, a waiter may wait for `unavailable_wait_time`. Otherwise
     /// it may wait for `max_wait_time`, counted from the end of the last such period if it came before, so that a
     /// recovery does not fail all waiters at once; but never longer than the longer of the two in all.
     #[inline]
-    fn due(&self, since: Time) -> Time {
+    fn wait_ends(&self, since: Time) -> Time {
         if self.unavailable {
             return since.after(self.limits.unavailable);
         }
@@ -341,10 +325,11 @@ impl Pool {
         longest.min(self.available_since.after(self.limits.wait))
     }
 
-    /// The same for a waiter that needs a new connection. Before that, room may have to be made for the connection.
-    fn due_or_needs_room(&self, since: Time) -> Time {
-        let needs_room = Some(since.after(PERMIT_TIME)).filter(|at| *at > self.now);
-        self.due(since).min(needs_room.unwrap_or(Time::NEVER))
+    /// When something is due for a waiter with [`crate::Need::Fresh`]: that an idle server is closed for it, or the end of
+    /// its wait.
+    fn fresh_waiter_due(&self, since: Time) -> Time {
+        let needs_slot = Some(since.after(PERMIT_NANOS)).filter(|at| *at > self.now);
+        self.wait_ends(since).min(needs_slot.unwrap_or(Time::NEVER))
     }
 
     /// A connect has failed, or took too long.
@@ -360,7 +345,7 @@ impl Pool {
     pub(super) fn note_unknown_name(&mut self, now: Time) {
         self.reset_requested = false;
         self.has_connected = false;
-        self.backoff.note_unknown_name(!self.config.on_proof, now);
+        self.backoff.note_unknown_name(!self.config.min_size_once_connected, now);
         self.back_off(now);
     }
 
@@ -395,7 +380,7 @@ impl Pool {
         }
     }
 
-    pub(super) fn upkeep(&mut self, now: Time) {
+    pub(super) fn run_timers(&mut self, now: Time) {
         self.expire_waiters(now);
         while let Some(server) = self.slots.oldest_connecting()
             && self.slots.get(server).since.after(self.limits.connect) <= now
@@ -462,9 +447,9 @@ impl Pool {
         let started = |at: Option<Time>| at.map_or(Time::NEVER, |at| at.after(self.limits.connect));
         let at = self
             .next_expiry
-            .min(self.waiters.front().map_or(Time::NEVER, |waiter| self.due(waiter.since)))
-            .min(self.held_back.front().map_or(Time::NEVER, |waiter| self.due(waiter.since)))
-            .min(self.needing_unused.front().map_or(Time::NEVER, |waiter| self.due_or_needs_room(waiter.since)))
+            .min(self.waiters.front().map_or(Time::NEVER, |waiter| self.wait_ends(waiter.since)))
+            .min(self.deferred.front().map_or(Time::NEVER, |waiter| self.wait_ends(waiter.since)))
+            .min(self.needing_fresh.front().map_or(Time::NEVER, |waiter| self.fresh_waiter_due(waiter.since)))
             .min(self.next_long_idle().unwrap_or(Time::NEVER))
             .min(started(since(self.slots.oldest_connecting())))
             .min(started(since(self.slots.oldest_checking())))

@@ -1,12 +1,12 @@
 //! The rules of the pool, one by one: service here; what others under the same limits get in `sharing`; failures,
 //! pauses, clears and other limits in `trouble`.
 
+mod fresh;
 mod hold_times;
 mod lasting;
 mod requested_reset;
 mod sharing;
 mod trouble;
-mod unused;
 
 use alloc::{vec, vec::Vec};
 use core::time::Duration;
@@ -158,13 +158,16 @@ fn a_created_an_idle_and_a_queued_grant_say_so() {
     let mut bench = Bench::new(config());
     bench.queue(B, 0);
     let created = bench.connected(30).expect("a grant");
-    assert_eq!((created.path, created.waited, created.home, created.waiter_home), (Path::Created, MS * 30, A, B));
+    assert_eq!(
+        (created.source, created.waited, created.home, created.waiter_home),
+        (GrantSource::Created, MS * 30, A, B)
+    );
     assert_eq!(bench.check_in(created.server, B, CheckIn::Clean, 40), None);
     let CheckOut::Granted(idle) = bench.check_out(A, 50) else { panic!("an idle server is there") };
-    assert_eq!((idle.path, idle.waited, idle.home, idle.waiter_home), (Path::Idle, Duration::ZERO, B, A));
+    assert_eq!((idle.source, idle.waited, idle.home, idle.waiter_home), (GrantSource::Idle, Duration::ZERO, B, A));
     bench.queue(B, 60);
     let queued = bench.check_in(idle.server, A, CheckIn::Clean, 70).expect("a grant");
-    assert_eq!((queued.path, queued.waited, queued.server), (Path::Queued, MS * 10, idle.server));
+    assert_eq!((queued.source, queued.waited, queued.server), (GrantSource::Queued, MS * 10, idle.server));
 }
 
 #[test]
@@ -278,7 +281,7 @@ fn a_reset_orders_a_reset_and_serves_the_waiter_afterwards() {
     assert_eq!(bench.actions(), [Action::Reset { server, home: B }]);
     assert_eq!(bench.pool.counts().checking, 1);
     let grant = bench.pool.handle_checked(server, true, B, at(3)).expect("a grant");
-    assert_eq!((grant.server, grant.path), (server, Path::Queued));
+    assert_eq!((grant.server, grant.source), (server, GrantSource::Queued));
 }
 
 #[test]
@@ -295,7 +298,7 @@ fn a_discarded_server_closes_and_its_room_is_used_when_it_has() {
 }
 
 #[test]
-fn a_server_long_unused_is_checked_before_it_is_handed_out() {
+fn a_server_that_was_idle_for_long_is_checked_before_it_is_handed_out() {
     let mut bench = Bench::new(PoolConfig { check_after_idle: Some(MS * 10), ..config() });
     let s = bench.busy(2, 0);
     bench.give(s[0], 1);
@@ -395,33 +398,6 @@ fn lives_end_by_themselves_and_at_different_times() {
 }
 
 #[test]
-fn events_tell_the_story_in_the_words_of_cmap() {
-    let mut pool = Pool::new(PoolConfig { max_size: 1, ..config() }, 1, at(0));
-    pool.record_events(true);
-    pool.ready(at(0));
-    assert!(matches!(pool.check_out(WaiterId(1), A, at(0)), CheckOut::Queued(_)));
-    assert_eq!(pool.poll_action(), Some(Action::AskPermit));
-    assert!(pool.handle_permit(at(0)));
-    let Some(Action::Connect { server, .. }) = pool.poll_action() else { panic!("a connect") };
-    assert!(pool.handle_connected(server, A, at(7)).is_some());
-    assert_eq!(pool.check_in(server, A, CheckIn::Clean, at(9)), None);
-    pool.close(at(10));
-    let told: Vec<_> = core::iter::from_fn(|| pool.poll_event()).collect();
-    let story = [
-        Event::PoolCreated,
-        Event::PoolReady,
-        Event::CheckOutStarted,
-        Event::ConnectionCreated,
-        Event::ConnectionReady { duration: MS * 7 },
-        Event::CheckedOut { path: Path::Created, duration: MS * 7 },
-        Event::CheckedIn,
-        Event::PoolClosed,
-        Event::ConnectionClosed { reason: Closed::PoolClosed },
-    ];
-    assert_eq!(told, story);
-}
-
-#[test]
 fn a_late_clock_is_read_as_the_latest_one() {
     let mut bench = Bench::new(PoolConfig { max_idle_time: Some(MS * 100), ..config() });
     let server = bench.busy(1, 50)[0];
@@ -478,7 +454,7 @@ fn a_server_in_use_by_its_own_session_goes_to_no_waiter_and_is_replaced_when_los
     bench.pool.handle_lost(server, at(3));
     bench.run(3);
     assert_eq!(bench.connects.len(), 1);
-    assert!(bench.connected(4).is_some(), "who waits gets a server that is not kept");
+    assert!(bench.connected(4).is_some(), "the waiter gets a server that no session holds");
 }
 
 #[test]

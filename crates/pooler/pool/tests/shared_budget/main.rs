@@ -3,7 +3,7 @@
 //! Checked at every event: no cap is exceeded, every permit belongs to a server or is on its way, and the invariants of
 //! pools and budget hold. Where there are fewer permits than pools that need one, every pool gets its turn within a
 //! bounded time, without opening connections all the time. Where most pools sleep, none waits beside a server that has
-//! been unused for long. In the end all pools close, and every permit is back.
+//! been idle for long. In the end all pools close, and every permit is back.
 
 mod plan;
 
@@ -13,8 +13,8 @@ use std::{
 };
 
 use pool::{
-    Action, Budget, BudgetAction, CheckIn, CheckOut, Clear, Grant, Home, MemberId, Need, Path, Permit, Pool, Random,
-    ScopeId, ServerId, Ticket, Time, UNUSED_TURNS, WaiterId,
+    Action, Budget, BudgetAction, CapId, CheckIn, CheckOut, Clear, Grant, GrantSource, Home, LONG_IDLE_TURNS, MemberId,
+    Need, Permit, Pool, Random, ServerId, Ticket, Time, WaiterId,
 };
 
 use plan::{Kind, MAX_CLOSING, Plan, Rng};
@@ -32,7 +32,7 @@ enum Letter {
     Order(Action),
     Permit,
     Reclaim,
-    ReclaimUnused,
+    ReclaimLongIdle,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -70,8 +70,8 @@ struct Member {
     letters: VecDeque<(Time, Letter)>,
     /// Permits on their way to the pool.
     permits_sent: u32,
-    /// Permits on their way for which the pool has withdrawn its wish; a new wish takes one instead of asking again.
-    /// Negative while the withdrawal is on its way of a wish whose permit the pool has refused.
+    /// Permits on their way for which the pool has withdrawn its request; a new request takes one instead of asking again.
+    /// Negative while the withdrawal is on its way of a request whose permit the pool has refused.
     unwanted: i32,
     servers: BTreeMap<usize, (ServerId, Is)>,
     waiting: BTreeMap<u64, Waiting>,
@@ -90,7 +90,7 @@ struct Fleet {
     agenda: BTreeMap<(Time, u64), Event>,
     events: u64,
     budget: Budget,
-    scope: ScopeId,
+    cap: CapId,
     members: Vec<Member>,
     /// Numbers all waiters.
     waiters: u64,
@@ -100,11 +100,11 @@ struct Fleet {
 impl Fleet {
     fn new(plan: Plan, mut rng: Rng) -> Self {
         let mut budget = Budget::new();
-        let scope = budget.add_scope(plan.permits);
-        let roomy = [budget.add_scope(0), budget.add_scope(0)];
+        let cap = budget.add_cap(plan.permits);
+        let roomy = [budget.add_cap(0), budget.add_cap(0)];
         let member = |at: usize| Member {
             pool: Pool::new(plan.config.clone(), rng.0.bits(), Time(0)),
-            id: budget.add_member(&[scope, roomy[at % 2]]),
+            id: budget.add_member(&[cap, roomy[at % 2]]),
             letters: VecDeque::new(),
             permits_sent: 0,
             unwanted: 0,
@@ -117,7 +117,7 @@ impl Fleet {
         };
         let members = (0..plan.pools).map(member).collect();
         let (now, agenda) = (Time(0), BTreeMap::new());
-        let mut fleet = Self { plan, rng, now, agenda, events: 0, budget, scope, members, waiters: 0, closing: false };
+        let mut fleet = Self { plan, rng, now, agenda, events: 0, budget, cap, members, waiters: 0, closing: false };
         for at in 0..fleet.members.len() {
             fleet.members[at].pool.ready(fleet.now);
             fleet.send_orders(at);
@@ -157,7 +157,7 @@ impl Fleet {
                 break;
             }
         }
-        assert_eq!(self.budget.usage(self.scope), (0, self.plan.permits), "permits are lost");
+        assert_eq!(self.budget.usage(self.cap), (0, self.plan.permits), "permits are lost");
         let resting = |member: &Member| member.servers.is_empty() && member.waiting.is_empty();
         assert!(self.members.iter().all(resting), "a closed pool still has servers or waiters");
     }
@@ -218,8 +218,8 @@ impl Fleet {
         }
         self.waiters += 1;
         let (at, id) = (client % self.plan.pools, WaiterId(self.waiters));
-        let wish = if self.plan.kind == Kind::Rough && self.rng.percent(3) { Need::Unused } else { Need::Any };
-        match self.members[at].pool.check_out_for(id, Home(0), wish, self.now) {
+        let need = if self.plan.kind == Kind::Rough && self.rng.percent(3) { Need::Fresh } else { Need::Any };
+        match self.members[at].pool.check_out_for(id, Home(0), need, self.now) {
             CheckOut::Granted(grant) => {
                 self.send_orders(at);
                 self.hold(at, client, grant.server);
@@ -273,8 +273,8 @@ impl Fleet {
         let waiting = self.members[at].waiting.remove(&grant.waiter.0).expect("a grant for a waiter");
         self.members[at].served = self.now;
         self.hold(at, waiting.client, grant.server);
-        if grant.path == Path::Queued {
-            self.check_unused(at);
+        if grant.source == GrantSource::Queued {
+            self.check_long_idle(at);
         }
     }
 
@@ -378,7 +378,7 @@ impl Fleet {
                 match action {
                     BudgetAction::Grant(_) => self.send_permit(at),
                     BudgetAction::Reclaim(_) => self.send(at, Letter::Reclaim),
-                    BudgetAction::ReclaimUnused(_) => self.send(at, Letter::ReclaimUnused),
+                    BudgetAction::ReclaimLongIdle(_) => self.send(at, Letter::ReclaimLongIdle),
                 }
             }
             let now = self.now;
@@ -411,9 +411,9 @@ impl Fleet {
                     self.budget.reclaim_failed(member.id);
                 }
             }
-            Letter::ReclaimUnused => {
-                if !member.pool.reclaim_unused(now) {
-                    self.budget.reclaim_unused_failed(member.id);
+            Letter::ReclaimLongIdle => {
+                if !member.pool.reclaim_long_idle(now) {
+                    self.budget.reclaim_long_idle_failed(member.id);
                 }
             }
         }
@@ -430,7 +430,7 @@ impl Fleet {
                 }
             }
             Action::WithdrawPermit => {
-                // A wish that cannot be withdrawn has been granted, and its permit is on its way.
+                // A request that cannot be withdrawn has been granted, and its permit is on its way.
                 let withdrawn = self.budget.withdraw(member.id);
                 member.unwanted += i32::from(!withdrawn);
             }
@@ -469,7 +469,7 @@ impl Fleet {
             assert_eq!(self.budget.member_usage(member.id).0, has, "a permit belongs to no server");
             used += has;
         }
-        assert_eq!(self.budget.usage(self.scope), (used, self.plan.permits));
+        assert_eq!(self.budget.usage(self.cap), (used, self.plan.permits));
         assert!(used <= self.plan.permits, "{used} connections under a cap of {}", self.plan.permits);
         if self.plan.kind != Kind::Rough && !self.closing {
             self.check_turns();
@@ -487,7 +487,7 @@ impl Fleet {
 
     /// A pool whose servers come back, and whose clients have waited for long all the same, gets what others have not
     /// used for long.
-    fn check_unused(&self, at: usize) {
+    fn check_long_idle(&self, at: usize) {
         let poor = &self.members[at];
         let turn = self.plan.config.turn;
         let pressed = self.now - poor.queued > turn * 2 && !poor.waiting.is_empty();
@@ -498,8 +498,8 @@ impl Fleet {
             return;
         }
         // The pool presses now and then, and another may have begun to sleep since.
-        let unused = |is: &Is| matches!(is, Is::Idle(since) if self.now - *since >= turn * (UNUSED_TURNS + 1));
-        let sleeps = self.members.iter().position(|member| member.servers.values().any(|(_, is)| unused(is)));
+        let long_idle = |is: &Is| matches!(is, Is::Idle(since) if self.now - *since >= turn * (LONG_IDLE_TURNS + 1));
+        let sleeps = self.members.iter().position(|member| member.servers.values().any(|(_, is)| long_idle(is)));
         assert_eq!(sleeps, None, "pool {at} waits, and another does not use what it has");
     }
 

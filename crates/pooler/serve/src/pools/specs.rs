@@ -25,8 +25,8 @@ impl Pools {
         // A client may have invented the database's name, or only the database knows the user.
         let has_no_named_user = database.user.is_none() && self.user(entry.key.user()).is_none();
         let of_postgres = entry.key.kind() == Kind::Postgres;
-        let on_proof = database.name == FALLBACK || (of_postgres && has_no_named_user);
-        let may_be_forgotten = (of_postgres && on_proof) || entry.key.is_made_up();
+        let min_size_once_connected = database.name == FALLBACK || (of_postgres && has_no_named_user);
+        let may_be_forgotten = (of_postgres && min_size_once_connected) || entry.key.is_made_up();
         PoolSpec {
             protocol: database.kind.word(),
             database: entry.key.label(),
@@ -34,7 +34,7 @@ impl Pools {
             user: entry.key.user().to_string(),
             hosts: database.hosts.clone(),
             tls: self.tls.connector(entry.database),
-            config: PoolConfig { on_proof, ..settings.config },
+            config: PoolConfig { min_size_once_connected, ..settings.config },
             caps: self.caps(&entry, database),
             sizes: self.sizes(&entry, database),
             timeouts: settings.timeouts,

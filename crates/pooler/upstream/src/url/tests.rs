@@ -78,7 +78,7 @@ fn several_hosts_have_a_port_each_or_share_one() {
 }
 
 #[test]
-fn what_is_not_available_is_said_so() {
+fn unavailable_kinds_are_named() {
     assert!(UpstreamUrl::parse("mongodb+srv://c.example.net").unwrap_err().contains("not available"));
     assert!(UpstreamUrl::parse("mysql://h/x").unwrap_err().contains("must begin with"));
     assert!(UpstreamUrl::parse("postgres://h/x?sslmode=require&sslrootcert=y").is_ok());
@@ -113,11 +113,11 @@ fn a_url_of_mongodb_has_the_options_of_its_drivers() {
 }
 
 #[test]
-fn what_is_for_drivers_is_ignored_and_told() {
+fn options_of_drivers_are_ignored_and_listed() {
     let url = "mongodb://h/?retryWrites=true&w=majority&maxpoolsize=5&W=1&appName=Cluster0&loadBalanced=false";
     let ignored = UpstreamUrl::parse(url).unwrap().ignored;
-    let told: Vec<_> = ignored.iter().map(|ignored| (ignored.name, ignored.setting)).collect();
-    assert_eq!(told, [("retryWrites", None), ("w", None), ("maxPoolSize", Some("max_size"))]);
+    let shown: Vec<_> = ignored.iter().map(|ignored| (ignored.name, ignored.setting)).collect();
+    assert_eq!(shown, [("retryWrites", None), ("w", None), ("maxPoolSize", Some("max_size"))]);
     assert_eq!(UpstreamUrl::parse("mongodb://h/?replicaSet=rs").unwrap().ignored, []);
 }
 
@@ -142,7 +142,7 @@ fn a_name_stands_for_all_hosts_and_means_tls() {
 }
 
 #[test]
-fn all_parameters_that_are_wrong_are_told_at_once() {
+fn all_wrong_parameters_are_reported_at_once() {
     let error = UpstreamUrl::parse("mongodb://h/?tls=yes&w=1&replicSet=x&authMechanism=X&flag").unwrap_err();
     for part in ["tls is true or false", "`replicaSet`", "SCRAM-SHA-1 are", "has no `=`"] {
         assert!(error.contains(part), "{error}");

@@ -103,7 +103,7 @@ pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done
     let all = (players + raw_clients) as u32;
     let max_size = if mode == PoolMode::Session { all + 1 } else { 1 + rng.below(4) as u32 };
     let reset = rng.pick(&[ResetPolicy::Auto, ResetPolicy::Auto, ResetPolicy::Always]);
-    let config = PoolConfig { on_proof: seed.is_multiple_of(3), ..drawn::pool(&mut rng, max_size) };
+    let config = PoolConfig { min_size_once_connected: seed.is_multiple_of(3), ..drawn::pool(&mut rng, max_size) };
     let users = if mode == PoolMode::Transaction && rng.percent(30) { USERS.len() } else { 1 };
     // Who keeps a server of his own leaves two to his pool: one for those who listen, one for everybody else.
     let pinners = if mode == PoolMode::Session { players } else { users * (max_size as usize).saturating_sub(2) };

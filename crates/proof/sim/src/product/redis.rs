@@ -87,8 +87,10 @@ pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done
     let raw_clients = drawn::raw_clients(&mut rng, bounds).max(usize::from(said.is_some()));
     let max_size = (players + raw_clients) as u32 + 2;
     let config = drawn::pool(&mut rng, max_size);
-    let setup =
-        Arc::new(Setup { config: PoolConfig { on_proof: seed.is_multiple_of(3), ..config }, numbers: Arc::default() });
+    let setup = Arc::new(Setup {
+        config: PoolConfig { min_size_once_connected: seed.is_multiple_of(3), ..config },
+        numbers: Arc::default(),
+    });
     let conditions = drawn::conditions(&mut rng, bounds);
     let network = Network::new(rng.next(), conditions);
     let rules = drawn::rules(&mut rng);

@@ -1,21 +1,12 @@
-//! What a member gets that others do not use, although they have no more.
+//! A congested member gets permits that other members have not used for long, although they have no more than it has.
 
 use super::*;
 
-use BudgetAction::{Grant, Reclaim, ReclaimUnused};
+use BudgetAction::{Grant, Reclaim, ReclaimLongIdle};
 
-/// A full cap, and members that have so many each.
-fn members<const N: usize>(has: [u32; N]) -> (Budget, [MemberId; N]) {
-    let mut budget = Budget::new();
-    let scope = budget.add_scope(has.iter().sum());
-    let members = has.map(|permits| {
-        let member = budget.add_member(&[scope]);
-        for _ in 0..permits {
-            assert_eq!(budget.request(member), Permit::Granted);
-        }
-        member
-    });
-    (budget, members)
+/// A full cap, and members that each have these permits.
+fn full<const N: usize>(permits: [u32; N]) -> (Budget, [MemberId; N]) {
+    members(permits.iter().sum(), permits)
 }
 
 /// The member requests this many more, and reports congestion.
@@ -29,66 +20,66 @@ fn report_congestion(budget: &mut Budget, member: MemberId, requests: u32) -> Ve
 }
 
 #[test]
-fn a_congested_member_gets_an_unused_permit_of_one_that_has_no_more() {
-    let (mut budget, [asleep, busy]) = members([2, 2]);
-    assert_eq!(report_congestion(&mut budget, busy, 1), [ReclaimUnused(asleep)]);
-    budget.release(asleep);
+fn a_congested_member_gets_an_long_idle_permit_of_one_that_has_no_more() {
+    let (mut budget, [idle_member, busy]) = full([2, 2]);
+    assert_eq!(report_congestion(&mut budget, busy, 1), [ReclaimLongIdle(idle_member)]);
+    budget.release(idle_member);
     assert_eq!(actions(&mut budget), [Grant(busy)]);
-    assert_eq!(used(&budget, &[asleep, busy]), [1, 3]);
+    assert_eq!(used(&budget, &[idle_member, busy]), [1, 3]);
 }
 
 #[test]
 fn even_the_last_one_and_all_of_them_in_the_end() {
-    let (mut budget, [asleep, drowsy, busy]) = members([2, 1, 1]);
+    let (mut budget, [idle_member, other, busy]) = full([2, 1, 1]);
     for rest in [[1, 1, 2], [0, 1, 3], [0, 0, 4]] {
         let asked = report_congestion(&mut budget, busy, 1);
-        let [ReclaimUnused(member)] = asked[..] else { panic!("{asked:?}") };
+        let [ReclaimLongIdle(member)] = asked[..] else { panic!("{asked:?}") };
         budget.release(member);
         assert_eq!(actions(&mut budget), [Grant(busy)]);
-        assert_eq!(used(&budget, &[asleep, drowsy, busy]), rest);
+        assert_eq!(used(&budget, &[idle_member, other, busy]), rest);
     }
     assert_eq!(report_congestion(&mut budget, busy, 1), []);
 }
 
 #[test]
-fn a_member_that_gave_up_unused_permits_gets_its_fair_share_back() {
-    let (mut budget, [asleep, busy]) = members([2, 2]);
+fn a_member_that_gave_up_long_idle_permits_gets_its_fair_share_back() {
+    let (mut budget, [idle_member, busy]) = full([2, 2]);
     let asked = report_congestion(&mut budget, busy, 2);
-    assert_eq!(asked, [ReclaimUnused(asleep), ReclaimUnused(asleep)]);
+    assert_eq!(asked, [ReclaimLongIdle(idle_member), ReclaimLongIdle(idle_member)]);
     for _ in 0..2 {
-        budget.release(asleep);
+        budget.release(idle_member);
         assert_eq!(actions(&mut budget), [Grant(busy)]);
     }
     assert_eq!(budget.request(busy), Permit::Denied);
     budget.report_congestion(busy);
     assert_eq!(actions(&mut budget), []);
     for (share, first) in [([1, 3], true), ([2, 2], false)] {
-        assert_eq!(budget.request(asleep), Permit::Denied);
+        assert_eq!(budget.request(idle_member), Permit::Denied);
         assert_eq!(actions(&mut budget), [Reclaim(busy)]);
         budget.release(busy);
-        let told = actions(&mut budget);
-        assert_eq!(told[0], Grant(asleep));
-        // Whether it uses that one the budget does not know, until it is told.
-        assert_eq!(told[1..] == [ReclaimUnused(asleep)], first, "{told:?}");
-        budget.reclaim_unused_failed(asleep);
-        assert_eq!(used(&budget, &[asleep, busy]), share);
+        let ordered = actions(&mut budget);
+        assert_eq!(ordered[0], Grant(idle_member));
+        // The budget does not know that the member uses this one.
+        assert_eq!(ordered[1..] == [ReclaimLongIdle(idle_member)], first, "{ordered:?}");
+        budget.reclaim_long_idle_failed(idle_member);
+        assert_eq!(used(&budget, &[idle_member, busy]), share);
     }
     assert_eq!(actions(&mut budget), []);
 }
 
 #[test]
-fn a_request_without_congestion_moves_no_unused_permits() {
-    let (mut budget, [asleep, busy]) = members([2, 2]);
+fn a_request_without_congestion_moves_no_long_idle_permits() {
+    let (mut budget, [idle_member, busy]) = full([2, 2]);
     assert_eq!(budget.request(busy), Permit::Denied);
-    budget.report_spare(asleep);
+    budget.report_spare(idle_member);
     assert_eq!(actions(&mut budget), []);
-    budget.report_congestion(asleep);
+    budget.report_congestion(idle_member);
     assert_eq!(actions(&mut budget), [], "it requests for nothing");
 }
 
 #[test]
 fn two_congested_members_get_nothing_from_each_other() {
-    let (mut budget, [a, b]) = members([2, 2]);
+    let (mut budget, [a, b]) = full([2, 2]);
     for member in [a, b] {
         assert_eq!(budget.request(member), Permit::Denied);
     }
@@ -99,35 +90,35 @@ fn two_congested_members_get_nothing_from_each_other() {
 }
 
 #[test]
-fn a_member_without_unused_permits_is_asked_again_only_after_it_reports_one() {
-    let (mut budget, [other, busy]) = members([2, 2]);
-    assert_eq!(report_congestion(&mut budget, busy, 1), [ReclaimUnused(other)]);
-    budget.reclaim_unused_failed(other);
+fn a_member_without_long_idle_permits_is_asked_again_only_after_it_reports_one() {
+    let (mut budget, [other, busy]) = full([2, 2]);
+    assert_eq!(report_congestion(&mut budget, busy, 1), [ReclaimLongIdle(other)]);
+    budget.reclaim_long_idle_failed(other);
     budget.report_congestion(busy);
     assert_eq!(actions(&mut budget), []);
-    assert!(!budget.awaits_spare(other), "what comes back there is in use");
+    assert!(!budget.awaits_spare(other), "it has nothing that it could release on return");
     budget.report_spare(other);
-    assert_eq!(actions(&mut budget), [ReclaimUnused(other)]);
+    assert_eq!(actions(&mut budget), [ReclaimLongIdle(other)]);
 }
 
 #[test]
-fn a_member_without_unused_permits_may_still_have_too_many() {
-    let (mut budget, [none, other, busy]) = members([0, 2, 2]);
-    assert_eq!(report_congestion(&mut budget, busy, 1), [ReclaimUnused(other)]);
-    budget.reclaim_unused_failed(other);
+fn a_member_without_long_idle_permits_may_still_have_too_many() {
+    let (mut budget, [none, other, busy]) = full([0, 2, 2]);
+    assert_eq!(report_congestion(&mut budget, busy, 1), [ReclaimLongIdle(other)]);
+    budget.reclaim_long_idle_failed(other);
     assert_eq!(budget.request(none), Permit::Denied);
     assert_eq!(actions(&mut budget), [Reclaim(other)]);
 }
 
 #[test]
 fn the_member_with_the_most_is_asked_first_and_one_with_too_many_for_any_spare_one() {
-    let (mut budget, [few, more, busy]) = members([1, 3, 2]);
-    assert_eq!(report_congestion(&mut budget, busy, 1), [ReclaimUnused(more)]);
-    budget.reclaim_unused_failed(more);
-    assert_eq!(actions(&mut budget), [ReclaimUnused(few)]);
+    let (mut budget, [few, more, busy]) = full([1, 3, 2]);
+    assert_eq!(report_congestion(&mut budget, busy, 1), [ReclaimLongIdle(more)]);
+    budget.reclaim_long_idle_failed(more);
+    assert_eq!(actions(&mut budget), [ReclaimLongIdle(few)]);
     let mut budget = Budget::new();
-    let scope = budget.add_scope(5);
-    let [rich, busy] = [(); 2].map(|()| budget.add_member(&[scope]));
+    let cap = budget.add_cap(5);
+    let [rich, busy] = [(); 2].map(|()| budget.add_member(&[cap]));
     for member in [busy, rich, rich, rich, rich] {
         assert_eq!(budget.request(member), Permit::Granted);
     }
@@ -138,16 +129,16 @@ fn the_member_with_the_most_is_asked_first_and_one_with_too_many_for_any_spare_o
 
 #[test]
 fn repeated_reports_of_congestion_ask_for_one_permit_per_request() {
-    let (mut budget, [asleep, busy]) = members([4, 4]);
-    assert_eq!(report_congestion(&mut budget, busy, 2), [ReclaimUnused(asleep), ReclaimUnused(asleep)]);
+    let (mut budget, [idle_member, busy]) = full([4, 4]);
+    assert_eq!(report_congestion(&mut budget, busy, 2), [ReclaimLongIdle(idle_member), ReclaimLongIdle(idle_member)]);
     budget.report_congestion(busy);
     assert_eq!(actions(&mut budget), []);
     assert!(budget.withdraw(busy));
-    budget.release(asleep);
+    budget.release(idle_member);
     assert_eq!(actions(&mut budget), [Grant(busy)]);
     assert_eq!(budget.request(busy), Permit::Denied);
     assert_eq!(actions(&mut budget), [], "one more is on its way already");
-    budget.release(asleep);
+    budget.release(idle_member);
     assert_eq!(actions(&mut budget), [Grant(busy)]);
     assert_eq!(budget.request(busy), Permit::Denied);
     assert_eq!(actions(&mut budget), [], "what it requests for later is another matter");
@@ -155,33 +146,33 @@ fn repeated_reports_of_congestion_ask_for_one_permit_per_request() {
 
 #[test]
 fn a_member_that_is_no_longer_congested_gets_no_last_permit() {
-    let (mut budget, [other, busy]) = members([1, 2]);
-    assert_eq!(report_congestion(&mut budget, busy, 1), [ReclaimUnused(other)]);
-    budget.reclaim_unused_failed(other);
+    let (mut budget, [other, busy]) = full([1, 2]);
+    assert_eq!(report_congestion(&mut budget, busy, 1), [ReclaimLongIdle(other)]);
+    budget.reclaim_long_idle_failed(other);
     budget.report_starvation(busy);
     budget.report_spare(other);
     assert_eq!(actions(&mut budget), [], "all that the busy one has is kept now");
     budget.report_congestion(busy);
-    assert_eq!(actions(&mut budget), [ReclaimUnused(other)]);
+    assert_eq!(actions(&mut budget), [ReclaimLongIdle(other)]);
 }
 
 #[test]
-fn an_unused_permit_goes_to_the_member_with_the_fewest() {
-    let (mut budget, [asleep, poor, busy]) = members([2, 1, 2]);
+fn an_long_idle_permit_goes_to_the_member_with_the_fewest() {
+    let (mut budget, [idle_member, poor, busy]) = full([2, 1, 2]);
     assert_eq!(budget.request(poor), Permit::Denied);
-    assert_eq!(report_congestion(&mut budget, busy, 1), [ReclaimUnused(asleep)]);
-    budget.release(asleep);
-    assert_eq!(actions(&mut budget), [Grant(poor), ReclaimUnused(poor)]);
-    budget.reclaim_unused_failed(poor);
-    assert_eq!(actions(&mut budget), [ReclaimUnused(asleep)]);
-    budget.release(asleep);
+    assert_eq!(report_congestion(&mut budget, busy, 1), [ReclaimLongIdle(idle_member)]);
+    budget.release(idle_member);
+    assert_eq!(actions(&mut budget), [Grant(poor), ReclaimLongIdle(poor)]);
+    budget.reclaim_long_idle_failed(poor);
+    assert_eq!(actions(&mut budget), [ReclaimLongIdle(idle_member)]);
+    budget.release(idle_member);
     assert_eq!(actions(&mut budget), [Grant(busy)]);
 }
 
 #[test]
 fn under_two_full_caps_a_member_of_both_is_asked_or_one_of_each() {
     let mut budget = Budget::new();
-    let (database, user) = (budget.add_scope(4), budget.add_scope(4));
+    let (database, user) = (budget.add_cap(4), budget.add_cap(4));
     let busy = budget.add_member(&[database, user]);
     let of_database = budget.add_member(&[database]);
     let of_user = budget.add_member(&[user]);
@@ -189,11 +180,11 @@ fn under_two_full_caps_a_member_of_both_is_asked_or_one_of_each() {
     for member in [busy, busy, of_database, of_user, of_both] {
         assert_eq!(budget.request(member), Permit::Granted);
     }
-    assert_eq!(report_congestion(&mut budget, busy, 1), [ReclaimUnused(of_both)]);
-    budget.reclaim_unused_failed(of_both);
+    assert_eq!(report_congestion(&mut budget, busy, 1), [ReclaimLongIdle(of_both)]);
+    budget.reclaim_long_idle_failed(of_both);
     let mut asked = actions(&mut budget);
     asked.sort_by_key(|action| action.member());
-    assert_eq!(asked, [ReclaimUnused(of_database), ReclaimUnused(of_user)]);
+    assert_eq!(asked, [ReclaimLongIdle(of_database), ReclaimLongIdle(of_user)]);
     budget.release(of_database);
     assert_eq!(actions(&mut budget), []);
     budget.release(of_user);
@@ -202,11 +193,11 @@ fn under_two_full_caps_a_member_of_both_is_asked_or_one_of_each() {
 
 #[test]
 fn a_member_whose_request_has_ended_is_asked_at_the_next_report_of_congestion() {
-    let (mut budget, [other, busy]) = members([2, 2]);
+    let (mut budget, [other, busy]) = full([2, 2]);
     assert_eq!(budget.request(other), Permit::Denied);
-    assert_eq!(report_congestion(&mut budget, busy, 1), [], "both wish");
+    assert_eq!(report_congestion(&mut budget, busy, 1), [], "both have requests");
     assert!(budget.withdraw(other));
     assert_eq!(actions(&mut budget), []);
     budget.report_congestion(busy);
-    assert_eq!(actions(&mut budget), [ReclaimUnused(other)]);
+    assert_eq!(actions(&mut budget), [ReclaimLongIdle(other)]);
 }

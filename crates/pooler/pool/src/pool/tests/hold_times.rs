@@ -34,14 +34,14 @@ fn a_server_that_goes_from_client_to_client_without_a_rest_is_held_anew_by_each(
 fn a_server_that_is_known_to_be_kept_does_not_count_until_it_has_come_back() {
     let mut bench = Bench::new(config());
     let server = bench.busy(1, 0).remove(0);
-    bench.pool.set_kept(server, true);
+    bench.pool.set_pinned(server, true);
     bench.run(10);
     assert_eq!(oldest(&bench, 10), None);
-    bench.pool.set_kept(server, false);
+    bench.pool.set_pinned(server, false);
     assert_eq!(oldest(&bench, 10), Some(10), "a pin ends, and the transaction goes on");
-    bench.pool.set_kept(server, true);
+    bench.pool.set_pinned(server, true);
     bench.give(server, 20);
-    bench.pool.set_kept(server, true);
+    bench.pool.set_pinned(server, true);
     bench.run(20);
     assert_eq!(bench.take(A, 30), server);
     assert_eq!(oldest(&bench, 31), Some(1), "what was said before, and while it was idle, is void");

@@ -1,4 +1,4 @@
-//! Those who keep a server for long, and the last one that is left to others.
+//! Clients that hold a server without a time limit, and the last server, which other clients get.
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn lasting(bench: &mut Bench, ms: u64) -> CheckOut {
     answer
 }
 
-/// A pool of so many servers, all idle.
+/// A pool of `max_size` idle servers.
 fn idle(max_size: u32) -> Bench {
     let mut bench = Bench::new(PoolConfig { max_size, min_size: max_size, max_connecting: max_size, ..config() });
     for server in core::mem::take(&mut bench.connects) {
@@ -33,9 +33,9 @@ fn a_lasting_client_never_gets_the_last_server() {
     granted(lasting(&mut bench, 1));
     assert!(matches!(lasting(&mut bench, 1), CheckOut::Queued(_)));
     let counts = bench.pool.counts();
-    assert_eq!((counts.idle, counts.waiters, counts.held_back), (1, 1, 1));
+    assert_eq!((counts.idle, counts.waiters, counts.deferred), (1, 1, 1));
     assert!(!counts.waits_for_any());
-    // Other waiters are served before the held back ones.
+    // Other waiters are served before the deferred ones.
     let last = bench.take(A, 2);
     assert_eq!(bench.check_in(last, A, CheckIn::Clean, 3), None);
     // Only one of their own makes room, and its server is theirs at once.
@@ -53,7 +53,7 @@ fn where_there_is_one_server_it_is_theirs_too() {
 }
 
 #[test]
-fn a_held_back_waiter_may_leave_before_and_after_it_was_admitted() {
+fn a_deferred_waiter_may_leave_before_and_after_it_was_admitted() {
     let mut bench = idle(2);
     let first = granted(lasting(&mut bench, 1));
     let CheckOut::Queued(early) = lasting(&mut bench, 1) else { panic!("it waits") };
@@ -64,7 +64,7 @@ fn a_held_back_waiter_may_leave_before_and_after_it_was_admitted() {
     let other = bench.take(A, 4);
     bench.pool.handle_lost(first, at(5));
     bench.run(5);
-    assert_eq!((bench.pool.counts().waiters, bench.pool.counts().held_back), (1, 0));
+    assert_eq!((bench.pool.counts().waiters, bench.pool.counts().deferred), (1, 0));
     assert!(bench.pool.cancel(late, WaiterId(3), at(6)).is_some());
     bench.run(6);
     assert!(bench.pool.cancel(late, WaiterId(3), at(6)).is_none());
@@ -72,7 +72,7 @@ fn a_held_back_waiter_may_leave_before_and_after_it_was_admitted() {
 }
 
 #[test]
-fn a_held_back_waiter_waits_no_longer_than_others() {
+fn a_deferred_waiter_waits_no_longer_than_others() {
     let mut bench = idle(2);
     granted(lasting(&mut bench, 1));
     assert!(matches!(lasting(&mut bench, 1), CheckOut::Queued(_)));
@@ -84,15 +84,15 @@ fn a_held_back_waiter_waits_no_longer_than_others() {
     assert!(bench.actions.iter().any(failed), "{:?}", bench.actions);
 }
 
-/// A pool of this many servers, of which all but one are kept for long, each for a little longer than the next.
-fn kept(max_size: u32) -> (Bench, Vec<ServerId>) {
+/// A pool of this many servers, of which all but one are held for long, each for a little longer than the next.
+fn all_but_one_lasting(max_size: u32) -> (Bench, Vec<ServerId>) {
     let mut bench = idle(max_size);
-    let kept = (1..max_size).map(|n| granted(lasting(&mut bench, u64::from(n)))).collect();
-    (bench, kept)
+    let held = (1..max_size).map(|n| granted(lasting(&mut bench, u64::from(n)))).collect();
+    (bench, held)
 }
 
 /// The servers whose clients were asked to give way since the last call.
-fn asked(bench: &mut Bench) -> Vec<ServerId> {
+fn requested(bench: &mut Bench) -> Vec<ServerId> {
     let actions = core::mem::take(&mut bench.actions);
     let server = |action| if let Action::GiveWay { server, .. } = action { Some(server) } else { None };
     actions.into_iter().filter_map(server).collect()
@@ -105,7 +105,7 @@ fn halve(bench: &mut Bench, by_size: bool, ms: u64) {
         let config = PoolConfig { max_size: half, min_size: 0, ..bench.pool.config().clone() };
         bench.pool.reconfigure(config, at(ms));
     } else {
-        bench.pool.set_room(half);
+        bench.pool.set_shared_limit(half);
         bench.pool.handle_timeout(at(ms));
     }
     bench.run(ms);
@@ -114,67 +114,67 @@ fn halve(bench: &mut Bench, by_size: bool, ms: u64) {
 #[test]
 fn in_a_smaller_pool_the_client_that_held_its_server_for_longest_is_asked_to_give_way() {
     for by_size in [true, false] {
-        let (mut bench, kept) = kept(6);
+        let (mut bench, held) = all_but_one_lasting(6);
         halve(&mut bench, by_size, 1000);
-        assert_eq!(asked(&mut bench), [], "no client waits");
+        assert_eq!(requested(&mut bench), [], "no client waits");
         let last = if by_size { None } else { Some(bench.take(A, 1001)) };
         if let Some(last) = last {
             bench.queue(A, 1002);
-            assert_eq!(asked(&mut bench), [], "another client has a server");
+            assert_eq!(requested(&mut bench), [], "another client has a server");
             assert!(bench.check_in(last, A, CheckIn::Discard, 1003).is_none());
             bench.pool.handle_closed(last, at(1003));
             bench.run_withdrawn();
         } else {
             bench.queue(A, 1002);
         }
-        assert_eq!(asked(&mut bench), kept[..3], "of three servers two may be kept");
+        assert_eq!(requested(&mut bench), held[..3], "of three servers two may be held");
         bench.pool.handle_timeout(at(1004));
         bench.run_withdrawn();
-        assert_eq!(asked(&mut bench), []);
-        assert!(bench.check_in(kept[0], A, CheckIn::Reclaim, 1005).is_none());
-        assert!(bench.check_in(kept[1], A, CheckIn::Reclaim, 1005).is_none());
-        assert!(bench.check_in(kept[2], A, CheckIn::Clean, 1005).is_some(), "it is for who waits");
+        assert_eq!(requested(&mut bench), []);
+        assert!(bench.check_in(held[0], A, CheckIn::Reclaim, 1005).is_none());
+        assert!(bench.check_in(held[1], A, CheckIn::Reclaim, 1005).is_none());
+        assert!(bench.check_in(held[2], A, CheckIn::Clean, 1005).is_some(), "it is for the waiter");
         assert!(matches!(lasting(&mut bench, 1006), CheckOut::Queued(_)));
-        assert_eq!((bench.pool.counts().held_back, asked(&mut bench)), (1, vec![]));
+        assert_eq!((bench.pool.counts().deferred, requested(&mut bench)), (1, vec![]));
     }
 }
 
 #[test]
 fn a_server_that_does_not_come_back_is_asked_for_again() {
-    let (mut bench, kept) = kept(4);
+    let (mut bench, held) = all_but_one_lasting(4);
     halve(&mut bench, true, 1000);
     bench.queue(A, 1001);
-    assert_eq!(asked(&mut bench), kept[..2]);
+    assert_eq!(requested(&mut bench), held[..2]);
     for again in 1..3 {
         let due = 1001 + again * 5000;
         bench.timeout(due - 1000);
         bench.queue(A, due - 1000);
-        assert_eq!((asked(&mut bench), bench.pool.poll_deadline()), (vec![], Some(at(due))));
+        assert_eq!((requested(&mut bench), bench.pool.poll_deadline()), (vec![], Some(at(due))));
         bench.timeout(due);
-        assert_eq!(asked(&mut bench), kept[..2]);
+        assert_eq!(requested(&mut bench), held[..2]);
     }
 }
 
 #[test]
 fn a_server_is_kept_for_a_turn_at_least_and_the_only_one_for_good() {
     let mut bench = idle(2);
-    bench.pool.set_room(1);
+    bench.pool.set_shared_limit(1);
     let only = granted(lasting(&mut bench, 1000));
     let other = bench.take(A, 1000);
     assert!(bench.check_in(other, A, CheckIn::Reclaim, 1001).is_none());
     bench.pool.handle_closed(other, at(1001));
     bench.pool.check_out(WaiterId(99), A, at(1001));
     bench.run_withdrawn();
-    assert_eq!(asked(&mut bench), []);
+    assert_eq!(requested(&mut bench), []);
     assert_eq!(bench.pool.poll_deadline(), Some(at(1250)));
     bench.pool.handle_timeout(at(1250));
     bench.run_withdrawn();
-    assert_eq!(asked(&mut bench), [only]);
+    assert_eq!(requested(&mut bench), [only]);
 
     let mut bench = idle(1);
     granted(lasting(&mut bench, 1));
     bench.queue(A, 1000);
     bench.pool.handle_timeout(at(1500));
     bench.run(1500);
-    assert_eq!(asked(&mut bench), []);
+    assert_eq!(requested(&mut bench), []);
 }

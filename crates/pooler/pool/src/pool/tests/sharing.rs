@@ -1,11 +1,11 @@
-//! What a pool gives up for others under the same limits, and when it insists on more for itself.
+//! What a pool gives up for others under the same limits, and when it reports starvation or congestion.
 
 use super::*;
 
 /// A turn, in milliseconds.
 const TURN: u64 = 250;
-/// Milliseconds after which an idle server is given up as unused.
-const UNUSED: u64 = 1_000;
+/// Milliseconds after which an idle server is given up for a congested pool.
+const LONG_IDLE: u64 = 1_000;
 
 impl Bench {
     fn reclaim(&mut self, ms: u64) -> bool {
@@ -14,18 +14,17 @@ impl Bench {
         given
     }
 
-    fn reclaim_unused(&mut self, ms: u64) -> bool {
-        let given = self.pool.reclaim_unused(at(ms));
+    fn reclaim_long_idle(&mut self, ms: u64) -> bool {
+        let given = self.pool.reclaim_long_idle(at(ms));
         self.run(ms);
         given
     }
 
-    /// Whether the budget was told that there is a server to spare.
-    fn spares(&mut self) -> bool {
+    fn reports_spare(&mut self) -> bool {
         self.actions().contains(&Action::ReportSpare)
     }
 
-    fn insists(&mut self) -> bool {
+    fn reports_starvation(&mut self) -> bool {
         self.actions().contains(&Action::ReportStarvation)
     }
 }
@@ -54,7 +53,7 @@ fn the_budget_gets_an_idle_server_back_but_never_below_min_size() {
     let second = bench.busy(1, 1)[0];
     assert!(!bench.reclaim(2), "all are busy");
     bench.give(second, 3);
-    assert!(bench.spares(), "there is one now, and another that comes free");
+    assert!(bench.reports_spare(), "there is one now, and another that comes free");
     assert!(bench.reclaim(4));
     assert_eq!(bench.closes(), [(second, Closed::Reclaimed)]);
     assert!(!bench.reclaim(500));
@@ -95,7 +94,7 @@ fn the_last_server_is_given_up_early_if_it_is_idle() {
     assert!(quiet > at(20) && quiet < at(40), "{quiet:?}");
     bench.pool.handle_timeout(quiet);
     bench.run(40);
-    assert!(bench.spares());
+    assert!(bench.reports_spare());
     assert!(bench.reclaim(40));
 }
 
@@ -116,17 +115,17 @@ fn a_pool_reports_starvation_when_its_waiters_got_no_server_for_a_turn() {
     assert_eq!(bench.pool.poll_deadline(), Some(at(100 + TURN)));
     bench.pool.handle_timeout(at(100 + TURN - 1));
     bench.run_withdrawn();
-    assert!(!bench.insists());
+    assert!(!bench.reports_starvation());
     for turn in 1..3 {
         bench.pool.handle_timeout(at(100 + turn * TURN));
         bench.run_withdrawn();
-        assert!(bench.insists(), "again after each turn");
+        assert!(bench.reports_starvation(), "again after each turn");
     }
     assert!(bench.pool.handle_permit(at(700)));
     bench.run_withdrawn();
     bench.pool.handle_timeout(at(999));
     bench.run_withdrawn();
-    assert!(!bench.insists(), "a connection is being made");
+    assert!(!bench.reports_starvation(), "a connection is being made");
 }
 
 #[test]
@@ -141,27 +140,27 @@ fn a_pool_that_serves_its_waiters_reports_no_starvation() {
         assert!(grant.is_some());
         bench.run_withdrawn();
     }
-    assert!(!bench.insists());
+    assert!(!bench.reports_starvation());
 }
 
 #[test]
 fn a_server_that_was_idle_for_long_is_given_up_even_if_it_is_the_last() {
     let mut bench = Bench::new(config());
     let last = bench.busy(1, 0)[0];
-    assert!(!bench.reclaim_unused(5), "it is in use");
+    assert!(!bench.reclaim_long_idle(5), "it is in use");
     bench.give(last, 10);
-    assert!(!bench.spares(), "it was used just now");
-    assert_eq!(bench.pool.poll_deadline(), Some(at(10 + UNUSED)));
-    bench.timeout(10 + UNUSED - 1);
-    assert!(!bench.reclaim_unused(10 + UNUSED - 1));
-    bench.timeout(10 + UNUSED);
-    assert!(bench.spares());
-    assert!(bench.reclaim_unused(10 + UNUSED));
+    assert!(!bench.reports_spare(), "it was used just now");
+    assert_eq!(bench.pool.poll_deadline(), Some(at(10 + LONG_IDLE)));
+    bench.timeout(10 + LONG_IDLE - 1);
+    assert!(!bench.reclaim_long_idle(10 + LONG_IDLE - 1));
+    bench.timeout(10 + LONG_IDLE);
+    assert!(bench.reports_spare());
+    assert!(bench.reclaim_long_idle(10 + LONG_IDLE));
     assert_eq!(bench.closes(), [(last, Closed::Reclaimed)]);
 }
 
 #[test]
-fn a_server_that_is_used_now_and_then_is_never_given_up_as_unused() {
+fn a_server_that_is_used_now_and_then_is_never_given_up_as_long_idle() {
     let mut bench = Bench::new(PoolConfig { max_size: 3, ..config() });
     let s = bench.busy(2, 0);
     bench.give(s[0], 1);
@@ -169,7 +168,7 @@ fn a_server_that_is_used_now_and_then_is_never_given_up_as_unused() {
     for ms in (500..5_000).step_by(500) {
         assert_eq!(bench.take(A, ms), s[1]);
         bench.give(s[1], ms + 1);
-        assert_eq!(bench.reclaim_unused(ms + 2), ms == 1_000, "only the other one, once");
+        assert_eq!(bench.reclaim_long_idle(ms + 2), ms == 1_000, "only the other one, once");
     }
 }
 
@@ -177,18 +176,18 @@ fn a_server_that_is_used_now_and_then_is_never_given_up_as_unused() {
 fn servers_within_min_size_stay_even_if_they_are_idle() {
     let mut bench = Bench::new(PoolConfig { min_size: 1, ..config() });
     bench.connected(0);
-    assert!(!bench.reclaim_unused(9_999));
+    assert!(!bench.reclaim_long_idle(9_999));
     assert_eq!(bench.pool.poll_deadline(), None);
 }
 
 #[test]
-fn a_server_that_comes_back_is_not_unused() {
+fn a_server_that_comes_back_was_not_idle_for_long() {
     let mut bench = Bench::new(config());
     let s = bench.busy(2, 0);
-    assert!(!bench.reclaim_unused(9_999));
+    assert!(!bench.reclaim_long_idle(9_999));
     assert!(!bench.pool.can_spare(s[0], at(9_999)));
     bench.give(s[0], 9_999);
-    assert!(!bench.spares());
+    assert!(!bench.reports_spare());
 }
 
 #[test]
@@ -239,8 +238,8 @@ fn a_pool_whose_servers_do_not_come_back_reports_starvation_and_no_congestion() 
     let Some(Action::Connect { server, .. }) = new else { panic!("{new:?}") };
     assert!(bench.pool.handle_connected(server, A, at(801)).is_some());
     bench.run_withdrawn();
-    let told = bench.actions();
-    assert!(told.contains(&Action::ReportStarvation) && !told.contains(&Action::ReportCongestion), "{told:?}");
+    let reports = bench.actions();
+    assert!(reports.contains(&Action::ReportStarvation) && !reports.contains(&Action::ReportCongestion), "{reports:?}");
 }
 
 #[test]

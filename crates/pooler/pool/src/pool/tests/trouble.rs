@@ -109,7 +109,7 @@ fn a_permanent_refusal_fails_all_waiters() {
 
 #[test]
 fn a_name_that_the_upstream_does_not_know_fails_at_once_and_is_no_outage() {
-    let mut bench = Bench::new(PoolConfig { min_size: 2, on_proof: true, ..config() });
+    let mut bench = Bench::new(PoolConfig { min_size: 2, min_size_once_connected: true, ..config() });
     assert!(bench.connects.is_empty(), "nothing is kept of what may not exist");
     bench.queue(A, 0);
     let server = bench.connects.remove(0);
@@ -200,7 +200,7 @@ fn a_pause_that_holds_grants_nothing_and_then_serves_all_it_can() {
     bench.pool.ready(at(5000));
     bench.run(5000);
     let actions = bench.actions();
-    assert!(matches!(actions[..], [Action::Grant(Grant { waiter: WaiterId(3), path: Path::Queued, .. })]));
+    assert!(matches!(actions[..], [Action::Grant(Grant { waiter: WaiterId(3), source: GrantSource::Queued, .. })]));
     bench.timeout(6999);
     assert_eq!(bench.failures(), [], "the pause did not count");
     bench.timeout(7000);
@@ -318,14 +318,14 @@ fn new_life_times_apply_to_servers_already_there() {
 
 #[test]
 fn a_pool_that_is_emptied_keeps_nothing_until_a_client_waits_again() {
-    let mut bench = Bench::new(PoolConfig { min_size: 2, on_proof: true, ..config() });
+    let mut bench = Bench::new(PoolConfig { min_size: 2, min_size_once_connected: true, ..config() });
     bench.queue(A, 0);
     let used = bench.connected(1).expect("its waiter gets it").server;
     assert!(!bench.pool.is_empty());
     let second = bench.connects[0];
     assert!(bench.connected(1).is_none());
     bench.give(used, 2);
-    bench.pool.close_idle(at(3));
+    bench.pool.close_until_needed(at(3));
     bench.run(3);
     for server in [used, second] {
         assert!(!bench.pool.is_empty());

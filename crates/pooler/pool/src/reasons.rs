@@ -1,46 +1,8 @@
-//! What happened in a pool, in the words of MongoDB's Connection Monitoring and Pooling specification (CMAP), and a
-//! bounded record of it.
-
-use alloc::collections::VecDeque;
-use core::time::Duration;
-
-/// Unread events beyond which the oldest are dropped and counted.
-pub const MAX_EVENTS: usize = 4096;
-
-/// One thing that happened in a pool.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Event {
-    PoolCreated,
-    PoolReady,
-    /// Servers of earlier generations are stale.
-    PoolCleared,
-    PoolClosed,
-    ConnectionCreated,
-    ConnectionReady {
-        /// From its order to its end.
-        duration: Duration,
-    },
-    /// A connection was ordered to close, or is gone.
-    ConnectionClosed {
-        reason: Closed,
-    },
-    CheckOutStarted,
-    CheckOutFailed {
-        reason: CheckOutFailed,
-        /// From the check-out to its failure.
-        duration: Duration,
-    },
-    CheckedOut {
-        path: Path,
-        /// From the check-out to its grant.
-        duration: Duration,
-    },
-    CheckedIn,
-}
+//! Where grants come from, and why servers close and check-outs fail: labels of metrics and words of logs.
 
 /// Where a granted server came from. These are three causes of delay, which are measured apart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Path {
+pub enum GrantSource {
     /// An idle server was there.
     Idle,
     /// A connection was made.
@@ -49,7 +11,7 @@ pub enum Path {
     Queued,
 }
 
-impl Path {
+impl GrantSource {
     /// The name in metrics and logs.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -156,86 +118,6 @@ impl CheckOutFailed {
             Self::Unknown => "unknown",
             Self::QueueFull => "queue_full",
             Self::Paused => "paused",
-        }
-    }
-}
-
-/// The record of events.
-#[derive(Debug)]
-pub(crate) struct Events {
-    on: bool,
-    queue: VecDeque<Event>,
-    dropped: u64,
-}
-
-impl Events {
-    /// A record that is off and has the pool's creation, which comes before a caller can turn it on.
-    pub(crate) fn new() -> Self {
-        Self { on: false, queue: VecDeque::from([Event::PoolCreated]), dropped: 0 }
-    }
-
-    pub(crate) fn record(&mut self, on: bool) {
-        self.on = on;
-        if !on {
-            self.queue = VecDeque::new();
-        }
-    }
-
-    #[inline]
-    pub(crate) fn push(&mut self, event: Event) {
-        if self.on {
-            self.store(event);
-        }
-    }
-
-    #[cold]
-    fn store(&mut self, event: Event) {
-        if self.queue.len() == MAX_EVENTS {
-            self.queue.pop_front();
-            self.dropped += 1;
-        }
-        self.queue.push_back(event);
-    }
-
-    pub(crate) fn pop(&mut self) -> Option<Event> {
-        self.queue.pop_front()
-    }
-
-    pub(crate) fn dropped(&self) -> u64 {
-        self.dropped
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_creation_is_recorded_before_recording_is_on() {
-        let mut events = Events::new();
-        events.push(Event::PoolReady);
-        assert_eq!(events.pop(), Some(Event::PoolCreated));
-        assert_eq!(events.pop(), None);
-    }
-
-    #[test]
-    fn a_full_record_drops_and_counts_its_oldest_events() {
-        let mut events = Events::new();
-        events.record(true);
-        for _ in 0..MAX_EVENTS + 1 {
-            events.push(Event::CheckedIn);
-        }
-        assert_eq!(events.dropped(), 2);
-        assert_eq!(events.pop(), Some(Event::CheckedIn));
-    }
-
-    #[test]
-    fn no_two_reasons_share_a_name() {
-        for (i, a) in Closed::ALL.iter().enumerate() {
-            assert!(Closed::ALL[i + 1..].iter().all(|b| a.as_str() != b.as_str()));
-        }
-        for (i, a) in CheckOutFailed::ALL.iter().enumerate() {
-            assert!(CheckOutFailed::ALL[i + 1..].iter().all(|b| a.as_str() != b.as_str()));
         }
     }
 }
