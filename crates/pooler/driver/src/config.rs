@@ -20,7 +20,7 @@ pub struct DriverConfig {
     pub buffer_size: usize,
     /// Most bytes of unconsumed input kept for one client (an incomplete message, or a request
     /// that waits for a server).
-    pub max_held_input: usize,
+    pub max_buffered_input: usize,
     /// Failed logins a minute from one address before logins from there take turns.
     pub max_auth_failures: u32,
     /// A client that waited this long for a server is worth a line in the log.
@@ -38,7 +38,7 @@ impl Default for DriverConfig {
         Self {
             workers: 1,
             buffer_size: 32 * 1024,
-            max_held_input: 64 * 1024,
+            max_buffered_input: 64 * 1024,
             max_auth_failures: 10,
             slow_wait: Duration::from_secs(1),
             log_connections: false,
@@ -202,7 +202,7 @@ pub struct PoolSpec {
     pub sizes: Option<(u32, u32)>,
     /// A pool that is unused for this long is forgotten, if [`Upstreams::forget`] agrees; `None`: it stays. Its idle
     /// servers are closed then, if its `min_size` is only kept `min_size_once_connected`; otherwise it stays as long as it has any.
-    pub unused_after: Option<Duration>,
+    pub forget_after: Option<Duration>,
     /// Anything that changes when servers must be made anew, because where they are or how they log in has changed.
     pub revision: u64,
 }
@@ -243,7 +243,7 @@ pub trait Upstreams: Send + Sync + 'static {
     /// The pool behind an id that the protocol handed out; `None` if it is forgotten.
     fn spec(&self, pool: PoolId) -> Option<PoolSpec>;
 
-    /// A pool was unused for [`PoolSpec::unused_after`]. True if it is forgotten from here on: the protocol hands its
+    /// A pool was unused for [`PoolSpec::forget_after`]. True if it is forgotten from here on: the protocol hands its
     /// id out no more, nor does it give that to another pool. False if the id was handed out since this was asked last:
     /// who got it is about to come.
     fn forget(&self, pool: PoolId) -> bool {

@@ -61,7 +61,7 @@ impl Driver {
             };
             threads.push(std::thread::Builder::new().name(format!("worker-{number}")).spawn(run)?);
         }
-        Ok(Self { handle: Handle::new(Arc::clone(&shared.host), shared), threads })
+        Ok(Self { handle: Handle::new(Arc::clone(&shared.process), shared), threads })
     }
 
     pub fn handle(&self) -> Handle {
@@ -80,7 +80,7 @@ impl Driver {
 
 /// The life of one worker's thread.
 fn work<P: Protocol>(number: u8, shared: Arc<Shared<P, Epoll>>, seed: Seed, sockets: Vec<OwnedFd>) -> io::Result<()> {
-    let reactor = Epoll::new(seed, shared.host.config.buffer_size);
+    let reactor = Epoll::new(seed, shared.process.config.buffer_size);
     Worker::listening(number, shared, reactor, sockets)?.run()
 }
 

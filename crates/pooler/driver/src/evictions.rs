@@ -1,4 +1,4 @@
-//! Which clients of a worker could be evicted first, and whether clients come back as fast as they are evicted, so that
+//! ClientFilter clients of a worker could be evicted first, and whether clients come back as fast as they are evicted, so that
 //! each eviction only costs a login. Evicts no client.
 
 use std::time::Duration;

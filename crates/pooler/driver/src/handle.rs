@@ -16,12 +16,12 @@ use seam::PoolId;
 
 use crate::{
     config::Changes,
-    host::Host,
     mailbox::{Command, Workers},
-    orders::{DatabaseName, Wish},
+    orders::{DatabaseName, Order},
+    process::Process,
     registry::Demand,
     shared_pool::{Guarded, SharedPool},
-    snapshot::{CapUsage, ClientInfo, PoolLoad, PoolState, ServerInfo, Snapshot, Which},
+    snapshot::{CapUsage, ClientFilter, ClientInfo, PoolLoad, PoolState, ServerInfo, Snapshot},
 };
 
 /// How long a call waits for the answer of a worker.
@@ -30,39 +30,39 @@ const REPLY_TIMEOUT: Duration = Duration::from_millis(200);
 /// Watches and steers a driver from any thread.
 #[derive(Clone)]
 pub struct Handle {
-    host: Arc<Host>,
+    process: Arc<Process>,
     workers: Arc<dyn Workers>,
 }
 
 impl Handle {
-    pub(crate) fn new(host: Arc<Host>, workers: Arc<dyn Workers>) -> Self {
-        Self { host, workers }
+    pub(crate) fn new(process: Arc<Process>, workers: Arc<dyn Workers>) -> Self {
+        Self { process, workers }
     }
 
     /// All counts.
     pub fn snapshot(&self) -> Snapshot {
-        self.host.snapshot()
+        self.process.snapshot()
     }
 
     /// How many pools there are.
     pub fn pool_count(&self) -> usize {
-        self.host.registry.count()
+        self.process.registry.count()
     }
 
     /// Whether it is shutting down, and accepts no new clients.
     pub fn is_ending(&self) -> bool {
-        self.host.is_ending()
+        self.process.is_ending()
     }
 
     /// The state of the pools of a database, or of all pools.
     pub fn pools(&self, database: Option<&DatabaseName>) -> Vec<PoolState> {
-        self.host.pools(database).iter().map(|pool| pool.state()).collect()
+        self.process.pools(database).iter().map(|pool| pool.state()).collect()
     }
 
     /// Up to `limit` of these clients. Waits for the workers for up to 200 ms each.
-    pub fn clients(&self, which: Which, limit: usize) -> Vec<ClientInfo> {
+    pub fn clients(&self, which: ClientFilter, limit: usize) -> Vec<ClientInfo> {
         let mut all = self.ask_all(|reply| Command::Clients { which, limit, reply });
-        if which != Which::All {
+        if which != ClientFilter::All {
             all.sort_by_key(|client| Reverse(client.state_for));
         }
         all.truncate(limit);
@@ -78,7 +78,7 @@ impl Handle {
 
     /// Whether every worker that has not ended answers within this time.
     pub fn answers(&self, timeout: Duration) -> bool {
-        let (reply, answers) = sync_channel(self.host.board.len());
+        let (reply, answers) = sync_channel(self.process.board.len());
         let asked = self.ask(|| Command::Servers { limit: 0, reply: reply.clone() });
         let (until, mut answered) = (Instant::now() + timeout, 0);
         while answered < asked {
@@ -97,57 +97,57 @@ impl Handle {
     /// Puts another configuration in force, also for pools that exist. Clients stay. Servers that would be made
     /// differently now are replaced when they are next free.
     pub fn reconfigure(&self, changes: &Changes) {
-        let host = &self.host;
-        assert_eq!(changes.listeners.len(), host.listeners.len(), "each listener has its rules");
-        for (listener, (limits, timeouts)) in host.listeners.iter().zip(&changes.listeners) {
+        let process = &self.process;
+        assert_eq!(changes.listeners.len(), process.listeners.len(), "each listener has its rules");
+        for (listener, (limits, timeouts)) in process.listeners.iter().zip(&changes.listeners) {
             listener.reconfigure(*limits, *timeouts);
         }
-        host.tenants.reconfigure(|tenant| host.registry.limits(tenant), host.clock.now());
-        host.throttle.set_max_failures(changes.max_auth_failures);
+        process.tenants.reconfigure(|tenant| process.registry.limits(tenant), process.clock.now());
+        process.throttle.set_max_failures(changes.max_auth_failures);
         let mut demands = Vec::new();
-        for pool in host.registry.all() {
-            let Some(spec) = host.registry.spec(pool.id) else { continue };
-            host.registry.recap(&pool, &spec.caps, &mut demands);
-            let now = host.clock.now();
+        for pool in process.registry.all() {
+            let Some(spec) = process.registry.spec(pool.id) else { continue };
+            process.registry.recap(&pool, &spec.caps, &mut demands);
+            let now = process.clock.now();
             self.operate(&pool, |guarded| {
-                guarded.pool.set_shared_limit(host.registry.room(&pool));
+                guarded.pool.set_shared_limit(process.registry.room(&pool));
                 pool.reconfigure(guarded, spec, now);
                 guarded.pool.handle_timeout(now);
             });
         }
-        host.registry.open_at_start(host.clock.now());
+        process.registry.open_at_start(process.clock.now());
         // From here on a worker that reads the count sees the whole configuration.
-        host.registry.configured.fetch_add(1, Relaxed);
+        process.registry.configured.fetch_add(1, Relaxed);
         self.meet(demands);
     }
 
     /// Pauses a database, or all: clients wait for servers, and servers are closed as they become free. False if too
     /// many databases have orders of their own to remember another one; so for the following two.
     pub fn pause(&self, database: Option<&DatabaseName>) -> bool {
-        self.order(database, |wish| wish.paused = true)
+        self.order(database, |order| order.paused = true)
     }
 
     /// Ends a pause and a drain.
     pub fn resume(&self, database: Option<&DatabaseName>) -> bool {
-        self.order(database, |wish| *wish = Wish::default())
+        self.order(database, |order| *order = Order::default())
     }
 
     /// Drains a database: its clients are sent away at the end of their transactions, new ones are refused, and it
     /// keeps no server.
     pub fn drain_database(&self, database: &DatabaseName) -> bool {
-        self.order(Some(database), |wish| wish.drained = true)
+        self.order(Some(database), |order| order.drained = true)
     }
 
     /// Whether a database is paused or drained by its name, or was left out of what holds for all. It need not have a
     /// pool.
     pub fn is_ordered(&self, database: &DatabaseName) -> bool {
-        self.host.registry.orders.lock().unwrap_or_else(PoisonError::into_inner).has(database)
+        self.process.registry.orders.lock().unwrap_or_else(PoisonError::into_inner).has(database)
     }
 
     /// Makes all present servers of a database, or of all, stale: idle ones close now, the others when they are free.
     pub fn reconnect(&self, database: Option<&DatabaseName>) {
-        for pool in self.host.pools(database) {
-            let now = self.host.clock.now();
+        for pool in self.process.pools(database) {
+            let now = self.process.clock.now();
             self.operate(&pool, |guarded| guarded.pool.renew(now));
         }
     }
@@ -155,7 +155,7 @@ impl Handle {
     /// Closes a client, by the id that [`Handle::clients`] lists. False if there is none. Waits up to 200 ms.
     pub fn kill(&self, client: u64) -> bool {
         // The id says which worker it is of: see `Worker::client_id`.
-        let worker = (client % self.host.board.len() as u64) as usize;
+        let worker = (client % self.process.board.len() as u64) as usize;
         let (reply, answer) = sync_channel(1);
         self.workers.command(worker, Command::Kill { client, reply });
         answer.recv_timeout(REPLY_TIMEOUT).unwrap_or(false)
@@ -163,34 +163,34 @@ impl Handle {
 
     /// The pools whose size may be changed.
     pub fn loads(&self) -> Vec<PoolLoad> {
-        self.host.pools(None).iter().filter_map(|pool| pool.load()).collect()
+        self.process.pools(None).iter().filter_map(|pool| pool.load()).collect()
     }
 
     /// Gives a pool another size, within the `sizes` of its spec. The pool keeps that size until it is given another,
     /// whatever `max_size` a reload brings. Servers beyond a smaller size close as they become free.
     pub fn resize(&self, pool: PoolId, size: u32) {
-        let Some(pool) = self.host.registry.known(pool) else { return };
-        let now = self.host.clock.now();
+        let Some(pool) = self.process.registry.known(pool) else { return };
+        let now = self.process.clock.now();
         self.operate(&pool, |guarded| pool.resize(guarded, size, now));
     }
 
     /// How much of each cap is used.
     pub fn caps(&self) -> Vec<CapUsage> {
-        self.host.registry.caps()
+        self.process.registry.caps()
     }
 
     /// Leaves `reserved` of each cap to other processes, in place of the amounts given before. At least one connection
     /// remains. A call with the same amounts costs little.
     pub fn reserve(&self, reserved: HashMap<String, u32>) {
         let mut demands = Vec::new();
-        if !self.host.registry.reserve(reserved, &mut demands) {
+        if !self.process.registry.reserve(reserved, &mut demands) {
             return;
         }
-        for pool in self.host.registry.all() {
-            let now = self.host.clock.now();
+        for pool in self.process.registry.all() {
+            let now = self.process.clock.now();
             self.operate(&pool, |guarded| {
                 // Read under the pool's lock: of two changes at once, the one that comes to the pool last knows both.
-                guarded.pool.set_shared_limit(self.host.registry.room(&pool));
+                guarded.pool.set_shared_limit(self.process.registry.room(&pool));
                 guarded.pool.handle_timeout(now);
             });
         }
@@ -200,46 +200,46 @@ impl Handle {
     /// Accepts no more clients. Clients that are here stay, and when the last has gone the workers end. No connection
     /// that waits to be accepted is lost if another process listens on the same sockets.
     pub fn leave(&self) {
-        self.host.leaving.store(true, SeqCst);
-        self.tell_all(|| Command::Leave);
-        for pool in self.host.registry.all() {
-            let now = self.host.clock.now();
+        self.process.leaving.store(true, SeqCst);
+        self.broadcast(|| Command::Leave);
+        for pool in self.process.registry.all() {
+            let now = self.process.clock.now();
             self.operate(&pool, |guarded| pool.leave(guarded, now));
         }
     }
 
     /// Accepts no more clients, sends idle clients away, and lets transactions end; then the workers end.
     pub fn drain(&self) {
-        self.host.draining.store(true, SeqCst);
-        self.tell_all(|| Command::Drain);
+        self.process.draining.store(true, SeqCst);
+        self.broadcast(|| Command::Drain);
     }
 
     /// Sends all clients away and has the workers end, within two seconds at most.
     pub fn stop(&self) {
-        self.tell_all(|| Command::Stop);
+        self.broadcast(|| Command::Stop);
     }
 
     /// Whether all workers have ended.
     pub fn is_drained(&self) -> bool {
-        self.host.is_over()
+        self.process.is_over()
     }
 }
 
 impl Handle {
-    fn tell_all(&self, command: impl Fn() -> Command) {
-        for worker in 0..self.host.board.len() {
+    fn broadcast(&self, command: impl Fn() -> Command) {
+        for worker in 0..self.process.board.len() {
             self.workers.command(worker, command());
         }
     }
 
     /// Asks the workers that have not ended. Returns their number.
     fn ask(&self, question: impl Fn() -> Command) -> usize {
-        let present = self.host.board.iter().enumerate().filter(|(_, board)| !board.ended.load(SeqCst));
+        let present = self.process.board.iter().enumerate().filter(|(_, board)| !board.ended.load(SeqCst));
         present.map(|(worker, _)| self.workers.command(worker, question())).count()
     }
 
     fn ask_all<T>(&self, question: impl Fn(SyncSender<Vec<T>>) -> Command) -> Vec<T> {
-        let (reply, answers) = sync_channel(self.host.board.len());
+        let (reply, answers) = sync_channel(self.process.board.len());
         let asked = self.ask(|| question(reply.clone()));
         let mut all = Vec::new();
         for _ in 0..asked {
@@ -252,22 +252,22 @@ impl Handle {
     }
 
     /// Changes the orders for a database, or for all. False if there are too many orders.
-    fn order(&self, database: Option<&DatabaseName>, change: impl Fn(&mut Wish)) -> bool {
-        let orders = || self.host.registry.orders.lock().unwrap_or_else(PoisonError::into_inner);
+    fn order(&self, database: Option<&DatabaseName>, change: impl Fn(&mut Order)) -> bool {
+        let orders = || self.process.registry.orders.lock().unwrap_or_else(PoisonError::into_inner);
         {
             let mut orders = orders();
             if !orders.change(database, change) {
                 return false;
             }
-            self.host.any_drained.store(orders.any_drained(), Relaxed);
+            self.process.any_drained.store(orders.any_drained(), Relaxed);
         }
         // A pool that is made from here on follows the order; the others are told.
-        for pool in self.host.pools(database) {
-            let (spec, now) = (pool.spec(), self.host.clock.now());
+        for pool in self.process.pools(database) {
+            let (spec, now) = (pool.spec(), self.process.clock.now());
             self.operate(&pool, |guarded| {
                 // Read under the pool's lock: of two orders at once, the one that comes to the pool last knows both.
-                let wish = orders().wish(&spec.name());
-                pool.follow(guarded, wish, now);
+                let order = orders().order_for(&spec.name());
+                pool.follow(guarded, order, now);
             });
         }
         true
@@ -275,13 +275,13 @@ impl Handle {
 
     /// Changes a pool from outside. The worker of the pool does what the pool then wants done.
     fn operate<T>(&self, pool: &Arc<SharedPool>, f: impl FnOnce(&mut Guarded) -> T) -> T {
-        let alarms = &self.host.registry.alarms;
+        let alarms = &self.process.registry.alarms;
         let mut guarded = pool.lock();
         let result = f(&mut guarded);
         while let Some(action) = guarded.pool.poll_action() {
             self.workers.command(alarms.keeper(pool.id), Command::Act(Arc::clone(pool), action));
         }
-        pool.set_alarm(&guarded, alarms, self.host.clock.now());
+        pool.set_alarm(&guarded, alarms, self.process.clock.now());
         result
     }
 

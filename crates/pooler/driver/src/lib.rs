@@ -1,7 +1,7 @@
 //! The driver: sockets, reactors, worker threads and the real clock. Whatever is relayed goes through it. It knows no
 //! protocol: sessions tell it what to do through the seam.
 //!
-//! [`Driver::start`] begins the work of the proxy, [`Handle`] watches and steers it. A [`Crew`] does the work of the
+//! [`Driver::start`] begins the work of the proxy, [`Handle`] watches and steers it. A [`SteppedWorkers`] does the work of the
 //! proxy on one thread, over a [`reactor`] that its caller brings: the simulator. Clients of databases, such as the load
 //! generator, use a [`reactor`] and a [`resolver`] without any of this.
 
@@ -10,19 +10,18 @@ mod by_pool;
 mod client_state;
 mod clock;
 mod config;
-mod crew;
 mod descriptors;
 mod driver;
 mod evictions;
 mod handle;
 mod histogram;
-mod host;
 mod listener;
 mod lobby;
 mod mailbox;
 mod orders;
 mod outages;
 mod pace;
+mod process;
 pub mod reactor;
 mod registry;
 pub mod resolver;
@@ -30,6 +29,7 @@ mod shared;
 mod shared_pool;
 mod snapshot;
 mod socket;
+mod stepped_workers;
 mod tcp_info;
 mod tenants;
 mod throttle;
@@ -41,14 +41,14 @@ pub use config::{
     Address, BeginWith, Changes, DriverConfig, Hosts, ListenerSpec, PoolSpec, PoolTimeouts, TenantLimits, Timeouts,
     Upstreams,
 };
-pub use crew::{Crew, Intent};
 pub use descriptors::raise_descriptor_limit;
 pub use driver::Driver;
 pub use handle::Handle;
 pub use orders::DatabaseName;
 pub use snapshot::{
-    BUCKET_BOUNDS_US, CapUsage, ClientInfo, DurationHistogram, ForgottenPools, ListenerSnapshot, PoolLoad,
-    PoolSnapshot, PoolState, PoolTimes, ServerInfo, Snapshot, TenantSnapshot, Which, WorkerSnapshot,
+    BUCKET_BOUNDS_US, CapUsage, ClientFilter, ClientInfo, DurationHistogram, ForgottenPools, ListenerSnapshot,
+    PoolLoad, PoolSnapshot, PoolState, PoolTimes, ServerInfo, Snapshot, TenantSnapshot, WorkerSnapshot,
 };
 pub use socket::prepare_listener;
+pub use stepped_workers::{NextStep, SteppedWorkers};
 pub use tls::{ClientCertificates, TlsAcceptor, TlsConnector, TlsError, TlsIdentity, Trust, tls_failure_of};

@@ -26,11 +26,11 @@ pub(crate) const MAX_NEWCOMERS: usize = 256;
 pub(crate) const MAX_SURPLUS: u64 = 256;
 
 /// Clients that may be here at a time only to be told that other clients have got their places.
-const MAX_GIVING_WAY: u64 = 256;
+const MAX_DISPLACED: u64 = 256;
 
 /// Why clients are sent away, as labels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Sent {
+pub(crate) enum SentAway {
     Evicted,
     IdleTimeout,
     LoginTimeout,
@@ -41,13 +41,13 @@ pub(crate) enum Sent {
     Crowded,
 }
 
-impl Sent {
+impl SentAway {
     pub(crate) fn label(self) -> &'static str {
-        EVICTIONS[self as usize]
+        SENT_AWAY_LABELS[self as usize]
     }
 }
 
-const EVICTIONS: [&str; 8] = [
+const SENT_AWAY_LABELS: [&str; 8] = [
     "soft_limit",
     "client_idle_time",
     "login_time",
@@ -73,7 +73,7 @@ pub(crate) struct Listener {
     /// Clients that are being told that there is no room.
     pub(crate) surplus: AtomicU64,
     /// Clients that are being told that other clients have their places.
-    giving_way: AtomicU64,
+    displaced: AtomicU64,
     /// Clients that wait for a place.
     pub(crate) newcomers: AtomicUsize,
     lobby: Mutex<Lobby>,
@@ -82,9 +82,9 @@ pub(crate) struct Listener {
     rejected: AtomicU64,
     throttled: AtomicU64,
     accepts_failed: AtomicU64,
-    sent_away: [AtomicU64; EVICTIONS.len()],
+    sent_away: [AtomicU64; SENT_AWAY_LABELS.len()],
     /// Clients that were sent away and never ended their side of the connection.
-    unanswered: [AtomicU64; EVICTIONS.len()],
+    unanswered: [AtomicU64; SENT_AWAY_LABELS.len()],
     evictions: Mutex<Evictions>,
     /// How often clients came back as fast as they were evicted.
     loops: AtomicU64,
@@ -104,7 +104,7 @@ impl Listener {
             gate: Mutex::new(Gate::new(limits)),
             rules: RwLock::new((limits, timeouts)),
             surplus: AtomicU64::new(0),
-            giving_way: AtomicU64::new(0),
+            displaced: AtomicU64::new(0),
             newcomers: AtomicUsize::new(0),
             lobby: Mutex::default(),
             accepted: AtomicU64::new(0),
@@ -177,7 +177,7 @@ impl Listener {
     }
 
     /// Whether a new client is admitted, and which client loses its place to it, if any: that client is to be told, and
-    /// [`gave_way`](Self::gave_way) called when it has gone.
+    /// [`displaced_left`](Self::displaced_left) called when it has gone.
     pub(crate) fn admit(&self, net: Net, now: Time) -> (bool, Option<Displaced>) {
         let (admitted, crowded, over) = {
             let mut gate = self.gate();
@@ -236,13 +236,13 @@ impl Listener {
     }
 
     fn displace(&self, net: Net, full: bool, now: Time) -> Option<Displaced> {
-        let displaced = if self.giving_way.fetch_add(1, Relaxed) < MAX_GIVING_WAY {
+        let displaced = if self.displaced.fetch_add(1, Relaxed) < MAX_DISPLACED {
             self.lobby().make_room(net, full, now)
         } else {
             None
         };
         if displaced.is_none() {
-            self.gave_way();
+            self.displaced_left();
         }
         displaced
     }
@@ -280,15 +280,15 @@ impl Listener {
     }
 
     /// A client has gone that had lost its place to another.
-    pub(crate) fn gave_way(&self) {
-        self.giving_way.fetch_sub(1, Relaxed);
+    pub(crate) fn displaced_left(&self) {
+        self.displaced.fetch_sub(1, Relaxed);
     }
 
     /// A client has logged in before it heard that another has got its place. It stays if there is another place.
     pub(crate) fn readmit(&self) -> bool {
         let readmitted = self.gate().readmit();
         if readmitted {
-            self.gave_way();
+            self.displaced_left();
         }
         readmitted
     }
@@ -305,11 +305,11 @@ impl Listener {
         self.accepts_failed.fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn count_sent_away(&self, why: Sent) {
+    pub(crate) fn count_sent_away(&self, why: SentAway) {
         self.sent_away[why as usize].fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn count_unanswered(&self, why: Sent) {
+    pub(crate) fn count_unanswered(&self, why: SentAway) {
         self.unanswered[why as usize].fetch_add(1, Relaxed);
     }
 
@@ -323,8 +323,8 @@ impl Listener {
     /// The counts that do not depend on a worker.
     pub(crate) fn snapshot(&self) -> ListenerSnapshot {
         let limits = self.limits();
-        let by_reason = |counts: &[AtomicU64; EVICTIONS.len()]| {
-            EVICTIONS.iter().zip(counts).map(|(name, n)| (*name, n.load(Relaxed))).collect()
+        let by_reason = |counts: &[AtomicU64; SENT_AWAY_LABELS.len()]| {
+            SENT_AWAY_LABELS.iter().zip(counts).map(|(name, n)| (*name, n.load(Relaxed))).collect()
         };
         ListenerSnapshot {
             name: self.name.clone(),

@@ -53,16 +53,16 @@ pub(crate) enum Monitoring {
 
 #[derive(Default, Debug)]
 pub(crate) struct Lobby {
-    clients: HashMap<LobbyClient, Seat>,
+    clients: HashMap<LobbyClient, Entry>,
     /// Clients that are to log in, in the order in which they came.
     queue: BTreeSet<(u64, LobbyClient)>,
-    logins: Crowd,
-    monitors: Crowd,
+    logins: ByAddress,
+    monitors: ByAddress,
     next: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Seat {
+struct Entry {
     net: Net,
     is_monitor: bool,
     number: u64,
@@ -71,14 +71,14 @@ struct Seat {
 
 /// Clients by the address that they come from.
 #[derive(Default, Debug)]
-struct Crowd {
+struct ByAddress {
     /// The clients of each address, in the order in which they came.
     order: BTreeSet<(Net, u64, LobbyClient)>,
     counts: BTreeMap<Net, usize>,
     by_count: BTreeSet<(usize, Net)>,
 }
 
-impl Crowd {
+impl ByAddress {
     fn of(&self, net: Net) -> usize {
         self.counts.get(&net).copied().unwrap_or(0)
     }
@@ -91,14 +91,14 @@ impl Crowd {
         (of >= self.of(newcomer) + 2).then_some(Displaced { client, of })
     }
 
-    fn add(&mut self, seat: Seat, client: LobbyClient) {
-        self.order.insert((seat.net, seat.number, client));
-        self.set(seat.net, self.of(seat.net) + 1);
+    fn add(&mut self, entry: Entry, client: LobbyClient) {
+        self.order.insert((entry.net, entry.number, client));
+        self.set(entry.net, self.of(entry.net) + 1);
     }
 
-    fn remove(&mut self, seat: Seat, client: LobbyClient) {
-        self.order.remove(&(seat.net, seat.number, client));
-        self.set(seat.net, self.of(seat.net) - 1);
+    fn remove(&mut self, entry: Entry, client: LobbyClient) {
+        self.order.remove(&(entry.net, entry.number, client));
+        self.set(entry.net, self.of(entry.net) - 1);
     }
 
     fn set(&mut self, net: Net, count: usize) {
@@ -115,7 +115,7 @@ impl Crowd {
 impl Lobby {
     /// A client has come in, and has not logged in.
     pub(crate) fn enter(&mut self, client: LobbyClient, net: Net, now: Time) {
-        self.put(client, Seat { net, is_monitor: false, number: 0, since: now });
+        self.put(client, Entry { net, is_monitor: false, number: 0, since: now });
     }
 
     /// A client has logged in, or goes. False if another client has got its place.
@@ -148,18 +148,18 @@ impl Lobby {
     }
 
     pub(crate) fn is_monitor(&self, client: LobbyClient) -> bool {
-        self.clients.get(&client).is_some_and(|seat| seat.is_monitor)
+        self.clients.get(&client).is_some_and(|entry| entry.is_monitor)
     }
 
     /// A client wants to be a monitor, as `most` may be.
     pub(crate) fn begin_monitoring(&mut self, client: LobbyClient, most: usize, now: Time) -> Monitoring {
-        let Some(seat) = self.clients.get(&client).copied() else { return Monitoring::Denied };
-        if seat.is_monitor {
+        let Some(entry) = self.clients.get(&client).copied() else { return Monitoring::Denied };
+        if entry.is_monitor {
             return Monitoring::Allowed { instead_of: None };
         }
         let mut instead_of = None;
         if self.monitors.order.len() >= most {
-            let Some(displaced) = self.monitors.first_of_most(seat.net) else { return Monitoring::Denied };
+            let Some(displaced) = self.monitors.first_of_most(entry.net) else { return Monitoring::Denied };
             self.move_to(displaced.client, false, now);
             instead_of = Some(displaced);
         }
@@ -176,31 +176,31 @@ impl Lobby {
 
     /// From now on a client is a monitor, or is to log in.
     fn move_to(&mut self, client: LobbyClient, is_monitor: bool, now: Time) {
-        if let Some(seat) = self.take(client) {
-            self.put(client, Seat { is_monitor, since: now, ..seat });
+        if let Some(entry) = self.take(client) {
+            self.put(client, Entry { is_monitor, since: now, ..entry });
         }
     }
 
-    fn put(&mut self, client: LobbyClient, seat: Seat) {
+    fn put(&mut self, client: LobbyClient, entry: Entry) {
         self.next += 1;
-        let seat = Seat { number: self.next, ..seat };
-        if !seat.is_monitor {
-            self.queue.insert((seat.number, client));
+        let entry = Entry { number: self.next, ..entry };
+        if !entry.is_monitor {
+            self.queue.insert((entry.number, client));
         }
-        self.crowd(seat).add(seat, client);
-        let before = self.clients.insert(client, seat);
+        self.group_of(entry).add(entry, client);
+        let before = self.clients.insert(client, entry);
         assert!(before.is_none(), "a client comes in once");
     }
 
-    fn take(&mut self, client: LobbyClient) -> Option<Seat> {
-        let seat = self.clients.remove(&client)?;
-        self.queue.remove(&(seat.number, client));
-        self.crowd(seat).remove(seat, client);
-        Some(seat)
+    fn take(&mut self, client: LobbyClient) -> Option<Entry> {
+        let entry = self.clients.remove(&client)?;
+        self.queue.remove(&(entry.number, client));
+        self.group_of(entry).remove(entry, client);
+        Some(entry)
     }
 
-    fn crowd(&mut self, seat: Seat) -> &mut Crowd {
-        if seat.is_monitor { &mut self.monitors } else { &mut self.logins }
+    fn group_of(&mut self, entry: Entry) -> &mut ByAddress {
+        if entry.is_monitor { &mut self.monitors } else { &mut self.logins }
     }
 }
 

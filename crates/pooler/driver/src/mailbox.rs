@@ -19,17 +19,17 @@ use crate::{
     reactor::{Reactor, Wake},
     registry::Demand,
     shared_pool::SharedPool,
-    snapshot::{ClientInfo, ServerInfo, Which},
+    snapshot::{ClientFilter, ClientInfo, ServerInfo},
 };
 
 /// What a worker can be told. A mailbox has no limit of its own, because what cannot be told would be lost: each
 /// message stands for a client (bounded by `hard_limit`, `MAX_SURPLUS` and `MAX_NEWCOMERS`; one has one wish, one
 /// cancel request or one survey under way, loses its place once, and ends monitoring once for each time it began), for
-/// a server's slot in its pool (`max_size`, and `MAX_QUESTIONS` of the resolver), for the end of a pool, or for a
+/// a server's slot in its pool (`max_size`, and `MAX_LOOKUPS` of the resolver), for the end of a pool, or for a
 /// request of an operator, who waits for the answer; posts have `MAX_POSTED`.
 pub(crate) enum Message<P: Protocol, R: Reactor> {
     /// A client that this worker shall serve.
-    Client { socket: R::Socket, listener: u32, admitted: Admitted },
+    Client { socket: R::Socket, listener: u32, admission: Admission },
     /// A server for a client of this worker.
     Server(Box<MovingServer<P, R>>, Grant),
     /// An idle server that lives here was granted to a client of another worker: send it there.
@@ -39,7 +39,7 @@ pub(crate) enum Message<P: Protocol, R: Reactor> {
     /// A waiter of this worker fails.
     Failed { pool: Arc<SharedPool>, waiter: pool::WaiterId, reason: CheckOutFailed, waited: Duration },
     /// A host name was resolved for one of this worker's dials.
-    Resolved { question: Question, result: Result<Vec<SocketAddr>, String>, took: Duration },
+    Resolved { lookup: DialLookup, result: Result<Vec<SocketAddr>, String>, took: Duration },
     /// Cancel what a client of this worker is doing.
     Cancel { asker: Asker, target: ClientTag, secret: u64 },
     /// What a client of this worker asked to cancel has been dealt with.
@@ -52,7 +52,7 @@ pub(crate) enum Message<P: Protocol, R: Reactor> {
     SurveyDone(Box<Survey>),
     /// Another client has got the place of this one, the first of the `of` clients of its address that have not logged
     /// in.
-    GiveUpPlace { client: u32, serial: u32, of: usize },
+    Displaced { client: u32, serial: u32, of: usize },
     /// Another client is a monitor instead of this one, the first of the `of` monitors of its address.
     EndMonitoring { client: u32, serial: u32, of: usize },
     /// Something that any thread of the process can ask for.
@@ -69,7 +69,7 @@ pub(crate) enum Command {
     Meet(Demand),
     /// List up to `limit` of these clients.
     Clients {
-        which: Which,
+        which: ClientFilter,
         limit: usize,
         reply: SyncSender<Vec<ClientInfo>>,
     },
@@ -131,7 +131,7 @@ pub(crate) struct Post {
 
 /// For which dial a name was to be resolved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Question {
+pub(crate) struct DialLookup {
     pub(crate) dial: u32,
     pub(crate) pool: PoolId,
     pub(crate) server: ServerId,
@@ -141,8 +141,8 @@ pub(crate) struct Question {
 
 /// What the gate said of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Admitted {
-    Welcome,
+pub(crate) enum Admission {
+    Admitted,
     /// Let in only to be told that there is no room.
     Surplus,
     /// Another one has its place by now.

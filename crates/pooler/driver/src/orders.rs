@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-/// Databases with a wish of their own; beyond that only wishes for all are taken.
-pub(crate) const MAX_WISHES: usize = 4096;
+/// Databases with a order of their own; beyond that only wishes for all are taken.
+pub(crate) const MAX_ORDERED_DATABASES: usize = 4096;
 
 /// A database, as orders name it: two that speak different protocols may be called the same.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -17,7 +17,7 @@ pub struct DatabaseName {
 
 /// What is wished of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Wish {
+pub(crate) struct Order {
     /// Hold back all clients that want a server, and keep no server.
     pub(crate) paused: bool,
     /// Let clients go, and no new ones in.
@@ -26,47 +26,47 @@ pub(crate) struct Wish {
 
 #[derive(Debug, Default)]
 pub(crate) struct Orders {
-    all: Wish,
-    databases: HashMap<DatabaseName, Wish>,
+    all: Order,
+    databases: HashMap<DatabaseName, Order>,
 }
 
 impl Orders {
     /// What is wished of this database.
-    pub(crate) fn wish(&self, database: &DatabaseName) -> Wish {
+    pub(crate) fn order_for(&self, database: &DatabaseName) -> Order {
         self.databases.get(database).copied().unwrap_or(self.all)
     }
 
-    /// Changes the wish for one database, or for all. False if there are too many databases with one of their own.
-    pub(crate) fn change(&mut self, database: Option<&DatabaseName>, change: impl Fn(&mut Wish)) -> bool {
+    /// Changes the order for one database, or for all. False if there are too many databases with one of their own.
+    pub(crate) fn change(&mut self, database: Option<&DatabaseName>, change: impl Fn(&mut Order)) -> bool {
         let Some(database) = database else {
             change(&mut self.all);
             self.databases.values_mut().for_each(change);
             self.forget_ordinary();
             return true;
         };
-        let mut wish = self.wish(database);
-        change(&mut wish);
-        if self.databases.len() >= MAX_WISHES && !self.databases.contains_key(database) {
+        let mut order = self.order_for(database);
+        change(&mut order);
+        if self.databases.len() >= MAX_ORDERED_DATABASES && !self.databases.contains_key(database) {
             return false;
         }
-        self.databases.insert(database.clone(), wish);
+        self.databases.insert(database.clone(), order);
         self.forget_ordinary();
         true
     }
 
-    /// Whether there is a wish for this database by its name.
+    /// Whether there is a order for this database by its name.
     pub(crate) fn has(&self, database: &DatabaseName) -> bool {
         self.databases.contains_key(database)
     }
 
     /// Whether any database is drained.
     pub(crate) fn any_drained(&self) -> bool {
-        self.all.drained || self.databases.values().any(|wish| wish.drained)
+        self.all.drained || self.databases.values().any(|order| order.drained)
     }
 
     fn forget_ordinary(&mut self) {
         let all = self.all;
-        self.databases.retain(|_, wish| *wish != all);
+        self.databases.retain(|_, order| *order != all);
     }
 }
 
@@ -81,39 +81,39 @@ mod tests {
     #[test]
     fn a_wish_for_all_holds_for_databases_nobody_has_asked_for_yet() {
         let mut orders = Orders::default();
-        assert!(orders.change(None, |wish| wish.paused = true));
-        assert!(orders.wish(&name("new")).paused);
-        assert!(orders.change(Some(&name("a")), |wish| wish.paused = false));
-        assert!(!orders.wish(&name("a")).paused && orders.wish(&name("b")).paused);
-        assert!(orders.change(None, |wish| wish.paused = false));
-        assert!(!orders.wish(&name("b")).paused && orders.databases.is_empty());
+        assert!(orders.change(None, |order| order.paused = true));
+        assert!(orders.order_for(&name("new")).paused);
+        assert!(orders.change(Some(&name("a")), |order| order.paused = false));
+        assert!(!orders.order_for(&name("a")).paused && orders.order_for(&name("b")).paused);
+        assert!(orders.change(None, |order| order.paused = false));
+        assert!(!orders.order_for(&name("b")).paused && orders.databases.is_empty());
     }
 
     #[test]
     fn a_wish_for_all_leaves_the_other_wishes_of_a_database_alone() {
         let mut orders = Orders::default();
-        assert!(orders.change(Some(&name("a")), |wish| wish.drained = true));
-        assert!(orders.change(None, |wish| wish.paused = true));
-        assert_eq!(orders.wish(&name("a")), Wish { paused: true, drained: true });
-        assert!(orders.any_drained() && !orders.wish(&name("b")).drained);
+        assert!(orders.change(Some(&name("a")), |order| order.drained = true));
+        assert!(orders.change(None, |order| order.paused = true));
+        assert_eq!(orders.order_for(&name("a")), Order { paused: true, drained: true });
+        assert!(orders.any_drained() && !orders.order_for(&name("b")).drained);
     }
 
     #[test]
     fn databases_of_two_protocols_may_be_called_the_same() {
         let mut orders = Orders::default();
-        assert!(orders.change(Some(&name("0")), |wish| wish.paused = true));
+        assert!(orders.change(Some(&name("0")), |order| order.paused = true));
         let other = DatabaseName { protocol: "redis", ..name("0") };
-        assert!(orders.wish(&name("0")).paused && !orders.wish(&other).paused);
+        assert!(orders.order_for(&name("0")).paused && !orders.order_for(&other).paused);
     }
 
     #[test]
     fn wishes_are_bounded() {
         let mut orders = Orders::default();
-        for n in 0..MAX_WISHES {
-            assert!(orders.change(Some(&name(&format!("d{n}"))), |wish| wish.paused = true));
+        for n in 0..MAX_ORDERED_DATABASES {
+            assert!(orders.change(Some(&name(&format!("d{n}"))), |order| order.paused = true));
         }
-        assert!(!orders.change(Some(&name("one more")), |wish| wish.paused = true));
-        assert!(orders.change(Some(&name("d7")), |wish| wish.paused = false));
-        assert!(orders.change(Some(&name("one more")), |wish| wish.paused = true));
+        assert!(!orders.change(Some(&name("one more")), |order| order.paused = true));
+        assert!(orders.change(Some(&name("d7")), |order| order.paused = false));
+        assert!(orders.change(Some(&name("one more")), |order| order.paused = true));
     }
 }

@@ -185,7 +185,7 @@ pub trait Reactor: 'static {
 
     /// How many bytes have left in all that could not leave at once, counted round and round. While anything is unsent,
     /// a change tells that the peer reads.
-    fn left_late(&self, id: ConnId) -> u32;
+    fn deferred_bytes_sent(&self, id: ConnId) -> u32;
 
     /// Sends of what is unsent as much as the socket takes. A system may say that a socket takes more only when a large
     /// part of its buffer is free, which takes minutes where the peer reads slowly.
@@ -206,18 +206,18 @@ pub trait Reactor: 'static {
 
     /// Says that nothing more will be sent, so that the last words arrive; what has not been sent is lost. What is
     /// received from now on is not decrypted: only its end tells anything.
-    fn part(&mut self, id: ConnId);
+    fn half_close(&mut self, id: ConnId);
 
     /// Says that nothing more will be sent, and gives the socket to the caller, which can ask whether the peer
-    /// [has answered](Self::has_answered). What has not been sent is lost.
+    /// [has answered](Self::has_peer_closed). What has not been sent is lost.
     ///
     /// # Errors
     /// When it cannot be let go of: then it is closed.
-    fn take_leave(&mut self, id: ConnId) -> io::Result<Self::Socket>;
+    fn half_close_and_detach(&mut self, id: ConnId) -> io::Result<Self::Socket>;
 
     /// Whether the peer of a socket of which leave was taken has ended its side, too. What it sent before is thrown
     /// away.
-    fn has_answered(socket: &Self::Socket) -> bool;
+    fn has_peer_closed(socket: &Self::Socket) -> bool;
 
     /// Whether the peer of an accepted socket has ended its side, or the connection is broken. What it has sent stays
     /// to be received.

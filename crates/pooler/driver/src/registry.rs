@@ -23,7 +23,7 @@ use crate::{
 pub(crate) struct Registry {
     upstreams: Arc<dyn Upstreams>,
     /// Locked before a pool and the accounts, if it is locked for a change.
-    pools: RwLock<Pools>,
+    pools: RwLock<PoolTable>,
     /// May be locked while a pool is locked. No pool may be locked while this is.
     accounts: Mutex<Accounts>,
     pub(crate) alarms: Alarms,
@@ -36,7 +36,7 @@ pub(crate) struct Registry {
 
 /// The pools of the process.
 #[derive(Default)]
-struct Pools {
+struct PoolTable {
     by_id: BTreeMap<PoolId, Arc<SharedPool>>,
     databases: HashMap<DatabaseName, Database>,
 }
@@ -49,11 +49,11 @@ struct Database {
     forgotten: Option<Box<ForgottenPools>>,
 }
 
-/// The budget with its caps, and the pools that have seats in it.
+/// The budget with its caps, and the pools that have memberships in it.
 struct Accounts {
     budget: Budget,
     caps: BTreeMap<String, Cap>,
-    seats: HashMap<MemberId, Seat>,
+    memberships: HashMap<MemberId, Membership>,
     /// How much of each cap is left to another process, by the name of the cap.
     reserved: HashMap<String, u32>,
 }
@@ -64,8 +64,8 @@ struct Cap {
     limit: u32,
 }
 
-/// A pool's seat in the budget.
-struct Seat {
+/// A pool's membership in the budget.
+struct Membership {
     pool: Arc<SharedPool>,
     caps: Vec<String>,
     /// Permits on their way to the pool that it withdrew too late. The next connection that it asks for takes one of
@@ -89,7 +89,7 @@ pub(crate) enum Demand {
 impl Registry {
     /// `workers`: the number of workers that tend the pools. `reserved` of each cap is left to another process.
     pub(crate) fn new(upstreams: Arc<dyn Upstreams>, workers: usize, reserved: HashMap<String, u32>) -> Self {
-        let accounts = Accounts { budget: Budget::new(), caps: BTreeMap::new(), seats: HashMap::new(), reserved };
+        let accounts = Accounts { budget: Budget::new(), caps: BTreeMap::new(), memberships: HashMap::new(), reserved };
         Self {
             upstreams,
             pools: RwLock::default(),
@@ -130,7 +130,7 @@ impl Registry {
         // Under the lock: a reload that comes after this answer finds the pool in the list and configures it.
         let spec = self.upstreams.spec(id)?;
         let labels = spec.labels();
-        let wish = self.orders.lock().unwrap_or_else(PoisonError::into_inner).wish(&spec.name());
+        let order = self.orders.lock().unwrap_or_else(PoisonError::into_inner).order_for(&spec.name());
         let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
         let scopes = accounts.scopes(&spec.caps);
         let (caps, room) = (names(&spec.caps), accounts.room(spec.caps.iter().map(|(name, _)| name)));
@@ -141,10 +141,10 @@ impl Registry {
             // yet.
             let mut guarded = pool.lock();
             guarded.pool.set_shared_limit(room);
-            pool.follow(&mut guarded, wish, now);
+            pool.follow(&mut guarded, order, now);
             pool.set_first_alarm(&self.alarms, now);
         }
-        accounts.seats.insert(member, Seat { pool: Arc::clone(&pool), caps, unasked: 0 });
+        accounts.memberships.insert(member, Membership { pool: Arc::clone(&pool), caps, unasked: 0 });
         pools.by_id.insert(id, Arc::clone(&pool));
         pools.databases.entry(labels).or_default().pools += 1;
         Some(pool)
@@ -166,7 +166,7 @@ impl Registry {
         self.upstreams.forget(id)
     }
 
-    /// Forgets a pool that is [gone](SharedPool::is_gone). Requests that are under way for it find no seat any more,
+    /// Forgets a pool that is [gone](SharedPool::is_gone). Requests that are under way for it find no membership any more,
     /// and need none.
     pub(crate) fn forget(&self, pool: &SharedPool, counted: &Stats, demands: &mut Vec<Demand>) {
         {
@@ -176,9 +176,9 @@ impl Registry {
         }
         self.outages.forget(pool.id);
         let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(seat) = accounts.remove_seat(pool) {
+        if let Some(membership) = accounts.remove_membership(pool) {
             accounts.budget.remove_member(pool.member);
-            accounts.drop_unused(&seat.caps);
+            accounts.drop_empty(&membership.caps);
         }
         accounts.drain_actions(demands);
     }
@@ -186,7 +186,7 @@ impl Registry {
     /// Puts a pool under the caps of its spec, and these at their limits.
     pub(crate) fn recap(&self, pool: &SharedPool, caps: &[(String, u32)], demands: &mut Vec<Demand>) {
         let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
-        if accounts.seat(pool).is_none() {
+        if accounts.membership(pool).is_none() {
             return;
         }
         for (name, limit) in caps {
@@ -194,9 +194,9 @@ impl Registry {
         }
         let scopes = accounts.scopes(caps);
         accounts.budget.set_caps(pool.member, &scopes);
-        let seat = accounts.seat(pool).expect("just seen");
-        let before = std::mem::replace(&mut seat.caps, names(caps));
-        accounts.drop_unused(&before);
+        let membership = accounts.membership(pool).expect("just seen");
+        let before = std::mem::replace(&mut membership.caps, names(caps));
+        accounts.drop_empty(&before);
         accounts.drain_actions(demands);
     }
 
@@ -218,7 +218,7 @@ impl Registry {
     /// How many servers a pool can have under its caps, if no other pool has any; `u32::MAX`: any number.
     pub(crate) fn room(&self, pool: &SharedPool) -> u32 {
         let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
-        let caps = accounts.seat(pool).map(|seat| seat.caps.clone()).unwrap_or_default();
+        let caps = accounts.membership(pool).map(|membership| membership.caps.clone()).unwrap_or_default();
         accounts.room(caps.iter())
     }
 
@@ -253,40 +253,40 @@ impl Registry {
 
     /// A pool asks for one more connection.
     pub(crate) fn request(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
-        self.with_seat(pool, demands, |budget, seat, demands| {
-            if seat.unasked > 0 {
-                seat.unasked -= 1;
+        self.with_membership(pool, demands, |budget, membership, demands| {
+            if membership.unasked > 0 {
+                membership.unasked -= 1;
             } else if budget.request(pool.member) == Permit::Granted {
-                demands.push(Demand::Permit(Arc::clone(&seat.pool)));
+                demands.push(Demand::Permit(Arc::clone(&membership.pool)));
             }
         });
     }
 
     /// A pool wants one connection fewer than it asked for.
     pub(crate) fn withdraw(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
-        self.with_seat(pool, demands, |budget, seat, _| {
-            if seat.unasked < 0 || !budget.withdraw(pool.member) {
-                seat.unasked += 1;
+        self.with_membership(pool, demands, |budget, membership, _| {
+            if membership.unasked < 0 || !budget.withdraw(pool.member) {
+                membership.unasked += 1;
             }
         });
     }
 
     /// A permit came that the pool wants no more.
     pub(crate) fn decline(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
-        self.with_seat(pool, demands, |budget, seat, _| {
-            seat.unasked -= 1;
+        self.with_membership(pool, demands, |budget, membership, _| {
+            membership.unasked -= 1;
             budget.release(pool.member);
         });
     }
 
     /// A pool's connection is gone.
     pub(crate) fn release(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
-        self.with_seat(pool, demands, |budget, _, _| budget.release(pool.member));
+        self.with_membership(pool, demands, |budget, _, _| budget.release(pool.member));
     }
 
     /// A pool had no idle server to give up.
     pub(crate) fn reclaim_failed(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
-        self.with_seat(pool, demands, |budget, _, _| {
+        self.with_membership(pool, demands, |budget, _, _| {
             budget.reclaim_failed(pool.member);
             pool.awaits_idle.store(budget.awaits_spare(pool.member), Relaxed);
         });
@@ -294,30 +294,30 @@ impl Registry {
 
     /// A pool had no server that was not used for long.
     pub(crate) fn unused_failed(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
-        self.with_seat(pool, demands, |budget, _, _| budget.reclaim_long_idle_failed(pool.member));
+        self.with_membership(pool, demands, |budget, _, _| budget.reclaim_long_idle_failed(pool.member));
     }
 
     /// Clients have waited for long in this pool, though its servers become free.
     pub(crate) fn report_congestion(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
-        self.with_seat(pool, demands, |budget, _, _| budget.report_congestion(pool.member));
+        self.with_membership(pool, demands, |budget, _, _| budget.report_congestion(pool.member));
     }
 
     /// A client has waited for long in this pool, and none of its servers becomes free.
     pub(crate) fn report_starvation(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
-        self.with_seat(pool, demands, |budget, _, _| budget.report_starvation(pool.member));
+        self.with_membership(pool, demands, |budget, _, _| budget.report_starvation(pool.member));
     }
 
     /// A pool that could give up no server before gets one back. Returns whether that is to be closed for another pool.
     pub(crate) fn offer_returning(&self, pool: &SharedPool, demands: &mut Vec<Demand>) -> bool {
         let mut taken = false;
-        self.with_seat(pool, demands, |budget, _, _| taken = budget.offer_returning(pool.member));
+        self.with_membership(pool, demands, |budget, _, _| taken = budget.offer_returning(pool.member));
         taken
     }
 
     /// The setting because of which a pool gets no more servers for now, if it is not its own size.
     pub(crate) fn limiting(&self, pool: &SharedPool) -> Option<&'static str> {
         let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
-        accounts.seat(pool)?;
+        accounts.membership(pool)?;
         let full = accounts.budget.full_cap(pool.member)?;
         accounts.caps.iter().find(|(_, cap)| cap.scope == full).map(|(name, _)| setting_of(name))
     }
@@ -325,7 +325,7 @@ impl Registry {
     /// The setting that leaves a pool the least room.
     pub(crate) fn narrowest(&self, pool: &SharedPool) -> Option<&'static str> {
         let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
-        let caps = accounts.seat(pool)?.caps.clone();
+        let caps = accounts.membership(pool)?.caps.clone();
         let limits =
             caps.iter().filter_map(|name| Some((accounts.allowed(name, accounts.caps.get(name)?.limit), name)));
         limits.filter(|(limit, _)| *limit > 0).min_by_key(|(limit, _)| *limit).map(|(_, name)| setting_of(name))
@@ -333,20 +333,20 @@ impl Registry {
 
     /// A pool that could not give up the server that it was asked for may do so now.
     pub(crate) fn report_spare(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
-        self.with_seat(pool, demands, |budget, _, _| budget.report_spare(pool.member));
+        self.with_membership(pool, demands, |budget, _, _| budget.report_spare(pool.member));
     }
 
     /// Does nothing for a pool that is forgotten: what it had, the budget has got back.
-    fn with_seat(
+    fn with_membership(
         &self,
         pool: &SharedPool,
         demands: &mut Vec<Demand>,
-        f: impl FnOnce(&mut Budget, &mut Seat, &mut Vec<Demand>),
+        f: impl FnOnce(&mut Budget, &mut Membership, &mut Vec<Demand>),
     ) {
         let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
-        let Accounts { budget, seats, .. } = &mut *accounts;
-        if let Some(seat) = seats.get_mut(&pool.member).filter(|seat| seat.pool.id == pool.id) {
-            f(budget, seat, demands);
+        let Accounts { budget, memberships, .. } = &mut *accounts;
+        if let Some(membership) = memberships.get_mut(&pool.member).filter(|membership| membership.pool.id == pool.id) {
+            f(budget, membership, demands);
         }
         accounts.drain_actions(demands);
     }
@@ -366,7 +366,7 @@ fn setting_of(cap: &str) -> &'static str {
     }
 }
 
-impl Pools {
+impl PoolTable {
     /// A pool of this database is forgotten. Its counts are kept as long as the database has other pools.
     fn leave(&mut self, name: &DatabaseName, counted: &Stats) {
         let Some(database) = self.databases.get_mut(name) else { return };
@@ -381,18 +381,18 @@ impl Pools {
 }
 
 impl Accounts {
-    /// The seat of a pool; `None` if it is forgotten. Another pool may have its number in the budget by now.
-    fn seat(&mut self, pool: &SharedPool) -> Option<&mut Seat> {
-        self.seats.get_mut(&pool.member).filter(|seat| seat.pool.id == pool.id)
+    /// The membership of a pool; `None` if it is forgotten. Another pool may have its number in the budget by now.
+    fn membership(&mut self, pool: &SharedPool) -> Option<&mut Membership> {
+        self.memberships.get_mut(&pool.member).filter(|membership| membership.pool.id == pool.id)
     }
 
-    fn remove_seat(&mut self, pool: &SharedPool) -> Option<Seat> {
-        self.seat(pool)?;
-        self.seats.remove(&pool.member)
+    fn remove_membership(&mut self, pool: &SharedPool) -> Option<Membership> {
+        self.membership(pool)?;
+        self.memberships.remove(&pool.member)
     }
 
     /// Drops those of these caps that no pool is under any more.
-    fn drop_unused(&mut self, names: &[String]) {
+    fn drop_empty(&mut self, names: &[String]) {
         let Self { budget, caps, .. } = self;
         for name in names {
             if caps.get(name).is_some_and(|cap| budget.remove_empty_cap(cap.scope)) {
@@ -439,7 +439,7 @@ impl Accounts {
 
     fn drain_actions(&mut self, demands: &mut Vec<Demand>) {
         while let Some(action) = self.budget.poll_action() {
-            let pool = Arc::clone(&self.seats[&action.member()].pool);
+            let pool = Arc::clone(&self.memberships[&action.member()].pool);
             demands.push(match action {
                 BudgetAction::Grant(_) => Demand::Permit(pool),
                 BudgetAction::Reclaim(_) => Demand::Reclaim(pool),

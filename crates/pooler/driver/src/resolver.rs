@@ -9,15 +9,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Questions that may wait; each belongs to a connection in the making, of which there are
+/// LookupQueue that may wait; each belongs to a connection in the making, of which there are
 /// `max_connecting` per pool.
-const MAX_QUESTIONS: usize = 4096;
+const MAX_LOOKUPS: usize = 4096;
 const MAX_THREADS: usize = 8;
 /// Threads that ask for the same name at a time.
 const MAX_THREADS_OF_A_NAME: usize = 2;
-/// A question that waited longer is not asked any more: the connection that asked was given up, and others wait behind
+/// A lookup that waited longer is not asked any more: the connection that asked was given up, and others wait behind
 /// it.
-const MAX_QUESTION_AGE: Duration = Duration::from_secs(5);
+const MAX_LOOKUP_AGE: Duration = Duration::from_secs(5);
 
 /// Addresses of one name that are tried; a name server may give thousands.
 const MAX_ADDRESSES: usize = 64;
@@ -27,7 +27,7 @@ pub type Answer = (Result<Vec<SocketAddr>, String>, Duration);
 
 type Ask = dyn Fn(&str, u16) -> std::io::Result<Vec<SocketAddr>> + Send + Sync;
 
-struct Question {
+struct Lookup {
     host: String,
     port: u16,
     asked: Instant,
@@ -35,10 +35,10 @@ struct Question {
 }
 
 /// Its threads end when all of these are gone.
-pub struct Resolver(Arc<Questions>);
+pub struct Resolver(Arc<LookupQueue>);
 
 /// What its threads share.
-struct Questions {
+struct LookupQueue {
     state: Mutex<State>,
     news: Condvar,
     ask: Box<Ask>,
@@ -46,7 +46,7 @@ struct Questions {
 
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<Question>,
+    waiting: VecDeque<Lookup>,
     threads: usize,
     idle: usize,
     /// Names being asked for, and by how many threads.
@@ -61,21 +61,21 @@ impl Resolver {
     }
 
     fn asking(ask: impl Fn(&str, u16) -> std::io::Result<Vec<SocketAddr>> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(Questions { state: Mutex::default(), news: Condvar::new(), ask: Box::new(ask) }))
+        Self(Arc::new(LookupQueue { state: Mutex::default(), news: Condvar::new(), ask: Box::new(ask) }))
     }
 
     /// Resolves; `answer` is called on one of the resolver's threads, or at once if too many questions wait.
     pub fn resolve(&self, host: &str, port: u16, answer: impl FnOnce(Answer) + Send + 'static) {
-        let question = Question { host: host.to_owned(), port, asked: Instant::now(), answer: Box::new(answer) };
+        let lookup = Lookup { host: host.to_owned(), port, asked: Instant::now(), answer: Box::new(answer) };
         let mut state = self.0.lock();
-        if state.waiting.len() >= MAX_QUESTIONS {
+        if state.waiting.len() >= MAX_LOOKUPS {
             drop(state);
-            return question.fail("too many questions wait");
+            return lookup.fail("too many questions wait");
         }
-        state.waiting.push_back(question);
+        state.waiting.push_back(lookup);
         if state.idle == 0 && state.threads < MAX_THREADS {
-            let questions = Arc::clone(&self.0);
-            match std::thread::Builder::new().name("resolver".into()).spawn(move || questions.work()) {
+            let queue = Arc::clone(&self.0);
+            match std::thread::Builder::new().name("resolver".into()).spawn(move || queue.work()) {
                 Ok(_) => state.threads += 1,
                 Err(error) if state.threads == 0 => {
                     let refused: Vec<_> = state.waiting.drain(..).collect();
@@ -97,7 +97,7 @@ impl Drop for Resolver {
     }
 }
 
-impl Questions {
+impl LookupQueue {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -106,15 +106,15 @@ impl Questions {
     fn work(&self) {
         let mut state = self.lock();
         while !state.closed {
-            let Some(question) = state.next() else {
+            let Some(lookup) = state.next() else {
                 state.idle += 1;
                 state = self.news.wait(state).unwrap_or_else(PoisonError::into_inner);
                 state.idle -= 1;
                 continue;
             };
             drop(state);
-            let host = question.host.clone();
-            self.settle(question);
+            let host = lookup.host.clone();
+            self.settle(lookup);
             state = self.lock();
             state.done(&host);
             // What waited for this name to be free may go on.
@@ -122,29 +122,29 @@ impl Questions {
         }
     }
 
-    fn settle(&self, question: Question) {
-        if question.asked.elapsed() > MAX_QUESTION_AGE {
-            return question.fail("the resolver is too slow");
+    fn settle(&self, lookup: Lookup) {
+        if lookup.asked.elapsed() > MAX_LOOKUP_AGE {
+            return lookup.fail("the resolver is too slow");
         }
         let start = Instant::now();
-        match (self.ask)(&question.host, question.port) {
+        match (self.ask)(&lookup.host, lookup.port) {
             Ok(mut addresses) => {
                 addresses.truncate(MAX_ADDRESSES);
-                (question.answer)((Ok(addresses), start.elapsed()));
+                (lookup.answer)((Ok(addresses), start.elapsed()));
             }
-            Err(error) => question.fail(&error.to_string()),
+            Err(error) => lookup.fail(&error.to_string()),
         }
     }
 }
 
 impl State {
-    /// The oldest question whose name is not being asked for too often already.
-    fn next(&mut self) -> Option<Question> {
-        let free = |q: &Question| self.names.get(&q.host).is_none_or(|n| *n < MAX_THREADS_OF_A_NAME);
+    /// The oldest lookup whose name is not being asked for too often already.
+    fn next(&mut self) -> Option<Lookup> {
+        let free = |q: &Lookup| self.names.get(&q.host).is_none_or(|n| *n < MAX_THREADS_OF_A_NAME);
         let at = self.waiting.iter().position(free)?;
-        let question = self.waiting.remove(at)?;
-        *self.names.entry(question.host.clone()).or_default() += 1;
-        Some(question)
+        let lookup = self.waiting.remove(at)?;
+        *self.names.entry(lookup.host.clone()).or_default() += 1;
+        Some(lookup)
     }
 
     fn done(&mut self, host: &str) {
@@ -156,7 +156,7 @@ impl State {
     }
 }
 
-impl Question {
+impl Lookup {
     fn fail(self, why: &str) {
         let error = format!("cannot resolve \"{}\": {why}", self.host);
         (self.answer)((Err(error), self.asked.elapsed()));
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(inbox.recv_timeout(Duration::from_secs(5)), Ok("alive"));
         drop(release);
         let dead = (0..20).filter(|_| inbox.recv_timeout(Duration::from_secs(5)) == Ok("dead")).count();
-        assert_eq!(dead, 20, "every question is answered");
+        assert_eq!(dead, 20, "every lookup is answered");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What all workers of a protocol share: the host, the protocol itself, and their mailboxes.
+//! What all workers of a protocol share: the process state, the protocol itself, and their mailboxes.
 
 use std::sync::{Arc, atomic::Ordering::SeqCst};
 
@@ -7,14 +7,14 @@ use seam::Protocol;
 use crate::{
     clock::Clock,
     config::{DriverConfig, ListenerSpec, Upstreams},
-    host::Host,
     listener::Listener,
     mailbox::{Command, Mailbox, Message, Workers},
+    process::Process,
     reactor::Reactor,
 };
 
 pub(crate) struct Shared<P: Protocol, R: Reactor> {
-    pub(crate) host: Arc<Host>,
+    pub(crate) process: Arc<Process>,
     pub(crate) protocol: Arc<P>,
     pub(crate) mailboxes: Vec<Mailbox<P, R>>,
 }
@@ -33,15 +33,15 @@ impl<P: Protocol, R: Reactor> Shared<P, R> {
         assert_eq!(wakers.len(), config.workers, "each worker is woken by its own");
         let listening = |(number, spec)| Listener::new(spec, protocol.client_rules(number));
         let (listeners, sockets): (Vec<_>, Vec<_>) = (0..).zip(listeners).map(listening).unzip();
-        let host = Arc::new(Host::new(config, upstreams, listeners, clock, R::NAME));
-        (Self { host, protocol, mailboxes: wakers.into_iter().map(Mailbox::new).collect() }, sockets)
+        let process = Arc::new(Process::new(config, upstreams, listeners, clock, R::NAME));
+        (Self { process, protocol, mailboxes: wakers.into_iter().map(Mailbox::new).collect() }, sockets)
     }
 
     /// A worker has ended, meant or not.
     pub(crate) fn on_ended(&self, number: usize, failed: bool) {
-        self.host.board[number].ended.store(true, SeqCst);
+        self.process.board[number].ended.store(true, SeqCst);
         // The others cannot go on without it: its servers and its mail are gone.
-        if failed || !self.host.is_ending() {
+        if failed || !self.process.is_ending() {
             (0..self.mailboxes.len()).for_each(|worker| self.command(worker, Command::Stop));
         }
     }

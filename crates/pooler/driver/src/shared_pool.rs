@@ -16,7 +16,7 @@ use crate::{
     alarms::Alarms,
     config::{PoolSpec, Timeouts},
     listener::Listener,
-    orders::Wish,
+    orders::Order,
     snapshot::{DurationHistogram, ForgottenPools, PoolLoad, PoolSnapshot, PoolState, PoolTimes, add},
 };
 
@@ -25,7 +25,7 @@ const MIN_RENEWAL_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The phases of making a connection, in order.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Phase {
+pub(crate) enum ConnectPhase {
     Dns,
     Tcp,
     Tls,
@@ -112,12 +112,12 @@ impl Stats {
         self.hold.record(held);
     }
 
-    pub(crate) fn on_created(&mut self, last: Phase, took: Duration) {
+    pub(crate) fn on_created(&mut self, last: ConnectPhase, took: Duration) {
         self.on_phase(last, took);
         self.created += 1;
     }
 
-    pub(crate) fn on_phase(&mut self, phase: Phase, took: Duration) {
+    pub(crate) fn on_phase(&mut self, phase: ConnectPhase, took: Duration) {
         self.connect[phase as usize].record(took);
     }
 
@@ -238,7 +238,7 @@ impl SharedPool {
     /// Checks whether the pool was unused for this long. If so, it closes the servers that it can do without, and once
     /// it has none it is forgotten, if `may` agrees. True if it has been forgotten just now. Called under the pool's
     /// lock, by one worker only.
-    pub(crate) fn look_whether_unused(
+    pub(crate) fn forget_if_idle(
         &self,
         guarded: &mut Guarded,
         alarms: &Alarms,
@@ -289,13 +289,13 @@ impl SharedPool {
     }
 
     /// Follows the orders of an operator.
-    pub(crate) fn follow(&self, guarded: &mut Guarded, wish: Wish, now: Time) {
-        self.drained.store(wish.drained, Relaxed);
+    pub(crate) fn follow(&self, guarded: &mut Guarded, order: Order, now: Time) {
+        self.drained.store(order.drained, Relaxed);
         let config = self.effective(&self.spec());
         if *guarded.pool.config() != config {
             guarded.pool.reconfigure(config, now);
         }
-        match (wish.paused, guarded.pool.is_paused()) {
+        match (order.paused, guarded.pool.is_paused()) {
             (true, false) => {
                 guarded.pool.pause(PauseMode::HoldWaiters, now);
                 // No connection is to be left to a database that is about to be restarted.
@@ -304,7 +304,7 @@ impl SharedPool {
             (false, true) => guarded.pool.ready(now),
             _ => {}
         }
-        if wish.drained {
+        if order.drained {
             guarded.pool.clear(Clear::default(), now);
         }
     }

@@ -263,7 +263,7 @@ pub struct WorkerSnapshot {
 
 /// The clients to be listed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Which {
+pub enum ClientFilter {
     All,
     /// Those that hold a server or wait for one, the longest first.
     Busy,

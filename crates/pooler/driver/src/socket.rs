@@ -83,14 +83,14 @@ pub(crate) fn peer(socket: &OwnedFd) -> Option<SocketAddr> {
     SockRef::from(socket).peer_addr().ok()?.as_socket()
 }
 
-/// Says that no more will be sent, on a connection that is [asked](has_answered) whether its peer has heard.
-pub(crate) fn take_leave(socket: &OwnedFd) {
+/// Says that no more will be sent, on a connection that is [asked](has_peer_closed) whether its peer has heard.
+pub(crate) fn half_close_and_detach(socket: &OwnedFd) {
     let _ = SockRef::from(socket).shutdown(std::net::Shutdown::Write);
     set_user_timeout(socket, CLOSED_USER_TIMEOUT);
 }
 
 /// Whether the peer has ended its side, too, in whatever way. What it sent before is thrown away.
-pub(crate) fn has_answered(socket: &OwnedFd) -> bool {
+pub(crate) fn has_peer_closed(socket: &OwnedFd) -> bool {
     let mut rest = [std::mem::MaybeUninit::uninit(); 4096];
     match SockRef::from(socket).recv(&mut rest) {
         Ok(length) => length == 0,
@@ -108,7 +108,7 @@ pub(crate) fn has_hung_up(socket: &OwnedFd) -> bool {
 
 /// Says that no more will be sent and takes what the peer has sent meanwhile, because closing
 /// with unread bytes resets the connection and may destroy our last words on their way.
-pub(crate) fn part(socket: &OwnedFd) {
+pub(crate) fn half_close(socket: &OwnedFd) {
     let socket = SockRef::from(socket);
     if socket.shutdown(std::net::Shutdown::Write).is_ok() {
         let mut rest = [std::mem::MaybeUninit::uninit(); 4096];

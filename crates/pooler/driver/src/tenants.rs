@@ -36,7 +36,7 @@ const MAX_EMPTY_TENANTS: usize = 1024;
 pub(crate) struct TenantId(NonZeroU32);
 
 /// The tenants that a client counts for: its database and its user.
-pub(crate) type Seats = [Option<TenantId>; 2];
+pub(crate) type TenantIds = [Option<TenantId>; 2];
 
 /// Names a client that waits for its places.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -45,7 +45,7 @@ pub(crate) struct Ticket(u64);
 /// Whether a client that has logged in has its places.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Entrance {
-    Inside(Seats),
+    Inside(TenantIds),
     /// The client waits. `in_vain`: as many clients wait as may, so it is refused unless it gets its places at once.
     Awaits {
         ticket: Ticket,
@@ -74,7 +74,7 @@ struct Table {
 
 /// A client that waits for its places, or has got them and was not told yet.
 struct Awaiting {
-    seats: Seats,
+    tenants: TenantIds,
     placed: bool,
 }
 
@@ -126,22 +126,22 @@ impl Tenants {
         now: Time,
     ) -> Entrance {
         self.change(|table| {
-            let seats = tenants.map(|tenant| Some(table.open(tenant?, &limits)));
-            if table.have_room(seats) {
-                table.take(seats, now);
-                return Entrance::Inside(seats);
+            let tenants = tenants.map(|tenant| Some(table.open(tenant?, &limits)));
+            if table.have_room(tenants) {
+                table.take(tenants, now);
+                return Entrance::Inside(tenants);
             }
             let is_full = |id: TenantId| {
                 let account = &table.accounts[index(id)];
                 !account.gate.has_room() && account.queue.len() >= MAX_TENANT_WAITERS
             };
-            let in_vain = ids(seats).any(is_full);
+            let in_vain = ids(tenants).any(is_full);
             table.last_ticket += 1;
             let ticket = Ticket(table.last_ticket);
-            for id in ids(seats) {
+            for id in ids(tenants) {
                 table.of(id).queue.insert(ticket);
             }
-            table.awaiting.insert(ticket, Awaiting { seats, placed: false });
+            table.awaiting.insert(ticket, Awaiting { tenants, placed: false });
             Entrance::Awaits { ticket, in_vain }
         })
     }
@@ -154,16 +154,16 @@ impl Tenants {
     pub(crate) fn move_to(
         &self,
         tenants: [Option<Tenant>; 2],
-        from: Seats,
+        from: TenantIds,
         limits: impl Fn(&Tenant) -> Option<TenantLimits>,
         now: Time,
-    ) -> Result<Seats, (Tenant, u32)> {
+    ) -> Result<TenantIds, (Tenant, u32)> {
         self.change(|table| {
             let to = tenants.map(|tenant| Some(table.open(tenant?, &limits)));
             let lacks = without(to, from);
             if let Some(id) = ids(lacks).find(|id| !table.accounts[index(*id)].gate.has_room()) {
                 let full = table.refuse(id);
-                ids(lacks).for_each(|id| table.drop_unused(id));
+                ids(lacks).for_each(|id| table.drop_empty(id));
                 return Err(full);
             }
             table.take(lacks, now);
@@ -173,27 +173,27 @@ impl Tenants {
     }
 
     /// Returns the clients, among these that wait, that have got their places. They count as told.
-    pub(crate) fn placed<T>(&self, waiting: impl Iterator<Item = (T, Ticket)>) -> Vec<(T, Seats)> {
+    pub(crate) fn placed<T>(&self, waiting: impl Iterator<Item = (T, Ticket)>) -> Vec<(T, TenantIds)> {
         let mut table = self.table();
         let placed = waiting.filter_map(|(client, ticket)| {
             table.awaiting.get(&ticket).filter(|awaiting| awaiting.placed)?;
-            Some((client, table.awaiting.remove(&ticket)?.seats))
+            Some((client, table.awaiting.remove(&ticket)?.tenants))
         });
         placed.collect()
     }
 
     /// A client waits no longer. Returns its places, if it has got them meanwhile; otherwise the tenant that is full,
     /// and its hard limit.
-    pub(crate) fn give_up(&self, ticket: Ticket, now: Time) -> Result<Seats, (Tenant, u32)> {
+    pub(crate) fn give_up(&self, ticket: Ticket, now: Time) -> Result<TenantIds, (Tenant, u32)> {
         self.change(|table| {
-            let Awaiting { seats, placed } = table.awaiting.remove(&ticket).expect("it waits");
+            let Awaiting { tenants, placed } = table.awaiting.remove(&ticket).expect("it waits");
             if placed {
-                return Ok(seats);
+                return Ok(tenants);
             }
             let full = |id: &TenantId| !table.accounts[index(*id)].gate.has_room();
-            let id = ids(seats).find(full).expect("a client waits only where there is no room");
+            let id = ids(tenants).find(full).expect("a client waits only where there is no room");
             let full = table.refuse(id);
-            table.leave_queues(ticket, seats, now);
+            table.leave_queues(ticket, tenants, now);
             Err(full)
         })
     }
@@ -201,23 +201,23 @@ impl Tenants {
     /// A client that waits goes, or is refused for another reason.
     pub(crate) fn step_back(&self, ticket: Ticket, now: Time) {
         self.change(|table| {
-            let Awaiting { seats, placed } = table.awaiting.remove(&ticket).expect("it waits");
+            let Awaiting { tenants, placed } = table.awaiting.remove(&ticket).expect("it waits");
             match placed {
-                true => table.left(seats, false, now),
-                false => table.leave_queues(ticket, seats, now),
+                true => table.left(tenants, false, now),
+                false => table.leave_queues(ticket, tenants, now),
             }
         });
     }
 
     /// A client has gone. `leaving`: it was counted among the clients that leave.
-    pub(crate) fn left(&self, seats: Seats, leaving: bool, now: Time) {
-        self.change(|table| table.left(seats, leaving, now));
+    pub(crate) fn left(&self, tenants: TenantIds, leaving: bool, now: Time) {
+        self.change(|table| table.left(tenants, leaving, now));
     }
 
     /// A client leaves for which [`reserve`](Self::reserve) was not called.
-    pub(crate) fn leaves(&self, seats: Seats, now: Time) {
+    pub(crate) fn leaves(&self, tenants: TenantIds, now: Time) {
         self.change(|table| {
-            for id in ids(seats) {
+            for id in ids(tenants) {
                 table.of(id).gate.note_leaving();
                 table.note(id, now);
             }
@@ -290,7 +290,7 @@ impl Tenants {
             }
             for id in all {
                 table.give_places(id, now);
-                table.drop_unused(id);
+                table.drop_empty(id);
             }
         });
         self.changed.fetch_add(1, Relaxed);
@@ -344,12 +344,12 @@ impl Table {
         id
     }
 
-    fn have_room(&self, seats: Seats) -> bool {
-        ids(seats).all(|id| self.accounts[index(id)].gate.has_room())
+    fn have_room(&self, tenants: TenantIds) -> bool {
+        ids(tenants).all(|id| self.accounts[index(id)].gate.has_room())
     }
 
-    fn take(&mut self, seats: Seats, now: Time) {
-        for id in ids(seats) {
+    fn take(&mut self, tenants: TenantIds, now: Time) {
+        for id in ids(tenants) {
             let gate = &mut self.of(id).gate;
             assert!(gate.admit(), "a place is taken where there is one");
             gate.note_login();
@@ -364,22 +364,22 @@ impl Table {
         (account.tenant.clone(), account.gate.config().hard_limit)
     }
 
-    fn left(&mut self, seats: Seats, leaving: bool, now: Time) {
-        for id in ids(seats) {
+    fn left(&mut self, tenants: TenantIds, leaving: bool, now: Time) {
+        for id in ids(tenants) {
             self.of(id).gate.left(leaving);
             self.note(id, now);
         }
-        for id in ids(seats) {
+        for id in ids(tenants) {
             self.give_places(id, now);
-            self.drop_unused(id);
+            self.drop_empty(id);
         }
     }
 
-    fn leave_queues(&mut self, ticket: Ticket, seats: Seats, now: Time) {
-        for id in ids(seats) {
+    fn leave_queues(&mut self, ticket: Ticket, tenants: TenantIds, now: Time) {
+        for id in ids(tenants) {
             self.of(id).queue.remove(&ticket);
             self.note(id, now);
-            self.drop_unused(id);
+            self.drop_empty(id);
         }
     }
 
@@ -392,12 +392,12 @@ impl Table {
             if !self.of(id).gate.has_room() {
                 return;
             }
-            let seats = self.awaiting[&ticket].seats;
-            if !self.have_room(seats) {
+            let tenants = self.awaiting[&ticket].tenants;
+            if !self.have_room(tenants) {
                 continue;
             }
-            self.take(seats, now);
-            for id in ids(seats) {
+            self.take(tenants, now);
+            for id in ids(tenants) {
                 self.of(id).queue.remove(&ticket);
             }
             self.awaiting.get_mut(&ticket).expect("it was just found").placed = true;
@@ -413,7 +413,7 @@ impl Table {
     }
 
     /// Forgets a tenant without clients, unless its counts are worth remembering.
-    fn drop_unused(&mut self, id: TenantId) {
+    fn drop_empty(&mut self, id: TenantId) {
         let many = self.accounts.len() > MAX_EMPTY_TENANTS;
         let account = self.of(id);
         if account.gate.clients() == 0 && account.queue.is_empty() && (many || !account.limited) {
@@ -424,13 +424,13 @@ impl Table {
     }
 }
 
-fn ids(seats: Seats) -> impl Iterator<Item = TenantId> {
-    seats.into_iter().flatten()
+fn ids(tenants: TenantIds) -> impl Iterator<Item = TenantId> {
+    tenants.into_iter().flatten()
 }
 
-/// The seats that are not the same in the other.
-fn without(seats: Seats, other: Seats) -> Seats {
-    std::array::from_fn(|number| seats[number].filter(|id| other[number] != Some(*id)))
+/// The tenants that are not the same in the other.
+fn without(tenants: TenantIds, other: TenantIds) -> TenantIds {
+    std::array::from_fn(|number| tenants[number].filter(|id| other[number] != Some(*id)))
 }
 
 fn index(id: TenantId) -> usize {

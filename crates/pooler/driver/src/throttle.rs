@@ -32,7 +32,7 @@ const MAX_LOGINS_AT_A_TIME: usize = 16;
 const MAX_ADDRESSES: usize = 4096;
 const ADDRESS_GROUPS: u64 = 256;
 /// How often the addresses whose window is over are dropped, once there are [`MAX_ADDRESSES`].
-const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+const PRUNE_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(crate) struct Throttle {
     max_failures: AtomicU32,
@@ -45,7 +45,7 @@ pub(crate) struct Throttle {
 #[derive(Default)]
 struct Table {
     records: HashMap<Key, Record>,
-    swept: Time,
+    pruned: Time,
     next: u64,
 }
 
@@ -67,9 +67,9 @@ struct Record {
     waiting: BTreeSet<u64>,
 }
 
-/// A client's place among those of its address that log in.
+/// A client's ticket among those of its address that log in.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct LoginTicket {
     key: Key,
     number: u64,
 }
@@ -99,14 +99,14 @@ impl Throttle {
         !self.any.load(Relaxed)
     }
 
-    /// Counts a failure, by a client that may have a place. True when its answer is to be delayed.
-    pub(crate) fn failed(&self, address: Option<IpAddr>, place: Option<Place>, now: Time) -> bool {
+    /// Counts a failure, by a client that may have a ticket. True when its answer is to be delayed.
+    pub(crate) fn failed(&self, address: Option<IpAddr>, ticket: Option<LoginTicket>, now: Time) -> bool {
         self.failures.fetch_add(1, Relaxed);
         let Some(address) = address else { return false };
         self.any.store(true, Relaxed);
         let table = &mut *self.lock();
-        let key = place.map_or_else(|| self.key_to_count(table, address, now), |place| place.key);
-        let number = place.map_or_else(|| table.number(), |place| place.number);
+        let key = ticket.map_or_else(|| self.key_to_count(table, address, now), |ticket| ticket.key);
+        let number = ticket.map_or_else(|| table.number(), |ticket| ticket.number);
         let record = table.records.entry(key).or_insert_with(|| Record::new(now));
         record.begin_window(now);
         record.failures += 1;
@@ -119,31 +119,36 @@ impl Throttle {
         delay
     }
 
-    /// Whether a client from there may go on with its login now; otherwise it waits, and asks again soon. `place` is
+    /// Whether a client from there may go on with its login now; otherwise it waits, and asks again soon. `ticket` is
     /// its own.
-    pub(crate) fn is_turn(&self, address: Option<IpAddr>, place: &mut Option<Box<Place>>, now: Time) -> bool {
+    pub(crate) fn try_take_turn(
+        &self,
+        address: Option<IpAddr>,
+        ticket: &mut Option<Box<LoginTicket>>,
+        now: Time,
+    ) -> bool {
         let Some(address) = address else { return true };
         let table = &mut *self.lock();
-        let key = match place {
-            Some(place) => place.key,
+        let key = match ticket {
+            Some(ticket) => ticket.key,
             None => self.key_known(table, address),
         };
         let Some(record) = table.records.get_mut(&key) else { return true };
         record.begin_window(now);
         if record.failures <= self.max_failures.load(Relaxed) {
-            if let Some(place) = place.take() {
-                record.leave(place.number);
+            if let Some(ticket) = ticket.take() {
+                record.leave(ticket.number);
             }
             return true;
         }
         record.turns.retain(|(_, until)| now < *until);
-        let number = match place.as_ref().map(|place| place.number) {
+        let number = match ticket.as_ref().map(|ticket| ticket.number) {
             Some(number) if record.turns.iter().any(|(other, _)| *other == number) => return true,
             Some(number) if record.waiting.contains(&number) => number,
             // It is new, or has let its turn pass.
             _ => {
                 table.next += 1;
-                *place = Some(Box::new(Place { key, number: table.next }));
+                *ticket = Some(Box::new(LoginTicket { key, number: table.next }));
                 record.waiting.insert(table.next);
                 table.next
             }
@@ -158,9 +163,9 @@ impl Throttle {
     }
 
     /// The client has logged in, or has gone without having failed.
-    pub(crate) fn left(&self, place: Place) {
-        if let Some(record) = self.lock().records.get_mut(&place.key) {
-            record.leave(place.number);
+    pub(crate) fn left(&self, ticket: LoginTicket) {
+        if let Some(record) = self.lock().records.get_mut(&ticket.key) {
+            record.leave(ticket.number);
         }
     }
 
@@ -175,8 +180,8 @@ impl Throttle {
 
     /// Under which key an address is to be counted. Makes room, if there can be any.
     fn key_to_count(&self, table: &mut Table, address: IpAddr, now: Time) -> Key {
-        if table.records.len() >= MAX_ADDRESSES && now - table.swept >= SWEEP_INTERVAL {
-            table.swept = now;
+        if table.records.len() >= MAX_ADDRESSES && now - table.pruned >= PRUNE_INTERVAL {
+            table.pruned = now;
             table.records.retain(|_, record| !record.is_over(now));
         }
         self.key_known(table, address)

@@ -25,7 +25,7 @@ use seam::TlsFailure;
 
 pub use acceptor::{ClientCertificates, TlsAcceptor};
 pub use channel::Channel;
-pub(crate) use channel::{Heard, MAX_RECORD};
+pub(crate) use channel::{Decrypted, MAX_RECORD};
 pub use connector::TlsConnector;
 pub use trust::Trust;
 

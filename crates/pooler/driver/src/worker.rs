@@ -22,17 +22,17 @@
 //! | [`TimeoutQueues`] | [`timeout_queues`] | clients in the order in which time-outs and evictions reach them |
 //! | [`LoginDelays`] | [`login_delays`] | logins from addresses that guess passwords |
 //! | [`ServerDeadlines`], [`Lingering`] | [`server_deadlines`], [`client_end`] | what is due after a while |
-//! | [`UnusedPools`], `SlowReaders` | [`unused_pools`], [`slow_readers`] | sweeps that go on from tick to tick |
+//! | [`PoolScan`], `SlowReaders` | [`pool_scan`], [`slow_readers`] | sweeps that go on from tick to tick |
 //! | [`Shutdown`], [`Counters`], [`Outboxes`] | [`shutdown`], [`counters`], [`outboxes`] | end; metrics; memory |
 //!
 //! What moves between these parts is methods of [`Worker`], each in the file of what it is about. The other files are:
 //!
 //! - [`event_loop`]: turns of the loop. [`tick`]: what happens because time passes. [`effects`]: executes effects.
-//! - [`leases`]: check-out and check-in. [`reclaiming`]: servers that a pool wants back from clients that keep them.
+//! - [`leases`]: check-out and check-in. [`return_requests`]: servers that a pool wants back from clients that keep them.
 //! - [`client_end`], [`server_end`], [`panics`]: clients that go, servers that end, sessions that panic.
 //! - [`calls`]: how sessions are called. [`ids`]: how clients and servers are named. [`input_buffer`]: input that no
 //!   session has consumed. [`preface`]: bytes for a server that wait for the request behind them.
-//! - [`unauthenticated`], [`eviction`]: clients that make room for others. [`standing`]: what clients are counted as.
+//! - [`unauthenticated`], [`eviction`]: clients that make room for others. [`client_states`]: what clients are counted as.
 //! - [`posts`], [`surveys`]: what sessions send to each other. [`tls_upgrade`]: connections that go on in TLS.
 //! - [`connection_log`], [`inspect`]: what logs and operators are told.
 //!
@@ -45,6 +45,7 @@ mod calls;
 mod cancel_connections;
 mod cancel_request;
 mod client_end;
+mod client_states;
 mod clients;
 mod closing_clients;
 mod closing_servers;
@@ -64,10 +65,11 @@ mod login_delays;
 mod newcomers;
 mod outboxes;
 mod panics;
+mod pool_scan;
 mod pools;
 mod posts;
 mod preface;
-mod reclaiming;
+mod return_requests;
 mod server_deadlines;
 mod server_end;
 mod servers;
@@ -75,14 +77,12 @@ mod share;
 mod sharing;
 mod shutdown;
 mod slow_readers;
-mod standing;
 mod surveys;
 mod tenant_queue;
 mod tick;
 mod timeout_queues;
 mod tls_upgrade;
 mod unauthenticated;
-mod unused_pools;
 mod usage;
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
@@ -95,14 +95,14 @@ pub(crate) use self::event_loop::{Sleep, TICK};
 use self::{
     accepting::Accepting, cancel_connections::CancelConnection, client_end::Lingering, clients::ClientConn,
     closing_servers::ClosingServer, counters::Counters, dials::Dial, ids::Waiter, login_delays::LoginDelays,
-    outboxes::Outboxes, pools::Pools, server_deadlines::ServerDeadlines, servers::ServerConn, sharing::Sharing,
-    shutdown::Shutdown, slow_readers::SlowReaders, tenant_queue::TenantQueue, timeout_queues::TimeoutQueues,
-    unused_pools::UnusedPools,
+    outboxes::Outboxes, pool_scan::PoolScan, pools::Pools, server_deadlines::ServerDeadlines, servers::ServerConn,
+    sharing::Sharing, shutdown::Shutdown, slow_readers::SlowReaders, tenant_queue::TenantQueue,
+    timeout_queues::TimeoutQueues,
 };
 use crate::{
-    host::Host,
     mailbox::{Asker, Command, Message, Post, Survey},
     pace::Pace,
+    process::Process,
     reactor::{Completion, Owner, Reactor},
     shared::Shared,
     shared_pool::SharedPool,
@@ -110,8 +110,8 @@ use crate::{
 
 pub(crate) struct Worker<P: Protocol, R: Reactor> {
     number: u8,
-    /// The host of `shared`, one step nearer.
-    host: Arc<Host>,
+    /// The process state of `shared`, one step nearer.
+    process: Arc<Process>,
     shared: Arc<Shared<P, R>>,
     reactor: R,
     now: Time,
@@ -126,7 +126,7 @@ pub(crate) struct Worker<P: Protocol, R: Reactor> {
     server_deadlines: ServerDeadlines,
     slow_readers: SlowReaders,
     pools: Pools,
-    unused_pools: UnusedPools,
+    pool_scan: PoolScan,
     accepting: Accepting,
     newcomers: newcomers::Newcomers<R::Socket>,
     tenant_queue: TenantQueue,
@@ -157,7 +157,7 @@ pub(crate) struct Worker<P: Protocol, R: Reactor> {
 #[derive(Default)]
 struct Paces {
     slow_wait: Pace,
-    asked_back: Pace,
+    return_requested: Pace,
     pinned: Pace,
     pin_refused: Pace,
     no_server: Pace,
@@ -253,13 +253,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     fn new(number: u8, shared: Arc<Shared<P, R>>, reactor: R) -> Self {
-        let host = Arc::clone(&shared.host);
-        let listeners = host.listeners.len();
+        let process = Arc::clone(&shared.process);
+        let listeners = process.listeners.len();
         Self {
             number,
             reactor,
-            now: host.clock.now(),
-            host,
+            now: process.clock.now(),
+            process,
             clients: Slab::new(),
             servers: Slab::new(),
             dials: Slab::new(),
@@ -269,8 +269,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             sharing: Sharing::default(),
             server_deadlines: ServerDeadlines::default(),
             slow_readers: SlowReaders::default(),
-            pools: Pools::new(Arc::clone(&shared.host), Home(number)),
-            unused_pools: UnusedPools::default(),
+            pools: Pools::new(Arc::clone(&shared.process), Home(number)),
+            pool_scan: PoolScan::default(),
             accepting: Accepting::default(),
             newcomers: newcomers::Newcomers::new(listeners),
             tenant_queue: TenantQueue::default(),
@@ -349,7 +349,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     fn handle_message(&mut self, message: Message<P, R>) {
         match message {
-            Message::Client { socket, listener, admitted } => self.add_client(socket, listener, admitted),
+            Message::Client { socket, listener, admission } => self.add_client(socket, listener, admission),
             Message::Server(server, grant) => {
                 let pool = Arc::clone(&server.pool);
                 match self.take_in(*server) {
@@ -362,13 +362,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Message::Failed { pool, waiter, reason, waited } => {
                 self.work.push_back(Work::LeaseFailed { pool, waiter, reason, waited });
             }
-            Message::Resolved { question, result, took } => self.on_resolved(question, result, took),
+            Message::Resolved { lookup, result, took } => self.on_resolved(lookup, result, took),
             Message::Cancel { asker, target, secret } => self.on_cancel(asker, target, secret),
             Message::CancelDone(asker) => self.on_cancel_done(asker),
             Message::Post(post) => self.on_post(post),
             Message::Survey(survey) => self.survey(survey),
             Message::SurveyDone(survey) => self.on_survey_done(&survey),
-            Message::GiveUpPlace { client, serial, of } => self.give_up_place(client, serial, of),
+            Message::Displaced { client, serial, of } => self.on_displaced(client, serial, of),
             Message::EndMonitoring { client, serial, of } => self.end_monitoring(client, serial, of),
             Message::Command(command) => self.handle_command(command),
         }
@@ -494,6 +494,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     fn publish(&mut self) {
-        self.counters.publish(&self.host.board[usize::from(self.number)]);
+        self.counters.publish(&self.process.board[usize::from(self.number)]);
     }
 }

@@ -120,7 +120,7 @@ fn logging_in(harness: &Harness) -> u64 {
     harness.handle.snapshot().listeners[0].login
 }
 
-fn gave_way(harness: &Harness) -> u64 {
+fn displaced_left(harness: &Harness) -> u64 {
     let snapshot = harness.handle.snapshot();
     let counts = &snapshot.listeners[0].evictions;
     counts.iter().find(|(reason, _)| *reason == "not_logged_in").unwrap().1
@@ -138,7 +138,7 @@ fn a_stranger_who_takes_all_places_and_says_nothing_locks_nobody_out_of_another_
             assert_eq!(silent_client.last_words(), "refused Displaced\n", "the one that came first goes");
             clients.push(client);
         }
-        assert_eq!(gave_way(&harness), 5 * round);
+        assert_eq!(displaced_left(&harness), 5 * round);
         // Clients that have logged in stay, and so does the last silent one for a while: another address with a client
         // that logs in has as many.
         assert_eq!(from(&harness, 3).hear(), "refused TooManyClients { limit: 6 }");
@@ -169,11 +169,11 @@ fn addresses_share_the_places_of_those_who_log_in_and_take_none_to_and_fro() {
     let harness = harness(6, 6, LONG);
     let _strangers = silent(&harness, 2, 6);
     let others: Vec<Client> = (0..3).map(|_| from(&harness, 1)).collect();
-    eventually("three have given way", || gave_way(&harness) == 3);
+    eventually("three have given way", || displaced_left(&harness) == 3);
     assert_eq!(from(&harness, 1).hear(), "refused TooManyClients { limit: 6 }");
     assert_eq!(from(&harness, 2).hear(), "refused TooManyClients { limit: 6 }");
     eventually("six are left", || logging_in(&harness) == 6);
-    assert_eq!((gave_way(&harness), others.len()), (3, 3));
+    assert_eq!((displaced_left(&harness), others.len()), (3, 3));
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn whoever_waits_for_a_server_to_finish_its_login_keeps_its_place() {
     assert_eq!(client.ask("in"), "in");
     assert_eq!(silent_one.last_words(), "refused Displaced\n", "the one that waits came before");
     assert_eq!(from(&harness, 3).hear(), "refused TooManyClients { limit: 2 }");
-    assert_eq!(gave_way(&harness), 1);
+    assert_eq!(displaced_left(&harness), 1);
 }
 
 #[test]
@@ -237,5 +237,5 @@ fn of_those_who_only_look_on_each_address_has_a_share() {
     thread::sleep(Duration::from_millis(900));
     assert_eq!(client.ask("look"), "look");
     assert!(silent_clients[1..].iter_mut().all(|silent_client| silent_client.ask("look") == "look"));
-    assert_eq!(gave_way(&harness), 0, "there was room");
+    assert_eq!(displaced_left(&harness), 0, "there was room");
 }

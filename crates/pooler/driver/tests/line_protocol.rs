@@ -514,14 +514,14 @@ fn an_order_to_kill_a_client_that_has_left_hits_nobody_who_came_after_it() {
     let harness = Harness::small(1, 1);
     let mut first = harness.client();
     first.ask("x");
-    let id = harness.handle.clients(driver::Which::All, 9)[0].id;
+    let id = harness.handle.clients(driver::ClientFilter::All, 9)[0].id;
     drop(first);
-    eventually("the first has gone", || harness.handle.clients(driver::Which::All, 9).is_empty());
+    eventually("the first has gone", || harness.handle.clients(driver::ClientFilter::All, 9).is_empty());
     let mut second = harness.client();
     second.ask("x");
     assert!(!harness.handle.kill(id));
     assert_eq!(second.ask("still here"), "0:still here");
-    assert!(harness.handle.kill(harness.handle.clients(driver::Which::All, 9)[0].id));
+    assert!(harness.handle.kill(harness.handle.clients(driver::ClientFilter::All, 9)[0].id));
     assert_eq!(second.hear(), "refused Killed");
 }
 

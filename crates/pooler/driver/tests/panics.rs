@@ -47,7 +47,7 @@ impl Fragile {
         let server = client.server.take().expect("it has one");
         client.due = 0;
         out.push(match self.0 {
-            LeaseKind::Exclusive | LeaseKind::Lasting | LeaseKind::Unused => Effect::Release { server, verdict },
+            LeaseKind::Exclusive | LeaseKind::LongTerm | LeaseKind::Fresh => Effect::Release { server, verdict },
             LeaseKind::Shared => Effect::Leave { client: me, server, verdict },
         });
     }

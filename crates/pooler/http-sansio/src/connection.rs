@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use crate::{
-    Answer, Denied, Door, End, Event, Room, Service, Stream,
+    Answer, Denied, Door, End, Event, MemoryBudget, Service, Stream,
     http1::{Http1, Step},
     http2::Http2,
-    room::Share,
+    memory_budget::MemoryShare,
 };
 
 pub struct Connection<C> {
     service: &'static Service,
     /// The answer to the next request, if the connection is refused.
     refusal: Option<Box<Denied>>,
-    share: Share,
+    share: MemoryShare,
     version: Version<C>,
 }
 
@@ -23,9 +23,9 @@ enum Version<C> {
 }
 
 impl<C> Connection<C> {
-    /// A new connection, which shares the `room` with others.
-    pub fn new(service: &'static Service, room: Arc<Room>) -> Self {
-        Self { service, refusal: None, share: Share::new(room), version: Version::One(Http1::default()) }
+    /// A new connection, which shares the `budget` with others.
+    pub fn new(service: &'static Service, budget: Arc<MemoryBudget>) -> Self {
+        Self { service, refusal: None, share: MemoryShare::new(budget), version: Version::One(Http1::default()) }
     }
 
     /// Handles input: `bytes` are all that have come and were not consumed. Returns how many are consumed, and an
@@ -82,10 +82,10 @@ impl<C> Connection<C> {
     /// Sends events, as an [`EventWriter`](crate::EventWriter) writes them, on these streams. A stream that its client
     /// reads too slowly is ended, as is one for which there is no memory.
     pub fn say(&mut self, streams: impl IntoIterator<Item = Stream>, events: &[u8]) {
-        let room = self.share.limit().saturating_sub(self.holds());
+        let budget = self.share.limit().saturating_sub(self.holds());
         match &mut self.version {
-            Version::One(one) => one.say(streams, events, room),
-            Version::Two(two) => two.say(streams, events, room),
+            Version::One(one) => one.say(streams, events, budget),
+            Version::Two(two) => two.say(streams, events, budget),
         }
     }
 

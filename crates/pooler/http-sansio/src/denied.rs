@@ -22,7 +22,7 @@ impl Denied {
         Self::new(413, format!("a request may have {most} bytes here (max_request)"))
     }
 
-    /// There is no memory left in the [`Room`](crate::Room).
+    /// There is no memory left in the [`MemoryBudget`](crate::MemoryBudget).
     pub fn crowded() -> Self {
         let error = "clients of HTTP hold as much here as they may together: ask again, or send less at a time";
         Self { retry_after: Some(1), ..Self::new(503, error) }

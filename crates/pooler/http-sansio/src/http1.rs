@@ -9,8 +9,8 @@ use crate::{
     events::MAX_UNREAD_EVENTS,
     head::{self, Framing, Head, MAX_HEAD},
     http2::PREFACE,
+    memory_budget::MemoryShare,
     request::AdmittedRequest,
-    room::Share,
 };
 
 /// Maximum size of a piece that events are joined into, in bytes, so that few pieces wait.
@@ -73,7 +73,7 @@ impl<C> Http1<C> {
         bytes: &'b [u8],
         service: &'static Service,
         refusal: &mut Option<Box<Denied>>,
-        share: &mut Share,
+        share: &mut MemoryShare,
         door: &mut D,
     ) -> (usize, Step<'b, C>) {
         let mut at = 0;
@@ -127,7 +127,7 @@ impl<C> Http1<C> {
         bytes: &'b [u8],
         service: &'static Service,
         refusal: &mut Option<Box<Denied>>,
-        share: &mut Share,
+        share: &mut MemoryShare,
         door: &mut D,
     ) -> Result<(usize, Step<'b, C>), (AnswerOptions, Denied)> {
         let plainly = |denied| (AnswerOptions::default(), denied);
@@ -186,7 +186,7 @@ impl<C> Http1<C> {
         &mut self,
         mut upload: Box<Upload<C>>,
         bytes: &[u8],
-        share: &Share,
+        share: &MemoryShare,
         service: &Service,
     ) -> (usize, Step<'b, C>) {
         match upload.body.take(bytes) {
@@ -302,12 +302,12 @@ impl<C> Http1<C> {
     }
 
     /// See [`Connection::say`](crate::Connection::say).
-    pub(crate) fn say(&mut self, streams: impl IntoIterator<Item = Stream>, events: &[u8], room: usize) {
+    pub(crate) fn say(&mut self, streams: impl IntoIterator<Item = Stream>, events: &[u8], available: usize) {
         if !(matches!(self.stage, Stage::Events) && streams.into_iter().any(|stream| stream == self.stream)) {
             return;
         }
         let waiting = self.unread() + events.len();
-        if waiting <= MAX_UNREAD_EVENTS && events.len() <= room {
+        if waiting <= MAX_UNREAD_EVENTS && events.len() <= available {
             return match self.pieces.back_mut() {
                 Some(last) if last.len() + events.len() <= MAX_EVENT_PIECE => last.extend_from_slice(events),
                 _ => self.push(events.to_vec()),

@@ -29,8 +29,8 @@ use crate::{
     Answer, Denied, Door, End, Method, Request, Service, Stream, Target,
     access::{self, AnswerOptions, Rules},
     head::{Head, MAX_HEAD},
+    memory_budget::MemoryShare,
     request::AdmittedRequest,
-    room::Share,
 };
 
 /// The connection preface (RFC 9113, section 3.4).
@@ -126,7 +126,7 @@ impl<C> Http2<C> {
         bytes: &[u8],
         held: usize,
         refusal: Option<&Denied>,
-        share: &mut Share,
+        share: &mut MemoryShare,
         door: &mut D,
     ) -> Option<Request<'static, C>> {
         if !bytes.is_empty() && !self.over {
@@ -148,13 +148,13 @@ impl<C> Http2<C> {
         None
     }
 
-    /// Feeds input to the h2 crate. `room` is the memory for all that is held here, earlier input included. Requests
+    /// Feeds input to the h2 crate. `available` is the memory for all that is held here, earlier input included. Requests
     /// without memory for their bodies are refused, and requests that their heads rule out are refused without their
     /// bodies.
     fn take<D: Door<Caller = C>>(
         &mut self,
         bytes: &[u8],
-        room: usize,
+        available: usize,
         refusal: Option<&Denied>,
         rules: &Result<Arc<Rules>, Denied>,
         door: &mut D,
@@ -188,7 +188,7 @@ impl<C> Http2<C> {
                 }
             }
         }
-        self.receive(room, &mut context);
+        self.receive(available, &mut context);
         // Sends window updates for what was received.
         self.write_frames();
     }
@@ -240,12 +240,12 @@ impl<C> Http2<C> {
     }
 
     /// Reads the bodies that have come. Requests that become complete at the same time keep their order.
-    fn receive(&mut self, room: usize, context: &mut Context<'_>) {
+    fn receive(&mut self, available: usize, context: &mut Context<'_>) {
         let mut at = 0;
         // A complete request counts as held until it is handed over.
-        let mut room = room.saturating_sub(self.holds());
+        let mut available = available.saturating_sub(self.holds());
         while let Some(upload) = self.uploads.get_mut(at) {
-            let request = match upload.receive(self.max_request, &mut room, context) {
+            let request = match upload.receive(self.max_request, &mut available, context) {
                 Poll::Pending => {
                     at += 1;
                     continue;
@@ -359,18 +359,18 @@ impl<C> Http2<C> {
     }
 
     /// See [`Connection::say`](crate::Connection::say).
-    pub(crate) fn say(&mut self, streams: impl IntoIterator<Item = Stream>, events: &[u8], mut room: usize) {
-        // The events are copied once, for the first stream that has room.
+    pub(crate) fn say(&mut self, streams: impl IntoIterator<Item = Stream>, events: &[u8], mut available: usize) {
+        // The events are copied once, for the first stream that has available.
         let mut copy = None;
         for stream in streams {
             let Some(sending) = self.sendings.iter_mut().find(|sending| sending.events == Some(stream)) else {
                 continue;
             };
-            let fits = events.len() <= room && sending.has_room(events.len());
+            let fits = events.len() <= available && sending.fits(events.len());
             if fits {
                 sending.add(copy.get_or_insert_with(|| Bytes::copy_from_slice(events)));
                 self.unread += events.len();
-                room -= events.len();
+                available -= events.len();
             } else {
                 self.reset(stream);
             }

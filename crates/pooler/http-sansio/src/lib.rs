@@ -24,9 +24,9 @@ mod events;
 mod head;
 mod http1;
 mod http2;
+mod memory_budget;
 mod outcome;
 mod request;
-mod room;
 mod target;
 
 pub use self::{
@@ -36,8 +36,8 @@ pub use self::{
     denied::Denied,
     events::EventWriter,
     head::Method,
+    memory_budget::MemoryBudget,
     outcome::{End, Event},
     request::{Request, Stream},
-    room::Room,
     target::Target,
 };

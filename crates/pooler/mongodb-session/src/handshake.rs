@@ -50,7 +50,7 @@ impl MongoDb {
                 let key = self.topology().new_key();
                 server.role = Role::Monitor(Monitor::new(key));
                 self.topology().monitor_started(server.host(), me, key);
-                out.push(Effect::Keep { server: me, briefly: false });
+                out.push(Effect::Retain { server: me, briefly: false });
             }
             HandshakeStep::Done => {
                 server.set_usable(self.cleanup_tasks.mark_used(server.pool()));

@@ -175,7 +175,7 @@ impl Stage {
     /// Starts the monitor of a host, which replies to `hello`.
     fn watch(&mut self, host: usize, primary: bool) -> ServerTag {
         let me = self.connect(PoolId(MONITORS + host as u32), primary);
-        assert!(self.did(|effect| *effect == Effect::Keep { server: me, briefly: false }));
+        assert!(self.did(|effect| *effect == Effect::Retain { server: me, briefly: false }));
         me
     }
 

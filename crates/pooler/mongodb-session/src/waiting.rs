@@ -84,12 +84,12 @@ impl MongoDb {
                 out.push(Effect::PinRefused { client: me, pool, reason: "stream" });
                 return Err(Failure::stream_slots_full(most));
             }
-            return Ok(LeaseKind::Lasting);
+            return Ok(LeaseKind::LongTerm);
         }
         // The request may block on a transaction: the last server of the pool stays free for the request that ends it.
         let ends_others = request.transaction().is_within() || client.destination.is_broadcast();
         let may_wait = !ends_others && self.transactions.may_block_requests(host);
-        Ok(if may_wait { LeaseKind::Lasting } else { LeaseKind::Exclusive })
+        Ok(if may_wait { LeaseKind::LongTerm } else { LeaseKind::Exclusive })
     }
 
     /// Checks a request that waits for a server: it goes to another host if this one no longer serves it, and fails if

@@ -148,7 +148,7 @@ pub enum Action {
     Reset { server: ServerId, home: Home },
     /// Ask the client that holds this server without a time limit to give it back, because the pool has become smaller.
     /// If it cannot, close the client.
-    GiveWay { server: ServerId, home: Home },
+    RequestReturn { server: ServerId, home: Home },
     /// Close this server although it is in use.
     Interrupt { server: ServerId, home: Home },
 }
@@ -168,7 +168,7 @@ impl Action {
             | Action::Close { home, .. }
             | Action::Check { home, .. }
             | Action::Reset { home, .. }
-            | Action::GiveWay { home, .. }
+            | Action::RequestReturn { home, .. }
             | Action::Interrupt { home, .. } => Some(*home),
         }
     }

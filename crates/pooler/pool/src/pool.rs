@@ -49,7 +49,7 @@ use self::{backoff::Backoff, sharing::Sharing};
 /// | [`Action::Check`], [`Action::Reset`] | `handle_checked` |
 /// | [`Action::Close`] | `handle_closed` |
 /// | [`Action::Interrupt`] | `check_in`, `handle_lost` or `handle_closed` |
-/// | [`Action::GiveWay`] | `check_in`, or `handle_lost` if the client was closed |
+/// | [`Action::RequestReturn`] | `check_in`, or `handle_lost` if the client was closed |
 /// | [`Action::AskPermit`] | `handle_permit`, after it was polled: at once or later |
 ///
 /// `handle_lost` may come instead of any answer. After it the id is void, and so are actions that name it. The two
@@ -70,7 +70,7 @@ use self::{backoff::Backoff, sharing::Sharing};
 /// - [`Need::Lasting`]: the client will hold its server without a time limit. Together such clients get at most
 ///   `max_size - 1` servers, or one if that is all. Beyond that they wait in a queue of their own, and no other waiter
 ///   waits behind them. If the pool becomes smaller ([`Pool::reconfigure`], [`Pool::set_shared_limit`]), so that they have all
-///   its servers while others wait, [`Action::GiveWay`] asks for those in excess. A client that is asked gives its
+///   its servers while others wait, [`Action::RequestReturn`] asks for those in excess. A client that is asked gives its
 ///   server back or is closed. If neither happens, it is asked again.
 ///
 /// # Connections

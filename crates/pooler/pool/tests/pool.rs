@@ -172,7 +172,7 @@ impl World {
                     }
                 }
                 Action::Check { server, .. } | Action::Reset { server, .. } => self.set(server, Is::Checking),
-                Action::GiveWay { .. } => panic!("no client here keeps a server for long"),
+                Action::RequestReturn { .. } => panic!("no client here keeps a server for long"),
                 Action::Interrupt { server, .. } => {
                     assert_eq!(self.servers[&server.slot()].1, Is::InUse);
                 }

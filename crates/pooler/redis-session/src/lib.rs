@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use http_sansio::Room;
+use http_sansio::MemoryBudget;
 use seam::{
     ClientRules, ClientTag, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, Secured, Seen, ServerTag,
     Sessions,
@@ -64,7 +64,7 @@ pub struct Redis {
     /// The number of HTTP requests that may have written something.
     writes: AtomicU64,
     /// By listener: whether its clients speak HTTP, and the memory that those which do hold together.
-    rooms: Vec<(bool, Arc<Room>)>,
+    rooms: Vec<(bool, Arc<MemoryBudget>)>,
     hubs: hub::Hubs,
     /// Clients of HTTP that hear messages.
     streams: client::StreamClients,
@@ -104,7 +104,7 @@ impl Redis {
     /// Sets which listeners speak HTTP.
     pub fn with_http(mut self, listeners: &[bool]) -> Self {
         let count = listeners.iter().filter(|speaks| **speaks).count();
-        self.rooms = listeners.iter().map(|speaks| (*speaks, Arc::new(Room::of_one_in(count)))).collect();
+        self.rooms = listeners.iter().map(|speaks| (*speaks, Arc::new(MemoryBudget::for_one_of(count)))).collect();
         self
     }
 
@@ -112,7 +112,7 @@ impl Redis {
     pub fn http_held(&self) -> impl Fn() -> Vec<HttpHeld> + Send + Sync + 'static {
         let rooms = self.rooms.clone();
         move || {
-            let of = |(listener, (_, room)): (usize, &(bool, Arc<Room>))| HttpHeld {
+            let of = |(listener, (_, room)): (usize, &(bool, Arc<MemoryBudget>))| HttpHeld {
                 listener: listener as u16,
                 bytes: room.held() as u64,
                 most: room.most() as u64,
@@ -121,7 +121,7 @@ impl Redis {
         }
     }
 
-    fn room(&self, listener: u16) -> Arc<Room> {
+    fn room(&self, listener: u16) -> Arc<MemoryBudget> {
         Arc::clone(&self.rooms[usize::from(listener)].1)
     }
 
@@ -276,7 +276,7 @@ impl Protocol for Redis {
         client.on_server_gone(me, out);
     }
 
-    fn return_server(
+    fn request_return(
         &self,
         me: ClientTag,
         client: &mut Client,

@@ -29,9 +29,9 @@ pub enum LeaseKind {
     Exclusive,
     /// As [`Exclusive`](Self::Exclusive), but for a long time, since the client waits for what other clients may do.
     /// The last server of a pool is not lent in this way.
-    Lasting,
+    LongTerm,
     /// As [`Exclusive`](Self::Exclusive), but a new connection that no client has had before.
-    Unused,
+    Fresh,
     /// Together with other clients of the same worker. The session of the server tells the replies apart. To the pool
     /// the clients are one holder.
     Shared,
@@ -129,7 +129,7 @@ pub enum Effect {
     /// The client needs a server of this pool. The driver holds the client's input back until it calls
     /// [`granted`](crate::Protocol::granted) or [`lease_failed`](crate::Protocol::lease_failed).
     Lease { client: ClientTag, pool: PoolId, kind: LeaseKind },
-    /// The client that holds the server gives it back. Or: the session that [keeps](Effect::Keep) the server does.
+    /// The client that holds the server gives it back. Or: the session that [keeps](Effect::Retain) the server does.
     Release { server: ServerTag, verdict: Verdict },
     /// The client gives back its share of a server. If the driver wants the server back, or it is not clean, the pool
     /// gets it when the last client has left, with the worst verdict of all.
@@ -145,7 +145,7 @@ pub enum Effect {
     ///
     /// In place of [`Effect::Ready`] this ends the start of a server that no client has asked for. A pool that is
     /// always to have such a server has a `min_size` of 1 and exists from the start; then a lost server is replaced.
-    Keep {
+    Retain {
         server: ServerTag,
         /// The session waits only for an answer: if it has not released the server within the pool's time for
         /// connecting, the driver closes the server.
@@ -175,7 +175,7 @@ pub enum Effect {
     /// The server has accepted the login. The metrics count the rest of its start separately.
     Authenticated { server: ServerTag },
     /// The server has finished its start, its reset or its check, and may be used. (A start may end with
-    /// [`Effect::Keep`] instead.)
+    /// [`Effect::Retain`] instead.)
     Ready { server: ServerTag },
     /// The client keeps the server beyond the end of its transaction, because of `reason`; `None`: no longer.
     Pinned {
@@ -263,7 +263,7 @@ pub enum Effect {
 }
 
 /// Bytes of memory that an empty outbox keeps.
-const MAX_KEPT: usize = 256 * 1024;
+const MAX_IDLE_CAPACITY: usize = 256 * 1024;
 
 /// The effects of one call, and the bytes that the session wrote itself. The driver uses an outbox for one call after
 /// another. A session only appends.
@@ -293,7 +293,7 @@ impl Outbox {
     pub fn clear(&mut self) {
         self.effects.clear();
         self.inserted.clear();
-        self.inserted.shrink_to(MAX_KEPT);
+        self.inserted.shrink_to(MAX_IDLE_CAPACITY);
         self.need = 0;
     }
 

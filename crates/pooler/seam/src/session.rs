@@ -213,7 +213,7 @@ impl Default for ClientRules {
 ///
 /// 1. [`server_start`](Protocol::server_start), when the connection is open. The session logs in.
 /// 2. [`Effect::Ready`](crate::Effect::Ready) ends the start: the pool has the server from now on. Or
-///    [`Effect::Keep`](crate::Effect::Keep) ends it: the session keeps the server for itself, and no client gets it.
+///    [`Effect::Retain`](crate::Effect::Retain) ends it: the session keeps the server for itself, and no client gets it.
 /// 3. [`server_input`](Protocol::server_input), whenever bytes arrive, also while no client holds the server.
 /// 4. [`reset`](Protocol::reset) or [`check`](Protocol::check), when the pool wants the server cleaned or tested.
 ///    `Effect::Ready` ends either.
@@ -426,19 +426,19 @@ pub trait Protocol: Send + Sync + 'static {
         let _ = (me, server, out);
     }
 
-    /// The pool wants back a server that its session keeps ([`Effect::Keep`](crate::Effect::Keep)): the pool makes its
+    /// The pool wants back a server that its session keeps ([`Effect::Retain`](crate::Effect::Retain)): the pool makes its
     /// servers anew, or needs the server for others. The session releases the server as soon as nothing is in progress
     /// there. The driver calls this again and again until it has.
     fn server_outdated(&self, me: ServerTag, server: &mut Self::Server, out: &mut Outbox) {
         let _ = (me, server, out);
     }
 
-    /// The pool wants back a server that the client got to [keep for long](crate::LeaseKind::Lasting): the pool has
+    /// The pool wants back a server that the client got to [keep for long](crate::LeaseKind::LongTerm): the pool has
     /// become smaller, and clients that keep servers have all of them while others wait. The session gives the server
     /// back in the way that harms its client least; if there is no other way, the client goes. Returns false if there
     /// is nothing to do, because what the client waits for ends soon by itself. The driver calls this again now and
     /// then until it has the server.
-    fn return_server(
+    fn request_return(
         &self,
         me: ClientTag,
         client: &mut Self::Client,

@@ -23,7 +23,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use driver::{PoolState, Which};
+use driver::{ClientFilter, PoolState};
 use seam::PoolId;
 use serde_json::Value;
 use settings::Secret;
@@ -129,8 +129,8 @@ impl Inner {
         let clients = |which, max| self.handle.clients(which, max).into_iter().map(api::client).collect();
         Some(Seen {
             look: api::look(self.handle.snapshot(), (&self.instance, self.began.elapsed()), self.about()),
-            holders: clients(Which::Holders, findings::MAX_HOLDERS),
-            clients: clients(Which::All, findings::MAX_CLIENTS),
+            holders: clients(ClientFilter::Holders, findings::MAX_HOLDERS),
+            clients: clients(ClientFilter::All, findings::MAX_CLIENTS),
         })
     }
 
@@ -350,14 +350,14 @@ async fn servers(State(admin): State<Admin>, uri: Uri) -> Response {
 }
 
 /// How many entries a list is to have, and of which clients, where that can be asked.
-fn limit(uri: &Uri, of_clients: bool) -> Result<(usize, Which), String> {
-    let (mut limit, mut which) = (DEFAULT_LIMIT, Which::All);
+fn limit(uri: &Uri, of_clients: bool) -> Result<(usize, ClientFilter), String> {
+    let (mut limit, mut which) = (DEFAULT_LIMIT, ClientFilter::All);
     for pair in uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
         let number = pair.strip_prefix("limit=").and_then(|value| value.parse().ok());
         match number.filter(|n| (1..=MAX_LIMIT).contains(n)) {
             Some(number) => limit = number,
-            None if of_clients && pair == "busy=true" => which = Which::Busy,
-            None if of_clients && pair == "holders=true" => which = Which::Holders,
+            None if of_clients && pair == "busy=true" => which = ClientFilter::Busy,
+            None if of_clients && pair == "holders=true" => which = ClientFilter::Holders,
             None if of_clients => {
                 return Err(format!("the parameters are limit=1..{MAX_LIMIT}, busy=true and holders=true\n"));
             }
@@ -410,10 +410,10 @@ mod tests {
     #[test]
     fn limits_of_lists_are_checked() {
         let of = |query: &str, of_clients| limit(&format!("/api/clients{query}").parse().unwrap(), of_clients);
-        assert_eq!(of("", true), Ok((DEFAULT_LIMIT, Which::All)));
-        assert_eq!(of("?limit=5", false), Ok((5, Which::All)));
-        assert_eq!(of("?busy=true&limit=5", true), Ok((5, Which::Busy)));
-        assert_eq!(of("?holders=true", true), Ok((DEFAULT_LIMIT, Which::Holders)));
+        assert_eq!(of("", true), Ok((DEFAULT_LIMIT, ClientFilter::All)));
+        assert_eq!(of("?limit=5", false), Ok((5, ClientFilter::All)));
+        assert_eq!(of("?busy=true&limit=5", true), Ok((5, ClientFilter::Busy)));
+        assert_eq!(of("?holders=true", true), Ok((DEFAULT_LIMIT, ClientFilter::Holders)));
         for wrong in ["?limit=0", "?limit=x", "?other=1", "?busy=1"] {
             assert!(of(wrong, true).is_err() && of(wrong, false).is_err(), "{wrong}");
         }

@@ -324,7 +324,7 @@ impl Upstreams for Generations {
         if !table.leads_to(pool, entry) {
             // No new client comes: idle servers may be closed.
             (spec.config.min_size, spec.config.min_size_once_connected, spec.sizes) = (0, true, None);
-            spec.unused_after = entry.pools.idle_time(entry.id);
+            spec.forget_after = entry.pools.idle_time(entry.id);
         }
         Some(spec)
     }
@@ -401,7 +401,7 @@ mod tests {
         let id = pools.route("made_up", "u").unwrap().pool;
         let spec = pools.spec(id).unwrap();
         assert_eq!(
-            (spec.unused_after, spec.config.min_size_once_connected),
+            (spec.forget_after, spec.config.min_size_once_connected),
             (Some(std::time::Duration::from_secs(600)), true)
         );
         assert!(!pools.forget(id), "a client that was just told of it is about to come");
@@ -425,10 +425,10 @@ mod tests {
     fn configured_pools_stay_and_removed_ones_may_be_forgotten() {
         let pools = Generations::new(with(SHOP));
         let id = pools.route("shop", "u").unwrap().pool;
-        assert_eq!(pools.spec(id).unwrap().unused_after, None);
+        assert_eq!(pools.spec(id).unwrap().forget_after, None);
         pools.succeed(with(&SHOP.replace("\"shop\"", "\"other\"")));
         let spec = pools.spec(id).unwrap();
-        assert!(spec.unused_after.is_some() && spec.config.min_size_once_connected);
+        assert!(spec.forget_after.is_some() && spec.config.min_size_once_connected);
         assert!(!pools.forget(id) && pools.forget(id));
         pools.succeed(with(SHOP));
         assert_ne!(pools.route("shop", "u").unwrap().pool, id);
@@ -439,12 +439,12 @@ mod tests {
         let own = "[[database]]\nname = \"shop\"\nurl = \"postgres://h/d\"\n";
         let pools = Generations::new(with(own));
         let [u, v] = ["u", "v"].map(|user| pools.route("shop", user).unwrap().pool);
-        assert!([u, v].iter().all(|id| pools.spec(*id).unwrap().unused_after.is_none()), "they are configured");
+        assert!([u, v].iter().all(|id| pools.spec(*id).unwrap().forget_after.is_none()), "they are configured");
         pools.succeed(with(SHOP));
-        assert!([u, v].iter().all(|id| pools.spec(*id).unwrap().unused_after.is_some()));
+        assert!([u, v].iter().all(|id| pools.spec(*id).unwrap().forget_after.is_some()));
         let shared = pools.route("shop", "u").unwrap().pool;
         assert_eq!(pools.route("shop", "v").unwrap().pool, shared);
-        assert!(pools.spec(shared).unwrap().unused_after.is_none());
+        assert!(pools.spec(shared).unwrap().forget_after.is_none());
         assert!(!pools.forget(u) && pools.forget(u));
         assert!(pools.spec(v).is_some() && pools.spec(shared).is_some());
     }

@@ -176,7 +176,7 @@ impl Protocol for Protocols {
         call!(self, Server, server, protocol => protocol.server_outdated(me, server, out));
     }
 
-    fn return_server(
+    fn request_return(
         &self,
         me: ClientTag,
         client: &mut Client,
@@ -184,7 +184,7 @@ impl Protocol for Protocols {
         pool: PoolId,
         out: &mut Outbox,
     ) -> bool {
-        call!(self, Client, client, protocol => protocol.return_server(me, client, tag, pool, out))
+        call!(self, Client, client, protocol => protocol.request_return(me, client, tag, pool, out))
     }
 
     fn posted_to_client(&self, me: ClientTag, client: &mut Client, key: u64, bytes: &[u8], out: &mut Outbox) {

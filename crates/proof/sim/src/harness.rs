@@ -10,8 +10,8 @@ use std::{
 };
 
 use driver::{
-    Address, Changes, Clock, Crew, DriverConfig, Handle, Intent, ListenerSpec, PoolSpec, PoolTimeouts, TenantLimits,
-    Timeouts, Upstreams,
+    Address, Changes, Clock, DriverConfig, Handle, ListenerSpec, NextStep, PoolSpec, PoolTimeouts, SteppedWorkers,
+    TenantLimits, Timeouts, Upstreams,
 };
 use pool::{GateConfig, PoolConfig, Time};
 use seam::{PoolId, Protocol, Tenant};
@@ -24,7 +24,7 @@ use crate::{
 /// Workers, their clock and the network they see.
 pub struct Harness<P: Protocol> {
     clock: Clock,
-    crew: Crew<P, VirtualReactor>,
+    crew: SteppedWorkers<P, VirtualReactor>,
     upstreams: Arc<Revised>,
     /// Listener settings that a reload applies.
     changes: Changes,
@@ -86,7 +86,7 @@ pub fn pool_spec(protocol: &'static str, database: String, host: HostId, config:
         caps: Vec::new(),
         timeouts: PoolTimeouts::default(),
         sizes: None,
-        unused_after: None,
+        forget_after: None,
         revision: 0,
     }
 }
@@ -116,7 +116,7 @@ impl<P: Protocol> Harness<P> {
             let waker = reactor.waker();
             (reactor, waker)
         });
-        let crew = Crew::new(
+        let crew = SteppedWorkers::new(
             rules.driver,
             Arc::new(protocol),
             upstreams.clone(),
@@ -150,22 +150,22 @@ impl<P: Protocol> Harness<P> {
     /// Workers that have work now.
     pub fn ready(&mut self) -> Vec<usize> {
         let now = self.clock.now();
-        let ready = |worker: &usize| match self.crew.intent(*worker) {
-            Intent::Work => true,
-            Intent::Wait(_) => {
+        let ready = |worker: &usize| match self.crew.next_step(*worker) {
+            NextStep::Work => true,
+            NextStep::Wait(_) => {
                 self.asleep[*worker].is_none_or(|until| now >= until) || self.seats[*worker].is_awaited()
             }
-            Intent::Nothing => false,
+            NextStep::Nothing => false,
         };
         (0..self.seats.len()).filter(ready).collect()
     }
 
     /// Runs one step of a worker.
     pub fn step(&mut self, worker: usize) {
-        let was_waiting = matches!(self.crew.intent(worker), Intent::Wait(_));
+        let was_waiting = matches!(self.crew.next_step(worker), NextStep::Wait(_));
         self.crew.step(worker).expect("a virtual reactor does not fail");
-        self.asleep[worker] = match self.crew.intent(worker) {
-            Intent::Wait(most) if !was_waiting => Some(self.clock.now() + most.max(Duration::from_nanos(1))),
+        self.asleep[worker] = match self.crew.next_step(worker) {
+            NextStep::Wait(most) if !was_waiting => Some(self.clock.now() + most.max(Duration::from_nanos(1))),
             _ => None,
         };
     }
@@ -185,7 +185,7 @@ impl<P: Protocol> Harness<P> {
 
     /// Whether all workers have ended.
     pub fn has_ended(&self) -> bool {
-        (0..self.seats.len()).all(|worker| self.crew.intent(worker) == Intent::Nothing)
+        (0..self.seats.len()).all(|worker| self.crew.next_step(worker) == NextStep::Nothing)
     }
 
     /// Connections to the database, open or being made, cancel requests excluded.

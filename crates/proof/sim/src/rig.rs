@@ -121,7 +121,7 @@ impl<P: Protocol> Rig<P> {
         let pool = Arc::new(OnePool(Mutex::new(settings)));
         let buffer_size = DriverConfig::default().buffer_size.min(max_held);
         let rules = Rules {
-            driver: DriverConfig { workers, max_held_input: max_held, buffer_size, ..DriverConfig::default() },
+            driver: DriverConfig { workers, max_buffered_input: max_held, buffer_size, ..DriverConfig::default() },
             gate,
             timeouts,
         };

@@ -379,7 +379,7 @@ impl Instances {
                     self.grant(at, grant);
                 }
             }
-            Action::GiveWay { .. } => unreachable!("no operation keeps a server for long"),
+            Action::RequestReturn { .. } => unreachable!("no operation keeps a server for long"),
             Action::Interrupt { .. } => unreachable!("no pool under test is cleared"),
         }
     }

@@ -176,7 +176,7 @@ impl ServerPool {
                         self.grant(grant);
                     }
                 }
-                Action::GiveWay { .. } => unreachable!("no client here keeps a server for long"),
+                Action::RequestReturn { .. } => unreachable!("no client here keeps a server for long"),
                 Action::Interrupt { .. } => unreachable!("this pool is never cleared"),
             }
         }

@@ -125,7 +125,7 @@ struct Conn {
     connecting: bool,
     queued: bool,
     unsent: Option<Box<Unsent>>,
-    left_late: u32,
+    deferred_bytes_sent: u32,
     tls: Option<Box<Channel>>,
 }
 
@@ -309,8 +309,8 @@ impl Reactor for Epoll {
         self.conns[id.0 as usize].unsent.as_ref().map_or(0, |unsent| unsent.bytes)
     }
 
-    fn left_late(&self, id: ConnId) -> u32 {
-        self.conns[id.0 as usize].left_late
+    fn deferred_bytes_sent(&self, id: ConnId) -> u32 {
+        self.conns[id.0 as usize].deferred_bytes_sent
     }
 
     fn try_to_send(&mut self, id: ConnId) {
@@ -335,23 +335,23 @@ impl Reactor for Epoll {
         Ok(Moved { socket, tls })
     }
 
-    fn part(&mut self, id: ConnId) {
-        self.say_goodbye(id);
+    fn half_close(&mut self, id: ConnId) {
+        self.close_tls(id);
         let conn = self.conn(id);
         (conn.unsent, conn.tls) = (None, None);
-        socket::part(self.socket(id));
+        socket::half_close(self.socket(id));
     }
 
-    fn take_leave(&mut self, id: ConnId) -> io::Result<OwnedFd> {
-        self.say_goodbye(id);
-        socket::take_leave(self.socket(id));
+    fn half_close_and_detach(&mut self, id: ConnId) -> io::Result<OwnedFd> {
+        self.close_tls(id);
+        socket::half_close_and_detach(self.socket(id));
         let socket = self.forget(id);
         self.poll.registry().deregister(&mut SourceFd(&socket.as_raw_fd()))?;
         Ok(socket)
     }
 
-    fn has_answered(socket: &OwnedFd) -> bool {
-        socket::has_answered(socket)
+    fn has_peer_closed(socket: &OwnedFd) -> bool {
+        socket::has_peer_closed(socket)
     }
 
     fn has_hung_up(socket: &OwnedFd) -> bool {
@@ -360,7 +360,7 @@ impl Reactor for Epoll {
 
     fn close(&mut self, id: ConnId) {
         if self.conns[id.0 as usize].tls.is_some() {
-            self.say_goodbye(id);
+            self.close_tls(id);
         }
         drop(self.forget(id));
     }
@@ -415,7 +415,7 @@ impl Epoll {
             connecting,
             queued: false,
             unsent: None,
-            left_late: 0,
+            deferred_bytes_sent: 0,
             tls,
         });
         Ok(id)

@@ -20,9 +20,9 @@ fn limits(tenant: &Tenant) -> Option<TenantLimits> {
     }
 }
 
-fn comes(tenants: &Tenants, of: [Option<Tenant>; 2]) -> Seats {
+fn comes(tenants: &Tenants, of: [Option<Tenant>; 2]) -> TenantIds {
     match tenants.enter(of, limits, NOW) {
-        Entrance::Inside(seats) => seats,
+        Entrance::Inside(tenants) => tenants,
         Entrance::Awaits { .. } => panic!("there is no place"),
     }
 }
@@ -37,8 +37,8 @@ fn waits(tenants: &Tenants, of: [Option<Tenant>; 2]) -> Ticket {
     }
 }
 
-fn has_place(tenants: &Tenants, ticket: Ticket) -> Option<Seats> {
-    tenants.placed([((), ticket)].into_iter()).pop().map(|((), seats)| seats)
+fn has_place(tenants: &Tenants, ticket: Ticket) -> Option<TenantIds> {
+    tenants.placed([((), ticket)].into_iter()).pop().map(|((), tenants)| tenants)
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn only_the_crowded_have_clients_that_should_go() {
 #[test]
 fn limits_that_come_later_find_the_clients_counted() {
     let tenants = Tenants::new();
-    let inside: Vec<Seats> = (0..3).map(|_| comes(&tenants, [database("b"), None])).collect();
+    let inside: Vec<TenantIds> = (0..3).map(|_| comes(&tenants, [database("b"), None])).collect();
     let few = |_: &Tenant| Some(TenantLimits { soft_limit: 1, hard_limit: 2 });
     tenants.reconfigure(few, NOW);
     assert_eq!((tenants.version(), tenants.crowded().len()), (1, 1));
@@ -155,8 +155,8 @@ fn no_more_wait_than_may() {
 fn tenants_without_clients_and_limits_are_forgotten() {
     let tenants = Tenants::new();
     for number in 0..9 {
-        let seats = comes(&tenants, [database(&format!("made up {number}")), user("u")]);
-        tenants.left(seats, false, NOW);
+        let ids = comes(&tenants, [database(&format!("made up {number}")), user("u")]);
+        tenants.left(ids, false, NOW);
     }
     assert_eq!(tenants.table().accounts.len(), 1, "the user has limits, and counts");
 }

@@ -19,20 +19,20 @@ fn hot(from: Option<IpAddr>) -> Throttle {
 }
 
 #[derive(Default)]
-struct Login(Option<Box<Place>>);
+struct Login(Option<Box<LoginTicket>>);
 
 impl Login {
     fn may(&mut self, throttle: &Throttle, from: Option<IpAddr>, now: Time) -> bool {
-        throttle.is_turn(from, &mut self.0, now)
+        throttle.try_take_turn(from, &mut self.0, now)
     }
 
     fn fails(&mut self, throttle: &Throttle, from: Option<IpAddr>, now: Time) -> bool {
-        throttle.failed(from, self.0.take().map(|place| *place), now)
+        throttle.failed(from, self.0.take().map(|ticket| *ticket), now)
     }
 
     fn ends(&mut self, throttle: &Throttle) {
-        if let Some(place) = self.0.take() {
-            throttle.left(*place);
+        if let Some(ticket) = self.0.take() {
+            throttle.left(*ticket);
         }
     }
 }

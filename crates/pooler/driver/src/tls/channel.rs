@@ -40,7 +40,7 @@ pub struct Channel {
     established: bool,
     /// The peer has said that nothing more follows.
     ended: bool,
-    said_goodbye: bool,
+    notified_close: bool,
     /// An error has ended it. The connection below must not be asked anything then: it takes that for a defect.
     failed: bool,
     /// Of our own certificate.
@@ -53,7 +53,7 @@ enum Side {
 }
 
 /// What an input has brought.
-pub(crate) struct Heard {
+pub(crate) struct Decrypted {
     /// Bytes of plaintext.
     pub(crate) length: usize,
     /// The handshake has ended.
@@ -77,7 +77,7 @@ impl Channel {
             unread: false,
             established: false,
             ended: false,
-            said_goodbye: false,
+            notified_close: false,
             failed: false,
             end_point,
         }
@@ -86,8 +86,8 @@ impl Channel {
     /// Begins the handshake. `received` came from the peer already; what is to be sent is appended to `out`.
     pub(crate) fn begin(&mut self, received: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
         assert!(self.incoming.is_empty() && !self.established, "a handshake begins once");
-        let heard = self.process(&mut [], &mut [], out)?;
-        assert!(heard.length == 0 && heard.secured.is_none(), "nothing has been heard yet");
+        let decrypted = self.process(&mut [], &mut [], out)?;
+        assert!(decrypted.length == 0 && decrypted.secured.is_none(), "nothing has been decrypted yet");
         self.incoming = received.to_vec();
         self.unread = !received.is_empty();
         Ok(())
@@ -145,20 +145,25 @@ impl Channel {
     }
 
     /// Puts what is left of earlier input in front of a buffer. Returns how much.
-    pub(crate) fn lay_before(&self, cipher: &mut [u8]) -> usize {
+    pub(crate) fn copy_incoming(&self, cipher: &mut [u8]) -> usize {
         cipher[..self.incoming.len()].copy_from_slice(&self.incoming);
         self.incoming.len()
     }
 
     /// Takes input: what was laid before it, and what was received. Plaintext goes to the front of `plain`, which must
     /// be as long; what is to be sent is appended to `out`, after an error too.
-    pub(crate) fn receive(&mut self, cipher: &mut [u8], plain: &mut [u8], out: &mut Vec<u8>) -> Result<Heard, Error> {
+    pub(crate) fn receive(
+        &mut self,
+        cipher: &mut [u8],
+        plain: &mut [u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Decrypted, Error> {
         self.unread = false;
         self.incoming = Vec::new();
         self.process(cipher, plain, out)
     }
 
-    fn process(&mut self, cipher: &mut [u8], plain: &mut [u8], out: &mut Vec<u8>) -> Result<Heard, Error> {
+    fn process(&mut self, cipher: &mut [u8], plain: &mut [u8], out: &mut Vec<u8>) -> Result<Decrypted, Error> {
         if self.failed {
             return Err(Error::General("the connection has failed before".to_owned()));
         }
@@ -173,20 +178,20 @@ impl Channel {
         let is_handshaking = self.common().is_handshaking();
         let secured = (!self.established && !is_handshaking).then(|| self.secured());
         self.established = !is_handshaking;
-        Ok(Heard { length: taken.length, secured })
+        Ok(Decrypted { length: taken.length, secured })
     }
 
     /// Encrypts. What is to be sent is appended to `out`: nothing before the handshake is done, or after the end.
     pub(crate) fn encrypt(&mut self, plain: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
-        if !self.established || self.said_goodbye || self.failed {
+        if !self.established || self.notified_close || self.failed {
             return Ok(());
         }
         self.give(Some(plain), out)
     }
 
     /// Says that nothing more follows; appended to `out`.
-    pub(crate) fn say_goodbye(&mut self, out: &mut Vec<u8>) -> Result<(), Error> {
-        if !self.established || self.failed || std::mem::replace(&mut self.said_goodbye, true) {
+    pub(crate) fn close_notify(&mut self, out: &mut Vec<u8>) -> Result<(), Error> {
+        if !self.established || self.failed || std::mem::replace(&mut self.notified_close, true) {
             return Ok(());
         }
         self.give(None, out)
@@ -229,7 +234,7 @@ trait Connection {
     fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data>;
 
     /// Whether there is something to be encoded, which `process` gives before it looks at any input.
-    fn has_words(&self) -> bool;
+    fn has_output(&self) -> bool;
 }
 
 impl Connection for UnbufferedServerConnection {
@@ -239,7 +244,7 @@ impl Connection for UnbufferedServerConnection {
         self.process_tls_records(incoming)
     }
 
-    fn has_words(&self) -> bool {
+    fn has_output(&self) -> bool {
         self.wants_write()
     }
 }
@@ -251,7 +256,7 @@ impl Connection for UnbufferedClientConnection {
         self.process_tls_records(incoming)
     }
 
-    fn has_words(&self) -> bool {
+    fn has_output(&self) -> bool {
         self.wants_write()
     }
 }
@@ -293,7 +298,7 @@ fn take<C: Connection>(
             Ok(_) => return Err(Error::General("data before the end of the handshake".to_owned())),
             Err(error) => {
                 taken.consumed += discard;
-                last_words(connection, &mut cipher[taken.consumed..], out);
+                write_alert(connection, &mut cipher[taken.consumed..], out);
                 return Err(error);
             }
         }
@@ -305,9 +310,9 @@ fn take<C: Connection>(
 }
 
 /// The alert that tells the peer of an error. The input that led to it is not looked at again.
-fn last_words<C: Connection>(connection: &mut C, cipher: &mut [u8], out: &mut Vec<u8>) {
+fn write_alert<C: Connection>(connection: &mut C, cipher: &mut [u8], out: &mut Vec<u8>) {
     for _ in 0..MAX_ANSWERS_TO_ONE_INPUT {
-        if !connection.has_words() {
+        if !connection.has_output() {
             return;
         }
         let Ok(ConnectionState::EncodeTlsData(mut data)) = connection.process(cipher).state else { return };

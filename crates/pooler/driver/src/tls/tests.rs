@@ -30,7 +30,7 @@ fn pem(authority: &Authority) -> Vec<u8> {
     authority.pem().into_bytes()
 }
 
-/// One side: its channel, and what it has heard.
+/// One side: its channel, and what it has decrypted.
 struct End {
     channel: Channel,
     plain: Vec<u8>,
@@ -46,12 +46,12 @@ impl End {
     /// Hears something, as the reactor hands it over.
     fn hear(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), rustls::Error> {
         let (mut cipher, mut plain) = (vec![0; BUFFER], vec![0; BUFFER]);
-        let laid = self.channel.lay_before(&mut cipher);
+        let laid = self.channel.copy_incoming(&mut cipher);
         cipher[laid..laid + bytes.len()].copy_from_slice(bytes);
-        let heard = self.channel.receive(&mut cipher[..laid + bytes.len()], &mut plain, out)?;
-        self.plain.extend(&plain[..heard.length]);
-        assert!(!(heard.secured.is_some() && self.secured.is_some()), "a handshake ends once");
-        self.secured = self.secured.take().or(heard.secured);
+        let decrypted = self.channel.receive(&mut cipher[..laid + bytes.len()], &mut plain, out)?;
+        self.plain.extend(&plain[..decrypted.length]);
+        assert!(!(decrypted.secured.is_some() && self.secured.is_some()), "a handshake ends once");
+        self.secured = self.secured.take().or(decrypted.secured);
         Ok(())
     }
 }
@@ -111,9 +111,9 @@ fn what_is_said_arrives_in_whatever_pieces_and_nothing_is_kept() {
         b.channel.encrypt(&text, &mut sent).unwrap();
         converse(&mut a, &mut b, sent, piece).unwrap();
         assert_eq!(a.plain, text);
-        assert!(a.channel.lay_before(&mut vec![0; BUFFER]) == 0 && !a.channel.has_input());
+        assert!(a.channel.copy_incoming(&mut vec![0; BUFFER]) == 0 && !a.channel.has_input());
         let mut sent = Vec::new();
-        b.channel.say_goodbye(&mut sent).unwrap();
+        b.channel.close_notify(&mut sent).unwrap();
         a.hear(&sent, &mut Vec::new()).unwrap();
         assert!(a.channel.has_ended());
     }
@@ -126,7 +126,7 @@ fn nothing_is_said_before_the_handshake_is_done_or_after_the_end() {
     let mut out = Vec::new();
     let mut early = End::new(acceptor.accept().unwrap(), &mut out);
     early.channel.encrypt(b"secret", &mut out).unwrap();
-    early.channel.say_goodbye(&mut out).unwrap();
+    early.channel.close_notify(&mut out).unwrap();
     assert!(out.is_empty());
     assert!(early.hear(b"GET / HTTP/1.1\r\n\r\n", &mut out).is_err());
     assert_eq!(out[0], 0x15, "the other side is told by an alert");

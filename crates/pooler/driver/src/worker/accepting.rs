@@ -11,7 +11,7 @@ use seam::Protocol;
 use super::{Worker, newcomers::Newcomer};
 use crate::{
     lobby::Net,
-    mailbox::{Admitted, Message},
+    mailbox::{Admission, Message},
     reactor::{ConnId, Owner, Reactor},
     throttle,
 };
@@ -42,30 +42,30 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             if let Err(error) = self.reactor.detach(conn) {
                 tracing::error!(%error, "cannot let go of a listening socket");
             }
-            self.host.listening.fetch_sub(1, SeqCst);
+            self.process.listening.fetch_sub(1, SeqCst);
         }
         self.accepting.failed.clear();
     }
 
     pub(super) fn on_accepted(&mut self, listener: u32, socket: R::Socket) {
-        let host = Arc::clone(&self.host);
-        let rules = &host.listeners[listener as usize];
-        if host.draining.load(Relaxed) {
+        let process = Arc::clone(&self.process);
+        let rules = &process.listeners[listener as usize];
+        if process.draining.load(Relaxed) {
             return;
         }
         let net = rules.tcp.then(|| R::peer_of(&socket)).flatten().map(|peer| throttle::net(peer.ip()));
         // Where others wait for places it waits behind them.
         if !self.newcomers.any(listener) && self.admit_newcomer(listener, net) {
-            self.assign_client(socket, listener, Admitted::Welcome);
+            self.assign_client(socket, listener, Admission::Admitted);
         } else if let Some(refused) = self.newcomers.wait(rules, listener, Newcomer { socket, net, since: self.now }) {
             self.turn_away(refused.socket, listener, false);
         }
     }
 
     pub(super) fn on_accept_failed(&mut self, listener: u32, error: &std::io::Error) {
-        self.host.listeners[listener as usize].count_accept_failed();
+        self.process.listeners[listener as usize].count_accept_failed();
         if let Some(withheld) = self.paces.accept_failed.permits(self.now) {
-            let name = &self.host.listeners[listener as usize].name;
+            let name = &self.process.listeners[listener as usize].name;
             tracing::error!(withheld, listener = %name, %error, "cannot accept clients; trying again shortly");
         }
         let Accepting { sockets, failed } = &mut self.accepting;
@@ -85,30 +85,30 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Whether there is a place for a client from `net`. If the place is another client's, that client is told.
     pub(super) fn admit_newcomer(&self, listener: u32, net: Net) -> bool {
-        let (welcome, displaced) = self.host.listeners[listener as usize].admit(net, self.now);
+        let (welcome, displaced) = self.process.listeners[listener as usize].admit(net, self.now);
         if let Some(displaced) = displaced {
-            self.tell_displaced(displaced);
+            self.notify_displaced(displaced);
         }
         welcome
     }
 
     /// There is no place for a client: it is let in only to be told so, or closed at once.
     pub(super) fn turn_away(&mut self, socket: R::Socket, listener: u32, waited: bool) {
-        if self.host.listeners[listener as usize].turn_away(waited) {
-            self.assign_client(socket, listener, Admitted::Surplus);
+        if self.process.listeners[listener as usize].turn_away(waited) {
+            self.assign_client(socket, listener, Admission::Surplus);
         }
     }
 
     /// Gives a client to the worker that has the fewest.
-    pub(super) fn assign_client(&mut self, socket: R::Socket, listener: u32, admitted: Admitted) {
-        let board = &self.host.board;
+    pub(super) fn assign_client(&mut self, socket: R::Socket, listener: u32, admission: Admission) {
+        let board = &self.process.board;
         let load = |n: &usize| (board[*n].clients.load(Relaxed), *n != usize::from(self.number));
         let chosen = (0..board.len()).min_by_key(load).expect("there is a worker");
         board[chosen].clients.fetch_add(1, SeqCst);
         if chosen == usize::from(self.number) {
-            self.add_client(socket, listener, admitted);
+            self.add_client(socket, listener, admission);
         } else {
-            self.shared.mailboxes[chosen].send(Message::Client { socket, listener, admitted });
+            self.shared.mailboxes[chosen].send(Message::Client { socket, listener, admission });
         }
     }
 }

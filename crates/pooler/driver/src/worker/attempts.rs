@@ -1,4 +1,4 @@
-//! Which hosts are tried for a new server, in which order and for how long each, and why the earlier ones failed.
+//! ClientFilter hosts are tried for a new server, in which order and for how long each, and why the earlier ones failed.
 //! Opens nothing.
 
 use std::{sync::Arc, time::Duration};
@@ -9,7 +9,7 @@ use crate::config::{Address, BeginWith, PoolSpec};
 
 /// What is asked of the host at hand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Demand {
+pub(super) enum HostRequirement {
     /// All that the session wants.
     Full,
     /// Less: no host met all of it.
@@ -30,33 +30,33 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    /// `place`: the index of the host that was tried last.
-    pub(super) fn new(spec: Arc<PoolSpec>, place: usize, now: Time) -> Self {
+    /// `host_index`: the index of the host that was tried last.
+    pub(super) fn new(spec: Arc<PoolSpec>, host_index: usize, now: Time) -> Self {
         let hosts = spec.hosts.addresses.len();
         assert!(hosts > 0, "an upstream has a host");
         let first = match spec.hosts.begin {
             BeginWith::First => 0,
             // The clock's lower digits are random enough to spread connections.
             BeginWith::Any => (now.0 / 1000) as usize % hosts,
-            BeginWith::LastGood => place % hosts,
+            BeginWith::LastGood => host_index % hosts,
         };
         Self { spec, first, tried: 0, errors: String::new() }
     }
 
     /// The next host, and what is asked of it.
-    pub(super) fn next(&mut self) -> Option<(Address, Demand)> {
+    pub(super) fn next(&mut self) -> Option<(Address, HostRequirement)> {
         let hosts = &self.spec.hosts.addresses;
         if self.left() == 0 {
             return None;
         }
-        let address = hosts[self.place()].clone();
-        let demand = if self.tried >= hosts.len() { Demand::Fallback } else { Demand::Full };
+        let address = hosts[self.host_index()].clone();
+        let requirement = if self.tried >= hosts.len() { HostRequirement::Fallback } else { HostRequirement::Full };
         self.tried += 1;
-        Some((address, demand))
+        Some((address, requirement))
     }
 
-    /// The place of the next host in the list.
-    pub(super) fn place(&self) -> usize {
+    /// The host_index of the next host in the list.
+    pub(super) fn host_index(&self) -> usize {
         (self.first + self.tried) % self.spec.hosts.addresses.len()
     }
 
@@ -112,7 +112,7 @@ mod tests {
             tls: None,
             caps: Vec::new(),
             sizes: None,
-            unused_after: None,
+            forget_after: None,
             revision: 0,
             timeouts: crate::config::PoolTimeouts::default(),
         };
@@ -120,7 +120,11 @@ mod tests {
     }
 
     fn order(mut attempts: Attempts) -> Vec<(String, bool)> {
-        let next = || attempts.next().map(|(address, demand)| (address.to_string(), demand == Demand::Fallback));
+        let next = || {
+            attempts
+                .next()
+                .map(|(address, requirement)| (address.to_string(), requirement == HostRequirement::Fallback))
+        };
         std::iter::from_fn(next).collect()
     }
 

@@ -69,7 +69,7 @@ pub(super) trait HasSession {
 /// The clients of a worker, as sessions of servers see them.
 pub(super) struct ClientSessions<'a, C> {
     clients: &'a mut Slab<C>,
-    /// Which of them was looked at last.
+    /// ClientFilter of them was looked at last.
     pub(super) shown: Option<usize>,
 }
 

@@ -71,7 +71,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let asker = Asker { tag: asker, serial: client.serial };
         match self.shared.mailboxes.get(usize::from(target.worker())) {
             Some(mailbox) => mailbox.send(Message::Cancel { asker, target, secret }),
-            None => self.tell_asker(asker),
+            None => self.notify_asker(asker),
         }
     }
 
@@ -93,12 +93,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.execute(out, Source::NONE);
         }
         if let Some(asker) = self.asker.take() {
-            self.tell_asker(asker);
+            self.notify_asker(asker);
         }
     }
 
     /// Closes the client that asked: so it learns that its request has been dealt with.
-    fn tell_asker(&mut self, asker: Asker) {
+    fn notify_asker(&mut self, asker: Asker) {
         self.mailbox(pool::Home(asker.tag.worker())).send(Message::CancelDone(asker));
     }
 
@@ -111,13 +111,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Whether the client's input must wait because a cancel request is under way for the server it holds, or on
     /// account of one that it shares; or until it has a place with its database and its user.
-    pub(super) fn is_withheld(&self, slot: usize) -> bool {
+    pub(super) fn is_input_paused(&self, slot: usize) -> bool {
         if self.clients[slot].in_tenant_queue {
             return true;
         }
         match self.clients[slot].lease {
             Lease::Held { server } => self.servers[server as usize].cancels > 0,
-            Lease::Shared { server, heard, .. } => self.is_share_withheld(server as usize, heard),
+            Lease::Shared { server, heard, .. } => self.is_share_paused(server as usize, heard),
             Lease::None | Lease::Waiting { .. } | Lease::Joining { .. } => false,
         }
     }
@@ -261,7 +261,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                     Some(Freed::CheckIn(verdict))
                 }
                 Usage::Held(ref hold) => Some(Freed::Feed(hold.client())),
-                Usage::Free | Usage::Shared(_) | Usage::Kept => None,
+                Usage::Free | Usage::Shared(_) | Usage::Retained => None,
             })?
         });
         let side = self.cancel_connections.remove(slot);
@@ -269,7 +269,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         // What the client asked for itself hits the statement that it was meant for, or nothing: that is not repeated.
         let repeats = side.asker.is_none();
         if let Some(asker) = side.asker {
-            self.tell_asker(asker);
+            self.notify_asker(asker);
         }
         match freed {
             Some(Freed::CheckIn(verdict)) => {

@@ -15,7 +15,7 @@ use super::{
     lease::Lease,
     life::ReadSide,
 };
-use crate::{client_state::State, listener::Sent, mailbox::Admitted, reactor::Reactor};
+use crate::{client_state::State, listener::SentAway, mailbox::Admission, reactor::Reactor};
 
 /// How long the last bytes to a client may take to leave before it is closed all the same.
 const MAX_LINGER_TIME: Duration = Duration::from_secs(5);
@@ -48,16 +48,16 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if self.clients[slot].life.is_closing() {
             return;
         }
-        let listener = &self.host.listeners[usize::from(self.clients[slot].listener)];
+        let listener = &self.process.listeners[usize::from(self.clients[slot].listener)];
         let counted = match &why {
-            Refusal::Evicted => Some(Sent::Evicted),
-            Refusal::IdleTimeout => Some(Sent::IdleTimeout),
-            Refusal::LoginTimeout => Some(Sent::LoginTimeout),
-            Refusal::QueryTimeout => Some(Sent::QueryTimeout),
-            Refusal::TransactionIdleTimeout => Some(Sent::TransactionIdleTimeout),
-            Refusal::ShuttingDown => Some(Sent::ShuttingDown),
-            Refusal::Drained { .. } => Some(Sent::Drained),
-            Refusal::Displaced => Some(Sent::Crowded),
+            Refusal::Evicted => Some(SentAway::Evicted),
+            Refusal::IdleTimeout => Some(SentAway::IdleTimeout),
+            Refusal::LoginTimeout => Some(SentAway::LoginTimeout),
+            Refusal::QueryTimeout => Some(SentAway::QueryTimeout),
+            Refusal::TransactionIdleTimeout => Some(SentAway::TransactionIdleTimeout),
+            Refusal::ShuttingDown => Some(SentAway::ShuttingDown),
+            Refusal::Drained { .. } => Some(SentAway::Drained),
+            Refusal::Displaced => Some(SentAway::Crowded),
             Refusal::TooManyClients { .. } | Refusal::Full { .. } | Refusal::Throttled { .. } | Refusal::Killed => None,
         };
         if let Some(counted) = counted {
@@ -76,7 +76,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             );
         }
         let ends_request = why == Refusal::QueryTimeout;
-        self.tell_refusal(slot, why);
+        self.send_refusal(slot, why);
         if let Some(client) = self.clients.get_mut(slot).filter(|client| !client.life.is_closing()) {
             // Its session has ended what took too long, and nothing else.
             if ends_request && client.state == State::Idle && client.lease == Lease::None {
@@ -88,7 +88,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// Has a session tell its client why it must go. False if the session does so later, and closes the client then.
-    pub(super) fn tell_refusal(&mut self, slot: usize, why: Refusal) -> bool {
+    pub(super) fn send_refusal(&mut self, slot: usize, why: Refusal) -> bool {
         self.withdraw_from_tenants(slot);
         let mut out = self.outbox();
         let tag = self.client_tag(slot);
@@ -118,13 +118,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Whether a client may end its sending side before it has its answers, and may be owed some.
     pub(super) fn is_owed_answers(&self, slot: usize) -> bool {
         let client = &self.clients[slot];
-        let rules = &self.host.listeners[usize::from(client.listener)].client_rules;
+        let rules = &self.process.listeners[usize::from(client.listener)].client_rules;
         let may_be_owed = match client.lease {
             // The rest of a command does not come any more.
             Lease::Held { server } => {
                 let server = &self.servers[server as usize];
                 let awaits = || call(|| self.shared.protocol.awaits_client(&client.session, &server.session));
-                !(client.held.is_empty() && awaits().unwrap_or(false))
+                !(client.input.is_empty() && awaits().unwrap_or(false))
             }
             Lease::Waiting { .. } | Lease::Joining { .. } => {
                 let is_prompt = self.now - client.since < MAX_PROMPT_END;
@@ -143,7 +143,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// before.
     pub(super) fn on_answered(&mut self, slot: usize) {
         let client = &self.clients[slot];
-        if client.life.is_closing() || self.awaits_answer(slot) || (!client.held.is_empty() && self.is_withheld(slot)) {
+        if client.life.is_closing()
+            || self.awaits_answer(slot)
+            || (!client.input.is_empty() && self.is_input_paused(slot))
+        {
             return;
         }
         let (client, serial) = (slot as u32, client.serial);
@@ -184,7 +187,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.log_end(slot, reason);
         self.clients[slot].log.end = End::of(reason);
         self.clients[slot].life.close();
-        self.clients[slot].held = InputBuffer::default();
+        self.clients[slot].input = InputBuffer::default();
         let _ = self.leave_lobby(slot);
         self.end_session(slot);
         self.refresh_state(slot);
@@ -197,9 +200,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// The client is about to go, but stays for a while yet. Its listener and tenants evict no other client meanwhile.
     fn count_leaving(&mut self, slot: usize) {
         let client = &mut self.clients[slot];
-        if client.admitted == Admitted::Welcome && !std::mem::replace(&mut client.leaving, true) {
-            self.host.listeners[usize::from(client.listener)].leaves();
-            self.host.tenants.leaves(client.seats, self.now);
+        if client.admission == Admission::Admitted && !std::mem::replace(&mut client.leaving, true) {
+            self.process.listeners[usize::from(client.listener)].leaves();
+            self.process.tenants.leaves(client.tenants, self.now);
         }
     }
 
@@ -207,7 +210,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn log_end(&mut self, slot: usize, reason: &CloseReason) {
         if std::mem::take(&mut self.clients[slot].log.login_failed) {
             let message = if let CloseReason::Error(_, message) = reason { Some(message.as_str()) } else { None };
-            return self.tell_login_failed(slot, message);
+            return self.log_login_failed(slot, message);
         }
         if let CloseReason::Error(blame, message) = reason
             && let Some(withheld) = self.paces.client_error.permits(self.now)
@@ -224,11 +227,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn linger_or_remove(&mut self, slot: usize) {
         let client = &self.clients[slot];
         // A client that has lost its place to another cannot stay by not reading.
-        if self.reactor.is_sending(client.conn) && client.admitted != Admitted::Displaced {
+        if self.reactor.is_sending(client.conn) && client.admission != Admission::Displaced {
             self.begin_lingering(slot);
             self.count_leaving(slot);
         } else {
-            self.reactor.part(self.clients[slot].conn);
+            self.reactor.half_close(self.clients[slot].conn);
             self.remove_client(slot);
         }
     }
@@ -278,35 +281,35 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn remove_client(&mut self, slot: usize) {
         self.clients[slot].life.close();
         if std::mem::take(&mut self.clients[slot].log.login_failed) {
-            self.tell_login_failed(slot, None);
+            self.log_login_failed(slot, None);
         }
         self.end_session(slot);
         self.end_turn(slot);
         let _ = self.leave_lobby(slot);
         self.forget_stalls_of_client(slot);
-        self.tell_disconnected(slot);
+        self.log_disconnected(slot);
         self.leave_tenant_queues(slot);
         let client = self.clients.remove(slot);
         let listener = usize::from(client.listener);
         self.counters.client_left(client.listener, client.state);
-        if let Some(place) = client.queued {
-            self.queues.leave(client.listener, place);
+        if let Some(entry) = client.queued {
+            self.queues.leave(client.listener, entry);
         }
         self.close_connection(&client);
         if let Some(pool) = client.pool {
             self.pools.used(pool).clients.fetch_sub(1, Relaxed);
         }
-        let rules = &self.host.listeners[listener];
-        if client.admitted == Admitted::Welcome {
+        let rules = &self.process.listeners[listener];
+        if client.admission == Admission::Admitted {
             rules.left(client.leaving);
         }
-        self.host.tenants.left(client.seats, client.leaving, self.now);
-        self.client_has_left(listener as u32, client.admitted);
+        self.process.tenants.left(client.tenants, client.leaving, self.now);
+        self.client_has_left(listener as u32, client.admission);
     }
 
     /// Closes a client's connection. If the client was told why, the worker first watches whether it has heard that.
     fn close_connection(&mut self, client: &ClientConn<P::Client>) {
-        let tcp = self.host.listeners[usize::from(client.listener)].tcp;
+        let tcp = self.process.listeners[usize::from(client.listener)].tcp;
         // Where the connection is closed at once, what comes from the client then resets it, and the client may not see
         // what it was told.
         let told = client.sent_away.is_some() || client.log.end.is_error();
@@ -314,7 +317,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if !(told && tcp && self.closing_clients.make_room(unauthenticated)) {
             return self.reactor.close(client.conn);
         }
-        match self.reactor.take_leave(client.conn) {
+        match self.reactor.half_close_and_detach(client.conn) {
             Ok(socket) => {
                 self.closing_clients.watch(socket, (client.listener, unauthenticated), client.sent_away, self.now)
             }
@@ -323,22 +326,22 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// A client was accepted, and is gone before its session began.
-    pub(super) fn drop_accepted(&mut self, listener: u32, admitted: Admitted) {
-        if admitted == Admitted::Welcome {
-            self.host.listeners[listener as usize].unauthenticated_left();
+    pub(super) fn drop_accepted(&mut self, listener: u32, admission: Admission) {
+        if admission == Admission::Admitted {
+            self.process.listeners[listener as usize].unauthenticated_left();
         }
-        self.client_has_left(listener, admitted);
+        self.client_has_left(listener, admission);
     }
 
-    fn client_has_left(&mut self, listener: u32, admitted: Admitted) {
-        let listener = &self.host.listeners[listener as usize];
-        match admitted {
-            Admitted::Welcome => {}
-            Admitted::Surplus => {
+    fn client_has_left(&mut self, listener: u32, admission: Admission) {
+        let listener = &self.process.listeners[listener as usize];
+        match admission {
+            Admission::Admitted => {}
+            Admission::Surplus => {
                 listener.surplus.fetch_sub(1, Relaxed);
             }
-            Admitted::Displaced => listener.gave_way(),
+            Admission::Displaced => listener.displaced_left(),
         }
-        self.host.board[usize::from(self.number)].clients.fetch_sub(1, Relaxed);
+        self.process.board[usize::from(self.number)].clients.fetch_sub(1, Relaxed);
     }
 }

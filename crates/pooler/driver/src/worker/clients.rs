@@ -15,19 +15,19 @@ use super::{
     input_buffer::InputBuffer,
     lease::Lease,
     life::{Life, ReadSide},
-    login_delays::Turn,
+    login_delays::LoginTurn,
     sharing::MAX_UNREAD,
     timeout_queues::{Queue, Queued},
 };
 use crate::{
     client_state::State,
-    listener::Sent,
-    mailbox::Admitted,
+    listener::SentAway,
+    mailbox::Admission,
     reactor::{Buffer, ConnId, Owner, Reactor},
     shared_pool::SharedPool,
     socket,
-    tenants::Seats,
-    throttle::{self, Place},
+    tenants::TenantIds,
+    throttle::{self, LoginTicket},
 };
 
 /// A client's entry. Tens of thousands of clients are idle, so every byte counts.
@@ -35,7 +35,7 @@ pub(crate) struct ClientConn<C> {
     pub(super) session: C,
     /// Input that the session has not consumed: an incomplete message, or a request that waits for a server. It is
     /// empty and takes no memory while the client is idle.
-    pub(super) held: InputBuffer,
+    pub(super) input: InputBuffer,
     pub(super) lease: Lease,
     pub(super) born: Time,
     /// When the client came into its state, or its request began.
@@ -44,12 +44,12 @@ pub(crate) struct ClientConn<C> {
     /// The client's place in a queue of its listener.
     pub(super) queued: Option<Queued>,
     /// The client's places with its database and its user.
-    pub(super) seats: Seats,
+    pub(super) tenants: TenantIds,
     /// The client's places in queues of its database and its user, if these have limits.
     pub(super) tenant_queued: [Option<Queued>; 2],
     pub(super) conn: ConnId,
     /// The client's place among the logins from its address, if passwords are guessed from there.
-    pub(super) place: Option<Box<Place>>,
+    pub(super) login_ticket: Option<Box<LoginTicket>>,
     /// Tells the client from others that had the same slot.
     pub(super) serial: u32,
     /// The number under which the client waits in pools.
@@ -59,7 +59,7 @@ pub(crate) struct ClientConn<C> {
     pub(super) counted: u16,
     pub(super) state: State,
     pub(super) standing: Standing,
-    pub(super) admitted: Admitted,
+    pub(super) admission: Admission,
     pub(super) life: Life,
     pub(super) read_side: ReadSide,
     /// The client's listener and tenants count it among the clients that leave.
@@ -69,13 +69,13 @@ pub(crate) struct ClientConn<C> {
     /// The client has not logged in, and another client may get its place.
     pub(super) in_lobby: bool,
     /// Whether the client has to wait for its turn to log in.
-    pub(super) turn: Turn,
+    pub(super) turn: LoginTurn,
     /// The answer to the client's failed login is kept back.
     pub(super) muted: bool,
     /// The session is to be told when all has left that was sent to the client.
     pub(super) notify_flushed: bool,
     /// Why the client was sent away, if it was.
-    pub(super) sent_away: Option<Sent>,
+    pub(super) sent_away: Option<SentAway>,
     pub(super) log: ConnectionLog,
 }
 
@@ -86,7 +86,7 @@ impl<C> ClientConn<C> {
         session: C,
         conn: ConnId,
         listener: u16,
-        admitted: Admitted,
+        admission: Admission,
         serial: u32,
         queued: Queued,
         log: ConnectionLog,
@@ -94,29 +94,29 @@ impl<C> ClientConn<C> {
     ) -> Self {
         Self {
             session,
-            held: InputBuffer::default(),
+            input: InputBuffer::default(),
             lease: Lease::None,
             born: now,
             since: now,
             pool: None,
             queued: Some(queued),
-            seats: [None; 2],
+            tenants: [None; 2],
             tenant_queued: [None; 2],
             conn,
-            place: None,
+            login_ticket: None,
             serial,
             waiter: serial,
             listener,
             counted: 0,
             state: State::Login,
             standing: Standing::Login,
-            admitted,
+            admission,
             life: Life::Open,
             read_side: ReadSide::Open,
             leaving: false,
             in_tenant_queue: false,
-            in_lobby: admitted == Admitted::Welcome,
-            turn: Turn::Free,
+            in_lobby: admission == Admission::Admitted,
+            turn: LoginTurn::Free,
             muted: false,
             notify_flushed: false,
             log,
@@ -148,16 +148,16 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     // ---- coming ----
 
     /// A client is to be served by this worker.
-    pub(super) fn add_client(&mut self, socket: R::Socket, listener: u32, admitted: Admitted) {
+    pub(super) fn add_client(&mut self, socket: R::Socket, listener: u32, admission: Admission) {
         let slot = self.clients.vacant_key();
         let conn = match self.reactor.attach(socket, Owner::Client(slot as u32)) {
             Ok(conn) => conn,
             Err(error) => {
                 tracing::error!(%error, "cannot watch a new client");
-                return self.drop_accepted(listener, admitted);
+                return self.drop_accepted(listener, admission);
             }
         };
-        let peer = self.host.listeners[listener as usize].tcp.then(|| self.reactor.peer(conn)).flatten();
+        let peer = self.process.listeners[listener as usize].tcp.then(|| self.reactor.peer(conn)).flatten();
         let origin = Origin {
             listener: listener as u16,
             address: peer.map(|peer| peer.ip().to_canonical()),
@@ -168,27 +168,27 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let Some(session) = call(|| self.shared.protocol.client_start(tag, origin, &mut out)) else {
             self.discard(out);
             self.reactor.close(conn);
-            return self.drop_accepted(listener, admitted);
+            return self.drop_accepted(listener, admission);
         };
         let (serial, log) = (self.new_serial(), ConnectionLog::new(peer.map(|peer| (peer.ip(), peer.port()))));
         let queued = self.queues.join(listener as u16, Queue::Login, slot, self.now);
-        self.clients.insert(ClientConn::new(session, conn, listener as u16, admitted, serial, queued, log, self.now));
+        self.clients.insert(ClientConn::new(session, conn, listener as u16, admission, serial, queued, log, self.now));
         self.counters.client_came(listener as u16, State::Login);
-        if admitted == Admitted::Welcome {
+        if admission == Admission::Admitted {
             let net = peer.map(|peer| throttle::net(peer.ip()));
-            self.host.listeners[listener as usize].enter_lobby(self.lobby_client(slot), net, self.now);
+            self.process.listeners[listener as usize].enter_lobby(self.lobby_client(slot), net, self.now);
         }
         self.execute(out, Source::NONE);
-        let why = match admitted {
-            Admitted::Welcome | Admitted::Surplus if self.shutdown.is_draining() => Some(Refusal::ShuttingDown),
-            Admitted::Welcome | Admitted::Displaced => None,
-            Admitted::Surplus => {
-                let limit = self.host.listeners[listener as usize].limits().hard_limit;
+        let why = match admission {
+            Admission::Admitted | Admission::Surplus if self.shutdown.is_draining() => Some(Refusal::ShuttingDown),
+            Admission::Admitted | Admission::Displaced => None,
+            Admission::Surplus => {
+                let limit = self.process.listeners[listener as usize].limits().hard_limit;
                 Some(Refusal::TooManyClients { limit })
             }
         };
         if let Some(why) = why {
-            self.tell_refusal(slot, why);
+            self.send_refusal(slot, why);
         }
         self.rearm_client(slot);
     }
@@ -233,7 +233,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// The times of this pool hold for the client.
     fn follow_pool(&mut self, slot: usize, shared: &SharedPool, before: Option<&SharedPool>) {
         let client = &self.clients[slot];
-        let rules = &self.host.listeners[usize::from(client.listener)];
+        let rules = &self.process.listeners[usize::from(client.listener)];
         // Its pool's idle time, or that of a listener that was reconfigured, may be another than its socket began with.
         let timeout_of =
             |pool: &SharedPool| socket::user_timeout(pool.spec().timeouts.over(rules.timeouts()).client_idle);
@@ -258,18 +258,18 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.note_activity(server as usize);
         }
         let client = &mut self.clients[slot];
-        if client.held.is_empty() && !self.is_withheld(slot) && !self.awaits_turn(slot) {
+        if client.input.is_empty() && !self.is_input_paused(slot) && !self.awaits_turn(slot) {
             let (used, need) = self.hand_over(slot, Source::Ring(buffer, 0), &buffer[..length]);
             if used < length
                 && let Some(client) = self.open_client(slot, serial)
             {
-                client.held.extend(&buffer[used..length]);
-                client.held.consumed(0, need);
+                client.input.extend(&buffer[used..length]);
+                client.input.consumed(0, need);
             }
         } else {
-            let held = &mut self.clients[slot].held;
-            held.extend(&buffer[..length]);
-            if held.is_enough(self.host.config.max_held_input) {
+            let input = &mut self.clients[slot].input;
+            input.extend(&buffer[..length]);
+            if input.is_enough(self.process.config.max_buffered_input) {
                 self.feed(slot);
             }
         }
@@ -283,19 +283,19 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Hands held-back input to the session again.
     pub(super) fn feed(&mut self, slot: usize) {
-        if self.clients[slot].held.is_empty() {
+        if self.clients[slot].input.is_empty() {
             return self.rearm_client(slot);
         }
-        if self.is_withheld(slot) || self.awaits_turn(slot) {
+        if self.is_input_paused(slot) || self.awaits_turn(slot) {
             return;
         }
         let serial = self.clients[slot].serial;
-        let mut held = std::mem::take(&mut self.clients[slot].held);
-        let (used, need) = self.hand_over(slot, Source::Bytes(held.bytes()), held.bytes());
-        held.consumed(used, need);
+        let mut input = std::mem::take(&mut self.clients[slot].input);
+        let (used, need) = self.hand_over(slot, Source::Bytes(input.bytes()), input.bytes());
+        input.consumed(used, need);
         if let Some(client) = self.open_client(slot, serial) {
-            debug_assert!(client.held.is_empty());
-            client.held = held;
+            debug_assert!(client.input.is_empty());
+            client.input = input;
         }
         self.rearm_client(slot);
     }
@@ -312,7 +312,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             };
             // What came before may have been more than its login, and this is another one.
             let asks_again = |worker: &mut Self| at > 0 && worker.awaits_turn(slot);
-            if client.lease.is_waiting() || self.is_withheld(slot) || asks_again(self) {
+            if client.lease.is_waiting() || self.is_input_paused(slot) || asks_again(self) {
                 need = 0;
                 break;
             }
@@ -320,7 +320,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             let client = &mut self.clients[slot];
             let input = Input {
                 bytes: &bytes[at..],
-                full: length - at >= self.host.config.max_held_input,
+                full: length - at >= self.process.config.max_buffered_input,
                 unread: self.reactor.is_sending(client.conn),
                 now: self.now.since(Time(0)),
             };
@@ -362,7 +362,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         {
             return;
         }
-        if client.held.len() >= self.host.config.max_held_input {
+        if client.input.len() >= self.process.config.max_buffered_input {
             if client.read_side == ReadSide::HungUp && !self.is_owed_answers(slot) {
                 self.push_client_gone(slot);
             }
@@ -374,7 +374,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         {
             return;
         }
-        if matches!(client.lease, Lease::Shared { .. }) && self.is_withheld(slot) {
+        if matches!(client.lease, Lease::Shared { .. }) && self.is_input_paused(slot) {
             return;
         }
         // A client that does not read its own answers is not listened to either.
@@ -385,7 +385,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     fn upstream_keeps_replies(&self, client: &ClientConn<P::Client>) -> bool {
-        self.host.listeners[usize::from(client.listener)].client_rules.upstream_keeps_replies
+        self.process.listeners[usize::from(client.listener)].client_rules.upstream_keeps_replies
             && match client.lease {
                 Lease::Held { .. } => true,
                 // What is answered here is not the upstream's to keep.
@@ -398,7 +398,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn is_behind_its_server(&self, slot: usize) -> bool {
         let client = &self.clients[slot];
         self.reactor.is_sending(client.conn)
-            && !self.host.listeners[usize::from(client.listener)].client_rules.session_keeps_replies
+            && !self.process.listeners[usize::from(client.listener)].client_rules.session_keeps_replies
     }
 
     pub(super) fn on_client_sent(&mut self, slot: usize) {
@@ -429,7 +429,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// A session is to be told when all has left that was sent to its client.
-    pub(super) fn notify_flushed(&mut self, slot: usize) {
+    pub(super) fn request_flush_notice(&mut self, slot: usize) {
         let Some(client) = self.clients.get_mut(slot) else { return };
         match self.reactor.is_sending(client.conn) {
             true => client.notify_flushed = true,
@@ -445,7 +445,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             client.read_side = ReadSide::HungUp;
         }
         // Otherwise the end is seen when it is listened to again.
-        if client.lease.is_waiting() || client.in_tenant_queue || client.held.len() >= self.host.config.max_held_input {
+        if client.lease.is_waiting()
+            || client.in_tenant_queue
+            || client.input.len() >= self.process.config.max_buffered_input
+        {
             match is_owed {
                 true => self.begin_lingering(slot),
                 false => self.push_client_gone(slot),

@@ -7,7 +7,7 @@ use std::{collections::VecDeque, time::Duration};
 use pool::Time;
 
 use crate::{
-    listener::{Listener, Sent},
+    listener::{Listener, SentAway},
     reactor::Reactor,
 };
 
@@ -22,7 +22,7 @@ const MAX_CLOSING_CLIENTS: usize = 256;
 pub(super) struct ClosingClients<R: Reactor> {
     /// In the order in which they were ended.
     waiting: VecDeque<ClosingClient<R::Socket>>,
-    next_look: Time,
+    next_check: Time,
 }
 
 struct ClosingClient<S> {
@@ -31,13 +31,13 @@ struct ClosingClient<S> {
     /// The client had not logged in.
     unauthenticated: bool,
     /// Why it was sent away, if it was: such clients are counted if they do not answer.
-    why: Option<Sent>,
+    why: Option<SentAway>,
     until: Time,
 }
 
 impl<R: Reactor> ClosingClients<R> {
     pub(super) fn new() -> Self {
-        Self { waiting: VecDeque::new(), next_look: Time(0) }
+        Self { waiting: VecDeque::new(), next_check: Time(0) }
     }
 
     /// Whether another one can be watched. That of a client that had logged in takes the place of one that had not.
@@ -49,25 +49,25 @@ impl<R: Reactor> ClosingClients<R> {
         crowded_out.is_some_and(|at| self.waiting.remove(at).is_some())
     }
 
-    /// Watches a connection that was just [ended](Reactor::take_leave).
+    /// Watches a connection that was just [ended](Reactor::half_close_and_detach).
     pub(super) fn watch(
         &mut self,
         socket: R::Socket,
         (listener, unauthenticated): (u16, bool),
-        why: Option<Sent>,
+        why: Option<SentAway>,
         now: Time,
     ) {
         self.waiting.push_back(ClosingClient { socket, listener, unauthenticated, why, until: now + MAX_ANSWER_TIME });
     }
 
     /// Closes the connections of clients that have answered, and of clients that have not in time, which it counts.
-    pub(super) fn look(&mut self, listeners: &[Listener], now: Time) {
-        if self.waiting.is_empty() || now < self.next_look {
+    pub(super) fn check(&mut self, listeners: &[Listener], now: Time) {
+        if self.waiting.is_empty() || now < self.next_check {
             return;
         }
-        self.next_look = now + CHECK_INTERVAL;
+        self.next_check = now + CHECK_INTERVAL;
         self.waiting.retain(|closing| {
-            if R::has_answered(&closing.socket) {
+            if R::has_peer_closed(&closing.socket) {
                 return false;
             }
             let late = now >= closing.until;

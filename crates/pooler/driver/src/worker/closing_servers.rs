@@ -88,7 +88,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.pools.set_location(pool.id, id, Location::Closing(slot as u32));
         self.closing_servers.insert(ClosingServer { conn, pool, id, next, since: self.now, time, cancel_again: None });
         self.reactor.set_owner(conn, Owner::ClosingServer(slot as u32));
-        self.reactor.part(conn);
+        self.reactor.half_close(conn);
         self.reactor.receive(conn);
     }
 
@@ -181,7 +181,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             guarded.pool.handle_abandoned(id, now);
             guarded.pool.unavailable_since()
         });
-        self.tell_lost(pool, since);
+        self.log_database_lost(pool, since);
         self.close_connection_of(pool, id, open);
     }
 
@@ -200,9 +200,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             guarded.pool.unavailable_since()
         });
         if fault == ConnectFault::Transient {
-            self.host.registry.outages.note(pool.id, &pool.spec().hosts);
+            self.process.registry.outages.note(pool.id, &pool.spec().hosts);
         }
-        self.tell_lost(pool, since);
+        self.log_database_lost(pool, since);
         self.close_connection_of(pool, id, open);
     }
 

@@ -59,9 +59,9 @@ impl End {
 #[derive(Clone, Default)]
 pub(super) struct ConnectionLog {
     /// The client's address, for when its connection is broken and no longer tells it. `None` on a Unix socket.
-    pub(super) from: Option<(IpAddr, u16)>,
+    pub(super) peer: Option<(IpAddr, u16)>,
     /// The database and the user that the client asked for, until it has logged in.
-    pub(super) asked: Option<Box<(String, String)>>,
+    pub(super) requested_login: Option<Box<(String, String)>>,
     /// How often the client became busy after it had been idle.
     requests: u32,
     pub(super) tls: bool,
@@ -73,12 +73,12 @@ pub(super) struct ConnectionLog {
 }
 
 impl ConnectionLog {
-    pub(super) fn new(from: Option<(IpAddr, u16)>) -> Self {
-        Self { from, ..Self::default() }
+    pub(super) fn new(peer: Option<(IpAddr, u16)>) -> Self {
+        Self { peer, ..Self::default() }
     }
 
     /// It goes from one state to another.
-    pub(super) fn turns(&mut self, from: State, to: State) {
+    pub(super) fn note_state(&mut self, from: State, to: State) {
         let busy = matches!(to, State::Active | State::Waiting | State::Transaction);
         self.requests = self.requests.saturating_add(u32::from(from == State::Idle && busy));
     }
@@ -86,20 +86,20 @@ impl ConnectionLog {
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// A client asks for a database, as a user.
-    pub(super) fn on_asks(&mut self, slot: usize, login: Box<(String, String)>) {
+    pub(super) fn on_login_request(&mut self, slot: usize, login: Box<(String, String)>) {
         if let Some(client) = self.clients.get_mut(slot) {
-            client.log.asked = Some(login);
+            client.log.requested_login = Some(login);
         }
     }
 
     /// A client has logged in.
-    pub(super) fn tell_connected(&mut self, slot: usize) {
-        self.clients[slot].log.asked = None;
-        if !self.host.config.log_connections {
+    pub(super) fn log_connected(&mut self, slot: usize) {
+        self.clients[slot].log.requested_login = None;
+        if !self.process.config.log_connections {
             return;
         }
         let client = &self.clients[slot];
-        let listener = &self.host.listeners[usize::from(client.listener)];
+        let listener = &self.process.listeners[usize::from(client.listener)];
         let took = self.now - client.born;
         tracing::info!(
             client = %self.client_address(slot), database = %self.database(slot), user = %self.user(slot),
@@ -110,12 +110,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// The connection of a client is about to be closed.
-    pub(super) fn tell_disconnected(&self, slot: usize) {
+    pub(super) fn log_disconnected(&self, slot: usize) {
         let client = &self.clients[slot];
-        if !self.host.config.log_disconnections || client.pool.is_none() {
+        if !self.process.config.log_disconnections || client.pool.is_none() {
             return;
         }
-        let listener = &self.host.listeners[usize::from(client.listener)];
+        let listener = &self.process.listeners[usize::from(client.listener)];
         let reason = client.sent_away.map_or_else(|| client.log.end.text(), |sent| sent.label());
         tracing::info!(
             client = %self.client_address(slot), database = %self.database(slot), user = %self.user(slot),
@@ -129,13 +129,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn on_login_failed(&mut self, slot: usize) {
         match self.clients[slot].life.is_closing() {
             true => self.clients[slot].log.login_failed = true,
-            false => self.tell_login_failed(slot, None),
+            false => self.log_login_failed(slot, None),
         }
     }
 
-    pub(super) fn tell_login_failed(&mut self, slot: usize, reason: Option<&str>) {
+    pub(super) fn log_login_failed(&mut self, slot: usize, reason: Option<&str>) {
         if let Some(withheld) = self.paces.auth_failed.permits(self.now) {
-            let listener = &self.host.listeners[usize::from(self.clients[slot].listener)].name;
+            let listener = &self.process.listeners[usize::from(self.clients[slot].listener)].name;
             tracing::info!(
                 withheld, client = %self.client_address(slot), database = %self.database(slot), user = %self.user(slot),
                 %listener, reason, "a login has failed"
@@ -144,7 +144,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// No connection of a pool works, and none can be made, since then.
-    pub(super) fn tell_lost(&mut self, pool: &Arc<SharedPool>, since: Option<Time>) {
+    pub(super) fn log_database_lost(&mut self, pool: &Arc<SharedPool>, since: Option<Time>) {
         let Some(since) = since else { return };
         if pool.lost.swap(since.0.max(1), Relaxed) != 0 {
             return;
@@ -160,7 +160,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// A connection of a pool has been made.
-    pub(super) fn tell_back(&mut self, pool: &Arc<SharedPool>) {
+    pub(super) fn log_database_back(&mut self, pool: &Arc<SharedPool>) {
         if pool.lost.load(Relaxed) == 0 {
             return;
         }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::{
     client_state::{STATES, State},
-    host::Board,
+    process::Board,
 };
 
 pub(super) struct Counters {

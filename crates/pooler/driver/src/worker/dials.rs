@@ -14,7 +14,7 @@ use seam::{CloseReason, Peer, Protocol};
 
 use super::{
     Worker,
-    attempts::{Attempts, Demand},
+    attempts::{Attempts, HostRequirement},
     calls::{Source, call},
     closing_servers::OpenConnection,
     input_buffer::InputBuffer,
@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     config::Address,
-    mailbox::{Message, Question},
+    mailbox::{DialLookup, Message},
     reactor::{ConnId, Owner, Reactor},
     shared_pool::{self, SharedPool},
 };
@@ -34,7 +34,7 @@ pub(super) struct Dial {
     pub(super) id: ServerId,
     pool: Arc<SharedPool>,
     address: Address,
-    demand: Demand,
+    requirement: HostRequirement,
     attempts: Attempts,
     conn: Option<ConnId>,
     /// Addresses of the host still to be tried.
@@ -59,12 +59,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         mut attempts: Attempts,
         open: Option<OpenConnection>,
     ) {
-        pool.host.store(attempts.place(), Relaxed);
-        let Some((address, demand)) = attempts.next() else {
+        pool.host.store(attempts.host_index(), Relaxed);
+        let Some((address, requirement)) = attempts.next() else {
             self.pools.set_location(pool.id, id, Location::None);
             return self.connect_failed(&pool, id, attempts.errors(), ConnectFault::Transient, open);
         };
-        self.dial_host(pool, id, attempts, address, demand);
+        self.dial_host(pool, id, attempts, address, requirement);
     }
 
     /// Begins with a host: one that is configured, or one to which such a host has redirected the worker.
@@ -74,7 +74,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         id: ServerId,
         attempts: Attempts,
         address: Address,
-        demand: Demand,
+        requirement: HostRequirement,
     ) {
         let pool_id = pool.id;
         let left = attempts.left();
@@ -82,7 +82,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             id,
             pool,
             address: address.clone(),
-            demand,
+            requirement,
             attempts,
             conn: None,
             addresses: VecDeque::new(),
@@ -99,24 +99,24 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 Ok(ip) => self.dial_addresses(slot, [SocketAddr::new(ip, port)].into()),
                 Err(_) => {
                     let (shared, number) = (Arc::clone(&self.shared), usize::from(self.number));
-                    let question = Question { dial: slot as u32, pool: pool_id, server: id, left };
-                    self.host.resolver.resolve(&host, port, move |(result, took)| {
-                        shared.mailboxes[number].send(Message::Resolved { question, result, took });
+                    let lookup = DialLookup { dial: slot as u32, pool: pool_id, server: id, left };
+                    self.process.resolver.resolve(&host, port, move |(result, took)| {
+                        shared.mailboxes[number].send(Message::Resolved { lookup, result, took });
                     });
                 }
             },
         }
     }
 
-    pub(super) fn on_resolved(&mut self, question: Question, result: Result<Vec<SocketAddr>, String>, took: Duration) {
+    pub(super) fn on_resolved(&mut self, lookup: DialLookup, result: Result<Vec<SocketAddr>, String>, took: Duration) {
         // The dial may have been given up, and its slot be another pool's by now; or it has gone on to another host.
-        let slot = question.dial as usize;
+        let slot = lookup.dial as usize;
         let asked = |dial: &&Dial| {
             let (pool, server, left) = (dial.pool.id, dial.id, dial.attempts.left());
-            Question { dial: question.dial, pool, server, left } == question && dial.conn.is_none()
+            DialLookup { dial: lookup.dial, pool, server, left } == lookup && dial.conn.is_none()
         };
         let Some(dial) = self.dials.get(slot).filter(asked) else { return };
-        dial.pool.lock().stats.on_phase(shared_pool::Phase::Dns, took);
+        dial.pool.lock().stats.on_phase(shared_pool::ConnectPhase::Dns, took);
         match result {
             Ok(addresses) if !addresses.is_empty() => self.dial_addresses(slot, addresses.into()),
             Ok(_) => self.dial_failed(slot, "the name has no address"),
@@ -157,14 +157,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let dial = self.dials.remove(slot);
         let server_slot = self.servers.vacant_key();
         self.reactor.set_owner(conn, Owner::Server(server_slot as u32));
-        dial.pool.lock().stats.on_phase(shared_pool::Phase::Tcp, self.now - dial.since);
+        dial.pool.lock().stats.on_phase(shared_pool::ConnectPhase::Tcp, self.now - dial.since);
         let mut out = self.outbox();
         let tag = self.server_tag(server_slot);
         let protocol = &self.shared.protocol;
-        let session = call(|| match dial.demand {
-            Demand::Full => protocol.server_start(tag, dial.pool.id, &mut out),
-            Demand::Fallback => protocol.server_start_fallback(tag, dial.pool.id, &mut out),
-            Demand::Redirected => protocol.server_start_redirected(tag, dial.pool.id, &mut out),
+        let session = call(|| match dial.requirement {
+            HostRequirement::Full => protocol.server_start(tag, dial.pool.id, &mut out),
+            HostRequirement::Fallback => protocol.server_start_fallback(tag, dial.pool.id, &mut out),
+            HostRequirement::Redirected => protocol.server_start_redirected(tag, dial.pool.id, &mut out),
         });
         let Some(session) = session else {
             self.discard(out);
@@ -192,7 +192,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             soiled: false,
             served: false,
             usage: Usage::Free,
-            held: InputBuffer::default(),
+            input: InputBuffer::default(),
             unconsumed: false,
             since: self.now,
             born: self.now,

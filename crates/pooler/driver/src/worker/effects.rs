@@ -3,7 +3,9 @@
 use pool::Need;
 use seam::{Blame, Bytes, CloseReason, Effect, LeaseKind, Outbox, Peer, Protocol};
 
-use super::{Work, Worker, calls::Source, lease::Lease, posts::LastPost, servers::Link, tenant_queue::drop_behind};
+use super::{
+    Work, Worker, calls::Source, lease::Lease, posts::LastPost, servers::Link, tenant_queue::drop_later_effects,
+};
 use crate::reactor::{Data, Reactor, Submitted};
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
@@ -24,7 +26,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let mut last_post = None;
         let mut at = 0;
         while at < out.effects.len() {
-            if !self.tenant_queue.is_empty() && self.keeps_back(&out, at, source) {
+            if !self.tenant_queue.is_empty() && self.defers(&out, at, source) {
                 at += 1;
                 continue;
             }
@@ -39,7 +41,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             }
             if let Effect::UsesPool { client, pool } = out.effects[at] {
                 if !self.on_uses_pool(client.slot(), pool) {
-                    drop_behind(&mut out, at, client);
+                    drop_later_effects(&mut out, at, client);
                 }
                 at += 1;
                 continue;
@@ -88,13 +90,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Peer::Client(tag) => {
                 let Some(client) = self.clients.get(tag.slot()) else { return };
                 if client.muted {
-                    return self.keep_back(tag.slot(), &data);
+                    return self.delay_answer(tag.slot(), &data);
                 }
                 let serial = client.serial;
                 let unsent = self.reactor.unsent(client.conn);
                 // What comes from a shared server is bounded elsewhere.
                 let shares = matches!(client.lease, Lease::Shared { .. });
-                let most = || self.host.listeners[usize::from(client.listener)].client_rules.max_unread;
+                let most = || self.process.listeners[usize::from(client.listener)].client_rules.max_unread;
                 if unsent > 0 && !shares && unsent > most() {
                     return self.give_up_unread(tag.slot(), unsent);
                 }
@@ -147,15 +149,15 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Effect::Lease { client, pool, kind } => {
                 let granted = match kind {
                     LeaseKind::Exclusive => self.check_out(client.slot(), pool, Need::Any),
-                    LeaseKind::Lasting => self.check_out(client.slot(), pool, Need::Lasting),
-                    LeaseKind::Unused => self.check_out(client.slot(), pool, Need::Fresh),
+                    LeaseKind::LongTerm => self.check_out(client.slot(), pool, Need::Lasting),
+                    LeaseKind::Fresh => self.check_out(client.slot(), pool, Need::Fresh),
                     LeaseKind::Shared => self.join(client.slot(), pool),
                 };
                 return granted.then(|| client.slot());
             }
             Effect::Release { server, verdict } => self.release(server.slot(), verdict),
             Effect::Leave { client, server, verdict } => self.leave_share(client.slot(), server.slot(), verdict),
-            Effect::Keep { server, briefly } => self.keep(server.slot(), briefly),
+            Effect::Retain { server, briefly } => self.retain(server.slot(), briefly),
             Effect::Post { to, key, ref bytes } => self.post(to, key, inserted, bytes.clone(), last_post),
             Effect::Survey { client, ref question } => self.begin_survey(client, &inserted[question.clone()]),
             Effect::Authenticated { server } => self.on_server_authenticated(server.slot()),
@@ -165,8 +167,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Effect::Standing { client, standing } => self.set_standing(client.slot(), standing),
             Effect::Progress { client } => self.note_progress(client.slot()),
             Effect::Wake { client } => self.push_feed(client.slot()),
-            Effect::NotifyFlushed { client } => self.notify_flushed(client.slot()),
-            Effect::LoginRequest { client, ref mut login } => self.on_asks(client.slot(), std::mem::take(login)),
+            Effect::NotifyFlushed { client } => self.request_flush_notice(client.slot()),
+            Effect::LoginRequest { client, ref mut login } => {
+                self.on_login_request(client.slot(), std::mem::take(login))
+            }
             Effect::AuthFailed { client } => self.on_auth_failed(client.slot()),
             Effect::Cancel { asker, target, secret } => self.pass_on_cancel(asker, target, secret),
             Effect::SideConnection { server, ref bytes, ref mut upgrade } => {

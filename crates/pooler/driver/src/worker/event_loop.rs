@@ -1,5 +1,5 @@
 //! The loop of a worker, in parts: a worker with a thread of its own runs through all of them; the caller of a
-//! [`Crew`](crate::Crew) calls each when it likes.
+//! [`SteppedWorkers`](crate::SteppedWorkers) calls each when it likes.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -42,7 +42,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// A turn goes on with [`wait`](Self::wait), with [`handle_next`](Self::handle_next) until there is nothing left,
     /// and ends with [`handle_mail`](Self::handle_mail).
     pub(crate) fn get_ready(&mut self) -> Option<Sleep> {
-        self.now = self.host.clock.now();
+        self.now = self.process.clock.now();
         if self.has_stopped() {
             self.publish();
             return None;
@@ -61,7 +61,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.flush();
         }
         if !self.sent.is_empty() {
-            self.tell_all_sent();
+            self.notify_flushed_clients();
             self.flush();
         }
         self.publish();
@@ -85,7 +85,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Handles one completion; false if there was none.
     pub(crate) fn handle_next(&mut self) -> bool {
         let Some(completion) = self.reactor.next() else { return false };
-        self.now = self.host.clock.now();
+        self.now = self.process.clock.now();
         self.handle_completion(completion);
         self.settle();
         true
@@ -94,7 +94,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Ends a turn with what others have written.
     pub(crate) fn handle_mail(&mut self) {
         self.flush();
-        self.now = self.host.clock.now();
+        self.now = self.process.clock.now();
         self.shared.mailboxes[usize::from(self.number)].take(&mut self.mail);
         for _ in 0..MAX_MAIL {
             let Some(message) = self.mail.pop_front() else { break };
@@ -106,7 +106,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// Tells sessions that all has left that was sent. What they send then has its turn beside what others do.
-    fn tell_all_sent(&mut self) {
+    fn notify_flushed_clients(&mut self) {
         for (slot, serial) in std::mem::take(&mut self.sent) {
             let slot = slot as usize;
             let Some(client) =

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     client_state::State,
     evictions::{MAX_YOUNG_AGE, Rank},
-    mailbox::Admitted,
+    mailbox::Admission,
     reactor::Reactor,
     tenants::TenantId,
 };
@@ -44,29 +44,29 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Sends clients away as long as there are more than the soft limit.
     pub(super) fn evict(&mut self) {
         // Tenants first: a client that goes for its tenant makes room at its listener, too.
-        if self.host.tenants.any_crowded() {
-            for (tenant, since) in self.host.tenants.crowded() {
+        if self.process.tenants.any_crowded() {
+            for (tenant, since) in self.process.tenants.crowded() {
                 self.evict_of(tenant, since);
             }
         }
-        for listener in 0..self.host.listeners.len() {
+        for listener in 0..self.process.listeners.len() {
             self.evict_at(listener);
         }
     }
 
     fn evict_at(&mut self, listener: usize) {
-        let host = Arc::clone(&self.host);
-        let rules = &host.listeners[listener];
+        let process = Arc::clone(&self.process);
+        let rules = &process.listeners[listener];
         for _ in 0..MAX_EVICTIONS_A_TICK {
             let Some(displaced) = rules.displace_slow(self.now) else { break };
-            self.tell_displaced(displaced);
+            self.notify_displaced(displaced);
         }
         let mut own = self.evictable(self.queues.of_listener(listener));
         let most = rules.evictions_wanted();
         if most > 0 {
             self.evict_first(&mut own, self.evictable_elsewhere(listener), most, Group::Listener);
         }
-        let mut published = host.board[usize::from(self.number)].evictable(listener);
+        let mut published = process.board[usize::from(self.number)].evictable(listener);
         published.at = self.now;
         published.ranks.clear();
         published.ranks.extend(own.iter().map(|(rank, _)| *rank));
@@ -74,13 +74,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// The same among the clients of a database or a user, which has more than its soft limit since then.
     fn evict_of(&mut self, tenant: TenantId, since: Time) {
-        let host = Arc::clone(&self.host);
+        let process = Arc::clone(&self.process);
         let mut own = self.queues.of_tenant(tenant).map_or_else(Vec::new, |queues| self.evictable(queues));
         if self.now - since >= TICK * TICKS_UNTIL_KNOWN {
-            let (most, elsewhere) = host.tenants.look(tenant, self.number, TICK * TICKS_UNTIL_SILENT, self.now);
+            let (most, elsewhere) = process.tenants.look(tenant, self.number, TICK * TICKS_UNTIL_SILENT, self.now);
             self.evict_first(&mut own, elsewhere, most, Group::Tenant(tenant));
         }
-        host.tenants.publish(tenant, self.number, own.into_iter().map(|(rank, _)| rank).collect(), self.now);
+        process.tenants.publish(tenant, self.number, own.into_iter().map(|(rank, _)| rank).collect(), self.now);
     }
 
     /// Evicts the clients of this worker that are among the first of all, and takes them out of `own`.
@@ -100,8 +100,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Clients in these queues that have been idle for long enough, in the order in which they are evicted.
     fn evictable(&self, queues: &Queues) -> Vec<(Rank, usize)> {
-        let time = |listener: usize| self.host.listeners[listener].limits().evict_min_idle;
-        let times: Vec<Duration> = (0..self.host.listeners.len()).map(time).collect();
+        let time = |listener: usize| self.process.listeners[listener].limits().evict_min_idle;
+        let times: Vec<Duration> = (0..self.process.listeners.len()).map(time).collect();
         let least = times.iter().min().copied().unwrap_or_default();
         let now = self.now;
         let of = |queue, holds| {
@@ -109,7 +109,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             let may_go = |(slot, since): &(usize, Time)| {
                 let client = &self.clients[*slot];
                 // A client that is only told that there is no room has no place that another could get.
-                client.admitted == Admitted::Welcome && now - *since >= times[usize::from(client.listener)]
+                client.admission == Admission::Admitted && now - *since >= times[usize::from(client.listener)]
             };
             long.filter(may_go).map(move |(slot, since)| ((holds, since), slot))
         };
@@ -119,7 +119,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// What other workers could evict at a listener.
     fn evictable_elsewhere(&self, listener: usize) -> Vec<Rank> {
         let mut all = Vec::new();
-        for (number, board) in self.host.board.iter().enumerate() {
+        for (number, board) in self.process.board.iter().enumerate() {
             if number != usize::from(self.number) {
                 let published = board.evictable(listener);
                 if self.now - published.at <= TICK * TICKS_UNTIL_SILENT {
@@ -136,16 +136,16 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         else {
             return;
         };
-        let host = Arc::clone(&self.host);
-        let (seats, rules) = (client.seats, &host.listeners[usize::from(client.listener)]);
-        let others = |tenant: TenantId| seats.map(|id| id.filter(|id| *id != tenant));
+        let process = Arc::clone(&self.process);
+        let (tenants, rules) = (client.tenants, &process.listeners[usize::from(client.listener)]);
+        let others = |tenant: TenantId| tenants.map(|id| id.filter(|id| *id != tenant));
         if client.leaving {
             return;
         }
         match group {
-            Group::Listener if rules.reserve() => host.tenants.leaves(seats, self.now),
-            Group::Tenant(tenant) if host.tenants.reserve(tenant, self.now) => {
-                host.tenants.leaves(others(tenant), self.now);
+            Group::Listener if rules.reserve() => process.tenants.leaves(tenants, self.now),
+            Group::Tenant(tenant) if process.tenants.reserve(tenant, self.now) => {
+                process.tenants.leaves(others(tenant), self.now);
                 rules.leaves();
             }
             _ => return,
@@ -159,14 +159,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Tells the log if clients come back as fast as they are evicted.
     fn note_eviction(&self, slot: usize, group: Group) {
         let client = &self.clients[slot];
-        let rules = &self.host.listeners[usize::from(client.listener)];
+        let rules = &self.process.listeners[usize::from(client.listener)];
         if !rules.record_eviction(self.now - client.born, self.now) {
             return;
         }
         let (of, soft_limit) = match group {
             Group::Listener => (format!("the listener at {}", rules.name), rules.limits().soft_limit),
             Group::Tenant(tenant) => {
-                let (tenant, soft_limit) = self.host.tenants.describe(tenant);
+                let (tenant, soft_limit) = self.process.tenants.describe(tenant);
                 (tenant.to_string(), soft_limit)
             }
         };

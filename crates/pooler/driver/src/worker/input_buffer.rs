@@ -78,53 +78,53 @@ mod tests {
 
     #[test]
     fn a_message_in_pieces_of_one_byte_is_copied_a_few_times_and_not_for_each_piece() {
-        let mut held = InputBuffer::default();
+        let mut input = InputBuffer::default();
         for n in 0..SIZE {
-            held.extend(&[n as u8]);
-            held.consumed(0, 0);
+            input.extend(&[n as u8]);
+            input.consumed(0, 0);
         }
-        assert!(held.bytes().iter().enumerate().all(|(n, byte)| *byte == n as u8));
-        assert!(held.copied < 4 * SIZE, "{} bytes were copied for {SIZE}", held.copied);
+        assert!(input.bytes().iter().enumerate().all(|(n, byte)| *byte == n as u8));
+        assert!(input.copied < 4 * SIZE, "{} bytes were copied for {SIZE}", input.copied);
     }
 
     #[test]
     fn many_small_messages_that_are_consumed_one_by_one_are_copied_a_few_times_in_all() {
-        let mut held = InputBuffer::default();
+        let mut input = InputBuffer::default();
         let all: Vec<u8> = (0..SIZE).map(|n| n as u8).collect();
-        held.extend(&all);
+        input.extend(&all);
         let mut at = 0;
-        while !held.is_empty() {
-            assert_eq!(held.bytes(), &all[at..]);
-            let part = held.len().min(7);
-            held.consumed(part, 0);
+        while !input.is_empty() {
+            assert_eq!(input.bytes(), &all[at..]);
+            let part = input.len().min(7);
+            input.consumed(part, 0);
             at += part;
         }
-        assert!(held.copied < 4 * SIZE, "{} bytes were copied for {SIZE}", held.copied);
-        assert_eq!(held.bytes.capacity(), 0, "an idle client keeps no memory");
+        assert!(input.copied < 4 * SIZE, "{} bytes were copied for {SIZE}", input.copied);
+        assert_eq!(input.bytes.capacity(), 0, "an idle client keeps no memory");
     }
 
     #[test]
     fn a_session_sees_what_is_held_when_it_has_what_it_needs_or_no_more_is_kept() {
-        let mut held = InputBuffer::default();
-        held.extend(b"12345");
-        assert!(held.is_enough(100), "the session has not said how much it needs");
-        held.consumed(2, 4);
-        assert!(!held.is_enough(100));
-        held.extend(b"6");
-        assert!(held.is_enough(100));
-        held.consumed(0, 1_000);
-        assert!(!held.is_enough(100));
-        held.extend(&[0; 96]);
-        assert!(held.is_enough(100));
+        let mut input = InputBuffer::default();
+        input.extend(b"12345");
+        assert!(input.is_enough(100), "the session has not said how much it needs");
+        input.consumed(2, 4);
+        assert!(!input.is_enough(100));
+        input.extend(b"6");
+        assert!(input.is_enough(100));
+        input.consumed(0, 1_000);
+        assert!(!input.is_enough(100));
+        input.extend(&[0; 96]);
+        assert!(input.is_enough(100));
     }
 
     #[test]
     fn a_session_that_waits_until_it_is_woken_sees_nothing_however_much_there_is() {
-        let mut held = InputBuffer::default();
-        held.extend(&[0; 100]);
-        held.consumed(0, seam::Outbox::UNTIL_WOKEN);
-        assert!(!held.is_enough(100));
-        held.consumed(0, UNTIL_WOKEN as usize);
-        assert!(held.is_enough(100), "a message that is said to be so long is none");
+        let mut input = InputBuffer::default();
+        input.extend(&[0; 100]);
+        input.consumed(0, seam::Outbox::UNTIL_WOKEN);
+        assert!(!input.is_enough(100));
+        input.consumed(0, UNTIL_WOKEN as usize);
+        assert!(input.is_enough(100), "a message that is said to be so long is none");
     }
 }

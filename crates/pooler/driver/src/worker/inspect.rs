@@ -5,12 +5,12 @@ use seam::{Protocol, Refusal};
 use super::{Worker, clients::ClientConn, lease::Lease, servers::Phase};
 use crate::{
     reactor::Reactor,
-    snapshot::{ClientInfo, ServerInfo, Which},
+    snapshot::{ClientFilter, ClientInfo, ServerInfo},
 };
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Busy ones and holders by how long they have been in their states.
-    pub(super) fn inspect_clients(&self, which: Which, limit: usize) -> Vec<ClientInfo> {
+    pub(super) fn inspect_clients(&self, which: ClientFilter, limit: usize) -> Vec<ClientInfo> {
         let one = |(slot, client): (usize, &ClientConn<P::Client>)| {
             let server = match client.lease {
                 Lease::Held { server } | Lease::Shared { server, .. } => Some(server),
@@ -21,7 +21,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 Lease::Waiting { pool, .. } | Lease::Joining { pool } => Some(pool),
                 Lease::None => client.pool,
             };
-            let listener = &self.host.listeners[usize::from(client.listener)];
+            let listener = &self.process.listeners[usize::from(client.listener)];
             ClientInfo {
                 id: self.client_id(client),
                 address: self.client_address(slot),
@@ -37,12 +37,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 pinned: server.and_then(|slot| self.servers[slot as usize].pinned),
             }
         };
-        if which == Which::All {
+        if which == ClientFilter::All {
             return self.clients.iter().take(limit).map(one).collect();
         }
         let is_meant = |(_, client): &(usize, &ClientConn<P::Client>)| match client.lease {
             Lease::None => false,
-            Lease::Waiting { .. } | Lease::Joining { .. } => which == Which::Busy,
+            Lease::Waiting { .. } | Lease::Joining { .. } => which == ClientFilter::Busy,
             Lease::Held { .. } | Lease::Shared { .. } => true,
         };
         let mut all: Vec<_> = self.clients.iter().filter(is_meant).collect();

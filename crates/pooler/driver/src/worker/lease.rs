@@ -13,7 +13,7 @@ pub(super) enum Lease {
     Waiting {
         pool: PoolId,
         ticket: Option<Ticket>,
-        wish: Need,
+        need: Need,
     },
     /// A server, by its slot here.
     Held {
@@ -27,7 +27,7 @@ pub(super) enum Lease {
     /// input since it has the share.
     Shared {
         server: u32,
-        place: u32,
+        index: u32,
         heard: bool,
     },
 }

@@ -37,7 +37,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     // ---- check-out ----
 
     /// A client needs a server. True when it has one at once.
-    pub(super) fn check_out(&mut self, slot: usize, pool: PoolId, wish: Need) -> bool {
+    pub(super) fn check_out(&mut self, slot: usize, pool: PoolId, need: Need) -> bool {
         let Some(client) = self.clients.get(slot).filter(|client| !client.life.is_closing()) else { return false };
         assert!(client.lease == Lease::None, "a client leases one server at a time");
         let waiter = self.client_waiter(slot, client.waiter);
@@ -48,7 +48,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return false;
         }
         let home = self.home();
-        let ticket = match self.pools.check_out(pool, waiter, wish, self.now) {
+        let ticket = match self.pools.check_out(pool, waiter, need, self.now) {
             Some(CheckOut::Granted(grant)) if grant.home == home => {
                 if self.server_usable(pool, grant.server) {
                     self.attach(slot, pool, &grant);
@@ -64,7 +64,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             }
             Some(CheckOut::Queued(ticket)) => {
                 // A server that is shared now would not be for it.
-                if wish == Need::Any {
+                if need == Need::Any {
                     self.offer(pool);
                 }
                 Some(ticket)
@@ -78,7 +78,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 None
             }
         };
-        self.clients[slot].lease = Lease::Waiting { pool, ticket, wish };
+        self.clients[slot].lease = Lease::Waiting { pool, ticket, need };
         // Whatever it waits for, it is not idle: nothing that sends idle clients away may take it.
         self.refresh_state(slot);
         false
@@ -140,7 +140,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         server.since = self.now;
         self.clients[slot].lease = Lease::Held { server: server_slot as u32 };
         self.refresh_state(slot);
-        if grant.waited >= self.host.config.slow_wait
+        if grant.waited >= self.process.config.slow_wait
             && let Some(withheld) = self.paces.slow_wait.permits(self.now)
         {
             let spec = self.servers[server_slot].pool.spec();
@@ -170,14 +170,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// The server died between the grant and its arrival: nothing was sent, so the client simply asks again.
     pub(super) fn on_client_grant_lost(&mut self, pool: PoolId, (slot, number): (u32, u32)) {
-        let Some(Lease::Waiting { wish, .. }) = self.clients.get(slot as usize).map(|client| client.lease) else {
+        let Some(Lease::Waiting { need, .. }) = self.clients.get(slot as usize).map(|client| client.lease) else {
             return;
         };
         if !self.waiter_is(slot, number) {
             return;
         }
         self.clients[slot as usize].lease = Lease::None;
-        if self.check_out(slot as usize, pool, wish) {
+        if self.check_out(slot as usize, pool, need) {
             self.feed(slot as usize);
         }
     }
@@ -269,7 +269,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Limit::Setting("max_size")
         } else if let Some(said) = refused() {
             Limit::Database(said)
-        } else if let Some(name) = self.host.registry.limiting(pool) {
+        } else if let Some(name) = self.process.registry.limiting(pool) {
             Limit::Setting(name)
         } else if at_a_time {
             Limit::AtATime("max_connecting")
@@ -277,7 +277,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Limit::Connecting
         } else {
             // Clients that keep servers for long leave one of these to others.
-            Limit::Setting(self.host.registry.narrowest(pool).unwrap_or("max_size"))
+            Limit::Setting(self.process.registry.narrowest(pool).unwrap_or("max_size"))
         };
         let (in_use, connecting, left) = (counts.in_use, counts.connecting, counts.idle);
         Shortage { in_use, connecting, between: counts.total - in_use - connecting - left, left, limit }
@@ -294,7 +294,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if client.life.is_broken() {
             return self.outboxes.put(out);
         }
-        let arrived = client.held.len() + self.reactor.unreceived(client.conn);
+        let arrived = client.input.len() + self.reactor.unreceived(client.conn);
         if call(|| protocol.lease_failed(tag, &mut client.session, why, arrived, &mut out)).is_none() {
             return self.on_client_defect(slot, out);
         }
@@ -309,7 +309,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if self.preface.is_for(slot) {
             self.send_preface();
         }
-        match self.servers[slot].usage.is_kept() {
+        match self.servers[slot].usage.is_retained() {
             true => self.servers[slot].usage = Usage::Free,
             false => self.part(slot),
         }
@@ -323,13 +323,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// A session is done with a server, which goes on on its own account, perhaps only for an answer.
-    pub(super) fn keep(&mut self, slot: usize, briefly: bool) {
+    pub(super) fn retain(&mut self, slot: usize, briefly: bool) {
         if matches!(self.servers[slot].phase, Phase::Starting(_)) {
-            return self.keep_from_start(slot);
+            return self.retain_from_start(slot);
         }
         self.part(slot);
         let server = &mut self.servers[slot];
-        server.usage = Usage::Kept;
+        server.usage = Usage::Retained;
         let served = std::mem::take(&mut server.served);
         self.counters.add_transactions(u64::from(served));
         {
@@ -493,7 +493,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Action::Close { server, reason, .. } => self.close_for_pool(&pool, server, reason),
             Action::Check { server, .. } => self.clean(&pool, server, false),
             Action::Reset { server, .. } => self.clean(&pool, server, true),
-            Action::GiveWay { server, .. } => self.ask_back(&pool, server),
+            Action::RequestReturn { server, .. } => self.request_return(&pool, server),
             Action::Interrupt { server, .. } => {
                 if let Some(slot) = self.server_here(pool.id, server) {
                     let reason = CloseReason::Error(seam::Blame::Exhausted, "interrupted by an operator".into());
@@ -507,9 +507,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     fn close_for_pool(&mut self, pool: &Arc<SharedPool>, server: ServerId, reason: Closed) {
         if reason == Closed::Error {
             self.log_server_timeout(pool, server);
-            self.host.registry.outages.note(pool.id, &pool.spec().hosts);
+            self.process.registry.outages.note(pool.id, &pool.spec().hosts);
             let since = pool.lock().pool.unavailable_since();
-            self.tell_lost(pool, since);
+            self.log_database_lost(pool, since);
         }
         match self.locate(pool.id, server) {
             // It was lost, or the order to connect it is yet to come from another worker, and will be void.

@@ -9,13 +9,13 @@ use seam::{CloseReason, Protocol, Refusal};
 use super::{Work, Worker, timeout_queues::Queue};
 use crate::{
     client_state::State,
-    mailbox::Admitted,
+    mailbox::Admission,
     reactor::{Data, Reactor},
     throttle,
 };
 
 /// Bytes of a kept-back answer to a failed login.
-const MAX_KEPT_BACK: usize = 4096;
+const MAX_DELAYED_ANSWER: usize = 4096;
 
 /// The logins of a worker that are delayed.
 #[derive(Default)]
@@ -43,7 +43,7 @@ struct DelayedAnswer {
 
 /// Where a client stands that logs in from an address that fails too often.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Turn {
+pub(super) enum LoginTurn {
     /// It may go on, unless it is asked about again.
     Free,
     /// Its input is held back until it is its turn.
@@ -57,30 +57,30 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Whether the client must wait for its turn to log in.
     pub(super) fn awaits_turn(&mut self, slot: usize) -> bool {
-        if self.clients[slot].state != State::Login || self.host.throttle.is_quiet() {
+        if self.clients[slot].state != State::Login || self.process.throttle.is_quiet() {
             return false;
         }
         let address = self.client_ip(slot);
         let client = &mut self.clients[slot];
-        if client.turn == Turn::Waived || client.admitted != Admitted::Welcome {
+        if client.turn == LoginTurn::Waived || client.admission != Admission::Admitted {
             return false;
         }
-        if self.host.throttle.is_turn(address, &mut client.place, self.now) {
-            client.turn = Turn::Free;
+        if self.process.throttle.try_take_turn(address, &mut client.login_ticket, self.now) {
+            client.turn = LoginTurn::Free;
             return false;
         }
-        if client.turn == Turn::Free {
-            client.turn = Turn::Awaited;
+        if client.turn == LoginTurn::Free {
+            client.turn = LoginTurn::Awaited;
             self.login_delays.turns.push((slot as u32, client.serial));
         }
         true
     }
 
     /// Hands on the input of clients whose turn it is.
-    pub(super) fn take_turns(&mut self) {
+    pub(super) fn resume_turns(&mut self) {
         for (client, serial) in std::mem::take(&mut self.login_delays.turns) {
-            if self.client_is(client, serial) && self.clients[client as usize].turn == Turn::Awaited {
-                self.clients[client as usize].turn = Turn::Free;
+            if self.client_is(client, serial) && self.clients[client as usize].turn == LoginTurn::Awaited {
+                self.clients[client as usize].turn = LoginTurn::Free;
                 // It is queued again if it still has to wait.
                 self.feed(client as usize);
             }
@@ -89,8 +89,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// The client's login is over, well or not: others may have its turn.
     pub(super) fn end_turn(&mut self, slot: usize) {
-        if let Some(place) = self.clients[slot].place.take() {
-            self.host.throttle.left(*place);
+        if let Some(ticket) = self.clients[slot].login_ticket.take() {
+            self.process.throttle.left(*ticket);
         }
     }
 
@@ -99,14 +99,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn give_up_turn(&mut self, slot: usize) {
         self.end_turn(slot);
         let client = &mut self.clients[slot];
-        client.turn = Turn::Waived;
+        client.turn = LoginTurn::Waived;
         let listener = usize::from(client.listener);
-        if let Some(place) = client.queued.take() {
-            self.queues.leave(client.listener, place);
+        if let Some(entry) = client.queued.take() {
+            self.queues.leave(client.listener, entry);
         }
         client.queued = Some(self.queues.join(client.listener, Queue::Login, slot, self.now));
-        self.host.listeners[listener].count_throttled();
-        let told = self.tell_refusal(slot, Refusal::Throttled { retry_after: throttle::FAILURE_DELAY });
+        self.process.listeners[listener].count_throttled();
+        let told = self.send_refusal(slot, Refusal::Throttled { retry_after: throttle::FAILURE_DELAY });
         if told && !self.clients[slot].life.is_closing() {
             self.push_close(slot, CloseReason::Done);
         } else {
@@ -119,8 +119,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn on_auth_failed(&mut self, slot: usize) {
         self.work.push_back(Work::LoginFailed { client: slot as u32, serial: self.clients[slot].serial });
         let address = self.client_ip(slot);
-        let place = self.clients[slot].place.take().map(|place| *place);
-        if !self.host.throttle.failed(address, place, self.now) {
+        let ticket = self.clients[slot].login_ticket.take().map(|ticket| *ticket);
+        if !self.process.throttle.failed(address, ticket, self.now) {
             return;
         }
         let client = &mut self.clients[slot];
@@ -129,12 +129,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.login_delays.answers.push_back(DelayedAnswer { client: slot as u32, serial, until, bytes: Vec::new() });
     }
 
-    pub(super) fn keep_back(&mut self, slot: usize, data: &Data<'_>) {
+    pub(super) fn delay_answer(&mut self, slot: usize, data: &Data<'_>) {
         let bytes = data.bytes();
         let serial = self.clients[slot].serial;
         if let Some(delayed) =
             self.login_delays.answers.iter_mut().rev().find(|d| d.client as usize == slot && d.serial == serial)
-            && delayed.bytes.len() + bytes.len() <= MAX_KEPT_BACK
+            && delayed.bytes.len() + bytes.len() <= MAX_DELAYED_ANSWER
         {
             delayed.bytes.extend_from_slice(bytes);
         }

@@ -13,7 +13,7 @@ use super::Worker;
 use crate::{
     listener::{Listener, MAX_NEWCOMERS},
     lobby::Net,
-    mailbox::Admitted,
+    mailbox::Admission,
     reactor::Reactor,
 };
 
@@ -76,7 +76,7 @@ impl<S> Newcomers<S> {
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Gives places that have become free to clients that wait, and refuses clients that have waited too long.
     pub(super) fn let_newcomers_in(&mut self) {
-        for listener in 0..self.host.listeners.len() {
+        for listener in 0..self.process.listeners.len() {
             if self.newcomers.any(listener as u32) {
                 self.let_in_at(listener);
             }
@@ -84,8 +84,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     fn let_in_at(&mut self, listener: usize) {
-        let host = std::sync::Arc::clone(&self.host);
-        let rules = &host.listeners[listener];
+        let process = std::sync::Arc::clone(&self.process);
+        let rules = &process.listeners[listener];
         // One that has given up takes no place.
         let before = self.newcomers.0[listener].len();
         self.newcomers.0[listener].retain(|newcomer| !R::has_hung_up(&newcomer.socket));
@@ -95,7 +95,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 break;
             }
             let Newcomer { socket, .. } = self.newcomers.take(listener, next);
-            self.assign_client(socket, listener as u32, Admitted::Welcome);
+            self.assign_client(socket, listener as u32, Admission::Admitted);
             rules.newcomers.fetch_sub(1, SeqCst);
         }
         let most = rules.timeouts().newcomer_wait.unwrap_or(Duration::ZERO);
@@ -107,11 +107,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     fn refuse_newcomer(&mut self, listener: usize) {
         let Newcomer { socket, .. } = self.newcomers.take(listener, 0);
         self.turn_away(socket, listener as u32, true);
-        self.host.listeners[listener].newcomers.fetch_sub(1, SeqCst);
+        self.process.listeners[listener].newcomers.fetch_sub(1, SeqCst);
     }
 
     pub(super) fn refuse_newcomers(&mut self) {
-        for listener in 0..self.host.listeners.len() {
+        for listener in 0..self.process.listeners.len() {
             while self.newcomers.any(listener as u32) {
                 self.refuse_newcomer(listener);
             }

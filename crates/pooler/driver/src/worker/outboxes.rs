@@ -3,7 +3,7 @@
 use seam::Outbox;
 
 /// Bytes of memory that are kept for joining sends.
-const MAX_JOINED_KEPT: usize = 256 * 1024;
+const MAX_IDLE_JOIN_BUFFER: usize = 256 * 1024;
 
 /// Outboxes that are not in use, and a buffer for joining sends.
 #[derive(Default)]
@@ -33,7 +33,7 @@ impl Outboxes {
     /// Takes the buffer back, and drops what is in it.
     pub(super) fn put_joined(&mut self, mut joined: Vec<u8>) {
         joined.clear();
-        joined.shrink_to(MAX_JOINED_KEPT);
+        joined.shrink_to(MAX_IDLE_JOIN_BUFFER);
         self.joined = joined;
     }
 }

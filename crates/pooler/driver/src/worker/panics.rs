@@ -39,7 +39,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     #[cold]
     pub(super) fn count_defect(&mut self) {
-        self.host.panics.fetch_add(1, Relaxed);
+        self.process.panics.fetch_add(1, Relaxed);
         if let Some(withheld) = self.paces.panic.permits(self.now) {
             tracing::error!(withheld, "{WHY}");
         }

@@ -13,7 +13,7 @@ use crate::{
     alarms::Alarms,
     by_pool::ByPool,
     config::PoolTimeouts,
-    host::Host,
+    process::Process,
     registry::{Demand, Registry},
     shared_pool::{Guarded, SharedPool},
 };
@@ -28,7 +28,7 @@ pub(super) enum Location {
     Closing(u32),
 }
 
-/// Which time-outs any of the pools overrides.
+/// ClientFilter time-outs any of the pools overrides.
 #[derive(Default)]
 struct Overrides {
     client_idle: bool,
@@ -44,7 +44,7 @@ impl Overrides {
 }
 
 pub(super) struct Pools {
-    host: Arc<Host>,
+    process: Arc<Process>,
     home: Home,
     /// The pools that the worker has used, so that it need not ask the registry again.
     known: ByPool<Arc<SharedPool>>,
@@ -60,9 +60,9 @@ pub(super) struct Pools {
 }
 
 impl Pools {
-    pub(super) fn new(host: Arc<Host>, home: Home) -> Self {
+    pub(super) fn new(process: Arc<Process>, home: Home) -> Self {
         Self {
-            host,
+            process,
             home,
             known: ByPool::default(),
             locations: ByPool::default(),
@@ -94,19 +94,19 @@ impl Pools {
     fn learn(&mut self, id: PoolId, now: Time) -> Option<&Arc<SharedPool>> {
         match self.known.entry(id) {
             Entry::Occupied(known) => Some(known.into_mut()),
-            Entry::Vacant(place) => {
-                let pool = self.host.registry.pool(id, now).filter(|pool| !pool.is_gone())?;
+            Entry::Vacant(entry) => {
+                let pool = self.process.registry.pool(id, now).filter(|pool| !pool.is_gone())?;
                 self.overrides.add(&pool.spec().timeouts);
-                Some(place.insert(pool))
+                Some(entry.insert(pool))
             }
         }
     }
 
     /// Notes a pool of which a connection is about to be here.
     pub(super) fn enter(&mut self, pool: &Arc<SharedPool>) {
-        if let Entry::Vacant(place) = self.known.entry(pool.id) {
+        if let Entry::Vacant(entry) = self.known.entry(pool.id) {
             self.overrides.add(&pool.spec().timeouts);
-            place.insert(Arc::clone(pool));
+            entry.insert(Arc::clone(pool));
         }
     }
 
@@ -120,25 +120,25 @@ impl Pools {
 
     /// Asks a pool's state machine something under its lock, and queues what it wants done.
     pub(super) fn operate<T>(&mut self, pool: &Arc<SharedPool>, now: Time, f: impl FnOnce(&mut Guarded) -> T) -> T {
-        operate(pool, &mut self.actions, &self.host.registry.alarms, now, f)
+        operate(pool, &mut self.actions, &self.process.registry.alarms, now, f)
     }
 
     /// As [`operate`](Self::operate), for a pool that this worker knows. Does not touch the reference count, which all
     /// workers share and would pass from core to core.
     pub(super) fn operate_used<T>(&mut self, pool: PoolId, now: Time, f: impl FnOnce(&mut Guarded) -> T) -> T {
         let pool = self.known.get(&pool).expect("a pool that has a client or a server here is known");
-        operate(pool, &mut self.actions, &self.host.registry.alarms, now, f)
+        operate(pool, &mut self.actions, &self.process.registry.alarms, now, f)
     }
 
     /// Asks a pool for a server. `None`: the pool is forgotten.
-    pub(super) fn check_out(&mut self, pool: PoolId, waiter: WaiterId, wish: Need, now: Time) -> Option<CheckOut> {
+    pub(super) fn check_out(&mut self, pool: PoolId, waiter: WaiterId, need: Need, now: Time) -> Option<CheckOut> {
         self.learn(pool, now)?;
         let (home, pool) = (self.home, self.known.get(&pool).expect("just learnt"));
-        operate(pool, &mut self.actions, &self.host.registry.alarms, now, |guarded| {
+        operate(pool, &mut self.actions, &self.process.registry.alarms, now, |guarded| {
             if !pool.admits(guarded) {
                 return None;
             }
-            let outcome = guarded.pool.check_out_for(waiter, home, wish, now);
+            let outcome = guarded.pool.check_out_for(waiter, home, need, now);
             match &outcome {
                 CheckOut::Granted(grant) => guarded.stats.on_grant(grant),
                 CheckOut::Failed(reason) => guarded.stats.on_failed(*reason),
@@ -151,7 +151,7 @@ impl Pools {
     /// Has the pools whose alarms have gone off handle their deadlines.
     pub(super) fn handle_alarms(&mut self, now: Time) {
         let mut due = std::mem::take(&mut self.due);
-        self.host.registry.alarms.take_due(usize::from(self.home.0), now, &mut due);
+        self.process.registry.alarms.take_due(usize::from(self.home.0), now, &mut due);
         for (pool, at) in due.drain(..) {
             if let Some(pool) = self.find(pool, now) {
                 self.handle_alarm(&pool, at, now);
@@ -188,7 +188,7 @@ impl Pools {
 
     /// Calls the budget, which leaves demands on pools.
     pub(super) fn budget<T>(&mut self, f: impl FnOnce(&Registry, &mut Vec<Demand>) -> T) -> T {
-        f(&self.host.registry, &mut self.demands)
+        f(&self.process.registry, &mut self.demands)
     }
 
     /// Calls a pool's state machine under its lock, and the budget under that lock, too: another worker cannot report a
@@ -199,7 +199,7 @@ impl Pools {
         now: Time,
         f: impl FnOnce(&mut Guarded, &Registry, &mut Vec<Demand>),
     ) {
-        let (registry, demands) = (&self.host.registry, &mut self.demands);
+        let (registry, demands) = (&self.process.registry, &mut self.demands);
         operate(pool, &mut self.actions, &registry.alarms, now, |guarded| f(guarded, registry, demands));
     }
 
@@ -238,7 +238,7 @@ impl Pools {
 
     /// Looks which time-outs the known pools override, if any pool has been configured anew.
     pub(super) fn refresh_overrides(&mut self) {
-        let configured = self.host.registry.configured.load(Relaxed);
+        let configured = self.process.registry.configured.load(Relaxed);
         if std::mem::replace(&mut self.configured, configured) != configured {
             self.overrides = Overrides::default();
             self.known.values().for_each(|pool| self.overrides.add(&pool.spec().timeouts));

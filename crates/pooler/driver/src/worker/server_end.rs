@@ -7,7 +7,7 @@ use seam::{CloseReason, Protocol};
 
 use super::{
     Worker,
-    attempts::{Attempts, Demand},
+    attempts::{Attempts, HostRequirement},
     calls::{ClientSessions, Source, call},
     closing_servers::OpenConnection,
     lease::Lease,
@@ -50,7 +50,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.on_probe_gone(slot);
         }
         if share.is_some() || self.servers[slot].usage.is_in_use() {
-            self.tell_server_gone(slot, share.as_deref_mut());
+            self.notify_server_gone(slot, share.as_deref_mut());
         }
         let mut server = self.servers.remove(slot);
         self.pools.set_location(server.pool.id, server.id, Location::None);
@@ -75,7 +75,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// Tells the session of a server that it is gone, and ends the leases of its clients.
-    fn tell_server_gone(&mut self, slot: usize, share: Option<&mut Share>) {
+    fn notify_server_gone(&mut self, slot: usize, share: Option<&mut Share>) {
         let holder = self.servers[slot].usage.holder();
         let mut out = self.outbox();
         let tag = self.server_tag(slot);
@@ -111,7 +111,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if let CloseReason::Redirected { host, port } = reason {
             self.reactor.close(server.conn);
             let address = Address::Tcp { host, port };
-            return self.dial_host(server.pool, server.id, attempts, address, Demand::Redirected);
+            return self.dial_host(server.pool, server.id, attempts, address, HostRequirement::Redirected);
         }
         let fault = match reason {
             CloseReason::Unknown { .. } => ConnectFault::Unknown,

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Most bytes of unconsumed input kept for one server (an incomplete message).
-const MAX_HELD: usize = 64 << 10;
+const MAX_SERVER_INPUT: usize = 64 << 10;
 
 /// What a server is doing, beyond being held or not.
 pub(super) enum Phase {
@@ -70,7 +70,7 @@ pub(super) struct ServerConn<S> {
     pub(super) served: bool,
     pub(super) usage: Usage,
     /// Input that the session has not consumed: an incomplete message.
-    pub(super) held: InputBuffer,
+    pub(super) input: InputBuffer,
     /// The session has not consumed all of the input of the call at hand.
     pub(super) unconsumed: bool,
     /// When the server came into its phase, was granted, or became idle.
@@ -91,13 +91,13 @@ impl<S> ServerConn<S> {
     }
 
     /// The last part of a start: what follows the login, if the session has reported the end of the login.
-    fn last_part_of_start(&self) -> shared_pool::Phase {
-        if self.authenticated { shared_pool::Phase::Ready } else { shared_pool::Phase::Auth }
+    fn last_part_of_start(&self) -> shared_pool::ConnectPhase {
+        if self.authenticated { shared_pool::ConnectPhase::Ready } else { shared_pool::ConnectPhase::Auth }
     }
 
     /// Whether the server has sent something that its session has not consumed.
     fn has_input(&self) -> bool {
-        self.unconsumed || !self.held.is_empty()
+        self.unconsumed || !self.input.is_empty()
     }
 }
 
@@ -134,22 +134,22 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let server = &mut self.servers[slot];
         let id = server.id;
         let pool = server.pool.id;
-        if server.held.is_empty() {
+        if server.input.is_empty() {
             let (used, need) = self.hand_server_input(slot, Source::Ring(buffer, 0), &buffer[..length]);
             if used < length
                 && let Some(server) = self.servers.get_mut(slot).filter(|server| server.id == id)
             {
-                server.held.extend(&buffer[used..length]);
-                server.held.consumed(0, need);
+                server.input.extend(&buffer[used..length]);
+                server.input.consumed(0, need);
             }
         } else {
-            server.held.extend(&buffer[..length]);
-            if server.held.is_enough(MAX_HELD) {
-                let mut held = std::mem::take(&mut server.held);
-                let (used, need) = self.hand_server_input(slot, Source::Bytes(held.bytes()), held.bytes());
-                held.consumed(used, need);
+            server.input.extend(&buffer[..length]);
+            if server.input.is_enough(MAX_SERVER_INPUT) {
+                let mut input = std::mem::take(&mut server.input);
+                let (used, need) = self.hand_server_input(slot, Source::Bytes(input.bytes()), input.bytes());
+                input.consumed(used, need);
                 if let Some(server) = self.servers.get_mut(slot).filter(|server| server.id == id) {
-                    server.held = held;
+                    server.input = input;
                 }
             }
         }
@@ -171,7 +171,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 self.outboxes.put(out);
                 return (bytes.len(), 0);
             };
-            let (full, now) = (bytes.len() - at >= MAX_HELD, self.now.since(Time(0)));
+            let (full, now) = (bytes.len() - at >= MAX_SERVER_INPUT, self.now.since(Time(0)));
             let input = Input { bytes: &bytes[at..], full, unread: false, now };
             let protocol = &self.shared.protocol;
             let mut clients = ClientSessions::new(&mut self.clients);
@@ -210,7 +210,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         match &server.usage {
             Usage::Held(hold) if self.is_behind_its_server(hold.client()) => return,
             Usage::Shared(share) if share.is_stalled() => return,
-            Usage::Kept if self.posts_wait() => {
+            Usage::Retained if self.posts_wait() => {
                 if !self.posters.contains(&(slot as u32)) {
                     self.posters.push(slot as u32);
                 }
@@ -225,7 +225,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         match &self.servers[slot].usage {
             Usage::Held(hold) => self.rearm_client(hold.client()),
             Usage::Shared(_) => self.on_shared_sent(slot),
-            Usage::Free | Usage::Kept | Usage::AwaitsCancels(_) => {}
+            Usage::Free | Usage::Retained | Usage::AwaitsCancels(_) => {}
         }
     }
 
@@ -256,7 +256,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn on_server_authenticated(&mut self, slot: usize) {
         let server = &mut self.servers[slot];
         server.authenticated = true;
-        server.pool.lock().stats.on_phase(shared_pool::Phase::Auth, self.now - server.since);
+        server.pool.lock().stats.on_phase(shared_pool::ConnectPhase::Auth, self.now - server.since);
         server.since = self.now;
     }
 
@@ -284,7 +284,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             grant
         });
         if matches!(phase, Phase::Starting(_)) {
-            self.tell_back(&pool);
+            self.log_database_back(&pool);
         }
         if reached {
             self.end_outage(slot);
@@ -295,7 +295,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// The start of a server has ended, and its session keeps it.
-    pub(super) fn keep_from_start(&mut self, slot: usize) {
+    pub(super) fn retain_from_start(&mut self, slot: usize) {
         let server = &mut self.servers[slot];
         let (pool, id, last) = (Arc::clone(&server.pool), server.id, server.last_part_of_start());
         let (_, took) = server.end_phase(self.now);
@@ -305,8 +305,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             guarded.stats.on_created(last, took);
             guarded.pool.handle_connected_in_use(id, home, now)
         });
-        self.servers[slot].usage = if kept { Usage::Kept } else { Usage::Free };
-        self.tell_back(&pool);
+        self.servers[slot].usage = if kept { Usage::Retained } else { Usage::Free };
+        self.log_database_back(&pool);
         if reached {
             self.end_outage(slot);
         }
@@ -316,9 +316,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     fn end_outage(&mut self, slot: usize) {
         let (now, mut tries) = (self.now, 0);
         while tries < MAX_RETRIES_ON_RECOVERY
-            && let Some(pool) = self.host.registry.outages.take_one(&self.servers[slot].address)
+            && let Some(pool) = self.process.registry.outages.take_one(&self.servers[slot].address)
         {
-            if let Some(pool) = self.host.registry.known(pool) {
+            if let Some(pool) = self.process.registry.known(pool) {
                 tries += u32::from(
                     self.pools.operate(&pool, self.now, |guarded| guarded.pool.handle_upstream_recovered(now)),
                 );
@@ -364,7 +364,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             if let Some(new) = reason {
                 guarded.stats.on_pinned(new, 1);
             }
-            guarded.pool.set_pinned(server.id, server.usage.is_kept() || reason.is_some());
+            guarded.pool.set_pinned(server.id, server.usage.is_retained() || reason.is_some());
         }
         server.pinned = reason;
         let (holder, spec) = (server.usage.holder(), server.pool.spec());
@@ -450,7 +450,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             soiled,
             served: false,
             usage: Usage::Free,
-            held: InputBuffer::default(),
+            input: InputBuffer::default(),
             unconsumed: false,
             since: self.now,
             born,

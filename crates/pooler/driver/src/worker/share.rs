@@ -77,23 +77,23 @@ impl Share {
         !self.yielding && self.worst != Verdict::Discard && !self.is_unresponsive()
     }
 
-    /// A client joins. Returns its place among the clients.
+    /// A client joins. Returns its index among the clients.
     pub(super) fn join(&mut self, client: usize) -> u32 {
-        let place = self.clients.len() as u32;
+        let index = self.clients.len() as u32;
         self.clients.push(client as u32);
         self.joined = true;
-        place
+        index
     }
 
-    /// The client in this place leaves. Returns the client that has got the place.
-    pub(super) fn leave(&mut self, place: u32, verdict: Verdict) -> Option<usize> {
-        self.clients.swap_remove(place as usize);
+    /// The client in this index leaves. Returns the client that has got the index.
+    pub(super) fn leave(&mut self, index: u32, verdict: Verdict) -> Option<usize> {
+        self.clients.swap_remove(index as usize);
         self.worst = self.worst.max(verdict);
         self.answered += 1;
         if self.clients.is_empty() {
             self.due = DueAnswer::default();
         }
-        self.clients.get(place as usize).map(|client| *client as usize)
+        self.clients.get(index as usize).map(|client| *client as usize)
     }
 
     // ---- its return to the pool ----
@@ -122,7 +122,7 @@ impl Share {
     }
 
     /// Whether no client has joined since this was last asked, and none is left.
-    pub(super) fn take_unused(&mut self) -> bool {
+    pub(super) fn take_idle(&mut self) -> bool {
         !std::mem::take(&mut self.joined) && self.clients.is_empty()
     }
 

@@ -86,14 +86,14 @@ impl Sharing {
 
 /// The clients of this worker that share a server of a pool, or wait to.
 struct Mux {
-    place: Place,
+    state: MuxState,
     joining: Vec<Joiner>,
     /// Another server, which is to take the place of one that does not answer.
     replacement: Replacement,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum MuxState {
     /// The mux waits for a server under this number: in the queue of the pool, or after that for one on its way.
     Waiting(u32),
     /// The server in this slot.
@@ -102,7 +102,7 @@ enum Place {
 
 impl Mux {
     fn server(&self) -> Option<usize> {
-        if let Place::Serving(server) = self.place { Some(server) } else { None }
+        if let MuxState::Serving(server) = self.state { Some(server) } else { None }
     }
 }
 
@@ -171,7 +171,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Asks the pool for a server for the clients that wait.
     fn start_sharing(&mut self, pool: PoolId, joining: Vec<Joiner>) {
         let waiter = self.new_serial();
-        let mux = Mux { place: Place::Waiting(waiter), joining, replacement: Replacement::None };
+        let mux = Mux { state: MuxState::Waiting(waiter), joining, replacement: Replacement::None };
         self.sharing.muxes.insert(pool, Box::new(mux));
         let id = self.mux_waiter(waiter);
         match self.pools.check_out(pool, id, Need::Any, self.now) {
@@ -195,7 +195,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return self.on_mux_grant_lost(pool, waiter);
         };
         self.serve(pool, slot);
-        if grant.waited >= self.host.config.slow_wait
+        if grant.waited >= self.process.config.slow_wait
             && let Some(withheld) = self.paces.slow_wait.permits(self.now)
         {
             let spec = self.servers[slot].pool.spec();
@@ -212,13 +212,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Whether it is the mux itself that waits under this number.
     fn mux_waits(&mut self, pool: PoolId, waiter: u32) -> bool {
-        self.sharing.mux(pool).is_some_and(|mux| mux.place == Place::Waiting(waiter))
+        self.sharing.mux(pool).is_some_and(|mux| mux.state == MuxState::Waiting(waiter))
     }
 
     /// From now on the mux has this server.
     fn serve(&mut self, pool: PoolId, slot: usize) {
         let now = self.now;
-        self.sharing.mux(pool).expect("a server is for a mux").place = Place::Serving(slot);
+        self.sharing.mux(pool).expect("a server is for a mux").state = MuxState::Serving(slot);
         let server = &mut self.servers[slot];
         assert!(server.usage.is_free(), "a server has one holder");
         server.since = now;
@@ -242,9 +242,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     fn admit(&mut self, slot: usize, server: usize) {
-        let place = self.share(server).join(slot);
+        let index = self.share(server).join(slot);
         self.sharing.coalescing.begin_request(&mut self.clients[slot].counted);
-        self.clients[slot].lease = Lease::Shared { server: server as u32, place, heard: false };
+        self.clients[slot].lease = Lease::Shared { server: server as u32, index, heard: false };
         self.refresh_state(slot);
         let mut out = self.outbox();
         let (client_tag, server_tag) = (self.client_tag(slot), self.server_tag(server));
@@ -336,7 +336,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// A client gives its share back.
     pub(super) fn leave_share(&mut self, slot: usize, server: usize, verdict: Verdict) {
         let client = &mut self.clients[slot];
-        let Lease::Shared { server: shared, place, .. } = client.lease else {
+        let Lease::Shared { server: shared, index, .. } = client.lease else {
             panic!("a client gives back a share that it does not have");
         };
         assert_eq!(shared as usize, server, "a client gives back its share of another server");
@@ -345,10 +345,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let serial = client.serial;
         let sending = self.reactor.is_sending(self.servers[server].conn) || self.reactor.is_sending(client.conn);
         let share = self.servers[server].usage.share_mut().expect("a server of a mux is shared");
-        if let Some(moved) = share.leave(place, verdict)
-            && let Lease::Shared { place: its, .. } = &mut self.clients[moved].lease
+        if let Some(moved) = share.leave(index, verdict)
+            && let Lease::Shared { index: its, .. } = &mut self.clients[moved].lease
         {
-            *its = place;
+            *its = index;
         }
         self.counters.add_transactions(1);
         let gives_back = share.is_empty() && share.is_to_be_returned();
@@ -429,7 +429,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Whether a client's input must wait because of the server that it shares: that is to be given back, or does not
     /// take what it gets. A client that has just got its share, and was not `heard` yet, is heard before the server is
     /// given back.
-    pub(super) fn is_share_withheld(&self, server: usize, heard: bool) -> bool {
+    pub(super) fn is_share_paused(&self, server: usize, heard: bool) -> bool {
         let server = &self.servers[server];
         let yielding = server.usage.share().is_some_and(Share::is_yielding);
         (yielding && heard) || self.reactor.is_sending(server.conn)
@@ -537,7 +537,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             let for_others = pool.awaits_idle.load(Relaxed) && guarded.pool.can_spare(id, now);
             (guarded.pool.counts().waits_for_any() || for_others, guarded.pool.is_paused())
         };
-        let (held, unused) = (share.held_for(now), share.take_unused());
+        let (held, unused) = (share.held_for(now), share.take_idle());
         let unresponsive = self.check_answer(&pool, slot);
         let wanted = unused || paused || held >= MAX_SERVER_TIME || (waiters && held >= TICK);
         if wanted {

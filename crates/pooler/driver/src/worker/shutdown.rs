@@ -9,7 +9,7 @@ use pool::Time;
 use seam::{Protocol, Refusal};
 
 use super::{Worker, clients::ClientConn};
-use crate::{client_state::State, host::Board, reactor::Reactor};
+use crate::{client_state::State, process::Board, reactor::Reactor};
 
 /// How long the last words to clients, and the cancelling of what they have asked for, may take when the worker is to
 /// end at once.
@@ -66,7 +66,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Stops accepting, and sends clients away that have nothing in progress.
     pub(super) fn drain(&mut self) {
         self.shutdown.drain();
-        self.host.draining.store(true, SeqCst);
+        self.process.draining.store(true, SeqCst);
         self.stop_listening();
         self.refuse_newcomers();
         self.send_idle_away();
@@ -104,11 +104,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     fn is_last_client_gone(&self) -> bool {
         // First whether any can come: a client that is accepted is counted before the listening socket is let go.
         let gone = |board: &Board| board.ended.load(SeqCst) || board.clients.load(SeqCst) == 0;
-        let none_waits = || self.host.listeners.iter().all(|listener| listener.newcomers.load(SeqCst) == 0);
+        let none_waits = || self.process.listeners.iter().all(|listener| listener.newcomers.load(SeqCst) == 0);
         self.clients.is_empty()
-            && self.host.listening.load(SeqCst) == 0
+            && self.process.listening.load(SeqCst) == 0
             && none_waits()
-            && self.host.board.iter().all(gone)
+            && self.process.board.iter().all(gone)
     }
 
     /// While draining: sends clients away that have become idle, or wait for what other clients may do.

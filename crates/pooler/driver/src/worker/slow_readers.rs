@@ -18,7 +18,7 @@ pub(super) struct SlowReaders(HashMap<u32, SlowReader>);
 
 struct SlowReader {
     serial: u32,
-    /// See [`Reactor::left_late`].
+    /// See [`Reactor::deferred_bytes_sent`].
     taken: u32,
     /// When the client was last seen to read.
     since: Time,
@@ -45,7 +45,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             }
             let (serial, conn) = (client.serial, client.conn);
             self.reactor.try_to_send(conn);
-            let taken = self.reactor.left_late(conn);
+            let taken = self.reactor.deferred_bytes_sent(conn);
             let since = before.since(slot, serial, taken).unwrap_or(now);
             if now - since >= MAX_UNREAD_TIME {
                 late.push((slot, Arc::clone(&server.pool)));

@@ -34,7 +34,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             let (address, tag) = (self.client_address(slot), self.client_tag(slot));
             let seen = Seen {
                 address: &address,
-                listener: &self.host.listeners[usize::from(client.listener)].name,
+                listener: &self.process.listeners[usize::from(client.listener)].name,
                 age: self.now - client.born,
                 idle: if is_idle { self.now - client.since } else { Duration::ZERO },
             };

@@ -1,5 +1,5 @@
 //! Clients that have logged in and wait for a place with their database or their user. Until they have it, their
-//! sessions get no input, effects for them are kept back (the answer to the login first of all), and for the listener
+//! sessions get no input, effects for them are deferred back (the answer to the login first of all), and for the listener
 //! they have yet to log in.
 
 use std::{sync::Arc, time::Duration};
@@ -9,13 +9,13 @@ use seam::{Blame, Bytes, ClientTag, CloseReason, Effect, Outbox, Peer, PoolId, P
 
 use super::{Work, Worker, calls::Source};
 use crate::{
-    mailbox::Admitted,
+    mailbox::Admission,
     reactor::Reactor,
-    tenants::{Entrance, Seats, Ticket},
+    tenants::{Entrance, TenantIds, Ticket},
 };
 
-/// Effects that are kept back for one client: the answer to its login, and those that come with it.
-const MAX_KEPT: usize = 256;
+/// Effects that are deferred back for one client: the answer to its login, and those that come with it.
+const MAX_DEFERRED_EFFECTS: usize = 256;
 
 /// The clients of a worker that wait for a place with their database or their user.
 #[derive(Default)]
@@ -28,8 +28,8 @@ struct TenantWaiter {
     since: Time,
     /// The client is refused at the next tick unless it has a place by then, because too many wait.
     in_vain: bool,
-    /// What is kept back for the client.
-    kept: Outbox,
+    /// What is deferred back for the client.
+    deferred: Outbox,
 }
 
 impl TenantQueue {
@@ -53,7 +53,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if client.pool.is_none() {
             self.on_logged_in(slot, pool, user);
         } else if !self.on_logged_in_anew(slot, pool, user) {
-            drop_behind(out, at, who);
+            drop_later_effects(out, at, who);
         }
     }
 
@@ -63,7 +63,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let Some(shared) = shared.filter(|shared| shared.enter()) else { return self.on_forgotten(slot) };
         let client = &mut self.clients[slot];
         client.pool = Some(pool);
-        if client.admitted != Admitted::Welcome || client.life.is_closing() {
+        if client.admission != Admission::Admitted || client.life.is_closing() {
             return self.admit_logged_in(slot);
         }
         if shared.drained.load(std::sync::atomic::Ordering::Relaxed) {
@@ -74,10 +74,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             let why = Refusal::Drained { at_login: true };
             return self.work.push_back(Work::Refuse { client, serial, why });
         }
-        let host = Arc::clone(&self.host);
-        let limits = |tenant: &Tenant| host.registry.limits(tenant);
-        match host.tenants.enter([shared.tenant.clone(), of_user(user)], limits, self.now) {
-            Entrance::Inside(seats) => self.take_seats(slot, seats),
+        let process = Arc::clone(&self.process);
+        let limits = |tenant: &Tenant| process.registry.limits(tenant);
+        match process.tenants.enter([shared.tenant.clone(), of_user(user)], limits, self.now) {
+            Entrance::Inside(tenants) => self.admit_for_tenants(slot, tenants),
             Entrance::Awaits { ticket, in_vain } => {
                 self.join_tenant_queue(slot, Some(ticket), in_vain);
                 // Other clients may have its turn to log in.
@@ -95,26 +95,26 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     pub(super) fn join_tenant_queue(&mut self, slot: usize, ticket: Option<Ticket>, in_vain: bool) {
         self.clients[slot].in_tenant_queue = true;
-        self.tenant_queue.0.push(TenantWaiter { slot, ticket, since: self.now, in_vain, kept: Outbox::new() });
+        self.tenant_queue.0.push(TenantWaiter { slot, ticket, since: self.now, in_vain, deferred: Outbox::new() });
     }
 
     /// The client has logged in as another user: its place moves there. False if there is none: then it has to go.
     fn on_logged_in_anew(&mut self, slot: usize, pool: PoolId, user: &Arc<str>) -> bool {
         let client = &self.clients[slot];
-        if client.admitted == Admitted::Welcome && !client.life.is_closing() {
-            let host = Arc::clone(&self.host);
-            let limits = |tenant: &Tenant| host.registry.limits(tenant);
+        if client.admission == Admission::Admitted && !client.life.is_closing() {
+            let process = Arc::clone(&self.process);
+            let limits = |tenant: &Tenant| process.registry.limits(tenant);
             let Some(shared) = self.pools.find(pool, self.now) else {
                 self.on_forgotten(slot);
                 return false;
             };
             let tenants = [shared.tenant.clone(), of_user(user)];
-            match host.tenants.move_to(tenants, self.clients[slot].seats, limits, self.now) {
-                Ok(seats) => {
+            match process.tenants.move_to(tenants, self.clients[slot].tenants, limits, self.now) {
+                Ok(tenants) => {
                     self.leave_tenant_queues(slot);
-                    self.sit_down(slot, seats);
-                    if let Some(place) = self.clients[slot].queued {
-                        self.join_tenant_queues(slot, place.queue(), self.now);
+                    self.assign_tenants(slot, tenants);
+                    if let Some(entry) = self.clients[slot].queued {
+                        self.join_tenant_queues(slot, entry.queue(), self.now);
                     }
                 }
                 Err((of, limit)) => {
@@ -127,15 +127,15 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.on_uses_pool(slot, pool)
     }
 
-    fn sit_down(&mut self, slot: usize, seats: Seats) {
-        self.clients[slot].seats = seats;
-        for id in seats.into_iter().flatten().filter(|id| self.host.tenants.is_limited(*id)) {
+    fn assign_tenants(&mut self, slot: usize, tenants: TenantIds) {
+        self.clients[slot].tenants = tenants;
+        for id in tenants.into_iter().flatten().filter(|id| self.process.tenants.is_limited(*id)) {
             self.queues.add_tenant(id);
         }
     }
 
-    fn take_seats(&mut self, slot: usize, seats: Seats) {
-        self.sit_down(slot, seats);
+    fn admit_for_tenants(&mut self, slot: usize, tenants: TenantIds) {
+        self.assign_tenants(slot, tenants);
         self.admit_logged_in(slot);
     }
 
@@ -147,30 +147,30 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// Keeps back an effect for a client that waits. False if the effect is to be executed.
-    pub(super) fn keeps_back(&mut self, out: &Outbox, at: usize, source: Source<'_>) -> bool {
+    pub(super) fn defers(&mut self, out: &Outbox, at: usize, source: Source<'_>) -> bool {
         let Some(slot) = client_of(&out.effects[at]).map(ClientTag::slot) else { return false };
         if !self.clients.get(slot).is_some_and(|client| client.in_tenant_queue) {
             return false;
         }
         let Some(waiting) = self.tenant_queue.0.iter_mut().find(|waiting| waiting.slot == slot) else { return false };
-        let kept = &mut waiting.kept;
-        if kept.effects.len() >= MAX_KEPT {
+        let deferred = &mut waiting.deferred;
+        if deferred.effects.len() >= MAX_DEFERRED_EFFECTS {
             return true;
         }
         let inserted = |range: &std::ops::Range<usize>| &out.inserted[range.clone()];
         match &out.effects[at] {
             Effect::Send { to, bytes: Bytes::Span(span) } => {
-                kept.insert(*to, |to| to.extend_from_slice(source.slice(span.clone())));
+                deferred.insert(*to, |to| to.extend_from_slice(source.slice(span.clone())));
             }
             Effect::Send { to, bytes: Bytes::Insert(range) } => {
-                kept.insert(*to, |to| to.extend_from_slice(inserted(range)));
+                deferred.insert(*to, |to| to.extend_from_slice(inserted(range)));
             }
             Effect::Survey { client, question } => {
-                let begin = kept.inserted.len();
-                kept.inserted.extend_from_slice(inserted(question));
-                kept.push(Effect::Survey { client: *client, question: begin..kept.inserted.len() });
+                let begin = deferred.inserted.len();
+                deferred.inserted.extend_from_slice(inserted(question));
+                deferred.push(Effect::Survey { client: *client, question: begin..deferred.inserted.len() });
             }
-            other => kept.push(other.clone()),
+            other => deferred.push(other.clone()),
         }
         true
     }
@@ -180,14 +180,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if self.tenant_queue.is_empty() {
             return;
         }
-        let host = Arc::clone(&self.host);
+        let process = Arc::clone(&self.process);
         let all = self.tenant_queue.0.iter().filter_map(|waiting| Some((waiting.slot, waiting.ticket?)));
-        for (slot, seats) in host.tenants.placed(all) {
-            let kept = self.leave_tenant_queue(slot).kept;
-            self.go_in(slot, seats, kept);
+        for (slot, tenants) in process.tenants.placed(all) {
+            let deferred = self.leave_tenant_queue(slot).deferred;
+            self.admit_tenant_waiter(slot, tenants, deferred);
         }
         let late = |waiting: &TenantWaiter| {
-            let listener = &host.listeners[usize::from(self.clients[waiting.slot].listener)];
+            let listener = &process.listeners[usize::from(self.clients[waiting.slot].listener)];
             let most = listener.timeouts().newcomer_wait.unwrap_or(Duration::ZERO);
             waiting.ticket.is_some() && (waiting.in_vain || self.now - waiting.since >= most)
         };
@@ -201,26 +201,26 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.tenant_queue.take(slot)
     }
 
-    fn go_in(&mut self, slot: usize, seats: Seats, kept: Outbox) {
-        self.take_seats(slot, seats);
+    fn admit_tenant_waiter(&mut self, slot: usize, tenants: TenantIds, deferred: Outbox) {
+        self.admit_for_tenants(slot, tenants);
         self.requeue(slot, true);
-        self.execute(kept, Source::NONE);
+        self.execute(deferred, Source::NONE);
         self.refresh_state(slot);
         self.push_feed(slot);
     }
 
     /// A client has waited for as long as it may.
     fn refuse_tenant_waiter(&mut self, slot: usize) {
-        let TenantWaiter { ticket, kept, .. } = self.leave_tenant_queue(slot);
-        let host = Arc::clone(&self.host);
+        let TenantWaiter { ticket, deferred, .. } = self.leave_tenant_queue(slot);
+        let process = Arc::clone(&self.process);
         let ticket = ticket.expect("it waits for a place");
-        let (of, limit) = match host.tenants.give_up(ticket, self.now) {
-            Ok(seats) => return self.go_in(slot, seats, kept),
+        let (of, limit) = match process.tenants.give_up(ticket, self.now) {
+            Ok(tenants) => return self.admit_tenant_waiter(slot, tenants, deferred),
             Err(full) => full,
         };
         self.note_full(slot, &of, limit);
-        let told = self.tell_refusal(slot, Refusal::Full { of, limit });
-        let rules = &host.listeners[usize::from(self.clients[slot].listener)];
+        let told = self.send_refusal(slot, Refusal::Full { of, limit });
+        let rules = &process.listeners[usize::from(self.clients[slot].listener)];
         let stays = rules.turn_away(false);
         if told || !stays {
             if stays {
@@ -237,10 +237,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         // It hears why in answer to what it asks next, and goes when that takes as long as a login may.
         rules.left(std::mem::take(&mut self.clients[slot].leaving));
-        self.clients[slot].admitted = Admitted::Surplus;
-        let mut kept = kept;
-        kept.effects.retain(|effect| matches!(effect, Effect::Send { .. }));
-        self.execute(kept, Source::NONE);
+        self.clients[slot].admission = Admission::Surplus;
+        let mut deferred = deferred;
+        deferred.effects.retain(|effect| matches!(effect, Effect::Send { .. }));
+        self.execute(deferred, Source::NONE);
         self.requeue(slot, true);
         self.push_feed(slot);
     }
@@ -250,25 +250,25 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if self.clients[slot].in_tenant_queue
             && let Some(ticket) = self.leave_tenant_queue(slot).ticket
         {
-            self.host.tenants.step_back(ticket, self.now);
+            self.process.tenants.step_back(ticket, self.now);
         }
     }
 
     /// After limits were changed: has the clients of tenants that have limits join the queues of these.
     pub(super) fn follow_limits(&mut self) {
-        if !self.queues.drop_outdated(self.host.tenants.version()) {
+        if !self.queues.drop_outdated(self.process.tenants.version()) {
             return;
         }
         let mut idle = Vec::new();
         for (slot, client) in &mut self.clients {
-            for id in client.seats.into_iter().flatten() {
-                if self.host.tenants.is_limited(id) {
+            for id in client.tenants.into_iter().flatten() {
+                if self.process.tenants.is_limited(id) {
                     self.queues.add_tenant(id);
                 }
             }
             client.tenant_queued = [None; 2];
-            if let Some(place) = client.queued {
-                idle.push((client.since, slot, place.queue()));
+            if let Some(entry) = client.queued {
+                idle.push((client.since, slot, entry.queue()));
             }
         }
         idle.sort_unstable_by_key(|(since, slot, _)| (*since, *slot));
@@ -279,7 +279,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 }
 
 /// Drops the effects for a client behind this one.
-pub(super) fn drop_behind(out: &mut Outbox, at: usize, who: ClientTag) {
+pub(super) fn drop_later_effects(out: &mut Outbox, at: usize, who: ClientTag) {
     let behind = out.effects.split_off(at + 1);
     out.effects.extend(behind.into_iter().filter(|effect| client_of(effect) != Some(who)));
 }

@@ -14,12 +14,12 @@ use super::{
     calls::{Source, call},
     clients::ClientConn,
     lease::Lease,
-    login_delays::Turn,
+    login_delays::LoginTurn,
     server_deadlines::AnswerDue,
     servers::ServerConn,
     timeout_queues::Queue,
 };
-use crate::{client_state::State, config::Timeouts, listener::Sent, reactor::Reactor, shared_pool::SharedPool};
+use crate::{client_state::State, config::Timeouts, listener::SentAway, reactor::Reactor, shared_pool::SharedPool};
 
 /// How often pools are asked for time-outs of their own, and idle clients are looked through where there are such: idle
 /// times of pools are this exact.
@@ -29,9 +29,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn handle_tick(&mut self) {
         self.resume_accepting();
         self.answer_delayed();
-        self.take_turns();
+        self.resume_turns();
         self.end_lingering();
-        self.closing_clients.look(&self.host.listeners, self.now);
+        self.closing_clients.check(&self.process.listeners, self.now);
         self.end_slow_cancels();
         self.end_late_closes();
         self.repeat_cancels();
@@ -42,31 +42,31 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.let_newcomers_in();
         self.tend_tenant_queue();
         self.expire_holders();
-        self.expire_kept();
+        self.expire_retained();
         self.rearm_posters();
         self.tend_muxes();
         if self.shutdown.is_draining() {
             self.send_idle_away();
         }
-        if self.host.any_drained.load(Relaxed) {
+        if self.process.any_drained.load(Relaxed) {
             self.send_drained_away();
         }
         self.pools.handle_alarms(self.now);
-        self.forget_unused_pools();
-        let board = &self.host.board[usize::from(self.number)];
-        board.cpu_ns.store(self.host.clock.cpu_time(), Relaxed);
+        self.forget_idle_pools();
+        let board = &self.process.board[usize::from(self.number)];
+        board.cpu_ns.store(self.process.clock.cpu_time(), Relaxed);
     }
 
     /// Clients that take too long to log in, or have been idle too long.
     fn expire_queues(&mut self) {
-        for listener in 0..self.host.listeners.len() {
-            let timeouts = self.host.listeners[listener].timeouts();
+        for listener in 0..self.process.listeners.len() {
+            let timeouts = self.process.listeners[listener].timeouts();
             if let Some(limit) = timeouts.login {
                 while let Some((slot, since)) = self.queues.of_listener(listener).first(Queue::Login) {
                     if self.now - since < limit {
                         break;
                     }
-                    if self.clients[slot].turn == Turn::Awaited {
+                    if self.clients[slot].turn == LoginTurn::Awaited {
                         self.give_up_turn(slot);
                         continue;
                     }
@@ -84,7 +84,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.end_closes_to_silent_hosts();
             self.expire_unserved();
             self.check_slow_readers();
-            self.renew_kept();
+            self.release_outdated();
         }
         if !self.pools.override_client_idle() {
             self.expire_idle();
@@ -106,8 +106,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         let Some(client) = self.clients.get_mut(slot) else { return };
         if client.life.is_closing() && waits {
-            client.sent_away = Some(Sent::LoginTimeout);
-            self.host.listeners[usize::from(client.listener)].count_sent_away(Sent::LoginTimeout);
+            client.sent_away = Some(SentAway::LoginTimeout);
+            self.process.listeners[usize::from(client.listener)].count_sent_away(SentAway::LoginTimeout);
         } else if client.state == State::Login {
             self.refuse(slot, Refusal::LoginTimeout);
         }
@@ -137,8 +137,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Where all clients of a listener have the same idle time, only those idle longest are looked at.
     fn expire_idle(&mut self) {
-        for listener in 0..self.host.listeners.len() {
-            let Some(limit) = self.host.listeners[listener].timeouts().client_idle else { continue };
+        for listener in 0..self.process.listeners.len() {
+            let Some(limit) = self.process.listeners[listener].timeouts().client_idle else { continue };
             for queue in [Queue::Idle, Queue::Pinned] {
                 while let Some((slot, since)) = self.queues.of_listener(listener).first(queue) {
                     if self.now - since < limit {
@@ -180,7 +180,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// The time-outs of a client: its listener's, or its pool's own.
     fn timeouts_of(&self, client: &ClientConn<P::Client>) -> Timeouts {
-        let timeouts = self.host.listeners[usize::from(client.listener)].timeouts();
+        let timeouts = self.process.listeners[usize::from(client.listener)].timeouts();
         let pool = client.pool.and_then(|id| self.pools.known(id));
         pool.map_or(timeouts, |pool| pool.spec().timeouts.over(timeouts))
     }
@@ -188,7 +188,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Clients that hold a server for too long.
     fn expire_holders(&mut self) {
         let endless = |times: Timeouts| times.query.is_none() && times.transaction_idle.is_none();
-        if !self.pools.override_held() && self.host.listeners.iter().all(|listener| endless(listener.timeouts())) {
+        if !self.pools.override_held() && self.process.listeners.iter().all(|listener| endless(listener.timeouts())) {
             return;
         }
         let mut late = Vec::new();
@@ -213,11 +213,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// Servers that are kept for an answer that does not come.
-    fn expire_kept(&mut self) {
+    fn expire_retained(&mut self) {
         for answer in self.server_deadlines.take_answers() {
             let AnswerDue { server: slot, id, since } = answer;
             let Some(server) = self.servers.get(slot) else { continue };
-            if server.id != id || !server.usage.is_kept() || server.since != since {
+            if server.id != id || !server.usage.is_retained() || server.since != since {
                 continue;
             }
             let limit = server.pool.spec().config.connect_timeout;
@@ -231,16 +231,17 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// Tells servers that go on on their own account of a pool that makes its servers anew: no client gives them back.
-    fn renew_kept(&mut self) {
-        let outdated =
-            |server: &ServerConn<P::Server>| server.usage.is_kept() && server.pool.lock().pool.is_outdated(server.id);
+    fn release_outdated(&mut self) {
+        let outdated = |server: &ServerConn<P::Server>| {
+            server.usage.is_retained() && server.pool.lock().pool.is_outdated(server.id)
+        };
         let outdated: Vec<usize> =
             self.servers.iter().filter(|(_, server)| outdated(server)).map(|(slot, _)| slot).collect();
-        outdated.into_iter().for_each(|slot| self.tell_outdated(slot));
+        outdated.into_iter().for_each(|slot| self.request_release(slot));
     }
 
     /// A server that goes on on its own account is to be given back.
-    pub(super) fn tell_outdated(&mut self, slot: usize) {
+    pub(super) fn request_release(&mut self, slot: usize) {
         let mut out = self.outbox();
         let tag = self.server_tag(slot);
         let protocol = Arc::clone(&self.shared.protocol);

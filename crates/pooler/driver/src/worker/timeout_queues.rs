@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use pool::{IdleQueue, IdleTicket, Time};
 
-use crate::tenants::{Seats, TenantId};
+use crate::tenants::{TenantId, TenantIds};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Queue {
@@ -16,7 +16,7 @@ pub(super) enum Queue {
     Pinned,
 }
 
-/// A client's place in a queue.
+/// A client's entry in a queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Queued {
     queue: Queue,
@@ -42,8 +42,8 @@ impl Queues {
         Queued { queue, ticket: self.queue_mut(queue).push(slot as u32, now) }
     }
 
-    fn leave(&mut self, place: Queued) {
-        self.queue_mut(place.queue).remove(place.ticket);
+    fn leave(&mut self, entry: Queued) {
+        self.queue_mut(entry.queue).remove(entry.ticket);
     }
 
     /// The first in a queue, and since when it waits there.
@@ -107,8 +107,8 @@ impl TimeoutQueues {
     }
 
     /// A client leaves a queue of its listener.
-    pub(super) fn leave(&mut self, listener: u16, place: Queued) {
-        self.by_listener[usize::from(listener)].leave(place);
+    pub(super) fn leave(&mut self, listener: u16, entry: Queued) {
+        self.by_listener[usize::from(listener)].leave(entry);
     }
 
     // ---- tenants ----
@@ -135,25 +135,25 @@ impl TimeoutQueues {
     /// A client joins the queues of its tenants, as far as these have limits.
     pub(super) fn join_tenants(
         &mut self,
-        seats: &Seats,
-        places: &mut [Option<Queued>; 2],
+        tenants: &TenantIds,
+        entries: &mut [Option<Queued>; 2],
         queue: Queue,
         slot: usize,
         since: Time,
     ) {
-        for (id, place) in seats.iter().zip(places) {
+        for (id, entry) in tenants.iter().zip(entries) {
             if let Some(queues) = id.and_then(|id| self.by_tenant.get_mut(&id)) {
-                *place = Some(queues.join(queue, slot, since));
+                *entry = Some(queues.join(queue, slot, since));
             }
         }
     }
 
     /// A client leaves the queues of its tenants.
-    pub(super) fn leave_tenants(&mut self, seats: &Seats, places: &mut [Option<Queued>; 2]) {
-        for (id, place) in seats.iter().zip(places) {
-            if let Some(place) = place.take() {
+    pub(super) fn leave_tenants(&mut self, tenants: &TenantIds, entries: &mut [Option<Queued>; 2]) {
+        for (id, entry) in tenants.iter().zip(entries) {
+            if let Some(entry) = entry.take() {
                 let queues = id.and_then(|id| self.by_tenant.get_mut(&id));
-                queues.expect("the queue of a tenant outlives its clients' places").leave(place);
+                queues.expect("the queue of a tenant outlives its clients' entries").leave(entry);
             }
         }
     }

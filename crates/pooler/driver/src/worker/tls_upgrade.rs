@@ -38,7 +38,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 let Some(client) = self.clients.get(tag.slot()).filter(|client| !client.life.is_closing()) else {
                     return;
                 };
-                let listener = &self.host.listeners[usize::from(client.listener)];
+                let listener = &self.process.listeners[usize::from(client.listener)];
                 let conn = client.conn;
                 let begun = match listener.tls.as_ref().map(|acceptor| acceptor.accept()) {
                     Some(Ok(channel)) => self.reactor.start_tls(conn, channel, received),
@@ -87,7 +87,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if server.link.is_ending() {
             return;
         }
-        server.pool.lock().stats.on_phase(shared_pool::Phase::Tls, self.now - server.since);
+        server.pool.lock().stats.on_phase(shared_pool::ConnectPhase::Tls, self.now - server.since);
         server.since = self.now;
         let mut out = self.outbox();
         let tag = self.server_tag(slot);

@@ -8,7 +8,7 @@ use crate::{
     client_state::State,
     listener::Listener,
     lobby::{Displaced, LobbyClient, Monitoring},
-    mailbox::{Admitted, Message},
+    mailbox::{Admission, Message},
     reactor::Reactor,
 };
 
@@ -18,7 +18,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     fn listener_of(&self, slot: usize) -> &Listener {
-        &self.host.listeners[usize::from(self.clients[slot].listener)]
+        &self.process.listeners[usize::from(self.clients[slot].listener)]
     }
 
     /// A client has logged in, or goes. False if it has to go: another client has got its place, and there is no other.
@@ -34,7 +34,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         // Another client has its place, and it has not heard of that yet.
         let goes = self.clients[slot].life.is_closing();
         if goes || !self.listener_of(slot).readmit() {
-            self.clients[slot].admitted = Admitted::Displaced;
+            self.clients[slot].admission = Admission::Displaced;
             return goes;
         }
         true
@@ -47,12 +47,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// Another client has got the place of one that lives here. If that one has logged in meanwhile, it knows already.
-    pub(super) fn give_up_place(&mut self, client: u32, serial: u32, of: usize) {
+    pub(super) fn on_displaced(&mut self, client: u32, serial: u32, of: usize) {
         let slot = client as usize;
         if !self.client_is(client, serial) || !std::mem::take(&mut self.clients[slot].in_lobby) {
             return;
         }
-        self.clients[slot].admitted = Admitted::Displaced;
+        self.clients[slot].admission = Admission::Displaced;
         if let Some(withheld) = self.paces.displaced.permits(self.now) {
             tracing::warn!(
                 withheld,
@@ -111,8 +111,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// Tells a client that another one has got its place, or that there are too many.
-    pub(super) fn tell_displaced(&self, displaced: Displaced) {
+    pub(super) fn notify_displaced(&self, displaced: Displaced) {
         let Displaced { client: LobbyClient { worker, slot: client, serial }, of } = displaced;
-        self.shared.mailboxes[usize::from(worker)].send(Message::GiveUpPlace { client, serial, of });
+        self.shared.mailboxes[usize::from(worker)].send(Message::Displaced { client, serial, of });
     }
 }

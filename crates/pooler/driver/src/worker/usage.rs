@@ -13,7 +13,7 @@ pub(super) enum Usage {
     /// The clients of a mux share it.
     Shared(Box<Share>),
     /// Its session keeps it, and its pool does not have it back.
-    Kept,
+    Retained,
     /// It was released while cancel requests for it were under way. When they have ended it is checked in with this
     /// verdict.
     AwaitsCancels(Verdict),
@@ -64,8 +64,8 @@ impl Usage {
         matches!(self, Self::Free)
     }
 
-    pub(super) fn is_kept(&self) -> bool {
-        matches!(self, Self::Kept)
+    pub(super) fn is_retained(&self) -> bool {
+        matches!(self, Self::Retained)
     }
 
     pub(super) fn is_shared(&self) -> bool {
@@ -74,7 +74,7 @@ impl Usage {
 
     /// Whether a client, a mux or the session has it, and is told when it is gone.
     pub(super) fn is_in_use(&self) -> bool {
-        matches!(self, Self::Held(_) | Self::Shared(_) | Self::Kept)
+        matches!(self, Self::Held(_) | Self::Shared(_) | Self::Retained)
     }
 
     pub(super) fn hold(&self) -> Option<&Hold> {

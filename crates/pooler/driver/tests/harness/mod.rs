@@ -50,7 +50,7 @@ impl Upstreams for Spec {
             caps: vec![("all".into(), 0)],
             timeouts: PoolTimeouts::default(),
             sizes: Some((1, 50)),
-            unused_after: None,
+            forget_after: None,
             revision: 0,
         })
     }

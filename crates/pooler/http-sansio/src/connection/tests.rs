@@ -33,13 +33,13 @@ struct Peer {
 
 impl Peer {
     fn new() -> Self {
-        Self::in_room(&Arc::default())
+        Self::with_budget(&Arc::default())
     }
 
-    fn in_room(room: &Arc<Room>) -> Self {
+    fn with_budget(budget: &Arc<MemoryBudget>) -> Self {
         let rules = Rules { origins: vec!["https://a".to_owned()], token_in_query: false, max_request: 1000 };
         Self {
-            connection: Connection::new(&SERVICE, Arc::clone(room)),
+            connection: Connection::new(&SERVICE, Arc::clone(budget)),
             doors: Doors(rules),
             held: Vec::new(),
             asked: Vec::new(),
@@ -264,11 +264,11 @@ fn get2(stream: u8, path: &str, token: &str) -> Vec<u8> {
 }
 
 fn http2() -> Peer {
-    http2_in_room(&Arc::default())
+    http2_with_budget(&Arc::default())
 }
 
-fn http2_in_room(room: &Arc<Room>) -> Peer {
-    let mut peer = Peer::in_room(room);
+fn http2_with_budget(budget: &Arc<MemoryBudget>) -> Peer {
+    let mut peer = Peer::with_budget(budget);
     let (preface, settings) = (crate::http2::PREFACE, [0, 0, 0, 4, 0, 0, 0, 0, 0]);
     peer.hear(&preface[..10]);
     assert!(!peer.connection.has_streams());
@@ -338,10 +338,10 @@ fn what_is_not_read_of_events_of_http1_waits_here_and_is_bounded_too() {
 
 #[test]
 fn events_for_which_there_is_no_room_end_their_streams() {
-    let room = Arc::default();
+    let budget = Arc::default();
     let mut subscribers: Vec<(Peer, Stream)> = (0..40)
         .map(|number| {
-            let mut peer = if number % 2 == 0 { Peer::in_room(&room) } else { http2_in_room(&room) };
+            let mut peer = if number % 2 == 0 { Peer::with_budget(&budget) } else { http2_with_budget(&budget) };
             peer.hear(if number % 2 == 0 { get("/events").into_bytes() } else { get2(1, "/events", "t") });
             let stream = peer.asked[0];
             assert!(peer.connection.open(stream));
@@ -357,7 +357,7 @@ fn events_for_which_there_is_no_room_end_their_streams() {
     }
     let held: usize = subscribers.iter().map(|(peer, _)| peer.connection.holds()).sum();
     assert!(held <= 300 << 20, "{held} bytes are held for clients that do not read");
-    assert!(held >= 100 << 20, "there is room for some");
+    assert!(held >= 100 << 20, "there is budget for some");
 }
 
 #[test]
@@ -402,21 +402,21 @@ fn answers_of_http2_go_on_when_the_client_has_taken_those_before() {
 }
 
 /// A connection that holds all that it may.
-fn hoarder(room: &Arc<Room>) -> Peer {
-    let mut peer = Peer::in_room(room);
-    assert!((0..400).rev().any(|held| peer.connection.may_hold(held << 20)), "there is room for nothing at least");
+fn hoarder(budget: &Arc<MemoryBudget>) -> Peer {
+    let mut peer = Peer::with_budget(budget);
+    assert!((0..400).rev().any(|held| peer.connection.may_hold(held << 20)), "there is budget for nothing at least");
     peer
 }
 
 #[test]
 fn bodies_have_what_room_the_others_leave() {
-    let room = Arc::default();
-    let hoarders: Vec<Peer> = (0..5).map(|_| hoarder(&room)).collect();
+    let budget = Arc::default();
+    let hoarders: Vec<Peer> = (0..5).map(|_| hoarder(&budget)).collect();
     let large = 8 << 20;
     let post = |framing: &str| format!("POST /a HTTP/1.1\r\n{HEAD}{framing}\r\n\r\n");
     let chunked = format!("{}{large:x}\r\n", post("Transfer-Encoding: chunked"));
     let begins = || {
-        let mut peer = Peer::in_room(&room);
+        let mut peer = Peer::with_budget(&budget);
         peer.doors.0.max_request = 10 << 20;
         peer
     };
@@ -450,13 +450,13 @@ fn bodies_have_what_room_the_others_leave() {
 
 #[test]
 fn answers_that_are_not_read_leave_less_room_to_others() {
-    let room = Arc::default();
-    let mut slow = Peer::in_room(&room);
+    let budget = Arc::default();
+    let mut slow = Peer::with_budget(&budget);
     slow.hear(get("/a"));
     slow.answer(&"x".repeat(100 << 20));
     slow.told_of(1000);
     slow.connection.count(0);
-    let mut next = http2_in_room(&room);
+    let mut next = http2_with_budget(&budget);
     assert!(!next.connection.may_hold(150 << 20));
     assert!(slow.told().len() > (100 << 20) - 1000);
     slow.connection.count(0);

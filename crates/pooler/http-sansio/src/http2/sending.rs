@@ -37,7 +37,7 @@ impl Sending {
     }
 
     /// Whether `length` more bytes may wait for the client.
-    pub(super) fn has_room(&self, length: usize) -> bool {
+    pub(super) fn fits(&self, length: usize) -> bool {
         self.waiting + length <= MAX_UNREAD_EVENTS
     }
 
@@ -63,13 +63,13 @@ impl Sending {
             }
             let wanted = piece.len().min(*allowed);
             self.stream.reserve_capacity(wanted);
-            let room = self.stream.capacity().min(wanted);
-            if room == 0 {
+            let available = self.stream.capacity().min(wanted);
+            if available == 0 {
                 break;
             }
-            *allowed -= room;
-            let part = piece.split_to(room);
-            self.waiting -= room;
+            *allowed -= available;
+            let part = piece.split_to(available);
+            self.waiting -= available;
             if piece.is_empty() {
                 self.pieces.pop_front();
             }

@@ -45,9 +45,9 @@ impl Door for Open {
 }
 
 /// The requests that these bytes complete: the lengths of their bodies, or the status codes of refusals.
-fn take(h2: &mut Http2<()>, bytes: &[u8], room: usize) -> Vec<Result<usize, u16>> {
+fn take(h2: &mut Http2<()>, bytes: &[u8], available: usize) -> Vec<Result<usize, u16>> {
     let rules = Rules { origins: Vec::new(), token_in_query: true, max_request: h2.max_request };
-    h2.take(bytes, room, None, &Ok(Arc::new(rules.clone())), &mut Open(rules));
+    h2.take(bytes, available, None, &Ok(Arc::new(rules.clone())), &mut Open(rules));
     assert_eq!(h2.end(), None, "what comes is HTTP/2");
     let of = |arrived: Arrived<()>| arrived.request.map(|(_, body)| body.len()).map_err(|denied| denied.status);
     h2.arrived.drain(..).map(of).collect()
@@ -62,17 +62,17 @@ fn connection(max_request: usize) -> Http2<()> {
 #[test]
 fn all_bodies_on_their_way_share_one_bound() {
     let mut h2 = connection(50_000);
-    let room = 100_000;
+    let available = 100_000;
     for stream in [1, 3, 5] {
         let length = if stream == 5 { 20_000 } else { 40_000 };
-        assert_eq!(take(&mut h2, &[head(stream), data(stream, length, false)].concat(), room), []);
+        assert_eq!(take(&mut h2, &[head(stream), data(stream, length, false)].concat(), available), []);
     }
-    assert_eq!(h2.holds(), room, "to the last byte");
+    assert_eq!(h2.holds(), available, "to the last byte");
     // One more byte of any stream is too much. The refused stream's memory is available to the others.
-    assert_eq!(take(&mut h2, &data(3, 1, true), room), [Err(503)]);
+    assert_eq!(take(&mut h2, &data(3, 1, true), available), [Err(503)]);
     assert_eq!(h2.holds(), 60_000);
-    assert_eq!(take(&mut h2, &data(1, 10_000, true), room), [Ok(50_000)]);
-    assert_eq!(take(&mut h2, &data(5, 30_001, true), room), [Err(413)]);
+    assert_eq!(take(&mut h2, &data(1, 10_000, true), available), [Ok(50_000)]);
+    assert_eq!(take(&mut h2, &data(5, 30_001, true), available), [Err(413)]);
     assert_eq!(h2.holds(), 0);
 }
 

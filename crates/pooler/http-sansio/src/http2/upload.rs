@@ -36,11 +36,11 @@ impl<C> Upload<C> {
     }
 
     /// Reads what has come. `None` if the client has cancelled the request. `most` is the maximum size of a body;
-    /// memory is taken from `room`.
+    /// memory is taken from `available`.
     pub(super) fn receive(
         &mut self,
         most: usize,
-        room: &mut usize,
+        available: &mut usize,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<(), Denied>>> {
         loop {
@@ -60,17 +60,17 @@ impl<C> Upload<C> {
                     }
                     if self.denied.is_none() && self.length > most as u64 {
                         self.denied = Some(Denied::too_large(most));
-                    } else if self.denied.is_none() && data.len() > *room {
+                    } else if self.denied.is_none() && data.len() > *available {
                         self.denied = Some(Denied::crowded());
                     }
                     if self.denied.is_none() {
-                        *room -= data.len();
+                        *available -= data.len();
                         self.body.extend_from_slice(&data);
                         continue;
                     }
                     // Many clients read an answer only after they have sent the whole body, so the rest is discarded up
                     // to a limit.
-                    *room += self.body.len();
+                    *available += self.body.len();
                     self.body = Vec::new();
                     if let Some(denied) = self.denied.take_if(|_| self.length > most as u64 + MAX_DISCARDED_BODY) {
                         return Poll::Ready(Some(Err(denied)));

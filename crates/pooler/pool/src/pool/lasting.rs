@@ -67,7 +67,7 @@ impl Pool {
                 let slot = self.slots.get_mut(server);
                 slot.return_requested_at = Some(now);
                 let home = slot.home;
-                self.actions.push_back(Action::GiveWay { server, home });
+                self.actions.push_back(Action::RequestReturn { server, home });
             }
         }
     }

@@ -454,7 +454,7 @@ impl Fleet {
                 member.waiting.remove(&waiter.0).expect("a waiter that fails once");
             }
             Action::Grant(_) => unreachable!("a grant is not sent"),
-            Action::Interrupt { .. } | Action::GiveWay { .. } => panic!("nothing asks for {action:?}"),
+            Action::Interrupt { .. } | Action::RequestReturn { .. } => panic!("nothing asks for {action:?}"),
         }
     }
 

@@ -164,7 +164,7 @@ impl Postgres {
         }
         link.end_lease();
         link.server.duty = Duty::Hub(key);
-        link.out.push(Effect::Keep { server: link.server_tag, briefly: false });
+        link.out.push(Effect::Retain { server: link.server_tag, briefly: false });
         link.client.stand_by_phase(link.client_tag, link.out);
     }
 

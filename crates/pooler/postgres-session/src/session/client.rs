@@ -225,7 +225,7 @@ impl Client {
 
     pub(crate) fn lease_request(&mut self, me: ClientTag) -> Effect {
         let unused = std::mem::take(&mut self.wants_unused);
-        let kind = if unused { LeaseKind::Unused } else { LeaseKind::Exclusive };
+        let kind = if unused { LeaseKind::Fresh } else { LeaseKind::Exclusive };
         Effect::Lease { client: me, pool: self.pool, kind }
     }
 

@@ -270,7 +270,7 @@ impl Server {
         let usable = verdict != Verdict::Discard && matches!(self.stage, Stage::Ready) && self.work.is_none();
         let at_rest = usable && self.exchange.status() == IDLE && self.exchange.is_settled();
         let mark = out.effects.len();
-        out.push(Effect::Keep { server: me, briefly: true });
+        out.push(Effect::Retain { server: me, briefly: true });
         let asked = at_rest
             && if verdict == Verdict::Reset || self.settings.is_explained() {
                 self.ask_catalogue(me, Some(verdict), out)

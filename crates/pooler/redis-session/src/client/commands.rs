@@ -143,7 +143,7 @@ impl Redis {
         };
         let lease = match kind {
             _ if !exclusive => LeaseKind::Shared,
-            kind if kind.lasts() => LeaseKind::Lasting,
+            kind if kind.lasts() => LeaseKind::LongTerm,
             _ => LeaseKind::Exclusive,
         };
         let blocks = kind == Kind::Blocking;

@@ -2,7 +2,7 @@
 //!
 //! A request is answered when all its replies have come. So the loss of a server is an error in an answer, and never
 //! half an answer. An answer goes to the driver in parts, the next one when the client has taken the one before. So
-//! unread bytes stay here, and are counted with those of all clients ([`Room`]). The last byte of the input is not
+//! unread bytes stay here, and are counted with those of all clients ([`MemoryBudget`]). The last byte of the input is not
 //! consumed before the commands of all requests were sent, because the driver calls again only while it holds input.
 //!
 //! - [`token_login`]: the login by token;
@@ -24,7 +24,7 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use http_sansio::{Connection, Denied, Event, Method, Request, Room, Stream};
+use http_sansio::{Connection, Denied, Event, MemoryBudget, Method, Request, Stream};
 use seam::{ClientTag, Effect, Input, Outbox, ServerTag, Sessions, Standing};
 
 pub(crate) use self::revoking::StreamClients;
@@ -96,7 +96,7 @@ struct EndlessAnswer {
 }
 
 impl HttpSession {
-    pub(crate) fn new(listener: u16, room: Arc<Room>) -> Self {
+    pub(crate) fn new(listener: u16, room: Arc<MemoryBudget>) -> Self {
         Self {
             listener,
             connection: Connection::new(&SERVICE, room),

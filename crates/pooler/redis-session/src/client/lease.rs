@@ -165,10 +165,10 @@ impl LeaseRequest {
     pub(super) fn granted(self, server: ServerTag) -> (Lease, Purpose) {
         let lease = match self.kind {
             LeaseKind::Shared => Lease::Shared { server, selecting: None },
-            LeaseKind::Exclusive | LeaseKind::Lasting | LeaseKind::Unused => Lease::Held(Held {
+            LeaseKind::Exclusive | LeaseKind::LongTerm | LeaseKind::Fresh => Lease::Held(Held {
                 server,
                 elsewhere: self.elsewhere,
-                lasting: self.kind == LeaseKind::Lasting,
+                lasting: self.kind == LeaseKind::LongTerm,
                 pinned: false,
                 transaction: Transaction::None,
                 blocked_on: None,
@@ -194,12 +194,12 @@ impl LeaseRequest {
 
     /// Whether it is for a command that may keep the server without a time limit.
     pub(super) fn is_for_lasting_command(&self) -> bool {
-        self.kind == LeaseKind::Lasting && matches!(self.purpose, Purpose::Command { .. })
+        self.kind == LeaseKind::LongTerm && matches!(self.purpose, Purpose::Command { .. })
     }
 
     /// Whether it is for a blocking command.
     pub(super) fn is_for_blocking_command(&self) -> bool {
-        self.kind == LeaseKind::Lasting && self.purpose == (Purpose::Command { blocks: true })
+        self.kind == LeaseKind::LongTerm && self.purpose == (Purpose::Command { blocks: true })
     }
 }
 

@@ -37,7 +37,7 @@ impl Redis {
         let (gathered, scanner) = (Vec::new(), ReplyScanner::default());
         server.holder = None;
         server.hub = Some(Box::new(HubConnection { pool, key, gathered, scanner }));
-        out.push(Effect::Keep { server: me, briefly: false });
+        out.push(Effect::Retain { server: me, briefly: false });
         out.push(Effect::Pinned { server: me, reason: Some("subscribe") });
         self.send_changes(me, server, out);
     }

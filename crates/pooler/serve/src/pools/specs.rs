@@ -38,7 +38,7 @@ impl Pools {
             caps: self.caps(&entry, database),
             sizes: self.sizes(&entry, database),
             timeouts: settings.timeouts,
-            unused_after: settings.pool_idle_time.filter(|_| may_be_forgotten),
+            forget_after: settings.pool_idle_time.filter(|_| may_be_forgotten),
             revision: 0,
         }
     }
@@ -183,7 +183,7 @@ impl Pools {
             caps,
             sizes: if monitors { None } else { self.sizes(entry, database) },
             timeouts: settings.timeouts,
-            unused_after: None,
+            forget_after: None,
             revision: 0,
         }
     }
@@ -206,7 +206,7 @@ impl Pools {
             caps: vec![("process".to_owned(), process)],
             sizes: None,
             timeouts: PoolTimeouts::default(),
-            unused_after: None,
+            forget_after: None,
             revision: 0,
         }
     }

@@ -89,7 +89,7 @@ struct Conn {
     connecting: bool,
     hangup_told: bool,
     unsent: VecDeque<u8>,
-    left_late: u32,
+    deferred_bytes_sent: u32,
 }
 
 impl Seat {
@@ -157,7 +157,7 @@ impl VirtualReactor {
             connecting,
             hangup_told: false,
             unsent: VecDeque::new(),
-            left_late: 0,
+            deferred_bytes_sent: 0,
         };
         self.seat.conns.borrow_mut().insert(id, conn);
         ConnId(id)
@@ -198,7 +198,7 @@ impl VirtualReactor {
                 return Some(Completion::Broken { owner, error: io::ErrorKind::ConnectionReset.into() });
             };
             conn.unsent.drain(..sent);
-            conn.left_late = conn.left_late.wrapping_add(sent as u32);
+            conn.deferred_bytes_sent = conn.deferred_bytes_sent.wrapping_add(sent as u32);
             if conn.unsent.is_empty() {
                 return Some(Completion::Sent { owner });
             }
@@ -325,8 +325,8 @@ impl Reactor for VirtualReactor {
         self.with(id, |conn| conn.unsent.len())
     }
 
-    fn left_late(&self, id: ConnId) -> u32 {
-        self.with(id, |conn| conn.left_late)
+    fn deferred_bytes_sent(&self, id: ConnId) -> u32 {
+        self.with(id, |conn| conn.deferred_bytes_sent)
     }
 
     /// In a round there is a look at each connection that can send.
@@ -346,7 +346,7 @@ impl Reactor for VirtualReactor {
         Ok(Socket { network: self.seat.network.clone(), end, taken: false })
     }
 
-    fn part(&mut self, id: ConnId) {
+    fn half_close(&mut self, id: ConnId) {
         let end = self.with(id, |conn| {
             conn.unsent.clear();
             conn.end.expect("a listener has no peer")
@@ -354,13 +354,13 @@ impl Reactor for VirtualReactor {
         self.seat.network.lock().shut(end);
     }
 
-    fn take_leave(&mut self, id: ConnId) -> io::Result<Socket> {
+    fn half_close_and_detach(&mut self, id: ConnId) -> io::Result<Socket> {
         let end = self.forget(id);
         self.seat.network.lock().shut(end.expect("a listener has no peer"));
         Ok(Socket { network: self.seat.network.clone(), end, taken: false })
     }
 
-    fn has_answered(socket: &Socket) -> bool {
+    fn has_peer_closed(socket: &Socket) -> bool {
         let mut state = socket.network.lock();
         let Some(end) = socket.end else { return true };
         let most = state.ends[end as usize].inbox.len();

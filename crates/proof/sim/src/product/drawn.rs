@@ -69,7 +69,7 @@ pub(super) fn raw_clients_sending(
 /// A pool of this host.
 pub(super) fn spec_at(host: HostId, database: String, config: PoolConfig) -> PoolSpec {
     let caps = vec![("all".into(), 0)];
-    PoolSpec { caps, unused_after: Some(UNUSED_AFTER), ..pool_spec("sim", database, host, config) }
+    PoolSpec { caps, forget_after: Some(UNUSED_AFTER), ..pool_spec("sim", database, host, config) }
 }
 
 /// The number of raw clients.

@@ -233,7 +233,7 @@ pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done
     let mut rules = drawn::rules(&mut rng);
     if rng.percent(30) {
         // The body of a request may be behind more than the driver holds.
-        rules.driver.max_held_input = 2048;
+        rules.driver.max_buffered_input = 2048;
     }
     let mut chaos = drawn::chaos(&mut rng, bounds);
     if rng.percent(25) {

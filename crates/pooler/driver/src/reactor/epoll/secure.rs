@@ -9,7 +9,7 @@ use super::{Channel, Epoll, receive_some, send_some, writable};
 use crate::{
     reactor::{Buffer, Completion, ConnId, Data, Submitted},
     socket,
-    tls::{Failed, Heard, MAX_RECORD},
+    tls::{Decrypted, Failed, MAX_RECORD},
 };
 
 /// Handshakes that are taken part in before others get their turn: one can take a millisecond.
@@ -86,7 +86,7 @@ impl Epoll {
         let (owner, socket) = (conn.owner, conn.socket.as_ref().expect("the connection is open"));
         let tls = conn.tls.as_mut().expect("the connection is in TLS");
         let space = writable(&mut cipher);
-        let mut filled = tls.lay_before(space);
+        let mut filled = tls.copy_incoming(space);
         if filled == space.len() {
             self.ring.put(cipher);
             return Some(self.broken(id, io::Error::other("too long a message in a TLS handshake")));
@@ -115,30 +115,30 @@ impl Epoll {
         let mut out = std::mem::take(&mut self.scratch);
         out.clear();
         let tls = self.conn(id).tls.as_mut().expect("the connection is in TLS");
-        let heard = tls.receive(&mut writable(&mut cipher)[..filled], writable(&mut plain), &mut out);
+        let decrypted = tls.receive(&mut writable(&mut cipher)[..filled], writable(&mut plain), &mut out);
         let submitted = self.submit_nonempty(id, &out);
         self.scratch = out;
         self.ring.put(cipher);
-        match (heard, submitted) {
+        match (decrypted, submitted) {
             (Err(error), _) => {
                 self.ring.put(plain);
                 // So that the alert arrives.
-                socket::part(self.socket(id));
+                socket::half_close(self.socket(id));
                 Some(self.broken(id, Failed::error(&error)))
             }
             (Ok(_), Submitted::Broken(error)) => {
                 self.ring.put(plain);
                 Some(self.broken(id, error))
             }
-            (Ok(heard), _) => self.pass_on(id, heard, plain),
+            (Ok(decrypted), _) => self.pass_on(id, decrypted, plain),
         }
     }
 
-    fn pass_on(&mut self, id: ConnId, heard: Heard, plain: std::rc::Rc<Buffer>) -> Option<Completion<OwnedFd>> {
+    fn pass_on(&mut self, id: ConnId, decrypted: Decrypted, plain: std::rc::Rc<Buffer>) -> Option<Completion<OwnedFd>> {
         let conn = &mut self.conns[id.0 as usize];
-        let (owner, length) = (conn.owner, heard.length);
+        let (owner, length) = (conn.owner, decrypted.length);
         let tls = conn.tls.as_mut().expect("the connection is in TLS");
-        if let Some(secured) = heard.secured {
+        if let Some(secured) = decrypted.secured {
             // The receive goes on; what came behind the handshake is its result.
             tls.keep_early(&plain[..length]);
             self.ring.put(plain);
@@ -166,14 +166,14 @@ impl Epoll {
     }
 
     /// Ends TLS in order, if it can be said at once.
-    pub(super) fn say_goodbye(&mut self, id: ConnId) {
+    pub(super) fn close_tls(&mut self, id: ConnId) {
         let conn = &mut self.conns[id.0 as usize];
         let (Some(tls), Some(socket)) = (conn.tls.as_mut(), conn.socket.as_ref()) else { return };
         if conn.unsent.is_some() {
             return;
         }
         self.scratch.clear();
-        if tls.say_goodbye(&mut self.scratch).is_ok() && !self.scratch.is_empty() {
+        if tls.close_notify(&mut self.scratch).is_ok() && !self.scratch.is_empty() {
             let _ = send_some(socket, &self.scratch);
         }
     }

@@ -80,7 +80,7 @@ impl Epoll {
             let wanted = chunk.bytes().len();
             let sent = send_some(socket, chunk.bytes())?;
             unsent.bytes -= sent;
-            conn.left_late = conn.left_late.wrapping_add(sent as u32);
+            conn.deferred_bytes_sent = conn.deferred_bytes_sent.wrapping_add(sent as u32);
             if sent < wanted {
                 chunk.advance(sent);
                 return Ok(false);

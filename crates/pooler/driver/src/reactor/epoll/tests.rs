@@ -28,9 +28,9 @@ fn a_peer_that_reads_less_than_the_kernel_tells_of_is_seen_to_read_when_a_send_i
     let (mut reactor, conn, mut peer) = behind();
     peer.read_exact(&mut [0; 2 * PIECE]).unwrap();
     assert!(said(&mut reactor).is_empty(), "the kernel tells of little room, so this test shows nothing");
-    assert_eq!(reactor.left_late(conn), 0);
+    assert_eq!(reactor.deferred_bytes_sent(conn), 0);
     reactor.try_to_send(conn);
-    assert_eq!((reactor.left_late(conn), reactor.unsent(conn)), (PIECE as u32, 0));
+    assert_eq!((reactor.deferred_bytes_sent(conn), reactor.unsent(conn)), (PIECE as u32, 0));
     // That all has left is told as ever.
     let said = said(&mut reactor);
     assert!(matches!(said[..], [Completion::Sent { owner: Owner::Client(0) }]), "{said:?}");
@@ -41,7 +41,7 @@ fn a_peer_that_reads_less_than_the_kernel_tells_of_is_seen_to_read_when_a_send_i
 fn a_try_to_send_to_a_peer_that_does_not_read_or_is_closed_changes_nothing() {
     let (mut reactor, conn, _peer) = behind();
     reactor.try_to_send(conn);
-    assert_eq!((reactor.left_late(conn), reactor.unsent(conn)), (0, PIECE));
+    assert_eq!((reactor.deferred_bytes_sent(conn), reactor.unsent(conn)), (0, PIECE));
     assert!(said(&mut reactor).is_empty());
     let (mut reactor, conn, mut peer) = behind();
     peer.read_exact(&mut [0; 2 * PIECE]).unwrap();

@@ -21,7 +21,7 @@ use crate::{
 pub(in crate::worker) const MAX_UNREAD: usize = 256 << 10;
 
 /// Bytes that a worker keeps for all clients that do not read while others wait behind them.
-const MAX_KEPT: usize = 128 << 20;
+const MAX_STALLED_BYTES: usize = 128 << 20;
 
 /// How long others wait, over all stalls of a shared server, before the clients that stall it are disconnected. The
 /// worker finds out up to a tick later.
@@ -80,7 +80,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         stalls.0[at].server = server;
         self.share(server as usize).stalled_mut().note();
         let others = self.keeps_others_waiting(server as usize);
-        if others && self.kept_for_stalls() <= MAX_KEPT {
+        if others && self.stalled_bytes() <= MAX_STALLED_BYTES {
             return;
         }
         self.sharing.stalls.0[at].holds = true;
@@ -92,7 +92,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// Bytes that are kept for clients though the answers of others are behind.
-    fn kept_for_stalls(&self) -> usize {
+    fn stalled_bytes(&self) -> usize {
         let kept = self.sharing.stalls.0.iter().filter(|stall| !stall.holds);
         kept.map(|stall| self.reactor.unsent(self.clients[stall.client as usize].conn)).sum()
     }
@@ -153,7 +153,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             let Stall { client, server, holds, since, unsent: before } = self.sharing.stalls.0[at];
             let unsent = self.reactor.unsent(self.clients[client as usize].conn);
             let waited = if holds { self.count_waiting(server as usize) } else { None };
-            if waited.is_some() && self.kept_for_stalls() + unsent <= MAX_KEPT {
+            if waited.is_some() && self.stalled_bytes() + unsent <= MAX_STALLED_BYTES {
                 self.stop_holding(at);
             } else if waited.is_some_and(|waited| waited >= MAX_WAIT_FOR_STALLS) {
                 late.push((client as usize, unsent));

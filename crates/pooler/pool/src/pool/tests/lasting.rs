@@ -94,7 +94,7 @@ fn all_but_one_lasting(max_size: u32) -> (Bench, Vec<ServerId>) {
 /// The servers whose clients were asked to give way since the last call.
 fn requested(bench: &mut Bench) -> Vec<ServerId> {
     let actions = core::mem::take(&mut bench.actions);
-    let server = |action| if let Action::GiveWay { server, .. } = action { Some(server) } else { None };
+    let server = |action| if let Action::RequestReturn { server, .. } = action { Some(server) } else { None };
     actions.into_iter().filter_map(server).collect()
 }
 

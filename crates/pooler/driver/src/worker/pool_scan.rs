@@ -21,24 +21,24 @@ use crate::{
 const MAX_EXAMINED_A_TICK: usize = 64;
 
 /// The worker examines all pools no more often than this, unless one of them is to be forgotten sooner.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+const SCAN_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A sweep over all pools of the process, a few at a time.
+/// A scan over all pools of the process, a few at a time.
 #[derive(Default)]
-pub(super) struct UnusedPools {
-    /// The first pool that the sweep has yet to examine.
+pub(super) struct PoolScan {
+    /// The first pool that the scan has yet to examine.
     from: PoolId,
-    /// When the next sweep may begin.
-    next_sweep: Time,
-    /// The shortest `unused_after` of the pools in this sweep.
+    /// When the next scan may begin.
+    next_scan: Time,
+    /// The shortest `forget_after` of the pools in this scan.
     shortest: Option<Duration>,
     /// Empty between calls.
     batch: Vec<Arc<SharedPool>>,
 }
 
-impl UnusedPools {
+impl PoolScan {
     fn is_due(&self, now: Time) -> bool {
-        self.from != PoolId::default() || now >= self.next_sweep
+        self.from != PoolId::default() || now >= self.next_scan
     }
 
     /// The next pools to examine.
@@ -49,38 +49,38 @@ impl UnusedPools {
             Some(last) => self.from = PoolId(last.id.0 + 1),
             None => {
                 self.from = PoolId::default();
-                self.next_sweep = now + SWEEP_INTERVAL.min(self.shortest.take().unwrap_or(SWEEP_INTERVAL));
+                self.next_scan = now + SCAN_INTERVAL.min(self.shortest.take().unwrap_or(SCAN_INTERVAL));
             }
         }
         batch
     }
 
-    fn note_unused_after(&mut self, after: Duration) {
+    fn note_forget_after(&mut self, after: Duration) {
         self.shortest = Some(self.shortest.map_or(after, |shortest| shortest.min(after)));
     }
 }
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
-    /// Goes on with the sweep over all pools.
-    pub(super) fn forget_unused_pools(&mut self) {
-        if self.number != 0 || !self.unused_pools.is_due(self.now) {
+    /// Goes on with the scan over all pools.
+    pub(super) fn forget_idle_pools(&mut self) {
+        if self.number != 0 || !self.pool_scan.is_due(self.now) {
             return;
         }
-        let mut batch = self.unused_pools.next_batch(&self.host.registry, self.now);
+        let mut batch = self.pool_scan.next_batch(&self.process.registry, self.now);
         for pool in batch.drain(..) {
-            if let Some(after) = pool.spec().unused_after {
-                self.unused_pools.note_unused_after(after);
-                self.forget_if_unused(&pool, after);
+            if let Some(after) = pool.spec().forget_after {
+                self.pool_scan.note_forget_after(after);
+                self.forget_if_idle(&pool, after);
             }
         }
-        self.unused_pools.batch = batch;
+        self.pool_scan.batch = batch;
     }
 
-    fn forget_if_unused(&mut self, pool: &Arc<SharedPool>, after: Duration) {
-        let (host, now) = (Arc::clone(&self.host), self.now);
+    fn forget_if_idle(&mut self, pool: &Arc<SharedPool>, after: Duration) {
+        let (process, now) = (Arc::clone(&self.process), self.now);
         let counted = self.pools.operate(pool, now, |guarded| {
-            let may = || host.registry.may_forget(pool.id);
-            let gone = pool.look_whether_unused(guarded, &host.registry.alarms, after, now, may);
+            let may = || process.registry.may_forget(pool.id);
+            let gone = pool.forget_if_idle(guarded, &process.registry.alarms, after, now, may);
             gone.then(|| guarded.stats.clone())
         });
         let Some(counted) = counted else { return };

@@ -29,7 +29,7 @@ use crate::{
     throttle::Throttle,
 };
 
-pub(crate) struct Host {
+pub(crate) struct Process {
     pub(crate) config: DriverConfig,
     pub(crate) listeners: Vec<Listener>,
     pub(crate) registry: Registry,
@@ -51,7 +51,7 @@ pub(crate) struct Host {
     pub(crate) panics: AtomicU64,
 }
 
-impl Host {
+impl Process {
     /// One that listens on all of these, and has made the pools that exist from the start.
     pub(crate) fn new(
         config: DriverConfig,
@@ -60,7 +60,7 @@ impl Host {
         clock: Clock,
         reactor: &'static str,
     ) -> Self {
-        let host = Self {
+        let process = Self {
             board: (0..config.workers).map(|_| Board::new(listeners.len())).collect(),
             throttle: Throttle::new(config.max_auth_failures),
             listening: AtomicUsize::new(listeners.len()),
@@ -76,8 +76,8 @@ impl Host {
             panics: AtomicU64::new(0),
             config,
         };
-        host.registry.open_at_start(host.clock.now());
-        host
+        process.registry.open_at_start(process.clock.now());
+        process
     }
 
     /// Whether the workers are to end when the last client has gone.

@@ -14,11 +14,11 @@ use crate::{reactor::Reactor, shared_pool::SharedPool};
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Asks the client that keeps a server for long to give it back, or the session that keeps it.
-    pub(super) fn ask_back(&mut self, pool: &Arc<SharedPool>, server: ServerId) {
+    pub(super) fn request_return(&mut self, pool: &Arc<SharedPool>, server: ServerId) {
         // Otherwise it has just moved, or ended.
         let Some(slot) = self.server_here(pool.id, server) else { return };
-        if self.servers[slot].usage.is_kept() {
-            return self.tell_outdated(slot);
+        if self.servers[slot].usage.is_retained() {
+            return self.request_release(slot);
         }
         let Some(holder) = self.servers[slot].usage.holder() else { return };
         if self.clients[holder].life.is_closing() {
@@ -28,10 +28,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let (client_tag, server_tag) = (self.client_tag(holder), self.server_tag(slot));
         let protocol = Arc::clone(&self.shared.protocol);
         let session = &mut self.clients[holder].session;
-        match call(|| protocol.return_server(client_tag, session, server_tag, pool.id, &mut out)) {
+        match call(|| protocol.request_return(client_tag, session, server_tag, pool.id, &mut out)) {
             Some(gives) => {
                 if gives {
-                    self.tell_asked_back(slot, holder);
+                    self.log_return_request(slot, holder);
                 }
                 self.execute(out, Source::NONE);
             }
@@ -39,8 +39,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    fn tell_asked_back(&mut self, slot: usize, holder: usize) {
-        if let Some(withheld) = self.paces.asked_back.permits(self.now) {
+    fn log_return_request(&mut self, slot: usize, holder: usize) {
+        if let Some(withheld) = self.paces.return_requested.permits(self.now) {
             let spec = self.servers[slot].pool.spec();
             tracing::warn!(
                 withheld,

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Workers without threads. The first one listens, as it does where each has a thread.
-pub struct Crew<P: Protocol, R: Reactor> {
+pub struct SteppedWorkers<P: Protocol, R: Reactor> {
     shared: Arc<Shared<P, R>>,
     members: Vec<Member<P, R>>,
 }
@@ -37,7 +37,7 @@ enum Next {
 
 /// What a worker does next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Intent {
+pub enum NextStep {
     /// It has something to do.
     Work,
     /// It waits until its reactor has something to tell, or is woken; for so long at most.
@@ -45,7 +45,7 @@ pub enum Intent {
     Nothing,
 }
 
-impl<P: Protocol, R: Reactor> Crew<P, R> {
+impl<P: Protocol, R: Reactor> SteppedWorkers<P, R> {
     /// Makes the workers, one for each reactor.
     ///
     /// # Errors
@@ -75,16 +75,16 @@ impl<P: Protocol, R: Reactor> Crew<P, R> {
     /// no step meanwhile.
     pub fn handle(&self) -> Handle {
         let shared = Arc::clone(&self.shared);
-        Handle::new(Arc::clone(&shared.host), shared)
+        Handle::new(Arc::clone(&shared.process), shared)
     }
 
     /// What a worker does next. One that waits is to be stepped when its wait is over.
-    pub fn intent(&self, worker: usize) -> Intent {
+    pub fn next_step(&self, worker: usize) -> NextStep {
         match self.members[worker].next {
-            Next::GetReady | Next::Handle => Intent::Work,
-            Next::Wait(sleep) if !sleep.permitted => Intent::Work,
-            Next::Wait(sleep) => Intent::Wait(sleep.at_most.unwrap_or(TICK).min(TICK)),
-            Next::Nothing => Intent::Nothing,
+            Next::GetReady | Next::Handle => NextStep::Work,
+            Next::Wait(sleep) if !sleep.permitted => NextStep::Work,
+            Next::Wait(sleep) => NextStep::Wait(sleep.at_most.unwrap_or(TICK).min(TICK)),
+            Next::Nothing => NextStep::Nothing,
         }
     }
 

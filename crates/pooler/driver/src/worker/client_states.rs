@@ -130,7 +130,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let listener = usize::from(client.listener);
         self.counters.client_left(client.listener, client.state);
         self.counters.client_came(client.listener, state);
-        client.log.turns(client.state, state);
+        client.log.note_state(client.state, state);
         client.state = state;
         client.since = self.now;
         self.requeue(slot, true);
@@ -138,8 +138,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             // A client that is only a monitor, as drivers have them, has not logged in.
             let told = matches!(state, State::Closing | State::Subscribed);
             if !told && !std::mem::replace(&mut self.clients[slot].log.connected, true) {
-                self.host.listeners[listener].count_login();
-                self.tell_connected(slot);
+                self.process.listeners[listener].count_login();
+                self.log_connected(slot);
             }
             self.end_turn(slot);
         }
@@ -160,11 +160,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if !anew && client.queued.map(Queued::queue) == queue {
             return;
         }
-        if let Some(place) = client.queued.take() {
-            self.queues.leave(client.listener, place);
+        if let Some(entry) = client.queued.take() {
+            self.queues.leave(client.listener, entry);
         }
         client.queued = queue.map(|queue| self.queues.join(client.listener, queue, slot, self.now));
-        if client.seats != [None; 2] && self.queues.has_tenants() {
+        if client.tenants != [None; 2] && self.queues.has_tenants() {
             self.leave_tenant_queues(slot);
             if let Some(queue) = queue {
                 self.join_tenant_queues(slot, queue, self.now);
@@ -175,12 +175,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Has a client join the queues of its database and its user, if these have limits.
     pub(super) fn join_tenant_queues(&mut self, slot: usize, queue: Queue, since: Time) {
         let client = &mut self.clients[slot];
-        self.queues.join_tenants(&client.seats, &mut client.tenant_queued, queue, slot, since);
+        self.queues.join_tenants(&client.tenants, &mut client.tenant_queued, queue, slot, since);
     }
 
     pub(super) fn leave_tenant_queues(&mut self, slot: usize) {
         let client = &mut self.clients[slot];
-        self.queues.leave_tenants(&client.seats, &mut client.tenant_queued);
+        self.queues.leave_tenants(&client.tenants, &mut client.tenant_queued);
     }
 
     // ---- their names ----
@@ -191,15 +191,15 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     pub(super) fn client_ip(&self, slot: usize) -> Option<IpAddr> {
         let client = &self.clients[slot];
-        client.log.from.map(|(ip, _)| ip.to_canonical())
+        client.log.peer.map(|(ip, _)| ip.to_canonical())
     }
 
     pub(super) fn client_address(&self, slot: usize) -> String {
         let client = &self.clients[slot];
-        if !self.host.listeners[usize::from(client.listener)].tcp {
+        if !self.process.listeners[usize::from(client.listener)].tcp {
             return "unix".to_owned();
         }
-        let from = || client.log.from.map(SocketAddr::from);
+        let from = || client.log.peer.map(SocketAddr::from);
         self.reactor.peer(client.conn).or_else(from).map_or_else(|| "gone".to_owned(), |address| address.to_string())
     }
 
@@ -212,7 +212,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     fn asked(&self, slot: usize) -> (String, String) {
-        self.clients[slot].log.asked.as_deref().cloned().unwrap_or_default()
+        self.clients[slot].log.requested_login.as_deref().cloned().unwrap_or_default()
     }
 
     fn spec_of(&self, slot: usize) -> Option<Arc<PoolSpec>> {

@@ -22,7 +22,7 @@ const UNCOUNTED_BYTES: usize = 64 * 1024;
 
 /// The memory of a listener's connections.
 #[derive(Debug)]
-pub struct Room {
+pub struct MemoryBudget {
     /// Bytes that are counted.
     taken: AtomicUsize,
     /// The listener's part of the process's maximum.
@@ -31,9 +31,9 @@ pub struct Room {
     most: AtomicUsize,
 }
 
-impl Room {
-    /// The room of one of `listeners` listeners.
-    pub fn of_one_in(listeners: usize) -> Self {
+impl MemoryBudget {
+    /// The budget of one of `listeners` listeners.
+    pub fn for_one_of(listeners: usize) -> Self {
         let part = MAX_HELD_BYTES / listeners.max(1);
         Self { taken: AtomicUsize::new(0), part, most: AtomicUsize::new(part) }
     }
@@ -56,49 +56,49 @@ impl Room {
     }
 }
 
-impl Default for Room {
+impl Default for MemoryBudget {
     fn default() -> Self {
-        Self::of_one_in(1)
+        Self::for_one_of(1)
     }
 }
 
 /// The share of one connection.
 #[derive(Debug)]
-pub(crate) struct Share {
-    room: Arc<Room>,
+pub(crate) struct MemoryShare {
+    budget: Arc<MemoryBudget>,
     taken: usize,
 }
 
-impl Share {
-    pub(crate) fn new(room: Arc<Room>) -> Self {
-        Self { room, taken: 0 }
+impl MemoryShare {
+    pub(crate) fn new(budget: Arc<MemoryBudget>) -> Self {
+        Self { budget, taken: 0 }
     }
 
     /// Sets the maximum size of a body.
     pub(crate) fn set_max_request(&self, bytes: usize) {
-        self.room.set_max_request(bytes);
+        self.budget.set_max_request(bytes);
     }
 
     /// How many bytes the connection may hold now. Workers check concurrently, so the total may exceed the maximum a
     /// little.
     pub(crate) fn limit(&self) -> usize {
-        let others = self.room.held().saturating_sub(self.taken);
-        UNCOUNTED_BYTES + self.room.most().saturating_sub(others) / 3 * 2
+        let others = self.budget.held().saturating_sub(self.taken);
+        UNCOUNTED_BYTES + self.budget.most().saturating_sub(others) / 3 * 2
     }
 
     /// Counts the bytes that the connection holds now.
     pub(crate) fn hold(&mut self, bytes: usize) {
         let taken = bytes.saturating_sub(UNCOUNTED_BYTES);
         if taken > self.taken {
-            self.room.taken.fetch_add(taken - self.taken, Relaxed);
+            self.budget.taken.fetch_add(taken - self.taken, Relaxed);
         } else if taken < self.taken {
-            self.room.taken.fetch_sub(self.taken - taken, Relaxed);
+            self.budget.taken.fetch_sub(self.taken - taken, Relaxed);
         }
         self.taken = taken;
     }
 }
 
-impl Drop for Share {
+impl Drop for MemoryShare {
     fn drop(&mut self) {
         self.hold(0);
     }
@@ -111,7 +111,7 @@ mod tests {
     const STEP: usize = 64 * 1024;
 
     /// Each share takes a little in turn, until none may take more. Returns the total.
-    fn fill(shares: &mut [Share]) -> usize {
+    fn fill(shares: &mut [MemoryShare]) -> usize {
         let mut grows = true;
         while std::mem::take(&mut grows) {
             for share in shares.iter_mut() {
@@ -125,21 +125,21 @@ mod tests {
         shares.iter().map(|share| share.taken).sum()
     }
 
-    fn shares(count: usize) -> (Arc<Room>, Vec<Share>) {
-        let room = Arc::new(Room::default());
-        let shares = (0..count).map(|_| Share::new(Arc::clone(&room))).collect();
-        (room, shares)
+    fn shares(count: usize) -> (Arc<MemoryBudget>, Vec<MemoryShare>) {
+        let budget = Arc::new(MemoryBudget::default());
+        let shares = (0..count).map(|_| MemoryShare::new(Arc::clone(&budget))).collect();
+        (budget, shares)
     }
 
     #[test]
     fn one_alone_has_two_thirds_and_many_leave_something() {
         for count in [1, 2, 8, 100] {
-            let (room, mut shares) = shares(count);
+            let (budget, mut shares) = shares(count);
             let held = fill(&mut shares);
             assert!(held <= MAX_HELD_BYTES && held > MAX_HELD_BYTES / 3 * 2 - STEP, "{count} hold {held}");
             let parts = || shares.iter().map(|share| share.taken);
             assert!(parts().max() <= parts().min().map(|least| least + STEP), "{count} have equal parts");
-            let next = Share::new(room);
+            let next = MemoryShare::new(budget);
             assert!(
                 next.limit() > UNCOUNTED_BYTES + MAX_HELD_BYTES / (4 * count + 2),
                 "{count} leave {}",
@@ -150,28 +150,28 @@ mod tests {
 
     #[test]
     fn listeners_have_equal_parts_and_take_nothing_from_each_other() {
-        let rooms = [0; 4].map(|_| Arc::new(Room::of_one_in(4)));
-        let of = |room: &Arc<Room>| (0..8).map(|_| Share::new(Arc::clone(room))).collect::<Vec<_>>();
-        let (mut greedy, mut modest) = (of(&rooms[0]), of(&rooms[1]));
+        let budgets = [0; 4].map(|_| Arc::new(MemoryBudget::for_one_of(4)));
+        let of = |budget: &Arc<MemoryBudget>| (0..8).map(|_| MemoryShare::new(Arc::clone(budget))).collect::<Vec<_>>();
+        let (mut greedy, mut modest) = (of(&budgets[0]), of(&budgets[1]));
         let held = fill(&mut greedy);
         assert!(held <= MAX_HELD_BYTES / 4 && held > MAX_HELD_BYTES / 6 - STEP, "{held}");
-        assert_eq!((rooms[0].held(), rooms[0].most()), (held, MAX_HELD_BYTES / 4));
+        assert_eq!((budgets[0].held(), budgets[0].most()), (held, MAX_HELD_BYTES / 4));
         assert!(modest[0].limit() > MAX_HELD_BYTES / 7, "one alone has two thirds of its listener's part");
         assert_eq!(fill(&mut modest), held);
         greedy.clear();
-        assert_eq!(rooms.each_ref().map(|room| room.held()), [0, held, 0, 0]);
+        assert_eq!(budgets.each_ref().map(|budget| budget.held()), [0, held, 0, 0]);
     }
 
     #[test]
     fn what_is_free_is_there_whatever_the_others_hold() {
-        let (room, mut shares) = shares(1);
+        let (budget, mut shares) = shares(1);
         shares[0].hold(10 * MAX_HELD_BYTES);
-        let mut small = Share::new(Arc::clone(&room));
+        let mut small = MemoryShare::new(Arc::clone(&budget));
         assert_eq!(small.limit(), UNCOUNTED_BYTES);
         small.hold(UNCOUNTED_BYTES);
-        assert_eq!(room.taken.load(Relaxed), 10 * MAX_HELD_BYTES - UNCOUNTED_BYTES);
+        assert_eq!(budget.taken.load(Relaxed), 10 * MAX_HELD_BYTES - UNCOUNTED_BYTES);
         shares.clear();
-        assert_eq!(room.taken.load(Relaxed), 0, "who goes gives all back");
+        assert_eq!(budget.taken.load(Relaxed), 0, "who goes gives all back");
         assert!(small.limit() > MAX_HELD_BYTES / 2);
     }
 
