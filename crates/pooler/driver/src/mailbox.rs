@@ -52,9 +52,9 @@ pub(crate) enum Message<P: Protocol, R: Reactor> {
     SurveyDone(Box<Survey>),
     /// Another client has got the place of this one, the first of the `of` clients of its address that have not logged
     /// in.
-    Displaced { client: u32, serial: u32, of: usize },
+    Displaced { client: ClientKey, of: usize },
     /// Another client is a monitor instead of this one, the first of the `of` monitors of its address.
-    EndMonitoring { client: u32, serial: u32, of: usize },
+    EndMonitoring { client: ClientKey, of: usize },
     /// Something that any thread of the process can ask for.
     Command(Command),
 }
@@ -107,12 +107,26 @@ pub(crate) struct MovingServer<P: Protocol, R: Reactor> {
     pub(crate) born: Time,
 }
 
+/// A client of one worker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ClientKey {
+    pub(crate) slot: u32,
+    /// Tells the client from others that had the same slot.
+    pub(crate) serial: u32,
+}
+
 /// A client that has asked something of others: to cancel what one does, or to be told of all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Asker {
     pub(crate) tag: ClientTag,
     /// Tells it from others that had the same slot.
     pub(crate) serial: u32,
+}
+
+impl Asker {
+    pub(crate) fn key(self) -> ClientKey {
+        ClientKey { slot: self.tag.slot() as u32, serial: self.serial }
+    }
 }
 
 /// A question of one client's session to those of all clients, on its way from worker to worker.

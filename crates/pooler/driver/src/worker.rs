@@ -13,6 +13,7 @@
 //! | [`ServerConn`], [`ClientConn`] | [`servers`], [`clients`] | the connections, and their sessions |
 //! | `Usage`, `Hold`, `Share` | [`usage`], [`share`] | who uses a server |
 //! | `Life`, `ReadSide`, `Lease` | [`life`], [`lease`] | how far a client is on its way to its end; its lease |
+//! | `Places` | [`places`] | the places that a client takes at its listener, with its database and its user |
 //! | [`Sharing`] | [`sharing`] | the clients that share servers, and those that do not read |
 //! | [`Dial`] | [`dials`], [`attempts`] | connections in the making, host by host |
 //! | [`ClosingServer`], [`ClosingClients`] | [`closing_servers`], [`closing_clients`] | connections that are closing |
@@ -20,7 +21,7 @@
 //! | [`Accepting`], `Newcomers` | [`accepting`], [`newcomers`] | listening sockets; clients that wait for a place |
 //! | [`TenantQueue`] | [`tenant_queue`] | clients that wait for a place with their database or their user |
 //! | [`TimeoutQueues`] | [`timeout_queues`] | clients in the order in which time-outs and evictions reach them |
-//! | [`LoginDelays`] | [`login_delays`] | logins from addresses that guess passwords |
+//! | [`LoginDelays`], `LoginDelay` | [`login_delays`] | logins from addresses that guess passwords |
 //! | [`ServerDeadlines`], [`Lingering`] | [`server_deadlines`], [`client_end`] | what is due after a while |
 //! | [`PoolScan`], `SlowReaders` | [`pool_scan`], [`slow_readers`] | sweeps that go on from tick to tick |
 //! | [`Shutdown`], [`Counters`], [`Outboxes`] | [`shutdown`], [`counters`], [`outboxes`] | end; metrics; memory |
@@ -65,6 +66,7 @@ mod login_delays;
 mod newcomers;
 mod outboxes;
 mod panics;
+mod places;
 mod pool_scan;
 mod pools;
 mod posts;
@@ -100,7 +102,7 @@ use self::{
     timeout_queues::TimeoutQueues,
 };
 use crate::{
-    mailbox::{Asker, Command, Message, Post, Survey},
+    mailbox::{Asker, ClientKey, Command, Message, Post, Survey},
     pace::Pace,
     process::Process,
     reactor::{Completion, Owner, Reactor},
@@ -135,7 +137,7 @@ pub(crate) struct Worker<P: Protocol, R: Reactor> {
     lingering: Lingering,
     closing_clients: closing_clients::ClosingClients<R>,
     /// Clients to which all has been sent, and whose sessions are to be told.
-    sent: Vec<(u32, u32)>,
+    sent: Vec<ClientKey>,
     mail: VecDeque<Message<P, R>>,
     work: VecDeque<Work>,
     outboxes: Outboxes,
@@ -184,11 +186,7 @@ enum Work {
         server: u32,
         id: ServerId,
     },
-    /// A client's held-back input is handed to it again.
-    Feed {
-        client: u32,
-        serial: u32,
-    },
+    Client(ClientKey, ClientWork),
     LeaseFailed {
         pool: Arc<SharedPool>,
         waiter: WaiterId,
@@ -204,38 +202,26 @@ enum Work {
     Post(Post),
     /// A session asks the sessions of all clients.
     Survey(Box<Survey>),
-    Refuse {
-        client: u32,
-        serial: u32,
-        why: Refusal,
-    },
-    /// A client that has ended its sending side may have all its answers.
-    Answered {
-        client: u32,
-        serial: u32,
-    },
-    /// A client failed to log in.
-    LoginFailed {
-        client: u32,
-        serial: u32,
-    },
-    /// A session asked to close its client.
-    CloseClient {
-        client: u32,
-        serial: u32,
-        reason: CloseReason,
-    },
-    /// The client's connection has ended.
-    ClientGone {
-        client: u32,
-        serial: u32,
-    },
     /// A session asked to close its server, or the server's connection has ended.
     ServerGone {
         server: u32,
         id: ServerId,
         reason: CloseReason,
     },
+}
+
+/// Something to do for a client, unless it is gone by then.
+enum ClientWork {
+    /// The client's buffered input is handed to its session again.
+    Feed,
+    Refuse(Refusal),
+    /// The client has ended its sending side, and may have all its answers.
+    Answered,
+    LoginFailed,
+    /// A session asked to close its client.
+    Close(CloseReason),
+    /// The client's connection has ended.
+    Gone,
 }
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
@@ -368,8 +354,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Message::Post(post) => self.on_post(post),
             Message::Survey(survey) => self.survey(survey),
             Message::SurveyDone(survey) => self.on_survey_done(&survey),
-            Message::Displaced { client, serial, of } => self.on_displaced(client, serial, of),
-            Message::EndMonitoring { client, serial, of } => self.end_monitoring(client, serial, of),
+            Message::Displaced { client, of } => self.on_displaced(client, of),
+            Message::EndMonitoring { client, of } => self.end_monitoring(client, of),
             Message::Command(command) => self.handle_command(command),
         }
     }
@@ -416,9 +402,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Work::Granted(pool, grant) => self.on_granted(pool, &grant),
             Work::Bring(pool, grant) => self.bring(pool, grant),
             Work::ProbeAnswered { server, id } => self.on_probe_answered(server as usize, id),
-            Work::Feed { client, serial } => {
-                if self.client_is(client, serial) {
-                    self.feed(client as usize);
+            Work::Client(client, work) => {
+                if self.client_is(client) {
+                    self.handle_client_work(client.slot as usize, work);
                 }
             }
             Work::LeaseFailed { pool, waiter, reason, waited } => self.on_lease_failed(&pool, waiter, reason, waited),
@@ -428,36 +414,22 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             },
             Work::Post(post) => self.deliver_post(&post),
             Work::Survey(survey) => self.survey(survey),
-            Work::Refuse { client, serial, why } => {
-                if self.client_is(client, serial) {
-                    self.refuse(client as usize, why);
-                }
-            }
-            Work::Answered { client, serial } => {
-                if self.client_is(client, serial) {
-                    self.on_answered(client as usize);
-                }
-            }
-            Work::LoginFailed { client, serial } => {
-                if self.client_is(client, serial) {
-                    self.on_login_failed(client as usize);
-                }
-            }
-            Work::CloseClient { client, serial, reason } => {
-                if self.client_is(client, serial) {
-                    self.close_client(client as usize, &reason);
-                }
-            }
-            Work::ClientGone { client, serial } => {
-                if self.client_is(client, serial) {
-                    self.remove_client(client as usize);
-                }
-            }
             Work::ServerGone { server, id, reason } => {
                 if self.servers.get(server as usize).is_some_and(|s| s.id == id) {
                     self.remove_server(server as usize, reason);
                 }
             }
+        }
+    }
+
+    fn handle_client_work(&mut self, slot: usize, work: ClientWork) {
+        match work {
+            ClientWork::Feed => self.feed(slot),
+            ClientWork::Refuse(why) => self.refuse(slot, why),
+            ClientWork::Answered => self.on_answered(slot),
+            ClientWork::LoginFailed => self.on_login_failed(slot),
+            ClientWork::Close(reason) => self.close_client(slot, &reason),
+            ClientWork::Gone => self.remove_client(slot),
         }
     }
 

@@ -1,5 +1,5 @@
 //! Calls into sessions: how they are made, which other sessions they may look at, and where the bytes are that their
-//! effects refer to. Executes no effect.
+//! effects refer to.
 
 use std::{
     ops::Range,
@@ -8,14 +8,51 @@ use std::{
     sync::Arc,
 };
 
-use seam::{ClientTag, ServerTag, Sessions};
+use seam::{ClientTag, Outbox, Protocol, ServerTag, Sessions};
 use slab::Slab;
 
-use crate::reactor::{Buffer, Data};
+use super::Worker;
+use crate::reactor::{Buffer, Data, Reactor};
 
 /// Calls into the protocol. `None`: it panicked.
 pub(super) fn call<T>(protocol: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(protocol)).ok()
+}
+
+impl<P: Protocol, R: Reactor> Worker<P, R> {
+    /// Calls the session of a client, and executes its effects. `None`: the session panicked, and the client ends.
+    pub(super) fn call_client<T>(
+        &mut self,
+        slot: usize,
+        source: Source<'_>,
+        f: impl FnOnce(&P, ClientTag, &mut P::Client, &mut Outbox) -> T,
+    ) -> Option<T> {
+        let (mut out, tag) = (self.outbox(), self.client_tag(slot));
+        let (protocol, session) = (&*self.shared.protocol, &mut self.clients[slot].session);
+        let Some(result) = call(|| f(protocol, tag, session, &mut out)) else {
+            self.on_client_defect(slot, out);
+            return None;
+        };
+        self.execute(out, source);
+        Some(result)
+    }
+
+    /// Calls the session of a server, and executes its effects. `None`: the session panicked, and the server ends.
+    pub(super) fn call_server<T>(
+        &mut self,
+        slot: usize,
+        source: Source<'_>,
+        f: impl FnOnce(&P, ServerTag, &mut P::Server, &mut Outbox) -> T,
+    ) -> Option<T> {
+        let (mut out, tag) = (self.outbox(), self.server_tag(slot));
+        let (protocol, session) = (&*self.shared.protocol, &mut self.servers[slot].session);
+        let Some(result) = call(|| f(protocol, tag, session, &mut out)) else {
+            self.on_server_defect(slot, None, out);
+            return None;
+        };
+        self.execute(out, source);
+        Some(result)
+    }
 }
 
 /// Where the spans of an outbox point.

@@ -29,8 +29,6 @@ use crate::{
 
 /// How long a cancel request may take before the server it was for is closed.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
-/// Cancel requests under way for one server; further ones are dropped, as they would ask for the same.
-const MAX_CANCELS: u32 = 4;
 /// The distance between slots that a cancel request cannot distinguish.
 const SLOT_STEP: usize = 1 << 16;
 
@@ -104,7 +102,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     pub(super) fn on_cancel_done(&mut self, asker: Asker) {
         let slot = asker.tag.slot();
-        if self.client_is(slot as u32, asker.serial) && !self.clients[slot].life.is_closing() {
+        if self.client_is(asker.key()) && !self.clients[slot].life.is_closing() {
             self.close_client(slot, &CloseReason::Done);
         }
     }
@@ -112,11 +110,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Whether the client's input must wait because a cancel request is under way for the server it holds, or on
     /// account of one that it shares; or until it has a place with its database and its user.
     pub(super) fn is_input_paused(&self, slot: usize) -> bool {
-        if self.clients[slot].in_tenant_queue {
+        if self.clients[slot].places.is_in_tenant_queue() {
             return true;
         }
         match self.clients[slot].lease {
-            Lease::Held { server } => self.servers[server as usize].cancels > 0,
+            Lease::Held { server } => self.servers[server as usize].cancels.are_under_way(),
             Lease::Shared { server, heard, .. } => self.is_share_paused(server as usize, heard),
             Lease::None | Lease::Waiting { .. } | Lease::Joining { .. } => false,
         }
@@ -125,7 +123,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Opens a connection beside a server's own, to where that is connected, secures it if `upgrade` is given, and
     /// sends `bytes` there.
     pub(super) fn open_cancel(&mut self, slot: usize, bytes: &[u8], upgrade: Option<Upgrade>) {
-        let Some(server) = self.servers.get(slot).filter(|server| server.cancels < MAX_CANCELS) else { return };
+        let Some(server) = self.servers.get(slot).filter(|server| server.cancels.may_begin()) else { return };
         let peer = match &server.address {
             Address::Unix(_) => None,
             Address::Tcp { .. } => match self.reactor.peer(server.conn) {
@@ -137,7 +135,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let (address, spec) = (server.address.clone(), server.pool.spec());
         let request = Rc::new(CancelRequest { bytes: bytes.to_vec(), upgrade, address, peer, spec });
         if self.send_beside(request, slot as u32, id, pool) {
-            self.servers[slot].cancels += 1;
+            self.servers[slot].cancels.begin();
         }
     }
 
@@ -242,7 +240,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if matches!(self.cancel_connections[slot].step, Step::Plain)
             && let Some(server) = self.server_of_cancel(slot)
         {
-            server.tainted = true;
+            server.cancels.taint();
         }
         self.end_cancel(slot);
     }
@@ -254,8 +252,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     fn end_cancel(&mut self, slot: usize) {
         let freed = self.server_of_cancel(slot).and_then(|server| {
-            server.cancels -= 1;
-            (server.cancels == 0).then(|| match server.usage {
+            server.cancels.end().then(|| match server.usage {
                 Usage::AwaitsCancels(verdict) => {
                     server.usage = Usage::Free;
                     Some(Freed::CheckIn(verdict))
@@ -274,7 +271,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         match freed {
             Some(Freed::CheckIn(verdict)) => {
                 if repeats && verdict == Verdict::Discard {
-                    self.servers[side.server as usize].cancel_again = Some(side.request);
+                    self.servers[side.server as usize].cancels.repeat(side.request);
                 }
                 self.check_in(side.server as usize, verdict);
             }

@@ -7,7 +7,7 @@ use pool::Time;
 use seam::{Blame, CloseReason, Protocol, Refusal, Standing};
 
 use super::{
-    Work, Worker,
+    ClientWork, Worker,
     calls::{ServerSessions, Source, call},
     clients::ClientConn,
     connection_log::End,
@@ -15,7 +15,12 @@ use super::{
     lease::Lease,
     life::ReadSide,
 };
-use crate::{client_state::State, listener::SentAway, mailbox::Admission, reactor::Reactor};
+use crate::{
+    client_state::State,
+    listener::SentAway,
+    mailbox::{Admission, ClientKey},
+    reactor::Reactor,
+};
 
 /// How long the last bytes to a client may take to leave before it is closed all the same.
 const MAX_LINGER_TIME: Duration = Duration::from_secs(5);
@@ -27,18 +32,17 @@ const MAX_PROMPT_END: Duration = Duration::from_millis(250);
 
 /// Clients that are closed as soon as their last bytes have left, and after [`MAX_LINGER_TIME`] at the latest.
 #[derive(Default)]
-pub(super) struct Lingering(VecDeque<(u32, u32, Time)>);
+pub(super) struct Lingering(VecDeque<(ClientKey, Time)>);
 
 impl Lingering {
-    fn push(&mut self, client: usize, serial: u32, now: Time) {
-        self.0.push_back((client as u32, serial, now + MAX_LINGER_TIME));
+    fn push(&mut self, client: ClientKey, now: Time) {
+        self.0.push_back((client, now + MAX_LINGER_TIME));
     }
 
-    /// The slot and the serial number of the next client whose time is up.
-    fn take_late(&mut self, now: Time) -> Option<(u32, u32)> {
-        let is_late = self.0.front().is_some_and(|(.., until)| *until <= now);
-        let (client, serial, _) = if is_late { self.0.pop_front()? } else { return None };
-        Some((client, serial))
+    /// The next client whose time is up.
+    fn take_late(&mut self, now: Time) -> Option<ClientKey> {
+        self.0.front().filter(|(_, until)| *until <= now)?;
+        self.0.pop_front().map(|(client, _)| client)
     }
 }
 
@@ -90,17 +94,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Has a session tell its client why it must go. False if the session does so later, and closes the client then.
     pub(super) fn send_refusal(&mut self, slot: usize, why: Refusal) -> bool {
         self.withdraw_from_tenants(slot);
-        let mut out = self.outbox();
-        let tag = self.client_tag(slot);
-        let protocol = std::sync::Arc::clone(&self.shared.protocol);
-        let session = &mut self.clients[slot].session;
-        if call(|| protocol.refuse(tag, session, why, &mut out)).is_none() {
-            self.on_client_defect(slot, out);
-            return true;
-        }
-        let told = !out.effects.is_empty();
-        self.execute(out, Source::NONE);
-        told
+        let told = self.call_client(slot, Source::NONE, |protocol, tag, session, out| {
+            protocol.refuse(tag, session, why, out);
+            !out.effects.is_empty()
+        });
+        // The end of a session that panicked closes its client.
+        told.unwrap_or(true)
     }
 
     /// A client has ended its sending side. If its protocol allows that, it gets the answers that it is owed, and is
@@ -110,9 +109,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return self.push_client_gone(slot);
         }
         self.begin_lingering(slot);
-        let client = &mut self.clients[slot];
-        client.read_side = ReadSide::Ended;
-        self.work.push_back(Work::Answered { client: slot as u32, serial: client.serial });
+        self.clients[slot].read_side = ReadSide::Ended;
+        self.push_client_work(slot, ClientWork::Answered);
     }
 
     /// Whether a client may end its sending side before it has its answers, and may be owed some.
@@ -134,7 +132,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         };
         rules.answers_half_closed
             && !client.life.is_closing()
-            && !client.in_tenant_queue
+            && !client.places.is_in_tenant_queue()
             && client.standing != Standing::Blocked
             && may_be_owed
     }
@@ -149,9 +147,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         {
             return;
         }
-        let (client, serial) = (slot as u32, client.serial);
+        let client = self.client_key(slot);
         self.feed(slot);
-        if self.client_is(client, serial) && !self.clients[slot].life.is_closing() && !self.awaits_answer(slot) {
+        if self.client_is(client) && !self.clients[slot].life.is_closing() && !self.awaits_answer(slot) {
             self.push_close(slot, CloseReason::Goodbye);
         }
     }
@@ -171,14 +169,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Closes a client once the work at hand is done. Its session gets no more input.
     pub(super) fn push_close(&mut self, slot: usize, reason: CloseReason) {
-        let client = &mut self.clients[slot];
-        client.life.close();
-        self.work.push_back(Work::CloseClient { client: slot as u32, serial: client.serial, reason });
+        self.clients[slot].life.close();
+        self.push_client_work(slot, ClientWork::Close(reason));
     }
 
     pub(super) fn push_client_gone(&mut self, slot: usize) {
-        let (client, serial) = (slot as u32, self.clients[slot].serial);
-        self.work.push_back(Work::ClientGone { client, serial });
+        self.push_client_work(slot, ClientWork::Gone);
     }
 
     /// The session (or the driver) wants the client closed: its servers are given back at once, its
@@ -191,7 +187,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let _ = self.leave_lobby(slot);
         self.end_session(slot);
         self.refresh_state(slot);
-        match self.clients[slot].muted {
+        match self.clients[slot].login.is_answer_delayed() {
             true => self.count_leaving(slot),
             false => self.linger_or_remove(slot),
         }
@@ -200,9 +196,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// The client is about to go, but stays for a while yet. Its listener and tenants evict no other client meanwhile.
     fn count_leaving(&mut self, slot: usize) {
         let client = &mut self.clients[slot];
-        if client.admission == Admission::Admitted && !std::mem::replace(&mut client.leaving, true) {
+        if client.places.is_admitted() && client.places.begin_leaving() {
             self.process.listeners[usize::from(client.listener)].leaves();
-            self.process.tenants.leaves(client.tenants, self.now);
+            self.process.tenants.leaves(client.places.tenants(), self.now);
         }
     }
 
@@ -227,7 +223,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn linger_or_remove(&mut self, slot: usize) {
         let client = &self.clients[slot];
         // A client that has lost its place to another cannot stay by not reading.
-        if self.reactor.is_sending(client.conn) && client.admission != Admission::Displaced {
+        if self.reactor.is_sending(client.conn) && client.places.admission() != Admission::Displaced {
             self.begin_lingering(slot);
             self.count_leaving(slot);
         } else {
@@ -238,14 +234,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// The client is closed after a while at the latest.
     pub(super) fn begin_lingering(&mut self, slot: usize) {
-        self.lingering.push(slot, self.clients[slot].serial, self.now);
+        self.lingering.push(self.client_key(slot), self.now);
     }
 
     /// Closes clients whose last bytes did not leave in time.
     pub(super) fn end_lingering(&mut self) {
-        while let Some((client, serial)) = self.lingering.take_late(self.now) {
-            if self.client_is(client, serial) {
-                self.remove_client(client as usize);
+        while let Some(client) = self.lingering.take_late(self.now) {
+            if self.client_is(client) {
+                self.remove_client(client.slot as usize);
             }
         }
     }
@@ -289,22 +285,21 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.forget_stalls_of_client(slot);
         self.log_disconnected(slot);
         self.leave_tenant_queues(slot);
-        let client = self.clients.remove(slot);
+        let mut client = self.clients.remove(slot);
         let listener = usize::from(client.listener);
         self.counters.client_left(client.listener, client.state);
-        if let Some(entry) = client.queued {
-            self.queues.leave(client.listener, entry);
-        }
+        self.queues.leave(client.listener, &mut client.queued);
         self.close_connection(&client);
         if let Some(pool) = client.pool {
             self.pools.used(pool).clients.fetch_sub(1, Relaxed);
         }
         let rules = &self.process.listeners[listener];
-        if client.admission == Admission::Admitted {
-            rules.left(client.leaving);
+        let places = &client.places;
+        if places.is_admitted() {
+            rules.left(places.is_leaving());
         }
-        self.process.tenants.left(client.tenants, client.leaving, self.now);
-        self.client_has_left(listener as u32, client.admission);
+        self.process.tenants.left(places.tenants(), places.is_leaving(), self.now);
+        self.client_has_left(listener as u32, places.admission());
     }
 
     /// Closes a client's connection. If the client was told why, the worker first watches whether it has heard that.

@@ -10,15 +10,10 @@ use pool::Time;
 use seam::{Protocol, Standing};
 
 use super::{
-    Work, Worker,
-    calls::call,
-    lease::Lease,
-    life::ReadSide,
-    servers::ServerConn,
-    timeout_queues::{Queue, Queued},
+    ClientWork, Work, Worker, calls::call, lease::Lease, life::ReadSide, servers::ServerConn, timeout_queues::Queue,
     usage::Hold,
 };
-use crate::{client_state::State, config::PoolSpec, reactor::Reactor};
+use crate::{client_state::State, config::PoolSpec, mailbox::ClientKey, reactor::Reactor};
 
 /// A server and its holder are silent for this long before the worker finds out which of them waits for the other.
 const QUIET_TIME: Duration = Duration::from_millis(250);
@@ -71,8 +66,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 |hold: &&Hold| hold.awaited_since().is_none() && self.now - hold.last_activity() >= QUIET_TIME;
             let holder = server.usage.hold().filter(is_quiet)?.client();
             let client = &self.clients[holder];
-            let stuck =
-                server.cancels > 0 || [server.conn, client.conn].iter().any(|conn| self.reactor.is_sending(*conn));
+            let stuck = server.cancels.are_under_way()
+                || [server.conn, client.conn].iter().any(|conn| self.reactor.is_sending(*conn));
             let may_wait = client.state == State::Active || client.read_side == ReadSide::Ended;
             (may_wait && !stuck && !client.life.is_broken()).then_some((slot, holder))
         };
@@ -106,7 +101,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         };
         let state = match (client.life.is_closing(), client.lease, client.standing) {
             (true, ..) => State::Closing,
-            _ if client.in_tenant_queue => State::Login,
+            _ if client.places.is_in_tenant_queue() => State::Login,
             (_, _, Standing::Login) => State::Login,
             // A server that it seeks for others, too, is not what it waits for.
             (_, _, Standing::Subscribed) => State::Subscribed,
@@ -117,8 +112,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             (_, _, Standing::InTransaction | Standing::Preparing) => State::Transaction,
         };
         if client.read_side == ReadSide::Ended {
-            let serial = client.serial;
-            self.work.push_back(Work::Answered { client: slot as u32, serial });
+            let key = ClientKey { slot: slot as u32, serial: client.serial };
+            self.work.push_back(Work::Client(key, ClientWork::Answered));
         }
         if state == client.state {
             if state == State::Idle {
@@ -150,21 +145,21 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let client = &mut self.clients[slot];
         let queue = match (client.state, client.lease) {
             // The tenant queue has a time-out of its own.
-            (State::Login, _) if client.in_tenant_queue => None,
+            (State::Login, _) if client.places.is_in_tenant_queue() => None,
             // One that only looked on until now may have its login before it.
             (State::Login, _) => Some(Queue::Login),
             (State::Idle, Lease::Held { .. }) => Some(Queue::Pinned),
             (State::Idle, _) => Some(Queue::Idle),
             _ => None,
         };
-        if !anew && client.queued.map(Queued::queue) == queue {
+        if !anew && client.queued.queue() == queue {
             return;
         }
-        if let Some(entry) = client.queued.take() {
-            self.queues.leave(client.listener, entry);
+        self.queues.leave(client.listener, &mut client.queued);
+        if let Some(queue) = queue {
+            self.queues.join(client.listener, &mut client.queued, queue, slot, self.now);
         }
-        client.queued = queue.map(|queue| self.queues.join(client.listener, queue, slot, self.now));
-        if client.tenants != [None; 2] && self.queues.has_tenants() {
+        if client.places.tenants() != [None; 2] && self.queues.has_tenants() {
             self.leave_tenant_queues(slot);
             if let Some(queue) = queue {
                 self.join_tenant_queues(slot, queue, self.now);
@@ -175,18 +170,29 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Has a client join the queues of its database and its user, if these have limits.
     pub(super) fn join_tenant_queues(&mut self, slot: usize, queue: Queue, since: Time) {
         let client = &mut self.clients[slot];
-        self.queues.join_tenants(&client.tenants, &mut client.tenant_queued, queue, slot, since);
+        self.queues.join_tenants(client.places.tenants(), &mut client.queued, queue, slot, since);
     }
 
     pub(super) fn leave_tenant_queues(&mut self, slot: usize) {
         let client = &mut self.clients[slot];
-        self.queues.leave_tenants(&client.tenants, &mut client.tenant_queued);
+        self.queues.leave_tenants(client.places.tenants(), &mut client.queued);
     }
 
     // ---- their names ----
 
-    pub(super) fn client_is(&self, slot: u32, serial: u32) -> bool {
-        self.clients.get(slot as usize).is_some_and(|client| client.serial == serial)
+    /// Whether this client is still here.
+    pub(super) fn client_is(&self, client: ClientKey) -> bool {
+        self.clients.get(client.slot as usize).is_some_and(|here| here.serial == client.serial)
+    }
+
+    pub(super) fn client_key(&self, slot: usize) -> ClientKey {
+        ClientKey { slot: slot as u32, serial: self.clients[slot].serial }
+    }
+
+    /// Has something done for a client once the effect at hand is finished.
+    pub(super) fn push_client_work(&mut self, slot: usize, work: ClientWork) {
+        let client = self.client_key(slot);
+        self.work.push_back(Work::Client(client, work));
     }
 
     pub(super) fn client_ip(&self, slot: usize) -> Option<IpAddr> {

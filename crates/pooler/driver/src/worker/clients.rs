@@ -9,24 +9,24 @@ use pool::Time;
 use seam::{Input, Origin, Peer, PoolId, Protocol, Refusal, Standing};
 
 use super::{
-    Work, Worker,
+    ClientWork, Worker,
     calls::{HasSession, ServerSessions, Source, call},
     connection_log::ConnectionLog,
     input_buffer::InputBuffer,
     lease::Lease,
     life::{Life, ReadSide},
-    login_delays::LoginTurn,
+    login_delays::LoginDelay,
+    places::Places,
     sharing::MAX_UNREAD,
-    timeout_queues::{Queue, Queued},
+    timeout_queues::{Queue, QueueEntries},
 };
 use crate::{
     client_state::State,
     listener::SentAway,
-    mailbox::Admission,
+    mailbox::{Admission, ClientKey},
     reactor::{Buffer, ConnId, Owner, Reactor},
     shared_pool::SharedPool,
     socket,
-    tenants::TenantIds,
     throttle::{self, LoginTicket},
 };
 
@@ -41,15 +41,11 @@ pub(crate) struct ClientConn<C> {
     /// When the client came into its state, or its request began.
     pub(super) since: Time,
     pub(super) pool: Option<PoolId>,
-    /// The client's place in a queue of its listener.
-    pub(super) queued: Option<Queued>,
-    /// The client's places with its database and its user.
-    pub(super) tenants: TenantIds,
-    /// The client's places in queues of its database and its user, if these have limits.
-    pub(super) tenant_queued: [Option<Queued>; 2],
+    pub(super) queued: QueueEntries,
     pub(super) conn: ConnId,
-    /// The client's place among the logins from its address, if passwords are guessed from there.
+    /// The client's number among the logins from its address, if passwords are guessed from there.
     pub(super) login_ticket: Option<Box<LoginTicket>>,
+    pub(super) login: LoginDelay,
     /// Tells the client from others that had the same slot.
     pub(super) serial: u32,
     /// The number under which the client waits in pools.
@@ -59,19 +55,9 @@ pub(crate) struct ClientConn<C> {
     pub(super) counted: u16,
     pub(super) state: State,
     pub(super) standing: Standing,
-    pub(super) admission: Admission,
+    pub(super) places: Places,
     pub(super) life: Life,
     pub(super) read_side: ReadSide,
-    /// The client's listener and tenants count it among the clients that leave.
-    pub(super) leaving: bool,
-    /// The client has logged in, and waits for a place with its database or its user.
-    pub(super) in_tenant_queue: bool,
-    /// The client has not logged in, and another client may get its place.
-    pub(super) in_lobby: bool,
-    /// Whether the client has to wait for its turn to log in.
-    pub(super) turn: LoginTurn,
-    /// The answer to the client's failed login is kept back.
-    pub(super) muted: bool,
     /// The session is to be told when all has left that was sent to the client.
     pub(super) notify_flushed: bool,
     /// Why the client was sent away, if it was.
@@ -88,7 +74,7 @@ impl<C> ClientConn<C> {
         listener: u16,
         admission: Admission,
         serial: u32,
-        queued: Queued,
+        queued: QueueEntries,
         log: ConnectionLog,
         now: Time,
     ) -> Self {
@@ -99,25 +85,19 @@ impl<C> ClientConn<C> {
             born: now,
             since: now,
             pool: None,
-            queued: Some(queued),
-            tenants: [None; 2],
-            tenant_queued: [None; 2],
+            queued,
             conn,
             login_ticket: None,
+            login: LoginDelay::default(),
             serial,
             waiter: serial,
             listener,
             counted: 0,
             state: State::Login,
             standing: Standing::Login,
-            admission,
+            places: Places::new(admission),
             life: Life::Open,
             read_side: ReadSide::Open,
-            leaving: false,
-            in_tenant_queue: false,
-            in_lobby: admission == Admission::Admitted,
-            turn: LoginTurn::Free,
-            muted: false,
             notify_flushed: false,
             log,
             sent_away: None,
@@ -171,7 +151,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return self.drop_accepted(listener, admission);
         };
         let (serial, log) = (self.new_serial(), ConnectionLog::new(peer.map(|peer| (peer.ip(), peer.port()))));
-        let queued = self.queues.join(listener as u16, Queue::Login, slot, self.now);
+        let mut queued = QueueEntries::default();
+        self.queues.join(listener as u16, &mut queued, Queue::Login, slot, self.now);
         self.clients.insert(ClientConn::new(session, conn, listener as u16, admission, serial, queued, log, self.now));
         self.counters.client_came(listener as u16, State::Login);
         if admission == Admission::Admitted {
@@ -197,7 +178,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn admit_logged_in(&mut self, slot: usize) {
         if !self.leave_lobby(slot) {
             // It hears that in the place of the answer to its login.
-            if !self.clients[slot].in_tenant_queue {
+            if !self.clients[slot].places.is_in_tenant_queue() {
                 self.join_tenant_queue(slot, None, false);
             }
             return self.push_displaced(slot);
@@ -206,9 +187,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let shared = Arc::clone(self.pools.used(pool));
         self.follow_pool(slot, &shared, None);
         if shared.drained.load(Relaxed) {
-            let why = Refusal::Drained { at_login: self.clients[slot].in_tenant_queue };
-            let (client, serial) = (slot as u32, self.clients[slot].serial);
-            self.work.push_back(Work::Refuse { client, serial, why });
+            let why = Refusal::Drained { at_login: self.clients[slot].places.is_in_tenant_queue() };
+            self.push_client_work(slot, ClientWork::Refuse(why));
         }
     }
 
@@ -358,7 +338,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if client.life.is_closing()
             || client.read_side == ReadSide::Ended
             || client.lease.is_waiting()
-            || client.in_tenant_queue
+            || client.places.is_in_tenant_queue()
         {
             return;
         }
@@ -370,7 +350,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         if let Lease::Held { server } = client.lease
             && (self.reactor.is_sending(self.servers[server as usize].conn)
-                || self.servers[server as usize].cancels > 0)
+                || self.servers[server as usize].cancels.are_under_way())
         {
             return;
         }
@@ -404,13 +384,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn on_client_sent(&mut self, slot: usize) {
         let client = &mut self.clients[slot];
         if client.life.is_closing() {
-            if !client.muted {
+            if !client.login.is_answer_delayed() {
                 self.linger_or_remove(slot);
             }
             return;
         }
         if std::mem::take(&mut client.notify_flushed) {
-            self.sent.push((slot as u32, client.serial));
+            self.sent.push(ClientKey { slot: slot as u32, serial: client.serial });
         }
         match client.lease {
             Lease::Held { server } => {
@@ -433,7 +413,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let Some(client) = self.clients.get_mut(slot) else { return };
         match self.reactor.is_sending(client.conn) {
             true => client.notify_flushed = true,
-            false => self.sent.push((slot as u32, client.serial)),
+            false => self.sent.push(ClientKey { slot: slot as u32, serial: client.serial }),
         }
     }
 
@@ -446,7 +426,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         // Otherwise the end is seen when it is listened to again.
         if client.lease.is_waiting()
-            || client.in_tenant_queue
+            || client.places.is_in_tenant_queue()
             || client.input.len() >= self.process.config.max_buffered_input
         {
             match is_owed {

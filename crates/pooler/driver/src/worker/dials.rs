@@ -16,6 +16,7 @@ use super::{
     Worker,
     attempts::{Attempts, HostRequirement},
     calls::{Source, call},
+    cancel_request::Cancels,
     closing_servers::OpenConnection,
     input_buffer::InputBuffer,
     pools::Location,
@@ -188,7 +189,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             phase: Phase::Starting(Box::new(dial.attempts)),
             authenticated: false,
             link: Link::Up,
-            tainted: false,
             soiled: false,
             served: false,
             usage: Usage::Free,
@@ -197,8 +197,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             since: self.now,
             born: self.now,
             pinned: None,
-            cancels: 0,
-            cancel_again: None,
+            cancels: Cancels::default(),
         });
         self.execute(out, Source::NONE);
         if self.upgrading.is_some() {

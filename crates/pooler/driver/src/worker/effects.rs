@@ -4,7 +4,7 @@ use pool::Need;
 use seam::{Blame, Bytes, CloseReason, Effect, LeaseKind, Outbox, Peer, Protocol};
 
 use super::{
-    Work, Worker, calls::Source, lease::Lease, posts::LastPost, servers::Link, tenant_queue::drop_later_effects,
+    ClientWork, Worker, calls::Source, lease::Lease, posts::LastPost, servers::Link, tenant_queue::drop_later_effects,
 };
 use crate::reactor::{Data, Reactor, Submitted};
 
@@ -89,10 +89,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         match to {
             Peer::Client(tag) => {
                 let Some(client) = self.clients.get(tag.slot()) else { return };
-                if client.muted {
+                if client.login.is_answer_delayed() {
                     return self.delay_answer(tag.slot(), &data);
                 }
-                let serial = client.serial;
                 let unsent = self.reactor.unsent(client.conn);
                 // What comes from a shared server is bounded elsewhere.
                 let shares = matches!(client.lease, Lease::Shared { .. });
@@ -104,7 +103,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                     Submitted::Done => {}
                     Submitted::Pending => self.note_unread(tag.slot()),
                     Submitted::Broken(_) => {
-                        self.work.push_back(Work::ClientGone { client: tag.slot() as u32, serial });
+                        self.push_client_work(tag.slot(), ClientWork::Gone);
                     }
                 }
             }
@@ -134,7 +133,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let client = &mut self.clients[slot];
         if client.life.close() {
             // At once: it is not to have time for reading all that.
-            self.work.push_back(Work::ClientGone { client: slot as u32, serial: client.serial });
+            self.push_client_work(slot, ClientWork::Gone);
             let message = format!("the client does not read: {unsent} bytes wait for it, and no more are kept");
             self.log_end(slot, &CloseReason::Error(Blame::Client, message));
         }
@@ -198,8 +197,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     pub(super) fn push_feed(&mut self, slot: usize) {
-        if let Some(client) = self.clients.get(slot) {
-            self.work.push_back(Work::Feed { client: slot as u32, serial: client.serial });
+        if self.clients.contains(slot) {
+            self.push_client_work(slot, ClientWork::Feed);
         }
     }
 }

@@ -1,14 +1,11 @@
 //! The loop of a worker, in parts: a worker with a thread of its own runs through all of them; the caller of a
 //! [`SteppedWorkers`](crate::SteppedWorkers) calls each when it likes.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, time::Duration};
 
-use seam::{ClientTag, Protocol};
+use seam::Protocol;
 
-use super::{
-    Worker,
-    calls::{Source, call},
-};
+use super::{Worker, calls::Source};
 use crate::reactor::Reactor;
 
 /// The longest a worker sleeps; time-outs are this exact.
@@ -107,21 +104,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Tells sessions that all has left that was sent. What they send then has its turn beside what others do.
     fn notify_flushed_clients(&mut self) {
-        for (slot, serial) in std::mem::take(&mut self.sent) {
-            let slot = slot as usize;
-            let Some(client) =
-                self.clients.get_mut(slot).filter(|client| client.serial == serial && !client.life.is_closing())
-            else {
-                continue;
-            };
-            let protocol = Arc::clone(&self.shared.protocol);
-            let mut out = self.outboxes.take();
-            let tag = ClientTag::new(self.number, slot);
-            match call(|| protocol.client_flushed(tag, &mut client.session, &mut out)) {
-                Some(()) => self.execute(out, Source::NONE),
-                None => self.on_client_defect(slot, out),
+        for client in std::mem::take(&mut self.sent) {
+            let slot = client.slot as usize;
+            if self.client_is(client) && !self.clients[slot].life.is_closing() {
+                self.call_client(slot, Source::NONE, |protocol, tag, session, out| {
+                    protocol.client_flushed(tag, session, out);
+                });
+                self.settle();
             }
-            self.settle();
         }
     }
 }

@@ -18,7 +18,6 @@ use super::{
 use crate::{
     client_state::State,
     evictions::{MAX_YOUNG_AGE, Rank},
-    mailbox::Admission,
     reactor::Reactor,
     tenants::TenantId,
 };
@@ -109,7 +108,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             let may_go = |(slot, since): &(usize, Time)| {
                 let client = &self.clients[*slot];
                 // A client that is only told that there is no room has no place that another could get.
-                client.admission == Admission::Admitted && now - *since >= times[usize::from(client.listener)]
+                client.places.is_admitted() && now - *since >= times[usize::from(client.listener)]
             };
             long.filter(may_go).map(move |(slot, since)| ((holds, since), slot))
         };
@@ -137,9 +136,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return;
         };
         let process = Arc::clone(&self.process);
-        let (tenants, rules) = (client.tenants, &process.listeners[usize::from(client.listener)]);
+        let (tenants, rules) = (client.places.tenants(), &process.listeners[usize::from(client.listener)]);
         let others = |tenant: TenantId| tenants.map(|id| id.filter(|id| *id != tenant));
-        if client.leaving {
+        if client.places.is_leaving() {
             return;
         }
         match group {
@@ -150,7 +149,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             }
             _ => return,
         }
-        self.clients[slot].leaving = true;
+        self.clients[slot].places.begin_leaving();
         self.note_eviction(slot, group);
         self.refuse(slot, Refusal::Evicted);
         self.refresh_state(slot);

@@ -9,7 +9,7 @@ use pool::{Action, CheckIn, CheckOut, CheckOutFailed, Clear, Closed, Grant, Need
 use seam::{CloseReason, LeaseFailure, Limit, Outage, PoolId, Protocol, Shortage, Verdict};
 
 use super::{
-    Work, Worker,
+    ClientWork, Work, Worker,
     calls::{Source, call},
     lease::Lease,
     pools::Location,
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     client_state::State,
-    mailbox::{Command, Message},
+    mailbox::{ClientKey, Command, Message},
     reactor::Reactor,
     registry::Demand,
     shared_pool::{Guarded, SharedPool},
@@ -287,19 +287,17 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn fail_lease(&mut self, slot: usize, why: LeaseFailure) {
         self.clients[slot].lease = Lease::None;
         self.refresh_state(slot);
-        let mut out = self.outbox();
-        let tag = self.client_tag(slot);
-        let protocol = Arc::clone(&self.shared.protocol);
-        let client = &mut self.clients[slot];
+        let client = &self.clients[slot];
         if client.life.is_broken() {
-            return self.outboxes.put(out);
+            return;
         }
         let arrived = client.input.len() + self.reactor.unreceived(client.conn);
-        if call(|| protocol.lease_failed(tag, &mut client.session, why, arrived, &mut out)).is_none() {
-            return self.on_client_defect(slot, out);
+        let called = self.call_client(slot, Source::NONE, |protocol, tag, session, out| {
+            protocol.lease_failed(tag, session, why, arrived, out);
+        });
+        if called.is_some() {
+            self.feed(slot);
         }
-        self.execute(out, Source::NONE);
-        self.feed(slot);
     }
 
     // ---- check-in ----
@@ -314,7 +312,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             false => self.part(slot),
         }
         let server = &mut self.servers[slot];
-        if server.cancels > 0 {
+        if server.cancels.are_under_way() {
             // A cancel request is under way that must not meet the next one's query.
             server.usage = Usage::AwaitsCancels(verdict);
             return;
@@ -355,9 +353,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         client.lease = Lease::None;
         // A login borrows a server, too, but that is no transaction.
         server.served |= client.state != State::Login;
-        if self.reactor.is_sending(server.conn) || server.cancels > 0 {
+        if self.reactor.is_sending(server.conn) || server.cancels.are_under_way() {
             // It was not listened to, or its input was held back, on account of this server, which it holds no more.
-            self.work.push_back(Work::Feed { client: holder as u32, serial: client.serial });
+            let key = ClientKey { slot: holder as u32, serial: client.serial };
+            self.work.push_back(Work::Client(key, ClientWork::Feed));
         }
         self.refresh_state(holder);
     }
@@ -367,7 +366,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let server = &mut self.servers[slot];
         // A server that has not even taken what was sent to it is not clean, whatever it answered.
         let how = match verdict {
-            _ if server.tainted || self.reactor.is_sending(server.conn) => CheckIn::Discard,
+            _ if server.cancels.are_tainted() || self.reactor.is_sending(server.conn) => CheckIn::Discard,
             Verdict::Clean | Verdict::Soiled => CheckIn::Clean,
             Verdict::Reset => CheckIn::Reset,
             Verdict::Discard => CheckIn::Discard,

@@ -6,10 +6,10 @@ use std::collections::VecDeque;
 use pool::Time;
 use seam::{CloseReason, Protocol, Refusal};
 
-use super::{Work, Worker, timeout_queues::Queue};
+use super::{ClientWork, Worker, timeout_queues::Queue};
 use crate::{
     client_state::State,
-    mailbox::Admission,
+    mailbox::ClientKey,
     reactor::{Data, Reactor},
     throttle,
 };
@@ -21,8 +21,8 @@ const MAX_DELAYED_ANSWER: usize = 4096;
 #[derive(Default)]
 pub(super) struct LoginDelays {
     answers: VecDeque<DelayedAnswer>,
-    /// Clients that wait for their turn to log in, by slot and serial number.
-    turns: Vec<(u32, u32)>,
+    /// Clients that wait for their turn to log in.
+    turns: Vec<ClientKey>,
 }
 
 impl LoginDelays {
@@ -35,18 +35,36 @@ impl LoginDelays {
 
 /// The answer to a failed login, which is kept back for a while.
 struct DelayedAnswer {
-    client: u32,
-    serial: u32,
+    client: ClientKey,
     until: Time,
     bytes: Vec<u8>,
 }
 
-/// Where a client stands that logs in from an address that fails too often.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum LoginTurn {
-    /// It may go on, unless it is asked about again.
+/// What a client's login waits for, if passwords are guessed from its address.
+#[derive(Default)]
+pub(super) struct LoginDelay {
+    turn: LoginTurn,
+    /// The answer to the client's failed login is kept back.
+    answer_delayed: bool,
+}
+
+impl LoginDelay {
+    pub(super) fn awaits_turn(&self) -> bool {
+        self.turn == LoginTurn::Awaited
+    }
+
+    pub(super) fn is_answer_delayed(&self) -> bool {
+        self.answer_delayed
+    }
+}
+
+/// Whether a client may go on with its login.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+enum LoginTurn {
+    /// The client may go on, unless the throttle is asked again and says otherwise.
+    #[default]
     Free,
-    /// Its input is held back until it is its turn.
+    /// The client's input waits until it is the client's turn.
     Awaited,
     /// The client has waited for too long, and its input is handed on, so that it can be told so.
     Waived,
@@ -62,27 +80,29 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         let address = self.client_ip(slot);
         let client = &mut self.clients[slot];
-        if client.turn == LoginTurn::Waived || client.admission != Admission::Admitted {
+        if client.login.turn == LoginTurn::Waived || !client.places.is_admitted() {
             return false;
         }
         if self.process.throttle.try_take_turn(address, &mut client.login_ticket, self.now) {
-            client.turn = LoginTurn::Free;
+            client.login.turn = LoginTurn::Free;
             return false;
         }
-        if client.turn == LoginTurn::Free {
-            client.turn = LoginTurn::Awaited;
-            self.login_delays.turns.push((slot as u32, client.serial));
+        if client.login.turn == LoginTurn::Free {
+            client.login.turn = LoginTurn::Awaited;
+            let key = self.client_key(slot);
+            self.login_delays.turns.push(key);
         }
         true
     }
 
     /// Hands on the input of clients whose turn it is.
     pub(super) fn resume_turns(&mut self) {
-        for (client, serial) in std::mem::take(&mut self.login_delays.turns) {
-            if self.client_is(client, serial) && self.clients[client as usize].turn == LoginTurn::Awaited {
-                self.clients[client as usize].turn = LoginTurn::Free;
-                // It is queued again if it still has to wait.
-                self.feed(client as usize);
+        for client in std::mem::take(&mut self.login_delays.turns) {
+            let slot = client.slot as usize;
+            if self.client_is(client) && self.clients[slot].login.turn == LoginTurn::Awaited {
+                self.clients[slot].login.turn = LoginTurn::Free;
+                // The client is queued again if it still has to wait.
+                self.feed(slot);
             }
         }
     }
@@ -99,12 +119,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn give_up_turn(&mut self, slot: usize) {
         self.end_turn(slot);
         let client = &mut self.clients[slot];
-        client.turn = LoginTurn::Waived;
+        client.login.turn = LoginTurn::Waived;
         let listener = usize::from(client.listener);
-        if let Some(entry) = client.queued.take() {
-            self.queues.leave(client.listener, entry);
-        }
-        client.queued = Some(self.queues.join(client.listener, Queue::Login, slot, self.now));
+        self.queues.leave(client.listener, &mut client.queued);
+        self.queues.join(client.listener, &mut client.queued, Queue::Login, slot, self.now);
         self.process.listeners[listener].count_throttled();
         let told = self.send_refusal(slot, Refusal::Throttled { retry_after: throttle::FAILURE_DELAY });
         if told && !self.clients[slot].life.is_closing() {
@@ -117,23 +135,21 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     // ---- answers ----
 
     pub(super) fn on_auth_failed(&mut self, slot: usize) {
-        self.work.push_back(Work::LoginFailed { client: slot as u32, serial: self.clients[slot].serial });
+        self.push_client_work(slot, ClientWork::LoginFailed);
         let address = self.client_ip(slot);
         let ticket = self.clients[slot].login_ticket.take().map(|ticket| *ticket);
         if !self.process.throttle.failed(address, ticket, self.now) {
             return;
         }
-        let client = &mut self.clients[slot];
-        client.muted = true;
-        let (serial, until) = (client.serial, self.now + throttle::FAILURE_DELAY);
-        self.login_delays.answers.push_back(DelayedAnswer { client: slot as u32, serial, until, bytes: Vec::new() });
+        self.clients[slot].login.answer_delayed = true;
+        let (client, until) = (self.client_key(slot), self.now + throttle::FAILURE_DELAY);
+        self.login_delays.answers.push_back(DelayedAnswer { client, until, bytes: Vec::new() });
     }
 
     pub(super) fn delay_answer(&mut self, slot: usize, data: &Data<'_>) {
         let bytes = data.bytes();
-        let serial = self.clients[slot].serial;
-        if let Some(delayed) =
-            self.login_delays.answers.iter_mut().rev().find(|d| d.client as usize == slot && d.serial == serial)
+        let client = self.client_key(slot);
+        if let Some(delayed) = self.login_delays.answers.iter_mut().rev().find(|delayed| delayed.client == client)
             && delayed.bytes.len() + bytes.len() <= MAX_DELAYED_ANSWER
         {
             delayed.bytes.extend_from_slice(bytes);
@@ -143,11 +159,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Gives the kept-back answers whose time has come.
     pub(super) fn answer_delayed(&mut self) {
         while let Some(delayed) = self.login_delays.take_due(self.now) {
-            if !self.client_is(delayed.client, delayed.serial) {
+            if !self.client_is(delayed.client) {
                 continue;
             }
-            let slot = delayed.client as usize;
-            self.clients[slot].muted = false;
+            let slot = delayed.client.slot as usize;
+            self.clients[slot].login.answer_delayed = false;
             let _ = self.reactor.send(self.clients[slot].conn, Data::Bytes(&delayed.bytes));
             if self.clients[slot].life.is_closing() {
                 self.linger_or_remove(slot);

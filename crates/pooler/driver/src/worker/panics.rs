@@ -11,7 +11,7 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 use seam::{Blame, CloseReason, Effect, Outbox, Protocol, ServerTag, Sessions};
 
 use super::{
-    Work, Worker,
+    ClientWork, Worker,
     calls::{Source, call},
     lease::Lease,
 };
@@ -70,14 +70,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if !client.life.mark_broken() {
             return;
         }
-        let (serial, lease) = (client.serial, client.lease);
+        let lease = client.lease;
         let why = || CloseReason::Error(Blame::Ours, WHY.to_owned());
         if let Lease::Held { server } | Lease::Shared { server, .. } = lease
             && !self.servers[server as usize].link.is_ending()
         {
             self.end_server(server as usize, why());
         }
-        self.work.push_back(Work::CloseClient { client: slot as u32, serial, reason: why() });
+        self.push_client_work(slot, ClientWork::Close(why()));
     }
 
     /// Ends a session that is in doubt: the client loses what it has, and the session may drop what it has in the

@@ -11,10 +11,7 @@ use std::{
 use pool::Time;
 use seam::{Effect, Peer, Protocol};
 
-use super::{
-    Work, Worker,
-    calls::{Source, call},
-};
+use super::{Work, Worker, calls::Source};
 use crate::{
     mailbox::{Message, Post},
     reactor::Reactor,
@@ -85,27 +82,23 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Hands a post to the session that has the receiver's slot now.
     pub(super) fn deliver_post(&mut self, post: &Post) {
-        let mut out = self.outbox();
-        let protocol = Arc::clone(&self.shared.protocol);
+        let (key, bytes, source) = (post.key, &*post.bytes, Source::Posted(&post.bytes));
         match post.to {
             Peer::Client(tag) => {
-                if let Some(client) = self.clients.get_mut(tag.slot()).filter(|client| !client.life.is_closing()) {
-                    let session = &mut client.session;
-                    if call(|| protocol.posted_to_client(tag, session, post.key, &post.bytes, &mut out)).is_none() {
-                        return self.on_client_defect(tag.slot(), out);
-                    }
+                if self.clients.get(tag.slot()).is_some_and(|client| !client.life.is_closing()) {
+                    self.call_client(tag.slot(), source, |protocol, tag, session, out| {
+                        protocol.posted_to_client(tag, session, key, bytes, out);
+                    });
                 }
             }
             Peer::Server(tag) => {
-                if let Some(server) = self.servers.get_mut(tag.slot()).filter(|server| !server.link.is_ending()) {
-                    let session = &mut server.session;
-                    if call(|| protocol.posted_to_server(tag, session, post.key, &post.bytes, &mut out)).is_none() {
-                        return self.on_server_defect(tag.slot(), None, out);
-                    }
+                if self.servers.get(tag.slot()).is_some_and(|server| !server.link.is_ending()) {
+                    self.call_server(tag.slot(), source, |protocol, tag, session, out| {
+                        protocol.posted_to_server(tag, session, key, bytes, out);
+                    });
                 }
             }
         }
-        self.execute(out, Source::Posted(&post.bytes));
     }
 }
 

@@ -36,7 +36,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         assert!(!server.usage.is_in_use(), "a server that is held is not retired");
         self.pools.set_location(server.pool.id, server.id, Location::None);
         let open = self.open_connection(&server);
-        match (open, server.cancel_again) {
+        match (open, server.cancels.into_repeated()) {
             (Some(open), Some(request)) => self.begin_cancelled_close(open, server.pool, server.id, request),
             (open, _) => self.close_connection_of(&server.pool, server.id, open),
         }

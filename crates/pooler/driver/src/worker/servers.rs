@@ -9,7 +9,7 @@ use super::{
     Work, Worker,
     attempts::Attempts,
     calls::{ClientSessions, HasSession, Source, call},
-    cancel_request::CancelRequest,
+    cancel_request::Cancels,
     input_buffer::InputBuffer,
     pools::Location,
     usage::Usage,
@@ -62,8 +62,6 @@ pub(super) struct ServerConn<S> {
     /// The database has accepted the login.
     pub(super) authenticated: bool,
     pub(super) link: Link,
-    /// A cancel request for this server got lost and may still arrive, so the server must not be lent again.
-    pub(super) tainted: bool,
     /// The server was given back soiled, and no client has had it since.
     pub(super) soiled: bool,
     /// The lease that has ended was for a transaction, which is not counted yet.
@@ -77,10 +75,7 @@ pub(super) struct ServerConn<S> {
     pub(super) since: Time,
     pub(super) born: Time,
     pub(super) pinned: Option<&'static str>,
-    /// Cancel requests that are under way for this server.
-    pub(super) cancels: u32,
-    /// The cancel request that was sent because the client has gone. It is repeated until the server has ended.
-    pub(super) cancel_again: Option<Rc<CancelRequest>>,
+    pub(super) cancels: Cancels,
 }
 
 impl<S> ServerConn<S> {
@@ -336,19 +331,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let server = &mut self.servers[slot];
         server.phase = Phase::Cleaning;
         server.since = self.now;
-        let mut out = self.outbox();
-        let tag = self.server_tag(slot);
-        let session = &mut self.servers[slot].session;
-        let protocol = Arc::clone(&self.shared.protocol);
-        let called = call(|| match reset {
-            true => protocol.reset(tag, session, &mut out),
-            false => protocol.check(tag, session, &mut out),
+        let called = self.call_server(slot, Source::NONE, |protocol, tag, session, out| match reset {
+            true => protocol.reset(tag, session, out),
+            false => protocol.check(tag, session, out),
         });
-        if called.is_none() {
-            return self.on_server_defect(slot, None, out);
+        if called.is_some() {
+            self.rearm_server(slot);
         }
-        self.execute(out, Source::NONE);
-        self.rearm_server(slot);
     }
 
     pub(super) fn on_pinned(&mut self, slot: usize, reason: Option<&'static str>) {
@@ -446,7 +435,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             phase: Phase::Live,
             authenticated: true,
             link: Link::Up,
-            tainted: false,
             soiled,
             served: false,
             usage: Usage::Free,
@@ -455,8 +443,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             since: self.now,
             born,
             pinned: None,
-            cancels: 0,
-            cancel_again: None,
+            cancels: Cancels::default(),
         });
         true
     }

@@ -30,7 +30,7 @@ use self::{
     stalls::Stalls,
 };
 use super::{
-    TICK, Work, Worker,
+    ClientWork, TICK, Work, Worker,
     calls::{Source, call},
     lease::Lease,
     servers::Link,
@@ -342,7 +342,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         assert_eq!(shared as usize, server, "a client gives back its share of another server");
         client.lease = Lease::None;
         self.sharing.coalescing.end_requests(1);
-        let serial = client.serial;
         let sending = self.reactor.is_sending(self.servers[server].conn) || self.reactor.is_sending(client.conn);
         let share = self.servers[server].usage.share_mut().expect("a server of a mux is shared");
         if let Some(moved) = share.leave(index, verdict)
@@ -354,7 +353,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let gives_back = share.is_empty() && share.is_to_be_returned();
         if share.is_yielding() || sending {
             // It was not listened to on account of this server, or of what it has not read.
-            self.work.push_back(Work::Feed { client: slot as u32, serial });
+            self.push_client_work(slot, ClientWork::Feed);
         }
         if !self.sharing.stalls.is_empty() {
             self.end_stall(slot);
@@ -399,23 +398,18 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// A shared server has gone, and its session has been told. Tells the clients that shared it.
     pub(super) fn end_share(&mut self, share: &Share) {
-        let protocol = Arc::clone(&self.shared.protocol);
         self.sharing.coalescing.end_requests(share.len() as u32);
         for slot in share.clients() {
-            let mut out = self.outbox();
-            let tag = self.client_tag(slot);
-            let client = &mut self.clients[slot];
-            if client.life.is_broken() {
-                self.outboxes.put(out);
+            if self.clients[slot].life.is_broken() {
                 continue;
             }
-            if call(|| protocol.share_ended(tag, &mut client.session, &mut out)).is_none() {
-                self.on_client_defect(slot, out);
-                continue;
+            let called = self.call_client(slot, Source::NONE, |protocol, tag, session, out| {
+                protocol.share_ended(tag, session, out);
+            });
+            if called.is_some() {
+                self.refresh_state(slot);
+                self.push_feed(slot);
             }
-            self.execute(out, Source::NONE);
-            self.refresh_state(slot);
-            self.push_feed(slot);
         }
     }
 

@@ -5,10 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use seam::{ClientTag, Protocol, Seen};
 
-use super::{
-    Work, Worker,
-    calls::{Source, call},
-};
+use super::{Work, Worker, calls::Source};
 use crate::{
     client_state::State,
     mailbox::{Asker, Message, Survey},
@@ -26,28 +23,26 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Asks the clients of this worker, and passes the question on.
     pub(super) fn survey(&mut self, mut survey: Box<Survey>) {
-        let protocol = Arc::clone(&self.shared.protocol);
         let slots: Vec<usize> = self.clients.iter().map(|(slot, _)| slot).collect();
         for slot in slots {
             let Some(client) = self.clients.get(slot).filter(|client| !client.life.is_closing()) else { continue };
             let is_idle = matches!(client.state, State::Idle | State::Subscribed);
-            let (address, tag) = (self.client_address(slot), self.client_tag(slot));
+            let address = self.client_address(slot);
+            let process = Arc::clone(&self.process);
             let seen = Seen {
                 address: &address,
-                listener: &self.process.listeners[usize::from(client.listener)].name,
+                listener: &process.listeners[usize::from(client.listener)].name,
                 age: self.now - client.born,
                 idle: if is_idle { self.now - client.since } else { Duration::ZERO },
             };
-            let mut out = self.outboxes.take();
-            let session = &mut self.clients[slot].session;
             let Survey { question, answer, .. } = &mut *survey;
             let before = answer.len();
-            if call(|| protocol.surveyed(tag, session, &seen, question, answer, &mut out)).is_none() {
-                survey.answer.truncate(before);
-                self.on_client_defect(slot, out);
-                continue;
+            let called = self.call_client(slot, Source::NONE, |protocol, tag, session, out| {
+                protocol.surveyed(tag, session, &seen, question, answer, out);
+            });
+            if called.is_none() {
+                answer.truncate(before);
             }
-            self.execute(out, Source::NONE);
         }
         let workers = self.shared.mailboxes.len();
         let next = (usize::from(self.number) + 1) % workers;
@@ -61,14 +56,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn on_survey_done(&mut self, survey: &Survey) {
         let Survey { asker, answer, .. } = survey;
         let slot = asker.tag.slot();
-        if self.client_is(slot as u32, asker.serial) && !self.clients[slot].life.is_closing() {
-            let mut out = self.outbox();
-            let protocol = Arc::clone(&self.shared.protocol);
-            let session = &mut self.clients[slot].session;
-            if call(|| protocol.survey_done(asker.tag, session, answer, &mut out)).is_none() {
-                return self.on_client_defect(slot, out);
-            }
-            self.execute(out, Source::NONE);
+        if self.client_is(asker.key()) && !self.clients[slot].life.is_closing() {
+            self.call_client(slot, Source::NONE, |protocol, tag, session, out| {
+                protocol.survey_done(tag, session, answer, out);
+            });
         }
     }
 }

@@ -7,9 +7,8 @@ use std::{sync::Arc, time::Duration};
 use pool::Time;
 use seam::{Blame, Bytes, ClientTag, CloseReason, Effect, Outbox, Peer, PoolId, Protocol, Refusal, Tenant};
 
-use super::{Work, Worker, calls::Source};
+use super::{ClientWork, Worker, calls::Source};
 use crate::{
-    mailbox::Admission,
     reactor::Reactor,
     tenants::{Entrance, TenantIds, Ticket},
 };
@@ -63,16 +62,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let Some(shared) = shared.filter(|shared| shared.enter()) else { return self.on_forgotten(slot) };
         let client = &mut self.clients[slot];
         client.pool = Some(pool);
-        if client.admission != Admission::Admitted || client.life.is_closing() {
+        if !client.places.is_admitted() || client.life.is_closing() {
             return self.admit_logged_in(slot);
         }
         if shared.drained.load(std::sync::atomic::Ordering::Relaxed) {
             // It hears that in the place of the answer to its login.
             self.join_tenant_queue(slot, None, false);
             self.admit_logged_in(slot);
-            let (client, serial) = (slot as u32, self.clients[slot].serial);
-            let why = Refusal::Drained { at_login: true };
-            return self.work.push_back(Work::Refuse { client, serial, why });
+            return self.push_client_work(slot, ClientWork::Refuse(Refusal::Drained { at_login: true }));
         }
         let process = Arc::clone(&self.process);
         let limits = |tenant: &Tenant| process.registry.limits(tenant);
@@ -94,14 +91,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     pub(super) fn join_tenant_queue(&mut self, slot: usize, ticket: Option<Ticket>, in_vain: bool) {
-        self.clients[slot].in_tenant_queue = true;
+        self.clients[slot].places.set_in_tenant_queue(true);
         self.tenant_queue.0.push(TenantWaiter { slot, ticket, since: self.now, in_vain, deferred: Outbox::new() });
     }
 
     /// The client has logged in as another user: its place moves there. False if there is none: then it has to go.
     fn on_logged_in_anew(&mut self, slot: usize, pool: PoolId, user: &Arc<str>) -> bool {
         let client = &self.clients[slot];
-        if client.admission == Admission::Admitted && !client.life.is_closing() {
+        if client.places.is_admitted() && !client.life.is_closing() {
             let process = Arc::clone(&self.process);
             let limits = |tenant: &Tenant| process.registry.limits(tenant);
             let Some(shared) = self.pools.find(pool, self.now) else {
@@ -109,12 +106,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 return false;
             };
             let tenants = [shared.tenant.clone(), of_user(user)];
-            match process.tenants.move_to(tenants, self.clients[slot].tenants, limits, self.now) {
+            match process.tenants.move_to(tenants, self.clients[slot].places.tenants(), limits, self.now) {
                 Ok(tenants) => {
                     self.leave_tenant_queues(slot);
                     self.assign_tenants(slot, tenants);
-                    if let Some(entry) = self.clients[slot].queued {
-                        self.join_tenant_queues(slot, entry.queue(), self.now);
+                    if let Some(queue) = self.clients[slot].queued.queue() {
+                        self.join_tenant_queues(slot, queue, self.now);
                     }
                 }
                 Err((of, limit)) => {
@@ -128,7 +125,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     fn assign_tenants(&mut self, slot: usize, tenants: TenantIds) {
-        self.clients[slot].tenants = tenants;
+        self.clients[slot].places.set_tenants(tenants);
         for id in tenants.into_iter().flatten().filter(|id| self.process.tenants.is_limited(*id)) {
             self.queues.add_tenant(id);
         }
@@ -149,7 +146,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Keeps back an effect for a client that waits. False if the effect is to be executed.
     pub(super) fn defers(&mut self, out: &Outbox, at: usize, source: Source<'_>) -> bool {
         let Some(slot) = client_of(&out.effects[at]).map(ClientTag::slot) else { return false };
-        if !self.clients.get(slot).is_some_and(|client| client.in_tenant_queue) {
+        if !self.clients.get(slot).is_some_and(|client| client.places.is_in_tenant_queue()) {
             return false;
         }
         let Some(waiting) = self.tenant_queue.0.iter_mut().find(|waiting| waiting.slot == slot) else { return false };
@@ -197,7 +194,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     fn leave_tenant_queue(&mut self, slot: usize) -> TenantWaiter {
-        self.clients[slot].in_tenant_queue = false;
+        self.clients[slot].places.set_in_tenant_queue(false);
         self.tenant_queue.take(slot)
     }
 
@@ -236,8 +233,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return self.push_displaced(slot);
         }
         // It hears why in answer to what it asks next, and goes when that takes as long as a login may.
-        rules.left(std::mem::take(&mut self.clients[slot].leaving));
-        self.clients[slot].admission = Admission::Surplus;
+        rules.left(self.clients[slot].places.become_surplus());
         let mut deferred = deferred;
         deferred.effects.retain(|effect| matches!(effect, Effect::Send { .. }));
         self.execute(deferred, Source::NONE);
@@ -247,7 +243,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// A client waits no longer, because it goes or is refused for another reason.
     pub(super) fn withdraw_from_tenants(&mut self, slot: usize) {
-        if self.clients[slot].in_tenant_queue
+        if self.clients[slot].places.is_in_tenant_queue()
             && let Some(ticket) = self.leave_tenant_queue(slot).ticket
         {
             self.process.tenants.step_back(ticket, self.now);
@@ -261,14 +257,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         let mut idle = Vec::new();
         for (slot, client) in &mut self.clients {
-            for id in client.tenants.into_iter().flatten() {
+            for id in client.places.tenants().into_iter().flatten() {
                 if self.process.tenants.is_limited(id) {
                     self.queues.add_tenant(id);
                 }
             }
-            client.tenant_queued = [None; 2];
-            if let Some(entry) = client.queued {
-                idle.push((client.since, slot, entry.queue()));
+            client.queued.forget_tenants();
+            if let Some(queue) = client.queued.queue() {
+                idle.push((client.since, slot, queue));
             }
         }
         idle.sort_unstable_by_key(|(since, slot, _)| (*since, *slot));

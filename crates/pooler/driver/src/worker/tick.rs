@@ -10,13 +10,7 @@ use pool::CheckOutFailed;
 use seam::{Blame, CloseReason, LeaseFailure, Outage, Protocol, Refusal};
 
 use super::{
-    Worker,
-    calls::{Source, call},
-    clients::ClientConn,
-    lease::Lease,
-    login_delays::LoginTurn,
-    server_deadlines::AnswerDue,
-    servers::ServerConn,
+    Worker, calls::Source, clients::ClientConn, lease::Lease, server_deadlines::AnswerDue, servers::ServerConn,
     timeout_queues::Queue,
 };
 use crate::{client_state::State, config::Timeouts, listener::SentAway, reactor::Reactor, shared_pool::SharedPool};
@@ -66,7 +60,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                     if self.now - since < limit {
                         break;
                     }
-                    if self.clients[slot].turn == LoginTurn::Awaited {
+                    if self.clients[slot].login.awaits_turn() {
                         self.give_up_turn(slot);
                         continue;
                     }
@@ -242,13 +236,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// A server that goes on on its own account is to be given back.
     pub(super) fn request_release(&mut self, slot: usize) {
-        let mut out = self.outbox();
-        let tag = self.server_tag(slot);
-        let protocol = Arc::clone(&self.shared.protocol);
-        let session = &mut self.servers[slot].session;
-        match call(|| protocol.server_outdated(tag, session, &mut out)) {
-            Some(()) => self.execute(out, Source::NONE),
-            None => self.on_server_defect(slot, None, out),
-        }
+        self.call_server(slot, Source::NONE, |protocol, tag, session, out| protocol.server_outdated(tag, session, out));
     }
 }

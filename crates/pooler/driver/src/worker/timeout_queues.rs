@@ -16,16 +16,30 @@ pub(super) enum Queue {
     Pinned,
 }
 
-/// A client's entry in a queue.
+/// A client's place in a queue.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Queued {
+struct Queued {
     queue: Queue,
     ticket: IdleTicket,
 }
 
-impl Queued {
-    pub(super) fn queue(self) -> Queue {
-        self.queue
+/// A client's places in the queues of its listener and its tenants.
+#[derive(Default)]
+pub(super) struct QueueEntries {
+    listener: Option<Queued>,
+    /// In the queues of its database and its user, if these have limits.
+    tenants: [Option<Queued>; 2],
+}
+
+impl QueueEntries {
+    /// The queue of the listener in which the client waits.
+    pub(super) fn queue(&self) -> Option<Queue> {
+        self.listener.map(|queued| queued.queue)
+    }
+
+    /// The queues of the tenants are gone.
+    pub(super) fn forget_tenants(&mut self) {
+        self.tenants = [None; 2];
     }
 }
 
@@ -102,13 +116,15 @@ impl TimeoutQueues {
     }
 
     /// A client joins a queue of its listener.
-    pub(super) fn join(&mut self, listener: u16, queue: Queue, slot: usize, now: Time) -> Queued {
-        self.by_listener[usize::from(listener)].join(queue, slot, now)
+    pub(super) fn join(&mut self, listener: u16, entries: &mut QueueEntries, queue: Queue, slot: usize, now: Time) {
+        entries.listener = Some(self.by_listener[usize::from(listener)].join(queue, slot, now));
     }
 
-    /// A client leaves a queue of its listener.
-    pub(super) fn leave(&mut self, listener: u16, entry: Queued) {
-        self.by_listener[usize::from(listener)].leave(entry);
+    /// A client leaves the queue of its listener in which it waits, if any.
+    pub(super) fn leave(&mut self, listener: u16, entries: &mut QueueEntries) {
+        if let Some(entry) = entries.listener.take() {
+            self.by_listener[usize::from(listener)].leave(entry);
+        }
     }
 
     // ---- tenants ----
@@ -135,13 +151,13 @@ impl TimeoutQueues {
     /// A client joins the queues of its tenants, as far as these have limits.
     pub(super) fn join_tenants(
         &mut self,
-        tenants: &TenantIds,
-        entries: &mut [Option<Queued>; 2],
+        tenants: TenantIds,
+        entries: &mut QueueEntries,
         queue: Queue,
         slot: usize,
         since: Time,
     ) {
-        for (id, entry) in tenants.iter().zip(entries) {
+        for (id, entry) in tenants.into_iter().zip(&mut entries.tenants) {
             if let Some(queues) = id.and_then(|id| self.by_tenant.get_mut(&id)) {
                 *entry = Some(queues.join(queue, slot, since));
             }
@@ -149,8 +165,8 @@ impl TimeoutQueues {
     }
 
     /// A client leaves the queues of its tenants.
-    pub(super) fn leave_tenants(&mut self, tenants: &TenantIds, entries: &mut [Option<Queued>; 2]) {
-        for (id, entry) in tenants.iter().zip(entries) {
+    pub(super) fn leave_tenants(&mut self, tenants: TenantIds, entries: &mut QueueEntries) {
+        for (id, entry) in tenants.into_iter().zip(&mut entries.tenants) {
             if let Some(entry) = entry.take() {
                 let queues = id.and_then(|id| self.by_tenant.get_mut(&id));
                 queues.expect("the queue of a tenant outlives its clients' entries").leave(entry);

@@ -71,15 +71,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return;
         }
         self.clients[slot].log.tls = true;
-        let mut out = self.outbox();
-        let tag = self.client_tag(slot);
-        let protocol = Arc::clone(&self.shared.protocol);
-        let session = &mut self.clients[slot].session;
-        if call(|| protocol.client_secured(tag, session, secured, &mut out)).is_none() {
-            return self.on_client_defect(slot, out);
+        let called = self.call_client(slot, Source::NONE, |protocol, tag, session, out| {
+            protocol.client_secured(tag, session, secured, out);
+        });
+        if called.is_some() {
+            self.rearm_client(slot);
         }
-        self.execute(out, Source::NONE);
-        self.rearm_client(slot);
     }
 
     pub(super) fn on_server_secured(&mut self, slot: usize, secured: Secured) {
@@ -89,15 +86,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         server.pool.lock().stats.on_phase(shared_pool::ConnectPhase::Tls, self.now - server.since);
         server.since = self.now;
-        let mut out = self.outbox();
-        let tag = self.server_tag(slot);
-        let protocol = Arc::clone(&self.shared.protocol);
-        let session = &mut self.servers[slot].session;
-        if call(|| protocol.server_secured(tag, session, secured, &mut out)).is_none() {
-            return self.on_server_defect(slot, None, out);
+        let called = self.call_server(slot, Source::NONE, |protocol, tag, session, out| {
+            protocol.server_secured(tag, session, secured, out);
+        });
+        if called.is_some() {
+            self.rearm_server(slot);
         }
-        self.execute(out, Source::NONE);
-        self.rearm_server(slot);
     }
 
     /// The client's connection is over. A failure of TLS is worth a line: its client knows it only as numbers.

@@ -3,12 +3,12 @@
 
 use seam::{Protocol, Refusal, Standing};
 
-use super::{Work, Worker};
+use super::{ClientWork, Worker};
 use crate::{
     client_state::State,
     listener::Listener,
     lobby::{Displaced, LobbyClient, Monitoring},
-    mailbox::{Admission, Message},
+    mailbox::{ClientKey, Message},
     reactor::Reactor,
 };
 
@@ -24,7 +24,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// A client has logged in, or goes. False if it has to go: another client has got its place, and there is no other.
     #[must_use]
     pub(super) fn leave_lobby(&mut self, slot: usize) -> bool {
-        if !std::mem::take(&mut self.clients[slot].in_lobby) {
+        if !self.clients[slot].places.leave_lobby() {
             return true;
         }
         let client = self.lobby_client(slot);
@@ -34,7 +34,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         // Another client has its place, and it has not heard of that yet.
         let goes = self.clients[slot].life.is_closing();
         if goes || !self.listener_of(slot).readmit() {
-            self.clients[slot].admission = Admission::Displaced;
+            self.clients[slot].places.displace();
             return goes;
         }
         true
@@ -42,17 +42,16 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// A client that has logged in has to go, because another has got its place.
     pub(super) fn push_displaced(&mut self, slot: usize) {
-        let (client, serial) = (slot as u32, self.clients[slot].serial);
-        self.work.push_back(Work::Refuse { client, serial, why: Refusal::Displaced });
+        self.push_client_work(slot, ClientWork::Refuse(Refusal::Displaced));
     }
 
     /// Another client has got the place of one that lives here. If that one has logged in meanwhile, it knows already.
-    pub(super) fn on_displaced(&mut self, client: u32, serial: u32, of: usize) {
-        let slot = client as usize;
-        if !self.client_is(client, serial) || !std::mem::take(&mut self.clients[slot].in_lobby) {
+    pub(super) fn on_displaced(&mut self, client: ClientKey, of: usize) {
+        let slot = client.slot as usize;
+        if !self.client_is(client) || !self.clients[slot].places.leave_lobby() {
             return;
         }
-        self.clients[slot].admission = Admission::Displaced;
+        self.clients[slot].places.displace();
         if let Some(withheld) = self.paces.displaced.permits(self.now) {
             tracing::warn!(
                 withheld,
@@ -65,11 +64,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// Another client is a monitor instead of one that lives here.
-    pub(super) fn end_monitoring(&mut self, client: u32, serial: u32, of: usize) {
-        let slot = client as usize;
-        if !self.client_is(client, serial)
+    pub(super) fn end_monitoring(&mut self, client: ClientKey, of: usize) {
+        let slot = client.slot as usize;
+        if !self.client_is(client)
             || self.clients[slot].state != State::Subscribed
-            || !self.clients[slot].in_lobby
+            || !self.clients[slot].places.is_in_lobby()
         {
             return;
         }
@@ -102,17 +101,18 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     fn may_monitor(&self, slot: usize) -> bool {
         let monitoring = self.listener_of(slot).begin_monitoring(self.lobby_client(slot), self.now);
         if let Monitoring::Allowed {
-            instead_of: Some(Displaced { client: LobbyClient { worker, slot: client, serial }, of }),
+            instead_of: Some(Displaced { client: LobbyClient { worker, slot, serial }, of }),
         } = monitoring
         {
-            self.shared.mailboxes[usize::from(worker)].send(Message::EndMonitoring { client, serial, of });
+            self.shared.mailboxes[usize::from(worker)]
+                .send(Message::EndMonitoring { client: ClientKey { slot, serial }, of });
         }
         monitoring != Monitoring::Denied
     }
 
     /// Tells a client that another one has got its place, or that there are too many.
     pub(super) fn notify_displaced(&self, displaced: Displaced) {
-        let Displaced { client: LobbyClient { worker, slot: client, serial }, of } = displaced;
-        self.shared.mailboxes[usize::from(worker)].send(Message::Displaced { client, serial, of });
+        let Displaced { client: LobbyClient { worker, slot, serial }, of } = displaced;
+        self.shared.mailboxes[usize::from(worker)].send(Message::Displaced { client: ClientKey { slot, serial }, of });
     }
 }

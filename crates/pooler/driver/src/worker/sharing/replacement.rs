@@ -22,7 +22,7 @@ use crate::{
     shared_pool::SharedPool,
     worker::{
         Work, Worker,
-        calls::{Source, call},
+        calls::Source,
         servers::{Phase, ServerConn},
         share::{Answered, Share},
     },
@@ -129,15 +129,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         server.phase = Phase::Probing;
         server.since = self.now;
         self.sharing.probes.push(Probe { server: slot, id: server.id });
-        let mut out = self.outbox();
-        let tag = self.server_tag(slot);
-        let protocol = Arc::clone(&self.shared.protocol);
-        let session = &mut self.servers[slot].session;
-        if call(|| protocol.check(tag, session, &mut out)).is_none() {
-            return self.on_server_defect(slot, None, out);
+        if self
+            .call_server(slot, Source::NONE, |protocol, tag, session, out| protocol.check(tag, session, out))
+            .is_some()
+        {
+            self.rearm_server(slot);
         }
-        self.execute(out, Source::NONE);
-        self.rearm_server(slot);
     }
 
     /// There is no other server.
