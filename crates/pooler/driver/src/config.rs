@@ -48,7 +48,7 @@ impl Default for DriverConfig {
     }
 }
 
-/// A socket that listens, and the rules for those who come.
+/// A socket that listens, and the rules for its clients.
 #[derive(Debug)]
 pub struct ListenerSpec<S = OwnedFd> {
     /// For metrics and logs: the address as configured.

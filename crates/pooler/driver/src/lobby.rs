@@ -275,14 +275,14 @@ mod tests {
     }
 
     #[test]
-    fn above_the_soft_limit_only_who_takes_too_long_goes() {
+    fn above_the_soft_limit_only_a_slow_login_goes() {
         let mut lobby = crowd(&[1, 1, 1]);
         assert!(lobby.make_room(net(2), false, NOW).is_none());
         assert_eq!(lobby.make_room(net(2), false, LATER).map(|displaced| displaced.client), Some(client(0)));
     }
 
     #[test]
-    fn who_takes_too_long_goes_before_those_of_the_address_with_most() {
+    fn a_slow_login_goes_before_clients_of_the_address_with_most() {
         let mut lobby = crowd(&[1, 1]);
         (2..50).for_each(|slot| lobby.enter(client(slot), net(2), LATER));
         let oldest = Some(Displaced { client: client(0), of: 2 });
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn who_looks_on_gives_way_to_nobody_who_is_to_log_in() {
+    fn a_monitor_gives_way_to_no_client_that_is_to_log_in() {
         let mut lobby = crowd(&[1, 1, 1, 1, 3, 3]);
         for slot in 0..3 {
             assert_eq!(lobby.begin_monitoring(client(slot), 3, NOW), Monitoring::Allowed { instead_of: None });
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn many_of_one_address_keep_no_other_from_looking_on() {
+    fn monitors_of_one_address_keep_no_other_address_out() {
         let mut lobby = crowd(&[1, 1, 1, 1, 1, 2, 2, 2]);
         let yes = Monitoring::Allowed { instead_of: None };
         assert_eq!(

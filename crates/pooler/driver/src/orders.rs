@@ -1,9 +1,8 @@
-//! What an operator wishes of the pools of a database, or of all: kept here because it also holds for pools that do not
-//! exist yet. Does nothing itself.
+//! What an operator has ordered for the pools of a database, or for all pools, including pools that do not exist yet.
 
 use std::collections::HashMap;
 
-/// Databases with a order of their own; beyond that only wishes for all are taken.
+/// Databases with orders of their own; beyond that only orders for all are taken.
 pub(crate) const MAX_ORDERED_DATABASES: usize = 4096;
 
 /// A database, as orders name it: two that speak different protocols may be called the same.
@@ -15,7 +14,7 @@ pub struct DatabaseName {
     pub database: String,
 }
 
-/// What is wished of a pool.
+/// What an operator has ordered for a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Order {
     /// Hold back all clients that want a server, and keep no server.
@@ -31,12 +30,12 @@ pub(crate) struct Orders {
 }
 
 impl Orders {
-    /// What is wished of this database.
+    /// What holds for this database.
     pub(crate) fn order_for(&self, database: &DatabaseName) -> Order {
         self.databases.get(database).copied().unwrap_or(self.all)
     }
 
-    /// Changes the order for one database, or for all. False if there are too many databases with one of their own.
+    /// Changes the order for one database, or for all. False if there are too many databases have orders of their own.
     pub(crate) fn change(&mut self, database: Option<&DatabaseName>, change: impl Fn(&mut Order)) -> bool {
         let Some(database) = database else {
             change(&mut self.all);
@@ -54,7 +53,7 @@ impl Orders {
         true
     }
 
-    /// Whether there is a order for this database by its name.
+    /// Whether this database has an order of its own.
     pub(crate) fn has(&self, database: &DatabaseName) -> bool {
         self.databases.contains_key(database)
     }
@@ -79,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_for_all_holds_for_databases_nobody_has_asked_for_yet() {
+    fn an_order_for_all_holds_for_databases_without_a_pool() {
         let mut orders = Orders::default();
         assert!(orders.change(None, |order| order.paused = true));
         assert!(orders.order_for(&name("new")).paused);
@@ -90,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_for_all_leaves_the_other_wishes_of_a_database_alone() {
+    fn an_order_for_all_leaves_the_other_orders_of_a_database_alone() {
         let mut orders = Orders::default();
         assert!(orders.change(Some(&name("a")), |order| order.drained = true));
         assert!(orders.change(None, |order| order.paused = true));
@@ -107,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn wishes_are_bounded() {
+    fn orders_are_bounded() {
         let mut orders = Orders::default();
         for n in 0..MAX_ORDERED_DATABASES {
             assert!(orders.change(Some(&name(&format!("d{n}"))), |order| order.paused = true));

@@ -142,7 +142,7 @@ impl Process {
     }
 }
 
-/// What one worker publishes for everybody: written by it alone, once per turn of its loop.
+/// What one worker publishes for all threads. Only that worker writes it, once per turn of its loop.
 pub(crate) struct Board {
     /// Clients it serves or will serve; the acceptor adds, the worker subtracts.
     pub(crate) clients: AtomicU64,

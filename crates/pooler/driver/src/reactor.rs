@@ -1,7 +1,7 @@
 //! The reactor's interface: operations are submitted, completions are received.
 //!
 //! It is completion-shaped so that an io_uring implementation fits behind it; the one for sockets ([`epoll`]) emulates
-//! it on readiness. Another one stands in the simulator, over a network that is not there. A worker knows its reactor
+//! it on readiness. Another one stands in the simulator, over a simulated network. A worker knows its reactor
 //! by its type, so that nothing is called through a pointer. A reactor knows no protocol, no pool and no session: only
 //! connections, and the [`Owner`] each completion is addressed to.
 //!
@@ -14,21 +14,9 @@
 //! - a connection can go on in TLS: from then on what is sent is plaintext that it encrypts, and what is received is
 //!   plaintext that it has decrypted. TLS goes with a connection that is detached.
 //!
-//! Before the interface was settled, a throw-away proxy on io_uring was written against it. Under load it moved
-//! connections with an armed receive between workers 344,000 times, and lost, doubled or reordered no byte. It showed:
-//! - Stopping a receive is an event of its own. The cancel often loses against data that is already there (17,000 of
-//!   20,000 times). On epoll nothing is under way, so `detach` returns the connection at once; on io_uring it needs a
-//!   completion of its own.
-//! - Moves that needed a cancel fell from all to 2% when the worker received from a server only after the check-in had
-//!   decided whether the server moves. So a worker arms a server after all effects of its last input.
-//! - Two sends on one full socket interleaved in 10 of 10 runs. So `send` queues behind what is unsent.
-//! - A range that is being sent pins its ring buffer. What waits for a peer that does not read must be bounded, or the
-//!   other clients of that worker starve.
-//! - The end of a stream is not seen while nothing is being received. io_uring can get it from `POLL_ADD(POLLRDHUP)`.
-//! - Insertions are best copied into one send: 3.3 us, against 3.7 with three vectors and 6.8 with three linked sends.
-//! - Fixed files and zero-copy sends do not pay at these sizes.
-//! - At one client io_uring needs 2 system calls a transaction (with the send submitted inline), epoll 6. Whether that
-//!   takes less CPU could not be shown on a noisy machine; measure it before io_uring becomes the default anywhere.
+//! Two rules come from trials with io_uring, for which the interface leaves room: a worker receives from a server only
+//! after all effects of its last input, because stopping a receive costs a completion; and `send` queues behind what is
+//! unsent, because two sends on one full socket interleave.
 
 mod buffers;
 pub mod epoll;

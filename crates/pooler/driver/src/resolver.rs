@@ -9,11 +9,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// LookupQueue that may wait; each belongs to a connection in the making, of which there are
+/// Lookups that may wait; each belongs to a connection in the making, of which there are
 /// `max_connecting` per pool.
 const MAX_LOOKUPS: usize = 4096;
 const MAX_THREADS: usize = 8;
-/// Threads that ask for the same name at a time.
+/// Threads that look up the same name at a time.
 const MAX_THREADS_OF_A_NAME: usize = 2;
 /// A lookup that waited longer is not asked any more: the connection that asked was given up, and others wait behind
 /// it.
@@ -22,7 +22,7 @@ const MAX_LOOKUP_AGE: Duration = Duration::from_secs(5);
 /// Addresses of one name that are tried; a name server may give thousands.
 const MAX_ADDRESSES: usize = 64;
 
-/// What the system said, and how long it took to.
+/// The addresses or the error, and how long the lookup took.
 pub type Answer = (Result<Vec<SocketAddr>, String>, Duration);
 
 type Ask = dyn Fn(&str, u16) -> std::io::Result<Vec<SocketAddr>> + Send + Sync;
@@ -34,10 +34,10 @@ struct Lookup {
     answer: Box<dyn FnOnce(Answer) + Send>,
 }
 
-/// Its threads end when all of these are gone.
+/// Dropping it ends its threads.
 pub struct Resolver(Arc<LookupQueue>);
 
-/// What its threads share.
+/// What the threads share.
 struct LookupQueue {
     state: Mutex<State>,
     news: Condvar,
@@ -49,7 +49,7 @@ struct State {
     waiting: VecDeque<Lookup>,
     threads: usize,
     idle: usize,
-    /// Names being asked for, and by how many threads.
+    /// The number of threads that look up each name.
     names: HashMap<String, usize>,
     closed: bool,
 }
@@ -82,7 +82,7 @@ impl Resolver {
                     drop(state);
                     return refused.into_iter().for_each(|q| q.fail(&format!("no thread for it: {error}")));
                 }
-                // The others will come to it.
+                // The other threads take it.
                 Err(_) => {}
             }
         }
@@ -117,7 +117,7 @@ impl LookupQueue {
             self.settle(lookup);
             state = self.lock();
             state.done(&host);
-            // What waited for this name to be free may go on.
+            // A lookup of the same name may go on.
             self.news.notify_one();
         }
     }
@@ -169,7 +169,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     #[test]
-    fn a_name_that_nobody_answers_for_delays_only_itself() {
+    fn a_name_without_an_answer_delays_only_itself() {
         let (release, held) = channel::<()>();
         let held = Mutex::new(held);
         let resolver = Resolver::asking(move |host, port| {

@@ -89,7 +89,7 @@ pub(crate) fn half_close_and_detach(socket: &OwnedFd) {
     set_user_timeout(socket, CLOSED_USER_TIMEOUT);
 }
 
-/// Whether the peer has ended its side, too, in whatever way. What it sent before is thrown away.
+/// Whether the peer has closed or reset its side, too. What it sent before is thrown away.
 pub(crate) fn has_peer_closed(socket: &OwnedFd) -> bool {
     let mut rest = [std::mem::MaybeUninit::uninit(); 4096];
     match SockRef::from(socket).recv(&mut rest) {

@@ -61,9 +61,9 @@ enum Key {
 struct Record {
     since: Time,
     failures: u32,
-    /// Those whose turn it is, and until when.
+    /// The clients whose turn it is, by number, and the ends of their turns.
     turns: Vec<(u64, Time)>,
-    /// Those who wait, in order. Each is a client.
+    /// The clients that wait, by number.
     waiting: BTreeSet<u64>,
 }
 

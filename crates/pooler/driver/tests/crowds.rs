@@ -127,30 +127,7 @@ fn displaced_left(harness: &Harness) -> u64 {
 }
 
 #[test]
-fn a_stranger_who_takes_all_places_and_says_nothing_locks_nobody_out_of_another_address() {
-    let harness = harness(6, 6, LONG);
-    for round in 1..=2 {
-        let mut silent_clients = silent(&harness, 2, 6);
-        let mut clients = Vec::new();
-        for silent_client in &mut silent_clients[..5] {
-            let mut client = from(&harness, 1);
-            assert_eq!(client.ask("in"), "in");
-            assert_eq!(silent_client.last_words(), "refused Displaced\n", "the one that came first goes");
-            clients.push(client);
-        }
-        assert_eq!(displaced_left(&harness), 5 * round);
-        // Clients that have logged in stay, and so does the last silent one for a while: another address with a client
-        // that logs in has as many.
-        assert_eq!(from(&harness, 3).hear(), "refused TooManyClients { limit: 6 }");
-        assert!(clients.iter_mut().all(|client| client.ask("again") == "again"));
-        drop((clients, silent_clients));
-        let is_empty = || harness.handle.snapshot().workers.iter().all(|worker| worker.clients == 0);
-        eventually("all places are free", is_empty);
-    }
-}
-
-#[test]
-fn who_gives_way_and_does_not_read_is_gone_at_once() {
+fn a_displaced_client_that_does_not_read_is_gone_at_once() {
     let harness = harness(2, 2, LONG);
     let mut silent_clients = silent(&harness, 2, 2);
     let stream = silent_clients[0].0.get_mut();
@@ -165,46 +142,7 @@ fn who_gives_way_and_does_not_read_is_gone_at_once() {
 }
 
 #[test]
-fn addresses_share_the_places_of_those_who_log_in_and_take_none_to_and_fro() {
-    let harness = harness(6, 6, LONG);
-    let _strangers = silent(&harness, 2, 6);
-    let others: Vec<Client> = (0..3).map(|_| from(&harness, 1)).collect();
-    eventually("three have given way", || displaced_left(&harness) == 3);
-    assert_eq!(from(&harness, 1).hear(), "refused TooManyClients { limit: 6 }");
-    assert_eq!(from(&harness, 2).hear(), "refused TooManyClients { limit: 6 }");
-    eventually("six are left", || logging_in(&harness) == 6);
-    assert_eq!((displaced_left(&harness), others.len()), (3, 3));
-}
-
-#[test]
-fn who_takes_long_to_log_in_gives_way_to_its_own_address_and_before_anybody_idle() {
-    let full = harness(3, 3, LONG);
-    let mut silent_ones = silent(&full, 1, 3);
-    assert_eq!(from(&full, 1).hear(), "refused TooManyClients { limit: 3 }");
-    let above_soft = harness(2, 9, LONG);
-    let mut idle = from(&above_soft, 1);
-    assert_eq!(idle.ask("in"), "in");
-    eventually("it has logged in", || logging_in(&above_soft) == 0);
-    let mut silent_one = silent(&above_soft, 2, 1).remove(0);
-    thread::sleep(Duration::from_millis(2_100));
-    let mut client = from(&full, 1);
-    assert_eq!(client.ask("in"), "in");
-    assert_eq!(silent_ones[0].last_words(), "refused Displaced\n");
-    assert_eq!(client.ask("again"), "again");
-    let mut client = from(&above_soft, 3);
-    assert_eq!(client.ask("in"), "in");
-    assert_eq!(silent_one.last_words(), "refused Displaced\n");
-    assert_eq!(idle.ask("again"), "again");
-    // Its place has become free: below the soft limit only a client that is there too long goes for the next one.
-    drop(client);
-    let here = || above_soft.handle.snapshot().workers.iter().map(|worker| worker.clients).sum::<u64>();
-    eventually("it is gone", || here() == 1);
-    assert_eq!(from(&above_soft, 3).ask("in"), "in");
-    assert_eq!(idle.ask("again"), "again");
-}
-
-#[test]
-fn whoever_waits_for_a_server_to_finish_its_login_keeps_its_place() {
+fn a_client_whose_login_waits_for_a_server_keeps_its_place() {
     let silent_upstream = |stream: TcpStream, _| {
         thread::sleep(LONG);
         drop(stream);
@@ -224,13 +162,13 @@ fn whoever_waits_for_a_server_to_finish_its_login_keeps_its_place() {
 }
 
 #[test]
-fn of_those_who_only_look_on_each_address_has_a_share() {
+fn each_address_has_a_share_of_the_monitors() {
     let harness = harness(8, 8, Duration::from_millis(500));
     let mut silent_clients: Vec<Client> = (0..4).map(|_| from(&harness, 2)).collect();
     assert!(silent_clients.iter_mut().all(|silent_client| silent_client.ask("look") == "look"));
     let mut one_more = from(&harness, 2);
     assert_eq!(one_more.ask("look"), "look");
-    assert_eq!(one_more.last_words(), "refused LoginTimeout\n", "half of the places are for those who log in");
+    assert_eq!(one_more.last_words(), "refused LoginTimeout\n", "half of the places are for clients that log in");
     let mut client = from(&harness, 1);
     assert_eq!(client.ask("look"), "look");
     assert_eq!(silent_clients[0].last_words(), "refused LoginTimeout\n");

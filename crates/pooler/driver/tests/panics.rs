@@ -1,5 +1,5 @@
 //! Sessions that panic, by a toy protocol that does so on a word: each ends with its own connection and its own server,
-//! and the worker and everybody else go on.
+//! and the worker and all other sessions go on.
 //!
 //! A client sends lines, the upstream answers each with a line of its own. A line `panic WHERE` sets the fault off.
 
@@ -43,7 +43,7 @@ impl Client {
 struct Server(VecDeque<ClientTag>);
 
 impl Fragile {
-    fn part(&self, me: ClientTag, client: &mut Client, verdict: Verdict, out: &mut Outbox) {
+    fn give_back(&self, me: ClientTag, client: &mut Client, verdict: Verdict, out: &mut Outbox) {
         let server = client.server.take().expect("it has one");
         client.due = 0;
         out.push(match self.0 {
@@ -126,7 +126,7 @@ impl Protocol for Fragile {
             out.span(Peer::Client(tag), 0..end + 1);
             if client.due == 0 {
                 out.push(Effect::Standing { client: tag, standing: Standing::Idle });
-                self.part(tag, client, Verdict::Clean, out);
+                self.give_back(tag, client, Verdict::Clean, out);
             }
         }
         let _ = me;
@@ -153,7 +153,7 @@ impl Protocol for Fragile {
         client.spring("gone");
         if let Some(server) = client.server {
             servers.get(server).expect("it is held");
-            self.part(me, client, Verdict::Discard, out);
+            self.give_back(me, client, Verdict::Discard, out);
         }
     }
 
@@ -250,7 +250,7 @@ fn usize_of(kind: LeaseKind) -> u32 {
 }
 
 #[test]
-fn those_who_share_a_server_with_a_session_that_panics_hear_of_its_loss_and_go_on() {
+fn clients_that_share_a_server_with_a_session_that_panics_hear_of_its_loss_and_go_on() {
     for word in ["panic late", "panic back"] {
         let harness = Harness::open(LeaseKind::Shared);
         let (mut waiting, mut unlucky) = (harness.client(), harness.client());

@@ -42,7 +42,7 @@ fn has_place(tenants: &Tenants, ticket: Ticket) -> Option<TenantIds> {
 }
 
 #[test]
-fn a_place_goes_to_the_first_who_lacks_no_other() {
+fn a_place_goes_to_the_first_client_that_lacks_no_other() {
     let tenants = Tenants::new();
     let first = comes(&tenants, [database("a"), user("u")]);
     let second = comes(&tenants, [database("a"), user("v")]);
@@ -69,7 +69,7 @@ fn another_database_has_places_though_one_is_full() {
 }
 
 #[test]
-fn who_waits_in_vain_hears_what_is_full() {
+fn a_client_that_waits_in_vain_hears_which_tenant_is_full() {
     let tenants = Tenants::new();
     let inside = comes(&tenants, [database("b"), user("u")]);
     let ticket = waits(&tenants, [database("b"), user("u")]);
@@ -82,7 +82,7 @@ fn who_waits_in_vain_hears_what_is_full() {
 }
 
 #[test]
-fn a_place_that_went_to_one_who_goes_comes_back() {
+fn the_place_of_a_client_that_leaves_the_queue_is_free_again() {
     let tenants = Tenants::new();
     let inside = comes(&tenants, [None, user("u")]);
     let (goes, waits) = (waits(&tenants, [None, user("u")]), waits(&tenants, [None, user("u")]));
@@ -92,7 +92,7 @@ fn a_place_that_went_to_one_who_goes_comes_back() {
 }
 
 #[test]
-fn who_logs_in_as_another_gives_back_what_it_needs_no_more() {
+fn a_login_as_another_user_returns_the_place_of_the_first() {
     let tenants = Tenants::new();
     let counts = || tenants.snapshot().iter().map(|told| (told.clients, told.rejections)).collect::<Vec<_>>();
     let to = |of, from| tenants.move_to(of, from, limits, NOW);

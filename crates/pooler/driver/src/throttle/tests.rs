@@ -92,7 +92,7 @@ fn logins_that_succeed_do_not_wait_for_each_other_behind_an_address_with_few_fai
 }
 
 #[test]
-fn turns_are_taken_in_order_and_newcomers_pass_nobody() {
+fn turns_are_taken_in_order_and_newcomers_overtake_no_other() {
     let throttle = hot(HERE);
     let mut all: Vec<Login> = (0..MAX_LOGINS_AT_A_TIME + 2).map(|_| Login::default()).collect();
     let now = at(1_500);
@@ -106,7 +106,7 @@ fn turns_are_taken_in_order_and_newcomers_pass_nobody() {
 }
 
 #[test]
-fn whoever_says_nothing_in_its_turn_loses_it() {
+fn a_client_that_says_nothing_in_its_turn_loses_it() {
     let throttle = hot(HERE);
     let mut silent: Vec<Login> = (0..MAX_LOGINS_AT_A_TIME).map(|_| Login::default()).collect();
     let now = at(1_500);
@@ -119,7 +119,7 @@ fn whoever_says_nothing_in_its_turn_loses_it() {
 }
 
 #[test]
-fn a_client_that_leaves_the_queue_holds_nobody_up() {
+fn a_client_that_leaves_the_queue_holds_no_other_up() {
     let throttle = hot(HERE);
     let mut all: Vec<Login> = (0..MAX_LOGINS_AT_A_TIME + 2).map(|_| Login::default()).collect();
     let now = at(1_500);

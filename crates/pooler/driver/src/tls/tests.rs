@@ -1,4 +1,4 @@
-//! Both sides of TLS against each other, in memory, in whatever pieces.
+//! Both sides of TLS against each other, in memory, in pieces of several sizes.
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 

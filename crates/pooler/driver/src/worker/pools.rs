@@ -110,7 +110,7 @@ impl Pools {
         }
     }
 
-    /// Forgets a pool of which there is nothing here.
+    /// Forgets a pool that has no connection here.
     pub(super) fn forget(&mut self, id: PoolId) {
         self.known.remove(&id);
         self.locations.remove(&id);

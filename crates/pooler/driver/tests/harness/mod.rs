@@ -107,7 +107,7 @@ pub fn listener(socket: TcpListener, gate: GateConfig, timeouts: Timeouts) -> Li
     ListenerSpec { name, protocol: "lines", socket: socket.into(), tcp: true, gate, timeouts, tls: None }
 }
 
-/// A gate that everybody gets in by.
+/// A gate that admits all clients of a test.
 pub fn roomy() -> GateConfig {
     GateConfig { soft_limit: 10_000, hard_limit: 10_000, evict_min_idle: Duration::ZERO }
 }

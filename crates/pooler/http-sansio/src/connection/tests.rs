@@ -133,7 +133,7 @@ fn a_request_comes_in_pieces_of_any_size() {
 }
 
 #[test]
-fn who_waits_for_a_word_before_the_body_gets_it() {
+fn a_client_that_expects_100_continue_gets_it() {
     let mut peer = Peer::new();
     peer.hear(format!("POST / HTTP/1.1\r\n{HEAD}Content-Length: 1\r\nExpect: 100-continue\r\n\r\n"));
     assert_eq!((peer.told().as_str(), peer.log()), ("HTTP/1.1 100 Continue\r\n\r\n", vec!["uploading".to_owned()]));
@@ -153,7 +153,7 @@ fn the_answer_to_the_last_request_ends_the_connection() {
 }
 
 #[test]
-fn who_is_not_let_in_is_told_and_the_connection_ends() {
+fn a_caller_that_is_refused_is_told_and_the_connection_ends() {
     for (request, status) in [
         ("GET / HTTP/1.1\r\n\r\n".to_owned(), 401),
         ("GET /?token=t HTTP/1.1\r\n\r\n".to_owned(), 401),
@@ -178,7 +178,7 @@ fn who_is_not_let_in_is_told_and_the_connection_ends() {
 }
 
 #[test]
-fn who_asks_a_connection_that_is_refused_is_told_why() {
+fn a_request_on_a_refused_connection_is_told_why() {
     let mut peer = Peer::new();
     peer.connection.refuse(Denied { retry_after: Some(7), ..Denied::new(429, "too many") });
     assert_eq!(peer.told(), "", "nothing was asked");
@@ -246,7 +246,7 @@ fn an_owner_may_end_the_connection() {
     assert!(peer.told().ends_with("connection: close\r\n\r\nlater"));
     let mut peer = Peer::new();
     peer.connection.fail(&Denied::new(400, "this is no way to begin"));
-    assert!(peer.told().ends_with("this is no way to begin"), "told to whoever has asked nothing, too");
+    assert!(peer.told().ends_with("this is no way to begin"), "also without a request");
     assert!(matches!(peer.connection.end(), Some(End::Fault(_))));
 }
 
@@ -409,7 +409,7 @@ fn hoarder(budget: &Arc<MemoryBudget>) -> Peer {
 }
 
 #[test]
-fn bodies_have_what_room_the_others_leave() {
+fn bodies_get_the_memory_that_others_leave() {
     let budget = Arc::default();
     let hoarders: Vec<Peer> = (0..5).map(|_| hoarder(&budget)).collect();
     let large = 8 << 20;
@@ -464,25 +464,18 @@ fn answers_that_are_not_read_leave_less_room_to_others() {
 }
 
 #[test]
-fn a_request_that_is_given_up_is_answered_to_nobody() {
+fn a_cancelled_request_gets_no_answer() {
     let mut peer = http2();
     peer.hear(get2(1, "/a", "t"));
     peer.hear([0, 0, 4, 3, 0, 0, 0, 0, 1, 0, 0, 0, 8]);
     assert!(!peer.connection.open(peer.asked[0]));
-    peer.answer("nobody hears it");
-    assert!(!peer.told().contains("nobody"));
+    peer.answer("too late");
+    assert!(!peer.told().contains("too late"));
     assert_eq!(peer.connection.end(), None);
 }
 
 #[test]
-fn what_is_no_http2_ends_the_connection() {
-    let mut peer = http2();
-    peer.hear([0, 0, 1, 6, 0, 0, 0, 0, 0, 0]);
-    assert!(matches!(peer.connection.end(), Some(End::Fault(_))));
-}
-
-#[test]
-fn the_methods_are_those_of_the_answer_to_another() {
+fn the_methods_are_those_that_a_refusal_names() {
     let mut peer = Peer::new();
     for (method, shown) in [("GET", "Get"), ("HEAD", "Head"), ("POST", "Post"), ("PUT", "Post")] {
         peer.hear(get("/").replace("GET", method));

@@ -3,8 +3,8 @@
 //! Redis would keep what a client has not read. Here the server is listened to no more once a client has [`MAX_UNREAD`]
 //! bytes to read, and the clients whose answers come behind wait. From then on no client joins that server; newcomers
 //! go to another one (`replacement`). If other clients wait, what comes for the client is kept as long as there is
-//! room. Where there is no room, the others wait for a bounded time in all, however many clients stall, however often,
-//! and however much they read in between; then the clients that stall are disconnected. A client that keeps no others
+//! room. Where there is no room, the others wait for a bounded time in all; then the clients that stall are
+//! disconnected. Neither more stalls nor what is read in between make that time longer. A client that keeps no others
 //! waiting may take its time, as long as it reads at all.
 
 use std::time::Duration;
