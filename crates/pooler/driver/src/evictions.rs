@@ -1,5 +1,5 @@
-//! ClientFilter clients of a worker could be evicted first, and whether clients come back as fast as they are evicted, so that
-//! each eviction only costs a login. Evicts no client.
+//! ClientFilter clients of a worker could be evicted first, and whether clients come back as fast as they are evicted,
+//! so that each eviction only costs a login. Evicts no client.
 
 use std::time::Duration;
 

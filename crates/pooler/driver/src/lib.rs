@@ -1,9 +1,9 @@
 //! The driver: sockets, reactors, worker threads and the real clock. Whatever is relayed goes through it. It knows no
 //! protocol: sessions tell it what to do through the seam.
 //!
-//! [`Driver::start`] begins the work of the proxy, [`Handle`] watches and steers it. A [`SteppedWorkers`] does the work of the
-//! proxy on one thread, over a [`reactor`] that its caller brings: the simulator. Clients of databases, such as the load
-//! generator, use a [`reactor`] and a [`resolver`] without any of this.
+//! [`Driver::start`] begins the work of the proxy, [`Handle`] watches and steers it. A [`SteppedWorkers`] does the work
+//! of the proxy on one thread, over a [`reactor`] that its caller brings: the simulator. Clients of databases, such as
+//! the load generator, use a [`reactor`] and a [`resolver`] without any of this.
 
 mod alarms;
 mod by_pool;

@@ -23,9 +23,9 @@ use crate::{
 };
 
 /// What a worker can be told. A mailbox has no limit of its own, because what cannot be told would be lost: each
-/// message stands for a client (bounded by `hard_limit`, `MAX_SURPLUS` and `MAX_NEWCOMERS`; one has one lease request, one
-/// cancel request or one survey under way, loses its place once, and ends monitoring once for each time it began), for
-/// a server's slot in its pool (`max_size`, and `MAX_LOOKUPS` of the resolver), for the end of a pool, or for a
+/// message stands for a client (bounded by `hard_limit`, `MAX_SURPLUS` and `MAX_NEWCOMERS`; one has one lease request,
+/// one cancel request or one survey under way, loses its place once, and ends monitoring once for each time it began),
+/// for a server's slot in its pool (`max_size`, and `MAX_LOOKUPS` of the resolver), for the end of a pool, or for a
 /// request of an operator, who waits for the answer; posts have `MAX_POSTED`.
 pub(crate) enum Message<P: Protocol, R: Reactor> {
     /// A client that this worker shall serve.

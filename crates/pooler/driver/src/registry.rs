@@ -161,13 +161,13 @@ impl Registry {
         some.extend(pools.by_id.range(id..).take(count).map(|(_, pool)| Arc::clone(pool)));
     }
 
-    /// Whether a pool that is unused may be forgotten: the source of pool ids decides.
+    /// Whether a pool without clients may be forgotten: the source of pool ids decides.
     pub(crate) fn may_forget(&self, id: PoolId) -> bool {
         self.upstreams.forget(id)
     }
 
-    /// Forgets a pool that is [gone](SharedPool::is_gone). Requests that are under way for it find no membership any more,
-    /// and need none.
+    /// Forgets a pool that is [gone](SharedPool::is_gone). Requests that are under way for it find no membership any
+    /// more, and need none.
     pub(crate) fn forget(&self, pool: &SharedPool, counted: &Stats, demands: &mut Vec<Demand>) {
         {
             let mut pools = self.pools.write().unwrap_or_else(PoisonError::into_inner);
@@ -293,7 +293,7 @@ impl Registry {
     }
 
     /// A pool had no server that was not used for long.
-    pub(crate) fn unused_failed(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
+    pub(crate) fn long_idle_failed(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
         self.with_membership(pool, demands, |budget, _, _| budget.reclaim_long_idle_failed(pool.member));
     }
 

@@ -37,7 +37,7 @@ pub(crate) struct SharedPool {
     pub(crate) id: PoolId,
     /// The database for which its clients count.
     pub(crate) tenant: Option<Tenant>,
-    /// Its seat in the budget.
+    /// Its membership in the budget.
     pub(crate) member: MemberId,
     /// The clients that have logged in to the pool. Incremented under the pool's lock only.
     pub(crate) clients: AtomicU64,
@@ -70,15 +70,15 @@ pub(crate) struct SharedPool {
 pub(crate) struct Guarded {
     pub(crate) pool: Pool,
     pub(crate) stats: Stats,
-    unused: Unused,
+    idleness: Idleness,
 }
 
-/// Since when a pool is unused, as far as the sweeps have seen.
+/// Since when no client has used a pool, as far as the scans have seen.
 #[derive(Default)]
-struct Unused {
+struct Idleness {
     /// How often clients logged in or asked for a server.
     uses: u64,
-    /// That count at the last sweep.
+    /// That count at the last scan.
     seen: u64,
     since: Time,
 }
@@ -181,7 +181,7 @@ impl SharedPool {
             guarded: Mutex::new(Guarded {
                 pool,
                 stats: Stats::default(),
-                unused: Unused { since: now, ..Unused::default() },
+                idleness: Idleness { since: now, ..Idleness::default() },
             }),
             last_error: Mutex::new(None),
         }
@@ -221,7 +221,7 @@ impl SharedPool {
 
     /// A client asks the pool for a server. False if the pool is forgotten. Called under the pool's lock.
     pub(crate) fn admits(&self, guarded: &mut Guarded) -> bool {
-        guarded.unused.uses += 1;
+        guarded.idleness.uses += 1;
         !self.is_gone()
     }
 
@@ -235,9 +235,9 @@ impl SharedPool {
         admits
     }
 
-    /// Checks whether the pool was unused for this long. If so, it closes the servers that it can do without, and once
-    /// it has none it is forgotten, if `may` agrees. True if it has been forgotten just now. Called under the pool's
-    /// lock, by one worker only.
+    /// Checks whether no client has used the pool for this long. If so, it closes the servers that it can do without,
+    /// and once it has none it is forgotten, if `may` agrees. True if it has been forgotten just now. Called under the
+    /// pool's lock, by one worker only.
     pub(crate) fn forget_if_idle(
         &self,
         guarded: &mut Guarded,
@@ -246,14 +246,14 @@ impl SharedPool {
         now: Time,
         may: impl FnOnce() -> bool,
     ) -> bool {
-        let Guarded { pool, unused, .. } = guarded;
+        let Guarded { pool, idleness, .. } = guarded;
         let counts = pool.counts();
         let in_use = self.clients.load(Relaxed) > 0 || counts.waiters > 0 || counts.in_use > 0;
-        if in_use || unused.seen != unused.uses {
-            (unused.seen, unused.since) = (unused.uses, now);
+        if in_use || idleness.seen != idleness.uses {
+            (idleness.seen, idleness.since) = (idleness.uses, now);
             return false;
         }
-        if now - unused.since < after || self.is_gone() {
+        if now - idleness.since < after || self.is_gone() {
             return false;
         }
         if !pool.is_empty() {
@@ -263,7 +263,7 @@ impl SharedPool {
             return false;
         }
         if !may() {
-            unused.since = now;
+            idleness.since = now;
             return false;
         }
         self.gone.store(true, Relaxed);

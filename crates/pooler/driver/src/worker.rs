@@ -23,17 +23,17 @@
 //! | [`TimeoutQueues`] | [`timeout_queues`] | clients in the order in which time-outs and evictions reach them |
 //! | [`LoginDelays`], `LoginDelay` | [`login_delays`] | logins from addresses that guess passwords |
 //! | [`ServerDeadlines`], [`Lingering`] | [`server_deadlines`], [`client_end`] | what is due after a while |
-//! | [`PoolScan`], `SlowReaders` | [`pool_scan`], [`slow_readers`] | sweeps that go on from tick to tick |
+//! | [`PoolScan`], `SlowReaders` | [`pool_scan`], [`slow_readers`] | scans that go on from tick to tick |
 //! | [`Shutdown`], [`Counters`], [`Outboxes`] | [`shutdown`], [`counters`], [`outboxes`] | end; metrics; memory |
 //!
 //! What moves between these parts is methods of [`Worker`], each in the file of what it is about. The other files are:
 //!
 //! - [`event_loop`]: turns of the loop. [`tick`]: what happens because time passes. [`effects`]: executes effects.
-//! - [`leases`]: check-out and check-in. [`return_requests`]: servers that a pool wants back from clients that keep them.
+//! - [`leases`]: check-out and check-in. [`return_requests`]: servers that a pool wants back from their clients.
 //! - [`client_end`], [`server_end`], [`panics`]: clients that go, servers that end, sessions that panic.
 //! - [`calls`]: how sessions are called. [`ids`]: how clients and servers are named. [`input_buffer`]: input that no
 //!   session has consumed. [`preface`]: bytes for a server that wait for the request behind them.
-//! - [`unauthenticated`], [`eviction`]: clients that make room for others. [`client_states`]: what clients are counted as.
+//! - [`unauthenticated`], [`eviction`]: clients that make room for others. [`client_states`]: the states of clients.
 //! - [`posts`], [`surveys`]: what sessions send to each other. [`tls_upgrade`]: connections that go on in TLS.
 //! - [`connection_log`], [`inspect`]: what logs and operators are told.
 //!

@@ -148,9 +148,9 @@ impl<C> Http2<C> {
         None
     }
 
-    /// Feeds input to the h2 crate. `available` is the memory for all that is held here, earlier input included. Requests
-    /// without memory for their bodies are refused, and requests that their heads rule out are refused without their
-    /// bodies.
+    /// Feeds input to the h2 crate. `available` is the memory for all that is held here, earlier input included.
+    /// Requests without memory for their bodies are refused, and requests that their heads rule out are refused without
+    /// their bodies.
     fn take<D: Door<Caller = C>>(
         &mut self,
         bytes: &[u8],

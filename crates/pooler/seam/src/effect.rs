@@ -195,7 +195,7 @@ pub enum Effect {
     Standing { client: ClientTag, standing: Standing },
     /// The client's first request has been answered and its next one is under way: the query time-out begins anew.
     Progress { client: ClientTag },
-    /// Hand the client's held-back input to its session again.
+    /// Hand the client's buffered input to its session again.
     Wake { client: ClientTag },
     /// Call [`client_flushed`](crate::Protocol::client_flushed) once all has left that was sent to the client,
     /// including what stands before this in the outbox. The call comes in a later turn of the worker, once for all of

@@ -83,8 +83,8 @@ pub enum LeaseFailure {
     QueueFull,
     /// The pool was cleared or closed.
     Closed,
-    /// The pool was unused for long, and the driver forgot it just before the client asked. The session asks again,
-    /// under the new id of the pool.
+    /// No client had used the pool for long, and the driver forgot it just before the client asked. The session asks
+    /// again, under the new id of the pool.
     Forgotten,
 }
 
@@ -213,7 +213,7 @@ impl Default for ClientRules {
 ///
 /// 1. [`server_start`](Protocol::server_start), when the connection is open. The session logs in.
 /// 2. [`Effect::Ready`](crate::Effect::Ready) ends the start: the pool has the server from now on. Or
-///    [`Effect::Retain`](crate::Effect::Retain) ends it: the session keeps the server for itself, and no client gets it.
+///    [`Effect::Retain`](crate::Effect::Retain) ends it: the session keeps the server, and no client gets it.
 /// 3. [`server_input`](Protocol::server_input), whenever bytes arrive, also while no client holds the server.
 /// 4. [`reset`](Protocol::reset) or [`check`](Protocol::check), when the pool wants the server cleaned or tested.
 ///    `Effect::Ready` ends either.
@@ -251,7 +251,7 @@ impl Default for ClientRules {
 ///   more.
 /// - When a shared server is gone, the driver calls `server_gone`, and then [`share_ended`](Protocol::share_ended) for
 ///   each client that has a share.
-/// - Input that was held back is handed over again after a client has left a server that was wanted back, after
+/// - Buffered input is handed over again after a client has left a server that was wanted back, after
 ///   `server_gone` and `share_ended`, and when a cancel request for the client's server has ended.
 pub trait Protocol: Send + Sync + 'static {
     /// The state of a client's connection; small, because tens of thousands are idle.
@@ -319,7 +319,7 @@ pub trait Protocol: Send + Sync + 'static {
     ) -> usize;
 
     /// The client has got the lease that it asked for: the server `tag` is its own until it releases it, or the client
-    /// has a share of it. [`client_input`](Protocol::client_input) follows at once with the input that was held back. A
+    /// has a share of it. [`client_input`](Protocol::client_input) follows at once with the buffered input. A
     /// session that is not ready for that consumes nothing, and leaves [`Effect::Wake`](crate::Effect::Wake) later.
     fn granted(
         &self,
@@ -426,18 +426,18 @@ pub trait Protocol: Send + Sync + 'static {
         let _ = (me, server, out);
     }
 
-    /// The pool wants back a server that its session keeps ([`Effect::Retain`](crate::Effect::Retain)): the pool makes its
-    /// servers anew, or needs the server for others. The session releases the server as soon as nothing is in progress
-    /// there. The driver calls this again and again until it has.
+    /// The pool wants back a server that its session keeps ([`Effect::Retain`](crate::Effect::Retain)): the pool makes
+    /// its servers anew, or needs the server for others. The session releases the server as soon as nothing is in
+    /// progress there. The driver calls this again and again until it has.
     fn server_outdated(&self, me: ServerTag, server: &mut Self::Server, out: &mut Outbox) {
         let _ = (me, server, out);
     }
 
-    /// The pool wants back a server that the client got to [keep for long](crate::LeaseKind::LongTerm): the pool has
-    /// become smaller, and clients that keep servers have all of them while others wait. The session gives the server
-    /// back in the way that harms its client least; if there is no other way, the client goes. Returns false if there
-    /// is nothing to do, because what the client waits for ends soon by itself. The driver calls this again now and
-    /// then until it has the server.
+    /// The pool wants back a server that the client has on a [long-term lease](crate::LeaseKind::LongTerm): the pool
+    /// has become smaller, and clients that keep servers have all of them while others wait. The session gives the
+    /// server back in the way that harms its client least; if there is no other way, the client goes. Returns false if
+    /// there is nothing to do, because what the client waits for ends soon by itself. The driver calls this again now
+    /// and then until it has the server.
     fn request_return(
         &self,
         me: ClientTag,
@@ -484,8 +484,8 @@ pub trait Protocol: Send + Sync + 'static {
         CloseReason::StartFailed { permanent: failure.certificate, message: failure.message }
     }
 
-    /// The driver has forgotten a pool that was unused for long. The protocol drops what it keeps about it. The id will
-    /// never name another pool.
+    /// The driver has forgotten a pool that no client has used for long. The protocol drops what it keeps about it. The
+    /// id will never name another pool.
     fn pool_forgotten(&self, pool: PoolId) {
         let _ = pool;
     }

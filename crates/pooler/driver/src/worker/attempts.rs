@@ -1,5 +1,5 @@
-//! ClientFilter hosts are tried for a new server, in which order and for how long each, and why the earlier ones failed.
-//! Opens nothing.
+//! ClientFilter hosts are tried for a new server, in which order and for how long each, and why the earlier ones
+//! failed. Opens nothing.
 
 use std::{sync::Arc, time::Duration};
 

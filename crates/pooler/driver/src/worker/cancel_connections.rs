@@ -58,7 +58,7 @@ enum Step {
 /// What the end of the last cancel request for a server lets happen.
 enum Freed {
     CheckIn(Verdict),
-    /// The input of the server's holder was held back.
+    /// The input of the server's holder was paused.
     Feed(usize),
 }
 

@@ -1,5 +1,5 @@
-//! A cancel request on its way: what is said, where, and in which channel; and the cancel requests for one server. Opens
-//! nothing.
+//! A cancel request on its way: what is said, where, and in which channel; and the cancel requests for one server.
+//! Opens nothing.
 
 use std::{net::SocketAddr, rc::Rc, sync::Arc};
 

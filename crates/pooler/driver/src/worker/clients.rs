@@ -261,7 +261,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.clients.get_mut(slot).filter(|client| client.serial == serial && !client.life.is_closing())
     }
 
-    /// Hands held-back input to the session again.
+    /// Hands buffered input to the session again.
     pub(super) fn feed(&mut self, slot: usize) {
         if self.clients[slot].input.is_empty() {
             return self.rearm_client(slot);

@@ -354,7 +354,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         // A login borrows a server, too, but that is no transaction.
         server.served |= client.state != State::Login;
         if self.reactor.is_sending(server.conn) || server.cancels.are_under_way() {
-            // It was not listened to, or its input was held back, on account of this server, which it holds no more.
+            // The client's input was paused on account of this server, which the client holds no more.
             let key = ClientKey { slot: holder as u32, serial: client.serial };
             self.work.push_back(Work::Client(key, ClientWork::Feed));
         }
@@ -569,7 +569,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Demand::ReclaimLongIdle(pool) => {
                 self.pools.operate_with_budget(&pool, now, |guarded, registry, demands| {
                     if !guarded.pool.reclaim_long_idle(now) {
-                        registry.unused_failed(&pool, demands);
+                        registry.long_idle_failed(&pool, demands);
                     }
                 });
             }

@@ -1,4 +1,4 @@
-//! Logins from addresses that guess passwords: clients wait for their turn, and answers to failures are kept back for a
+//! Logins from addresses that guess passwords: clients wait for their turn, and answers to failures are delayed for a
 //! while.
 
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use crate::{
     throttle,
 };
 
-/// Bytes of a kept-back answer to a failed login.
+/// Bytes of a delayed answer to a failed login.
 const MAX_DELAYED_ANSWER: usize = 4096;
 
 /// The logins of a worker that are delayed.
@@ -33,7 +33,7 @@ impl LoginDelays {
     }
 }
 
-/// The answer to a failed login, which is kept back for a while.
+/// The answer to a failed login, which is delayed for a while.
 struct DelayedAnswer {
     client: ClientKey,
     until: Time,
@@ -44,7 +44,7 @@ struct DelayedAnswer {
 #[derive(Default)]
 pub(super) struct LoginDelay {
     turn: LoginTurn,
-    /// The answer to the client's failed login is kept back.
+    /// The answer to the client's failed login is delayed.
     answer_delayed: bool,
 }
 
@@ -156,7 +156,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// Gives the kept-back answers whose time has come.
+    /// Sends the delayed answers whose time has come.
     pub(super) fn answer_delayed(&mut self) {
         while let Some(delayed) = self.login_delays.take_due(self.now) {
             if !self.client_is(delayed.client) {

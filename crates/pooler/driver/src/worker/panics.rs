@@ -1,10 +1,10 @@
 //! What becomes of a session that panics: it ends together with what it holds, and no other session does.
 //!
-//! Every call that touches a session is made by [`call`]. A panic there leaves the state of the worker as it was before the
-//! call, because the effects of the session are in its outbox, which is then dropped. In doubt are the session itself
-//! and the sessions that it was shown. So a client goes with the server that it holds or shares, and a server with its
-//! holder, or with the one client of many that its session looked at last. The other clients that share such a server
-//! hear that it was lost, and go on with another. A panic of the driver itself ends all workers.
+//! Every call that touches a session is made by [`call`]. A panic there leaves the state of the worker as it was before
+//! the call, because the effects of the session are in its outbox, which is then dropped. In doubt are the session
+//! itself and the sessions that it was shown. So a client goes with the server that it holds or shares, and a server
+//! with its holder, or with the one client of many that its session looked at last. The other clients that share such a
+//! server hear that it was lost, and go on with another. A panic of the driver itself ends all workers.
 
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 

@@ -1,5 +1,5 @@
-//! Unused pools are forgotten, with all that is kept of them, as if they had never been: what a client may make up has
-//! no other end. The first worker looks at all of them, a few at a time.
+//! Pools that no client has used for long are forgotten with all their state. Names of databases and users may be
+//! invented by clients, so nothing else ends such pools. The first worker looks at all of them, a few at a time.
 //!
 //! A pool is forgotten under its lock, so a client that comes at that moment is either seen, and the pool stays, or
 //! finds it [gone](SharedPool::is_gone), and its session asks for the pool's id anew.

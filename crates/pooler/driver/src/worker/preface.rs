@@ -10,7 +10,7 @@ use crate::reactor::{Data, Reactor};
 /// A request up to this size is copied behind a preface; a longer one goes out on its own.
 const MAX_JOINED_REQUEST: usize = 16 * 1024;
 
-/// What waits for the request. At most one server's does.
+/// The bytes for one server that wait for the request.
 #[derive(Default)]
 pub(super) struct Preface {
     /// The server's slot, and its pool and number there, by which it is known again.
@@ -31,7 +31,7 @@ impl Preface {
 }
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
-    /// Executes the effects of a grant. If the only effect is to send bytes to the server, they are kept back.
+    /// Executes the effects of a grant. If the only effect is to send bytes to the server, they wait for the request.
     pub(super) fn execute_grant(&mut self, tag: ServerTag, mut out: Outbox) {
         if !matches!(out.effects[..], [Effect::Send { to: Peer::Server(to), bytes: Bytes::Insert(_) }] if to == tag) {
             self.execute(out, Source::NONE);
@@ -45,7 +45,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.outboxes.put(out);
     }
 
-    /// Sends it, if no request has come.
+    /// Sends the waiting bytes, if no request has come.
     pub(super) fn send_preface(&mut self) {
         let Some((slot, pool, id)) = self.preface.server.take() else { return };
         let slot = slot as usize;
@@ -57,7 +57,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.preface.bytes.clear();
     }
 
-    /// Sends it with the first of what follows it.
+    /// Sends the waiting bytes together with the request that follows.
     pub(super) fn send_behind_preface(&mut self, slot: usize, data: &Data<'_>) {
         if data.bytes().len() <= MAX_JOINED_REQUEST {
             self.preface.bytes.extend_from_slice(data.bytes());

@@ -531,9 +531,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             let for_others = pool.awaits_idle.load(Relaxed) && guarded.pool.can_spare(id, now);
             (guarded.pool.counts().waits_for_any() || for_others, guarded.pool.is_paused())
         };
-        let (held, unused) = (share.held_for(now), share.take_idle());
+        let (held, idle) = (share.held_for(now), share.take_idle());
         let unresponsive = self.check_answer(&pool, slot);
-        let wanted = unused || paused || held >= MAX_SERVER_TIME || (waiters && held >= TICK);
+        let wanted = idle || paused || held >= MAX_SERVER_TIME || (waiters && held >= TICK);
         if wanted {
             let share = self.share(slot);
             share.start_yielding();

@@ -1,6 +1,6 @@
 //! Clients that have logged in and wait for a place with their database or their user. Until they have it, their
-//! sessions get no input, effects for them are deferred back (the answer to the login first of all), and for the listener
-//! they have yet to log in.
+//! sessions get no input, effects for them are deferred back (the answer to the login first of all), and for the
+//! listener they have yet to log in.
 
 use std::{sync::Arc, time::Duration};
 
