@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use clap::{Args, value_parser};
-use doctor::{Diagnosis, Line, MAX_LOOKS, Patient};
+use doctor::{Diagnosis, Line, MAX_LOOKS, Subject};
 use settings::Secret;
 
 use self::{
@@ -225,11 +225,11 @@ fn source(what: String, args: &DoctorArgs) -> anyhow::Result<Box<dyn Source>> {
 }
 
 /// Examines what was seen. The lab predicts values of settings; without it they are those of rules.
-fn examine(patient: &Patient) -> anyhow::Result<Diagnosis> {
+fn examine(subject: &Subject) -> anyhow::Result<Diagnosis> {
     #[cfg(feature = "lab")]
-    let diagnosis = patient.examine_with(Some(&forecast::Player::default()))?;
+    let diagnosis = subject.examine_with(Some(&forecast::Player::default()))?;
     #[cfg(not(feature = "lab"))]
-    let diagnosis = patient.examine_with(None)?;
+    let diagnosis = subject.examine_with(None)?;
     Ok(diagnosis)
 }
 
@@ -275,7 +275,7 @@ fn looks(
     pause: &mut dyn FnMut(Duration) -> bool,
 ) -> anyhow::Result<Diagnosis> {
     let began = Instant::now();
-    let mut patient: Option<Patient> = None;
+    let mut subject: Option<Subject> = None;
     let (mut looks, mut answered, mut first) = (0, None, None);
     loop {
         let seen = source.look(began);
@@ -287,14 +287,14 @@ fn looks(
                 answered = Some(at);
                 let Some(line) = kept(&mut recorder, line)? else { break };
                 looks += 1;
-                if patient.is_none() {
-                    patient = Patient::of(&line);
+                if subject.is_none() {
+                    subject = Subject::of(&line);
                 }
-                let patient = patient.as_mut().context("it is no look")?;
-                if !patient.take(line)? {
+                let subject = subject.as_mut().context("it is no look")?;
+                if !subject.add(line)? {
                     eprintln!("it was restarted: what was seen before does not count");
                 }
-                if patient.is_full() {
+                if subject.is_full() {
                     eprintln!("more looks at so many pools are not kept: the window ends here");
                     break;
                 }
@@ -310,17 +310,17 @@ fn looks(
             std::thread::sleep(RETRY_PAUSE);
         }
     }
-    let Some(mut patient) = patient else { bail!("there was no look") };
+    let Some(mut subject) = subject else { bail!("there was no look") };
     let clients = source.clients().unwrap_or_else(|error| {
         eprintln!("who is connected at the end it does not say: {}", printable::lines(&format!("{error:#}")));
         Vec::new()
     });
     let end = Line::End { looks, clients };
-    patient.take(match recorder {
+    subject.add(match recorder {
         Some(recorder) => recorder.finish(end)?,
         None => end,
     })?;
-    examine(&patient)
+    examine(&subject)
 }
 
 /// The line as the recording has it, if there is one; `None` if there is no room left.

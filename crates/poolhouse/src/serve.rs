@@ -238,7 +238,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     let take_over = args.take_over;
     let served = configuration(args)
         .map_err(ServeError::from)
-        .and_then(|config| serve::serve(config, &log, take_over, || Box::<doctor::Window>::default()));
+        .and_then(|config| serve::serve(config, &log, take_over, || Box::<doctor::PoolerWindow>::default()));
     match served {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(ServeError::Configuration(problems)) => {

@@ -44,7 +44,7 @@ struct Compressed {
 impl Source for Compressed {
     fn look(&mut self, began: Instant) -> anyhow::Result<Line> {
         let mut line = self.source.look(began)?;
-        if let Line::Database { look, .. } = &mut line {
+        if let Line::Postgres { look, .. } = &mut line {
             let idle = look.backends.iter_mut().filter(|backend| backend.state == "idle");
             idle.for_each(|backend| backend.state_ms *= self.compression);
         }

@@ -5,7 +5,7 @@ use std::{cell::Cell, time::Duration};
 
 use ::load::plan::{MAX_IN_FLIGHT, Plan, PoolWishes, Shape, Spacing, Stage, Target};
 use ::report::{histogram::Histogram, result::BenchResult};
-use doctor::{Begins, Effect, Forecast, Held, Load, Sizes};
+use doctor::{Arrivals, Effect, Forecast, HoldTimes, Load, Sizes};
 use planner::{
     run,
     server::{Connect, Spec, Times},
@@ -39,20 +39,21 @@ pub struct Player {
 }
 
 impl Forecast for Player {
-    fn play(&self, load: &Load, pool: &Sizes) -> Option<Effect> {
+    fn predict(&self, load: &Load, pool: &Sizes) -> Option<Effect> {
         if self.played.get() >= MAX_SIMULATIONS {
             return None;
         }
         self.played.set(self.played.get() + 1);
-        let service = times(&load.held)?;
-        if service.mean().max(load.connecting) > MAX_VIRTUAL_TIME || pool.max_size > MAX_POOL_SIZE {
+        let service = times(&load.hold)?;
+        if service.mean().max(load.connect_time) > MAX_VIRTUAL_TIME || pool.max_size > MAX_POOL_SIZE {
             return None;
         }
-        let (shape, warmup) = shape(&load.begins, service.mean(), pool.max_size)?;
+        let (shape, warmup) = shape(&load.arrivals, service.mean(), pool.max_size)?;
         let plan = plan(shape, warmup, pool);
         plan.check().ok()?;
-        let result = run::run(&plan, &spec(service, load.connecting)).result;
-        let created_an_hour = matches!(load.begins, Begins::Bursts { .. }).then(|| created_an_hour(&result)).flatten();
+        let result = run::run(&plan, &spec(service, load.connect_time)).result;
+        let created_an_hour =
+            matches!(load.arrivals, Arrivals::Bursts { .. }).then(|| created_an_hour(&result)).flatten();
         Some(Effect {
             transactions_per_s: result.total.rate()?,
             wait_p95_ms: result.total.pool_wait_ms.as_ref().map(|waits| waits.p95),
@@ -62,9 +63,9 @@ impl Forecast for Player {
 }
 
 /// The load, and how much of its beginning does not count.
-fn shape(begins: &Begins, held: Duration, max_size: u32) -> Option<(Shape, Duration)> {
-    Some(match *begins {
-        Begins::Clients { clients, pause } => {
+fn shape(arrivals: &Arrivals, held: Duration, max_size: u32) -> Option<(Shape, Duration)> {
+    Some(match *arrivals {
+        Arrivals::Clients { clients, pause } => {
             if pause > MAX_VIRTUAL_TIME {
                 return None;
             }
@@ -77,13 +78,13 @@ fn shape(begins: &Begins, held: Duration, max_size: u32) -> Option<(Shape, Durat
             };
             (shape, round.saturating_mul(WARMUP_ROUNDS).min(MAX_VIRTUAL_TIME))
         }
-        Begins::AtRandom { rate } => {
+        Arrivals::AtRandom { rate } => {
             let duration = Duration::try_from_secs_f64(f64::from(OPERATIONS) / rate).ok()?.min(MAX_VIRTUAL_TIME);
             let stages = vec![Stage { duration, from: rate, to: rate }];
             let shape = Shape::Open { stages, spacing: Spacing::Poisson, max_in_flight: MAX_IN_FLIGHT };
             (shape, duration.mul_f64(WARMUP_SHARE))
         }
-        Begins::Bursts { size, at_once, quiet } => {
+        Arrivals::Bursts { size, at_once, quiet } => {
             let by_time = MAX_VIRTUAL_TIME.as_secs_f64() / quiet.as_secs_f64().max(1e-3);
             let rounds = (OPERATIONS / size.max(1)).min(by_time as u32).clamp(MIN_BURSTS, MAX_BURSTS);
             (Shape::Burst { size, at_once, idle: quiet, rounds }, Duration::ZERO)
@@ -124,7 +125,7 @@ fn spec(service: Times, connecting: Duration) -> Spec {
 
 /// For how long servers are held: within each bucket evenly, with the mean that they really had. Where only the mean is
 /// known they are distributed exponentially.
-fn times(held: &Held) -> Option<Times> {
+fn times(held: &HoldTimes) -> Option<Times> {
     let mean_ms = held.times.mean_ms()?;
     let mean = Duration::try_from_secs_f64(mean_ms / 1e3).ok().filter(|mean| !mean.is_zero())?;
     if held.bounds_ms.is_empty() {
@@ -161,10 +162,10 @@ mod tests {
 
     const BOUNDS: [f64; 5] = [1.0, 2.0, 5.0, 10.0, 20.0];
 
-    fn held(buckets: &[u64], mean_ms: f64) -> Held {
+    fn hold_times(buckets: &[u64], mean_ms: f64) -> HoldTimes {
         let count: u64 = buckets.iter().sum();
         let times = admin_api::Times { buckets: buckets.to_vec(), sum_ms: mean_ms * count as f64 };
-        Held { times, bounds_ms: BOUNDS.to_vec() }
+        HoldTimes { times, bounds_ms: BOUNDS.to_vec() }
     }
 
     fn sizes(max_size: u32, min_size: u32, idle: u64) -> Sizes {
@@ -177,60 +178,61 @@ mod tests {
 
     #[test]
     fn clients_that_do_not_pause_share_the_servers() {
-        let begins = Begins::Clients { clients: 16, pause: Duration::ZERO };
-        let load = Load { begins, held: held(&[0, 0, 90, 10, 0, 0], 4.3), connecting: Duration::ZERO };
+        let arrivals = Arrivals::Clients { clients: 16, pause: Duration::ZERO };
+        let load = Load { arrivals, hold: hold_times(&[0, 0, 90, 10, 0, 0], 4.3), connect_time: Duration::ZERO };
         let player = Player::default();
-        let four = player.play(&load, &sizes(4, 4, 60_000)).unwrap();
+        let four = player.predict(&load, &sizes(4, 4, 60_000)).unwrap();
         // Four servers, each of which ends a transaction every 4.3 ms; sixteen clients of which twelve wait.
         near(four.transactions_per_s, 4.0 / 0.0043, 0.03);
         assert!((10.0..25.0).contains(&four.wait_p95_ms.unwrap()), "{four:?}");
         assert_eq!(four.created_an_hour, None);
-        let sixteen = player.play(&load, &sizes(16, 16, 60_000)).unwrap();
+        let sixteen = player.predict(&load, &sizes(16, 16, 60_000)).unwrap();
         assert_eq!(sixteen.wait_p95_ms, Some(0.0));
         near(sixteen.transactions_per_s, 16.0 / 0.0043, 0.03);
-        assert_eq!(player.play(&load, &sizes(4, 4, 60_000)), Some(four), "the same question has the same answer");
+        assert_eq!(player.predict(&load, &sizes(4, 4, 60_000)), Some(four), "the same question has the same answer");
     }
 
     #[test]
     fn arrivals_at_random_wait_as_queueing_theory_says() {
         // M/M/1, 50 of 100 a second: P(wait > t) = 0.5 exp(-(100 - 50) t), which is 5% at ln(10) / 50 s = 46 ms.
-        let mean_only = Held { times: admin_api::Times { buckets: vec![100], sum_ms: 1_000.0 }, bounds_ms: Vec::new() };
-        let load = Load { begins: Begins::AtRandom { rate: 50.0 }, held: mean_only, connecting: Duration::ZERO };
-        let effect = Player::default().play(&load, &sizes(1, 1, 600_000)).unwrap();
+        let mean_only =
+            HoldTimes { times: admin_api::Times { buckets: vec![100], sum_ms: 1_000.0 }, bounds_ms: Vec::new() };
+        let load = Load { arrivals: Arrivals::AtRandom { rate: 50.0 }, hold: mean_only, connect_time: Duration::ZERO };
+        let effect = Player::default().predict(&load, &sizes(1, 1, 600_000)).unwrap();
         near(effect.wait_p95_ms.unwrap(), 10_f64.ln() / 50.0 * 1e3, 0.15);
         near(effect.transactions_per_s, 50.0, 0.05);
     }
 
     #[test]
     fn bursts_make_connections_that_idleness_has_closed() {
-        let begins = Begins::Bursts { size: 64, at_once: 8, quiet: Duration::from_secs(1) };
-        let held = held(&[0, 0, 0, 0, 64, 0], 15.0);
-        let load = Load { begins, held, connecting: Duration::from_millis(30) };
+        let arrivals = Arrivals::Bursts { size: 64, at_once: 8, quiet: Duration::from_secs(1) };
+        let hold = hold_times(&[0, 0, 0, 0, 64, 0], 15.0);
+        let load = Load { arrivals, hold, connect_time: Duration::from_millis(30) };
         let player = Player::default();
-        let now = player.play(&load, &sizes(8, 0, 300)).unwrap();
+        let now = player.predict(&load, &sizes(8, 0, 300)).unwrap();
         // A burst takes its 1 s of quiet and a bit more than 64 x 15 ms / 8.
         assert!((12_000.0..27_000.0).contains(&now.created_an_hour.unwrap()), "{now:?}");
         assert!(now.wait_p95_ms.unwrap() > 10.0, "{now:?}");
         for kept in [sizes(8, 8, 300), sizes(8, 0, 3_000)] {
-            assert_eq!(player.play(&load, &kept).unwrap().created_an_hour, Some(0.0), "{kept:?}");
+            assert_eq!(player.predict(&load, &kept).unwrap().created_an_hour, Some(0.0), "{kept:?}");
         }
     }
 
     #[test]
     fn a_histogram_of_few_buckets_keeps_its_mean_and_its_order() {
-        let times = times(&held(&[10, 0, 70, 0, 0, 20], 12.0)).unwrap();
+        let times = times(&hold_times(&[10, 0, 70, 0, 0, 20], 12.0)).unwrap();
         near(times.mean().as_secs_f64(), 0.012, 0.01);
-        assert!(super::times(&held(&[0, 0, 0, 0, 0, 0], 0.0)).is_none());
+        assert!(super::times(&hold_times(&[0, 0, 0, 0, 0, 0], 0.0)).is_none());
         let hostile = admin_api::Times { buckets: vec![u64::MAX; 40], sum_ms: f64::MAX };
-        assert!(super::times(&Held { times: hostile, bounds_ms: BOUNDS.to_vec() }).is_none());
+        assert!(super::times(&HoldTimes { times: hostile, bounds_ms: BOUNDS.to_vec() }).is_none());
     }
 
     #[test]
     fn only_so_much_is_played() {
-        let begins = Begins::AtRandom { rate: 100.0 };
-        let load = Load { begins, held: held(&[1, 0, 0, 0, 0, 0], 0.5), connecting: Duration::ZERO };
+        let arrivals = Arrivals::AtRandom { rate: 100.0 };
+        let load = Load { arrivals, hold: hold_times(&[1, 0, 0, 0, 0, 0], 0.5), connect_time: Duration::ZERO };
         let player = Player::default();
-        let answered = (0..100).filter(|_| player.play(&load, &sizes(2, 2, 1_000)).is_some()).count();
+        let answered = (0..100).filter(|_| player.predict(&load, &sizes(2, 2, 1_000)).is_some()).count();
         assert_eq!(answered, MAX_SIMULATIONS as usize);
     }
 }

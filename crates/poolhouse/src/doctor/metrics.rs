@@ -8,7 +8,7 @@ use std::{
 
 use admin_api::{Client, Hikari, Scrape};
 use anyhow::{Context, bail};
-use doctor::{Line, NOT_WHOLE};
+use doctor::{INCOMPLETE_SERIES, Line};
 
 use super::sources::{ANSWER_TIMEOUT, Source, micros};
 use crate::remote::without_login;
@@ -53,7 +53,7 @@ impl Metrics {
         }
         let scrape = Scrape::read(&text);
         if scrape.has_pools() && !scrape.has_whole_pools() {
-            bail!("{}: {NOT_WHOLE}", without_login(url));
+            bail!("{}: {INCOMPLETE_SERIES}", without_login(url));
         }
         Ok(scrape.has_pools().then(|| Self { page, hikari: Hikari::default() }))
     }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use doctor::{FileReading, Line, MAX_LINE, MAX_RECORDING, Patient};
+use doctor::{FileReader, Line, MAX_LINE_BYTES, MAX_RECORDING_BYTES, Subject};
 
 /// Writes one. What the file had before stays until there is something to keep: who looks in vain loses nothing.
 pub struct Recorder {
@@ -45,7 +45,7 @@ impl Recorder {
     /// The system refuses, or the line is none that can be recorded.
     pub fn keep(&mut self, line: Line) -> anyhow::Result<Option<Line>> {
         let (_, text) = line.fitted();
-        if self.written + text.len() as u64 + MAX_LINE as u64 > MAX_RECORDING {
+        if self.written + text.len() as u64 + MAX_LINE_BYTES as u64 > MAX_RECORDING_BYTES {
             return Ok(None);
         }
         let read = Line::read(&text).context("this cannot be recorded")?;
@@ -100,27 +100,27 @@ impl Drop for Recorder {
 ///
 /// # Errors
 /// It cannot be read, or is none, or not whole.
-pub fn read(path: &Path) -> anyhow::Result<Patient> {
+pub fn read(path: &Path) -> anyhow::Result<Subject> {
     let named = || path.display().to_string();
     let file = File::open(path).with_context(|| format!("cannot read {}", named()))?;
-    let mut file = BufReader::new(file.take(MAX_RECORDING + 1));
+    let mut file = BufReader::new(file.take(MAX_RECORDING_BYTES + 1));
     let (mut reading, mut line, mut total) = (None, Vec::new(), 0);
     loop {
         line.clear();
-        let length = (&mut file).take(MAX_LINE as u64 + 1).read_until(b'\n', &mut line);
+        let length = (&mut file).take(MAX_LINE_BYTES as u64 + 1).read_until(b'\n', &mut line);
         let length = length.with_context(|| format!("cannot read {}", named()))?;
         total += length as u64;
-        if total > MAX_RECORDING {
-            bail!("{}: it has more than {MAX_RECORDING} bytes, which no recording has", named());
+        if total > MAX_RECORDING_BYTES {
+            bail!("{}: it has more than {MAX_RECORDING_BYTES} bytes, which no recording has", named());
         }
         if length == 0 {
-            return reading.unwrap_or_else(|| FileReading::of("")).finish().with_context(named);
+            return reading.unwrap_or_else(|| FileReader::of("")).finish().with_context(named);
         }
-        if length > MAX_LINE {
-            bail!("{}: it has a line of more than {MAX_LINE} bytes, which no recording has", named());
+        if length > MAX_LINE_BYTES {
+            bail!("{}: it has a line of more than {MAX_LINE_BYTES} bytes, which no recording has", named());
         }
         let text = line.strip_suffix(b"\n").unwrap_or(&line);
         let Ok(text) = std::str::from_utf8(text) else { bail!("{}: it is no text, so no recording", named()) };
-        reading.get_or_insert_with(|| FileReading::of(text)).take(text).with_context(named)?;
+        reading.get_or_insert_with(|| FileReader::of(text)).read(text).with_context(named)?;
     }
 }

@@ -7,7 +7,8 @@ use std::{
 };
 
 use admin_api::{
-    Activity, Backend, Client, Clients, Console, Look, MAX_BACKENDS, MAX_CONSOLE_ROWS, Row, ServerOf, Servers, Shown,
+    Activity, Backend, Client, Clients, Console, ConsoleAnswers, Look, MAX_BACKENDS, MAX_CONSOLE_ROWS, PoolServer, Row,
+    Servers,
 };
 use anyhow::{Context, bail};
 use clients::postgres::{Asker, Rows};
@@ -78,9 +79,9 @@ impl Source for Admin {
             if let Some(backends) = beside.backends()? {
                 let of_postgres = servers.servers.iter().filter(|server| server.protocol == "postgres");
                 let servers = of_postgres.filter_map(|server| {
-                    Some(ServerOf { database: &server.database, user: &server.user, pid: server.backend? })
+                    Some(PoolServer { database: &server.database, user: &server.user, pid: server.backend? })
                 });
-                look.note_work(servers, &backends, beside.processors());
+                look.set_work(servers, &backends, beside.processors());
             }
         }
         Ok(Line::Pooler { at_us: micros(began), look: Box::new(look), holders: holders.clients })
@@ -164,7 +165,7 @@ impl Sql {
         };
         let (pools, stats, databases) = (show("POOLS")?.0, show("STATS")?.0, show("DATABASES")?.0);
         let (clients, clients_left_out) = show("CLIENTS")?;
-        let mut shown = Shown {
+        let mut shown = ConsoleAnswers {
             version: version.trim_end_matches(CONSOLE_VERSION_SUFFIX).to_owned(),
             pools,
             stats,
@@ -188,7 +189,7 @@ impl Sql {
         let (mut look, holders, clients) = self.console.look(at_us as f64 / 1e3, &shown, backends.as_deref());
         if let (Some(backends), Some(beside)) = (&backends, &self.beside) {
             let servers = shown.servers.iter().filter_map(Console::server);
-            look.note_work(servers, backends, beside.processors());
+            look.set_work(servers, backends, beside.processors());
         }
         self.clients = clients;
         self.clients.truncate(MAX_CONSOLE_CLIENTS);
@@ -212,7 +213,7 @@ impl Source for Sql {
         }
         let looked = match self.asker {
             Some(_) => self.console(began),
-            None => self.database.look().map(|look| Line::Database { at_us: micros(began), look: Box::new(look) }),
+            None => self.database.look().map(|look| Line::Postgres { at_us: micros(began), look: Box::new(look) }),
         };
         if looked.is_err() {
             // It may have been restarted: the next look connects anew.
@@ -253,10 +254,10 @@ impl Known {
 
 impl Database {
     fn begin(&mut self, mut asker: Asker) -> anyhow::Result<&mut Known> {
-        let first = rows(asker.ask(Activity::VERSION, 1, ANSWER_TIMEOUT)?).into_iter().next().unwrap_or_default();
+        let first = rows(asker.ask(Activity::VERSION_QUERY, 1, ANSWER_TIMEOUT)?).into_iter().next().unwrap_or_default();
         let figure = |name: &str| first.get(name).and_then(|text| text.parse::<u64>().ok());
         let number = figure("number").context("it does not tell its version")?;
-        let question = Activity::question(number).map_err(anyhow::Error::msg)?;
+        let question = Activity::server_query(number).map_err(anyhow::Error::msg)?;
         let is_here = figure("pid").is_some_and(runs_here);
         let is_pooled = asker.process().zip(figure("pid")).is_some_and(|(here, there)| u64::from(here) != there);
         Ok(self.known.insert(Known { asker, question, is_here, is_pooled }))
@@ -272,7 +273,7 @@ impl Database {
 
     /// Its sessions, and how many more there are.
     fn sessions(&mut self) -> anyhow::Result<(Vec<Backend>, u64)> {
-        let asked = self.connected()?.asker.ask(Activity::SESSIONS, MAX_BACKENDS, ANSWER_TIMEOUT);
+        let asked = self.connected()?.asker.ask(Activity::SESSIONS_QUERY, MAX_BACKENDS, ANSWER_TIMEOUT);
         if asked.is_err() {
             self.known = None;
         }
@@ -285,7 +286,7 @@ impl Database {
         let processors = self.processors;
         let known = self.connected()?;
         let server = rows(known.asker.ask(&known.question, 1, ANSWER_TIMEOUT)?);
-        let sessions = known.asker.ask(Activity::SESSIONS, MAX_BACKENDS, ANSWER_TIMEOUT)?;
+        let sessions = known.asker.ask(Activity::SESSIONS_QUERY, MAX_BACKENDS, ANSWER_TIMEOUT)?;
         let left_out = sessions.left_out;
         let server = server.into_iter().next().unwrap_or_default();
         let look = Activity::read(&server, &rows(sessions), left_out).map_err(anyhow::Error::msg)?;

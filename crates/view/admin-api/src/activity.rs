@@ -8,63 +8,61 @@ use serde::{Deserialize, Serialize};
 /// One row of an answer: columns that are not NULL, by name.
 pub type Row = BTreeMap<String, String>;
 
-/// Sessions of which one look tells; more are only counted.
+/// Sessions that one look lists. Further ones are only counted.
 pub const MAX_BACKENDS: usize = 5_000;
 
-/// The first version whose views have all that is asked for.
-const LEAST_VERSION: u64 = 100_000;
+/// The first version whose views have all columns of the queries.
+const MIN_VERSION: u64 = 100_000;
 /// The first version that counts sessions.
-const COUNTS_SESSIONS: u64 = 140_000;
+const MIN_VERSION_COUNTING_SESSIONS: u64 = 140_000;
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Activity {
     pub version: String,
-    /// When it was started, in microseconds of the Unix epoch: tells this run of it from those before and after.
+    /// The start, in microseconds of the Unix epoch: tells this run of the server from others.
     pub started_us: u64,
-    /// Connections that it takes.
+    /// Connections that the server accepts.
     pub max_connections: u64,
     /// Connections of `max_connections` that are reserved for superusers and other privileged roles.
     pub reserved: u64,
-    /// Its `idle_in_transaction_session_timeout` for the one that asks, in milliseconds; `None`: off, or it is not
-    /// told.
+    /// `idle_in_transaction_session_timeout` of the doctor's own session, in milliseconds; `None`: off, or unknown.
     #[serde(default)]
     pub transaction_idle_ms: Option<f64>,
     /// Transactions that have ended, in all databases.
     pub transactions: u64,
     /// Sessions that were begun, in all databases; not counted before PostgreSQL 14.
     pub sessions: Option<u64>,
-    /// Processors of its machine, if they are known.
+    /// Processors of the machine, if they are known.
     pub processors: Option<u64>,
-    /// It was asked through a pooler, which tells nothing of itself here.
+    /// A pooler is in between, which tells nothing of itself here.
     #[serde(default)]
     pub is_pooled: bool,
-    /// Clients' sessions of which only the bare existence may be seen. They are not among the others.
+    /// Clients' sessions of which nothing but the existence may be seen. They are not in `backends`.
     pub hidden: u64,
     /// Sessions beyond [`MAX_BACKENDS`].
     pub left_out: u64,
-    /// Clients' sessions, without the one that asks.
+    /// Clients' sessions, without the doctor's own.
     pub backends: Vec<Backend>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Backend {
     pub pid: u32,
-    /// When it was begun, in microseconds of the Unix epoch: with `pid`, its alone.
+    /// The start, in microseconds of the Unix epoch: unique with `pid`.
     pub started_us: u64,
-    /// For how long it has been there.
     pub age_ms: f64,
     pub database: String,
     pub user: String,
     pub application: String,
-    /// Where it comes from; empty for a Unix socket.
+    /// The client's address; empty for a Unix socket.
     pub address: String,
     /// As PostgreSQL calls it: `active`, `idle`, `idle in transaction`, ...
     pub state: String,
-    /// For how long it has been in that state.
+    /// How long the session has been in that state.
     pub state_ms: f64,
-    /// For how long its transaction has been open, if one is.
+    /// How long the open transaction, if there is one, has been open.
     pub transaction_ms: Option<f64>,
-    /// What kind of thing it waits for: `Lock`, `IO`, `Client`, ...; `None` while it runs or wants to.
+    /// The kind of event that the session waits for: `Lock`, `IO`, `Client`, ...; `None` while it runs or is ready to.
     pub wait: Option<String>,
     pub event: Option<String>,
 }
@@ -74,18 +72,19 @@ impl Activity {
     ///
     /// # Errors
     /// It is too old.
-    pub fn question(number: u64) -> Result<String, String> {
-        if number < LEAST_VERSION {
+    pub fn server_query(number: u64) -> Result<String, String> {
+        if number < MIN_VERSION {
             return Err("PostgreSQL before 10 does not show what is needed".to_owned());
         }
-        let sessions = if number >= COUNTS_SESSIONS { "pg_catalog.sum(sessions)" } else { "NULL" };
+        let sessions = if number >= MIN_VERSION_COUNTING_SESSIONS { "pg_catalog.sum(sessions)" } else { "NULL" };
         Ok(format!(
             "SELECT pg_catalog.current_setting('server_version') AS version, \
              (EXTRACT(epoch FROM pg_catalog.pg_postmaster_start_time()) * 1000000)::int8 AS started_us, \
              pg_catalog.current_setting('max_connections') AS max_connections, \
              pg_catalog.current_setting('superuser_reserved_connections')::int8 \
              + coalesce(pg_catalog.current_setting('reserved_connections', true)::int8, 0) AS reserved, \
-             (SELECT setting FROM pg_catalog.pg_settings WHERE name = 'idle_in_transaction_session_timeout') AS pause_ms, \
+             (SELECT setting FROM pg_catalog.pg_settings WHERE name = 'idle_in_transaction_session_timeout') AS \
+             pause_ms, \
              pg_catalog.sum(xact_commit + xact_rollback) AS transactions, {sessions} AS sessions \
              FROM pg_catalog.pg_stat_database"
         ))
@@ -93,11 +92,11 @@ impl Activity {
 
     /// Asks for the version, as `server_version_num` writes it, and the process that answers: one row, `number` and
     /// `pid`.
-    pub const VERSION: &str =
+    pub const VERSION_QUERY: &str =
         "SELECT pg_catalog.current_setting('server_version_num') AS number, pg_catalog.pg_backend_pid() AS pid";
 
     /// Asks for the sessions; a row each. Those that do something come first.
-    pub const SESSIONS: &str = "SELECT pid, (EXTRACT(epoch FROM backend_start) * 1000000)::int8 AS started_us, \
+    pub const SESSIONS_QUERY: &str = "SELECT pid, (EXTRACT(epoch FROM backend_start) * 1000000)::int8 AS started_us, \
         EXTRACT(epoch FROM pg_catalog.clock_timestamp() - backend_start) * 1000 AS age_ms, \
         datname AS database, usename AS \"user\", application_name AS application, \
         pg_catalog.host(client_addr) AS address, state, \
@@ -109,7 +108,7 @@ impl Activity {
         AND (backend_type = 'client backend' OR backend_type IS NULL) \
         ORDER BY state = 'idle', pid";
 
-    /// From the answers to [`question`](Self::question) and [`SESSIONS`](Self::SESSIONS).
+    /// From the answers to [`server_query`](Self::server_query) and [`SESSIONS_QUERY`](Self::SESSIONS_QUERY).
     ///
     /// # Errors
     /// What the server's own figures lack.
@@ -133,15 +132,15 @@ impl Activity {
     }
 }
 
-/// Nothing but its existence may be seen: it is another user's, or the server does not keep track of what sessions do
-/// (`track_activities`).
+/// Nothing but the existence of the session may be seen: it is another user's, or the server does not track what
+/// sessions do (`track_activities`).
 fn is_hidden(row: &Row) -> bool {
     let is = |name: &str, value: &str| row.get(name).is_some_and(|told| told == value);
     is("hidden", "t") || is("state", "disabled")
 }
 
 impl Backend {
-    /// From one row of the answer to [`Activity::SESSIONS`]; `None` if nothing but its existence may be seen.
+    /// From one row of the answer to [`Activity::SESSIONS_QUERY`]; `None` if nothing but its existence may be seen.
     pub fn read(row: &Row) -> Option<Self> {
         if is_hidden(row) {
             return None;
@@ -166,27 +165,27 @@ impl Backend {
         })
     }
 
-    /// It carries out a statement.
+    /// A statement is under way.
     pub fn works(&self) -> bool {
         self.state == "active" || self.state == "fastpath function call"
     }
 
-    /// It is the client's turn, and a transaction is open.
+    /// A transaction is open, and no statement is under way.
     pub fn pauses(&self) -> bool {
         self.state.starts_with("idle in transaction")
     }
 
-    /// It runs, or wants to: it waits for nothing but a processor.
+    /// The session runs, or waits for nothing but a processor.
     pub fn is_ready(&self) -> bool {
         self.works() && self.wait.is_none()
     }
 
-    /// It has an answer, or a part of one, and its client does not take it.
+    /// The client does not take the answer.
     pub fn waits_for_client_to_take(&self) -> bool {
         self.works() && self.event.as_deref() == Some("ClientWrite")
     }
 
-    /// It waits for a lock that another session has.
+    /// The session waits for a lock that another session has.
     pub fn waits_for_lock(&self) -> bool {
         self.works() && self.wait.as_deref() == Some("Lock")
     }
@@ -218,13 +217,15 @@ mod tests {
 
     #[test]
     fn what_an_old_server_does_not_count_is_not_asked_for() {
-        assert!(Activity::question(150_003).unwrap().contains("sum(sessions)"));
-        assert!(!Activity::question(130_000).unwrap().contains("sum(sessions)"));
-        assert!(Activity::question(90_600).is_err());
+        assert!(Activity::server_query(150_003).unwrap().contains("sum(sessions)"));
+        assert!(!Activity::server_query(130_000).unwrap().contains("sum(sessions)"));
+        assert!(Activity::server_query(90_600).is_err());
     }
 
     #[test]
     fn no_text_of_a_statement_is_asked_for() {
-        assert!(!Activity::SESSIONS.contains("query") && !Activity::question(150_000).unwrap().contains("query"));
+        assert!(
+            !Activity::SESSIONS_QUERY.contains("query") && !Activity::server_query(150_000).unwrap().contains("query")
+        );
     }
 }

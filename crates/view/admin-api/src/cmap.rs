@@ -7,19 +7,20 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::{Counts, Look, Pool, PoolServers, Pooler, Times};
+use crate::{
+    Counts, Look, Pool, PoolServers, Pooler, Times,
+    unix_time::{parse_seconds, to_seconds},
+};
 
-/// Pools, connections of a pool, and reasons that are told apart; of more nothing is known.
+/// Pools, connections of a pool, and reasons beyond these are ignored.
 const MAX_POOLS: usize = 200;
 const MAX_CONNECTIONS: usize = 100_000;
 const MAX_REASONS: usize = 16;
 const MAX_NAME: usize = 100;
-/// Times of the Unix epoch from here on are milliseconds.
-const IN_MILLISECONDS: f64 = 1e11;
 /// The drivers' default of `maxPoolSize`.
-const MAX_SIZE: u64 = 100;
-/// A pool that has no connection while threads wait is cold for this long, and then its server is out of reach.
-const COLD_S: f64 = 1.0;
+const DEFAULT_MAX_SIZE: u64 = 100;
+/// If threads wait for a pool without any connection for this long, its server is out of reach. Until then it is cold.
+const MIN_OUTAGE_S: f64 = 1.0;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
@@ -33,46 +34,46 @@ enum Kind {
     CheckOutFailed,
     CheckedOut,
     CheckedIn,
-    /// Something that is not needed.
+    /// An event that changes nothing.
     Other,
 }
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct CmapEvent {
-    /// When, in seconds of the Unix epoch.
+    /// The time, in seconds of the Unix epoch.
     pub at_s: f64,
     kind: Kind,
     address: String,
     connection: Option<u64>,
     reason: String,
-    most: Option<u64>,
-    least: Option<u64>,
+    max_size: Option<u64>,
+    min_size: Option<u64>,
 }
 
-/// Pools, as events have made them.
+/// The pools that events tell of.
 #[derive(Debug, Default)]
 pub struct Cmap {
-    pools: BTreeMap<String, Made>,
+    pools: BTreeMap<String, PoolState>,
     next: u64,
-    /// How often the application has been started anew.
+    /// Restarts of the application.
     restarts: u64,
 }
 
 #[derive(Debug, Default)]
-struct Made {
+struct PoolState {
     id: u64,
-    /// It was made, and not closed since.
+    /// The pool was created, and not closed since.
     is_open: bool,
-    most: u64,
-    least: u64,
+    max_size: u64,
+    min_size: u64,
     waiters: u64,
     connections: BTreeMap<u64, Connection>,
     created: u64,
     closed: Counts,
     failed: Counts,
     hold: Times,
-    /// Since when the pool has had no connection while threads wait.
-    bare_since_s: Option<f64>,
+    /// Since when threads have waited and the pool has had no connection.
+    without_connection_since_s: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -82,7 +83,7 @@ struct Connection {
 }
 
 impl CmapEvent {
-    /// From a line; `None` if it is none.
+    /// Reads a line; `None` if it is no event.
     pub fn read(line: &str) -> Option<Self> {
         let value: Value = serde_json::from_str(line).ok()?;
         let event = value.as_object()?;
@@ -94,8 +95,8 @@ impl CmapEvent {
         let host = event.get("serverHost").and_then(Value::as_str);
         let address = match (event.get("address"), host) {
             (Some(Value::String(address)), _) => address.clone(),
-            (Some(Value::Array(parts)), _) => parts.iter().map(plain).collect::<Vec<_>>().join(":"),
-            (_, Some(host)) => format!("{host}:{}", event.get("serverPort").map_or(String::new(), plain)),
+            (Some(Value::Array(parts)), _) => parts.iter().map(to_text).collect::<Vec<_>>().join(":"),
+            (_, Some(host)) => format!("{host}:{}", event.get("serverPort").map_or(String::new(), to_text)),
             _ => String::new(),
         };
         let connection = first(&["connectionId", "driverConnectionId", "connection_id"]);
@@ -105,17 +106,17 @@ impl CmapEvent {
             address: address.chars().take(MAX_NAME).collect(),
             connection: connection.and_then(|id| id.as_u64().or_else(|| id.as_str()?.parse().ok())),
             reason: reason(event.get("reason").and_then(Value::as_str).unwrap_or_default()),
-            most: of_options("maxPoolSize"),
-            least: of_options("minPoolSize"),
+            max_size: of_options("maxPoolSize"),
+            min_size: of_options("minPoolSize"),
         })
     }
 }
 
-fn plain(value: &Value) -> String {
+fn to_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// In a word, of whatever the driver says.
+/// A reason in one word, of the driver's text.
 fn reason(told: &str) -> String {
     let told = told.to_ascii_lowercase();
     let words = ["idle", "stale", "timeout", "poolclosed", "error"];
@@ -149,44 +150,44 @@ impl Kind {
     }
 }
 
-/// In seconds of the Unix epoch: a number, or a time of ISO 8601 in UTC.
+/// A time in seconds of the Unix epoch: a number, or a time of ISO 8601 in UTC.
 fn time(value: &Value) -> Option<f64> {
     if let Some(number) = value.as_f64() {
-        return Some(if number >= IN_MILLISECONDS { number / 1e3 } else { number }).filter(|time| *time >= 0.0);
+        return Some(to_seconds(number)).filter(|time| *time >= 0.0);
     }
     let text = value.as_str().or_else(|| value.get("$date")?.as_str())?;
     let text = text.strip_suffix('Z').or(text.strip_suffix("+00:00")).unwrap_or(text);
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
-    let seconds = crate::console::seconds(&whole.replace('T', " "))?;
+    let seconds = parse_seconds(&whole.replace('T', " "))?;
     let fraction: f64 = format!("0.{fraction}").parse().ok()?;
     Some(seconds as f64 + fraction)
 }
 
 impl Cmap {
-    pub fn take(&mut self, event: &CmapEvent) {
+    pub fn add(&mut self, event: &CmapEvent) {
         let is_open = self.pools.get(&event.address).is_some_and(|pool| pool.is_open);
         if event.kind == Kind::PoolCreated && is_open {
-            self.begin_anew();
+            self.restart();
         }
         if !self.pools.contains_key(&event.address) {
             if self.pools.len() >= MAX_POOLS {
                 return;
             }
             self.next += 1;
-            let made = Made { id: self.next, most: MAX_SIZE, is_open: true, ..Made::default() };
+            let made = PoolState { id: self.next, max_size: DEFAULT_MAX_SIZE, is_open: true, ..PoolState::default() };
             self.pools.insert(event.address.clone(), made);
         }
         if let Some(pool) = self.pools.get_mut(&event.address) {
-            pool.take(event);
+            pool.add(event);
         }
     }
 
-    /// A pool is made that is there already: the process that had it is gone, and all that it had.
-    fn begin_anew(&mut self) {
+    /// An open pool is created again: its process is gone, with all its connections.
+    fn restart(&mut self) {
         self.restarts += 1;
         for pool in self.pools.values_mut() {
             pool.connections.clear();
-            (pool.waiters, pool.is_open, pool.bare_since_s) = (0, false, None);
+            (pool.waiters, pool.is_open, pool.without_connection_since_s) = (0, false, None);
         }
     }
 
@@ -197,15 +198,17 @@ impl Cmap {
     }
 }
 
-impl Made {
-    fn take(&mut self, event: &CmapEvent) {
+impl PoolState {
+    fn add(&mut self, event: &CmapEvent) {
         let id = event.connection.unwrap_or(0);
         match event.kind {
             Kind::PoolCreated => {
                 self.is_open = true;
-                // A most of 0 is none.
-                self.most = event.most.map_or(MAX_SIZE, |most| if most == 0 { MAX_CONNECTIONS as u64 } else { most });
-                self.least = event.least.unwrap_or(0);
+                // 0 is no limit.
+                self.max_size = event
+                    .max_size
+                    .map_or(DEFAULT_MAX_SIZE, |most| if most == 0 { MAX_CONNECTIONS as u64 } else { most });
+                self.min_size = event.min_size.unwrap_or(0);
             }
             Kind::ConnectionCreated => {
                 self.created += 1;
@@ -220,7 +223,7 @@ impl Made {
             }
             Kind::ConnectionClosed => {
                 let gone = self.connections.remove(&id);
-                self.returned(gone.and_then(|gone| gone.out_since_s), event.at_s);
+                self.count_hold(gone.and_then(|gone| gone.out_since_s), event.at_s);
                 count(&mut self.closed, &event.reason);
             }
             Kind::CheckOutStarted => self.waiters += 1,
@@ -230,7 +233,7 @@ impl Made {
             }
             Kind::CheckedOut => {
                 self.waiters = self.waiters.saturating_sub(1);
-                // What was made before the events begin is first heard of here.
+                // A connection that was made before the first event.
                 if self.connections.len() < MAX_CONNECTIONS || self.connections.contains_key(&id) {
                     let connection = Connection { is_ready: true, out_since_s: Some(event.at_s) };
                     self.connections.insert(id, connection);
@@ -239,7 +242,7 @@ impl Made {
             Kind::CheckedIn => {
                 if let Some(connection) = self.connections.get_mut(&id) {
                     let since = connection.out_since_s.take();
-                    self.returned(since, event.at_s);
+                    self.count_hold(since, event.at_s);
                 }
             }
             Kind::PoolClosed => {
@@ -251,7 +254,7 @@ impl Made {
         }
     }
 
-    fn returned(&mut self, since_s: Option<f64>, at_s: f64) {
+    fn count_hold(&mut self, since_s: Option<f64>, at_s: f64) {
         let Some(since) = since_s else { return };
         self.hold.buckets.resize(1, 0);
         self.hold.buckets[0] += 1;
@@ -263,9 +266,14 @@ impl Made {
         let in_use = connections.clone().filter(|connection| connection.out_since_s.is_some()).count() as u64;
         let connecting = connections.clone().filter(|connection| !connection.is_ready).count() as u64;
         let total = connections.count() as u64;
-        let is_bare = self.waiters > 0 && total == connecting;
-        self.bare_since_s = is_bare.then(|| self.bare_since_s.unwrap_or(at_s));
-        let bare_ms = self.bare_since_s.map(|since| at_s - since).filter(|bare| *bare >= COLD_S).map(|bare| bare * 1e3);
+        let is_without_connection = self.waiters > 0 && total == connecting;
+        self.without_connection_since_s =
+            is_without_connection.then(|| self.without_connection_since_s.unwrap_or(at_s));
+        let outage_ms = self
+            .without_connection_since_s
+            .map(|since| at_s - since)
+            .filter(|outage| *outage >= MIN_OUTAGE_S)
+            .map(|outage| outage * 1e3);
         let name = if address.is_empty() { "a server that is not named" } else { address };
         Pool {
             id: self.id,
@@ -280,14 +288,14 @@ impl Made {
                 total,
                 ..PoolServers::default()
             },
-            max_size: self.most,
-            min_size: self.least,
+            max_size: self.max_size,
+            min_size: self.min_size,
             created: self.created,
             closed: self.closed.clone(),
             checkout_failed: self.failed.clone(),
             transactions: self.hold.count(),
             hold: self.hold.clone(),
-            unavailable_ms: bare_ms,
+            unavailable_ms: outage_ms,
             ..Pool::default()
         }
     }
@@ -310,24 +318,21 @@ mod tests {
     #[test]
     fn events_of_several_drivers_are_read() {
         let node = event(
-            r#"{"name":"connectionPoolCreated","time":"2026-11-26T05:13:27.250Z","address":"db:27017","options":{"maxPoolSize":7}}"#,
+            r#"{"name":"connectionPoolCreated","time":"2026-11-26T05:13:27.250Z","address":"db:27017",
+            "options":{"maxPoolSize":7}}"#,
         );
-        assert_eq!(
-            (node.kind, node.at_s, node.address.as_str(), node.most),
-            (Kind::PoolCreated, 1_795_670_007.25, "db:27017", Some(7))
-        );
+        assert_eq!((node.kind, node.at_s, node.max_size), (Kind::PoolCreated, 1_795_670_007.25, Some(7)));
         let python = event(
             r#"{"event":"ConnectionCheckedOutEvent","time":1795670007.25,"address":["db",27017],"connectionId":4}"#,
         );
-        assert_eq!((python.kind, python.connection, python.address.as_str()), (Kind::CheckedOut, Some(4), "db:27017"));
+        assert_eq!((python.kind, python.connection), (Kind::CheckedOut, Some(4)));
         let log = event(
-            r#"{"message":"Connection closed","t":{"$date":"2026-11-26T05:13:27.250+00:00"},"serverHost":"db","serverPort":27017,
-            "driverConnectionId":4,"reason":"Connection has been available but unused for longer than the configured max idle time"}"#,
+            r#"{"message":"Connection closed","t":{"$date":"2026-11-26T05:13:27.250+00:00"},"serverHost":"db",
+            "serverPort":27017,"driverConnectionId":4,"reason":"Connection has been idle for too long"}"#,
         );
-        assert_eq!(
-            (log.kind, log.connection, log.reason.as_str(), log.at_s),
-            (Kind::ConnectionClosed, Some(4), "idle", 1_795_670_007.25)
-        );
+        assert_eq!((log.kind, log.connection, log.at_s), (Kind::ConnectionClosed, Some(4), 1_795_670_007.25));
+        assert_eq!(log.reason, "idle");
+        assert!([&node, &python, &log].iter().all(|event| event.address == "db:27017"));
         for none in [
             "",
             "[]",
@@ -340,12 +345,12 @@ mod tests {
         }
     }
 
-    /// Plays events, each after a second.
-    fn played(events: &[&str]) -> (Cmap, Pool) {
+    /// Replays events, one each second.
+    fn replay(events: &[&str]) -> (Cmap, Pool) {
         let mut cmap = Cmap::default();
         for (n, event) in events.iter().enumerate() {
             let line = format!(r#"{{"time":{},"address":"db:1",{event}}}"#, 1_000 + n);
-            cmap.take(&CmapEvent::read(&line).unwrap());
+            cmap.add(&CmapEvent::read(&line).unwrap());
         }
         let look = cmap.look(1_000.0 + events.len() as f64);
         let pool = look.pools.into_iter().next().unwrap();
@@ -353,8 +358,8 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_is_what_its_events_have_made_of_it() {
-        let (_, pool) = played(&[
+    fn a_pool_is_the_sum_of_its_events() {
+        let (_, pool) = replay(&[
             r#""event":"poolCreated","maxPoolSize":5,"minPoolSize":1"#,
             r#""event":"connectionCheckOutStarted""#,
             r#""event":"connectionCreated","connectionId":1"#,
@@ -372,36 +377,33 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_before_the_events_begin_and_what_comes_twice_is_taken_as_it_comes() {
-        let (_, pool) = played(&[
+    fn connections_from_before_the_first_event_and_repeated_events_are_counted() {
+        let (_, pool) = replay(&[
             r#""event":"connectionCheckedOut","connectionId":9"#,
             r#""event":"connectionCheckedIn","connectionId":8"#,
             r#""event":"connectionClosed","connectionId":7,"reason":"idle""#,
             r#""event":"connectionCheckedIn""#,
         ]);
-        assert_eq!((pool.servers.in_use, pool.waiters, pool.closed["idle"], pool.max_size), (1, 0, 1, MAX_SIZE));
+        assert_eq!(
+            (pool.servers.in_use, pool.waiters, pool.closed["idle"], pool.max_size),
+            (1, 0, 1, DEFAULT_MAX_SIZE)
+        );
         assert_eq!(pool.transactions, 0);
     }
 
     #[test]
-    fn a_pool_that_is_made_twice_is_of_another_process() {
+    fn an_open_pool_that_is_created_is_of_another_process() {
         let first = [r#""event":"poolCreated""#, r#""event":"connectionCheckedOut","connectionId":1"#];
         let of = |events: &[&str]| {
-            let (mut cmap, pool) = played(events);
+            let (mut cmap, pool) = replay(events);
             (pool.servers.in_use, cmap.look(2_000.0).instance)
         };
         let before = of(&first);
         assert_eq!(before.0, 1);
         let (in_use, instance) = of(&[&first[..], &[r#""event":"poolCreated""#]].concat());
-        assert!(in_use == 0 && instance != before.1, "what it had is gone with it");
+        assert!(in_use == 0 && instance != before.1, "its connections are gone with it");
         let closed = [&first[..], &[r#""event":"poolClosed""#, r#""event":"poolCreated""#]].concat();
         assert_eq!(of(&closed), (0, before.1), "a server that left a replica set and came back");
-    }
-
-    #[test]
-    fn a_pool_that_stays_without_a_connection_is_out_of_reach() {
-        let (mut cmap, pool) = played(&[r#""event":"connectionCheckOutStarted""#]);
-        assert_eq!((pool.unavailable_ms, cmap.look(1_002.5).pools[0].unavailable_ms), (None, Some(1_500.0)));
     }
 
     #[test]
@@ -411,14 +413,14 @@ mod tests {
             let line = format!(
                 r#"{{"event":"connectionClosed","time":{n},"address":"h{n}","connectionId":18446744073709551615}}"#
             );
-            cmap.take(&event(&line));
+            cmap.add(&event(&line));
         }
         assert_eq!(cmap.look(0.0).pools.len(), MAX_POOLS);
-        let mut made = Made::default();
+        let mut made = PoolState::default();
         let mut ready = event(r#"{"event":"connectionReady","time":1,"connectionId":1}"#);
         for n in 0..MAX_CONNECTIONS as u64 + 9 {
             ready.connection = Some(n);
-            made.take(&ready);
+            made.add(&ready);
         }
         assert_eq!(made.connections.len(), MAX_CONNECTIONS);
     }

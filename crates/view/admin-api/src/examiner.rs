@@ -26,7 +26,7 @@ pub trait Examiner: Send {
     fn looks(&self) -> usize;
 
     /// The time from the first look to the last.
-    fn lasts(&self) -> Duration;
+    fn duration(&self) -> Duration;
 
     /// The answer of `/api/findings`.
     fn findings(&self) -> Value;

@@ -6,57 +6,57 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
 };
 
-use crate::{Counts, Look, Pool, PoolServers, Pooler, Times};
+use crate::{Counts, Look, Pool, PoolServers, Pooler, Times, unix_time::to_seconds};
 
-/// Pools of one scrape; of more nothing is known.
+/// Pools of one scrape; further ones are ignored.
 const MAX_POOLS: usize = 200;
-/// Characters of a pool's name. Of a longer one the rest is a hash: replicas of an application may differ in their last
-/// label only.
+/// Characters of a pool's name. The rest of a longer one becomes a hash: replicas of an application may differ in their
+/// last label only.
 const MAX_NAME: usize = 100;
-/// A figure that is larger is taken for this: so that sums of them have room.
+/// A larger figure counts as this one, so that sums do not overflow.
 const MAX_FIGURE: f64 = 9e12;
-/// A pool without any connection for which threads ask is cold at first, and then its database is out of reach.
-const COLD_MS: f64 = 1_000.0;
-/// Times of the Unix epoch from here on are milliseconds.
-const IN_MILLISECONDS: f64 = 1e11;
-/// What all of its series begin with.
+/// If threads wait for a pool without any connection for this long, its database is out of reach. Until then it is
+/// cold.
+const MIN_OUTAGE_MS: f64 = 1_000.0;
+/// The beginning of the names of all series.
 const PREFIX: &str = "hikaricp_connections";
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scrape {
-    /// When it was, in seconds of the Unix epoch, if it says.
+    /// The time, in seconds of the Unix epoch, if the scrape has one.
     pub at_s: Option<f64>,
-    /// For how many seconds the process had run, if it says; the first one, where it tells of several.
+    /// How long the process had run, if the scrape tells; of several processes the first one.
     pub uptime_s: Option<f64>,
     uptime_of: String,
     /// By the name of the pool and of the series, without [`PREFIX`].
     pools: BTreeMap<String, BTreeMap<String, f64>>,
 }
 
-/// What is remembered from one scrape to the next.
+/// Makes looks of scrapes, and remembers what the next one needs.
 #[derive(Debug, Default)]
 pub struct Hikari {
     /// How often its counters have begun anew.
     restarts: u64,
     uptime_s: f64,
-    pools: BTreeMap<String, Known>,
+    pools: BTreeMap<String, KnownPool>,
     next: u64,
 }
 
 /// A pool that was seen before.
 #[derive(Debug, Default)]
-struct Known {
+struct KnownPool {
     id: u64,
-    /// Of the first scrape, and of the last.
-    base: Counted,
-    last: Counted,
-    /// Since when it has had no connection though threads ask for one.
-    bare_since_ms: Option<f64>,
+    /// Counters of the first scrape.
+    base: Counters,
+    /// Counters of the last scrape.
+    last: Counters,
+    /// Since when threads have wanted a connection and the pool has had none.
+    without_connection_since_ms: Option<f64>,
 }
 
-/// What only grows. It is told from a pool's first scrape on: what came before may be of days.
+/// Figures that only grow. They count from a pool's first scrape on: what came before may be of days.
 #[derive(Clone, Debug, Default)]
-struct Counted {
+struct Counters {
     /// HikariCP counts a connection that could not be made, too.
     made: u64,
     returned: u64,
@@ -74,22 +74,22 @@ struct Sample<'l> {
     at_s: Option<f64>,
 }
 
-/// What a line is to who reads scrapes that follow each other.
+/// A line of a file in which scrapes follow each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Taken {
-    /// It is of this scrape, or says nothing.
-    Here,
-    /// Another scrape begins with it; it was not taken.
-    Next,
+pub enum ScrapeLine {
+    /// The line belongs to this scrape, or to none.
+    OfThis,
+    /// The next scrape begins with the line, which was not added.
+    OfNext,
 }
 
 impl Scrape {
-    /// The text has something of HikariCP's.
+    /// The scrape has series of HikariCP.
     pub fn has_pools(&self) -> bool {
         !self.pools.is_empty()
     }
 
-    /// Some pool tells what is needed to look at it. HikariCP's own tracker for Prometheus has other names, and the
+    /// Some pool has all series that a look needs. HikariCP's own tracker for Prometheus has other names, and the
     /// gauges of a pool that is gone are no numbers.
     pub fn has_whole_pools(&self) -> bool {
         self.pools.values().any(is_whole)
@@ -102,25 +102,25 @@ impl Scrape {
 
     pub fn read(text: &str) -> Self {
         let mut scrape = Self::default();
-        text.lines().for_each(|line| scrape.add(line));
+        text.lines().for_each(|line| scrape.add_line(line));
         scrape
     }
 
-    /// Takes the next line of a file of several scrapes. A line with nothing but a time (`date +%s`), also behind a
+    /// Adds the next line of a file of several scrapes. A line with nothing but a time (`date +%s`), also behind a
     /// `#`, begins one, and so does a series that was there before.
-    pub fn take(&mut self, line: &str) -> Taken {
+    pub fn add(&mut self, line: &str) -> ScrapeLine {
         if let Some(at_s) = time_of(line) {
             if self.at_s.is_some() || self.has_pools() {
-                return Taken::Next;
+                return ScrapeLine::OfNext;
             }
             self.at_s = Some(at_s);
-            return Taken::Here;
+            return ScrapeLine::OfThis;
         }
         if Sample::read(line).is_some_and(|sample| self.has(&sample)) {
-            return Taken::Next;
+            return ScrapeLine::OfNext;
         }
-        self.add(line);
-        Taken::Here
+        self.add_line(line);
+        ScrapeLine::OfThis
     }
 
     fn has(&self, sample: &Sample<'_>) -> bool {
@@ -128,7 +128,7 @@ impl Scrape {
         known.is_some() || (sample.name == UPTIME && self.uptime_s.is_some() && self.uptime_of == sample.pool())
     }
 
-    fn add(&mut self, line: &str) {
+    fn add_line(&mut self, line: &str) {
         let Some(sample) = Sample::read(line) else { return };
         if sample.name == UPTIME {
             if self.uptime_s.is_none() {
@@ -164,7 +164,7 @@ const SERIES: [&str; 13] = [
     "_creation_seconds_sum",
 ];
 
-/// Without these a pool is none that can be looked at.
+/// A look at a pool needs these series.
 const NEEDED: [&str; 3] = ["_active", "_pending", "_max"];
 
 fn known(series: &BTreeMap<String, f64>, name: &str) -> Option<f64> {
@@ -175,7 +175,7 @@ fn figure(series: &BTreeMap<String, f64>, name: &str) -> f64 {
     known(series, name).unwrap_or(0.0).clamp(0.0, MAX_FIGURE)
 }
 
-/// All connections that there are; none that is still being made.
+/// All connections, without those that are still being made.
 fn total(series: &BTreeMap<String, f64>) -> u64 {
     let counted = known(series, "").map(|_| figure(series, ""));
     counted.unwrap_or_else(|| figure(series, "_active") + figure(series, "_idle")) as u64
@@ -185,15 +185,11 @@ fn is_whole(series: &BTreeMap<String, f64>) -> bool {
     NEEDED.iter().all(|name| known(series, name).is_some())
 }
 
-/// The time that a line is, in seconds of the Unix epoch.
+/// The time of a line that has nothing else, in seconds of the Unix epoch.
 fn time_of(line: &str) -> Option<f64> {
     let text = line.trim().trim_start_matches('#').trim_start();
     let is_number = text.starts_with(|c: char| c.is_ascii_digit()) && !text.contains(char::is_whitespace);
-    text.parse::<f64>().ok().filter(|time| is_number && time.is_finite()).map(seconds)
-}
-
-fn seconds(time: f64) -> f64 {
-    if time >= IN_MILLISECONDS { time / 1e3 } else { time }
+    text.parse::<f64>().ok().filter(|time| is_number && time.is_finite()).map(to_seconds)
 }
 
 impl<'l> Sample<'l> {
@@ -214,16 +210,16 @@ impl<'l> Sample<'l> {
         let mut rest = rest.split_whitespace();
         let value = rest.next()?.parse::<f64>().ok()?;
         let at_s = rest.next().and_then(|time| time.parse::<f64>().ok()).filter(|time| time.is_finite());
-        Some(Self { name, labels, value, at_s: at_s.map(seconds) })
+        Some(Self { name, labels, value, at_s: at_s.map(to_seconds) })
     }
 
-    /// Which series of a pool it is, if it is one that is read.
+    /// The name of the series, if it is one that is read.
     fn series(&self) -> Option<&'l str> {
         let series = self.name.strip_prefix(PREFIX)?;
         SERIES.contains(&series).then_some(series)
     }
 
-    /// The pool that it is of: its name, and whatever tells it from those of that name.
+    /// The name of its pool, with all other labels, which tell it from pools of the same name.
     fn pool(&self) -> String {
         let of = |wanted: bool| self.labels.iter().filter(move |(name, _)| (*name == "pool") == wanted);
         let name = of(true).map(|(_, value)| value.as_str()).next().unwrap_or("a pool without a name");
@@ -266,30 +262,37 @@ fn labels(mut rest: &str) -> Option<(Vec<(&str, String)>, &str)> {
 }
 
 impl Hikari {
-    /// The look that a scrape is. `at_ms`: when, on any clock.
+    /// A look, made of a scrape. `at_ms`: the time, on any clock.
     pub fn look(&mut self, at_ms: f64, scrape: &Scrape) -> Look {
         let uptime_s = scrape.uptime_s.filter(|uptime| uptime.is_finite()).map(|s| s.clamp(0.0, MAX_FIGURE / 1e3));
         let mut has_begun_anew = uptime_s.is_some_and(|uptime| uptime < self.uptime_s);
         self.uptime_s = uptime_s.unwrap_or(self.uptime_s);
         if has_begun_anew {
-            self.pools.values_mut().for_each(|known| known.base = Counted::default());
+            self.pools.values_mut().for_each(|known| known.base = Counters::default());
         }
         if self.pools.len() > MAX_POOLS {
-            // They are new at each scrape: those that are gone are forgotten.
+            // Pools that are gone are forgotten: there may be new ones at each scrape.
             self.pools.retain(|name, _| scrape.pools.contains_key(name));
         }
         let pools = scrape.pools.iter().filter(|(_, series)| is_whole(series)).map(|(name, series)| {
-            let counted = Counted::of(series);
+            let counted = Counters::of(series);
             let known = self.pools.entry(name.clone()).or_insert_with(|| {
                 self.next += 1;
-                Known { id: self.next, base: counted.clone(), last: counted.clone(), bare_since_ms: None }
+                KnownPool {
+                    id: self.next,
+                    base: counted.clone(),
+                    last: counted.clone(),
+                    without_connection_since_ms: None,
+                }
             });
             if counted.is_before(&known.last) {
                 has_begun_anew = true;
-                known.base = Counted::default();
+                known.base = Counters::default();
             }
             let since = counted.since(&known.base);
-            known.bare_since_ms = known.is_bare(series, &counted).then(|| known.bare_since_ms.unwrap_or(at_ms));
+            known.without_connection_since_ms = known
+                .is_without_connection(series, &counted)
+                .then(|| known.without_connection_since_ms.unwrap_or(at_ms));
             known.last = counted;
             known.pool(at_ms, name, series, since)
         });
@@ -305,10 +308,10 @@ impl Hikari {
     }
 }
 
-impl Counted {
+impl Counters {
     fn of(series: &BTreeMap<String, f64>) -> Self {
         let count = |name: &str| figure(series, name) as u64;
-        // Where they are not told, there is no bucket.
+        // Unknown times have no bucket.
         let times = |what: &str| {
             let all = known(series, &format!("_{what}_seconds_count"))?.clamp(0.0, MAX_FIGURE) as u64;
             let sum_ms = (figure(series, &format!("_{what}_seconds_sum")) * 1e3).min(MAX_FIGURE);
@@ -324,7 +327,7 @@ impl Counted {
         }
     }
 
-    /// Its counters have begun anew since the other one.
+    /// The counters have begun anew since the other ones.
     fn is_before(&self, other: &Self) -> bool {
         self.made < other.made || self.returned < other.returned
     }
@@ -341,20 +344,21 @@ impl Counted {
     }
 }
 
-impl Known {
-    /// True if there is no connection and threads wait for one or have given up, and no thread has had one since then.
-    fn is_bare(&self, series: &BTreeMap<String, f64>, counted: &Counted) -> bool {
-        let nobody_had_one = !counted.hold.buckets.is_empty() && counted.returned == self.last.returned;
+impl KnownPool {
+    /// There is no connection, threads wait for one or have given up, and no thread has had one since then.
+    fn is_without_connection(&self, series: &BTreeMap<String, f64>, counted: &Counters) -> bool {
+        let none_was_returned = !counted.hold.buckets.is_empty() && counted.returned == self.last.returned;
         let some_gave_up = counted.timeouts > self.last.timeouts;
-        let is_asked = figure(series, "_pending") > 0.0;
-        total(series) == 0 && (is_asked || nobody_had_one && (some_gave_up || self.bare_since_ms.is_some()))
+        let is_wanted = figure(series, "_pending") > 0.0;
+        total(series) == 0
+            && (is_wanted || none_was_returned && (some_gave_up || self.without_connection_since_ms.is_some()))
     }
 
-    fn pool(&self, at_ms: f64, name: &str, series: &BTreeMap<String, f64>, since: Counted) -> Pool {
+    fn pool(&self, at_ms: f64, name: &str, series: &BTreeMap<String, f64>, since: Counters) -> Pool {
         let count = |name: &str| figure(series, name) as u64;
         let (active, idle, pending, total) = (count("_active"), count("_idle"), count("_pending"), total(series));
-        // A connection that is idle while threads wait is on its way to one of them. These are not counted at the same
-        // moment.
+        // A connection that is idle while threads wait is on its way to one of them. HikariCP does not count these at
+        // the same moment.
         let handed = idle.min(pending);
         let in_use = active.saturating_add(handed).min(total.max(active));
         let (idle, waiters) = (idle - handed, pending - handed);
@@ -378,7 +382,10 @@ impl Known {
             checkout: BTreeMap::from([("any".to_owned(), since.acquire)]),
             connect: BTreeMap::from([("all".to_owned(), since.creation)]),
             hold: since.hold,
-            unavailable_ms: self.bare_since_ms.map(|since| at_ms - since).filter(|ms| *ms >= COLD_MS),
+            unavailable_ms: self
+                .without_connection_since_ms
+                .map(|since| at_ms - since)
+                .filter(|ms| *ms >= MIN_OUTAGE_MS),
             ..Pool::default()
         }
     }
@@ -388,12 +395,17 @@ impl Known {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "# HELP hikaricp_connections_active Active connections\n# TYPE hikaricp_connections_active gauge\n\
-        hikaricp_connections{pool=\"shop\",} 10.0\nhikaricp_connections_active{pool=\"shop\",} 8.0\nhikaricp_connections_idle{pool=\"shop\"} 1\n\
+    const TEXT: &str = "# HELP hikaricp_connections_active Active connections\n# TYPE hikaricp_connections_active \
+                        gauge\n\
+        hikaricp_connections{pool=\"shop\",} 10.0\nhikaricp_connections_active{pool=\"shop\",} \
+        8.0\nhikaricp_connections_idle{pool=\"shop\"} 1\n\
         hikaricp_connections_pending{pool=\"shop\",} 3.0\nhikaricp_connections_max{pool=\"shop\",} 10.0\n\
-        hikaricp_connections_usage_seconds_count{pool=\"shop\",} 100.0\nhikaricp_connections_usage_seconds_sum{pool=\"shop\",} 2.5\n\
-        hikaricp_connections_usage_seconds{pool=\"shop\",quantile=\"0.5\"} 7\nhikaricp_connections_timeout_total{pool=\"shop\",} 4.0\n\
-        hikaricp_connections_creation_seconds_count{pool=\"shop\",} 12.0\nprocess_uptime_seconds 99.5\njvm_threads_live_threads 40.0\n";
+        hikaricp_connections_usage_seconds_count{pool=\"shop\",} \
+        100.0\nhikaricp_connections_usage_seconds_sum{pool=\"shop\",} 2.5\n\
+        hikaricp_connections_usage_seconds{pool=\"shop\",quantile=\"0.5\"} \
+        7\nhikaricp_connections_timeout_total{pool=\"shop\",} 4.0\n\
+        hikaricp_connections_creation_seconds_count{pool=\"shop\",} 12.0\nprocess_uptime_seconds \
+        99.5\njvm_threads_live_threads 40.0\n";
 
     #[test]
     fn what_micrometer_tells_of_a_pool_is_read() {
@@ -424,22 +436,26 @@ mod tests {
     #[test]
     fn scrapes_that_follow_each_other_are_told_apart() {
         let mut scrape = Scrape::default();
-        assert!(TEXT.lines().all(|line| scrape.take(line) == Taken::Here));
-        assert_eq!(scrape.take("hikaricp_connections_active{pool=\"shop\",} 1.0"), Taken::Next);
-        assert_eq!(scrape.take("hikaricp_connections_active{pool=\"other\",} 1.0"), Taken::Here);
-        assert_eq!(scrape.take("process_uptime_seconds 100.5"), Taken::Next);
+        assert!(TEXT.lines().all(|line| scrape.add(line) == ScrapeLine::OfThis));
+        assert_eq!(scrape.add("hikaricp_connections_active{pool=\"shop\",} 1.0"), ScrapeLine::OfNext);
+        assert_eq!(scrape.add("hikaricp_connections_active{pool=\"other\",} 1.0"), ScrapeLine::OfThis);
+        assert_eq!(scrape.add("process_uptime_seconds 100.5"), ScrapeLine::OfNext);
         for line in ["1795670007", "# 1795670007.25", "1795670007250"] {
-            assert_eq!(scrape.take(line), Taken::Next, "{line}");
+            assert_eq!(scrape.add(line), ScrapeLine::OfNext, "{line}");
             let mut fresh = Scrape::default();
-            assert_eq!((fresh.take(line), fresh.at_s.map(f64::floor)), (Taken::Here, Some(1_795_670_007.0)), "{line}");
+            assert_eq!(
+                (fresh.add(line), fresh.at_s.map(f64::floor)),
+                (ScrapeLine::OfThis, Some(1_795_670_007.0)),
+                "{line}"
+            );
         }
         let mut stamped = Scrape::default();
-        stamped.take("hikaricp_connections_active{pool=\"a\"} 1.0 1795670007250");
+        stamped.add("hikaricp_connections_active{pool=\"a\"} 1.0 1795670007250");
         assert_eq!(stamped.at_s, Some(1_795_670_007.25));
     }
 
     /// Series and their values, all of one pool.
-    fn bare(series: &str, labels: &str) -> String {
+    fn series(series: &str, labels: &str) -> String {
         let words: Vec<&str> = series.split(' ').collect();
         words.chunks(2).map(|pair| format!("hikaricp_connections_{}{labels} {}\n", pair[0], pair[1])).collect()
     }
@@ -447,7 +463,7 @@ mod tests {
     #[test]
     fn labels_may_hold_anything() {
         let labels = "{application=\"a b\",pool=\"o\\\"n}e,\\\\\",}";
-        let scrape = Scrape::read(&bare("max 5 active 1 pending 0", labels));
+        let scrape = Scrape::read(&series("max 5 active 1 pending 0", labels));
         let look = Hikari::default().look(0.0, &scrape);
         assert_eq!((look.pools[0].database.as_str(), look.pools[0].max_size), ("o\"n}e,\\ of a b", 5));
         for broken in [
@@ -474,26 +490,9 @@ mod tests {
             let is_sane = |pool: &Pool| pool.servers.in_use <= MAX_FIGURE as u64 && pool.hold.sum_ms.is_finite();
             assert!(look.pools.iter().all(is_sane) && look.uptime_ms.is_finite(), "{value}");
         }
-        let many: String = (0..1_000).map(|n| bare("max 1 active 0 pending 0", &format!("{{pool=\"{n}\"}}"))).collect();
+        let many: String =
+            (0..1_000).map(|n| series("max 1 active 0 pending 0", &format!("{{pool=\"{n}\"}}"))).collect();
         assert_eq!(Hikari::default().look(0.0, &Scrape::read(&many)).pools.len(), MAX_POOLS);
-    }
-
-    #[test]
-    fn counters_that_begin_anew_are_another_process() {
-        let mut hikari = Hikari::default();
-        let before = hikari.look(0.0, &Scrape::read(TEXT)).instance;
-        assert_eq!(hikari.look(1.0, &Scrape::read(TEXT)).instance, before);
-        assert_ne!(hikari.look(2.0, &Scrape::read(&TEXT.replace("100.0", "3.0"))).instance, before);
-    }
-
-    #[test]
-    fn a_process_that_has_run_for_less_than_before_is_another() {
-        let mut hikari = Hikari::default();
-        let before = hikari.look(0.0, &Scrape::read(TEXT)).instance;
-        // More was done in its first seconds than by the one before.
-        let after = hikari.look(9.0, &Scrape::read(&TEXT.replace("99.5", "4.5").replace("100.0", "170.0")));
-        assert_ne!(after.instance, before);
-        assert_eq!(after.pools[0].transactions, 170);
     }
 
     #[test]
@@ -501,7 +500,7 @@ mod tests {
         let mut hikari = Hikari::default();
         hikari.look(0.0, &Scrape::read(TEXT));
         let late = |used: u64| {
-            let more = bare(&format!("active 1 pending 0 max 5 usage_seconds_count {used}"), "{pool=\"late\"}");
+            let more = series(&format!("active 1 pending 0 max 5 usage_seconds_count {used}"), "{pool=\"late\"}");
             Scrape::read(&format!("{TEXT}{more}"))
         };
         assert_eq!(hikari.look(1.0, &late(1_000_000)).pools[0].transactions, 0);
@@ -510,35 +509,14 @@ mod tests {
 
     #[test]
     fn two_processes_in_one_scrape_are_told_apart_by_their_labels() {
+        let uptime = |instance: &str, s: u64| format!("process_uptime_seconds{{instance=\"{instance}\"}} {s}");
         let mut scrape = Scrape::default();
-        for line in ["process_uptime_seconds{instance=\"a\"} 7", "process_uptime_seconds{instance=\"b\"} 9"] {
-            assert_eq!(scrape.take(line), Taken::Here, "{line}");
-        }
-        assert_eq!(
-            (scrape.take("process_uptime_seconds{instance=\"a\"} 8"), scrape.uptime_s),
-            (Taken::Next, Some(7.0))
-        );
-    }
-
-    #[test]
-    fn a_pool_of_other_names_is_seen_and_not_looked_at() {
-        // HikariCP's own tracker for Prometheus.
-        let own = "hikaricp_active_connections{pool=\"a\"} 9\nhikaricp_connections{pool=\"a\"} 10\nhikaricp_pending_threads{pool=\"a\"} 4\n";
-        let scrape = Scrape::read(own);
-        assert!(scrape.has_pools() && !scrape.has_whole_pools() && Scrape::read(TEXT).has_whole_pools());
-        assert!(Hikari::default().look(0.0, &scrape).pools.is_empty());
-    }
-
-    #[test]
-    fn a_pool_that_stays_without_a_connection_is_out_of_reach() {
-        let bare = bare_with(3, 100, 4);
-        let mut hikari = Hikari::default();
-        let mut down = |at| hikari.look(at, &bare).pools[0].unavailable_ms;
-        assert_eq!((down(100.0), down(1_600.0)), (None, Some(1_500.0)));
+        assert_eq!([("a", 7), ("b", 9)].map(|(of, s)| scrape.add(&uptime(of, s))), [ScrapeLine::OfThis; 2]);
+        assert_eq!((scrape.add(&uptime("a", 8)), scrape.uptime_s), (ScrapeLine::OfNext, Some(7.0)));
     }
 
     /// A pool without a connection, with these numbers of waiting threads, returned connections and timeouts.
-    fn bare_with(pending: u64, returned: u64, timeouts: u64) -> Scrape {
+    fn outage(pending: u64, returned: u64, timeouts: u64) -> Scrape {
         let text = TEXT
             .replace(" 10.0\nhikaricp_connections_active", " 0.0\nhikaricp_connections_active")
             .replace("8.0", "0.0")
@@ -550,10 +528,10 @@ mod tests {
     }
 
     #[test]
-    fn a_database_out_of_reach_is_seen_although_nobody_waits_at_the_looks() {
+    fn a_database_out_of_reach_is_seen_although_no_thread_waits_at_the_looks() {
         let mut hikari = Hikari::default();
         let mut down = |at: f64, pending, returned, timeouts| {
-            hikari.look(at, &bare_with(pending, returned, timeouts)).pools[0].unavailable_ms
+            hikari.look(at, &outage(pending, returned, timeouts)).pools[0].unavailable_ms
         };
         assert_eq!(down(0.0, 0, 100, 4), None, "no thread asks");
         assert_eq!(down(5_000.0, 0, 100, 5), None, "one gave up in between");
@@ -567,8 +545,8 @@ mod tests {
     #[test]
     fn connections_that_are_handed_over_count_as_taken() {
         let text = |active: u64, idle: u64, pending: u64| {
-            let series = format!("active {active} idle {idle} pending {pending} max 4");
-            Scrape::read(&format!("hikaricp_connections{{pool=\"a\"}} 4\n{}", bare(&series, "{pool=\"a\"}")))
+            let values = format!("active {active} idle {idle} pending {pending} max 4");
+            Scrape::read(&format!("hikaricp_connections{{pool=\"a\"}} 4\n{}", series(&values, "{pool=\"a\"}")))
         };
         let seen = |active, idle, pending| {
             let pool = Hikari::default().look(0.0, &text(active, idle, pending)).pools.remove(0);
@@ -576,7 +554,7 @@ mod tests {
         };
         assert_eq!(seen(2, 2, 20), (4, 0, 18, 4));
         assert_eq!(seen(1, 3, 1), (2, 2, 0, 4), "it is about to have one");
-        // One that was idle, and then taken, while these were counted one after the other.
+        // A connection was idle, and then taken, while these were counted one after the other.
         assert_eq!(seen(4, 1, 9), (4, 0, 8, 4));
     }
 
@@ -584,7 +562,7 @@ mod tests {
     fn replicas_whose_names_are_long_are_told_apart() {
         let of = |pod: &str| {
             let labels = format!("{{application=\"{}\",pod=\"{pod}\",pool=\"shop\"}}", "x".repeat(MAX_NAME));
-            bare("max 5 active 1 pending 0", &labels)
+            series("max 5 active 1 pending 0", &labels)
         };
         let scrape = Scrape::read(&(of("a") + &of("b")));
         let names: Vec<String> =

@@ -2,11 +2,11 @@
 //! Redis of themselves, as values, and what drivers tell of their own pools; and what two looks tell of the time
 //! between them.
 //!
-//! Refuses to know how it is asked, and what is made of it. `Examiner` is what `serve` asks of the doctor.
+//! Refuses to know how these are asked, and what a reader makes of the answers. `Examiner` is what `serve` asks of the
+//! doctor.
 #![forbid(unsafe_code)]
 
 mod activity;
-mod beside;
 mod change;
 mod cmap;
 mod console;
@@ -19,17 +19,17 @@ mod pool;
 mod redis;
 mod times;
 mod tuning;
+mod unix_time;
 mod work;
 
 pub use activity::{Activity, Backend, MAX_BACKENDS, Row};
-pub use beside::ServerOf;
-pub use change::{Change, PoolChange, Since};
+pub use change::{Change, PoolChange};
 pub use cmap::{Cmap, CmapEvent};
-pub use console::{Console, MAX_CONSOLE_ROWS, Shown};
+pub use console::{Console, ConsoleAnswers, MAX_CONSOLE_ROWS};
 pub use counts::{Counts, sum};
 pub use examiner::{Examiner, NewExaminer, Observation};
-pub use hikari::{Hikari, Scrape, Taken};
-pub use look::{Client, Clients, Listener, ListenerClients, Look, Pooler, Server, Servers, Worker};
+pub use hikari::{Hikari, Scrape, ScrapeLine};
+pub use look::{Client, Clients, Listener, ListenerClients, Look, PoolServer, Pooler, Server, Servers, Worker};
 pub use mongodb::{Command, MAX_SESSIONS, Mongo, Session, Transactions};
 pub use pool::{Pool, PoolServers, PoolSettings};
 pub use redis::{MAX_INFO, MAX_LIST, MAX_LISTED, Redis, RedisClient};

@@ -5,9 +5,11 @@
 //!
 //! Fields stand in alphabetical order, because that is the order in which the JSON has them.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
-use crate::{Counts, Pool, sum};
+use crate::{Backend, Counts, Pool, Work, sum};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -157,7 +159,7 @@ pub struct Servers {
 pub struct Server {
     pub address: String,
     pub age_ms: f64,
-    /// The process id of its session at the database, if the database has told it.
+    /// The process id of its session at the database, if it is known.
     pub backend: Option<u32>,
     /// The client that holds the server.
     pub client: Option<u64>,
@@ -176,21 +178,93 @@ pub struct Server {
     pub worker: u64,
 }
 
+/// A server of a pooler: its pool by database and user, and its process at the database.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolServer<'s> {
+    pub database: &'s str,
+    pub user: &'s str,
+    pub pid: u32,
+}
+
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
 impl Look {
+    /// Clients of all listeners.
+    pub fn clients(&self) -> u64 {
+        self.listeners.iter().map(|listener| listener.clients.total()).fold(0, u64::saturating_add)
+    }
+
     /// Keeps the first `max` pools, and adds the others to `pools_left_out`.
     pub fn keep_pools(&mut self, max: usize) {
         let more = self.pools.len().saturating_sub(max);
         self.pools.truncate(max);
         self.pools_left_out = self.pools_left_out.saturating_add(more as u64);
     }
+
+    /// Sets the work of each pool of PostgreSQL from what the database says of its servers' sessions.
+    pub fn set_work<'s>(
+        &mut self,
+        servers: impl Iterator<Item = PoolServer<'s>>,
+        backends: &[Backend],
+        processors: Option<u64>,
+    ) {
+        let all_ready = backends.iter().filter(|backend| backend.is_ready()).count() as u64;
+        let by_pid: BTreeMap<u32, &Backend> = backends.iter().map(|backend| (backend.pid, backend)).collect();
+        let mut works: BTreeMap<(&str, &str), Work> = BTreeMap::new();
+        for server in servers {
+            // A process of the same number on another machine most likely has another user.
+            if let Some(backend) = by_pid.get(&server.pid).filter(|backend| backend.user == server.user) {
+                works.entry((server.database, server.user)).or_default().count(backend);
+            }
+        }
+        for pool in self.pools.iter_mut().filter(|pool| pool.protocol == "postgres") {
+            let work = works.get(&(pool.database.as_str(), pool.user.as_str())).copied().unwrap_or_default();
+            pool.work = Some(Work { all_ready, processors, ..work });
+        }
+    }
 }
 
 impl ListenerClients {
     pub fn total(self) -> u64 {
         sum(&[self.login, self.idle, self.active, self.waiting, self.subscribed])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_are_counted_to_their_pool_by_what_they_wait_for() {
+        let backend = |pid, user: &str, state: &str, wait: Option<&str>| Backend {
+            pid,
+            user: user.to_owned(),
+            state: state.to_owned(),
+            wait: wait.map(str::to_owned),
+            ..Backend::default()
+        };
+        let backends = [
+            backend(1, "app", "active", None),
+            backend(2, "app", "active", Some("Lock")),
+            backend(3, "app", "active", Some("Timeout")),
+            backend(4, "app", "idle in transaction", Some("Client")),
+            backend(5, "other", "active", None),
+            backend(6, "app", "active", Some("IO")),
+        ];
+        let pool = |database: &str, user: &str| Pool {
+            protocol: "postgres".to_owned(),
+            database: database.to_owned(),
+            user: user.to_owned(),
+            ..Pool::default()
+        };
+        let mut look = Look { pools: vec![pool("shop", "app"), pool("shop", "other")], ..Look::default() };
+        let server = |pid| PoolServer { database: "shop", user: "app", pid };
+        look.set_work([1, 2, 3, 4, 5, 9].into_iter().map(server), &backends, Some(8));
+        let work = look.pools[0].work.unwrap();
+        assert_eq!((work.sessions, work.ready, work.locked, work.others, work.disks), (4, 1, 1, 1, 0));
+        assert_eq!((work.working(), work.all_ready, work.processors), (3, 2, Some(8)));
+        assert_eq!(look.pools[1].work.map(|work| (work.sessions, work.all_ready)), Some((0, 2)));
     }
 }

@@ -6,17 +6,17 @@ use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Connections that one look lists; of more only the number is known.
+/// Connections that one look lists. Of further ones only the number is known.
 pub const MAX_SESSIONS: u64 = 5_000;
-/// A figure that is larger is taken for this: so that sums of them have room.
+/// A larger figure counts as this one, so that sums do not overflow.
 const MAX_FIGURE: u64 = 9_000_000_000_000;
-/// The same of microseconds that all operations took together: many clients make years of a week.
+/// The same for the microseconds that all operations took together: many clients make years of a week.
 const MAX_LATENCY_US: u64 = 4_000_000_000_000_000;
 const MAX_NAME: usize = 100;
-/// By so much, in milliseconds, two clocks may go apart between two lists.
-const CLOCKS_MS: f64 = 2.0;
+/// How far two clocks may drift apart between two lists.
+const MAX_CLOCK_DRIFT_MS: f64 = 2.0;
 /// Parts of the answer to serverStatus that are not read here; the server leaves them out.
-const LEFT_OUT: [&str; 16] = [
+const UNREAD_PARTS: [&str; 16] = [
     "asserts",
     "catalogStats",
     "encryptionAtRest",
@@ -35,8 +35,8 @@ const LEFT_OUT: [&str; 16] = [
     "wiredTiger",
 ];
 
-/// The parameter that says when a transaction is ended.
-const LIFETIME: &str = "transactionLifetimeLimitSeconds";
+/// The parameter that bounds the time of a transaction.
+const LIFETIME_PARAMETER: &str = "transactionLifetimeLimitSeconds";
 
 /// One look. Counters count from the server's start.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -44,15 +44,15 @@ pub struct Mongo {
     pub version: String,
     /// `mongod` or `mongos`.
     pub process: String,
-    /// Its name, and the number of its process: with the time that it has run, they tell this run of it from others.
+    /// With the process and the uptime, the host tells this run of the server from others.
     pub host: String,
     pub pid: u64,
     pub uptime_ms: f64,
     /// Connections now, without the one that asks.
     pub current: u64,
-    /// How many more it would take, if it tells.
+    /// Connections that it would still accept, if it tells.
     pub available: Option<u64>,
-    /// Connections that were made, if it tells.
+    /// Connections since the start, if it tells.
     pub created: Option<u64>,
     /// Connections that were refused for want of room, if that is counted.
     pub rejected: Option<u64>,
@@ -63,26 +63,27 @@ pub struct Mongo {
     pub watching: u64,
     /// Commands of all kinds, as far as it counts them.
     pub operations: u64,
-    /// Reads and writes under way, and those that wait for a lock or for a ticket.
+    /// Reads and writes under way.
     pub running: Option<u64>,
-    /// The running operations that wait.
+    /// Reads and writes that wait for a lock or for a ticket.
     pub queued: Option<u64>,
-    /// How long reads and writes took together, in milliseconds, and how many there were.
+    /// How long all reads and writes took together.
     pub took_ms: f64,
+    /// The number of these reads and writes.
     pub timed: u64,
     /// Its transactions, where it has some.
     pub transactions: Option<Transactions>,
-    /// When it ends a transaction (`transactionLifetimeLimitSeconds`), if that is told.
+    /// The bound of a transaction's time (`transactionLifetimeLimitSeconds`), if it is known.
     #[serde(default)]
     pub transaction_lifetime_s: Option<u64>,
     /// Processors of its machine, if they are known.
     pub processors: Option<u64>,
-    /// Its connections, where they were asked for and may be seen.
+    /// The connections, if they were asked for and may be seen.
     pub sessions: Option<Vec<Session>>,
     /// The sessions were listed twice, so that their pauses are known, except of transactions that had just begun.
     #[serde(default)]
     pub seen_again: bool,
-    /// Why they may not be seen.
+    /// Why the sessions may not be seen.
     pub hides_sessions: Option<String>,
 }
 
@@ -101,24 +102,24 @@ pub struct Transactions {
 /// One connection, or a transaction that has none at the moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Session {
-    /// Of the connection: its alone for as long as the server runs.
+    /// The connection: unique for as long as the server runs.
     pub id: Option<u64>,
-    /// Where it comes from, without the port.
+    /// The client's host, without the port.
     pub host: String,
-    /// What its client calls itself.
+    /// The client's name.
     pub application: String,
     pub user: String,
-    /// It has a command under way.
+    /// A command is under way.
     pub is_active: bool,
-    /// For how long a transaction without a command has been open, in milliseconds.
+    /// How long a transaction without a command has been open.
     pub open_ms: Option<f64>,
-    /// For how long of that it had no command, all its pauses together.
+    /// How long of that it had no command, all its pauses together.
     pub paused_ms: Option<f64>,
-    /// For how long it was seen to have none since its last command: a server does not tell. Only where sessions were
-    /// listed twice.
+    /// How long it was seen without a command since the last one, which the server does not tell: only where sessions
+    /// were listed twice.
     #[serde(default)]
     pub pause_ms: Option<f64>,
-    /// For how long it had one, in microseconds: the same for as long as it pauses, and after each command another.
+    /// How long it had a command: the same for as long as it pauses, and longer after each command.
     #[serde(default)]
     pub worked_us: Option<u64>,
 }
@@ -127,7 +128,7 @@ pub struct Session {
 pub type Command = Vec<(&'static str, Value)>;
 
 impl Mongo {
-    /// Asks who this connection is; of old servers with the second one.
+    /// Asks for the number of this connection; the second command is for old servers.
     pub fn hello() -> [Command; 2] {
         [vec![("hello", json!(1))], vec![("isMaster", json!(1))]]
     }
@@ -140,11 +141,11 @@ impl Mongo {
     /// Asks for the server's own figures.
     pub fn status() -> Command {
         let mut command = vec![("serverStatus", json!(1))];
-        command.extend(LEFT_OUT.map(|name| (name, json!(0))));
+        command.extend(UNREAD_PARTS.map(|name| (name, json!(0))));
         command
     }
 
-    /// Asks what answers, if it is not the server itself.
+    /// Asks whether a pooler answers in place of the server.
     pub fn pooler() -> Command {
         vec![("isdbgrid", json!(1))]
     }
@@ -156,12 +157,12 @@ impl Mongo {
 
     /// Asks when transactions are ended.
     pub fn lifetime() -> Command {
-        vec![("getParameter", json!(1)), (LIFETIME, json!(1))]
+        vec![("getParameter", json!(1)), (LIFETIME_PARAMETER, json!(1))]
     }
 
     /// The seconds in the answer to [`lifetime`](Self::lifetime).
     pub fn lifetime_s(answer: &Value) -> Option<u64> {
-        figure(answer.get(LIFETIME))
+        figure(answer.get(LIFETIME_PARAMETER))
     }
 
     pub fn machine() -> Command {
@@ -190,7 +191,9 @@ impl Mongo {
             { "$currentOp": options },
             { "$match": {
                 "connectionId": { "$ne": own.map_or(json!(-1), Value::from) },
-                "$or": [{ "client": { "$exists": true } }, { "client_s": { "$exists": true } }, { "type": "idleSession" }],
+                "$or": [
+                    { "client": { "$exists": true } }, { "client_s": { "$exists": true } }, { "type": "idleSession" },
+                ],
             } },
             { "$limit": MAX_SESSIONS },
             { "$project": shown },
@@ -206,12 +209,11 @@ impl Mongo {
         rows.take(MAX_SESSIONS as usize).map(Session::read).collect()
     }
 
-    /// These sessions, of which some were seen `before`, with the pauses that have gone on since then: these have grown
-    /// by as much as the lists are `apart`, at least and at most. Of a transaction that had not begun then nobody knows
-    /// how long its pause will be.
+    /// The sessions `now`, with the pauses that have gone on since the list `before`: these have grown by the time
+    /// between the lists, which is `apart`. The pause of a transaction that had not begun then is unknown.
     pub fn seen_again(before: &[Session], mut now: Vec<Session>, apart: &RangeInclusive<Duration>) -> Vec<Session> {
         let in_ms = |time: &Duration| time.as_secs_f64() * 1e3;
-        let (least, most) = (in_ms(apart.start()) - CLOCKS_MS, in_ms(apart.end()) + CLOCKS_MS);
+        let (least, most) = (in_ms(apart.start()) - MAX_CLOCK_DRIFT_MS, in_ms(apart.end()) + MAX_CLOCK_DRIFT_MS);
         let mut pauses = BTreeMap::<_, Vec<f64>>::new();
         for session in before {
             if let Some((pause, ms)) = session.pause().zip(session.paused_ms) {
@@ -239,8 +241,11 @@ impl Mongo {
     pub fn read(answer: &Value) -> Result<Self, String> {
         let at = |path: &[&str]| path.iter().try_fold(answer, |value, name| value.get(name));
         let count = |path: &[&str]| figure(at(path));
-        let current = count(&["connections", "current"]).ok_or("its serverStatus does not tell `connections.current`, as FerretDB's does not: look at the Poolhouse in front of it, by its admin \
-             address")?;
+        let current = count(&["connections", "current"]).ok_or(
+            "its serverStatus does not tell `connections.current`, \
+            as FerretDB's does not: look at the Poolhouse in front of it, by its admin \
+             address",
+        )?;
         let text = |name: &str| shortened(at(&[name]).and_then(Value::as_str).unwrap_or_default());
         let time = |path: &[&str]| at(path).and_then(Value::as_f64).filter(|time| time.is_finite());
         let sum = |path: &str, names: &[&str]| {
@@ -285,7 +290,7 @@ impl Mongo {
         })
     }
 
-    /// This look and an earlier one are at the same run of the same server.
+    /// Whether this look and an earlier one are at the same run of the same server.
     pub fn is_after(&self, before: &Self) -> bool {
         (&self.host, self.pid) == (&before.host, before.pid)
             && self.uptime_ms >= before.uptime_ms
@@ -294,13 +299,13 @@ impl Mongo {
     }
 }
 
-/// How long operations of this kind took, in milliseconds, and how many there were.
+/// How long operations of a kind took together, in milliseconds, and their number.
 fn sum_of_latencies<'v>(at: &impl Fn(&[&str]) -> Option<&'v Value>, what: &str) -> (f64, u64) {
     let micros = whole(at(&["opLatencies", what, "latency"])).unwrap_or(0).min(MAX_LATENCY_US);
     (micros as f64 / 1e3, figure(at(&["opLatencies", what, "ops"])).unwrap_or(0))
 }
 
-/// A count, of whatever type of number.
+/// A count, from any type of number.
 fn figure(value: Option<&Value>) -> Option<u64> {
     whole(value).map(|count| count.min(MAX_FIGURE))
 }
@@ -315,7 +320,7 @@ fn shortened(name: &str) -> String {
 }
 
 impl Session {
-    /// What is the same for as long as a transaction pauses: whose it is, and how long it has worked.
+    /// What stays the same for as long as a transaction pauses: its client, and how long it has worked.
     fn pause(&self) -> Option<([String; 3], u64)> {
         let names = [&self.host, &self.application, &self.user].map(Clone::clone);
         self.worked_us.map(|worked| (names, worked))
@@ -351,11 +356,15 @@ mod tests {
     fn what_a_server_says_is_read_whatever_its_types_of_numbers() {
         let answer = json!({
             "host": "db1", "version": "7.0.14", "process": "mongod", "pid": 4, "uptime": 9.0, "uptimeMillis": 9_001,
-            "connections": { "current": 34, "available": 51_166, "totalCreated": 99.0, "active": 9, "awaitingTopologyChanges": 6 },
-            "opcounters": { "insert": 1, "query": 2, "update": 3, "delete": 4, "getmore": 5, "command": 6, "deprecated": { "total": 9 } },
-            "globalLock": { "currentQueue": { "total": 3 }, "activeClients": { "total": 0, "readers": 2, "writers": 1 } },
+            "connections": {
+                "current": 34, "available": 51_166, "totalCreated": 99.0, "active": 9, "awaitingTopologyChanges": 6,
+            },
+            "opcounters": { "insert": 1, "query": 2, "update": 3, "delete": 4, "getmore": 5, "command": 6 },
+            "globalLock": { "currentQueue": { "total": 3 }, "activeClients": { "readers": 2, "writers": 1 } },
             "opLatencies": { "reads": { "latency": 5_000, "ops": 10 }, "writes": { "latency": 1_000, "ops": 1 } },
-            "transactions": { "currentOpen": 3, "currentInactive": 2, "totalStarted": 7, "totalCommitted": 3, "totalAborted": 1 },
+            "transactions": {
+                "currentOpen": 3, "currentInactive": 2, "totalStarted": 7, "totalCommitted": 3, "totalAborted": 1,
+            },
         });
         let look = Mongo::read(&answer).unwrap();
         assert_eq!(
@@ -396,9 +405,14 @@ mod tests {
     fn hostile_figures_are_cut() {
         let hostile = json!({
             "uptimeMillis": 1e300, "pid": -5,
-            "connections": { "current": u64::MAX, "available": 1e300, "totalCreated": -7, "active": 0, "awaitingTopologyChanges": u64::MAX },
+            "connections": {
+                "current": u64::MAX, "available": 1e300, "totalCreated": -7, "active": 0,
+                "awaitingTopologyChanges": u64::MAX,
+            },
             "opcounters": { "insert": u64::MAX, "query": i64::MAX, "command": 1e30 },
-            "opLatencies": { "reads": { "latency": u64::MAX, "ops": u64::MAX }, "writes": { "latency": -1.0, "ops": null } },
+            "opLatencies": {
+                "reads": { "latency": u64::MAX, "ops": u64::MAX }, "writes": { "latency": -1.0, "ops": null },
+            },
         });
         let look = Mongo::read(&hostile).unwrap();
         assert_eq!((look.created, look.active, look.pid), (Some(0), Some(0), 0));
@@ -409,9 +423,11 @@ mod tests {
     #[test]
     fn connections_and_idle_transactions_are_read() {
         let answer = json!({ "cursor": { "id": 0, "firstBatch": [
-            { "connectionId": 7, "client": "10.0.0.5:4711", "appName": "web", "active": true, "effectiveUsers": [{ "user": "shop", "db": "a" }],
-              "transaction": { "timeOpenMicros": 9_000 } },
-            { "client_s": "[::1]:9", "transaction": { "timeOpenMicros": 900_000, "timeInactiveMicros": 800_000, "timeActiveMicros": 100_000 } },
+            { "connectionId": 7, "client": "10.0.0.5:4711", "appName": "web", "active": true,
+              "effectiveUsers": [{ "user": "shop", "db": "a" }], "transaction": { "timeOpenMicros": 9_000 } },
+            { "client_s": "[::1]:9", "transaction": {
+                "timeOpenMicros": 900_000, "timeInactiveMicros": 800_000, "timeActiveMicros": 100_000,
+            } },
             7,
         ] } });
         let sessions = Mongo::sessions(&answer);
@@ -453,12 +469,12 @@ mod tests {
         let begun = |open_ms| vec![Session { open_ms: Some(open_ms), ..idle("web", 60.0, 8) }];
         let pauses = [90.0, 900.0].map(|open_ms| again(&before, begun(open_ms))[0].pause_ms);
         assert_eq!(pauses, [None, Some(0.0)], "one that has just begun may pause for long");
-        // Two that cannot be told apart are two.
+        // Two equal transactions are two.
         let twins = || vec![idle("web", 10.0, 50), idle("web", 10.0, 50)];
         let later = vec![idle("web", 110.0, 50), idle("web", 110.0, 50), idle("web", 110.0, 50)];
         let lasting = again(&twins(), later).iter().filter(|one| one.pause_ms == Some(100.0)).count();
         assert_eq!(lasting, 2);
-        // Others that had commands for as long are told from them by how much their pauses have grown.
+        // The growth of their pauses distinguishes transactions that had commands for the same time.
         let alike = [idle("web", 900.0, 50), idle("web", 20.0, 50), idle("web", 20.0, 60)];
         let later = vec![idle("web", 1_005.0, 50), idle("web", 125.0, 50), idle("web", 80.0, 60)];
         assert_eq!(told(again(&alike, later)), [Some(105.0), Some(105.0), Some(0.0)]);

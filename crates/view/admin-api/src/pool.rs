@@ -28,15 +28,15 @@ pub struct Pool<H = Times> {
     pub drained: bool,
     /// How long clients hold servers.
     pub hold: H,
-    /// The same for as long as the process lives.
+    /// Unique for as long as the process lives.
     pub id: u64,
-    /// True if a server stays with its client until the client goes; `None` where that is not told.
+    /// True if a server stays with its client until the client goes; `None` where that is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keeps_servers: Option<bool>,
     /// The error of the last attempt to connect that failed.
     pub last_error: Option<String>,
-    /// The setting, other than the pool's own size, that keeps waiting clients from getting more servers, if that is
-    /// told.
+    /// The setting, other than the pool's own size, that keeps waiting clients from getting more servers, if it is
+    /// known.
     #[serde(default)]
     pub limited_by: Option<String>,
     pub max_size: u64,
@@ -55,7 +55,7 @@ pub struct Pool<H = Times> {
     /// What its servers speak.
     pub protocol: String,
     pub servers: PoolServers,
-    /// The pool's rules, as far as they are told.
+    /// The pool's rules, as far as they are known.
     #[serde(default)]
     pub settings: PoolSettings,
     /// Functions of the database that change its sessions.
@@ -71,7 +71,7 @@ pub struct Pool<H = Times> {
     pub user: String,
     /// Clients waiting for a server.
     pub waiters: u64,
-    /// What its servers do, where the database was asked, too.
+    /// What its servers do, if the database was looked at, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<Work>,
 }
@@ -99,7 +99,7 @@ pub struct PoolSettings {
 /// Servers of a pool now, by state.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 pub struct PoolServers {
-    /// Being cleaned, or asked whether they are alive.
+    /// Being cleaned, or checked for being alive.
     pub checking: u64,
     pub closing: u64,
     pub connecting: u64,
@@ -117,18 +117,5 @@ impl<H> Pool<H> {
             Self { unavailable_ms: Some(_), .. } => "unavailable",
             _ => "ready",
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_stops_a_pool_is_its_state() {
-        type Plain = Pool;
-        assert_eq!(Plain::default().state(), "ready");
-        assert_eq!(Plain { unavailable_ms: Some(1.0), ..Pool::default() }.state(), "unavailable");
-        assert_eq!(Plain { unavailable_ms: Some(1.0), paused: true, ..Pool::default() }.state(), "paused");
     }
 }

@@ -5,70 +5,69 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Connections that one look lists; of more only the number is known.
+/// Connections that one look lists. Of further ones only the number is known.
 pub const MAX_LISTED: u64 = 20_000;
-/// Bytes of INFO, and of CLIENT LIST, that are read.
+/// Bytes of INFO that are read.
 pub const MAX_INFO: usize = 256 * 1024;
-/// Bytes of CLIENT LIST: about 400 a connection.
+/// Bytes of CLIENT LIST that are read: about 400 a connection.
 pub const MAX_LIST: usize = 16 * 1024 * 1024;
 const MAX_NAME: usize = 100;
-/// A figure that is larger is taken for this: so that sums of them have room.
+/// A larger figure counts as this one, so that sums do not overflow.
 const MAX_FIGURE: u64 = 9_000_000_000_000;
 
 /// One look. Counters count from the server's start.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Redis {
     pub version: String,
-    /// Tells this run of it from those before and after.
+    /// Tells this run of the server from others.
     pub run_id: String,
-    /// Clients that are connected, without the one that asks.
+    /// Connected clients, without the doctor's own.
     pub connected: u64,
-    /// How many it takes, if that is known.
+    /// Clients that the server accepts, if that is known.
     pub max_clients: Option<u64>,
     /// Connected clients that wait in a blocking command.
     pub blocked: u64,
-    /// Connections that were made.
+    /// Connections since the start.
     pub received: u64,
     /// Connections that were refused because there were too many.
     pub rejected: u64,
-    /// Commands that were carried out.
+    /// Commands since the start.
     pub commands: u64,
     /// The server reads its data from the disk and serves no client yet.
     pub is_loading: bool,
     /// Seconds for which this replica has had no connection to its primary; 0 also if it has never had one.
     pub link_down_s: Option<f64>,
-    /// Its clients, where they were asked for and may be seen.
+    /// The clients, if they were asked for and may be seen.
     pub clients: Option<Vec<RedisClient>>,
     /// Clients that the list left out.
     pub left_out: u64,
-    /// Why they may not be seen.
+    /// Why the clients may not be seen.
     pub hides_clients: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RedisClient {
-    /// Its alone for as long as the server runs.
+    /// Unique for as long as the server runs.
     pub id: u64,
-    /// Where it comes from, without the port; empty for a Unix socket.
+    /// The client's host, without the port; empty for a Unix socket.
     pub host: String,
     pub name: String,
     pub user: String,
-    /// For how many seconds it has been there.
     pub age_s: u64,
-    /// For how many seconds it has asked nothing.
+    /// How long the client has sent no command.
     pub idle_s: u64,
-    /// It waits in a command that blocks, or has subscribed: it is not idle for want of work.
+    /// The client waits in a blocking command, or has subscribed: it is not idle for want of work.
     pub waits: bool,
 }
 
 impl Redis {
     /// Asks for the server's own figures.
     pub const INFO: [&str; 1] = ["INFO"];
-    /// Asks for its clients: those of applications, and no replicas.
+    /// Asks for the clients.
     pub const CLIENTS: [&str; 2] = ["CLIENT", "LIST"];
-    /// Asks which of them is the one that asks.
+    /// Asks for the id of this connection.
     pub const OWN: [&str; 2] = ["CLIENT", "ID"];
-    /// Asks how many clients it takes, where INFO does not tell.
+    /// Asks how many clients the server accepts, where INFO does not tell.
     pub const LIMIT: [&str; 3] = ["CONFIG", "GET", "maxclients"];
 
     /// From the answer to [`INFO`](Self::INFO).
@@ -135,7 +134,7 @@ impl Redis {
 fn count(text: &str) -> Option<u64> {
     let text = text.trim();
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    // What does not fit is large.
+    // A number that does not fit is large.
     is_number.then(|| text.parse().unwrap_or(u64::MAX).min(MAX_FIGURE))
 }
 
@@ -144,7 +143,7 @@ fn shortened(name: &str) -> String {
 }
 
 impl RedisClient {
-    /// From a line; `None` if it is none, or of a replica or a primary.
+    /// Reads a line; `None` if it is of no client, or of a replica or a primary.
     fn read(line: &str) -> Option<Self> {
         let pairs: BTreeMap<&str, &str> = line.split(' ').filter_map(|pair| pair.split_once('=')).collect();
         let text = |name: &str| pairs.get(name).copied().unwrap_or_default();
@@ -173,8 +172,9 @@ impl RedisClient {
 mod tests {
     use super::*;
 
-    const INFO: &str = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\n# Clients\r\nconnected_clients:12\r\nmaxclients:100\r\n\
-        blocked_clients:2\r\n# Stats\r\ntotal_connections_received:70\r\ntotal_commands_processed:900\r\nrejected_connections:3\r\nloading:0\r\n";
+    const INFO: &str = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\n# Clients\r\nconnected_clients:12\r\n\
+        maxclients:100\r\nblocked_clients:2\r\n# Stats\r\ntotal_connections_received:70\r\n\
+        total_commands_processed:900\r\nrejected_connections:3\r\nloading:0\r\n";
 
     #[test]
     fn what_info_tells_is_read() {
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_read_without_who_asks_and_without_replicas() {
+    fn clients_are_read_without_the_own_one_and_without_replicas() {
         let list = "id=3 addr=10.0.0.5:4711 name=web age=9 idle=7 flags=N sub=0 psub=0 argv-mem=10 cmd=get user=app\n\
             id=4 addr=[::1]:7 name= age=9 idle=8 flags=P sub=1 psub=0 cmd=subscribe user=default\n\
             id=5 addr=/run/redis.sock:0 flags=bU age=1 idle=1 cmd=blpop\n\
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn another_run_is_told_by_its_name_or_by_what_has_begun_anew() {
+    fn another_run_is_told_by_its_name_or_by_counters_that_begin_anew() {
         let look =
             |run_id: &str, received, commands| Redis { run_id: run_id.into(), received, commands, ..Redis::default() };
         assert!(look("a", 5, 5).is_after(&look("a", 5, 4)));

@@ -1,6 +1,4 @@
-//! What is said of a symptom.
-
-use std::ops::{Deref, DerefMut};
+//! Symptoms, and what the doctor says of one: that it is present, or what would decide whether it is.
 
 use admin_api::Pooler;
 use serde::Serialize;
@@ -14,7 +12,7 @@ pub enum Symptom {
     OutOfReach,
     /// Clients wait although the database would serve more of them.
     PoolTooSmall,
-    /// Clients wait, and more connections would not help: the database is slower the more it has to do at once.
+    /// More connections would not help: the database is slower the more it has to do at once.
     ServerSaturated,
     /// Clients hold servers in open transactions while they do something else.
     TransactionsLeftOpen,
@@ -24,11 +22,11 @@ pub enum Symptom {
     HeldByIdleClients,
     /// Clients wait although the pool may have more servers.
     AnotherLimit,
-    /// An operator lets nothing through.
+    /// An operator has paused the pool.
     Paused,
-    /// An operator sends the clients of a database away, and lets none in.
+    /// An operator drains a database: its clients are sent away, and new ones are refused.
     Drained,
-    /// Sessions need servers of their own, and as many are kept so as may be.
+    /// Sessions need servers of their own, and max_pinned has been reached.
     PinsRefused,
     /// The system refuses to accept clients.
     NotAccepted,
@@ -40,53 +38,45 @@ pub enum Symptom {
     PoolOfPools,
     /// Far more connections are kept than ever have work, and they take up what the database allows.
     OverProvisioned,
-    /// The database turns connections away for want of room, although those that it has do work.
+    /// The database refuses connections because its limit is reached, although its open connections do work.
     ConnectionsRefused,
     /// Several pools, each of them within its own limit, together have all that the database allows.
     LimitsAddUp,
     /// After an outage all connections are created at once, so that each takes long.
     Stampede,
-    /// Clients are gone, or frozen, and have not said so: their connections stay.
+    /// Clients are gone, or frozen, without closing: their connections stay.
     Zombies,
 }
 
-/// A symptom that is there.
+/// A symptom that is present.
 #[derive(Clone, Debug, Serialize)]
 pub struct Finding {
     pub symptom: Symptom,
-    /// Whose pool or listener it is of: names that people know.
+    /// The pool, listener, client or server that has the symptom, by a name that people know.
     pub of: String,
     /// Signals that do not follow from each other; at least two.
     pub evidence: Vec<String>,
-    /// The cause that looks alike, and why it is not that.
+    /// The cause that looks alike, and why it is not the cause here.
     pub rules_out: String,
-    /// What to change; none where the cure is elsewhere.
+    /// The setting to change; `None` where the cure is elsewhere.
     pub setting: Option<Setting>,
     /// What to do, and what will come of it.
     pub advice: String,
-}
-
-/// A finding as it is told: with what its setting will do, where that could be computed, or why not. Everything of the
-/// finding is its own.
-#[derive(Clone, Debug, Serialize)]
-pub struct Told {
-    #[serde(flatten)]
-    finding: Finding,
-    /// What the value of the setting will do, if a plan gave it.
-    pub predicted: Option<Predicted>,
-    /// Why the value is that of a rule, if a plan could have given it.
+    /// What the value of the setting will do, if a forecast gave it.
+    pub predicted: Option<Box<Predicted>>,
+    /// Why the value of the setting comes from a rule, if a forecast could have given it.
     pub not_planned: Option<String>,
 }
 
-/// What the load that was seen comes to with another value.
+/// What the load that was seen comes to with another value of a setting.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Predicted {
     pub now: Effect,
-    /// The same played with the settings that are in force, where that can be.
+    /// The load simulated with the settings in force, where that is possible.
     pub played: Option<Effect>,
-    /// Played with the value that is proposed.
+    /// The load simulated with the proposed value.
     pub then: Effect,
-    /// Another setting that would do instead.
+    /// Another setting that would cure it, too.
     pub instead: Option<Instead>,
     pub note: String,
 }
@@ -100,32 +90,49 @@ pub struct Instead {
     pub then: Effect,
 }
 
-impl Told {
-    /// One whose setting, if it has one, is not of a kind that is planned.
-    pub(crate) fn new(finding: Finding) -> Self {
-        Self { finding, predicted: None, not_planned: None }
+/// A finding is built in the order in which people read it: evidence, the cause that it rules out, setting, advice.
+impl Finding {
+    pub(crate) fn new(symptom: Symptom, of: impl Into<String>) -> Self {
+        Self {
+            symptom,
+            of: of.into(),
+            evidence: Vec::new(),
+            rules_out: String::new(),
+            setting: None,
+            advice: String::new(),
+            predicted: None,
+            not_planned: None,
+        }
     }
 
-    pub(crate) fn by_rule(finding: Finding, why: String) -> Self {
-        Self { not_planned: Some(why), ..Self::new(finding) }
+    pub(crate) fn evidence(mut self, evidence: impl Into<String>) -> Self {
+        self.evidence.push(evidence.into());
+        self
     }
 
-    pub(crate) fn by_plan(finding: Finding, setting: Setting, predicted: Predicted) -> Self {
-        Self { predicted: Some(predicted), ..Self::new(Finding { setting: Some(setting), ..finding }) }
+    pub(crate) fn all_evidence(mut self, evidence: impl IntoIterator<Item = String>) -> Self {
+        self.evidence.extend(evidence);
+        self
     }
-}
 
-impl Deref for Told {
-    type Target = Finding;
-
-    fn deref(&self) -> &Finding {
-        &self.finding
+    pub(crate) fn rules_out(self, rules_out: impl Into<String>) -> Self {
+        Self { rules_out: rules_out.into(), ..self }
     }
-}
 
-impl DerefMut for Told {
-    fn deref_mut(&mut self) -> &mut Finding {
-        &mut self.finding
+    pub(crate) fn setting(self, setting: impl Into<Option<Setting>>) -> Self {
+        Self { setting: setting.into(), ..self }
+    }
+
+    pub(crate) fn advice(self, advice: impl Into<String>) -> Self {
+        Self { advice: advice.into(), ..self }
+    }
+
+    pub(crate) fn planned(self, setting: Setting, predicted: Predicted) -> Self {
+        Self { setting: Some(setting), predicted: Some(Box::new(predicted)), ..self }
+    }
+
+    pub(crate) fn not_planned(self, why: impl Into<String>) -> Self {
+        Self { not_planned: Some(why.into()), ..self }
     }
 }
 
@@ -134,9 +141,17 @@ impl DerefMut for Told {
 pub struct Setting {
     /// As in the configuration.
     pub key: &'static str,
-    /// What it is now, if that is known.
+    /// The value in force, if that is known.
     pub from: Option<String>,
     pub to: String,
+}
+
+impl Setting {
+    /// A shorter time-out than the one in force; `None` if that is as short.
+    pub(crate) fn shorten(key: &'static str, from_ms: Option<f64>, to_ms: f64) -> Option<Self> {
+        let is_shorter = from_ms.is_none_or(|ms| ms > to_ms);
+        is_shorter.then(|| Self { key, from: from_ms.map(format_setting_time), to: format_setting_time(to_ms) })
+    }
 }
 
 /// A setting that several poolers have, each by its own name.
@@ -181,7 +196,7 @@ impl Key {
 }
 
 /// A time as the configuration has it.
-pub(crate) fn setting_time(ms: f64) -> String {
+pub(crate) fn format_setting_time(ms: f64) -> String {
     match ms / 1e3 {
         seconds if seconds.fract() == 0.0 => format!("{seconds}s"),
         _ => format!("{ms}ms"),
@@ -194,7 +209,28 @@ pub struct Undecided {
     pub between: Vec<Symptom>,
     pub of: String,
     pub seen: Vec<String>,
+    /// What would decide between the symptoms.
     pub needs: String,
+}
+
+impl Undecided {
+    pub(crate) fn new(between: impl Into<Vec<Symptom>>, of: impl Into<String>) -> Self {
+        Self { between: between.into(), of: of.into(), seen: Vec::new(), needs: String::new() }
+    }
+
+    pub(crate) fn seen(mut self, seen: impl Into<String>) -> Self {
+        self.seen.push(seen.into());
+        self
+    }
+
+    pub(crate) fn all_seen(mut self, seen: impl IntoIterator<Item = String>) -> Self {
+        self.seen.extend(seen);
+        self
+    }
+
+    pub(crate) fn needs(self, needs: impl Into<String>) -> Self {
+        Self { needs: needs.into(), ..self }
+    }
 }
 
 impl Symptom {

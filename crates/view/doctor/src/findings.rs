@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use crate::{
     diagnosis::{Diagnosis, examine},
-    window::Window,
+    pooler::PoolerWindow,
 };
 
-impl Examiner for Window {
+impl Examiner for PoolerWindow {
     fn add(&mut self, observation: Observation, clients: Vec<Client>) {
         self.add(observation);
         self.clients = clients;
@@ -20,8 +20,8 @@ impl Examiner for Window {
         self.looks()
     }
 
-    fn lasts(&self) -> Duration {
-        self.lasts()
+    fn duration(&self) -> Duration {
+        self.duration()
     }
 
     fn findings(&self) -> Value {
@@ -52,7 +52,7 @@ mod tests {
     fn findings_have_a_state_and_names_for_people() {
         let pool = Pool { created: 1, unavailable_ms: Some(90_000.0), ..Pool::default() };
         let look = Look { pools: vec![pool], ..Look::default() };
-        let mut window = Window::default();
+        let mut window = PoolerWindow::default();
         for second in [0, 4, 8, 12] {
             let observation = Observation { at: Duration::from_secs(second), look: look.clone(), holders: Vec::new() };
             Examiner::add(&mut window, observation, Vec::new());

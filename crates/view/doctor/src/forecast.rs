@@ -7,23 +7,23 @@ use serde::Serialize;
 
 /// A simulation. The same question always gets the same answer.
 pub trait Forecast {
-    /// What such a pool does under this load; `None`: nothing more is predicted, as that takes time.
-    fn play(&self, load: &Load, pool: &Sizes) -> Option<Effect>;
+    /// What a pool does under this load; `None` where the simulation would take too long.
+    fn predict(&self, load: &Load, pool: &Sizes) -> Option<Effect>;
 }
 
 #[derive(Clone, PartialEq, Debug)]
 pub struct Load {
-    /// When transactions are begun.
-    pub begins: Begins,
-    /// How long they hold a server.
-    pub held: Held,
+    /// When transactions begin.
+    pub arrivals: Arrivals,
+    /// How long transactions hold a server.
+    pub hold: HoldTimes,
     /// How long making a connection takes.
-    pub connecting: Duration,
+    pub connect_time: Duration,
 }
 
-/// When transactions are begun.
+/// When transactions begin.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Begins {
+pub enum Arrivals {
     /// Each client begins a transaction when `pause` has passed since the end of its last one.
     Clients { clients: u32, pause: Duration },
     /// Transactions of many clients arrive at random.
@@ -35,38 +35,37 @@ pub enum Begins {
     Bursts {
         /// Transactions of a burst.
         size: u32,
-        /// How many of them are under way at once.
+        /// Transactions of a burst that are under way at once.
         at_once: u32,
-        /// From the end of one burst to the beginning of the next.
+        /// The time from the end of a burst to the beginning of the next.
         quiet: Duration,
     },
 }
 
 /// How long servers are held.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Held {
+pub struct HoldTimes {
     pub times: Times,
     /// Upper bounds of the buckets, in milliseconds; empty: only the mean is known.
     pub bounds_ms: Vec<f64>,
 }
 
-/// A pool, as far as it matters here.
+/// The settings of a pool that matter for a forecast.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sizes {
     pub max_size: u32,
     pub min_size: u32,
-    /// When an idle one is closed; `None`: never.
+    /// When an idle connection is closed; `None`: never.
     pub max_idle_time: Option<Duration>,
-    /// Most that are made at a time; `None`: as many as the pool core makes if nothing is said.
+    /// Most connections that are made at a time; `None`: the default of the pool core.
     pub max_connecting: Option<u32>,
 }
 
-/// What a pool does, or did. What is not known is null.
+/// What a pool does, or did. A figure that is not known is null.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Effect {
-    /// Transactions a second.
     pub transactions_per_s: f64,
-    /// One transaction in twenty waits longer than this for a server, in milliseconds.
+    /// One transaction in twenty waits longer than this for a server.
     pub wait_p95_ms: Option<f64>,
     /// Connections made an hour, after the start.
     pub created_an_hour: Option<f64>,

@@ -3,41 +3,44 @@
 //! and no clock.
 //!
 //! ```text
-//! course     looks at one run of one server: the first, the last, how many
-//! window     looks at a pooler over some time, and what they tell of each pool
-//! database   the same of a PostgreSQL itself: what its sessions tell; mongodb and redis likewise
-//! symptoms   one file for each kind of trouble: what decides it
-//! finding    what is said of a symptom: present, or undecided and what would decide it
-//! forecast   the interface of a simulation that predicts what a pool does
-//! values     values of settings, computed with such a forecast
-//! diagnosis  all of that together, as text and as JSON; databases examines those that are no pooler and no PostgreSQL
-//! findings   the answer of a Poolhouse that examines itself
-//! recording  looks as lines of a file, and back; foreign reads what others recorded of drivers' own pools
+//! gauge         numbers that are read at each look
+//! origin        where connections come from, for people
+//! series        looks at one server: the first, the last, how many; and the window of a database server
+//! pooler        what looks at a pooler tell of each pool
+//! postgres      what looks at a PostgreSQL itself tell of its sessions; mongodb and redis likewise
+//! finding       symptoms, and what is said of one: present, or undecided and what would decide it
+//! symptoms      one file for each kind of trouble: what decides it
+//! forecast      the interface of a simulation that predicts what a pool does
+//! values        values of settings, computed with such a forecast
+//! diagnosis     all of that together, as text and as JSON
+//! findings      the answer of a Poolhouse that examines itself
+//! recording     looks as lines of a file, and back
+//! driver_files  looks from files about drivers' own pools that other programs wrote
 //! ```
 #![forbid(unsafe_code)]
 
-mod course;
-mod database;
-mod databases;
 mod diagnosis;
+mod driver_files;
 mod finding;
 mod findings;
 mod forecast;
-mod foreign;
+mod gauge;
 mod mongodb;
+mod origin;
+mod pooler;
+mod postgres;
 mod recording;
 mod redis;
+mod series;
 mod symptoms;
 mod values;
-mod window;
 
-pub use database::DatabaseWindow;
-pub use databases::{examine_mongodb, examine_redis};
-pub use diagnosis::{Diagnosis, Source, examine, examine_database, examine_with};
-pub use finding::{Finding, Instead, Predicted, Setting, Symptom, Told, Undecided};
-pub use forecast::{Begins, Effect, Forecast, Held, Load, Sizes};
-pub use foreign::{FileReading, NOT_WHOLE};
+pub use diagnosis::{Diagnosis, Source, examine, examine_mongodb, examine_postgres, examine_redis, examine_with};
+pub use driver_files::{FileReader, INCOMPLETE_SERIES};
+pub use finding::{Finding, Instead, Predicted, Setting, Symptom, Undecided};
+pub use forecast::{Arrivals, Effect, Forecast, HoldTimes, Load, Sizes};
 pub use mongodb::MongoWindow;
-pub use recording::{Damage, Line, MAX_LINE, MAX_LOOKS, MAX_RECORDING, Patient, Reading};
+pub use pooler::PoolerWindow;
+pub use postgres::PostgresWindow;
+pub use recording::{Line, MAX_LINE_BYTES, MAX_LOOKS, MAX_RECORDING_BYTES, ReadError, RecordingReader, Subject};
 pub use redis::RedisWindow;
-pub use window::Window;

@@ -1,5 +1,5 @@
-//! Looks at a MongoDB itself over some time, and what they tell of its connections: of all together, and of each
-//! application as far as it lists them. Sums are kept, and two looks. Judges nothing.
+//! What looks at a MongoDB tell of its connections: of all together, and by application as far as it lists them. Judges
+//! nothing.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -9,12 +9,11 @@ use std::{
 use admin_api::{Mongo, Session};
 
 use crate::{
-    course::Course,
-    database::{Level, Swings},
+    gauge::{Gauge, HalvingCounter},
+    origin::{MAX_ORIGINS, OTHER_CLIENTS, name_largest},
+    series::{Series, ServerWindow, Tally},
 };
 
-/// Applications that are told apart; the connections of all further applications count as one.
-const MAX_ORIGINS: usize = 1_000;
 /// A pause within a transaction is long if it has lasted this long when it is seen: on average half of it is over by
 /// then. Where connections were listed only once, it is the sum of the pauses of a transaction.
 pub(crate) const SEEN_PAUSE_MS: f64 = 50.0;
@@ -24,31 +23,67 @@ const COMMANDS_PER_LOOK: u64 = 1;
 const COMMANDS_PER_LIST: u64 = 1;
 /// Commands that the doctor itself sends when it connects again.
 const COMMANDS_PER_RECONNECT: u64 = 3;
+/// Commands that a connection sends before its client asks for anything: a hello, and a step of the login.
+const COMMANDS_PER_CONNECTION: u64 = 2;
 /// A connection that was idle for this long before it closed did not close because its work was done.
 const MIN_IDLE_BEFORE_CLOSE: Duration = Duration::from_millis(500);
 /// Looks within that time that are remembered; the oldest go first.
 const MAX_RECENT_LOOKS: usize = 100;
+/// The origin of connections that may not be seen.
+const UNKNOWN_CLIENTS: &str = "all clients";
 
-/// All looks at one run of one server, in order.
+pub type MongoWindow = ServerWindow<MongoTally>;
+
 #[derive(Clone, Debug, Default)]
-pub struct MongoWindow {
-    course: Course<Mongo>,
-    pub(crate) sums: MongoSums,
-    origins: BTreeMap<MongoOrigin, MongoOriginWindow>,
+pub struct MongoTally {
+    pub(crate) connections: Gauge,
+    /// Connections with a command under way.
+    pub(crate) active: Gauge,
+    /// Reads and writes under way.
+    pub(crate) running: Gauge,
+    /// Reads and writes that wait for a lock or a ticket.
+    pub(crate) queued: Gauge,
+    pub(crate) transactions: TransactionTally,
+    pub(crate) halvings: HalvingCounter,
+    /// Halvings of the number of connections before which hardly any command came for a while.
+    pub(crate) idle_halvings: u64,
+    /// The most connections before one of these.
+    pub(crate) max_before_halving: u64,
+    origins: BTreeMap<MongoOrigin, MongoOriginTally>,
     /// Connections of the last list.
     present: BTreeSet<u64>,
-    /// Transactions that every list showed without a command for longer than the window had lasted, and that have had
-    /// none in between: how many of whom that had commands for so long.
-    standing: BTreeMap<(MongoOrigin, Option<u64>), u64>,
     /// Looks that listed connections.
     lists: usize,
-    /// Commands of the one who looks since the last look's figures.
-    own: u64,
-    /// When, how many connections, and how many commands since the look before: of the last while.
+    /// Commands of the doctor itself, between the first look and the last.
+    own_commands: u64,
+    /// Commands of the doctor itself since the figures of the last look.
+    own_since_look: u64,
+    /// The last looks: time, connections, and commands of clients since the look before.
     recent: VecDeque<(Duration, u64, u64)>,
 }
 
-/// Whose connections these are.
+/// Transactions without a command under way.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TransactionTally {
+    pub(crate) open: Gauge,
+    pub(crate) inactive: Gauge,
+    pub(crate) min_inactive: Option<u64>,
+    /// Inactive transactions of every list that had no command in between.
+    pub(crate) inactive_throughout: u64,
+    /// The longest sum of the pauses of one transaction.
+    pub(crate) longest_ms: f64,
+    /// Pauses that were seen where connections were listed twice.
+    pub(crate) pauses: u64,
+    /// The pauses among them that went on for [`SEEN_PAUSE_MS`].
+    pub(crate) lasting: u64,
+    /// Some connections were listed twice.
+    pub(crate) seen_again: bool,
+    /// Transactions that every list showed without a command for longer than the window had lasted, by origin and the
+    /// time that they have worked, which stays the same while they pause.
+    standing: BTreeMap<(MongoOrigin, Option<u64>), u64>,
+}
+
+/// Where connections come from.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(crate) struct MongoOrigin {
     application: String,
@@ -56,106 +91,78 @@ pub(crate) struct MongoOrigin {
     host: String,
 }
 
-/// What was seen of one application.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct MongoOriginWindow {
+struct MongoOriginTally {
     /// Connections of the last list.
-    pub(crate) now: u64,
+    now: u64,
     /// Connections that were in a list and not in the one before.
-    pub(crate) came: u64,
-    /// Transactions without a command for [`SEEN_PAUSE_MS`], the most at once.
-    pub(crate) paused: u64,
+    came: u64,
+    /// The most transactions at once without a command for [`SEEN_PAUSE_MS`].
+    paused: u64,
 }
 
-#[derive(Clone, Debug, Default)]
-pub(crate) struct MongoSums {
-    pub(crate) connections: Level,
-    /// With a command under way.
-    pub(crate) active: Level,
-    /// Reads and writes under way, and those that wait for a lock or a ticket.
-    pub(crate) running: Level,
-    pub(crate) queued: Level,
-    /// Transactions that are open, and that have no command.
-    pub(crate) open: Level,
-    pub(crate) inactive: Level,
-    /// The fewest without a command.
-    pub(crate) least_inactive: Option<u64>,
-    /// Transactions that had no command at any list, and none in between.
-    pub(crate) kept_inactive: u64,
-    /// The most that one has paused, all its pauses together.
-    pub(crate) longest_ms: f64,
-    /// Pauses that were seen where connections were listed twice, and those of them that went on for [`SEEN_PAUSE_MS`].
-    pub(crate) pauses: u64,
-    pub(crate) lasting: u64,
-    /// Some connections were listed once more.
-    pub(crate) seen_again: bool,
-    /// Commands of the one who looks, between the first look and the last.
-    pub(crate) own: u64,
-    pub(crate) swings: Swings,
-    /// Falls of the number of connections before which hardly anything was asked for a while, and the most connections
-    /// before one.
-    pub(crate) idle_falls: u64,
-    pub(crate) fell_from: u64,
-}
+impl Tally for MongoTally {
+    type Look = Mongo;
 
-impl MongoWindow {
-    /// False if this look is at another run of the server than those before: then the window begins anew with it.
-    pub fn add(&mut self, at: Duration, mut look: Mongo) -> bool {
-        let is_another = self.course.last().is_some_and(|(_, last)| !look.is_after(last));
-        if is_another {
-            *self = Self::default();
-        }
-        let asked = self.course.last().map_or(0, |(_, last)| look.operations.saturating_sub(last.operations));
-        let have_come = self.course.last().is_some_and(|(_, last)| look.created > last.created);
-        let own = if self.looks() == 0 { 0 } else { self.own + COMMANDS_PER_LOOK };
-        self.sums.own = self.sums.own.saturating_add(own);
-        self.count(at, &look, asked.saturating_sub(own));
-        self.own = match (&look.sessions, look.seen_again) {
+    fn is_same_run(before: &Mongo, look: &Mongo) -> bool {
+        look.is_after(before)
+    }
+
+    fn count(&mut self, series: &Series<Mongo>, at: Duration, look: &mut Mongo) -> bool {
+        let last = series.last();
+        let commands = last.map_or(0, |last| look.operations.saturating_sub(last.operations));
+        let own = if last.is_none() { 0 } else { self.own_since_look + COMMANDS_PER_LOOK };
+        self.own_commands = self.own_commands.saturating_add(own);
+        self.count_figures(look);
+        self.count_halving(at, look.current, commands.saturating_sub(own));
+        self.own_since_look = match (&look.sessions, look.seen_again) {
             (_, true) => COMMANDS_PER_RECONNECT,
             (Some(_), false) => COMMANDS_PER_LIST,
             (None, false) => 0,
         };
         if let Some(sessions) = look.sessions.take() {
-            self.list(&sessions, look.seen_again, self.course.until(at));
+            self.count_list(&sessions, look.seen_again, series.duration_until(at));
         }
-        // What was known once is known: it is not asked for at each look.
-        if let Some((_, last)) = self.course.last() {
+        // The doctor asks for these once, and not for each look.
+        if let Some(last) = last {
             look.processors = look.processors.or(last.processors);
-            look.hides_sessions = look.hides_sessions.or(last.hides_sessions.clone());
+            look.hides_sessions = look.hides_sessions.take().or_else(|| last.hides_sessions.clone());
         }
-        self.course.add(at, look, have_come);
-        !is_another
+        last.is_some_and(|last| look.created > last.created)
     }
+}
 
-    fn count(&mut self, at: Duration, look: &Mongo, asked: u64) {
-        let sums = &mut self.sums;
-        sums.connections.add(look.current);
-        for (level, count) in
-            [(&mut sums.active, look.active), (&mut sums.running, look.running), (&mut sums.queued, look.queued)]
-        {
-            if let Some(count) = count {
-                level.add(count);
-            }
+impl MongoTally {
+    fn count_figures(&mut self, look: &Mongo) {
+        self.connections.add(look.current);
+        let known =
+            [(&mut self.active, look.active), (&mut self.running, look.running), (&mut self.queued, look.queued)];
+        for (gauge, value) in known {
+            value.into_iter().for_each(|value| gauge.add(value));
         }
         if let Some(transactions) = look.transactions {
-            sums.open.add(transactions.open);
-            sums.inactive.add(transactions.inactive);
-            let least = sums.least_inactive.unwrap_or(u64::MAX);
-            sums.least_inactive = Some(least.min(transactions.inactive));
+            self.transactions.open.add(transactions.open);
+            self.transactions.inactive.add(transactions.inactive);
+            let min = self.transactions.min_inactive.unwrap_or(u64::MAX);
+            self.transactions.min_inactive = Some(min.min(transactions.inactive));
         }
-        let falls = sums.swings.falls;
-        sums.swings.add(look.current);
-        if sums.swings.falls > falls {
-            let most = self.recent.iter().map(|(_, current, _)| *current).max().unwrap_or(0);
-            let asked = self.recent.iter().fold(asked, |sum, (.., asked)| sum.saturating_add(*asked));
+    }
+
+    /// `commands`: those of clients since the look before.
+    fn count_halving(&mut self, at: Duration, connections: u64, commands: u64) {
+        let falls = self.halvings.falls();
+        self.halvings.add(connections);
+        if self.halvings.falls() > falls {
+            let max = self.recent.iter().map(|(_, connections, _)| *connections).max().unwrap_or(0);
+            let commands = self.recent.iter().fold(commands, |sum, (.., commands)| sum.saturating_add(*commands));
             let lasted = self.recent.front().map_or(Duration::ZERO, |(first, ..)| at.saturating_sub(*first));
-            if lasted >= MIN_IDLE_BEFORE_CLOSE && asked < most.saturating_sub(look.current) {
-                sums.idle_falls += 1;
-                sums.fell_from = sums.fell_from.max(most);
+            if lasted >= MIN_IDLE_BEFORE_CLOSE && commands < max.saturating_sub(connections) {
+                self.idle_halvings += 1;
+                self.max_before_halving = self.max_before_halving.max(max);
             }
         }
-        self.recent.push_back((at, look.current, asked));
-        // One that is older stays, so that the others last for long enough.
+        self.recent.push_back((at, connections, commands));
+        // One look that is older stays, so that the others span the whole time.
         while self.recent.len() > MAX_RECENT_LOOKS
             || self.recent.get(1).is_some_and(|(second, ..)| at.saturating_sub(*second) >= MIN_IDLE_BEFORE_CLOSE)
         {
@@ -163,11 +170,11 @@ impl MongoWindow {
         }
     }
 
-    fn list(&mut self, sessions: &[Session], again: bool, lasts: Duration) {
-        let long = lasts.as_millis() as f64;
-        let present: BTreeSet<u64> = sessions.iter().filter_map(|session| session.id).collect();
+    /// `again`: the connections were listed twice for this look. `window`: the time since the first look.
+    fn count_list(&mut self, sessions: &[Session], again: bool, window: Duration) {
+        let window_ms = window.as_millis() as f64;
         self.origins.values_mut().for_each(|origin| origin.now = 0);
-        self.sums.seen_again |= again;
+        self.transactions.seen_again |= again;
         let mut paused: BTreeMap<MongoOrigin, u64> = BTreeMap::new();
         let mut standing: BTreeMap<(MongoOrigin, Option<u64>), u64> = BTreeMap::new();
         for session in sessions {
@@ -178,20 +185,11 @@ impl MongoWindow {
             let own = self.origins.entry(origin.clone()).or_default();
             own.now += u64::from(session.id.is_some());
             own.came += u64::from(self.lists > 0 && session.id.is_some_and(|id| !self.present.contains(&id)));
-            let Some(ms) = session.paused_ms else { continue };
-            self.sums.longest_ms = self.sums.longest_ms.max(ms);
-            let lasts = match session.pause_ms {
-                Some(pause) => pause >= SEEN_PAUSE_MS,
-                None => !again && ms >= SEEN_PAUSE_MS,
-            };
-            if session.pause_ms.is_some() {
-                self.sums.pauses = self.sums.pauses.saturating_add(1);
-                self.sums.lasting = self.sums.lasting.saturating_add(u64::from(lasts));
-            }
-            if ms >= long {
+            let Some(paused_ms) = session.paused_ms else { continue };
+            if paused_ms >= window_ms {
                 *standing.entry((origin.clone(), session.worked_us)).or_default() += 1;
             }
-            if lasts {
+            if self.transactions.count_pause(session, paused_ms, again) {
                 *paused.entry(origin).or_default() += 1;
             }
         }
@@ -202,42 +200,80 @@ impl MongoWindow {
         }
         if self.lists > 0 {
             standing.retain(|key, count| {
-                *count = self.standing.get(key).copied().unwrap_or(0).min(*count);
+                *count = self.transactions.standing.get(key).copied().unwrap_or(0).min(*count);
                 *count > 0
             });
         }
-        self.standing = standing;
-        self.sums.kept_inactive = if lasts > Duration::ZERO { self.standing.values().sum() } else { 0 };
-        self.present = present;
+        self.transactions.inactive_throughout = if window > Duration::ZERO { standing.values().sum() } else { 0 };
+        self.transactions.standing = standing;
+        self.present = sessions.iter().filter_map(|session| session.id).collect();
         self.lists += 1;
     }
 
-    pub fn looks(&self) -> usize {
-        self.course.looks()
-    }
-
-    /// From the first look to the last.
-    pub fn lasts(&self) -> Duration {
-        self.course.lasts()
-    }
-
-    /// The first look and the last, without their lists; `None` before there is one.
-    pub(crate) fn ends(&self) -> Option<(&Mongo, &Mongo)> {
-        self.course.ends()
-    }
-
-    /// The share of looks before which connections had come.
-    pub(crate) fn arrivals(&self) -> f64 {
-        self.course.arrivals()
-    }
-
-    /// Its connections were listed.
     pub(crate) fn has_lists(&self) -> bool {
         self.lists > 0
     }
 
-    pub(crate) fn origins(&self) -> impl Iterator<Item = (&MongoOrigin, &MongoOriginWindow)> {
-        self.origins.iter()
+    pub(crate) fn name_largest_origins(&self) -> String {
+        let now = self.origins.iter().filter(|(_, own)| own.now > 0);
+        name_largest(now.map(|(origin, own)| (origin.name(), own.now)))
+    }
+
+    /// The origin from which most connections came.
+    pub(crate) fn name_most_coming(&self) -> String {
+        self.name_max(|own| own.came)
+    }
+
+    /// The origin with most transactions that pause for long.
+    pub(crate) fn name_most_paused(&self) -> String {
+        self.name_max(|own| own.paused)
+    }
+
+    fn name_max(&self, of: fn(&MongoOriginTally) -> u64) -> String {
+        let max = self.origins.iter().max_by_key(|(_, own)| of(own)).filter(|(_, own)| of(own) > 0);
+        max.map_or_else(|| UNKNOWN_CLIENTS.to_owned(), |(origin, _)| origin.name())
+    }
+}
+
+impl TransactionTally {
+    /// Counts a transaction without a command. True if its pause is long.
+    fn count_pause(&mut self, session: &Session, paused_ms: f64, again: bool) -> bool {
+        self.longest_ms = self.longest_ms.max(paused_ms);
+        let is_long = match session.pause_ms {
+            Some(pause) => pause >= SEEN_PAUSE_MS,
+            None => !again && paused_ms >= SEEN_PAUSE_MS,
+        };
+        if session.pause_ms.is_some() {
+            self.pauses = self.pauses.saturating_add(1);
+            self.lasting = self.lasting.saturating_add(u64::from(is_long));
+        }
+        is_long
+    }
+}
+
+impl MongoWindow {
+    /// Connections with a command under way, or, of a server that does not count these, operations.
+    pub(crate) fn busy(&self) -> Option<&Gauge> {
+        let (_, last) = self.first_and_last()?;
+        match (last.active, last.running) {
+            (Some(_), _) => Some(&self.tally().active),
+            (None, Some(_)) => Some(&self.tally().running),
+            (None, None) => None,
+        }
+    }
+
+    /// Connections that were made in the window, and the commands of clients beyond those that each connection sends by
+    /// itself; `None` if the server does not count both.
+    pub(crate) fn connections_and_commands(&self) -> Option<(u64, u64)> {
+        let (first, last) = self.first_and_last()?;
+        // A look is a command, too: a server that counts commands has counted at least one.
+        if last.operations == 0 {
+            return None;
+        }
+        let came = last.created?.saturating_sub(first.created?);
+        let commands = last.operations.saturating_sub(first.operations);
+        let own = COMMANDS_PER_CONNECTION.saturating_mul(came).saturating_add(self.tally().own_commands);
+        Some((came, commands.saturating_sub(own)))
     }
 }
 
@@ -246,13 +282,13 @@ impl MongoOrigin {
         Self { application: session.application.clone(), user: session.user.clone(), host: session.host.clone() }
     }
 
-    pub(crate) fn name(&self) -> String {
+    fn name(&self) -> String {
         if *self == Self::default() {
-            return "all other clients".to_owned();
+            return OTHER_CLIENTS.to_owned();
         }
         let application = if self.application.is_empty() { "a client without a name" } else { &self.application };
         let user = if self.user.is_empty() { String::new() } else { format!(" as {}", self.user) };
-        let host = if self.host.is_empty() { "a place that is not told" } else { &self.host };
+        let host = if self.host.is_empty() { "an unknown host" } else { &self.host };
         format!("{application}{user} from {host}")
     }
 }
@@ -266,14 +302,6 @@ mod tests {
     }
 
     #[test]
-    fn another_run_of_the_server_begins_the_window_anew() {
-        let mut window = MongoWindow::default();
-        assert!(window.add(Duration::ZERO, look(1, 5)) && window.add(Duration::from_secs(1), look(1, 5)));
-        assert!(!window.add(Duration::from_secs(2), look(1, 4)));
-        assert_eq!((window.looks(), window.lasts()), (1, Duration::ZERO));
-    }
-
-    #[test]
     fn many_applications_are_bounded() {
         let mut window = MongoWindow::default();
         for at in 0..3u64 {
@@ -281,55 +309,22 @@ mod tests {
             let sessions = Some((0..2_000).map(session).collect());
             window.add(Duration::from_secs(at), Mongo { sessions, ..look(2_000, 9) });
         }
-        // And one for those beyond.
-        assert!(window.origins().count() <= MAX_ORIGINS + 1);
+        assert!(window.tally().origins.len() <= MAX_ORIGINS + 1);
     }
 
     #[test]
-    fn only_a_fall_after_a_quiet_while_is_one_of_idle_connections() {
-        let falls = |asked: u64| {
-            let mut window = MongoWindow::default();
-            for n in 0..40 {
-                let current = if n % 20 < 14 { 12 } else { 2 };
-                window.add(Duration::from_millis(n * 100), look(current, n * asked));
-            }
-            (window.sums.swings.falls, window.sums.idle_falls)
-        };
-        assert_eq!(falls(0), (2, 2));
-        assert_eq!(falls(5), (2, 0), "they worked to the end");
-    }
-
-    #[test]
-    fn what_the_one_who_looks_asks_is_not_what_was_asked() {
-        // A look, a list, and two more of these.
+    fn commands_of_the_doctor_are_not_those_of_clients() {
+        // A look, and a list that is asked for twice over a new connection.
         let listed = |n: u64| {
             let current = if n % 20 < 14 { 6 } else { 1 };
             Mongo { sessions: Some(Vec::new()), seen_again: true, ..look(current, 100 + n * 4) }
         };
         let mut window = MongoWindow::default();
         (0..40).for_each(|n| assert!(window.add(Duration::from_millis(n * 100), listed(n))));
-        assert_eq!((window.sums.own, window.sums.idle_falls), (39 * 4, 2), "no other client sent a command");
-    }
-
-    #[test]
-    fn figures_at_the_end_of_their_range_do_not_overflow() {
-        let mut window = MongoWindow::default();
-        for at in 0..9 {
-            let transactions = Some(admin_api::Transactions {
-                started: u64::MAX,
-                ended: u64::MAX,
-                open: u64::MAX,
-                inactive: u64::MAX,
-            });
-            let most = Mongo {
-                active: Some(u64::MAX),
-                running: Some(u64::MAX),
-                queued: Some(u64::MAX),
-                transactions,
-                ..look(u64::MAX, u64::MAX)
-            };
-            window.add(Duration::from_secs(at), most);
-        }
-        assert_eq!(window.sums.connections.most, u64::MAX);
+        assert_eq!(
+            (window.tally().own_commands, window.tally().idle_halvings),
+            (39 * 4, 2),
+            "no other client sent a command"
+        );
     }
 }

@@ -1,14 +1,14 @@
-//! Values of settings, computed: a [`Forecast`](crate::Forecast) plays the load that was seen against pools of other
-//! sizes. Where what was seen does not suffice for that, the value stays the one that a rule gave, and the reason is
-//! told. Each kind of load is a file.
+//! Values of settings, computed: a [`Forecast`](crate::Forecast) simulates the load that was seen with pools of other
+//! sizes. Where the looks do not suffice for that, the value stays the one that a rule gave, and the finding has the
+//! reason. Each setting is a file.
 
-mod bursts;
-mod crowd;
+mod min_size;
+mod pool_size;
 
 use crate::{
-    finding::{Finding, Predicted, Setting, Symptom, Told},
-    forecast::Forecast,
-    window::PoolWindow,
+    finding::{Finding, Predicted, Setting, Symptom},
+    forecast::{Effect, Forecast},
+    pooler::PoolWindow,
 };
 
 /// What is simulated with the settings in force must agree with what was seen, up to this factor.
@@ -19,49 +19,63 @@ const MAX_PERCENTILE_RATIO: f64 = 2.5;
 /// Waits shorter than this are alike: clients do not notice them.
 const MAX_UNNOTICED_MS: f64 = 5.0;
 
+const TOO_LONG: &str = "it is more than is played";
+
 /// A value and what it does; or why there is none.
 type Planned = Result<(Setting, Predicted), String>;
 
-/// A finding about a pool, with the value that a plan gives to its setting if one can.
-pub(crate) fn planned(pool: &PoolWindow<'_>, finding: Finding, forecast: Option<&dyn Forecast>) -> Told {
+/// A finding about a pool, with the value that a forecast gives to its setting if it can.
+pub(crate) fn plan(pool: &PoolWindow<'_>, finding: Finding, forecast: Option<&dyn Forecast>) -> Finding {
     let plan: fn(&PoolWindow<'_>, &dyn Forecast) -> Planned = match finding.symptom {
-        // What is tuned is not set.
-        Symptom::PoolTooSmall if pool.last.tuning.is_some() => return Told::new(finding),
-        Symptom::PoolTooSmall => crowd::plan,
-        Symptom::IdleChurn => bursts::plan,
-        _ => return Told::new(finding),
+        // The tuner sets a size that is tuned.
+        Symptom::PoolTooSmall if pool.last.tuning.is_some() => return finding,
+        Symptom::PoolTooSmall => pool_size::plan,
+        Symptom::IdleChurn => min_size::plan,
+        _ => return finding,
     };
     let Some(forecast) = forecast else {
-        return Told::by_rule(
-            finding,
-            "only `poolhouse doctor` plays the load that was seen, which takes time".to_owned(),
-        );
+        return finding.not_planned("only `poolhouse doctor` plays the load that was seen, which takes time");
     };
     match plan(pool, forecast) {
-        Ok((setting, predicted)) => Told::by_plan(finding, setting, predicted),
-        Err(why) => Told::by_rule(finding, why),
+        Ok((setting, predicted)) => finding.planned(setting, predicted),
+        Err(why) => finding.not_planned(why),
     }
 }
 
 /// A finding about something else than a pool that was watched.
-pub(crate) fn unplanned(finding: Finding) -> Told {
+pub(crate) fn leave_unplanned(finding: Finding) -> Finding {
     match (finding.symptom, &finding.setting) {
         (Symptom::IdleChurn | Symptom::OverProvisioned | Symptom::PoolTooSmall, Some(_)) => {
-            Told::by_rule(finding, "from here it is not seen for how long transactions hold a connection".to_owned())
+            finding.not_planned("from here it is not seen for how long transactions hold a connection")
         }
-        _ => Told::new(finding),
+        _ => finding,
     }
 }
 
+/// The smallest size above `below` that is enough, up to `above`, and its effect. `then`: the effect of `above`, which
+/// is enough.
+fn smallest_enough(
+    (mut below, mut above): (u32, u32),
+    mut then: Effect,
+    predict: impl Fn(u32) -> Result<Effect, String>,
+    is_enough: impl Fn(&Effect) -> bool,
+) -> Result<(u32, Effect), String> {
+    while above - below > 1 {
+        let middle = below + (above - below) / 2;
+        let effect = predict(middle)?;
+        match is_enough(&effect) {
+            true => (above, then) = (middle, effect),
+            false => below = middle,
+        }
+    }
+    Ok((above, then))
+}
+
 /// Whether two figures are the same up to a factor.
-fn alike(a: f64, b: f64, factor: f64) -> bool {
+fn are_alike(a: f64, b: f64, factor: f64) -> bool {
     a <= b * factor && b <= a * factor
 }
 
-fn small(size: u64) -> Result<u32, String> {
+fn fit_size(size: u64) -> Result<u32, String> {
     u32::try_from(size).map_err(|_| format!("{size} is more than is played"))
-}
-
-fn too_long() -> String {
-    "it is more than is played".to_owned()
 }

@@ -1,55 +1,55 @@
-//! The columns of the tables: their heads, widths, cells, and what they sort by. Those that stand first are kept where
-//! the terminal is narrow.
+//! The columns of the tables: their heads, widths, cells, and what they sort by. A narrow terminal shows the first
+//! ones.
 
 use std::cmp::Ordering;
 
 use crate::{
-    foreign::name,
+    names::name,
+    numbers::{UNKNOWN, rate, time},
     report::{ClientRow, PoolRow},
-    words::{UNKNOWN, rate, time},
 };
 
 /// A column of a table of `R`.
 pub struct Column<R> {
     pub head: &'static str,
     pub width: u16,
-    of: Of<R>,
+    content: Content<R>,
 }
 
-/// What stands in a column.
-enum Of<R> {
+/// What a column shows.
+enum Content<R> {
     Name(fn(&R) -> &str),
-    /// As it is written, and as it is sorted.
+    /// The text, and the number that it is sorted by.
     Number(fn(&R) -> String, fn(&R) -> Option<f64>),
 }
 
 impl<R> Column<R> {
     const fn name(head: &'static str, width: u16, of: fn(&R) -> &str) -> Self {
-        Self { head, width, of: Of::Name(of) }
+        Self { head, width, content: Content::Name(of) }
     }
 
     const fn number(head: &'static str, width: u16, cell: fn(&R) -> String, of: fn(&R) -> Option<f64>) -> Self {
-        Self { head, width, of: Of::Number(cell, of) }
+        Self { head, width, content: Content::Number(cell, of) }
     }
 
     /// Numbers stand at the right.
     pub fn is_number(&self) -> bool {
-        matches!(self.of, Of::Number(..))
+        matches!(self.content, Content::Number(..))
     }
 
     pub fn cell(&self, row: &R) -> String {
-        match self.of {
-            Of::Name(of) => name(of(row)),
-            Of::Number(cell, _) => cell(row),
+        match self.content {
+            Content::Name(of) => name(of(row)),
+            Content::Number(cell, _) => cell(row),
         }
     }
 
-    /// In which order two rows stand when they are sorted by it: by the alphabet, and larger numbers first. What is not
-    /// known comes last.
+    /// The order of two rows that are sorted by the column: by the alphabet, and larger numbers first. Unknown numbers
+    /// come last.
     pub fn order(&self, a: &R, b: &R) -> Ordering {
-        match self.of {
-            Of::Name(of) => of(a).to_lowercase().cmp(&of(b).to_lowercase()),
-            Of::Number(_, of) => of(b).unwrap_or(f64::NEG_INFINITY).total_cmp(&of(a).unwrap_or(f64::NEG_INFINITY)),
+        match self.content {
+            Content::Name(of) => of(a).to_lowercase().cmp(&of(b).to_lowercase()),
+            Content::Number(_, of) => of(b).unwrap_or(f64::NEG_INFINITY).total_cmp(&of(a).unwrap_or(f64::NEG_INFINITY)),
         }
     }
 }
@@ -58,7 +58,7 @@ fn path(pool: &PoolRow, path: &str) -> Option<f64> {
     pool.checkout_p99_ms.get(path).copied().flatten()
 }
 
-/// The state of a pool in five letters, so that it fits into 80 columns.
+/// The state of a pool in at most five letters, so that the first columns fit into 80.
 fn state(state: &'static str) -> &'static str {
     match state {
         "paused" => "pause",
@@ -68,8 +68,8 @@ fn state(state: &'static str) -> &'static str {
     }
 }
 
-/// Of the pools. HOLD, QUEUED and CREATED are 99th percentiles: how long servers are held, and how long it took to get
-/// one that others held first, or that had to be made first.
+/// Columns of the pools. HOLD, QUEUED and CREATED are 99th percentiles: how long servers are held, and how long it took
+/// to get one that others held first, or that had to be made first.
 pub const POOLS: &[Column<PoolRow>] = &[
     Column::name("DATABASE", 10, |pool| &pool.database),
     Column::name("USER", 8, |pool| &pool.user),
@@ -94,7 +94,7 @@ pub const POOLS: &[Column<PoolRow>] = &[
     Column::name("ADDRESS", 21, |pool| &pool.address),
 ];
 
-/// Of the clients that hold a server or wait for one.
+/// Columns of the clients that hold a server or wait for one.
 pub const CLIENTS: &[Column<ClientRow>] = &[
     Column::number("FOR", 5, |client| time(Some(client.state_ms)), |client| Some(client.state_ms)),
     Column::number("ID", 6, |client| client.id.to_string(), |client| Some(client.id as f64)),

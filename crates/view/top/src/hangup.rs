@@ -12,23 +12,23 @@ use rustix::{
     io::Errno,
 };
 
-/// As a shell tells that a hang-up signal has ended a program.
-const HUNG_UP: i32 = 129;
+/// The exit status of a program that a hang-up signal has ended, as a shell reports it.
+const HANGUP_STATUS: i32 = 129;
 
-/// From now on, in a thread of its own. It watches what keys are read from: standard input, or the controlling
+/// Starts a thread that exits the process when the terminal of the keys goes away: standard input, or the controlling
 /// terminal.
 ///
 /// # Errors
 /// There is no terminal, or no thread.
-pub(crate) fn ends_the_process() -> io::Result<()> {
+pub(crate) fn exit_on_hangup() -> io::Result<()> {
     let terminal = if io::stdin().is_terminal() { None } else { Some(File::open("/dev/tty")?) };
     std::thread::Builder::new().name("hang-up".to_owned()).spawn(move || {
         let input = io::stdin();
         let watched = terminal.as_ref().map_or(input.as_fd(), File::as_fd);
-        // What is asked for is nothing; that the other side has gone is told always.
+        // No event is asked for: poll always reports a hang-up.
         let mut terminals = [PollFd::from_borrowed_fd(watched, PollFlags::empty())];
         while matches!(poll(&mut terminals, None), Ok(0) | Err(Errno::INTR)) {}
-        std::process::exit(HUNG_UP);
+        std::process::exit(HANGUP_STATUS);
     })?;
     Ok(())
 }

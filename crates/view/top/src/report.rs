@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use admin_api::{Change, Client, Clients, Listener, Look, Pool};
 use serde::Serialize;
 
-/// One moment of a running Poolhouse, with what happened since the look before. What is not known is null.
+/// One moment of a running Poolhouse, with what happened since the look before. An unknown figure is null.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
     pub summary: Summary,
-    pub listeners: Vec<Door>,
+    pub listeners: Vec<ListenerRow>,
     pub pools: Vec<PoolRow>,
-    /// Clients that hold a server or wait for one: those first who have done so longest.
+    /// Clients that hold a server or wait for one, in the order of `/api/clients`: the longest first.
     pub clients: Vec<ClientRow>,
     /// There are more such clients.
     pub more_clients: bool,
@@ -19,9 +19,7 @@ pub struct Report {
 
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Summary {
-    /// Of the Poolhouse that answered.
     pub version: String,
-    /// What it receives and sends with.
     pub reactor: String,
     /// It accepts no new clients.
     pub draining: bool,
@@ -40,15 +38,15 @@ pub struct Summary {
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Door {
+pub struct ListenerRow {
     pub name: String,
     /// What its clients speak.
     pub protocol: String,
     pub clients: BTreeMap<&'static str, u64>,
     pub total: u64,
-    /// From here on idle clients are sent away.
+    /// Idle clients are evicted from here on.
     pub soft_limit: u64,
-    /// From here on clients are turned away.
+    /// New clients are refused from here on.
     pub hard_limit: u64,
 }
 
@@ -57,7 +55,6 @@ pub struct PoolRow {
     /// What its servers speak.
     pub protocol: String,
     pub database: String,
-    /// Whose servers these are.
     pub user: String,
     pub address: String,
     /// `ready`, `paused`, `drained` or `unavailable`.
@@ -65,7 +62,7 @@ pub struct PoolRow {
     pub clients: u64,
     /// Clients waiting for a server.
     pub waiters: u64,
-    /// How long the one who waits longest has waited.
+    /// How long the first client in the queue has waited.
     pub oldest_wait_ms: Option<f64>,
     pub in_use: u64,
     pub idle: u64,
@@ -99,37 +96,37 @@ pub struct ClientRow {
     pub user: String,
     /// `waiting`, `active`, `transaction` and the like.
     pub state: String,
-    /// For how long it has been in that state.
+    /// How long the client has been in that state.
     pub state_ms: f64,
     /// Why its server is pinned.
     pub pinned: Option<String>,
 }
 
 impl Report {
-    /// Shows a look at pools and one at clients, at most `most` of these. Rates are unknown without a change.
-    pub fn new(look: &Look, clients: &Clients, most: usize, change: Option<&Change>) -> Self {
-        let rate = |events: fn(&Change) -> u64| change.map(|change| change.since.per_second(events(change)));
+    /// Shows a look at pools and one at clients, at most `max_clients`. Rates are unknown without a change.
+    pub fn new(look: &Look, clients: &Clients, max_clients: usize, change: Option<&Change>) -> Self {
+        let rate = |events: fn(&Change) -> u64| change.map(|change| change.per_second(events(change)));
         Self {
             summary: Summary {
                 version: look.version.clone(),
                 reactor: look.reactor.clone(),
                 draining: look.draining,
-                over_s: change.map(|change| change.since.0.as_secs_f64()),
+                over_s: change.map(|change| change.duration.as_secs_f64()),
                 cpu: change.map_or(Vec::new(), |change| change.cpu.clone()),
                 accepted_per_s: rate(|change| change.accepted),
                 rejected_per_s: rate(|change| change.rejected),
                 evicted_per_s: rate(|change| change.evicted),
                 auth_failures_per_s: rate(|change| change.auth_failures),
             },
-            listeners: look.listeners.iter().map(Door::new).collect(),
+            listeners: look.listeners.iter().map(ListenerRow::new).collect(),
             pools: look.pools.iter().map(|pool| PoolRow::new(pool, &look.bucket_bounds_ms, change)).collect(),
-            clients: clients.clients.iter().take(most).map(ClientRow::new).collect(),
-            more_clients: clients.clients.len() > most,
+            clients: clients.clients.iter().take(max_clients).map(ClientRow::new).collect(),
+            more_clients: clients.clients.len() > max_clients,
         }
     }
 }
 
-impl Door {
+impl ListenerRow {
     fn new(listener: &Listener) -> Self {
         let states = &listener.clients;
         let clients = [
@@ -152,7 +149,7 @@ impl Door {
 
 impl PoolRow {
     fn new(pool: &Pool, bounds: &[f64], change: Option<&Change>) -> Self {
-        let own = change.and_then(|change| Some((change.since, change.pools.get(&pool.id)?)));
+        let own = change.and_then(|change| Some((change, change.pools.get(&pool.id)?)));
         let checkouts = own.map(|(_, own)| &own.checkout);
         let p99 = |paths: &BTreeMap<String, admin_api::Times>| {
             paths.iter().map(|(path, times)| (path.clone(), p99_ms(times, bounds))).collect()
@@ -174,12 +171,12 @@ impl PoolRow {
             idle: pool.servers.idle,
             connecting: pool.servers.connecting,
             max_size: pool.max_size,
-            transactions_per_s: own.map(|(since, own)| since.per_second(own.transactions)),
+            transactions_per_s: own.map(|(change, own)| change.per_second(own.transactions)),
             checkout_p99_ms: checkouts.map(p99).unwrap_or_default(),
             checkout_share: checkouts.map(shares).unwrap_or_default(),
             hold_p99_ms: own.and_then(|(_, own)| p99_ms(&own.hold, bounds)),
-            created_per_min: own.map(|(since, own)| since.per_second(own.created) * 60.0),
-            failed_per_s: own.map(|(since, own)| since.per_second(admin_api::sum(own.failed.values()))),
+            created_per_min: own.map(|(change, own)| change.per_second(own.created) * 60.0),
+            failed_per_s: own.map(|(change, own)| change.per_second(admin_api::sum(own.failed.values()))),
             pinned: pool.pinned.iter().filter(|(_, n)| **n > 0).map(|(why, n)| (why.clone(), *n)).collect(),
         }
     }
@@ -192,16 +189,16 @@ fn p99_ms(times: &admin_api::Times, bounds: &[f64]) -> Option<f64> {
 }
 
 /// A pause within a transaction that no program needs.
-const FORGOTTEN_MS: f64 = 5_000.0;
+const MIN_FORGOTTEN_PAUSE_MS: f64 = 5_000.0;
 
 impl ClientRow {
     pub fn waits(&self) -> bool {
         self.state == "waiting"
     }
 
-    /// It has a server, and has asked nothing of it for long.
+    /// The client has a server, and has sent nothing for long.
     pub fn is_forgotten(&self) -> bool {
-        self.state == "transaction" && self.state_ms >= FORGOTTEN_MS
+        self.state == "transaction" && self.state_ms >= MIN_FORGOTTEN_PAUSE_MS
     }
 
     fn new(client: &Client) -> Self {
@@ -225,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_held_beyond_the_last_bound_is_told_as_that_bound() {
+    fn a_hold_beyond_the_last_bound_is_shown_as_that_bound() {
         let look = |held: u64| Look {
             bucket_bounds_ms: vec![1.0, 60_000.0],
             pools: vec![Pool { hold: admin_api::Times { buckets: vec![0, 0, held], sum_ms: 0.0 }, ..Pool::default() }],
@@ -240,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_when_there_are_more_clients_than_it_lists() {
+    fn a_report_says_when_there_are_more_clients_than_it_lists() {
         let clients = Clients { clients: vec![Client::default(); 3] };
         let report = |most| Report::new(&Look::default(), &clients, most, None);
         assert!(!report(3).more_clients);

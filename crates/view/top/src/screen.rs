@@ -1,4 +1,4 @@
-//! What the screen shows of the last report, and what keys change about that. Draws nothing.
+//! What the screen shows of the last report, and how keys change that. Draws nothing.
 
 use std::{
     cmp::Ordering,
@@ -7,37 +7,37 @@ use std::{
 
 use crate::{
     columns::{CLIENTS, Column, POOLS},
-    foreign::name,
+    names::name,
     report::{ClientRow, PoolRow, Report},
 };
 
 /// Characters of a filter.
 const MAX_FILTER: usize = 64;
 
-/// Figures are told to be old when no others have come for the time between two looks, or this if that is less, and
-/// this besides.
-const LATE: Duration = Duration::from_secs(1);
+/// The screen says that figures are old when a report is late by this. The time between two reports counts as this,
+/// too, if it is shorter.
+const MAX_DELAY: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum View {
-    /// The pools, and below them who holds servers longest.
+    /// The pools, and below them the clients that have held servers longest.
     Pools,
     /// All clients that hold a server or wait for one.
     Clients,
-    /// Those alone whose server is pinned.
+    /// The clients whose server is pinned.
     Pinned,
 }
 
-/// A key, whatever terminal it comes from.
+/// A key, independent of the terminal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Key {
     Char(char),
     Tab,
     /// Ends the filter's text.
     Enter,
-    /// Takes the filter back, or ends.
+    /// Removes the filter, or ends.
     Escape,
-    /// Takes a character back.
+    /// Removes a character of the filter.
     Backspace,
     Up,
     Down,
@@ -45,10 +45,10 @@ pub enum Key {
     PageDown,
 }
 
-/// What a key asks of the caller.
+/// What the caller has to do after a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wish {
-    GoOn,
+pub enum Outcome {
+    Continue,
     Quit,
 }
 
@@ -57,32 +57,32 @@ pub struct Screen {
     pub(crate) address: String,
     pub(crate) report: Report,
     /// When the report was made.
-    pub(crate) at: Option<Instant>,
-    /// When the last one came, though the screen stands still; before the first, when it was begun.
-    heard: Instant,
-    /// After so long without another one it is told.
-    patience: Duration,
-    /// What was told of that when it was last drawn.
-    pub(crate) told: Option<u64>,
+    pub(crate) report_at: Option<Instant>,
+    /// When the last report came, also on a frozen screen; before the first, when the screen was made.
+    last_report_at: Instant,
+    /// The screen tells a longer time without a report.
+    max_silence: Duration,
+    /// The silence, in seconds, that was last drawn.
+    pub(crate) drawn_silence_s: Option<u64>,
     /// Why there is no newer report.
-    pub(crate) trouble: Option<String>,
+    pub(crate) error: Option<String>,
     pub(crate) view: View,
     pub(crate) sort: [Sort; 2],
     pub(crate) filter: String,
-    /// The filter is being written.
+    /// Keys write the filter.
     pub(crate) is_writing: bool,
-    /// The report stands still.
+    /// New reports are not shown.
     pub(crate) is_frozen: bool,
     pub(crate) shows_help: bool,
-    /// Where colours are not wanted, what is bold must do.
+    /// Without colours an alarm is only bold.
     pub(crate) has_colours: bool,
-    /// Rows that are above the screen.
+    /// Rows above the first visible one.
     pub(crate) skipped: usize,
-    /// Rows of a page when it was last drawn.
+    /// Rows of a page when the screen was last drawn.
     pub(crate) page: usize,
 }
 
-/// By which column a table is sorted.
+/// The column by which a table is sorted, and the direction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sort {
     pub(crate) column: usize,
@@ -90,8 +90,8 @@ pub(crate) struct Sort {
 }
 
 impl Screen {
-    /// Before the first report. `every` is the time between two.
-    pub fn new(address: &str, has_colours: bool, every: Duration, now: Instant) -> Self {
+    /// A screen before the first report. `interval`: the time between two reports.
+    pub fn new(address: &str, has_colours: bool, interval: Duration, now: Instant) -> Self {
         let at = |columns: Vec<&str>, head: &str| columns.iter().position(|own| *own == head).expect("a column");
         let by = |column| Sort { column, is_reversed: false };
         let sort = [
@@ -101,11 +101,11 @@ impl Screen {
         Self {
             address: name(address),
             report: Report::default(),
-            at: None,
-            heard: now,
-            patience: every.max(LATE).saturating_add(LATE),
-            told: None,
-            trouble: None,
+            report_at: None,
+            last_report_at: now,
+            max_silence: interval.max(MAX_DELAY).saturating_add(MAX_DELAY),
+            drawn_silence_s: None,
+            error: None,
             view: View::Pools,
             sort,
             filter: String::new(),
@@ -118,39 +118,39 @@ impl Screen {
         }
     }
 
-    /// There is a newer report.
+    /// Takes a new report.
     pub fn show(&mut self, report: Report, now: Instant) {
-        (self.trouble, self.heard) = (None, now);
+        (self.error, self.last_report_at) = (None, now);
         if !self.is_frozen {
-            (self.report, self.at) = (report, Some(now));
+            (self.report, self.report_at) = (report, Some(now));
         }
     }
 
-    /// There is none: the last one stays.
+    /// Takes the reason why there is no new report: the last one stays.
     pub fn fail(&mut self, why: &str) {
-        self.trouble = Some(printable::line(why));
+        self.error = Some(printable::line(why));
     }
 
-    /// For how many seconds nothing new has come, if that is longer than usual.
-    pub(crate) fn silence(&self, now: Instant) -> Option<u64> {
-        let silence = now.saturating_duration_since(self.heard);
-        (silence >= self.patience).then_some(silence.as_secs())
+    /// The seconds since the last report, if that is longer than usual.
+    pub(crate) fn silence_s(&self, now: Instant) -> Option<u64> {
+        let silence = now.saturating_duration_since(self.last_report_at);
+        (silence >= self.max_silence).then_some(silence.as_secs())
     }
 
-    /// Whether something is to be drawn that only time has changed.
+    /// Whether the silence to be drawn has changed.
     pub(crate) fn has_aged(&self, now: Instant) -> bool {
-        self.silence(now) != self.told
+        self.silence_s(now) != self.drawn_silence_s
     }
 
-    pub fn press(&mut self, key: Key) -> Wish {
+    pub fn press(&mut self, key: Key) -> Outcome {
         if self.is_writing {
             self.write(key);
-            return Wish::GoOn;
+            return Outcome::Continue;
         }
         self.shows_help = key == Key::Char('?') && !self.shows_help;
         match key {
-            Key::Char('q') => return Wish::Quit,
-            Key::Escape if self.filter.is_empty() => return Wish::Quit,
+            Key::Char('q') => return Outcome::Quit,
+            Key::Escape if self.filter.is_empty() => return Outcome::Quit,
             Key::Escape => self.filter.clear(),
             Key::Char('/') => self.is_writing = true,
             Key::Char(' ') => self.is_frozen = !self.is_frozen,
@@ -171,7 +171,7 @@ impl Screen {
             Key::PageDown => self.skipped += self.page,
             Key::Enter | Key::Backspace | Key::Char(_) => {}
         }
-        Wish::GoOn
+        Outcome::Continue
     }
 
     fn write(&mut self, key: Key) {
@@ -189,7 +189,7 @@ impl Screen {
         (self.view, self.skipped) = (view, 0);
     }
 
-    /// Which of the sorts is in force.
+    /// The index of the sort in force.
     pub(crate) fn table(&self) -> usize {
         usize::from(self.view != View::Pools)
     }
@@ -199,19 +199,19 @@ impl Screen {
     }
 
     fn sort_by_next(&mut self, steps: usize) {
-        let columns = self.columns();
-        let sort = &mut self.sort[usize::from(self.view != View::Pools)];
+        let (columns, table) = (self.columns(), self.table());
+        let sort = &mut self.sort[table];
         *sort = Sort { column: (sort.column + steps) % columns, is_reversed: false };
     }
 
-    /// The pools that are to be seen, in their order.
+    /// The visible pools, in their order.
     pub(crate) fn pools(&self) -> Vec<&PoolRow> {
         let named =
             |pool: &PoolRow| [&pool.database, &pool.user, &pool.protocol, &pool.address].map(String::as_str).join("\n");
         ordered(self.report.pools.iter(), POOLS, self.sort[0], |pool| self.passes(&named(pool)))
     }
 
-    /// The clients that are to be seen: who has a server before who waits for one, each in their order.
+    /// The visible clients: those that have a server before those that wait for one, each in their order.
     pub(crate) fn clients(&self) -> Vec<&ClientRow> {
         let named = |client: &ClientRow| {
             let pinned = client.pinned.as_deref().unwrap_or_default();
@@ -264,7 +264,7 @@ mod tests {
             clients: vec![client(1, 5.0, None), client(2, 900.0, Some("listen")), client(3, 70.0, None)],
             ..Report::default()
         };
-        let mut screen = Screen::new("127.0.0.1:9930", true, LATE, Instant::now());
+        let mut screen = Screen::new("127.0.0.1:9930", true, MAX_DELAY, Instant::now());
         screen.show(report, Instant::now());
         screen
     }
@@ -274,7 +274,7 @@ mod tests {
     }
 
     fn type_keys(screen: &mut Screen, text: &str) {
-        text.chars().for_each(|c| assert_eq!(screen.press(Key::Char(c)), Wish::GoOn));
+        text.chars().for_each(|c| assert_eq!(screen.press(Key::Char(c)), Outcome::Continue));
     }
 
     #[test]
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_stands_behind_who_holds_however_long() {
+    fn waiting_clients_stand_behind_holders_however_long_they_wait() {
         let mut screen = screen();
         let waiting = |id| ClientRow { id, state: "waiting".to_owned(), state_ms: 90_000.0, ..ClientRow::default() };
         screen.report.clients.splice(0..0, [waiting(7), waiting(8)]);
@@ -314,9 +314,9 @@ mod tests {
         screen.press(Key::Backspace);
         assert_eq!(pools(&screen), ["Audit", "mail"]);
         screen.press(Key::Enter);
-        assert_eq!(screen.press(Key::Escape), Wish::GoOn, "it takes the filter back first");
+        assert_eq!(screen.press(Key::Escape), Outcome::Continue, "it takes the filter back first");
         assert_eq!(pools(&screen).len(), 3);
-        assert_eq!(screen.press(Key::Escape), Wish::Quit);
+        assert_eq!(screen.press(Key::Escape), Outcome::Quit);
     }
 
     #[test]
@@ -325,7 +325,7 @@ mod tests {
         type_keys(&mut screen, "/q");
         assert_eq!(screen.filter, "q");
         screen.press(Key::Enter);
-        assert_eq!(screen.press(Key::Char('q')), Wish::Quit);
+        assert_eq!(screen.press(Key::Char('q')), Outcome::Quit);
     }
 
     #[test]
@@ -338,26 +338,26 @@ mod tests {
     }
 
     #[test]
-    fn two_seconds_without_an_answer_are_told_and_each_that_follows() {
+    fn each_second_of_silence_is_told_from_the_second_one_on() {
         let mut screen = screen();
-        let heard = screen.heard;
-        let told: Vec<_> = (0..5).map(|second| screen.silence(heard + Duration::from_millis(second * 999))).collect();
+        let heard = screen.last_report_at;
+        let told: Vec<_> = (0..5).map(|second| screen.silence_s(heard + Duration::from_millis(second * 999))).collect();
         assert_eq!(told, [None, None, None, Some(2), Some(3)]);
-        assert!(screen.has_aged(heard + 2 * LATE) && !screen.has_aged(heard + LATE));
+        assert!(screen.has_aged(heard + 2 * MAX_DELAY) && !screen.has_aged(heard + MAX_DELAY));
         type_keys(&mut screen, " ");
-        screen.show(Report::default(), heard + 9 * LATE);
-        assert_eq!(screen.silence(heard + 10 * LATE), None, "one that stands still hears answers, too");
+        screen.show(Report::default(), heard + 9 * MAX_DELAY);
+        assert_eq!(screen.silence_s(heard + 10 * MAX_DELAY), None, "one that stands still hears answers, too");
         screen.fail("refused");
-        assert_eq!(screen.silence(heard + 12 * LATE), Some(3), "what went wrong is no answer");
+        assert_eq!(screen.silence_s(heard + 12 * MAX_DELAY), Some(3), "what went wrong is no answer");
     }
 
     #[test]
-    fn who_looks_seldom_is_not_told_that_figures_are_as_old_as_that() {
+    fn a_long_interval_does_not_count_as_silence() {
         let now = Instant::now();
-        let screen = Screen::new("127.0.0.1:9930", true, 10 * LATE, now);
-        assert_eq!((screen.silence(now + 10 * LATE), screen.silence(now + 11 * LATE)), (None, Some(11)));
-        let screen = Screen::new("127.0.0.1:9930", true, LATE / 10, now);
-        assert_eq!((screen.silence(now + LATE), screen.silence(now + 2 * LATE)), (None, Some(2)));
+        let screen = Screen::new("127.0.0.1:9930", true, 10 * MAX_DELAY, now);
+        assert_eq!((screen.silence_s(now + 10 * MAX_DELAY), screen.silence_s(now + 11 * MAX_DELAY)), (None, Some(11)));
+        let screen = Screen::new("127.0.0.1:9930", true, MAX_DELAY / 10, now);
+        assert_eq!((screen.silence_s(now + MAX_DELAY), screen.silence_s(now + 2 * MAX_DELAY)), (None, Some(2)));
     }
 
     #[test]

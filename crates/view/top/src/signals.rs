@@ -14,40 +14,40 @@ use signal_hook::{
     flag,
 };
 
-/// What a shell adds to the number of the signal that ended a program.
-const ENDED_BY: i32 = 128;
+/// A shell adds this to the number of the signal that ended a program.
+const SIGNAL_STATUS_BASE: i32 = 128;
 
 pub(crate) struct Signals {
     ends: [(i32, Arc<AtomicBool>); 2],
-    goes_on: Arc<AtomicBool>,
+    has_continued: Arc<AtomicBool>,
 }
 
 impl Signals {
-    /// From now on.
+    /// Watches signals from now on.
     ///
     /// # Errors
-    /// The system does not let us.
-    pub(crate) fn watched() -> io::Result<Self> {
+    /// The system refuses the handlers.
+    pub(crate) fn watch() -> io::Result<Self> {
         let ends = |signal| {
             let came = Arc::new(AtomicBool::new(false));
-            // The second one ends the process at once: the terminal may take nothing any more.
-            flag::register_conditional_shutdown(signal, ENDED_BY + signal, Arc::clone(&came))?;
+            // The second signal ends the process at once: a terminal that accepts no output would block it forever.
+            flag::register_conditional_shutdown(signal, SIGNAL_STATUS_BASE + signal, Arc::clone(&came))?;
             flag::register(signal, Arc::clone(&came))?;
             Ok::<_, io::Error>((signal, came))
         };
-        let goes_on = Arc::new(AtomicBool::new(false));
-        flag::register(SIGCONT, Arc::clone(&goes_on))?;
-        Ok(Self { ends: [ends(SIGTERM)?, ends(SIGINT)?], goes_on })
+        let has_continued = Arc::new(AtomicBool::new(false));
+        flag::register(SIGCONT, Arc::clone(&has_continued))?;
+        Ok(Self { ends: [ends(SIGTERM)?, ends(SIGINT)?], has_continued })
     }
 
-    /// The process is to end: with what status.
+    /// The exit status, if the process is to end.
     pub(crate) fn end(&self) -> Option<u8> {
         let (signal, _) = self.ends.iter().find(|(_, came)| came.load(SeqCst))?;
-        u8::try_from(ENDED_BY + signal).ok()
+        u8::try_from(SIGNAL_STATUS_BASE + signal).ok()
     }
 
-    /// The process has been stopped and goes on; told once.
-    pub(crate) fn goes_on(&self) -> bool {
-        self.goes_on.swap(false, SeqCst)
+    /// Whether the process was stopped and continues; true once for each time.
+    pub(crate) fn has_continued(&self) -> bool {
+        self.has_continued.swap(false, SeqCst)
     }
 }

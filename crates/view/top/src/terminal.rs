@@ -17,25 +17,25 @@ use ratatui::{
 };
 use rustix::process::{Signal, getpid, kill_process};
 
-use crate::{Key, Report, Screen, Wish, hangup, signals::Signals};
+use crate::{Key, Outcome, Report, Screen, hangup, signals::Signals};
 
 /// Bounds the wait for a key, after which reports and signals are handled.
 const EVENT_TIMEOUT: Duration = Duration::from_millis(50);
 
 #[derive(PartialEq, Eq, Debug)]
-enum Next {
-    /// Something has changed: it is drawn.
+enum Action {
+    /// The screen has changed.
     Draw,
-    /// The process stops until SIGCONT, as after Ctrl-Z in any program.
+    /// Stop the process until SIGCONT, as after Ctrl-Z in any program.
     Stop,
-    /// It has been stopped and goes on.
-    GoOn,
-    /// It ends, with this status.
+    /// The process was stopped and continues.
+    Continue,
+    /// End with this exit status.
     End(u8),
 }
 
-/// Shows reports as they come, one in the time `every`, or why none comes, until a key or a signal ends it. Returns the
-/// exit status. The terminal is left as it was found, after a panic, too, and while the process is stopped. Where the
+/// Shows reports as they come, one in each `interval`, or why none comes, until a key or a signal ends it. Returns the
+/// exit status. The terminal is left as it was found, after a panic, too, and while the process is stopped. When the
 /// terminal goes away, the process ends.
 ///
 /// # Errors
@@ -43,19 +43,19 @@ enum Next {
 pub fn run(
     address: &str,
     has_colours: bool,
-    every: Duration,
+    interval: Duration,
     reports: &Receiver<Result<Report, String>>,
 ) -> io::Result<u8> {
-    hangup::ends_the_process()?;
-    let signals = Signals::watched()?;
+    hangup::exit_on_hangup()?;
+    let signals = Signals::watch()?;
     let mut terminal = ratatui::try_init()?;
-    let screen = Screen::new(address, has_colours, every, Instant::now());
-    let done = shown(&mut terminal, screen, reports, &signals);
+    let screen = Screen::new(address, has_colours, interval, Instant::now());
+    let done = run_screen(&mut terminal, screen, reports, &signals);
     ratatui::try_restore()?;
     done
 }
 
-fn shown(
+fn run_screen(
     terminal: &mut DefaultTerminal,
     mut screen: Screen,
     reports: &Receiver<Result<Report, String>>,
@@ -63,48 +63,51 @@ fn shown(
 ) -> io::Result<u8> {
     loop {
         terminal.draw(|frame| screen.draw(frame, Instant::now()))?;
-        match next(&mut screen, reports, signals)? {
-            Next::Draw => {}
-            Next::Stop => {
+        match wait_for_action(&mut screen, reports, signals)? {
+            Action::Draw => {}
+            Action::Stop => {
                 ratatui::try_restore()?;
                 terminal.show_cursor()?;
-                // From here on another process has the terminal, until SIGCONT.
+                // Another process has the terminal from here until SIGCONT.
                 kill_process(getpid(), Signal::TSTP)?;
-                *terminal = taken_again()?;
+                *terminal = retake_terminal()?;
             }
-            Next::GoOn => *terminal = taken_again()?,
-            Next::End(status) => return Ok(status),
+            Action::Continue => *terminal = retake_terminal()?,
+            Action::End(status) => return Ok(status),
         }
     }
 }
 
-/// Whatever it was used for meanwhile.
-fn taken_again() -> io::Result<DefaultTerminal> {
-    // A shell has changed the mode behind our back: it counts as set until it is given back.
+/// Takes the terminal back from a shell.
+fn retake_terminal() -> io::Result<DefaultTerminal> {
+    // The shell has reset the raw mode, which crossterm does not know: it sets the mode only after a reset of its own.
     disable_raw_mode()?;
     enable_raw_mode()?;
     execute!(stdout(), EnterAlternateScreen, Clear(ClearType::All))?;
     Terminal::new(CrosstermBackend::new(stdout()))
 }
 
-/// Waits until something is to be done.
-fn next(screen: &mut Screen, reports: &Receiver<Result<Report, String>>, signals: &Signals) -> io::Result<Next> {
+fn wait_for_action(
+    screen: &mut Screen,
+    reports: &Receiver<Result<Report, String>>,
+    signals: &Signals,
+) -> io::Result<Action> {
     loop {
         if let Some(status) = signals.end() {
-            return Ok(Next::End(status));
+            return Ok(Action::End(status));
         }
-        if signals.goes_on() {
-            return Ok(Next::GoOn);
+        if signals.has_continued() {
+            return Ok(Action::Continue);
         }
         if has_news(screen, reports)? || screen.has_aged(Instant::now()) {
-            return Ok(Next::Draw);
+            return Ok(Action::Draw);
         }
         if !event::poll(EVENT_TIMEOUT)? {
             continue;
         }
         match event::read()? {
             Event::Key(key) if key.kind != KeyEventKind::Release => return Ok(pressed(screen, key)),
-            Event::Resize(..) => return Ok(Next::Draw),
+            Event::Resize(..) => return Ok(Action::Draw),
             _ => {}
         }
     }
@@ -116,29 +119,29 @@ fn has_news(screen: &mut Screen, reports: &Receiver<Result<Report, String>>) -> 
         Ok(Ok(report)) => screen.show(report, Instant::now()),
         Ok(Err(why)) => screen.fail(&why),
         Err(TryRecvError::Empty) => return Ok(false),
-        // It has panicked: what is on the screen would stay as it is for ever.
-        Err(TryRecvError::Disconnected) => return Err(io::Error::other("nobody looks any more")),
+        // The thread that makes reports has panicked: the screen would stay as it is forever.
+        Err(TryRecvError::Disconnected) => return Err(io::Error::other("no thread makes reports any more")),
     }
     Ok(true)
 }
 
-fn pressed(screen: &mut Screen, key: KeyEvent) -> Next {
+fn pressed(screen: &mut Screen, key: KeyEvent) -> Action {
     if key.modifiers.contains(KeyModifiers::CONTROL) {
         match key.code {
-            KeyCode::Char('c' | 'd') => return Next::End(0),
-            KeyCode::Char('z') => return Next::Stop,
+            KeyCode::Char('c' | 'd') => return Action::End(0),
+            KeyCode::Char('z') => return Action::Stop,
             // As some terminals send it.
             KeyCode::Char('h') => _ = screen.press(Key::Backspace),
             _ => {}
         }
-        return Next::Draw;
+        return Action::Draw;
     }
     if key.modifiers.contains(KeyModifiers::ALT) {
-        return Next::Draw;
+        return Action::Draw;
     }
-    match key_of(key.code).map_or(Wish::GoOn, |key| screen.press(key)) {
-        Wish::GoOn => Next::Draw,
-        Wish::Quit => Next::End(0),
+    match key_of(key.code).map_or(Outcome::Continue, |key| screen.press(key)) {
+        Outcome::Continue => Action::Draw,
+        Outcome::Quit => Action::End(0),
     }
 }
 
@@ -163,34 +166,34 @@ mod tests {
 
     use super::*;
 
-    fn press(screen: &mut Screen, code: KeyCode, modifiers: KeyModifiers) -> Next {
+    fn press(screen: &mut Screen, code: KeyCode, modifiers: KeyModifiers) -> Action {
         pressed(screen, KeyEvent::new(code, modifiers))
     }
 
     #[test]
-    fn keys_that_are_held_with_control_write_nothing_and_sort_nothing() {
+    fn keys_with_control_or_alt_write_nothing() {
         let mut screen = Screen::new("a", true, EVENT_TIMEOUT, Instant::now());
         press(&mut screen, KeyCode::Char('/'), KeyModifiers::NONE);
         for c in "abu".chars() {
             press(&mut screen, KeyCode::Char(c), KeyModifiers::NONE);
-            assert_eq!(press(&mut screen, KeyCode::Char('u'), KeyModifiers::CONTROL), Next::Draw);
-            assert_eq!(press(&mut screen, KeyCode::Char('b'), KeyModifiers::ALT), Next::Draw);
+            assert_eq!(press(&mut screen, KeyCode::Char('u'), KeyModifiers::CONTROL), Action::Draw);
+            assert_eq!(press(&mut screen, KeyCode::Char('b'), KeyModifiers::ALT), Action::Draw);
         }
         press(&mut screen, KeyCode::Char('h'), KeyModifiers::CONTROL);
         assert_eq!(screen.filter, "ab");
-        assert_eq!(press(&mut screen, KeyCode::Char('z'), KeyModifiers::CONTROL), Next::Stop);
-        assert_eq!(press(&mut screen, KeyCode::Char('c'), KeyModifiers::CONTROL), Next::End(0));
+        assert_eq!(press(&mut screen, KeyCode::Char('z'), KeyModifiers::CONTROL), Action::Stop);
+        assert_eq!(press(&mut screen, KeyCode::Char('c'), KeyModifiers::CONTROL), Action::End(0));
     }
 
     #[test]
-    fn it_does_not_go_on_for_ever_when_whoever_looks_has_ended() {
+    fn the_loop_ends_when_the_thread_that_makes_reports_has_ended() {
         let mut screen = Screen::new("a", true, EVENT_TIMEOUT, Instant::now());
         let (reports, incoming) = sync_channel(1);
         assert!(!has_news(&mut screen, &incoming).unwrap());
         reports.send(Err("no answer".to_owned())).unwrap();
         drop(reports);
         assert!(has_news(&mut screen, &incoming).unwrap(), "what was told before is shown");
-        assert_eq!(screen.trouble.as_deref(), Some("no answer"));
+        assert_eq!(screen.error.as_deref(), Some("no answer"));
         assert!(has_news(&mut screen, &incoming).is_err());
     }
 }

@@ -116,11 +116,11 @@ impl Watched {
         }
         let Some(Seen { look, holders, clients }) = seen else { return };
         let observation = Observation { at, look, holders };
-        if self.elder.lasts() >= HALF_WINDOW {
+        if self.elder.duration() >= HALF_WINDOW {
             self.younger.add(observation.clone(), clients.clone());
         }
         self.elder.add(observation, clients);
-        if self.elder.lasts() >= 2 * HALF_WINDOW {
+        if self.elder.duration() >= 2 * HALF_WINDOW {
             self.elder = std::mem::replace(&mut self.younger, new_examiner());
         }
     }
@@ -129,8 +129,8 @@ impl Watched {
         if self.has_too_many {
             return json!({ "state": "too many pools", "most_pools": MAX_POOLS });
         }
-        if self.elder.looks() < MIN_LOOKS || self.elder.lasts() < MIN_WINDOW {
-            let (lasts, looks) = (self.elder.lasts().as_secs_f64(), self.elder.looks());
+        if self.elder.looks() < MIN_LOOKS || self.elder.duration() < MIN_WINDOW {
+            let (lasts, looks) = (self.elder.duration().as_secs_f64(), self.elder.looks());
             return json!({
                 "state": "looking", "window_s": lasts, "needs_s": MIN_WINDOW.as_secs_f64(), "looks": looks, "needs_looks": MIN_LOOKS,
             });
@@ -160,12 +160,12 @@ mod tests {
             self.looks
         }
 
-        fn lasts(&self) -> Duration {
+        fn duration(&self) -> Duration {
             self.ends.map_or(Duration::ZERO, |(first, last)| last - first)
         }
 
         fn findings(&self) -> Value {
-            json!({ "state": "examined", "window_s": self.lasts().as_secs_f64() })
+            json!({ "state": "examined", "window_s": self.duration().as_secs_f64() })
         }
     }
 
@@ -225,7 +225,7 @@ mod tests {
         };
         findings.answer(began + Duration::from_secs(3), slow);
         let watched = findings.watched();
-        assert_eq!((watched.elder.looks(), watched.elder.lasts()), (2, Duration::from_secs(9)));
+        assert_eq!((watched.elder.looks(), watched.elder.duration()), (2, Duration::from_secs(9)));
     }
 
     #[test]

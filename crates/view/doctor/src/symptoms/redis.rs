@@ -1,28 +1,27 @@
-//! What a Redis alone tells. It sees connections and since when each has asked nothing, and not who waits for one.
+//! The symptoms that a Redis alone shows. It sees connections and since when each has sent no command, and not which
+//! client waits for one.
 
-mod connecting;
-mod reach;
-mod room;
-
-use super::{Verdict, percent, time};
+use super::{Verdict, connection_limit, ephemeral_clients, out_of_reach};
 use crate::redis::RedisWindow;
 
-/// The verdict on each symptom. A server that serves no client has no other trouble.
+/// A server that serves no client has no other trouble.
 pub(crate) fn examine(window: &RedisWindow) -> Vec<Verdict> {
-    match reach::examine(window) {
-        Verdict::Absent => vec![connecting::examine(window), room::examine(window)],
-        away => vec![away],
+    match out_of_reach::examine_redis(window) {
+        Verdict::Absent => vec![ephemeral_clients::examine_redis(window), connection_limit::examine_redis(window)],
+        out_of_reach => vec![out_of_reach],
     }
 }
 
-/// What could not be seen, and who can see it.
-pub(crate) fn unseen(window: &RedisWindow) -> Vec<String> {
-    let Some((_, last)) = window.ends() else { return Vec::new() };
-    let lists = window.lists();
+/// What could not be seen, and where it can be.
+pub(crate) fn name_unseen(window: &RedisWindow) -> Vec<String> {
+    let Some((_, last)) = window.first_and_last() else { return Vec::new() };
+    let lists = &window.tally().lists;
     let mut unseen = vec![
-        "whether clients wait for a connection, in a pool of their own or in a pooler: only that one can tell (a pool that is too small)"
+        "whether clients wait for a connection, in a pool of their own or in a pooler: only that one can tell (a pool \
+         that is too small)"
             .to_owned(),
-        "whether it is saturated, and by which commands: its one thread tells (INFO commandstats, SLOWLOG, LATENCY)".to_owned(),
+        "whether it is saturated, and by which commands: its one thread tells (INFO commandstats, SLOWLOG, LATENCY)"
+            .to_owned(),
     ];
     if let Some(why) = &last.hides_clients {
         unseen.push(format!("whose connections these are, and how long each has been idle: {why}"));
