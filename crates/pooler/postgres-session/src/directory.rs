@@ -23,8 +23,8 @@ pub trait Directory: Send + Sync + 'static {
     /// How `user`, who comes from `origin` and asks for `database`, must prove who it is.
     fn proof(&self, origin: Origin, database: &str, user: &str) -> Result<Proof, Unknown>;
 
-    /// The same after a query that [`Proof::Ask`] named: it found this stored password, or no user who may log in. Must
-    /// not ask again.
+    /// The same after a query that [`Proof::Ask`] named has found this stored password, or no user who may log in. Must
+    /// not return [`Proof::Ask`].
     fn answered(&self, database: &str, user: &str, stored: Option<&str>) -> Result<Proof, Unknown>;
 
     /// The kinds of authentication that existing users are asked for, each once. A user who does not exist is asked for
@@ -34,12 +34,12 @@ pub trait Directory: Send + Sync + 'static {
     /// A client that logged in as `user` gave a wrong proof: what is remembered of that user may be outdated.
     fn refuted(&self, database: &str, user: &str);
 
-    /// What serves `user`, who has proved who he is, when he asks for `database`. Asked only then, so that strangers
-    /// learn nothing of databases and use nothing up.
+    /// What serves `user`, who has been authenticated, in `database`. Not called before that, so that unauthenticated
+    /// clients learn nothing of databases and use nothing up.
     fn route(&self, database: &str, user: &str) -> Result<Route, Unknown>;
 
-    /// The catalogue of a pool's database was read. `suspicious` is what in it could touch sessions behind the text of
-    /// a statement, for people; told when it has changed.
+    /// The catalogue of a pool's database was read. `suspicious` names, for people, what could touch sessions behind
+    /// the text of a statement. Called when it has changed.
     fn catalogue_read(&self, pool: PoolId, suspicious: &[String]);
 
     fn server_login(&self, pool: PoolId) -> ServerLogin;
@@ -115,8 +115,8 @@ pub enum Unknown {
 #[derive(Clone, Default)]
 pub struct ServerLogin {
     pub database: String,
-    /// Tells that database from all others, and from the same with other [functions that are
-    /// trusted](Self::trusted_functions), or in session mode if it is not so here.
+    /// Tells that database from all others, and from the same one with other [trusted
+    /// functions](Self::trusted_functions), or in session mode if this pool is not.
     pub database_id: Arc<str>,
     pub user: String,
     /// The password, if it is known. Without one, the keys of the user's own login are tried.
@@ -130,8 +130,7 @@ pub struct ServerLogin {
     pub mode: PoolMode,
     /// What Poolhouse does about the state that sessions leave behind.
     pub state: StatePolicy,
-    /// Functions of the database that are taken to be harmless to sessions: `schema.name`, `schema.*` or
-    /// `extension:name`.
+    /// Functions of the database that count as harmless to sessions: `schema.name`, `schema.*` or `extension:name`.
     pub trusted_functions: Arc<[String]>,
     pub target: Target,
     /// Whether the connection is encrypted.

@@ -15,8 +15,8 @@ pub(crate) use copying::Admission;
 use copying::Copying;
 
 use crate::{
-    sql::reset::Tag,
-    wire::message::{IDLE, back},
+    sql::Tag,
+    wire::{IDLE, back},
 };
 
 /// Most unanswered requests on one server.
@@ -90,8 +90,8 @@ pub(crate) struct Exchange {
     queue: VecDeque<Item>,
     status: u8,
     copying: Copying,
-    /// The queue ends with this many messages of the extended protocol that no Flush has followed: PostgreSQL may keep
-    /// back their answers.
+    /// Messages of the extended protocol at the end of the queue that no Flush has followed: PostgreSQL may keep back
+    /// their answers.
     unflushed: u32,
     /// The server discards all messages until a Sync that has not been forwarded yet.
     skipping: bool,
@@ -142,8 +142,8 @@ impl Exchange {
         !self.skipping && self.queue.back().is_some_and(|item| item.ends())
     }
 
-    /// Takes whether something was answered since the last time that a message held back may wait for: an error, or the
-    /// beginning or end of a COPY. ReadyForQuery does not count.
+    /// Whether an error came, or a COPY began or ended, since the last call: a held-back message may have waited for
+    /// that. ReadyForQuery does not count.
     #[inline]
     pub(crate) fn take_moved(&mut self) -> bool {
         std::mem::take(&mut self.moved)
@@ -169,8 +169,7 @@ impl Exchange {
         !matches!(self.queue.front(), None | Some(Item::Extended(0))) || self.queue.len() > 1
     }
 
-    /// Whether the server says nothing until more comes. `partly` says that a part of the last message is still to
-    /// come.
+    /// Whether the server sends nothing until more comes. `partly`: a part of the last message is still to come.
     pub(crate) fn awaits_client(&self, partly: bool) -> bool {
         match self.copying {
             Copying::Taking { broken, .. } => return !broken,
@@ -259,8 +258,8 @@ impl Exchange {
         self.queue.push_back(Item::Noted(note));
     }
 
-    /// The server sent a message of this type that is neither ReadyForQuery nor asynchronous. Returns what was noted of
-    /// the request that it answers.
+    /// The server sent a message of this type that is neither ReadyForQuery nor asynchronous. Returns the note of the
+    /// request that it answers.
     #[inline]
     pub(crate) fn answered(&mut self, kind: u8) -> Option<Note> {
         match kind {

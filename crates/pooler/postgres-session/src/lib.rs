@@ -56,7 +56,7 @@ pub use wire::md5::{is_md5_hash, md5_hash};
 
 use session::{
     client::{Phase, awaits_client},
-    link::Link,
+    link::{Link, ServerSide},
     own_queries::Purpose,
     server::Stage,
 };
@@ -195,7 +195,7 @@ impl Protocol for Postgres {
         clients: &mut dyn Sessions<ClientTag, Client>,
         out: &mut Outbox,
     ) {
-        self.lost_server(me, server, clients, out);
+        self.lost_server(&mut ServerSide { server_tag: me, server, clients, out });
     }
 
     fn refuse(&self, me: ClientTag, client: &mut Client, why: Refusal, out: &mut Outbox) {

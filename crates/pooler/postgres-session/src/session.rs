@@ -1,8 +1,7 @@
-//! What is known of each connection, and of all of them: `client` and `server` are the two kinds of connections, with
-//! what each does whatever it is used for, and `shared` is what all share. `judging` tells what a server's session may
-//! have become by the texts it was sent, and `refusal` what a client is told that must go. All the others are parts of
-//! these, and know neither: the state of one thing each, with its rules. What is done about it is told in `login`,
-//! `relay` or the feature of the same name.
+//! The state of each connection, and of all of them. `client` and `server` are the two kinds of connections, `link` a
+//! client with the server that it holds, and `shared` the state that all share. `judging` tells what forwarded texts
+//! may have made of a session. Each other file is a part of these: the state of one thing with its rules, which knows
+//! no connection. The feature of the same name in `features`, `login` or `relay` acts on it.
 
 pub(crate) mod catalogue_view;
 pub(crate) mod client;
@@ -46,3 +45,20 @@ pub(crate) mod texts;
 pub(crate) mod traces;
 
 pub(crate) mod version;
+
+pub(crate) use client::{Client, Phase};
+pub(crate) use client_id::ClientId;
+pub(crate) use defaults::Then;
+pub(crate) use link::{Link, ServerSide};
+pub(crate) use lookup::Lookup;
+pub(crate) use own_queries::{OwnQueries, Purpose};
+pub(crate) use partial_message::PartialMessage;
+pub(crate) use pins::Pin;
+pub(crate) use prepared::{Likeness, Need};
+pub(crate) use refusal::send_away;
+pub(crate) use request::Arrived;
+pub(crate) use server::{Duty, Server, Stage, cancel};
+pub(crate) use shared::Postgres;
+pub(crate) use soil::Soil;
+pub(crate) use statements::{PREFIX, Reliance, Statement};
+pub(crate) use survey::Survey;

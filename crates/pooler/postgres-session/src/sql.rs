@@ -12,3 +12,10 @@ pub(crate) mod reset;
 pub(crate) mod scan;
 pub(crate) mod suspects;
 pub(crate) mod tokens;
+
+pub(crate) use catalogue::{Catalogue, Reading};
+pub(crate) use deallocate::{Deallocate, deallocates, deallocates_all};
+pub(crate) use parameters::{Pairs, Settings, is_fact, is_identity, write_literal};
+pub(crate) use reset::Tag;
+pub(crate) use scan::scan_beginning;
+pub(crate) use suspects::{ALL_CHANNELS, ALL_PARAMETERS, Findings, Suspects};

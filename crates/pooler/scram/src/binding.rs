@@ -36,8 +36,8 @@ pub enum ChannelBinding {
     /// The client cannot bind, or will not: there is no TLS, or no data to bind to.
     #[default]
     Unsupported,
-    /// It could, but the server has not offered it. A server that has offered it knows then that a man in the middle
-    /// has taken it away.
+    /// The client could bind, but the server has not offered it. A server that has offered it learns from this of a man
+    /// in the middle.
     Unused,
     /// The client binds to these data.
     Bound(Box<[u8]>),

@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    fmt,
     sync::{Mutex, PoisonError},
 };
 
@@ -69,8 +68,8 @@ impl Client {
         self.answer(server_first, |salt, iterations| Ok(cache.keys(password, salt, iterations)))
     }
 
-    /// The same with keys instead of a password: `find` is told the server's salt and iterations, and gives the keys
-    /// that fit. [`Error::NoKeys`] if it has none.
+    /// The same with keys instead of a password: `find` gets the server's salt and iterations and returns the keys that
+    /// fit. [`Error::NoKeys`] if there are none.
     pub fn respond_with<K: std::ops::Deref<Target = LoginKeys>>(
         &mut self,
         server_first: &[u8],
@@ -118,14 +117,8 @@ impl Client {
     }
 }
 
-impl fmt::Debug for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").finish_non_exhaustive()
-    }
-}
-
-/// Remembers the keys derived from a password, a salt and a number of iterations: deriving them is slow, and a pool
-/// logs in with the same ones again and again.
+/// Remembers the keys of a password, a salt and a number of iterations: deriving them is slow, and a pool logs in with
+/// the same ones again and again.
 #[derive(Default)]
 pub struct KeyCache {
     /// By the hash of password, salt and iterations: the cache holds no password.
@@ -186,12 +179,6 @@ impl KeyCache {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<[u8; KEY_BYTES], Keys>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl fmt::Debug for KeyCache {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeyCache").field("entries", &self.lock().len()).finish_non_exhaustive()
     }
 }
 

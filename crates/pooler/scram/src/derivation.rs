@@ -4,7 +4,6 @@
 
 use std::{
     collections::VecDeque,
-    fmt,
     sync::{Mutex, PoisonError},
     time::Duration,
 };
@@ -55,8 +54,8 @@ struct Hi<M, const N: usize> {
 }
 
 impl Derivation {
-    /// Goes on for a part, unless `cache` has got the keys from another login meanwhile. True if it has them now: the
-    /// client may respond at once.
+    /// Derives one part, unless another login has brought the keys into `cache` meanwhile. True if the cache has the
+    /// keys: the client may respond at once.
     pub fn go_on(&mut self, cache: &KeyCache) -> bool {
         if cache.knows(&self.name) {
             return true;
@@ -71,15 +70,9 @@ impl Derivation {
     }
 }
 
-impl fmt::Debug for Derivation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Derivation").finish_non_exhaustive()
-    }
-}
-
 impl KeyCache {
-    /// What has to be derived part by part before the client can respond to this challenge; `None` where nothing has,
-    /// or where the challenge is none.
+    /// The derivation that must be made by parts before the client can respond; `None` if the keys are known or quickly
+    /// derived, or if the challenge is malformed.
     pub fn slow(&self, hash: Hash, server_first: &[u8], password: &str) -> Option<Derivation> {
         let Challenge { salt, iterations, .. } = Challenge::read(server_first, "").ok()?;
         let kind: &[u8] = if hash == Hash::Sha1 { sha1::KIND } else { b"" };
@@ -129,9 +122,8 @@ impl<M, const N: usize> Drop for Hi<M, N> {
     }
 }
 
-/// Whose part is next, one part each [`PART_INTERVAL`]: all parts of the first, then of the second. Took they turns, all might
-/// take longer than a login may, and none would ever end. There is an entry for each server that is being logged in to
-/// and has asked for many iterations, at most.
+/// The order of derivations, one part each [`PART_INTERVAL`]: all parts of the first, then those of the second. If they
+/// took turns, all might take longer than a login may. At most one entry for each server that is being logged in to.
 pub struct Turns<T>(Mutex<Waiting<T>>);
 
 struct Waiting<T> {

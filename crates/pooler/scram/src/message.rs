@@ -38,7 +38,8 @@ impl std::fmt::Display for Error {
             Self::Iterations => {
                 write!(
                     f,
-                    "SCRAM: the server's number of iterations is not from 1 to {MAX_ITERATIONS}: set the password anew there"
+                    "SCRAM: the server's number of iterations is not from 1 to {MAX_ITERATIONS}: set the password \
+                     anew there"
                 )
             }
             Self::Rejected => f.write_str("SCRAM: the server rejected the exchange"),

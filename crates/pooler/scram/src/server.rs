@@ -1,6 +1,6 @@
 //! The server's side of the exchange: client-first in, server-first out, client-final in, server-final out.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 
@@ -150,12 +150,6 @@ pub fn user_of(client_first: &[u8]) -> Result<String, Error> {
     let (_, _, bare) = message::gs2_header(message::text(client_first)?)?;
     let name = Attributes::new(bare).expect('n', "a user name")?;
     Ok(name.replace("=2C", ",").replace("=3D", "="))
-}
-
-impl fmt::Debug for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").finish_non_exhaustive()
-    }
 }
 
 #[cfg(test)]

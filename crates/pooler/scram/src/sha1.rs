@@ -1,8 +1,6 @@
 //! The client's side of SCRAM-SHA-1 (RFC 5802), for servers that know a user's password in no other way: MongoDB before
 //! version 4.0. SHA-1 is no longer safe for signatures; as the function of an HMAC it still is.
 
-use std::fmt;
-
 use base64::{Engine, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit, Mac};
 use sha1::{Digest, Sha1};
@@ -80,12 +78,6 @@ impl Sha1Client {
         attributes.finish()?;
         let shown = STANDARD.decode(shown).map_err(|_| Error::Malformed("a signature of 20 bytes"))?;
         if crypto::equal(&shown, &signature) { Ok(()) } else { Err(Error::WrongProof) }
-    }
-}
-
-impl fmt::Debug for Sha1Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sha1Client").finish_non_exhaustive()
     }
 }
 

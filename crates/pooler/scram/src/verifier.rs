@@ -118,11 +118,6 @@ impl Verifier {
         Shape { iterations: self.iterations, salt: self.salt.len() }
     }
 
-    /// The number of iterations that it was made with.
-    pub fn iterations(&self) -> u32 {
-        self.iterations
-    }
-
     /// Whether it was made from this password. Slow, as [`Verifier::from_password`] is.
     pub fn matches(&self, password: &str) -> bool {
         let other = Self::from_password(password, &self.salt, self.iterations);

@@ -5,7 +5,7 @@
 //! fails before more data comes.
 
 use super::{Exchange, Item};
-use crate::wire::message::front;
+use crate::wire::front;
 
 /// Whether the server takes COPY data, as far as is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

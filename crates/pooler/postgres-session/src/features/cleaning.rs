@@ -7,16 +7,16 @@ use seam::{Outbox, ServerTag, Verdict};
 use crate::{
     directory::{PoolMode, ResetPolicy},
     exchange::Exchange,
-    session::{own_queries::Purpose, server::Server, shared::Postgres, soil::Soil},
-    sql::{catalogue::Reading, parameters::Settings},
-    wire::{error::Failure, message::IDLE},
+    session::{Postgres, Purpose, Server, Soil},
+    sql::{Reading, Settings},
+    wire::{Failure, IDLE},
 };
 
 /// Without these words a transaction could wait, if the session made it deferrable by default.
 pub(crate) const BEGIN: &[u8] = b"BEGIN ISOLATION LEVEL READ COMMITTED, NOT DEFERRABLE";
 
-/// Ends a session's work, and sets back what belongs to it. RESET ALL leaves who acts alone, and who acts rules what
-/// may be set back.
+/// Statements that end a session's work and reset its state. RESET ALL does not reset the identity, which rules what
+/// may be reset.
 pub(crate) const RESET_STATEMENTS: [&[u8]; 8] = [
     b"RESET SESSION AUTHORIZATION",
     b"RESET ROLE",
@@ -28,8 +28,8 @@ pub(crate) const RESET_STATEMENTS: [&[u8]; 8] = [
     b"SELECT pg_catalog.pg_advisory_unlock_all()",
 ];
 
-/// Appends the SQL that, within a transaction, cleans a session, and gives it the settings of `start`. `statements`:
-/// prepared statements go, too.
+/// Appends SQL that, within a transaction, cleans a session and gives it the settings of `start`; with `statements`, it
+/// deallocates them, too.
 pub(crate) fn write(sql: &mut Vec<u8>, statements: bool, start: &Settings) {
     for piece in RESET_STATEMENTS {
         sql.extend_from_slice(piece);

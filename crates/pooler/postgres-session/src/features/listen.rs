@@ -20,23 +20,14 @@ use crate::{
     directory::{OnState, PoolMode},
     features::cleaning,
     session::{
-        client::{Client, Phase},
-        link::Link,
+        Client, Duty, Link, Phase, Pin, Postgres, Purpose, Server, Soil,
         listen::{
             HEARD, Hub, LOST, Listening, MAX_CHANNELS, MAX_PENDING_BYTES, NotificationBarrier, OUTDATED, Subscriber,
             post, post_lost, resume_all,
         },
-        own_queries::Purpose,
-        pins::Pin,
-        server::{Duty, Server},
-        shared::Postgres,
-        soil::Soil,
     },
-    sql::{parameters::write_quoted_name, suspects::ALL_CHANNELS},
-    wire::{
-        error::{Failure, Report, Severity, code},
-        message::{IDLE, back, take_text, take_u32},
-    },
+    sql::{ALL_CHANNELS, parameters::write_quoted_name},
+    wire::{Failure, IDLE, Report, Severity, back, code, take_text, take_u32},
 };
 
 impl Postgres {
@@ -46,8 +37,8 @@ impl Postgres {
         server.policy.share_listener && server.policy.on_state == OnState::Replay && utf8
     }
 
-    /// Whether what a server at work for us hears is for its holder: it listens there, and does not come to share a
-    /// server by this work.
+    /// Whether notifications that arrive during a query of Poolhouse are for the holder, which listens on this server
+    /// and goes on doing so.
     pub(crate) fn listens_alone(client: &Client, server: &Server) -> bool {
         let keeps = client.pin.is_some() || client.mode == PoolMode::Session;
         match server.work.as_ref().map(|work| &work.purpose) {
@@ -57,14 +48,14 @@ impl Postgres {
         }
     }
 
-    /// Whether a client goes on listening to these channels on the server that it has kept so far, though another could
-    /// hear them: it was told that it listens there, and while it moved a notification would be lost or come twice.
+    /// Whether a client goes on listening on the server that it keeps, though a hub could listen: it was told that it
+    /// listens, and while it moved a notification would be lost or come twice.
     pub(crate) fn stays_to_listen(client: &Client, channels: &[Box<[u8]>]) -> bool {
         client.pin.is_some() && channels.iter().any(|channel| !client.listens_to(channel))
     }
 
-    /// The server of a client listens to these channels: the client's are heard elsewhere from now on, or here, and it
-    /// goes on without the server.
+    /// The server of a client listens to these channels. A hub listens to them from now on, this server if the pool has
+    /// none, and the client goes on without the server.
     pub(crate) fn listen(&self, link: &mut Link<'_>, channels: Vec<Box<[u8]>>) {
         if link.client.listening.as_ref().map_or(0, |listening| listening.channels.len()) + channels.len()
             > MAX_CHANNELS
@@ -72,12 +63,7 @@ impl Postgres {
             let message = format!("a client can listen to {MAX_CHANNELS} channels at most");
             let hint = "Use fewer channels, and resume_all what it is about in the payload.";
             let code = code::PROGRAM_LIMIT_EXCEEDED;
-            link.client.fail(
-                link.client_tag,
-                &Report { severity: Severity::Fatal, code, message: &message, hint },
-                Blame::Client,
-                link.out,
-            );
+            link.fail(&Report { severity: Severity::Fatal, code, message: &message, hint }, Blame::Client);
             link.server.soil.insert(Soil::ALL);
             return link.release(Verdict::Reset);
         }
@@ -121,8 +107,8 @@ impl Postgres {
         self.drive_hub(tag, server, out);
     }
 
-    /// The server of a client does not listen any more: the shared one is to. If there is none now, this one is, after
-    /// all.
+    /// The server of a client has stopped listening: the hub listens for the client, or this server does if the hub has
+    /// gone meanwhile.
     pub(crate) fn unlistened(&self, link: &mut Link<'_>, channels: &[Box<[u8]>]) {
         let mut hubs = self.hubs.lock();
         let Some(hub) = hubs.get_mut(&link.client.pool) else {
@@ -252,8 +238,7 @@ impl Postgres {
         }
     }
 
-    /// The shared server listens to these channels now, or will not; what was committed before it was asked has been
-    /// posted.
+    /// The hub listens to these channels now, or has failed to; what was committed before it was asked has been posted.
     pub(crate) fn listened(
         &self,
         tag: ServerTag,
@@ -319,8 +304,8 @@ impl Postgres {
         out.push(Effect::Release { server: tag, verdict });
     }
 
-    /// The shared server's pool makes its servers anew: what another database, or another machine, tells is not heard
-    /// here.
+    /// The hub's pool replaces its servers: notifications of another database, or of another machine, would not reach
+    /// the hub.
     pub(crate) fn hub_outdated(&self, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
         if server.hub_key().is_none() || !server.is_at_rest() {
             return;
@@ -418,8 +403,8 @@ impl Client {
 }
 
 impl Postgres {
-    /// A client goes on after what its server has kept back from it: at once, or, if it listens and no transaction is
-    /// open, when it has been sent what was committed before.
+    /// A client goes on: at once or, if it listens and no transaction is open, after the notifications that were
+    /// committed before.
     pub(crate) fn resume_after_notifications(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
         if client.withheld_ready != Some(IDLE) || !self.await_notifications(me, client, out) {
             return client.resume(me, out);

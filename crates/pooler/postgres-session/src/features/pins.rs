@@ -5,27 +5,16 @@ use seam::{Blame, Effect, Outbox, ServerTag, Verdict};
 use crate::{
     directory::{OnState, PoolMode},
     features::rejection::refuse,
-    session::{
-        client::Client,
-        link::Link,
-        pins::Pin,
-        request::{Arrived, Step},
-        server::{Duty, Server},
-        shared::Postgres,
-        soil::Soil,
-    },
-    sql::suspects::{Findings, Suspects},
-    wire::{
-        error::{Report, Severity, code},
-        message::{IDLE, front},
-    },
+    session::{Arrived, Client, Duty, Link, Pin, Postgres, Server, Soil, request::Step},
+    sql::{Findings, Suspects},
+    wire::{IDLE, Report, Severity, code, front},
 };
 
 /// What to do instead of pinning a server.
 const HINT: &str = "Raise max_pinned, or use mode = \"session\" for such clients.";
 
-/// How statements begin that pin unless they fail, if they stand alone and outside of a transaction; what is found in
-/// them, and the reason.
+/// Beginnings of statements that pin unless they fail, alone and outside of a transaction, with their findings and
+/// reasons.
 const PINNING: [(&[u8], Suspects, Pin); 3] = [
     (b"declare", Suspects::CURSOR, Pin::Cursor),
     (b"prepare", Suspects::PREPARE, Pin::Prepare),
@@ -59,8 +48,8 @@ fn no_room(pin: Pin, max: u32) -> String {
 }
 
 impl Postgres {
-    /// A text is about to be forwarded in this message. If it is sure to pin its client, the pin is taken before: what
-    /// to do instead of forwarding it if there is no room for another. So the statement fails, and has not run.
+    /// A text is about to be forwarded. If it is sure to pin its client, the pin is taken now. Without room for it,
+    /// returns what to do instead: the statement fails without having run.
     pub(crate) fn pin_before(
         &self,
         link: &mut Link<'_>,
@@ -90,18 +79,19 @@ impl Postgres {
         }
         link.out.push(Effect::PinRefused { client: link.client_tag, pool: link.client.pool, reason: pin.word() });
         let sql = format!(
-            "DO $poolhouse$ BEGIN RAISE EXCEPTION USING ERRCODE = '{}', MESSAGE = '{}', HINT = '{HINT}'; END $poolhouse$",
+            "DO $poolhouse$ BEGIN RAISE EXCEPTION USING ERRCODE = '{}', MESSAGE = '{}', HINT = '{HINT}'; END \
+             $poolhouse$",
             code::CONFIGURATION_LIMIT_EXCEEDED,
             no_room(pin, max)
         );
-        refuse(link.server_tag, link.server, message.header.kind, sql.as_bytes(), None, link.out);
+        refuse(link, message.header.kind, sql.as_bytes(), None);
         (message.header.kind == front::QUERY).then_some(Step::Replaced(message.end()))
     }
 
-    /// Whether the client, whose transaction is over, may turn out to need a pin that is not to be had: then it is told
-    /// so before it is told that it may go on.
+    /// Whether the client, whose transaction is over, may need a pin for which there is no room: then the client is
+    /// told so before it is told that it may go on.
     pub(crate) fn may_lack_pin(&self, client: &Client, server: &Server) -> bool {
-        let advances = client.habits.asks_last_values() && server.traces.may_have_any(Suspects::SEQUENCE);
+        let advances = client.habits.asks_last_values && server.traces.may_have_any(Suspects::SEQUENCE);
         client.pin.is_none()
             && client.mode != PoolMode::Session
             && server.policy.on_state != OnState::Allow
@@ -109,7 +99,7 @@ impl Postgres {
             && !self.pins.has_room(client.pool, server.policy.max_pinned)
     }
 
-    /// Pins the client's server, or lets it go. False if there is no room for another pin: then the client is told to
+    /// Pins the client's server, or unpins it. False if there is no room for another pin: then the client is told to
     /// go.
     pub(crate) fn set_pin(&self, link: &mut Link<'_>, pin: Option<Pin>) -> bool {
         match (link.client.pin, pin) {
@@ -142,7 +132,7 @@ impl Postgres {
             message: &message,
             hint: HINT,
         };
-        link.client.fail(link.client_tag, &report, Blame::Exhausted, link.out);
+        link.fail(&report, Blame::Exhausted);
         link.out.push(Effect::PinRefused { client: link.client_tag, pool: link.client.pool, reason: pin.word() });
         link.server.soil.insert(Soil::ALL);
         link.release(Verdict::Reset);

@@ -5,16 +5,16 @@
 
 use crate::{
     directory::OnState,
-    session::{client::Phase, link::Link, own_queries::Purpose, pins::Pin, request::Step},
-    sql::suspects::{Findings, Suspects},
+    session::{Link, Phase, Pin, Purpose, request::Step},
+    sql::{Findings, Suspects},
 };
 
 /// The SQL that makes a server plan anew.
 pub(crate) const DISCARD: &[u8] = b"DISCARD PLANS";
 
-/// A text with these findings is about to be forwarded: what to do instead of that, if it makes the client's first
-/// temporary object. PostgreSQL makes plans anew for the first one of a session, which may stand before what they use;
-/// of later ones it knows nothing.
+/// A text with these findings is about to be forwarded. If it makes the client's first temporary object, returns what
+/// to do first: PostgreSQL makes plans anew for the first temporary object of a session, which may hide what they use,
+/// and not for later ones.
 pub(crate) fn before(link: &mut Link<'_>, findings: &Findings) -> Option<Step> {
     let first = link.server.needs_new_plans_for(findings)
         && !link.server.traces.may_have_any(Suspects::TEMPORARY)

@@ -19,32 +19,16 @@ mod steps;
 
 use std::sync::Arc;
 
-use seam::{Blame, ClientTag, Effect, Outbox, Peer, ServerTag, Sessions, Verdict};
+use seam::{Blame, Outbox, Peer, ServerTag, Verdict};
 
 use crate::{
     features::{cleaning, plans, preface::steps::Steps, prepared::named, sequences},
     session::{
-        client::{Client, Phase},
-        client_id::ClientId,
-        link::Link,
-        own_queries::{OwnQueries, Purpose},
-        plans::Fate,
-        preface::Preface,
-        prepared::CleaningStatements,
-        request::Arrived,
-        server::{Server, Stage, cancel},
-        shared::Postgres,
-        soil::Soil,
+        Arrived, Client, ClientId, Link, OwnQueries, Phase, Postgres, Purpose, Server, ServerSide, Soil, Stage, cancel,
+        plans::Fate, preface::Preface, prepared::CleaningStatements,
     },
-    sql::{
-        parameters::{Pairs, Settings, is_identity, write_set},
-        scan::scan,
-        suspects::{Findings, Suspects},
-    },
-    wire::{
-        error::{CANCELLED, Failure, Report, Severity},
-        message::{HEADER, Header, front, take_text, write, write_query},
-    },
+    sql::{Findings, Pairs, Settings, Suspects, is_identity, parameters::write_set, scan::scan},
+    wire::{CANCELLED, Failure, HEADER, Header, front, message::write, take_text, write_query},
 };
 
 /// Servers that may fail to take the settings of a client before the client is told, if another server may take them.
@@ -64,7 +48,7 @@ const MAY_GO_AHEAD: Suspects = Suspects::SEQUENCE
     .union(Suspects::TEMPORARY_CODE);
 
 impl Postgres {
-    /// Brings a server that was just granted to its holder's settings, and cleans it first if another client may have
+    /// Gives a server that was just granted the settings of its holder, and cleans it first if another client may have
     /// left something behind.
     pub(crate) fn prepare_for(&self, link: &mut Link<'_>) {
         if self.follows_defaults(link) {
@@ -121,13 +105,13 @@ impl Postgres {
         link.server.begin_with(link.server_tag, Purpose::Preface(Box::new(preface)), 1, write_all, link.out);
     }
 
-    /// A server that was used before cannot serve this client: it is closed, and the client gets one that is connected
-    /// for it. At the end of the queue it would get a used one time after time.
+    /// A used server cannot serve this client: it is closed, and the client gets one that is connected for it. At the
+    /// end of the queue the client would get a used one time after time.
     fn take_another(&self, link: &mut Link<'_>) {
         link.server.stage = Stage::Closed;
         link.client.wants_unused = true;
         link.release(Verdict::Discard);
-        link.out.push(Effect::Wake { client: link.client_tag });
+        link.wake();
     }
 
     /// Cleans a server by steps: as a `whole`, or all but the statements that Poolhouse has prepared.
@@ -174,8 +158,8 @@ impl Postgres {
         );
     }
 
-    /// The server does not take the settings of a client that logs in. True if another one is asked: it is the server's
-    /// fault if a temporary table was used there and the client wants `temp_buffers`.
+    /// The server does not take the settings of a client that logs in. True if another server is asked: one whose
+    /// session has used a temporary table refuses `temp_buffers`.
     pub(crate) fn learns_elsewhere(&self, link: &mut Link<'_>, extras: &Pairs) -> bool {
         let of_server = extras.get(TEMP_BUFFERS).is_some() && link.server.plans.is_used();
         if !of_server || link.client.tries >= MAX_TRIES || matches!(link.client.phase, Phase::Closed) {
@@ -190,35 +174,22 @@ impl Postgres {
     }
 
     /// One step of a preface has been carried out.
-    pub(crate) fn stepped(
-        &self,
-        me: ServerTag,
-        server: &mut Server,
-        clients: &mut dyn Sessions<ClientTag, Client>,
-        out: &mut Outbox,
-    ) {
-        let Some(preface) = server.preface().filter(|preface| preface.steps > 0) else { return };
+    pub(crate) fn stepped(&self, side: &mut ServerSide<'_>) {
+        let Some(preface) = side.server.preface().filter(|preface| preface.steps > 0) else { return };
         preface.steps -= 1;
         if preface.steps > 0 {
             return;
         }
-        let work = server.work.take().expect("it is at work for us");
+        let work = side.server.work.take().expect("it is at work for us");
         let Purpose::Preface(preface) = work.purpose else { unreachable!("it was asked for a preface") };
-        server.unsynced = true;
-        self.prefaced(me, server, clients, (*preface, work.cancelled), out);
+        side.server.unsynced = true;
+        self.prefaced(side, (*preface, work.cancelled));
     }
 
     /// The preface succeeded: the answers that follow are the client's.
-    pub(crate) fn prefaced(
-        &self,
-        me: ServerTag,
-        server: &mut Server,
-        clients: &mut dyn Sessions<ClientTag, Client>,
-        (preface, cancelled): (Preface, bool),
-        out: &mut Outbox,
-    ) {
-        server.settings.apply(&preface.settings, &self.parameters);
-        let link = &mut Link::of_holder(me, server, clients, out);
+    pub(crate) fn prefaced(&self, side: &mut ServerSide<'_>, (preface, cancelled): (Preface, bool)) {
+        side.server.settings.apply(&preface.settings, &self.parameters);
+        let link = &mut side.link();
         self.tell_reported(link);
         link.client.tries = 0;
         if cancelled {
@@ -228,24 +199,17 @@ impl Postgres {
                 return link.release(Verdict::Clean);
             }
             if !preface.cancel_sent {
-                cancel(me, link.server, link.out);
+                cancel(link.server_tag, link.server, link.out);
             }
         }
-        link.out.push(Effect::Wake { client: link.client_tag });
+        link.wake();
     }
 
     /// The preface failed, and nothing behind it was carried out: the client's request goes to another server.
-    pub(crate) fn preface_failed(
-        &self,
-        me: ServerTag,
-        server: &mut Server,
-        clients: &mut dyn Sessions<ClientTag, Client>,
-        failure: Failure,
-        out: &mut Outbox,
-    ) {
-        let work = server.work.take().expect("the server is at work for us");
+    pub(crate) fn preface_failed(&self, side: &mut ServerSide<'_>, failure: Failure) {
+        let work = side.server.work.take().expect("the server is at work for us");
         let Purpose::Preface(preface) = work.purpose else { unreachable!("it was asked for a preface") };
-        let link = &mut Link::of_holder(me, server, clients, out);
+        let link = &mut side.link();
         link.server.exchange.abandon();
         named::settle_discarded(link.client, link.server);
         *link.client.unnamed.parse_mut() = preface.unnamed;
@@ -267,23 +231,17 @@ impl Postgres {
             () => MAX_TRIES,
         };
         if link.client.tries >= limit && !matches!(link.client.phase, Phase::Closed) {
-            let report = Report {
-                severity: Severity::Fatal,
-                code: &failure.code,
-                message: &failure.message,
-                hint: &failure.hint,
-            };
-            link.client.fail(link.client_tag, &report, Blame::Client, link.out);
+            link.fail(&failure.report(), Blame::Client);
         }
         link.release(Verdict::Discard);
         if !matches!(link.client.phase, Phase::Closed) {
-            link.out.push(Effect::Wake { client: link.client_tag });
+            link.wake();
         }
     }
 }
 
 impl Server {
-    /// Whether it can be cleaned by steps for a client that wants these settings; true: as a whole, statements
+    /// Whether the server can be cleaned by steps for a client with these settings; true: as a whole, statements
     /// included.
     fn cleans_by_steps(&self, want: &Settings) -> Option<bool> {
         if !want.keeps_reported(self.settings.current()) || self.changes_identity(want) {
@@ -321,9 +279,8 @@ impl Server {
         }
     }
 
-    /// A request is cancelled that may be running ahead of the outcome of its preface. What is to come with the answers
-    /// to it comes too late for that: the cancel is passed on now, and if it hits a step instead, nothing of the
-    /// request is carried out.
+    /// A cancel request may mean a request that runs ahead of the outcome of its preface, whose answers would come too
+    /// late: it is passed on now. If it hits a step instead, nothing of the request is carried out.
     pub(crate) fn cancel_ahead(&mut self, me: ServerTag, out: &mut Outbox) {
         let Some(preface) = self.preface().filter(|preface| preface.steps > 0 && !preface.hurried) else { return };
         preface.cancel_sent = true;
@@ -343,8 +300,8 @@ impl Server {
 }
 
 impl Client {
-    /// Whether a message may be sent ahead of the outcome of a preface. Where steps failed, PostgreSQL carries out
-    /// nothing at all.
+    /// Whether a message may be sent ahead of the outcome of a preface. After a failed step PostgreSQL carries out
+    /// nothing.
     pub(crate) fn may_go_ahead(&self, server: &Server, message: &Arrived<'_>) -> bool {
         if !message.is_whole() {
             return false;

@@ -7,16 +7,9 @@ use seam::ClientTag;
 use crate::{
     directory::OnState,
     features::rejection::refuse,
-    session::{
-        client::{Client, Phase},
-        client_id::ClientId,
-        link::Link,
-        own_queries::Purpose,
-        request::{Arrived, Step},
-        server::Server,
-    },
-    sql::suspects::{Findings, Suspects},
-    wire::message::front,
+    session::{Arrived, Client, ClientId, Link, Phase, Purpose, Server, request::Step},
+    sql::{Findings, Suspects},
+    wire::front,
 };
 
 /// The SQL that makes a server forget the last values of sequences.
@@ -30,25 +23,25 @@ const NOT_YET: &[u8] = b"DO $poolhouse$ BEGIN RAISE EXCEPTION USING ERRCODE = '5
 /// A client is granted a server. True if the server has to forget last values first.
 #[inline]
 pub(crate) fn at_grant(me: ClientTag, client: &Client, server: &mut Server) -> bool {
-    let asker = client.habits.asks_last_values().then_some(ClientId(me, client.secret));
+    let asker = client.habits.asks_last_values.then_some(ClientId(me, client.secret));
     server.sequences.begin_lease(asker)
 }
 
-/// A text with these findings is about to be forwarded in this message: what to do instead of that, if it is
-/// the first that asks for a last value.
+/// A text with these findings is about to be forwarded. If it is the first that asks for a last value, returns what to
+/// do first.
 pub(crate) fn before(link: &mut Link<'_>, findings: &Findings, message: &Arrived<'_>) -> Option<Step> {
     let asks = findings.suspects.intersects(Suspects::LAST_VALUE) && link.server.policy.on_state != OnState::Allow;
     // In a transaction that has failed, PostgreSQL answers no question.
-    if !asks || link.client.habits.asks_last_values() || link.server.exchange.status() == b'E' {
+    if !asks || link.client.habits.asks_last_values || link.server.exchange.status() == b'E' {
         return None;
     }
     if link.server.traces.may_have_any(Suspects::SEQUENCE) {
         // It asks for what it has just got.
-        link.client.habits.ask_last_values();
+        link.client.habits.asks_last_values = true;
         return None;
     }
     if link.server.exchange.is_settled() {
-        link.client.habits.ask_last_values();
+        link.client.habits.asks_last_values = true;
         link.client.phase = Phase::Applying;
         link.server.sequences.give_to(ClientId(link.client_tag, link.client.secret));
         link.server.begin(link.server_tag, Purpose::Discard, &[DISCARD], link.out);
@@ -58,6 +51,6 @@ pub(crate) fn before(link: &mut Link<'_>, findings: &Findings, message: &Arrived
         link.client.awaits_answers = true;
         return Some(Step::Wait);
     }
-    refuse(link.server_tag, link.server, message.header.kind, NOT_YET, None, link.out);
+    refuse(link, message.header.kind, NOT_YET, None);
     (message.header.kind == front::QUERY).then_some(Step::Replaced(message.end()))
 }

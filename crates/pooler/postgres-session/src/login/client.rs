@@ -4,35 +4,24 @@
 use std::sync::Arc;
 
 use scram::Mechanism;
-use seam::{
-    Blame, ClientTag, CloseReason, Effect, Input, LeaseKind, Outbox, Peer, Secured, ServerTag, Sessions, Standing,
-    Verdict,
-};
+use seam::{Blame, ClientTag, CloseReason, Effect, Input, LeaseKind, Outbox, Peer, Secured, Standing, Verdict};
 
 use crate::{
     Encryption, Look, Proof, Unknown,
     random::{nonce, random},
     session::{
-        client::{Client, Phase},
+        Client, Link, Lookup, Phase, Postgres, Purpose, ServerSide,
         client_login::{Login, Step},
         client_settings::ClientSettings,
         learned::LoginOutcome,
-        link::Link,
-        lookup::Lookup,
-        own_queries::Purpose,
-        refusal::send_away,
-        server::Server,
-        shared::Postgres,
+        send_away,
     },
     wire::{
-        cancel_key, encryption,
-        error::{Failure, Report, Severity, code},
+        Failure, Header, IDLE, Packet, Report, SMALL_LIMIT, Severity, Start, back, cancel_key, code, encryption, front,
         md5,
-        message::{
-            Header, IDLE, SMALL_LIMIT, back, front, take_text, take_u32, write, write_parameter, write_ready,
-            write_text,
-        },
-        startup::{self, Packet, Start, StartError},
+        message::write,
+        startup::{self, StartError},
+        take_text, take_u32, write_parameter, write_ready, write_text,
     },
 };
 
@@ -329,7 +318,7 @@ impl Postgres {
             }
             Err(why) => return refuse_route(me, client, why, out),
         }
-        match self.parameters.outcome(client.pool, &login.start.settings) {
+        match self.parameters.outcome(client.pool, &login.start.settings, false) {
             Some(learned) => complete(self.node, me, client, learned, out),
             None => out.push(Effect::Lease { client: me, pool: client.pool, kind: LeaseKind::Exclusive }),
         }
@@ -370,16 +359,9 @@ impl Postgres {
         }
     }
 
-    pub(crate) fn lookup_answered(
-        &self,
-        me: ServerTag,
-        server: &mut Server,
-        clients: &mut dyn Sessions<ClientTag, Client>,
-        (lookup, failure): (Lookup, Option<Failure>),
-        out: &mut Outbox,
-    ) {
-        if let Some((tag, found)) = self.looked_up(me, server, clients, lookup, failure, out) {
-            self.go_on(tag, clients.get(tag).expect("the holder of a server has a session"), found, out);
+    pub(crate) fn lookup_answered(&self, side: &mut ServerSide<'_>, (lookup, failure): (Lookup, Option<Failure>)) {
+        if let Some((tag, found)) = self.looked_up(side, lookup, failure) {
+            self.go_on(tag, side.clients.get(tag).expect("the holder of a server has a session"), found, side.out);
         }
     }
 
@@ -405,7 +387,7 @@ impl Postgres {
         link.release(Verdict::Clean);
         complete(self.node, link.client_tag, link.client, learned, link.out);
         // What the client has sent meanwhile was not consumed.
-        link.out.push(Effect::Wake { client: link.client_tag });
+        link.wake();
     }
 }
 

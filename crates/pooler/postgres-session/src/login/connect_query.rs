@@ -1,17 +1,15 @@
 //! The operator's SQL on each new server: it runs before the server is used, and what it has set is what all clients of
-//! the pool start with. What the SQL is for is the operator's business.
+//! the pool start with.
 
 use seam::{CloseReason, Effect, Outbox, Peer, ServerTag};
 
 use crate::{
     session::{
-        own_queries::Purpose,
-        server::{Server, Stage},
-        shared::Postgres,
-        survey::{self, Statements, Survey},
+        Postgres, Purpose, Server, Stage, Survey,
+        survey::{self, Statements},
     },
-    sql::{scan::scan, suspects::Suspects},
-    wire::error::Failure,
+    sql::{Suspects, scan::scan},
+    wire::Failure,
 };
 
 /// The beginning of the last error of a pool whose `connect_query` the database refuses.

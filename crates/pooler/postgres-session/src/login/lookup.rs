@@ -1,20 +1,14 @@
-//! Asking a database who may log in: while a client waits, a query of the configuration is run with the client's user
-//! name as its parameter on a server that is borrowed for it. What the answer means is for the directory to say.
+//! Asking a database who may log in: while a client waits, a query of the configuration runs with the client's user
+//! name as its parameter on a borrowed server. The directory knows what the answer means.
 
-use seam::{Blame, ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, ServerTag, Sessions, Verdict};
+use seam::{Blame, ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, Verdict};
 
 use crate::{
     Ask, Proof, Unknown,
     session::{
-        client::{Client, Phase},
-        client_login::Asked,
-        link::Link,
-        lookup::{Lookup, write_question},
-        own_queries::Purpose,
-        server::Server,
-        shared::Postgres,
+        Client, Link, Lookup, Phase, Postgres, Purpose, ServerSide, client_login::Asked, lookup::write_question,
     },
-    wire::error::{Failure, Report, Severity, code},
+    wire::{Failure, Report, Severity, code},
 };
 
 impl Postgres {
@@ -46,20 +40,17 @@ impl Postgres {
     /// The server has answered. Returns the answer if its client still waits.
     pub(crate) fn looked_up(
         &self,
-        me: ServerTag,
-        server: &mut Server,
-        clients: &mut dyn Sessions<ClientTag, Client>,
+        side: &mut ServerSide<'_>,
         lookup: Lookup,
         failure: Option<Failure>,
-        out: &mut Outbox,
     ) -> Option<(ClientTag, Result<Proof, Unknown>)> {
         let found = lookup.found(failure);
         let outcome = found.map(|found| self.directory.answered(&lookup.database, &lookup.user, found));
         if lookup.abandoned {
-            out.push(Effect::Ready { server: me });
+            side.out.push(Effect::Ready { server: side.server_tag });
         }
-        let tag = server.holder()?;
-        let mut link = Link::of_holder(me, server, clients, out);
+        let tag = side.server.holder()?;
+        let mut link = side.link();
         link.release(Verdict::Clean);
         if matches!(link.client.phase, Phase::Closed) {
             return None;

@@ -10,23 +10,20 @@ use crate::{
     directory::target::{Fit, QUESTION, Target, Traits},
     random::nonce,
     session::{
-        defaults::Then,
+        Postgres, Purpose, Server, Stage, Then,
         facts::Facts,
-        own_queries::Purpose,
         plans::Plans,
-        server::{CancelKey, Server, Stage},
+        server::CancelKey,
         server_login::{Deriving, Login, Proof, Step},
         server_settings::ServerSettings,
-        shared::Postgres,
     },
-    sql::parameters::{MAX_SETTINGS_BYTES, Pairs, Settings, is_fact},
+    sql::{Pairs, Settings, is_fact, parameters::MAX_SETTINGS_BYTES},
     wire::{
-        encryption::{self, Binding, Tls, Wire},
-        error::{Failure, code},
-        md5,
-        message::{
-            HEADER, Header, PROTOCOL_3_0, back, front, take_text, take_u32, write, write_query, write_sized, write_text,
-        },
+        Failure, HEADER, Header, Wire, back, code,
+        encryption::{self, Binding, Tls},
+        front, md5,
+        message::{PROTOCOL_3_0, write, write_sized},
+        take_text, take_u32, write_query, write_text,
     },
 };
 
@@ -529,7 +526,8 @@ impl Login {
         };
         answer.map_err(|error| match error {
             scram::Error::NoKeys => Refused::forever(format!(
-                "the server's SCRAM verifier of user \"{user}\" has another salt or number of iterations than the one that \
+                "the server's SCRAM verifier of user \"{user}\" has another salt or number of iterations than the \
+                 one that \
                  clients are checked against, so their logins do not open the server: configure the very verifier that \
                  is in pg_authid there; after a change of the password the user must log in again"
             )),

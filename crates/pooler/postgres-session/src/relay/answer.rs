@@ -1,8 +1,8 @@
-//! What a server sends on its way to the client that holds it.
+//! One input of a server on its way to the client that holds the server.
 
 use seam::{ClientTag, Effect, Outbox, Peer, ServerTag, Sessions};
 
-use crate::session::{client::Client, link::Link, server::Server, shared::Postgres};
+use crate::session::{Client, Link, Postgres, Server, ServerSide};
 
 pub(crate) enum Step {
     Wait,
@@ -46,7 +46,7 @@ impl Relay<'_, '_> {
         server.partial.take(part);
     }
 
-    /// The holder learns whether it has received a part of a message only, and that requests of its were answered while
+    /// Tells the holder whether it has received only a part of a message, and that requests of its were answered while
     /// others run.
     pub(crate) fn tell_holder(&mut self, server: &mut Server) {
         let Some(holder) = server.holder() else { return };
@@ -79,6 +79,10 @@ impl Relay<'_, '_> {
         {
             self.out.push(Effect::Wake { client: tag });
         }
+    }
+
+    pub(crate) fn side<'c>(&'c mut self, server: &'c mut Server) -> ServerSide<'c> {
+        ServerSide { server_tag: self.me, server, clients: self.clients, out: self.out }
     }
 
     pub(crate) fn link<'c>(&'c mut self, server: &'c mut Server) -> Link<'c> {

@@ -1,5 +1,5 @@
 //! A client's session after login: its requests become leases, forwarded spans, and entries in the exchange of the
-//! server it holds. How it logged in and how it ends is told elsewhere; what the server answers, too.
+//! server that it holds.
 
 use std::ops::Range;
 
@@ -9,18 +9,11 @@ use crate::{
     exchange::Admission,
     features::{preface::ends_request, prepared::unnamed},
     relay::requests::inspect,
-    session::{
-        client::{Client, Phase, Skip},
-        copy,
-        link::Link,
-        partial_message::PartialMessage,
-        request::{Arrived, Step},
-        server::Server,
-        shared::Postgres,
-    },
+    session::{Arrived, Client, Link, PartialMessage, Phase, Postgres, Server, client::Skip, copy, request::Step},
     wire::{
-        error::{Report, Severity, code},
-        message::{HEADER, Header, IDLE, LARGE_LIMIT, SMALL_LIMIT, front, write, write_ready, write_text},
+        HEADER, Header, IDLE, Report, SMALL_LIMIT, Severity, code, front,
+        message::{LARGE_LIMIT, write},
+        write_ready, write_text,
     },
 };
 
@@ -107,10 +100,8 @@ enum Decision {
 impl Relay<'_> {
     fn run(&mut self, postgres: &Postgres) -> usize {
         loop {
-            if !self.client.partial.is_complete()
-                && let Decision::Stop(consumed) = self.rest_of_message(postgres)
-            {
-                return consumed;
+            if !self.client.partial.is_complete() && !self.take_part(postgres) {
+                return self.at;
             }
             let Some(header) = Header::read(&self.bytes[self.at..]) else { return self.at };
             let end = self.at + header.total();
@@ -125,7 +116,8 @@ impl Relay<'_> {
         }
     }
 
-    fn rest_of_message(&mut self, postgres: &Postgres) -> Decision {
+    /// Takes more of a message that comes in parts. False if no more of this input can be taken.
+    fn take_part(&mut self, postgres: &Postgres) -> bool {
         let part = self.client.partial.rest().min(self.bytes.len() - self.at);
         if self.client.partial.is_forwarded() {
             let (tag, _) = self.lease.as_ref().expect("a message under way has a server");
@@ -135,10 +127,7 @@ impl Relay<'_> {
         self.at += part;
         self.client.partial.take(part);
         // The server may have been done before the message was.
-        if !self.client.partial.is_complete() || !self.give_back(postgres) {
-            return Decision::Stop(self.at);
-        }
-        Decision::Drop
+        self.client.partial.is_complete() && self.give_back(postgres)
     }
 
     fn link(&mut self) -> Option<Link<'_>> {
@@ -287,8 +276,8 @@ impl Client {
         true
     }
 
-    /// What is ignored is over at `end`. True if that was a request that got no server, and another one begins there
-    /// that was sent before the client was told: it may still be in the socket. A Terminate is no request.
+    /// The ignored part ends at `end`. True if it was a request without a server, and another request, which the client
+    /// sent before it was told, begins there. A Terminate is no request.
     fn goes_on_unaware(&mut self, bytes: &[u8], end: usize) -> bool {
         let Phase::Refused(unaware) = self.phase else { return false };
         self.phase = Phase::Ready;
@@ -307,8 +296,8 @@ impl Client {
     }
 }
 
-/// The request before this one got no server, and this one was sent by who did not know that: it may need what that was
-/// to do, a BEGIN or a SET.
+/// The former request got no server. The client did not know that when it sent this one, which may need the former: a
+/// BEGIN or a SET.
 #[cold]
 fn refused_before(me: ClientTag, client: &mut Client, all: usize, out: &mut Outbox) -> usize {
     let report = Report {

@@ -8,18 +8,8 @@ use seam::{
 use crate::{
     directory::PoolMode,
     login::{client::complete, connect_query, lookup::cannot_ask},
-    session::{
-        client::{Client, Phase},
-        link::Link,
-        own_queries::Purpose,
-        refusal::{seconds, send_away},
-        server::{Server, Stage, cancel},
-        shared::Postgres,
-    },
-    wire::{
-        error::{CANCELLED, Report, Severity, code},
-        message::IDLE,
-    },
+    session::{Client, Link, Phase, Postgres, Purpose, Server, ServerSide, Stage, cancel, refusal::seconds, send_away},
+    wire::{CANCELLED, IDLE, Report, Severity, code},
 };
 
 /// What a client is told that gets no server.
@@ -98,7 +88,7 @@ impl Postgres {
         }
         if let Phase::Login(login) = &client.phase
             && code == code::TOO_MANY_CONNECTIONS
-            && let Some(learned) = self.parameters.remembered(client.pool, &login.start.settings, true)
+            && let Some(learned) = self.parameters.outcome(client.pool, &login.start.settings, true)
         {
             // It need not be asked for what is not told from memory alone for long.
             complete(self.node, me, client, learned, out);
@@ -154,38 +144,32 @@ impl Postgres {
         Link { client_tag: me, client, server_tag: tag, server, out }.release(verdict);
     }
 
-    pub(crate) fn lost_server(
-        &self,
-        me: ServerTag,
-        server: &mut Server,
-        clients: &mut dyn Sessions<ClientTag, Client>,
-        out: &mut Outbox,
-    ) {
-        match std::mem::replace(&mut server.stage, Stage::Closed) {
+    pub(crate) fn lost_server(&self, side: &mut ServerSide<'_>) {
+        match std::mem::replace(&mut side.server.stage, Stage::Closed) {
             stage @ Stage::Login(_) => {
-                server.stage = stage;
-                return self.server_login_lost(me, server, out);
+                side.server.stage = stage;
+                return self.server_login_lost(side.server_tag, side.server, side.out);
             }
             Stage::Ready | Stage::Closed => {}
         }
-        let work = server.work.take();
+        let work = side.server.work.take();
         let ours = work.is_some();
-        if server.hub_key().is_some() {
-            let why = server.fatal.take().unwrap_or_else(|| "it closed the connection unexpectedly".into());
-            return self.hub_lost(server, &why, out);
+        if side.server.hub_key().is_some() {
+            let why = side.server.fatal.take().unwrap_or_else(|| "it closed the connection unexpectedly".into());
+            return self.hub_lost(side.server, &why, side.out);
         }
-        let Some(tag) = server.lease.take().map(|lease| lease.holder) else { return };
-        let client = clients.get(tag).expect("the holder of a server has a session");
+        let Some(tag) = side.server.lease.take().map(|lease| lease.holder) else { return };
+        let client = side.clients.get(tag).expect("the holder of a server has a session");
         client.lease = None;
         let prefaced = matches!(&work, Some(work) if matches!(work.purpose, Purpose::Preface(_)));
         let untouched = (matches!(client.phase, Phase::Applying) || (prefaced && client.ahead.bytes() == 0))
             && client.pin.is_none()
-            && server.exchange.status() == IDLE
+            && side.server.exchange.status() == IDLE
             && work.is_none_or(|work| work.precedes_request());
         self.forget_pin(client);
         // A part of a message has reached the client: only the end of the connection can tell it.
-        client.mid_message = server.owes_client();
-        let message = match &server.fatal {
+        client.mid_message = side.server.owes_client();
+        let message = match &side.server.fatal {
             Some(text) => format!("the server closed the connection: {text}"),
             None => "the server closed the connection unexpectedly".to_owned(),
         };
@@ -195,22 +179,22 @@ impl Postgres {
             // Nothing of its request has been sent, and nothing of the client was there: it asks again.
             client.retried = true;
             client.phase = Phase::Ready;
-            out.push(Effect::Wake { client: tag });
+            side.out.push(Effect::Wake { client: tag });
         } else if matches!(client.phase, Phase::Login(_)) && !client.retried {
             // It only asked for its parameters, which another server knows, too.
             client.retried = true;
-            out.push(Effect::Lease { client: tag, pool: client.pool, kind: LeaseKind::Exclusive });
+            side.out.push(Effect::Lease { client: tag, pool: client.pool, kind: LeaseKind::Exclusive });
         } else if let Phase::Login(login) = &client.phase
             && let Some(asked) = login.asked()
         {
-            cannot_ask(tag, client, &asked.user, &message, out);
-        } else if server.fatal.is_some() && !ours {
+            cannot_ask(tag, client, &asked.user, &message, side.out);
+        } else if side.server.fatal.is_some() && !ours {
             // It has told the client itself.
-            client.close(tag, CloseReason::Error(Blame::Server, message), out);
+            client.close(tag, CloseReason::Error(Blame::Server, message), side.out);
         } else {
             let hint = "The outcome of a transaction under way is unknown. Connect again.";
             let report = Report { severity: Severity::Fatal, code: code::CONNECTION_FAILURE, message: &message, hint };
-            client.fail(tag, &report, Blame::Server, out);
+            client.fail(tag, &report, Blame::Server, side.out);
         }
     }
 
@@ -259,28 +243,21 @@ impl Postgres {
     }
 
     /// The server broke the protocol: it is closed, and so is its holder.
-    pub(crate) fn broken(
-        &self,
-        me: ServerTag,
-        server: &mut Server,
-        clients: &mut dyn Sessions<ClientTag, Client>,
-        what: &str,
-        out: &mut Outbox,
-    ) {
-        server.stage = Stage::Closed;
-        server.work = None;
+    pub(crate) fn broken(&self, side: &mut ServerSide<'_>, what: &str) {
+        side.server.stage = Stage::Closed;
+        side.server.work = None;
         let text = format!("the server broke the protocol: {what}");
-        if server.lease.is_none() {
+        if side.server.lease.is_none() {
             let reason = CloseReason::Error(Blame::Server, text);
-            return out.push(Effect::Close { peer: Peer::Server(me), reason });
+            return side.out.push(Effect::Close { peer: Peer::Server(side.server_tag), reason });
         }
-        let mut link = Link::of_holder(me, server, clients, out);
+        let mut link = side.link();
         // The server's last message was complete.
         link.client.mid_message = false;
         let hint = "The outcome of a transaction under way is unknown.";
         let report = Report { severity: Severity::Fatal, code: code::CONNECTION_FAILURE, message: &text, hint };
         if !matches!(link.client.phase, Phase::Closed) {
-            link.client.fail(link.client_tag, &report, Blame::Server, link.out);
+            link.fail(&report, Blame::Server);
         }
         link.release(Verdict::Discard);
     }

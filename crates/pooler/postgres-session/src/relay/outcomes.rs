@@ -8,21 +8,13 @@ use crate::{
     exchange::Note,
     features::prepared::named,
     relay::answer::{Relay, Step},
-    session::{
-        client::{Client, Phase},
-        reset::ToldCompletion,
-        server::{Server, Stage},
-        shared::Postgres,
-    },
-    sql::{reset::Tag, suspects::Suspects},
-    wire::{
-        error::{Failure, Report, Severity, code},
-        message::{HEADER, IDLE, back, front, write, write_ready},
-    },
+    session::{Client, Phase, Postgres, Server, Stage, reset::ToldCompletion},
+    sql::{Suspects, Tag},
+    wire::{Failure, HEADER, IDLE, Report, Severity, back, code, front, message::write, write_ready},
 };
 
 /// Why a ReadyForQuery is kept back from the holder.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct ReadyOutcome {
     /// Parameters that were reset have to be corrected first.
     corrects: bool,
@@ -30,11 +22,6 @@ struct ReadyOutcome {
     awaits_notifications: bool,
     /// A survey comes first: the holder may listen now, or may have to go for want of a pin.
     is_surveyed: bool,
-}
-
-impl ReadyOutcome {
-    /// It is passed on.
-    const PLAIN: Self = Self { corrects: false, awaits_notifications: false, is_surveyed: false };
 }
 
 impl Postgres {
@@ -67,7 +54,7 @@ impl Postgres {
         let forgets = server.traces.may_have_any(Suspects::DEALLOCATE);
         match tag {
             b"DISCARD ALL\0" if forgets => self.forgotten(relay, server, true),
-            // In session mode its statements are its own business.
+            // In session mode Poolhouse does not follow statements.
             b"DISCARD ALL\0" if server.traces.may_have_any(Suspects::RESET) => server.traces.note_discard_all(),
             b"DEALLOCATE ALL\0" if forgets => self.forgotten(relay, server, false),
             // Of a statement that is not known by its name: it may have been one of ours.
@@ -175,7 +162,7 @@ impl Postgres {
             server.traces.ask_doubted_resets();
         }
         let ready = self.ready_outcome(relay.client(tag), server, status);
-        if ready != ReadyOutcome::PLAIN {
+        if ready != ReadyOutcome::default() {
             relay.flush(server, relay.at);
             relay.run = end;
             relay.client(tag).withheld_ready = Some(status);
@@ -236,14 +223,14 @@ impl Postgres {
             hint: "The transaction was rolled back. Use mode = \"transaction\" for this database.",
         };
         if stays {
-            link.out.insert(Peer::Client(link.client_tag), |to| {
+            link.write_to_client(|to| {
                 report.write(to);
                 write_ready(to, IDLE);
             });
             link.release(Verdict::Reset);
             Step::Handled
         } else {
-            link.client.fail(link.client_tag, &report, Blame::Client, link.out);
+            link.fail(&report, Blame::Client);
             link.release(Verdict::Discard);
             link.server.stage = Stage::Closed;
             Step::Over

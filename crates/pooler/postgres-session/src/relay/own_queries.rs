@@ -1,21 +1,10 @@
-//! Answers to what Poolhouse itself asks of a server: to take over a client's settings, to be cleaned, to show that it
-//! lives. They are swallowed, and each is passed on to who has asked.
+//! Answers to queries of Poolhouse itself: they go to no client, and each is handed to the feature that has asked.
 
-use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, ServerTag, Sessions, Verdict};
+use seam::{Blame, CloseReason, Effect, Peer, Verdict};
 
 use crate::{
-    session::{
-        client::{Client, Phase},
-        link::Link,
-        own_queries::{OwnQueries, Purpose},
-        server::{Server, Stage},
-        shared::Postgres,
-        soil::Soil,
-    },
-    wire::{
-        error::{Failure, Report, Severity},
-        message::IDLE,
-    },
+    session::{Link, OwnQueries, Phase, Postgres, Purpose, Server, ServerSide, Soil, Stage},
+    wire::{Failure, IDLE},
 };
 
 /// What a ReadyForQuery means while the server answers queries of Poolhouse.
@@ -62,63 +51,50 @@ impl Server {
 
 impl Postgres {
     /// A ReadyForQuery came that answers a query of Poolhouse.
-    pub(crate) fn work_ready(
-        &self,
-        me: ServerTag,
-        server: &mut Server,
-        clients: &mut dyn Sessions<ClientTag, Client>,
-        status: u8,
-        out: &mut Outbox,
-    ) {
-        match server.own_query_outcome(status) {
+    pub(crate) fn work_ready(&self, side: &mut ServerSide<'_>, status: u8) {
+        match side.server.own_query_outcome(status) {
             Outcome::More => {}
-            Outcome::Broken(what) => self.broken(me, server, clients, &what, out),
+            Outcome::Broken(what) => self.broken(side, &what),
             Outcome::FailedWithin(failure) => {
-                self.failed_within(&mut Link::of_holder(me, server, clients, out), &failure);
+                self.failed_within(&mut side.link(), &failure);
             }
-            Outcome::Repeat(work) => server.repeat_own_queries(me, *work, out),
-            Outcome::Done(work) => self.work_answered(me, server, clients, *work, out),
+            Outcome::Repeat(work) => side.server.repeat_own_queries(side.server_tag, *work, side.out),
+            Outcome::Done(work) => self.work_answered(side, *work),
         }
     }
 
-    fn work_answered(
-        &self,
-        me: ServerTag,
-        server: &mut Server,
-        clients: &mut dyn Sessions<ClientTag, Client>,
-        OwnQueries { purpose, failure, cancelled, .. }: OwnQueries,
-        out: &mut Outbox,
-    ) {
+    fn work_answered(&self, side: &mut ServerSide<'_>, OwnQueries { purpose, failure, cancelled, .. }: OwnQueries) {
         match (purpose, failure) {
             (Purpose::Catalogue(reading, verdict), failure) => {
-                self.catalogue_answered(me, server, *reading, failure, verdict, out);
+                self.catalogue_answered(side.server_tag, side.server, *reading, failure, verdict, side.out);
             }
             (Purpose::Defaults(question), failure) => {
-                self.defaults_answered(me, server, clients, (*question, failure, cancelled), out);
+                self.defaults_answered(side, (*question, failure, cancelled));
             }
-            (Purpose::Listen(channels), failure) => self.listened(me, server, &channels, failure.as_ref(), out),
-            (Purpose::CleanListener, failure) => self.listener_cleaned(me, server, failure, out),
-            (Purpose::Retire, failure) => self.retired(me, server, failure.as_ref(), out),
-            (Purpose::Lookup(lookup), failure) => self.lookup_answered(me, server, clients, (lookup, failure), out),
-            (Purpose::Connect, failure) => self.connect_query_ready(me, server, None, failure, out),
-            (Purpose::Connected(set), failure) => self.connect_query_ready(me, server, Some(&set), failure, out),
-            (Purpose::Preface(preface), None) => self.prefaced(me, server, clients, (*preface, cancelled), out),
-            (Purpose::Reset { cleaned, statements }, None) => self.was_reset(me, server, cleaned, statements, out),
-            (Purpose::Check, None) => server.become_ready(me, out),
-            (purpose, None) => self.done_for_holder(me, server, clients, purpose, out),
-            (purpose, Some(failure)) => self.work_failed(me, server, clients, (purpose, failure), out),
+            (Purpose::Listen(channels), failure) => {
+                self.listened(side.server_tag, side.server, &channels, failure.as_ref(), side.out)
+            }
+            (Purpose::CleanListener, failure) => self.listener_cleaned(side.server_tag, side.server, failure, side.out),
+            (Purpose::Retire, failure) => self.retired(side.server_tag, side.server, failure.as_ref(), side.out),
+            (Purpose::Lookup(lookup), failure) => self.lookup_answered(side, (lookup, failure)),
+            (Purpose::Connect, failure) => {
+                self.connect_query_ready(side.server_tag, side.server, None, failure, side.out)
+            }
+            (Purpose::Connected(set), failure) => {
+                self.connect_query_ready(side.server_tag, side.server, Some(&set), failure, side.out)
+            }
+            (Purpose::Preface(preface), None) => self.prefaced(side, (*preface, cancelled)),
+            (Purpose::Reset { cleaned, statements }, None) => {
+                self.was_reset(side.server_tag, side.server, cleaned, statements, side.out)
+            }
+            (Purpose::Check, None) => side.server.become_ready(side.server_tag, side.out),
+            (purpose, None) => self.done_for_holder(side, purpose),
+            (purpose, Some(failure)) => self.work_failed(side, (purpose, failure)),
         }
     }
 
-    fn done_for_holder(
-        &self,
-        me: ServerTag,
-        server: &mut Server,
-        clients: &mut dyn Sessions<ClientTag, Client>,
-        purpose: Purpose,
-        out: &mut Outbox,
-    ) {
-        let link = &mut Link::of_holder(me, server, clients, out);
+    fn done_for_holder(&self, side: &mut ServerSide<'_>, purpose: Purpose) {
+        let link = &mut side.link();
         match purpose {
             Purpose::Learn(extras) => {
                 link.server.settings.replace_extras(extras, &self.parameters);
@@ -134,7 +110,7 @@ impl Postgres {
             Purpose::Discard => {
                 self.tell_reported(link);
                 link.client.phase = Phase::Ready;
-                link.out.push(Effect::Wake { client: link.client_tag });
+                link.wake();
             }
             Purpose::Preface(_)
             | Purpose::Reset { .. }
@@ -150,31 +126,24 @@ impl Postgres {
         }
     }
 
-    fn work_failed(
-        &self,
-        me: ServerTag,
-        server: &mut Server,
-        clients: &mut dyn Sessions<ClientTag, Client>,
-        (purpose, failure): (Purpose, Failure),
-        out: &mut Outbox,
-    ) {
+    fn work_failed(&self, side: &mut ServerSide<'_>, (purpose, failure): (Purpose, Failure)) {
         match purpose {
             Purpose::Learn(extras) => {
-                let link = &mut Link::of_holder(me, server, clients, out);
+                let link = &mut side.link();
                 if !self.learns_elsewhere(link, &extras) {
                     fail_holder(link, &failure);
                 }
             }
             Purpose::Survey(survey) => {
-                self.retry_survey(&mut Link::of_holder(me, server, clients, out), survey);
+                self.retry_survey(&mut side.link(), survey);
             }
             Purpose::Discard | Purpose::Unlisten(_) | Purpose::Correct(_) => {
-                fail_holder(&mut Link::of_holder(me, server, clients, out), &failure);
+                fail_holder(&mut side.link(), &failure);
             }
             Purpose::Reset { .. } | Purpose::Check => {
-                server.stage = Stage::Closed;
+                side.server.stage = Stage::Closed;
                 let reason = CloseReason::Error(Blame::Server, failure.text());
-                out.push(Effect::Close { peer: Peer::Server(me), reason });
+                side.out.push(Effect::Close { peer: Peer::Server(side.server_tag), reason });
             }
             Purpose::Preface(_) => unreachable!("its first error is the end of it"),
             Purpose::Catalogue(..)
@@ -189,12 +158,10 @@ impl Postgres {
     }
 }
 
-/// What the server was asked for its holder has failed: the holder's connection ends with the server's error. Part of it
-/// may have been carried out, so the server is cleaned of everything.
+/// A query of Poolhouse for the holder has failed: the holder's connection ends with the server's error. Part of the
+/// query may have been carried out, so the server is cleaned of everything.
 fn fail_holder(link: &mut Link<'_>, failure: &Failure) {
-    let report =
-        Report { severity: Severity::Fatal, code: &failure.code, message: &failure.message, hint: &failure.hint };
-    link.client.fail(link.client_tag, &report, Blame::Client, link.out);
+    link.fail(&failure.report(), Blame::Client);
     link.server.soil.insert(Soil::ALL);
     link.release(Verdict::Reset);
 }

@@ -15,23 +15,12 @@ use crate::{
             reset,
         },
     },
-    session::{
-        client::Client,
-        link::Link,
-        request::{Arrived, Step},
-        server::Server,
-        shared::Postgres,
-        soil::Soil,
-    },
-    sql::{
-        harmless,
-        scan::{scan, scan_beginning},
-        suspects::{ALL_CHANNELS, Findings, Suspects},
-    },
-    wire::message::{front, take_text, take_u32},
+    session::{Arrived, Client, Link, Postgres, Server, Soil, request::Step},
+    sql::{ALL_CHANNELS, Findings, Suspects, harmless, scan::scan, scan_beginning},
+    wire::{front, take_text, take_u32},
 };
 
-/// Looks at a message, before it is entered into the exchange. `kept` is the span of an unnamed Parse that has not been
+/// Looks at a message before it is entered into the exchange. `kept` is the span of an unnamed Parse that has not been
 /// bound.
 #[inline]
 pub(crate) fn inspect(
@@ -142,9 +131,9 @@ fn watch_session(client: &mut Client, server: &mut Server, message: &Arrived<'_>
     let mut findings = scan(text);
     server.note_reading(&findings);
     if findings.unlistens.iter().any(|channel| **channel == *ALL_CHANNELS) {
-        client.habits.listen_alone(false);
+        client.habits.listens_alone = false;
     } else if findings.suspects.intersects(Suspects::LISTEN) && !findings.suspects.intersects(Suspects::OPAQUE) {
-        client.habits.listen_alone(true);
+        client.habits.listens_alone = true;
     }
     let named = server.catalogue.shared().look_for_names(text, &mut findings.calls);
     if findings.suspects.intersects(Suspects::IRREVERSIBLE.union(Suspects::UNKNOWN_NAME))
@@ -219,7 +208,7 @@ fn query(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, kept: 
         if findings.suspects != Suspects::NONE {
             if link.server.policy.on_state == OnState::Reject && findings.suspects.intersects(Suspects::VISIBLY_LASTING)
             {
-                reject(link.server_tag, link.server, front::QUERY, link.out);
+                reject(link, front::QUERY);
                 return Step::Replaced(message.end());
             }
             if link.server.policy.on_state != OnState::Allow {

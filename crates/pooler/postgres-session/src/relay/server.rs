@@ -1,5 +1,4 @@
-//! A server's session: what it sends goes to the client that holds it, settles its exchange, and ends the lease. How it
-//! logs in and what Poolhouse itself asks of it is told elsewhere.
+//! A server's session: its messages go to the client that holds it, settle its exchange, and end the lease.
 
 use seam::{Blame, ClientTag, CloseReason, Effect, Input, Outbox, Peer, ServerTag, Sessions};
 
@@ -10,17 +9,9 @@ use crate::{
         named::{self, Answer},
     },
     relay::answer::{Relay, Step},
-    session::{
-        client::Client,
-        partial_message::PartialMessage,
-        server::{Server, Stage},
-        shared::Postgres,
-    },
-    sql::{parameters::is_fact, suspects::Suspects},
-    wire::{
-        error::Failure,
-        message::{HEADER, Header, back, take_text, write_parse_complete},
-    },
+    session::{Client, PartialMessage, Postgres, Server, Stage},
+    sql::{Suspects, is_fact},
+    wire::{Failure, HEADER, Header, back, message::write_parse_complete, take_text},
 };
 
 /// The one fact that changes during a session, by a promotion.
@@ -93,7 +84,7 @@ impl Postgres {
                 }
                 Step::Broken(what) => {
                     relay.flush(server, relay.at);
-                    self.broken(me, server, relay.clients, &what, relay.out);
+                    self.broken(&mut relay.side(server), &what);
                     return input.bytes.len();
                 }
                 Step::Over => return input.bytes.len(),
@@ -140,7 +131,7 @@ impl Postgres {
                         self.ready(relay, server, status, end)
                     }
                 }
-                Ok(_) => Step::Broken("a ReadyForQuery that nobody asked for".to_owned()),
+                Ok(_) => Step::Broken("a ReadyForQuery that no request asked for".to_owned()),
                 Err(step) => step,
             },
             back::PARAMETER_STATUS => self.parameter(relay, server, whole, end),
@@ -229,7 +220,7 @@ impl Postgres {
                 Ok(status) => {
                     relay.flush(server, relay.at);
                     relay.run = end;
-                    self.work_ready(relay.me, server, relay.clients, status, relay.out);
+                    self.work_ready(&mut relay.side(server), status);
                     if matches!(server.stage, Stage::Closed) { Step::Over } else { Step::Handled }
                 }
                 Err(step) => step,
@@ -246,7 +237,7 @@ impl Postgres {
                 // Even a FATAL one tells that nothing behind it was carried out.
                 if prefaces {
                     let failure = server.work.as_mut().and_then(|work| work.failure.take()).expect("just set");
-                    self.preface_failed(relay.me, server, relay.clients, failure, relay.out);
+                    self.preface_failed(&mut relay.side(server), failure);
                     return Step::Over;
                 }
                 Step::Drop
@@ -262,7 +253,7 @@ impl Postgres {
                 }
                 relay.flush(server, relay.at);
                 relay.run = end;
-                self.stepped(relay.me, server, relay.clients, relay.out);
+                self.stepped(&mut relay.side(server));
                 Step::Handled
             }
             back::DATA_ROW if !whole && !relay.full && work.reads_rows() => Step::Wait,
@@ -298,8 +289,8 @@ impl Postgres {
         }
     }
 
-    /// A notification while the server serves no client: it is for those for whom the server listens, or for the
-    /// holder, which may have been told already that its transaction is over.
+    /// A notification while the server serves no client: it is for the clients of a hub, or for the holder, which may
+    /// have been told already that its transaction is over.
     fn heard(&self, relay: &mut Relay<'_, '_>, server: &Server, whole: bool, end: usize) -> Step {
         let for_all = server.hub_key().is_some();
         let for_holder = server.holder().is_some_and(|tag| Self::listens_alone(relay.client(tag), server));

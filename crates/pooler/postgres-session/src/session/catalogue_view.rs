@@ -1,10 +1,9 @@
-//! What one server's session has to do with the catalogue of its database, which all servers of the database share:
-//! what was known of it when the holder got the server, and whether the open transaction changes it. What a catalogue
-//! could do to sessions is told in `sql::catalogue`.
+//! One server's view of its database's catalogue, which all servers of the database share: the assessment at the grant,
+//! and DDL of the open transaction. `sql::catalogue` tells what a catalogue could do to sessions.
 
 use std::sync::Arc;
 
-use crate::sql::catalogue::{Assessment, Catalogue, Reading};
+use crate::sql::{Catalogue, Reading, catalogue::Assessment};
 
 /// One server's view of its database's catalogue.
 pub(crate) struct CatalogueView {

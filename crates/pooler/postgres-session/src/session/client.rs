@@ -1,5 +1,4 @@
-//! The state of a client's connection, and what it does whatever it asks for: it is told, gives its server back, and
-//! goes.
+//! The state of a client's connection, and what every client does whatever its requests are.
 
 use seam::{Blame, ClientTag, CloseReason, Effect, LeaseKind, Origin, Outbox, Peer, PoolId, ServerTag, Standing};
 
@@ -18,14 +17,10 @@ use crate::{
         server_unnamed::Owner,
         statements::ClientStatements,
     },
-    wire::{
-        error::{Report, Severity, code},
-        message::write_ready,
-    },
+    wire::{Report, Severity, code, write_ready},
 };
 
-/// The state of one client's connection. Small, since tens of thousands are idle; what only the login needs is in a
-/// box that goes away with it.
+/// The state of one client's connection. Small, since tens of thousands are idle; the state of a login is in a box.
 pub struct Client {
     pub(crate) phase: Phase,
     pub(crate) standing: Standing,
@@ -83,8 +78,8 @@ pub(crate) enum Phase {
     Login(Box<Login>),
     /// Requests are handled as they come.
     Ready,
-    /// A request got no server, and its end has not come yet. The number counts the bytes, from the next one on,
-    /// that were sent before the client was told.
+    /// A request got no server, and its end has not come yet. The number counts the bytes, from the next one on, that
+    /// the client sent before it was told.
     Refused(u32),
     Waiting,
     /// The granted server takes the client's settings.
@@ -102,30 +97,12 @@ pub(crate) enum Skip {
     ToSync,
 }
 
-/// What the texts of a client have shown of it for good, in one byte.
+/// What the texts of a client have shown of it for good.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Habits(u8);
-
-impl Habits {
-    const LAST_VALUES: u8 = 1;
-    const LISTENS_ALONE: u8 = 2;
-
-    pub(crate) fn asks_last_values(self) -> bool {
-        self.0 & Self::LAST_VALUES != 0
-    }
-
-    pub(crate) fn ask_last_values(&mut self) {
-        self.0 |= Self::LAST_VALUES;
-    }
-
-    pub(crate) fn listens_alone(self) -> bool {
-        self.0 & Self::LISTENS_ALONE != 0
-    }
-
-    /// The client listens on the server that it holds, or does so no longer.
-    pub(crate) fn listen_alone(&mut self, listens: bool) {
-        self.0 = (self.0 & !Self::LISTENS_ALONE) | if listens { Self::LISTENS_ALONE } else { 0 };
-    }
+pub(crate) struct Habits {
+    pub(crate) asks_last_values: bool,
+    /// The client listens on the server that it holds.
+    pub(crate) listens_alone: bool,
 }
 
 impl Client {
@@ -191,7 +168,7 @@ impl Client {
 
     /// Notifications may come for the client while it is idle.
     fn is_notified(&self) -> bool {
-        self.listening.is_some() || self.habits.listens_alone() || self.pin == Some(Pin::Listen)
+        self.listening.is_some() || self.habits.listens_alone || self.pin == Some(Pin::Listen)
     }
 
     /// Tells the client why and closes its connection. The driver releases its server through `client_gone`.
@@ -213,8 +190,8 @@ impl Client {
         self.fail(me, &report, Blame::Client, out);
     }
 
-    /// The request the client waits with is answered with an error; the client stays. Its input is to be handed to
-    /// it again, so that the request can be skipped.
+    /// Answers the request that waits for a server with an error; the client stays. Its input is handed over again, so
+    /// that the request is skipped.
     pub(crate) fn decline(&mut self, me: ClientTag, report: &Report<'_>, out: &mut Outbox) {
         assert!(matches!(self.phase, Phase::Waiting), "only a waiting request is declined");
         out.insert(Peer::Client(me), |to| report.write(to));

@@ -1,10 +1,10 @@
-//! What is known of a client that is logging in.
+//! The state of a client that is logging in.
 
 use std::sync::Arc;
 
 use seam::{Origin, Refusal, Secured};
 
-use crate::wire::startup::{Packet, Start};
+use crate::wire::{Packet, Start};
 
 pub(crate) struct Login {
     pub(crate) origin: Origin,
@@ -54,8 +54,7 @@ impl Login {
         }
     }
 
-    /// The client has not said yet what it wants, so an error could be taken for the answer to a request for
-    /// encryption.
+    /// Before the start-up message an error could be taken for the answer to a request for encryption: it is deferred.
     pub(crate) fn defer(&mut self, why: Refusal) -> Option<Refusal> {
         if !matches!(self.step, Step::Packet) {
             return Some(why);

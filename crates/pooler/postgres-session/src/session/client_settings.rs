@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     session::learned::{LoginOutcome, Parameters},
-    sql::parameters::Settings,
+    sql::Settings,
 };
 
 pub(crate) struct ClientSettings {

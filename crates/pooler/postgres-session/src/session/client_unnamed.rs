@@ -1,5 +1,4 @@
-//! A client's unnamed prepared statement: its Parse, if that may be needed again. It knows no connection. What is done
-//! about it is told in `features::prepared::unnamed`.
+//! A client's unnamed prepared statement, with its Parse if that may be needed again.
 
 use std::sync::Arc;
 

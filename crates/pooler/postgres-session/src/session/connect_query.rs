@@ -1,4 +1,4 @@
-//! The operator's SQL for new servers, as one server has it. What is done about it is told in `login::connect_query`.
+//! The operator's SQL for new servers, as one server has it.
 
 use std::sync::Arc;
 

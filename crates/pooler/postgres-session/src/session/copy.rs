@@ -1,6 +1,5 @@
-//! Which requests may begin a COPY FROM STDIN. A simple query may do so if one of its statements is a COPY; in the
-//! extended protocol an Execute may, if its portal was made of such a statement. Some that begin none are taken for it:
-//! they only cost a wait to who sends more behind them.
+//! Requests that may begin a COPY FROM STDIN: a simple query of which one statement is a COPY, and an Execute whose
+//! portal was made of such a statement. A request taken for one by mistake only delays the requests behind it.
 
 use memchr::memchr;
 
@@ -9,7 +8,7 @@ use crate::{
     exchange::Exchange,
     session::request::Arrived,
     sql::tokens::{Token, Tokens},
-    wire::message::{front, take_text},
+    wire::{front, take_text},
 };
 
 /// Statements of a client that may be a COPY.
@@ -30,8 +29,8 @@ enum Unnamed {
 }
 
 impl CopyCandidates {
-    /// A message is about to be forwarded that prepares a statement, or makes a portal of the unnamed one or one that
-    /// only the server knows. True if that portal may be a COPY.
+    /// A message is about to be forwarded that prepares a statement or makes a portal. True if the portal may be a
+    /// COPY.
     #[inline]
     pub(crate) fn follow(&mut self, mode: PoolMode, message: &Arrived<'_>) -> bool {
         match message.header.kind {

@@ -1,15 +1,14 @@
-//! The question what of a session's reported parameters is its server's own: a value that was reported may have been
-//! set in the session, or may be what all sessions begin with now, after a reload of the database's configuration. It
-//! knows no connection.
+//! The question which reported parameters have the session's own values. A reported value may have been set in the
+//! session, or may be what all sessions begin with since the database's configuration was reloaded.
 //!
 //! PostgreSQL reports only what differs from its last report, and an idle session reports nothing. So a report is at
-//! first this server's value, and whose it is has to be asked.
+//! first this server's value, and its origin has to be asked for.
 
 use seam::Verdict;
 
 use crate::{
-    sql::parameters::{Pairs, Settings, write_literal},
-    wire::message::read_row,
+    sql::{Pairs, Settings, write_literal},
+    wire::read_row,
 };
 
 /// The source of a value that was set in the session.

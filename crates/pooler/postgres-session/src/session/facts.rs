@@ -1,9 +1,9 @@
-//! What a server reports about itself that no client can set (`is_fact`): its version, who is logged in, whether it is
-//! a standby. It knows no connection.
+//! Facts that a server reports about itself and that no client can set (`is_fact`): its version, its user, whether it
+//! is a standby.
 
 use std::sync::Arc;
 
-use crate::{session::version::Version, sql::parameters::Pairs};
+use crate::{session::version::Version, sql::Pairs};
 
 #[derive(Default)]
 pub(crate) struct Facts {

@@ -1,17 +1,12 @@
-//! What the texts that were forwarded to a server may have done to its session, and what is left of that for the next
-//! client.
+//! What forwarded texts may have done to a server's session, and what of it is left for the next client.
 
 use seam::Verdict;
 
 use crate::{
     directory::{OnState, PoolMode, ResetPolicy},
     session::{catalogue_view::SinceGrant, server::Server, server_settings::STANDARD_STRINGS, soil::Soil},
-    sql::{
-        parameter_names::rules_reading,
-        parameters::is_identity,
-        suspects::{Findings, Suspects},
-    },
-    wire::message::IDLE,
+    sql::{Findings, Suspects, is_identity, parameter_names::rules_reading},
+    wire::IDLE,
 };
 
 impl Server {
@@ -114,8 +109,8 @@ impl Server {
         }
     }
 
-    /// The survey tells whose the view is that a text has taken a parameter's name from, unless that may have been
-    /// another's then.
+    /// A text took the name of a parameter from a view. The survey tells whose view it is, unless that may have changed
+    /// since.
     fn note_listed(&mut self, found: Suspects) {
         let mut others = found;
         if found.intersects(Suspects::NAME_FROM_VIEW) {

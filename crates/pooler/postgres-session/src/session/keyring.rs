@@ -1,5 +1,5 @@
 //! Keys learned from clients' own logins, with which servers are logged in to where no password is configured. They
-//! live in memory only; what they are is known to `scram` alone.
+//! live in memory only.
 
 use std::{
     collections::{HashMap, VecDeque},

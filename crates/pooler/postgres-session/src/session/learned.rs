@@ -1,5 +1,5 @@
-//! What is known of parameters without asking: what the servers of each pool begin with now, and what a client gets
-//! that asks for more. Each set of parameters exists once in the process. It knows no connection.
+//! Parameters that are known without asking a server: the defaults of each pool, and the outcome of logins that ask for
+//! more. Each set of parameters exists once in the process.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -11,7 +11,7 @@ use std::{
 
 use seam::PoolId;
 
-use crate::sql::parameters::{APPLICATION_NAME, Pairs, Settings};
+use crate::sql::{Pairs, Settings, parameters::APPLICATION_NAME};
 
 /// Sets remembered before those without a user are dropped; doubled when all are in use.
 const MIN_SWEEP_COUNT: usize = 1024;
@@ -19,8 +19,8 @@ const MIN_SWEEP_COUNT: usize = 1024;
 /// Most remembered outcomes, by pool and start-up settings; beyond it the memory starts anew.
 const MAX_OUTCOMES: usize = 4096;
 
-/// For how long a client that logs in is told from memory that its server takes no writes. Another one may have been
-/// promoted, or a fence taken away, and an idle server says nothing of it.
+/// Milliseconds for which clients are told from memory that a server takes no writes. Another server may have been
+/// promoted, or the block lifted, and an idle server does not say so.
 const READ_ONLY_FROM_MEMORY_MS: u64 = 1000;
 
 /// Parameters that are on where a server takes no writes.
@@ -105,8 +105,8 @@ impl Parameters {
         lock(&self.memory).defaults.get(&pool).map(|known| (known.settings.clone(), known.of_role.clone()))
     }
 
-    /// The servers of the pool begin with these from now on; if they are not what was known, what was learned is void.
-    /// `of_role`: see [`Parameters::defaults`]; `None` if that is as it was.
+    /// These are the defaults of the pool from now on; if they are new, remembered outcomes are void. `of_role`: see
+    /// [`Parameters::defaults`]; `None` if that has not changed.
     pub(crate) fn begin_with(
         &self,
         pool: PoolId,
@@ -167,19 +167,9 @@ impl Parameters {
         self.now_ms.load(Ordering::Relaxed) >= clock.load(Ordering::Relaxed) + READ_ONLY_FROM_MEMORY_MS
     }
 
-    /// What a client of the pool that asks for `wanted` will have, if that is known well enough without asking a
-    /// server.
-    pub(crate) fn outcome(&self, pool: PoolId, wanted: &[(String, String)]) -> Option<LoginOutcome> {
-        self.remembered(pool, wanted, false)
-    }
-
-    /// The same from memory of any age, if `even_if_old`.
-    pub(crate) fn remembered(
-        &self,
-        pool: PoolId,
-        wanted: &[(String, String)],
-        even_if_old: bool,
-    ) -> Option<LoginOutcome> {
+    /// The outcome of a login that asks for `wanted`, if it is known without asking a server. That a server takes no
+    /// writes is remembered only for a short time, unless `even_if_old`.
+    pub(crate) fn outcome(&self, pool: PoolId, wanted: &[(String, String)], even_if_old: bool) -> Option<LoginOutcome> {
         let (key, name) = split(wanted);
         let known = lock(&self.memory);
         let defaults = known.defaults.get(&pool)?;
@@ -224,8 +214,8 @@ impl Parameters {
 /// Longest application name that PostgreSQL keeps.
 const MAX_APPLICATION_NAME: usize = 63;
 
-/// Splits off an application name that the server will take as it is: that one need not be learned. The rest is
-/// brought into a form that is the same for the same settings.
+/// Splits off an application name that the server will take as it is, which need not be learned. The rest is
+/// normalized.
 fn split(wanted: &[(String, String)]) -> (Pairs, Option<&str>) {
     let verbatim =
         |value: &str| value.len() <= MAX_APPLICATION_NAME && value.bytes().all(|b| (b' '..=b'~').contains(&b));
@@ -267,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_that_nobody_uses_are_dropped() {
+    fn sets_without_a_user_are_dropped() {
         let parameters = Parameters::default();
         for i in 0..3 * MIN_SWEEP_COUNT {
             parameters.intern(Settings::new(pairs(&[("a", &i.to_string())]), Pairs::default()));
@@ -294,20 +284,21 @@ mod tests {
         let reported = pairs(&[("application_name", "ph"), ("TimeZone", "UTC")]);
         let defaults = parameters.intern(Settings::new(reported, Pairs::default()));
         let facts = Arc::new(pairs(&[("server_version", "17")]));
-        assert!(parameters.outcome(pool, &[]).is_none());
+        assert!(parameters.outcome(pool, &[], false).is_none());
         parameters.begin_with(pool, &defaults, &facts, None);
-        assert!(Arc::ptr_eq(&parameters.outcome(pool, &[]).unwrap().settings, &defaults));
-        let psql = parameters.outcome(pool, &wanted(&[("application_name", "psql")])).unwrap();
+        assert!(Arc::ptr_eq(&parameters.outcome(pool, &[], false).unwrap().settings, &defaults));
+        let psql = parameters.outcome(pool, &wanted(&[("application_name", "psql")]), false).unwrap();
         assert_eq!(psql.settings.reported, pairs(&[("application_name", "psql"), ("TimeZone", "UTC")]));
-        assert!(parameters.outcome(pool, &wanted(&[("application_name", "\u{e4}")])).is_none());
+        assert!(parameters.outcome(pool, &wanted(&[("application_name", "\u{e4}")]), false).is_none());
 
         let asked = wanted(&[("timezone", "utc"), ("application_name", "one")]);
-        assert!(parameters.outcome(pool, &asked).is_none());
+        assert!(parameters.outcome(pool, &asked, false).is_none());
         let settings = parameters.intern(defaults.overlaid(&wanted(&[("application_name", "one")])));
         parameters.learn(pool, &asked, LoginOutcome { settings, base: defaults, facts });
-        let two = parameters.outcome(pool, &wanted(&[("application_name", "two"), ("TimeZone", "utc")])).unwrap();
+        let two =
+            parameters.outcome(pool, &wanted(&[("application_name", "two"), ("TimeZone", "utc")]), false).unwrap();
         assert_eq!(two.settings.reported, pairs(&[("application_name", "two"), ("TimeZone", "UTC")]));
-        let plain = parameters.outcome(pool, &wanted(&[("timezone", "utc")])).unwrap();
+        let plain = parameters.outcome(pool, &wanted(&[("timezone", "utc")]), false).unwrap();
         assert_eq!(plain.settings.reported.get(b"application_name"), Some(&b"ph"[..]));
     }
 
@@ -320,11 +311,11 @@ mod tests {
         let learned = LoginOutcome { settings: set("UTC"), base: set("UTC"), facts: Arc::default() };
         parameters.learn(PoolId(1), &wanted(&[("a", "b")]), learned.clone());
         start("UTC");
-        assert!(parameters.outcome(PoolId(1), &wanted(&[("a", "b")])).is_some());
+        assert!(parameters.outcome(PoolId(1), &wanted(&[("a", "b")]), false).is_some());
         start("CET");
-        assert!(parameters.outcome(PoolId(1), &wanted(&[("a", "b")])).is_none());
+        assert!(parameters.outcome(PoolId(1), &wanted(&[("a", "b")]), false).is_none());
         parameters.learn(PoolId(1), &wanted(&[("a", "b")]), learned);
-        assert!(parameters.outcome(PoolId(1), &wanted(&[("a", "b")])).is_none(), "it is of before");
+        assert!(parameters.outcome(PoolId(1), &wanted(&[("a", "b")]), false).is_none(), "it is of before");
     }
 
     #[test]
@@ -333,15 +324,15 @@ mod tests {
         let settings = parameters.intern(Settings::new(pairs(&[("TimeZone", "UTC")]), Pairs::default()));
         let facts = |value| Arc::new(pairs(&[("in_hot_standby", value)]));
         parameters.begin_with(PoolId(1), &settings, &facts("on"), None);
-        assert!(parameters.outcome(PoolId(1), &[]).is_some());
+        assert!(parameters.outcome(PoolId(1), &[], false).is_some());
         parameters.on_tick(READ_ONLY_FROM_MEMORY_MS);
-        assert!(parameters.outcome(PoolId(1), &[]).is_none());
-        assert!(parameters.remembered(PoolId(1), &[], true).is_some());
+        assert!(parameters.outcome(PoolId(1), &[], false).is_none());
+        assert!(parameters.outcome(PoolId(1), &[], true).is_some());
         parameters.answered(&parameters.clock(PoolId(1)));
-        assert!(parameters.outcome(PoolId(1), &[]).is_some());
+        assert!(parameters.outcome(PoolId(1), &[], false).is_some());
         parameters.on_tick(3 * READ_ONLY_FROM_MEMORY_MS);
         parameters.fact_changed(PoolId(1), b"in_hot_standby", b"off");
-        assert_eq!(parameters.outcome(PoolId(1), &[]).unwrap().facts, facts("off"));
+        assert_eq!(parameters.outcome(PoolId(1), &[], false).unwrap().facts, facts("off"));
     }
 
     #[test]

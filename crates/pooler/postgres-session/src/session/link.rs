@@ -1,6 +1,6 @@
 //! A client and the server that it holds, for one call of the driver: what is done with both.
 
-use seam::{ClientTag, Outbox, Peer, ServerTag, Sessions, Standing, Verdict};
+use seam::{Blame, ClientTag, Effect, Outbox, Peer, ServerTag, Sessions, Standing, Verdict};
 
 use crate::{
     directory::PoolMode,
@@ -8,7 +8,7 @@ use crate::{
         client::{Client, Phase},
         server::{Duty, Server},
     },
-    wire::message::IDLE,
+    wire::{IDLE, Report},
 };
 
 pub(crate) struct Link<'a> {
@@ -17,6 +17,20 @@ pub(crate) struct Link<'a> {
     pub(crate) server_tag: ServerTag,
     pub(crate) server: &'a mut Server,
     pub(crate) out: &'a mut Outbox,
+}
+
+/// A server and the clients of its worker, for one call of the driver.
+pub(crate) struct ServerSide<'a> {
+    pub(crate) server_tag: ServerTag,
+    pub(crate) server: &'a mut Server,
+    pub(crate) clients: &'a mut dyn Sessions<ClientTag, Client>,
+    pub(crate) out: &'a mut Outbox,
+}
+
+impl ServerSide<'_> {
+    pub(crate) fn link(&mut self) -> Link<'_> {
+        Link::of_holder(self.server_tag, self.server, self.clients, self.out)
+    }
 }
 
 impl<'a> Link<'a> {
@@ -36,6 +50,20 @@ impl Link<'_> {
     #[inline]
     pub(crate) fn stand(&mut self, standing: Standing) {
         self.client.stand(self.client_tag, standing, self.out);
+    }
+
+    /// Tells the client why and closes its connection.
+    pub(crate) fn fail(&mut self, report: &Report<'_>, blame: Blame) {
+        self.client.fail(self.client_tag, report, blame, self.out);
+    }
+
+    /// Has the client's input handed over again.
+    pub(crate) fn wake(&mut self) {
+        self.out.push(Effect::Wake { client: self.client_tag });
+    }
+
+    pub(crate) fn write_to_client(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        self.out.insert(Peer::Client(self.client_tag), write);
     }
 
     /// Appends bytes of Poolhouse to those for the server.

@@ -1,5 +1,4 @@
-//! Who listens to what, and which servers listen for others. What is done about it is told in the feature of the same
-//! name. It neither reads nor asks anything.
+//! Channels, the clients that listen to them, and the servers that listen for clients.
 
 mod barrier;
 mod unlistened;
@@ -26,8 +25,8 @@ pub(crate) const MAX_CHANNELS: usize = 1000;
 /// Bytes of notifications that may wait for the end of a transaction.
 pub(crate) const MAX_PENDING_BYTES: usize = 1 << 20;
 
-/// A post for a client whose channels are all heard, or that has been sent what was committed before its transaction
-/// ended.
+/// A post for a client whose channels are all listened to, or that has been sent what was committed before its
+/// transaction ended.
 pub(crate) const HEARD: u8 = b'+';
 
 /// Begins a post for a client that cannot go on listening; the reason follows.

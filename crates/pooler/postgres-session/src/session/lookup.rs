@@ -1,9 +1,6 @@
-//! The question to a database who may log in, and its answer. Who asks it is told in `login`. It knows no connection.
+//! The question to a database who may log in, and its answer.
 
-use crate::wire::{
-    error::Failure,
-    message::{front, take_u16, take_value, write, write_execute, write_text},
-};
+use crate::wire::{Failure, front, message::write, take_u16, take_value, write_execute, write_text};
 
 pub(crate) struct Lookup {
     pub(crate) database: String,

@@ -1,4 +1,4 @@
-//! What Poolhouse itself asks of a server, and what has come of the answer.
+//! Queries of Poolhouse itself that a server is answering.
 
 use std::sync::Arc;
 
@@ -11,11 +11,8 @@ use crate::{
         preface::Preface,
         survey::Survey,
     },
-    sql::{
-        catalogue::Reading,
-        parameters::{Pairs, Settings},
-    },
-    wire::error::{Failure, code},
+    sql::{Pairs, Reading, Settings},
+    wire::{Failure, code},
 };
 
 /// Most repetitions of a query that a time-out of the client has ended.

@@ -1,4 +1,4 @@
-//! A message that comes in parts: how much of it is still to come, and where that goes.
+//! A message that comes in parts: how much is still to come, and where that goes.
 
 #[derive(Clone, Copy, Default)]
 pub(crate) struct PartialMessage(u32);

@@ -1,5 +1,4 @@
-//! Clients that keep their servers beyond their transactions: why, and how many servers of a pool are kept so. It knows
-//! no connection.
+//! Why clients keep servers beyond their transactions, and how many servers of each pool are kept.
 
 use std::{
     collections::HashMap,

@@ -1,7 +1,6 @@
-//! By which settings a server's plans may have been made. Why that matters is told in the feature of the same name. It
-//! knows no connection.
+//! The settings by which a server's plans may have been made.
 
-use crate::sql::{catalogue::Catalogue, parameter_names::rules_compiling, parameters::Settings};
+use crate::sql::{Catalogue, Settings, parameter_names::rules_compiling};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plans {
@@ -9,8 +8,7 @@ pub(crate) struct Plans {
     reading: u64,
     pub(super) mixed: bool,
     used: bool,
-    /// What its holder has for the parameters by which functions are compiled: how their texts are cut into words is
-    /// never looked at again.
+    /// The holder's values of the parameters by which functions are compiled, which sessions do once.
     compiling: Box<[u8]>,
     /// A client may have had a temporary object there.
     pub(crate) temporary: bool,

@@ -1,9 +1,8 @@
-//! What is under way to a server ahead of its new holder's request. What it is for is told in the feature of the same
-//! name. It sends nothing.
+//! What is under way to a server ahead of its new holder's request.
 
 use std::sync::Arc;
 
-use crate::{session::texts::Text, sql::parameters::Settings};
+use crate::{session::texts::Text, sql::Settings};
 
 pub(crate) struct Preface {
     /// The settings that the server will have.

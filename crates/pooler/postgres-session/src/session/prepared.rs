@@ -1,6 +1,5 @@
-//! Which statements a server has, under names of ours, and which it has only been asked for: what was forwarded may yet
-//! be discarded because of an error before it, so it is believed within its pipeline only. What a statement is, is
-//! known to `statements`.
+//! Statements that a server has under names of ours, and those that it has only been asked for: an error may yet
+//! discard a forwarded request, so the request is believed within its pipeline only.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -166,8 +165,8 @@ impl Prepared {
         if fits && (asked || (copy.there && copy.closing == 0)) { Need::Nothing } else { Need::CloseAndParse }
     }
 
-    /// The same for a client that prepares it anew: where types were named that others were told, that is not what the
-    /// client asks for. But a statement that may have open portals stays.
+    /// The same for a client that prepares it anew: a copy whose types were named as others were told them does not
+    /// count, unless it may have open portals.
     pub(crate) fn need_as_written(&mut self, statement: &Arc<Statement>) -> Need {
         let need = self.need(statement);
         let names_told = |copy: &ServerStatement| copy.names_told && copy.bound <= self.transaction_began;
@@ -256,8 +255,7 @@ impl Prepared {
         }
     }
 
-    /// The oldest such Describe was answered, or (without `columns`) discarded. If it was answered, what the server has
-    /// is known from now on.
+    /// The oldest such Describe was answered, or (without `columns`) discarded. An answer tells what the server has.
     pub(crate) fn described(&mut self, columns: Option<u64>) -> Describing {
         let mut describing = self.describing.pop_front().expect("only what was asked is answered");
         describing.description.columns = columns;
@@ -294,9 +292,8 @@ impl Prepared {
         }
     }
 
-    /// A statement that must go for another, if there are more than `max` or too many bytes. Those bound in the present
-    /// transaction stay: they may have open portals, which would go with them. But a transaction may be long, and what
-    /// its client closes stays here.
+    /// A statement that must go for another, if there are more than `max` or too many bytes. Statements bound in the
+    /// open transaction stay for their portals, up to a limit.
     pub(crate) fn surplus(&self, max: usize) -> Option<u32> {
         let there = || self.map.iter().filter(|(_, copy)| !copy.closed);
         let (count, bytes) =
@@ -364,61 +361,37 @@ mod tests {
     use super::*;
     use crate::session::statements::{Statements, tests::statements};
 
-    #[test]
-    fn a_parse_that_was_discarded_confirms_nothing() {
-        let statement = &statements(1)[0];
-        let mut prepared = Prepared::default();
-        prepared.parse(statement);
-        prepared.parsed(statement.id, true);
-        assert_eq!(prepared.need(statement), Need::Nothing);
-        // It was deallocated, and the attempt to have it again fell victim to an error before it.
-        prepared.doubt_all();
-        assert_eq!(prepared.need(statement), Need::CloseAndParse);
-        prepared.close(statement.id);
-        prepared.parse(statement);
-        assert_eq!(prepared.need(statement), Need::Nothing);
-        prepared.closed(statement.id, false);
-        prepared.parsed(statement.id, false);
-        prepared.end_pipeline();
-        assert_eq!(prepared.need(statement), Need::CloseAndParse);
+    /// What the statement needs after these steps. P: a Parse is forwarded, p: one was answered, x: one was discarded;
+    /// C, c, y: the same of a Close; S: a Sync is forwarded; D: a statement of unknown name is deallocated.
+    fn need_after(steps: &str) -> Need {
+        let statement = statements(1).remove(0);
+        let mut server = Prepared::default();
+        for step in steps.chars() {
+            match step {
+                'P' => server.parse(&statement),
+                'C' => server.close(statement.id),
+                'p' | 'x' => server.parsed(statement.id, step == 'p'),
+                'c' | 'y' => server.closed(statement.id, step == 'c'),
+                'S' => server.end_pipeline(),
+                'D' => server.doubt_all(),
+                _ => panic!("{step}"),
+            }
+        }
+        server.need(&statement)
     }
 
     #[test]
-    fn a_parse_is_believed_within_its_pipeline_only() {
-        let s = statements(1).remove(0);
-        let mut server = Prepared::default();
-        assert_eq!(server.need(&s), Need::Parse);
-        server.parse(&s);
-        assert_eq!(server.need(&s), Need::Nothing);
-        server.end_pipeline();
-        assert_eq!(server.need(&s), Need::CloseAndParse);
-        server.parsed(s.id, true);
-        assert_eq!(server.need(&s), Need::Nothing);
-    }
-
-    #[test]
-    fn a_parse_that_was_discarded_never_was() {
-        let s = statements(1).remove(0);
-        let mut server = Prepared::default();
-        server.parse(&s);
-        server.parsed(s.id, false);
-        assert_eq!(server.need(&s), Need::Parse);
-        assert!(server.map.is_empty());
-    }
-
-    #[test]
-    fn a_close_that_was_discarded_leaves_the_statement_there() {
-        let s = statements(1).remove(0);
-        let mut server = Prepared::default();
-        server.parse(&s);
-        server.parsed(s.id, true);
-        server.close(s.id);
-        assert_eq!(server.need(&s), Need::CloseAndParse);
-        server.closed(s.id, false);
-        assert_eq!(server.need(&s), Need::Nothing);
-        server.close(s.id);
-        server.closed(s.id, true);
-        assert_eq!(server.need(&s), Need::Parse);
+    fn a_request_is_believed_within_its_pipeline_and_once_it_is_answered() {
+        for (need, all) in [
+            (Need::Parse, &["", "Px", "PpCyCc"][..]),
+            (Need::Nothing, &["P", "PSp", "PpDCP", "PpCy", "PCCP", "PCCPpccp"]),
+            // A Parse that fell victim to an error confirms nothing, and a Parse behind which a Close stands neither.
+            (Need::CloseAndParse, &["PS", "PpD", "PpDCPyxS", "PpC", "PC"]),
+        ] {
+            for steps in all {
+                assert_eq!(need_after(steps), need, "{steps}");
+            }
+        }
     }
 
     fn with(all: &[Arc<Statement>]) -> Prepared {
@@ -445,23 +418,6 @@ mod tests {
         assert_eq!(server.surplus(3), None);
         server.close(all[1].id);
         assert_eq!(server.surplus(2), None);
-    }
-
-    #[test]
-    fn a_statement_that_was_parsed_and_closed_in_one_pipeline_is_not_taken_to_be_there() {
-        let s = statements(1).remove(0);
-        let mut server = Prepared::default();
-        server.parse(&s);
-        server.close(s.id);
-        assert_eq!(server.need(&s), Need::CloseAndParse);
-        server.close(s.id);
-        server.parse(&s);
-        assert_eq!(server.need(&s), Need::Nothing);
-        server.parsed(s.id, true);
-        server.closed(s.id, true);
-        server.closed(s.id, true);
-        server.parsed(s.id, true);
-        assert_eq!(server.need(&s), Need::Nothing);
     }
 
     #[test]

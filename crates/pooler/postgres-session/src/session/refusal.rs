@@ -1,4 +1,4 @@
-//! What a client is told that must go.
+//! The errors for clients that must go.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use seam::{ClientTag, Outbox, Peer, Refusal};
 
 use crate::{
     session::client::{Client, Phase},
-    wire::error::{Report, Severity, code},
+    wire::{Report, Severity, code},
 };
 
 /// Tells a client why it must go; the driver closes it.

@@ -1,14 +1,11 @@
-//! A request that may have to be repeated. When it is, is told in the feature of the same name. It knows no connection.
+//! A request that may have to be repeated.
 
 use std::sync::Arc;
 
 use crate::{
     exchange::Exchange,
     session::{request::Arrived, statements::Statement},
-    wire::{
-        error::Failure,
-        message::{HEADER, IDLE, front},
-    },
+    wire::{Failure, HEADER, IDLE, front},
 };
 
 /// Longest request that is kept until it is answered.

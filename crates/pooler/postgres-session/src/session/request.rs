@@ -1,8 +1,8 @@
-//! A message of a client that holds a server, as far as it has arrived, and what may be done with it.
+//! A message of a client that holds a server, as far as it has arrived, and what becomes of it.
 
 use std::ops::Range;
 
-use crate::wire::message::{HEADER, Header, front, take_text};
+use crate::wire::{HEADER, Header, front, take_text};
 
 pub(crate) enum Step {
     /// It is entered into the exchange and forwarded as it is.
@@ -57,8 +57,8 @@ impl<'a> Arrived<'a> {
         }
     }
 
-    /// The name of the statement that the message is about, as a range of the input; `None` if that cannot be told
-    /// yet, an inner `None` if it is about a portal.
+    /// The span of the name of the statement that the message is about; `None` if it has not come yet, an inner `None`
+    /// if the message is about a portal.
     pub(crate) fn statement_name(&self) -> Option<Option<Range<usize>>> {
         let mut body = self.body();
         let name = match self.header.kind {

@@ -1,9 +1,11 @@
-//! What a server has been sent in an amended form, and what its client is told of the answers. Why, is told in the
-//! feature of the same name. It knows no connection.
+//! Requests that a server got in an amended form, and what their client is told of the answers.
 
 use crate::{
-    sql::reset::{self, Amended, Tag},
-    wire::message::take_text,
+    sql::{
+        Tag,
+        reset::{self, Amended},
+    },
+    wire::take_text,
 };
 
 /// Most portals, and most names of statements, that are remembered of one server.
@@ -74,9 +76,8 @@ impl AmendedRequests {
         }
     }
 
-    /// A Parse of this name is forwarded. The server may refuse it, or discard it, and keep the statement before: so
-    /// what is known of that is kept, too, unless the new statement `may_be_taken` for it, or `is_replaced` tells that
-    /// it goes in any case.
+    /// A Parse of this name is forwarded. The server may refuse or discard it and keep the former statement. So what is
+    /// known of that stays, unless the new statement `may_be_taken` for it, or the former one is certainly replaced.
     pub(crate) fn name(&mut self, name: &[u8], resetting: Resetting, may_be_taken: bool, is_replaced: bool) {
         if let Some((_, known)) = self.names.iter_mut().find(|(known, _)| **known == *name) {
             known.amended = if may_be_taken { resetting.amended } else { resetting.amended.or(known.amended) };

@@ -1,21 +1,14 @@
-//! Whose last values of sequences a server's session knows. Why that matters is told in the feature of the same name.
-//! It knows no connection.
+//! Whose last values of sequences a server's session knows.
 
 use crate::session::client_id::ClientId;
 
-/// The last values that `currval` and `lastval` would return on a server. `advanced`: the holder asks for last values,
-/// and may have advanced a sequence.
-pub(crate) enum Sequences {
-    /// They may be of any client.
-    OfAny { advanced: bool },
-    /// They are of this client, which asks for last values.
-    Of { client: ClientId, advanced: bool },
-}
-
-impl Default for Sequences {
-    fn default() -> Self {
-        Self::OfAny { advanced: false }
-    }
+/// The last values that `currval` and `lastval` would return on a server.
+#[derive(Default)]
+pub(crate) struct Sequences {
+    /// The client that the values are of, if it asks for last values; otherwise they may be of any client.
+    owner: Option<ClientId>,
+    /// The holder asks for last values, and may have advanced a sequence.
+    pub(crate) advanced: bool,
 }
 
 impl Sequences {
@@ -23,42 +16,18 @@ impl Sequences {
     /// that it knows.
     #[inline]
     pub(crate) fn begin_lease(&mut self, asker: Option<ClientId>) -> bool {
-        let Some(asker) = asker else {
-            *self = Self::default();
-            return false;
-        };
-        let same = matches!(self, Self::Of { client, .. } if *client == asker);
-        *self = Self::Of { client: asker, advanced: false };
-        !same
+        let is_other = asker.is_some() && self.owner != asker;
+        *self = Self { owner: asker, advanced: false };
+        is_other
     }
 
     /// The server forgets its values for this client, which asks for the first time.
     pub(crate) fn give_to(&mut self, asker: ClientId) {
-        *self = Self::Of { client: asker, advanced: self.is_advanced() };
+        self.owner = Some(asker);
     }
 
+    /// The server was cleaned.
     pub(crate) fn clear_owner(&mut self) {
-        *self = Self::OfAny { advanced: self.is_advanced() };
-    }
-
-    pub(crate) fn note_advance(&mut self) {
-        *self.advanced() = true;
-    }
-
-    /// The holder has discarded its last values.
-    pub(crate) fn discard(&mut self) {
-        *self.advanced() = false;
-    }
-
-    pub(crate) fn is_advanced(&self) -> bool {
-        match self {
-            Self::OfAny { advanced } | Self::Of { advanced, .. } => *advanced,
-        }
-    }
-
-    fn advanced(&mut self) -> &mut bool {
-        match self {
-            Self::OfAny { advanced } | Self::Of { advanced, .. } => advanced,
-        }
+        self.owner = None;
     }
 }

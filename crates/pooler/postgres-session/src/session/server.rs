@@ -1,5 +1,4 @@
-//! The state of a server's connection, and what it does whatever its client wants: it is asked for something, and given
-//! back.
+//! The state of a server's connection, and what every server does whatever its client wants.
 
 use std::sync::Arc;
 
@@ -27,12 +26,8 @@ use crate::{
         soil::Soil,
         traces::Traces,
     },
-    sql::catalogue::Catalogue,
-    wire::{
-        encryption::Wire,
-        error::Failure,
-        message::{IDLE, write_cancel, write_query},
-    },
+    sql::Catalogue,
+    wire::{Failure, IDLE, Wire, message::write_cancel, write_query},
 };
 
 pub struct Server {
@@ -50,7 +45,7 @@ pub struct Server {
     /// The current message, which goes to the client or nowhere.
     pub(crate) partial: PartialMessage,
 
-    // Of its holder, and of what is owed to whom.
+    // Of its holder.
     pub(crate) lease: Option<Lease>,
     pub(crate) duty: Duty,
     /// What the server owes its holder.
@@ -217,8 +212,8 @@ impl Server {
         }
     }
 
-    /// A time-out of the client's, or a cancel request that came late, has ended what is ours: it is done again, where
-    /// no time-out of a session holds.
+    /// A time-out of the client, or a late cancel request, has ended a query of Poolhouse: it is repeated where no
+    /// time-out of the session acts.
     pub(crate) fn repeat_own_queries(&mut self, me: ServerTag, work: OwnQueries, out: &mut Outbox) {
         let guarded = [b"BEGIN;SET LOCAL statement_timeout = 0;", &work.text[..], b";COMMIT"].concat();
         // If the guard itself was too slow.

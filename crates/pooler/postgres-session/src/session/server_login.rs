@@ -1,10 +1,10 @@
-//! What is known of a server that is being logged in to.
+//! The state of a server that is being logged in to.
 
 use seam::Secured;
 
 use crate::{
     directory::{ServerLogin, target::Traits},
-    sql::parameters::Pairs,
+    sql::Pairs,
 };
 
 /// What is needed of a server until it is ready.

@@ -1,11 +1,11 @@
-//! The settings of a server's session: what is set now, what the session has of itself, and whether a value that it has
-//! reported is known to be the one or the other. It knows no connection.
+//! The settings of a server's session: the settings now, the session's own, and whether reported values are known to be
+//! the one or the other.
 
 use std::sync::{Arc, atomic::AtomicU64};
 
 use crate::{
     session::{defaults::Question, learned::Parameters},
-    sql::parameters::{Pairs, Settings},
+    sql::{Pairs, Settings},
 };
 
 pub(crate) const STANDARD_STRINGS: &[u8] = b"standard_conforming_strings";
@@ -101,9 +101,8 @@ impl ServerSettings {
         self.current = parameters.intern(Settings::new(self.current.reported.clone(), extras));
     }
 
-    /// What is set in `wanted` was set in the session, and the rest reset. Of what the server reports, it has what it
-    /// has reported last. That may be another value than was expected, and PostgreSQL reports nothing where it is what
-    /// the server had before.
+    /// The settings of `wanted` were set, and the others reset. Reported values remain the last reports: a value may
+    /// not be the expected one, and PostgreSQL reports none that has not changed.
     pub(crate) fn apply(&mut self, wanted: &Arc<Settings>, parameters: &Parameters) {
         if wanted.reported == self.current.reported {
             self.current = wanted.clone();

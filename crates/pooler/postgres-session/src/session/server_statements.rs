@@ -1,6 +1,5 @@
-//! The named prepared statements of one server: those of ours, what its holder may have there under names of its own,
-//! and the portals that matter for either. It knows no connection. What is done about it is told in
-//! `features::prepared`.
+//! The named prepared statements of one server: those of ours, those of its holder under names of its own, and the
+//! portals that matter for either.
 
 use std::sync::Arc;
 
@@ -171,8 +170,8 @@ impl ServerStatements {
         }
     }
 
-    /// The server has refused the request, and it is not sent again before the server is ready: what the client asks
-    /// for next has to wait, or it would be answered first.
+    /// The server has refused the kept request, which is sent again once the server is ready: the client's next request
+    /// waits, or it would be answered first.
     #[inline]
     pub(crate) fn is_about_to_repeat(&self) -> bool {
         self.replan.as_ref().is_some_and(|replan| replan.is_refused())

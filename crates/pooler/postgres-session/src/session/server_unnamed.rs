@@ -1,8 +1,7 @@
-//! What a server has for an unnamed statement, and whose it is. What is done about it is told in the feature of the
-//! same name. It knows no connection.
+//! What a server has for an unnamed statement, and which client's statement that is.
 //!
-//! What stands behind something else in its pipeline may be skipped because of an error there, and then the statement
-//! is what it was before. Where that matters, what was before is remembered until the answers have come ([`Doubt`]).
+//! An error may skip a request behind it in its pipeline, and then the statement is the former one. Where that matters,
+//! the former statement is remembered until the answers have come ([`Doubt`]).
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -10,7 +9,7 @@ use seam::ClientTag;
 
 use crate::session::{prepared::Likeness, texts::Text};
 
-/// Most bytes of Parses that are remembered of a pipeline in case what is behind them is skipped, but for those that
+/// Most bytes of Parses of one pipeline that are remembered in case what replaces them is skipped, but for those that
 /// are counted elsewhere.
 const MAX_DOUBTED_BYTES: usize = 256 * 1024;
 
@@ -32,8 +31,8 @@ impl Owner {
 /// What a server has for an unnamed statement.
 #[derive(Default)]
 pub(crate) struct ServerUnnamed {
-    /// Whose statement it is, once all that was forwarded has been done. `None`: anybody's, perhaps one of ours. Of a
-    /// client that has no statement the server has none, either.
+    /// The client whose statement it is, once all forwarded requests are done; `None` if any client's, or one of ours.
+    /// For a client without a statement the server has none, either.
     pub(crate) owner: Option<Owner>,
     /// Noted requests about it without an answer, but for those of the doubt.
     pending: u32,
@@ -112,9 +111,8 @@ impl ServerUnnamed {
         self.doubt.get_or_insert_with(|| Box::new(new()))
     }
 
-    /// A noted request was answered, or (not `done`) it failed, or was skipped because of an error before it;
-    /// `reached`: it is not known to be the latter. `holder` has the server: who that is, with which statement, and its
-    /// Parse.
+    /// A noted request was answered, or (not `done`) failed or was skipped because of an error before it; `reached`:
+    /// perhaps it failed. `holder`: the holder's statement, and its Parse.
     pub(crate) fn settle(&mut self, done: bool, reached: bool, holder: Option<(Owner, &mut Option<Arc<Text>>)>) {
         let Some(doubt) = &mut self.doubt else {
             self.pending -= 1;

@@ -1,12 +1,12 @@
-//! What clients were told of a statement: the types of its parameters, and its columns. A server that parses the text
-//! again may make something else of it. It knows no connection.
+//! What clients were told of a statement: the types of its parameters, and its columns. Another server may make
+//! something else of the same text.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
     sync::OnceLock,
 };
 
-use crate::wire::message::take_text;
+use crate::wire::take_text;
 
 /// Bytes that count of a description too long to be read whole.
 const MAX_BEGINNING: usize = 8 * 1024;
@@ -99,8 +99,8 @@ impl PartialEq for Told {
     }
 }
 
-/// A hash of what a RowDescription tells of columns, but for their formats and the tables they come from; `None` of
-/// what stands in its place if there are none. `length` is that of its whole body.
+/// A hash of the columns of a RowDescription, but for their formats and tables; `None` stands for NoData. `length`: of
+/// the whole body.
 pub(crate) fn hash_columns(body: Option<&[u8]>, length: usize) -> u64 {
     let mut hasher = DefaultHasher::new();
     let Some(body) = body else { return hasher.finish() };

@@ -1,4 +1,4 @@
-//! What all sessions share.
+//! The state that all sessions share.
 
 use std::sync::Arc;
 

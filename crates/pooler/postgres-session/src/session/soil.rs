@@ -1,5 +1,4 @@
-//! What may have been left behind in a server. How it is cleaned of that is told in `features::cleaning`. It knows no
-//! SQL.
+//! State that may have been left behind in a server.
 
 /// State that may have been left behind in a server since its last cleaning.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -1,9 +1,9 @@
-//! ClientStatements prepared statements. Clients name statements as they like, and several clients may mean the same text; servers
-//! know each text under one name of ours (`poolhouse_<secret>_7`), whichever client asked for it. What one client means
-//! is remembered here, what one server has in `prepared`. It knows neither bytes on the wire nor sessions.
+//! Named prepared statements. Clients choose names, and several clients may mean the same text; servers know each text
+//! under one name of ours (`poolhouse_<secret>_7`), whichever client asked for it. The statements of one client are
+//! here, those of one server in `prepared`.
 //!
-//! A request that was forwarded may yet be discarded by the server because of an error before it. So nothing that was
-//! only asked for is believed beyond the Sync that ends its pipeline.
+//! An error may yet discard a forwarded request. So a request without an answer is believed only up to the Sync that
+//! ends its pipeline.
 
 use std::{
     borrow::Cow,
@@ -18,11 +18,11 @@ use std::{
 use crate::{
     random::random,
     session::shapes::Told,
-    sql::{scan::scan, suspects::Findings},
+    sql::{Findings, scan::scan},
 };
 
-/// The prefix of our names. It cannot be guessed, so no client prepares or deallocates one of them by
-/// accident. One who has read it in `pg_prepared_statements` is seen to use it (see `scan`, and the survey).
+/// The prefix of our names. It cannot be guessed, so no client prepares or deallocates one of them by accident. The
+/// scan and the survey notice a client that has read it in `pg_prepared_statements`.
 pub static PREFIX: LazyLock<String> = LazyLock::new(|| {
     let secret: [u8; 8] = random();
     format!("poolhouse_{:016x}_", u64::from_be_bytes(secret))
@@ -46,8 +46,7 @@ pub(crate) const MAX_PENDING_REQUESTS: usize = 16 * 1024;
 /// Statements remembered before those without a client or server are dropped; doubled when all are in use.
 const MIN_SWEEP_COUNT: usize = 4096;
 
-/// Bytes of texts that may come, beyond those that clients and servers have, before the others are dropped. If a
-/// quarter of what they have is more, it is that.
+/// Bytes of further texts after which unused ones are dropped, or a quarter of the bytes in use if that is more.
 const MAX_UNSWEPT_BYTES: usize = 16 << 20;
 
 /// A text with its parameter types, in the context of the settings that rule its meaning.
@@ -81,8 +80,8 @@ impl Statement {
         same && !self.retired.load(Relaxed) && told.is_none_or(|told| self.told == *told)
     }
 
-    /// The body of a Parse of it: types that were told are named, so that every server means the same by the values
-    /// that clients send.
+    /// The body of a Parse of it. Types that clients were told are named, so that every server means the same by the
+    /// values that clients send.
     pub(crate) fn parse_body(&self) -> Cow<'_, [u8]> {
         let text = self.body.iter().position(|byte| *byte == 0);
         match (self.told.parameters(), text) {
@@ -122,8 +121,8 @@ impl Statements {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).bytes
     }
 
-    /// The statement with this context and the body of this Parse, prepared in this schema_version of its database, of which
-    /// clients were `told` this and no more, if that is set. Without a context it is for one client alone.
+    /// The statement with this context and body, prepared at this version of its database's schema; with `told`, only
+    /// one of which clients were told exactly that. Without a context it belongs to one client.
     pub(crate) fn intern(
         &self,
         context: Option<u64>,
@@ -199,8 +198,8 @@ pub(crate) struct ClientStatements {
     pending_bytes: usize,
     /// Counts all noted requests.
     asked: u64,
-    /// Something in the pipeline under way forgets all statements that were there when `asked` had this value; and how
-    /// many such requests are not answered.
+    /// A request of the pipeline under way deallocates all statements noted before `asked` had this value; and the
+    /// number of such requests without an answer.
     forgotten: Option<(u64, u32)>,
 }
 
@@ -209,8 +208,7 @@ struct ClientStatement {
     used: u64,
     /// The client was told the types of its columns, and relies on them.
     described: bool,
-    /// The number of the statement that was there before this one took its place; 0: none. Errors that name it may be
-    /// on their way.
+    /// The number of the statement that this one has replaced; 0: none. Errors that name it may be on their way.
     former: u32,
 }
 
@@ -250,8 +248,8 @@ pub(crate) enum Reliance {
 }
 
 impl ClientStatements {
-    /// The meaning of a name for a request of this pipeline: what was asked for earlier in it will have been done, or
-    /// this request will be discarded, too.
+    /// The meaning of a name for a request of this pipeline: earlier requests of the pipeline will have been carried
+    /// out, or this one will be discarded, too.
     pub(crate) fn meaning(&mut self, name: &[u8], pipeline: u32) -> Meaning {
         if let Some(pending) = self.last_pending(name) {
             return match &pending.parsed {
@@ -332,7 +330,7 @@ impl ClientStatements {
         self.ask(Pending { name: name.into(), parsed: None, described: false, pipeline });
     }
 
-    /// Something was forwarded that forgets all statements: what stands behind it in its pipeline is done only if it
+    /// A request was forwarded that deallocates all statements: what follows in its pipeline is carried out only if it
     /// is.
     pub(crate) fn forget_all(&mut self) {
         let before = self.forgotten.map_or(0, |(_, times)| times);
@@ -439,7 +437,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn statements_that_nobody_has_are_dropped() {
+    fn statements_without_a_client_are_dropped() {
         let all = Statements::default();
         for i in 0..3 * MIN_SWEEP_COUNT {
             all.intern(Some(1), 0, format!("{i}").as_bytes(), None);
@@ -448,7 +446,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn long_texts_that_nobody_has_are_dropped() {
+    fn long_texts_without_a_client_are_dropped() {
         let all = Statements::default();
         let text = |i: usize| [i.to_string().as_bytes(), &[b' '; 60_000]].concat();
         let had: Vec<_> = (0..200).map(|i| all.intern(Some(1), 0, &text(i), None)).collect();

@@ -1,14 +1,13 @@
-//! The question what there is in a session beyond its transaction, in SQL, and reading the answer. Only what is
-//! suspected is asked for. It knows no connection.
+//! The survey of a session, in SQL, and reading its answer: what the session has beyond its transaction. It asks only
+//! for what is suspected.
 
 use crate::{
     session::pins::Pin,
     sql::{
-        parameter_names::is_hidden_setting,
-        parameters::{Pairs, Settings, is_fact, is_identity, write_literal},
-        suspects::{ALL_PARAMETERS, Suspects},
+        ALL_PARAMETERS, Pairs, Settings, Suspects, is_fact, is_identity, parameter_names::is_hidden_setting,
+        write_literal,
     },
-    wire::message::read_row,
+    wire::read_row,
 };
 
 /// Parameters listed as set in the session that belong to a transaction or to the server.
@@ -33,8 +32,9 @@ pub(crate) fn custom_names(seen: &[&[Box<[u8]>]], known: &Pairs) -> Vec<Box<[u8]
     names
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Statements {
+    #[default]
     None,
     /// Statements prepared in SQL.
     OfSql,
@@ -48,8 +48,8 @@ const NAMES_OF_POOLERS: &str = "^(poolhouse_[0-9a-f]{16}_|PGBOUNCER_)[0-9]+$";
 /// Former names of parameters, which clients may use and the server lists by another.
 const OLD_NAMES: [&str; 2] = ["sort_mem", "vacuum_mem"];
 
-/// Appends an expression for a text, as the hexadecimal numbers of its bytes in the encoding of the database: so what
-/// the client has said of encodings does not matter.
+/// Appends an expression for a text as hexadecimal bytes in the encoding of the database: the client's encoding does
+/// not matter.
 fn write_bytes(sql: &mut Vec<u8>, expression: &[u8]) {
     sql.extend_from_slice(b"pg_catalog.encode(pg_catalog.convert_to(");
     sql.extend_from_slice(expression);
@@ -66,8 +66,8 @@ fn bytes_of(hex: &[u8]) -> Option<Box<[u8]>> {
 /// Parameters that are set for a guarded query itself.
 const GUARDED: [&str; 3] = ["statement_timeout", "lock_timeout", "jit"];
 
-/// The query so that no time-out of the client's ends it, with what the session has for these parameters, and what it
-/// would have if it had set nothing. Within a transaction or outside, and it leaves nothing behind there.
+/// The query in a form that no time-out of the client ends, with the session's own values of the guarding parameters
+/// and their defaults. It leaves nothing behind, within a transaction or outside.
 fn write_guarded(suspects: Suspects, custom: &[Box<[u8]>], statements: Statements, within: bool) -> Vec<u8> {
     let (begin, end): (&[u8], &[u8]) = if within {
         (b"SAVEPOINT poolhouse;", b";ROLLBACK TO SAVEPOINT poolhouse;RELEASE SAVEPOINT poolhouse")
@@ -103,7 +103,8 @@ pub(crate) fn write(suspects: Suspects, custom: &[Box<[u8]>], statements: Statem
     sql.extend_from_slice(
         b"/* poolhouse */ SELECT 'p'::pg_catalog.text, 'temporary'::pg_catalog.text, NULL::pg_catalog.text \
           WHERE pg_catalog.pg_my_temp_schema() OPERATOR(pg_catalog.<>) 0::pg_catalog.oid AND (\
-          EXISTS (SELECT 1 FROM pg_catalog.pg_depend WHERE refclassid OPERATOR(pg_catalog.=) 'pg_catalog.pg_namespace'::pg_catalog.regclass \
+          EXISTS (SELECT 1 FROM pg_catalog.pg_depend WHERE refclassid OPERATOR(pg_catalog.=) \
+          'pg_catalog.pg_namespace'::pg_catalog.regclass \
           AND refobjid OPERATOR(pg_catalog.=) pg_catalog.pg_my_temp_schema())) \
           UNION ALL SELECT 'p', 'cursor', NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_cursors WHERE is_holdable) \
           UNION ALL SELECT 'p', 'lock', NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_locks \
@@ -115,14 +116,16 @@ pub(crate) fn write(suspects: Suspects, custom: &[Box<[u8]>], statements: Statem
         let named = format!(" OR name OPERATOR(pg_catalog.!~) '{NAMES_OF_POOLERS}'::pg_catalog.text");
         let named = if statements == Statements::OfClients { named.as_bytes() } else { b"" };
         sql.extend_from_slice(
-            b" UNION ALL SELECT 'p', 'prepare', NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_prepared_statements WHERE from_sql",
+            b" UNION ALL SELECT 'p', 'prepare', NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_prepared_statements \
+             WHERE from_sql",
         );
         sql.extend_from_slice(named);
         sql.push(b')');
     }
     if suspects.intersects(Suspects::NAME_FROM_VIEW) {
         sql.extend_from_slice(
-            b" UNION ALL SELECT 'u', NULL, NULL WHERE pg_catalog.to_regclass('pg_settings'::pg_catalog.text)::pg_catalog.oid \
+            b" UNION ALL SELECT 'u', NULL, NULL WHERE \
+             pg_catalog.to_regclass('pg_settings'::pg_catalog.text)::pg_catalog.oid \
               OPERATOR(pg_catalog.<>) 'pg_catalog.pg_settings'::pg_catalog.regclass::pg_catalog.oid",
         );
     }
@@ -149,6 +152,7 @@ pub(crate) fn write(suspects: Suspects, custom: &[Box<[u8]>], statements: Statem
 
 type Setting = (Box<[u8]>, Box<[u8]>);
 
+#[derive(Default)]
 pub(crate) struct Survey {
     asked: Suspects,
     /// Names of parameters that may have been reset.
@@ -177,22 +181,7 @@ pub(crate) struct Survey {
 
 impl Survey {
     pub(crate) fn new(asked: Suspects, resets: Vec<Box<[u8]>>, custom: &[Box<[u8]>], statements: Statements) -> Self {
-        Self {
-            asked,
-            resets,
-            pin: None,
-            channels: Vec::new(),
-            set: Vec::new(),
-            guarded: false,
-            own: Vec::new(),
-            too_long: false,
-            unlisted: false,
-            role_before: None,
-            guessed: Vec::new(),
-            custom: custom.to_vec(),
-            statements,
-            tries: 1,
-        }
+        Self { asked, resets, custom: custom.to_vec(), statements, tries: 1, ..Self::default() }
     }
 
     /// The survey of a server in which these settings were made before.
@@ -283,8 +272,9 @@ impl Survey {
         Some(())
     }
 
-    /// Whether this role was set in the session. The server does not say that, and a login may begin with a role: none
-    /// is set only by those who have named it. Who acts as another user has none until it sets one.
+    /// Whether this role was set in the session. The server does not say that, and a login may begin with a role:
+    /// "none" counts as set only if a text has named the role. An identity set by SET SESSION AUTHORIZATION has no role
+    /// until one is set.
     fn has_set_role(&self, role: &[u8], acts_as_another: bool) -> bool {
         if !self.asked.intersects(Suspects::MAY_CHANGE_ROLE) {
             return self.role_before.is_some();
@@ -293,9 +283,9 @@ impl Survey {
         *role != *b"none" || !acts_as_another && (self.asked.intersects(Suspects::NAMES_ROLE) || none_before())
     }
 
-    /// What is set in the server, and what its client is to have: the same, but for what has gone back to the server's
-    /// own; the client's `start` was another. `reported` is what the server reports, `user` who it logged in as.
-    /// `None` if that is more than can be remembered.
+    /// The settings of the server, and those of its client: the same, but for values that were reset to the server's
+    /// own, where the client's `start` was another. `user`: the login of the server. `None` if that is more than can be
+    /// remembered.
     pub(crate) fn settings(
         &self,
         reported: &Pairs,
@@ -322,7 +312,6 @@ impl Survey {
         }
         let (mut wanted, mut wanted_reported) = (there.clone(), reported.clone());
         // What the client began with was set in the server: so what is no longer set was set back.
-        // Of some the server does not say who has set them.
         let unset = |name: &[u8], was_set: bool| {
             // A custom parameter that was set back is empty, not gone.
             let emptied = |(_, value): &Setting| value.is_empty() && name.contains(&b'.');

@@ -1,6 +1,5 @@
-//! Parses of unnamed statements, kept between that and their Binds in later round trips. Long ones are counted over all
-//! clients: where there are too many bytes, those go that have been kept longest, and their clients are told when they
-//! use them. It knows no connection.
+//! Parses of unnamed statements, kept for Binds in later round trips. Long ones are counted over all clients: beyond a
+//! limit the oldest go, and their clients are told when they use them.
 
 use std::{
     collections::BTreeMap,

@@ -1,10 +1,8 @@
-//! What the texts that were forwarded to a server may have done to its session, as far as they tell by themselves:
-//! since the server was granted, or last surveyed. What follows from that is told in `judging` and `features`. It knows
-//! no connection.
+//! What the texts forwarded to a server since its grant, or its last survey, may have done to its session.
 
 use crate::{
     session::reset::AmendedRequests,
-    sql::suspects::{ALL_PARAMETERS, Suspects},
+    sql::{ALL_PARAMETERS, Suspects},
 };
 
 /// Most names of parameters noted of one transaction as set, and as reset.
@@ -114,8 +112,7 @@ impl Traces {
         self.resets_committed |= self.suspects.intersects(Suspects::RESET);
     }
 
-    /// The last request failed: it has reset nothing, nor has what was done with it. Not so a DISCARD ALL, which is
-    /// committed at once.
+    /// The last request failed, and has reset nothing. A DISCARD ALL, by contrast, is committed at once.
     pub(crate) fn note_failure(&mut self) {
         self.suspects.remove(Suspects::RESET);
         if self.resets_committed {
@@ -127,8 +124,8 @@ impl Traces {
         }
     }
 
-    /// A survey within a transaction asks what RESETs have done. What it finds is gone if the transaction is rolled
-    /// back, and the RESET may have been committed before that began.
+    /// A survey within a transaction looks for resets. A rollback undoes what it finds, though the RESET may have been
+    /// committed before.
     pub(crate) fn note_survey_within(&mut self, in_transaction: bool) {
         self.suspects.remove(Suspects::RESET);
         self.resets_in_doubt |= in_transaction;

@@ -1,4 +1,4 @@
-//! Versions of PostgreSQL, as servers report them, and what differs between them for us.
+//! Versions of PostgreSQL, as servers report them, and differences between them that matter.
 
 /// The version of a server; zeros if it cannot be read.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]

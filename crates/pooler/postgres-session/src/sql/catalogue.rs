@@ -32,8 +32,8 @@ use crate::sql::{
 /// Milliseconds after which a catalogue is read again.
 const READ_INTERVAL_MS: u64 = 10_000;
 
-/// Milliseconds between the parts of a large catalogue that is read for the first time: a server is at work for it for
-/// a tenth of the time at most.
+/// Milliseconds between the parts of a large catalogue at its first reading: they occupy a server for a tenth of the
+/// time at most.
 const FIRST_PART_INTERVAL_MS: u64 = 100;
 
 /// The same for a later reading: a hundredth of the time.
@@ -66,6 +66,7 @@ impl Catalogues {
     }
 }
 
+#[derive(Default)]
 pub(crate) struct Catalogue {
     /// The driver's clock, in milliseconds.
     clock: Arc<AtomicU64>,
@@ -100,23 +101,8 @@ pub(crate) struct Catalogue {
 
 impl Catalogue {
     fn new(clock: Arc<AtomicU64>) -> Self {
-        Self {
-            clock,
-            schema_version: AtomicU32::new(0),
-            doubts: AtomicU64::new(0),
-            changing: AtomicU32::new(0),
-            stale: AtomicBool::new(true),
-            asking: AtomicBool::new(false),
-            due_ms: AtomicU64::new(0),
-            not_before_ms: AtomicU64::new(0),
-            partial: Mutex::default(),
-            clean: AtomicBool::new(false),
-            prepares: AtomicBool::new(true),
-            keeps_plans: AtomicBool::new(true),
-            irreversible_unseen: AtomicBool::new(false),
-            watches_names: AtomicBool::new(false),
-            known: RwLock::default(),
-        }
+        let (stale, prepares, keeps_plans) = (true.into(), true.into(), true.into());
+        Self { clock, stale, prepares, keeps_plans, ..Self::default() }
     }
 
     fn now_ms(&self) -> u64 {
@@ -141,8 +127,8 @@ struct Contents {
 }
 
 impl Contents {
-    /// Whether this may be the name of a function after which a server cannot be cleaned, to a server that cuts off
-    /// long names, and to which letters irreversible ASCII may have come in another encoding than the catalogue's.
+    /// Whether this may name a function after which a server cannot be cleaned: the server cuts off long names, and
+    /// letters beyond ASCII may come in another encoding than the catalogue's.
     fn may_be_irreversible_name(&self, name: &[u8]) -> bool {
         let cut_off = |known: &[u8]| known.len() + 4 > MAX_NAME && name.starts_with(known);
         name.is_empty()
@@ -152,8 +138,8 @@ impl Contents {
     }
 }
 
-/// What is known of a catalogue at one moment: the number of doubts, and in the lowest bit whether it is clean. Two
-/// that are equal, and clean, tell that it was clean all the time between.
+/// The number of doubts, and in the lowest bit whether the catalogue is clean. If two are equal and clean, it was clean
+/// all the time between.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Assessment(u64);
 
@@ -214,9 +200,8 @@ impl Catalogue {
         self.watches_names.load(Relaxed)
     }
 
-    /// Adds to these calls the functions that this text may call without a parenthesis and that may do harm. True if
-    /// the name of one that leaves behind what no SQL takes back stands anywhere in it: it need not look like a call,
-    /// nor like one of the database's own.
+    /// Adds to `calls` the harmful functions that this text may call without a parenthesis. True if the text has the
+    /// name of an irreversible function anywhere, whether it looks like a call or not.
     pub(crate) fn look_for_names(&self, text: &[u8], calls: &mut Vec<Box<[u8]>>) -> bool {
         if !self.watches_names() {
             return false;
@@ -276,8 +261,8 @@ impl Catalogue {
         Some(Reading::new(asked, known.mark.clone(), schema_version, trusted))
     }
 
-    /// The server was not able to answer: all that is not known is supposed. Returns what people are to be told, if
-    /// that is new.
+    /// The server did not answer: everything unknown counts as harmful. Returns what people are to be told, if it is
+    /// new.
     pub(crate) fn failed(&self, why: &str) -> Option<Vec<String>> {
         let told = vec![format!("the catalogue cannot be read: {why}")];
         self.clean.store(false, SeqCst);

@@ -1,6 +1,6 @@
-//! DEALLOCATE where it stands alone: which statement it names. What becomes of that is told elsewhere.
+//! Reads DEALLOCATE where it stands alone: which statement it names.
 
-use crate::sql::tokens::{Token, Tokens, undoubled};
+use crate::sql::tokens::{Token, Tokens, is_word, undoubled};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Deallocate {
@@ -24,12 +24,11 @@ fn discards_all(text: &[u8]) -> bool {
 
 pub(crate) fn deallocates(text: &[u8]) -> Option<Deallocate> {
     let mut tokens = Tokens::new(text);
-    let is = |token: &Option<Token<'_>>, other: &str| matches!(token, Some(Token::Word(word)) if word.eq_ignore_ascii_case(other.as_bytes()));
-    if !is(&tokens.next(), "deallocate") {
+    if !is_word(tokens.next().as_ref(), "deallocate") {
         return None;
     }
     let mut token = tokens.next();
-    if is(&token, "prepare") {
+    if is_word(token.as_ref(), "prepare") {
         // It is also a name that a statement may have.
         match tokens.clone().next() {
             None | Some(Token::Symbol(b';')) => {}

@@ -7,8 +7,7 @@ use std::{collections::HashSet, sync::LazyLock};
 
 const NAMES: &str = include_str!("harmless/functions.txt");
 
-/// Functions of PostgreSQL and its extensions that take one argument and may leave something behind, but for those of
-/// dblink.
+/// Functions of PostgreSQL and its extensions, except dblink, that take one argument and may leave something behind.
 const OF_ONE_ARGUMENT: &str = include_str!("harmless/of_one_argument.txt");
 
 /// Longest name in bytes: PostgreSQL cuts off the rest.
@@ -39,20 +38,19 @@ pub(crate) fn is_irreversible(name: &[u8]) -> bool {
     NAMES.contains(&name) || name.starts_with(b"dblink")
 }
 
-/// Whether a function of this name, in lower case, takes one argument and may leave something behind: it is called
-/// without a parenthesis, too.
+/// Whether a function of this name, in lower case, takes one argument and may leave something behind: it can be called
+/// without a parenthesis.
 pub(crate) fn may_harm_by_notation(name: &[u8]) -> bool {
     OF_ONE_ARGUMENT.lines().any(|known| known.as_bytes() == name) || name.starts_with(b"dblink")
 }
 
-/// Numbers of functions that drivers call by number: those for large objects, whose descriptors end with the
-/// transaction.
+/// Functions that drivers call by number: those for large objects, whose descriptors end with the transaction.
 pub(crate) fn is_harmless_oid(oid: u32) -> bool {
     matches!(oid, 715 | 764 | 765 | 767 | 952..=958 | 964 | 1004 | 3170..=3172 | 3457..=3460)
 }
 
-/// Whether this is the object id of a function after which no SQL cleans the session: one that is named above, or one
-/// that did not come with PostgreSQL.
+/// Whether no SQL cleans the session after the function of this number: one named above, or one that did not come with
+/// PostgreSQL.
 pub(crate) fn is_irreversible_oid(oid: u32) -> bool {
     matches!(oid, 1599 | 2172 | 2173 | 2739 | 3779 | 3786 | 4220..=4224 | 6006 | 16384..)
 }

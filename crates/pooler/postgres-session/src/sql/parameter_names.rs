@@ -72,8 +72,8 @@ pub(crate) fn is_harmless(name: &[u8]) -> bool {
     HARMLESS.iter().any(|harmless| is(name, harmless)) || name.to_ascii_lowercase().starts_with(b"enable_")
 }
 
-/// Whether SET and RESET can name a parameter, whatever the session has set: what is not ASCII is other bytes in
-/// another encoding, and a part that is too long is cut off.
+/// Whether SET and RESET can name a parameter in any session: other bytes than ASCII differ by encoding, and long parts
+/// are cut off.
 pub(crate) fn can_be_named(name: &[u8]) -> bool {
     name.is_ascii() && name.split(|&byte| byte == b'.').all(|part| part.len() <= harmless::MAX_NAME)
 }

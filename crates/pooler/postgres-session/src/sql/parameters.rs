@@ -116,8 +116,8 @@ fn push(bytes: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 pub(crate) struct Settings {
     /// All that the server reports, except facts, whether it was set or not.
     pub(crate) reported: Pairs,
-    /// What was set in the session, or asked for at its start, whether the server reports it or not. What is not here
-    /// is the server's own, and becomes another when that does.
+    /// Values set in the session or asked for at its start, reported or not. Other parameters have the server's own
+    /// values and follow them.
     pub(crate) extras: Pairs,
     /// See [`Settings::context`]; computed when the set is interned.
     context: u64,
@@ -151,8 +151,8 @@ impl Settings {
         self.reported.iter().chain(self.unreported())
     }
 
-    /// Whether a session with these settings and one with those have set the same of what the server reports: nothing
-    /// of it is set back on the way from one to the other.
+    /// Whether sessions with these settings and those have set the same reported parameters: none is reset on the way
+    /// from one to the other.
     pub(crate) fn keeps_reported(&self, other: &Settings) -> bool {
         let covers = |one: &Settings, other: &Settings| {
             let mut set = one.extras.iter().filter(|(name, _)| one.reported.get(name).is_some());
@@ -166,8 +166,8 @@ impl Settings {
         self.context
     }
 
-    /// A hash of all that may rule how constants are read, and that PostgreSQL does not look at when it uses a plan.
-    /// Known of interned sets.
+    /// A hash of what may rule how constants are read and PostgreSQL does not compare before it reuses a plan. For
+    /// interned sets.
     #[inline]
     pub(crate) fn reading(&self) -> u64 {
         self.reading
@@ -180,8 +180,7 @@ impl Settings {
         first.strip_prefix(b"\"").unwrap_or(first).starts_with(b"pg_temp")
     }
 
-    /// Whether who acts was changed in two ways. Whether both can be had again on another server depends on their
-    /// order.
+    /// Whether both the role and the session authorization are set: another server may refuse one after the other.
     pub(crate) fn acts_as_two(&self) -> bool {
         IDENTITY.iter().all(|identity| self.extras.get(identity).is_some())
     }
@@ -214,8 +213,7 @@ impl Settings {
         settings
     }
 
-    /// The same where a session begins with `to` and no longer with `from`: what was not set in this one is as it is
-    /// there.
+    /// These settings in a session whose defaults are `to` instead of `from`.
     pub(crate) fn rebased(&self, from: &Settings, to: &Settings) -> Self {
         let own = |(name, value): &(&[u8], &[u8])| from.extras.get(name) != Some(*value);
         let extras = self.extras.iter().filter(own).fold(to.extras.clone(), |all, (name, value)| all.with(name, value));
@@ -223,8 +221,8 @@ impl Settings {
         Self::new(to.reported.iter().map(value_of).collect(), extras)
     }
 
-    /// Appends the SQL that leads a session from these settings to others; appends nothing if there is nothing to do.
-    /// Who acts is given up first and taken on last, because it rules who may set what.
+    /// Appends SQL that leads a session from these settings to others, if they differ. The identity is given up first
+    /// and taken on last, because it rules what may be set.
     pub(crate) fn write_change(&self, to: &Settings, sql: &mut Vec<u8>) {
         let mut others = Vec::new();
         self.write_change_but_identity(to, &mut others);
@@ -374,8 +372,8 @@ pub(crate) fn write_quoted_name(sql: &mut Vec<u8>, name: &[u8]) {
     sql.push(b'"');
 }
 
-/// A literal that means the same whatever standard_conforming_strings and client_encoding are: it is ASCII, and what is
-/// not, or might end it, is written by its number, in the encoding of the database.
+/// Appends a literal that means the same under all values of standard_conforming_strings and client_encoding: ASCII,
+/// with other bytes and quotes as escapes in the encoding of the database.
 pub(crate) fn write_literal(sql: &mut Vec<u8>, value: &[u8]) {
     let is_plain = |byte: u8| (b' '..=b'~').contains(&byte) && byte != b'\'' && byte != b'\\';
     if !value.iter().all(|&byte| is_plain(byte)) {

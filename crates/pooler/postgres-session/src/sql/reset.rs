@@ -6,13 +6,12 @@
 use crate::{
     sql::{
         parameters::{Settings, is_identity, write_assignment, write_set_config},
-        tokens::{Token, Tokens},
+        tokens::{Token, Tokens, is_word},
     },
     wire::message::take_text,
 };
 
-/// What an amended statement of the extended protocol begins with if its answer has to be told as that of a RESET, or
-/// SET.
+/// Beginnings of amended statements of the extended protocol whose answer is told as that of a RESET or SET.
 const MARKS: [(&[u8], Tag); 2] = [(b"/* poolhouse: RESET */ ", Tag::Reset), (b"/* poolhouse: SET */ ", Tag::Set)];
 
 /// The command that the client is told was executed.
@@ -70,8 +69,8 @@ struct Reset {
     tells_reset: bool,
 }
 
-/// Amends the text of a Query of a client that had these settings at its `start`. `suspected` is how many of its statements are supposed to set something back; `wide`
-/// tells that a character may be of several bytes which are not UTF-8.
+/// Amends the text of a Query of a client with these settings at its `start`. `suspected`: the number of its statements
+/// that seem to reset something; `wide`: characters may be of several bytes that are not UTF-8.
 pub(crate) fn query(text: &[u8], suspected: usize, wide: bool, start: &Settings) -> Outcome<Amended> {
     let text = text.strip_suffix(b"\0").unwrap_or(text);
     if start.extras.is_empty() {
@@ -153,8 +152,7 @@ pub(crate) fn parse(body: &[u8], suspected: usize, start: &Settings) -> Outcome<
     Outcome::Amended(amended)
 }
 
-/// What is sent in the place of this statement, if there is no other in its text: a second one would make them a
-/// transaction.
+/// The statement in place of this one, if it is alone in its text: a second one would make the text a transaction.
 fn alone(reset: &Reset, start: &Settings) -> Outcome<Vec<u8>> {
     let mut amended = MARKS[usize::from(!reset.tells_reset)].0.to_vec();
     let written = if reset.name.is_none() {
@@ -186,8 +184,8 @@ enum Place {
     Alone,
 }
 
-/// Appends what sets the parameters as they were at the start; returns how many statements that are, or `None` if it
-/// cannot be said in this way.
+/// Appends statements that set the parameters as at the start; returns their number, or `None` if they cannot be
+/// written.
 fn write_start(sql: &mut Vec<u8>, place: Place, reset: &Reset, start: &Settings) -> Option<u8> {
     let mut count = 0u8;
     for (name, value) in start.extras.iter() {
@@ -258,10 +256,6 @@ fn statements(text: &[u8]) -> Option<Vec<Statement<'_>>> {
         *end = text.len() - tokens.remaining();
     }
     Some(found)
-}
-
-fn is_word(token: Option<&Token<'_>>, other: &str) -> bool {
-    matches!(token, Some(Token::Word(word)) if word.eq_ignore_ascii_case(other.as_bytes()))
 }
 
 fn reset(tokens: &[Token<'_>]) -> Option<Reset> {
@@ -399,7 +393,8 @@ mod tests {
         assert_eq!(
             parsed("reset all"),
             "/* poolhouse: RESET */ DO $poolhouse$ BEGIN RESET ALL;SET \"search_path\" = 's1','A b';\
-             SET \"app\".\"x\" = '1';PERFORM pg_catalog.set_config('temp_tablespaces','a,b',false);SET \"TimeZone\" = 'CET'; \
+             SET \"app\".\"x\" = '1';PERFORM pg_catalog.set_config('temp_tablespaces','a,b',false);SET \"TimeZone\" \
+             = 'CET'; \
              END $poolhouse$~~~"
         );
         assert_eq!(

@@ -42,8 +42,8 @@ pub(crate) fn scan(text: &[u8]) -> Findings {
     findings
 }
 
-/// Scans the beginning of a text that is too long to be kept. The rest may do anything but set a parameter whose name
-/// cannot be seen: that is supposed only if the beginning does so, or is code, which is all of one piece.
+/// Scans the beginning of a text that is too long to be kept. The rest may do anything, but sets a parameter of unknown
+/// name only if the beginning does so or is code.
 pub(crate) fn scan_beginning(text: &[u8]) -> Findings {
     let mut seen = Findings::default();
     let reading = examine(text, &mut seen, true);
@@ -76,6 +76,7 @@ enum Table {
 }
 
 /// The position and state of the reader of a text.
+#[derive(Default)]
 struct Reader<'a> {
     /// A statement begins here.
     start: bool,
@@ -108,24 +109,7 @@ struct Reader<'a> {
 fn examine(text: &[u8], found: &mut Findings, outermost: bool) -> Reading {
     let (mut code, mut escaped) = (false, false);
     let mut tokens = Tokens::new(text);
-    let mut at = Reader {
-        start: outermost,
-        prefix: false,
-        procedural: false,
-        depth: 0,
-        open: 0,
-        name: None,
-        temporary: false,
-        before_name: Before::Other,
-        last: Before::Other,
-        dot: false,
-        last_but_one: Before::Other,
-        table: Table::No,
-        updates: false,
-        settings_table: false,
-        outermost,
-        begun: false,
-    };
+    let mut at = Reader { start: outermost, outermost, ..Reader::default() };
     while let Some(token) = tokens.next() {
         match token {
             Token::Word(word) => read_name(&mut at, word, false, &mut tokens, found),

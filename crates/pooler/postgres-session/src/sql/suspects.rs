@@ -164,8 +164,7 @@ impl Findings {
         self.resets.clear();
     }
 
-    /// What is supposed of a text that is read otherwise by the server. The names that were found in it are as good as
-    /// any.
+    /// What a text may do that the server reads otherwise. The names found in it are kept.
     pub(crate) fn misread(found: &Self) -> Self {
         let mut supposed = Self { custom: found.custom.clone(), ..Self::unreadable() };
         if !found.may_reset {

@@ -120,8 +120,8 @@ impl<'a> Tokens<'a> {
         self.unclear |= depth > 0;
     }
 
-    /// What stands up to `quote`, which is taken, too. A doubled quote does not end it, nor one behind a backslash if
-    /// `escapes`. A text constant goes on in its own manner behind a line break and another quote.
+    /// Takes a quoted text and its closing `quote`. A doubled quote does not close it, nor one behind a backslash if
+    /// `escapes`. A text constant may go on behind a line break and another quote.
     fn quoted(&mut self, quote: u8, escapes: bool) -> &'a [u8] {
         let mut at = 0;
         while let Some(&byte) = self.rest.get(at) {
@@ -237,6 +237,10 @@ const IN_WORD: [bool; 256] = {
     which
 };
 
+pub(crate) fn is_word(token: Option<&Token<'_>>, other: &str) -> bool {
+    matches!(token, Some(Token::Word(word)) if word.eq_ignore_ascii_case(other.as_bytes()))
+}
+
 /// The text between quotes, with each doubled quote made one.
 pub(crate) fn undoubled(body: &[u8], quote: u8) -> Vec<u8> {
     let mut single = Vec::with_capacity(body.len());
@@ -250,8 +254,7 @@ pub(crate) fn undoubled(body: &[u8], quote: u8) -> Vec<u8> {
     single
 }
 
-/// Length of what leads from the end of a text constant to the quote with which it goes on, that included; `None` if it
-/// does not.
+/// The length from the end of a text constant up to and with the quote that continues it; `None` if none does.
 fn continuation(bytes: &[u8]) -> Option<usize> {
     let mut line_break = false;
     let mut at = 0;

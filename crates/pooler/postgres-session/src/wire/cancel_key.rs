@@ -27,7 +27,7 @@ pub(crate) fn process_id(node: u8, client: ClientTag) -> u32 {
     u32::from(node) << (SLOT_BITS + WORKER_BITS) | (u32::from(client.worker()) + 1) << SLOT_BITS | slot
 }
 
-/// Node and client of a process id; the client's slot is known by its lowest bits only. `None` for one that was never
+/// Node and client of a process id; the client's slot is known by its lowest bits. `None` for an id that was never
 /// given out.
 pub(crate) fn target(process_id: u32) -> Option<(u8, ClientTag)> {
     let node = (process_id >> (SLOT_BITS + WORKER_BITS)) as u8;
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_given_out_names_nobody() {
+    fn a_key_that_was_never_given_out_names_no_client() {
         for id in [0, 9, 1 << 31, u32::MAX] {
             assert_eq!(target(id), None);
         }

@@ -77,8 +77,8 @@ pub(crate) fn write_request(to: &mut Vec<u8>) -> Range<usize> {
     start..to.len()
 }
 
-/// The pools whose upstreams turned us away the first way and are tried the other way next: with TLS where `allow` went
-/// without, and the other way round for `prefer`. At most as many as there are pools.
+/// Pools whose next connection is made the other way, because the first was turned away: with TLS for `allow`, without
+/// for `prefer`.
 #[derive(Default)]
 pub(crate) struct SecondTries(Mutex<HashSet<PoolId>>);
 

@@ -100,16 +100,15 @@ impl Failure {
         self.code.as_bytes().try_into().ok().filter(|code: &[u8; 5]| code.iter().all(u8::is_ascii_alphanumeric))
     }
 
-    /// Whether the body of an ErrorResponse says that the plan of a prepared statement no longer fits its tables. The
-    /// name of the routine is not translated as the message is.
+    /// Whether an ErrorResponse says that a prepared statement no longer fits its tables. The name of the routine is
+    /// not translated, unlike the message.
     pub(crate) fn is_outdated_plan(body: &[u8]) -> bool {
         let routine = b"RRevalidateCachedQuery\0";
         body.windows(routine.len()).any(|part| part == routine)
     }
 
-    /// Whether the body of an ErrorResponse may come from a statement that was prepared before something that it uses
-    /// was changed: its plan does not fit, or what it means is gone. Codes: appendix "PostgreSQL Error
-    /// Codes".
+    /// Whether an ErrorResponse may come from a statement prepared before a change: its plan does not fit, or what it
+    /// uses is gone. Codes: appendix "PostgreSQL Error Codes".
     pub(crate) fn may_be_stale(body: &[u8]) -> bool {
         const GONE: [&str; 9] = ["42P01", "42703", "42704", "42883", "42804", "42809", "3F000", "42P13", "22P02"];
         let code = Self::read(body).code;
@@ -117,10 +116,15 @@ impl Failure {
         Self::is_outdated_plan(body) || code == "XX000" || GONE.contains(&code.as_str())
     }
 
-    /// Whether asking again cannot help until the database or the configuration is changed: wrong credentials, no such
-    /// database, a start-up parameter that is refused.
+    /// Whether only a change of the database or the configuration can help: wrong credentials, no such database, a
+    /// refused start-up parameter.
     pub(crate) fn is_permanent(&self) -> bool {
         ["28", "3D", "22", "42"].iter().any(|class| self.code.starts_with(class))
+    }
+
+    /// The error for a client that has to go because of it.
+    pub(crate) fn report(&self) -> Report<'_> {
+        Report { severity: Severity::Fatal, code: &self.code, message: &self.message, hint: &self.hint }
     }
 
     /// The text for the log and for waiting clients.

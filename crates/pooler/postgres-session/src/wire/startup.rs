@@ -15,8 +15,7 @@ const MAX_SETTINGS: usize = 128;
 
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Packet {
-    /// No packet, but the beginning of a TLS handshake without asking for it. It has no length here: nothing of it is
-    /// consumed.
+    /// The beginning of a TLS handshake that was not asked for. Its length counts as 0: nothing of it is consumed.
     Tls,
     Ssl,
     Gss,
@@ -266,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_recognized() {
+    fn other_protocols_and_invalid_packets_are_recognized() {
         assert_eq!(read(b"GET / HTTP/1.1\r\n"), Err(StartError::Http));
         assert_eq!(read(&[0x16, 0x03, 0x01, 0x02, 0x00]), Ok(Some((Packet::Tls, 0))));
         assert_eq!(read(b"X\0\0\0\x04"), Ok(Some((Packet::Terminate, 0))));

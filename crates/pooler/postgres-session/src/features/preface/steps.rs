@@ -9,8 +9,8 @@ use std::sync::LazyLock;
 
 use crate::{
     features::cleaning::{BEGIN, RESET_STATEMENTS},
-    session::statements::PREFIX,
-    wire::message::{front, write, write_bind, write_execute, write_parse},
+    session::PREFIX,
+    wire::{front, message::write, write_bind, write_execute, write_parse},
 };
 
 /// Appends steps and counts them.
@@ -49,18 +49,17 @@ impl<'a> Steps<'a> {
         self.count += 1;
     }
 
-    /// The last statement, and a step that closes it: a client that has no unnamed statement is to find none. It stands
-    /// behind the execution for the sake of a time-out that the holder before has left: where that is due in the
-    /// statement's last microseconds, PostgreSQL (`ProcessInterrupts`) reports it in place of whatever it reads next,
-    /// which must not be the request.
+    /// Appends the last statement, and a step that closes it: a client without an unnamed statement must find none. The
+    /// Close also shields the request: a time-out of the former holder that is due in the last microseconds of the
+    /// statement is reported in place of whatever PostgreSQL (`ProcessInterrupts`) reads next.
     pub(crate) fn last(&mut self, sql: &[u8]) {
         self.step(sql);
         write(self.to, front::CLOSE, |to| to.extend_from_slice(b"S\0"));
         self.count += 1;
     }
 
-    /// Begins a transaction, in which all of a session is cleaned but its prepared statements. `there`: the server has
-    /// the statements for this.
+    /// Begins a transaction that cleans all of a session but its prepared statements. `there`: the server has the
+    /// statements for this.
     pub(crate) fn clean(&mut self, there: bool) {
         let (first, again) = &*CLEANING_MESSAGES;
         self.to.extend_from_slice(if there { again } else { first });

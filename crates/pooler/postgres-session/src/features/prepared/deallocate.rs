@@ -1,21 +1,11 @@
 //! DEALLOCATE of what the server knows by another name, or not at all: it is answered in the server's place.
 
-use seam::Peer;
-
 use crate::{
     exchange::Note,
     features::prepared::unnamed,
-    session::{
-        client::Client,
-        link::Link,
-        request::{Arrived, Step},
-        server::Server,
-    },
-    sql::{
-        deallocate::{Deallocate, deallocates},
-        suspects::Suspects,
-    },
-    wire::message::{IDLE, back, front, write, write_ready, write_text},
+    session::{Arrived, Client, Link, Server, request::Step},
+    sql::{Deallocate, Suspects, deallocates},
+    wire::{IDLE, back, front, message::write, write_ready, write_text},
 };
 
 /// The statements that a text deallocates, if the server knows them by another name or not at all.
@@ -31,8 +21,8 @@ pub(crate) fn is_answered_here(client: &Client, server: &Server, text: &[u8]) ->
     ours.then_some(given_up)
 }
 
-/// Deals with such a text. Outside of a transaction it is answered at once. Within one the server has a portal to
-/// close: that is what a query does to the unnamed one.
+/// Answers such a text: at once outside of a transaction. Within one the server closes the unnamed portal, as a query
+/// would.
 pub(crate) fn settle(link: &mut Link<'_>, message: &Arrived<'_>, given_up: &Deallocate) -> Step {
     let named = link.client.named.as_mut().expect("it has statements");
     match given_up {
@@ -42,13 +32,13 @@ pub(crate) fn settle(link: &mut Link<'_>, message: &Arrived<'_>, given_up: &Deal
     unnamed::invalidate(link.client_tag, link.client, link.server);
     let all = *given_up == Deallocate::All;
     if link.server.exchange.status() == IDLE {
-        link.out.insert(Peer::Client(link.client_tag), |to| {
+        link.write_to_client(|to| {
             write_complete(to, all);
             write_ready(to, IDLE);
         });
         return Step::Answered;
     }
-    link.out.insert(Peer::Server(link.server_tag), |to| {
+    link.write_to_server(|to| {
         write(to, front::CLOSE, |to| to.extend_from_slice(b"P\0"));
         write(to, front::SYNC, |_| {});
     });

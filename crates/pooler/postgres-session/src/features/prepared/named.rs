@@ -1,5 +1,5 @@
-//! ClientStatements prepared statements of a client in the messages that it sends and gets: its names are replaced by those of
-//! ours, and what the server at hand does not have is parsed before it is used.
+//! Named prepared statements of a client in the messages that it sends and gets: its names are replaced by
+//! those of ours, and what the server at hand does not have is parsed before it is used.
 //!
 //! What need not be done by the server is still answered by it: in place of a Parse it has done before, it is sent a
 //! Close of a statement that never exists. So every answer keeps its place, also among errors.
@@ -19,25 +19,13 @@ use crate::{
         settings::{bound_names::note_bound_names, reset},
     },
     session::{
-        client::Client,
-        copy,
-        link::Link,
-        pins::Pin,
-        prepared::{Likeness, Need, Prepared},
-        request::{Arrived, Step},
-        server::Server,
-        shared::Postgres,
-        soil::Soil,
-        statements::{Meaning, NOTHING, PREFIX, Reliance, Statement, TAKEN},
+        Arrived, Client, Likeness, Link, Need, PREFIX, Pin, Postgres, Reliance, Server, Soil, Statement, copy,
+        prepared::Prepared,
+        request::Step,
+        statements::{Meaning, NOTHING, TAKEN},
     },
-    sql::{
-        deallocate::{Deallocate, deallocates, deallocates_all},
-        suspects::{Findings, Suspects},
-    },
-    wire::{
-        error::{Failure, code},
-        message::{HEADER, front, take_text, write, write_parse},
-    },
+    sql::{Deallocate, Findings, Suspects, deallocates, deallocates_all},
+    wire::{Failure, HEADER, code, front, message::write, take_text, write_parse},
 };
 
 pub(crate) fn follow(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, name: Range<usize>) -> Step {
@@ -75,8 +63,8 @@ fn meaning(client: &mut Client, server: &Server, name: &[u8]) -> Result<Option<A
 /// Sets pools apart: an odd number, whose multiples share few bits.
 const POOL_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What rules the meaning of a text parsed now; `None` if no other client may share it. In another database a text is
-/// about other tables, and clients there were told something else.
+/// A hash of what rules the meaning of a text parsed now; `None` if no other client may share the statement. Texts mean
+/// other tables in other databases.
 fn context(client: &Client, server: &Server) -> Option<u64> {
     if server.traces.may_have_any(Suspects::MEANING.union(Suspects::OPAQUE)) || hides_tables(client, server) {
         return None;
@@ -102,7 +90,7 @@ fn parse(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, name: 
         // The server refuses it, since it gets one of that name first; but before that it reads the text.
         occupy_name((link.server_tag, link.server), link.out);
         let (header, before) = renamed(message, &name, &TAKEN);
-        link.out.insert(Peer::Server(link.server_tag), |to| {
+        link.write_to_server(|to| {
             [&header[..], before, TAKEN.as_bytes()].iter().for_each(|part| to.extend_from_slice(part))
         });
         let pipeline = link.server.statements.ours_or_new().pipeline();
@@ -134,14 +122,14 @@ fn parse(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, name: 
     match prepared.need_as_written(&statement) {
         // A Parse fails in a transaction that has failed, and a Close does not.
         Need::Nothing if link.server.exchange.is_first_pipeline() => {
-            link.out.insert(Peer::Server(link.server_tag), write_idle_close);
+            link.write_to_server(write_idle_close);
             link.server.exchange.noted(Note::KnownParse);
         }
         need => {
             if need != Need::Parse {
                 write_own_close(prepared, &mut link.server.exchange, link.server_tag, statement.id, link.out);
             }
-            // It names no types that others were told: who prepares a text anew is told what that is now.
+            // It names no types that others were told: a client that prepares a text anew is told its types now.
             link.out.insert(Peer::Server(link.server_tag), |to| write_parse(to, statement.name.as_bytes(), text));
             prepared.parse_as_written(&statement);
             link.server.exchange.noted(Note::Parse(statement.id));
@@ -161,8 +149,7 @@ fn occupy_name((tag, server): (ServerTag, &mut Server), out: &mut Outbox) {
     server.exchange.noted(Note::Swallowed);
 }
 
-/// The name of the client's statement that a Parse of DEALLOCATE is about, if it is about one; or what is to be done
-/// first.
+/// The name of the client's statement that a Parse of DEALLOCATE is about, if any; the error says what to do first.
 pub(crate) fn deallocated(
     client: &mut Client,
     server: &mut Server,
@@ -179,13 +166,13 @@ pub(crate) fn deallocated(
     Some(if is_full(client) { Err(Step::TooMany) } else { Ok(name) })
 }
 
-/// Forwards the Parse of a DEALLOCATE of a statement of the client's: the server deallocates something else that is
-/// there. The server keeps the statement for others; and to ensure_prepared a missing one first may fail by now.
+/// Forwards the Parse of a DEALLOCATE as one of an empty statement: the server keeps the client's statement for others,
+/// and to prepare a missing one first might fail.
 pub(crate) fn deallocate(link: &mut Link<'_>, message: &Arrived<'_>, name: &[u8]) -> Step {
     let mut body = &message.body()[1..];
     take_text(&mut body).expect("its text was read");
     occupy_name((link.server_tag, link.server), link.out);
-    link.out.insert(Peer::Server(link.server_tag), |to| {
+    link.write_to_server(|to| {
         write(to, front::PARSE, |to| {
             to.extend_from_slice(format!("\0DEALLOCATE {}\0", *TAKEN).as_bytes());
             to.extend_from_slice(body);
@@ -202,7 +189,7 @@ fn close(link: &mut Link<'_>, message: &Arrived<'_>, name: Range<usize>) -> Step
     match meaning(link.client, link.server, name) {
         Err(step) => return step,
         Ok(None) if is_ours(name) => {
-            link.out.insert(Peer::Server(link.server_tag), write_idle_close);
+            link.write_to_server(write_idle_close);
             link.server.exchange.extended();
             return Step::Replaced(message.end());
         }
@@ -220,7 +207,7 @@ fn close(link: &mut Link<'_>, message: &Arrived<'_>, name: Range<usize>) -> Step
     let named = link.client.named.as_mut().expect("it has the statement");
     // From here on the pipelines are counted: what stands behind the next Sync is not in this one.
     named.close(name, link.server.statements.ours_or_new().pipeline());
-    link.out.insert(Peer::Server(link.server_tag), write_idle_close);
+    link.write_to_server(write_idle_close);
     link.server.exchange.noted(Note::Close);
     Step::Replaced(message.end())
 }
@@ -314,7 +301,7 @@ fn bind(link: &mut Link<'_>, message: &Arrived<'_>, statement: &Statement) -> Op
             return Some(step);
         }
         if link.server.policy.on_state == OnState::Reject && findings.suspects.intersects(Suspects::VISIBLY_LASTING) {
-            reject(link.server_tag, link.server, message.header.kind, link.out);
+            reject(link, message.header.kind);
         }
         link.server.suspect(findings);
         link.server.note_amended_bind(message.body(), &statement.body);
@@ -340,7 +327,7 @@ fn compare(
     match likeness {
         Likeness::Different => {
             statement.retire();
-            told::refuse_changed(link.server_tag, link.server, message.header.kind, link.out);
+            told::refuse_changed(link, message.header.kind);
             forward_as_nothing((link.server_tag, link.server), message, name, link.out)
         }
         // Its answers come with those to what goes ahead, but that has to be known first.
@@ -416,8 +403,7 @@ pub(crate) fn forward_as_nothing(
     forward_as((tag, server), message, name, &NOTHING, (None, false), out)
 }
 
-/// What stands before the name of a statement in a message, if that is replaced by ours: the header, and what is
-/// between them.
+/// The header and the bytes before the name of a statement in a message whose name is replaced by ours.
 fn renamed<'a>(message: &Arrived<'a>, name: &Range<usize>, ours: &str) -> ([u8; HEADER], &'a [u8]) {
     let length = message.header.length as usize - name.len() + ours.len();
     let mut header = [message.header.kind, 0, 0, 0, 0];
@@ -534,9 +520,9 @@ pub(crate) fn settle_discarded(client: &mut Client, server: &mut Server) {
     }
 }
 
-/// An error was answered, to a message of the extended protocol if `prepared`: what it discarded never was, and a
-/// statement that may be stale is made anew everywhere. Returns the error with the client's own name of a statement in
-/// place of ours, if there is one in it.
+/// An error was answered, to a message of the extended protocol if `prepared`: discarded requests are undone, and a
+/// stale statement is parsed anew everywhere. Returns the error with the client's name of a statement in place of ours,
+/// if it has one.
 pub(crate) fn failed(body: Option<&[u8]>, prepared: bool, client: &mut Client, server: &mut Server) -> Option<Vec<u8>> {
     let taken = server.exchange.discarded().first() == Some(&Note::Taken);
     let renamed = body.and_then(|body| told::changed(server, body).or_else(|| rename(body, taken, client)));
@@ -550,8 +536,7 @@ pub(crate) fn failed(body: Option<&[u8]>, prepared: bool, client: &mut Client, s
     renamed
 }
 
-/// Whether an error says that the server has not got a statement that Poolhouse has made there. Of one that the client
-/// never made it says nothing.
+/// Whether an error says that a statement made by Poolhouse is missing. About other statements it says nothing.
 fn tells_ours_missing(body: &[u8]) -> bool {
     body.windows(PREFIX.len()).any(|part| part == PREFIX.as_bytes())
         && Failure::read(body).code == code::INVALID_SQL_STATEMENT_NAME

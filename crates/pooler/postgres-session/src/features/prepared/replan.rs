@@ -6,7 +6,7 @@
 
 use seam::{Outbox, Peer, ServerTag};
 
-use crate::{features::prepared::named, session::server::Server};
+use crate::{features::prepared::named, session::Server};
 
 impl Server {
     /// The server is ready: a request that it has refused is sent again.

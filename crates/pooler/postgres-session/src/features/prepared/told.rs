@@ -9,38 +9,30 @@
 
 use std::{ops::Range, sync::Arc};
 
-use seam::{Outbox, Peer, ServerTag, Standing};
+use seam::Standing;
 
 use crate::{
     exchange::Note,
     features::rejection::refuse,
     session::{
-        client::Client,
-        link::Link,
-        prepared::{BoundLast, Likeness, Need},
-        request::{Arrived, Step},
-        server::Server,
+        Arrived, Client, Likeness, Link, Need, Postgres, Reliance, Server, Statement,
+        prepared::BoundLast,
+        request::Step,
         shapes::{Description, Fit, Told, hash_columns},
-        shared::Postgres,
-        statements::{Reliance, Statement},
     },
-    wire::{
-        error::{Failure, code},
-        message::{HEADER, Header, back, front, take_text, write},
-    },
+    wire::{Failure, HEADER, Header, back, code, front, message::write, take_text},
 };
 
 /// SQL that fails with the code of the client's error.
 const STALE: &[u8] = b"DO $poolhouse$ BEGIN RAISE EXCEPTION USING ERRCODE = '0A000', \
     MESSAGE = 'cached plan must not change result type'; END $poolhouse$";
 
-/// What PostgreSQL says where the columns of a statement have changed; drivers prepare anew on account of the routine
-/// or the text.
+/// PostgreSQL's error for a statement whose columns have changed; drivers prepare anew because of its routine or text.
 const CHANGED: &[u8] =
     b"SERROR\0VERROR\0C0A000\0Mcached plan must not change result type\0Fplancache.c\0RRevalidateCachedQuery\0\0";
 
 pub(crate) fn ask(link: &mut Link<'_>, (name, note): (&str, Note)) -> Step {
-    link.out.insert(Peer::Server(link.server_tag), |to| {
+    link.write_to_server(|to| {
         write(to, front::DESCRIBE, |to| to.extend_from_slice(format!("S{name}\0").as_bytes()));
         write(to, front::FLUSH, |_| {});
     });
@@ -53,8 +45,8 @@ pub(crate) fn ask(link: &mut Link<'_>, (name, note): (&str, Note)) -> Step {
 }
 
 /// Has a request fail whose statement is not what the client was told.
-pub(crate) fn refuse_changed(tag: ServerTag, server: &mut Server, kind: u8, out: &mut Outbox) {
-    refuse(tag, server, kind, STALE, Some(Note::Stale), out);
+pub(crate) fn refuse_changed(link: &mut Link<'_>, kind: u8) {
+    refuse(link, kind, STALE, Some(Note::Stale));
 }
 
 /// Whether a Describe of its portal follows a Bind.
@@ -114,8 +106,8 @@ pub(crate) fn describe_portal(client: &mut Client, server: &mut Server, message:
 }
 
 impl Postgres {
-    /// A part of the answer to a Describe that is looked at; what has come of its body, and how long that is. True if
-    /// it is for the client.
+    /// A part of the answer to a Describe that is looked at: the arrived part of its body, and the length of the whole.
+    /// True if it is for the client.
     pub(crate) fn description(
         &self,
         client: Option<&mut Client>,
@@ -144,7 +136,7 @@ impl Postgres {
         let statement = &described.statement;
         let Some(name) = described.name else { return false };
         if !statement.told.tell(&described.description) {
-            // Others were told something else, and who prepares the text from now on is to be told what is so now.
+            // Other clients were told something else. A client that prepares the text from now on is told this.
             statement.retire();
             let context = (!statement.is_own()).then_some(statement.context);
             let told = Told::new(&Description {

@@ -4,7 +4,7 @@
 //! so. A client never meets the statement of another.
 //!
 //! The text is kept only of a statement that was not bound together with its parsing: most are, and those cost
-//! nothing here. ClientStatements statements are followed elsewhere.
+//! nothing here. Named statements are followed elsewhere.
 
 use std::ops::Range;
 
@@ -21,21 +21,13 @@ use crate::{
         settings::{bound_names::note_bound_names, reset},
     },
     session::{
-        client::Client,
-        link::Link,
-        prepared::Likeness,
-        request::{Arrived, Step},
-        server::Server,
+        Arrived, Client, Likeness, Link, Postgres, Server,
+        request::Step,
         server_unnamed::Owner,
-        shared::Postgres,
         texts::{Text, Texts},
     },
-    sql::{
-        deallocate::deallocates_all,
-        scan::{scan, scan_beginning},
-        suspects::Suspects,
-    },
-    wire::message::{HEADER, front, write, write_parse},
+    sql::{Suspects, deallocates_all, scan::scan, scan_beginning},
+    wire::{HEADER, front, message::write, write_parse},
 };
 
 /// SQL that fails as PostgreSQL does without a statement, and says why it is gone.
@@ -78,18 +70,16 @@ pub(crate) fn query(
     None
 }
 
-/// What is forwarded next takes the statement's place, or may be skipped: what is answered to an idle Close ahead of it
-/// tells whether it is read.
+/// The next request replaces the statement, or is skipped: the answer to an idle Close ahead of it tells which.
 fn doubt_next(link: &mut Link<'_>) {
     let before = link.client.unnamed.take_parse();
     let at_hand = link.server.unnamed.owner == Some(link.client.unnamed_owner(link.client_tag));
-    link.out.insert(Peer::Server(link.server_tag), named::write_idle_close);
+    link.write_to_server(named::write_idle_close);
     link.server.unnamed.doubt(at_hand).replace(before);
     link.server.exchange.noted(Note::Hidden);
 }
 
-/// The Parse of a DEALLOCATE is forwarded in another form, whose answer is that of the statement it is about. The
-/// statement stays with this server.
+/// Forwards the Parse of a DEALLOCATE in another form. The statement stays with this server.
 fn deallocate(
     texts: &Texts,
     link: &mut Link<'_>,
@@ -97,16 +87,8 @@ fn deallocate(
     name: &[u8],
     kept: &mut Option<Range<usize>>,
 ) -> Step {
-    if link.server.lease().mid_pipeline {
-        keep(texts, link.client, message, kept);
-        let loses = link.server.unnamed.owner != Some(link.client.unnamed_owner(link.client_tag))
-            || link.client.unnamed.parse().is_some();
-        if loses || link.server.unnamed.is_in_doubt() {
-            doubt_next(link);
-        }
-    } else {
-        link.server.unnamed.supersede();
-        *kept = None;
+    if may_be_skipped(texts, link, message, kept) {
+        doubt_next(link);
     }
     link.client.unnamed.invalidate();
     link.client.unnamed.note_deallocate();
@@ -137,23 +119,29 @@ fn keep(texts: &Texts, client: &mut Client, message: &Arrived<'_>, kept: &mut Op
     }
 }
 
-/// A Parse or Close of the statement is about to be forwarded. What there was before is remembered if it
-/// may be skipped.
+/// A request that replaces the statement is about to be forwarded. True if it may be skipped, and the former statement
+/// must be remembered.
+fn may_be_skipped(texts: &Texts, link: &mut Link<'_>, message: &Arrived<'_>, kept: &mut Option<Range<usize>>) -> bool {
+    if !link.server.lease().mid_pipeline {
+        link.server.unnamed.supersede();
+        *kept = None;
+        return false;
+    }
+    keep(texts, link.client, message, kept);
+    let at_hand = link.server.unnamed.owner == Some(link.client.unnamed_owner(link.client_tag));
+    !at_hand || link.client.unnamed.parse().is_some() || link.server.unnamed.is_in_doubt()
+}
+
+/// A Parse or Close of the statement is about to be forwarded. The former statement is remembered if this may be
+/// skipped.
 fn replace(texts: &Texts, link: &mut Link<'_>, message: &Arrived<'_>, kept: &mut Option<Range<usize>>) {
     let at_hand = link.server.unnamed.owner == Some(link.client.unnamed_owner(link.client_tag));
     let is_like = !link.server.lease().mid_pipeline || link.server.unnamed.likeness == Likeness::Same;
     link.server.unnamed.likeness = if is_like { Likeness::Same } else { Likeness::Unknown };
-    if link.server.lease().mid_pipeline {
-        keep(texts, link.client, message, kept);
-    } else {
-        link.server.unnamed.supersede();
-        *kept = None;
-    }
-    let loses = !at_hand || link.client.unnamed.parse().is_some();
-    if link.server.lease().mid_pipeline && (loses || link.server.unnamed.is_in_doubt()) {
+    if may_be_skipped(texts, link, message, kept) {
         let before = link.client.unnamed.take_parse();
         if before.is_some() {
-            link.out.insert(Peer::Server(link.server_tag), named::write_idle_close);
+            link.write_to_server(named::write_idle_close);
             link.server.exchange.noted(Note::Swallowed);
         }
         link.server.unnamed.doubt(at_hand).replace(before);
@@ -209,7 +197,7 @@ fn parse(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, kept: 
         // It is kept in this form, so that its Bind is known as that of an amended statement.
         let mut parse = Vec::new();
         write_parse(&mut parse, b"", &body);
-        link.out.insert(Peer::Server(link.server_tag), |to| to.extend_from_slice(&parse));
+        link.write_to_server(|to| to.extend_from_slice(&parse));
         link.client.unnamed.keep(Text::short(parse.into()));
         return Step::Replaced(message.end());
     }
@@ -269,7 +257,7 @@ fn bind_or_describe(
 fn compare(link: &mut Link<'_>, message: &Arrived<'_>) -> Step {
     match link.server.unnamed.likeness {
         Likeness::Different => {
-            told::refuse_changed(link.server_tag, link.server, message.header.kind, link.out);
+            told::refuse_changed(link, message.header.kind);
             Step::Forward
         }
         Likeness::Unknown => {
@@ -288,8 +276,8 @@ pub(crate) fn follow_part(client: &mut Client, part: &[u8]) {
     client.unnamed.append(part, client.partial.rest() > part.len());
 }
 
-/// Looks at the text of a statement, or if that is not `whole`, at its beginning; `None` if it may be forwarded, and
-/// with `amended` in its place if that is set.
+/// Looks at the text of a statement or, if it is not `whole`, at its beginning. `None`: it may be forwarded, in the
+/// form of `amended` if that is set.
 fn suspect(
     postgres: &Postgres,
     link: &mut Link<'_>,
@@ -320,7 +308,7 @@ fn suspect(
         return Some(step);
     }
     if link.server.policy.on_state == OnState::Reject && findings.suspects.intersects(Suspects::VISIBLY_LASTING) {
-        reject(link.server_tag, link.server, front::PARSE, link.out);
+        reject(link, front::PARSE);
     }
     if whole && link.server.policy.on_state != OnState::Allow {
         *amended = reset::parse(link.client, text, &mut findings);
@@ -333,7 +321,7 @@ fn suspect(
 fn ensure_on_server(link: &mut Link<'_>, owner: Owner) {
     let parse = link.client.unnamed.parse().map(|text| text.bytes());
     if matches!(parse, Some(None)) {
-        return refuse(link.server_tag, link.server, front::BIND, FORGOTTEN, None, link.out);
+        return refuse(link, front::BIND, FORGOTTEN, None);
     }
     let told = link.client.unnamed.parse().map(|text| &text.told).filter(|told| told.is_some());
     link.server.unnamed.likeness = if told.is_some() { Likeness::Unknown } else { Likeness::Same };

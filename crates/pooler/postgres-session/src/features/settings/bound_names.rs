@@ -1,13 +1,12 @@
-//! Names of parameters that are bound to the statements which set them: they are asked for when it is asked what is
-//! set.
+//! Names of parameters that are bound values of the statements which set them: a survey asks for these parameters.
 
 use crate::{
-    session::{request::Arrived, server::Server, soil::Soil},
+    session::{Arrived, Server, Soil},
     sql::{
+        Suspects,
         parameter_names::{can_be_named, is_verbatim, may_be_name},
-        suspects::Suspects,
     },
-    wire::message::{front, take_text, take_u16, take_value},
+    wire::{front, take_text, take_u16, take_value},
 };
 
 /// Notes values of a Bind that may be names of custom parameters, if its statement sets one.

@@ -5,27 +5,18 @@
 //! (`session::defaults`). What it says is that server's own; if it was another before, it is what all servers of the
 //! pool are asked for when they are granted next. It sets nothing.
 
-use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, ServerTag, Sessions, Standing, Verdict};
+use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, ServerTag, Standing, Verdict};
 
 use crate::{
     session::{
-        client::{Client, Phase},
-        defaults::{Question, Then},
-        link::Link,
-        server::{Server, Stage},
-        server_settings::OwnAnswer,
-        shared::Postgres,
+        Client, Link, Phase, Postgres, Server, ServerSide, Stage, Then, defaults::Question, server_settings::OwnAnswer,
     },
-    sql::parameters::{Pairs, Settings},
-    wire::{
-        error::{CANCELLED, Failure},
-        message::write_parameter,
-    },
+    sql::{Pairs, Settings},
+    wire::{CANCELLED, Failure, write_parameter},
 };
 
 impl Postgres {
-    /// A client has been granted a server. True if that is asked first what it begins with; otherwise the client goes
-    /// by what is known.
+    /// A client has been granted a server. True if the server is first asked for its defaults.
     #[inline]
     pub(crate) fn follows_defaults(&self, link: &mut Link<'_>) -> bool {
         let version = self.parameters.defaults_version();
@@ -47,8 +38,8 @@ impl Postgres {
         false
     }
 
-    /// The client goes on with its server: it is told what that reports otherwise than the client was told last, unless
-    /// it has set it.
+    /// The client goes on with its server: it is told of reported values that differ from those it was told last,
+    /// unless it has set them.
     pub(crate) fn tell_reported(&self, link: &mut Link<'_>) {
         let known = link.client.settings().current().clone();
         let reported = &link.server.settings.current().reported;
@@ -65,17 +56,14 @@ impl Postgres {
     /// The server has described the defaults of its session.
     pub(crate) fn defaults_answered(
         &self,
-        me: ServerTag,
-        server: &mut Server,
-        clients: &mut dyn Sessions<ClientTag, Client>,
+        side: &mut ServerSide<'_>,
         (question, failure, cancelled): (Question, Option<Failure>, bool),
-        out: &mut Outbox,
     ) {
         let then = question.then;
-        if server.lease.is_none() {
-            return self.answered_to_none(me, server, (question, failure), out);
+        if side.server.lease.is_none() {
+            return self.answered_to_none(side.server_tag, side.server, (question, failure), side.out);
         }
-        let link = &mut Link::of_holder(me, server, clients, out);
+        let link = &mut side.link();
         link.client.phase = Phase::Ready;
         let found = match &failure {
             None => self.take_defaults(link.server, question),
@@ -100,7 +88,7 @@ impl Postgres {
             _ if found.outlived => self.replace_server(link),
             _ => {
                 self.prepare_for(link);
-                link.out.push(Effect::Wake { client: link.client_tag });
+                link.wake();
             }
         }
     }
@@ -157,8 +145,8 @@ impl Postgres {
         server.settings.set_answer_clock(self.parameters.clock(server.pool));
     }
 
-    /// Whether the server begins with what no new one begins with, because a role or a database has it otherwise now:
-    /// an old session never hears of that. `of_role` is what it has of them itself.
+    /// Whether a role or a database gives new servers other defaults than this one has: an old session never learns of
+    /// that. `of_role`: its own defaults of that kind.
     fn is_outlived(&self, server: &Server, of_role: &[Box<[u8]>]) -> bool {
         let Some((newest, of_newest)) = self.parameters.defaults(server.pool) else { return false };
         let differs = |(name, value): &(&[u8], &[u8])| server.settings.defaults().reported.get(name) != Some(*value);
@@ -170,7 +158,7 @@ impl Postgres {
     fn replace_server(&self, link: &mut Link<'_>) {
         link.server.stage = Stage::Closed;
         link.release(Verdict::Discard);
-        link.out.push(Effect::Wake { client: link.client_tag });
+        link.wake();
     }
 
     /// The client is done with its server, and what it leaves behind is known.

@@ -1,25 +1,16 @@
 //! Amended texts on their way: which requests carry one, and what the client is told of their answers, as if the server
 //! had got the client's own. How a text is amended is told in `sql::reset`.
 
-use seam::Peer;
-
 use crate::{
     directory::OnState,
     exchange::Note,
-    session::{
-        client::Client,
-        copy,
-        link::Link,
-        request::{Arrived, Step},
-        reset::Resetting,
-        server::Server,
-    },
+    session::{Arrived, Client, Link, Server, copy, request::Step, reset::Resetting},
     sql::{
+        ALL_PARAMETERS, Findings, Suspects,
         reset::{self, Outcome},
         scan::scan,
-        suspects::{ALL_PARAMETERS, Findings, Suspects},
     },
-    wire::message::{front, take_text, write_parse, write_query},
+    wire::{front, take_text, write_parse, write_query},
 };
 
 impl Server {
@@ -95,7 +86,7 @@ pub(crate) fn query(link: &mut Link<'_>, message: &Arrived<'_>, findings: &mut F
         Outcome::Amended(amended) => {
             *findings = scan(&amended.text);
             findings.settle_resets();
-            link.out.insert(Peer::Server(link.server_tag), |to| write_query(to, &amended.text));
+            link.write_to_server(|to| write_query(to, &amended.text));
             copy::enter_query(&mut link.server.exchange, Some(&amended.text));
             link.server.traces.begin_amended().begin(amended);
             Some(Step::Replaced(message.end()))
@@ -185,7 +176,7 @@ fn session_text(link: &mut Link<'_>, message: &Arrived<'_>) -> Step {
             );
         }
         if let Some(body) = amended {
-            link.out.insert(Peer::Server(link.server_tag), |to| write_parse(to, name, &body));
+            link.write_to_server(|to| write_parse(to, name, &body));
             link.server.exchange.extended();
             step = Step::Replaced(message.end());
         }

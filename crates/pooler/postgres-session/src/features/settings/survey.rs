@@ -2,32 +2,22 @@
 //! server, everything else ties the client to its server until it is gone. It knows no SQL of its own; see
 //! `session::survey`.
 
-use seam::{Peer, Standing, Verdict};
+use seam::{Standing, Verdict};
 
 use crate::{
     directory::{OnState, PoolMode, ResetPolicy},
     features::settings::defaults::tell_differences,
     session::{
-        client::{Client, Phase},
-        defaults::Then,
-        link::Link,
-        own_queries::Purpose,
-        pins::Pin,
-        server::Server,
-        shared::Postgres,
-        soil::Soil,
-        survey::{self, Statements, Survey},
+        Client, Link, Phase, Pin, Postgres, Purpose, Server, Soil, Survey, Then,
+        survey::{self, Statements},
     },
-    sql::{parameters::Pairs, suspects::Suspects},
-    wire::{
-        error::{Failure, Report, Severity},
-        message::IDLE,
-    },
+    sql::{Pairs, Suspects},
+    wire::{Failure, IDLE, Report, Severity},
 };
 
 impl Postgres {
-    /// Nothing is owed and no transaction is open: the server is given back, or asked first what is left behind in it.
-    /// True if it is given back.
+    /// Nothing is owed and no transaction is open: the server is given back, or surveyed first. True if it is given
+    /// back.
     #[inline]
     pub(crate) fn finish(&self, link: &mut Link<'_>) -> bool {
         let plain = link.server.traces.is_none() && link.client.pin.is_none();
@@ -60,8 +50,8 @@ impl Postgres {
         true
     }
 
-    /// A transaction has ended with suspects. True if the server is asked what there is: the client's next request
-    /// waits for the answer.
+    /// A transaction with suspects has ended. True if the server is surveyed: the client's next request waits for the
+    /// answer.
     fn survey(&self, link: &mut Link<'_>) -> bool {
         if link.client.listening.is_some() && !link.server.unlistened.is_empty() {
             self.unlisten(link.client, &link.server.unlistened.take(), link.out);
@@ -75,9 +65,9 @@ impl Postgres {
             // What a temporary object has set stays when the object goes.
             link.server.traces.insert(Suspects::OPAQUE);
         }
-        let advanced = link.client.habits.asks_last_values() && link.server.traces.may_have_any(Suspects::SEQUENCE);
+        let advanced = link.client.habits.asks_last_values && link.server.traces.may_have_any(Suspects::SEQUENCE);
         if advanced {
-            link.server.sequences.note_advance();
+            link.server.sequences.advanced = true;
         }
         let mut relevant = if link.server.stays_out_of_pool() { Suspects::LASTING_OR_UNPIN } else { Suspects::LASTING };
         if link.server.policy.reset == ResetPolicy::Never {
@@ -170,8 +160,8 @@ impl Postgres {
         link.server.begin(link.server_tag, Purpose::Survey(survey), &[&sql], link.out);
     }
 
-    /// What was asked or set within a transaction after a RESET has failed, and the transaction with it: the client is
-    /// told so before it is told that the server is ready, as of a transaction that fails at its end.
+    /// A query of Poolhouse after a RESET has failed, and with it the transaction: the client is told so before it is
+    /// told that the server is ready, like at a transaction that fails at its end.
     pub(crate) fn failed_within(&self, link: &mut Link<'_>, failure: &Failure) {
         link.server.exchange.transaction_failed();
         link.client.withheld_ready = Some(link.server.exchange.status());
@@ -181,7 +171,7 @@ impl Postgres {
             message: &failure.message,
             hint: "It happened when what RESET leads back to was looked up.",
         };
-        link.out.insert(Peer::Client(link.client_tag), |to| report.write(to));
+        link.write_to_client(|to| report.write(to));
         self.corrected(link);
     }
 
@@ -228,9 +218,9 @@ impl Postgres {
             pin = Some(Pin::UnknownSetting);
         }
         if link.server.traces.is_discarded() && !link.server.traces.may_have_any(Suspects::SEQUENCE) {
-            link.server.sequences.discard();
+            link.server.sequences.advanced = false;
         }
-        if link.server.sequences.is_advanced() {
+        if link.server.sequences.advanced {
             pin = pin.or(Some(Pin::Sequence));
         }
         // These do not end before the client does, or says DISCARD.

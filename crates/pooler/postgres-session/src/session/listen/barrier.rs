@@ -1,8 +1,8 @@
-//! Clients that listen and have ended a transaction: they are told that they may go on when the server that listens for
-//! them has answered a question asked after that. PostgreSQL sends a session what was committed before it says
-//! ReadyForQuery, so what comes behind that answer was committed later.
+//! Clients that listen and have ended a transaction: they go on when their hub has answered a question asked after
+//! that. PostgreSQL sends a session what was committed before it says ReadyForQuery, so what comes behind that answer
+//! was committed later.
 //!
-//! One question is under way at a time, for all who wait when it is asked, on whichever worker they live.
+//! One question is under way at a time, for all clients that wait when it is asked, on all workers.
 
 use seam::ClientTag;
 
@@ -82,7 +82,7 @@ mod tests {
     const B: (u64, ClientTag) = (2, ClientTag(2));
 
     #[test]
-    fn who_comes_while_a_question_is_under_way_waits_for_the_next() {
+    fn a_client_that_comes_while_a_question_is_under_way_waits_for_the_next() {
         let mut waiting = NotificationBarrier::default();
         assert!(waiting.wait(A.0, A.1, 0) && waiting.ask());
         assert!(waiting.wait(B.0, B.1, 0));
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_longer_than_that_or_again_for_a_server_that_was_late() {
+    fn no_client_waits_too_long_or_again_for_a_late_server() {
         let mut waiting = NotificationBarrier::default();
         assert!(waiting.wait(A.0, A.1, 10) && waiting.ask() && waiting.wait(B.0, B.1, 300));
         assert_eq!(waiting.overdue(10 + MAX_NOTIFICATION_WAIT_MS - 1), []);

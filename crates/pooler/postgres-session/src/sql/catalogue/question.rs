@@ -91,8 +91,7 @@ pub(super) struct Part {
 impl Part {
     pub(super) const FIRST: Self = Self { table: 0, after: FIRST_OWN - 1 };
 
-    /// The part behind this one, which has ended with that row; without one the table has no more. `None`: there is no
-    /// other.
+    /// The next part, behind the row `last`, or in the next table without one. `None` after the last table.
     pub(super) fn next(self, last: Option<u32>) -> Option<Self> {
         let next = match last {
             Some(after) => Self { after, ..self },
@@ -105,11 +104,11 @@ impl Part {
 /// The lowest number of an object that did not come with PostgreSQL.
 const FIRST_OWN: u32 = 16_384;
 
-/// The SQL about all of it. Its rows have seven columns: what they are about (a function, `t` if it is a trigger's, `n`
-/// if it can be called with one argument and so by notation), schema, name, language, source, SET clauses, extension.
-/// Of a function or an aggregate that calls another without a source that says so (`c`): its schema, the other's name,
-/// and in the place of a source its own name. First comes the mark (`m`), in the place of a source how many rows there
-/// are: if these are too many, or if nothing has changed since that `mark`, the rest is not executed.
+/// The query for the whole catalogue. Its rows have seven columns: a kind (`f` for a function, `t` of a trigger, `n` if
+/// it can be called with one argument by notation), schema, name, language, source, SET clauses, extension. A call that
+/// no source shows (`c`) has the caller's schema, the called name, and the caller's name as the source. The mark (`m`)
+/// comes first, with the number of rows as the source: if these are too many, or if nothing has changed since `mark`,
+/// the rest is not executed.
 pub(super) fn question(version: u32, mark: &[u8]) -> Vec<u8> {
     // Each row's transaction and number, summed up: any change shows, but by a chance of one in millions.
     let marks: Vec<String> = TABLES
@@ -117,7 +116,8 @@ pub(super) fn question(version: u32, mark: &[u8]) -> Vec<u8> {
         .enumerate()
         .map(|(number, Table { name, oid, which, .. })| {
             format!(
-                "SELECT {number} AS i, count(*) AS c, sum((xmin::text::bigint * 31 + {oid}::oid::bigint) % 1000003) AS s \
+                "SELECT {number} AS i, count(*) AS c, sum((xmin::text::bigint * 31 + {oid}::oid::bigint) % 1000003) \
+                 AS s \
                  FROM {name} WHERE {oid}::oid >= {FIRST_OWN} AND {which}"
             )
         })
@@ -127,8 +127,10 @@ pub(super) fn question(version: u32, mark: &[u8]) -> Vec<u8> {
     let literal = String::from_utf8(literal).expect("a literal is ASCII");
     let mut sql = String::from(GUARD);
     sql.push_str(&format!(
-        "WITH marks AS MATERIALIZED ({}), now AS MATERIALIZED (SELECT string_agg(concat(c, '.', s), ' ' ORDER BY i) AS mark, sum(c) AS n FROM marks) \
-         SELECT 'm', '', mark, '', n::text, set_config('poolhouse.reads', CASE WHEN mark <> {literal} AND n <= {MAX_AT_ONCE} THEN 'on' ELSE 'off' END, true), '' \
+        "WITH marks AS MATERIALIZED ({}), now AS MATERIALIZED (SELECT string_agg(concat(c, '.', s), ' ' ORDER BY i) \
+         AS mark, sum(c) AS n FROM marks) \
+         SELECT 'm', '', mark, '', n::text, set_config('poolhouse.reads', CASE WHEN mark <> {literal} AND n <= \
+         {MAX_AT_ONCE} THEN 'on' ELSE 'off' END, true), '' \
          FROM now;",
         marks.join(" UNION ALL ")
     ));
@@ -137,16 +139,18 @@ pub(super) fn question(version: u32, mark: &[u8]) -> Vec<u8> {
     sql.into_bytes()
 }
 
-/// The SQL about a part. Its rows are the same, but that the first (`b`) names the last row that was read, if there may
-/// be more behind it.
+/// The query for a part. Its rows are the same, but the first (`b`) names the last row that was read, if more may
+/// follow.
 pub(super) fn question_of_part(version: u32, part: Part) -> Vec<u8> {
     let Part { table, after } = part;
     let table = &TABLES[table];
     let Table { name, oid, which, .. } = table;
     let mut sql = String::from(GUARD);
     sql.push_str(&format!(
-        "SELECT 'b', '', CASE WHEN count(*) = {MAX_OF_PART} THEN max(o)::text END, '', '', set_config('poolhouse.last', coalesce(max(o), 0)::text, true), '' FROM \
-         (SELECT {oid}::oid AS o FROM {name} WHERE {oid}::oid > {after} AND {which} ORDER BY {oid}::oid LIMIT {MAX_OF_PART}) AS part;"
+        "SELECT 'b', '', CASE WHEN count(*) = {MAX_OF_PART} THEN max(o)::text END, '', '', \
+         set_config('poolhouse.last', coalesce(max(o), 0)::text, true), '' FROM \
+         (SELECT {oid}::oid AS o FROM {name} WHERE {oid}::oid > {after} AND {which} ORDER BY {oid}::oid LIMIT \
+         {MAX_OF_PART}) AS part;"
     ));
     let within = |oid: &str| format!("{oid} > {after} AND {oid} <= current_setting('poolhouse.last')::oid");
     push_rows(&mut sql, version, std::slice::from_ref(table), within);
@@ -173,7 +177,8 @@ fn push_rows(sql: &mut String, version: u32, tables: &[Table], condition: impl F
         }
         if *name == FUNCTIONS && version >= 14 {
             trees.push(format!(
-                "SELECT concat('function ', proname), prosqlbody::text FROM pg_proc AS p WHERE {which} AND prosqlbody IS NOT NULL{ALL_BUT_XML2}"
+                "SELECT concat('function ', proname), prosqlbody::text FROM pg_proc AS p WHERE {which} AND \
+                 prosqlbody IS NOT NULL{ALL_BUT_XML2}"
             ));
         }
     }
@@ -184,7 +189,8 @@ fn push_rows(sql: &mut String, version: u32, tables: &[Table], condition: impl F
 fn functions(condition: &str) -> String {
     format!(
         "SELECT CASE WHEN p.prorettype IN ('trigger'::regtype, 'event_trigger'::regtype) THEN 't' \
-         WHEN p.prokind = 'f' AND p.pronargs > 0 AND p.pronargs - p.pronargdefaults <= 1 THEN 'n' ELSE 'f' END, n.nspname, p.proname, l.lanname, p.prosrc, array_to_string(p.proconfig, chr(10)), e.extname \
+         WHEN p.prokind = 'f' AND p.pronargs > 0 AND p.pronargs - p.pronargdefaults <= 1 THEN 'n' ELSE 'f' END, \
+         n.nspname, p.proname, l.lanname, p.prosrc, array_to_string(p.proconfig, chr(10)), e.extname \
          FROM pg_proc AS p JOIN pg_namespace AS n ON n.oid = p.pronamespace JOIN pg_language AS l ON l.oid = p.prolang \
          LEFT JOIN pg_depend AS d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e' \
          LEFT JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid \
@@ -211,7 +217,8 @@ fn push_calls(sql: &mut String, version: u32, of_functions: Option<&str>, of_agg
         sql.push_str(&format!(
             "SELECT DISTINCT 'c', n.nspname, called.proname, '', p.proname, '', '' FROM ({}) AS c(caller, called) \
              JOIN pg_proc AS p ON p.oid = c.caller JOIN pg_namespace AS n ON n.oid = p.pronamespace \
-             JOIN pg_proc AS called ON called.oid = c.called WHERE called.provolatile = 'v' OR called.oid >= {FIRST_OWN};",
+             JOIN pg_proc AS called ON called.oid = c.called WHERE called.provolatile = 'v' OR called.oid >= \
+             {FIRST_OWN};",
             all.join(" UNION ALL ")
         ));
     }
@@ -227,9 +234,12 @@ fn push_expressions(sql: &mut String, trees: &[String], called: &[String]) {
     let extensions = TO_BE_CALLED.join("', '");
     sql.push_str(&format!(
         "WITH e(place, tree) AS MATERIALIZED ({trees}) SELECT 'x', '', p.proname, '', min(c.place), '', '' FROM \
-         (SELECT DISTINCT place, (regexp_matches(tree, ':(?:funcid|opfuncid|aggfnoid|winfnoid) ([0-9]+)', 'g'))[1]::oid FROM e{called}) \
-         AS c(place, function) JOIN pg_proc AS p ON p.oid = c.function WHERE p.oid < {FIRST_OWN} OR p.proname = 'set_limit' OR EXISTS (SELECT FROM pg_depend AS d \
-         JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid WHERE d.classid = 'pg_proc'::regclass \
+         (SELECT DISTINCT place, (regexp_matches(tree, ':(?:funcid|opfuncid|aggfnoid|winfnoid) ([0-9]+)', \
+         'g'))[1]::oid FROM e{called}) \
+         AS c(place, function) JOIN pg_proc AS p ON p.oid = c.function WHERE p.oid < {FIRST_OWN} OR p.proname = \
+         'set_limit' OR EXISTS (SELECT FROM pg_depend AS d \
+         JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid WHERE d.classid = \
+         'pg_proc'::regclass \
          AND d.objid = p.oid AND d.deptype = 'e' AND e.extname IN ('{extensions}')) GROUP BY p.proname \
          UNION ALL SELECT 'x', '', 'an update of pg_settings', '', place, '', '' FROM e \
          WHERE tree ~ concat(':relid ', 'pg_settings'::regclass::oid, '\\M');"
@@ -237,12 +247,16 @@ fn push_expressions(sql: &mut String, trees: &[String], called: &[String]) {
 }
 
 /// Some functions of xml2 call C functions of the same name; from PostgreSQL 18 on, not by a text.
-const ALL_BUT_XML2: &str = " AND NOT (proname IN ('xpath_list', 'xpath_nodeset') AND EXISTS (SELECT FROM pg_depend AS d \
-    JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid WHERE d.classid = 'pg_proc'::regclass \
+const ALL_BUT_XML2: &str = " AND NOT (proname IN ('xpath_list', 'xpath_nodeset') AND EXISTS (SELECT FROM pg_depend \
+AS d \
+    JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid WHERE d.classid = \
+    'pg_proc'::regclass \
     AND d.objid = p.oid AND d.deptype = 'e' AND e.extname = 'xml2'))";
 
-/// Whatever the session has set does not matter to what follows, up to COMMIT. Its statements end within the usual
+/// Makes what follows, up to COMMIT, independent of the session's settings. Its statements end within the usual
 /// connect_time, after which the server would be given up.
-const GUARD: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY, NOT DEFERRABLE;SET LOCAL SESSION AUTHORIZATION DEFAULT;\
-    SET LOCAL ROLE NONE;SET LOCAL search_path = pg_catalog, pg_temp;SET LOCAL statement_timeout = '1500ms';SET LOCAL lock_timeout = '1s';\
+const GUARD: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY, NOT DEFERRABLE;SET LOCAL SESSION \
+AUTHORIZATION DEFAULT;\
+    SET LOCAL ROLE NONE;SET LOCAL search_path = pg_catalog, pg_temp;SET LOCAL statement_timeout = '1500ms';SET LOCAL \
+    lock_timeout = '1s';\
     SET LOCAL jit = off;SET LOCAL standard_conforming_strings = on;SET LOCAL client_encoding = SQL_ASCII;";

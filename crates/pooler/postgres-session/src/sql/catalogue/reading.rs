@@ -1,5 +1,4 @@
-//! What a server says of its database's catalogue, and which of it could touch a session. How it is asked is told in
-//! `question`.
+//! What a server says of its database's catalogue, and which of it could touch a session.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -150,6 +149,7 @@ pub(super) enum Outcome {
     Partly(Partial),
 }
 
+#[derive(Default)]
 pub(super) struct Judged {
     pub(super) mark: Box<[u8]>,
     pub(super) functions: HashSet<Box<[u8]>>,
@@ -241,17 +241,8 @@ impl Reading {
     }
 
     pub(super) fn judge(self) -> Judged {
-        let mut judged = Judged {
-            mark: self.mark.clone(),
-            functions: HashSet::new(),
-            irreversible: HashSet::new(),
-            irreversible_unseen: false,
-            by_notation: HashSet::new(),
-            custom: Vec::new(),
-            suspicious: Vec::new(),
-            prepares: false,
-            keeps_plans: self.rows.unreadable || self.rows.functions.iter().any(Function::keeps_plans),
-        };
+        let keeps_plans = self.rows.unreadable || self.rows.functions.iter().any(Function::keeps_plans);
+        let mut judged = Judged { mark: self.mark.clone(), keeps_plans, ..Judged::default() };
         let mut callers: Callers = HashMap::new();
         for call in self.rows.silent.iter().filter(|call| !is_listed(&self.trusted, &call.schema, &call.caller)) {
             if harmless::is_irreversible(&call.called) {
@@ -434,8 +425,8 @@ impl Function {
         why
     }
 
-    /// SET clauses hold for the time of a call only; but what is created then may be temporary, texts may be read
-    /// otherwise than here, and a seed stays. `findings` are those of its source, if that can be read.
+    /// Judges SET clauses, which hold for one call: objects created by it may be temporary, texts may be read
+    /// otherwise, and a seed stays. `findings`: of its source, if that can be read.
     fn judge_set(&self, findings: Option<&Findings>, judged: &mut Judged) -> Option<&'static str> {
         let set = self.set.to_ascii_lowercase();
         let value = |name: &[u8]| set.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(name));

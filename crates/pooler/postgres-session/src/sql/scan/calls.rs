@@ -31,9 +31,10 @@ static NEVER_CALLED: LazyLock<HashSet<&[u8]>> = LazyLock::new(|| {
 });
 
 /// The token before a name, as far as it matters.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Before<'a> {
     /// No token, or one that does not matter.
+    #[default]
     Other,
     /// A parenthesis that closed an expression: no call can follow it.
     Closed,
@@ -57,8 +58,8 @@ impl Before<'_> {
     }
 }
 
-/// A name in front of an opening parenthesis, which was taken off `tokens`. `before`: what stands before the name and
-/// all that qualifies it.
+/// Notes the call of a name whose opening parenthesis was taken off `tokens`. `before`: the token before the name and
+/// its qualifiers.
 pub(super) fn call(
     name: &[u8],
     quoted: bool,

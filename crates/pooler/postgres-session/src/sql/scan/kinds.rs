@@ -76,8 +76,9 @@ pub(super) fn begin(word: &[u8], tokens: &mut Tokens<'_>, found: &mut Findings) 
 
 /// CREATE TEMP TABLE and the like. The word TEMP itself is noted where it stands.
 fn creates_temporary(tokens: &Tokens<'_>) -> bool {
-    let mut words = tokens.clone().take(6).skip_while(
-        |token| matches!(token, Token::Word(word) if is(word, "local") || is(word, "global") || is(word, "or") || is(word, "replace")),
-    );
+    const BEFORE: [&str; 4] = ["local", "global", "or", "replace"];
+    let is_before =
+        |token: &Token<'_>| matches!(token, Token::Word(word) if BEFORE.iter().any(|before| is(word, before)));
+    let mut words = tokens.clone().take(6).skip_while(is_before);
     matches!(words.next(), Some(Token::Word(word)) if is(word, "temp") || is(word, "temporary"))
 }

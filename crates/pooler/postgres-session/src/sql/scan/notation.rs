@@ -43,8 +43,8 @@ pub(crate) fn fields(text: &[u8], mut take: impl FnMut(&[u8])) {
 /// Deepest nesting of DO in code of DO that is examined.
 const MAX_DEPTH: u8 = 8;
 
-/// Hands over all names in a text, as PostgreSQL spells them, whatever they are the names of, and those in the code of
-/// DO. An empty name is one that cannot be told.
+/// Passes on all names in a text, and in the code of DO, in PostgreSQL's spelling. An empty name is one that cannot be
+/// read.
 pub(crate) fn names(text: &[u8], mut take: impl FnMut(&[u8])) {
     let mut texts = vec![(text, 0)];
     while let Some((text, depth)) = texts.pop() {
@@ -65,8 +65,8 @@ pub(crate) fn names(text: &[u8], mut take: impl FnMut(&[u8])) {
     }
 }
 
-/// The code that DO carries out, of which `body` in `text` is what stands between its quotes; `None` if that is not all
-/// that must be known of it: it has escapes, goes on behind a line break, or may be the name of a language.
+/// The code of a DO whose quotes in `text` hold `body`; `None` if the code cannot be read: it has escapes, goes on
+/// behind a line break, or may be the name of a language.
 pub(super) fn code<'a>(text: &[u8], body: &'a [u8]) -> Option<Cow<'a, [u8]>> {
     let of_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
     if body.iter().all(of_word) {
@@ -90,8 +90,8 @@ fn continues(body: &[u8]) -> bool {
     false
 }
 
-/// Notes what may stand in a text that the server reads otherwise: words that set something back, and such as leave
-/// behind what no SQL takes back.
+/// Notes words in a text that the server may read otherwise: those that reset something, and those of irreversible
+/// functions.
 pub(super) fn look_for_words(text: &[u8], found: &mut Findings) {
     const SET_BACK: [&str; 4] = ["reset", "discard", "default", "zone"];
     // Code in quotes may be anything.

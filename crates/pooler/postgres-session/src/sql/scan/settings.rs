@@ -177,8 +177,7 @@ fn note_compiling(name: &[u8], found: &mut Findings) {
     }
 }
 
-/// Notes all texts in quotes that may be names of an application's parameters: a name that is not read may be
-/// set_config.
+/// Notes all quoted texts that may be names of custom parameters: a name that is not read may be set_config.
 pub(super) fn note_literals(text: &[u8], found: &mut Findings) {
     for token in Tokens::new(text) {
         if let Token::Literal(name) = token

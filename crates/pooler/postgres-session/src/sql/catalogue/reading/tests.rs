@@ -20,11 +20,13 @@ fn functions_that_can_be_read_and_touch_nothing_are_harmless() {
         ("plpgsql", "begin new.changed := now(); return new; end"),
         (
             "plpgsql",
-            "declare x numeric(10, 2); begin if (x > 1) then update t set a = x, b = g(x); end if; return query (select 1); end",
+            "declare x numeric(10, 2); begin if (x > 1) then update t set a = x, b = g(x); end if; return query \
+             (select 1); end",
         ),
         (
             "plpgsql",
-            "begin perform set_config('app.tenant', x, true); set local work_mem = '1MB'; insert into t (a) values (1); end",
+            "begin perform set_config('app.tenant', x, true); set local work_mem = '1MB'; insert into t (a) values \
+             (1); end",
         ),
         (
             "plpgsql",
