@@ -96,7 +96,7 @@ pub(crate) struct Exchange {
     /// The server discards all messages until a Sync that has not been forwarded yet.
     skipping: bool,
     /// An answer other than ReadyForQuery has come that a held-back message may wait for.
-    moved: bool,
+    progressed: bool,
     /// Notes of requests that will never be answered, oldest first.
     discarded: Vec<Note>,
 }
@@ -109,7 +109,7 @@ impl Exchange {
             copying: Copying::No,
             unflushed: 0,
             skipping: false,
-            moved: false,
+            progressed: false,
             discarded: Vec::new(),
         }
     }
@@ -138,15 +138,15 @@ impl Exchange {
     }
 
     /// Answers are awaited, and the next message begins a new request.
-    pub(crate) fn is_between(&self) -> bool {
+    pub(crate) fn is_between_requests(&self) -> bool {
         !self.skipping && self.queue.back().is_some_and(|item| item.ends())
     }
 
     /// Whether an error came, or a COPY began or ended, since the last call: a held-back message may have waited for
     /// that. ReadyForQuery does not count.
     #[inline]
-    pub(crate) fn take_moved(&mut self) -> bool {
-        std::mem::take(&mut self.moved)
+    pub(crate) fn take_progress(&mut self) -> bool {
+        std::mem::take(&mut self.progressed)
     }
 
     pub(crate) fn is_skipping(&self) -> bool {
@@ -192,7 +192,7 @@ impl Exchange {
     }
 
     /// The request that is being answered is of the extended protocol.
-    pub(crate) fn is_extended(&self) -> bool {
+    pub(crate) fn answers_extended(&self) -> bool {
         self.queue.front().is_some_and(|item| item.is_extended())
     }
 
@@ -202,7 +202,7 @@ impl Exchange {
     }
 
     /// Nothing follows the Query, or the messages up to a Sync, that is being answered.
-    pub(crate) fn is_last(&self) -> bool {
+    pub(crate) fn is_on_last_request(&self) -> bool {
         self.queue.iter().skip_while(|item| item.is_extended()).count() <= 1
     }
 
@@ -219,7 +219,7 @@ impl Exchange {
     }
 
     #[inline]
-    pub(crate) fn query(&mut self) {
+    pub(crate) fn enter_query(&mut self) {
         self.unflushed = 0;
         if !self.skipping {
             self.queue.push_back(Item::Query);
@@ -227,19 +227,19 @@ impl Exchange {
     }
 
     #[inline]
-    pub(crate) fn sync(&mut self) {
+    pub(crate) fn enter_sync(&mut self) {
         (self.skipping, self.unflushed) = (false, 0);
         self.queue.push_back(Item::Sync);
     }
 
     #[inline]
-    pub(crate) fn flush(&mut self) {
+    pub(crate) fn enter_flush(&mut self) {
         self.unflushed = 0;
     }
 
     /// A Parse, Bind, Describe, Execute or Close is forwarded.
     #[inline]
-    pub(crate) fn extended(&mut self) {
+    pub(crate) fn enter_extended(&mut self) {
         if self.skipping {
             return;
         }
@@ -252,7 +252,7 @@ impl Exchange {
     }
 
     /// A message is forwarded whose answer matters.
-    pub(crate) fn noted(&mut self, note: Note) {
+    pub(crate) fn note(&mut self, note: Note) {
         assert!(!self.skipping, "what the server discards is not noted");
         self.unflushed = self.unflushed.saturating_add(1);
         self.queue.push_back(Item::Noted(note));
@@ -288,10 +288,10 @@ impl Exchange {
     }
 
     /// The server sent an ErrorResponse. Returns the number of Syncs, kept back during a COPY, that must be sent now.
-    pub(crate) fn failed(&mut self) -> u32 {
+    pub(crate) fn enter_error(&mut self) -> u32 {
         self.advance();
-        self.moved = true;
-        if self.is_extended() {
+        self.progressed = true;
+        if self.answers_extended() {
             let end = self.queue.iter().position(|&item| item == Item::Sync).unwrap_or(self.queue.len());
             self.discard(0..=end - 1);
             self.skipping = self.queue.is_empty();
@@ -307,7 +307,7 @@ impl Exchange {
 
     /// The server sent a ReadyForQuery. False if no request can be answered by it.
     #[inline]
-    pub(crate) fn ready(&mut self, status: u8) -> bool {
+    pub(crate) fn enter_ready(&mut self, status: u8) -> bool {
         self.status = status;
         self.advance();
         match self.queue.front() {

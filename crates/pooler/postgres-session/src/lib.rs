@@ -145,7 +145,7 @@ impl Protocol for Postgres {
             // It asked to be closed after it was given back: `server_gone` follows.
             Phase::Login(_) if closed => {}
             Phase::Waiting if closed => link.client.phase = Phase::Applying,
-            Phase::Login(_) => self.learn(link),
+            Phase::Login(_) => self.learn_parameters(link),
             Phase::Waiting => {
                 link.client.phase = Phase::Ready;
                 self.prepare_for(link);
@@ -157,11 +157,11 @@ impl Protocol for Postgres {
     }
 
     fn lease_failed(&self, me: ClientTag, client: &mut Client, why: LeaseFailure, arrived: usize, out: &mut Outbox) {
-        self.no_lease(me, client, why, arrived, out);
+        self.lease_denied(me, client, why, arrived, out);
     }
 
     fn posted_to_client(&self, me: ClientTag, client: &mut Client, key: u64, bytes: &[u8], out: &mut Outbox) {
-        self.hear(me, client, key, bytes, out);
+        self.take_post(me, client, key, bytes, out);
     }
 
     fn posted_to_server(&self, me: ServerTag, server: &mut Server, key: u64, _bytes: &[u8], out: &mut Outbox) {

@@ -74,7 +74,7 @@ impl Exchange {
     }
 
     /// A Query is forwarded that may begin one COPY or several.
-    pub(crate) fn copy_query(&mut self) {
+    pub(crate) fn enter_copy_query(&mut self) {
         if !self.skipping {
             self.unflushed = 0;
             self.queue.push_back(Item::CopyQuery);
@@ -82,7 +82,7 @@ impl Exchange {
         }
     }
 
-    pub(crate) fn copy_execute(&mut self) {
+    pub(crate) fn enter_copy_execute(&mut self) {
         if !self.skipping {
             self.unflushed = self.unflushed.saturating_add(1);
             self.queue.push_back(Item::CopyExecute);
@@ -91,13 +91,13 @@ impl Exchange {
     }
 
     #[inline]
-    pub(crate) fn copy_data(&mut self) {
+    pub(crate) fn enter_copy_data(&mut self) {
         if let Copying::Taking { syncs, .. } = &mut self.copying {
             *syncs = 0;
         }
     }
 
-    pub(crate) fn copy_end(&mut self) {
+    pub(crate) fn enter_copy_end(&mut self) {
         self.copying = match self.queue.back_mut() {
             // It may go on with another COPY.
             Some(Item::CopyQuery) => Copying::Possible { asked: false },
@@ -116,14 +116,14 @@ impl Exchange {
             return false;
         }
         self.copying = Copying::Taking { syncs: 0, broken: false };
-        self.moved = true;
+        self.progressed = true;
         true
     }
 
     /// The request that might begin a COPY has been answered. Returns the number of Syncs that were kept back.
     pub(super) fn copy_over(&mut self) -> u32 {
         let was = std::mem::replace(&mut self.copying, Copying::No);
-        self.moved |= was != Copying::No;
+        self.progressed |= was != Copying::No;
         if let Copying::Taking { syncs, .. } = was { syncs } else { 0 }
     }
 }

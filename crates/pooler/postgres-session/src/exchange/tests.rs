@@ -32,15 +32,15 @@ fn send(exchange: &mut Exchange, request: u8, dialogue: &str) {
     };
     assert_eq!(expected, Admission::Forward, "{dialogue}: {}", char::from(request));
     match request {
-        b'Q' | b'F' => exchange.query(),
-        b'S' => exchange.sync(),
-        b'K' => exchange.copy_query(),
-        b'X' => exchange.copy_execute(),
-        b'd' => exchange.copy_data(),
-        b'c' => exchange.copy_end(),
-        b'p' => exchange.noted(Note::OwnParse(1)),
-        b'H' => exchange.flush(),
-        _ => exchange.extended(),
+        b'Q' | b'F' => exchange.enter_query(),
+        b'S' => exchange.enter_sync(),
+        b'K' => exchange.enter_copy_query(),
+        b'X' => exchange.enter_copy_execute(),
+        b'd' => exchange.enter_copy_data(),
+        b'c' => exchange.enter_copy_end(),
+        b'p' => exchange.note(Note::OwnParse(1)),
+        b'H' => exchange.enter_flush(),
+        _ => exchange.enter_extended(),
     }
 }
 
@@ -48,12 +48,12 @@ fn answer(exchange: &mut Exchange, answers: &str, dialogue: &str) {
     let mut answers = answers.bytes().peekable();
     while let Some(answer) = answers.next() {
         match answer {
-            b'Z' => assert!(exchange.ready(answers.next().unwrap()), "{dialogue}: stray ReadyForQuery"),
+            b'Z' => assert!(exchange.enter_ready(answers.next().unwrap()), "{dialogue}: stray ReadyForQuery"),
             b'G' => assert!(exchange.copy_begins(), "{dialogue}: stray CopyInResponse"),
             b'E' => {
                 let expected = answers.next_if(u8::is_ascii_digit).map_or(0, |digit| u32::from(digit - b'0'));
-                assert_eq!(exchange.failed(), expected, "{dialogue}: Syncs");
-                (0..expected).for_each(|_| exchange.sync());
+                assert_eq!(exchange.enter_error(), expected, "{dialogue}: Syncs");
+                (0..expected).for_each(|_| exchange.enter_sync());
             }
             _ => _ = exchange.answered(answer),
         }
@@ -170,10 +170,10 @@ fn what_is_left_of_a_copy_is_dropped() {
 
 #[test]
 fn a_stray_answer_is_noticed() {
-    assert!(!Exchange::new().ready(b'I'));
-    assert!(!play(">PB 1").ready(b'I'));
-    assert!(!play(">Q CZI").ready(b'I'));
-    assert!(!play(">PBE E").ready(b'I'));
+    assert!(!Exchange::new().enter_ready(b'I'));
+    assert!(!play(">PB 1").enter_ready(b'I'));
+    assert!(!play(">Q CZI").enter_ready(b'I'));
+    assert!(!play(">PBE E").enter_ready(b'I'));
 }
 
 #[test]
@@ -221,10 +221,10 @@ fn a_server_waits_for_its_client_when_it_can_do_no_more_without_it() {
 #[test]
 fn the_last_request_has_nothing_behind_it() {
     for last in [">Q", ">Q E", ">PBES", ">PBES 12", ">PBES 12C", ">PBES E", ">PBE E", ">QQ EZI"] {
-        assert!(play(last).is_last(), "{last}");
+        assert!(play(last).is_on_last_request(), "{last}");
     }
     for not_last in [">QQ E", ">PBESQ 12C", ">PBESP E", ">QP", ">SS"] {
-        assert!(!play(not_last).is_last(), "{not_last}");
+        assert!(!play(not_last).is_on_last_request(), "{not_last}");
     }
 }
 

@@ -109,7 +109,7 @@ impl Postgres {
 
     /// The server of a client has stopped listening: the hub listens for the client, or this server does if the hub has
     /// gone meanwhile.
-    pub(crate) fn unlistened(&self, link: &mut Link<'_>, channels: &[Box<[u8]>]) {
+    pub(crate) fn holder_unlistened(&self, link: &mut Link<'_>, channels: &[Box<[u8]>]) {
         let mut hubs = self.hubs.lock();
         let Some(hub) = hubs.get_mut(&link.client.pool) else {
             self.become_hub(&mut hubs, link, channels, false);
@@ -239,7 +239,7 @@ impl Postgres {
     }
 
     /// The hub listens to these channels now, or has failed to; what was committed before it was asked has been posted.
-    pub(crate) fn listened(
+    pub(crate) fn hub_listened(
         &self,
         tag: ServerTag,
         server: &mut Server,
@@ -282,7 +282,7 @@ impl Postgres {
     }
 
     /// The hub listens to nothing any more: it returns to its pool, unless a client wants it again.
-    pub(crate) fn retired(&self, tag: ServerTag, server: &mut Server, failure: Option<&Failure>, out: &mut Outbox) {
+    pub(crate) fn hub_retired(&self, tag: ServerTag, server: &mut Server, failure: Option<&Failure>, out: &mut Outbox) {
         let mut hubs = self.hubs.lock();
         let hub = hubs.get(&server.pool).filter(|hub| server.hub_key() == Some(hub.key));
         let wanted = !hub.expect("a server listens for its pool").clients.is_empty();
@@ -350,7 +350,7 @@ impl Postgres {
     }
 
     /// A post has arrived, perhaps for an earlier client with the same tag.
-    pub(crate) fn hear(&self, me: ClientTag, client: &mut Client, key: u64, bytes: &[u8], out: &mut Outbox) {
+    pub(crate) fn take_post(&self, me: ClientTag, client: &mut Client, key: u64, bytes: &[u8], out: &mut Outbox) {
         if matches!(client.phase, Phase::Closed) {
             return;
         }

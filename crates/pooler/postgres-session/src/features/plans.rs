@@ -15,7 +15,7 @@ pub(crate) const DISCARD: &[u8] = b"DISCARD PLANS";
 /// A text with these findings is about to be forwarded. If it makes the client's first temporary object, returns what
 /// to do first: PostgreSQL makes plans anew for the first temporary object of a session, which may hide what they use,
 /// and not for later ones.
-pub(crate) fn before(link: &mut Link<'_>, findings: &Findings) -> Option<Step> {
+pub(crate) fn discard_first(link: &mut Link<'_>, findings: &Findings) -> Option<Step> {
     let first = link.server.needs_new_plans_for(findings)
         && !link.server.traces.may_have_any(Suspects::TEMPORARY)
         && link.client.pin != Some(Pin::Temporary);

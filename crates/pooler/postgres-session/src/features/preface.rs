@@ -25,7 +25,7 @@ use crate::{
     features::{cleaning, plans, preface::steps::Steps, prepared::named, sequences},
     session::{
         Arrived, Client, ClientId, Link, OwnQueries, Phase, Postgres, Purpose, Server, ServerSide, Soil, Stage, cancel,
-        plans::Fate, preface::Preface, prepared::CleaningStatements,
+        plans::PlanFate, preface::Preface, prepared::CleaningStatements,
     },
     sql::{Findings, Pairs, Settings, Suspects, is_identity, parameters::write_set, scan::scan},
     wire::{CANCELLED, Failure, HEADER, Header, front, message::write, take_text, write_query},
@@ -51,7 +51,7 @@ impl Postgres {
     /// Gives a server that was just granted the settings of its holder, and cleans it first if another client may have
     /// left something behind.
     pub(crate) fn prepare_for(&self, link: &mut Link<'_>) {
-        if self.follows_defaults(link) {
+        if self.asks_for_defaults(link) {
             return;
         }
         let want = link.client.settings().current().clone();
@@ -59,13 +59,13 @@ impl Postgres {
         let holder = Some(ClientId(link.client_tag, link.client.secret));
         let same_holder = std::mem::replace(&mut link.server.held_last, holder) == holder;
         let cleans = !link.server.soil.is_clean() && !same_holder;
-        let forgets = sequences::at_grant(link.client_tag, link.client, link.server);
+        let forgets = sequences::must_discard(link.client_tag, link.client, link.server);
         let fresh = !link.server.plans.is_used();
         let plans = link.server.plans.judge(&want, same_holder, link.server.catalogue.shared());
-        if plans == Fate::ReplaceServer {
+        if plans == PlanFate::ReplaceServer {
             return self.take_another(link);
         }
-        let forgets_plans = plans == Fate::Discard;
+        let forgets_plans = plans == PlanFate::Discard;
         if !cleans && !forgets && !forgets_plans && Arc::ptr_eq(&want, link.server.settings.current()) {
             return;
         }
@@ -160,7 +160,7 @@ impl Postgres {
 
     /// The server does not take the settings of a client that logs in. True if another server is asked: one whose
     /// session has used a temporary table refuses `temp_buffers`.
-    pub(crate) fn learns_elsewhere(&self, link: &mut Link<'_>, extras: &Pairs) -> bool {
+    pub(crate) fn ask_another_server(&self, link: &mut Link<'_>, extras: &Pairs) -> bool {
         let of_server = extras.get(TEMP_BUFFERS).is_some() && link.server.plans.is_used();
         if !of_server || link.client.tries >= MAX_TRIES || matches!(link.client.phase, Phase::Closed) {
             return false;
@@ -174,7 +174,7 @@ impl Postgres {
     }
 
     /// One step of a preface has been carried out.
-    pub(crate) fn stepped(&self, side: &mut ServerSide<'_>) {
+    pub(crate) fn step_answered(&self, side: &mut ServerSide<'_>) {
         let Some(preface) = side.server.preface().filter(|preface| preface.steps > 0) else { return };
         preface.steps -= 1;
         if preface.steps > 0 {
@@ -183,11 +183,11 @@ impl Postgres {
         let work = side.server.work.take().expect("it is at work for us");
         let Purpose::Preface(preface) = work.purpose else { unreachable!("it was asked for a preface") };
         side.server.unsynced = true;
-        self.prefaced(side, (*preface, work.cancelled));
+        self.preface_answered(side, (*preface, work.cancelled));
     }
 
     /// The preface succeeded: the answers that follow are the client's.
-    pub(crate) fn prefaced(&self, side: &mut ServerSide<'_>, (preface, cancelled): (Preface, bool)) {
+    pub(crate) fn preface_answered(&self, side: &mut ServerSide<'_>, (preface, cancelled): (Preface, bool)) {
         side.server.settings.apply(&preface.settings, &self.parameters);
         let link = &mut side.link();
         self.tell_reported(link);

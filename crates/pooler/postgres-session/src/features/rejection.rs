@@ -22,7 +22,7 @@ pub(crate) fn refuse(link: &mut Link<'_>, kind: u8, failing: &[u8], note: Option
     link.server.unnamed.owner = None;
     if kind == front::QUERY {
         link.write_to_server(|to| write_query(to, failing));
-        link.server.exchange.query();
+        link.server.exchange.enter_query();
         return;
     }
     link.write_to_server(|to| {
@@ -31,10 +31,10 @@ pub(crate) fn refuse(link: &mut Link<'_>, kind: u8, failing: &[u8], note: Option
         write_execute(to);
     });
     link.server.lease_mut().mid_pipeline = true;
-    link.server.exchange.noted(Note::Swallowed);
-    link.server.exchange.noted(Note::Swallowed);
+    link.server.exchange.note(Note::Swallowed);
+    link.server.exchange.note(Note::Swallowed);
     match note {
-        Some(note) => link.server.exchange.noted(note),
-        None => link.server.exchange.extended(),
+        Some(note) => link.server.exchange.note(note),
+        None => link.server.exchange.enter_extended(),
     }
 }

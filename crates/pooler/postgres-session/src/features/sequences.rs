@@ -16,20 +16,20 @@ use crate::{
 pub(crate) const DISCARD: &[u8] = b"DISCARD SEQUENCES;";
 
 /// Precedes a request whose answer might be another client's value.
-const NOT_YET: &[u8] = b"DO $poolhouse$ BEGIN RAISE EXCEPTION USING ERRCODE = '55000', \
+const UNDEFINED_VALUE: &[u8] = b"DO $poolhouse$ BEGIN RAISE EXCEPTION USING ERRCODE = '55000', \
     MESSAGE = 'lastval is not yet defined in this session', \
     HINT = 'Ask for it in the transaction of its nextval, or use RETURNING.'; END $poolhouse$";
 
 /// A client is granted a server. True if the server has to forget last values first.
 #[inline]
-pub(crate) fn at_grant(me: ClientTag, client: &Client, server: &mut Server) -> bool {
+pub(crate) fn must_discard(me: ClientTag, client: &Client, server: &mut Server) -> bool {
     let asker = client.habits.asks_last_values.then_some(ClientId(me, client.secret));
     server.sequences.begin_lease(asker)
 }
 
 /// A text with these findings is about to be forwarded. If it is the first that asks for a last value, returns what to
 /// do first.
-pub(crate) fn before(link: &mut Link<'_>, findings: &Findings, message: &Arrived<'_>) -> Option<Step> {
+pub(crate) fn discard_first(link: &mut Link<'_>, findings: &Findings, message: &Arrived<'_>) -> Option<Step> {
     let asks = findings.suspects.intersects(Suspects::LAST_VALUE) && link.server.policy.on_state != OnState::Allow;
     // In a transaction that has failed, PostgreSQL answers no question.
     if !asks || link.client.habits.asks_last_values || link.server.exchange.status() == b'E' {
@@ -47,10 +47,10 @@ pub(crate) fn before(link: &mut Link<'_>, findings: &Findings, message: &Arrived
         link.server.begin(link.server_tag, Purpose::Discard, &[DISCARD], link.out);
         return Some(Step::Later);
     }
-    if link.server.exchange.is_between() {
+    if link.server.exchange.is_between_requests() {
         link.client.awaits_answers = true;
         return Some(Step::Wait);
     }
-    refuse(link, message.header.kind, NOT_YET, None);
+    refuse(link, message.header.kind, UNDEFINED_VALUE, None);
     (message.header.kind == front::QUERY).then_some(Step::Replaced(message.end()))
 }

@@ -186,11 +186,17 @@ impl Postgres {
         }
         let found = self.directory.proof(login.origin, &start.database, &start.user);
         login.start = start;
-        self.demand(me, client, found, out);
+        self.ask_for_proof(me, client, found, out);
     }
 
     /// Asks the client for the proof that was found, or a server which proof is due.
-    pub(crate) fn demand(&self, me: ClientTag, client: &mut Client, found: Result<Proof, Unknown>, out: &mut Outbox) {
+    pub(crate) fn ask_for_proof(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        found: Result<Proof, Unknown>,
+        out: &mut Outbox,
+    ) {
         let Phase::Login(login) = &mut client.phase else { unreachable!("the client is logging in") };
         let channel = login.secured.as_ref().and_then(|secured| secured.end_point.clone());
         let proof = match found {
@@ -325,19 +331,19 @@ impl Postgres {
     }
 
     /// The pool was forgotten while the client waited for its parameters: another pool is routed to.
-    pub(crate) fn begin_elsewhere(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+    pub(crate) fn route_again(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
         let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
         match login.asked() {
             Some(asked) => {
                 let found = self.directory.proof(asked.origin, &asked.database, &asked.user);
-                self.demand(me, client, found, out);
+                self.ask_for_proof(me, client, found, out);
             }
             None => self.authenticated(me, client, None, out),
         }
     }
 
     /// A server was granted to learn the parameters from: it takes the client's settings.
-    pub(crate) fn learn(&self, link: &mut Link<'_>) {
+    pub(crate) fn learn_parameters(&self, link: &mut Link<'_>) {
         let Phase::Login(login) = &link.client.phase else { unreachable!("the client is logging in") };
         if let Some(asked) = login.asked() {
             if let Some(found) = self.look_up(link, asked) {
@@ -352,7 +358,7 @@ impl Postgres {
         link.server.settings.defaults().write_change(&want, &mut sql);
         if sql.is_empty() && !self.parameters.is_stale(link.server.settings.answer_clock()) {
             link.server.settings.apply(&self.parameters.intern(want), &self.parameters);
-            self.learned(link);
+            self.parameters_learned(link);
         } else {
             // Even one that has nothing to do tells what is new.
             link.server.begin(link.server_tag, Purpose::Learn(want.extras), &[&sql], link.out);
@@ -366,13 +372,13 @@ impl Postgres {
     }
 
     fn go_on(&self, me: ClientTag, client: &mut Client, found: Result<Proof, Unknown>, out: &mut Outbox) {
-        self.demand(me, client, found, out);
+        self.ask_for_proof(me, client, found, out);
         // What the client has sent meanwhile was not consumed.
         out.push(Effect::Wake { client: me });
     }
 
     /// The server has the client's settings, in its own spelling: the client is told, and the server given back.
-    pub(crate) fn learned(&self, link: &mut Link<'_>) {
+    pub(crate) fn parameters_learned(&self, link: &mut Link<'_>) {
         let Phase::Login(login) = &link.client.phase else { unreachable!("the client is logging in") };
         let learned = LoginOutcome {
             settings: link.server.settings.current().clone(),

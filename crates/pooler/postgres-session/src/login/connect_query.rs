@@ -55,7 +55,7 @@ impl Postgres {
                     Some((there, _)) => server.settings.replace(self.parameters.intern(there)),
                     None => server.connect_query.note_objects(),
                 }
-                self.server_usable(me, server, out);
+                self.connect_query_done(me, server, out);
             }
         }
     }

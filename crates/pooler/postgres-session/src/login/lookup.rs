@@ -58,7 +58,7 @@ impl Postgres {
         match outcome {
             Ok(found) => Some((tag, found)),
             Err(why) => {
-                cannot_ask(tag, link.client, &lookup.user, &why, link.out);
+                fail_lookup(tag, link.client, &lookup.user, &why, link.out);
                 None
             }
         }
@@ -66,7 +66,7 @@ impl Postgres {
 }
 
 /// No server could be asked who the client is. The client, which has not logged in, is not told why.
-pub(crate) fn cannot_ask(me: ClientTag, client: &mut Client, user: &str, why: &str, out: &mut Outbox) {
+pub(crate) fn fail_lookup(me: ClientTag, client: &mut Client, user: &str, why: &str, out: &mut Outbox) {
     let report = Report {
         severity: Severity::Fatal,
         code: code::CANNOT_CONNECT_NOW,

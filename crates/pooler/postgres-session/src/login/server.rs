@@ -236,25 +236,25 @@ impl Postgres {
         server.settings = ServerSettings::new(started_with);
         match server.connect_query.sql().cloned() {
             Some(sql) => server.begin(me, Purpose::Connect, &[sql.as_bytes()], out),
-            None => self.server_usable(me, server, out),
+            None => self.connect_query_done(me, server, out),
         }
     }
 
     /// The server has run the `connect_query`.
-    pub(crate) fn server_usable(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+    pub(crate) fn connect_query_done(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
         server.settings.begin(self.parameters.defaults_version());
         server.plans = Plans::new(server.settings.defaults());
         server.facts.read_user();
         if self.parameters.are_defaults(server.pool, server.settings.defaults()) {
             self.begin_with(server, None);
-            self.server_begins(me, server, out);
+            self.defaults_known(me, server, out);
         } else {
             server.ask_defaults(me, Then::Start, out);
         }
     }
 
     /// The defaults of the server are known.
-    pub(crate) fn server_begins(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+    pub(crate) fn defaults_known(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
         if !server.ask_catalogue(me, None, out) {
             server.become_ready(me, out);
         }

@@ -163,9 +163,9 @@ impl Relay<'_> {
         if self.lease.is_some() {
             return self.message_to_server(postgres, header, end, here);
         }
-        if self.client.answer_alone(self.me, header.kind, self.out) {
-            if self.client.skip == Skip::Nothing && self.client.goes_on_unaware(self.bytes, end) {
-                return Decision::Stop(refused_before(self.me, self.client, self.bytes.len(), self.out));
+        if self.client.answer_without_server(self.me, header.kind, self.out) {
+            if self.client.skip == Skip::Nothing && self.client.was_sent_unaware(self.bytes, end) {
+                return Decision::Stop(refuse_dependent(self.me, self.client, self.bytes.len(), self.out));
             }
             return Decision::Drop;
         }
@@ -260,7 +260,7 @@ impl Client {
     }
 
     /// Handles a message that needs no server; false if it needs one.
-    fn answer_alone(&mut self, me: ClientTag, kind: u8, out: &mut Outbox) -> bool {
+    fn answer_without_server(&mut self, me: ClientTag, kind: u8, out: &mut Outbox) -> bool {
         let ready = match (self.skip, kind) {
             (Skip::Message, _) => true,
             (Skip::ToSync | Skip::Nothing, front::SYNC) => true,
@@ -278,7 +278,7 @@ impl Client {
 
     /// The ignored part ends at `end`. True if it was a request without a server, and another request, which the client
     /// sent before it was told, begins there. A Terminate is no request.
-    fn goes_on_unaware(&mut self, bytes: &[u8], end: usize) -> bool {
+    fn was_sent_unaware(&mut self, bytes: &[u8], end: usize) -> bool {
         let Phase::Refused(unaware) = self.phase else { return false };
         self.phase = Phase::Ready;
         let behind = (unaware as usize).saturating_sub(end);
@@ -299,7 +299,7 @@ impl Client {
 /// The former request got no server. The client did not know that when it sent this one, which may need the former: a
 /// BEGIN or a SET.
 #[cold]
-fn refused_before(me: ClientTag, client: &mut Client, all: usize, out: &mut Outbox) -> usize {
+fn refuse_dependent(me: ClientTag, client: &mut Client, all: usize, out: &mut Outbox) -> usize {
     let report = Report {
         severity: Severity::Fatal,
         code: code::TOO_MANY_CONNECTIONS,
@@ -316,13 +316,13 @@ fn enter(server: &mut Server, message: &Arrived<'_>) {
     let exchange = &mut server.exchange;
     match message.header.kind {
         front::QUERY => copy::enter_query(exchange, message.is_whole().then(|| message.body())),
-        front::FUNCTION_CALL => exchange.query(),
-        front::SYNC => exchange.sync(),
-        front::EXECUTE if may_copy => exchange.copy_execute(),
-        front::PARSE | front::BIND | front::DESCRIBE | front::EXECUTE | front::CLOSE => exchange.extended(),
-        front::FLUSH => exchange.flush(),
-        front::COPY_DATA => exchange.copy_data(),
-        front::COPY_DONE | front::COPY_FAIL => exchange.copy_end(),
+        front::FUNCTION_CALL => exchange.enter_query(),
+        front::SYNC => exchange.enter_sync(),
+        front::EXECUTE if may_copy => exchange.enter_copy_execute(),
+        front::PARSE | front::BIND | front::DESCRIBE | front::EXECUTE | front::CLOSE => exchange.enter_extended(),
+        front::FLUSH => exchange.enter_flush(),
+        front::COPY_DATA => exchange.enter_copy_data(),
+        front::COPY_DONE | front::COPY_FAIL => exchange.enter_copy_end(),
         _ => {}
     }
 }

@@ -7,7 +7,7 @@ use seam::{
 
 use crate::{
     directory::PoolMode,
-    login::{client::complete, connect_query, lookup::cannot_ask},
+    login::{client::complete, connect_query, lookup::fail_lookup},
     session::{Client, Link, Phase, Postgres, Purpose, Server, ServerSide, Stage, cancel, refusal::seconds, send_away},
     wire::{CANCELLED, IDLE, Report, Severity, code},
 };
@@ -69,7 +69,7 @@ impl Shortage {
 
 impl Postgres {
     /// The client gets no lease. `arrived`: bytes of its input that have arrived.
-    pub(crate) fn no_lease(
+    pub(crate) fn lease_denied(
         &self,
         me: ClientTag,
         client: &mut Client,
@@ -78,13 +78,13 @@ impl Postgres {
         out: &mut Outbox,
     ) {
         if let (LeaseFailure::Forgotten, Phase::Login(_)) = (&why, &client.phase) {
-            return self.begin_elsewhere(me, client, out);
+            return self.route_again(me, client, out);
         }
         let Shortage { code, message, hint, blame } = Shortage::of(why);
         if let Phase::Login(login) = &client.phase
             && let Some(asked) = login.asked()
         {
-            return cannot_ask(me, client, &asked.user, &message, out);
+            return fail_lookup(me, client, &asked.user, &message, out);
         }
         if let Phase::Login(login) = &client.phase
             && code == code::TOO_MANY_CONNECTIONS
@@ -130,7 +130,7 @@ impl Postgres {
             // A cancel ends one request, and PostgreSQL goes on with the next: outside of the transaction that the
             // first was to begin, or without its settings. Then it does what it does with a client of its own that has
             // gone: all that has come, in order.
-            if server.exchange.is_running() && (server.work.is_some() || server.exchange.is_last()) {
+            if server.exchange.is_running() && (server.work.is_some() || server.exchange.is_on_last_request()) {
                 cancel(tag, server, out);
             }
             server.stage = Stage::Closed;
@@ -187,7 +187,7 @@ impl Postgres {
         } else if let Phase::Login(login) = &client.phase
             && let Some(asked) = login.asked()
         {
-            cannot_ask(tag, client, &asked.user, &message, side.out);
+            fail_lookup(tag, client, &asked.user, &message, side.out);
         } else if side.server.fatal.is_some() && !ours {
             // It has told the client itself.
             client.close(tag, CloseReason::Error(Blame::Server, message), side.out);
@@ -243,7 +243,7 @@ impl Postgres {
     }
 
     /// The server broke the protocol: it is closed, and so is its holder.
-    pub(crate) fn broken(&self, side: &mut ServerSide<'_>, what: &str) {
+    pub(crate) fn protocol_broken(&self, side: &mut ServerSide<'_>, what: &str) {
         side.server.stage = Stage::Closed;
         side.server.work = None;
         let text = format!("the server broke the protocol: {what}");

@@ -25,13 +25,13 @@ struct ReadyOutcome {
 }
 
 impl Postgres {
-    pub(crate) fn done(&self, relay: &mut Relay<'_, '_>, server: &mut Server, end: usize) -> Step {
+    pub(crate) fn command_complete(&self, relay: &mut Relay<'_, '_>, server: &mut Server, end: usize) -> Step {
         let note = server.exchange.answered(back::COMMAND_COMPLETE);
         let tag = relay.bytes.get(relay.at + HEADER..end).unwrap_or_default();
         let told = match (note, server.traces.amended()) {
             // Another tag is that of a statement which took the place of the amended one.
             (Some(Note::Amended(own)), _) if matches!(tag, b"" | b"DO\0" | b"SET\0") => ToldCompletion::As(own),
-            (_, Some(requests)) => requests.tell(tag),
+            (_, Some(requests)) => requests.translate_completion(tag),
             _ => ToldCompletion::Same,
         };
         match told {
@@ -62,7 +62,7 @@ impl Postgres {
                 server.statements.doubt_all();
             }
             b"COMMIT\0" => server.traces.note_commit(),
-            b"ROLLBACK\0" if server.exchange.is_last() => server.unlistened.clear(),
+            b"ROLLBACK\0" if server.exchange.is_on_last_request() => server.unlistened.clear(),
             _ => {}
         }
         match note {
@@ -88,13 +88,19 @@ impl Postgres {
         }
     }
 
-    pub(crate) fn error(&self, relay: &mut Relay<'_, '_>, server: &mut Server, whole: bool, end: usize) -> Step {
+    pub(crate) fn error_response(
+        &self,
+        relay: &mut Relay<'_, '_>,
+        server: &mut Server,
+        whole: bool,
+        end: usize,
+    ) -> Step {
         let bytes = relay.bytes;
         let body = whole.then(|| &bytes[relay.at + HEADER..end]);
         let repeated = server.statements.is_to_repeat(&server.exchange, body.unwrap_or_default());
-        let prepared = server.exchange.is_extended();
-        let syncs = server.exchange.failed();
-        if server.exchange.is_last() && !server.traces.is_discarded() {
+        let prepared = server.exchange.answers_extended();
+        let syncs = server.exchange.enter_error();
+        if server.exchange.is_on_last_request() && !server.traces.is_discarded() {
             // A request that resets or stops listening is the last under way: what follows waits for its answer.
             server.unlistened.clear();
             server.traces.note_failure();
@@ -111,7 +117,7 @@ impl Postgres {
         for _ in 0..syncs {
             // Behind a COPY that failed before more data came, they mean something again.
             link.write_to_server(|to| write(to, front::SYNC, |_| {}));
-            link.server.exchange.sync();
+            link.server.exchange.enter_sync();
             link.end_pipeline();
         }
         if repeated {

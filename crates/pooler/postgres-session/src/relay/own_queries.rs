@@ -54,7 +54,7 @@ impl Postgres {
     pub(crate) fn work_ready(&self, side: &mut ServerSide<'_>, status: u8) {
         match side.server.own_query_outcome(status) {
             Outcome::More => {}
-            Outcome::Broken(what) => self.broken(side, &what),
+            Outcome::Broken(what) => self.protocol_broken(side, &what),
             Outcome::FailedWithin(failure) => {
                 self.failed_within(&mut side.link(), &failure);
             }
@@ -72,10 +72,10 @@ impl Postgres {
                 self.defaults_answered(side, (*question, failure, cancelled));
             }
             (Purpose::Listen(channels), failure) => {
-                self.listened(side.server_tag, side.server, &channels, failure.as_ref(), side.out)
+                self.hub_listened(side.server_tag, side.server, &channels, failure.as_ref(), side.out)
             }
             (Purpose::CleanListener, failure) => self.listener_cleaned(side.server_tag, side.server, failure, side.out),
-            (Purpose::Retire, failure) => self.retired(side.server_tag, side.server, failure.as_ref(), side.out),
+            (Purpose::Retire, failure) => self.hub_retired(side.server_tag, side.server, failure.as_ref(), side.out),
             (Purpose::Lookup(lookup), failure) => self.lookup_answered(side, (lookup, failure)),
             (Purpose::Connect, failure) => {
                 self.connect_query_ready(side.server_tag, side.server, None, failure, side.out)
@@ -83,7 +83,7 @@ impl Postgres {
             (Purpose::Connected(set), failure) => {
                 self.connect_query_ready(side.server_tag, side.server, Some(&set), failure, side.out)
             }
-            (Purpose::Preface(preface), None) => self.prefaced(side, (*preface, cancelled)),
+            (Purpose::Preface(preface), None) => self.preface_answered(side, (*preface, cancelled)),
             (Purpose::Reset { cleaned, statements }, None) => {
                 self.was_reset(side.server_tag, side.server, cleaned, statements, side.out)
             }
@@ -98,7 +98,7 @@ impl Postgres {
         match purpose {
             Purpose::Learn(extras) => {
                 link.server.settings.replace_extras(extras, &self.parameters);
-                self.learned(link);
+                self.parameters_learned(link);
             }
             Purpose::Survey(survey) => self.surveyed(link, survey),
             Purpose::Correct(settings) => {
@@ -106,7 +106,7 @@ impl Postgres {
                 self.tell_reported(link);
                 self.corrected(link);
             }
-            Purpose::Unlisten(channels) => self.unlistened(link, &channels),
+            Purpose::Unlisten(channels) => self.holder_unlistened(link, &channels),
             Purpose::Discard => {
                 self.tell_reported(link);
                 link.client.phase = Phase::Ready;
@@ -130,7 +130,7 @@ impl Postgres {
         match purpose {
             Purpose::Learn(extras) => {
                 let link = &mut side.link();
-                if !self.learns_elsewhere(link, &extras) {
+                if !self.ask_another_server(link, &extras) {
                     fail_holder(link, &failure);
                 }
             }

@@ -37,14 +37,14 @@ pub(crate) fn inspect(
         link.server.lease_mut().may_copy = true;
     }
     if link.server.traces.may_have_any(Suspects::WATCHED_MESSAGES)
-        && let Some(step) = reset::before(link.client, link.server, message)
+        && let Some(step) = reset::follow_amended(link.client, link.server, message)
     {
         return step;
     }
     if link.client.mode == PoolMode::Session {
         return inspect_in_session(link, message);
     }
-    link.server.statements.keep_more(message);
+    link.server.statements.follow_request(message);
     if message.header.kind == front::BIND {
         link.server.statements.forget_bound_last();
     }
@@ -75,7 +75,7 @@ pub(crate) fn inspect(
             }
         }
         front::BIND | front::DESCRIBE
-            if unnamed::is_at_hand(link.client_tag, link.client, link.server) && message.passes_by() =>
+            if unnamed::is_at_hand(link.client_tag, link.client, link.server) && message.names_no_statement() =>
         {
             if message.header.kind == front::BIND {
                 *kept = None;
@@ -84,7 +84,7 @@ pub(crate) fn inspect(
             }
             Step::Forward
         }
-        front::EXECUTE if link.server.statements.has_forgetting() => {
+        front::EXECUTE if link.server.statements.has_deallocating() => {
             named::execute(link.client, link.server, message);
             Step::Forward
         }
@@ -158,7 +158,7 @@ fn function_call(server: &mut Server, message: &Arrived<'_>) {
         return;
     }
     watch_call(server, message);
-    server.suspect(&Findings::of_call());
+    server.suspect(&Findings::of_function_call());
     if !message.is_whole() {
         return server.traces.insert(Suspects::UNKNOWN_NAME);
     }
@@ -185,7 +185,7 @@ fn query(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, kept: 
         {
             // Though a message has come in part, such as the one that began a COPY which has ended on the client's
             // side.
-            if link.server.exchange.is_between() {
+            if link.server.exchange.is_between_requests() {
                 link.client.awaits_answers = true;
                 return Step::Wait;
             }
@@ -194,10 +194,10 @@ fn query(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, kept: 
                 return deallocate::settle(link, message, &given_up);
             }
         }
-        if let Some(step) = sequences::before(link, &findings, message) {
+        if let Some(step) = sequences::discard_first(link, &findings, message) {
             return step;
         }
-        if let Some(step) = plans::before(link, &findings) {
+        if let Some(step) = plans::discard_first(link, &findings) {
             return step;
         }
         if let Some(text) = text

@@ -56,7 +56,7 @@ impl Postgres {
             let Some(header) = Header::read(&relay.bytes[relay.at..]) else { break };
             let end = relay.at + header.total();
             if header.kind == back::DATA_ROW && (4..=MAX_LENGTH).contains(&header.length) && server.serves_client() {
-                // Most messages are rows: they only have to be stepped over.
+                // Most messages are rows: they only have to be step_answered over.
                 let here = end.min(relay.bytes.len());
                 server.partial = PartialMessage::new(end - here, true);
                 relay.at = here;
@@ -64,7 +64,7 @@ impl Postgres {
             }
             let step = self.step(&mut relay, server, header, end);
             let here = end.min(relay.bytes.len());
-            if server.exchange.take_moved() {
+            if server.exchange.take_progress() {
                 relay.wake_holder(server);
             }
             let forwarded = match step {
@@ -84,7 +84,7 @@ impl Postgres {
                 }
                 Step::Broken(what) => {
                     relay.flush(server, relay.at);
-                    self.broken(&mut relay.side(server), &what);
+                    self.protocol_broken(&mut relay.side(server), &what);
                     return input.bytes.len();
                 }
                 Step::Over => return input.bytes.len(),
@@ -115,14 +115,14 @@ impl Postgres {
         let whole = end <= relay.bytes.len();
         relay.ended |= match header.kind {
             back::READY_FOR_QUERY => true,
-            back::COMMAND_COMPLETE => server.exchange.is_extended(),
+            back::COMMAND_COMPLETE => server.exchange.answers_extended(),
             _ => false,
         };
         match header.kind {
             back::COPY_DATA | back::NOTICE_RESPONSE => Step::Forward,
             back::NOTIFICATION_RESPONSE => notification(relay, server, whole, end),
             back::READY_FOR_QUERY => match ready_status(relay, header, whole) {
-                Ok(status) if server.exchange.ready(status) => {
+                Ok(status) if server.exchange.enter_ready(status) => {
                     server.unsynced = false;
                     if server.repeat(relay.me, relay.out) {
                         relay.wake_holder(server);
@@ -136,7 +136,7 @@ impl Postgres {
             },
             back::PARAMETER_STATUS => self.parameter(relay, server, whole, end),
             back::ERROR_RESPONSE if !whole && !relay.full => Step::Wait,
-            back::ERROR_RESPONSE => self.error(relay, server, whole, end),
+            back::ERROR_RESPONSE => self.error_response(relay, server, whole, end),
             back::PARSE_COMPLETE | back::CLOSE_COMPLETE => match server.exchange.answered(header.kind) {
                 None => Step::Forward,
                 Some(note) => noted_answer(relay, server, note, whole, end),
@@ -147,7 +147,7 @@ impl Postgres {
                 if !whole && !relay.full {
                     return Step::Wait;
                 }
-                self.done(relay, server, end)
+                self.command_complete(relay, server, end)
             }
             back::BIND_COMPLETE => match server.exchange.answered(header.kind) {
                 None => Step::Forward,
@@ -253,7 +253,7 @@ impl Postgres {
                 }
                 relay.flush(server, relay.at);
                 relay.run = end;
-                self.stepped(&mut relay.side(server));
+                self.step_answered(&mut relay.side(server));
                 Step::Handled
             }
             back::DATA_ROW if !whole && !relay.full && work.reads_rows() => Step::Wait,
@@ -263,7 +263,7 @@ impl Postgres {
                 }
                 Step::Drop
             }
-            back::NOTIFICATION_RESPONSE => self.heard(relay, server, whole, end),
+            back::NOTIFICATION_RESPONSE => self.notify_without_request(relay, server, whole, end),
             back::ROW_DESCRIPTION | back::NOTICE_RESPONSE => Step::Drop,
             kind => Step::Broken(unexpected(kind)),
         }
@@ -273,7 +273,7 @@ impl Postgres {
     fn for_no_client(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> Step {
         let whole = end <= relay.bytes.len();
         match header.kind {
-            back::NOTIFICATION_RESPONSE => self.heard(relay, server, whole, end),
+            back::NOTIFICATION_RESPONSE => self.notify_without_request(relay, server, whole, end),
             back::NOTICE_RESPONSE => Step::Drop,
             back::PARAMETER_STATUS => self.parameter(relay, server, whole, end),
             back::ERROR_RESPONSE if !whole && !relay.full => Step::Wait,
@@ -291,7 +291,7 @@ impl Postgres {
 
     /// A notification while the server serves no client: it is for the clients of a hub, or for the holder, which may
     /// have been told already that its transaction is over.
-    fn heard(&self, relay: &mut Relay<'_, '_>, server: &Server, whole: bool, end: usize) -> Step {
+    fn notify_without_request(&self, relay: &mut Relay<'_, '_>, server: &Server, whole: bool, end: usize) -> Step {
         let for_all = server.hub_key().is_some();
         let for_holder = server.holder().is_some_and(|tag| Self::listens_alone(relay.client(tag), server));
         match (whole, relay.full) {

@@ -51,7 +51,7 @@ impl ClientUnnamed {
     }
 
     /// A Bind follows a long Parse in the same pipeline: the Parse is not needed again.
-    pub(crate) fn bind_at_once(&mut self) {
+    pub(crate) fn drop_if_bound_at_once(&mut self) {
         if self.is_new && self.parse.as_ref().is_some_and(|parse| parse.is_long()) {
             self.parse = None;
         }

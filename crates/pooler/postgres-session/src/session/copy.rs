@@ -86,9 +86,9 @@ fn may_copy(text: &[u8]) -> bool {
 #[inline]
 pub(crate) fn enter_query(exchange: &mut Exchange, text: Option<&[u8]>) {
     if text.is_none_or(may_copy) {
-        exchange.copy_query();
+        exchange.enter_copy_query();
     } else {
-        exchange.query();
+        exchange.enter_query();
     }
 }
 

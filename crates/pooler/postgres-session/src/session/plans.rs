@@ -16,7 +16,7 @@ pub(crate) struct Plans {
 
 /// What becomes of a server's plans when a client is granted it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Fate {
+pub(crate) enum PlanFate {
     Keep,
     Discard,
     /// Making plans anew would not be enough: the client needs another server.
@@ -43,34 +43,34 @@ impl Plans {
 
     /// A client with these settings is granted the server, perhaps the one that had it last.
     #[inline]
-    pub(crate) fn judge(&mut self, want: &Settings, same_holder: bool, catalogue: &Catalogue) -> Fate {
+    pub(crate) fn judge(&mut self, want: &Settings, same_holder: bool, catalogue: &Catalogue) -> PlanFate {
         let used = std::mem::replace(&mut self.used, true);
         if !self.mixed && self.reading == want.reading() {
-            Fate::Keep
+            PlanFate::Keep
         } else {
             self.judge_other(want, same_holder, used, catalogue)
         }
     }
 
     #[cold]
-    fn judge_other(&mut self, want: &Settings, same_holder: bool, used: bool, catalogue: &Catalogue) -> Fate {
+    fn judge_other(&mut self, want: &Settings, same_holder: bool, used: bool, catalogue: &Catalogue) -> PlanFate {
         let there = used && catalogue.keeps_plans();
         let compiling = compiling(want);
         if there && self.compiling != compiling {
-            return Fate::ReplaceServer;
+            return PlanFate::ReplaceServer;
         }
         if there && same_holder {
             // As on a connection of its own. Others have to do with it.
             self.mixed = true;
-            return Fate::Keep;
+            return PlanFate::Keep;
         }
         self.compiling = compiling;
         (self.reading, self.mixed) = (want.reading(), false);
-        if there { Fate::Discard } else { Fate::Keep }
+        if there { PlanFate::Discard } else { PlanFate::Keep }
     }
 
     /// The holder has left these settings behind.
-    pub(crate) fn note_left(&mut self, settings: &Settings) {
+    pub(crate) fn note_settings_left(&mut self, settings: &Settings) {
         self.mixed |= settings.reading() != self.reading;
     }
 }

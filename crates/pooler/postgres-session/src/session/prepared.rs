@@ -294,7 +294,7 @@ impl Prepared {
 
     /// A statement that must go for another, if there are more than `max` or too many bytes. Statements bound in the
     /// open transaction stay for their portals, up to a limit.
-    pub(crate) fn surplus(&self, max: usize) -> Option<u32> {
+    pub(crate) fn find_surplus(&self, max: usize) -> Option<u32> {
         let there = || self.map.iter().filter(|(_, copy)| !copy.closed);
         let (count, bytes) =
             there().fold((0, 0), |(count, bytes), (_, copy)| (count + 1, bytes + copy.statement.body.len()));
@@ -407,17 +407,17 @@ mod tests {
     fn the_least_recently_used_goes_unless_this_transaction_has_bound_it() {
         let all = statements(3);
         let mut server = with(&all);
-        assert_eq!(server.surplus(2), Some(all[0].id));
+        assert_eq!(server.find_surplus(2), Some(all[0].id));
         server.bind(&all[0]);
         server.bind(&all[1]);
-        assert_eq!(server.surplus(2), None);
+        assert_eq!(server.find_surplus(2), None);
         server.begin_transaction();
-        assert_eq!(server.surplus(2), Some(all[0].id));
+        assert_eq!(server.find_surplus(2), Some(all[0].id));
         server.need(&all[0]);
-        assert_eq!(server.surplus(2), Some(all[1].id));
-        assert_eq!(server.surplus(3), None);
+        assert_eq!(server.find_surplus(2), Some(all[1].id));
+        assert_eq!(server.find_surplus(3), None);
         server.close(all[1].id);
-        assert_eq!(server.surplus(2), None);
+        assert_eq!(server.find_surplus(2), None);
     }
 
     #[test]
@@ -429,7 +429,7 @@ mod tests {
             let s = all.intern(Some(1), 0, &text(i), None);
             server.parse(&s);
             server.parsed(s.id, true);
-            while let Some(id) = server.surplus(500) {
+            while let Some(id) = server.find_surplus(500) {
                 server.close(id);
                 server.closed(id, true);
             }

@@ -57,7 +57,7 @@ impl RepeatableRequest {
 
     /// The client's next messages belong to the kept request.
     #[inline]
-    pub(crate) fn is_on(&self) -> bool {
+    pub(crate) fn is_kept(&self) -> bool {
         self.stage != Stage::Off
     }
 

@@ -50,7 +50,7 @@ impl<'a> Arrived<'a> {
     }
 
     /// Whether it is certainly a Bind of the unnamed statement, or about a portal.
-    pub(crate) fn passes_by(&self) -> bool {
+    pub(crate) fn names_no_statement(&self) -> bool {
         match self.header.kind {
             front::BIND => self.body().starts_with(&[0, 0]),
             _ => self.body().first() == Some(&b'P'),

@@ -23,11 +23,11 @@ pub(crate) struct AmendedRequests {
     /// Portals of amended statements.
     portals: Vec<(Box<[u8]>, Tag)>,
     /// Names of statements that reset a parameter, in session mode, where statements are not followed otherwise.
-    names: Vec<(Box<[u8]>, Resetting)>,
+    names: Vec<(Box<[u8]>, ResetEffect)>,
 }
 
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Resetting {
+pub(crate) struct ResetEffect {
     /// The statement is amended, and its answer told as that of this tag.
     pub(crate) amended: Option<Tag>,
     /// A survey has to find out what the statement did.
@@ -58,12 +58,12 @@ impl AmendedRequests {
     }
 
     /// Named statements are known that reset a parameter.
-    pub(crate) fn knows_names(&self) -> bool {
+    pub(crate) fn has_named(&self) -> bool {
         !self.names.is_empty()
     }
 
     /// How the statement of this name resets a parameter.
-    pub(crate) fn resetting(&self, name: &[u8]) -> Resetting {
+    pub(crate) fn effect_of(&self, name: &[u8]) -> ResetEffect {
         let known = self.names.iter().find(|(known, _)| **known == *name);
         known.map(|(_, resetting)| *resetting).unwrap_or_default()
     }
@@ -78,7 +78,7 @@ impl AmendedRequests {
 
     /// A Parse of this name is forwarded. The server may refuse or discard it and keep the former statement. So what is
     /// known of that stays, unless the new statement `may_be_taken` for it, or the former one is certainly replaced.
-    pub(crate) fn name(&mut self, name: &[u8], resetting: Resetting, may_be_taken: bool, is_replaced: bool) {
+    pub(crate) fn name(&mut self, name: &[u8], resetting: ResetEffect, may_be_taken: bool, is_replaced: bool) {
         if let Some((_, known)) = self.names.iter_mut().find(|(known, _)| **known == *name) {
             known.amended = if may_be_taken { resetting.amended } else { resetting.amended.or(known.amended) };
             known.unclear = resetting.unclear || (known.unclear && !is_replaced);
@@ -88,7 +88,7 @@ impl AmendedRequests {
     }
 
     /// Takes the tag of a CommandComplete.
-    pub(crate) fn tell(&mut self, tag: &[u8]) -> ToldCompletion {
+    pub(crate) fn translate_completion(&mut self, tag: &[u8]) -> ToldCompletion {
         let Some(query) = &self.query else { return ToldCompletion::Same };
         if let Some(tag) = reset::mark(&query.text) {
             return ToldCompletion::As(tag);

@@ -135,7 +135,7 @@ impl ServerStatements {
     /// A Bind of this portal is forwarded; `forgets`: its statement deallocates all statements.
     #[inline]
     pub(crate) fn note_bound(&mut self, portal: impl FnOnce() -> Box<[u8]>, forgets: bool) {
-        if forgets || self.has_forgetting() {
+        if forgets || self.has_deallocating() {
             let portal = portal();
             self.forgetting.retain(|known| *known != portal);
             if forgets && self.forgetting.len() < MAX_FORGETTING {
@@ -146,11 +146,11 @@ impl ServerStatements {
 
     /// Portals are known that deallocate all statements.
     #[inline]
-    pub(crate) fn has_forgetting(&self) -> bool {
+    pub(crate) fn has_deallocating(&self) -> bool {
         !self.forgetting.is_empty()
     }
 
-    pub(crate) fn is_forgetting(&self, portal: &[u8]) -> bool {
+    pub(crate) fn is_deallocating(&self, portal: &[u8]) -> bool {
         self.forgetting.iter().any(|known| **known == *portal)
     }
 }
@@ -162,9 +162,9 @@ impl ServerStatements {
 
     /// Follows a message of the client's, which may belong to the kept request.
     #[inline]
-    pub(crate) fn keep_more(&mut self, message: &Arrived<'_>) {
+    pub(crate) fn follow_request(&mut self, message: &Arrived<'_>) {
         if let Some(replan) = &mut self.replan
-            && replan.is_on()
+            && replan.is_kept()
         {
             replan.follow(message);
         }

@@ -226,7 +226,7 @@ impl Survey {
     }
 
     /// Whether the answer says that a parameter was set in the session.
-    fn tells_who_has_set(&self, name: &[u8]) -> bool {
+    fn tells_setter(&self, name: &[u8]) -> bool {
         let is_of = |names: &[&str]| names.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes()));
         let unlisted = name.contains(&b'.') || is_identity(name) || is_hidden_setting(name) || is_of(&OLD_NAMES);
         !(unlisted || self.guarded && is_of(&GUARDED))
@@ -315,7 +315,7 @@ impl Survey {
         let unset = |name: &[u8], was_set: bool| {
             // A custom parameter that was set back is empty, not gone.
             let emptied = |(_, value): &Setting| value.is_empty() && name.contains(&b'.');
-            set(name).is_none_or(emptied) && (self.was_reset(name) || (was_set && self.tells_who_has_set(name)))
+            set(name).is_none_or(emptied) && (self.was_reset(name) || (was_set && self.tells_setter(name)))
         };
         for (name, value) in start.extras.iter().filter(|(name, _)| unset(name, true)) {
             wanted = wanted.with(name, value);
@@ -379,7 +379,7 @@ mod tests {
         let start = Settings::default();
         let (there, _) = survey.settings(&Pairs::default(), &start, Some(b"app")).unwrap();
         assert_eq!(there.extras, pairs(&[("role", "reader"), ("session_authorization", "other")]));
-        assert!(there.acts_as_two() && !start.acts_as_two());
+        assert!(there.has_two_identities() && !start.has_two_identities());
     }
 
     #[test]

@@ -26,7 +26,7 @@ use reading::{Outcome, Partial};
 
 use crate::sql::{
     harmless::MAX_NAME,
-    scan::{fields, names},
+    scan::{for_each_field, for_each_name},
 };
 
 /// Milliseconds after which a catalogue is read again.
@@ -207,14 +207,14 @@ impl Catalogue {
             return false;
         }
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        fields(text, |name| {
+        for_each_field(text, |name| {
             if known.by_notation.contains(name) && !calls.iter().any(|call| **call == *name) {
                 calls.push(name.into());
             }
         });
         let mut irreversible = false;
         if !known.irreversible.is_empty() {
-            names(text, |name| irreversible |= known.may_be_irreversible_name(name));
+            for_each_name(text, |name| irreversible |= known.may_be_irreversible_name(name));
         }
         irreversible
     }

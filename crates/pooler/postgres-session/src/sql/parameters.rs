@@ -181,7 +181,7 @@ impl Settings {
     }
 
     /// Whether both the role and the session authorization are set: another server may refuse one after the other.
-    pub(crate) fn acts_as_two(&self) -> bool {
+    pub(crate) fn has_two_identities(&self) -> bool {
         IDENTITY.iter().all(|identity| self.extras.get(identity).is_some())
     }
 

@@ -18,7 +18,7 @@ use crate::sql::{
 };
 use calls::Before;
 use kinds::Kind;
-pub(crate) use notation::{fields, names};
+pub(crate) use notation::{for_each_field, for_each_name};
 use settings::next_is;
 
 pub(crate) fn scan(text: &[u8]) -> Findings {
@@ -30,7 +30,7 @@ pub(crate) fn scan(text: &[u8]) -> Findings {
         findings = Findings::misread(&findings);
     }
     if findings.suspects.intersects(Suspects::UNKNOWN_NAME)
-        && let Some((named, qualified)) = listed::named(text)
+        && let Some((named, qualified)) = listed::rewrite(text)
     {
         findings = scan(&named);
         findings.suspects.insert(if qualified { Suspects::NONE } else { Suspects::NAME_FROM_VIEW });

@@ -137,7 +137,7 @@ pub(crate) struct Findings {
 
 impl Findings {
     /// What a FunctionCall may do, whose function is known only by number.
-    pub(crate) fn of_call() -> Self {
+    pub(crate) fn of_function_call() -> Self {
         let suspects = Suspects(
             Suspects::LASTING.0 & !Suspects::UNKNOWN_NAME.0
                 | Suspects::SEQUENCE.0

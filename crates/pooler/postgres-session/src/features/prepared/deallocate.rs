@@ -42,8 +42,8 @@ pub(crate) fn settle(link: &mut Link<'_>, message: &Arrived<'_>, given_up: &Deal
         write(to, front::CLOSE, |to| to.extend_from_slice(b"P\0"));
         write(to, front::SYNC, |_| {});
     });
-    link.server.exchange.noted(Note::Deallocated { all });
-    link.server.exchange.sync();
+    link.server.exchange.note(Note::Deallocated { all });
+    link.server.exchange.enter_sync();
     Step::Replaced(message.end())
 }
 

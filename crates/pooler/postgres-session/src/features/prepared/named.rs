@@ -66,14 +66,14 @@ const POOL_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 /// A hash of what rules the meaning of a text parsed now; `None` if no other client may share the statement. Texts mean
 /// other tables in other databases.
 fn context(client: &Client, server: &Server) -> Option<u64> {
-    if server.traces.may_have_any(Suspects::MEANING.union(Suspects::OPAQUE)) || hides_tables(client, server) {
+    if server.traces.may_have_any(Suspects::MEANING.union(Suspects::OPAQUE)) || may_hide_tables(client, server) {
         return None;
     }
     Some(client.settings().current().context() ^ u64::from(server.pool.0).wrapping_mul(POOL_FACTOR))
 }
 
 /// A temporary table of this client may hide one that a text names.
-fn hides_tables(client: &Client, server: &Server) -> bool {
+fn may_hide_tables(client: &Client, server: &Server) -> bool {
     // Who is pinned because of an unknown setting may have temporary tables, too.
     server.traces.may_have_any(Suspects::TEMPORARY) || matches!(client.pin, Some(Pin::Temporary | Pin::UnknownSetting))
 }
@@ -95,7 +95,7 @@ fn parse(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, name: 
         });
         let pipeline = link.server.statements.ours_or_new().pipeline();
         link.client.named.as_mut().expect("it has the statement").parse(&message.bytes[name.clone()], known, pipeline);
-        link.server.exchange.noted(Note::Taken);
+        link.server.exchange.note(Note::Taken);
         return Step::Replaced(name.end);
     }
     if !message.is_whole() || link.server.statements.may_have_own(&message.bytes[name.clone()]) {
@@ -123,7 +123,7 @@ fn parse(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, name: 
         // A Parse fails in a transaction that has failed, and a Close does not.
         Need::Nothing if link.server.exchange.is_first_pipeline() => {
             link.write_to_server(write_idle_close);
-            link.server.exchange.noted(Note::KnownParse);
+            link.server.exchange.note(Note::KnownParse);
         }
         need => {
             if need != Need::Parse {
@@ -132,7 +132,7 @@ fn parse(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, name: 
             // It names no types that others were told: a client that prepares a text anew is told its types now.
             link.out.insert(Peer::Server(link.server_tag), |to| write_parse(to, statement.name.as_bytes(), text));
             prepared.parse_as_written(&statement);
-            link.server.exchange.noted(Note::Parse(statement.id));
+            link.server.exchange.note(Note::Parse(statement.id));
             make_room((link.server_tag, link.server), link.out);
         }
     }
@@ -145,8 +145,8 @@ fn occupy_name((tag, server): (ServerTag, &mut Server), out: &mut Outbox) {
         write(to, front::CLOSE, |to| to.extend_from_slice(format!("S{}\0", *TAKEN).as_bytes()));
         write_parse(to, TAKEN.as_bytes(), b"\0\0\0");
     });
-    server.exchange.noted(Note::Swallowed);
-    server.exchange.noted(Note::Swallowed);
+    server.exchange.note(Note::Swallowed);
+    server.exchange.note(Note::Swallowed);
 }
 
 /// The name of the client's statement that a Parse of DEALLOCATE is about, if any; the error says what to do first.
@@ -180,7 +180,7 @@ pub(crate) fn deallocate(link: &mut Link<'_>, message: &Arrived<'_>, name: &[u8]
     });
     let prepared = link.server.statements.ours_or_new();
     link.client.named.as_mut().expect("it has the statement").close(name, prepared.pipeline());
-    link.server.exchange.noted(Note::Close);
+    link.server.exchange.note(Note::Close);
     Step::Replaced(message.end())
 }
 
@@ -190,7 +190,7 @@ fn close(link: &mut Link<'_>, message: &Arrived<'_>, name: Range<usize>) -> Step
         Err(step) => return step,
         Ok(None) if is_ours(name) => {
             link.write_to_server(write_idle_close);
-            link.server.exchange.extended();
+            link.server.exchange.enter_extended();
             return Step::Replaced(message.end());
         }
         Ok(None) => {
@@ -208,7 +208,7 @@ fn close(link: &mut Link<'_>, message: &Arrived<'_>, name: Range<usize>) -> Step
     // From here on the pipelines are counted: what stands behind the next Sync is not in this one.
     named.close(name, link.server.statements.ours_or_new().pipeline());
     link.write_to_server(write_idle_close);
-    link.server.exchange.noted(Note::Close);
+    link.server.exchange.note(Note::Close);
     Step::Replaced(message.end())
 }
 
@@ -246,7 +246,7 @@ fn bind_or_describe(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<
         None => {
             statement.is_own()
                 || (there
-                    && !hides_tables(link.client, link.server)
+                    && !may_hide_tables(link.client, link.server)
                     && !link.server.traces.may_have_any(Suspects::CONSTANTS))
         }
     };
@@ -259,7 +259,7 @@ fn bind_or_describe(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<
     }
     let prepared = link.server.statements.ours_or_new();
     let likeness = if there { prepared.likeness(&statement) } else { Likeness::Unknown };
-    let learns = message.header.kind == front::BIND && told::learns(message);
+    let learns = message.header.kind == front::BIND && told::is_described_next(message);
     // Who is about to be told the columns relies on the types of parameters only, which a Parse made now would name.
     let relied = match (learns, there) {
         (false, _) => likeness,
@@ -294,10 +294,10 @@ fn bind(link: &mut Link<'_>, message: &Arrived<'_>, statement: &Statement) -> Op
             || link.server.catalogue.shared().watches_names())
     {
         let findings = &link.server.judge(statement.findings.clone(), &statement.body);
-        if let Some(step) = sequences::before(link, findings, message) {
+        if let Some(step) = sequences::discard_first(link, findings, message) {
             return Some(step);
         }
-        if let Some(step) = plans::before(link, findings) {
+        if let Some(step) = plans::discard_first(link, findings) {
             return Some(step);
         }
         if link.server.policy.on_state == OnState::Reject && findings.suspects.intersects(Suspects::VISIBLY_LASTING) {
@@ -355,7 +355,7 @@ impl Server {
 /// An Execute, while portals are known that deallocate all statements.
 pub(crate) fn execute(client: &mut Client, server: &mut Server, message: &Arrived<'_>) {
     let portal = take_text(&mut message.body()).unwrap_or_default();
-    if !server.statements.is_forgetting(portal) {
+    if !server.statements.is_deallocating(portal) {
         return;
     }
     if let Some(named) = &mut client.named {
@@ -386,9 +386,9 @@ fn forward_as(
         );
     }
     if looked_at {
-        server.exchange.noted(Note::Described);
+        server.exchange.note(Note::Described);
     } else {
-        server.exchange.extended();
+        server.exchange.enter_extended();
     }
     Step::Replaced(name.end)
 }
@@ -424,14 +424,14 @@ pub(crate) fn ensure_prepared((tag, server): (ServerTag, &mut Server), statement
     let body = statement.parse_body();
     out.insert(Peer::Server(tag), |to| write_parse(to, statement.name.as_bytes(), &body));
     prepared.parse(statement);
-    server.exchange.noted(Note::OwnParse(statement.id));
+    server.exchange.note(Note::OwnParse(statement.id));
     make_room((tag, server), out);
 }
 
 /// Closes statements if the server has too many.
 fn make_room((tag, server): (ServerTag, &mut Server), out: &mut Outbox) {
     let prepared = server.statements.ours_mut().expect("it has statements");
-    while let Some(id) = prepared.surplus(server.policy.max_prepared as usize) {
+    while let Some(id) = prepared.find_surplus(server.policy.max_prepared as usize) {
         write_own_close(prepared, &mut server.exchange, tag, id, out);
     }
 }
@@ -441,7 +441,7 @@ fn write_own_close(prepared: &mut Prepared, exchange: &mut Exchange, tag: Server
         write(to, front::CLOSE, |to| to.extend_from_slice(format!("S{}{id}\0", *PREFIX).as_bytes()));
     });
     prepared.close(id);
-    exchange.noted(Note::OwnClose(id));
+    exchange.note(Note::OwnClose(id));
 }
 
 pub(crate) fn write_idle_close(to: &mut Vec<u8>) {
@@ -525,7 +525,8 @@ pub(crate) fn settle_discarded(client: &mut Client, server: &mut Server) {
 /// if it has one.
 pub(crate) fn failed(body: Option<&[u8]>, prepared: bool, client: &mut Client, server: &mut Server) -> Option<Vec<u8>> {
     let taken = server.exchange.discarded().first() == Some(&Note::Taken);
-    let renamed = body.and_then(|body| told::changed(server, body).or_else(|| rename(body, taken, client)));
+    let renamed =
+        body.and_then(|body| told::translate_stale_error(server, body).or_else(|| rename(body, taken, client)));
     settle_discarded(client, server);
     if let (Some(statements), Some(body)) = (server.statements.ours_mut(), body)
         && prepared

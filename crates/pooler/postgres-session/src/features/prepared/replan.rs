@@ -15,8 +15,8 @@ impl Server {
         let (statement, bytes, count) = replan.into_request();
         named::ensure_prepared((me, self), &statement, out);
         out.insert(Peer::Server(me), |to| to.extend_from_slice(&bytes));
-        (0..count).for_each(|_| self.exchange.extended());
-        self.exchange.sync();
+        (0..count).for_each(|_| self.exchange.enter_extended());
+        self.exchange.enter_sync();
         self.statements.end_pipeline();
         true
     }

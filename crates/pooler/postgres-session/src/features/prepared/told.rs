@@ -36,8 +36,8 @@ pub(crate) fn ask(link: &mut Link<'_>, (name, note): (&str, Note)) -> Step {
         write(to, front::DESCRIBE, |to| to.extend_from_slice(format!("S{name}\0").as_bytes()));
         write(to, front::FLUSH, |_| {});
     });
-    link.server.exchange.noted(note);
-    link.server.exchange.flush();
+    link.server.exchange.note(note);
+    link.server.exchange.enter_flush();
     link.server.lease_mut().mid_pipeline = true;
     link.stand(Standing::Active);
     link.client.awaits_answers = true;
@@ -50,7 +50,7 @@ pub(crate) fn refuse_changed(link: &mut Link<'_>, kind: u8) {
 }
 
 /// Whether a Describe of its portal follows a Bind.
-pub(crate) fn learns(message: &Arrived<'_>) -> bool {
+pub(crate) fn is_described_next(message: &Arrived<'_>) -> bool {
     let next = message.bytes.get(message.end()..).unwrap_or_default();
     let (Some(header), true) = (Header::read(next), message.header.kind == front::BIND) else { return false };
     let mut described = next.get(HEADER + 1..header.total()).unwrap_or_default();
@@ -101,7 +101,7 @@ pub(crate) fn describe_portal(client: &mut Client, server: &mut Server, message:
         return false;
     }
     prepared.describe(&last.statement, Some(&last.name));
-    server.exchange.noted(Note::Described);
+    server.exchange.note(Note::Described);
     true
 }
 
@@ -172,7 +172,7 @@ fn describe_unnamed(client: Option<&mut Client>, server: &mut Server, note: Note
 }
 
 /// The body of the error that a client receives for a statement that has changed, if this error is of that kind.
-pub(crate) fn changed(server: &Server, body: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn translate_stale_error(server: &Server, body: &[u8]) -> Option<Vec<u8>> {
     let ours = server.exchange.discarded().first() == Some(&Note::Stale);
     (ours && Failure::read(body).code == code::FEATURE_NOT_SUPPORTED).then(|| CHANGED.to_vec())
 }

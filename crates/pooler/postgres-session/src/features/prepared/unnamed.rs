@@ -76,7 +76,7 @@ fn doubt_next(link: &mut Link<'_>) {
     let at_hand = link.server.unnamed.owner == Some(link.client.unnamed_owner(link.client_tag));
     link.write_to_server(named::write_idle_close);
     link.server.unnamed.doubt(at_hand).replace(before);
-    link.server.exchange.noted(Note::Hidden);
+    link.server.exchange.note(Note::Hidden);
 }
 
 /// Forwards the Parse of a DEALLOCATE in another form. The statement stays with this server.
@@ -142,13 +142,13 @@ fn replace(texts: &Texts, link: &mut Link<'_>, message: &Arrived<'_>, kept: &mut
         let before = link.client.unnamed.take_parse();
         if before.is_some() {
             link.write_to_server(named::write_idle_close);
-            link.server.exchange.noted(Note::Swallowed);
+            link.server.exchange.note(Note::Swallowed);
         }
         link.server.unnamed.doubt(at_hand).replace(before);
     } else {
         link.server.unnamed.ask();
     }
-    link.server.exchange.noted(Note::Unnamed);
+    link.server.exchange.note(Note::Unnamed);
     link.client.unnamed.invalidate();
     link.server.unnamed.owner = Some(link.client.unnamed_owner(link.client_tag));
 }
@@ -232,7 +232,7 @@ fn bind_or_describe(
     let owner = link.client.unnamed_owner(link.client_tag);
     let text = link.client.unnamed.parse().cloned();
     let told = text.as_ref().map(|text| &text.told);
-    let relies = told.is_some_and(|told| told.has_columns()) && !told::learns(message);
+    let relies = told.is_some_and(|told| told.has_columns()) && !told::is_described_next(message);
     if link.server.unnamed.owner != Some(owner) {
         if relies && link.server.is_prefaced() {
             return Step::Wait;
@@ -240,13 +240,13 @@ fn bind_or_describe(
         ensure_on_server(link, owner);
     } else if kind == front::BIND {
         *kept = None;
-        link.client.unnamed.bind_at_once();
+        link.client.unnamed.drop_if_bound_at_once();
     }
     if relies && link.server.unnamed.likeness != Likeness::Same {
         return compare(link, message);
     }
     if kind == front::DESCRIBE && !told.is_some_and(|told| told.is_complete()) {
-        link.server.exchange.noted(Note::DescribedUnnamed(link.client.unnamed.version()));
+        link.server.exchange.note(Note::DescribedUnnamed(link.client.unnamed.version()));
         return Step::Replaced(message.at);
     }
     Step::Forward
@@ -295,10 +295,10 @@ fn suspect(
     if findings.suspects == Suspects::NONE {
         return None;
     }
-    if let Some(step) = sequences::before(link, &findings, message) {
+    if let Some(step) = sequences::discard_first(link, &findings, message) {
         return Some(step);
     }
-    if let Some(step) = plans::before(link, &findings) {
+    if let Some(step) = plans::discard_first(link, &findings) {
         return Some(step);
     }
     if whole
@@ -336,6 +336,6 @@ fn ensure_on_server(link: &mut Link<'_>, owner: Owner) {
         }
     });
     link.server.unnamed.doubt(false).restore();
-    link.server.exchange.noted(Note::Hidden);
+    link.server.exchange.note(Note::Hidden);
     link.server.unnamed.owner = Some(owner);
 }

@@ -18,7 +18,7 @@ use crate::{
 impl Postgres {
     /// A client has been granted a server. True if the server is first asked for its defaults.
     #[inline]
-    pub(crate) fn follows_defaults(&self, link: &mut Link<'_>) -> bool {
+    pub(crate) fn asks_for_defaults(&self, link: &mut Link<'_>) -> bool {
         let version = self.parameters.defaults_version();
         if !link.server.settings.is_checked(version) {
             let known = link.server.settings.is_checked_at(version)
@@ -61,13 +61,13 @@ impl Postgres {
     ) {
         let then = question.then;
         if side.server.lease.is_none() {
-            return self.answered_to_none(side.server_tag, side.server, (question, failure), side.out);
+            return self.defaults_answered_idle(side.server_tag, side.server, (question, failure), side.out);
         }
         let link = &mut side.link();
         link.client.phase = Phase::Ready;
         let found = match &failure {
             None => self.take_defaults(link.server, question),
-            Some(_) => Found { set: Pairs::default(), outlived: true },
+            Some(_) => Found { set: Pairs::default(), outdated: true },
         };
         if then == Then::Finish {
             let added = self.parameters.intern(found.added_to(link.client));
@@ -75,17 +75,17 @@ impl Postgres {
             self.tell_reported(link);
         }
         match then {
-            Then::Finish if found.outlived => {
+            Then::Finish if found.outdated => {
                 link.client.tell_ready(link.client_tag, link.out);
                 self.replace_server(link);
             }
-            Then::Finish => self.finish_at_last(link),
+            Then::Finish => self.finish_with_notifications(link),
             _ if cancelled => {
                 link.client.phase = Phase::Waiting;
                 link.client.decline(link.client_tag, &CANCELLED, link.out);
                 link.release(Verdict::Clean);
             }
-            _ if found.outlived => self.replace_server(link),
+            _ if found.outdated => self.replace_server(link),
             _ => {
                 self.prepare_for(link);
                 link.wake();
@@ -94,7 +94,7 @@ impl Postgres {
     }
 
     /// The same for a server without a holder.
-    fn answered_to_none(
+    fn defaults_answered_idle(
         &self,
         me: ServerTag,
         server: &mut Server,
@@ -104,20 +104,20 @@ impl Postgres {
         let then = question.then;
         if then == Then::Start && failure.is_some() {
             self.begin_with(server, Some(Vec::new()));
-            return self.server_begins(me, server, out);
+            return self.defaults_known(me, server, out);
         }
-        let outlived = failure.is_some() || self.take_defaults(server, question).outlived;
-        if outlived {
+        let outdated = failure.is_some() || self.take_defaults(server, question).outdated;
+        if outdated {
             server.stage = Stage::Closed;
         }
-        match (then, outlived) {
+        match (then, outdated) {
             (Then::Release(_), true) => out.push(Effect::Release { server: me, verdict: Verdict::Discard }),
             (_, true) => {
                 let error = |failure: Failure| CloseReason::Error(Blame::Server, failure.text());
                 let reason = failure.map_or(CloseReason::Done, error);
                 out.push(Effect::Close { peer: Peer::Server(me), reason });
             }
-            (Then::Start, false) => self.server_begins(me, server, out),
+            (Then::Start, false) => self.defaults_known(me, server, out),
             (Then::Release(verdict), false) => {
                 if !server.ask_catalogue(me, Some(verdict), out) {
                     server.release_kept(me, verdict, out);
@@ -131,12 +131,12 @@ impl Postgres {
     fn take_defaults(&self, server: &mut Server, question: Question) -> Found {
         let OwnAnswer { set, changed } = server.settings.take_answer(&question, &self.parameters);
         let begins = question.then == Then::Start;
-        let outlived = !begins && self.is_outlived(server, if changed { &[] } else { &question.of_role });
-        if begins || (changed && !outlived) {
-            server.plans.note_left(server.settings.current());
+        let outdated = !begins && self.has_outdated_defaults(server, if changed { &[] } else { &question.of_role });
+        if begins || (changed && !outdated) {
+            server.plans.note_settings_left(server.settings.current());
             self.begin_with(server, begins.then_some(question.of_role));
         }
-        Found { set, outlived }
+        Found { set, outdated }
     }
 
     /// The server's defaults are those of all servers of its pool from now on.
@@ -147,7 +147,7 @@ impl Postgres {
 
     /// Whether a role or a database gives new servers other defaults than this one has: an old session never learns of
     /// that. `of_role`: its own defaults of that kind.
-    fn is_outlived(&self, server: &Server, of_role: &[Box<[u8]>]) -> bool {
+    fn has_outdated_defaults(&self, server: &Server, of_role: &[Box<[u8]>]) -> bool {
         let Some((newest, of_newest)) = self.parameters.defaults(server.pool) else { return false };
         let differs = |(name, value): &(&[u8], &[u8])| server.settings.defaults().reported.get(name) != Some(*value);
         let is_of_role = |name: &[u8]| of_role.iter().chain(&of_newest).any(|known| known.eq_ignore_ascii_case(name));
@@ -162,7 +162,7 @@ impl Postgres {
     }
 
     /// The client is done with its server, and what it leaves behind is known.
-    fn finish_at_last(&self, link: &mut Link<'_>) {
+    fn finish_with_notifications(&self, link: &mut Link<'_>) {
         self.resume_after_notifications(link.client_tag, link.client, link.out);
         self.finish(link);
         if matches!(link.client.phase, Phase::Subscribing) {
@@ -175,7 +175,7 @@ struct Found {
     /// Settings made in the session that were not known.
     set: Pairs,
     /// The server cannot be used any more.
-    outlived: bool,
+    outdated: bool,
 }
 
 impl Found {

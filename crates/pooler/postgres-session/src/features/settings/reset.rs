@@ -4,7 +4,7 @@
 use crate::{
     directory::OnState,
     exchange::Note,
-    session::{Arrived, Client, Link, Server, copy, request::Step, reset::Resetting},
+    session::{Arrived, Client, Link, Server, copy, request::Step, reset::ResetEffect},
     sql::{
         ALL_PARAMETERS, Findings, Suspects,
         reset::{self, Outcome},
@@ -24,7 +24,7 @@ impl Server {
 
 /// Comes before all else: whether a message has to wait, or is about an amended statement.
 #[cold]
-pub(crate) fn before(client: &mut Client, server: &mut Server, message: &Arrived<'_>) -> Option<Step> {
+pub(crate) fn follow_amended(client: &mut Client, server: &mut Server, message: &Arrived<'_>) -> Option<Step> {
     let under_way = server.traces.amended().is_some_and(|requests| requests.has_query());
     let request = !matches!(
         message.header.kind,
@@ -33,7 +33,7 @@ pub(crate) fn before(client: &mut Client, server: &mut Server, message: &Arrived
     // An error before one of these must not be taken for its own; and what it forgets cannot be had behind it.
     let alone =
         server.traces.may_have_any(Suspects::RESET.union(Suspects::DEALLOCATE)) || !server.unlistened.is_empty();
-    if request && (under_way || alone) && server.exchange.is_between() {
+    if request && (under_way || alone) && server.exchange.is_between_requests() {
         client.awaits_answers = true;
         return Some(Step::Wait);
     }
@@ -45,15 +45,15 @@ pub(crate) fn before(client: &mut Client, server: &mut Server, message: &Arrived
     let Some(portal) = take_text(&mut body) else { return message.may_wait().then_some(Step::Wait) };
     if message.header.kind == front::EXECUTE {
         let tag = requests.tag_of(portal)?;
-        server.exchange.noted(Note::Amended(tag));
+        server.exchange.note(Note::Amended(tag));
         return Some(Step::Replaced(message.at));
     }
-    if !requests.knows_names() {
+    if !requests.has_named() {
         requests.bind(portal, None);
         return None;
     }
     let Some(name) = take_text(&mut body) else { return message.may_wait().then_some(Step::Wait) };
-    let known = requests.resetting(name);
+    let known = requests.effect_of(name);
     requests.bind(portal, known.amended);
     if known.unclear {
         server.note(&Findings {
@@ -78,7 +78,7 @@ pub(crate) fn query(link: &mut Link<'_>, message: &Arrived<'_>, findings: &mut F
             findings.settle_resets();
             None
         }
-        Outcome::Amended(_) if link.server.exchange.is_between() => {
+        Outcome::Amended(_) if link.server.exchange.is_between_requests() => {
             link.client.awaits_answers = true;
             Some(Step::Wait)
         }
@@ -170,14 +170,14 @@ fn session_text(link: &mut Link<'_>, message: &Arrived<'_>) -> Step {
             let is_replaced = name.is_empty() && link.server.exchange.is_settled();
             link.server.traces.begin_amended().name(
                 name,
-                Resetting { amended: amended_as, unclear },
+                ResetEffect { amended: amended_as, unclear },
                 may_be_taken,
                 is_replaced,
             );
         }
         if let Some(body) = amended {
             link.write_to_server(|to| write_parse(to, name, &body));
-            link.server.exchange.extended();
+            link.server.exchange.enter_extended();
             step = Step::Replaced(message.end());
         }
     }

@@ -211,7 +211,7 @@ impl Postgres {
         if link.client.settings().current().creates_temporary() {
             pin = pin.or(Some(Pin::Temporary));
         }
-        if link.client.settings().current().acts_as_two() {
+        if link.client.settings().current().has_two_identities() {
             pin = pin.or(Some(Pin::Identity));
         }
         if link.server.traces.may_have_any(Suspects::UNKNOWN_NAME) || survey.too_long || survey.unlisted {
@@ -263,7 +263,7 @@ impl Postgres {
         let told = link.client.settings().current();
         tell_differences(link.client_tag, told, &wanted, link.out);
         link.server.settings.replace(self.parameters.intern(theirs));
-        link.server.plans.note_left(link.server.settings.current());
+        link.server.plans.note_settings_left(link.server.settings.current());
         link.client.settings_mut().set_current(self.parameters.intern(wanted));
     }
 }

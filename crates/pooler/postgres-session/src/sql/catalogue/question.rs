@@ -5,7 +5,7 @@
 use crate::sql::parameters::write_literal;
 
 /// Extensions whose functions do harm only when called with certain arguments.
-pub(super) const TO_BE_CALLED: &[&str] = &["dblink", "isn", "postgres_fdw", "tablefunc", "xml2"];
+pub(super) const HARMFUL_IF_CALLED: &[&str] = &["dblink", "isn", "postgres_fdw", "tablefunc", "xml2"];
 
 /// A table of the system catalogue, and which of its rows matter.
 struct Table {
@@ -231,7 +231,7 @@ fn push_expressions(sql: &mut String, trees: &[String], called: &[String]) {
     }
     let trees = if trees.is_empty() { "SELECT '', '' WHERE false".to_owned() } else { trees.join(" UNION ALL ") };
     let called: String = called.iter().map(|one| format!(" UNION ALL {one}")).collect();
-    let extensions = TO_BE_CALLED.join("', '");
+    let extensions = HARMFUL_IF_CALLED.join("', '");
     sql.push_str(&format!(
         "WITH e(place, tree) AS MATERIALIZED ({trees}) SELECT 'x', '', p.proname, '', min(c.place), '', '' FROM \
          (SELECT DISTINCT place, (regexp_matches(tree, ':(?:funcid|opfuncid|aggfnoid|winfnoid) ([0-9]+)', \

@@ -7,12 +7,12 @@ use std::{
 
 use super::{
     Asked,
-    question::{MAX_AT_ONCE, Part, TO_BE_CALLED, question, question_of_part},
+    question::{HARMFUL_IF_CALLED, MAX_AT_ONCE, Part, question, question_of_part},
 };
 use crate::{
     sql::{
         harmless,
-        scan::{names, scan, scan_procedure},
+        scan::{for_each_name, scan, scan_procedure},
         suspects::{Findings, Suspects},
     },
     wire::message::read_row,
@@ -273,7 +273,7 @@ impl Reading {
             .rows
             .functions
             .iter()
-            .filter(|function| !in_list(TO_BE_CALLED, &function.extension))
+            .filter(|function| !in_list(HARMFUL_IF_CALLED, &function.extension))
             .map(|function| function.name.to_ascii_lowercase().into())
             .collect();
         let is_known = |name: &[u8]| names.contains(name) || harmless::is_harmless(name);
@@ -286,7 +286,7 @@ impl Reading {
             .chain(self.rows.silent.iter().map(|call| &*call.caller))
             .collect();
         for function in &self.rows.functions {
-            let to_be_called = in_list(TO_BE_CALLED, &function.extension);
+            let to_be_called = in_list(HARMFUL_IF_CALLED, &function.extension);
             if to_be_called && !function.is_readable() {
                 continue;
             }
@@ -410,7 +410,7 @@ impl Function {
             judged.irreversible.insert(self.name.clone());
         } else {
             // Whether it looks like a call or not.
-            names(&self.source, |name| {
+            for_each_name(&self.source, |name| {
                 if own.contains(name) && *name != *self.name {
                     callers.entry(name.into()).or_default().push(self.name.clone());
                 }

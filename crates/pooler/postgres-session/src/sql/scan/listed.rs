@@ -8,7 +8,7 @@ use crate::sql::{
 };
 
 /// The text in that other form, if the whole of it has this form; and whether it names the schema of the view.
-pub(super) fn named(text: &[u8]) -> Option<(Vec<u8>, bool)> {
+pub(super) fn rewrite(text: &[u8]) -> Option<(Vec<u8>, bool)> {
     let mut tokens = Tokens::new(text);
     word(&mut tokens, "select")?;
     of_system(&mut tokens, "set_config")?;
@@ -61,11 +61,11 @@ mod tests {
     #[test]
     fn only_the_whole_of_such_a_text_is_taken_for_one() {
         let dump = "SELECT set_config(name, 'view, foreign-table', false) FROM pg_settings WHERE name = 'restrict_x'";
-        let (text, qualified) = named(dump.as_bytes()).unwrap();
+        let (text, qualified) = rewrite(dump.as_bytes()).unwrap();
         assert_eq!(text, b"SELECT set_config('restrict_x', 'view, foreign-table', false)");
         assert!(!qualified);
         let full = "select pg_catalog.set_config(name, '', true) from pg_catalog.pg_settings where name='jit';";
-        assert!(named(full.as_bytes()).unwrap().1);
+        assert!(rewrite(full.as_bytes()).unwrap().1);
         for other in [
             "SELECT set_config(name, 'x', false) FROM pg_settings",
             "SELECT set_config(name, 'x', false) FROM evil.pg_settings WHERE name = 'y'",
@@ -80,7 +80,7 @@ mod tests {
             "SELECT set_config(name, 'x', false), f() FROM pg_settings WHERE name = 'y'",
             "WITH pg_settings AS (SELECT 1) SELECT set_config(name, 'x', false) FROM pg_settings WHERE name = 'y'",
         ] {
-            assert!(named(other.as_bytes()).is_none(), "{other}");
+            assert!(rewrite(other.as_bytes()).is_none(), "{other}");
         }
     }
 }

@@ -28,7 +28,7 @@ fn read_closely(name: &[u8], found: &mut Findings) {
 }
 
 /// Passes on all names behind a dot, in PostgreSQL's spelling.
-pub(crate) fn fields(text: &[u8], mut take: impl FnMut(&[u8])) {
+pub(crate) fn for_each_field(text: &[u8], mut take: impl FnMut(&[u8])) {
     let mut dot = false;
     for token in Tokens::new(text) {
         match token {
@@ -45,7 +45,7 @@ const MAX_DEPTH: u8 = 8;
 
 /// Passes on all names in a text, and in the code of DO, in PostgreSQL's spelling. An empty name is one that cannot be
 /// read.
-pub(crate) fn names(text: &[u8], mut take: impl FnMut(&[u8])) {
+pub(crate) fn for_each_name(text: &[u8], mut take: impl FnMut(&[u8])) {
     let mut texts = vec![(text, 0)];
     while let Some((text, depth)) = texts.pop() {
         let mut has_code = false;
@@ -198,7 +198,7 @@ mod tests {
     fn all_names_are_handed_over_whatever_they_are() {
         let all = |sql: &str| {
             let mut all = Vec::new();
-            names(sql.as_bytes(), |name| all.push(String::from_utf8_lossy(name).into_owned()));
+            for_each_name(sql.as_bytes(), |name| all.push(String::from_utf8_lossy(name).into_owned()));
             all
         };
         assert_eq!(all("A.\"b\"\"C\" 'd' -- e"), ["a", "b\"C"]);
@@ -209,7 +209,9 @@ mod tests {
     #[test]
     fn all_names_behind_a_dot_are_handed_over() {
         let mut names = Vec::new();
-        fields(b"select a.B, c . \"D\", (e).f, g[1].h, 'i.j', $1.k -- .l\n.m, n", |name| names.push(name.to_vec()));
+        for_each_field(b"select a.B, c . \"D\", (e).f, g[1].h, 'i.j', $1.k -- .l\n.m, n", |name| {
+            names.push(name.to_vec())
+        });
         assert_eq!(names, [&b"b"[..], b"D", b"f", b"h", b"k", b"m"]);
     }
 }
