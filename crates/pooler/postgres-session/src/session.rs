@@ -48,7 +48,7 @@ pub(crate) mod version;
 
 pub(crate) use client::{Client, Phase};
 pub(crate) use client_id::ClientId;
-pub(crate) use defaults::Then;
+pub(crate) use defaults::AfterDefaults;
 pub(crate) use link::{Link, ServerSide};
 pub(crate) use lookup::Lookup;
 pub(crate) use own_queries::{OwnQueries, Purpose};

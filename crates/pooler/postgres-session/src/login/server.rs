@@ -10,7 +10,7 @@ use crate::{
     directory::target::{Fit, QUESTION, Target, Traits},
     random::nonce,
     session::{
-        Postgres, Purpose, Server, Stage, Then,
+        AfterDefaults, Postgres, Purpose, Server, Stage,
         facts::Facts,
         plans::Plans,
         server::CancelKey,
@@ -249,7 +249,7 @@ impl Postgres {
             self.begin_with(server, None);
             self.defaults_known(me, server, out);
         } else {
-            server.ask_defaults(me, Then::Start, out);
+            server.ask_defaults(me, AfterDefaults::Start, out);
         }
     }
 

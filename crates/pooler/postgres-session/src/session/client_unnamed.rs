@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::session::texts::Text;
+use crate::session::texts::KeptParse;
 
 #[derive(Default)]
 pub(crate) struct ClientUnnamed {
     /// The Parse, if it may be needed again.
-    parse: Option<Arc<Text>>,
+    parse: Option<Arc<KeptParse>>,
     /// Counts the client's unnamed statements.
     version: u32,
     /// More of a Parse that is kept is to come.
@@ -20,24 +20,24 @@ pub(crate) struct ClientUnnamed {
 
 impl ClientUnnamed {
     #[inline]
-    pub(crate) fn parse(&self) -> Option<&Arc<Text>> {
+    pub(crate) fn parse(&self) -> Option<&Arc<KeptParse>> {
         self.parse.as_ref()
     }
 
-    pub(crate) fn parse_mut(&mut self) -> &mut Option<Arc<Text>> {
+    pub(crate) fn parse_mut(&mut self) -> &mut Option<Arc<KeptParse>> {
         &mut self.parse
     }
 
-    pub(crate) fn take_parse(&mut self) -> Option<Arc<Text>> {
+    pub(crate) fn take_parse(&mut self) -> Option<Arc<KeptParse>> {
         self.parse.take()
     }
 
-    pub(crate) fn keep(&mut self, parse: Arc<Text>) {
+    pub(crate) fn keep(&mut self, parse: Arc<KeptParse>) {
         self.parse = Some(parse);
     }
 
     /// Keeps the beginning of a Parse that comes in parts.
-    pub(crate) fn begin_long(&mut self, parse: Arc<Text>) {
+    pub(crate) fn begin_long(&mut self, parse: Arc<KeptParse>) {
         (self.parse, self.is_incomplete) = (Some(parse), true);
     }
 

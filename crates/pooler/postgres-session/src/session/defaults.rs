@@ -18,7 +18,7 @@ const SESSION: &[u8] = b"session";
 const OF_ROLE: [&[u8]; 3] = [b"database", b"user", b"database user"];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Then {
+pub(crate) enum AfterDefaults {
     /// The server has just logged in, and its defaults differ from those of earlier servers.
     Start,
     Ready,
@@ -28,8 +28,8 @@ pub(crate) enum Then {
     Grant,
 }
 
-pub(crate) struct Question {
-    pub(crate) then: Then,
+pub(crate) struct DefaultsQuestion {
+    pub(crate) then: AfterDefaults,
     /// Names that the server has answered about.
     told: Vec<Box<[u8]>>,
     /// Names of parameters that were set in the session, or that may have been.
@@ -55,8 +55,8 @@ fn is_plain(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'))
 }
 
-impl Question {
-    pub(crate) fn new(then: Then) -> Self {
+impl DefaultsQuestion {
+    pub(crate) fn new(then: AfterDefaults) -> Self {
         Self { then, told: Vec::new(), set: Vec::new(), of_role: Vec::new() }
     }
 
@@ -90,7 +90,7 @@ mod tests {
             [("DateStyle", "ISO, DMY"), ("TimeZone", "CET"), ("IntervalStyle", "postgres"), ("x", "1"), ("y", "2")];
         let reported = pairs.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
         let settings = Settings::new(reported, Pairs::default());
-        let mut question = Question::new(Then::Ready);
+        let mut question = DefaultsQuestion::new(AfterDefaults::Ready);
         for columns in [
             ["DateStyle", "configuration file", "t"],
             ["TimeZone", "session", "t"],

@@ -6,7 +6,7 @@ use seam::Verdict;
 
 use crate::{
     session::{
-        defaults::{Question, Then},
+        defaults::{AfterDefaults, DefaultsQuestion},
         lookup::Lookup,
         preface::Preface,
         survey::Survey,
@@ -66,7 +66,7 @@ pub(crate) enum Purpose {
     Connected(Survey),
     Lookup(Lookup),
     /// Learns which parameters have the session's defaults.
-    Defaults(Box<Question>),
+    Defaults(Box<DefaultsQuestion>),
 }
 
 impl Purpose {
@@ -99,7 +99,7 @@ impl OwnQueries {
     /// It comes before the holder's request, not because of an earlier one.
     pub(crate) fn precedes_request(&self) -> bool {
         match &self.purpose {
-            Purpose::Defaults(question) => question.then == Then::Grant,
+            Purpose::Defaults(question) => question.then == AfterDefaults::Grant,
             purpose => matches!(purpose, Purpose::Preface(_) | Purpose::Discard),
         }
     }

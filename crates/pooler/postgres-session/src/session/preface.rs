@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{session::texts::Text, sql::Settings};
+use crate::{session::texts::KeptParse, sql::Settings};
 
 pub(crate) struct Preface {
     /// The settings that the server will have.
@@ -17,7 +17,7 @@ pub(crate) struct Preface {
     /// A cancel request was passed on before the outcome was known.
     pub(crate) cancel_sent: bool,
     /// The client's unnamed statement when the preface began: the request may have changed it.
-    pub(crate) unnamed: Option<Arc<Text>>,
+    pub(crate) unnamed: Option<Arc<KeptParse>>,
 }
 
 /// Input of a client that was sent ahead of the outcome of a preface.
@@ -57,7 +57,7 @@ impl Ahead {
 }
 
 impl Preface {
-    pub(crate) fn new(settings: Arc<Settings>, cleaned: bool, steps: u16, unnamed: Option<Arc<Text>>) -> Self {
+    pub(crate) fn new(settings: Arc<Settings>, cleaned: bool, steps: u16, unnamed: Option<Arc<KeptParse>>) -> Self {
         Self { settings, cleaned, fresh: false, steps, hurried: false, cancel_sent: false, unnamed }
     }
 }

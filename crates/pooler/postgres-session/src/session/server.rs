@@ -11,7 +11,7 @@ use crate::{
         catalogue_view::CatalogueView,
         client_id::ClientId,
         connect_query::ConnectQuery,
-        defaults::{self, Question, Then},
+        defaults::{self, AfterDefaults, DefaultsQuestion},
         facts::Facts,
         lease::Lease,
         listen::Unlistened,
@@ -270,7 +270,7 @@ impl Server {
             && if verdict == Verdict::Reset || self.settings.is_explained() {
                 self.ask_catalogue(me, Some(verdict), out)
             } else {
-                self.ask_defaults(me, Then::Release(verdict), out);
+                self.ask_defaults(me, AfterDefaults::Release(verdict), out);
                 true
             };
         if !asked {
@@ -281,9 +281,9 @@ impl Server {
 
     /// Asks which reported values are the session's defaults now.
     #[cold]
-    pub(crate) fn ask_defaults(&mut self, me: ServerTag, then: Then, out: &mut Outbox) {
+    pub(crate) fn ask_defaults(&mut self, me: ServerTag, then: AfterDefaults, out: &mut Outbox) {
         let sql = defaults::write(self.settings.current());
-        self.begin(me, Purpose::Defaults(Box::new(Question::new(then))), &[&sql], out);
+        self.begin(me, Purpose::Defaults(Box::new(DefaultsQuestion::new(then))), &[&sql], out);
     }
 
     /// The server may be used, unless its defaults must be asked for first.
@@ -292,7 +292,7 @@ impl Server {
             self.settings.settle_doubt();
             out.push(Effect::Ready { server: me });
         } else {
-            self.ask_defaults(me, Then::Ready, out);
+            self.ask_defaults(me, AfterDefaults::Ready, out);
         }
     }
 
@@ -302,7 +302,7 @@ impl Server {
             self.note_soil_at_release();
             out.push(Effect::Release { server: me, verdict: self.effective_verdict(verdict) });
         } else {
-            self.ask_defaults(me, Then::Release(verdict), out);
+            self.ask_defaults(me, AfterDefaults::Release(verdict), out);
         }
     }
 

@@ -4,7 +4,7 @@
 use std::sync::{Arc, atomic::AtomicU64};
 
 use crate::{
-    session::{defaults::Question, learned::Parameters},
+    session::{defaults::DefaultsQuestion, learned::Parameters},
     sql::{Pairs, Settings},
 };
 
@@ -153,7 +153,7 @@ impl ServerSettings {
     }
 
     /// Takes the answer which settings are the session's own.
-    pub(crate) fn take_answer(&mut self, question: &Question, parameters: &Parameters) -> OwnAnswer {
+    pub(crate) fn take_answer(&mut self, question: &DefaultsQuestion, parameters: &Parameters) -> OwnAnswer {
         self.own_in_doubt = false;
         let answered = question.set_of(&self.current);
         let is_set = |name: &[u8]| answered.get(name).is_some();

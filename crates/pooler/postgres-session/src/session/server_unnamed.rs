@@ -7,7 +7,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use seam::ClientTag;
 
-use crate::session::{prepared::Likeness, texts::Text};
+use crate::session::{prepared::Likeness, texts::KeptParse};
 
 /// Most bytes of Parses of one pipeline that are remembered in case what replaces them is skipped, but for those that
 /// are counted elsewhere.
@@ -62,7 +62,7 @@ enum Asked {
     /// A request by Poolhouse after which the server has the client's statement.
     Restore,
     /// The client's request to replace or destroy its statement, with the former Parse if it was kept.
-    Replace(Option<Arc<Text>>),
+    Replace(Option<Arc<KeptParse>>),
 }
 
 impl ServerUnnamed {
@@ -113,7 +113,7 @@ impl ServerUnnamed {
 
     /// A noted request was answered, or (not `done`) failed or was skipped because of an error before it; `reached`:
     /// perhaps it failed. `holder`: the holder's statement, and its Parse.
-    pub(crate) fn settle(&mut self, done: bool, reached: bool, holder: Option<(Owner, &mut Option<Arc<Text>>)>) {
+    pub(crate) fn settle(&mut self, done: bool, reached: bool, holder: Option<(Owner, &mut Option<Arc<KeptParse>>)>) {
         let Some(doubt) = &mut self.doubt else {
             self.pending -= 1;
             if let Some((_, parse)) = holder
@@ -155,7 +155,7 @@ impl ServerUnnamed {
 }
 
 impl Doubt {
-    pub(crate) fn replace(&mut self, before: Option<Arc<Text>>) {
+    pub(crate) fn replace(&mut self, before: Option<Arc<KeptParse>>) {
         let before = before.filter(|parse| self.bytes + parse.uncounted() <= MAX_DOUBTED_BYTES);
         self.bytes += before.as_ref().map_or(0, |parse| parse.uncounted());
         self.asked.push_back(Asked::Replace(before));

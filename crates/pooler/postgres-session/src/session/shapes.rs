@@ -13,7 +13,7 @@ const MAX_BEGINNING: usize = 8 * 1024;
 
 /// What all clients that have a statement were told of it, if anything.
 #[derive(Clone, Default)]
-pub(crate) struct Told {
+pub(crate) struct ToldDescription {
     columns: OnceLock<u64>,
     /// The body of its ParameterDescription, which also ends a Parse that names the types.
     parameters: OnceLock<Box<[u8]>>,
@@ -23,7 +23,7 @@ pub(crate) struct Told {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Description {
     pub(crate) columns: Option<u64>,
-    /// As in [`Told`]; empty if it is too long.
+    /// As in [`ToldDescription`]; empty if it is too long.
     pub(crate) parameters: Option<Box<[u8]>>,
 }
 
@@ -35,7 +35,7 @@ pub(crate) enum Fit {
     Unknown,
 }
 
-impl Told {
+impl ToldDescription {
     pub(crate) fn new(description: &Description) -> Self {
         let told = Self::default();
         told.tell(description);
@@ -93,7 +93,7 @@ fn fit<T: PartialEq>(told: Option<&T>, there: Option<&T>) -> Fit {
     }
 }
 
-impl PartialEq for Told {
+impl PartialEq for ToldDescription {
     fn eq(&self, other: &Self) -> bool {
         self.columns.get() == other.columns.get() && self.parameters.get() == other.parameters.get()
     }
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn what_was_told_fits_only_itself() {
         let of = |columns, parameters: Option<&[u8]>| Description { columns, parameters: parameters.map(Box::from) };
-        let told = Told::default();
+        let told = ToldDescription::default();
         assert_eq!(told.fit(&of(None, None)), Fit::Same);
         assert!(told.tell(&of(Some(1), None)));
         assert_eq!(told.fit(&of(None, None)), Fit::Unknown);

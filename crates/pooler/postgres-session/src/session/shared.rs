@@ -7,7 +7,9 @@ use seam::ServerTag;
 use crate::{
     directory::Directory,
     random::random,
-    session::{keyring::Keyring, learned::Parameters, listen::Hubs, pins::Pins, statements::Statements, texts::Texts},
+    session::{
+        keyring::Keyring, learned::Parameters, listen::Hubs, pins::Pins, statements::Statements, texts::KeptParses,
+    },
     sql::catalogue::Catalogues,
     wire::{cancel_key::MAX_NODE, encryption::SecondTries},
 };
@@ -24,7 +26,7 @@ pub struct Postgres {
     pub(crate) keyring: Keyring,
     pub(crate) parameters: Parameters,
     pub(crate) statements: Arc<Statements>,
-    pub(crate) texts: Texts,
+    pub(crate) texts: KeptParses,
     pub(crate) pins: Pins,
     pub(crate) hubs: Hubs,
     pub(crate) catalogues: Catalogues,
@@ -53,7 +55,7 @@ impl Postgres {
             keyring: Keyring::default(),
             parameters: Parameters::default(),
             statements: Arc::default(),
-            texts: Texts::default(),
+            texts: KeptParses::default(),
             pins: Pins::default(),
             hubs: Hubs::default(),
             catalogues: Catalogues::default(),

@@ -17,7 +17,7 @@ use std::{
 
 use crate::{
     random::random,
-    session::shapes::Told,
+    session::shapes::ToldDescription,
     sql::{Findings, scan::scan},
 };
 
@@ -64,7 +64,7 @@ pub(crate) struct Statement {
     /// Raised when a server says that its plan no longer fits: every server has to parse it again.
     pub(crate) edition: AtomicU32,
     /// What clients were told of it.
-    pub(crate) told: Told,
+    pub(crate) told: ToldDescription,
     /// It was found to be stale: a Parse of its text gets another statement.
     retired: AtomicBool,
 }
@@ -75,7 +75,7 @@ impl Statement {
         self.context == own_context(self.id)
     }
 
-    fn is(&self, context: u64, schema_version: u32, body: &[u8], told: Option<&Told>) -> bool {
+    fn is(&self, context: u64, schema_version: u32, body: &[u8], told: Option<&ToldDescription>) -> bool {
         let same = self.context == context && self.schema_version == schema_version && *self.body == *body;
         same && !self.retired.load(Relaxed) && told.is_none_or(|told| self.told == *told)
     }
@@ -128,7 +128,7 @@ impl Statements {
         context: Option<u64>,
         schema_version: u32,
         body: &[u8],
-        told: Option<&Told>,
+        told: Option<&ToldDescription>,
     ) -> Arc<Statement> {
         let mut hasher = DefaultHasher::new();
         (context, schema_version, body).hash(&mut hasher);

@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::session::shapes::Told;
+use crate::session::shapes::ToldDescription;
 
 /// Longest Parse that is kept without being counted.
 const MAX_UNCOUNTED_BYTES: usize = 16 * 1024;
@@ -22,7 +22,7 @@ const MAX_LONG_BYTES: usize = 128 << 20;
 const MAX_READ_BYTES: usize = 64 * 1024;
 
 #[derive(Clone, Default)]
-pub(crate) struct Texts(Arc<Mutex<Kept>>);
+pub(crate) struct KeptParses(Arc<Mutex<Kept>>);
 
 #[derive(Default)]
 struct Kept {
@@ -35,10 +35,10 @@ struct Kept {
 }
 
 /// A Parse that is kept, or was until there were too many.
-pub(crate) struct Text {
+pub(crate) struct KeptParse {
     place: Place,
     /// What its client was told of it.
-    pub(crate) told: Told,
+    pub(crate) told: ToldDescription,
 }
 
 enum Place {
@@ -49,7 +49,7 @@ enum Place {
 /// A Parse that is counted.
 struct Long {
     number: u64,
-    of: Texts,
+    of: KeptParses,
 }
 
 /// The bytes of a Parse.
@@ -58,19 +58,19 @@ pub(crate) enum Bytes<'a> {
     Long(Arc<Vec<u8>>),
 }
 
-impl Texts {
+impl KeptParses {
     /// Bytes of all long Parses that are kept, and the number that had to go.
     pub(crate) fn told(&self) -> (usize, u64) {
         let kept = self.lock();
         (kept.bytes, kept.forgotten)
     }
 
-    pub(crate) fn keep(&self, parse: &[u8]) -> Arc<Text> {
-        if parse.len() <= MAX_UNCOUNTED_BYTES { Text::short(parse.into()) } else { self.begin(parse.len(), parse) }
+    pub(crate) fn keep(&self, parse: &[u8]) -> Arc<KeptParse> {
+        if parse.len() <= MAX_UNCOUNTED_BYTES { KeptParse::short(parse.into()) } else { self.begin(parse.len(), parse) }
     }
 
     /// Keeps a long Parse of `total` bytes, of which this part has come.
-    pub(crate) fn begin(&self, total: usize, part: &[u8]) -> Arc<Text> {
+    pub(crate) fn begin(&self, total: usize, part: &[u8]) -> Arc<KeptParse> {
         let mut kept = self.lock();
         kept.last_number += 1;
         let number = kept.last_number;
@@ -78,7 +78,7 @@ impl Texts {
             kept.long.insert(number, Arc::default());
             kept.append(number, part);
         }
-        Arc::new(Text { place: Place::Long(Long { number, of: self.clone() }), told: Told::default() })
+        Arc::new(KeptParse { place: Place::Long(Long { number, of: self.clone() }), told: ToldDescription::default() })
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
@@ -100,10 +100,10 @@ impl Kept {
     }
 }
 
-impl Text {
+impl KeptParse {
     /// A Parse that is not counted, whatever its length.
     pub(crate) fn short(parse: Box<[u8]>) -> Arc<Self> {
-        Arc::new(Self { place: Place::Short(parse), told: Told::default() })
+        Arc::new(Self { place: Place::Short(parse), told: ToldDescription::default() })
     }
 
     pub(crate) fn append(&self, part: &[u8]) {
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_parse_that_comes_in_parts_is_kept_and_counted_until_it_is_dropped() {
-        let texts = Texts::default();
+        let texts = KeptParses::default();
         let text = texts.begin(20_000, &[1; 15_000]);
         text.append(&[2; 5000]);
         assert_eq!(text.bytes().unwrap()[14_999..15_001], [1, 2]);
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn the_oldest_goes_where_there_are_too_many_bytes() {
-        let texts = Texts::default();
+        let texts = KeptParses::default();
         let all: Vec<_> = (0..5).map(|_| texts.keep(&vec![0; MAX_PARSE_BYTES])).collect();
         assert_eq!(all.iter().map(|text| text.bytes().is_some()).collect::<Vec<_>>(), [false, true, true, true, true]);
         assert_eq!(texts.told(), (MAX_LONG_BYTES, 1));

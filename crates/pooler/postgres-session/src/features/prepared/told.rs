@@ -18,7 +18,7 @@ use crate::{
         Arrived, Client, Likeness, Link, Need, Postgres, Reliance, Server, Statement,
         prepared::BoundLast,
         request::Step,
-        shapes::{Description, Fit, Told, hash_columns},
+        shapes::{Description, Fit, ToldDescription, hash_columns},
     },
     wire::{Failure, HEADER, Header, back, code, front, message::write, take_text},
 };
@@ -139,7 +139,7 @@ impl Postgres {
             // Other clients were told something else. A client that prepares the text from now on is told this.
             statement.retire();
             let context = (!statement.is_own()).then_some(statement.context);
-            let told = Told::new(&Description {
+            let told = ToldDescription::new(&Description {
                 parameters: described.description.parameters.or(statement.told.parameters().map(Box::from)),
                 ..described.description
             });

@@ -24,7 +24,7 @@ use crate::{
         Arrived, Client, Likeness, Link, Postgres, Server,
         request::Step,
         server_unnamed::Owner,
-        texts::{Text, Texts},
+        texts::{KeptParse, KeptParses},
     },
     sql::{Suspects, deallocates_all, scan::scan, scan_beginning},
     wire::{HEADER, front, message::write, write_parse},
@@ -47,7 +47,7 @@ pub(crate) fn is_at_hand(me: ClientTag, client: &Client, server: &Server) -> boo
 /// A simple query is forwarded, which destroys the statement. `Some`: the query has to wait.
 #[inline]
 pub(crate) fn query(
-    texts: &Texts,
+    texts: &KeptParses,
     link: &mut Link<'_>,
     message: &Arrived<'_>,
     kept: &mut Option<Range<usize>>,
@@ -81,7 +81,7 @@ fn doubt_next(link: &mut Link<'_>) {
 
 /// Forwards the Parse of a DEALLOCATE in another form. The statement stays with this server.
 fn deallocate(
-    texts: &Texts,
+    texts: &KeptParses,
     link: &mut Link<'_>,
     message: &Arrived<'_>,
     name: &[u8],
@@ -113,7 +113,7 @@ pub(crate) fn invalidate(me: ClientTag, client: &mut Client, server: &mut Server
 }
 
 /// Keeps the Parse of this span.
-fn keep(texts: &Texts, client: &mut Client, message: &Arrived<'_>, kept: &mut Option<Range<usize>>) {
+fn keep(texts: &KeptParses, client: &mut Client, message: &Arrived<'_>, kept: &mut Option<Range<usize>>) {
     if let Some(span) = kept.take() {
         client.unnamed.keep(texts.keep(&message.bytes[span]));
     }
@@ -121,7 +121,12 @@ fn keep(texts: &Texts, client: &mut Client, message: &Arrived<'_>, kept: &mut Op
 
 /// A request that replaces the statement is about to be forwarded. True if it may be skipped, and the former statement
 /// must be remembered.
-fn may_be_skipped(texts: &Texts, link: &mut Link<'_>, message: &Arrived<'_>, kept: &mut Option<Range<usize>>) -> bool {
+fn may_be_skipped(
+    texts: &KeptParses,
+    link: &mut Link<'_>,
+    message: &Arrived<'_>,
+    kept: &mut Option<Range<usize>>,
+) -> bool {
     if !link.server.lease().mid_pipeline {
         link.server.unnamed.supersede();
         *kept = None;
@@ -134,7 +139,7 @@ fn may_be_skipped(texts: &Texts, link: &mut Link<'_>, message: &Arrived<'_>, kep
 
 /// A Parse or Close of the statement is about to be forwarded. The former statement is remembered if this may be
 /// skipped.
-fn replace(texts: &Texts, link: &mut Link<'_>, message: &Arrived<'_>, kept: &mut Option<Range<usize>>) {
+fn replace(texts: &KeptParses, link: &mut Link<'_>, message: &Arrived<'_>, kept: &mut Option<Range<usize>>) {
     let at_hand = link.server.unnamed.owner == Some(link.client.unnamed_owner(link.client_tag));
     let is_like = !link.server.lease().mid_pipeline || link.server.unnamed.likeness == Likeness::Same;
     link.server.unnamed.likeness = if is_like { Likeness::Same } else { Likeness::Unknown };
@@ -198,7 +203,7 @@ fn parse(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, kept: 
         let mut parse = Vec::new();
         write_parse(&mut parse, b"", &body);
         link.write_to_server(|to| to.extend_from_slice(&parse));
-        link.client.unnamed.keep(Text::short(parse.into()));
+        link.client.unnamed.keep(KeptParse::short(parse.into()));
         return Step::Replaced(message.end());
     }
     if whole {

@@ -9,7 +9,8 @@ use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, ServerTag, Stand
 
 use crate::{
     session::{
-        Client, Link, Phase, Postgres, Server, ServerSide, Stage, Then, defaults::Question, server_settings::OwnAnswer,
+        AfterDefaults, Client, Link, Phase, Postgres, Server, ServerSide, Stage, defaults::DefaultsQuestion,
+        server_settings::OwnAnswer,
     },
     sql::{Pairs, Settings},
     wire::{CANCELLED, Failure, write_parameter},
@@ -26,7 +27,7 @@ impl Postgres {
             if !known || !link.server.settings.is_explained() {
                 link.client.phase = Phase::Applying;
                 link.server.settings.begin_check(version);
-                link.server.ask_defaults(link.server_tag, Then::Grant, link.out);
+                link.server.ask_defaults(link.server_tag, AfterDefaults::Grant, link.out);
                 return true;
             }
             link.server.settings.pass_check(version);
@@ -57,7 +58,7 @@ impl Postgres {
     pub(crate) fn defaults_answered(
         &self,
         side: &mut ServerSide<'_>,
-        (question, failure, cancelled): (Question, Option<Failure>, bool),
+        (question, failure, cancelled): (DefaultsQuestion, Option<Failure>, bool),
     ) {
         let then = question.then;
         if side.server.lease.is_none() {
@@ -69,17 +70,17 @@ impl Postgres {
             None => self.take_defaults(link.server, question),
             Some(_) => Found { set: Pairs::default(), outdated: true },
         };
-        if then == Then::Finish {
+        if then == AfterDefaults::Finish {
             let added = self.parameters.intern(found.added_to(link.client));
             link.client.settings_mut().set_current(added);
             self.tell_reported(link);
         }
         match then {
-            Then::Finish if found.outdated => {
+            AfterDefaults::Finish if found.outdated => {
                 link.client.tell_ready(link.client_tag, link.out);
                 self.replace_server(link);
             }
-            Then::Finish => self.finish_with_notifications(link),
+            AfterDefaults::Finish => self.finish_with_notifications(link),
             _ if cancelled => {
                 link.client.phase = Phase::Waiting;
                 link.client.decline(link.client_tag, &CANCELLED, link.out);
@@ -98,11 +99,11 @@ impl Postgres {
         &self,
         me: ServerTag,
         server: &mut Server,
-        (question, failure): (Question, Option<Failure>),
+        (question, failure): (DefaultsQuestion, Option<Failure>),
         out: &mut Outbox,
     ) {
         let then = question.then;
-        if then == Then::Start && failure.is_some() {
+        if then == AfterDefaults::Start && failure.is_some() {
             self.begin_with(server, Some(Vec::new()));
             return self.defaults_known(me, server, out);
         }
@@ -111,14 +112,14 @@ impl Postgres {
             server.stage = Stage::Closed;
         }
         match (then, outdated) {
-            (Then::Release(_), true) => out.push(Effect::Release { server: me, verdict: Verdict::Discard }),
+            (AfterDefaults::Release(_), true) => out.push(Effect::Release { server: me, verdict: Verdict::Discard }),
             (_, true) => {
                 let error = |failure: Failure| CloseReason::Error(Blame::Server, failure.text());
                 let reason = failure.map_or(CloseReason::Done, error);
                 out.push(Effect::Close { peer: Peer::Server(me), reason });
             }
-            (Then::Start, false) => self.defaults_known(me, server, out),
-            (Then::Release(verdict), false) => {
+            (AfterDefaults::Start, false) => self.defaults_known(me, server, out),
+            (AfterDefaults::Release(verdict), false) => {
                 if !server.ask_catalogue(me, Some(verdict), out) {
                     server.release_kept(me, verdict, out);
                 }
@@ -128,9 +129,9 @@ impl Postgres {
     }
 
     /// Takes the answer about the defaults of a server.
-    fn take_defaults(&self, server: &mut Server, question: Question) -> Found {
+    fn take_defaults(&self, server: &mut Server, question: DefaultsQuestion) -> Found {
         let OwnAnswer { set, changed } = server.settings.take_answer(&question, &self.parameters);
-        let begins = question.then == Then::Start;
+        let begins = question.then == AfterDefaults::Start;
         let outdated = !begins && self.has_outdated_defaults(server, if changed { &[] } else { &question.of_role });
         if begins || (changed && !outdated) {
             server.plans.note_settings_left(server.settings.current());

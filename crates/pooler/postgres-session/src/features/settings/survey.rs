@@ -8,7 +8,7 @@ use crate::{
     directory::{OnState, PoolMode, ResetPolicy},
     features::settings::defaults::tell_differences,
     session::{
-        Client, Link, Phase, Pin, Postgres, Purpose, Server, Soil, Survey, Then,
+        AfterDefaults, Client, Link, Phase, Pin, Postgres, Purpose, Server, Soil, Survey,
         survey::{self, Statements},
     },
     sql::{Pairs, Suspects},
@@ -30,7 +30,7 @@ impl Postgres {
             && matches!(link.client.phase, Phase::Ready)
         {
             link.client.phase = Phase::Applying;
-            link.server.ask_defaults(link.server_tag, Then::Finish, link.out);
+            link.server.ask_defaults(link.server_tag, AfterDefaults::Finish, link.out);
             return false;
         }
         link.release(Verdict::Clean);
