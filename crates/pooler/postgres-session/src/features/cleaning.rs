@@ -7,7 +7,7 @@ use seam::{Outbox, ServerTag, Verdict};
 use crate::{
     directory::{PoolMode, ResetPolicy},
     exchange::Exchange,
-    session::{Postgres, Purpose, Server, Soil},
+    session::{Postgres, Purpose, Server, ServerSide, Soil},
     sql::{Reading, Settings},
     wire::{Failure, IDLE},
 };
@@ -77,23 +77,16 @@ impl Postgres {
     }
 
     /// The server was reset: it is as new or, unless it was `cleaned`, as a client left it that left nothing behind.
-    pub(crate) fn was_reset(
-        &self,
-        me: ServerTag,
-        server: &mut Server,
-        cleaned: bool,
-        statements: bool,
-        out: &mut Outbox,
-    ) {
-        server.exchange = Exchange::new();
-        server.forget_suspects();
+    pub(crate) fn was_reset(&self, side: &mut ServerSide<'_>, cleaned: bool, statements: bool) {
+        side.server.exchange = Exchange::new();
+        side.server.forget_suspects();
         if statements {
-            server.statements.drop_ours();
+            side.server.statements.drop_ours();
         }
         if cleaned {
-            self.was_cleaned(server);
+            self.was_cleaned(side.server);
         }
-        server.become_ready(me, out);
+        side.server.become_ready(side.server_tag, side.out);
     }
 
     /// All of the session but its prepared statements is as it was when the server was new.
@@ -105,26 +98,24 @@ impl Postgres {
     /// The server has described its catalogue.
     pub(crate) fn catalogue_answered(
         &self,
-        me: ServerTag,
-        server: &mut Server,
+        side: &mut ServerSide<'_>,
         reading: Reading,
         failure: Option<Failure>,
         verdict: Option<Verdict>,
-        out: &mut Outbox,
     ) {
         let news = match failure {
-            Some(failure) => server.catalogue.shared().failed(&failure.text()),
-            None => server.catalogue.shared().read(reading),
+            Some(failure) => side.server.catalogue.shared().failed(&failure.text()),
+            None => side.server.catalogue.shared().read(reading),
         };
         // In session mode all servers are cleaned when they change hands, whatever the functions are; and so are they
         // where that is asked for.
-        let tells = server.mode != PoolMode::Session && server.policy.reset == ResetPolicy::Auto;
+        let tells = side.server.mode != PoolMode::Session && side.server.policy.reset == ResetPolicy::Auto;
         if let Some(suspicious) = news.filter(|_| tells) {
-            self.directory.catalogue_read(server.pool, &suspicious);
+            self.directory.catalogue_read(side.server.pool, &suspicious);
         }
         match verdict {
-            None => server.become_ready(me, out),
-            Some(verdict) => server.release_kept(me, verdict, out),
+            None => side.server.become_ready(side.server_tag, side.out),
+            Some(verdict) => side.server.release_kept(side.server_tag, verdict, side.out),
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::{
     directory::{OnState, PoolMode},
     features::cleaning,
     session::{
-        Client, Duty, Link, Phase, Pin, Postgres, Purpose, Server, Soil,
+        Client, Duty, Link, Phase, Pin, Postgres, Purpose, Server, ServerSide, Soil,
         listen::{
             HEARD, Hub, LOST, Listening, MAX_CHANNELS, MAX_PENDING_BYTES, NotificationBarrier, OUTDATED, Subscriber,
             post, post_lost, resume_all,
@@ -90,21 +90,15 @@ impl Postgres {
     }
 
     /// The server that is to listen for all clients was cleaned.
-    pub(crate) fn listener_cleaned(
-        &self,
-        tag: ServerTag,
-        server: &mut Server,
-        failure: Option<Failure>,
-        out: &mut Outbox,
-    ) {
+    pub(crate) fn listener_cleaned(&self, side: &mut ServerSide<'_>, failure: Option<Failure>) {
         if let Some(failure) = failure {
             let reason = CloseReason::Error(Blame::Server, failure.text());
-            out.push(Effect::Close { peer: Peer::Server(tag), reason });
+            side.out.push(Effect::Close { peer: Peer::Server(side.server_tag), reason });
             return;
         }
-        server.statements.drop_ours();
-        self.was_cleaned(server);
-        self.drive_hub(tag, server, out);
+        side.server.statements.drop_ours();
+        self.was_cleaned(side.server);
+        self.drive_hub(side.server_tag, side.server, side.out);
     }
 
     /// The server of a client has stopped listening: the hub listens for the client, or this server does if the hub has
@@ -239,16 +233,9 @@ impl Postgres {
     }
 
     /// The hub listens to these channels now, or has failed to; what was committed before it was asked has been posted.
-    pub(crate) fn hub_listened(
-        &self,
-        tag: ServerTag,
-        server: &mut Server,
-        channels: &[Box<[u8]>],
-        failure: Option<&Failure>,
-        out: &mut Outbox,
-    ) {
+    pub(crate) fn hub_listened(&self, side: &mut ServerSide<'_>, channels: &[Box<[u8]>], failure: Option<&Failure>) {
         let mut hubs = self.hubs.lock();
-        let hub = hubs.get_mut(&server.pool).filter(|hub| server.hub_key() == Some(hub.key));
+        let hub = hubs.get_mut(&side.server.pool).filter(|hub| side.server.hub_key() == Some(hub.key));
         let hub = hub.expect("a server listens for its pool");
         for name in channels {
             let Some(channel) = hub.channels.get_mut(name) else { continue };
@@ -259,49 +246,49 @@ impl Postgres {
                         let subscriber = hub.clients.get_mut(key).expect("who wants a channel is known");
                         subscriber.awaited -= 1;
                         if subscriber.awaited == 0 {
-                            post(subscriber.tag, *key, &[HEARD], out);
+                            post(subscriber.tag, *key, &[HEARD], side.out);
                         }
                     }
                 }
                 Some(failure) => {
                     for key in std::mem::take(&mut channel.clients) {
                         if let Some(subscriber) = hub.clients.remove(&key) {
-                            post_lost(subscriber.tag, key, &failure.text(), out);
+                            post_lost(subscriber.tag, key, &failure.text(), side.out);
                         }
                     }
                 }
             }
         }
-        resume_all(hub.barrier.answered(), out);
+        resume_all(hub.barrier.answered(), side.out);
         if failure.is_some() {
             let Hub { channels, clients, .. } = hub;
             channels.values_mut().for_each(|channel| channel.clients.retain(|key| clients.contains_key(key)));
         }
         drop(hubs);
-        self.drive_hub(tag, server, out);
+        self.drive_hub(side.server_tag, side.server, side.out);
     }
 
     /// The hub listens to nothing any more: it returns to its pool, unless a client wants it again.
-    pub(crate) fn hub_retired(&self, tag: ServerTag, server: &mut Server, failure: Option<&Failure>, out: &mut Outbox) {
+    pub(crate) fn hub_retired(&self, side: &mut ServerSide<'_>, failure: Option<&Failure>) {
         let mut hubs = self.hubs.lock();
-        let hub = hubs.get(&server.pool).filter(|hub| server.hub_key() == Some(hub.key));
+        let hub = hubs.get(&side.server.pool).filter(|hub| side.server.hub_key() == Some(hub.key));
         let wanted = !hub.expect("a server listens for its pool").clients.is_empty();
         if wanted && failure.is_none() {
             drop(hubs);
-            return self.drive_hub(tag, server, out);
+            return self.drive_hub(side.server_tag, side.server, side.out);
         }
-        let hub = hubs.remove(&server.pool);
+        let hub = hubs.remove(&side.server.pool);
         drop(hubs);
         if let (Some(hub), Some(failure)) = (hub, failure) {
             for (key, subscriber) in hub.clients {
-                post_lost(subscriber.tag, key, &failure.text(), out);
+                post_lost(subscriber.tag, key, &failure.text(), side.out);
             }
         }
-        server.duty = Duty::Pooled;
-        self.pins.remove(server.pool);
-        out.push(Effect::Pinned { server: tag, reason: None });
+        side.server.duty = Duty::Pooled;
+        self.pins.remove(side.server.pool);
+        side.out.push(Effect::Pinned { server: side.server_tag, reason: None });
         let verdict = if failure.is_some() { Verdict::Discard } else { Verdict::Clean };
-        out.push(Effect::Release { server: tag, verdict });
+        side.out.push(Effect::Release { server: side.server_tag, verdict });
     }
 
     /// The hub's pool replaces its servers: notifications of another database, or of another machine, would not reach

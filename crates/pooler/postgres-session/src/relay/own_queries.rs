@@ -4,6 +4,7 @@ use seam::{Blame, CloseReason, Effect, Peer, Verdict};
 
 use crate::{
     session::{Link, OwnQueries, Phase, Postgres, Purpose, Server, ServerSide, Soil, Stage},
+    sql::Pairs,
     wire::{Failure, IDLE},
 };
 
@@ -66,94 +67,55 @@ impl Postgres {
     fn work_answered(&self, side: &mut ServerSide<'_>, OwnQueries { purpose, failure, cancelled, .. }: OwnQueries) {
         match (purpose, failure) {
             (Purpose::Catalogue(reading, verdict), failure) => {
-                self.catalogue_answered(side.server_tag, side.server, *reading, failure, verdict, side.out);
+                self.catalogue_answered(side, *reading, failure, verdict)
             }
-            (Purpose::Defaults(question), failure) => {
-                self.defaults_answered(side, (*question, failure, cancelled));
-            }
-            (Purpose::Listen(channels), failure) => {
-                self.hub_listened(side.server_tag, side.server, &channels, failure.as_ref(), side.out)
-            }
-            (Purpose::CleanListener, failure) => self.listener_cleaned(side.server_tag, side.server, failure, side.out),
-            (Purpose::Retire, failure) => self.hub_retired(side.server_tag, side.server, failure.as_ref(), side.out),
+            (Purpose::Defaults(question), failure) => self.defaults_answered(side, (*question, failure, cancelled)),
+            (Purpose::Listen(channels), failure) => self.hub_listened(side, &channels, failure.as_ref()),
+            (Purpose::CleanListener, failure) => self.listener_cleaned(side, failure),
+            (Purpose::Retire, failure) => self.hub_retired(side, failure.as_ref()),
             (Purpose::Lookup(lookup), failure) => self.lookup_answered(side, (lookup, failure)),
-            (Purpose::Connect, failure) => {
-                self.connect_query_ready(side.server_tag, side.server, None, failure, side.out)
-            }
-            (Purpose::Connected(set), failure) => {
-                self.connect_query_ready(side.server_tag, side.server, Some(&set), failure, side.out)
-            }
+            (Purpose::Connect, failure) => self.connect_query_ready(side, None, failure),
+            (Purpose::Connected(set), failure) => self.connect_query_ready(side, Some(&set), failure),
             (Purpose::Preface(preface), None) => self.preface_answered(side, (*preface, cancelled)),
-            (Purpose::Reset { cleaned, statements }, None) => {
-                self.was_reset(side.server_tag, side.server, cleaned, statements, side.out)
-            }
+            (Purpose::Preface(_), Some(_)) => unreachable!("its first error is the end of it"),
+            (Purpose::Reset { cleaned, statements }, None) => self.was_reset(side, cleaned, statements),
             (Purpose::Check, None) => side.server.become_ready(side.server_tag, side.out),
-            (purpose, None) => self.done_for_holder(side, purpose),
-            (purpose, Some(failure)) => self.work_failed(side, (purpose, failure)),
-        }
-    }
-
-    fn done_for_holder(&self, side: &mut ServerSide<'_>, purpose: Purpose) {
-        let link = &mut side.link();
-        match purpose {
-            Purpose::Learn(extras) => {
-                link.server.settings.replace_extras(extras, &self.parameters);
-                self.parameters_learned(link);
-            }
-            Purpose::Survey(survey) => self.surveyed(link, survey),
-            Purpose::Correct(settings) => {
-                link.server.settings.apply(&settings, &self.parameters);
-                self.tell_reported(link);
-                self.corrected(link);
-            }
-            Purpose::Unlisten(channels) => self.holder_unlistened(link, &channels),
-            Purpose::Discard => {
-                self.tell_reported(link);
-                link.client.phase = Phase::Ready;
-                link.wake();
-            }
-            Purpose::Preface(_)
-            | Purpose::Reset { .. }
-            | Purpose::Catalogue(..)
-            | Purpose::Check
-            | Purpose::Listen(_)
-            | Purpose::Retire
-            | Purpose::CleanListener
-            | Purpose::Connect
-            | Purpose::Connected(_)
-            | Purpose::Lookup(_)
-            | Purpose::Defaults(_) => unreachable!("this work has no holder"),
-        }
-    }
-
-    fn work_failed(&self, side: &mut ServerSide<'_>, (purpose, failure): (Purpose, Failure)) {
-        match purpose {
-            Purpose::Learn(extras) => {
-                let link = &mut side.link();
-                if !self.ask_another_server(link, &extras) {
-                    fail_holder(link, &failure);
-                }
-            }
-            Purpose::Survey(survey) => {
-                self.retry_survey(&mut side.link(), survey);
-            }
-            Purpose::Discard | Purpose::Unlisten(_) | Purpose::Correct(_) => {
-                fail_holder(&mut side.link(), &failure);
-            }
-            Purpose::Reset { .. } | Purpose::Check => {
+            (Purpose::Reset { .. } | Purpose::Check, Some(failure)) => {
                 side.server.stage = Stage::Closed;
                 let reason = CloseReason::Error(Blame::Server, failure.text());
                 side.out.push(Effect::Close { peer: Peer::Server(side.server_tag), reason });
             }
-            Purpose::Preface(_) => unreachable!("its first error is the end of it"),
-            Purpose::Catalogue(..)
-            | Purpose::Listen(_)
-            | Purpose::Retire
-            | Purpose::CleanListener
-            | Purpose::Connect
-            | Purpose::Connected(_)
-            | Purpose::Lookup(_)
-            | Purpose::Defaults(_) => unreachable!("the feature that asked handles the failure"),
+            (Purpose::Learn(extras), failure) => self.settings_learned(&mut side.link(), extras, failure),
+            (Purpose::Survey(survey), None) => self.surveyed(&mut side.link(), survey),
+            (Purpose::Survey(survey), Some(_)) => self.retry_survey(&mut side.link(), survey),
+            (Purpose::Unlisten(channels), None) => self.holder_unlistened(&mut side.link(), &channels),
+            (Purpose::Correct(settings), None) => {
+                let link = &mut side.link();
+                link.server.settings.apply(&settings, &self.parameters);
+                self.tell_reported(link);
+                self.corrected(link);
+            }
+            (Purpose::Discard, None) => {
+                let link = &mut side.link();
+                self.tell_reported(link);
+                link.client.phase = Phase::Ready;
+                link.wake();
+            }
+            (Purpose::Discard | Purpose::Unlisten(_) | Purpose::Correct(_), Some(failure)) => {
+                fail_holder(&mut side.link(), &failure);
+            }
+        }
+    }
+
+    /// The server has taken the settings of a client that logs in, or refused them.
+    fn settings_learned(&self, link: &mut Link<'_>, extras: Pairs, failure: Option<Failure>) {
+        match failure {
+            None => {
+                link.server.settings.replace_extras(extras, &self.parameters);
+                self.parameters_learned(link);
+            }
+            Some(failure) if !self.ask_another_server(link, &extras) => fail_holder(link, &failure),
+            Some(_) => {}
         }
     }
 }
