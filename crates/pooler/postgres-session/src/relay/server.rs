@@ -7,6 +7,7 @@ use crate::{
     features::prepared::{
         deallocate,
         named::{self, Answer},
+        replan,
     },
     relay::answer::{Relay, Step},
     session::{Client, PartialMessage, Postgres, Server, Stage},
@@ -124,7 +125,7 @@ impl Postgres {
             back::READY_FOR_QUERY => match ready_status(relay, header, whole) {
                 Ok(status) if server.exchange.enter_ready(status) => {
                     server.unsynced = false;
-                    if server.repeat(relay.me, relay.out) {
+                    if server.statements.is_about_to_repeat() && replan::repeat(&mut relay.link(server)) {
                         relay.wake_holder(server);
                         Step::Drop
                     } else {

@@ -88,7 +88,7 @@ fn parse(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, name: 
     };
     if let Some(known) = meaning {
         // The server refuses it, since it gets one of that name first; but before that it reads the text.
-        occupy_name((link.server_tag, link.server), link.out);
+        occupy_name(link);
         let (header, before) = renamed(message, &name, &TAKEN);
         link.write_to_server(|to| {
             [&header[..], before, TAKEN.as_bytes()].iter().for_each(|part| to.extend_from_slice(part))
@@ -133,20 +133,20 @@ fn parse(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, name: 
             link.out.insert(Peer::Server(link.server_tag), |to| write_parse(to, statement.name.as_bytes(), text));
             prepared.parse_as_written(&statement);
             link.server.exchange.note(Note::Parse(statement.id));
-            make_room((link.server_tag, link.server), link.out);
+            make_room(link);
         }
     }
     Step::Replaced(message.end())
 }
 
 /// Has the server prepare an empty statement under a name that is used for nothing else.
-fn occupy_name((tag, server): (ServerTag, &mut Server), out: &mut Outbox) {
-    out.insert(Peer::Server(tag), |to| {
+fn occupy_name(link: &mut Link<'_>) {
+    link.out.insert(Peer::Server(link.server_tag), |to| {
         write(to, front::CLOSE, |to| to.extend_from_slice(format!("S{}\0", *TAKEN).as_bytes()));
         write_parse(to, TAKEN.as_bytes(), b"\0\0\0");
     });
-    server.exchange.note(Note::Swallowed);
-    server.exchange.note(Note::Swallowed);
+    link.server.exchange.note(Note::Swallowed);
+    link.server.exchange.note(Note::Swallowed);
 }
 
 /// The name of the client's statement that a Parse of DEALLOCATE is about, if any; the error says what to do first.
@@ -171,7 +171,7 @@ pub(crate) fn deallocated(
 pub(crate) fn deallocate(link: &mut Link<'_>, message: &Arrived<'_>, name: &[u8]) -> Step {
     let mut body = &message.body()[1..];
     take_text(&mut body).expect("its text was read");
-    occupy_name((link.server_tag, link.server), link.out);
+    occupy_name(link);
     link.write_to_server(|to| {
         write(to, front::PARSE, |to| {
             to.extend_from_slice(format!("\0DEALLOCATE {}\0", *TAKEN).as_bytes());
@@ -218,7 +218,7 @@ fn bind_or_describe(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<
         Err(step) => return step,
         // A statement of ours is not the client's. The server says that it does not exist.
         Ok(None) if is_ours(text) => {
-            return forward_as_nothing((link.server_tag, link.server), message, &name, link.out);
+            return forward_as_nothing(link, message, &name);
         }
         // The same, or it is one that was prepared there by other means, and what it does is not known here.
         Ok(None) => {
@@ -269,17 +269,10 @@ fn bind_or_describe(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<
     if reliance == Reliance::Told && statement.told.is_some() && relied != Likeness::Same {
         return compare(link, (message, &name), (&statement, relied));
     }
-    ensure_prepared((link.server_tag, link.server), &statement, link.out);
+    ensure_prepared(link, &statement);
     let looked_at = told::follow(link.client, link.server, (message, &name), (&statement, likeness, reliance));
     let kept = message.header.kind == front::BIND && (learns || reliance == Reliance::Untold);
-    forward_as(
-        (link.server_tag, link.server),
-        message,
-        &name,
-        &statement.name,
-        (kept.then_some(&statement), looked_at),
-        link.out,
-    )
+    forward_as(link, message, &name, &statement.name, (kept.then_some(&statement), looked_at))
 }
 
 /// A Bind is about to be forwarded. Returns what to do instead, if anything.
@@ -328,12 +321,12 @@ fn compare(
         Likeness::Different => {
             statement.retire();
             told::refuse_changed(link, message.header.kind);
-            forward_as_nothing((link.server_tag, link.server), message, name, link.out)
+            forward_as_nothing(link, message, name)
         }
         // Its answers come with those to what goes ahead, but that has to be known first.
         Likeness::Unknown if link.server.is_prefaced() => Step::Wait,
         Likeness::Unknown => {
-            ensure_prepared((link.server_tag, link.server), statement, link.out);
+            ensure_prepared(link, statement);
             link.server.statements.ours_mut().expect("it has the statement").describe(statement, None);
             told::ask(link, (&statement.name, Note::Probe))
         }
@@ -366,41 +359,35 @@ pub(crate) fn execute(client: &mut Client, server: &mut Server, message: &Arrive
 
 /// Forwards a Bind or Describe with our name of the statement; a Bind that may have to be repeated is `kept`.
 fn forward_as(
-    (tag, server): (ServerTag, &mut Server),
+    link: &mut Link<'_>,
     message: &Arrived<'_>,
     name: &Range<usize>,
     ours: &str,
     (kept, looked_at): (Option<&Arc<Statement>>, bool),
-    out: &mut Outbox,
 ) -> Step {
     let (header, before) = renamed(message, name, ours);
     let parts: [&[u8]; 3] = [&header, before, ours.as_bytes()];
-    out.insert(Peer::Server(tag), |to| parts.iter().for_each(|part| to.extend_from_slice(part)));
+    link.out.insert(Peer::Server(link.server_tag), |to| parts.iter().for_each(|part| to.extend_from_slice(part)));
     if let Some(statement) = kept
         && message.is_whole()
     {
-        server.statements.keep_request(
-            &server.exchange,
+        link.server.statements.keep_request(
+            &link.server.exchange,
             statement,
             [parts[0], parts[1], parts[2], &message.bytes[name.end..message.end()]],
         );
     }
     if looked_at {
-        server.exchange.note(Note::Described);
+        link.server.exchange.note(Note::Described);
     } else {
-        server.exchange.enter_extended();
+        link.server.exchange.enter_extended();
     }
     Step::Replaced(name.end)
 }
 
 /// Forwards it with a name that no statement ever has.
-pub(crate) fn forward_as_nothing(
-    (tag, server): (ServerTag, &mut Server),
-    message: &Arrived<'_>,
-    name: &Range<usize>,
-    out: &mut Outbox,
-) -> Step {
-    forward_as((tag, server), message, name, &NOTHING, (None, false), out)
+pub(crate) fn forward_as_nothing(link: &mut Link<'_>, message: &Arrived<'_>, name: &Range<usize>) -> Step {
+    forward_as(link, message, name, &NOTHING, (None, false))
 }
 
 /// The header and the bytes before the name of a statement in a message whose name is replaced by ours.
@@ -412,27 +399,27 @@ fn renamed<'a>(message: &Arrived<'a>, name: &Range<usize>, ours: &str) -> ([u8; 
 }
 
 /// Has the server prepare the statement unless it has it.
-pub(crate) fn ensure_prepared((tag, server): (ServerTag, &mut Server), statement: &Arc<Statement>, out: &mut Outbox) {
-    let prepared = server.statements.ours_or_new();
+pub(crate) fn ensure_prepared(link: &mut Link<'_>, statement: &Arc<Statement>) {
+    let prepared = link.server.statements.ours_or_new();
     let need = prepared.need(statement);
     if need == Need::Nothing {
         return;
     }
     if need == Need::CloseAndParse {
-        write_own_close(prepared, &mut server.exchange, tag, statement.id, out);
+        write_own_close(prepared, &mut link.server.exchange, link.server_tag, statement.id, link.out);
     }
     let body = statement.parse_body();
-    out.insert(Peer::Server(tag), |to| write_parse(to, statement.name.as_bytes(), &body));
+    link.out.insert(Peer::Server(link.server_tag), |to| write_parse(to, statement.name.as_bytes(), &body));
     prepared.parse(statement);
-    server.exchange.note(Note::OwnParse(statement.id));
-    make_room((tag, server), out);
+    link.server.exchange.note(Note::OwnParse(statement.id));
+    make_room(link);
 }
 
 /// Closes statements if the server has too many.
-fn make_room((tag, server): (ServerTag, &mut Server), out: &mut Outbox) {
-    let prepared = server.statements.ours_mut().expect("it has statements");
-    while let Some(id) = prepared.find_surplus(server.policy.max_prepared as usize) {
-        write_own_close(prepared, &mut server.exchange, tag, id, out);
+fn make_room(link: &mut Link<'_>) {
+    let prepared = link.server.statements.ours_mut().expect("it has statements");
+    while let Some(id) = prepared.find_surplus(link.server.policy.max_prepared as usize) {
+        write_own_close(prepared, &mut link.server.exchange, link.server_tag, id, link.out);
     }
 }
 

@@ -4,20 +4,16 @@
 //! transaction, and when it was never told the statement's columns. The server says it when it reads the Bind, before
 //! anything is executed, so that nothing is done twice. It knows no texts.
 
-use seam::{Outbox, Peer, ServerTag};
+use crate::{features::prepared::named, session::Link};
 
-use crate::{features::prepared::named, session::Server};
-
-impl Server {
-    /// The server is ready: a request that it has refused is sent again.
-    pub(crate) fn repeat(&mut self, me: ServerTag, out: &mut Outbox) -> bool {
-        let Some(replan) = self.statements.take_refused() else { return false };
-        let (statement, bytes, count) = replan.into_request();
-        named::ensure_prepared((me, self), &statement, out);
-        out.insert(Peer::Server(me), |to| to.extend_from_slice(&bytes));
-        (0..count).for_each(|_| self.exchange.enter_extended());
-        self.exchange.enter_sync();
-        self.statements.end_pipeline();
-        true
-    }
+/// The server is ready: a request that it has refused is sent again.
+pub(crate) fn repeat(link: &mut Link<'_>) -> bool {
+    let Some(replan) = link.server.statements.take_refused() else { return false };
+    let (statement, bytes, count) = replan.into_request();
+    named::ensure_prepared(link, &statement);
+    link.write_to_server(|to| to.extend_from_slice(&bytes));
+    (0..count).for_each(|_| link.server.exchange.enter_extended());
+    link.server.exchange.enter_sync();
+    link.server.statements.end_pipeline();
+    true
 }
