@@ -28,7 +28,7 @@ use crate::{
         plans::PlanFate, preface::Preface, prepared::CleaningStatements,
     },
     sql::{Findings, Pairs, Settings, Suspects, is_identity, parameters::write_set, scan::scan},
-    wire::{CANCELLED, Failure, HEADER, Header, front, message::write, take_text, write_query},
+    wire::{Failure, HEADER, Header, front, message::write, take_text, write_query},
 };
 
 /// Servers that may fail to take the settings of a client before the client is told, if another server may take them.
@@ -194,9 +194,7 @@ impl Postgres {
         link.client.tries = 0;
         if cancelled {
             if link.client.ahead.bytes() == 0 {
-                link.client.phase = Phase::Waiting;
-                link.client.decline(link.client_tag, &CANCELLED, link.out);
-                return link.release(Verdict::Clean);
+                return link.cancel_request(Verdict::Clean);
             }
             if !preface.cancel_sent {
                 cancel(link.server_tag, link.server, link.out);
@@ -218,9 +216,7 @@ impl Postgres {
         link.server.stage = Stage::Closed;
         if work.cancelled && !matches!(link.client.phase, Phase::Closed) {
             link.client.tries = 0;
-            link.client.phase = Phase::Waiting;
-            link.client.decline(link.client_tag, &CANCELLED, link.out);
-            return link.release(Verdict::Discard);
+            return link.cancel_request(Verdict::Discard);
         }
         link.client.tries += 1;
         link.client.wants_unused = preface.settings.extras.get(TEMP_BUFFERS).is_some();

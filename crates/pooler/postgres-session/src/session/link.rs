@@ -8,7 +8,7 @@ use crate::{
         client::{Client, Phase},
         server::{Duty, Server},
     },
-    wire::{IDLE, Report},
+    wire::{CANCELLED, IDLE, Report},
 };
 
 pub(crate) struct Link<'a> {
@@ -55,6 +55,13 @@ impl Link<'_> {
     /// Tells the client why and closes its connection.
     pub(crate) fn fail(&mut self, report: &Report<'_>, blame: Blame) {
         self.client.fail(self.client_tag, report, blame, self.out);
+    }
+
+    /// Answers the request, of which nothing was carried out, as cancelled, and gives the server back.
+    pub(crate) fn cancel_request(&mut self, verdict: Verdict) {
+        self.client.phase = Phase::Waiting;
+        self.client.decline(self.client_tag, &CANCELLED, self.out);
+        self.release(verdict);
     }
 
     /// Has the client's input handed over again.

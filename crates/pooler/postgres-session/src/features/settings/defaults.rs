@@ -13,7 +13,7 @@ use crate::{
         server_settings::OwnAnswer,
     },
     sql::{Pairs, Settings},
-    wire::{CANCELLED, Failure, write_parameter},
+    wire::{Failure, write_parameter},
 };
 
 impl Postgres {
@@ -82,9 +82,7 @@ impl Postgres {
             }
             AfterDefaults::Finish => self.finish_with_notifications(link),
             _ if cancelled => {
-                link.client.phase = Phase::Waiting;
-                link.client.decline(link.client_tag, &CANCELLED, link.out);
-                link.release(Verdict::Clean);
+                link.cancel_request(Verdict::Clean);
             }
             _ if found.outdated => self.replace_server(link),
             _ => {

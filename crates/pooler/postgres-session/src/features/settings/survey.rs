@@ -75,21 +75,18 @@ impl Postgres {
         }
         if link.server.policy.on_state == OnState::Allow || !link.server.traces.may_have_any(relevant) {
             if advanced && !link.server.stays_out_of_pool() && link.server.policy.on_state != OnState::Allow {
-                link.client.phase = Phase::Applying;
                 self.ask(link);
                 return true;
             }
             link.server.forget_suspects();
             return false;
         }
-        link.client.phase = Phase::Applying;
         self.ask(link);
         true
     }
 
     /// A parameter was reset within a transaction that goes on: it must be reset to the client's start.
     pub(crate) fn survey_in_transaction(&self, link: &mut Link<'_>) {
-        link.client.phase = Phase::Applying;
         link.server.traces.insert(Suspects::SETTINGS);
         self.ask(link);
         link.server.traces.note_survey_within(link.server.exchange.status() != IDLE);
@@ -136,6 +133,7 @@ impl Postgres {
     }
 
     fn ask(&self, link: &mut Link<'_>) {
+        link.client.phase = Phase::Applying;
         let known = link.client.settings().current();
         let hidden = if link.server.traces.may_have_any(Suspects::OPAQUE) {
             link.server.catalogue.shared().custom()

@@ -4,6 +4,10 @@ fn suspects(sql: &str) -> Suspects {
     scan(sql.as_bytes()).suspects
 }
 
+fn texts(names: &[Box<[u8]>]) -> Vec<String> {
+    names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
+}
+
 fn has(sql: &str, wanted: Suspects) {
     assert!(suspects(sql).intersects(wanted), "{sql}");
 }
@@ -94,16 +98,12 @@ fn what_is_local_is_left_alone_but_may_change_meanings() {
 
 #[test]
 fn names_of_custom_parameters_are_noted() {
-    let names = |sql: &str| -> Vec<String> {
-        scan(sql.as_bytes()).custom.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
-    };
+    let names = |sql: &str| texts(&scan(sql.as_bytes()).custom);
     assert_eq!(names("set App.Tenant = 1; set session a.\"B\" to 2"), ["app.tenant", "a.B"]);
     assert_eq!(names("reset a.b"), ["a.b"]);
     assert_eq!(names("select set_config('a.b', '1', false)"), ["a.b"]);
     assert_eq!(names("set work_mem = 1"), [""; 0]);
-    let resets = |sql: &str| -> Vec<String> {
-        scan(sql.as_bytes()).resets.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
-    };
+    let resets = |sql: &str| texts(&scan(sql.as_bytes()).resets);
     assert_eq!(
         resets("reset Work_Mem; set time zone local; set a.b to default; discard all"),
         ["work_mem", "timezone", "a.b", "*"]
@@ -131,9 +131,7 @@ fn a_text_is_looked_at_once_or_a_few_times_whatever_is_in_it() {
 
 #[test]
 fn what_is_not_known_to_be_harmless_is_noted() {
-    let calls = |sql: &str| -> Vec<String> {
-        scan(sql.as_bytes()).calls.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
-    };
+    let calls = |sql: &str| texts(&scan(sql.as_bytes()).calls);
     for sql in [
         "select count(*), lower(a) from t where a in (1, 2) and b = any (array[1]) group by (a) having (max(b) > 1)",
         "insert into t (a, b) values (1, default) on conflict (a) do update set (b) = (excluded.b)",
