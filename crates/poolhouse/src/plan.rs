@@ -14,7 +14,7 @@ use planner::{
     answer::predict,
     prediction::Prediction,
     products::Product,
-    question::{self, ConnectWishes, Flags, Question, Wishes},
+    question::{self, ConnectOptions, Flags, Options, Question},
     report,
     sizes::Sizes,
 };
@@ -226,7 +226,7 @@ fn predicted(question: &Question) -> Prediction {
 
 fn question(args: &PlanArgs) -> Result<Question, String> {
     let server = &args.server;
-    let wishes = Wishes {
+    let wishes = Options {
         service: server.service,
         service_p99: server.service_p99,
         first: server.first,
@@ -234,7 +234,7 @@ fn question(args: &PlanArgs) -> Result<Question, String> {
         curve: server.curve.clone(),
         parallel: server.parallel,
         processor_time: server.processor_time,
-        connect: ConnectWishes { auth: server.connect, ..ConnectWishes::default() },
+        connect: ConnectOptions { auth: server.connect, ..ConnectOptions::default() },
         server_limit: server.server_limit,
         reserved: server.reserved,
         budget: server.budget,
@@ -242,7 +242,7 @@ fn question(args: &PlanArgs) -> Result<Question, String> {
         margin: server.margin,
         cpus: server.cpus,
         products: args.output.products.clone(),
-        ..Wishes::default()
+        ..Options::default()
     };
     let mut question = match (&args.scenario, args.load.rate) {
         (Some(path), _) => {
@@ -276,7 +276,7 @@ fn question(args: &PlanArgs) -> Result<Question, String> {
 }
 
 fn checked_objective(text: &str) -> Result<String, String> {
-    question::objective(text).map(|_| text.to_owned())
+    question::parse_objective(text).map(|_| text.to_owned())
 }
 
 fn product(text: &str) -> Result<Product, String> {

@@ -1,12 +1,12 @@
-//! Answers a question: simulates the given settings, has the best ones found, and brings together what is said about
-//! them. Each of these is done elsewhere.
+//! Answers a question: simulates the given settings, searches for the best ones, and collects the explanation and the
+//! settings to paste.
 
 use load::plan::Plan;
 
 use crate::{
     advice::{self, Advice},
     facts::Facts,
-    fragments::{Fragment, Pasted, fragments},
+    fragments::{Fragment, Recommended, fragments},
     prediction::{Best, Case, FORMAT, Prediction},
     question::Question,
     reasons,
@@ -15,29 +15,30 @@ use crate::{
 };
 
 pub fn predict(question: &Question, progress: search::Progress<'_>) -> Prediction {
-    let load = question.pooled().or(question.cases.first()).expect("a question has a load");
+    let load = question.first_pooled().or(question.cases.first()).expect("a question has a load");
     let given: Vec<Case> = question.cases.iter().map(|load| case(question, &run(load, &question.spec))).collect();
     let found = search::search(question, &mut *progress);
-    let one = (load.pool.reuse && load.pool.instances > 1).then(|| {
+    let one_pool = (load.pool.reuse && load.pool.instances > 1).then(|| {
         let mut one = question.clone();
         one.cases.retain(|case| case.pool.instances == load.pool.instances);
         one.cases.iter_mut().for_each(|case| case.pool.instances = 1);
         one
     });
-    let found_for_one = one.as_ref().and_then(|one| search::search(one, &mut *progress));
+    let found_for_one = one_pool.as_ref().and_then(|one| search::search(one, &mut *progress));
     let shared = found_for_one.as_ref().map(|found| self::best(question, found, 1));
     let best = found.as_ref().map(|found| self::best(question, found, load.pool.instances));
     let facts = Facts::of(question, load);
-    let forbidden = if best.is_none() { question.pooled().and_then(|load| forbidden(question, load)) } else { None };
+    let forbidden =
+        if best.is_none() { question.first_pooled().and_then(|load| forbidden(question, load)) } else { None };
     let is_known = facts.server_doubt.is_none();
     let settings = found.as_ref().filter(|_| is_known);
     let settings = settings.map(|found| Advice::of(question, load, &found.sizes, &found.upkeep));
-    let shared_settings = match (one.as_ref().and_then(Question::pooled), &found_for_one) {
-        // The clients of one for all are the pools of all instances, as these are today.
+    let shared_settings = match (one_pool.as_ref().and_then(Question::first_pooled), &found_for_one) {
+        // The clients of one pool for all are the pools of the instances.
         (Some(for_one), Some(found)) if is_known => {
             let each = settings.as_ref().map_or(0, |each| each.max_size);
             let (soft_limit, hard_limit) =
-                advice::for_own_pools(question, load, each).map(|limits| (limits.soft, limits.hard)).unzip();
+                advice::client_limits_of_pools(question, load, each).map(|limits| (limits.soft, limits.hard)).unzip();
             Some(Advice { soft_limit, hard_limit, ..Advice::of(question, for_one, &found.sizes, &found.upkeep) })
         }
         _ => None,
@@ -47,7 +48,7 @@ pub fn predict(question: &Question, progress: search::Progress<'_>) -> Predictio
         kind: "plan",
         name: question.name.clone(),
         about: question.about.clone(),
-        server: server(question),
+        server: describe_server(question),
         objectives: question.objectives.iter().map(|objective| objective.text().to_owned()).collect(),
         margin: question.margin,
         fragments: Vec::new(),
@@ -60,32 +61,31 @@ pub fn predict(question: &Question, progress: search::Progress<'_>) -> Predictio
         shared_settings,
         answer: Vec::new(),
         reasons: Vec::new(),
-        assumed: question.assumed.clone(),
+        assumed: question.assumptions.clone(),
         warnings: Vec::new(),
     };
-    prediction.fragments = pasted(question, load, &prediction);
+    prediction.fragments = settings_to_paste(question, load, &prediction);
     prediction.answer = reasons::answer(question, load, &prediction);
     (prediction.reasons, prediction.warnings) = reasons::reasons(question, load, &prediction);
     prediction
 }
 
-fn pasted(question: &Question, load: &Plan, prediction: &Prediction) -> Vec<Fragment> {
-    let target = question.knows_database.then_some(&load.target);
-    let clients_only = if question.pooled().is_none() { for_clients(question) } else { None };
-    // Behind one in front of all, pools that cannot do without it stay as they are.
+fn settings_to_paste(question: &Question, load: &Plan, prediction: &Prediction) -> Vec<Fragment> {
+    let target = question.is_database_known.then_some(&load.target);
+    let clients_only = if question.first_pooled().is_none() { limits_only(question) } else { None };
+    // Behind one Poolhouse for all, pools that need it stay as given.
     let kept = prediction.shared_settings.as_ref().filter(|_| prediction.needs_one_in_front()).map(|one| Advice {
         max_size: load.pool.config.max_size,
         min_size: load.pool.config.min_size,
         instances: load.pool.instances,
-        // Those are its own, and not the pools'.
+        // These limits are for the clients of that Poolhouse.
         soft_limit: None,
         hard_limit: None,
         ..one.clone()
     });
-    // How many clients come is not known where they are taken to be the pools that are recommended: such limits would
-    // turn others away.
-    let are_pools = load.pool.reuse && !question.is_sweep;
-    let own = prediction.settings.clone().map(|own| match are_pools {
+    // Limits that follow from the recommended pools would reject other clients, whose number is unknown.
+    let are_clients_unknown = load.pool.reuse && !question.is_sweep;
+    let own = prediction.settings.clone().map(|own| match are_clients_unknown {
         true => Advice { soft_limit: None, hard_limit: None, ..own },
         false => own,
     });
@@ -93,16 +93,15 @@ fn pasted(question: &Question, load: &Plan, prediction: &Prediction) -> Vec<Frag
         return Vec::new();
     };
     let pooler = match &prediction.shared_settings {
-        // The pool that is found is the drivers', and not that of a pooler.
+        // The pool found is that of the drivers.
         _ if own_pool(load).is_some() && prediction.settings.is_some() => None,
-        // A pooler stands in front of all instances. Under a common limit the pools are its own already.
+        // One pooler serves all instances. Pools that share a budget already belong to one.
         Some(one) if question.spec.budget.is_none() => Some(one),
         _ => Some(each),
     };
-    fragments(&Pasted { each, pooler }, target, &question.products)
+    fragments(&Recommended { each, pooler }, target, &question.products)
 }
 
-/// What a simulation has shown.
 fn case(question: &Question, outcome: &Outcome) -> Case {
     let mut result = outcome.result.clone();
     result.about.scenario = (!question.about.is_empty()).then(|| question.about.clone());
@@ -118,10 +117,9 @@ fn case(question: &Question, outcome: &Outcome) -> Case {
     }
 }
 
-/// The best settings, and what simulations of them have shown.
 fn best(question: &Question, found: &Found, instances: u32) -> Best {
-    let mut as_given = found.not_kept.as_ref().map_or(Vec::new(), |(by_rule, _)| by_rule.other_than(&found.upkeep));
-    // What was lifted is not as it was given.
+    let mut as_given = found.not_kept.as_ref().map_or(Vec::new(), |(by_rule, _)| by_rule.differences(&found.upkeep));
+    // A raised `max_connecting` does not stay as given.
     as_given.retain(|name| found.held_back.is_none() || *name != "max_connecting");
     Best {
         sizes: found.sizes,
@@ -142,7 +140,7 @@ fn best(question: &Question, found: &Found, instances: u32) -> Best {
     }
 }
 
-/// Why no size of these pools is allowed, if that is so.
+/// Why the limits allow no size of the pools. `None`: they allow one.
 fn forbidden(question: &Question, load: &Plan) -> Option<String> {
     let instances = load.pool.instances;
     let (limit, bound) = search::limits(load, &question.spec).find(|(limit, _)| *limit < instances)?;
@@ -150,16 +148,16 @@ fn forbidden(question: &Question, load: &Plan) -> Option<String> {
     let count = crate::words::counted(instances.into(), "instance");
     let beside = if question.spec.watchers > 0 { " beside those that watch it" } else { "" };
     Some(format!(
-        "Each of {count} needs a connection at least, and {whose} lets in {limit}{beside}. Raise that limit, or put one pool in front of all \
-         instances."
+        "Each of {count} needs a connection at least, and {whose} lets in {limit}{beside}. Raise that limit, or put \
+         one pool in front of all instances."
     ))
 }
 
-/// The settings of a load without a pool: limits for clients only.
-fn for_clients(question: &Question) -> Option<Advice> {
+/// The settings for a load without a pool: limits for clients.
+fn limits_only(question: &Question) -> Option<Advice> {
     let load = question.cases.first()?;
-    let limits = advice::for_clients(question, load, 0)?;
-    let real = |time: std::time::Duration| time.mul_f64(question.compression);
+    let limits = advice::client_limits(question, load, 0)?;
+    let real_time = |time: std::time::Duration| time.mul_f64(question.compression);
     Some(Advice {
         max_size: 0,
         min_size: 0,
@@ -171,14 +169,12 @@ fn for_clients(question: &Question) -> Option<Advice> {
         budget: None,
         soft_limit: Some(limits.soft),
         hard_limit: Some(limits.hard),
-        // The limits follow from it.
-        evict_min_idle: load.poolhouse.as_ref().and_then(|wishes| wishes.evict_min_idle).map(real),
-        client_idle_time: question.platform.map(|platform| platform.outlived()),
-        exclusive: None,
+        evict_min_idle: load.poolhouse.as_ref().and_then(|wishes| wishes.evict_min_idle).map(real_time),
+        client_idle_time: question.platform.map(|platform| platform.safe_client_idle_time()),
     })
 }
 
-fn server(question: &Question) -> String {
+fn describe_server(question: &Question) -> String {
     let spec = &question.spec;
     let mut parts = vec![spec.service.words()];
     if let Some(curve) = &spec.curve {

@@ -1,5 +1,6 @@
-//! What arithmetic says of a load on a server, without any simulation: Little's law at the mean and in a stall, how
-//! long a pool takes to grow, what a number of connections costs. Numbers only; what they mean is for others to say.
+//! Figures of a load on a server by arithmetic, without simulation: Little's law at the mean and in a stall, and how
+//! long
+//! a pool takes to grow.
 
 use std::time::Duration;
 
@@ -9,46 +10,46 @@ use serde::Serialize;
 
 use crate::{question::Question, server::Spec};
 
-/// Connections for each busy processor, by the rule "processors x utilisation x factor": the factor with which it meets
-/// the published case of 32 processors, whose best was 300 to 500.
+/// Factor of the rule of thumb "processors x utilisation x factor". With it the rule meets the published case of 32
+/// processors, for which 300 to 500 connections are best.
 pub const CPU_FACTOR: f64 = 15.0;
-/// The utilisation that this rule wants.
+/// Utilisation of that rule.
 pub const UTILISATION: f64 = 0.8;
+/// Share of the best throughput that [`Facts::server_best`] may lose.
+const MAX_SERVER_LOSS: f64 = 0.05;
 
-/// See the module. Times are in milliseconds; what is not known is null.
+/// Times are in milliseconds; unknown figures are null.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Facts {
-    /// The highest rate of arrivals, of all instances together, per second; null: a closed loop or bursts.
+    /// The highest rate of arrivals per second, of all instances together; null for a closed loop or bursts.
     pub peak_rate: Option<f64>,
-    /// How long an operation holds a connection while nothing stalls.
+    /// How long an operation holds a connection, without stalls.
     pub held_ms: f64,
-    /// The same during the worst stall; or, if that is shorter, for how long operations pile up in it.
+    /// The same during the worst stall, or the time for which operations pile up in it if that is shorter.
     pub held_in_stall_ms: Option<f64>,
-    /// Connections in use on average at the highest rate: Little's law.
+    /// Mean number of connections in use at the highest rate, by Little's law.
     pub in_use_at_mean: Option<f64>,
     pub in_use_in_stall: Option<f64>,
-    /// What making a connection takes while nothing stalls.
+    /// Time to make a connection, without stalls.
     pub connect_ms: f64,
-    /// How many connections per second the server's processors can make; null: that is not known.
+    /// Connections per second that the server's processors can make.
     pub connects_per_s: Option<f64>,
-    /// The same in the stall, where each answer of the login is late.
+    /// Time to make a connection in the worst stall, which delays each answer of the login.
     pub connect_in_stall_ms: Option<f64>,
-    /// Processors x utilisation x factor.
+    /// Connections by the rule "processors x utilisation x factor".
     pub by_processors: Option<f64>,
-    /// Operations at once: of a burst, or the clients of a closed loop.
+    /// Operations of a burst at once, or clients of a closed loop.
     pub at_once: Option<u32>,
-    /// The quiet time before each burst, in seconds of the real service.
+    /// Quiet time before each burst, in seconds of the real service.
     pub idle_gap_s: Option<f64>,
-    /// The highest throughput of the measured server, or what its processors can do, per second, and the smallest
-    /// concurrency within 5% of it.
+    /// The highest throughput per second of the measured server or of its processors, and the smallest concurrency
+    /// within 5% of that.
     pub server_best: Option<(f64, u32)>,
-    /// The concurrency up to which it was measured.
+    /// The highest measured concurrency.
     pub measured_until: Option<u32>,
-    /// The concurrency within which its best can be relied on, where whoever measured it has little confidence; null:
-    /// all of it.
+    /// The reliable range of concurrency of a curve with low confidence.
     pub server_safe: Option<(u32, u32)>,
-    /// Whoever measured it has little confidence and relies on nothing of it: what it would take to know more. No
-    /// settings are recommended.
+    /// If no point of the curve is reliable: what would make it reliable. No settings are recommended then.
     pub server_doubt: Option<String>,
 }
 
@@ -57,7 +58,7 @@ impl Facts {
         let spec = &question.spec;
         let peak_rate = peak_rate(&load.shape);
         let held = spec.mean_hold_time(&load.faults);
-        let late = lateness(spec, &load.faults);
+        let late = stall_delay(spec, &load.faults);
         let held_in_stall = late.map(|late| held + late);
         let in_use = |held: Duration| peak_rate.map(|rate| rate * held.as_secs_f64());
         let connect = spec.mean_connect_time(&load.faults);
@@ -73,8 +74,8 @@ impl Facts {
                 .processors
                 .filter(|_| !spec.connect.work.is_zero())
                 .map(|processors| f64::from(processors.count) / spec.connect.work.as_secs_f64()),
-            connect_in_stall_ms: stall(&load.faults).map(|(delay, length)| {
-                // As many answers of the login are late as fall into the stall, one after the other.
+            connect_in_stall_ms: worst_stall(&load.faults).map(|(delay, length)| {
+                // The answers of the login come one after the other, and those within the stall are late.
                 let late = length.as_nanos().div_ceil(delay.as_nanos().max(1));
                 let late = u32::try_from(late).unwrap_or(u32::MAX).min(spec.connect.trips() - 1);
                 ms(connect + delay * late)
@@ -90,7 +91,7 @@ impl Facts {
                 Shape::Closed { .. } | Shape::Open { .. } => None,
             },
             server_best: match (curve, spec.processors) {
-                (Some(curve), _) => Some(curve.best(0.05)),
+                (Some(curve), _) => Some(curve.best(MAX_SERVER_LOSS)),
                 (None, Some(processors)) => Some(processors.best(spec.service.mean())),
                 (None, None) => None,
             },
@@ -100,21 +101,21 @@ impl Facts {
         }
     }
 
-    /// The rate at which a pool of so many connections in all is just large enough in the stall: the inflection.
-    pub fn inflection(&self, connections: u32) -> Option<f64> {
+    /// The highest rate for which this number of connections suffices in the stall.
+    pub fn max_rate_in_stall(&self, connections: u32) -> Option<f64> {
         self.held_in_stall_ms.map(|held| f64::from(connections) / (held / 1e3))
     }
 
-    /// How long a pool takes to make so many connections, so many at a time.
-    pub fn growing(&self, missing: u32, at_a_time: u32) -> Duration {
+    /// How long a pool takes to make the missing connections.
+    pub fn growth_time(&self, missing: u32, at_a_time: u32) -> Duration {
         let turns = f64::from(missing.div_ceil(at_a_time.max(1)));
         let work = self.connects_per_s.map_or(0.0, |most| f64::from(missing) / most);
         Duration::from_secs_f64((turns * self.connect_ms / 1e3).max(work))
     }
 }
 
-/// The worst stall, in which the most operations pile up: by how much answers are late, and for how long.
-pub fn stall(faults: &[Fault]) -> Option<(Duration, Duration)> {
+/// Delay and length of the stall in which the most operations pile up.
+pub fn worst_stall(faults: &[Fault]) -> Option<(Duration, Duration)> {
     let stalls = faults.iter().filter_map(|fault| match fault {
         Fault::Stall { delay, window } => Some((*delay, window.length)),
         Fault::BlackHole { window } => Some((window.length, window.length)),
@@ -123,10 +124,10 @@ pub fn stall(faults: &[Fault]) -> Option<(Duration, Duration)> {
     stalls.max_by_key(|(delay, length)| (*delay.min(length), *delay))
 }
 
-/// By how much longer an operation holds its connection in the worst stall. No more of them pile up than arrive while
-/// it lasts.
-fn lateness(spec: &Spec, faults: &[Fault]) -> Option<Duration> {
-    stall(faults).map(|(delay, length)| (delay * spec.trips).min(length))
+/// Extra time for which an operation holds its connection in the worst stall. It is bounded by the stall's length,
+/// because operations pile up only while the stall lasts.
+fn stall_delay(spec: &Spec, faults: &[Fault]) -> Option<Duration> {
+    worst_stall(faults).map(|(delay, length)| (delay * spec.trips).min(length))
 }
 
 fn peak_rate(shape: &Shape) -> Option<f64> {
@@ -140,13 +141,12 @@ fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// The smallest number that a Poisson distribution with this mean exceeds with a probability of at most `rare`: how
-/// many of a kind are under way at once, where each comes independently of the others (M/G/infinity).
+/// The smallest number that a Poisson distribution with this mean exceeds with a probability of at most `rare`. It is
+/// the number of concurrent operations with random arrivals (M/G/infinity).
 pub fn poisson_quantile(mean: f64, rare: f64) -> u32 {
-    // Far above the mean the distribution is as good as normal, and e^-mean is 0 to a computer.
+    // With a large mean the distribution is nearly normal, and e^-mean underflows.
     if mean > 500.0 {
-        // As skew as it is, its quantile lies 1.4 higher than that of the normal one, and half of a step besides
-        // (Cornish and Fisher 1938).
+        // The skewness adds 1.4 to the normal quantile (Cornish and Fisher 1938), and rounding half a step.
         return (mean + 3.1 * mean.sqrt() + 2.0).ceil() as u32;
     }
     let (mut likely, mut sum, mut n) = ((-mean).exp(), (-mean).exp(), 0);

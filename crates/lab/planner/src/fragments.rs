@@ -1,5 +1,4 @@
-//! The settings as they are pasted into a configuration: Poolhouse's, PgBouncer's, and those of applications' own
-//! pools. What has no counterpart there is named. Says how settings are called; chooses none.
+//! The recommended settings in the syntax of Poolhouse, PgBouncer and the pools of applications.
 
 mod applications;
 
@@ -13,66 +12,61 @@ use crate::{advice::Advice, products::Product};
 
 const POOLHOUSE: &str = "Poolhouse";
 const PGBOUNCER: &str = "PgBouncer";
-/// Whose options a connection string has.
 pub const MONGODB: &str = "MongoDB's drivers";
-/// PgBouncer cannot switch a life time off: 0 would close each connection after one use. None lives for longer than a
-/// year.
+/// Stands for no limit in products that cannot switch a time off.
 const ENDLESS: Duration = Duration::from_secs(365 * 86_400);
 
 /// A part of a configuration.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Fragment {
     pub of: &'static str,
-    /// The file, or the place, it belongs to.
+    /// The file or place it belongs to.
     pub place: &'static str,
-    /// It is of one pooler in front of all instances, where there are several.
+    /// It configures one pooler in front of several instances.
     pub is_for_all: bool,
     pub text: String,
-    /// Our settings that have no counterpart there.
+    /// Poolhouse's settings without a counterpart.
     pub missing: Vec<&'static str>,
 }
 
-/// The settings that are pasted.
 #[derive(Clone, Copy, Debug)]
-pub struct Pasted<'a> {
-    /// Those of the pool in each instance of an application.
+pub struct Recommended<'a> {
+    /// Settings of the pool in each instance of an application.
     pub each: &'a Advice,
-    /// Those of a pooler that stands apart, which is one for all instances; `None`: nothing is said of one.
+    /// Settings of a separate pooler.
     pub pooler: Option<&'a Advice>,
 }
 
-/// Those of the products that were asked for, or else those that make sense for a database; `None`: it is not known
-/// which.
-pub fn fragments(pasted: &Pasted<'_>, target: Option<&Target>, asked: &[Product]) -> Vec<Fragment> {
-    let one_for_all = pasted.each.instances > 1 && pasted.pooler.is_some_and(|pooler| pooler.instances == 1);
+/// The fragments of these products, or without any of the default ones for the database (`None`: unknown).
+pub fn fragments(settings: &Recommended<'_>, target: Option<&Target>, products: &[Product]) -> Vec<Fragment> {
+    let one_for_all = settings.each.instances > 1 && settings.pooler.is_some_and(|pooler| pooler.instances == 1);
     let of_pooler = |make: fn(&Advice) -> Fragment, place: &'static str| {
-        let fragment = pasted.pooler.map(make)?;
+        let fragment = settings.pooler.map(make)?;
         let place = if one_for_all { place } else { fragment.place };
         Some(Fragment { place, is_for_all: one_for_all, ..fragment })
     };
     let fragment = |product: &Product| match product {
         Product::Poolhouse => of_pooler(poolhouse, "poolhouse.toml of one in front of all instances"),
         Product::PgBouncer => of_pooler(pgbouncer, "pgbouncer.ini of one in front of all instances"),
-        Product::HikariCp => Some(applications::hikaricp(pasted.each)),
-        Product::Django => Some(applications::django(pasted.each)),
-        Product::Rails => Some(applications::rails(pasted.each)),
-        Product::NodePostgres => Some(applications::node_postgres(pasted.each)),
-        Product::SqlAlchemy => Some(applications::sqlalchemy(pasted.each)),
-        Product::Pgx => Some(applications::pgx(pasted.each)),
-        Product::MongoDb => Some(applications::mongodb(pasted.each)),
+        Product::HikariCp => Some(applications::hikaricp(settings.each)),
+        Product::Django => Some(applications::django(settings.each)),
+        Product::Rails => Some(applications::rails(settings.each)),
+        Product::NodePostgres => Some(applications::node_postgres(settings.each)),
+        Product::SqlAlchemy => Some(applications::sqlalchemy(settings.each)),
+        Product::Pgx => Some(applications::pgx(settings.each)),
+        Product::MongoDb => Some(applications::mongodb(settings.each)),
     };
-    let shares = pasted.each.budget.is_some_and(|budget| u64::from(budget) < pasted.each.in_all());
-    let chosen: &[Product] = match asked {
-        // Limits for clients only, which the others do not have; nor have they a limit for all pools, without which
-        // these are too large.
-        _ if pasted.each.max_size == 0 || shares => &[Product::Poolhouse],
-        [] => Product::of(target),
-        asked => asked,
+    let shares = settings.each.budget.is_some_and(|budget| u64::from(budget) < settings.each.total_max_size());
+    let chosen: &[Product] = match products {
+        // Only Poolhouse has limits for clients and a limit for all pools.
+        _ if settings.each.max_size == 0 || shares => &[Product::Poolhouse],
+        [] => Product::defaults(target),
+        products => products,
     };
     chosen.iter().filter_map(fragment).collect()
 }
 
-/// Lines of `key = value`, where there is a value.
+/// Lines of the keys that have a value.
 fn lines<'a>(pairs: impl IntoIterator<Item = (&'a str, Option<String>)>, between: &str) -> Vec<String> {
     pairs.into_iter().filter_map(|(key, value)| Some(format!("{key}{between}{}", value?))).collect()
 }
@@ -117,8 +111,8 @@ fn poolhouse(advice: &Advice) -> Fragment {
 }
 
 fn pgbouncer(advice: &Advice) -> Fragment {
-    // 0 switches a time off there (but for a life), and times are whole seconds. A server comes back after each
-    // transaction, as is played here; by default it would stay with its client for as long as that is connected.
+    // Times are whole seconds, and 0 switches one off; but with a life time of 0 a connection is used once. The
+    // simulation corresponds to transaction mode, which is not PgBouncer's default.
     let time = |time: Option<Duration>| Some(time.map_or(0, |time| time.as_secs_f64().ceil() as u64).to_string());
     let text = lines(
         [
@@ -142,12 +136,12 @@ fn pgbouncer(advice: &Advice) -> Fragment {
     Fragment { of: PGBOUNCER, place: "pgbouncer.ini", is_for_all: false, text, missing }
 }
 
-/// In whole milliseconds, and never none.
+/// Rounds up to whole milliseconds, at least one.
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX).max(1)
 }
 
-/// A duration as it is written there: to the millisecond.
+/// A duration in Poolhouse's syntax.
 fn show(time: Duration) -> String {
     show_duration(Duration::from_millis(millis(time)))
 }
@@ -173,7 +167,6 @@ mod tests {
             hard_limit: Some(1000),
             evict_min_idle: None,
             client_idle_time: Some(Duration::from_secs(310)),
-            exclusive: None,
         }
     }
 
@@ -187,7 +180,11 @@ mod tests {
             text(poolhouse)
                 .starts_with("[[listener]]\nsoft_limit = 800\nhard_limit = 1000\nclient_idle_time = \"310s\"")
         );
-        assert!(text(pgbouncer).contains("\npool_mode = transaction\ndefault_pool_size = 200\nmin_pool_size = 30\nserver_idle_timeout = 300\nserver_lifetime = 31536000\nquery_wait_timeout = 3"));
+        assert!(text(pgbouncer).contains(
+            "\npool_mode = transaction\ndefault_pool_size = 200\nmin_pool_size = \
+                                          30\nserver_idle_timeout = 300\nserver_lifetime = \
+                                          31536000\nquery_wait_timeout = 3"
+        ));
         assert!(text(hikaricp).contains(
             "maximumPoolSize=200\nminimumIdle=30\nidleTimeout=300000\nmaxLifetime=0\nconnectionTimeout=2500"
         ));
@@ -239,7 +236,7 @@ mod tests {
         let one = Advice { max_size: 33, ..advice() };
         let known = [Product::Poolhouse, Product::PgBouncer, Product::HikariCp, Product::MongoDb];
         let fragments =
-            |each: &Advice, pooler: Option<&Advice>| super::fragments(&Pasted { each, pooler }, None, &known);
+            |each: &Advice, pooler: Option<&Advice>| super::fragments(&Recommended { each, pooler }, None, &known);
         let all = fragments(&each, Some(&one));
         let lines = ["max_size = 33", "default_pool_size = 33", "maximumPoolSize=2", "maxPoolSize=2"];
         for (fragment, line) in all.iter().zip(lines) {
@@ -266,8 +263,8 @@ mod tests {
     #[test]
     fn frameworks_are_told_in_their_own_words_and_units() {
         assert!(django(&advice()).text.ends_with(
-            "[\"pool\"] = {\n    \"min_size\": 30,\n    \"max_size\": 200,\n    \"timeout\": 2.5,\n    \"max_idle\": 300,\n    \
-             \"max_lifetime\": 31536000,\n}"
+            "[\"pool\"] = \
+             {\n    \"min_size\": 30,\n    \"max_size\": 200,\n    \"timeout\": 2.5,\n    \"max_idle\": 300,\n    \"max_lifetime\": 31536000,\n}"
         ));
         assert!(rails(&advice()).text.ends_with("pool: 200\ncheckout_timeout: 2.5\nidle_timeout: 300"));
         assert_eq!(
@@ -277,7 +274,8 @@ mod tests {
         );
         assert_eq!(
             sqlalchemy(&advice()).text,
-            "create_engine(\n    url,\n    pool_size=200,\n    max_overflow=0,\n    pool_timeout=2.5,\n    pool_recycle=-1,\n)"
+            "create_engine(\n    url,\n    pool_size=200,\n    max_overflow=0,\n    pool_timeout=2.5,\n    \
+             pool_recycle=-1,\n)"
         );
         assert_eq!(
             pgx(&advice()).text,
@@ -290,7 +288,7 @@ mod tests {
     fn what_was_asked_for_is_told_and_nothing_else() {
         let of = |asked: &[Product]| {
             let each = advice();
-            let all = fragments(&Pasted { each: &each, pooler: Some(&each) }, None, asked);
+            let all = fragments(&Recommended { each: &each, pooler: Some(&each) }, None, asked);
             all.iter().map(|fragment| fragment.of).collect::<Vec<_>>()
         };
         assert_eq!(of(&[]), ["Poolhouse", "PgBouncer", "HikariCP"], "it is taken to be PostgreSQL");

@@ -1,22 +1,22 @@
-//! What `poolhouse plan` does: predicts what the settings of a pool will do, by running the real pool core in virtual
-//! time, and finds the best ones. No I/O but reading what it is asked.
+//! Predicts the effect of a pool's settings by running the real pool core in virtual time, and finds the best settings:
+//! `poolhouse plan`. The only I/O is reading the files of a question.
 //!
 //! ```text
-//! question    what is asked: loads, settings, the server, what must hold
-//! server      the server in virtual time: service times, what concurrency does to them, connecting, its limit
-//! front       the Poolhouse that clients connect to: its gate
-//! run         one simulation: the load generator's engine with the real pools, and the server
-//! sizes       the settings that are looked for
-//! upkeep      those that follow from them by rules
-//! search      the best settings
-//! facts       what arithmetic says, without simulation
-//! advice      the settings to use, and limits for clients
-//! reasons     why, in words
-//! products    whose settings can be told
-//! fragments   the settings in the words of each product
+//! question    loads, given settings, the server model, objectives
+//! server      the server model: service times, concurrency, connecting, limits
+//! front       the Poolhouse in front of the server: its gate and its pool
+//! run         one simulation: the load generator's engine, the real pools, and the server model
+//! sizes       the settings that the search varies
+//! upkeep      the settings that follow from the sizes by rules
+//! search      the search for the best settings
+//! facts       figures by arithmetic, without simulation
+//! advice      the recommended settings, and limits for clients
+//! reasons     the explanation in sentences
+//! products    the products for which settings are printed
+//! fragments   the settings in the syntax of each product
 //! answer      all of these together: a prediction
-//! prediction  what it is made of
-//! report      text, JSON, a page
+//! prediction  the types of a prediction
+//! report      text, and an HTML page
 //! ```
 #![forbid(unsafe_code)]
 

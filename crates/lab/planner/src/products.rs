@@ -1,11 +1,10 @@
-//! The products whose settings a plan can tell, by their names. Knows none of their settings.
+//! The products for which a plan prints settings, by name.
 
 use std::str::FromStr;
 
 use load::plan::Target;
 use settings::choose;
 
-/// Whose settings can be told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Product {
     Poolhouse,
@@ -25,8 +24,7 @@ pub enum Product {
 }
 
 impl Product {
-    /// The words of the command line.
-    pub const WORDS: &[(&'static str, Self)] = &[
+    pub const NAMES: &[(&'static str, Self)] = &[
         ("poolhouse", Self::Poolhouse),
         ("pgbouncer", Self::PgBouncer),
         ("hikaricp", Self::HikariCp),
@@ -38,8 +36,8 @@ impl Product {
         ("mongodb", Self::MongoDb),
     ];
 
-    /// Those that make sense for a database; `None`: it is not known which, and so taken to be the commonest.
-    pub fn of(target: Option<&Target>) -> &'static [Self] {
+    /// The default products for a database. An unknown one is taken for PostgreSQL.
+    pub fn defaults(target: Option<&Target>) -> &'static [Self] {
         match target {
             Some(Target::Postgres(_)) | None => &[Self::Poolhouse, Self::PgBouncer, Self::HikariCp],
             Some(Target::Redis(_)) => &[Self::Poolhouse],
@@ -53,6 +51,6 @@ impl FromStr for Product {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        choose(text, Self::WORDS)
+        choose(text, Self::NAMES)
     }
 }

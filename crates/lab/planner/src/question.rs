@@ -1,11 +1,15 @@
-//! What is asked: loads with the settings that are given, the server, what must hold. Read from a scenario file, which
-//! may be one that `poolhouse bench` runs, or made from the command line. Predicts nothing.
+//! A planner's question: loads with their given pool settings, the server model, and objectives. It comes from a
+//! scenario
+//! file, which may be one that `poolhouse bench` runs, or from the command line.
 
-mod wishes;
+mod options;
 
 use std::{path::Path, time::Duration};
 
-use ::report::{result::Measured, threshold::Threshold};
+use ::report::{
+    comparison::Comparison,
+    result::{BenchResult, Measured},
+};
 use arrivals::Fault;
 use load::{
     plan::{Plan, PoolWishes, Shape, Spacing, Stage, Target},
@@ -17,111 +21,100 @@ use crate::{
     products::Product,
     server::{Curve, Spec},
 };
-pub use wishes::{ConnectWishes, Exclusive, Platform, Spread, Wishes};
+pub use options::{ConnectOptions, Options, Platform, Spread};
 
 /// The default margin of an objective, as a share of its limit.
 const DEFAULT_MARGIN: f64 = 0.1;
 /// The default memory of a server connection, in megabytes.
 const DEFAULT_MEMORY_MB: f64 = 1.0;
-/// How long a closed loop of a sweep's question lasts, and what of that is not measured.
-const SWEEP_TIME: Duration = Duration::from_secs(30);
+/// Length of the closed-loop load for a scenario with a `[sweep]`, and its warm-up.
+const SWEEP_LOAD_LENGTH: Duration = Duration::from_secs(30);
 const SWEEP_WARMUP: Duration = Duration::from_secs(5);
-/// Sizes of a pool that are shown of a sweep's curve.
-const MAX_SIZES: usize = 16;
-/// The default length of a load.
-const DEFAULT_LENGTH: Duration = Duration::from_secs(60);
-/// The lowest default limit of the wait for a connection, in milliseconds.
-const MIN_WAIT_LIMIT_MS: u128 = 5;
-/// The longest load that is played, the longest delay on the way, and the most operations: what takes minutes, again
-/// and again.
+/// Most sizes of a sweep's curve that become loads.
+const MAX_SWEEP_LOADS: usize = 16;
+const DEFAULT_LOAD_LENGTH: Duration = Duration::from_secs(60);
+/// The lowest limit of the default objective for the wait for a connection, in milliseconds.
+const MIN_WAIT_OBJECTIVE_MS: u128 = 5;
+/// Bounds of a load, so that sums of times do not overflow and a plan ends in minutes.
 const MAX_LOAD_LENGTH: Duration = Duration::from_secs(366 * 86_400);
 const MAX_DELAY: Duration = Duration::from_secs(86_400);
 const MAX_OPERATIONS: f64 = 1e9;
-/// Throughput that is good enough, as a share of the best: the curve is flat there.
-const NEAR_BEST: f64 = 0.05;
+/// Share of the best throughput that the default objective of a sweep may lose: near the best, the curve is flat.
+const MAX_SWEEP_LOSS: f64 = 0.05;
 
 #[derive(Clone, Debug)]
 pub struct Question {
     pub name: String,
-    /// What the scenario shows.
+    /// The description of the scenario.
     pub about: String,
-    /// The loads, each with the settings that are given.
+    /// The loads, each with its given pool settings.
     pub cases: Vec<Plan>,
     pub spec: Spec,
-    pub objectives: Vec<Threshold>,
-    /// No objectives were given; these are the defaults.
-    pub own_objectives: bool,
-    /// By how much limits must be kept, as a share of them.
+    pub objectives: Vec<Comparison>,
+    /// Share by which upper limits are lowered.
     pub margin: f64,
-    /// How many seconds of the real service a second of the load stands for.
+    /// Seconds of the real service for which one second of the load stands.
     pub compression: f64,
-    /// The server's processors, if they are known.
+    /// The server's processors, if known.
     pub cpus: Option<u32>,
     /// Megabytes of the server for each connection.
     pub memory_mb: f64,
-    /// What the platform does with functions.
     pub platform: Option<Platform>,
-    /// What needs a connection of its own at a Redis.
-    pub exclusive: Option<Exclusive>,
-    /// What had to be assumed, a sentence each.
-    pub assumed: Vec<String>,
-    /// The sizes of the given pools are those of a curve, to be compared with one another.
+    /// Assumptions, one sentence each.
+    pub assumptions: Vec<String>,
+    /// The given pools have the sizes of a sweep's curve.
     pub is_sweep: bool,
-    /// Which database it is: a command line does not say.
-    pub knows_database: bool,
-    /// Whose settings are to be told; none: those that make sense for the database.
+    /// False for a question of the command line, which does not name the database.
+    pub is_database_known: bool,
+    /// Products whose settings are printed. Empty: the default ones of the database.
     pub products: Vec<Product>,
 }
 
-/// A load and a pool, as the command line says them.
+/// A load and a pool from the command line.
 #[derive(Clone, Debug)]
 pub struct Flags {
     /// Operations per second.
     pub rate: f64,
-    /// How long; `None`: a minute.
+    /// `None`: a minute.
     pub duration: Option<Duration>,
     pub spacing: Spacing,
-    /// What goes wrong on the way.
     pub faults: Vec<Fault>,
     pub pool: PoolWishes,
-    /// For everything that chance decides.
     pub seed: u64,
 }
 
-/// Reads an objective: a condition that must hold, `p99<50ms`.
-///
 /// # Errors
-/// What is wrong with it.
-pub fn objective(text: &str) -> Result<Threshold, String> {
-    Threshold::parse(text)
+/// What is wrong with the text of the objective.
+pub fn parse_objective(text: &str) -> Result<Comparison, String> {
+    Comparison::parse(text)
         .map_err(|message| format!("{message} (an objective says what must hold: p99<50ms, errors<0.1%)"))
 }
 
-/// The question of a scenario file. What `over` says goes before what the file's `[plan]` says.
+/// Reads the question of a scenario file. `overrides` take precedence over the file's `[plan]`.
 ///
 /// # Errors
-/// All that is wrong with the file, each at its place.
-pub fn from_file(path: &Path, over: &Wishes) -> Result<Question, Problems> {
+/// All problems of the file, each with its place.
+pub fn from_file(path: &Path, overrides: &Options) -> Result<Question, Problems> {
     let text = load_text(path)?;
-    from_text(path, &text, &environment, scenario::is_full(), over)
+    from_text(path, &text, &environment, scenario::is_full(), overrides)
 }
 
-/// The same with the file's text, whatever variables and either durations.
+/// Reads the question of a scenario's text. `full`: with the durations of a full run.
 ///
 /// # Errors
-/// All that is wrong with it, each at its place.
+/// All problems of the text, each with its place.
 pub fn from_text(
     path: &Path,
     text: &str,
     variables: Variables<'_>,
     full: bool,
-    over: &Wishes,
+    overrides: &Options,
 ) -> Result<Question, Problems> {
-    let (scenario, wishes) = scenario::from_text_with(path, text, variables, full, |_, root| {
-        root.table("plan", &[wishes::KEYS]).map(|section| (Wishes::read(&section), section.spots()))
+    let (scenario, section) = scenario::from_text_with(path, text, variables, full, |_, root| {
+        root.table("plan", &[options::KEYS]).map(|section| (Options::read(&section), section.spots()))
     })?;
-    let (said, spots) = wishes.unwrap_or_default();
-    let wishes = over.clone().over(said);
+    let (from_section, spots) = section.unwrap_or_default();
+    let mut options = overrides.clone().or(from_section);
     let place = |(key, message): (&'static str, String)| {
         let problem = settings::Problem::error(format!("[plan]: {message}"));
         let span = spots.get(key).or_else(|| spots.get("")).cloned();
@@ -135,48 +128,50 @@ pub fn from_text(
         (None, Some(plan)) => plan.target.clone(),
         (None, None) => return Err(settings::Problem::error("it has no load").in_file(path).into()),
     };
-    let mut assumed = Vec::new();
-    let mut spec = wishes.spec(&target, &mut assumed).map_err(place)?;
+    let mut assumptions = Vec::new();
+    let mut spec = options.server_spec(&target, &mut assumptions).map_err(place)?;
     if let (None, Some(start)) = (spec.limit, scenario.start) {
-        (spec.limit, spec.reserved) = (Some(start.max_connections), wishes.reserved.unwrap_or(reserved(&target)));
+        let reserved = options.reserved.unwrap_or(default_reserved(&target));
+        (spec.limit, spec.reserved) = (Some(start.max_connections), reserved);
     }
-    let (cases, near_best) = match &scenario.sweep {
+    let (cases, best_rate) = match &scenario.sweep {
         None => (scenario.plans, None),
         Some(sweep) => {
-            let curve = spec.curve.clone().filter(|_| wishes.curve.is_some()).ok_or_else(|| {
+            let curve = spec.curve.clone().filter(|_| options.curve.is_some()).ok_or_else(|| {
                 place((
                     "curve",
                     "a sweep's question needs its answer: run it, and name the file with `curve`".to_owned(),
                 ))
             })?;
-            (sizes(&scenario.name, sweep, &curve), Some(curve.best(NEAR_BEST)))
+            (sweep_loads(&scenario.name, sweep, &curve), Some(curve.best(0.0).0))
         }
     };
-    if let Err(message) = cases.iter().try_for_each(|case| check_extent(case, &spec)) {
+    if let Err(message) = cases.iter().try_for_each(|case| check_bounds(case, &spec)) {
         return Err(settings::Problem::error(message).in_file(path).into());
     }
-    let mut wishes = wishes;
-    if let Some((most, _)) = near_best.filter(|_| wishes.objectives.is_empty()) {
-        wishes.objectives.push(format!("rate>={}", rounded_down(most * (1.0 - NEAR_BEST))));
+    if let Some(best) = best_rate.filter(|_| options.objectives.is_empty()) {
+        options.objectives.push(format!("rate>={}", round_down(best * (1.0 - MAX_SWEEP_LOSS))));
     }
-    let mut question =
-        made(scenario.name.clone(), cases, spec, wishes, assumed).map_err(|message| place(("objectives", message)))?;
-    question.about = scenario.about;
-    question.compression = scenario.compression.unwrap_or(1.0);
-    question.is_sweep = near_best.is_some();
-    Ok(question)
+    let question =
+        build(scenario.name, cases, spec, options, assumptions).map_err(|message| place(("objectives", message)))?;
+    Ok(Question {
+        about: scenario.about,
+        compression: scenario.compression.unwrap_or(1.0),
+        is_sweep: best_rate.is_some(),
+        ..question
+    })
 }
 
-/// The question of a command line.
+/// Builds the question of a command line.
 ///
 /// # Errors
-/// What is wrong with it.
-pub fn from_flags(flags: &Flags, wishes: Wishes) -> Result<Question, String> {
+/// What is wrong with the flags.
+pub fn from_flags(flags: &Flags, options: Options) -> Result<Question, String> {
     let target = Target::nowhere();
-    let stage = Stage { duration: flags.duration.unwrap_or(DEFAULT_LENGTH), from: flags.rate, to: flags.rate };
-    let (mut assumed, mut faults) = (Vec::new(), flags.faults.clone());
+    let stage = Stage { duration: flags.duration.unwrap_or(DEFAULT_LOAD_LENGTH), from: flags.rate, to: flags.rate };
+    let (mut assumptions, mut faults) = (Vec::new(), flags.faults.clone());
     if flags.duration.is_none() {
-        assumed.extend(faults.iter_mut().find_map(brought_in));
+        assumptions.extend(faults.iter_mut().find_map(move_rare_stall_into_load));
     }
     let shape = Shape::Open { stages: vec![stage], spacing: flags.spacing, max_in_flight: load::plan::MAX_IN_FLIGHT };
     let plan = Plan {
@@ -193,14 +188,14 @@ pub fn from_flags(flags: &Flags, wishes: Wishes) -> Result<Question, String> {
         target: target.clone(),
     };
     plan.check()?;
-    let spec = wishes.spec(&target, &mut assumed).map_err(|(_, message)| with_flags(&message))?;
-    check_extent(&plan, &spec)?;
-    let question = made(format!("{}/s", crate::words::number(flags.rate)), vec![plan], spec, wishes, assumed)?;
-    Ok(Question { knows_database: false, ..question })
+    let spec = options.server_spec(&target, &mut assumptions).map_err(|(_, message)| replace_keys(&message))?;
+    check_bounds(&plan, &spec)?;
+    let question = build(format!("{}/s", crate::words::number(flags.rate)), vec![plan], spec, options, assumptions)?;
+    Ok(Question { is_database_known: false, ..question })
 }
 
-/// What a message calls by the keys of a scenario, as flags.
-fn with_flags(message: &str) -> String {
+/// Replaces the scenario keys in a message with the flags of the same name.
+fn replace_keys(message: &str) -> String {
     let is_key = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
     let parts = message.split('`').enumerate().map(|(n, part)| match n % 2 {
         1 if is_key(part) => format!("--{}", part.replace('_', "-")),
@@ -211,9 +206,9 @@ fn with_flags(message: &str) -> String {
 }
 
 impl Question {
-    /// The conditions that do not hold of a result. Of stages each must keep them. Of what was not played to its end
-    /// none is known to hold.
-    pub fn missed(&self, result: &::report::result::BenchResult, margin: f64) -> Vec<Missed> {
+    /// The objectives that a result misses. Each stage of an open load must meet them. An interrupted result misses
+    /// all of them.
+    pub fn missed(&self, result: &BenchResult, margin: f64) -> Vec<Missed> {
         if result.interrupted {
             let unknown = "unknown: cut short";
             let missed = |text: &str| Missed { objective: text.to_owned(), step: None, measured: unknown.to_owned() };
@@ -226,51 +221,53 @@ impl Question {
         };
         let mut missed = Vec::new();
         for objective in &self.objectives {
-            // Where nothing came, nothing was late.
-            let idle = |measured: &Measured| each && objective.is_of_operations() && nothing_came(measured);
-            let failing = steps.iter().filter(|(_, measured)| !objective.holds(measured, margin) && !idle(measured));
+            // A stage without arrivals has no time or share that could miss an objective.
+            let is_idle = |measured: &Measured| each && objective.needs_operations() && has_no_arrivals(measured);
+            let is_missed = |measured: &Measured| objective.holds(measured, margin) != Some(true) && !is_idle(measured);
+            let failing = steps.iter().filter(|(_, measured)| is_missed(measured));
             missed.extend(failing.map(|(step, measured)| Missed {
                 objective: objective.text().to_owned(),
                 step: step.map(ToOwned::to_owned),
-                measured: objective.measured(measured),
+                measured: objective.shown(measured),
             }));
         }
         missed
     }
 
-    /// Whether an objective is sure to be missed with this margin in the end of a load of at most `most` operations, of
-    /// which this was played.
-    pub fn is_lost(&self, played: &::report::result::BenchResult, most: u64, margin: f64) -> bool {
-        // Of stages each must keep them, and one that is alone has no more in it than the whole.
-        let parts: Vec<&Measured> = match played.about.shape == "open" {
-            true => played.steps.iter().map(|step| &step.measured).collect(),
-            false => vec![&played.total],
+    /// Whether a load of at most `max_operations` operations is certain to miss an objective, judged by its result
+    /// until now.
+    pub fn is_certain_to_miss(&self, until_now: &BenchResult, max_operations: u64, margin: f64) -> bool {
+        // Each stage must meet the objectives.
+        let parts: Vec<&Measured> = match until_now.about.shape == "open" {
+            true => until_now.steps.iter().map(|step| &step.measured).collect(),
+            false => vec![&until_now.total],
         };
-        parts.into_iter().any(|part| self.objectives.iter().any(|objective| objective.is_lost(part, most, margin)))
+        let fails = |part| self.objectives.iter().any(|one| one.is_certain_to_fail(part, max_operations, margin));
+        parts.into_iter().any(fails)
     }
 
-    /// The first load that has a pool: the one whose settings are looked for.
-    pub fn pooled(&self) -> Option<&Plan> {
+    /// The first load that has a pool.
+    pub fn first_pooled(&self) -> Option<&Plan> {
         self.cases.iter().find(|case| case.pool.reuse)
     }
 }
 
-/// An objective that is not met.
+/// A missed objective.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct Missed {
     pub objective: String,
-    /// In which step; null: in the whole.
+    /// The stage that misses the objective; null: the whole load.
     pub step: Option<String>,
     pub measured: String,
 }
 
-/// A stall that comes more rarely than in each load of the usual length is put into it, and that is said: a pool that
-/// bridges it is what is asked for, and percentiles over hours would not see it. One whose beginning was said stays
-/// where it is.
-fn brought_in(fault: &mut Fault) -> Option<String> {
+/// Moves a stall that is rarer than once in the default load length into the load, because a percentile over hours
+/// would
+/// not show it. Returns the assumption. A stall with a given beginning stays where it is.
+fn move_rare_stall_into_load(fault: &mut Fault) -> Option<String> {
     let Fault::Stall { window, .. } = fault else { return None };
-    let every = window.every.filter(|every| *every == window.first && *every >= DEFAULT_LENGTH)?;
-    window.first = DEFAULT_LENGTH / 3;
+    let every = window.every.filter(|every| *every == window.first && *every >= DEFAULT_LOAD_LENGTH)?;
+    window.first = DEFAULT_LOAD_LENGTH / 3;
     Some(format!(
         "A minute around one stall is played, which begins after {}: percentiles over all {} would hardly see it.",
         crate::words::time(window.first),
@@ -278,20 +275,19 @@ fn brought_in(fault: &mut Fault) -> Option<String> {
     ))
 }
 
-/// In such a part of a load nothing has arrived.
-fn nothing_came(measured: &Measured) -> bool {
+fn has_no_arrivals(measured: &Measured) -> bool {
     measured.requests == 0 && measured.dropped == 0 && measured.errors.is_empty()
 }
 
-/// A rate to three digits, none of them too large.
-fn rounded_down(rate: f64) -> f64 {
+/// Rounds a rate down to three significant digits.
+fn round_down(rate: f64) -> f64 {
     let unit = if rate >= 100.0 { 1.0 } else { 10f64.powi(rate.max(1e-9).log10().floor() as i32 - 2) };
-    // What is short of a digit by no more than rounding has it.
+    // The factor keeps a digit that only floating point makes too small.
     (rate / unit * (1.0 + 1e-9)).floor() / (1.0 / unit).round()
 }
 
-/// Whether a load can be played within a sensible time, and its times be added up.
-fn check_extent(case: &Plan, spec: &Spec) -> Result<(), String> {
+/// Refuses a load that takes too long to simulate, or whose times could overflow.
+fn check_bounds(case: &Plan, spec: &Spec) -> Result<(), String> {
     let too_long = |what: &str| Err(format!("{what} is too long to be played: give a year at most"));
     let delays = case.faults.iter().filter_map(|fault| match fault {
         Fault::Delay { delay, jitter } => Some(delay.saturating_add(*jitter)),
@@ -299,7 +295,7 @@ fn check_extent(case: &Plan, spec: &Spec) -> Result<(), String> {
         Fault::BlackHole { window } => Some(window.length),
         Fault::Forget { .. } | Fault::Cut { .. } => None,
     });
-    let (length, operations) = extent(case, spec);
+    let (length, operations) = length_and_operations(case, spec);
     match () {
         () if length.saturating_add(case.warmup) > MAX_LOAD_LENGTH => too_long("the load"),
         () if case.timeout > MAX_LOAD_LENGTH => too_long("the time-out of an operation"),
@@ -316,8 +312,8 @@ fn check_extent(case: &Plan, spec: &Spec) -> Result<(), String> {
     }
 }
 
-/// How long a load takes at least, and about how many operations it has.
-fn extent(case: &Plan, spec: &Spec) -> (Duration, f64) {
+/// The shortest length of a load, and its approximate number of operations.
+fn length_and_operations(case: &Plan, spec: &Spec) -> (Duration, f64) {
     match &case.shape {
         Shape::Open { stages, .. } => {
             let length = stages.iter().map(|stage| stage.duration).fold(Duration::ZERO, Duration::saturating_add);
@@ -339,61 +335,60 @@ fn extent(case: &Plan, spec: &Spec) -> (Duration, f64) {
     }
 }
 
-fn made(
+fn build(
     name: String,
     cases: Vec<Plan>,
     spec: Spec,
-    wishes: Wishes,
-    mut assumed: Vec<String>,
+    options: Options,
+    mut assumptions: Vec<String>,
 ) -> Result<Question, String> {
-    let own_objectives = wishes.objectives.is_empty();
-    let texts = if own_objectives { own(&cases, &spec, &mut assumed) } else { wishes.objectives };
+    let texts = match options.objectives.is_empty() {
+        true => default_objectives(&cases, &spec, &mut assumptions),
+        false => options.objectives,
+    };
     Ok(Question {
         name,
         about: String::new(),
         cases,
-        objectives: texts.iter().map(|text| objective(text)).collect::<Result<_, _>>()?,
-        own_objectives,
-        margin: wishes.margin.unwrap_or(DEFAULT_MARGIN),
+        objectives: texts.iter().map(|text| parse_objective(text)).collect::<Result<_, _>>()?,
+        margin: options.margin.unwrap_or(DEFAULT_MARGIN),
         compression: 1.0,
-        cpus: wishes.cpus,
-        memory_mb: wishes.memory_mb.unwrap_or(DEFAULT_MEMORY_MB),
-        platform: wishes.platform,
-        exclusive: wishes.exclusive,
-        assumed,
+        cpus: options.cpus,
+        memory_mb: options.memory_mb.unwrap_or(DEFAULT_MEMORY_MB),
+        platform: options.platform,
+        assumptions,
         is_sweep: false,
-        knows_database: true,
-        products: wishes.products,
+        is_database_known: true,
+        products: options.products,
         spec,
     })
 }
 
-/// What must hold where nobody says so: hardly anybody waits for a connection for longer than it is held (or 5 ms), and
-/// hardly anything fails.
-fn own(cases: &[Plan], spec: &Spec, assumed: &mut Vec<String>) -> Vec<String> {
+/// The default objectives: few operations fail, and few wait for a connection for longer than one is held.
+fn default_objectives(cases: &[Plan], spec: &Spec, assumptions: &mut Vec<String>) -> Vec<String> {
     let mut texts = vec!["errors<0.1%".to_owned()];
     if let Some(case) = cases.iter().find(|case| case.pool.reuse) {
-        let wait = spec.mean_hold_time(&case.faults).as_millis().max(MIN_WAIT_LIMIT_MS);
+        let wait = spec.mean_hold_time(&case.faults).as_millis().max(MIN_WAIT_OBJECTIVE_MS);
         texts.insert(0, format!("pool_wait_p99<{wait}ms"));
     }
-    assumed.push(format!("No objective was given, so these are used: {}.", texts.join(", ")));
+    assumptions.push(format!("No objective was given, so these are used: {}.", texts.join(", ")));
     texts
 }
 
-/// Connections that a server which is started for a scenario keeps for others: PostgreSQL's default.
-fn reserved(target: &Target) -> u32 {
+/// Connections that a server started for a scenario reserves by default.
+fn default_reserved(target: &Target) -> u32 {
     match target {
         Target::Postgres(_) => 3,
         Target::Redis(_) | Target::MongoDb(_) | Target::Http(_) => 0,
     }
 }
 
-/// The load of all a sweep's clients on pools of the sizes that it has measured.
-fn sizes(name: &str, sweep: &SweepPlan, curve: &Curve) -> Vec<Plan> {
+/// Loads with all clients of a sweep, on pools of the measured sizes.
+fn sweep_loads(name: &str, sweep: &SweepPlan, curve: &Curve) -> Vec<Plan> {
     let known: Vec<u32> = curve.known_at().collect();
-    let step = known.len().div_ceil(MAX_SIZES).max(1);
+    let step = known.len().div_ceil(MAX_SWEEP_LOADS).max(1);
     let clients = sweep.through_clients.unwrap_or(sweep.options.to);
-    let shape = Shape::Closed { clients, think: Duration::ZERO, duration: SWEEP_TIME, operations: None };
+    let shape = Shape::Closed { clients, think: Duration::ZERO, duration: SWEEP_LOAD_LENGTH, operations: None };
     let plan = |size: u32| {
         let wishes = PoolWishes {
             max_size: Some(size),

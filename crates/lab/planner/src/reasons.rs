@@ -1,11 +1,11 @@
-//! The reasons of a prediction in words. Reads numbers; computes none but what stands in its sentences.
+//! Explains a prediction in sentences: the answer, the reasons, the warnings.
 
-mod certainty;
-mod first;
+mod answer;
+mod hidden_stalls;
 mod limits;
 mod sizing;
-mod stalls;
 mod upkeep;
+mod verdict;
 
 use load::plan::Plan;
 
@@ -14,17 +14,16 @@ use crate::{
     question::Question,
 };
 
-pub use first::answer;
+pub use answer::answer;
 
-/// What is said, and what the reader is warned of.
 #[derive(Default)]
-struct Words {
+struct Explanation {
     reasons: Vec<Reason>,
     warnings: Vec<String>,
 }
 
-impl Words {
-    fn say(&mut self, about: &'static str, text: String) {
+impl Explanation {
+    fn reason(&mut self, about: &'static str, text: String) {
         self.reasons.push(Reason { about, text });
     }
 
@@ -33,14 +32,14 @@ impl Words {
     }
 }
 
-/// All reasons and warnings, in the order in which they are read.
+/// All reasons and warnings, in reading order.
 pub fn reasons(question: &Question, load: &Plan, prediction: &Prediction) -> (Vec<Reason>, Vec<String>) {
-    let mut words = Words::default();
-    certainty::verdict(question, prediction, &mut words);
-    sizing::say(question, load, prediction, &mut words);
-    upkeep::say(question, load, prediction, &mut words);
-    limits::say(question, load, prediction, &mut words);
-    stalls::say(question, &mut words);
-    certainty::say(question, prediction, &mut words);
-    (words.reasons, words.warnings)
+    let mut to = Explanation::default();
+    verdict::explain(question, prediction, &mut to);
+    sizing::explain(question, load, prediction, &mut to);
+    upkeep::explain(question, load, prediction, &mut to);
+    limits::explain(question, load, prediction, &mut to);
+    hidden_stalls::warn(question, &mut to);
+    verdict::explain_certainty(question, prediction, &mut to);
+    (to.reasons, to.warnings)
 }

@@ -113,13 +113,14 @@ fn simulate(plan: &Plan, spec: &Spec, events: Events, should_stop: StopCheck<'_>
         is_complete = false;
     } else if !is_complete && simulation.began.is_none() {
         result.warnings.push(format!(
-            "{LOAD_NOT_STARTED}: its {wanted} connections do not all stand at once, as if they ended faster than new ones are made."
+            "{LOAD_NOT_STARTED}: its {wanted} connections do not all stand at once, as if they ended faster than new \
+             ones are made."
         ));
     } else if let (false, Some(began)) = (is_complete, simulation.began) {
         result.interrupted = true;
         result.warnings.push(format!(
-            "{STOPPED_EARLY} after {}: connections come and go, or operations fail, so fast that it would hardly end. What is shown is what \
-             happened until then.",
+            "{STOPPED_EARLY} after {}: connections come and go, or operations fail, so fast that it would hardly \
+             end. What is shown is what happened until then.",
             crate::words::time(now - began)
         ));
     }

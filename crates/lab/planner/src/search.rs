@@ -8,7 +8,7 @@ mod loads;
 
 use std::time::Duration;
 
-use ::report::{result::Measured, threshold::Threshold};
+use ::report::{comparison::Comparison, result::Measured};
 use load::plan::{MAX_CONNECTIONS, Plan, Shape};
 
 use crate::{
@@ -157,7 +157,7 @@ struct Search<'q, 'p> {
 
 impl<'q, 'p> Search<'q, 'p> {
     fn new(question: &'q Question, progress: Progress<'p>) -> Option<Self> {
-        let first = question.pooled()?;
+        let first = question.first_pooled()?;
         let mut loads: Vec<Plan> = Vec::new();
         for case in &question.cases {
             let alike =
@@ -169,7 +169,7 @@ impl<'q, 'p> Search<'q, 'p> {
             }
         }
         // A count is smaller in a part of a load than in the whole.
-        let counts = question.objectives.iter().any(Threshold::is_count);
+        let counts = question.objectives.iter().any(Comparison::is_count);
         let short = loads.iter().map(|load| if counts { load.clone() } else { shortened(load) }).collect();
         Some(Self { question, spec: &question.spec, loads, short, margin: question.margin, simulations: 0, progress })
     }
@@ -222,7 +222,7 @@ impl<'q, 'p> Search<'q, 'p> {
         // If the objectives are missed anyway, only the first choice is tried.
         let max_choices = if found.missed.is_empty() { usize::MAX } else { 1 };
         for choice in by_rule.choices(found.upkeep).into_iter().take(max_choices) {
-            self.loads.iter_mut().chain(&mut self.short).for_each(|load| choice.set(&mut load.pool.config));
+            self.loads.iter_mut().chain(&mut self.short).for_each(|load| choice.apply_to(&mut load.pool.config));
             match self.with_upkeep(choice, &found) {
                 Ok(better) => return better,
                 Err(missed) if choice == by_rule => found.not_kept = Some((by_rule, missed)),
@@ -277,7 +277,7 @@ impl<'q, 'p> Search<'q, 'p> {
         // Behind a Poolhouse with its own pool, the size does not decide the concurrency at the server.
         let curve = self.spec.curve.as_ref().filter(|_| own_pool(load).is_none());
         let known = curve.and_then(|curve| curve.measured_until()).map(|until| (until, Bound::Measured));
-        let relied = curve.and_then(|curve| curve.looked_at()).map(|(_, to)| (to, Bound::Safe));
+        let relied = curve.and_then(|curve| curve.searched()).map(|(_, to)| (to, Bound::Safe));
         let measured = known.into_iter().chain(relied);
         for (limit, bound) in measured.filter(|(limit, _)| !is_enforced_by_budget(self.spec, *limit)) {
             // Each instance has at least one connection.
@@ -424,7 +424,7 @@ impl<'q, 'p> Search<'q, 'p> {
         let Until::CertainMiss(margin) = until else { return run(plan, self.spec) };
         let most = max_operations(plan);
         run_until(plan, self.spec, &mut |engine, now| {
-            is_pool_wait(engine.longest_wait()) && self.question.is_lost(&engine.result(now), most, margin)
+            is_pool_wait(engine.longest_wait()) && self.question.is_certain_to_miss(&engine.result(now), most, margin)
         })
     }
 

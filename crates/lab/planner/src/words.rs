@@ -1,4 +1,4 @@
-//! Numbers in sentences: short, with units.
+//! Numbers in sentences, with units.
 
 use std::time::Duration;
 
@@ -16,12 +16,11 @@ pub fn time(time: Duration) -> String {
     format!("{} {unit}", number(value))
 }
 
-/// The same of milliseconds.
 pub fn ms(value: f64) -> String {
     time(Duration::from_secs_f64(value.max(0.0) / 1e3))
 }
 
-/// Three digits that matter, without zeros behind the point: `0.15`, `1.2`, `45`, `1,200`.
+/// Three significant digits without trailing zeros: `0.15`, `1.2`, `45`, `1,200`.
 pub fn number(value: f64) -> String {
     if value >= 999.5 {
         return ::report::figures::count(value.round() as u64);
@@ -42,7 +41,7 @@ pub fn counted(count: u64, what: &str) -> String {
     format!("{} {what}{plural}", ::report::figures::count(count))
 }
 
-/// A share: `40%`, `0.1%`.
+/// A share as `40%`, `0.1%`.
 pub fn percent(share: f64) -> String {
     format!("{}%", number(share * 100.0))
 }

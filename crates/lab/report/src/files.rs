@@ -33,7 +33,10 @@ pub enum ReadError {
         source: serde_json::Error,
     },
     /// Written by another version.
-    #[error("{}: format {format}, and this Poolhouse reads format {expected}: use the version that wrote it", path.display())]
+    #[error(
+        "{}: format {format}, and this Poolhouse reads format {expected}: use the version that wrote it",
+        path.display()
+    )]
     Format {
         path: PathBuf,
         format: u32,

@@ -33,19 +33,19 @@ pub fn named(speeds: &TwoSpeeds) -> String {
     let (slow, fast) = (speeds.slow.map(amount), speeds.fast.map(amount));
     match (speeds.seen.as_str(), slow, fast) {
         ("within", Some(slow), Some(fast)) => format!(
-            "{who} two speeds: in {} measurements it changed in the middle between {slow}/s and {fast}/s. Which one there is tomorrow is \
-             chance.",
+            "{who} two speeds: in {} measurements it changed in the middle between {slow}/s and {fast}/s. Which one \
+             there is tomorrow is chance.",
             speeds.slow_times
         ),
         (_, Some(slow), Some(fast)) => format!(
-            "{who} two speeds: {slow}/s in {} of {} measurements, and {fast}/s in the others, each with new connections. Which one there \
-             is tomorrow is chance.",
+            "{who} two speeds: {slow}/s in {} of {} measurements, and {fast}/s in the others, each with new \
+             connections. Which one there is tomorrow is chance.",
             speeds.slow_times,
             speeds.slow_times + speeds.fast_times
         ),
         (_, slow, _) => format!(
-            "{who} perhaps two speeds, and only the {} one was seen: a median response of {:.2} ms, where other numbers of clients let \
-             expect {:.2} ms.",
+            "{who} perhaps two speeds, and only the {} one was seen: a median response of {:.2} ms, where other \
+             numbers of clients let expect {:.2} ms.",
             if slow.is_some() { "slower" } else { "faster" },
             speeds.p50_ms.unwrap_or_default(),
             speeds.expected_p50_ms.unwrap_or_default(),

@@ -5,13 +5,14 @@
 //! result      the types of the JSON files: of a run, and of a sweep
 //! histogram   durations, and the percentiles taken from them
 //! merge       one result of several load machines
-//! threshold   conditions that make a run a failure
+//! comparison  a metric against a limit: conditions that fail a run, objectives of a plan
 //! findings    what a sweep found, in words
 //! table live  a result in the terminal, at the end and while it runs
 //! html files  pages, also of kept results
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod comparison;
 pub mod figures;
 pub mod files;
 pub mod findings;
@@ -23,7 +24,6 @@ pub mod merge;
 pub mod result;
 pub mod side_by_side;
 pub mod table;
-pub mod threshold;
 
 mod charts;
 mod distribution;

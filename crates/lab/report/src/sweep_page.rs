@@ -91,7 +91,8 @@ fn notice(result: &SweepResult) -> Option<String> {
     (!verdict.bracketed).then(|| {
         let rises = if verdict.shape == "open" { "may still rise" } else { "still rises" };
         format!(
-            "The best number is not bracketed: throughput {rises} at {}, the most that was tested. More may be better; nothing is concluded beyond it.",
+            "The best number is not bracketed: throughput {rises} at {}, the most that was tested. More may be \
+             better; nothing is concluded beyond it.",
             figures::count(tested(result).1.into())
         )
     })
@@ -161,7 +162,8 @@ fn sweep_charts(run: usize, result: &SweepResult) -> Vec<Chart> {
     let mut list = vec![chart(
         "sweep-throughput",
         "Throughput against clients",
-        "Dots: medians of what was measured, with their 95% intervals. The fitted law is drawn only where there are measurements.",
+        "Dots: medians of what was measured, with their 95% intervals. The fitted law is drawn only where there are \
+         measurements.",
         true,
     )];
     let second = if result.through.is_some() { "directly" } else { "by clients" };

@@ -63,8 +63,8 @@ fn of(system: &System, seeds: u64) -> OfSystem {
 
 fn table(results: &Results) -> String {
     let mut text = String::from(
-        "| system | best | found | recommended | regret, median | worst | time | 2 x CPUs + 1 | CPUs x use x factor | always 10 | law alone |\n\
-         |-|-|-|-|-|-|-|-|-|-|-|\n",
+        "| system | best | found | recommended | regret, median | worst | time | 2 x CPUs + 1 | CPUs x use x factor \
+         | always 10 | law alone |\n|-|-|-|-|-|-|-|-|-|-|-|\n",
     );
     for system in &results.systems {
         let of = |value: fn(&Judged) -> f64, share| quantile(system.sweeps.iter().map(value), share);

@@ -71,8 +71,9 @@ pub(super) fn to_know(verdict: &Verdict, doubts: &[Doubt], most: u32) -> Vec<Str
         Doubt::Generator => "Use a heavier script, or several load machines.".to_owned(),
         Doubt::Noise => "Measure longer, on a quieter machine: --point-time 10s, and more --rounds.".to_owned(),
         Doubt::TwoSpeeds => format!(
-            "Sweep again in an hour, and after the server was started anew, until {} had the same speed each time; or on a machine whose \
-             processors do not sleep (a virtual machine wakes a sleeping processor slowly), with the load from another machine.",
+            "Sweep again in an hour, and after the server was started anew, until {} had the same speed each time; \
+             or on a machine whose processors do not sleep (a virtual machine wakes a sleeping processor slowly), \
+             with the load from another machine.",
             unsteady(verdict)
         ),
     };

@@ -11,10 +11,11 @@ pub(super) const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What to ask for them. Of other users' sessions a user without pg_read_all_stats sees no type, only that they have a
 /// database.
-const LIMITS_QUERY: &str = "SELECT current_setting('max_connections')::int, current_setting('superuser_reserved_connections')::int \
-    + coalesce(current_setting('reserved_connections', true), '0')::int, \
-    (SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE pid <> pg_catalog.pg_backend_pid() \
-    AND (backend_type = 'client backend' OR (backend_type IS NULL AND datname IS NOT NULL)))";
+const LIMITS_QUERY: &str = "SELECT current_setting('max_connections')::int, \
+                            current_setting('superuser_reserved_connections')::int + \
+                            coalesce(current_setting('reserved_connections', true), '0')::int, (SELECT count(*) FROM \
+                            pg_catalog.pg_stat_activity WHERE pid <> pg_catalog.pg_backend_pid() AND (backend_type = \
+                            'client backend' OR (backend_type IS NULL AND datname IS NOT NULL)))";
 
 /// What a server says of its limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -102,8 +102,8 @@ impl Order<'_> {
         if let Some(Through { clients, .. }) = self.through {
             if clients < from {
                 return Err(wrong(format!(
-                    "through the pooler {clients} clients would be the most, and the sweep begins at {from}: begin lower, or raise \
-                     --through-clients (`through_clients`)"
+                    "through the pooler {clients} clients would be the most, and the sweep begins at {from}: begin \
+                     lower, or raise --through-clients (`through_clients`)"
                 )));
             }
             room(&self.target, clients, duration).map_err(|error| SweepError {
@@ -227,15 +227,15 @@ fn within(options: SweepOptions, limits: Limits, warnings: &mut Vec<String>) -> 
         return Err(SweepError {
             blame: Blame::Target,
             message: format!(
-                "the server has room for {room} connections only (max_connections {max_connections}, {reserved} reserved, {others} in \
-                 use by others): raise max_connections, or stop what else uses it"
+                "the server has room for {room} connections only (max_connections {max_connections}, {reserved} \
+                 reserved, {others} in use by others): raise max_connections, or stop what else uses it"
             ),
         });
     }
     if room < options.to {
         warnings.push(format!(
-            "Tested up to {room} clients instead of {}: max_connections is {max_connections}, {reserved} of them are reserved and {others} \
-             in use by others.",
+            "Tested up to {room} clients instead of {}: max_connections is {max_connections}, {reserved} of them are \
+             reserved and {others} in use by others.",
             options.to
         ));
     }
@@ -248,8 +248,8 @@ fn beyond_scale(target: &Target, to: u32) -> Option<String> {
     let contends = target.scripts.iter().any(|(script, _)| *script == Script::TpcbLike);
     (contends && to > target.scale).then(|| {
         format!(
-            "With more clients than the scale ({}) they wait for one another's rows: this sweep finds where that begins. For the server's \
-             own limit use --scale {to} or more, or --simple-update.",
+            "With more clients than the scale ({}) they wait for one another's rows: this sweep finds where that \
+             begins. For the server's own limit use --scale {to} or more, or --simple-update.",
             target.scale
         )
     })
@@ -269,8 +269,8 @@ fn doubts(result: &SweepResult) -> Vec<String> {
         let name = &curve.name;
         if let Some(drift) = curve.steadiness.drift.filter(|_| curve.steadiness.drifted) {
             doubts.push(format!(
-                "Throughput {name} changed by {:+.0}% during the sweep; the curve is corrected for it. Something else uses the machine, \
-                 caches were cold, or tables grew: sweep again.",
+                "Throughput {name} changed by {:+.0}% during the sweep; the curve is corrected for it. Something \
+                 else uses the machine, caches were cold, or tables grew: sweep again.",
                 100.0 * drift
             ));
         }
@@ -286,13 +286,13 @@ fn doubts(result: &SweepResult) -> Vec<String> {
         doubts.extend(verdict.two_speeds.iter().map(findings::named));
         match verdict.limited_by.as_deref() {
             Some("generator") => doubts.push(
-                "The load generator used all of its processor, so that this is its limit and not the database's: use a heavier script, \
-                 or several load machines."
+                "The load generator used all of its processor, so that this is its limit and not the database's: use \
+                 a heavier script, or several load machines."
                     .to_owned(),
             ),
             Some("machine") => doubts.push(
-                "The load generator took a good part of a machine that had nothing idle: run it on another machine to see the database's \
-                 own limit."
+                "The load generator took a good part of a machine that had nothing idle: run it on another machine \
+                 to see the database's own limit."
                     .to_owned(),
             ),
             _ => {}

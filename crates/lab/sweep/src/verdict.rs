@@ -106,12 +106,14 @@ pub fn settings(verdict: &Verdict, server: Reserve) -> Settings {
     };
     let why = match verdict.safe.filter(|_| verdict.is_range()) {
         Some(Safe { from, to, .. }) => format!(
-            "no number is certain yet, and this is the smallest of the safe ones ({from} to {to}) within 5% of the best of them"
+            "no number is certain yet, and this is the smallest of the safe ones ({from} to {to}) within 5% of the \
+             best of them"
         ),
         None => "the fewest connections within 5% of the best throughput".to_owned(),
     };
     let pool = format!(
-        "max_size {max_size}{others}: {why}; whoever finds them all busy waits in the pool, where waiting costs the database nothing."
+        "max_size {max_size}{others}: {why}; whoever finds them all busy waits in the pool, where waiting costs the \
+         database nothing."
     );
     let Reserve::Postgres(reserved) = server else {
         let limit =
@@ -121,7 +123,8 @@ pub fn settings(verdict: &Verdict, server: Reserve) -> Settings {
     };
     let reserve = MIN_RESERVE.max(max_size.div_ceil(10)) + reserved.unwrap_or(0);
     let server = format!(
-        "max_connections {}: the pool's {max_size}, and {reserve} kept free for administrators, monitoring, backups and replication{}.",
+        "max_connections {}: the pool's {max_size}, and {reserve} kept free for administrators, monitoring, backups \
+         and replication{}.",
         max_size + reserve,
         reserved.map_or_else(String::new, |n| format!(" ({n} of them the server keeps back itself)")),
     );
@@ -132,13 +135,16 @@ pub fn settings(verdict: &Verdict, server: Reserve) -> Settings {
 /// How the instances of an application come by their connections.
 fn shared(max_size: u32) -> String {
     match max_size {
-        1 => "All instances of the application share this one: with more than one instance that takes one pooler in front.".to_owned(),
+        1 => "All instances of the application share this one: with more than one instance that takes one pooler in \
+              front."
+            .to_owned(),
         2..EXAMPLE_INSTANCES => format!(
-            "All instances of the application share these {max_size}: with more than {max_size} instances that takes one pooler in front."
+            "All instances of the application share these {max_size}: with more than {max_size} instances that takes \
+             one pooler in front."
         ),
         _ => format!(
-            "All instances of the application share these {max_size}: with {EXAMPLE_INSTANCES} instances each has {}, or one pooler in front has \
-             them all.",
+            "All instances of the application share these {max_size}: with {EXAMPLE_INSTANCES} instances each has \
+             {}, or one pooler in front has them all.",
             max_size / EXAMPLE_INSTANCES
         ),
     }
@@ -261,7 +267,8 @@ fn course(curve: &Curve, verdict: &Verdict) -> String {
     let above = match verdict.shape.as_str() {
         "rising" => format!("{top}, and throughput still rises there: the peak is not bracketed, test more clients."),
         "open" => format!(
-            "{top}{range}; whether it still rises beyond {} is not known: the peak is not bracketed, test more clients, or longer.",
+            "{top}{range}; whether it still rises beyond {} is not known: the peak is not bracketed, test more \
+             clients, or longer.",
             clients(last.clients)
         ),
         "flat" => format!("{top}{range}, and any other number does about as well: {}", ends(last)),
@@ -321,7 +328,8 @@ fn limit_in_words(curve: &Curve, verdict: &Verdict) -> &'static str {
     match verdict.limited_by.as_deref() {
         Some("generator") => "the load generator used all of its processor: the database may do more",
         Some("machine") => {
-            "nothing of the machine was idle and the load generator took its share: from another machine the database may do more"
+            "nothing of the machine was idle and the load generator took its share: from another machine the \
+             database may do more"
         }
         Some(_) if idle.is_some_and(is_machine_full) => {
             "the limit was not the load generator; nothing of this machine was idle"

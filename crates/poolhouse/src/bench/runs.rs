@@ -15,9 +15,9 @@ use ::load::{
     target::{Blame, TargetError},
 };
 use ::report::{
+    comparison::Comparison,
     live::{Counts, Live},
     result::BenchResult,
-    threshold::Threshold,
 };
 use ::sweep::run::{Order, Pooler, SweepError, Through};
 use settings::Secret;
@@ -93,10 +93,10 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
             Err(Refused::Failed(error)) => Err(error),
         };
     }
-    let mut thresholds = Vec::new();
+    let mut fail_if = Vec::new();
     for text in &args.output.fail_if {
-        match Threshold::parse(text) {
-            Ok(threshold) => thresholds.push(threshold),
+        match Comparison::parse(text) {
+            Ok(comparison) => fail_if.push(comparison),
             Err(message) => return Ok(bad_usage(&format!("--fail-if: {message}"))),
         }
     }
@@ -116,7 +116,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     };
     for plan in &runs.plans {
         let parsed =
-            plan.check().and_then(|()| plan.fail_if.iter().try_for_each(|text| Threshold::parse(text).map(|_| ())));
+            plan.check().and_then(|()| plan.fail_if.iter().try_for_each(|text| Comparison::parse(text).map(|_| ())));
         if let Err(message) = parsed {
             return Ok(bad_usage(&message));
         }
@@ -134,14 +134,14 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         return refused(error, &runs.plans, results.len());
     }
     told?;
-    let missed = missed(&thresholds, &runs.plans, &results);
+    let failures = failures(&fail_if, &runs.plans, &results);
     // What a scenario shows may be errors.
     let failed = if is_of_scenario { None } else { results.iter().find_map(mostly_errors) };
     if let Some(failed) = &failed {
         eprintln!("error: {failed}");
     }
-    // A threshold that was missed says more.
-    Ok(if missed.is_empty() && failed.is_some() { ExitCode::FAILURE } else { output::verdict(&missed) })
+    // A condition of `fail_if` says more.
+    Ok(if failures.is_empty() && failed.is_some() { ExitCode::FAILURE } else { output::verdict(&failures) })
 }
 
 /// Runs all, until one fails or it is interrupted: the results until then, and what went wrong.
@@ -456,20 +456,20 @@ fn mostly_errors(result: &BenchResult) -> Option<String> {
     })
 }
 
-/// The thresholds that were missed, with the name of the run where there are several. Those of an interrupted run say
-/// nothing.
-fn missed(thresholds: &[Threshold], plans: &[Plan], results: &[BenchResult]) -> Vec<String> {
-    let mut missed = Vec::new();
+/// The conditions of `fail_if` that hold, with the name of the run where there are several. An interrupted run is not
+/// judged.
+fn failures(fail_if: &[Comparison], plans: &[Plan], results: &[BenchResult]) -> Vec<String> {
+    let mut failures = Vec::new();
     for (plan, result) in plans.iter().zip(results).filter(|(_, result)| !result.interrupted) {
-        let own = plan.fail_if.iter().map(|text| Threshold::parse(text).expect("it was read before the run"));
-        for threshold in own.chain(thresholds.iter().cloned()) {
-            if let Some(miss) = threshold.missed(&result.total) {
+        let own = plan.fail_if.iter().map(|text| Comparison::parse(text).expect("it was read before the run"));
+        for comparison in own.chain(fail_if.iter().cloned()) {
+            if let Some(failure) = comparison.failure(&result.total) {
                 let lead = if results.len() > 1 { format!("{}: ", result.name) } else { String::new() };
-                missed.push(format!("{lead}{miss}"));
+                failures.push(format!("{lead}{failure}"));
             }
         }
     }
-    missed
+    failures
 }
 
 #[cfg(test)]

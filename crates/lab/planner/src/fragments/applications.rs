@@ -1,41 +1,39 @@
-//! The pool of an application as its framework or driver is told of it: HikariCP, Django, Rails, node-postgres,
-//! SQLAlchemy, pgx, and the options of MongoDB's drivers.
+//! The recommended settings in the syntax of the pools of applications: HikariCP, Django, Rails, node-postgres,
+//! SQLAlchemy, pgx, MongoDB's drivers.
 
 use std::time::Duration;
 
 use super::{ENDLESS, Fragment, MONGODB, lines, millis, number};
 use crate::advice::Advice;
 
-/// HikariCP takes its defaults (10 and 30 minutes, 30 s) for an idle time, a life time and a time-out that are shorter
-/// than these.
-const HIKARI_IDLE: Duration = Duration::from_secs(10);
-const HIKARI_LIFE: Duration = Duration::from_secs(30);
-const HIKARI_WAIT: Duration = Duration::from_millis(250);
+/// HikariCP replaces shorter times with its defaults (10 min, 30 min, 30 s).
+const HIKARI_MIN_IDLE_TIME: Duration = Duration::from_secs(10);
+const HIKARI_MIN_LIFE_TIME: Duration = Duration::from_secs(30);
+const HIKARI_MIN_WAIT_TIME: Duration = Duration::from_millis(250);
 
 fn of_each(of: &'static str, place: &'static str, text: String, missing: Vec<&'static str>) -> Fragment {
     Fragment { of, place, is_for_all: false, text, missing }
 }
 
-/// In seconds, and for as good as ever where there is none.
 fn seconds(time: Option<Duration>) -> f64 {
     time.unwrap_or(ENDLESS).as_secs_f64()
 }
 
 pub fn hikaricp(advice: &Advice) -> Fragment {
-    // 0 switches a time off there, too.
+    // 0 switches a time off.
     let time =
         |time: Option<Duration>, least: Duration| Some(time.map_or(0, |time| millis(time.max(least))).to_string());
     let text = lines(
         [
             ("maximumPoolSize", number(advice.max_size)),
             ("minimumIdle", number(advice.min_size)),
-            ("idleTimeout", time(advice.max_idle_time, HIKARI_IDLE)),
-            ("maxLifetime", time(advice.max_life_time, HIKARI_LIFE)),
-            ("connectionTimeout", time(advice.max_wait_time, HIKARI_WAIT)),
+            ("idleTimeout", time(advice.max_idle_time, HIKARI_MIN_IDLE_TIME)),
+            ("maxLifetime", time(advice.max_life_time, HIKARI_MIN_LIFE_TIME)),
+            ("connectionTimeout", time(advice.max_wait_time, HIKARI_MIN_WAIT_TIME)),
         ],
         "=",
     );
-    // It counts only idle connections towards its minimum, so that it may keep more than ours.
+    // HikariCP counts only idle connections towards its minimum, so it may keep more.
     of_each("HikariCP", "each instance's properties", text.join("\n"), without(advice, &[]))
 }
 
@@ -60,7 +58,7 @@ pub fn django(advice: &Advice) -> Fragment {
 }
 
 pub fn rails(advice: &Advice) -> Fragment {
-    // There 0 switches idleness off.
+    // 0 switches the idle time off.
     let text = lines(
         [
             ("pool", number(advice.max_size)),
@@ -74,7 +72,7 @@ pub fn rails(advice: &Advice) -> Fragment {
 }
 
 pub fn node_postgres(advice: &Advice) -> Fragment {
-    // 0 switches a time off there.
+    // 0 switches a time off.
     let ms = |time: Option<Duration>| number(time.map_or(0, millis));
     let life = number(advice.max_life_time.map_or(0, |time| time.as_secs_f64().ceil() as u64));
     let text = lines(
@@ -121,7 +119,7 @@ pub fn pgx(advice: &Advice) -> Fragment {
 }
 
 pub fn mongodb(advice: &Advice) -> Fragment {
-    // Without a limit where nothing is said; a 0 not all of the drivers take.
+    // Omitted times have no limit. Some drivers refuse 0.
     let time = |time: Option<Duration>| time.map(millis).and_then(number);
     let text = lines(
         [
@@ -135,13 +133,13 @@ pub fn mongodb(advice: &Advice) -> Fragment {
     );
     let mut missing = without(advice, &["max_life_time"]);
     missing.retain(|name| *name != "max_connecting");
-    // A driver has such a pool for each host of a replica set.
+    // A driver has one pool for each host of a replica set.
     let place = "each instance's connection string, for the pool of each host";
     of_each(MONGODB, place, text.join("&"), missing)
 }
 
-/// What the pool of an application has no setting for, beside these.
-fn without(advice: &Advice, these: &[&'static str]) -> Vec<&'static str> {
+/// Settings without a counterpart in the pool of an application, and `more` of them.
+fn without(advice: &Advice, more: &[&'static str]) -> Vec<&'static str> {
     let clients = [
         ("max_connecting", true),
         ("evict_min_idle", advice.evict_min_idle.is_some()),
@@ -151,5 +149,5 @@ fn without(advice: &Advice, these: &[&'static str]) -> Vec<&'static str> {
         ("client_idle_time", advice.client_idle_time.is_some()),
     ];
     let clients = clients.into_iter().filter(|(_, there)| *there).map(|(name, _)| name);
-    these.iter().copied().chain(clients).collect()
+    more.iter().copied().chain(clients).collect()
 }

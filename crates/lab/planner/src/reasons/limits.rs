@@ -1,9 +1,9 @@
-//! What the settings cost elsewhere: the server's limit and its memory over all instances, limits for clients, the
-//! platform's freeze, what needs a connection of its own at a Redis.
+//! Compares the settings with limits outside of the pool: the server's connections and memory, limits for clients, the
+//! platform's freeze.
 
 use load::plan::{Plan, PoolConfig, Target};
 
-use super::Words;
+use super::Explanation;
 use crate::{
     advice::{Advice, ClientLimits},
     fragments::MONGODB,
@@ -15,90 +15,92 @@ use crate::{
     words::{counted, ms, number, percent, time},
 };
 
-/// Connections that a PostgreSQL lets in by default, and those of them that are anybody's.
-const USUAL_LIMIT: (u32, u64) = (100, 97);
-/// Poolhouses in front of which something is said.
+/// PostgreSQL's default of `max_connections`, and the part of it that is not reserved.
+const POSTGRES_DEFAULT_LIMIT: (u32, u64) = (100, 97);
+/// Most cases with a Poolhouse in front that are explained.
 const MAX_FRONTS: usize = 4;
 
-pub(super) fn say(question: &Question, load: &Plan, prediction: &Prediction, words: &mut Words) {
-    front(question, load, prediction, words);
+pub(super) fn explain(question: &Question, load: &Plan, prediction: &Prediction, to: &mut Explanation) {
+    front(question, load, prediction, to);
     if own_pool(load).is_none() {
-        given(question, words);
+        warn_of_given(question, to);
     }
     if let Some(settings) = prediction.settings.as_ref().filter(|_| own_pool(load).is_none()) {
-        let watching = u64::from(monitoring_connections(load, &question.spec));
-        budget(question, load, settings, words);
-        hosts(question, settings, words);
-        drivers(question, load, prediction, words);
-        unlimited(question, load, settings, words);
-        memory(question, settings, watching, words);
+        let monitors = u64::from(monitoring_connections(load, &question.spec));
+        server_limit(question, load, settings, to);
+        mongodb_monitors(question, settings, to);
+        warn_of_monitors(question, load, prediction, to);
+        warn_of_default_limit(question, load, settings, to);
+        memory(question, settings, monitors, to);
     }
     if let Some(budget) = question.spec.budget {
-        words.say(
+        to.reason(
             "common limit",
-            format!("The pools share {budget} connections: each gets a fair part of them, and gives up what others need more."),
+            format!(
+                "The pools share {budget} connections: each gets a fair part of them, and gives up what others \
+                     need more."
+            ),
         );
     }
-    ephemeral(question, prediction, words);
+    connection_for_each_operation(question, prediction, to);
     if own_pool(load).is_none() {
-        shared(prediction, words);
+        one_pool_for_all(prediction, to);
     }
-    refused(question, prediction, words);
-    clients(question, load, prediction, words);
-    platform(question, load, words);
-    exclusive(prediction, words);
+    refused(question, prediction, to);
+    clients(question, load, prediction, to);
+    platform(question, load, to);
 }
 
-/// What the pools of a case could open at their largest, as far as they share no budget.
-fn most(case: &Plan) -> u64 {
+/// The most connections of all pools of a case, apart from a budget.
+fn max_connections(case: &Plan) -> u64 {
     u64::from(case.pool.config.effective_max_size()) * u64::from(case.pool.instances)
 }
 
-/// Whether the pools of a case could want more than the server has.
+/// Whether the pools of a case could open more connections than the server allows.
 pub(super) fn could_want_more(question: &Question, case: &Plan) -> bool {
     let shared = question.spec.budget.map_or(u64::MAX, u64::from);
     case.pool.reuse
-        && max_pool_connections(case, &question.spec).is_some_and(|room| most(case).min(shared) > u64::from(room))
+        && max_pool_connections(case, &question.spec)
+            .is_some_and(|free| max_connections(case).min(shared) > u64::from(free))
 }
 
-/// What the given pools could open at their largest, though this load does not make them.
-fn given(question: &Question, words: &mut Words) {
+/// Warns of given pools that could open more connections than the server allows, though not under this load.
+fn warn_of_given(question: &Question, to: &mut Explanation) {
     let shared = question.spec.budget.map_or(u64::MAX, u64::from);
     let more = question.cases.iter().filter(|case| could_want_more(question, case));
-    let Some(case) = more.max_by_key(|case| most(case)) else { return };
-    let Some(room) = max_pool_connections(case, &question.spec) else { return };
+    let Some(case) = more.max_by_key(|case| max_connections(case)) else { return };
+    let Some(free) = max_pool_connections(case, &question.spec) else { return };
     let instances = counted(case.pool.instances.into(), "instance");
     let wanted = match (case.pool.config.max_size, shared) {
-        (_, shared) if shared < most(case) => format!("{shared} connections could be wanted by {instances} together"),
+        (_, shared) if shared < max_connections(case) => format!(
+            "{shared} connections could be wanted by \
+                                                                  {instances} together"
+        ),
         (0, _) => format!("any number of connections could be wanted by {instances} without a max_size"),
-        (size, _) => format!("{instances} x {size} = {} connections could be wanted", most(case)),
+        (size, _) => format!("{instances} x {size} = {} connections could be wanted", max_connections(case)),
     };
-    let each = match room / case.pool.instances.max(1) {
+    let each = match free / case.pool.instances.max(1) {
         0 => String::new(),
         _ if case.pool.instances == 1 => String::new(),
         1 => ", 1 for each".to_owned(),
         each => {
-            let of_two = room_for_two(question, case).unwrap_or(room) / (2 * case.pool.instances);
+            let of_two = free_during_deployment(question, case).unwrap_or(free) / (2 * case.pool.instances);
             format!(", {each} for each, or {of_two} while a deployment runs old and new ones side by side")
         }
     };
-    words.warn(format!(
-        "As given, {wanted}, and {room} are free{each}: a bad day, or a leak in one instance, takes those of the others."
+    to.warn(format!(
+        "As given, {wanted}, and {free} are free{each}: a bad day, or a leak in one instance, takes those of the \
+         others."
     ));
 }
 
-/// Connections that pools may have while a deployment runs old and new instances side by side.
-fn room_for_two(question: &Question, load: &Plan) -> Option<u32> {
+/// Connections for pools while a deployment runs old and new instances side by side.
+fn free_during_deployment(question: &Question, load: &Plan) -> Option<u32> {
     question.spec.max_pool_connections(monitoring_connections(load, &question.spec).saturating_mul(2))
 }
 
-/// The most connections that the recommended pools have together.
-fn in_all(question: &Question, settings: &Advice) -> u64 {
-    settings.in_all().min(question.spec.budget.map_or(u64::MAX, u64::from))
-}
-
-/// The pool of a Poolhouse in front.
-fn front(question: &Question, load: &Plan, prediction: &Prediction, words: &mut Words) {
+/// Explains the pool of a Poolhouse in front.
+fn front(question: &Question, load: &Plan, prediction: &Prediction, to: &mut Explanation) {
     let whose = if own_pool(load).is_some() && prediction.settings.is_some() {
         " The max_size that is found is that of the pools before it, and so is what is to be pasted."
     } else {
@@ -112,7 +114,7 @@ fn front(question: &Question, load: &Plan, prediction: &Prediction, words: &mut 
         let wait = wait.map_or("for as long as it takes".to_owned(), |wait| format!("for {} at most", time(wait)));
         let waits = case.result.total.front_wait_ms.as_ref().filter(|waits| waits.p99 > 0.0);
         let wait = waits.map_or(wait.clone(), |waits| format!("{wait}, and 1 of 100 for {} as given", ms(waits.p99)));
-        words.say(
+        to.reason(
             "in front",
             format!(
                 "Its pool has {} at most, and here had {most}: whoever comes beyond that waits in it, {wait}.{whose}",
@@ -125,31 +127,33 @@ fn front(question: &Question, load: &Plan, prediction: &Prediction, words: &mut 
         of_redis.is_some_and(|wishes| wishes.max_size.is_some() || wishes.max_wait_time.is_some())
     };
     if question.cases.iter().any(is_sized) {
-        words.warn(
-            "Clients of Redis share the servers of the Poolhouse in front: its max_size and max_wait_time are not played.".to_owned(),
+        to.warn(
+            "Clients of Redis share the servers of the Poolhouse in front: its max_size and max_wait_time are not \
+             played."
+                .to_owned(),
         );
     }
 }
 
-fn budget(question: &Question, load: &Plan, settings: &Advice, words: &mut Words) {
-    let (Some(limit), Some(room)) = (question.spec.limit, max_pool_connections(load, &question.spec)) else { return };
-    let watching = u64::from(monitoring_connections(load, &question.spec));
+fn server_limit(question: &Question, load: &Plan, settings: &Advice, to: &mut Explanation) {
+    let (Some(limit), Some(free)) = (question.spec.limit, max_pool_connections(load, &question.spec)) else { return };
+    let monitors = u64::from(monitoring_connections(load, &question.spec));
     let share = |count: u64| percent(count as f64 / f64::from(limit));
-    let (most, kept) = (in_all(question, settings), u64::from(settings.min_size) * u64::from(settings.instances));
-    let together = if most < settings.in_all() { ", and all of them together" } else { "" };
+    let (most, kept) = (settings.max_connections(), u64::from(settings.min_size) * u64::from(settings.instances));
+    let together = if most < settings.total_max_size() { ", and all of them together" } else { "" };
     let reserved = if question.spec.reserved > 0 {
         format!(", of which {} are reserved", question.spec.reserved)
     } else {
         String::new()
     };
-    let watched = match watching {
+    let watched = match monitors {
         0 => String::new(),
         _ => {
-            let all = most + watching;
-            format!(" Watching it takes {} more: {all} ({}).", counted(watching, "connection"), share(all))
+            let all = most + monitors;
+            format!(" Watching it takes {} more: {all} ({}).", counted(monitors, "connection"), share(all))
         }
     };
-    words.say(
+    to.reason(
         "server's limit",
         format!(
             "{} x {} kept = {kept} ({} of {limit}{reserved}), x {} at most{together} = {most} ({}).{watched}",
@@ -160,98 +164,86 @@ fn budget(question: &Question, load: &Plan, settings: &Advice, words: &mut Words
             share(most)
         ),
     );
-    let each = room / settings.instances.max(1);
-    let needed = settings.exclusive.map_or(1, |needs| needs.max_size);
-    if most > u64::from(room) {
-        let way_out = match each < needed {
-            // So many there have to be.
-            true => "Raise the server's limit".to_owned(),
-            false => format!("Lower max_size to {each}"),
-        };
-        let or = if settings.instances > 1 { ", or put one pool in front of all instances" } else { "" };
-        words.warn(format!(
-            "All pools together may want {most} connections, and {room} are free: some of them will be refused. {way_out}{or}."
-        ));
-    } else if room_for_two(question, load).is_some_and(|room| 2 * most > u64::from(room))
+    if free_during_deployment(question, load).is_some_and(|free| 2 * most > u64::from(free))
         && settings.instances > 1
         && question.spec.budget.is_none()
     {
-        words.warn(format!(
-            "At their largest the pools take {most} of the {room} connections that are free: during a deployment, when old and new \
-             instances run side by side, they could want {}, and some would be refused.",
+        to.warn(format!(
+            "At their largest the pools take {most} of the {free} connections that are free: during a deployment, \
+             when old and new instances run side by side, they could want {}, and some would be refused.",
             2 * most
         ));
     }
 }
 
-/// What drivers of MongoDB have at each host.
-fn hosts(question: &Question, settings: &Advice, words: &mut Words) {
+/// Explains the monitoring connections of MongoDB's drivers.
+fn mongodb_monitors(question: &Question, settings: &Advice, to: &mut Explanation) {
     let watchers = question.spec.watchers;
     if watchers == 0 || question.spec.budget.is_some() {
         return;
     }
     let which = match watchers {
         MONGODB_MONITORS_PER_HOST => {
-            "two connections besides, whatever maxPoolSize is: one waits for news of the host, one measures the way to it"
+            "two connections besides, whatever maxPoolSize is: one waits for news of the host, one measures the way \
+             to it"
         }
         _ => "one connection besides, whatever maxPoolSize is, which asks the host what it is",
     };
     let at_each = (u64::from(settings.max_size) + u64::from(watchers)) * u64::from(settings.instances);
-    words.say(
+    to.reason(
         "each host",
         format!(
-            "A driver of MongoDB has such a pool for each host of a replica set, and {which}. Each host has a limit of its own, and at each \
-             {} x ({} + {watchers}) = {at_each} count.",
+            "A driver of MongoDB has such a pool for each host of a replica set, and {which}. Each host has a limit \
+             of its own, and at each {} x ({} + {watchers}) = {at_each} count.",
             counted(settings.instances.into(), "instance"),
             settings.max_size
         ),
     );
 }
 
-/// The same where it may be a MongoDB, for all that is known, and there is no room for them.
-fn drivers(question: &Question, load: &Plan, prediction: &Prediction, words: &mut Words) {
-    let Some(settings) = prediction.settings.as_ref().filter(|_| !question.knows_database) else { return };
-    let Some(room) = max_pool_connections(load, &question.spec) else { return };
+/// Warns if the database may be a MongoDB whose limit leaves no connections for monitoring.
+fn warn_of_monitors(question: &Question, load: &Plan, prediction: &Prediction, to: &mut Explanation) {
+    let Some(settings) = prediction.settings.as_ref().filter(|_| !question.is_database_known) else { return };
+    let Some(free) = max_pool_connections(load, &question.spec) else { return };
     let (instances, watchers) = (u64::from(settings.instances), u64::from(MONGODB_MONITORS_PER_HOST));
-    let wanted = settings.in_all() + watchers * instances;
+    let wanted = settings.total_max_size() + watchers * instances;
     let is_pasted = prediction.fragments.iter().any(|fragment| fragment.of == MONGODB);
-    // What the pools want alone is told elsewhere.
-    if !is_pasted || wanted <= u64::from(room) || settings.in_all() > u64::from(room) {
+    if !is_pasted || wanted <= u64::from(free) {
         return;
     }
-    let way_out = match (u64::from(room) / instances).saturating_sub(watchers) {
+    let way_out = match (u64::from(free) / instances).saturating_sub(watchers) {
         0 => "raise the server's limit".to_owned(),
         size => format!("lower maxPoolSize to {size}"),
     };
-    words.warn(format!(
-        "A driver of MongoDB has two connections to each host beside its pool, which watch it: at each host these settings could want \
-         {wanted}, and {room} are free. There {way_out}."
+    to.warn(format!(
+        "A driver of MongoDB has two connections to each host beside its pool, which watch it: at each host these \
+         settings could want {wanted}, and {free} are free. There {way_out}."
     ));
 }
 
-/// More connections than a server has of whose limit nothing was said.
-fn unlimited(question: &Question, load: &Plan, settings: &Advice, words: &mut Words) {
-    let most = in_all(question, settings);
-    let (usual, free) = USUAL_LIMIT;
+/// Warns of more connections than a PostgreSQL allows by default, if its limit is not given.
+fn warn_of_default_limit(question: &Question, load: &Plan, settings: &Advice, to: &mut Explanation) {
+    let most = settings.max_connections();
+    let (default, free) = POSTGRES_DEFAULT_LIMIT;
     if question.spec.limit.is_none() && matches!(load.target, Target::Postgres(_)) && most > free {
-        words.warn(format!(
-            "Nothing was said of how many connections the server lets in (`--server-limit`): a PostgreSQL lets in {usual} where nobody \
-             has set max_connections, and here {} are wanted.",
+        to.warn(format!(
+            "Nothing was said of how many connections the server lets in (`--server-limit`): a PostgreSQL lets in \
+             {default} where nobody has set max_connections, and here {} are wanted.",
             number(most as f64)
         ));
     }
 }
 
-/// Its memory and descriptors.
-fn memory(question: &Question, settings: &Advice, watching: u64, words: &mut Words) {
-    let kept = u64::from(settings.min_size) * u64::from(settings.instances) + watching;
-    let most = in_all(question, settings) + watching;
-    let included = if watching > 0 { ", those that watch it included" } else { "" };
+fn memory(question: &Question, settings: &Advice, monitors: u64, to: &mut Explanation) {
+    let kept = u64::from(settings.min_size) * u64::from(settings.instances) + monitors;
+    let most = settings.max_connections() + monitors;
+    let included = if monitors > 0 { ", those that watch it included" } else { "" };
     let mb = |count: u64| number(count as f64 * question.memory_mb);
-    words.say(
+    to.reason(
         "server's memory",
         format!(
-            "{} MB for each connection: {} MB for the {kept} that are kept, {} MB for {most}{included}; and as many descriptors.",
+            "{} MB for each connection: {} MB for the {kept} that are kept, {} MB for {most}{included}; and as many \
+             descriptors.",
             number(question.memory_mb),
             mb(kept),
             mb(most)
@@ -259,8 +251,8 @@ fn memory(question: &Question, settings: &Advice, watching: u64, words: &mut Wor
     );
 }
 
-/// What it costs to open a connection for each operation, where both ways are given.
-fn ephemeral(question: &Question, prediction: &Prediction, words: &mut Words) {
+/// Compares a pool with a connection for each operation, if both are given under the same load.
+fn connection_for_each_operation(question: &Question, prediction: &Prediction, to: &mut Explanation) {
     let cases = || question.cases.iter().zip(&prediction.given);
     let Some((kept, with)) = cases().find(|(case, _)| case.pool.reuse) else { return };
     let alike = |case: &Plan| {
@@ -271,69 +263,71 @@ fn ephemeral(question: &Question, prediction: &Prediction, words: &mut Words) {
     if let (Some(with), Some(without)) = (&with.result.total.response_ms, &without.result.total.response_ms) {
         let longer = |more: f64| format!("{} {}", ms(more.abs()), if more < 0.0 { "shorter" } else { "longer" });
         let (p50, p99) = (without.p50 - with.p50, without.p99 - with.p99);
-        // Both in one breath where they point the same way.
+        // The direction is named once if it is the same.
         let at_p99 = if (p50 < 0.0) == (p99 < 0.0) { ms(p99.abs()) } else { longer(p99) };
-        words.say(
+        to.reason(
             "ephemeral",
             format!(
-                "A connection for each operation makes it {} in the median, and {at_p99} at p99. What it costs the server besides is not in \
-                 these times.",
+                "A connection for each operation makes it {} in the median, and {at_p99} at p99. What it costs the \
+                 server besides is not in these times.",
                 longer(p50)
             ),
         );
     }
 }
 
-/// One pool for all instances.
-fn shared(prediction: &Prediction, words: &mut Words) {
+fn one_pool_for_all(prediction: &Prediction, to: &mut Explanation) {
     let Some(shared) = prediction.shared.as_ref().filter(|_| prediction.facts.server_doubt.is_none()) else { return };
     let Some(settings) = &prediction.settings else {
         let Sizes { max_size, min_size, .. } = shared.sizes;
         let meets = if shared.met { "" } else { ", which does not meet the objectives" };
-        words.say(
+        to.reason(
             "one pool for all",
-            format!("Behind one Poolhouse the same load is served by a max_size of {max_size} with a min_size of {min_size}{meets}."),
+            format!(
+                "Behind one Poolhouse the same load is served by a max_size of {max_size} with a min_size of \
+                     {min_size}{meets}."
+            ),
         );
         return;
     };
     let either = if prediction.best.as_ref().is_some_and(|best| best.met) { "" } else { " either" };
     let verdict = if shared.met { String::new() } else { format!(" (which does not meet the objectives{either})") };
-    let why = match u64::from(shared.sizes.max_size) < settings.in_all() {
+    let why = match u64::from(shared.sizes.max_size) < settings.total_max_size() {
         true => ": not all instances are busy at the same moment",
         false => "",
     };
-    words.say(
+    to.reason(
         "one pool for all",
         format!(
-            "Behind one Poolhouse the same load needs a max_size of {} with a min_size of {}{verdict}, instead of {} x {} = {}{why}.",
+            "Behind one Poolhouse the same load needs a max_size of {} with a min_size of {}{verdict}, instead of {} \
+             x {} = {}{why}.",
             shared.sizes.max_size,
             shared.sizes.min_size,
             settings.instances,
             settings.max_size,
-            settings.in_all()
+            settings.total_max_size()
         ),
     );
 }
 
-/// Connections that the server has refused.
-fn refused(question: &Question, prediction: &Prediction, words: &mut Words) {
+fn refused(question: &Question, prediction: &Prediction, to: &mut Explanation) {
     let most = question.cases.iter().zip(&prediction.given).max_by_key(|(_, given)| given.refused);
     let Some((case, refused)) = most.map(|(case, given)| (case, given.refused)).filter(|(_, refused)| *refused > 0)
     else {
         return;
     };
-    if let Some(room) = max_pool_connections(case, &question.spec) {
-        words.say(
+    if let Some(limit) = max_pool_connections(case, &question.spec) {
+        to.reason(
             "refused",
             format!(
-                "With the given settings the server lets in {room}, and refuses {} connections beyond that.",
+                "With the given settings the server lets in {limit}, and refuses {} connections beyond that.",
                 number(refused as f64)
             ),
         );
     }
 }
 
-/// Limits for clients of one in front of all instances.
+/// Limits for clients of one Poolhouse in front of all instances.
 fn clients_of_one(question: &Question, load: &Plan, prediction: &Prediction) -> Option<String> {
     let one = prediction.shared_settings.as_ref().filter(|_| own_pool(load).is_none())?;
     if question.spec.budget.is_some() {
@@ -341,27 +335,27 @@ fn clients_of_one(question: &Question, load: &Plan, prediction: &Prediction) -> 
     }
     let (soft, hard) = (one.soft_limit?, one.hard_limit?);
     let each = prediction.settings.as_ref().map_or(0, |each| each.max_size);
-    let own = crate::advice::for_own_pools(question, load, each)?.expected;
+    let own = crate::advice::client_limits_of_pools(question, load, each)?.expected;
     Some(format!(
-        "The clients of one Poolhouse in front are the connections of the instances' pools, up to {own:.0}: soft_limit {soft} leaves a \
-         quarter of room, and hard_limit {hard} makes that 80%."
+        "The clients of one Poolhouse in front are the connections of the instances' pools, up to {own:.0}: \
+         soft_limit {soft} leaves a quarter of room, and hard_limit {hard} makes that 80%."
     ))
 }
 
-fn clients(question: &Question, load: &Plan, prediction: &Prediction, words: &mut Words) {
+fn clients(question: &Question, load: &Plan, prediction: &Prediction, to: &mut Explanation) {
     if let Some(text) = clients_of_one(question, load, prediction) {
-        return words.say("clients", text);
+        return to.reason("clients", text);
     }
     let max_size = match &prediction.settings {
         Some(settings) => settings.max_size,
-        // They follow from the size of the pools, of which none is recommended.
+        // Without a recommended size there are no limits for clients.
         None if load.pool.reuse => return,
         None => 0,
     };
-    let Some(limits) = crate::advice::for_clients(question, load, max_size) else { return };
-    let ClientLimits { expected, seldom, soft, hard } = limits;
+    let Some(limits) = crate::advice::client_limits(question, load, max_size) else { return };
+    let ClientLimits { expected, rare_peak, soft, hard } = limits;
     if question.is_sweep {
-        words.say(
+        to.reason(
             "clients",
             format!(
                 "soft_limit {soft} has room for the clients and a quarter more, and hard_limit {hard} makes that 80%."
@@ -370,12 +364,12 @@ fn clients(question: &Question, load: &Plan, prediction: &Prediction, words: &mu
         return;
     }
     if load.pool.reuse {
-        words.say(
+        to.reason(
             "clients",
             format!(
-                "A Poolhouse between these pools and the database has up to {}: soft_limit {soft} leaves a quarter of room, and hard_limit \
-                 {hard} makes that 80%. These are not among the settings to paste: where applications connect without such pools, count \
-                 their connections instead.",
+                "A Poolhouse between these pools and the database has up to {}: soft_limit {soft} leaves a quarter \
+                 of room, and hard_limit {hard} makes that 80%. These are not among the settings to paste: where \
+                 applications connect without such pools, count their connections instead.",
                 counted(expected as u64, "client")
             ),
         );
@@ -387,15 +381,16 @@ fn clients(question: &Question, load: &Plan, prediction: &Prediction, words: &mu
     let in_stall = facts.held_in_stall_ms.map_or(String::new(), |held| {
         format!(" (in the stall {})", ms(held + facts.connect_in_stall_ms.unwrap_or(facts.connect_ms)))
     });
-    let room = match seldom {
-        Some(seldom) if seldom >= soft => "seldom has to make room for more".to_owned(),
+    let reserve = match rare_peak {
+        Some(peak) if peak >= soft => "seldom has to make room for more".to_owned(),
         _ => "leaves a quarter of room".to_owned(),
     };
-    words.say(
+    to.reason(
         "clients",
         format!(
-            "Each client needs its connection for {}{in_stall}, and is not sent away before it has been idle for {}. At this rate that are \
-             {} who cannot be sent away: soft_limit {soft} {room}, and hard_limit {hard} makes that 80%.",
+            "Each client needs its connection for {}{in_stall}, and is not sent away before it has been idle for {}. \
+             At this rate that are {} who cannot be sent away: soft_limit {soft} {reserve}, and hard_limit {hard} \
+             makes that 80%.",
             ms(facts.held_ms + facts.connect_ms),
             evict.map_or("5 s (evict_min_idle)".to_owned(), time),
             number(expected)
@@ -403,15 +398,15 @@ fn clients(question: &Question, load: &Plan, prediction: &Prediction, words: &mu
     );
 }
 
-/// The platform's freeze against the server's idle time.
-fn platform(question: &Question, load: &Plan, words: &mut Words) {
+/// Compares the platform's times with the client idle time.
+fn platform(question: &Question, load: &Plan, to: &mut Explanation) {
     let Some(platform) = question.platform else { return };
-    let advised = platform.outlived();
-    words.say(
+    let advised = platform.safe_client_idle_time();
+    to.reason(
         "client idle time",
         format!(
-            "A function is frozen {} after its last call and ended after {}. client_idle_time {} is longer than both together, so that no \
-             thawed function finds its connection gone.",
+            "A function is frozen {} after its last call and ended after {}. client_idle_time {} is longer than both \
+             together, so that no thawed function finds its connection gone.",
             time(platform.freeze_after),
             time(platform.kill_after),
             time(advised)
@@ -421,28 +416,15 @@ fn platform(question: &Question, load: &Plan, words: &mut Words) {
     if let Some(given) =
         given.map(|time| time.mul_f64(question.compression)).filter(|given| *given < platform.kill_after)
     {
-        words.say(
+        to.reason(
             "zombies",
             format!(
-                "The first setting given, {}, ends connections of functions that are frozen and will come back: between {} and {} after \
-                 its last call a function's next one fails.",
+                "The first setting given, {}, ends connections of functions that are frozen and will come back: \
+                 between {} and {} after its last call a function's next one fails.",
                 time(given),
                 time(given),
                 time(platform.kill_after)
             ),
         );
     }
-}
-
-/// What needs a connection of its own at a Redis.
-fn exclusive(prediction: &Prediction, words: &mut Words) {
-    let Some(needs) = prediction.settings.as_ref().and_then(|settings| settings.exclusive) else { return };
-    words.say(
-        "exclusive",
-        format!(
-            "Ordinary commands share one connection (one for each worker at most). Blocking commands need {} of their own, transactions {}, \
-             all subscribers together {}: more are wanted in less than one of 1,000 moments. With those of the load that is a max_size of {}.",
-            needs.blocking, needs.transactions, needs.subscribers, needs.max_size
-        ),
-    );
 }

@@ -1,12 +1,12 @@
-//! Why connections are kept, closed and replaced as they are: how long a pool takes to grow, creations by burst,
-//! rotation and replacement, the idle time against the quiet between two bursts, life time, waiting time.
+//! Explains how connections are made, kept, closed and replaced: growth of a pool, creations by cause, idle time, life
+//! time, wait time.
 
 use std::time::Duration;
 
 use ::report::result::BenchResult;
 use load::plan::Plan;
 
-use super::Words;
+use super::Explanation;
 use crate::{
     advice::Advice,
     prediction::{Best, Prediction},
@@ -15,25 +15,26 @@ use crate::{
     words::{counted, ms, number, time},
 };
 
-/// A pool that grows more slowly than this is not there when it is needed.
-const SLOW: Duration = Duration::from_millis(500);
+/// Growth of a pool that takes longer lets operations queue.
+const MAX_GROWTH_TIME: Duration = Duration::from_millis(500);
 
-pub(super) fn say(question: &Question, load: &Plan, prediction: &Prediction, words: &mut Words) {
+pub(super) fn explain(question: &Question, load: &Plan, prediction: &Prediction, to: &mut Explanation) {
     if question.is_sweep {
         return;
     }
-    creations(question, prediction, words);
+    creations(question, prediction, to);
     let (Some(settings), Some(best)) = (&prediction.settings, &prediction.best) else { return };
-    growing(load, best, prediction, words);
-    as_given(question, settings, best, words);
-    idle(question, prediction, best, words);
+    growth(load, best, prediction, to);
+    as_given(question, settings, best, to);
+    idle_time(question, prediction, best, to);
     if let Some(life) = settings.max_life_time {
         let kept = settings.min_size.max(1);
         let an_hour = 3600.0 / life.as_secs_f64() * f64::from(kept) * f64::from(settings.instances);
-        words.say(
+        to.reason(
             "life time",
             format!(
-                "{}: {} kept for so long at most are {} rotations an hour, at different moments (the life of each is shorter by up to 10%).",
+                "{}: {} kept for so long at most are {} rotations an hour, at different moments (the life of each is \
+                 shorter by up to 10%).",
                 time(life),
                 counted(u64::from(kept) * u64::from(settings.instances), "connection"),
                 number(an_hour)
@@ -44,10 +45,11 @@ pub(super) fn say(question: &Question, load: &Plan, prediction: &Prediction, wor
         let longest =
             best.cases.iter().filter_map(|case| case.result.total.pool_wait_ms.as_ref()).map(|waits| waits.p999);
         let longest = longest.fold(0.0, f64::max);
-        words.say(
+        to.reason(
             "waiting",
             format!(
-                "With these settings 999 of 1,000 wait for a connection for less than {}. Whoever has waited for {} had better fail.",
+                "With these settings 999 of 1,000 wait for a connection for less than {}. Whoever has waited for {} \
+                 had better fail.",
                 ms(longest.max(0.001)),
                 time(wait)
             ),
@@ -55,13 +57,13 @@ pub(super) fn say(question: &Question, load: &Plan, prediction: &Prediction, wor
     }
 }
 
-/// How long it takes to get from the minimum to the maximum.
-fn growing(load: &Plan, best: &Best, prediction: &Prediction, words: &mut Words) {
+/// How long a pool takes to grow from the minimum to the maximum.
+fn growth(load: &Plan, best: &Best, prediction: &Prediction, to: &mut Explanation) {
     let facts = &prediction.facts;
     let Some(settings) = &prediction.settings else { return };
     let missing = settings.max_size - settings.min_size;
     let given = load.pool.config.max_connecting;
-    let takes = facts.growing(missing, given);
+    let takes = facts.growth_time(missing, given);
     let in_stall = facts.connect_in_stall_ms.map_or(String::new(), |late| format!(" (in the stall {})", ms(late)));
     let mut text = format!("A new connection takes {}{in_stall}.", ms(facts.connect_ms));
     if missing > 0 {
@@ -70,7 +72,7 @@ fn growing(load: &Plan, best: &Best, prediction: &Prediction, words: &mut Words)
             settings.min_size,
             settings.max_size,
             time(takes),
-            if takes > SLOW { ", during which operations queue" } else { "" }
+            if takes > MAX_GROWTH_TIME { ", during which operations queue" } else { "" }
         );
     }
     if let Some(held) = &best.held_back {
@@ -80,15 +82,16 @@ fn growing(load: &Plan, best: &Best, prediction: &Prediction, words: &mut Words)
         let sized = best.held_back.map_or(given, |held| held.lifted_to);
         let sized = if sized == settings.max_connecting { "that, too".to_owned() } else { sized.to_string() };
         text += &format!(
-            " With max_connecting {} it takes {}, and that is what the best settings are shown with; their sizes were looked for with {sized}.",
+            " With max_connecting {} it takes {}, and that is what the best settings are shown with; their sizes \
+             were looked for with {sized}.",
             settings.max_connecting,
-            time(facts.growing(missing, settings.max_connecting))
+            time(facts.growth_time(missing, settings.max_connecting))
         );
     }
-    words.say("connecting", text);
-    one_by_one(best, false, prediction, words);
+    to.reason("connecting", text);
+    one_by_one(best, false, prediction, to);
     if let Some(shared) = &prediction.shared {
-        one_by_one(shared, true, prediction, words);
+        one_by_one(shared, true, prediction, to);
     }
 }
 
@@ -100,12 +103,13 @@ fn held_back(held: &HeldBack) -> String {
         false => "no setting meets the objectives".to_owned(),
     };
     format!(
-        " The given max_connecting {max_connecting} holds the pool back: with it {alone}. So max_connecting is at least {lifted_to}."
+        " The given max_connecting {max_connecting} holds the pool back: with it {alone}. So max_connecting is at \
+         least {lifted_to}."
     )
 }
 
 /// Who makes one connection after the other, whatever is wanted: among the pools of each instance, or in front of all.
-fn one_by_one(best: &Best, for_all: bool, prediction: &Prediction, words: &mut Words) {
+fn one_by_one(best: &Best, for_all: bool, prediction: &Prediction, to: &mut Explanation) {
     let Some(HeldBack { max_connecting, sizes, met, .. }) = best.held_back else { return };
     let fragments = prediction.fragments.iter().filter(|fragment| fragment.is_for_all == for_all);
     let unable = fragments.filter(|fragment| fragment.missing.contains(&"max_connecting"));
@@ -117,15 +121,15 @@ fn one_by_one(best: &Best, for_all: bool, prediction: &Prediction, words: &mut W
         true => format!("they need a max_size of {} and a min_size of {} at least", sizes.max_size, sizes.min_size),
         false => "they do not meet the objectives".to_owned(),
     };
-    words.warn(format!(
-        "The pools of {} have no max_connecting, and make one connection after the other: like pools with a max_connecting of \
-         {max_connecting}, {needed}.",
+    to.warn(format!(
+        "The pools of {} have no max_connecting, and make one connection after the other: like pools with a \
+         max_connecting of {max_connecting}, {needed}.",
         names.join(" and ")
     ));
 }
 
-/// What the rules say and simulations do not confirm.
-fn as_given(question: &Question, settings: &Advice, best: &Best, words: &mut Words) {
+/// Names the settings that stay as given because the objectives fail with the rules.
+fn as_given(question: &Question, settings: &Advice, best: &Best, to: &mut Explanation) {
     let Some((by_rule, missed)) = best.not_kept.as_ref().filter(|_| !best.as_given.is_empty()) else { return };
     let off = |time: Option<Duration>| time.map_or("off".to_owned(), crate::words::time);
     let both = |name: &&str| match *name {
@@ -146,12 +150,12 @@ fn as_given(question: &Question, settings: &Advice, best: &Best, words: &mut Wor
         }
         [first, ..] => format!("{} comes to {}", first.objective, first.measured),
     };
-    words.say("as given", format!("{}: with what follows by rule ({}) {why}.", told.join(", "), instead.join(", ")));
+    to.reason("as given", format!("{}: with what follows by rule ({}) {why}.", told.join(", "), instead.join(", ")));
 }
 
-/// Creations an hour, by cause, of the given settings and the best. Those that a pool grows by, to what it has in the
-/// end, happen once.
-fn creations(question: &Question, prediction: &Prediction, words: &mut Words) {
+/// Connections made per hour, by cause, with the given and the best settings. Growth to the final size happens once and
+/// is left out.
+fn creations(question: &Question, prediction: &Prediction, to: &mut Explanation) {
     let given = prediction.given.iter().map(|case| &case.result);
     let best = prediction.best.iter().flat_map(|best| best.cases.iter().map(|case| &case.result));
     let told = |result: &BenchResult| {
@@ -179,35 +183,36 @@ fn creations(question: &Question, prediction: &Prediction, words: &mut Words) {
         return;
     }
     let best = if best.is_empty() { String::new() } else { format!("; with the best settings {}", best.join(" and ")) };
-    words.say("created an hour", format!("{} as given, once the pools have grown{best}.", given.join(" and ")));
+    to.reason("created an hour", format!("{} as given, once the pools have grown{best}.", given.join(" and ")));
 }
 
-/// The idle time against the quiet between two bursts.
-fn idle(question: &Question, prediction: &Prediction, best: &Best, words: &mut Words) {
+/// Compares the idle time with the quiet time between bursts.
+fn idle_time(question: &Question, prediction: &Prediction, best: &Best, to: &mut Explanation) {
     let Some(settings) = &prediction.settings else { return };
     if settings.min_size == settings.max_size {
-        words.say("idle time", "All connections are kept, so none is ever closed for being idle.".to_owned());
+        to.reason("idle time", "All connections are kept, so none is ever closed for being idle.".to_owned());
         return;
     }
     let idle = settings.max_idle_time.map_or("off".to_owned(), time);
     let Some(gap) = prediction.facts.idle_gap_s.map(Duration::from_secs_f64) else {
-        words.say(
+        to.reason(
             "min size",
             format!(
-                "{} with an idle time of {idle}: the fewest that meet the objectives. Each costs the server memory while nobody uses it.",
+                "{} with an idle time of {idle}: the fewest that meet the objectives. Each costs the server memory \
+                 while nobody uses it.",
                 best.sizes.min_size
             ),
         );
         return;
     };
-    let given = question.pooled().and_then(|case| case.pool.config.max_idle_time);
+    let given = question.first_pooled().and_then(|case| case.pool.config.max_idle_time);
     let given = given.map(|time| time.mul_f64(question.compression));
     if given.is_some_and(|given| given < gap) {
-        words.say(
+        to.reason(
             "churn",
             format!(
-                "The given idle time of {} is shorter than the quiet of {}: whatever is not kept by min_size is closed before each burst \
-                 and made again in it.",
+                "The given idle time of {} is shorter than the quiet of {}: whatever is not kept by min_size is \
+                 closed before each burst and made again in it.",
                 given.map_or(String::new(), time),
                 time(gap)
             ),
@@ -217,7 +222,7 @@ fn idle(question: &Question, prediction: &Prediction, best: &Best, words: &mut W
         Some(idle) if idle < gap => "shorter than the quiet, so that min_size alone decides what the next burst finds",
         _ => "longer than the quiet, so that the next burst finds the connections of this one",
     };
-    words.say(
+    to.reason(
         "min size",
         format!(
             "{} is the fewest that meet the objectives, with an idle time of {idle}: {verdict}.",

@@ -1,5 +1,4 @@
-//! The prediction as a page that needs no network: the settings and the reasons, and the charts of the load generator's
-//! reports for each simulation.
+//! The prediction as an HTML page without external resources: settings, reasons, and charts of each simulation.
 
 use ::report::html::{self, Notes, Part};
 
@@ -40,7 +39,6 @@ fn notes(prediction: &Prediction) -> Notes {
     }
 }
 
-/// The settings, to be read first.
 fn tiles(prediction: &Prediction) -> Vec<html::Figure> {
     let Some(settings) = &prediction.settings else { return Vec::new() };
     let bad = prediction.is_hopeless();

@@ -10,13 +10,11 @@ use ::report::{
 
 use crate::prediction::Prediction;
 
-/// Settings that are told in full.
+/// Most given cases whose settings are printed.
 const MAX_GIVEN: usize = 6;
-/// Where a reason's sentence begins.
-const INDENT: usize = 20;
+/// Column at which the text of a reason begins.
+const REASON_COLUMN: usize = 20;
 
-/// Writes it.
-///
 /// # Errors
 /// Those of `out`.
 pub fn write(out: &mut dyn Write, prediction: &Prediction) -> io::Result<()> {
@@ -55,7 +53,7 @@ pub fn write(out: &mut dyn Write, prediction: &Prediction) -> io::Result<()> {
     table::figures_by_step(&results).write(out, WIDTH)?;
     writeln!(out)?;
     for reason in &prediction.reasons {
-        let about = format!("  {:<width$}", reason.about, width = INDENT - 2);
+        let about = format!("  {:<width$}", reason.about, width = REASON_COLUMN - 2);
         line(out, &about, &reason.text)?;
     }
     for text in &prediction.assumed {
@@ -79,7 +77,7 @@ pub fn write(out: &mut dyn Write, prediction: &Prediction) -> io::Result<()> {
     Ok(())
 }
 
-/// A label, and a text whose later lines stand below its first.
+/// Writes a label and a text. Wrapped lines are aligned with the first one.
 fn line(out: &mut dyn Write, label: &str, text: &str) -> io::Result<()> {
     writeln!(out, "{label}{}", wrap(&printable(text), label.chars().count(), WIDTH))
 }

@@ -21,9 +21,9 @@ const MIN_FAULT_PERIODS: u32 = 4;
 /// the Poolhouse above the time for which the platform keeps a frozen function.
 pub(super) fn advised(question: &Question, first: &Plan, case: &Plan) -> Plan {
     let mut load = case.clone();
-    Upkeep::given(&first.pool.config).set(&mut load.pool.config);
+    Upkeep::given(&first.pool.config).apply_to(&mut load.pool.config);
     if let (Some(platform), Some(poolhouse)) = (question.platform, &mut load.poolhouse) {
-        poolhouse.client_idle_time = Some(Some(platform.outlived().div_f64(question.compression)));
+        poolhouse.client_idle_time = Some(Some(platform.safe_client_idle_time().div_f64(question.compression)));
     }
     load
 }

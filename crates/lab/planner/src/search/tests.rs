@@ -1,12 +1,12 @@
 //! Which part of a load a candidate is judged by, and what is done where a part was not enough.
 
 use super::*;
-use crate::question::{Wishes, from_text};
+use crate::question::{Options, from_text};
 use std::path::Path;
 
 fn question(rest: &str) -> Question {
     let text = format!("[scenario]\nname = \"n\"\n[target]\nstart = \"postgres\"\n{rest}");
-    from_text(Path::new("p.toml"), &text, &|_| None, false, &Wishes::default()).unwrap()
+    from_text(Path::new("p.toml"), &text, &|_| None, false, &Options::default()).unwrap()
 }
 
 /// Which loads a candidate is judged by: for each, whether it is a part of the whole.
@@ -71,9 +71,11 @@ fn where_a_part_was_much_too_easy_sizes_are_raised_until_one_is_enough_or_nobody
 fn where_a_part_has_not_shown_what_a_small_minimum_does_it_is_looked_for_by_the_whole() {
     let stages = |quiet: u64| {
         format!(
-            "[load]\nstages = [{{ duration = \"6s\", from = 0, to = 1000 }}, {{ duration = \"{quiet}s\", from = 1, to = 1 }}, \
-             {{ duration = \"6s\", from = 1000, to = 1000 }}]\n[pool]\nmax_size = 30\nmax_idle_time = \"30s\"\n[plan]\n\
-             service = \"10ms\"\nspread = \"constant\"\nmargin = 0.0\nobjectives = [\"pool_wait_max<15ms\"]\n"
+            "[load]\nstages = [{{ duration = \"6s\", from = 0, to = 1000 }}, \
+             {{ duration = \"{quiet}s\", from = 1, to = 1 }}, \
+             {{ duration = \"6s\", from = 1000, to = 1000 }}]\n[pool]\nmax_size = 30\nmax_idle_time = \
+             \"30s\"\n[plan]\nservice = \"10ms\"\nspread = \"constant\"\nmargin = 0.0\nobjectives = \
+             [\"pool_wait_max<15ms\"]\n"
         )
     };
     // In 20 s no connection becomes idle for too long, and in 40 s all but one do.
@@ -127,7 +129,7 @@ fn whoever_is_left_early_is_known_to_miss_what_the_whole_misses() {
         let (mut looks, mut lost) = (0, 0);
         let whole = run_until(plan, &question.spec, &mut |engine, now| {
             looks += 1;
-            lost += u32::from(question.is_lost(&engine.result(now), most, 0.0));
+            lost += u32::from(question.is_certain_to_miss(&engine.result(now), most, 0.0));
             false
         });
         let missed = !question.missed(&whole.result, 0.0).is_empty();
@@ -147,8 +149,8 @@ fn whoever_is_left_early_is_known_to_miss_what_the_whole_misses() {
 fn the_nearest_of_sizes_that_miss_something_is_judged_by_the_whole() {
     // 500/s of 20 ms need ten connections, and eight may be had: of these the most fail least.
     let question = question(
-        "[load]\nrate = 500\nduration = \"30s\"\nspacing = \"poisson\"\n[pool]\nmax_size = 5\nmin_size = 5\nmax_wait_time = \"100ms\"\n\
-         [plan]\nservice = \"20ms\"\nserver_limit = 8\nobjectives = [\"errors<0.1%\"]\n",
+        "[load]\nrate = 500\nduration = \"30s\"\nspacing = \"poisson\"\n[pool]\nmax_size = 5\nmin_size = \
+         5\nmax_wait_time = \"100ms\"\n[plan]\nservice = \"20ms\"\nserver_limit = 8\nobjectives = [\"errors<0.1%\"]\n",
     );
     let mut progress = |_: u32, _: &Sizes| ();
     let found = Search::new(&question, &mut progress).unwrap().run().unwrap();

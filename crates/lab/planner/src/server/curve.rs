@@ -6,13 +6,13 @@ use ::report::result::sweep::{CurvePoint, SweepResult, TwoSpeeds};
 /// The lowest confidence of a sweep's verdict.
 pub const LOW_CONFIDENCE: &str = "low";
 /// Points of the curve with a longer response time, in seconds, are ignored.
-const LONGEST_S: f64 = 86_400.0;
+const MAX_RESPONSE_S: f64 = 86_400.0;
 
 /// Throughput against concurrency, in straight lines between the points. Below the first point it is proportional to
 /// the concurrency; beyond the last one it is taken as constant.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Curve {
-    /// (operations at once, operations per second), both rising in the first.
+    /// Concurrency and operations per second, in order of concurrency.
     points: Vec<(f64, f64)>,
     /// The curve was given, not measured, and holds beyond its last point.
     given: bool,
@@ -28,14 +28,13 @@ struct Safe {
     /// The range of concurrency whose throughput is about the best.
     from: u32,
     to: u32,
-    /// The fewest that are no chance: neither the fewest that were tested nor one with two speeds, unless they are
-    /// among those.
+    /// The fewest reliable clients. Below the range, the first point and points with two speeds are unreliable.
     least: u32,
 }
 
 impl Curve {
-    /// The one that a sweep has measured directly at the database; `None`: it has none. Where two speeds were seen it
-    /// is the slower one.
+    /// The curve that a sweep measured directly at the database, with the slower of two speeds. `None`: it has no
+    /// point.
     pub fn measured(sweep: &SweepResult) -> Option<Self> {
         let two_speeds = sweep.verdict.as_ref().map_or(&[][..], |verdict| &verdict.two_speeds[..]);
         let speeds = |clients: u32| two_speeds.iter().find(|speeds| speeds.clients == clients);
@@ -43,7 +42,7 @@ impl Curve {
             let measured = point.believed.unwrap_or(point.throughput);
             (f64::from(point.clients), speeds(point.clients).map_or(measured, |speeds| slower(speeds, measured)))
         };
-        let is_known = |(n, x): &(f64, f64)| *n > 0.0 && *x > 0.0 && n / x < LONGEST_S;
+        let is_known = |(n, x): &(f64, f64)| *n > 0.0 && *x > 0.0 && n / x < MAX_RESPONSE_S;
         let points: Vec<(f64, f64)> = sweep.direct.points.iter().map(believed).filter(is_known).collect();
         let low = sweep.verdict.as_ref().filter(|verdict| verdict.confidence == LOW_CONFIDENCE);
         let no_chance = |n: &u32| speeds(*n).is_none();
@@ -62,10 +61,10 @@ impl Curve {
         (!points.is_empty()).then_some(Self { points, given: false, safe, doubt })
     }
 
-    /// A server that works on so many operations at a time, each as fast as alone; more share it equally. `mean`:
-    /// seconds of one alone.
+    /// A server that runs `most` operations at full speed at a time; more share it equally. `mean`: seconds of one
+    /// alone.
     pub fn parallel(most: u32, mean: f64) -> Self {
-        // A time that is too short to be counted is not infinitely fast.
+        // A mean of zero must not give an infinite throughput.
         let points = vec![(f64::from(most), f64::from(most) / mean.max(1e-9))];
         Self { points, given: true, safe: None, doubt: None }
     }
@@ -93,15 +92,14 @@ impl Curve {
         self.points.iter().map(|(n, _)| *n as u32)
     }
 
-    /// Between which numbers of operations at once the best can be relied on; `None`: whatever was measured, or
-    /// [`Self::doubt`].
+    /// The reliable range of concurrency. `None`: all points, or none if there is [`Self::doubt`].
     pub fn safe(&self) -> Option<(u32, u32)> {
-        self.looked_at().filter(|_| self.doubt.is_none())
+        self.searched().filter(|_| self.doubt.is_none())
     }
 
-    /// Between which numbers of operations at once the best is looked for; `None`: whatever was measured. That is where
-    /// it can be relied on, or, if nothing can, where a number is not the fewest or the most that were measured.
-    pub fn looked_at(&self) -> Option<(u32, u32)> {
+    /// The range of concurrency that is searched: the reliable range, or without one all points but the first and the
+    /// last. `None`: all points.
+    pub fn searched(&self) -> Option<(u32, u32)> {
         self.safe.map(|safe| (safe.from, safe.to))
     }
 
@@ -110,17 +108,16 @@ impl Curve {
         self.doubt.as_deref()
     }
 
-    /// The fewest operations at once whose throughput is no chance.
+    /// The lowest reliable concurrency.
     pub fn least(&self) -> u32 {
         self.safe.map_or(1, |safe| safe.least)
     }
 
-    /// The highest throughput, and the smallest number of operations at once with which it comes within `part` of that;
-    /// both of where it is looked for.
-    pub fn best(&self, part: f64) -> (f64, u32) {
+    /// The highest throughput in the searched range, and the lowest concurrency that loses at most `max_loss` of it.
+    pub fn best(&self, max_loss: f64) -> (f64, u32) {
         let safe = || self.points.iter().filter(|(n, _)| self.safe.is_none_or(|safe| safe.has(*n)));
         let most = safe().map(|(_, x)| *x).fold(0.0, f64::max);
-        let first = safe().find(|(_, x)| *x >= most * (1.0 - part));
+        let first = safe().find(|(_, x)| *x >= most * (1.0 - max_loss));
         (most, first.map_or(1, |(n, _)| n.ceil() as u32))
     }
 }
@@ -131,16 +128,16 @@ impl Safe {
     }
 }
 
-/// What it would take to know more, in the words of the sweep, if it has any.
-fn to_know(said: &[String]) -> String {
-    match said {
+/// What would make the measurement reliable, as the sweep says it.
+fn to_know(sentences: &[String]) -> String {
+    match sentences {
         [] => "Sweep again, for longer or on a quieter machine (--point-time 10s, more --rounds).".to_owned(),
-        said => said.join(" "),
+        sentences => sentences.join(" "),
     }
 }
 
-/// The throughput at the slower of two speeds. Where only the faster one was seen, what the response times of the
-/// others let expect.
+/// The throughput at the slower of two speeds. If only the faster one was seen, the one that other response times let
+/// expect.
 fn slower(speeds: &TwoSpeeds, measured: f64) -> f64 {
     let expected = speeds.p50_ms.zip(speeds.expected_p50_ms).map(|(seen, expected)| measured * seen / expected);
     speeds.slow.or(expected).map_or(measured, |slow| slow.min(measured))
@@ -171,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_sweep_with_little_confidence_only_the_safe_range_counts_and_of_two_speeds_the_slower() {
+    fn with_low_confidence_only_the_safe_range_counts_and_of_two_speeds_the_slower() {
         let mut sweep = sweep(&[(1, 5500.0), (2, 3000.0), (4, 3100.0), (8, 2900.0), (64, 3200.0)]);
         let speeds = TwoSpeeds { clients: 1, slow: Some(1200.0), fast: Some(5500.0), ..TwoSpeeds::default() };
         let safe = Some(SafeNumbers { from: 2, to: 8, throughput: 2900.0 });
@@ -184,8 +181,8 @@ mod tests {
         sweep.verdict = Some(verdict.clone());
         let curve = Curve::measured(&sweep).unwrap();
         assert_eq!((curve.safe(), curve.least(), curve.best(0.05)), (Some((2, 8)), 2, (3100.0, 2)));
-        assert_eq!([1, 64].map(|n| curve.throughput(n)), [1200.0, 3200.0], "what was measured is still known");
-        // A curve that still rises: its best is at the end, and few connections are no chance.
+        assert_eq!([1, 64].map(|n| curve.throughput(n)), [1200.0, 3200.0], "other points are still known");
+        // The best of a rising curve is at its end, and few connections are reliable.
         let rising = Some(SafeNumbers { from: 64, to: 64, throughput: 3200.0 });
         sweep.verdict = Some(Verdict { safe: rising, two_speeds: Vec::new(), ..verdict.clone() });
         let curve = Curve::measured(&sweep).unwrap();
@@ -194,18 +191,18 @@ mod tests {
         let seen = TwoSpeeds { slow: None, p50_ms: Some(0.18), expected_p50_ms: Some(0.32), ..speeds };
         sweep.verdict = Some(Verdict { two_speeds: vec![seen], ..verdict.clone() });
         assert_eq!(Curve::measured(&sweep).unwrap().throughput(1).round(), 3094.0);
-        // No range is safe, or none that was measured: nothing can be relied on, and no extreme is looked at.
+        // Without a measured safe range nothing is reliable, and the first and the last point are not searched.
         for safe in [None, Some(SafeNumbers { from: 100, to: 200, throughput: 2900.0 })] {
             let to_know = vec!["Sweep again.".to_owned()];
             sweep.verdict = Some(Verdict { safe, to_know, ..verdict.clone() });
             let curve = Curve::measured(&sweep).unwrap();
             assert_eq!((curve.safe(), curve.doubt()), (None, Some("Sweep again.")));
-            assert_eq!((curve.looked_at(), curve.least(), curve.best(0.05)), (Some((2, 8)), 2, (3100.0, 2)));
+            assert_eq!((curve.searched(), curve.least(), curve.best(0.05)), (Some((2, 8)), 2, (3100.0, 2)));
         }
         let mut short = sweep.clone();
         short.direct.points.truncate(2);
         let curve = Curve::measured(&short).unwrap();
-        assert!(curve.looked_at().is_none() && curve.doubt().is_some(), "there is nothing between two");
+        assert!(curve.searched().is_none() && curve.doubt().is_some(), "two points have none between them");
         // More confidence: every number counts.
         sweep.verdict = Some(Verdict { confidence: "medium".to_owned(), ..verdict });
         let curve = Curve::measured(&sweep).unwrap();
@@ -213,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_in_parallel_is_a_straight_line_and_then_flat() {
+    fn a_parallel_server_is_a_straight_line_and_then_flat() {
         let curve = Curve::parallel(4, 0.01);
         assert_eq!([1, 4, 5].map(|n| curve.throughput(n)), [100.0, 400.0, 400.0]);
         assert_eq!(curve.measured_until(), None);

@@ -1,14 +1,17 @@
-//! Operations that need a processor of the server for some of their time: as many have one as there are, and the others
-//! wait in the order in which they came. Each keeps its processor until it needs none any more, as operations do that
-//! are shorter than the time for which a system lets a process run. Knows times, no connection.
+//! A queue for the server's processors: an operation needs one for part of its time, and waits in order of arrival if
+//! all
+//! are busy. It keeps its processor until it needs none any more, like operations that are shorter than a time slice.
 //!
-//! What is said is the mean of that time, and it is part of the operation's own: alone on the server an operation takes
-//! as long as was drawn for it, and its beginning is the part that needs a processor. All need one for equally long,
-//! but for those that are over before: the length is the one with which the mean is kept, so that a mean of 0.8 ms of
-//! operations of 1 ms that are exponentially distributed is 1.61 ms, which 20% of them reach. What makes a few
-//! operations long is so taken to be anything but work (locks, disks, the network), unless all of the time is work. A
-//! measurement by bursts (`bench/prediction.py`) tells the mean alone: of a crowd each waits for the work of those
-//! before it, whatever the share of each.
+//! The configured processor time is a mean and part of the service time: the beginning of an operation needs a
+//! processor,
+//! and an operation that runs alone takes as long as was drawn for it. All operations need a processor for equally
+//! long,
+//! except for shorter ones. That length is the one with the given mean: for a mean of 0.8 ms of exponentially
+//! distributed
+//! operations of 1 ms it is 1.61 ms, which 20% of them reach. So what makes a few operations long is not work (but
+//! locks,
+//! disks, the network), unless all of the time is work. A measurement by bursts (`bench/prediction.py`) gives only the
+//! mean, because each operation waits for the work of the operations before it, whatever the share of each.
 
 use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
@@ -16,9 +19,9 @@ use super::times::Times;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Processors {
-    /// How many there are; at least 1.
+    /// At least 1.
     pub count: u32,
-    /// For how long an operation needs one, on average.
+    /// Mean time for which an operation needs a processor.
     pub work: Duration,
 }
 
@@ -32,8 +35,7 @@ impl Processors {
 
 #[derive(Debug)]
 pub struct Queue {
-    /// The longest processor time of an operation, in nanoseconds.
-    most: u64,
+    max_work_ns: u64,
     /// When each processor becomes free, earliest first.
     free: BinaryHeap<Reverse<u64>>,
 }
@@ -42,13 +44,13 @@ impl Queue {
     /// Idle processors. `service`: the service times of operations that run alone.
     pub fn new(processors: Processors, service: &Times) -> Self {
         let free = (0..processors.count.max(1)).map(|_| Reverse(0)).collect();
-        Self { most: service.cut_to(processors.work).round() as u64, free }
+        Self { max_work_ns: service.cut_to(processors.work).round() as u64, free }
     }
 
     /// When an operation ends that arrives now, takes `alone` nanoseconds by itself and `more` nanoseconds of processor
     /// time besides. Calls are in order of time.
     pub fn done(&mut self, now: u64, alone: u64, more: u64) -> u64 {
-        let waits = self.take(now, alone.min(self.most) + more);
+        let waits = self.take(now, alone.min(self.max_work_ns) + more);
         now + waits + alone + more
     }
 
@@ -71,21 +73,21 @@ mod tests {
     const ALONE: Times = Times::Constant(Duration::from_nanos(400));
 
     #[test]
-    fn as_many_as_there_are_take_as_long_as_alone_and_the_others_wait_in_order() {
+    fn operations_beyond_the_processors_wait_in_order() {
         let mut queue = Queue::new(TWO, &ALONE);
         let done: Vec<u64> = (0..5).map(|_| queue.done(1000, 400, 0)).collect();
         assert_eq!(done, [1400, 1400, 1500, 1500, 1600]);
-        assert_eq!(queue.done(5000, 400, 0), 5400, "whoever comes when all are free waits for nobody");
+        assert_eq!(queue.done(5000, 400, 0), 5400, "an operation that finds a free processor does not wait");
     }
 
     #[test]
-    fn more_work_makes_the_next_ones_wait_and_a_shorter_operation_is_over_when_it_was_to_be() {
+    fn extra_work_delays_later_operations_and_a_shorter_one_needs_less() {
         let mut queue = Queue::new(Processors { count: 1, ..TWO }, &ALONE);
         assert_eq!([queue.done(0, 400, 250), queue.done(0, 400, 0), queue.done(0, 20, 0)], [650, 750, 470]);
     }
 
     #[test]
-    fn an_operation_alone_takes_as_long_as_was_said_and_needs_a_processor_for_as_long_as_was_said() {
+    fn an_operation_alone_takes_its_drawn_time_and_the_mean_work_is_kept() {
         let (ms, work) = (Duration::from_millis(1), Duration::from_micros(800));
         let long = Times::lognormal(ms, Duration::from_millis(5)).unwrap();
         for service in [Times::Constant(ms), Times::Exponential(ms), long] {
@@ -106,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_is_what_the_processors_can_do() {
+    fn the_best_throughput_is_that_of_busy_processors() {
         let (most, at_once) = Processors { count: 2, work: Duration::from_micros(250) }.best(Duration::from_millis(1));
         assert_eq!((most.round(), at_once), (8000.0, 8));
     }

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_later_slows_down_those_who_are_there() {
+    fn a_later_operation_slows_down_earlier_ones() {
         let mut sharing = Sharing::new(Curve::parallel(1, 0.010));
         sharing.enter(1, 0, 1.0, Time(0));
         sharing.enter(2, 0, 1.0, Time(5 * MS));
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_as_work_in_parallel_do_not_hinder_one_another() {
+    fn parallel_operations_do_not_slow_each_other_down() {
         let mut sharing = Sharing::new(Curve::parallel(4, 0.010));
         (0..4).for_each(|conn| sharing.enter(conn, 0, 1.0, Time(0)));
         assert!(ends(&mut sharing).iter().all(|(_, at)| *at == 10));

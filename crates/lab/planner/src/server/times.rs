@@ -1,4 +1,4 @@
-//! How long something takes at the server: a distribution to draw from. Knows nothing of what takes so long.
+//! Distributions of durations at the server.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use arrivals::Random;
 
 /// The 99th percentile of the standard normal distribution.
 const NORMAL_P99: f64 = 2.326_347_874;
-/// A lognormal distribution whose 99th percentile is more than this many times its mean does not exist.
+/// Highest ratio of the 99th percentile to the mean of a lognormal distribution, rounded down.
 pub const MAX_P99_RATIO: f64 = 14.0;
 
-/// How exactly a cut is found, as a share of it.
+/// Relative precision of a cut.
 const CUT_PRECISION: f64 = 1e-6;
-/// Nothing is cut to more: a thousand days, in nanoseconds.
-const LONGEST_CUT: f64 = 86_400e12;
+/// A thousand days, in nanoseconds.
+const MAX_CUT: f64 = 86_400e12;
 
 /// A distribution of durations.
 #[derive(Clone, PartialEq, Debug)]
@@ -21,12 +21,12 @@ pub enum Times {
     Constant(Duration),
     /// Exponential, with this mean.
     Exponential(Duration),
-    /// Lognormal: its mean, and the deviation of its logarithm.
+    /// Lognormal, with this mean and this deviation of the logarithm.
     Lognormal(Duration, f64),
     Measured(Measured),
 }
 
-/// Durations that were measured: each with the share of all that were at most as long.
+/// Measured durations in nanoseconds, each after the share of all that are at most as long.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Measured {
     steps: Vec<(f64, f64)>,
@@ -38,7 +38,7 @@ impl Times {
     /// The lognormal distribution with this mean and this 99th percentile.
     ///
     /// # Errors
-    /// There is none, in words.
+    /// No such distribution exists.
     pub fn lognormal(mean: Duration, p99: Duration) -> Result<Self, String> {
         let ratio = p99.as_secs_f64() / mean.as_secs_f64();
         if !(1.0..=MAX_P99_RATIO).contains(&ratio) {
@@ -46,12 +46,12 @@ impl Times {
                 "the 99th percentile must be from 1 to {MAX_P99_RATIO} times the mean, not {ratio:.2} times"
             ));
         }
-        // p99 / mean = exp(2.326 s - s^2 / 2), of which the smaller root is meant.
+        // p99 / mean = exp(2.326 s - s^2 / 2), solved for the smaller s.
         let root = NORMAL_P99 * NORMAL_P99 - 2.0 * ratio.ln();
         Ok(Self::Lognormal(mean, NORMAL_P99 - root.max(0.0).sqrt()))
     }
 
-    /// As a histogram has them; `None`: it is empty.
+    /// The distribution of a histogram. `None` if empty.
     pub fn measured(histogram: &Histogram) -> Option<Self> {
         let count = histogram.len();
         let (mut steps, mut seen, mut sum) = (Vec::new(), 0, 0.0);
@@ -64,7 +64,7 @@ impl Times {
         (count > 0).then_some(Self::Measured(Measured { steps, mean, count }))
     }
 
-    /// Each that was measured is shorter by this, and none is shorter than nothing; others stay as they are.
+    /// Shortens each measured duration, but not below zero. Other distributions stay as they are.
     #[must_use]
     pub fn without(self, part: Duration) -> Self {
         let Self::Measured(mut measured) = self else { return self };
@@ -74,7 +74,7 @@ impl Times {
         Self::Measured(measured)
     }
 
-    /// Distributed as these are, with another mean.
+    /// The same distribution with another mean.
     #[must_use]
     pub fn with_mean(self, mean: Duration) -> Self {
         match self {
@@ -89,7 +89,7 @@ impl Times {
         }
     }
 
-    /// One of them, in nanoseconds.
+    /// Draws a duration in nanoseconds.
     #[inline]
     pub fn draw(&self, random: &mut Random) -> f64 {
         match self {
@@ -110,26 +110,26 @@ impl Times {
         }
     }
 
-    /// So long, in nanoseconds, that their mean is this if each is cut to it; infinite where it is their own mean or
-    /// more.
+    /// The bound in nanoseconds with which bounded durations have this mean. Infinite if the mean is not below their
+    /// own.
     pub fn cut_to(&self, mean: Duration) -> f64 {
         let mean = mean.as_nanos() as f64;
         let (mut low, mut high) = (0.0, mean.max(1.0));
-        while self.mean_cut(high) < mean * (1.0 - CUT_PRECISION) {
+        while self.bounded_mean(high) < mean * (1.0 - CUT_PRECISION) {
             (low, high) = (high, 2.0 * high);
-            if high > LONGEST_CUT {
+            if high > MAX_CUT {
                 return f64::INFINITY;
             }
         }
         while high - low > high * CUT_PRECISION {
             let middle = f64::midpoint(low, high);
-            if self.mean_cut(middle) < mean { low = middle } else { high = middle }
+            if self.bounded_mean(middle) < mean { low = middle } else { high = middle }
         }
         high
     }
 
-    /// Their mean in nanoseconds, if each is cut to this.
-    fn mean_cut(&self, most: f64) -> f64 {
+    /// The mean in nanoseconds of durations with this bound.
+    fn bounded_mean(&self, most: f64) -> f64 {
         match self {
             Self::Constant(time) => (time.as_nanos() as f64).min(most),
             Self::Exponential(mean) => {
@@ -138,8 +138,7 @@ impl Times {
             }
             Self::Lognormal(mean, deviation) => {
                 let mean = mean.as_nanos() as f64;
-                // The normal distribution in small steps, to where it is next to nothing even if it is weighted by the
-                // longest times.
+                // Small steps of the normal distribution, up to where even its product with the duration is negligible.
                 let steps = (-120..=200).map(|step| f64::from(step) / 20.0);
                 let (sum, weights) = steps.fold((0.0, 0.0), |(sum, weights), normal| {
                     let weight = (-normal * normal / 2.0).exp();
@@ -181,9 +180,8 @@ impl Measured {
         let share = random.fraction();
         let at = self.steps.partition_point(|(until, _)| *until < share);
         let (until, longest) = self.steps[at.min(self.steps.len() - 1)];
-        // Between two lengths that were told apart anything may have been; the first of them is what was counted.
         let (from, shortest) = if at == 0 { return longest } else { self.steps[at - 1] };
-        // Only neighbours that the histogram could not tell apart by more than its precision are filled in.
+        // Only between adjacent values of the histogram's precision may there have been others.
         if longest > shortest * 1.01 {
             longest
         } else {
@@ -208,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lognormal_one_has_the_mean_and_the_99th_percentile_that_were_asked_for() {
+    fn a_lognormal_distribution_has_the_given_mean_and_99th_percentile() {
         let times = Times::lognormal(Duration::from_millis(10), Duration::from_millis(42)).unwrap();
         let all = drawn(&times);
         near(all.iter().sum::<f64>() / all.len() as f64, 10.0, 0.02);
@@ -218,19 +216,19 @@ mod tests {
     }
 
     #[test]
-    fn what_the_client_did_itself_is_taken_off_what_was_measured() {
+    fn a_pause_shortens_measured_durations_only() {
         let mut histogram = Histogram::new();
         (0..1000).for_each(|n| histogram.record(Duration::from_micros(400_000 + n)));
         let times = Times::measured(&histogram).unwrap().without(Duration::from_millis(400));
         assert!(times.mean() < Duration::from_micros(900), "{:?}", times.mean());
         let all = drawn(&times);
         assert!(all[0] >= 0.0 && *all.last().unwrap() < 5.0, "{:?}", all.last());
-        let said = Times::Constant(Duration::from_millis(3));
-        assert_eq!(said.clone().without(Duration::from_millis(1)), said, "what was said is the server's alone");
+        let given = Times::Constant(Duration::from_millis(3));
+        assert_eq!(given.clone().without(Duration::from_millis(1)), given);
     }
 
     #[test]
-    fn with_another_mean_they_vary_as_before() {
+    fn another_mean_keeps_the_distribution() {
         let mut histogram = Histogram::new();
         (1..=1000).for_each(|n| histogram.record(Duration::from_micros(n * 100)));
         let measured = Times::measured(&histogram).unwrap().with_mean(Duration::from_millis(5));
@@ -245,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_measured_one_gives_back_what_was_measured() {
+    fn a_measured_distribution_is_that_of_its_histogram() {
         let mut histogram = Histogram::new();
         (1..=1000).for_each(|n| histogram.record(Duration::from_micros(n * 100)));
         let times = Times::measured(&histogram).unwrap();
@@ -258,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn those_cut_to_a_length_have_the_mean_that_was_asked_for() {
+    fn bounded_durations_have_the_given_mean() {
         let ms = Duration::from_millis(10);
         // Of an exponential distribution, the mean m (1 - e^(-c/m)).
         near(Times::Exponential(ms).cut_to(Duration::from_millis(8)) / 1e6, 10.0 * 5f64.ln(), 0.001);
@@ -272,12 +270,12 @@ mod tests {
             let all = drawn(&times);
             near(all.iter().map(|ms| ms.min(cut)).sum::<f64>() / all.len() as f64, half.as_secs_f64() * 1e3, 0.01);
             assert_eq!(times.cut_to(times.mean() * 2), f64::INFINITY);
-            assert!(times.cut_to(times.mean()) > 1.9e9 * times.mean().as_secs_f64(), "next to nothing is cut");
+            assert!(times.cut_to(times.mean()) > 1.9e9 * times.mean().as_secs_f64(), "hardly any duration is above it");
         }
     }
 
     #[test]
-    fn an_exponential_one_has_its_mean_as_deviation() {
+    fn an_exponential_distribution_has_its_mean_and_median() {
         let all = drawn(&Times::Exponential(Duration::from_millis(8)));
         near(all.iter().sum::<f64>() / all.len() as f64, 8.0, 0.02);
         near(all[all.len() / 2], 8.0 * 2f64.ln(), 0.02);

@@ -1,49 +1,27 @@
-//! What is recommended is what was simulated, and does no harm to whoever follows it.
-
-use std::path::Path;
+//! The recommended settings are those that were simulated, and do no harm.
 
 use ::report::result::Measured;
 use load::plan::{PoolConfig, PoolhouseWishes};
 use planner::{
-    answer::predict,
     prediction::Prediction,
-    question::{Question, Wishes, from_text},
+    question::{Options, Question},
     report,
     run::run,
 };
 
-use super::{ms, seconds};
+use super::{POSTGRES, ask, ms, plan_postgres, read, reasons, scenario, seconds, text};
 
-fn question(target: &str, rest: &str) -> Question {
-    let text = format!("[scenario]\nname = \"n\"\n{target}\n{rest}");
-    from_text(Path::new("p.toml"), &text, &|_| None, false, &Wishes::default())
-        .unwrap_or_else(|error| panic!("{error}"))
-}
-
-fn postgres(rest: &str) -> Question {
-    question("[target]\nstart = \"postgres\"\nmax_connections = 200", rest)
-}
-
-fn ask(question: &Question) -> Prediction {
-    predict(question, &mut |_, _| ())
-}
-
-fn said(prediction: &Prediction, about: &str) -> String {
-    let texts = prediction.reasons.iter().filter(|reason| reason.about == about).map(|reason| reason.text.as_str());
-    texts.collect::<Vec<_>>().join(" ")
-}
-
-/// What a load comes to with the settings that are to be pasted, all of them.
-fn pasted(question: &Question, prediction: &Prediction) -> Measured {
+/// The result of the first load with all recommended settings.
+fn run_with_settings(question: &Question, prediction: &Prediction) -> Measured {
     let settings = prediction.settings.as_ref().unwrap();
     let mut plan = question.cases[0].clone();
-    let of_the_load = |time: std::time::Duration| time.div_f64(question.compression);
+    let load_time = |time: std::time::Duration| time.div_f64(question.compression);
     plan.pool.config = PoolConfig {
         max_size: settings.max_size,
         min_size: settings.min_size,
         max_connecting: settings.max_connecting,
-        max_idle_time: settings.max_idle_time.map(of_the_load),
-        max_life_time: settings.max_life_time.map(of_the_load),
+        max_idle_time: settings.max_idle_time.map(load_time),
+        max_life_time: settings.max_life_time.map(load_time),
         max_wait_time: settings.max_wait_time,
         ..plan.pool.config
     };
@@ -53,60 +31,61 @@ fn pasted(question: &Question, prediction: &Prediction) -> Measured {
 
 /// 50/s that are held for 100 ms, on connections that take a second each and are made one at a time.
 fn slow_to_grow() -> Question {
-    postgres(
-        "[load]\nrate = 50\nduration = \"150s\"\nspacing = \"poisson\"\n[pool]\nmax_size = 30\nmax_connecting = 1\nmax_wait_time = \"5s\"\n\
-         max_life_time = \"off\"\n[plan]\nservice = \"100ms\"\nspread = \"constant\"\nconnect = { auth = \"1s\" }\n\
-         objectives = [\"pool_wait_p50<1ms\", \"errors<1%\"]\n",
+    scenario(
+        POSTGRES,
+        "[load]\nrate = 50\nduration = \"150s\"\nspacing = \"poisson\"\n[pool]\nmax_size = 30\nmax_connecting = \
+         1\nmax_wait_time = \"5s\"\nmax_life_time = \"off\"\n[plan]\nservice = \"100ms\"\nspread = \
+         \"constant\"\nconnect = { auth = \"1s\" }\nobjectives = [\"pool_wait_p50<1ms\", \"errors<1%\"]\n",
     )
 }
 
 #[test]
-fn the_figures_of_the_best_settings_are_those_of_all_that_is_to_be_pasted() {
+fn the_result_of_the_best_settings_is_that_of_all_recommended_settings() {
     let question = slow_to_grow();
     let prediction = ask(&question);
     let (best, settings) = (prediction.best.as_ref().unwrap(), prediction.settings.as_ref().unwrap());
     assert!(best.met && settings.min_size < settings.max_size, "{settings:?}");
-    // What follows by rule is not what was given.
+    // The rules differ from the given settings.
     assert!(settings.max_connecting > 1 && settings.max_life_time == Some(seconds(1800)), "{settings:?}");
     assert!(best.as_given.is_empty());
-    let (shown, played) = (&best.cases[0].result.total, pasted(&question, &prediction));
-    assert_eq!((&shown.response_ms, &shown.connections), (&played.response_ms, &played.connections));
-    assert_eq!((&shown.pool_wait_ms, &shown.errors), (&played.pool_wait_ms, &played.errors));
+    let (shown, run) = (&best.cases[0].result.total, run_with_settings(&question, &prediction));
+    assert_eq!((&shown.response_ms, &shown.connections), (&run.response_ms, &run.connections));
+    assert_eq!((&shown.pool_wait_ms, &shown.errors), (&run.pool_wait_ms, &run.errors));
     let pool = &best.cases[0].result.about.pool;
     assert!(pool.contains(&format!("max_connecting {}", settings.max_connecting)), "{pool}");
 }
 
 #[test]
-fn all_loads_are_played_with_the_one_set_of_settings_that_is_recommended() {
-    let load = "[load]\nrate = 20\nduration = \"10s\"\n[pool]\nmax_size = 5\nmin_size = 5\nmax_connecting = 3\nmax_wait_time = \"500ms\"\n";
+fn all_loads_run_with_the_same_recommended_settings() {
+    let load = "[load]\nrate = 20\nduration = \"10s\"\n[pool]\nmax_size = 5\nmin_size = 5\nmax_connecting = \
+                3\nmax_wait_time = \"500ms\"\n";
     let other = "[[variant]]\nname = \"one\"\n[[variant]]\nname = \"other\"\nload = { rate = 30 }\n\
                  pool = { max_connecting = 1, max_wait_time = \"20s\", max_life_time = \"20s\" }\n";
     let plan = "[plan]\nservice = \"10ms\"\nspread = \"constant\"\nobjectives = [\"p99<1s\"]\n";
-    let prediction = ask(&postgres(&format!("{load}{other}{plan}")));
+    let prediction = plan_postgres(&format!("{load}{other}{plan}"));
     let best = prediction.best.as_ref().unwrap();
     let pools: Vec<&String> = best.cases.iter().map(|case| &case.result.about.pool).collect();
     assert!(pools.len() == 2 && pools[0] == pools[1], "{pools:?}");
 }
 
-/// 25/s of 100 ms for an hour and a half that is played in 90 s, on connections that take half a second.
+/// 25/s of 100 ms for an hour and a half, compressed to 90 s, on connections that take half a second.
 fn compressed(objective: &str) -> Question {
-    let file = "[scenario]\nname = \"n\"\ncompression = 60\n[target]\nstart = \"postgres\"\n[load]\nrate = 25\nduration = \"90s\"\n\
-                [pool]\nmax_size = 10\nmax_life_time = \"off\"\nmax_idle_time = \"off\"\n[plan]\nservice = \"100ms\"\nspread = \"constant\"\n\
-                connect = { auth = \"500ms\" }\nmargin = 0.0\n";
-    let text = format!("{file}objectives = [{objective}]\n");
-    from_text(Path::new("p.toml"), &text, &|_| None, false, &Wishes::default())
-        .unwrap_or_else(|error| panic!("{error}"))
+    let file = "[scenario]\nname = \"n\"\ncompression = 60\n[target]\nstart = \"postgres\"\n[load]\nrate = \
+                25\nduration = \"90s\"\n[pool]\nmax_size = 10\nmax_life_time = \"off\"\nmax_idle_time = \
+                \"off\"\n[plan]\nservice = \"100ms\"\nspread = \"constant\"\nconnect = { auth = \"500ms\" }\nmargin \
+                = 0.0\n";
+    read(&format!("{file}objectives = [{objective}]\n"), &Options::default()).unwrap()
 }
 
 #[test]
-fn a_life_time_that_follows_by_rule_is_played_and_stays_off_where_the_objectives_do_not_bear_it() {
+fn a_life_time_by_rule_is_simulated_and_stays_off_if_objectives_would_fail() {
     let question = compressed("\"p50<200ms\", \"errors<1%\"");
     let prediction = ask(&question);
     let settings = prediction.settings.as_ref().unwrap();
     // 30 minutes are 30 s of the load, which lasts for three times as long.
     let created = &prediction.best.as_ref().unwrap().cases[0].result.total.connections.created_for;
     assert!(settings.max_life_time == Some(seconds(1800)) && created["rotation"] > 0, "{created:?}");
-    assert_eq!(created, &pasted(&question, &prediction).connections.created_for);
+    assert_eq!(created, &run_with_settings(&question, &prediction).connections.created_for);
     // Made once, and never again.
     let question = compressed("\"p50<200ms\", \"errors<1%\", \"created<6\"");
     let prediction = ask(&question);
@@ -114,28 +93,30 @@ fn a_life_time_that_follows_by_rule_is_played_and_stays_off_where_the_objectives
     assert!(best.met && settings.max_life_time.is_none(), "{settings:?}");
     assert!(best.as_given.contains(&"max_life_time"), "{:?}", best.as_given);
     assert!(prediction.fragments[0].text.contains("max_life_time = \"off\""), "{:?}", prediction.fragments[0]);
-    let told = said(&prediction, "as given");
+    let text = reasons(&prediction, "as given");
     assert!(
-        told.contains("max_life_time off") && told.contains("30 min") && told.contains("created<6 comes to"),
-        "{told}"
+        text.contains("max_life_time off") && text.contains("30 min") && text.contains("created<6 comes to"),
+        "{text}"
     );
-    assert_eq!(best.cases[0].result.total.connections, pasted(&question, &prediction).connections);
+    assert_eq!(best.cases[0].result.total.connections, run_with_settings(&question, &prediction).connections);
 }
 
 #[test]
-fn the_same_question_has_the_same_answer_to_the_digit() {
-    let told = || serde_json::to_string(&ask(&slow_to_grow())).unwrap();
-    assert_eq!(told(), told());
+fn the_same_question_has_the_same_answer() {
+    let answer = || serde_json::to_string(&ask(&slow_to_grow())).unwrap();
+    assert_eq!(answer(), answer());
 }
 
 #[test]
-fn no_idle_time_is_shortened_so_that_what_was_closed_is_made_again() {
-    // Busy, quiet for 20 s, and busy again: after 10 s the quiet has closed all but one, and nobody minds who waits for
-    // a new one.
+fn an_idle_time_that_makes_more_connections_is_not_recommended() {
+    // Busy, quiet for 20 s, and busy again: an idle time of 10 s closes all but one connection. The objectives allow
+    // the
+    // wait for new ones.
     let stages = "stages = [{ duration = \"5s\", from = 200, to = 200 }, { duration = \"20s\", from = 1, to = 1 }, \
                   { duration = \"5s\", from = 200, to = 200 }]\n";
-    let plan = "[plan]\nservice = \"20ms\"\nspread = \"constant\"\nconnect = { auth = \"5ms\" }\nobjectives = [\"p50<200ms\", \"errors<1%\"]\n";
-    let prediction = ask(&postgres(&format!("[load]\n{stages}[pool]\nmax_size = 20\nmax_idle_time = \"5m\"\n{plan}")));
+    let plan = "[plan]\nservice = \"20ms\"\nspread = \"constant\"\nconnect = { auth = \"5ms\" }\nobjectives = \
+                [\"p50<200ms\", \"errors<1%\"]\n";
+    let prediction = plan_postgres(&format!("[load]\n{stages}[pool]\nmax_size = 20\nmax_idle_time = \"5m\"\n{plan}"));
     let best = prediction.best.as_ref().unwrap();
     assert!(best.met && best.sizes.min_size == 0, "{:?}", best.sizes);
     assert_eq!(best.sizes.max_idle_time, Some(seconds(30)));
@@ -144,29 +125,27 @@ fn no_idle_time_is_shortened_so_that_what_was_closed_is_made_again() {
 }
 
 #[test]
-fn what_a_pool_grows_by_once_is_not_told_as_made_every_hour() {
+fn the_growth_of_a_pool_does_not_count_as_connections_made_every_hour() {
     // 100 connections are made in the first stall of a minute, and used in each one after it.
     let fault = "[[fault]]\nkind = \"stall\"\ndelay = \"200ms\"\nlength = \"3s\"\nfirst = \"10s\"\nevery = \"20s\"\n";
     let load = "[load]\nrate = 800\nduration = \"60s\"\nspacing = \"poisson\"\n[pool]\nmax_size = 100\n";
-    let prediction = ask(&postgres(&format!("{load}{fault}[plan]\nservice = \"15ms\"\nobjectives = [\"p50<1s\"]\n")));
+    let prediction = plan_postgres(&format!("{load}{fault}[plan]\nservice = \"15ms\"\nobjectives = [\"p50<1s\"]\n"));
     assert_eq!(prediction.given[0].result.total.connections.created, 100);
-    assert_eq!(said(&prediction, "created an hour"), "");
-    // What is closed in each quiet is made again in each burst.
-    let load = "[load]\nburst = 10\nidle = \"10m\"\nrounds = 7\n[pool]\nmax_size = 10\nmax_idle_time = \"1m\"\nmax_connecting = 10\n";
+    assert_eq!(reasons(&prediction, "created an hour"), "");
+    // All connections are closed in each quiet time and made again in each burst.
+    let load = "[load]\nburst = 10\nidle = \"10m\"\nrounds = 7\n[pool]\nmax_size = 10\nmax_idle_time = \
+                \"1m\"\nmax_connecting = 10\n";
     let plan = "[plan]\nservice = \"1s\"\nspread = \"constant\"\nobjectives = [\"p50<5s\"]\n";
-    let told = said(&ask(&postgres(&format!("{load}{plan}"))), "created an hour");
-    assert!(
-        told.starts_with("51 (burst 51) as given, once the pools have grown"),
-        "six times ten in 70 minutes: {told}"
-    );
+    let text = reasons(&plan_postgres(&format!("{load}{plan}")), "created an hour");
+    assert!(text.starts_with("51 (burst 51) as given, once the pools have grown"), "60 in 70 minutes: {text}");
 }
 
 #[test]
-fn limits_of_clients_are_not_pasted_where_it_is_not_known_how_many_come() {
+fn limits_for_an_unknown_number_of_clients_are_not_in_the_fragments() {
     let load = "[load]\nrate = 300\nduration = \"60s\"\n[pool]\nmax_size = 20\n[plan]\nservice = \"11ms\"\n";
-    let prediction = ask(&postgres(load));
+    let prediction = plan_postgres(load);
     assert!(prediction.settings.as_ref().is_some_and(|settings| settings.hard_limit.is_some()));
-    assert!(said(&prediction, "clients").contains("not among the settings to paste"), "{prediction:?}");
+    assert!(reasons(&prediction, "clients").contains("not among the settings to paste"), "{prediction:?}");
     for fragment in &prediction.fragments {
         let has = |word: &str| fragment.text.contains(word) || fragment.missing.contains(&word);
         assert!(!has("soft_limit") && !has("hard_limit") && !has("max_client_conn"), "{fragment:?}");
@@ -174,10 +153,10 @@ fn limits_of_clients_are_not_pasted_where_it_is_not_known_how_many_come() {
 }
 
 #[test]
-fn clients_that_come_at_random_are_seldom_turned_away_by_the_limits_that_are_recommended() {
-    // 2/s that stay for 5 s before they may be sent away: ten, and 18 or more in one moment of a hundred.
-    let mut question = question(
-        "[target]\nstart = \"redis\"\nmax_connections = 1000",
+fn the_recommended_limits_reject_few_clients_with_random_arrivals() {
+    // 2/s that may be evicted after 5 s: ten on average, and 18 or more in one moment of a hundred.
+    let mut question = scenario(
+        "start = \"redis\"\nmax_connections = 1000",
         "[load]\nrate = 2\nduration = \"15m\"\nspacing = \"poisson\"\n[pool]\nreuse = false\ngoodbye = false\n\
          [plan]\nservice = \"100ms\"\nobjectives = [\"errors<0.1%\"]\n",
     );
@@ -194,66 +173,48 @@ fn clients_that_come_at_random_are_seldom_turned_away_by_the_limits_that_are_rec
     };
     question.cases[0].poolhouse = Some(wishes);
     let outcome = run(&question.cases[0], &question.spec);
-    assert!(outcome.gate.1 > 1000, "most are sent away in the end: {:?}", outcome.gate);
-    assert!(outcome.gate.0 <= 1, "{} of 1,800 are turned away", outcome.gate.0);
-    // Whoever is sent away sooner than by default makes room for others, so that is pasted with the limits.
+    assert!(outcome.gate.1 > 1000, "most are evicted in the end: {:?}", outcome.gate);
+    assert!(outcome.gate.0 <= 1, "{} of 1,800 are rejected", outcome.gate.0);
+    // The limits depend on `evict_min_idle`, so it is in the fragment, too.
     let sooner = PoolhouseWishes { evict_min_idle: Some(ms(500)), ..PoolhouseWishes::default() };
     question.cases[0].poolhouse = Some(sooner);
     assert!(ask(&question).fragments[0].text.contains("\nevict_min_idle = \"500ms\""));
-    assert!(
-        said(&prediction, "clients").contains("seldom has to make room for more"),
-        "{}",
-        said(&prediction, "clients")
-    );
+    let text = reasons(&prediction, "clients");
+    assert!(text.contains("seldom has to make room for more"), "{text}");
 }
 
 #[test]
-fn pools_that_leave_no_room_for_a_deployment_are_warned_of_whatever_is_reserved() {
+fn pools_that_leave_no_connections_for_a_deployment_are_warned_of() {
     let warned = |reserved: u32| {
         let load =
             "[load]\nrate = 200\nduration = \"20s\"\nspacing = \"poisson\"\n[pool]\ninstances = 4\nmax_size = 9\n";
         let plan = format!(
-            "[plan]\nservice = \"40ms\"\nspread = \"constant\"\nserver_limit = 100\nreserved = {reserved}\nobjectives = [\"pool_wait_p99<20ms\"]\n"
+            "[plan]\nservice = \"40ms\"\nspread = \"constant\"\nserver_limit = 100\nreserved = \
+             {reserved}\nobjectives = [\"pool_wait_p99<20ms\"]\n"
         );
-        let prediction = ask(&postgres(&format!("{load}{plan}")));
-        let all = prediction.settings.as_ref().unwrap().in_all();
+        let prediction = plan_postgres(&format!("{load}{plan}"));
+        let all = prediction.settings.as_ref().unwrap().total_max_size();
         assert!(prediction.best.as_ref().unwrap().met && (17..50).contains(&all), "{all}");
         let text = prediction.warnings.iter().find(|text| text.contains("during a deployment")).cloned();
         (all, text)
     };
     let (all, text) = warned(62);
-    let told = format!("take {all} of the 38 connections that are free");
-    assert!(text.as_ref().is_some_and(|text| text.contains(&told)), "{all}: {text:?}");
+    let part = format!("take {all} of the 38 connections that are free");
+    assert!(text.as_ref().is_some_and(|text| text.contains(&part)), "{all}: {text:?}");
     assert_eq!(warned(0).1, None);
 }
 
 #[test]
-fn what_is_said_of_connections_that_others_need_at_a_redis_adds_up() {
-    let load = "[load]\nrate = 1000\nduration = \"5s\"\n[pool]\nmax_size = 20\n[plan]\nservice = \"5ms\"\nspread = \"constant\"\n";
-    let wishes = "server_limit = 15\nexclusive = { blocking_rate = 10, blocking_time = \"500ms\", subscribers = 9 }\n";
-    let prediction = ask(&question("[target]\nstart = \"redis\"", &format!("{load}{wishes}")));
-    let (best, settings) = (prediction.best.as_ref().unwrap(), prediction.settings.as_ref().unwrap());
-    assert!(best.met && best.sizes.max_size >= 5, "{:?}", best.sizes);
-    assert_eq!(settings.max_size, best.sizes.max_size + 13 + 1);
-    // With fewer, blocking commands would take those of everybody else.
-    let warned = prediction.warnings.join(" ");
-    assert!(
-        warned.contains("some of them will be refused. Raise the server's limit.") && !warned.contains("Lower"),
-        "{warned}"
-    );
-}
-
-#[test]
-fn a_pooler_to_paste_is_large_enough_for_all_instances_and_what_misses_the_objectives_says_so() {
+fn a_pooler_is_recommended_for_all_instances_and_fragments_that_miss_the_objectives_say_so() {
     let load = "[load]\nrate = 400\nduration = \"20s\"\nspacing = \"poisson\"\n[pool]\ninstances = 10\nmax_size = 9\n";
     let of = |objective: &str| {
-        ask(&postgres(&format!("{load}[plan]\nservice = \"20ms\"\ncpus = 8\nobjectives = [\"{objective}\"]\n")))
+        plan_postgres(&format!("{load}[plan]\nservice = \"20ms\"\ncpus = 8\nobjectives = [\"{objective}\"]\n"))
     };
     let prediction = of("pool_wait_p95<20ms");
     let (each, one) = (prediction.settings.as_ref().unwrap(), prediction.shared_settings.as_ref().unwrap());
     assert!(each.max_size < 8 && one.max_size >= 8, "{} {}", each.max_size, one.max_size);
     assert_eq!(one.max_size, prediction.shared.as_ref().unwrap().sizes.max_size);
-    // Its clients are the pools of all instances as they are, ten of nine, and a quarter more.
+    // Its clients are the given pools of all instances, ten of nine, and a quarter more.
     assert_eq!((one.soft_limit, one.hard_limit), (Some(113), Some(142)));
     let answer = prediction.answer.join("\n");
     assert!(answer.starts_with("Put one Poolhouse in front of all 10 instances, with\n"), "{answer}");
@@ -262,13 +223,8 @@ fn a_pooler_to_paste_is_large_enough_for_all_instances_and_what_misses_the_objec
     assert!(prediction.fragments[0].text.contains(&format!("\nmax_size = {}\n", one.max_size)));
     assert!(prediction.fragments[1].text.contains(&format!("\ndefault_pool_size = {}\n", one.max_size)));
     assert!(prediction.fragments[2].text.contains(&format!("maximumPoolSize={}\n", each.max_size)));
-    let text = |prediction: &Prediction| {
-        let mut text = Vec::new();
-        report::text::write(&mut text, prediction).unwrap();
-        String::from_utf8(text).unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
-    };
     assert!(!text(&prediction).contains("which misses the objectives"));
-    assert!(said(&prediction, "rule of thumb").contains("Found: "));
+    assert!(reasons(&prediction, "rule of thumb").contains("Found: "));
     let hopeless = of("p50<5ms");
     assert!(
         hopeless.is_hopeless()
@@ -276,17 +232,17 @@ fn a_pooler_to_paste_is_large_enough_for_all_instances_and_what_misses_the_objec
     );
     assert!(text(&hopeless).contains("poolhouse.toml of one in front of all instances, which misses the objectives:"));
     assert!(report::page::page(&hopeless).contains("which misses the objectives"));
-    // Far fewer may be far too few.
-    assert!(!said(&hopeless, "rule of thumb").contains("Found"), "{}", said(&hopeless, "rule of thumb"));
+    assert!(!reasons(&hopeless, "rule of thumb").contains("Found"), "{}", reasons(&hopeless, "rule of thumb"));
 }
 
 #[test]
-fn where_the_limit_leaves_too_little_for_each_instance_one_poolhouse_in_front_is_the_answer() {
+fn one_poolhouse_in_front_is_the_answer_if_the_limit_is_too_low_for_a_pool_in_each_instance() {
     // 8 in use on average; of 45 connections each of 40 instances gets one, which is too few for a burst at any of
     // them.
-    let text = "[load]\nrate = 400\nduration = \"20s\"\nspacing = \"poisson\"\n[pool]\ninstances = 40\nmax_size = 10\n\
-                [plan]\nservice = \"20ms\"\nserver_limit = 45\nreserved = 3\nobjectives = [\"pool_wait_p99<20ms\", \"errors<0.1%\"]\n";
-    let prediction = ask(&postgres(text));
+    let sections = "[load]\nrate = 400\nduration = \"20s\"\nspacing = \"poisson\"\n[pool]\ninstances = 40\nmax_size = \
+                10\n[plan]\nservice = \"20ms\"\nserver_limit = 45\nreserved = 3\nobjectives = \
+                [\"pool_wait_p99<20ms\", \"errors<0.1%\"]\n";
+    let prediction = plan_postgres(sections);
     assert!(
         !prediction.best.as_ref().unwrap().met && prediction.shared.as_ref().unwrap().met,
         "{:?}",
@@ -298,28 +254,22 @@ fn where_the_limit_leaves_too_little_for_each_instance_one_poolhouse_in_front_is
         "{:?}",
         prediction.answer
     );
-    // 400 connections of the applications' own pools, as they are, and a quarter more; 80% of the hard limit.
+    // 400 connections of the given pools and a quarter more are 80% of the hard limit.
     assert!(
         prediction.answer[2].contains("hard_limit 625, soft_limit 500") && prediction.answer[2].contains("up to 400")
     );
     let [poolhouse, _, hikari] = &prediction.fragments[..] else { panic!("{:?}", prediction.fragments) };
     assert!(poolhouse.text.contains("hard_limit = 625") && hikari.text.contains("maximumPoolSize=10\n"), "{hikari:?}");
-    let mut text = Vec::new();
-    report::text::write(&mut text, &prediction).unwrap();
-    assert!(
-        String::from_utf8(text)
-            .unwrap()
-            .starts_with("Put one Poolhouse in front of all 40 instances, with\n  max_size ")
-    );
+    assert!(text(&prediction).starts_with("Put one Poolhouse in front of all 40 instances, with max_size "));
 }
 
 #[test]
-fn an_answer_that_nothing_follows_from_by_rule_takes_no_more_simulations() {
+fn rules_that_equal_the_given_settings_are_not_simulated() {
     let of = |wait: &str| {
         let load = format!("[load]\nrate = 20\nduration = \"5s\"\n[pool]\nmax_size = 5\nmax_wait_time = \"{wait}\"\n");
         let plan = "[plan]\nservice = \"10ms\"\nspread = \"constant\"\nobjectives = [\"p99<1s\"]\n";
-        ask(&postgres(&format!("{load}{plan}"))).best.unwrap().simulations
+        plan_postgres(&format!("{load}{plan}")).best.unwrap().simulations
     };
-    // One of all, and four of other seeds.
+    // One run of all loads, and four with other seeds.
     assert_eq!(of("2s"), of("500ms") + 5);
 }

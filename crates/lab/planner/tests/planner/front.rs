@@ -1,21 +1,16 @@
 //! Drivers' pools in front of a Poolhouse in front of a database: its pool bounds what reaches the database, and
 //! clients wait in it.
 
-use std::path::Path;
-
 use arrivals::{Shape, Window};
 use load::plan::{Fault, Plan, PoolhouseWishes};
 use planner::{
-    answer::predict,
     prediction::Prediction,
-    question::{Wishes, from_text},
-    report,
     server::{Curve, Processors, Spec, Times},
 };
 
-use super::{fixed, ms, near, plan, response, seconds, simulate, spec};
+use super::{fixed, ms, near, plan, plan_postgres, response, seconds, simulate, spec, text};
 
-/// So many clients that never pause, each with a connection of its own to a Poolhouse with so many servers.
+/// Clients that never pause, each with a connection of its own to a Poolhouse with `max_size` servers.
 fn through(clients: u32, max_size: u32) -> Plan {
     let shape = Shape::Closed { clients, think: ms(0), duration: seconds(60), operations: None };
     let mut plan = plan(shape, fixed(clients));
@@ -28,12 +23,12 @@ fn constant() -> Spec {
 }
 
 #[test]
-fn as_many_reach_the_database_as_the_poolhouse_has_servers_and_the_others_wait_in_it() {
+fn the_poolhouse_bounds_the_concurrency_at_the_database_and_other_operations_wait_in_it() {
     let outcome = simulate(&through(20, 5), &constant());
     near(outcome.result.total.rate().unwrap(), 500.0, 0.01);
     near(response(&outcome.result).p50, 40.0, 0.01);
     assert_eq!((outcome.server.most, outcome.result.total.connections.most), (5, 20));
-    // However the server is described.
+    // So it does with a curve and with processors.
     for (curve, processors) in
         [(Some(Curve::parallel(2, 0.010)), None), (None, Some(Processors { count: 2, work: ms(10) }))]
     {
@@ -54,7 +49,7 @@ fn a_server_is_free_when_the_database_is_done_and_not_when_the_client_has_the_an
 }
 
 #[test]
-fn whoever_has_waited_for_too_long_in_the_poolhouse_fails_and_keeps_the_connection() {
+fn an_operation_that_waits_for_too_long_in_the_poolhouse_fails_and_keeps_its_connection() {
     let mut plan = through(30, 1);
     plan.poolhouse.as_mut().unwrap().max_wait_time = Some(Some(ms(100)));
     let result = simulate(&plan, &constant()).result;
@@ -74,7 +69,7 @@ fn the_servers_limit_is_for_the_poolhouse_and_not_for_its_clients() {
 }
 
 #[test]
-fn connections_that_are_cut_in_the_middle_cost_the_poolhouse_its_servers_and_nobody_is_forgotten() {
+fn a_cut_of_all_connections_costs_the_poolhouse_its_servers_and_leaves_no_client_waiting() {
     let mut plan = through(20, 5);
     let window = Window { first: seconds(10), length: ms(0), every: Some(seconds(10)) };
     plan.faults = vec![Fault::Cut { window }];
@@ -101,38 +96,30 @@ fn the_wait_in_the_poolhouse_counts_with_that_before_it_and_is_shown_apart() {
     let (p50, longest) = waits(&narrow);
     assert_eq!(p50, [30.0, 10.0]);
     assert!((15..=60).contains(&longest), "{longest}");
-    // Without a pool before it there is the Poolhouse's wait alone.
+    // Without pools before it, all of the wait is in the Poolhouse.
     let mut alone = through(20, 5);
     (alone.pool.reuse, alone.pool.warm) = (false, false);
     let total = simulate(&alone, &constant()).result.total;
     assert_eq!(total.pool_wait_ms, total.front_wait_ms);
     assert!(total.pool_wait_ms.unwrap().p50 > 20.0);
-    // Without a Poolhouse nothing is said of one.
+    // Without a Poolhouse there is no wait in front.
     let straight = super::plan(through(20, 5).shape, super::fixed(5));
     let total = simulate(&straight, &constant()).result.total;
     assert!(total.pool_wait_ms.is_some() && total.front_wait_ms.is_none());
 }
 
-/// The answer about so many operations of 5 ms a second, on pools in front of a Poolhouse.
-fn asked(rate: u32, pool: &str, poolhouse: &str, plan: &str) -> Prediction {
-    let text = format!(
-        "[scenario]\nname = \"n\"\n[target]\nstart = \"postgres\"\n[load]\nrate = {rate}\nduration = \"20s\"\nspacing = \"poisson\"\n\
-         [pool]\nmax_size = 20\n{pool}\n[poolhouse]\n{poolhouse}\n[plan]\nservice = \"5ms\"\nspread = \"constant\"\n{plan}\n"
-    );
-    let question = from_text(Path::new("p.toml"), &text, &|_| None, false, &Wishes::default());
-    predict(&question.unwrap_or_else(|problems| panic!("{problems}")), &mut |_, _| ())
-}
-
-fn text(prediction: &Prediction) -> String {
-    let mut text = Vec::new();
-    report::text::write(&mut text, prediction).unwrap();
-    String::from_utf8(text).unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+/// The prediction for operations of 5 ms, on pools in front of a Poolhouse.
+fn plan_through(rate: u32, pool: &str, poolhouse: &str, plan: &str) -> Prediction {
+    plan_postgres(&format!(
+        "[load]\nrate = {rate}\nduration = \"20s\"\nspacing = \"poisson\"\n[pool]\nmax_size = \
+         20\n{pool}\n[poolhouse]\n{poolhouse}\n[plan]\nservice = \"5ms\"\nspread = \"constant\"\n{plan}\n"
+    ))
 }
 
 #[test]
 fn no_pool_before_a_poolhouse_hides_the_wait_in_it() {
-    // One server of 5 ms at 80%: Pollaczek and Khinchine say 10 ms on average, wherever it is waited.
-    let prediction = asked(160, "", "max_size = 1", "objectives = [\"pool_wait_p99<5ms\"]");
+    // One server of 5 ms at 80%: a mean wait of 10 ms (Pollaczek and Khinchine), in either pool.
+    let prediction = plan_through(160, "", "max_size = 1", "objectives = [\"pool_wait_p99<5ms\"]");
     let best = prediction.best.as_ref().unwrap();
     assert!(prediction.is_hopeless() && best.sizes.max_size < 30, "{:?}", best.sizes);
     let text = text(&prediction);
@@ -145,22 +132,19 @@ fn no_pool_before_a_poolhouse_hides_the_wait_in_it() {
     );
     assert!(!text.contains("Even without any wait"), "{text}");
     // With four servers 1 of 100 waits for less.
-    let prediction = asked(160, "", "max_size = 4", "objectives = [\"pool_wait_p99<5ms\"]");
+    let prediction = plan_through(160, "", "max_size = 4", "objectives = [\"pool_wait_p99<5ms\"]");
     let best = prediction.best.as_ref().unwrap();
     assert!(best.met && best.cases[0].result.total.front_wait_ms.is_some(), "{:?}", best.sizes);
 }
 
 #[test]
-fn what_the_limits_forbid_is_no_candidate() {
+fn sizes_above_the_hard_limit_are_no_candidates() {
     // 300/s x 40 ms need 12 connections and more, of which 10 are let in.
-    let wishes = "service = \"40ms\"\n";
     let of = |instances: u32| {
-        let text = format!(
-            "[scenario]\nname = \"hard\"\n[target]\nstart = \"postgres\"\n[load]\nrate = 300\nduration = \"5s\"\n[pool]\nmax_size = 60\n\
-             instances = {instances}\n[poolhouse]\nmax_size = 20\nhard_limit = 10\n[plan]\n{wishes}"
-        );
-        let question = from_text(Path::new("p.toml"), &text, &|_| None, false, &Wishes::default()).unwrap();
-        predict(&question, &mut |_, _| ())
+        plan_postgres(&format!(
+            "[load]\nrate = 300\nduration = \"5s\"\n[pool]\nmax_size = 60\n\
+             instances = {instances}\n[poolhouse]\nmax_size = 20\nhard_limit = 10\n[plan]\nservice = \"40ms\"\n"
+        ))
     };
     for (instances, most) in [(1, 10), (3, 3)] {
         let prediction = of(instances);
@@ -168,7 +152,7 @@ fn what_the_limits_forbid_is_no_candidate() {
         assert_eq!(best.most, most);
         assert!(!best.met && best.sizes.max_size <= most, "{:?}", best.sizes);
     }
-    // Not even one for each: there is nothing to be near.
+    // No size is left if the limit is lower than the number of instances.
     let prediction = of(11);
     assert!(prediction.best.is_none() && prediction.settings.is_none() && prediction.is_hopeless());
     assert!(prediction.fragments.is_empty(), "{:?}", prediction.fragments);

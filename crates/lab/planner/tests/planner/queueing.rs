@@ -1,4 +1,4 @@
-//! What queueing theory says must come out.
+//! Simulations agree with queueing theory.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ fn waiting_before_a_pool_is_that_of_erlang_c() {
         let expected = 10.0 * waiting / (f64::from(servers) - load);
         let tolerance = tolerance(wait.count, occupied).max(0.02);
         near(wait.mean, expected, tolerance);
-        // The histogram counts in microseconds: whoever waited for less than half of one did not.
+        // The histogram counts in microseconds: a wait of less than half of one counts as none.
         let histogram = Histogram::decode(wait.histogram.as_ref().expect("it is kept")).unwrap();
         let none: u64 = histogram.counted().filter(|(time, _)| time.is_zero()).map(|(_, n)| n).sum();
         near(1.0 - none as f64 / wait.count as f64, waiting, tolerance);
@@ -141,7 +141,7 @@ fn operations_wait_for_processors_that_connections_need_while_they_are_made() {
     let mut spec = spec(Times::Constant(ms(1)));
     (spec.connect.auth, spec.connect.work) = (Some(Times::Constant(ms(10))), ms(10));
     spec.processors = Some(Processors { count: 1, work: ms(1) });
-    // One at a time, each on a connection of its own: nobody hinders it.
+    // One operation at a time, each on a connection of its own: none waits.
     let mut lone = plan(Shape::Burst { size: 1, at_once: 1, idle: ms(500), rounds: 5 }, fixed(1));
     (lone.pool.reuse, lone.pool.warm) = (false, false);
     near(waits_for_service(&lone, &spec), 1.0, 0.01);

@@ -1,5 +1,4 @@
-//! The rules of the real pool show in a prediction: each of these numbers is another one if the pool does otherwise.
-//! (`make plan-mutants` puts other rules into the pool and sees that these tests notice.)
+//! The rules of the real pool decide these numbers. `make plan-mutants` changes the rules, and a test must fail.
 
 use arrivals::{Shape, Stage};
 use load::plan::{Fault, PoolConfig, PoolhouseWishes, Spacing, Window};
@@ -17,7 +16,7 @@ fn growing(max_size: u32, min_size: u32, max_connecting: u32) -> PoolConfig {
 }
 
 #[test]
-fn connections_are_made_so_many_at_a_time_and_no_more() {
+fn no_more_than_max_connecting_connections_are_made_at_a_time() {
     // 12 operations of 100 ms find nothing; connections of 10 ms come two at a time: after 10, 20, ... 60 ms.
     let mut spec = spec(Times::Constant(ms(100)));
     spec.connect.tcp = Some(Times::Constant(ms(10)));
@@ -28,7 +27,7 @@ fn connections_are_made_so_many_at_a_time_and_no_more() {
 }
 
 #[test]
-fn whoever_comes_back_serves_who_waits_and_no_connection_is_made_for_nothing() {
+fn a_returned_connection_serves_a_waiter_and_no_needless_connection_is_made() {
     // 1 ms of work: the first connections serve all while others are still being made.
     let mut spec = spec(Times::Constant(ms(1)));
     spec.connect.tcp = Some(Times::Constant(ms(10)));
@@ -39,7 +38,7 @@ fn whoever_comes_back_serves_who_waits_and_no_connection_is_made_for_nothing() {
 }
 
 #[test]
-fn idle_closing_leaves_the_minimum_and_takes_those_that_were_not_used_last() {
+fn idle_closing_keeps_the_minimum_and_the_connections_used_last() {
     // Four at once, then one at a time every 100 ms for 3 s: the one used last serves it, so the others reach their
     // idle time of 1 s.
     let stages = vec![Stage { duration: seconds(3), from: 10.0, to: 10.0 }];
@@ -78,7 +77,7 @@ fn a_trickle_after_a_burst_keeps_one_connection_and_lets_the_others_go() {
 }
 
 #[test]
-fn whoever_has_waited_for_too_long_fails_and_nobody_is_served_later() {
+fn an_operation_that_waits_for_too_long_fails() {
     // 20 connections of 20 ms do 1000/s; 1200/s arrive.
     let config = PoolConfig { max_wait_time: Some(ms(500)), ..fixed(20) };
     let result =
@@ -99,7 +98,7 @@ fn connections_are_replaced_at_the_end_of_their_life_and_lives_differ() {
 }
 
 #[test]
-fn a_server_refuses_whoever_is_one_too_many_and_pools_that_came_late_have_none() {
+fn a_server_refuses_connections_above_its_limit_and_late_pools_get_none() {
     let shape = Shape::Closed { clients: 20, think: ms(0), duration: seconds(5), operations: None };
     let mut plan = plan(shape, growing(1, 1, 1));
     (plan.pool.instances, plan.pool.warm) = (20, false);
@@ -114,7 +113,7 @@ fn a_server_refuses_whoever_is_one_too_many_and_pools_that_came_late_have_none()
 }
 
 #[test]
-fn a_stall_needs_as_many_connections_as_littles_law_says() {
+fn a_stall_needs_the_connections_of_littles_law() {
     let stall = Fault::Stall { delay: ms(200), window: Window { first: seconds(2), length: seconds(2), every: None } };
     let worst = |size| {
         let mut plan = plan(open(500.0, seconds(10), Spacing::Even), fixed(size));
@@ -128,7 +127,7 @@ fn a_stall_needs_as_many_connections_as_littles_law_says() {
 }
 
 #[test]
-fn two_limits_at_the_gate_serve_a_flood_that_one_limit_turns_away() {
+fn two_limits_at_the_gate_serve_a_flood_that_one_limit_rejects() {
     // 40 functions a second that stay: 200 places are taken after 5 s.
     let flood = |soft, hard| {
         let stages = vec![Stage { duration: seconds(15), from: 40.0, to: 40.0 }];

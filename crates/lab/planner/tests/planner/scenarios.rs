@@ -1,11 +1,11 @@
-//! The five published cases: their scenario files can be planned, and the trouble shows in the prediction.
+//! The scenario files of the published cases can be planned, and the prediction shows the trouble.
 
 use std::path::{Path, PathBuf};
 
 use planner::{
     answer::predict,
     prediction::Prediction,
-    question::{Wishes, from_file},
+    question::{Options, from_file},
     report,
 };
 
@@ -14,18 +14,18 @@ fn folder() -> PathBuf {
 }
 
 fn plan(name: &str) -> Prediction {
-    let question = from_file(&folder().join(name).with_extension("toml"), &Wishes::default());
+    let question = from_file(&folder().join(name).with_extension("toml"), &Options::default());
     predict(&question.unwrap_or_else(|problems| panic!("{problems}")), &mut |_, _| ())
 }
 
-/// The sentence about something.
+/// The first reason about a topic.
 fn said<'p>(prediction: &'p Prediction, about: &str) -> &'p str {
     let reason = prediction.reasons.iter().find(|reason| reason.about == about);
     reason.map_or_else(|| panic!("nothing is said about {about}"), |reason| reason.text.as_str())
 }
 
 #[test]
-fn exhaustion_begins_beyond_the_inflection_and_a_pool_for_the_stall_ends_it() {
+fn exhaustion_begins_beyond_the_inflection_and_ends_with_a_pool_for_the_stall() {
     let prediction = plan("exhaustion-trouble");
     let steps = &prediction.given[0].result.steps;
     let p99 = |step: usize| steps[step].measured.response_ms.as_ref().unwrap().p99;
@@ -51,7 +51,7 @@ fn churn_makes_connections_in_each_burst_until_a_minimum_is_kept() {
 }
 
 #[test]
-fn frozen_functions_fail_where_the_server_waits_for_less_long_than_the_platform() {
+fn frozen_functions_fail_if_the_client_idle_time_is_shorter_than_the_freeze() {
     let prediction = plan("zombies");
     let failed: Vec<u64> = prediction.given.iter().map(|case| case.result.total.errors.values().sum()).collect();
     assert_eq!(failed, [10, 0, 0, 10]);
@@ -60,7 +60,7 @@ fn frozen_functions_fail_where_the_server_waits_for_less_long_than_the_platform(
 }
 
 #[test]
-fn a_flood_is_turned_away_by_one_limit_and_served_with_two() {
+fn a_flood_is_rejected_with_one_limit_and_served_with_two() {
     let prediction = plan("flood");
     let served: Vec<u64> = prediction.given.iter().map(|case| case.result.total.requests).collect();
     assert_eq!(served, [200, 200, 600]);
@@ -94,7 +94,7 @@ fn a_sweep_is_answered_with_its_own_curve() {
 }
 
 #[test]
-fn every_scenario_can_be_planned_told_and_shown() {
+fn every_scenario_can_be_planned_and_printed() {
     let files = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
     let mut seen = 0;
     for path in files.filter(|path| path.extension().is_some_and(|ext| ext == "toml")) {

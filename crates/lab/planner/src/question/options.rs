@@ -1,14 +1,13 @@
-//! What is said of a server, its limits and what must hold, from a scenario's `[plan]` or from the command line.
-//! Absent: it is not said.
+//! Options of a question, from a scenario's `[plan]` or from the command line: the server, its limits, the objectives.
+//! They become the parameters of the server model.
 
 use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use ::report::findings;
 use ::report::{
-    files,
+    files, findings,
     histogram::Histogram,
     result::{BenchResult, Percentiles, sweep::SweepResult},
 };
@@ -23,95 +22,85 @@ use crate::{
     },
 };
 
-/// The key that is to blame, and why, in words.
-type Wrong = (&'static str, String);
+/// The wrong key, and the message.
+type OptionError = (&'static str, String);
 
-/// Making a connection where nothing is said of it, as it is within a data centre.
-const USUAL_TCP: Duration = Duration::from_millis(1);
-/// The same for the login.
-const USUAL_AUTH: Duration = Duration::from_millis(9);
-/// Answers that a login at PostgreSQL waits for: whether there is TLS, and three of SCRAM's. With TLS the first one
-/// belongs to its handshake, which waits for one answer more.
+/// Default times to make a connection, as within a data centre.
+const DEFAULT_TCP_TIME: Duration = Duration::from_millis(1);
+const DEFAULT_AUTH_TIME: Duration = Duration::from_millis(9);
+/// Round trips of a PostgreSQL login: SSLRequest, and three of SCRAM. With TLS, SSLRequest counts to the handshake.
 const LOGIN_TRIPS: u32 = 4;
 const TLS_TRIPS: u32 = 1;
-/// No part of an operation or of a new connection takes longer.
-const LONGEST: Duration = Duration::from_secs(86_400);
-/// Two means are taken for the same if they differ by no more than this share.
-const SAME: f64 = 0.1;
+/// The longest part of an operation or of a new connection.
+const MAX_TIME: Duration = Duration::from_secs(86_400);
+/// Share by which the given mean service time may differ from the curve's without being an assumption.
+const MAX_MEAN_DIFFERENCE: f64 = 0.1;
 /// Statements of pgbench's transaction, and of the one without contended tables.
 const TPCB_TRIPS: u32 = 7;
 const SIMPLE_UPDATE_TRIPS: u32 = 5;
 
+/// Options are `None` or empty if they are not given.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Wishes {
-    /// Whose settings are to be told.
+pub struct Options {
+    /// Products whose settings are printed.
     pub products: Vec<Product>,
-    /// What the server needs for one operation alone, on average.
+    /// Mean service time of an operation that runs alone.
     pub service: Option<Duration>,
-    /// The 99th percentile of that.
     pub service_p99: Option<Duration>,
-    /// By how much longer the first operation on a new connection takes.
+    /// Extra time of the first operation on a new connection.
     pub first: Option<Duration>,
     pub spread: Option<Spread>,
-    /// A result of `poolhouse bench --json`, whose service times and connects are taken.
+    /// A result of `poolhouse bench --json`: service times and times to connect.
     pub measured: Option<PathBuf>,
-    /// A result of `poolhouse sweep --json`: what concurrency does.
+    /// A result of `poolhouse sweep --json`: throughput against concurrency.
     pub curve: Option<PathBuf>,
-    /// Operations that the server works on at a time; more share it.
+    /// Operations that run at full speed at a time; more share that.
     pub parallel: Option<u32>,
-    /// For how long an operation needs one of the server's processors; more operations than there are processors wait
-    /// for one.
+    /// Mean time for which an operation needs one of [`Self::cpus`].
     pub processor_time: Option<Duration>,
     /// Round trips of an operation.
     pub trips: Option<u32>,
-    /// The client's own time within an operation.
+    /// Think time of the client within an operation.
     pub pause: Option<Duration>,
-    /// The phases of making a connection.
-    pub connect: ConnectWishes,
-    /// Connections that the server lets in.
+    pub connect: ConnectOptions,
+    /// Used for phases of connecting if [`Self::measured`] contains no connect.
+    pub connect_unless_measured: ConnectOptions,
+    /// The server's connection limit.
     pub server_limit: Option<u32>,
-    /// Of these, those kept for others.
+    /// Connections within that limit that are reserved for other users.
     pub reserved: Option<u32>,
-    /// Connections that all pools together may have, as those of one Poolhouse.
+    /// Limit that all pools share, as pools of one Poolhouse.
     pub budget: Option<u32>,
-    /// The same of what was assumed until somebody measured it: it counts where the measurement saw no connection being
-    /// made.
-    pub unless_measured: ConnectWishes,
     pub objectives: Vec<String>,
-    /// By how much limits must be kept, as a share of them.
+    /// Share by which upper limits of objectives are lowered.
     pub margin: Option<f64>,
-    /// The server's processors, for a rule of thumb and for [`Self::processor_time`].
     pub cpus: Option<u32>,
     /// Memory of the server for each connection, in megabytes.
     pub memory_mb: Option<f64>,
-    /// What the platform does with functions.
     pub platform: Option<Platform>,
-    /// What needs a connection of its own at a Redis.
-    pub exclusive: Option<Exclusive>,
 }
 
-/// How service times are distributed whose mean is known.
+/// The distribution of service times whose mean is given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Spread {
     Constant,
     Exponential,
 }
 
-/// What is said of the phases of making a connection.
+/// Times of the phases of connecting.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct ConnectWishes {
+pub struct ConnectOptions {
     pub dns: Option<Duration>,
     pub tcp: Option<Duration>,
     pub tls: Option<Duration>,
     pub auth: Option<Duration>,
-    /// From there to being ready.
+    /// From the end of authentication until the connection is ready.
     pub ready: Option<Duration>,
-    /// Of these two, for how long one of the server's processors is needed.
+    /// The part of `auth` and `ready` that needs a processor of the server.
     pub processor_time: Option<Duration>,
 }
 
-impl ConnectWishes {
-    /// These, and where they say nothing those below.
+impl ConnectOptions {
     fn or(self, below: Self) -> Self {
         Self {
             dns: self.dns.or(below.dns),
@@ -124,40 +113,24 @@ impl ConnectWishes {
     }
 }
 
-/// What the platform does with functions that nobody calls.
+/// A platform that freezes and ends idle functions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Platform {
-    /// A function is frozen when it has been idle for so long.
+    /// Idle time before a function is frozen.
     pub freeze_after: Duration,
-    /// It is ended when it has been frozen for so long.
+    /// Frozen time before a function is ended.
     pub kill_after: Duration,
 }
 
-/// A server waits so much longer than the platform keeps a frozen function, and so much longer than until it is frozen
-/// besides.
-const PLATFORM_ROOM: Duration = Duration::from_secs(10);
-const FREEZE_ROOM: Duration = Duration::from_secs(5);
+/// Smallest difference of the client idle time from `kill_after`, and from both times of a platform together.
+const MIN_KILL_MARGIN: Duration = Duration::from_secs(10);
+const FREEZE_MARGIN: Duration = Duration::from_secs(5);
 
 impl Platform {
-    /// The idle time of a server that no thawed function finds to be over.
-    pub fn outlived(&self) -> Duration {
-        self.kill_after.saturating_add(PLATFORM_ROOM.max(self.freeze_after.saturating_add(FREEZE_ROOM)))
+    /// A client idle time after which no function is thawed.
+    pub fn safe_client_idle_time(&self) -> Duration {
+        self.kill_after.saturating_add(MIN_KILL_MARGIN.max(self.freeze_after.saturating_add(FREEZE_MARGIN)))
     }
-}
-
-/// What needs a connection of its own at a Redis; ordinary commands share.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Exclusive {
-    /// Blocking commands (`BLPOP` and the like) per second.
-    pub blocking_rate: f64,
-    /// How long one blocks on average.
-    pub blocking_time: Duration,
-    /// Transactions (`MULTI`, `WATCH`) per second.
-    pub transaction_rate: f64,
-    /// How long one takes from the first command to the last.
-    pub transaction_time: Duration,
-    /// Clients that subscribe; all of one user share a connection.
-    pub subscribers: u32,
 }
 
 /// Keys of `[plan]`.
@@ -181,26 +154,22 @@ pub const KEYS: &[&str] = &[
     "cpus",
     "memory_mb",
     "platform",
-    "exclusive",
 ];
 const CONNECT_KEYS: &[&str] = &["dns", "tcp", "tls", "auth", "ready", "processor_time"];
 const PLATFORM_KEYS: &[&str] = &["freeze_after", "kill_after"];
-const EXCLUSIVE_KEYS: &[&str] =
-    &["blocking_rate", "blocking_time", "transaction_rate", "transaction_time", "subscribers"];
-/// Conditions that there may be.
 const MAX_OBJECTIVES: usize = 16;
-/// The largest numbers that make sense.
-const MOST: u32 = 1_000_000;
+/// The largest number of connections or operations in an option.
+const MAX_NUMBER: u32 = 1_000_000;
 
-impl Wishes {
-    /// The keys of `[plan]`.
+impl Options {
+    /// Reads `[plan]`. Problems are noted in the section.
     pub fn read(section: &Section<'_>) -> Self {
         let objectives = section.texts("objectives").unwrap_or_default();
         if objectives.len() > MAX_OBJECTIVES {
             section.error("objectives", format!("more than {MAX_OBJECTIVES} objectives"));
         }
         for text in &objectives {
-            if let Err(message) = super::objective(text) {
+            if let Err(message) = super::parse_objective(text) {
                 section.error("objectives", message);
             }
         }
@@ -211,44 +180,42 @@ impl Wishes {
             spread: section.choice("spread", &[("constant", Spread::Constant), ("exponential", Spread::Exponential)]),
             measured: section.path("measured"),
             curve: section.path("curve"),
-            parallel: section.number("parallel", 1..=MOST),
+            parallel: section.number("parallel", 1..=MAX_NUMBER),
             processor_time: section.duration_on("processor_time"),
             trips: section.number("trips", 1..=1000),
             pause: section.duration_on("pause"),
             connect: section.table("connect", &[CONNECT_KEYS]).map(|table| connect(&table)).unwrap_or_default(),
-            server_limit: section.number("server_limit", 1..=MOST),
-            reserved: section.number("reserved", 0..=MOST),
-            budget: section.number("budget", 1..=MOST),
+            server_limit: section.number("server_limit", 1..=MAX_NUMBER),
+            reserved: section.number("reserved", 0..=MAX_NUMBER),
+            budget: section.number("budget", 1..=MAX_NUMBER),
             objectives,
             margin: section.decimal("margin", 0.0..=0.9),
             cpus: section.number("cpus", 1..=10_000),
             memory_mb: section.decimal("memory_mb", 0.001..=100_000.0),
             products: Vec::new(),
-            unless_measured: ConnectWishes::default(),
+            connect_unless_measured: ConnectOptions::default(),
             platform: section.table("platform", &[PLATFORM_KEYS]).and_then(|table| platform(&table)),
-            exclusive: section.table("exclusive", &[EXCLUSIVE_KEYS]).map(|table| exclusive(&table)),
         }
     }
 
-    /// These, and where they say nothing those below.
+    /// Fills options that are not given from `below`, unless a given option replaces them.
     #[must_use]
-    pub fn over(self, below: Self) -> Self {
-        // Whoever says what a service takes means that, and not what somebody else has measured.
-        let says = self.service.is_some() || self.measured.is_some();
-        let below = if says { Self { service: None, service_p99: None, measured: None, ..below } } else { below };
-        // So does whoever says what more of them at once do.
-        let says = self.curve.is_some() || self.parallel.is_some() || self.processor_time.is_some();
-        let below = if says { Self { curve: None, parallel: None, processor_time: None, ..below } } else { below };
-        // A measurement knows better than the file below what connecting takes, if it knows.
+    pub fn or(self, below: Self) -> Self {
+        let has_service = self.service.is_some() || self.measured.is_some();
+        let below =
+            if has_service { Self { service: None, service_p99: None, measured: None, ..below } } else { below };
+        let has_load_model = self.curve.is_some() || self.parallel.is_some() || self.processor_time.is_some();
+        let below =
+            if has_load_model { Self { curve: None, parallel: None, processor_time: None, ..below } } else { below };
+        // Measured times to connect replace those of the file, except for the processor time, which is not measured.
         let below = match self.measured {
             Some(_) => {
                 let processor_time = below.connect.processor_time;
-                let connect = ConnectWishes { processor_time, ..ConnectWishes::default() };
-                Self { connect, unless_measured: below.connect, ..below }
+                let connect = ConnectOptions { processor_time, ..ConnectOptions::default() };
+                Self { connect, connect_unless_measured: below.connect, ..below }
             }
             None => below,
         };
-        // Whoever gives a percentile means no other spread.
         let below = if self.service_p99.is_some() { Self { spread: None, ..below } } else { below };
         Self {
             products: if self.products.is_empty() { below.products } else { self.products },
@@ -263,7 +230,7 @@ impl Wishes {
             trips: self.trips.or(below.trips),
             pause: self.pause.or(below.pause),
             connect: self.connect.or(below.connect),
-            unless_measured: self.unless_measured.or(below.unless_measured),
+            connect_unless_measured: self.connect_unless_measured.or(below.connect_unless_measured),
             server_limit: self.server_limit.or(below.server_limit),
             reserved: self.reserved.or(below.reserved),
             budget: self.budget.or(below.budget),
@@ -272,17 +239,15 @@ impl Wishes {
             cpus: self.cpus.or(below.cpus),
             memory_mb: self.memory_mb.or(below.memory_mb),
             platform: self.platform.or(below.platform),
-            exclusive: self.exclusive.or(below.exclusive),
         }
     }
 
-    /// The server that is meant, for a load on this target. What had to be assumed is added to `assumed`, a sentence
-    /// each.
+    /// The server model for a load on this target. Assumptions are added to `assumed`, one sentence each.
     ///
     /// # Errors
-    /// It cannot be, with the key that is to blame, and in words.
-    pub fn spec(&self, target: &Target, assumed: &mut Vec<String>) -> Result<Spec, Wrong> {
-        self.check_lengths()?;
+    /// The wrong key, and the message.
+    pub fn server_spec(&self, target: &Target, assumed: &mut Vec<String>) -> Result<Spec, OptionError> {
+        self.check_times()?;
         let measured = match &self.measured {
             Some(path) => read_measured(path).map_err(|message| ("measured", message))?,
             None => Vec::new(),
@@ -291,16 +256,15 @@ impl Wishes {
             Some(path) => Some(files::read_sweep(path).map_err(|error| ("curve", error.to_string()))?),
             None => None,
         };
-        let curve = sweep.as_ref().map(|sweep| curve_of(sweep, assumed)).transpose()?;
-        let known = sweep.as_ref().zip(curve.as_ref());
-        let service = self.times(&measured, known, assumed)?;
+        let curve = sweep.as_ref().map(|sweep| read_curve(sweep, assumed)).transpose()?;
+        let service = self.service_times(&measured, sweep.as_ref().zip(curve.as_ref()), assumed)?;
         let curve = match (self.parallel, curve) {
             (Some(_), Some(_)) => return Err(("parallel", "give either `curve` or `parallel`, not both".to_owned())),
             (Some(most), None) => Some(Curve::parallel(most, service.mean().as_secs_f64())),
             (None, curve) => curve,
         };
         let processors = self.processors(curve.is_some(), service.mean())?;
-        let (auth_trips, full, trips) = kind(target);
+        let (auth_trips, full, trips) = protocol_defaults(target);
         let limit = self.server_limit;
         if let (Some(limit), Some(reserved)) = (limit, self.reserved)
             && reserved >= limit
@@ -322,7 +286,7 @@ impl Wishes {
             budget: self.budget,
             watchers: match (target, self.platform) {
                 (Target::MongoDb(_), None) => MONGODB_MONITORS_PER_HOST,
-                // Drivers know that they run in a function.
+                // Drivers detect that they run in a function, and poll.
                 (Target::MongoDb(_), Some(_)) => POLLING_MONITORS_PER_HOST,
                 _ => 0,
             },
@@ -330,9 +294,9 @@ impl Wishes {
         })
     }
 
-    /// Whether all times are such that sums of them can be counted.
-    fn check_lengths(&self) -> Result<(), Wrong> {
-        let ConnectWishes { dns, tcp, tls, auth, ready, processor_time } = self.connect;
+    /// Refuses times whose sums could overflow.
+    fn check_times(&self) -> Result<(), OptionError> {
+        let ConnectOptions { dns, tcp, tls, auth, ready, processor_time } = self.connect;
         let of_connect = [dns, tcp, tls, auth, ready, processor_time].map(|time| ("connect", time));
         let times = [
             ("service", self.service),
@@ -341,22 +305,22 @@ impl Wishes {
             ("processor_time", self.processor_time),
             ("pause", self.pause),
         ];
-        let too_long = times.into_iter().chain(of_connect).find(|(_, time)| time.is_some_and(|time| time > LONGEST));
+        let too_long = times.into_iter().chain(of_connect).find(|(_, time)| time.is_some_and(|time| time > MAX_TIME));
         too_long.map_or(Ok(()), |(key, _)| Err((key, "more than a day: nothing could be planned with that".to_owned())))
     }
 
-    /// What an operation alone takes at the server.
-    fn times(
+    /// Service times of an operation that runs alone.
+    fn service_times(
         &self,
         measured: &[BenchResult],
         sweep: Option<(&SweepResult, &Curve)>,
         assumed: &mut Vec<String>,
-    ) -> Result<Times, Wrong> {
+    ) -> Result<Times, OptionError> {
         let all = sum(measured, |result| result.total.service_ms.as_ref()).map_err(|message| ("measured", message))?;
         let times = match (all, self.service, sweep) {
             (Some(histogram), _, _) => {
                 let times = Times::measured(&histogram).ok_or(("measured", "nothing was served".to_owned()))?;
-                // What was measured is as long as the operation was with the server, the client's own time included.
+                // A measured service time includes the pause of the client.
                 let times = times.without(self.pause.unwrap_or_default());
                 if times.mean().is_zero() {
                     let message = "no operation that was measured was longer: nothing is left for the server";
@@ -364,28 +328,29 @@ impl Wishes {
                 }
                 times
             }
-            (None, Some(mean), _) => self.of_mean(mean).map_err(|message| ("service_p99", message))?,
-            (None, None, Some((sweep, curve))) => return varies_as(sweep, curve, assumed),
+            (None, Some(mean), _) => self.times_with_mean(mean).map_err(|message| ("service_p99", message))?,
+            (None, None, Some((sweep, curve))) => return times_of_curve(sweep, curve, assumed),
             (None, None, None) => {
-                let said = "how long does the server take for one operation? Say it with `service`, or with the file of a measurement: `measured` or `curve`";
-                return Err(("", said.to_owned()));
+                let question = "how long does the server take for one operation? Say it with `service`, or with the \
+                                file of a measurement: `measured` or `curve`";
+                return Err(("", question.to_owned()));
             }
         };
-        // A curve knows how long operations take, and then what was said tells how they vary.
-        let Some(alone) = sweep.and_then(|(_, curve)| Some(alone(curve)?.0)) else { return Ok(times) };
-        let said = times.mean();
-        if alone.abs_diff(said) > said.mul_f64(SAME) {
+        // With a curve, the mean is the curve's and the given times only set the distribution.
+        let Some(alone) = sweep.and_then(|(_, curve)| Some(time_alone(curve)?.0)) else { return Ok(times) };
+        let given = times.mean();
+        if alone.abs_diff(given) > given.mul_f64(MAX_MEAN_DIFFERENCE) {
             assumed.push(format!(
-                "By the curve an operation alone takes {}, and not {} as is said besides: the curve's time is taken, and what is said tells \
-                 how times vary.",
+                "By the curve an operation alone takes {}, and not {} as is said besides: the curve's time is taken, \
+                 and what is said tells how times vary.",
                 crate::words::time(alone),
-                crate::words::time(said)
+                crate::words::time(given)
             ));
         }
         Ok(times.with_mean(alone))
     }
 
-    fn processors(&self, shared: bool, service: Duration) -> Result<Option<Processors>, Wrong> {
+    fn processors(&self, shared: bool, service: Duration) -> Result<Option<Processors>, OptionError> {
         let Some(work) = self.processor_time else { return Ok(None) };
         let wrong = |message: &str| Err(("processor_time", message.to_owned()));
         match self.cpus {
@@ -396,7 +361,7 @@ impl Wishes {
         }
     }
 
-    fn of_mean(&self, mean: Duration) -> Result<Times, String> {
+    fn times_with_mean(&self, mean: Duration) -> Result<Times, String> {
         match (self.service_p99, self.spread) {
             (Some(_), Some(_)) => Err("give either `spread` or `service_p99`, not both".to_owned()),
             (Some(p99), None) => Times::lognormal(mean, p99),
@@ -407,40 +372,40 @@ impl Wishes {
 
     fn connect(&self, measured: &[BenchResult], auth_trips: u32, assumed: &mut Vec<String>) -> Result<Connect, String> {
         let has_measured = measured.iter().any(|result| result.total.connect_ms.total.is_some());
-        let wishes = if has_measured { self.connect } else { self.connect.or(self.unless_measured) };
+        let options = if has_measured { self.connect } else { self.connect.or(self.connect_unless_measured) };
         let phase = |said: Option<Duration>, of: fn(&BenchResult) -> Option<&Percentiles>| match said {
             Some(time) => Ok(Some(Times::Constant(time))),
             None => sum(measured, of).map(|all| all.and_then(|histogram| Times::measured(&histogram))),
         };
         let mut connect = Connect {
-            dns: phase(wishes.dns, |result| result.total.connect_ms.dns.as_ref())?,
-            tcp: phase(wishes.tcp, |result| result.total.connect_ms.tcp.as_ref())?,
-            tls: phase(wishes.tls, |result| result.total.connect_ms.tls.as_ref())?,
-            auth: phase(wishes.auth, |result| result.total.connect_ms.auth.as_ref())?,
-            ready: phase(wishes.ready, |result| result.total.connect_ms.ready.as_ref())?,
+            dns: phase(options.dns, |result| result.total.connect_ms.dns.as_ref())?,
+            tcp: phase(options.tcp, |result| result.total.connect_ms.tcp.as_ref())?,
+            tls: phase(options.tls, |result| result.total.connect_ms.tls.as_ref())?,
+            auth: phase(options.auth, |result| result.total.connect_ms.auth.as_ref())?,
+            ready: phase(options.ready, |result| result.total.connect_ms.ready.as_ref())?,
             tls_trips: TLS_TRIPS,
             auth_trips,
             ready_trips: 0,
-            work: wishes.processor_time.unwrap_or_default(),
+            work: options.processor_time.unwrap_or_default(),
         };
         if connect.tls.is_some() && auth_trips == LOGIN_TRIPS {
-            // TLS has been asked for already.
+            // SSLRequest counts to the handshake.
             (connect.tls_trips, connect.auth_trips) = (TLS_TRIPS + 1, auth_trips - 1);
         }
         if connect.phase_count() == 0 {
-            connect.tcp = Some(Times::Constant(USUAL_TCP));
-            connect.auth = Some(Times::Constant(USUAL_AUTH));
+            connect.tcp = Some(Times::Constant(DEFAULT_TCP_TIME));
+            connect.auth = Some(Times::Constant(DEFAULT_AUTH_TIME));
             assumed.push(format!(
                 "Nothing was said of connecting: {} are assumed, as within a data centre without TLS.",
-                crate::words::time(USUAL_TCP + USUAL_AUTH)
+                crate::words::time(DEFAULT_TCP_TIME + DEFAULT_AUTH_TIME)
             ));
         }
         Ok(connect)
     }
 }
 
-/// What a sweep says of many operations at once, and what that leaves open.
-fn curve_of(sweep: &SweepResult, assumed: &mut Vec<String>) -> Result<Curve, Wrong> {
+/// The curve of a sweep. Its doubts are added to `assumed`.
+fn read_curve(sweep: &SweepResult, assumed: &mut Vec<String>) -> Result<Curve, OptionError> {
     if let Some(noise) = sweep.direct.steadiness.noise {
         assumed.push(format!(
             "One measurement of the curve varies by {}: what follows from it is uncertain by as much.",
@@ -453,7 +418,7 @@ fn curve_of(sweep: &SweepResult, assumed: &mut Vec<String>) -> Result<Curve, Wro
         assumed.push(format!("Of the curve: {} The plan takes {taken}.", findings::named(speeds)));
     }
     let curve = Curve::measured(sweep).ok_or(("curve", "it has no point".to_owned()))?;
-    // Where nothing can be relied on, there is a warning that says more.
+    // An unreliable curve has a warning of its own.
     if let Some(verdict) = verdict.filter(|verdict| verdict.confidence == LOW_CONFIDENCE && curve.doubt().is_none()) {
         let more = verdict.to_know.join(" ");
         let more = if more.is_empty() { String::new() } else { format!(" To know more: {more}") };
@@ -462,10 +427,10 @@ fn curve_of(sweep: &SweepResult, assumed: &mut Vec<String>) -> Result<Curve, Wro
     Ok(curve)
 }
 
-/// The times of a curve of which nothing else is said: they vary as those of the sweep did.
-fn varies_as(sweep: &SweepResult, curve: &Curve, assumed: &mut Vec<String>) -> Result<Times, Wrong> {
+/// Service times with the distribution of the response times at the first point of the sweep.
+fn times_of_curve(sweep: &SweepResult, curve: &Curve, assumed: &mut Vec<String>) -> Result<Times, OptionError> {
     let none = || ("curve", "its points have no latencies".to_owned());
-    let (mean, fewest) = alone(curve).ok_or_else(none)?;
+    let (mean, fewest) = time_alone(curve).ok_or_else(none)?;
     let point = sweep.direct.points.iter().find(|point| point.clients == fewest).ok_or_else(none)?;
     let p99 = point.p99_ms.and_then(|ms| Duration::try_from_secs_f64(ms / 1e3).ok()).ok_or_else(none)?;
     let most = mean.mul_f64(0.999 * MAX_P99_RATIO);
@@ -479,7 +444,6 @@ fn varies_as(sweep: &SweepResult, curve: &Curve, assumed: &mut Vec<String>) -> R
     Ok(times)
 }
 
-/// Whether logins can need a processor for as long as is said.
 fn check_login(connect: &Connect, knows_processors: bool) -> Result<(), &'static str> {
     let login = [&connect.auth, &connect.ready].into_iter().flatten().map(Times::mean).sum();
     match connect.work {
@@ -490,8 +454,8 @@ fn check_login(connect: &Connect, knows_processors: bool) -> Result<(), &'static
     }
 }
 
-fn connect(section: &Section<'_>) -> ConnectWishes {
-    ConnectWishes {
+fn connect(section: &Section<'_>) -> ConnectOptions {
+    ConnectOptions {
         dns: section.duration_on("dns"),
         tcp: section.duration_on("tcp"),
         tls: section.duration_on("tls"),
@@ -511,18 +475,8 @@ fn platform(section: &Section<'_>) -> Option<Platform> {
     })
 }
 
-fn exclusive(section: &Section<'_>) -> Exclusive {
-    Exclusive {
-        blocking_rate: section.decimal("blocking_rate", 0.0..=1e6).unwrap_or(0.0),
-        blocking_time: section.duration_on("blocking_time").unwrap_or_default(),
-        transaction_rate: section.decimal("transaction_rate", 0.0..=1e6).unwrap_or(0.0),
-        transaction_time: section.duration_on("transaction_time").unwrap_or_default(),
-        subscribers: section.number("subscribers", 0..=MOST).unwrap_or(0),
-    }
-}
-
-/// Answers of a login, what one client too many is told, and round trips of an operation.
-fn kind(target: &Target) -> (u32, &'static str, u32) {
+/// Round trips of a login, the error of a full server, and round trips of an operation.
+fn protocol_defaults(target: &Target) -> (u32, &'static str, u32) {
     match target {
         Target::Postgres(target) => {
             let trips = target.scripts.iter().map(|(script, _)| match script {
@@ -533,7 +487,7 @@ fn kind(target: &Target) -> (u32, &'static str, u32) {
             (LOGIN_TRIPS, POSTGRES_FULL, trips.max().unwrap_or(1))
         }
         Target::Redis(_) => (1, "too many clients", 1),
-        // The first answer says what the server is, the others are SCRAM's.
+        // `hello`, and two of SCRAM.
         Target::MongoDb(_) => (3, "connection closed", 1),
         Target::Http(_) => (0, "connection closed", 1),
     }
@@ -547,10 +501,10 @@ fn read_measured(path: &Path) -> Result<Vec<BenchResult>, String> {
     Ok(results)
 }
 
-/// A histogram of all results together; `None`: there is nothing of the kind.
+/// The sum of histograms of all results. `None`: no result has one.
 ///
 /// # Errors
-/// It was not kept, or cannot be read.
+/// A histogram was not kept, or cannot be read.
 fn sum(results: &[BenchResult], of: fn(&BenchResult) -> Option<&Percentiles>) -> Result<Option<Histogram>, String> {
     let mut all: Option<Histogram> = None;
     for percentiles in results.iter().filter_map(of) {
@@ -561,8 +515,8 @@ fn sum(results: &[BenchResult], of: fn(&BenchResult) -> Option<&Percentiles>) ->
     Ok(all)
 }
 
-/// How long an operation takes with as few others as the curve knows, on average, and how few they are.
-fn alone(curve: &Curve) -> Option<(Duration, u32)> {
+/// The mean time of an operation at the fewest clients of the curve, and their number.
+fn time_alone(curve: &Curve) -> Option<(Duration, u32)> {
     let fewest = curve.known_at().next()?;
     Some((Duration::try_from_secs_f64(f64::from(fewest) / curve.throughput(fewest)).ok()?, fewest))
 }

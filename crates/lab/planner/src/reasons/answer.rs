@@ -1,16 +1,16 @@
-//! The answer itself, which stands before all reasons: what to do, in three lines at most.
+//! The answer: what to do, in three lines at most.
 
 use load::plan::Plan;
 
 use crate::{
-    advice::{Advice, for_own_pools},
+    advice::{Advice, client_limits_of_pools},
     prediction::{Best, Prediction},
     question::Question,
     run::own_pool,
     words::counted,
 };
 
-/// What to do; nothing where no load has a pool.
+/// What to do. Empty if no load has a pool.
 pub fn answer(question: &Question, load: &Plan, prediction: &Prediction) -> Vec<String> {
     if let (Some(one), Some(settings)) = (&prediction.shared, &prediction.shared_settings)
         && own_pool(load).is_none()
@@ -32,8 +32,9 @@ pub fn answer(question: &Question, load: &Plan, prediction: &Prediction) -> Vec<
     vec![format!("{verdict} max_size {}, min_size {}{each}.", settings.max_size, settings.min_size)]
 }
 
-/// One Poolhouse for all instances, whose clients are the pools that these have today, or of `each` size if that is
-/// more.
+/// Recommends one Poolhouse for all instances. Its clients are their pools, of the given size or of `each`, whichever
+/// is
+/// larger.
 fn in_front(question: &Question, load: &Plan, one: &Best, settings: &Advice, each: u32) -> Vec<String> {
     let instances = counted(load.pool.instances.into(), "instance");
     let first = if one.met {
@@ -46,7 +47,7 @@ fn in_front(question: &Question, load: &Plan, one: &Best, settings: &Advice, eac
         format!("  max_size {}, min_size {}: its connections to the database", settings.max_size, settings.min_size),
     ];
     if let (Some(soft), Some(hard)) = (settings.soft_limit, settings.hard_limit) {
-        let own = for_own_pools(question, load, each).map_or(0.0, |limits| limits.expected);
+        let own = client_limits_of_pools(question, load, each).map_or(0.0, |limits| limits.expected);
         lines.push(format!(
             "  hard_limit {hard}, soft_limit {soft}: the pools of the {instances} have up to {own:.0} connections to it"
         ));

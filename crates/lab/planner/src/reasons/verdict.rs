@@ -1,6 +1,6 @@
-//! What was found, with what margin, and how sure that is; or that no setting meets the objectives.
+//! Explains which settings meet the objectives, by what margin and how certainly; or why none does.
 
-use super::{Words, limits};
+use super::{Explanation, limits};
 use crate::{
     prediction::{Best, Prediction},
     question::{Missed, Question},
@@ -9,64 +9,65 @@ use crate::{
     words::{counted, ms, percent},
 };
 
-/// Cases of which it is told what they miss.
+/// Most given cases that are explained.
 const MAX_CASES: usize = 6;
-/// What is told of one that misses more.
+/// Most missed objectives that are named of one case.
 const MAX_MISSED: usize = 2;
 
-/// What the given settings miss.
-fn given(question: &Question, prediction: &Prediction, words: &mut Words) {
-    for (case, asked) in prediction.given.iter().zip(&question.cases).take(MAX_CASES) {
+/// Names the objectives that the given settings miss.
+fn given(question: &Question, prediction: &Prediction, to: &mut Explanation) {
+    for (case, load) in prediction.given.iter().zip(&question.cases).take(MAX_CASES) {
         let own = case.result.name.split_once(": ").map_or("as given", |(_, own)| own);
         let text = match &case.missed[..] {
-            [] if limits::could_want_more(question, asked) => {
+            [] if limits::could_want_more(question, load) => {
                 "meets the objectives under this load, but could want more connections than the server has.".to_owned()
             }
             [] => "meets the objectives.".to_owned(),
             all => {
                 let more = all.len().saturating_sub(MAX_MISSED);
                 let more = if more > 0 { format!(" and {}", counted(more as u64, "other")) } else { String::new() };
-                let told: Vec<String> = all.iter().take(MAX_MISSED).map(one).collect();
-                format!("misses {}{more}.", told.join(", "))
+                let named: Vec<String> = all.iter().take(MAX_MISSED).map(describe_miss).collect();
+                format!("misses {}{more}.", named.join(", "))
             }
         };
-        words.say("given", format!("{own}: {text}"));
+        to.reason("given", format!("{own}: {text}"));
     }
 }
 
-/// An objective that is missed.
-fn one(miss: &Missed) -> String {
+fn describe_miss(miss: &Missed) -> String {
     let step = miss.step.as_ref().map_or(String::new(), |step| format!(" in the step {step}"));
     format!("{} ({}{step})", miss.objective, miss.measured)
 }
 
-/// Of a doubtful server not all sizes are looked at.
+/// An adjective for "smallest": with low confidence in the curve, only its reliable range is searched.
 fn reliable(prediction: &Prediction) -> &'static str {
     if prediction.facts.server_safe.is_some() { " reliable one" } else { "" }
 }
 
-pub(super) fn verdict(question: &Question, prediction: &Prediction, words: &mut Words) {
+pub(super) fn explain(question: &Question, prediction: &Prediction, to: &mut Explanation) {
     if !question.is_sweep {
-        given(question, prediction, words);
+        given(question, prediction, to);
     }
     if let Some(forbidden) = &prediction.forbidden {
-        words.say("none", forbidden.clone());
+        to.reason("none", forbidden.clone());
     }
     let Some(best) = &prediction.best else { return };
     if let (true, Some(_)) = (best.met, &prediction.facts.server_doubt) {
-        words
-            .say("found", format!("By the curve's figures {} would do, and nobody knows whether it does.", best.words));
+        to.reason(
+            "found",
+            format!("By the curve's figures {} would do, and nobody knows whether it does.", best.words),
+        );
         return;
     }
     if question.is_sweep && best.met {
         let all = prediction.objectives.join(", ");
-        words.say("found", format!("{} is the smallest{} that meets {all}.", best.words, reliable(prediction)));
+        to.reason("found", format!("{} is the smallest{} that meets {all}.", best.words, reliable(prediction)));
         return;
     }
     if best.met {
         let which = reliable(prediction);
         let text = match best.too_small {
-            // It was raised at last, in steps.
+            // The full loads raised the size in steps.
             Some(size) if size + 1 < best.sizes.max_size => {
                 format!("meets the objectives. A max_size of {size} is too small; one between them may do.")
             }
@@ -75,39 +76,40 @@ pub(super) fn verdict(question: &Question, prediction: &Prediction, words: &mut 
             }
             None => format!("is the smallest{which} that meets the objectives."),
         };
-        words.say("found", format!("{} {text}", best.words));
+        to.reason("found", format!("{} {text}", best.words));
         return;
     }
-    let missed: Vec<String> = best.cases.iter().flat_map(|case| &case.missed).take(MAX_MISSED).map(one).collect();
+    let missed: Vec<String> =
+        best.cases.iter().flat_map(|case| &case.missed).take(MAX_MISSED).map(describe_miss).collect();
     let lead = match prediction.needs_one_in_front() {
         true => "Without one in front no setting of the instances' pools",
         false => "No setting",
     };
-    words.say(
+    to.reason(
         "none",
         format!("{lead} meets the objectives. The nearest, {}, misses {}.", best.words, missed.join(", ")),
     );
-    why(question, prediction, best, words);
+    explain_failure(question, prediction, best, to);
 }
 
 /// Why no setting meets the objectives.
-fn why(question: &Question, prediction: &Prediction, best: &Best, words: &mut Words) {
+fn explain_failure(question: &Question, prediction: &Prediction, best: &Best, to: &mut Explanation) {
     let cases = prediction.given.iter().chain(&best.cases);
     let in_front = cases.filter_map(|case| case.result.total.front_wait_ms.as_ref()).map(|waits| waits.p99);
     if let Some(in_front) = in_front.reduce(f64::max).filter(|p99| *p99 > 0.0) {
-        words.say(
+        to.reason(
             "why",
             format!(
-                "Behind larger pools the wait is in that of the Poolhouse in front, where 1 of 100 waits for up to {}: try a larger \
-                 max_size there.",
+                "Behind larger pools the wait is in that of the Poolhouse in front, where 1 of 100 waits for up to \
+                 {}: try a larger max_size there.",
                 ms(in_front)
             ),
         );
     }
-    // Where operations share a server, how long it takes depends on how many of them the pool lets through.
+    // On a shared server, service times depend on the concurrency that the pool allows.
     let is_shared = question.spec.curve.is_some() || question.spec.processors.is_some();
     for (objective, limit) in question.objectives.iter().filter_map(|one| Some((one, one.response_limit_ms()?))) {
-        // With a Poolhouse in front that has a pool, the wait in it is part of what the way takes.
+        // Behind the pool of a Poolhouse in front, service times include the wait there.
         let alone = best.cases.iter().filter(|case| case.result.total.front_wait_ms.is_none());
         let service = alone.filter_map(|case| case.result.total.service_ms.as_ref()).map(|all| all.p99);
         if let Some(service) =
@@ -121,19 +123,19 @@ fn why(question: &Question, prediction: &Prediction, best: &Best, words: &mut Wo
             } else {
                 format!("which is the database and the way to it: no pool can make {} true.", objective.text())
             };
-            words.say(
+            to.reason(
                 "why",
                 format!("Even without any wait for a connection 1 of 100 takes {}, {verdict}", ms(service)),
             );
         }
     }
     if best.sizes.max_size >= best.most {
-        words.say("why", at_most(best));
+        to.reason("why", explain_bound(best));
     }
 }
 
-/// Why there is no larger pool.
-fn at_most(best: &Best) -> String {
+/// Why no larger pool was tried.
+fn explain_bound(best: &Best) -> String {
     let most = counted(best.most.into(), "connection");
     match best.bound {
         Bound::Server | Bound::Gate | Bound::Budget => {
@@ -146,12 +148,12 @@ fn at_most(best: &Best) -> String {
     }
 }
 
-pub(super) fn say(question: &Question, prediction: &Prediction, words: &mut Words) {
+pub(super) fn explain_certainty(question: &Question, prediction: &Prediction, to: &mut Explanation) {
     let cases = prediction.given.iter().chain(prediction.best.iter().flat_map(|best| &best.cases));
-    let tells = |text: &&String| [LOAD_NOT_STARTED, STOPPED_EARLY].iter().any(|about| text.starts_with(about));
-    for text in cases.flat_map(|case| &case.result.warnings).filter(tells) {
-        if !words.warnings.contains(text) {
-            words.warn(text.clone());
+    let is_incomplete = |text: &&String| [LOAD_NOT_STARTED, STOPPED_EARLY].iter().any(|about| text.starts_with(about));
+    for text in cases.flat_map(|case| &case.result.warnings).filter(is_incomplete) {
+        if !to.warnings.contains(text) {
+            to.warn(text.clone());
         }
     }
     let Some(best) = &prediction.best else { return };
@@ -165,7 +167,7 @@ pub(super) fn say(question: &Question, prediction: &Prediction, words: &mut Word
                 percent(question.margin)
             )
         };
-        words.say("margin", kept);
+        to.reason("margin", kept);
     }
     let response = best.cases.first().and_then(|case| case.result.total.response_ms.as_ref());
     if let Some(response) = response.filter(|_| !best.other_seeds.is_empty()) {
@@ -176,11 +178,11 @@ pub(super) fn say(question: &Question, prediction: &Prediction, words: &mut Word
             format!("{} to {}", ms(values().fold(f64::INFINITY, f64::min)), ms(values().fold(0.0, f64::max)))
         };
         let tried = best.other_seeds.len() as u64;
-        words.say(
+        to.reason(
             "uncertainty",
             format!(
-                "With {tried} other random arrivals p50 is {}, p95 {}, p99 {}; {} of {tried} met all objectives. That is chance alone: the \
-                 service times and the stalls are as they were said.",
+                "With {tried} other random arrivals p50 is {}, p95 {}, p99 {}; {} of {tried} met all objectives. \
+                 That is chance alone: the service times and the stalls are as they were said.",
                 range(0),
                 range(1),
                 range(2),
