@@ -118,20 +118,17 @@ fn case(question: &Question, outcome: &Outcome) -> Case {
 }
 
 fn best(question: &Question, found: &Found, instances: u32) -> Best {
-    let mut as_given = found.not_kept.as_ref().map_or(Vec::new(), |(by_rule, _)| by_rule.differences(&found.upkeep));
-    // A raised `max_connecting` does not stay as given.
-    as_given.retain(|name| found.held_back.is_none() || *name != "max_connecting");
+    let as_given = found.rejected.as_ref().map_or(Vec::new(), |(by_rule, _)| by_rule.differences(&found.upkeep));
     Best {
         sizes: found.sizes,
         instances,
         words: found.sizes.words(question.compression),
         as_given,
-        not_kept: found.not_kept.clone(),
+        rejected: found.rejected.clone(),
         cases: found.outcomes.iter().map(|outcome| case(question, outcome)).collect(),
         met: found.missed.is_empty(),
         with_margin: found.with_margin,
         too_small: found.too_small.as_ref().map(|(size, _)| *size),
-        held_back: found.held_back,
         most: found.most.0,
         bound: found.most.1,
         other_seeds: found.spread.clone(),

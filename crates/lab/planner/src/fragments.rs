@@ -171,31 +171,65 @@ mod tests {
     }
 
     #[test]
-    fn each_product_gets_its_own_names_and_units() {
-        let text = |of: fn(&Advice) -> Fragment| of(&advice()).text;
-        assert!(
-            text(poolhouse).contains("max_idle_time = \"5m\"\nmax_life_time = \"off\"\nmax_wait_time = \"2500ms\"")
-        );
-        assert!(
-            text(poolhouse)
-                .starts_with("[[listener]]\nsoft_limit = 800\nhard_limit = 1000\nclient_idle_time = \"310s\"")
-        );
-        assert!(text(pgbouncer).contains(
-            "\npool_mode = transaction\ndefault_pool_size = 200\nmin_pool_size = \
-                                          30\nserver_idle_timeout = 300\nserver_lifetime = \
-                                          31536000\nquery_wait_timeout = 3"
-        ));
-        assert!(text(hikaricp).contains(
-            "maximumPoolSize=200\nminimumIdle=30\nidleTimeout=300000\nmaxLifetime=0\nconnectionTimeout=2500"
-        ));
-        assert_eq!(
-            text(mongodb),
-            "maxPoolSize=200&minPoolSize=30&maxConnecting=4&maxIdleTimeMS=300000&waitQueueTimeoutMS=2500"
-        );
+    fn each_product_gets_its_own_names_and_units_and_its_missing_settings_are_named() {
+        let of_applications = ["max_connecting", "soft_limit", "hard_limit", "client_idle_time"];
+        let without = |more: &[&'static str]| [more, &of_applications].concat();
+        let of_poolhouse = "[[listener]]\nsoft_limit = 800\nhard_limit = 1000\nclient_idle_time = \"310s\"\n\n\
+                            [[database]]\nmax_size = 200\nmin_size = 30\nmax_connecting = 4\nmax_idle_time = \"5m\"\n\
+                            max_life_time = \"off\"\nmax_wait_time = \"2500ms\"";
+        let cases: [(fn(&Advice) -> Fragment, &str, Vec<&str>); 9] = [
+            (poolhouse, of_poolhouse, vec![]),
+            (
+                pgbouncer,
+                "\npool_mode = transaction\ndefault_pool_size = 200\nmin_pool_size = 30\nserver_idle_timeout = 300\n\
+                 server_lifetime = 31536000\nquery_wait_timeout = 3\nmax_client_conn = 1000\nclient_idle_timeout = 310",
+                vec!["max_connecting", "soft_limit"],
+            ),
+            (
+                hikaricp,
+                "maximumPoolSize=200\nminimumIdle=30\nidleTimeout=300000\nmaxLifetime=0\nconnectionTimeout=2500",
+                without(&[]),
+            ),
+            (
+                django,
+                "[\"pool\"] = {\n    \"min_size\": 30,\n    \"max_size\": 200,\n    \"timeout\": 2.5,\n    \
+                 \"max_idle\": 300,\n    \"max_lifetime\": 31536000,\n}",
+                without(&[]),
+            ),
+            (rails, "pool: 200\ncheckout_timeout: 2.5\nidle_timeout: 300", without(&["min_size", "max_life_time"])),
+            (
+                node_postgres,
+                "new pg.Pool({\n  max: 200,\n  min: 30,\n  idleTimeoutMillis: 300000,\n  \
+                 connectionTimeoutMillis: 2500,\n  maxLifetimeSeconds: 0,\n})",
+                without(&[]),
+            ),
+            (
+                sqlalchemy,
+                "create_engine(\n    url,\n    pool_size=200,\n    max_overflow=0,\n    pool_timeout=2.5,\n    \
+                 pool_recycle=-1,\n)",
+                without(&["min_size", "max_idle_time"]),
+            ),
+            (
+                pgx,
+                "pool_max_conns=200&pool_min_conns=30&pool_max_conn_idle_time=300000ms&\
+                 pool_max_conn_lifetime=31536000000ms",
+                without(&["max_wait_time"]),
+            ),
+            (
+                mongodb,
+                "maxPoolSize=200&minPoolSize=30&maxConnecting=4&maxIdleTimeMS=300000&waitQueueTimeoutMS=2500",
+                vec!["max_life_time", "soft_limit", "hard_limit", "client_idle_time"],
+            ),
+        ];
+        for (fragment_of, text, missing) in cases {
+            let fragment = fragment_of(&advice());
+            assert!(fragment.text.ends_with(text), "{fragment:?}");
+            assert_eq!(fragment.missing, missing, "{}", fragment.of);
+        }
     }
 
     #[test]
-    fn what_is_off_or_too_short_is_written_as_each_product_means_it() {
+    fn times_that_are_off_or_too_short_are_written_as_each_product_needs_them() {
         let off = Advice { max_idle_time: None, max_wait_time: None, ..advice() };
         // 0 is an error to PyMongo, and to PgBouncer a connection that is used once.
         assert_eq!(mongodb(&off).text, "maxPoolSize=200&minPoolSize=30&maxConnecting=4");
@@ -220,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_pools_have_together_is_said_where_they_are_those_of_one_poolhouse() {
+    fn only_poolhouse_has_a_limit_for_all_pools() {
         let shared = Advice { budget: Some(90), ..advice() };
         assert!(
             poolhouse(&shared).text.contains("\n\n[limits]\nmax_server_connections = 90\n\n[[database]]\nmax_size")
@@ -246,12 +280,12 @@ mod tests {
             all[0].place == "poolhouse.toml of one in front of all instances"
                 && all[1].place.ends_with("all instances")
         );
-        // Pools of one Poolhouse are its own, however many, and a single instance has a pooler like its own pool.
+        // With a common pooler, or a single instance, the pooler has the settings of each pool.
         for each in [each, one] {
             let all = fragments(&each, Some(&each));
             assert!(all.len() == 4 && all[0].place == "poolhouse.toml", "{all:?}");
         }
-        // Pools that would be too large without a common limit are nobody else's.
+        // Pools that rely on a common limit are only Poolhouse's.
         for (budget, count) in [(80, 4), (79, 1)] {
             let each = Advice { max_size: 2, instances: 40, budget: Some(budget), ..advice() };
             assert_eq!(fragments(&each, Some(&each)).len(), count, "{budget}");
@@ -261,45 +295,14 @@ mod tests {
     }
 
     #[test]
-    fn frameworks_are_told_in_their_own_words_and_units() {
-        assert!(django(&advice()).text.ends_with(
-            "[\"pool\"] = \
-             {\n    \"min_size\": 30,\n    \"max_size\": 200,\n    \"timeout\": 2.5,\n    \"max_idle\": 300,\n    \"max_lifetime\": 31536000,\n}"
-        ));
-        assert!(rails(&advice()).text.ends_with("pool: 200\ncheckout_timeout: 2.5\nidle_timeout: 300"));
-        assert_eq!(
-            node_postgres(&advice()).text,
-            "new pg.Pool({\n  max: 200,\n  min: 30,\n  idleTimeoutMillis: 300000,\n  connectionTimeoutMillis: 2500,\n  \
-             maxLifetimeSeconds: 0,\n})"
-        );
-        assert_eq!(
-            sqlalchemy(&advice()).text,
-            "create_engine(\n    url,\n    pool_size=200,\n    max_overflow=0,\n    pool_timeout=2.5,\n    \
-             pool_recycle=-1,\n)"
-        );
-        assert_eq!(
-            pgx(&advice()).text,
-            "pool_max_conns=200&pool_min_conns=30&pool_max_conn_idle_time=300000ms&pool_max_conn_lifetime=31536000000ms"
-        );
-        assert!(sqlalchemy(&advice()).missing.starts_with(&["min_size", "max_idle_time", "max_connecting"]));
-    }
-
-    #[test]
-    fn what_was_asked_for_is_told_and_nothing_else() {
-        let of = |asked: &[Product]| {
+    fn the_named_products_or_the_default_ones_get_a_fragment() {
+        let of = |products: &[Product]| {
             let each = advice();
-            let all = fragments(&Recommended { each: &each, pooler: Some(&each) }, None, asked);
+            let all = fragments(&Recommended { each: &each, pooler: Some(&each) }, None, products);
             all.iter().map(|fragment| fragment.of).collect::<Vec<_>>()
         };
         assert_eq!(of(&[]), ["Poolhouse", "PgBouncer", "HikariCP"], "it is taken to be PostgreSQL");
         assert_eq!(of(&[Product::Poolhouse, Product::Rails]), ["Poolhouse", "Rails"]);
         assert!("node-postgre".parse::<Product>().unwrap_err().contains("did you mean \"node-postgres\""));
-    }
-
-    #[test]
-    fn what_has_no_counterpart_is_named() {
-        assert_eq!(pgbouncer(&advice()).missing, ["max_connecting", "soft_limit"]);
-        assert_eq!(hikaricp(&advice()).missing, ["max_connecting", "soft_limit", "hard_limit", "client_idle_time"]);
-        assert_eq!(mongodb(&advice()).missing, ["max_life_time", "soft_limit", "hard_limit", "client_idle_time"]);
     }
 }

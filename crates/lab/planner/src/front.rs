@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_that_are_not_given_are_those_of_a_poolhouse() {
+    fn default_limits_are_those_of_a_poolhouse() {
         let hard = |hard| PoolhouseWishes { hard_limit: Some(hard), ..PoolhouseWishes::default() };
         // 80% of the hard limit, rounded down, and at least 1.
         assert_eq!(

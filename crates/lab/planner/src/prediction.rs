@@ -4,13 +4,7 @@ use ::report::result::BenchResult;
 use serde::Serialize;
 
 use crate::{
-    advice::Advice,
-    facts::Facts,
-    fragments::Fragment,
-    question::Missed,
-    search::{Bound, HeldBack},
-    sizes::Sizes,
-    upkeep::Upkeep,
+    advice::Advice, facts::Facts, fragments::Fragment, question::Missed, search::Bound, sizes::Sizes, upkeep::Upkeep,
 };
 
 /// The version of its JSON.
@@ -83,16 +77,13 @@ pub struct Best {
     pub as_given: Vec<&'static str>,
     /// The rejected settings by rule, in the time of the simulation, and the objectives they miss.
     #[serde(skip)]
-    pub not_kept: Option<(Upkeep, Vec<Missed>)>,
+    pub rejected: Option<(Upkeep, Vec<Missed>)>,
     /// The result of each load with all recommended settings.
     pub cases: Vec<Case>,
     pub met: bool,
     pub with_margin: bool,
     /// The largest size found too small; null if the smallest candidate was large enough.
     pub too_small: Option<u32>,
-    /// The result with the given `max_connecting`; absent if a larger one is no better.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub held_back: Option<HeldBack>,
     /// The largest size allowed.
     pub most: u32,
     #[serde(skip)]
@@ -129,10 +120,20 @@ impl Prediction {
     }
 
     /// Whether the settings of a fragment miss the objectives.
-    pub fn misses(&self, fragment: &Fragment) -> bool {
+    fn misses(&self, fragment: &Fragment) -> bool {
         // Given pools meet the objectives behind one pool in front that does.
         let best = if fragment.is_for_all || self.needs_one_in_front() { &self.shared } else { &self.best };
         best.as_ref().is_some_and(|best| !best.met)
+    }
+
+    /// The heading of a fragment: product, place, settings without a counterpart, whether it misses the objectives.
+    pub fn heading(&self, fragment: &Fragment) -> String {
+        let missing = match &fragment.missing[..] {
+            [] => String::new(),
+            names => format!(" (without a counterpart: {})", names.join(", ")),
+        };
+        let misses = if self.misses(fragment) { ", which misses the objectives" } else { "" };
+        format!("{}, {}{missing}{misses}", fragment.of, fragment.place)
     }
 
     /// The results of the given and of the best settings, with names for a table.

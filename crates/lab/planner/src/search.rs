@@ -3,7 +3,6 @@
 //! skipped. Settings derived by rules are simulated last, and kept only if the objectives are still met.
 
 mod confirming;
-mod connecting;
 mod loads;
 
 use std::time::Duration;
@@ -20,7 +19,6 @@ use crate::{
     sizes::Sizes,
     upkeep::Upkeep,
 };
-pub use connecting::HeldBack;
 use loads::{advised, highest_rate, max_operations, shortened, with};
 
 /// Candidate idle times in seconds of the real service.
@@ -40,10 +38,10 @@ const FAILURE_TOLERANCE: f64 = 1.1;
 #[derive(Clone, Debug)]
 pub struct Found {
     pub sizes: Sizes,
-    /// The other settings: derived by rules where the objectives allow it, otherwise as given.
+    /// The other settings: derived by rules if the objectives allow it, otherwise as given.
     pub upkeep: Upkeep,
-    /// Settings derived by rules that were rejected, and the objectives they miss. `None` if they were taken.
-    pub not_kept: Option<(Upkeep, Vec<Missed>)>,
+    /// Rejected settings derived by rules, and the objectives they miss.
+    pub rejected: Option<(Upkeep, Vec<Missed>)>,
     /// The outcome of each load of the question with these settings.
     pub outcomes: Vec<Outcome>,
     /// Objectives that are not met.
@@ -52,8 +50,6 @@ pub struct Found {
     pub with_margin: bool,
     /// The largest size found too small. `None` if the smallest candidate was large enough.
     pub too_small: Option<(u32, Vec<Missed>)>,
-    /// The result with the given `max_connecting`, if a larger one is better.
-    pub held_back: Option<HeldBack>,
     /// Percentiles with other seeds: p50, p95, p99 in milliseconds, of the first load.
     pub spread: Vec<[f64; 3]>,
     /// Number of other seeds with which all objectives were met.
@@ -134,15 +130,6 @@ enum Until {
 /// The largest size found too small, with the objectives it misses.
 type TooSmall = Option<(u32, Vec<Missed>)>;
 
-/// The smallest sizes according to the shortened loads.
-struct Candidate {
-    sizes: Sizes,
-    /// All objectives are met if all connections exist from the start.
-    is_met: bool,
-    with_margin: bool,
-    too_small: TooSmall,
-}
-
 struct Search<'q, 'p> {
     question: &'q Question,
     spec: &'q Spec,
@@ -176,10 +163,11 @@ impl<'q, 'p> Search<'q, 'p> {
 
     fn run(mut self) -> Option<Found> {
         let (most, bound) = self.max_allowed_size()?;
-        let as_given = self.candidate(most);
-        let (candidate, held_back) = self.raise_max_connecting(as_given, most);
-        let Candidate { sizes, with_margin, mut too_small, .. } = candidate;
+        let (max_size, with_margin, mut too_small) = self.max_size(most);
         self.margin = if with_margin { self.question.margin } else { 0.0 };
+        let full = self.full(max_size);
+        // The clients of a sweep use all connections all the time.
+        let sizes = if self.is_met(&full) && !self.question.is_sweep { self.shrink(full) } else { full };
         let (sizes, outcomes, missed) = self.confirm(sizes, most, &mut too_small);
         // A simulation that does not run to its end tells nothing, with any seed.
         let is_complete = outcomes.iter().all(|outcome| outcome.is_complete);
@@ -188,12 +176,11 @@ impl<'q, 'p> Search<'q, 'p> {
         let found = Found {
             sizes,
             upkeep: Upkeep::given(&self.loads[0].pool.config),
-            not_kept: None,
+            rejected: None,
             outcomes,
             missed,
             with_margin,
             too_small,
-            held_back,
             spread,
             seeds_that_met,
             simulations: self.simulations,
@@ -203,33 +190,18 @@ impl<'q, 'p> Search<'q, 'p> {
         Some(Found { simulations: self.simulations, ..found })
     }
 
-    /// The smallest sizes with the `max_connecting` of the loads.
-    fn candidate(&mut self, most: u32) -> Candidate {
-        self.margin = self.question.margin;
-        let (max_size, with_margin, too_small) = self.max_size(most);
-        self.margin = if with_margin { self.question.margin } else { 0.0 };
-        let full = self.full(max_size);
-        let is_met = self.is_met(&full);
-        // The clients of a sweep use all connections all the time.
-        let sizes = if is_met && !self.question.is_sweep { self.shrink(full) } else { full };
-        Candidate { sizes, is_met, with_margin, too_small }
-    }
-
-    /// Applies the settings derived by rules, as many of them as keep the objectives met.
-    fn apply_rules(&mut self, mut found: Found) -> Found {
+    /// Applies the settings derived by rules if the objectives are still met.
+    fn apply_rules(&mut self, found: Found) -> Found {
         let facts = Facts::of(self.question, &self.loads[0]);
         let by_rule = found.upkeep.by_rule(self.question.compression, &facts, &found.sizes, &found.outcomes);
-        // If the objectives are missed anyway, only the first choice is tried.
-        let max_choices = if found.missed.is_empty() { usize::MAX } else { 1 };
-        for choice in by_rule.choices(found.upkeep).into_iter().take(max_choices) {
-            self.loads.iter_mut().chain(&mut self.short).for_each(|load| choice.apply_to(&mut load.pool.config));
-            match self.with_upkeep(choice, &found) {
-                Ok(better) => return better,
-                Err(missed) if choice == by_rule => found.not_kept = Some((by_rule, missed)),
-                Err(_) => {}
-            }
+        if by_rule == found.upkeep {
+            return found;
         }
-        found
+        self.loads.iter_mut().chain(&mut self.short).for_each(|load| by_rule.apply_to(&mut load.pool.config));
+        match self.with_upkeep(by_rule, &found) {
+            Ok(better) => better,
+            Err(missed) => Found { rejected: Some((by_rule, missed)), ..found },
+        }
     }
 
     /// The result with these settings besides.

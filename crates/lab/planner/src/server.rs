@@ -151,7 +151,7 @@ pub enum ConnectOutcome {
     Refused(Time, ErrorKind),
 }
 
-/// What is known of an operation when it is sent.
+/// The fate of an operation as known when it is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Delivery {
     AnsweredAt(Time),
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_takes_its_way_and_its_service_and_each_statement_another_way() {
+    fn an_operation_takes_its_service_time_and_a_round_trip_for_each_statement() {
         let faults = [Fault::Delay { delay: ms(5), jitter: Duration::ZERO }];
         let (mut spec, at) = (spec(), Time(100 * MS));
         assert_eq!(Server::new(&spec, &faults, 1).send_operation(at, false, at), Delivery::AnsweredAt(Time(112 * MS)));
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_waits_for_each_answer_of_its_login_also_in_a_stall() {
+    fn each_answer_of_a_login_is_late_in_a_stall() {
         let delay = Fault::Delay { delay: ms(5), jitter: Duration::ZERO };
         let window = Window { first: ms(0), length: ms(900), every: None };
         let stall = Fault::Stall { delay: ms(200), window };
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn one_connection_too_many_is_refused_and_one_that_left_makes_room() {
+    fn a_connection_above_the_limit_is_refused_until_another_is_closed() {
         let spec = Spec { limit: Some(5), reserved: 3, ..spec() };
         let mut server = Server::new(&spec, &[], 1);
         let stands =

@@ -40,23 +40,6 @@ impl Upkeep {
         }
     }
 
-    /// Candidates to replace the given settings, in order: all settings by rule, then all but one.
-    pub fn choices(self, given: Self) -> Vec<Self> {
-        let all = [
-            self,
-            Self { max_wait_time: given.max_wait_time, ..self },
-            Self { max_connecting: given.max_connecting, ..self },
-            Self { max_life_time: given.max_life_time, ..self },
-        ];
-        let mut choices: Vec<Self> = Vec::new();
-        for choice in all {
-            if choice != given && !choices.contains(&choice) {
-                choices.push(choice);
-            }
-        }
-        choices
-    }
-
     /// The names of the settings that differ.
     pub fn differences(&self, other: &Self) -> Vec<&'static str> {
         let differ = [
@@ -84,38 +67,11 @@ fn max_wait_time(given: Option<Duration>, facts: &Facts, outcomes: &[Outcome]) -
     [round, given].into_iter().flatten().min()
 }
 
-/// The largest useful `max_connecting`, at least the given one.
-pub fn most_connecting(given: u32, facts: &Facts) -> u32 {
-    // Beyond the number that keeps the server's processors busy, connections are made no faster.
-    let busy = facts.connects_per_s.map_or(MAX_USEFUL_CONNECTING, |most| (most * facts.connect_ms / 1e3).ceil() as u32);
-    MAX_USEFUL_CONNECTING.min(busy).max(given)
-}
-
 /// The smallest `max_connecting` with which a pool grows within half of the maximum wait.
 fn max_connecting(given: u32, facts: &Facts, sizes: &Sizes, max_wait: Duration) -> u32 {
     let missing = sizes.max_size - sizes.min_size;
     let fast = |at_a_time: &u32| facts.growth_time(missing, *at_a_time) <= max_wait / 2;
-    (given..=MAX_USEFUL_CONNECTING).find(fast).unwrap_or_else(|| most_connecting(given, facts))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn all_rules_are_tried_before_all_but_one() {
-        let s = |n| Some(Duration::from_secs(n));
-        let given = Upkeep { max_connecting: 2, max_life_time: None, max_wait_time: s(2) };
-        let rule = Upkeep { max_connecting: 8, max_life_time: s(1800), max_wait_time: s(1) };
-        let choices = [
-            rule,
-            Upkeep { max_wait_time: s(2), ..rule },
-            Upkeep { max_connecting: 2, ..rule },
-            Upkeep { max_life_time: None, ..rule },
-        ];
-        assert_eq!(rule.choices(given), choices);
-        // If a single setting differs, all but that one are the given settings.
-        let one = Upkeep { max_connecting: 8, ..given };
-        assert_eq!((one.choices(given), given.choices(given)), (vec![one], vec![]));
-    }
+    // Beyond the number that keeps the server's processors busy, connections are made no faster.
+    let busy = facts.connects_per_s.map_or(MAX_USEFUL_CONNECTING, |most| (most * facts.connect_ms / 1e3).ceil() as u32);
+    (given..=MAX_USEFUL_CONNECTING).find(fast).unwrap_or(MAX_USEFUL_CONNECTING.min(busy).max(given))
 }

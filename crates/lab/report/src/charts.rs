@@ -1,18 +1,17 @@
-//! What the page's script draws, as JSON that may stand in a page. Knows the data only: the script knows how they are
-//! drawn.
+//! The data that the page's script draws, as JSON that is safe within a page.
 
 use serde::Serialize;
 
 use super::distribution;
 use crate::result::{BenchResult, Percentiles, Second};
 
-/// Points of a line over time; a longer run has several seconds to a point.
+/// Most points of a line over time. A longer run has several seconds per point.
 pub(super) const MAX_POINTS: usize = 1200;
 
 #[derive(Serialize)]
 pub(super) struct Run<'a> {
     name: &'a str,
-    /// Where each step begins, and its name.
+    /// The beginning and the name of each step.
     steps: Vec<(f64, &'a str)>,
     series: Series,
     /// `[1 / (1 - quantile), ms]`.
@@ -20,7 +19,7 @@ pub(super) struct Run<'a> {
     service: Vec<[f64; 2]>,
 }
 
-/// Columns, one value for each point in time.
+/// Columns with one value for each point.
 #[derive(Serialize, Default)]
 struct Series {
     t: Vec<f64>,
@@ -47,8 +46,7 @@ pub(super) fn of(result: &BenchResult) -> Run<'_> {
     }
 }
 
-/// The seconds that are drawn: not the last, if the run ended within it. What was counted in a part of a second would
-/// look like a drop.
+/// The seconds that are drawn. A last second that is incomplete is left out, because it would look like a drop.
 pub(super) fn seconds(result: &BenchResult) -> &[Second] {
     let until = result.steps.first().map_or(f64::INFINITY, |step| step.from_s + result.total.duration_s);
     match result.series.split_last() {
@@ -57,12 +55,11 @@ pub(super) fn seconds(result: &BenchResult) -> &[Second] {
     }
 }
 
-/// How many seconds one point stands for.
 pub(super) fn seconds_per_point(result: &BenchResult) -> usize {
     seconds(result).len().div_ceil(MAX_POINTS).max(1)
 }
 
-/// JSON that can stand in a `<script>` element: nothing in it ends that element or begins a comment.
+/// JSON without characters that could end a `<script>` element or begin a comment.
 pub(super) fn json(data: &impl Serialize) -> String {
     let text = serde_json::to_string(data).expect("plain values have a JSON form");
     let mut safe = String::with_capacity(text.len());
@@ -75,7 +72,7 @@ pub(super) fn json(data: &impl Serialize) -> String {
     safe
 }
 
-/// Four digits: more cannot be seen, and would make the page large.
+/// Rounds to four digits, which keeps the page small.
 pub(super) fn short(value: f64) -> f64 {
     if value.is_finite() { format!("{value:.3e}").parse().expect("a number that was just written") } else { 0.0 }
 }
@@ -85,7 +82,7 @@ fn line(percentiles: Option<&Percentiles>) -> Vec<[f64; 2]> {
     points.iter().map(|point| [short(point.one_in), short(point.ms)]).collect()
 }
 
-/// Counts become means per second, medians their median, what is largest its largest.
+/// Points with the mean of counts, the median of medians, and the largest of other values.
 fn series(seconds: &[Second]) -> Series {
     let mut all = Series::default();
     for group in seconds.chunks(seconds.len().div_ceil(MAX_POINTS).max(1)) {
@@ -109,7 +106,7 @@ fn series(seconds: &[Second]) -> Series {
     all
 }
 
-/// To the hundredth of a second, however long the run is.
+/// Rounds to hundredths of a second.
 fn short_time(at: f64) -> f64 {
     if at.is_finite() { (at * 100.0).round() / 100.0 } else { 0.0 }
 }
@@ -156,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_ends_within_a_second_does_not_seem_to_fall_there() {
+    fn an_incomplete_last_second_is_not_drawn() {
         let drawn = |duration_s: f64, seconds: u32| {
             let of = |at: u32| Second { at_s: at.into(), requests: 100, ..Second::default() };
             let step = Step { from_s: 1.0, ..Step::default() };
@@ -170,16 +167,5 @@ mod tests {
         assert_eq!(drawn(3.4, 5), 4, "it was interrupted");
         assert_eq!(drawn(4.0, 9), 8, "answers came for seconds, and ended within one");
         assert_eq!(drawn(0.4, 1), 1, "there is no other");
-    }
-
-    #[test]
-    fn a_second_without_an_answer_has_no_latency() {
-        let all = series(&[Second { at_s: 1.0, ..Second::default() }]);
-        assert_eq!((all.p50[0], all.max[0], all.requests[0]), (None, None, 0.0));
-    }
-
-    #[test]
-    fn four_digits_are_kept() {
-        assert_eq!([short(123_456.0), short(0.001_234_56), short(f64::NAN)], [123_500.0, 0.001_235, 0.0]);
     }
 }

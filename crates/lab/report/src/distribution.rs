@@ -1,22 +1,21 @@
-//! A histogram as a line: latency against the percentile. Knows no page.
+//! A histogram as a line: latency against the percentile.
 
 use crate::{histogram::Histogram, result::Percentiles};
 
 /// Points for each tenfold step towards 100%.
 const POINTS_PER_DECADE: u32 = 24;
-/// Tenfold steps: 99.9999999% is far enough.
+/// Tenfold steps, up to 99.9999999%.
 const MAX_DECADES: u32 = 9;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Point {
-    /// 1 / (1 - quantile): 10 is the 90th percentile, 1000 the 99.9th. On a logarithmic axis each nine has the same
-    /// room.
+    /// 1 / (1 - quantile): 10 is the 90th percentile, 1000 the 99.9th. On a logarithmic axis each nine takes the same
+    /// space.
     pub(super) one_in: f64,
-    /// That many of all values are at most this, in milliseconds.
     pub(super) ms: f64,
 }
 
-/// From the median's left to the largest value. Where the histogram was not kept, the few percentiles that are known.
+/// The line from the minimum to the maximum. Without a histogram it has the known percentiles.
 pub(super) fn line(percentiles: &Percentiles) -> Vec<Point> {
     if percentiles.count == 0 {
         return Vec::new();
@@ -75,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_beyond_the_number_of_values() {
+    fn the_line_ends_at_the_number_of_values() {
         let points = line(&encoded([1000, 2000, 3000].into_iter()));
         let last = points.last().unwrap();
         assert_eq!(last.one_in, 3.0);
@@ -102,10 +101,5 @@ mod tests {
             let pairs: Vec<_> = points.iter().map(|point| (point.one_in, point.ms)).collect();
             assert_eq!(pairs, [(1.0, 1.0), (2.0, 2.0), (10.0, 3.0), (20.0, 4.0), (100.0, 5.0), (150.0, 7.0)]);
         }
-    }
-
-    #[test]
-    fn of_no_values_there_is_no_line() {
-        assert_eq!(line(&Percentiles::default()), []);
     }
 }

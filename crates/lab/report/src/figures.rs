@@ -1,11 +1,10 @@
-//! Numbers as people read them: three digits that matter, the same in the table and on the page. What is not known is a
-//! dash.
+//! Figures for people, in tables and on pages: three significant digits, and a dash for an unknown value.
 
 use std::collections::BTreeMap;
 
 use crate::result::{About, BenchResult, Measured, Percentiles};
 
-/// What stands where nothing is known.
+/// Stands for an unknown value.
 pub const DASH: &str = "-";
 
 /// Milliseconds: `0.123`, `1.23`, `12.3`, `123`, `1,234`.
@@ -37,6 +36,11 @@ pub fn count(value: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// A count, or a dash for none, with which a column without any count is left out.
+pub fn count_or_dash(value: u64) -> String {
+    if value == 0 { DASH.to_owned() } else { count(value) }
 }
 
 /// A part of a whole: `0%`, `<0.01%`, `0.10%`, `12.8%`.
@@ -83,7 +87,7 @@ pub fn moment(unix: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", unix / 3600 % 24, unix / 60 % 60)
 }
 
-/// `burst 200, rotation 40`: the largest first.
+/// The counts above zero, the largest first.
 pub fn by_count(counts: &BTreeMap<String, u64>) -> Vec<(&str, u64)> {
     let mut list: Vec<_> =
         counts.iter().filter(|(_, count)| **count > 0).map(|(name, count)| (name.as_str(), *count)).collect();
@@ -91,30 +95,25 @@ pub fn by_count(counts: &BTreeMap<String, u64>) -> Vec<(&str, u64)> {
     list
 }
 
-/// Text from a user or a server, for a terminal: whatever would move the cursor is replaced.
+/// Text from a user or a server without control characters.
 pub use ::printable::line as printable;
-
-/// Operations that ended well, per second.
-pub fn rate_of(measured: &Measured) -> Option<f64> {
-    measured.rate()
-}
 
 pub fn errors_of(measured: &Measured) -> u64 {
     measured.errors.values().sum()
 }
 
-/// Errors as a part of the operations that have ended.
+/// Errors as a share of the operations that have ended.
 pub fn error_share(measured: &Measured) -> String {
     let errors = errors_of(measured);
     percent(errors, errors + measured.requests)
 }
 
-/// One percentile of what may not be known.
+/// A percentile in milliseconds.
 pub fn of(percentiles: Option<&Percentiles>, which: fn(&Percentiles) -> f64) -> String {
     ms(percentiles.filter(|all| all.count > 0).map(which))
 }
 
-/// The phases of connecting that there were, in their order.
+/// The phases of connecting that occurred, in order.
 pub fn phases(measured: &Measured) -> Vec<(&'static str, &Percentiles)> {
     let all = &measured.connect_ms;
     let list = [
@@ -128,7 +127,7 @@ pub fn phases(measured: &Measured) -> Vec<(&'static str, &Percentiles)> {
     list.into_iter().filter_map(|(name, phase)| Some((name, phase.as_ref().filter(|phase| phase.count > 0)?))).collect()
 }
 
-/// What the scenarios of these results show, each once, on one line.
+/// The descriptions of the scenarios of these results, each once.
 pub fn scenarios(results: &[BenchResult]) -> Vec<String> {
     let mut texts: Vec<String> = Vec::new();
     for text in results.iter().filter_map(|result| scenario(&result.about)) {
@@ -139,13 +138,13 @@ pub fn scenarios(results: &[BenchResult]) -> Vec<String> {
     texts
 }
 
-/// What a scenario shows, on one line.
+/// The description of a scenario on one line.
 pub fn scenario(about: &About) -> Option<String> {
     about.scenario.as_ref().map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// Where and with what it was measured.
-pub fn whereabouts(about: &About) -> Vec<(&'static str, String)> {
+/// Target, machine and command of a measurement.
+pub fn environment(about: &About) -> Vec<(&'static str, String)> {
     let known = |text: &Option<String>| text.clone().unwrap_or_else(|| DASH.to_owned());
     let doctor = (!about.doctor.is_empty()).then(|| ("Doctor", about.doctor.join("; ")));
     let lines = [
@@ -160,21 +159,21 @@ pub fn whereabouts(about: &About) -> Vec<(&'static str, String)> {
     doctor.into_iter().chain(lines).collect()
 }
 
-/// Connections opened per hour of the published time, by cause, the most first; those before the measured time are not
-/// among them. `None` where no scenario says how long its time stands for.
+/// Connections opened per hour of the published time after the start, by cause, the most first. `None` without a
+/// scenario that sets the compression.
 pub fn opened_per_hour(result: &BenchResult) -> Option<Vec<(&str, f64)>> {
     let hours = result.total.duration_s * result.about.compression? / 3600.0;
     let causes = by_count(&result.total.connections.created_for).into_iter().filter(|(cause, _)| *cause != "start");
     (hours > 0.0).then(|| causes.map(|(cause, count)| (cause, count as f64 / hours)).collect())
 }
 
-/// What an hour is, there.
+/// The unit of [`opened_per_hour`].
 pub fn hour(result: &BenchResult) -> &'static str {
     if result.about.compression == Some(1.0) { "hour" } else { "hour of the published time" }
 }
 
-/// The smallest and the largest number of open connections at the ends of seconds, once the pool has found its size:
-/// after the first burst, or without bursts after the first tenth.
+/// The smallest and the largest number of open connections at the ends of seconds, after the first burst, or without
+/// bursts after the first tenth of the time.
 pub fn steady_size(result: &BenchResult) -> Option<(u32, u32)> {
     let begin = result.steps.first().map_or(0.0, |step| step.from_s);
     let until = begin + result.total.duration_s;
@@ -193,7 +192,7 @@ pub fn range((least, most): (u32, u32)) -> String {
     if least == most { least } else { format!("{least} to {most}") }
 }
 
-/// The run itself has no steps but one: what it says is the total's.
+/// A single step equals the total.
 pub fn has_steps(result: &BenchResult) -> bool {
     result.steps.len() > 1
 }
@@ -230,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_a_dash_and_never_zero() {
+    fn an_unknown_value_is_a_dash() {
         assert_eq!([ms(None), ms(Some(f64::NAN)), rate(None), percent(0, 0), of(None, |all| all.p50)], [DASH; 5]);
         assert_eq!(of(Some(&Percentiles::default()), |all| all.p50), DASH);
     }
@@ -245,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn openings_are_told_per_hour_of_the_published_time() {
+    fn opened_connections_are_counted_per_hour_of_the_published_time() {
         let mut result = sample::full("a sample");
         // 20 and 10 in a minute that stands for 75.
         assert_eq!(opened_per_hour(&result), Some(vec![("burst", 16.0), ("rotation", 8.0)]));
@@ -259,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_has_its_size_after_the_first_burst_or_the_first_tenth() {
+    fn the_steady_size_is_that_after_the_first_burst_or_the_first_tenth() {
         let mut result = sample::full("a sample");
         // From 5 s on, for 60 s; the second step begins at 35 s.
         for (at, size) in [(4, 90), (10, 80), (11, 30), (34, 70), (35, 20), (36, 10), (64, 15)] {
@@ -291,10 +290,5 @@ mod tests {
         assert_eq!(moment(951_782_400), "2000-02-29 00:00 UTC");
         assert_eq!(moment(1_795_327_845), "2026-11-22 06:10 UTC");
         assert_eq!(moment(4_102_444_799), "2099-12-31 23:59 UTC");
-    }
-
-    #[test]
-    fn a_name_cannot_move_the_cursor() {
-        assert_eq!(printable("a\u{1b}[2Jb\r\n"), "a\u{fffd}[2Jb\u{fffd}\u{fffd}");
     }
 }

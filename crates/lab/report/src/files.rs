@@ -1,4 +1,4 @@
-//! Result files, read back. Knows the format's version; what is in them is told by `result`.
+//! Reads result files.
 
 use std::{
     fs::File,
@@ -14,36 +14,22 @@ use crate::result::{
     sweep::{self, SweepResult},
 };
 
-/// A result file is never larger, in bytes.
+/// The largest result file that is read, in bytes.
 pub const MAX_FILE: u64 = 256 << 20;
 
-/// Why a result file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
-    /// Larger than [`MAX_FILE`].
     #[error("{}: more than {} MB, which no result has", .0.display(), MAX_FILE >> 20)]
     TooLarge(PathBuf),
-    /// No JSON, or other JSON.
     #[error("{}: not a result of `poolhouse bench` or `poolhouse sweep`: {source}", path.display())]
-    NotAResult {
-        path: PathBuf,
-        /// What is wrong, with line and column.
-        source: serde_json::Error,
-    },
-    /// Written by another version.
+    NotAResult { path: PathBuf, source: serde_json::Error },
     #[error(
         "{}: format {format}, and this Poolhouse reads format {expected}: use the version that wrote it",
         path.display()
     )]
-    Format {
-        path: PathBuf,
-        format: u32,
-        /// What it would have to say.
-        expected: u32,
-    },
-    /// The variants of a scenario.
+    Format { path: PathBuf, format: u32, expected: u32 },
     #[error("{}: {results} results, where one is needed", path.display())]
     Several { path: PathBuf, results: usize },
     #[error("{}: the result of `poolhouse sweep`, where that of a run is needed", .0.display())]
@@ -52,11 +38,10 @@ pub enum ReadError {
     Run(PathBuf),
 }
 
-/// The page of result files. A sweep, and a scenario with its variants, are parts of their own; single runs stand
-/// beside one another.
+/// The page of result files. Single runs are compared; a sweep, and the variants of a scenario, are parts of their own.
 ///
 /// # Errors
-/// If one cannot be read.
+/// A file cannot be read.
 pub fn page(paths: &[PathBuf]) -> Result<String, ReadError> {
     let files: Vec<_> = paths.iter().map(|path| read_any(path)).collect::<Result<_, _>>()?;
     let (mut runs, mut parts) = (Vec::new(), Vec::new());
@@ -83,10 +68,10 @@ pub fn page(paths: &[PathBuf]) -> Result<String, ReadError> {
     Ok(html::report(&parts))
 }
 
-/// The result that `poolhouse bench --json` has written.
+/// Reads the result of a single run.
 ///
 /// # Errors
-/// If there is none, several, or not one that this version reads.
+/// The file cannot be read, or contains several results.
 pub fn read(path: &Path) -> Result<BenchResult, ReadError> {
     let mut results = read_all(path)?;
     match (results.pop(), results.len()) {
@@ -95,10 +80,10 @@ pub fn read(path: &Path) -> Result<BenchResult, ReadError> {
     }
 }
 
-/// The result of a run, or those of a scenario's variants, which are a list.
+/// Reads the result of a run, or the list of results of a scenario's variants.
 ///
 /// # Errors
-/// If there is none, or not one that this version reads.
+/// The file cannot be read.
 pub fn read_all(path: &Path) -> Result<Vec<BenchResult>, ReadError> {
     match read_any(path)? {
         ResultFile::Run(run) => Ok(vec![*run]),
@@ -107,10 +92,10 @@ pub fn read_all(path: &Path) -> Result<Vec<BenchResult>, ReadError> {
     }
 }
 
-/// The result of a sweep.
+/// Reads the result of a sweep.
 ///
 /// # Errors
-/// If there is none, or not one that this version reads.
+/// The file cannot be read.
 pub fn read_sweep(path: &Path) -> Result<SweepResult, ReadError> {
     match read_any(path)? {
         ResultFile::Sweep(sweep) => Ok(*sweep),
@@ -140,7 +125,7 @@ fn read_any(path: &Path) -> Result<ResultFile, ReadError> {
     expect(path, run.format, FORMAT).map(|()| ResultFile::Run(Box::new(run)))
 }
 
-/// What tells a sweep's result from a run's.
+/// Distinguishes the result of a sweep from that of a run.
 #[derive(Deserialize)]
 struct Kind {
     #[serde(default)]
@@ -183,13 +168,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn a_written_result_is_read() {
         let written = BenchResult { format: FORMAT, name: "a sample".to_owned(), ..BenchResult::default() };
         assert_eq!(of(&serde_json::to_string(&written).unwrap()), Ok(written));
     }
 
     #[test]
-    fn another_file_is_refused_with_the_place_that_is_wrong() {
+    fn another_file_is_refused_with_its_error() {
         let other = of("{\"format\": 1,\n \"name\": 7}").unwrap_err();
         assert!(
             other.starts_with("/result.json: not a result of `poolhouse bench` or `poolhouse sweep`: ")
@@ -201,6 +186,7 @@ mod tests {
         assert!(newer.contains("format 2, and this Poolhouse reads format 1"), "{newer}");
         assert!(read(Path::new("/no/such/file")).unwrap_err().to_string().starts_with("/no/such/file: "));
     }
+
     #[test]
     fn the_variants_of_a_scenario_are_a_list() {
         let directory = tempfile::tempdir().unwrap();
@@ -223,7 +209,7 @@ mod tests {
         std::fs::write(&run, serde_json::to_string(&super::super::sample::full("a sample")).unwrap()).unwrap();
         std::fs::write(&variants, serde_json::to_string(&two).unwrap()).unwrap();
         assert!(page(std::slice::from_ref(&sweep)).unwrap().contains("Throughput against clients"));
-        // Single runs, also of several files, stand beside one another; variants and a sweep do not.
+        // Single runs, also of several files, are compared; variants and a sweep are parts of their own.
         let both = page(&[run.clone(), run.clone(), variants, sweep.clone(), sweep.clone()]).unwrap();
         assert_eq!(both.matches("<h3>All runs</h3>").count(), 2);
         assert!(both.contains("\"groups\":[[0,2],[2,4]]"));

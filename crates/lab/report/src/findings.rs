@@ -1,8 +1,11 @@
-//! What a sweep found, in words.
+//! The findings of a sweep in sentences.
 
-use crate::result::sweep::{Safe, TwoSpeeds, Verdict};
+use crate::{
+    figures,
+    result::sweep::{Safe, TwoSpeeds, Verdict},
+};
 
-/// What to do, in one line.
+/// The recommendation in one line.
 pub fn lead(verdict: &Verdict) -> String {
     let open = match (verdict.bracketed, verdict.bracketed_below) {
         (true, true) => "",
@@ -27,8 +30,8 @@ fn connections(number: u32) -> String {
     if number == 1 { "1 connection".to_owned() } else { format!("{number} connections") }
 }
 
-/// What the reader must know of a number with two speeds.
-pub fn named(speeds: &TwoSpeeds) -> String {
+/// A warning about a number of clients with two speeds.
+pub fn describe_two_speeds(speeds: &TwoSpeeds) -> String {
     let who = if speeds.clients == 1 { "1 client has".to_owned() } else { format!("{} clients have", speeds.clients) };
     let (slow, fast) = (speeds.slow.map(amount), speeds.fast.map(amount));
     match (speeds.seen.as_str(), slow, fast) {
@@ -55,18 +58,7 @@ pub fn named(speeds: &TwoSpeeds) -> String {
 
 /// A number for people: `12,341`, `8.4`.
 pub fn amount(number: f64) -> String {
-    if number < 100.0 {
-        return format!("{number:.1}");
-    }
-    let digits = format!("{number:.0}");
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    if number < 100.0 { format!("{number:.1}") } else { figures::count(number.round_ties_even() as u64) }
 }
 
 #[cfg(test)]
@@ -74,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_have_thousands_set_apart() {
+    fn amounts_have_thousands_separators() {
         assert_eq!(
             [amount(8.44), amount(999.4), amount(12_341.2), amount(1_234_567.0)],
             ["8.4", "999", "12,341", "1,234,567"]
@@ -82,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn one_number_or_a_range_is_told_and_never_both() {
+    fn the_recommendation_is_one_number_or_a_range() {
         let sure = Verdict { recommended_clients: 1, bracketed: true, bracketed_below: true, ..Verdict::default() };
         assert_eq!(lead(&sure), "Use 1 connection.");
         let rising = Verdict { recommended_clients: 64, bracketed_below: true, ..Verdict::default() };
@@ -98,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_with_two_speeds_is_named_with_what_was_seen_of_it() {
+    fn a_number_with_two_speeds_is_described_by_how_it_was_seen() {
         let between = TwoSpeeds {
             clients: 1,
             seen: "between".to_owned(),
@@ -108,17 +100,17 @@ mod tests {
             fast_times: 3,
             ..TwoSpeeds::default()
         };
-        let said = named(&between);
-        assert!(said.starts_with("1 client has two speeds: 1,200/s in 2 of 5 measurements, and 5,500/s in"), "{said}");
+        let text = describe_two_speeds(&between);
+        assert!(text.starts_with("1 client has two speeds: 1,200/s in 2 of 5 measurements, and 5,500/s in"), "{text}");
         let within = TwoSpeeds { clients: 2, seen: "within".to_owned(), ..between.clone() };
         assert!(
-            named(&within).starts_with("2 clients have two speeds: in 2 measurements it changed"),
+            describe_two_speeds(&within).starts_with("2 clients have two speeds: in 2 measurements it changed"),
             "{}",
-            named(&within)
+            describe_two_speeds(&within)
         );
         let (p50_ms, expected_p50_ms) = (Some(0.18), Some(0.32));
         let neighbours = TwoSpeeds { seen: "neighbours".to_owned(), slow: None, p50_ms, expected_p50_ms, ..between };
-        let said = named(&neighbours);
-        assert!(said.contains("perhaps") && said.contains("faster") && said.contains("0.18 ms"), "{said}");
+        let text = describe_two_speeds(&neighbours);
+        assert!(text.contains("perhaps") && text.contains("faster") && text.contains("0.18 ms"), "{text}");
     }
 }

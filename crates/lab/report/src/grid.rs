@@ -1,21 +1,20 @@
 //! Columns of text of at most a given width: words to the left, numbers to the right, headings that span several
-//! columns. Knows nothing of what stands in them.
+//! columns.
 
 use std::io::{self, Write};
 
-/// Characters of a line; a longer word is not broken.
+/// Characters of a line. A longer word is not broken.
 pub const WIDTH: usize = 100;
 const GAP: usize = 2;
-/// Characters to which a column of words may be cut.
+/// Fewest characters of a column of words that is cut.
 const MIN_WORDS_WIDTH: usize = 8;
 
 #[derive(Clone, Copy)]
 pub struct Column {
-    /// Spans all neighbours with the same; empty: none.
+    /// A heading above all adjacent columns of the same group. Empty: none.
     pub group: &'static str,
-    /// Above the column itself.
     pub heading: &'static str,
-    /// Words stand to the left and are cut where there is no room; numbers stand to the right and never are.
+    /// Words are aligned to the left and cut if the line is too long. Numbers are aligned to the right and not cut.
     pub words: bool,
 }
 
@@ -25,30 +24,26 @@ pub struct Grid {
 }
 
 enum Row {
-    /// One for each column.
     Cells(Vec<String>),
-    /// Across all columns: what the rows below it are about.
+    /// A line across all columns.
     Title(String),
 }
 
 impl Grid {
-    /// One with these columns and no row.
     pub fn new(columns: Vec<Column>) -> Self {
         Self { columns, rows: Vec::new() }
     }
 
-    /// One cell for each column.
     pub fn push(&mut self, row: Vec<String>) {
         assert_eq!(row.len(), self.columns.len(), "a row has a cell for each column");
         self.rows.push(Row::Cells(row));
     }
 
-    /// A line of its own above the rows that follow.
+    /// Adds a line above the rows that follow.
     pub fn title(&mut self, title: String) {
         self.rows.push(Row::Title(title));
     }
 
-    /// The headings, and the rows.
     pub fn write(&self, out: &mut dyn Write, most: usize) -> io::Result<()> {
         let widths = self.widths(most);
         if let Some(line) = self.groups(&widths) {
@@ -90,7 +85,7 @@ impl Grid {
         widths
     }
 
-    /// The groups' columns: the first, and the one after the last.
+    /// The columns of each group: the first, and the one after the last.
     fn spans(&self) -> Vec<(usize, usize)> {
         let mut spans: Vec<(usize, usize)> = Vec::new();
         for (index, column) in self.columns.iter().enumerate().filter(|(_, column)| !column.group.is_empty()) {
@@ -109,7 +104,7 @@ impl Grid {
             let start = span(widths, 0, *from) + if *from > 0 { GAP } else { 0 };
             line.push_str(&" ".repeat(start - chars(&line)));
             let room = span(widths, *from, *to).saturating_sub(chars(self.columns[*from].group));
-            // A rule on both sides where there is room for one.
+            // Dashes on both sides if there is space.
             let (left, right) = if room >= 4 { (room / 2, room - room / 2) } else { (0, 0) };
             match left {
                 0 => line.push_str(&format!("{}{}", " ".repeat(room), self.columns[*from].group)),
@@ -139,8 +134,8 @@ impl Grid {
     }
 }
 
-/// Broken between words into lines of at most `most` characters. The first begins in column `indent`, where the others
-/// are indented to. A word that is longer stands as it is.
+/// Wraps a text into lines of at most `most` characters. The first line begins in column `indent`, to which the others
+/// are indented. A longer word is not broken.
 pub fn wrap(text: &str, indent: usize, most: usize) -> String {
     let (mut lines, mut length) = (String::new(), indent);
     for (index, word) in text.split_whitespace().enumerate() {
@@ -191,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_stand_below_one_another_and_below_their_heading() {
+    fn numbers_are_aligned_to_the_right_with_their_heading() {
         let lines = shown(
             &[NAME, P50, P99, WAIT],
             &[&["100/s", "1.23", "123,456", "-"], &["total", "10.0", "1", "0.100"]],
@@ -209,16 +204,16 @@ mod tests {
     }
 
     #[test]
-    fn words_are_cut_where_there_is_no_room_and_numbers_never() {
-        let long = "a name that somebody has written with much love";
+    fn words_are_cut_if_a_line_is_too_long_and_numbers_are_not() {
+        let long = "a name that its author has written with much love";
         let lines = shown(&[NAME, P50], &[&[long, "123,456,789"]], 30);
-        assert_eq!(lines[2], "a name that some…  123,456,789");
+        assert_eq!(lines[2], "a name that its …  123,456,789");
         let lines = shown(&[NAME, P50], &[&[long, "123,456,789"]], 5);
         assert_eq!(lines[2], "a name …  123,456,789");
     }
 
     #[test]
-    fn a_title_is_no_column_and_cut_only_where_the_line_ends() {
+    fn a_title_is_cut_at_the_end_of_the_line() {
         let mut grid = Grid::new(vec![NAME, P50]);
         grid.title("a name that is longer than all columns together".to_owned());
         grid.push(vec!["total".to_owned(), "1.23".to_owned()]);
@@ -230,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_broken_between_words() {
+    fn a_text_is_wrapped_between_words() {
         assert_eq!(wrap("one two three four", 2, 9), "one two\n  three\n  four");
         assert_eq!(wrap("verylongword x", 2, 5), "verylongword\n  x");
         assert_eq!(wrap("", 2, 5), "");

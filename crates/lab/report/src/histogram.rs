@@ -1,7 +1,6 @@
-//! A histogram of durations in microseconds: what percentiles are taken from, and how it is kept in result files. Knows
-//! nothing of what the durations are of.
+//! A histogram of durations in microseconds, its percentiles, and its encoding in result files.
 
-use std::{fmt, io::Read, time::Duration};
+use std::{io::Read, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use flate2::read::ZlibDecoder;
@@ -15,39 +14,32 @@ use crate::result::Percentiles;
 /// Durations above one hour count as one hour.
 pub const MAX_DURATION_US: u64 = 3_600_000_000;
 
-/// Three significant digits: no value is off by more than 0.1%.
-const DIGITS: u8 = 3;
+/// Three significant digits bound the error of a value to 0.1%.
+const SIGNIFICANT_DIGITS: u8 = 3;
 
-/// The largest histogram that is read back, in bytes, inflated or not: one with all its counts different takes less.
-const MAX_ENCODED: usize = 1 << 20;
-/// First word of HdrHistogram's deflated format, without the byte for the size of a word.
-const DEFLATED: u32 = 0x1c84_9304;
-const WORD_SIZE: u32 = 0xf0;
-const DEFLATED_HEAD: usize = 8;
-const HEAD: usize = 40;
+/// Bound of a histogram that is read, in bytes, before and after inflation. A histogram with all counts takes less.
+const MAX_ENCODED_BYTES: usize = 1 << 20;
+/// First word of HdrHistogram's deflated format, and the bits of it that give the size of a word.
+const DEFLATED_COOKIE: u32 = 0x1c84_9304;
+const WORD_SIZE_BITS: u32 = 0xf0;
+const DEFLATED_HEAD_BYTES: usize = 8;
+const HEAD_BYTES: usize = 40;
 
-/// Values that the correction may add for one that was measured.
+/// Most values that the correction adds for one measured value.
 const MAX_ADDED_VALUES: u64 = 1000;
 
-/// Durations, counted by length. It grows with the longest one, to at most about 200 kB.
+/// Grows with the longest duration, to about 200 kB.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Histogram {
     counts: Hdr<u64>,
-    /// How many were longer than [`MAX_DURATION_US`].
+    /// Number of durations above [`MAX_DURATION_US`].
     too_long: u64,
 }
 
-/// Why a kept histogram cannot be read.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// The reason why a stored histogram cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("a histogram cannot be read: {0}")]
 pub struct BadHistogram(&'static str);
-
-impl fmt::Display for BadHistogram {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a histogram cannot be read: {}", self.0)
-    }
-}
-
-impl std::error::Error for BadHistogram {}
 
 impl Default for Histogram {
     fn default() -> Self {
@@ -56,9 +48,8 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// An empty one.
     pub fn new() -> Self {
-        let mut counts = Hdr::new_with_bounds(1, 2048, DIGITS).expect("bounds that a histogram can have");
+        let mut counts = Hdr::new_with_bounds(1, 2048, SIGNIFICANT_DIGITS).expect("bounds that a histogram can have");
         counts.auto(true);
         Self { counts, too_long: 0 }
     }
@@ -72,7 +63,6 @@ impl Histogram {
         self.counts.record(micros.min(MAX_DURATION_US)).expect("it grows up to the longest");
     }
 
-    /// Counts those of another one too.
     pub fn add(&mut self, other: &Self) {
         self.counts.add(&other.counts).expect("it grows up to the longest");
         self.too_long += other.too_long;
@@ -87,33 +77,30 @@ impl Histogram {
         self.counts.len()
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.counts.is_empty()
     }
 
-    /// How many were longer than it can tell.
     pub fn too_long(&self) -> u64 {
         self.too_long
     }
 
-    /// The duration that this part of all (0 to 1) does not exceed, in milliseconds; `None` if there are none.
+    /// The duration in milliseconds that this share of the durations (0 to 1) does not exceed. `None` if empty.
     pub fn quantile_ms(&self, quantile: f64) -> Option<f64> {
         (!self.is_empty()).then(|| self.counts.value_at_quantile(quantile) as f64 / 1e3)
     }
 
-    /// Each length that was counted, and how often, from the shortest on.
+    /// Each duration and its count, in ascending order.
     pub fn counted(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
         let all = self.counts.iter_recorded();
         all.map(|at| (Duration::from_micros(at.value_iterated_to()), at.count_at_value()))
     }
 
-    /// The longest, in milliseconds.
     pub fn max_ms(&self) -> Option<f64> {
         self.quantile_ms(1.0)
     }
 
-    /// The same as results show it; `None` if there are none.
+    /// `keep`: with the encoded histogram. `None` if empty.
     pub fn percentiles(&self, keep: bool) -> Option<Percentiles> {
         if self.is_empty() {
             return None;
@@ -133,31 +120,32 @@ impl Histogram {
         })
     }
 
-    /// The same with what a closed loop did not ask while it waited for a long answer: for each duration d beyond the
-    /// usual one u, also d - u, d - 2u, ... (Tene's correction for coordinated omission).
+    /// Adds the operations that a closed loop did not start while it waited for a long answer: for each duration d
+    /// above
+    /// the median m, also d - m, d - 2m, and so on (Tene's correction for coordinated omission).
     pub fn corrected(&self) -> Self {
         let usual = self.counts.value_at_quantile(0.5).max(self.counts.max() / MAX_ADDED_VALUES).max(1);
         Self { counts: self.counts.clone_correct(usual), too_long: self.too_long }
     }
 
-    /// HdrHistogram's V2 encoding, deflated, in base64: what its libraries for other languages read.
+    /// HdrHistogram's V2 encoding, deflated, in base64, which its libraries for other languages read.
     pub fn encode(&self) -> String {
         let mut bytes = Vec::new();
         V2DeflateSerializer::new().serialize(&self.counts, &mut bytes).expect("memory takes whatever is written");
         STANDARD.encode(bytes)
     }
 
-    /// Reads what [`Self::encode`] wrote, and what is not deflated, as results before version 0.2 have it.
+    /// Reads the text of [`Self::encode`], or one that is not deflated, as in results before version 0.2.
     pub fn decode(text: &str) -> Result<Self, BadHistogram> {
-        if text.len() > MAX_ENCODED {
+        if text.len() > MAX_ENCODED_BYTES {
             return Err(BadHistogram("it is too large"));
         }
         let bytes = STANDARD.decode(text).map_err(|_| BadHistogram("it is not in base64"))?;
-        let bytes = inflated(bytes)?;
+        let bytes = inflate(bytes)?;
         let mut counts: Hdr<u64> = Deserializer::new()
             .deserialize(&mut bytes.as_slice())
             .map_err(|_| BadHistogram("it is not in HdrHistogram's V2 encoding"))?;
-        if counts.sigfig() != DIGITS || counts.low() != 1 || counts.high() > 2 * MAX_DURATION_US {
+        if counts.sigfig() != SIGNIFICANT_DIGITS || counts.low() != 1 || counts.high() > 2 * MAX_DURATION_US {
             return Err(BadHistogram("it is not one of microseconds up to an hour with three digits"));
         }
         counts.auto(true);
@@ -165,26 +153,25 @@ impl Histogram {
     }
 }
 
-/// A number of four bytes at a place, the highest first.
+/// A big-endian number at an offset.
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// The encoding itself, which may be deflated. It has all the bytes that it says it has, so that none are made room for
-/// in vain.
-fn inflated(bytes: Vec<u8>) -> Result<Vec<u8>, BadHistogram> {
+/// Inflates the encoding if it is deflated, and checks its stated length, for which the reader allocates memory.
+fn inflate(bytes: Vec<u8>) -> Result<Vec<u8>, BadHistogram> {
     let bytes = match word(&bytes, 0) {
-        Some(cookie) if cookie & !WORD_SIZE == DEFLATED => {
+        Some(cookie) if cookie & !WORD_SIZE_BITS == DEFLATED_COOKIE => {
             let mut inflated = Vec::new();
-            let deflated = bytes.get(DEFLATED_HEAD..).unwrap_or_default();
-            let read = ZlibDecoder::new(deflated).take(MAX_ENCODED as u64).read_to_end(&mut inflated);
+            let deflated = bytes.get(DEFLATED_HEAD_BYTES..).unwrap_or_default();
+            let read = ZlibDecoder::new(deflated).take(MAX_ENCODED_BYTES as u64).read_to_end(&mut inflated);
             read.map_err(|_| BadHistogram("it cannot be inflated"))?;
             inflated
         }
         _ => bytes,
     };
     match word(&bytes, 4) {
-        Some(length) if length as usize <= bytes.len().saturating_sub(HEAD) => Ok(bytes),
+        Some(length) if length as usize <= bytes.len().saturating_sub(HEAD_BYTES) => Ok(bytes),
         _ => Err(BadHistogram("it is cut short, or too large")),
     }
 }
@@ -210,20 +197,20 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_one_has_no_percentiles_rather_than_zeros() {
+    fn an_empty_histogram_has_no_percentiles() {
         assert_eq!(Histogram::new().percentiles(true), None);
         assert_eq!(Histogram::new().max_ms(), None);
     }
 
     #[test]
-    fn longer_than_an_hour_counts_as_an_hour_and_is_noted() {
+    fn a_duration_above_an_hour_counts_as_an_hour_and_as_too_long() {
         let histogram = of([1, 2 * MAX_DURATION_US]);
         assert_eq!((histogram.len(), histogram.too_long()), (2, 1));
         assert!((histogram.max_ms().unwrap() - 3_600_000.0).abs() < 3_600.0);
     }
 
     #[test]
-    fn a_long_answer_counts_for_those_who_would_have_asked_meanwhile() {
+    fn a_long_answer_is_corrected_for_operations_that_were_not_started() {
         // 99 answers of 10 ms, then one of a second.
         let histogram = of(std::iter::repeat_n(10_000, 99).chain([1_000_000]));
         assert!(histogram.quantile_ms(0.95).unwrap() < 11.0);
@@ -235,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_deflated_is_read_as_well() {
+    fn an_encoding_that_is_not_deflated_is_read_as_well() {
         let histogram = of([3, 70, 70, 5_000_000]);
         let mut plain = Vec::new();
         V2Serializer::new().serialize(&histogram.counts, &mut plain).unwrap();
@@ -243,7 +230,7 @@ mod tests {
             Histogram::decode(&STANDARD.encode(plain)).unwrap().percentiles(false),
             histogram.percentiles(false)
         );
-        assert!(histogram.encode().starts_with("HISTF"), "the beginning of what is deflated");
+        assert!(histogram.encode().starts_with("HISTF"), "the beginning of a deflated encoding");
     }
 
     #[test]
@@ -260,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_histogram_is_refused() {
+    fn other_text_is_refused() {
         for text in ["", "%", "AAAA", "HISTFAAAAA=="] {
             assert!(Histogram::decode(text).is_err(), "{text}");
         }

@@ -1,16 +1,15 @@
-//! The page: one file that needs nothing else, neither network nor server. Its tables say everything; the charts are
-//! drawn by a script from the same figures. Every text is escaped (names come from users), and the policy in the page's
-//! head lets only the two scripts and the one style run that are part of it. Knows results; how a chart looks is the
-//! script's affair.
+//! The HTML page: one file without external resources. Tables contain all figures; a script draws charts of them. Every
+//! text is escaped, because names come from users, and the page's policy allows only its own two scripts and its style.
 
 use askama::Template;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+pub use super::elements::Tile;
 use super::{
     charts,
-    elements::{Chart, Table, Tile},
+    elements::{Chart, Table},
     figures::{self, DASH},
     side_by_side,
     sweep_page::{self, SweepView},
@@ -25,22 +24,19 @@ const UPLOT_LICENSE: &str = include_str!("../assets/uPlot.LICENSE");
 const SCRIPT: &str = include_str!("../assets/report.js");
 const STYLE: &str = include_str!("../assets/report.css");
 
-/// What one file of results adds to a page.
+/// A part of a page.
 pub enum Part<'a> {
-    /// One run, or several beside one another.
+    /// One run, or several to be compared.
     Runs(&'a [BenchResult]),
     Sweep(&'a SweepResult),
-    /// Notes about the results beside it, as of the planner.
+    /// Notes of the planner about the runs of the page.
     Notes(&'a Notes),
 }
 
-/// Figures and texts that were not measured.
 #[derive(Clone, Debug)]
 pub struct Notes {
     pub title: String,
-    /// Figures that are read first.
-    pub tiles: Vec<Figure>,
-    /// What the reader must know.
+    pub tiles: Vec<Tile>,
     pub warnings: Vec<String>,
     /// Lists of sentences, each with its title.
     pub lists: Vec<(String, Vec<String>)>,
@@ -48,22 +44,12 @@ pub struct Notes {
     pub texts: Vec<(String, String)>,
 }
 
-#[derive(Clone, Debug)]
-pub struct Figure {
-    pub label: &'static str,
-    pub value: String,
-    /// What is to be known about it.
-    pub note: String,
-    /// It is not as it should be.
-    pub bad: bool,
-}
-
-/// A page of one result, or of several variants beside one another.
+/// A page of one result, or of several variants.
 pub fn page(results: &[BenchResult]) -> String {
     report(&[Part::Runs(results)])
 }
 
-/// A page of several kinds of results, one after the other.
+/// A page of several parts.
 pub fn report(parts: &[Part<'_>]) -> String {
     let mut page = Builder::default();
     for part in parts {
@@ -76,18 +62,18 @@ pub fn report(parts: &[Part<'_>]) -> String {
     page.render()
 }
 
-/// A page as it grows. Runs, sweeps and groups of runs are numbered through the whole of it.
+/// Builds a page, in which runs, sweeps and groups of runs are numbered.
 #[derive(Default)]
 struct Builder<'a> {
     parts: Vec<PartView>,
     data: Data<'a>,
 }
 
-/// What the script finds in the page.
+/// The data of the script.
 #[derive(Serialize, Default)]
 struct Data<'a> {
     runs: Vec<charts::Run<'a>>,
-    /// Runs that are beside one another: the first, and the one after the last.
+    /// Ranges of runs that are compared: the first, and the one after the last.
     groups: Vec<(usize, usize)>,
     sweeps: Vec<sweep_page::Lines>,
 }
@@ -124,20 +110,13 @@ impl<'a> Builder<'a> {
     }
 
     fn notes(&mut self, notes: &Notes) {
-        let tile = |figure: &Figure| Tile {
-            label: figure.label,
-            value: figure.value.clone(),
-            unit: "",
-            note: figure.note.clone(),
-            bad: figure.bad,
-        };
         self.parts.push(PartView {
             title: notes.title.clone(),
             scenarios: Vec::new(),
             overview: None,
             runs: Vec::new(),
             sweep: None,
-            notes: Some(NotesView { tiles: notes.tiles.iter().map(tile).collect(), notes: notes.clone() }),
+            notes: Some(notes.clone()),
         });
     }
 
@@ -155,7 +134,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// The name of one run, or what the names of several begin with: the scenario's.
+/// The name of one run, or of the scenario of several.
 fn title(results: &[BenchResult]) -> String {
     match results {
         [] => "No result".to_owned(),
@@ -169,7 +148,6 @@ fn title(results: &[BenchResult]) -> String {
     }
 }
 
-/// What all pages have in common.
 struct Frame {
     title: String,
     policy: String,
@@ -206,7 +184,7 @@ impl Frame {
 #[template(path = "report.html")]
 struct Page {
     frame: Frame,
-    /// What the figures are: `measured`, or `predicted`.
+    /// `measured` or `predicted`.
     what: &'static str,
     parts: Vec<PartView>,
     data: String,
@@ -214,22 +192,16 @@ struct Page {
 
 struct PartView {
     title: String,
-    /// What its scenario shows.
+    /// Descriptions of its scenarios.
     scenarios: Vec<String>,
-    /// With its number in the page, as the sweep.
+    /// With its number in the page, like the sweep.
     overview: Option<(usize, Overview)>,
     runs: Vec<RunView>,
     sweep: Option<(usize, SweepView)>,
-    notes: Option<NotesView>,
+    notes: Option<Notes>,
 }
 
-/// The view of [`Notes`].
-struct NotesView {
-    tiles: Vec<Tile>,
-    notes: Notes,
-}
-
-/// Several runs beside one another.
+/// Compares several runs.
 struct Overview {
     side_by_side: Option<Table>,
     table: Table,
@@ -250,7 +222,7 @@ struct RunView {
     about: Vec<(&'static str, String)>,
 }
 
-/// A phase of connecting, with bars whose lengths are parts of 100.
+/// A phase of connecting. The lengths of its bars are percentages.
 struct Phase {
     name: &'static str,
     times: String,
@@ -293,7 +265,7 @@ fn tiles(result: &BenchResult) -> Vec<Tile> {
     let mut tiles = vec![
         Tile {
             label: "Throughput",
-            value: figures::rate(figures::rate_of(total)),
+            value: figures::rate(total.rate()),
             unit: "/s",
             note: format!("{} in {}", figures::count(total.requests), figures::seconds(total.duration_s)),
             bad: false,
@@ -361,7 +333,7 @@ fn run_charts(run: usize, result: &BenchResult) -> Vec<Chart> {
             &format!("Where response is above service, operations waited for a connection or for their turn.{closed}"),
         ));
     }
-    // So that no place stays empty beside the last one.
+    // Charts stand in pairs, so the last of an odd number takes the whole width.
     let odd = list.len() % 2 == 1;
     list.last_mut().into_iter().for_each(|last| last.whole = odd);
     list
@@ -422,7 +394,7 @@ fn settings(result: &BenchResult) -> Vec<(&'static str, String)> {
         known("Way to the target", &about.way),
         Some(("Pool under test", about.pool.clone())),
     ];
-    [load.into_iter().flatten().collect(), vec![("Load generator's CPU", cpu)], figures::whereabouts(about)].concat()
+    [load.into_iter().flatten().collect(), vec![("Load generator's CPU", cpu)], figures::environment(about)].concat()
 }
 
 #[cfg(test)]
@@ -495,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_not_shown() {
+    fn unknown_figures_are_left_out() {
         let nothing = page(&[BenchResult { name: "nothing".to_owned(), ..BenchResult::default() }]);
         let shown = nothing.split("<script").next().unwrap();
         assert!(!shown.contains("<figure") && !shown.contains("Making a connection"));
@@ -512,11 +484,11 @@ mod tests {
         ] {
             assert!(shown.contains(title), "{title}");
         }
-        assert!(!shown.contains(">DNS<") && shown.contains(">TLS<"), "a phase that there was not");
+        assert!(!shown.contains(">DNS<") && shown.contains(">TLS<"), "a phase that did not occur");
     }
 
     #[test]
-    fn what_the_scenario_shows_stands_once_above_the_figures_and_what_was_asked_with_the_settings() {
+    fn the_description_of_the_scenario_stands_once_above_the_figures() {
         let page = page(&[sample::full("one"), sample::full("two")]);
         let shows = "What the sample shows, and what to look at.";
         assert_eq!(page.matches(shows).count(), 1);
@@ -528,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn variants_stand_beside_one_another_with_a_row_for_each_step() {
+    fn variants_are_compared_with_a_row_for_each_step() {
         let page = page(&[sample::full("one"), sample::full("two"), sample::full("three")]);
         let table = page.split("<h3>All runs</h3>").nth(1).unwrap().split("</table>").next().unwrap();
         assert_eq!(table.matches("<tr").count(), 2 + 3 * 3, "headings, and two steps and a total of each");

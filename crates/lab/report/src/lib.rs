@@ -1,14 +1,13 @@
-//! Results: what was measured, as it is written to JSON, and what people see of it: a table, a page for the browser, a
-//! display while a run goes on. Knows neither how something was measured nor who asks.
+//! Results of measurements and simulations: JSON files, a table, an HTML page, and a display during a run.
 //!
 //! ```text
 //! result      the types of the JSON files: of a run, and of a sweep
 //! histogram   durations, and the percentiles taken from them
 //! merge       one result of several load machines
 //! comparison  a metric against a limit: conditions that fail a run, objectives of a plan
-//! findings    what a sweep found, in words
-//! table live  a result in the terminal, at the end and while it runs
-//! html files  pages, also of kept results
+//! findings    the findings of a sweep in sentences
+//! table live  a result in the terminal, at the end and during the run
+//! html files  pages, also of result files
 //! ```
 #![forbid(unsafe_code)]
 
@@ -37,7 +36,7 @@ pub use figures::printable;
 
 use crate::result::About;
 
-/// What the scenario of a result shows, for a terminal; `None`: it is of no scenario.
+/// The description of a result's scenario, for a terminal.
 pub fn scenario(about: &About) -> Option<String> {
     figures::scenario(about).map(|text| grid::wrap(&printable(&text), 0, grid::WIDTH))
 }

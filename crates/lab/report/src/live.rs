@@ -1,5 +1,4 @@
-//! The display while a run goes on: two lines on standard error, and only if that is a terminal. Leaves nothing behind
-//! when it ends, however it ends. Knows no engine: it is told what there is to show.
+//! The display during a run: two lines on standard error, only if that is a terminal. It is erased at the end.
 
 use std::time::Duration;
 
@@ -8,32 +7,31 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use super::figures;
 use crate::result::Second;
 
-/// Redraws per second: more would flicker, and take processor time that the load needs.
+/// More redraws would flicker, and take processor time from the load.
 const MAX_REDRAWS_PER_S: u8 = 5;
-/// Characters of a name and of a step, so that the lines fit.
+/// Most characters of a name and of a step.
 const MAX_NAME: usize = 32;
-/// What is in the second line is cut where the terminal ends.
+/// The second line is cut at the width of the terminal.
 const WITH_END: &str = "[{bar:20}] {prefix}\n  {wide_msg}";
 const WITHOUT_END: &str = "{spinner} {prefix}\n  {wide_msg}";
 
-/// See the module. Dropped, it takes itself away.
+/// Erases itself when dropped.
 pub struct Live {
     bar: ProgressBar,
     label: String,
     length: Option<Duration>,
 }
 
-/// What there was since the beginning of the run, the warm-up included.
+/// Operations since the beginning of the run, the warm-up included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// Operations that ended well.
     pub requests: u64,
     pub errors: u64,
     pub dropped: u64,
 }
 
 impl Live {
-    /// Shows nothing before [`Self::show`]. `length`: how long the run takes; `None` if it is not known.
+    /// `length`: the length of the run, if known. Nothing is drawn before [`Self::show`].
     pub fn new(label: &str, length: Option<Duration>) -> Self {
         Self::on(ProgressDrawTarget::stderr_with_hz(MAX_REDRAWS_PER_S), label, length)
     }
@@ -41,13 +39,13 @@ impl Live {
     fn on(target: ProgressDrawTarget, label: &str, length: Option<Duration>) -> Self {
         let bar = ProgressBar::with_draw_target(length.map(millis), target);
         let style = ProgressStyle::with_template(if length.is_some() { WITH_END } else { WITHOUT_END })
-            .expect("the template is ours");
+            .expect("a valid template");
         bar.set_style(style.progress_chars("=> "));
         Self { bar, label: short(label), length }
     }
 
-    /// What there is at `at` from the beginning of the run: the step (may be empty), the last whole second, and the
-    /// counts. To be called a few times a second.
+    /// Draws the state at `at` from the beginning of the run. `step` may be empty; `last`: the last whole second. To be
+    /// called a few times a second.
     pub fn show(&mut self, at: Duration, step: &str, last: Option<&Second>, counts: Counts) {
         let of =
             self.length.map(|length| format!(" of {}", figures::seconds(length.as_secs_f64()))).unwrap_or_default();
@@ -58,7 +56,7 @@ impl Live {
         self.bar.tick();
     }
 
-    /// Takes it away. What is written afterwards begins where it was.
+    /// Erases the display.
     pub fn finish(&mut self) {
         self.bar.finish_and_clear();
     }
@@ -121,7 +119,7 @@ mod tests {
     const COUNTS: Counts = Counts { requests: 999, errors: 1, dropped: 1234 };
 
     #[test]
-    fn it_tells_what_goes_on_in_two_lines() {
+    fn two_lines_show_the_state_of_the_run() {
         let (terminal, target) = terminal(120);
         let mut live = Live::on(target, "churn", Some(Duration::from_secs(10)));
         live.show(Duration::from_millis(5_700), "burst 3", Some(&second()), COUNTS);
@@ -135,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_when_it_is_dropped_in_the_middle() {
+    fn a_dropped_display_leaves_nothing_behind() {
         let (terminal, target) = terminal(80);
         let mut live = Live::on(target, "churn", Some(Duration::from_secs(10)));
         live.show(Duration::from_secs(5), "", Some(&second()), COUNTS);
@@ -145,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_knows_is_not_shown_as_zero() {
+    fn unknown_figures_are_not_shown_as_zero() {
         let (terminal, target) = terminal(100);
         let mut live = Live::on(target, "a\u{1b}[2Jname that is so long that it would not fit into a line", None);
         live.show(Duration::ZERO, "", Some(&Second::default()), Counts::default());
@@ -160,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_the_whole_is_the_whole() {
+    fn a_bar_of_an_overdue_run_is_full() {
         let (terminal, target) = terminal(100);
         let mut live = Live::on(target, "slow", Some(Duration::from_secs(1)));
         live.show(Duration::from_secs(7), "", None, Counts::default());

@@ -1,57 +1,33 @@
-//! Several results as one: what several load machines have measured at the same time against the same target.
-//! Histograms are added, so percentiles are those of all operations together, not means of percentiles.
+//! Joins the results of several load machines that measured the same target at the same time. Histograms are added, so
+//! percentiles are those of all operations together.
 
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
 use crate::{
     histogram::{BadHistogram, Histogram},
     result::{BenchResult, ConnectPhases, Connections, MAX_ERROR_TEXTS, Measured, Percentiles, Second, Step},
 };
 
-/// Why results cannot be joined.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum MergeError {
-    /// There are none.
+    #[error("there is nothing to join")]
     Nothing,
-    /// They are not of the same kind of load.
+    #[error("a `{0}` load and a `{1}` load cannot be joined")]
     Shapes(String, String),
-    /// They have not the same steps.
+    #[error("a result with {0} steps and one with {1} cannot be joined")]
     Steps(usize, usize),
-    /// Their steps are not the same.
+    #[error("a step `{0}` and a step `{1}` cannot be joined")]
     StepNames(String, String),
-    /// They did not ask the same.
+    #[error("results of different work cannot be joined: `{0}` and `{1}`")]
     Asks(String, String),
-    /// One was written without its histograms.
+    #[error("a result has percentiles without a histogram, and percentiles cannot be added")]
     NoHistogram,
-    Histogram(BadHistogram),
+    #[error(transparent)]
+    Histogram(#[from] BadHistogram),
 }
 
-impl fmt::Display for MergeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Nothing => f.write_str("there is nothing to join"),
-            Self::Shapes(a, b) => write!(f, "a `{a}` load and a `{b}` load cannot be joined"),
-            Self::Steps(a, b) => write!(f, "a result with {a} steps and one with {b} cannot be joined"),
-            Self::StepNames(a, b) => write!(f, "a step `{a}` and a step `{b}` cannot be joined"),
-            Self::Asks(a, b) => write!(f, "results of different work cannot be joined: `{a}` and `{b}`"),
-            Self::NoHistogram => {
-                f.write_str("a result has percentiles without a histogram, and percentiles cannot be added")
-            }
-            Self::Histogram(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for MergeError {}
-
-impl From<BadHistogram> for MergeError {
-    fn from(error: BadHistogram) -> Self {
-        Self::Histogram(error)
-    }
-}
-
-/// What was said of errors anywhere, and how often: the most frequent.
-fn texts(results: &[BenchResult]) -> BTreeMap<String, u64> {
+/// The most frequent texts of errors, and their counts.
+fn error_texts(results: &[BenchResult]) -> BTreeMap<String, u64> {
     let mut all = BTreeMap::<String, u64>::new();
     for (text, count) in results.iter().flat_map(|result| &result.error_texts) {
         let sum = all.entry(text.clone()).or_default();
@@ -62,12 +38,11 @@ fn texts(results: &[BenchResult]) -> BTreeMap<String, u64> {
     all.into_iter().take(MAX_ERROR_TEXTS).collect()
 }
 
-/// Joins results. Seconds are laid over each other from the beginning of each run. Of a second's percentiles only the
-/// largest value can be joined; the others are unknown. The most connections at one time is the sum of each one's most,
-/// which may be more than there were.
+/// Joins results second by second from the beginning of each run. Of the percentiles of a second only the maximum is
+/// known. The most connections at a time is the sum of those of each result, an upper bound.
 ///
 /// # Errors
-/// If they do not belong together, or one cannot be read.
+/// The results are of different loads, or a histogram is missing or cannot be read.
 pub fn merge(results: &[BenchResult]) -> Result<BenchResult, MergeError> {
     let (first, others) = results.split_first().ok_or(MergeError::Nothing)?;
     for other in others {
@@ -105,7 +80,7 @@ pub fn merge(results: &[BenchResult]) -> Result<BenchResult, MergeError> {
         total: measured(&totals)?,
         steps: steps.collect::<Result<_, MergeError>>()?,
         series: series(results),
-        error_texts: texts(results),
+        error_texts: error_texts(results),
         interrupted: results.iter().any(|result| result.interrupted),
         warnings,
         about,
@@ -216,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_of_the_sum_are_those_of_all_operations_together() {
+    fn joined_percentiles_are_those_of_all_operations() {
         let merged = merge(&[result(1..=900), result(9901..=10_000)]).unwrap();
         let response = merged.total.response_ms.as_ref().unwrap();
         assert_eq!((merged.total.requests, response.count), (1000, 1000));
@@ -235,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_belong_together_is_refused() {
+    fn results_of_different_loads_are_refused() {
         let mut open = result(1..=10);
         open.about.shape = "open".to_owned();
         assert!(matches!(merge(&[result(1..=10), open]), Err(MergeError::Shapes(..))));
@@ -252,7 +227,7 @@ mod tests {
             result
         };
         assert!(matches!(merge(&[asking("a.sql"), asking("b.sql")]), Err(MergeError::Asks(..))));
-        assert!(merge(&[asking("a.sql"), result(1..=10)]).is_ok(), "an older result does not say");
+        assert!(merge(&[asking("a.sql"), result(1..=10)]).is_ok(), "an older result has no such field");
         let mut bare = result(1..=10);
         bare.total.response_ms.as_mut().unwrap().histogram = None;
         assert_eq!(merge(&[bare]), Err(MergeError::NoHistogram));

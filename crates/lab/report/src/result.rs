@@ -1,6 +1,5 @@
-//! What was measured, as it is written to JSON and read back. Times are in milliseconds, as their names say; what is
-//! not known is null, never zero. Histograms are kept whole (HdrHistogram's V2 encoding, deflated, in base64), so that
-//! results can be merged and compared.
+//! The types of the JSON files of runs. Times are in milliseconds; unknown values are null, never zero. Histograms are
+//! stored whole (HdrHistogram's V2 encoding, deflated, in base64), so that results can be merged and compared.
 
 use std::collections::BTreeMap;
 
@@ -10,66 +9,64 @@ pub mod sweep;
 
 /// The version of this format.
 pub const FORMAT: u32 = 1;
-/// Different texts of errors that a result keeps.
+/// Most different texts of errors in a result.
 pub const MAX_ERROR_TEXTS: usize = 32;
 /// [`About::way`] without any fault between generator and target.
 pub const STRAIGHT: &str = "straight";
 
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct BenchResult {
-    /// [`FORMAT`].
     pub format: u32,
     pub name: String,
     pub about: About,
     /// The whole run after the warm-up.
     #[serde(flatten)]
     pub total: Measured,
-    /// The same for each stage, burst or point.
+    /// Each stage, burst or point.
     pub steps: Vec<Step>,
     /// Second by second, the warm-up included.
     pub series: Vec<Second>,
-    /// What the target said of errors, and how often: the first texts that differ.
+    /// The first different texts of errors from the target, and their counts.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub error_texts: BTreeMap<String, u64>,
-    /// It was interrupted: what there is until then.
+    /// The run was interrupted, and the result covers the time until then.
     pub interrupted: bool,
-    /// What the reader must know to read it rightly, one sentence each.
+    /// Warnings for the reader, one sentence each.
     pub warnings: Vec<String>,
 }
 
-/// Where and with what something was measured.
+/// Circumstances of a measurement.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct About {
-    /// Seconds since 1970, when it began.
+    /// Beginning, in seconds since 1970.
     pub started: u64,
-    /// The seed.
     pub seed: u64,
     /// `closed`, `open` or `burst`.
     pub shape: String,
-    /// The load in words, for people.
+    /// The load, for people.
     pub load: String,
-    /// What each operation asks, in words: scripts, protocol and scale, or method, path and statuses.
+    /// What each operation asks: scripts, protocol and scale, or method, path and statuses.
     #[serde(default)]
     pub asks: Option<String>,
-    /// What goes wrong on the way, in words; `straight`: nothing.
+    /// Faults between generator and target; `straight` without any.
     #[serde(default)]
     pub way: Option<String>,
-    /// The pool under test in words.
+    /// The pool under test.
     pub pool: String,
     pub target: String,
     /// The command line, without passwords.
     #[serde(default)]
     pub command: Option<String>,
-    /// What the scenario shows, in the words of its file.
+    /// The description in the scenario's file.
     #[serde(default)]
     pub scenario: Option<String>,
-    /// How many seconds of the published experiment a second of the scenario stands for.
+    /// Seconds of the published experiment for which one second of the scenario stands.
     #[serde(default)]
     pub compression: Option<f64>,
-    /// The figures in which the runs of its scenario stand beside one another.
+    /// The figures in which the runs of the scenario are compared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub columns: Vec<String>,
-    /// What `poolhouse doctor` found while it ran, a line each; empty: it did not look.
+    /// Findings of `poolhouse doctor` during the run, one line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub doctor: Vec<String>,
     /// Name and version of the server, as it reports them.
@@ -81,7 +78,7 @@ pub struct About {
 
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Step {
-    /// What people call it: `100/s to 300/s`, `burst 3`.
+    /// `100/s to 300/s`, `burst 3`.
     pub name: String,
     /// Seconds from the beginning of the run.
     pub from_s: f64,
@@ -89,33 +86,31 @@ pub struct Step {
     pub measured: Measured,
 }
 
-/// What was measured over some time.
+/// Measurements over some time.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Measured {
-    /// Operations that ended well. In a step: of those that arrived in it.
+    /// Successful operations. In a step: of the operations that arrived in it.
     pub requests: u64,
-    /// Operations that ended well within [`Measured::duration_s`], whichever step they had arrived in.
+    /// Operations that succeeded within [`Measured::duration_s`], regardless of the step of their arrival.
     pub finished: u64,
-    /// Kinds of errors, and how many of each: `sqlstate 40001`, `connect refused`, `check-out timeout`, `status 503`.
+    /// Errors by kind: `sqlstate 40001`, `connect refused`, `check-out timeout`, `status 503`.
     pub errors: BTreeMap<String, u64>,
-    /// Arrivals that were never begun, because `max_in_flight` operations had not ended.
+    /// Arrivals that were not started, because `max_in_flight` operations were running.
     pub dropped: u64,
-    /// Seconds, as planned: without the time that the last operations took to end after it. Without a plan for the time
-    /// (a number of operations, a burst) until the last one had ended.
+    /// Planned seconds, without the time in which the last operations end. Without a planned length (a number of
+    /// operations, a burst): seconds until the last operation has ended.
     pub duration_s: f64,
-    /// From the scheduled arrival to the end. In a closed loop: from the moment a client was free. Of operations that
-    /// ended well, and of those that failed because their time was up or that failed slowly (with the time they had
-    /// taken by then).
+    /// From the scheduled arrival, or in a closed loop from the moment a client was free, to the end. Of successful
+    /// operations, of those that timed out, and of those that failed slowly.
     pub response_ms: Option<Percentiles>,
-    /// From sending to the end: what the target took. Of operations that ended well.
+    /// From sending to the end, of successful operations.
     pub service_ms: Option<Percentiles>,
-    /// From the scheduled arrival to sending: what it took until the target was asked. Of operations that ended well.
+    /// From the scheduled arrival to sending, of successful operations.
     #[serde(default)]
     pub issue_ms: Option<Percentiles>,
-    /// From asking the pool for a connection to getting it; where waits in front are told, these included.
+    /// From requesting a connection of the pool to getting it, including [`Self::front_wait_ms`].
     pub pool_wait_ms: Option<Percentiles>,
-    /// The part of it in the pool of a Poolhouse in front. Only a simulation can tell: a client does not see what it
-    /// waits for there.
+    /// The wait in the pool of a Poolhouse in front, which only a simulation can see.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub front_wait_ms: Option<Percentiles>,
     /// The phases of making a connection.
@@ -127,22 +122,22 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Throughput: operations per second that ended well; `None` if no time has passed.
+    /// Successful operations per second. `None` if no time has passed.
     pub fn rate(&self) -> Option<f64> {
         (self.duration_s > 0.0).then(|| self.finished as f64 / self.duration_s)
     }
 }
 
-/// The phases of making a connection; `None`: there was no such phase.
+/// The phases of connecting. `None` if a phase did not occur.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct ConnectPhases {
     pub dns: Option<Percentiles>,
     pub tcp: Option<Percentiles>,
-    /// That of TLS, the request for it included.
+    /// TLS, including the request for it.
     pub tls: Option<Percentiles>,
-    /// From the start-up message until the server has let us in.
+    /// From the start-up message until the client is authenticated.
     pub auth: Option<Percentiles>,
-    /// From there to ReadyForQuery.
+    /// From the end of authentication to ReadyForQuery.
     pub ready: Option<Percentiles>,
     pub total: Option<Percentiles>,
 }
@@ -151,12 +146,12 @@ pub struct ConnectPhases {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Connections {
     pub created: u64,
-    /// Of these: `burst` (an operation waited for it), `minimum` (to keep `min_size`), `rotation` (one had reached its
-    /// life time), `replacement` (one was lost), `ephemeral` (for one operation), `start` (before the measured time).
+    /// By cause: `burst` (an operation waited), `minimum` (to keep `min_size`), `rotation` (end of a life time),
+    /// `replacement` (of a lost connection), `ephemeral` (for one operation), `start` (before the measured time).
     pub created_for: BTreeMap<String, u64>,
-    /// Closed, by reason: `idle`, `life`, `error`, `discarded`, `pool_closed`, ...
+    /// By reason: `idle`, `life`, `error`, `discarded`, `pool_closed`, ...
     pub closed: BTreeMap<String, u64>,
-    /// Connections that could not be made, by kind of error. What operations failed for is in [`Measured::errors`].
+    /// Connections that could not be made, by kind of error.
     #[serde(default)]
     pub failed: BTreeMap<String, u64>,
     pub most: u32,
@@ -170,39 +165,33 @@ pub struct Percentiles {
     pub min: f64,
     pub mean: f64,
     pub p50: f64,
-    /// 90th percentile.
     pub p90: f64,
-    /// 95th percentile.
     pub p95: f64,
-    /// 99th percentile.
     pub p99: f64,
-    /// 99.9th percentile.
     pub p999: f64,
     pub max: f64,
-    /// The histogram of microseconds in HdrHistogram's V2 encoding, deflated, base64; null where it was not kept.
+    /// The histogram of microseconds (see the module); null if it was not kept.
     pub histogram: Option<String>,
 }
 
-/// One second of a run.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Second {
     /// Seconds from the beginning of the run.
     pub at_s: f64,
-    /// Arrivals that were scheduled in it; in a closed loop, operations that were begun.
+    /// Scheduled arrivals; in a closed loop, started operations.
     pub arrived: u64,
-    /// Operations that ended well.
+    /// Successful operations.
     pub requests: u64,
-    /// Operations that failed.
     pub errors: u64,
     pub dropped: u64,
     /// Response time, in milliseconds.
     pub p50_ms: Option<f64>,
     pub p99_ms: Option<f64>,
     pub max_ms: Option<f64>,
-    /// Open connections at its end.
+    /// Open connections at the end of the second.
     pub connections: u32,
     pub in_use: u32,
     pub waiting: u32,
-    /// Connections made in it.
+    /// Connections made in the second.
     pub created: u32,
 }

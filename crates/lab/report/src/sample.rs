@@ -1,6 +1,8 @@
-//! A made-up result for tests, with something in every field. No measurement.
+//! A made-up result for tests, with a value in every field.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
 
 use crate::result::{About, BenchResult, ConnectPhases, Connections, FORMAT, Measured, Percentiles, Second, Step};
 
@@ -93,43 +95,34 @@ fn second(at: u32) -> Second {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
+/// The names in the first column of the table below `<!-- fields:NAME -->` of a page of the documentation.
+pub(crate) fn documented_fields(page: &str, name: &str) -> BTreeSet<String> {
+    let path = format!("{}/../../../docs/{page}", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(path).expect("the page exists");
+    let table = text.split(&format!("<!-- fields:{name} -->\n")).nth(1).unwrap_or_else(|| panic!("no table {name}"));
+    let rows = table.lines().take_while(|line| line.starts_with('|')).filter_map(|line| line.strip_prefix("| `"));
+    rows.map(|row| row.split('`').next().expect("a name").to_owned()).collect()
+}
 
-    use serde_json::Value;
+pub(crate) fn fields(value: &Value) -> BTreeSet<String> {
+    value.as_object().expect("an object").keys().cloned().collect()
+}
 
-    use super::full;
-
-    /// Below `<!-- fields:NAME -->`: what the first column of the table names.
-    fn documented(name: &str) -> BTreeSet<String> {
-        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/measuring.md");
-        let page = std::fs::read_to_string(page).expect("the page is there");
-        let table =
-            page.split(&format!("<!-- fields:{name} -->\n")).nth(1).unwrap_or_else(|| panic!("no table of {name}"));
-        let rows = table.lines().take_while(|line| line.starts_with('|')).filter_map(|line| line.strip_prefix("| `"));
-        rows.map(|row| row.split('`').next().expect("something").to_owned()).collect()
-    }
-
-    fn fields(value: &Value) -> BTreeSet<String> {
-        value.as_object().expect("an object").keys().cloned().collect()
-    }
-
-    #[test]
-    fn every_field_of_a_result_file_is_explained_and_no_other() {
-        let file = serde_json::to_value(full("a sample")).unwrap();
-        let measured = serde_json::to_value(super::measured()).unwrap();
-        assert_eq!(fields(&measured), documented("measured"));
-        assert_eq!(&fields(&file) - &fields(&measured), documented("file"));
-        assert_eq!(&fields(&file["steps"][0]) - &fields(&measured), documented("step"));
-        for (value, name) in [
-            (&file["about"], "about"),
-            (&file["connect_ms"], "connect_ms"),
-            (&file["connections"], "connections"),
-            (&file["response_ms"], "percentiles"),
-            (&file["series"][0], "second"),
-        ] {
-            assert_eq!(fields(value), documented(name), "{name}");
-        }
+#[test]
+fn every_field_of_a_result_file_is_documented_and_no_other() {
+    let documented = |name| documented_fields("measuring.md", name);
+    let file = serde_json::to_value(full("a sample")).unwrap();
+    let measured = serde_json::to_value(measured()).unwrap();
+    assert_eq!(fields(&measured), documented("measured"));
+    assert_eq!(&fields(&file) - &fields(&measured), documented("file"));
+    assert_eq!(&fields(&file["steps"][0]) - &fields(&measured), documented("step"));
+    for (value, name) in [
+        (&file["about"], "about"),
+        (&file["connect_ms"], "connect_ms"),
+        (&file["connections"], "connections"),
+        (&file["response_ms"], "percentiles"),
+        (&file["series"][0], "second"),
+    ] {
+        assert_eq!(fields(value), documented(name), "{name}");
     }
 }

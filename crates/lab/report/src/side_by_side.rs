@@ -1,5 +1,4 @@
-//! The runs of a scenario beside one another, in the figures that the scenario names: before and after at one glance.
-//! Knows results only; that a name is one of these was checked when the scenario was read.
+//! Compares the runs of a scenario in the figures that it names. The names were checked when the scenario was read.
 
 use super::{
     elements::Table,
@@ -8,7 +7,7 @@ use super::{
 };
 use crate::result::{BenchResult, Measured, Percentiles};
 
-/// What a scenario may name.
+/// Names of figures for a scenario.
 pub const NAMES: &[&str] = &[
     "done",
     "failed",
@@ -29,7 +28,6 @@ pub const NAMES: &[&str] = &[
     "most",
 ];
 
-/// A figure of each run.
 struct Figure {
     name: &'static str,
     group: &'static str,
@@ -51,7 +49,7 @@ const FIGURES: &[Figure] = &[
     number("done", "", "done", |run| figures::count(run.total.requests)),
     number("failed", "", "failed", |run| figures::count(figures::errors_of(&run.total))),
     number("failing_from", "", "failing from", failing_from),
-    number("per_s", "", "per s", |run| figures::rate(figures::rate_of(&run.total))),
+    number("per_s", "", "per s", |run| figures::rate(run.total.rate())),
     number("issue_p50", "until sent, ms", "p50", |run| of(run, |all| &all.issue_ms, |all| all.p50)),
     number("issue_p99", "until sent, ms", "p99", |run| of(run, |all| &all.issue_ms, |all| all.p99)),
     number("response_p50", "response, ms", "p50", |run| of(run, |all| &all.response_ms, |all| all.p50)),
@@ -67,11 +65,11 @@ const FIGURES: &[Figure] = &[
     Figure { name: "lost", group: "", heading: "server ended", words: true, shown: lost },
 ];
 
-/// Reasons for closing that are the client's own.
-const OWN: [&str; 9] =
+/// Reasons of the client for closing a connection.
+const CLIENT_REASONS: [&str; 9] =
     ["ephemeral", "stale", "idle", "life", "reclaimed", "shrunk", "pool_closed", "discarded", "interrupted"];
 
-/// The table for a terminal; nothing where the runs' scenario names no figures.
+/// The table for a terminal. `None` if no scenario names figures.
 pub(super) fn grid(results: &[BenchResult]) -> Option<Grid> {
     let figures = chosen(results)?;
     let mut columns = vec![Column { group: "", heading: "side by side", words: true }];
@@ -90,7 +88,7 @@ pub(super) fn table(results: &[BenchResult]) -> Option<Table> {
     Some(Table::plain("Side by side", &headings, rows(results, &figures)))
 }
 
-/// What the first result that names any figures names; words last, as they need most room.
+/// The figures that the first result with figures names. Words come last, because they are long.
 fn chosen(results: &[BenchResult]) -> Option<Vec<&'static Figure>> {
     let names = results.iter().map(|result| &result.about.columns).find(|names| !names.is_empty())?;
     let figures = FIGURES.iter().filter(|figure| names.iter().any(|name| name == figure.name));
@@ -100,7 +98,7 @@ fn chosen(results: &[BenchResult]) -> Option<Vec<&'static Figure>> {
 fn rows(results: &[BenchResult], figures: &[&Figure]) -> Vec<Vec<String>> {
     let beside = results.iter().filter(|result| !result.about.columns.is_empty());
     let row = |result: &BenchResult| {
-        // What they have in common stands above.
+        // The name of the scenario stands above the table.
         let name = result.name.split_once(": ").map_or(result.name.as_str(), |(_, own)| own);
         let cells = figures.iter().map(|figure| figures::printable(&(figure.shown)(result)));
         [vec![figures::printable(name)], cells.collect()].concat()
@@ -112,7 +110,7 @@ fn of(run: &BenchResult, what: fn(&Measured) -> &Option<Percentiles>, which: fn(
     figures::of(what(&run.total).as_ref(), which)
 }
 
-/// When operations begin to fail, since the measured load began.
+/// Time from the beginning of the measured load to the first failure.
 fn failing_from(run: &BenchResult) -> String {
     let begin = run.steps.first().map_or(0.0, |step| step.from_s);
     let first = run.series.iter().find(|second| second.errors > 0 && second.at_s >= begin);
@@ -125,7 +123,7 @@ fn why(run: &BenchResult) -> String {
 
 fn lost(run: &BenchResult) -> String {
     let mut all = figures::by_count(&run.total.connections.closed);
-    all.retain(|(reason, _)| !OWN.contains(reason));
+    all.retain(|(reason, _)| !CLIENT_REASONS.contains(reason));
     listed(all)
 }
 
@@ -146,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_stand_beside_one_another_in_the_figures_that_were_named() {
+    fn runs_are_compared_in_the_named_figures() {
         let mut trouble = sample::full("case 3: the trouble");
         trouble.about.columns = ["why", "done", "failed", "response_p99"].map(str::to_owned).into();
         let mut cure = trouble.clone();
@@ -160,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn without_names_there_is_no_such_table_and_every_name_has_a_figure() {
+    fn without_names_there_is_no_table_and_every_name_has_a_figure() {
         let mut plain = sample::full("x");
         plain.about.columns.clear();
         assert!(shown(&[plain]).is_none());

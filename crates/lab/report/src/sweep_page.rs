@@ -1,18 +1,16 @@
-//! A sweep in a page: the measured curve with its intervals, the fitted law, what is recommended and how sure that is.
-//! Knows what a sweep has found, not how.
+//! A sweep in a page: the measured curve with its intervals, the fitted law, the recommendation and its confidence.
 
 use serde::Serialize;
 
 use super::{
     charts::short,
     elements::{Chart, Table, Tile},
-    figures::{self, DASH, whereabouts},
+    figures::{self, DASH, environment},
 };
 use crate::result::sweep::{Curve, CurvePoint, Estimate, Fit, SweepResult, Verdict};
 
 pub(super) const TITLE: &str = "How many connections";
 
-/// What a page says of one sweep.
 pub(super) struct SweepView {
     pub(super) subtitle: String,
     pub(super) load: String,
@@ -27,7 +25,7 @@ pub(super) struct SweepView {
     pub(super) about: Vec<(&'static str, String)>,
 }
 
-/// The sweep with this number in its page.
+/// `index`: the number of the sweep in the page.
 pub(super) fn view(index: usize, result: &SweepResult) -> SweepView {
     let about = &result.about;
     let verdict = result.verdict.as_ref();
@@ -38,7 +36,7 @@ pub(super) fn view(index: usize, result: &SweepResult) -> SweepView {
         notice: notice(result),
         warnings: result.warnings.clone(),
         tiles: tiles(result),
-        because: verdict.map(why).unwrap_or_default(),
+        because: verdict.map(reasons).unwrap_or_default(),
         settings: result.settings.as_ref().map(|settings| settings.because.clone()).unwrap_or_default(),
         charts: sweep_charts(index, result),
         tables: tables(result),
@@ -46,8 +44,8 @@ pub(super) fn view(index: usize, result: &SweepResult) -> SweepView {
     }
 }
 
-/// Why, and what it would take to know more.
-fn why(verdict: &Verdict) -> Vec<String> {
+/// The reasons of the verdict, and what would make it more certain.
+fn reasons(verdict: &Verdict) -> Vec<String> {
     let more = verdict.to_know.iter().map(|line| format!("To know more: {line}"));
     verdict.because.iter().cloned().chain(more).collect()
 }
@@ -77,7 +75,7 @@ struct LinePoint {
     p99: Option<f64>,
 }
 
-/// An upright line and what it says.
+/// A vertical line with a label.
 #[derive(Serialize)]
 struct Mark {
     x: u32,
@@ -98,8 +96,8 @@ fn notice(result: &SweepResult) -> Option<String> {
     })
 }
 
-/// The fewest and most clients that were tested, which an interruption or a refusal makes fewer than asked for; 0 if
-/// there were none.
+/// The fewest and the most clients that were tested; 0 if none. An interruption or a refusal makes them fewer than
+/// requested.
 fn tested(result: &SweepResult) -> (u32, u32) {
     let points = &result.direct.points;
     (points.first().map_or(0, |p| p.clients), points.last().map_or(0, |p| p.clients))
@@ -301,10 +299,10 @@ fn about(result: &SweepResult) -> Vec<(&'static str, String)> {
     let load =
         load.into_iter().filter(|(label, text)| *label != "Clients asked for" || *text != from_to(tested(result)));
     let through = result.through.iter().map(|through| ("Through", through.target.clone())).collect();
-    [load.collect(), through, whereabouts(&result.about)].concat()
+    [load.collect(), through, environment(&result.about)].concat()
 }
 
-/// What the script draws of it.
+/// The data of the script.
 pub(super) fn lines(result: &SweepResult) -> Lines {
     let mut marks = Vec::new();
     if let Some(verdict) = &result.verdict {
@@ -361,7 +359,7 @@ mod tests {
     use crate::result::sweep::Asked;
 
     #[test]
-    fn what_was_asked_for_is_not_called_tested() {
+    fn the_requested_range_is_not_called_tested() {
         let point = |clients| CurvePoint { clients, ..CurvePoint::default() };
         let mut result = SweepResult {
             asked: Asked { clients_from: 1, clients_to: 256, ..Asked::default() },

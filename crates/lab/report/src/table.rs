@@ -1,5 +1,6 @@
-//! The table at the end of a run: plain text of at most [`WIDTH`] columns, the same on a terminal and in a log. Shows
-//! what there is: no column, line or phase without a value. Knows no colours and no terminal.
+//! The table at the end of a run: plain text of at most [`WIDTH`] columns. Columns, lines and phases without a value
+//! are
+//! left out.
 
 use std::io::{self, Write};
 
@@ -10,10 +11,10 @@ use super::{
 };
 use crate::result::{BenchResult, Connections, Measured, STRAIGHT};
 
-/// Texts of errors that are shown, the most frequent first.
-const TEXTS: usize = 2;
+/// Most texts of errors that are printed, the most frequent first.
+const MAX_ERROR_TEXTS: usize = 2;
 
-/// Writes one result, or several variants with a line for each of their steps.
+/// Writes one result, or several variants, with a line for each step.
 ///
 /// # Errors
 /// Those of `out`.
@@ -63,7 +64,7 @@ fn head(out: &mut dyn Write, result: &BenchResult) -> io::Result<()> {
     line(out, "  seed     ", &about.seed.to_string())
 }
 
-/// The steps and the sum of each result, below one another.
+/// The steps and the total of each result.
 pub fn figures_by_step(results: &[BenchResult]) -> Grid {
     let (several, steps) = (results.len() > 1, results.iter().any(figures::has_steps));
     let runs: Vec<_> = results.iter().map(|result| (figures::printable(&result.name), rows_of(result))).collect();
@@ -87,7 +88,6 @@ pub fn figures_by_step(results: &[BenchResult]) -> Grid {
     grid
 }
 
-/// The steps, if there are any, and the total: a name and the figures of each.
 fn rows_of(result: &BenchResult) -> Vec<(String, &Measured)> {
     let steps = if figures::has_steps(result) { result.steps.as_slice() } else { &[] };
     let total = ("total".to_owned(), &result.total);
@@ -102,69 +102,24 @@ struct Field {
     shown: fn(&Measured) -> String,
 }
 
+const fn field(group: &'static str, heading: &'static str, always: bool, shown: fn(&Measured) -> String) -> Field {
+    Field { group, heading, always, shown }
+}
+
 const FIELDS: &[Field] = &[
-    Field { group: "", heading: "per s", always: true, shown: |all| figures::rate(figures::rate_of(all)) },
-    Field { group: "", heading: "errors", always: true, shown: figures::error_share },
-    Field { group: "", heading: "dropped", always: false, shown: dropped },
-    Field {
-        group: "response ms",
-        heading: "p50",
-        always: true,
-        shown: |all| figures::of(all.response_ms.as_ref(), |of| of.p50),
-    },
-    Field {
-        group: "response ms",
-        heading: "p95",
-        always: true,
-        shown: |all| figures::of(all.response_ms.as_ref(), |of| of.p95),
-    },
-    Field {
-        group: "response ms",
-        heading: "p99",
-        always: true,
-        shown: |all| figures::of(all.response_ms.as_ref(), |of| of.p99),
-    },
-    Field {
-        group: "response ms",
-        heading: "max",
-        always: true,
-        shown: |all| figures::of(all.response_ms.as_ref(), |of| of.max),
-    },
-    Field {
-        group: "service ms",
-        heading: "p50",
-        always: false,
-        shown: |all| figures::of(all.service_ms.as_ref(), |of| of.p50),
-    },
-    Field {
-        group: "service ms",
-        heading: "p99",
-        always: false,
-        shown: |all| figures::of(all.service_ms.as_ref(), |of| of.p99),
-    },
-    Field {
-        group: "wait ms",
-        heading: "p99",
-        always: false,
-        shown: |all| figures::of(all.pool_wait_ms.as_ref(), |of| of.p99),
-    },
-    Field {
-        group: "in front",
-        heading: "p99",
-        always: false,
-        shown: |all| figures::of(all.front_wait_ms.as_ref(), |of| of.p99),
-    },
-    Field { group: "", heading: "opened", always: false, shown: opened },
+    field("", "per s", true, |all| figures::rate(all.rate())),
+    field("", "errors", true, figures::error_share),
+    field("", "dropped", false, |all| figures::count_or_dash(all.dropped)),
+    field("response ms", "p50", true, |all| figures::of(all.response_ms.as_ref(), |of| of.p50)),
+    field("response ms", "p95", true, |all| figures::of(all.response_ms.as_ref(), |of| of.p95)),
+    field("response ms", "p99", true, |all| figures::of(all.response_ms.as_ref(), |of| of.p99)),
+    field("response ms", "max", true, |all| figures::of(all.response_ms.as_ref(), |of| of.max)),
+    field("service ms", "p50", false, |all| figures::of(all.service_ms.as_ref(), |of| of.p50)),
+    field("service ms", "p99", false, |all| figures::of(all.service_ms.as_ref(), |of| of.p99)),
+    field("wait ms", "p99", false, |all| figures::of(all.pool_wait_ms.as_ref(), |of| of.p99)),
+    field("in front", "p99", false, |all| figures::of(all.front_wait_ms.as_ref(), |of| of.p99)),
+    field("", "opened", false, |all| figures::count_or_dash(all.connections.created)),
 ];
-
-/// A dash where none was, so that the column goes where no load could drop any.
-fn dropped(measured: &Measured) -> String {
-    if measured.dropped == 0 { DASH.to_owned() } else { figures::count(measured.dropped) }
-}
-
-fn opened(measured: &Measured) -> String {
-    if measured.connections.created == 0 { DASH.to_owned() } else { figures::count(measured.connections.created) }
-}
 
 fn below(out: &mut dyn Write, name: &str, result: &BenchResult) -> io::Result<()> {
     let total = &result.total;
@@ -181,7 +136,7 @@ fn below(out: &mut dyn Write, name: &str, result: &BenchResult) -> io::Result<()
     if !total.connections.failed.is_empty() {
         line(out, "  not opened   ", &list(&figures::by_count(&total.connections.failed)))?;
     }
-    for (text, count) in figures::by_count(&result.error_texts).into_iter().take(TEXTS) {
+    for (text, count) in figures::by_count(&result.error_texts).into_iter().take(MAX_ERROR_TEXTS) {
         line(out, "  said         ", &format!("{} times: {}", figures::count(count), figures::printable(text)))?;
     }
     if let Some(rates) = figures::opened_per_hour(result) {
@@ -244,7 +199,7 @@ fn list(counts: &[(&str, u64)]) -> String {
         .join(", ")
 }
 
-/// A label, and a text whose later lines stand below its first.
+/// Writes a label and a text. Wrapped lines are aligned with the first one.
 fn line(out: &mut dyn Write, label: &str, text: &str) -> io::Result<()> {
     writeln!(out, "{label}{}", wrap(text, label.chars().count(), WIDTH))
 }
@@ -261,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_and_their_sum_stand_below_one_another() {
+    fn steps_and_total_have_a_line_each() {
         let table = shown(&[sample::full("a sample")]);
         let lines: Vec<_> = table.lines().collect();
         let from = lines.iter().position(|line| line.contains("- response ms -")).expect("the table");
@@ -292,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_is_told_and_what_the_scenario_shows_stands_above() {
+    fn the_description_of_the_scenario_stands_once_above_what_each_run_asks() {
         let table = shown(&[sample::full("one"), sample::full("two")]);
         assert!(table.starts_with("What the sample shows, and what to look at.\n\none\n"), "{table}");
         assert_eq!(table.matches("What the sample shows").count(), 1);
@@ -306,7 +261,7 @@ mod tests {
     #[test]
     fn no_line_is_longer_than_a_hundred_characters() {
         let mut long = sample::full(
-            "a name that goes on and on, as if whoever wrote it were paid by the letter, and then some more of it",
+            "a name that goes on and on, as if its author were paid by the letter, and then some more of it",
         );
         long.about.load = "many words ".repeat(40);
         long.warnings = vec!["a warning that explains itself at length ".repeat(10)];
@@ -322,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_column_without_a_value_is_not_there() {
+    fn a_column_without_a_value_is_left_out() {
         let nothing = shown(&[BenchResult { name: "nothing".to_owned(), ..BenchResult::default() }]);
         assert!(
             !nothing.contains("dropped")
@@ -340,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn each_variant_s_name_stands_whole_above_its_rows() {
+    fn the_whole_name_of_each_variant_stands_above_its_rows() {
         let long = "the cure: a minimum that covers the burst, 50 at once";
         let table = shown(&[sample::full(long), sample::full("two")]);
         let lines: Vec<_> = table.lines().collect();

@@ -1,5 +1,4 @@
-//! The tables of a run in a page: its steps, latencies, errors, connections. Knows results; how a table looks is the
-//! template's affair.
+//! The tables of a run in a page: steps, latencies, errors, connections.
 
 use super::{
     elements::{Row, Table},
@@ -31,10 +30,9 @@ pub(super) fn run_tables(result: &BenchResult) -> Vec<Table> {
     tables
 }
 
-/// The row that sums up a run's steps.
 pub(super) const TOTAL: &str = "total";
 
-/// A row for each step, under the columns that any of them has a value for.
+/// A row for each step. Columns without a value are left out.
 pub(super) fn by_step(title: &str, words: &[&str], rows: Vec<(Vec<String>, &Measured)>) -> Table {
     let fields: Vec<_> =
         FIELDS.iter().filter(|field| rows.iter().any(|(_, measured)| (field.shown)(measured) != DASH)).collect();
@@ -65,9 +63,9 @@ struct Field {
 }
 
 const FIELDS: &[Field] = &[
-    Field { group: "", heading: "per s", shown: |all| figures::rate(figures::rate_of(all)) },
+    Field { group: "", heading: "per s", shown: |all| figures::rate(all.rate()) },
     Field { group: "", heading: "errors", shown: figures::error_share },
-    Field { group: "", heading: "dropped", shown: |all| some(all.dropped) },
+    Field { group: "", heading: "dropped", shown: |all| figures::count_or_dash(all.dropped) },
     Field { group: "response, ms", heading: "p50", shown: |all| figures::of(all.response_ms.as_ref(), |of| of.p50) },
     Field { group: "response, ms", heading: "p90", shown: |all| figures::of(all.response_ms.as_ref(), |of| of.p90) },
     Field { group: "response, ms", heading: "p95", shown: |all| figures::of(all.response_ms.as_ref(), |of| of.p95) },
@@ -83,14 +81,13 @@ const FIELDS: &[Field] = &[
         heading: "p99",
         shown: |all| figures::of(all.front_wait_ms.as_ref(), |of| of.p99),
     },
-    Field { group: "connections", heading: "opened", shown: |all| some(all.connections.created) },
-    Field { group: "connections", heading: "at most", shown: |all| some(all.connections.most.into()) },
+    Field { group: "connections", heading: "opened", shown: |all| figures::count_or_dash(all.connections.created) },
+    Field {
+        group: "connections",
+        heading: "at most",
+        shown: |all| figures::count_or_dash(all.connections.most.into()),
+    },
 ];
-
-/// A dash where there was none, so that a column without any goes.
-fn some(count: u64) -> String {
-    if count == 0 { DASH.to_owned() } else { figures::count(count) }
-}
 
 fn latencies(total: &Measured) -> Table {
     let names = ["response", "until it was sent", "service", "waiting for a connection", "of it in front"];

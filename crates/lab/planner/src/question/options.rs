@@ -415,7 +415,7 @@ fn read_curve(sweep: &SweepResult, assumed: &mut Vec<String>) -> Result<Curve, O
     let verdict = sweep.verdict.as_ref();
     for speeds in verdict.iter().flat_map(|verdict| &verdict.two_speeds) {
         let taken = if speeds.slow.is_some() { "the slower one" } else { "no more than the others let expect" };
-        assumed.push(format!("Of the curve: {} The plan takes {taken}.", findings::named(speeds)));
+        assumed.push(format!("Of the curve: {} The plan takes {taken}.", findings::describe_two_speeds(speeds)));
     }
     let curve = Curve::measured(sweep).ok_or(("curve", "it has no point".to_owned()))?;
     // An unreliable curve has a warning of its own.

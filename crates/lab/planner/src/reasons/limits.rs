@@ -1,7 +1,7 @@
 //! Compares the settings with limits outside of the pool: the server's connections and memory, limits for clients, the
 //! platform's freeze.
 
-use load::plan::{Plan, PoolConfig, Target};
+use load::plan::{Plan, Target};
 
 use super::Explanation;
 use crate::{
@@ -17,8 +17,6 @@ use crate::{
 
 /// PostgreSQL's default of `max_connections`, and the part of it that is not reserved.
 const POSTGRES_DEFAULT_LIMIT: (u32, u64) = (100, 97);
-/// Most cases with a Poolhouse in front that are explained.
-const MAX_FRONTS: usize = 4;
 
 pub(super) fn explain(question: &Question, load: &Plan, prediction: &Prediction, to: &mut Explanation) {
     front(question, load, prediction, to);
@@ -37,18 +35,17 @@ pub(super) fn explain(question: &Question, load: &Plan, prediction: &Prediction,
         to.reason(
             "common limit",
             format!(
-                "The pools share {budget} connections: each gets a fair part of them, and gives up what others \
-                     need more."
+                "The pools share {budget} connections: each gets a fair part of them, and gives up what others need \
+                 more."
             ),
         );
     }
-    connection_for_each_operation(question, prediction, to);
     if own_pool(load).is_none() {
         one_pool_for_all(prediction, to);
     }
     refused(question, prediction, to);
     clients(question, load, prediction, to);
-    platform(question, load, to);
+    platform(question, to);
 }
 
 /// The most connections of all pools of a case, apart from a budget.
@@ -72,10 +69,9 @@ fn warn_of_given(question: &Question, to: &mut Explanation) {
     let Some(free) = max_pool_connections(case, &question.spec) else { return };
     let instances = counted(case.pool.instances.into(), "instance");
     let wanted = match (case.pool.config.max_size, shared) {
-        (_, shared) if shared < max_connections(case) => format!(
-            "{shared} connections could be wanted by \
-                                                                  {instances} together"
-        ),
+        (_, shared) if shared < max_connections(case) => {
+            format!("{shared} connections could be wanted by {instances} together")
+        }
         (0, _) => format!("any number of connections could be wanted by {instances} without a max_size"),
         (size, _) => format!("{instances} x {size} = {} connections could be wanted", max_connections(case)),
     };
@@ -99,28 +95,11 @@ fn free_during_deployment(question: &Question, load: &Plan) -> Option<u32> {
     question.spec.max_pool_connections(monitoring_connections(load, &question.spec).saturating_mul(2))
 }
 
-/// Explains the pool of a Poolhouse in front.
+/// Explains what a Poolhouse in front of the pools changes.
 fn front(question: &Question, load: &Plan, prediction: &Prediction, to: &mut Explanation) {
-    let whose = if own_pool(load).is_some() && prediction.settings.is_some() {
-        " The max_size that is found is that of the pools before it, and so is what is to be pasted."
-    } else {
-        ""
-    };
-    let cases = question.cases.iter().zip(&prediction.given);
-    for (wishes, case) in cases.filter_map(|(plan, case)| Some((own_pool(plan)?, case))).take(MAX_FRONTS) {
-        let default = PoolConfig::default();
-        let (most, size) = (case.most_connections, wishes.max_size.unwrap_or(default.max_size));
-        let wait = wishes.max_wait_time.unwrap_or(default.max_wait_time);
-        let wait = wait.map_or("for as long as it takes".to_owned(), |wait| format!("for {} at most", time(wait)));
-        let waits = case.result.total.front_wait_ms.as_ref().filter(|waits| waits.p99 > 0.0);
-        let wait = waits.map_or(wait.clone(), |waits| format!("{wait}, and 1 of 100 for {} as given", ms(waits.p99)));
-        to.reason(
-            "in front",
-            format!(
-                "Its pool has {} at most, and here had {most}: whoever comes beyond that waits in it, {wait}.{whose}",
-                counted(size.into(), "server")
-            ),
-        );
+    if own_pool(load).is_some() && prediction.settings.is_some() {
+        let text = "The max_size that is found is that of the pools before it, and so is what is to be pasted.";
+        to.reason("in front", text.to_owned());
     }
     let is_sized = |case: &Plan| {
         let of_redis = case.poolhouse.filter(|_| matches!(case.target, Target::Redis(_)));
@@ -251,31 +230,6 @@ fn memory(question: &Question, settings: &Advice, monitors: u64, to: &mut Explan
     );
 }
 
-/// Compares a pool with a connection for each operation, if both are given under the same load.
-fn connection_for_each_operation(question: &Question, prediction: &Prediction, to: &mut Explanation) {
-    let cases = || question.cases.iter().zip(&prediction.given);
-    let Some((kept, with)) = cases().find(|(case, _)| case.pool.reuse) else { return };
-    let alike = |case: &Plan| {
-        let load = (&case.shape, &case.faults, case.freeze, &case.poolhouse);
-        !case.pool.reuse && load == (&kept.shape, &kept.faults, kept.freeze, &kept.poolhouse)
-    };
-    let Some((_, without)) = cases().find(|(case, _)| alike(case)) else { return };
-    if let (Some(with), Some(without)) = (&with.result.total.response_ms, &without.result.total.response_ms) {
-        let longer = |more: f64| format!("{} {}", ms(more.abs()), if more < 0.0 { "shorter" } else { "longer" });
-        let (p50, p99) = (without.p50 - with.p50, without.p99 - with.p99);
-        // The direction is named once if it is the same.
-        let at_p99 = if (p50 < 0.0) == (p99 < 0.0) { ms(p99.abs()) } else { longer(p99) };
-        to.reason(
-            "ephemeral",
-            format!(
-                "A connection for each operation makes it {} in the median, and {at_p99} at p99. What it costs the \
-                 server besides is not in these times.",
-                longer(p50)
-            ),
-        );
-    }
-}
-
 fn one_pool_for_all(prediction: &Prediction, to: &mut Explanation) {
     let Some(shared) = prediction.shared.as_ref().filter(|_| prediction.facts.server_doubt.is_none()) else { return };
     let Some(settings) = &prediction.settings else {
@@ -285,7 +239,7 @@ fn one_pool_for_all(prediction: &Prediction, to: &mut Explanation) {
             "one pool for all",
             format!(
                 "Behind one Poolhouse the same load is served by a max_size of {max_size} with a min_size of \
-                     {min_size}{meets}."
+                 {min_size}{meets}."
             ),
         );
         return;
@@ -399,7 +353,7 @@ fn clients(question: &Question, load: &Plan, prediction: &Prediction, to: &mut E
 }
 
 /// Compares the platform's times with the client idle time.
-fn platform(question: &Question, load: &Plan, to: &mut Explanation) {
+fn platform(question: &Question, to: &mut Explanation) {
     let Some(platform) = question.platform else { return };
     let advised = platform.safe_client_idle_time();
     to.reason(
@@ -412,19 +366,4 @@ fn platform(question: &Question, load: &Plan, to: &mut Explanation) {
             time(advised)
         ),
     );
-    let given = load.poolhouse.as_ref().and_then(|wishes| wishes.client_idle_time).flatten();
-    if let Some(given) =
-        given.map(|time| time.mul_f64(question.compression)).filter(|given| *given < platform.kill_after)
-    {
-        to.reason(
-            "zombies",
-            format!(
-                "The first setting given, {}, ends connections of functions that are frozen and will come back: \
-                 between {} and {} after its last call a function's next one fails.",
-                time(given),
-                time(given),
-                time(platform.kill_after)
-            ),
-        );
-    }
 }

@@ -159,7 +159,8 @@ fn server(question: &Question, prediction: &Prediction, to: &mut Explanation) {
 /// The range of a curve with low confidence that is searched.
 fn safe_range(question: &Question, prediction: &Prediction, to: &mut Explanation) {
     let Some((fewest, most)) = prediction.facts.server_safe else { return };
-    let safe = if fewest == most { counted(most.into(), "connection") } else { format!("{fewest} to {most} connections") };
+    let safe =
+        if fewest == most { counted(most.into(), "connection") } else { format!("{fewest} to {most} connections") };
     let least = question.spec.curve.as_ref().map_or(1, |curve| curve.least());
     let fewer = if least > 1 { format!(", and fewer than {least} in none: they may be chance") } else { String::new() };
     // Each instance has one connection at least, which can be more than the range has.
@@ -172,8 +173,8 @@ fn safe_range(question: &Question, prediction: &Prediction, to: &mut Explanation
     to.reason(
         "safe range",
         format!(
-            "The sweep's confidence is low. Its best is looked for only where the sweep calls it safe, at {safe} \
-                 in all{more}."
+            "The sweep's confidence is low. Its best is looked for only where the sweep calls it safe, at {safe} in \
+             all{more}."
         ),
     );
 }

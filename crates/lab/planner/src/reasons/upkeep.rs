@@ -11,7 +11,6 @@ use crate::{
     advice::Advice,
     prediction::{Best, Prediction},
     question::Question,
-    search::HeldBack,
     words::{counted, ms, number, time},
 };
 
@@ -24,7 +23,7 @@ pub(super) fn explain(question: &Question, load: &Plan, prediction: &Prediction,
     }
     creations(question, prediction, to);
     let (Some(settings), Some(best)) = (&prediction.settings, &prediction.best) else { return };
-    growth(load, best, prediction, to);
+    growth(load, settings, prediction, to);
     as_given(question, settings, best, to);
     idle_time(question, prediction, best, to);
     if let Some(life) = settings.max_life_time {
@@ -58,9 +57,8 @@ pub(super) fn explain(question: &Question, load: &Plan, prediction: &Prediction,
 }
 
 /// How long a pool takes to grow from the minimum to the maximum.
-fn growth(load: &Plan, best: &Best, prediction: &Prediction, to: &mut Explanation) {
+fn growth(load: &Plan, settings: &Advice, prediction: &Prediction, to: &mut Explanation) {
     let facts = &prediction.facts;
-    let Some(settings) = &prediction.settings else { return };
     let missing = settings.max_size - settings.min_size;
     let given = load.pool.config.max_connecting;
     let takes = facts.growth_time(missing, given);
@@ -75,62 +73,20 @@ fn growth(load: &Plan, best: &Best, prediction: &Prediction, to: &mut Explanatio
             if takes > MAX_GROWTH_TIME { ", during which operations queue" } else { "" }
         );
     }
-    if let Some(held) = &best.held_back {
-        text += &held_back(held);
-    }
     if settings.max_connecting > given && missing > 0 {
-        let sized = best.held_back.map_or(given, |held| held.lifted_to);
-        let sized = if sized == settings.max_connecting { "that, too".to_owned() } else { sized.to_string() };
         text += &format!(
-            " With max_connecting {} it takes {}, and that is what the best settings are shown with; their sizes \
-             were looked for with {sized}.",
+            " With max_connecting {} it takes {}, and that is what the best settings are shown with; their sizes were \
+             looked for with {given}.",
             settings.max_connecting,
             time(facts.growth_time(missing, settings.max_connecting))
         );
     }
     to.reason("connecting", text);
-    one_by_one(best, false, prediction, to);
-    if let Some(shared) = &prediction.shared {
-        one_by_one(shared, true, prediction, to);
-    }
-}
-
-/// What the given number of connections made at a time would cost.
-fn held_back(held: &HeldBack) -> String {
-    let HeldBack { max_connecting, lifted_to, sizes, met } = *held;
-    let alone = match met {
-        true => format!("max_size {} and min_size {} would be needed", sizes.max_size, sizes.min_size),
-        false => "no setting meets the objectives".to_owned(),
-    };
-    format!(
-        " The given max_connecting {max_connecting} holds the pool back: with it {alone}. So max_connecting is at \
-         least {lifted_to}."
-    )
-}
-
-/// Who makes one connection after the other, whatever is wanted: among the pools of each instance, or in front of all.
-fn one_by_one(best: &Best, for_all: bool, prediction: &Prediction, to: &mut Explanation) {
-    let Some(HeldBack { max_connecting, sizes, met, .. }) = best.held_back else { return };
-    let fragments = prediction.fragments.iter().filter(|fragment| fragment.is_for_all == for_all);
-    let unable = fragments.filter(|fragment| fragment.missing.contains(&"max_connecting"));
-    let names: Vec<&str> = unable.map(|fragment| fragment.of).collect();
-    if names.is_empty() {
-        return;
-    }
-    let needed = match met {
-        true => format!("they need a max_size of {} and a min_size of {} at least", sizes.max_size, sizes.min_size),
-        false => "they do not meet the objectives".to_owned(),
-    };
-    to.warn(format!(
-        "The pools of {} have no max_connecting, and make one connection after the other: like pools with a \
-         max_connecting of {max_connecting}, {needed}.",
-        names.join(" and ")
-    ));
 }
 
 /// Names the settings that stay as given because the objectives fail with the rules.
 fn as_given(question: &Question, settings: &Advice, best: &Best, to: &mut Explanation) {
-    let Some((by_rule, missed)) = best.not_kept.as_ref().filter(|_| !best.as_given.is_empty()) else { return };
+    let Some((by_rule, missed)) = &best.rejected else { return };
     let off = |time: Option<Duration>| time.map_or("off".to_owned(), crate::words::time);
     let both = |name: &&str| match *name {
         "max_connecting" => (settings.max_connecting.to_string(), by_rule.max_connecting.to_string()),
@@ -140,7 +96,7 @@ fn as_given(question: &Question, settings: &Advice, best: &Best, to: &mut Explan
         }
         _ => (off(settings.max_wait_time), off(by_rule.max_wait_time)),
     };
-    let told: Vec<String> = best.as_given.iter().map(|name| format!("{name} {}", both(name).0)).collect();
+    let kept: Vec<String> = best.as_given.iter().map(|name| format!("{name} {}", both(name).0)).collect();
     let instead: Vec<String> = best.as_given.iter().map(|name| format!("{name} {}", both(name).1)).collect();
     let why = match &missed[..] {
         [] => "more operations fail, or fewer other random arrivals meet the objectives".to_owned(),
@@ -150,7 +106,7 @@ fn as_given(question: &Question, settings: &Advice, best: &Best, to: &mut Explan
         }
         [first, ..] => format!("{} comes to {}", first.objective, first.measured),
     };
-    to.reason("as given", format!("{}: with what follows by rule ({}) {why}.", told.join(", "), instead.join(", ")));
+    to.reason("as given", format!("{}: with what follows by rule ({}) {why}.", kept.join(", "), instead.join(", ")));
 }
 
 /// Connections made per hour, by cause, with the given and the best settings. Growth to the final size happens once and

@@ -1,6 +1,6 @@
 //! The prediction as an HTML page without external resources: settings, reasons, and charts of each simulation.
 
-use ::report::html::{self, Notes, Part};
+use ::report::html::{self, Notes, Part, Tile};
 
 use crate::prediction::Prediction;
 
@@ -22,14 +22,7 @@ fn notes(prediction: &Prediction) -> Notes {
     if !prediction.assumed.is_empty() {
         lists.push(("Assumed".to_owned(), prediction.assumed.clone()));
     }
-    let texts = prediction.fragments.iter().map(|fragment| {
-        let missing = match &fragment.missing[..] {
-            [] => String::new(),
-            names => format!(" (without a counterpart: {})", names.join(", ")),
-        };
-        let misses = if prediction.misses(fragment) { ", which misses the objectives" } else { "" };
-        (format!("{}, {}{missing}{misses}", fragment.of, fragment.place), fragment.text.clone())
-    });
+    let texts = prediction.fragments.iter().map(|fragment| (prediction.heading(fragment), fragment.text.clone()));
     Notes {
         title: format!("Plan: {}", prediction.name),
         tiles: tiles(prediction),
@@ -39,10 +32,10 @@ fn notes(prediction: &Prediction) -> Notes {
     }
 }
 
-fn tiles(prediction: &Prediction) -> Vec<html::Figure> {
+fn tiles(prediction: &Prediction) -> Vec<Tile> {
     let Some(settings) = &prediction.settings else { return Vec::new() };
     let bad = prediction.is_hopeless();
-    let tile = |label, value: String, note: String| html::Figure { label, value, note, bad };
+    let tile = |label, value: String, note: String| Tile { label, value, unit: "", note, bad };
     let time = |time: Option<std::time::Duration>| time.map_or("off".to_owned(), crate::words::time);
     let each =
         if settings.instances > 1 { format!("in each of {} instances", settings.instances) } else { String::new() };

@@ -63,13 +63,8 @@ pub fn write(out: &mut dyn Write, prediction: &Prediction) -> io::Result<()> {
         line(out, "  warning: ", text)?;
     }
     for fragment in &prediction.fragments {
-        let missing = match &fragment.missing[..] {
-            [] => String::new(),
-            names => format!(" (without a counterpart: {})", names.join(", ")),
-        };
-        let misses = if prediction.misses(fragment) { ", which misses the objectives" } else { "" };
         writeln!(out)?;
-        line(out, "", &format!("{}, {}{missing}{misses}:", fragment.of, fragment.place))?;
+        line(out, "", &format!("{}:", prediction.heading(fragment)))?;
         for text in fragment.text.lines() {
             writeln!(out, "{}", if text.is_empty() { String::new() } else { format!("    {text}") })?;
         }

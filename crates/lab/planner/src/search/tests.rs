@@ -1,4 +1,4 @@
-//! Which part of a load a candidate is judged by, and what is done where a part was not enough.
+//! Shortened loads, early stops, and corrections if a shortened load was not representative.
 
 use super::*;
 use crate::question::{Options, from_text};
@@ -9,8 +9,8 @@ fn question(rest: &str) -> Question {
     from_text(Path::new("p.toml"), &text, &|_| None, false, &Options::default()).unwrap()
 }
 
-/// Which loads a candidate is judged by: for each, whether it is a part of the whole.
-fn parts(rest: &str) -> Vec<bool> {
+/// Whether each load is shortened to judge candidates.
+fn are_shortened(rest: &str) -> Vec<bool> {
     let question = question(rest);
     let mut progress = |_: u32, _: &Sizes| ();
     let search = Search::new(&question, &mut progress).unwrap();
@@ -18,34 +18,34 @@ fn parts(rest: &str) -> Vec<bool> {
 }
 
 #[test]
-fn candidates_are_judged_by_a_part_only_where_that_tells_what_the_whole_would() {
+fn only_loads_whose_part_is_representative_are_shortened() {
     let of = |more: &str, objective: &str| {
         let load = "[load]\nrate = 1000\nduration = \"1h\"\n";
-        parts(&format!("{load}{more}[plan]\nservice = \"1ms\"\nobjectives = [\"{objective}\"]\n"))
+        are_shortened(&format!("{load}{more}[plan]\nservice = \"1ms\"\nobjectives = [\"{objective}\"]\n"))
     };
     let stall = |first: &str| {
         format!("[[fault]]\nkind = \"stall\"\ndelay = \"1s\"\nlength = \"1s\"\nevery = \"20s\"\nfirst = \"{first}\"\n")
     };
     let freeze = "[freeze]\nlength = \"1s\"\nfirst = \"50m\"\n";
     assert_eq!([of("", "p99<5ms"), of(&stall("20s"), "p99<5ms")], [[true], [true]]);
-    // It begins when the part would be over, or counts what is less in a part.
+    // A late fault is not in a part of the load, and counts are smaller there.
     assert_eq!([of(&stall("50m"), "p99<5ms"), of(freeze, "p99<5ms")], [[false], [false]]);
     assert_eq!([of("", "created<9"), of("", "requests>=3000000"), of("", "errors<9")], [[false], [false], [false]]);
     assert_eq!(of("", "errors<9%"), [true]);
 }
 
 #[test]
-fn a_load_whose_process_is_frozen_is_another_load() {
+fn a_load_with_a_freeze_is_another_load() {
     let variants =
         "[[variant]]\nname = \"awake\"\n[[variant]]\nname = \"frozen\"\nfreeze = { length = \"1s\", every = \"3s\" }\n";
     assert_eq!(
-        parts(&format!("[load]\nclients = 2\nduration = \"9s\"\n{variants}[plan]\nservice = \"1ms\"\n")).len(),
+        are_shortened(&format!("[load]\nclients = 2\nduration = \"9s\"\n{variants}[plan]\nservice = \"1ms\"\n")).len(),
         2
     );
 }
 
 #[test]
-fn where_a_part_was_much_too_easy_sizes_are_raised_until_one_is_enough_or_nobody_waits() {
+fn sizes_are_raised_for_the_whole_load_until_one_suffices_or_no_operation_waits() {
     let of = |rate: u32, objective: &str| {
         question(&format!(
             "[load]\nrate = {rate}\nduration = \"3s\"\n[pool]\nmax_size = 30\n[plan]\nservice = \"20ms\"\n\
@@ -59,7 +59,7 @@ fn where_a_part_was_much_too_easy_sizes_are_raised_until_one_is_enough_or_nobody
         search.short = Search::new(&part, &mut other).unwrap().loads;
         search.run().unwrap()
     };
-    // 20 are needed, and one would do for the part.
+    // The whole load needs 20 connections, its part one.
     let enough = found("pool_wait_p99<5ms");
     assert!(enough.missed.is_empty() && enough.sizes.max_size == 20, "{:?}", enough.sizes);
     assert!(enough.too_small.is_some_and(|(size, _)| size == 19));
@@ -68,7 +68,7 @@ fn where_a_part_was_much_too_easy_sizes_are_raised_until_one_is_enough_or_nobody
 }
 
 #[test]
-fn where_a_part_has_not_shown_what_a_small_minimum_does_it_is_looked_for_by_the_whole() {
+fn a_minimum_that_fails_the_whole_load_is_searched_again_with_it() {
     let stages = |quiet: u64| {
         format!(
             "[load]\nstages = [{{ duration = \"6s\", from = 0, to = 1000 }}, \
@@ -78,18 +78,18 @@ fn where_a_part_has_not_shown_what_a_small_minimum_does_it_is_looked_for_by_the_
              [\"pool_wait_max<15ms\"]\n"
         )
     };
-    // In 20 s no connection becomes idle for too long, and in 40 s all but one do.
+    // In 20 s no connection reaches its idle time, in 40 s all but one do.
     let (whole, part) = (question(&stages(40)), question(&stages(20)));
     let (mut progress, mut other) = (|_: u32, _: &Sizes| (), |_: u32, _: &Sizes| ());
     let mut search = Search::new(&whole, &mut progress).unwrap();
     search.short = Search::new(&part, &mut other).unwrap().loads;
     let found = search.run().unwrap();
     assert!(found.missed.is_empty() && found.sizes.min_size > 0, "{:?} {:?}", found.sizes, found.missed);
-    // As large as the load needs, since that is not what was too small.
+    // The maximum was large enough and stays.
     assert!(found.sizes.max_size <= 11, "{:?}", found.sizes);
 }
 
-/// Loads on pools that are too small in several ways, and one that is large enough.
+/// Loads on pools that are too small in several ways, and one on a pool that is large enough.
 fn loads() -> Vec<(&'static str, Question)> {
     let of = |load: &str, pool: &str, plan: &str| {
         question(&format!("[load]\n{load}\n[pool]\n{pool}\n[plan]\nservice = \"20ms\"\nmargin = 0.0\n{plan}\n"))
@@ -122,32 +122,32 @@ fn loads() -> Vec<(&'static str, Question)> {
 const ENOUGH: &str = "enough";
 
 #[test]
-fn whoever_is_left_early_is_known_to_miss_what_the_whole_misses() {
+fn a_candidate_that_is_stopped_early_misses_the_objective_with_the_whole_load() {
     for (what, question) in loads() {
         let (plan, mut progress) = (&question.cases[0], |_: u32, _: &Sizes| ());
         let most = max_operations(plan);
-        let (mut looks, mut lost) = (0, 0);
+        let (mut checks, mut certain) = (0, 0);
         let whole = run_until(plan, &question.spec, &mut |engine, now| {
-            looks += 1;
-            lost += u32::from(question.is_certain_to_miss(&engine.result(now), most, 0.0));
+            checks += 1;
+            certain += u32::from(question.is_certain_to_miss(&engine.result(now), most, 0.0));
             false
         });
         let missed = !question.missed(&whole.result, 0.0).is_empty();
-        // What is lost stays lost, and is known before half of it has been played.
-        assert_eq!((lost > 1, missed), (what != ENOUGH, what != ENOUGH), "{what}: {lost} of {looks}");
+        // A certain miss stays certain, and is found in the first half.
+        assert_eq!((certain > 1, missed), (what != ENOUGH, what != ENOUGH), "{what}: {certain} of {checks}");
         let search = Search::new(&question, &mut progress).unwrap();
-        let left = search.simulate(plan, Until::CertainMiss(0.0));
-        assert_eq!(left.stopped_early, what != ENOUGH, "{what}");
-        assert!(what == ENOUGH || left.steps * 2 < whole.steps, "{what}: {} of {}", left.steps, whole.steps);
-        assert_eq!(search.missed(&[left], 0.0).is_empty(), what == ENOUGH, "{what}");
+        let stopped = search.simulate(plan, Until::CertainMiss(0.0));
+        assert_eq!(stopped.stopped_early, what != ENOUGH, "{what}");
+        assert!(what == ENOUGH || stopped.steps * 2 < whole.steps, "{what}: {} of {}", stopped.steps, whole.steps);
+        assert_eq!(search.missed(&[stopped], 0.0).is_empty(), what == ENOUGH, "{what}");
         let ended: u64 = whole.result.total.errors.values().sum::<u64>() + whole.result.total.requests;
         assert!(ended <= most, "{what}: {ended} of at most {most}");
     }
 }
 
 #[test]
-fn the_nearest_of_sizes_that_miss_something_is_judged_by_the_whole() {
-    // 500/s of 20 ms need ten connections, and eight may be had: of these the most fail least.
+fn the_nearest_size_is_judged_by_the_whole_load() {
+    // 500/s of 20 ms need ten connections, and the limit is eight. Failures are fewest with eight.
     let question = question(
         "[load]\nrate = 500\nduration = \"30s\"\nspacing = \"poisson\"\n[pool]\nmax_size = 5\nmin_size = \
          5\nmax_wait_time = \"100ms\"\n[plan]\nservice = \"20ms\"\nserver_limit = 8\nobjectives = [\"errors<0.1%\"]\n",

@@ -273,3 +273,17 @@ fn rules_that_equal_the_given_settings_are_not_simulated() {
     // One run of all loads, and four with other seeds.
     assert_eq!(of("2s"), of("500ms") + 5);
 }
+
+#[test]
+fn max_connecting_is_not_raised_beyond_what_the_servers_processors_can_do() {
+    // One processor needs 50 ms for each login, so a larger number at a time is no faster.
+    let prediction = plan_postgres(
+        "[load]\nburst = 10\nidle = \"2m\"\nrounds = 4\n[pool]\nmax_size = 20\nmax_connecting = 1\nmax_idle_time = \
+         \"1m\"\nmax_life_time = \"off\"\n[plan]\nservice = \"1s\"\nspread = \"constant\"\ncpus = 1\nprocessor_time \
+         = \"1ms\"\nconnect = { auth = \"50ms\", processor_time = \"50ms\" }\nobjectives = [\"p99<1200ms\"]\nmargin \
+         = 0.0\n",
+    );
+    let best = prediction.best.as_ref().unwrap();
+    assert!(best.met && best.sizes.min_size > 0, "{:?}", best.sizes);
+    assert_eq!(prediction.settings.as_ref().unwrap().max_connecting, 1);
+}

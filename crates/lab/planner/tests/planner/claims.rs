@@ -94,19 +94,6 @@ fn an_overload_at_the_peak_is_not_called_hopeless_if_the_objectives_are_met() {
 }
 
 #[test]
-fn connections_for_each_operation_are_compared_with_a_pool_under_the_same_load() {
-    let of = |variant: &str| {
-        let load = "[load]\nrate = 180\nduration = \"10s\"\n[pool]\nmax_size = 1\n";
-        let plan = "[plan]\nservice = \"5ms\"\nconnect = { tcp = \"100us\" }\nobjectives = [\"p50<1s\"]\n";
-        let variants = format!("[[variant]]\nname = \"kept\"\n[[variant]]\nname = \"each\"\n{variant}");
-        reasons(&plan_postgres(&format!("{load}{variants}{plan}")), "ephemeral")
-    };
-    let text = of("pool = { reuse = false }\n");
-    assert!(text.contains("shorter in the median"), "a single connection is busy most of the time: {text}");
-    assert_eq!(of("pool = { reuse = false }\nload = { rate = 20 }\n"), "", "another load says nothing about it");
-}
-
-#[test]
 fn more_connections_than_clients_would_find_nothing_to_do() {
     let load = "[load]\nclients = 5\nduration = \"1s\"\n[plan]\nservice = \"10ms\"\nspread = \
                 \"constant\"\nobjectives = [\"p50<1ms\"]\n";

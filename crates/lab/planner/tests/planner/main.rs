@@ -3,7 +3,6 @@
 
 mod advised;
 mod claims;
-mod connecting;
 mod edges;
 mod front;
 mod hosts;

@@ -166,8 +166,7 @@ fn littles_law_holds_in_every_run() {
         let whole = &result.series[1..length as usize - 1];
         let in_use = whole.iter().map(|second| f64::from(second.in_use)).sum::<f64>() / whole.len() as f64;
         let service = result.total.service_ms.as_ref().unwrap().mean / 1e3;
-        // One look in each second, of which neighbours are all but independent: the deviation of a mean of so many is
-        // at most a thirtieth.
+        // The seconds are nearly independent samples, so the deviation of their mean is at most a thirtieth.
         near(in_use, result.total.rate().unwrap() * service, 0.1);
         near(result.total.rate().unwrap(), rate, 0.02);
         near(response(&result).mean, 1e3 * service + waits(&result).mean, 0.01);

@@ -1,6 +1,5 @@
-//! What a sweep has found, as it is written to JSON and drawn by the report. Plain values: what was measured (visits
-//! and the curves made of them), what was fitted to it, and what follows. Times are in milliseconds where the name says
-//! so; what is not known is null, never zero.
+//! The types of the JSON file of a sweep: visits, the curves of them, the fitted law, the verdict. Times are in
+//! milliseconds if the name says so; unknown values are null, never zero.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,26 +11,25 @@ pub const FORMAT: u32 = 1;
 /// One result file of `poolhouse sweep`.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct SweepResult {
-    /// [`FORMAT`].
     pub format: u32,
-    /// Always `sweep`: tells such a file from that of a single run.
+    /// Always `sweep`; a run has another kind.
     pub kind: String,
     pub about: About,
     pub asked: Asked,
-    /// Straight to the database.
+    /// Measured directly at the database.
     pub direct: Curve,
-    /// The same load through a pooler, if one was named.
+    /// Measured through a pooler.
     pub through: Option<Curve>,
-    /// What follows from [`Self::direct`]; null if too little was measured.
+    /// The verdict on [`Self::direct`]; null if too little was measured.
     pub verdict: Option<Verdict>,
-    /// The settings to use; null without a verdict.
+    /// Recommended settings; null without a verdict.
     pub settings: Option<Settings>,
-    /// It was interrupted: what there is until then.
+    /// The sweep was interrupted, and the result covers the time until then.
     pub interrupted: bool,
-    /// What kept it from going on, if anything did: what there is until then.
+    /// Why the sweep ended early.
     #[serde(default)]
     pub failed: Option<String>,
-    /// What the reader must know to read it rightly, one sentence each.
+    /// Warnings for the reader, one sentence each.
     pub warnings: Vec<String>,
 }
 
@@ -41,11 +39,11 @@ pub struct Asked {
     pub clients_from: u32,
     /// The largest, after the server's own limit has been respected.
     pub clients_to: u32,
-    /// Times that a point in question is measured.
+    /// Rounds of measurements after the coarse pass.
     pub rounds: u32,
-    /// Seconds that each measurement counts.
+    /// Seconds of each measurement after the warm-up.
     pub point_s: f64,
-    /// Seconds before each of them that do not.
+    /// Seconds of warm-up before each measurement.
     pub warmup_s: f64,
 }
 
@@ -54,16 +52,15 @@ pub struct Asked {
 pub struct Curve {
     /// `directly` or `through the pooler`.
     pub name: String,
-    /// Its URL without password.
+    /// URL without password.
     pub target: String,
-    /// By number of clients, each once.
+    /// By number of clients.
     pub points: Vec<CurvePoint>,
-    /// Every measurement in the order in which they were made.
+    /// All measurements in order of time.
     pub visits: Vec<Visit>,
     /// The Universal Scalability Law; null where it cannot be fitted.
     pub fit: Option<Fit>,
     pub no_fit: Option<String>,
-    /// What noise there was, and whether the database changed meanwhile.
     pub steadiness: Steadiness,
     pub effort: Effort,
 }
@@ -177,18 +174,16 @@ pub struct Steadiness {
     pub drifted: bool,
 }
 
-/// What the measurement cost.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Effort {
     pub visits: u32,
     /// Visits that an exhaustive sweep would have made: every round at each of up to 32 numbers of clients, spaced
     /// evenly in the logarithm.
     pub exhaustive_visits: u32,
-    /// Seconds it took.
     pub seconds: f64,
 }
 
-/// What follows from the curve.
+/// Conclusions from the curve.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Verdict {
     /// The number of clients with the highest throughput.
@@ -296,28 +291,11 @@ pub struct Settings {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
-    use serde_json::Value;
-
     use super::*;
-
-    /// Below `<!-- fields:NAME -->`: what the first column of the table names.
-    fn documented(name: &str) -> BTreeSet<String> {
-        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/how-many-connections.md");
-        let page = std::fs::read_to_string(page).expect("the page is there");
-        let table =
-            page.split(&format!("<!-- fields:{name} -->\n")).nth(1).unwrap_or_else(|| panic!("no table of {name}"));
-        let rows = table.lines().take_while(|line| line.starts_with('|')).filter_map(|line| line.strip_prefix("| `"));
-        rows.map(|row| row.split('`').next().expect("something").to_owned()).collect()
-    }
-
-    fn fields(value: &Value) -> BTreeSet<String> {
-        value.as_object().expect("an object").keys().cloned().collect()
-    }
+    use crate::sample::{documented_fields, fields};
 
     #[test]
-    fn every_field_of_a_verdict_and_of_a_measurement_is_explained_and_no_other() {
+    fn every_field_of_a_verdict_and_of_a_visit_is_documented_and_no_other() {
         let verdict =
             Verdict { safe: Some(Safe::default()), two_speeds: vec![TwoSpeeds::default()], ..Verdict::default() };
         let verdict = serde_json::to_value(verdict).unwrap();
@@ -328,7 +306,7 @@ mod tests {
             (&verdict["two_speeds"][0], "two_speeds"),
             (&visit, "visit"),
         ] {
-            assert_eq!(fields(value), documented(name), "{name}");
+            assert_eq!(fields(value), documented_fields("how-many-connections.md", name), "{name}");
         }
     }
 
