@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use report::result::sweep::{TwoSpeeds, Visit};
 
-use super::curve::median;
+use super::curve::{MEDIAN_DISTANCE, PRIOR_NOISE, median};
 
 /// Ratio of the two speeds within one measurement, and of a response time to the predicted one.
 const MIN_SPEED_RATIO: f64 = 1.5;
@@ -25,8 +25,6 @@ const MIN_SINGLE_RATIO: f64 = 2.0;
 const MIN_GAP_DEVIATIONS: f64 = 4.0;
 /// Gap between two groups, as a ratio.
 const MIN_GAP_RATIO: f64 = 1.35;
-/// Relative standard deviation of one measurement before any number was repeated, as in [`super::curve`].
-const PRIOR_NOISE: f64 = 0.04;
 /// Measurements on each side of one that tell how fast the machine was.
 const SIDE_MEASUREMENTS: usize = 2;
 /// Iterations of the median polish.
@@ -93,14 +91,13 @@ fn between(visits: &[Visit], clients: u32) -> Option<TwoSpeeds> {
     if !are_apart || gap < wanted {
         return None;
     }
-    let times = |group: &[(f64, f64)]| u32::try_from(group.len()).expect("visits are few");
     Some(TwoSpeeds {
         clients,
         seen: "between".to_owned(),
         slow: Some(speed(slow)),
         fast: Some(speed(fast)),
-        slow_times: times(slow),
-        fast_times: times(fast),
+        slow_times: slow.len() as u32,
+        fast_times: fast.len() as u32,
         ..TwoSpeeds::default()
     })
 }
@@ -154,15 +151,13 @@ fn excused(visits: &[Visit], residuals: &[Option<f64>], i: usize) -> Option<f64>
 
 /// The relative deviation of one measurement, by the repeats of all other numbers.
 fn noise_beside(visits: &[Visit], clients: u32) -> f64 {
-    /// The median distance of two normal values whose deviation is 1.
-    const OF_A_DIFFERENCE: f64 = 0.9539;
     let others: Vec<&Visit> = visits.iter().filter(|v| v.clients != clients && v.throughput > 0.0).collect();
     let mut distances = Vec::new();
     for (at, a) in others.iter().enumerate() {
         let repeats = others[..at].iter().filter(|b| b.clients == a.clients);
         distances.extend(repeats.map(|b| (a.throughput / b.throughput).ln().abs()));
     }
-    if distances.is_empty() { PRIOR_NOISE } else { (median(&mut distances) / OF_A_DIFFERENCE).max(PRIOR_NOISE / 2.0) }
+    if distances.is_empty() { PRIOR_NOISE } else { (median(&mut distances) / MEDIAN_DISTANCE).max(PRIOR_NOISE / 2.0) }
 }
 
 /// The two speeds of measurements of this number in whose middle the speed changed.

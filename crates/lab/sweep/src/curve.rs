@@ -7,12 +7,12 @@ use super::{machine_speed, smoothing};
 use report::result::sweep::Visit;
 
 /// Relative standard deviation of one visit that is assumed before any point was visited twice.
-const PRIOR_NOISE: f64 = 0.04;
+pub(crate) const PRIOR_NOISE: f64 = 0.04;
 /// Pairs of visits that weigh as much as the prior.
 const PRIOR_WEIGHT: f64 = 3.0;
 /// The median distance of two normal values with a standard deviation of 1: 0.6745 sqrt(2). Noise is estimated from
 /// distances, so that a few outliers (a checkpoint, a neighbour) do not count as the noise of all visits.
-const MEDIAN_DISTANCE: f64 = 0.9539;
+pub(crate) const MEDIAN_DISTANCE: f64 = 0.9539;
 /// Lower bound of the noise of one visit.
 const MIN_NOISE: f64 = 0.005;
 /// Standard deviations above the median at which a visit met other conditions.

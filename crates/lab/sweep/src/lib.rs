@@ -47,36 +47,15 @@ pub const SLICE: Duration = Duration::from_millis(100);
 
 /// A database, real or synthetic, that can be measured with any number of clients.
 pub trait Probe {
-    /// Has `clients`, each with a connection of its own, work as fast as they can for `warmup` (not counted) and
-    /// `duration`.
+    /// Lets `clients`, each with a connection of its own, work as fast as they can for `warmup`, which does not count,
+    /// and `duration`. The caller sets the time, the round and the clients of the visit.
     ///
     /// # Errors
     /// See [`ProbeError`].
-    fn measure(&mut self, clients: u32, warmup: Duration, duration: Duration) -> Result<Point, ProbeError>;
+    fn measure(&mut self, clients: u32, warmup: Duration, duration: Duration) -> Result<Visit, ProbeError>;
 
     /// Seconds since the sweep began.
     fn now_s(&self) -> f64;
-}
-
-/// What was measured in one visit.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct Point {
-    /// Operations per second, failed ones not counted.
-    pub throughput: f64,
-    /// Response time; `None`: nothing ended.
-    pub p50_ms: Option<f64>,
-    pub p95_ms: Option<f64>,
-    pub p99_ms: Option<f64>,
-    /// Operations that failed.
-    pub errors: u64,
-    /// Operations in each whole second.
-    pub per_second: Vec<f64>,
-    /// Operations per second in consecutive slices of [`SLICE`].
-    pub slices: Vec<f64>,
-    /// Processors that the load generator used.
-    pub generator_cores: Option<f64>,
-    /// Share of its machine that was idle, 0 to 1.
-    pub machine_idle: Option<f64>,
 }
 
 /// Why a point was not measured.
@@ -140,7 +119,7 @@ pub fn measure(
         });
         let at_s = probe.now_s();
         match probe.measure(next.clients, options.warmup, options.duration) {
-            Ok(point) => chooser.record(visit(at_s, next, point)),
+            Ok(visit) => chooser.record(Visit { at_s, round: next.round, clients: next.clients, ..visit }),
             Err(ProbeError::Interrupted) => {
                 interrupted = true;
                 break;
@@ -167,23 +146,6 @@ pub fn measure(
     Ok(Measured { curve, interrupted, refused, failed })
 }
 
-fn visit(at_s: f64, next: chooser::Next, point: Point) -> Visit {
-    Visit {
-        at_s,
-        round: next.round,
-        clients: next.clients,
-        throughput: point.throughput,
-        p50_ms: point.p50_ms,
-        p95_ms: point.p95_ms,
-        p99_ms: point.p99_ms,
-        errors: point.errors,
-        per_second: point.per_second,
-        slices: point.slices,
-        generator_cores: point.generator_cores,
-        machine_idle: point.machine_idle,
-    }
-}
-
 /// The curve that visits make; without names and effort.
 pub(crate) fn curve_of(visits: &[Visit], reference: Option<u32>) -> Curve {
     let known = CurveEstimate::of(visits);
@@ -200,12 +162,12 @@ pub(crate) fn curve_of(visits: &[Visit], reference: Option<u32>) -> Curve {
                 believed: Some(place.smoothed),
                 low: (place.throughput - half).max(0.0),
                 high: place.throughput + half,
-                p50_ms: middle(&here, |v| v.p50_ms),
-                p95_ms: middle(&here, |v| v.p95_ms),
-                p99_ms: middle(&here, |v| v.p99_ms),
+                p50_ms: median_of(&here, |v| v.p50_ms),
+                p95_ms: median_of(&here, |v| v.p95_ms),
+                p99_ms: median_of(&here, |v| v.p99_ms),
                 errors: here.iter().map(|v| v.errors).sum(),
-                generator_cores: middle(&here, |v| v.generator_cores),
-                machine_idle: middle(&here, |v| v.machine_idle),
+                generator_cores: median_of(&here, |v| v.generator_cores),
+                machine_idle: median_of(&here, |v| v.machine_idle),
             }
         })
         .collect();
@@ -231,8 +193,8 @@ pub(crate) fn curve_of(visits: &[Visit], reference: Option<u32>) -> Curve {
     }
 }
 
-/// The median of what is known of some visits.
-fn middle(visits: &[&Visit], of: impl Fn(&Visit) -> Option<f64>) -> Option<f64> {
+/// The median of the known values of some visits.
+fn median_of(visits: &[&Visit], of: impl Fn(&Visit) -> Option<f64>) -> Option<f64> {
     let mut values: Vec<f64> = visits.iter().filter_map(|v| of(v)).collect();
     (!values.is_empty()).then(|| curve::median(&mut values))
 }
@@ -245,12 +207,12 @@ mod tests {
     struct Failing(u32);
 
     impl Probe for Failing {
-        fn measure(&mut self, clients: u32, _: Duration, _: Duration) -> Result<Point, ProbeError> {
+        fn measure(&mut self, clients: u32, _: Duration, _: Duration) -> Result<Visit, ProbeError> {
             if self.0 == 0 {
                 return Err(ProbeError::Failed("the disk is full".to_owned()));
             }
             self.0 -= 1;
-            Ok(Point { throughput: f64::from(clients), ..Point::default() })
+            Ok(Visit { throughput: f64::from(clients), ..Visit::default() })
         }
 
         fn now_s(&self) -> f64 {

@@ -11,7 +11,7 @@ use arrivals::Shape;
 use pool::{PoolConfig, Time};
 
 use super::{
-    Point, Probe, ProbeError, SLICE,
+    Probe, ProbeError, SLICE,
     limits::{self, Limits, QUERY_TIMEOUT},
     verdict::Generator,
 };
@@ -21,7 +21,7 @@ use load::{
     run::{self, processors::Meter},
     target::{self, Surroundings, TOO_MANY, postgres},
 };
-use report::result::{BenchResult, Measured};
+use report::result::{BenchResult, Measured, sweep::Visit};
 
 /// Bounds the cleaning of one table between two points.
 const VACUUM_TIMEOUT: Duration = Duration::from_secs(60);
@@ -139,7 +139,7 @@ impl<'a> Real<'a> {
         Ok(())
     }
 
-    fn run(&mut self, clients: u32, shape: Shape, warmup: Duration) -> Result<Point, ProbeError> {
+    fn run(&mut self, clients: u32, shape: Shape, warmup: Duration) -> Result<Visit, ProbeError> {
         self.tidy()?;
         self.visits += 1;
         let seed = self.seed.wrapping_add(self.visits);
@@ -175,12 +175,12 @@ impl<'a> Real<'a> {
         if let Some(why) = sent_away(&result.total, clients).filter(|_| !matches!(self.target, Target::Postgres(_))) {
             return Err(refusal(clients, true, &why));
         }
-        Ok(point(&result, warmup, &meter, slices))
+        Ok(visit(&result, warmup, &meter, slices))
     }
 }
 
 impl Probe for Real<'_> {
-    fn measure(&mut self, clients: u32, warmup: Duration, duration: Duration) -> Result<Point, ProbeError> {
+    fn measure(&mut self, clients: u32, warmup: Duration, duration: Duration) -> Result<Visit, ProbeError> {
         self.run(clients, closed(clients, duration), warmup)
     }
 
@@ -245,11 +245,11 @@ fn sent_away(total: &Measured, clients: u32) -> Option<String> {
     (lost > u64::from(clients)).then(|| why.unwrap_or_else(|| "it closes connections".to_owned()))
 }
 
-fn point(result: &BenchResult, warmup: Duration, meter: &Meter, slices: Slices) -> Point {
+fn visit(result: &BenchResult, warmup: Duration, meter: &Meter, slices: Slices) -> Visit {
     let total = &result.total;
     let response = total.response_ms.as_ref().filter(|times| times.count > 0);
     let per_second = result.series.iter().filter(|second| second.at_s >= warmup.as_secs_f64());
-    Point {
+    Visit {
         throughput: if total.duration_s > 0.0 { total.requests as f64 / total.duration_s } else { 0.0 },
         p50_ms: response.map(|times| times.p50),
         p95_ms: response.map(|times| times.p95),
@@ -259,6 +259,7 @@ fn point(result: &BenchResult, warmup: Duration, meter: &Meter, slices: Slices) 
         slices: slices.speeds,
         generator_cores: meter.cores(),
         machine_idle: meter.idle(),
+        ..Visit::default()
     }
 }
 

@@ -68,22 +68,15 @@ impl fmt::Debug for Pooler<'_> {
     }
 }
 
-/// Why there is no result. Holds no secret.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// Why there is no result. Contains no secret.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{message}")]
 pub struct SweepError {
     /// Who has to do something about it.
     pub blame: Blame,
     /// What is wrong, and what to do.
     pub message: String,
 }
-
-impl fmt::Display for SweepError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for SweepError {}
 
 impl From<TargetError> for SweepError {
     fn from(error: TargetError) -> Self {
@@ -283,7 +276,7 @@ fn doubts(result: &SweepResult) -> Vec<String> {
         doubts.extend(errors(curve, result.asked.point_s));
     }
     if let Some(verdict) = &result.verdict {
-        doubts.extend(verdict.two_speeds.iter().map(findings::named));
+        doubts.extend(verdict.two_speeds.iter().map(findings::describe_two_speeds));
         match verdict.limited_by.as_deref() {
             Some("generator") => doubts.push(
                 "The load generator used all of its processor, so that this is its limit and not the database's: use \

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use arrivals::Random;
 
-use super::{Point, Probe, ProbeError, fit};
+use report::result::sweep::Visit;
+
+use super::{Probe, ProbeError, fit};
 
 /// How throughput depends on the number of clients.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -107,7 +109,7 @@ pub struct Virtual<'a> {
 }
 
 impl Probe for Virtual<'_> {
-    fn measure(&mut self, clients: u32, warmup: Duration, duration: Duration) -> Result<Point, ProbeError> {
+    fn measure(&mut self, clients: u32, warmup: Duration, duration: Duration) -> Result<Visit, ProbeError> {
         self.now_s += (warmup + duration).as_secs_f64();
         let drift = (1.0 + self.system.drift_per_hour).powf(self.now_s / 3600.0);
         let noise = match self.system.noise {
@@ -127,13 +129,13 @@ impl Probe for Virtual<'_> {
         };
         let throughput = (self.system.throughput(clients) * drift * noise).max(0.0);
         let mean_ms = f64::from(clients) * 1000.0 / throughput;
-        Ok(Point {
+        Ok(Visit {
             throughput,
             p50_ms: Some(mean_ms),
             p95_ms: Some(mean_ms * 1.5),
             p99_ms: Some(mean_ms * 2.0),
             per_second: vec![throughput; duration.as_secs_f64() as usize],
-            ..Point::default()
+            ..Visit::default()
         })
     }
 

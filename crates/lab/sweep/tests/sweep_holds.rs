@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use arrivals::Random;
 use load::plan::SweepOptions;
-use report::result::sweep::Verdict;
+use report::result::sweep::{Verdict, Visit};
 use sweep::{
-    Point, Probe, ProbeError, measure,
+    Probe, ProbeError, measure,
     synthetic::systems,
     verdict::{Generator, verdict},
 };
@@ -22,14 +22,14 @@ struct Planted<F> {
 }
 
 impl<F: Fn(u32, f64) -> f64> Probe for Planted<F> {
-    fn measure(&mut self, clients: u32, warmup: Duration, duration: Duration) -> Result<Point, ProbeError> {
+    fn measure(&mut self, clients: u32, warmup: Duration, duration: Duration) -> Result<Visit, ProbeError> {
         let slices = (duration.as_secs_f64() * 10.0) as usize;
         let truth = (self.course)(clients, self.now_s);
         self.now_s += (warmup + duration).as_secs_f64();
         let throughput = truth * (1.0 + self.noise * self.random.normal()).max(0.1);
         let slice = |random: &mut Random| throughput * (1.0 + 2.0 * self.noise * random.normal()).max(0.1);
         let slices = (0..slices).map(|_| slice(&mut self.random)).collect();
-        Ok(Point { throughput, p50_ms: Some(f64::from(clients) * 1000.0 / throughput), slices, ..Point::default() })
+        Ok(Visit { throughput, p50_ms: Some(f64::from(clients) * 1000.0 / throughput), slices, ..Visit::default() })
     }
 
     fn now_s(&self) -> f64 {
