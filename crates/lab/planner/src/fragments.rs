@@ -170,6 +170,9 @@ mod tests {
         }
     }
 
+    /// A product's fragment, the end of its text, and its missing settings.
+    type ProductCase = (fn(&Advice) -> Fragment, &'static str, Vec<&'static str>);
+
     #[test]
     fn each_product_gets_its_own_names_and_units_and_its_missing_settings_are_named() {
         let of_applications = ["max_connecting", "soft_limit", "hard_limit", "client_idle_time"];
@@ -177,7 +180,7 @@ mod tests {
         let of_poolhouse = "[[listener]]\nsoft_limit = 800\nhard_limit = 1000\nclient_idle_time = \"310s\"\n\n\
                             [[database]]\nmax_size = 200\nmin_size = 30\nmax_connecting = 4\nmax_idle_time = \"5m\"\n\
                             max_life_time = \"off\"\nmax_wait_time = \"2500ms\"";
-        let cases: [(fn(&Advice) -> Fragment, &str, Vec<&str>); 9] = [
+        let cases: [ProductCase; 9] = [
             (poolhouse, of_poolhouse, vec![]),
             (
                 pgbouncer,
