@@ -80,6 +80,23 @@ pub const MAX_STAGES: usize = crate::record::MAX_STEPS;
 pub const MAX_RATE: f64 = 10_000_000.0;
 
 impl Plan {
+    /// A run without faults, warm-up or conditions, with the default time-out.
+    pub fn new(name: String, target: Target, shape: Shape, pool: PoolUnderTest) -> Self {
+        Self {
+            name,
+            target,
+            shape,
+            pool,
+            faults: Vec::new(),
+            warmup: Duration::ZERO,
+            timeout: DEFAULT_TIMEOUT,
+            seed: 1,
+            fail_if: Vec::new(),
+            freeze: None,
+            poolhouse: None,
+        }
+    }
+
     /// Whether it can be run: says what is wrong, and what to do.
     pub fn check(&self) -> Result<(), String> {
         self.pool.config.validate().map_err(|error| error.to_string())?;

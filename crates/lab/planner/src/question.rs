@@ -174,19 +174,8 @@ pub fn from_flags(flags: &Flags, options: Options) -> Result<Question, String> {
         assumptions.extend(faults.iter_mut().find_map(move_rare_stall_into_load));
     }
     let shape = Shape::Open { stages: vec![stage], spacing: flags.spacing, max_in_flight: load::plan::MAX_IN_FLIGHT };
-    let plan = Plan {
-        name: "as given".to_owned(),
-        pool: flags.pool.pool(&shape),
-        shape,
-        faults,
-        warmup: Duration::ZERO,
-        timeout: load::plan::DEFAULT_TIMEOUT,
-        seed: flags.seed,
-        fail_if: Vec::new(),
-        freeze: None,
-        poolhouse: None,
-        target: target.clone(),
-    };
+    let pool = flags.pool.pool(&shape);
+    let plan = Plan { faults, seed: flags.seed, ..Plan::new("as given".to_owned(), target.clone(), shape, pool) };
     plan.check()?;
     let spec = options.server_spec(&target, &mut assumptions).map_err(|(_, message)| replace_keys(&message))?;
     check_bounds(&plan, &spec)?;
@@ -398,18 +387,12 @@ fn sweep_loads(name: &str, sweep: &SweepPlan, curve: &Curve) -> Vec<Plan> {
             max_wait_time: Some(None),
             ..PoolWishes::default()
         };
+        let name = format!("{name}: {clients} clients on {}", crate::words::counted(size.into(), "connection"));
         Plan {
-            name: format!("{name}: {clients} clients on {}", crate::words::counted(size.into(), "connection")),
-            target: sweep.target.clone(),
-            pool: wishes.pool(&shape),
-            shape: shape.clone(),
-            faults: Vec::new(),
             warmup: SWEEP_WARMUP,
             timeout: Duration::from_secs(3600),
             seed: sweep.options.seed,
-            fail_if: Vec::new(),
-            freeze: None,
-            poolhouse: None,
+            ..Plan::new(name, sweep.target.clone(), shape.clone(), wishes.pool(&shape))
         }
     };
     known.into_iter().step_by(step).map(plan).collect()

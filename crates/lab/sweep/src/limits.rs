@@ -7,7 +7,7 @@ use load::{
     target::{TargetError, postgres},
 };
 
-pub(super) const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What to ask for them. Of other users' sessions a user without pg_read_all_stats sees no type, only that they have a
 /// database.

@@ -12,7 +12,7 @@ use pool::{PoolConfig, Time};
 
 use super::{
     Probe, ProbeError, SLICE,
-    limits::{self, Limits, QUERY_TIMEOUT},
+    limits::{self, Limits},
     verdict::Generator,
 };
 use load::{
@@ -196,19 +196,7 @@ pub(super) fn closed(clients: u32, duration: Duration) -> Shape {
 
 /// A measurement with a connection for each client; warm-up, time-out and seed are set by the caller.
 pub(super) fn plan_of(target: &Target, clients: u32, shape: Shape) -> Plan {
-    Plan {
-        name: "sweep".to_owned(),
-        target: target.clone(),
-        shape,
-        pool: pool_of(clients),
-        faults: Vec::new(),
-        warmup: Duration::ZERO,
-        timeout: QUERY_TIMEOUT,
-        seed: 0,
-        fail_if: Vec::new(),
-        freeze: None,
-        poolhouse: None,
-    }
+    Plan::new("sweep".to_owned(), target.clone(), shape, pool_of(clients))
 }
 
 /// A pool whose connections are opened before the load and kept.

@@ -102,18 +102,12 @@ fn plan(shape: Shape, warmup: Duration, pool: &Sizes) -> Plan {
         max_wait_time: Some(None),
         ..PoolWishes::default()
     };
+    let pool = wishes.pool(&shape);
     Plan {
-        name: "as seen".to_owned(),
-        target: Target::nowhere(),
-        pool: wishes.pool(&shape),
-        shape,
-        faults: Vec::new(),
         warmup,
         timeout: MAX_VIRTUAL_TIME.saturating_mul(WARMUP_ROUNDS),
         seed: SEED,
-        fail_if: Vec::new(),
-        freeze: None,
-        poolhouse: None,
+        ..Plan::new("as seen".to_owned(), Target::nowhere(), shape, pool)
     }
 }
 

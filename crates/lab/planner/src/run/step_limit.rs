@@ -118,19 +118,8 @@ mod tests {
     #[test]
     fn a_slow_simulation_without_progress_ends_too() {
         let shape = Shape::Closed { clients: 1, think: SPARSE_INTERVAL, duration: SPARSE_INTERVAL, operations: None };
-        let plan = Plan {
-            name: String::new(),
-            target: Target::nowhere(),
-            pool: PoolWishes::default().pool(&shape),
-            shape,
-            faults: Vec::new(),
-            warmup: Duration::ZERO,
-            timeout: SPARSE_INTERVAL,
-            seed: 1,
-            fail_if: Vec::new(),
-            freeze: None,
-            poolhouse: None,
-        };
+        let pool = PoolWishes::default().pool(&shape);
+        let plan = Plan::new(String::new(), Target::nowhere(), shape, pool);
         let engine = Engine::new(&plan, Time(0));
         let stops = |steps: u64, intervals: u32| {
             let mut limit = StepLimit { steps, ..StepLimit::new(0, false) };

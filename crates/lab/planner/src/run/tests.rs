@@ -8,19 +8,8 @@ use crate::server::{Connect, Times};
 const MS: Duration = Duration::from_millis(1);
 
 fn plan(shape: Shape) -> Plan {
-    Plan {
-        name: String::new(),
-        target: Target::nowhere(),
-        pool: PoolWishes::default().pool(&shape),
-        shape,
-        faults: Vec::new(),
-        warmup: Duration::ZERO,
-        timeout: MS,
-        seed: 1,
-        fail_if: Vec::new(),
-        freeze: None,
-        poolhouse: None,
-    }
+    let pool = PoolWishes::default().pool(&shape);
+    Plan { timeout: MS, ..Plan::new(String::new(), Target::nowhere(), shape, pool) }
 }
 
 /// 500 operations a second of 5 ms each, with a time-out of 100 ms. After one second all answers are an hour late.

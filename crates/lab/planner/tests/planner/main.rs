@@ -55,26 +55,9 @@ fn fixed(size: u32) -> PoolConfig {
 }
 
 fn plan(shape: Shape, config: PoolConfig) -> Plan {
-    Plan {
-        name: "test".to_owned(),
-        target: Target::nowhere(),
-        shape,
-        pool: PoolUnderTest {
-            warm: config.min_size > 0,
-            config,
-            reuse: true,
-            instances: 1,
-            goodbye: true,
-            blind: false,
-        },
-        faults: Vec::new(),
-        warmup: Duration::ZERO,
-        timeout: seconds(600),
-        seed: 1,
-        fail_if: Vec::new(),
-        freeze: None,
-        poolhouse: None,
-    }
+    let warm = config.min_size > 0;
+    let pool = PoolUnderTest { warm, config, reuse: true, instances: 1, goodbye: true, blind: false };
+    Plan { timeout: seconds(600), ..Plan::new("test".to_owned(), Target::nowhere(), shape, pool) }
 }
 
 fn open(rate: f64, duration: Duration, spacing: Spacing) -> Shape {
