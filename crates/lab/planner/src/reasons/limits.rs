@@ -98,7 +98,8 @@ fn free_during_deployment(question: &Question, load: &Plan) -> Option<u32> {
 /// Explains what a Poolhouse in front of the pools changes.
 fn front(question: &Question, load: &Plan, prediction: &Prediction, to: &mut Explanation) {
     if own_pool(load).is_some() && prediction.settings.is_some() {
-        let text = "The max_size that is found is that of the pools before it, and so is what is to be pasted.";
+        let text =
+            "The max_size that is found is that of the pools before the Poolhouse, and so is what is to be pasted.";
         to.reason("in front", text.to_owned());
     }
     let is_sized = |case: &Plan| {
