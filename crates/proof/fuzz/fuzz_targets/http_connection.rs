@@ -1,6 +1,6 @@
-//! A client says anything to a connection of HTTP, in any pieces, while its requests are answered, opened for events or
-//! left waiting: nothing may panic, more be consumed than there is, or anything be asked on a connection that is over.
-//! The first byte says what holds for it; 0xFF ends a piece.
+//! A client sends any bytes, in any pieces, on an HTTP connection, while its requests are answered, opened for events or
+//! left waiting. Nothing may panic, no more may be consumed than was sent, and a closed connection yields no request.
+//! The first byte of the input selects the settings; 0xFF ends a piece.
 #![no_main]
 
 use std::sync::Arc;
@@ -19,11 +19,11 @@ static SERVICE: Service = Service {
 /// Requests that wait for their answers at a time.
 const MAX_WAITING: usize = 8;
 
-struct Doors {
+struct TestDirectory {
     token_in_query: bool,
 }
 
-impl Door for Doors {
+impl Door for TestDirectory {
     type Caller = u8;
 
     fn rules(&self) -> Option<Arc<Rules>> {
@@ -40,30 +40,30 @@ impl Door for Doors {
     }
 }
 
-struct World {
+struct Exchange {
     connection: Connection<u8>,
-    doors: Doors,
+    directory: TestDirectory,
     held: Vec<u8>,
     waiting: Vec<Stream>,
     open: Vec<Stream>,
-    over: bool,
+    ended: bool,
     /// The client takes little at a time.
     slow: bool,
 }
 
-impl World {
+impl Exchange {
     fn read(&mut self) {
         let mut at = 0;
         loop {
             let rest = &self.held[at..];
-            let (used, event) = self.connection.read(rest, self.waiting.len(), &mut self.doors);
+            let (used, event) = self.connection.read(rest, self.waiting.len(), &mut self.directory);
             assert!(used <= rest.len(), "more is consumed than there is");
             at += used;
             match event {
                 None => break,
-                Some(Event::Uploading) => assert!(!self.over, "a body on a connection that is over"),
+                Some(Event::Uploading) => assert!(!self.ended, "a body on a closed connection"),
                 Some(Event::Request(request)) => {
-                    assert!(!self.over, "a request on a connection that is over");
+                    assert!(!self.ended, "a request on a closed connection");
                     assert!(request.body.len() <= 4096 && !self.waiting.contains(&request.stream));
                     self.waiting.push(request.stream);
                 }
@@ -82,11 +82,11 @@ impl World {
             self.open.swap_remove(at);
         }
         if let Some(End::Done | End::Fault(_)) = self.connection.end() {
-            assert!(!std::mem::replace(&mut self.over, true), "a connection ends twice");
+            assert!(!std::mem::replace(&mut self.ended, true), "a connection ends twice");
         }
     }
 
-    /// Does with a request that waits what its number says.
+    /// Answers, denies, opens or leaves a waiting request, as `how` selects.
     fn act(&mut self, how: usize) {
         if self.waiting.is_empty() || (how % 4 == 3 && self.waiting.len() < MAX_WAITING) {
             return;
@@ -115,30 +115,30 @@ fuzz_target!(|data: &[u8]| {
     if how & 2 == 2 {
         connection.refuse(Denied::new(429, "too many"));
     }
-    let doors = Doors { token_in_query: how & 1 == 1 };
-    let mut world = World {
+    let directory = TestDirectory { token_in_query: how & 1 == 1 };
+    let mut exchange = Exchange {
         connection,
-        doors,
+        directory,
         held: Vec::new(),
         waiting: Vec::new(),
         open: Vec::new(),
-        over: false,
+        ended: false,
         slow: how & 8 == 8,
     };
     for (turn, piece) in data.split(|byte| *byte == 0xFF).enumerate() {
-        world.held.extend_from_slice(piece);
-        world.read();
-        world.act(turn + usize::from(how >> 4));
-        world.read();
+        exchange.held.extend_from_slice(piece);
+        exchange.read();
+        exchange.act(turn + usize::from(how >> 4));
+        exchange.read();
     }
     if how & 4 == 4 {
-        world.connection.close(&Denied::new(503, "later"));
+        exchange.connection.close(&Denied::new(503, "later"));
     } else {
-        world.connection.fail(&Denied::new(400, "no"));
+        exchange.connection.fail(&Denied::new(400, "no"));
     }
-    world.flush();
-    while world.connection.has_more() {
-        world.flush();
+    exchange.flush();
+    while exchange.connection.has_more() {
+        exchange.flush();
     }
-    assert!(world.over, "the connection goes on");
+    assert!(exchange.ended, "the connection does not end");
 });

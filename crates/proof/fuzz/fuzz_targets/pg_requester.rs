@@ -1,5 +1,5 @@
-//! A server sends anything to somebody who asks for himself: during the login, or in answer to a request. The first
-//! byte says which, and in which pieces.
+//! A server sends any bytes to a requester: during the login, or in answer to a request. The first byte of the input
+//! selects which of the two and the pieces.
 #![no_main]
 
 use clients::postgres::{Parameters, Requester, Verdict};

@@ -1,5 +1,5 @@
-//! A server sends anything to a real worker: during its start-up, or while two clients want something of it. The first
-//! byte says which, and in which pieces.
+//! A server sends any bytes to a real worker: during its start-up, or while two clients have requests on it. The first
+//! byte of the input selects which of the two and the pieces.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

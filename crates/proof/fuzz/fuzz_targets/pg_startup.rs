@@ -1,5 +1,5 @@
-//! A stranger sends anything from the first byte on to a real worker. The first byte of the input says how it has to
-//! prove itself and in which pieces its bytes arrive.
+//! A client sends any bytes to a real worker, from the start-up on. The first byte of the input selects how the client
+//! has to prove its identity and into which pieces its bytes are cut.
 #![no_main]
 
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! A script may hold anything, whether it is for PostgreSQL or for Redis; what is read can be run, and what is refused
-//! is refused at a place.
+//! A script may hold anything, whether it is for PostgreSQL or for Redis. A script that is read can be run; one that is
+//! refused is refused with a position.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,7 +1,7 @@
-//! A client says anything to the real workers and sessions, beside an honest one and before a model of a replica set;
-//! the simulator checks what it always does. The first eight bytes decide about the schedule.
+//! A client that may send any bytes talks to the real workers and sessions, beside a client whose answers are checked,
+//! in front of a model of a replica set. The first eight bytes of the input are the seed of the schedule.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| sim::product::hear(sim::product::mongodb::play, data));
+fuzz_target!(|data: &[u8]| sim::product::play_raw(sim::product::mongodb::play, data));

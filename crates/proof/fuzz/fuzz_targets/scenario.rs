@@ -1,4 +1,4 @@
-//! A scenario file may hold anything; what is wrong with it is told at its place.
+//! A scenario file may hold anything; each problem is reported with its position.
 #![no_main]
 
 use std::path::Path;

@@ -12,6 +12,6 @@ fuzz_target!(|data: &[u8]| {
     }
     let (mut client, _) = scram::Client::new("rOprNGfwEbeRWgbNEkqO".into());
     if client.respond(challenge, "pencil", &scram::KeyCache::default()).is_ok() {
-        assert!(client.verify(outcome).is_err(), "nobody guesses a signature");
+        assert!(client.verify(outcome).is_err(), "a signature cannot be guessed");
     }
 });

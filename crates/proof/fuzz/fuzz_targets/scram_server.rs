@@ -1,4 +1,4 @@
-//! A client of SCRAM sends anything; verifiers are read from anything.
+//! A SCRAM client sends any bytes; any bytes may be given as a verifier.
 #![no_main]
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ fuzz_target!(|data: &[u8]| {
     let (first, last) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
     let mut server = scram::Server::new(verifier, "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0".into());
     if server.first(first).is_ok() {
-        assert!(server.last(last).is_err(), "nobody guesses a proof");
+        assert!(server.last(last).is_err(), "a proof cannot be guessed");
     }
     if let Ok(text) = std::str::from_utf8(data)
         && let Ok(verifier) = scram::Verifier::parse(text)

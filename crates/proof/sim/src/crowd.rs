@@ -1,14 +1,14 @@
 //! Crowds of clients at a listener's limits, in virtual time: real workers, and clients that come in bursts, ramps,
 //! waves and trickles, ask a few times, and then leave, stay idle, stay in a transaction, or have never logged in.
-//! Knows no database: a client's words say how it stands.
+//! There is no database: a client's letters say in which state it is.
 //!
-//! They come to several databases as several users, some of which have limits, which reloads change.
+//! Clients log in to several databases as several users. Some of these have limits, which reloads change.
 //!
-//! Checked: there are never more clients inside than `hard_limit`; no client is evicted that is busy or was idle for
-//! less than `evict_min_idle`, and no more than are above the soft limit; no newcomer is refused while there is a
-//! place, or while a client that may go has been idle for longer than that and a few ticks, unless others have just got
-//! places. The same holds for each database and each user that has limits, among its own clients: one that is evicted
-//! is one too many of its listener, its database or its user. In the end, when all have left, the listener counts none.
+//! Checked: the number of clients inside never exceeds `hard_limit`; no client is evicted that is busy or was idle for
+//! less than `evict_min_idle`, and only as many as exceed the soft limit; no newcomer is refused while there is a
+//! place, or while a client that may be evicted has been idle for longer than that and a few ticks, unless other
+//! newcomers have just got places. The same holds for each tenant (a database or a user) with limits, among its own
+//! clients. When all clients have left, the listener counts none.
 
 mod letter_protocol;
 mod tenants;
@@ -37,27 +37,25 @@ const MAX_DELIVERY_TIME: Duration = Duration::from_millis(10);
 /// Time after the last client has left by which the listener counts none.
 const MAX_SETTLING_TIME: Duration = Duration::from_secs(30);
 
-/// What a client does when it has asked as often as it wants.
+/// What a client does after its last request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Last {
+enum LastAction {
     Leaves,
     Freezes,
     StaysInTransaction,
     Subscribes,
 }
 
-/// How a client stands, as far as it knows itself.
+/// The state of a client, as its received bytes show it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stands {
-    /// It has not come, or has gone.
-    Outside,
-    /// It has said nothing, or was not answered yet.
-    Coming,
-    /// It waits for an answer.
-    Asks,
-    /// It has been idle since then at least.
+enum ClientState {
+    Disconnected,
+    /// Connected, and not answered yet.
+    Connecting,
+    RequestSent,
+    /// Idle at least since this time.
     Idle(Time),
-    /// It is in a transaction, or waits for what others send.
+    /// In a transaction, or subscribed.
     Busy,
 }
 
@@ -65,53 +63,53 @@ struct Client {
     end: Option<EndId>,
     /// Its database and its user.
     login: [Number; 2],
-    /// Those that it has asked to have instead.
-    moves_to: Option<[Number; 2]>,
-    /// When it was last evicted, or refused by its database or its user.
-    sent_away: Option<Time>,
-    /// When it does something by itself.
+    /// The database and user of its pending change.
+    pending_login: Option<[Number; 2]>,
+    /// When it was last evicted, or refused for the limit of a tenant.
+    turned_away_at: Option<Time>,
+    /// When it acts next by itself.
     wake: Time,
-    stands: Stands,
-    /// It says nothing until then, if it never logs in.
+    state: ClientState,
+    /// It connects, and never logs in.
     silent: bool,
     requests: u64,
-    last: Last,
-    said: VecDeque<u8>,
-    /// It comes again when it has been sent away or refused.
-    again: u64,
+    last: LastAction,
+    /// Letters without an answer yet.
+    sent: VecDeque<u8>,
+    /// Times that it connects again after it was evicted or refused.
+    reconnects: u64,
 }
 
 impl Client {
-    /// It has logged in, as far as it knows.
-    fn is_known(&self) -> bool {
-        matches!(self.stands, Stands::Idle(_) | Stands::Asks | Stands::Busy)
+    /// Whether it has logged in, as its received bytes show.
+    fn is_logged_in(&self) -> bool {
+        matches!(self.state, ClientState::Idle(_) | ClientState::RequestSent | ClientState::Busy)
     }
 
-    /// It was sent away a moment ago: what came of its place before may be heard yet.
-    fn was_here(&self, now: Time) -> bool {
-        self.sent_away.is_some_and(|at| now - at < TICK * 3)
+    /// Whether it was turned away so recently that the pooler may still count it.
+    fn was_turned_away_lately(&self, now: Time) -> bool {
+        self.turned_away_at.is_some_and(|at| now - at < TICK * 3)
     }
 
-    /// Whether it counts for a tenant, wherever it is on its way from one to another.
-    fn is_of(&self, tenant: Number) -> bool {
-        self.login.contains(&tenant) && self.moves_to.is_none_or(|to| to.contains(&tenant))
+    /// Whether it counts for a tenant, both before and after its pending change.
+    fn counts_for(&self, tenant: Number) -> bool {
+        self.login.contains(&tenant) && self.pending_login.is_none_or(|to| to.contains(&tenant))
     }
 
     /// Whether it may count for a tenant.
-    fn may_be_of(&self, tenant: Number) -> bool {
-        self.login.contains(&tenant) || self.moves_to.is_some_and(|to| to.contains(&tenant))
+    fn may_count_for(&self, tenant: Number) -> bool {
+        self.login.contains(&tenant) || self.pending_login.is_some_and(|to| to.contains(&tenant))
     }
 }
 
-/// What a client says to log in.
+/// The letter that logs a client in.
 fn digit(login: [Number; 2]) -> u8 {
     b'0' + (login[0] * USERS + login[1] - DATABASES) as u8
 }
 
-/// What a schedule has come to.
+/// Counts of a schedule.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Done {
-    /// Steps of workers and clients.
+pub struct Outcome {
     pub steps: u64,
     /// Clients that got a place, that were evicted, and that were refused.
     pub counts: [u64; 3],
@@ -124,7 +122,7 @@ struct Crowd {
     now: Time,
     gate: GateConfig,
     limits: Limits,
-    /// By database and user: how many clients it may have by now; more than its limit while a reload has lowered that.
+    /// By tenant: the most clients allowed now. A lowered limit takes effect when the excess clients have left.
     most: [u32; DATABASES + USERS],
     /// When limits were last changed, and when they are to be changed next.
     reloads: [Time; 2],
@@ -134,18 +132,18 @@ struct Crowd {
     progress: Time,
     /// When a client last left, by itself or not; and when by itself.
     departures: [Time; 2],
-    done: Done,
+    outcome: Outcome,
     trace: bool,
 }
 
 /// Plays the schedule of a seed.
 ///
 /// # Panics
-/// When anything is not as it must be.
-pub fn play(seed: u64, trace: bool) -> Done {
+/// If an invariant does not hold.
+pub fn play(seed: u64, trace: bool) -> Outcome {
     let mut crowd = Crowd::new(seed, trace);
-    crowd.tell(|| format!("{:?}, {:?}", crowd.gate, [0, 1, 2, 3, 4, 5].map(|tenant| crowd.limits.of(tenant))));
-    while crowd.clients.iter().any(|client| client.stands != Stands::Outside || client.wake != Time::NEVER) {
+    crowd.trace(|| format!("{:?}, {:?}", crowd.gate, [0, 1, 2, 3, 4, 5].map(|tenant| crowd.limits.of(tenant))));
+    while crowd.clients.iter().any(|client| client.state != ClientState::Disconnected || client.wake != Time::NEVER) {
         crowd.step();
     }
     let until = crowd.now + MAX_SETTLING_TIME;
@@ -156,7 +154,7 @@ pub fn play(seed: u64, trace: bool) -> Done {
     for tenant in crowd.harness.handle().snapshot().tenants {
         assert_eq!((tenant.clients, tenant.waiting), (0, 0), "{} counts clients though all have left", tenant.tenant);
     }
-    crowd.done
+    crowd.outcome
 }
 
 impl Crowd {
@@ -186,7 +184,7 @@ impl Crowd {
         let harness = Harness::new(LetterProtocol, Arc::new(limits.clone()), rules, &network, &mut rng);
         let clients = clients(&mut rng, hard_limit);
         let pause = rng.pick(&[Duration::from_millis(1), evict_min_idle / 2, evict_min_idle * 2]);
-        let (now, done) = (Time(0), Done::default());
+        let (now, outcome) = (Time(0), Outcome::default());
         let departures = [now; 2];
         let next = if rng.percent(30) { now + rng.around(Duration::from_secs(1)) } else { Time::NEVER };
         let most = std::array::from_fn(|number| limits.of(number).map_or(u32::MAX, |limits| limits.hard_limit));
@@ -204,12 +202,12 @@ impl Crowd {
             clients,
             progress,
             departures,
-            done,
+            outcome,
             trace,
         }
     }
 
-    /// Other limits are put in force.
+    /// Reloads with other limits.
     fn reload(&mut self) {
         self.limits.draw(&mut self.rng, self.gate.hard_limit);
         self.harness.reload();
@@ -220,28 +218,28 @@ impl Crowd {
         }
     }
 
-    /// Clients that the workers count as inside, those that are refused excluded.
+    /// Number of clients that the workers count, without refused ones.
     fn inside(&self) -> u64 {
         let listener = self.harness.handle().snapshot().listeners.remove(0);
         listener.login + listener.idle + listener.waiting + listener.active + listener.subscribed
     }
 
     fn step(&mut self) {
-        self.done.steps += 1;
-        assert!(self.done.steps < MAX_STEPS, "the schedule does not end");
+        self.outcome.steps += 1;
+        assert!(self.outcome.steps < MAX_STEPS, "the schedule does not end");
         if self.now >= self.reloads[1] {
             self.reload();
         }
         for end in self.network.take_changed() {
             if let Some(number) = self.clients.iter().position(|client| client.end == Some(end)) {
-                self.hear(number, end);
+                self.receive(number, end);
             }
         }
         let workers = self.harness.ready();
         let awake: Vec<usize> = (0..self.clients.len()).filter(|n| self.clients[*n].wake <= self.now).collect();
         let choices = workers.len() + awake.len();
         if choices == 0 {
-            return self.pass();
+            return self.advance_time();
         }
         let lot = self.rng.index(choices);
         match workers.get(lot) {
@@ -251,7 +249,7 @@ impl Crowd {
         self.check();
     }
 
-    fn pass(&mut self) {
+    fn advance_time(&mut self) {
         let wakes = self.clients.iter().map(|client| client.wake);
         let next = wakes
             .chain([self.reloads[1]])
@@ -264,42 +262,41 @@ impl Crowd {
         self.network.advance(self.now);
     }
 
-    /// A client does what it wants to do by itself.
     fn act(&mut self, number: usize) {
         let pause = self.rng.around(self.pause);
         let (now, client) = (self.now, &mut self.clients[number]);
         client.wake = Time::NEVER;
         let Some(end) = client.end else {
             client.end = Some(self.network.connect());
-            client.stands = Stands::Coming;
-            // A stranger is gone some time; who logs in is not answered before it has a place.
+            client.state = ClientState::Connecting;
+            // A silent client leaves by itself. One that logs in is answered when it has a place.
             client.wake = if client.silent { now + pause * 4 } else { now };
             client.requests += u64::from(!client.silent);
             return;
         };
-        match client.stands {
-            Stands::Coming if client.silent => self.leave(number),
-            Stands::Idle(_) if client.requests > 0 && self.rng.percent(10) => {
+        match client.state {
+            ClientState::Connecting if client.silent => self.leave(number),
+            ClientState::Idle(_) if client.requests > 0 && self.rng.percent(10) => {
                 let to = [self.rng.index(DATABASES), DATABASES + self.rng.index(USERS)];
-                (client.moves_to, client.stands) = (Some(to), Stands::Asks);
-                client.said.push_back(digit(to));
+                (client.pending_login, client.state) = (Some(to), ClientState::RequestSent);
+                client.sent.push_back(digit(to));
                 self.network.send(end, &[digit(to)]);
             }
-            Stands::Coming | Stands::Idle(_) if client.requests > 0 => {
+            ClientState::Connecting | ClientState::Idle(_) if client.requests > 0 => {
                 client.requests -= 1;
                 let last = client.requests == 0;
                 let letter = match client.last {
-                    Last::StaysInTransaction if last => b't',
-                    Last::Subscribes if last => b's',
+                    LastAction::StaysInTransaction if last => b't',
+                    LastAction::Subscribes if last => b's',
                     _ => b'i',
                 };
-                client.said.push_back(letter);
+                client.sent.push_back(letter);
                 let login = [digit(client.login)];
-                let said: &[u8] = if client.stands == Stands::Coming { &login } else { &[] };
-                if client.stands != Stands::Coming {
-                    client.stands = Stands::Asks;
+                let first: &[u8] = if client.state == ClientState::Connecting { &login } else { &[] };
+                if client.state != ClientState::Connecting {
+                    client.state = ClientState::RequestSent;
                 }
-                self.network.send(end, &[said, &[letter]].concat());
+                self.network.send(end, &[first, &[letter]].concat());
             }
             _ => self.leave(number),
         }
@@ -307,98 +304,97 @@ impl Crowd {
 
     fn leave(&mut self, number: usize) {
         self.departures = [self.now; 2];
-        self.forget(number);
+        self.disconnect(number);
     }
 
-    /// Its connection is over.
-    fn forget(&mut self, number: usize) {
+    fn disconnect(&mut self, number: usize) {
         let client = &mut self.clients[number];
         if let Some(end) = client.end.take() {
             self.network.close(end);
         }
-        (client.stands, client.wake, client.moves_to) = (Stands::Outside, Time::NEVER, None);
-        client.said.clear();
+        (client.state, client.wake, client.pending_login) = (ClientState::Disconnected, Time::NEVER, None);
+        client.sent.clear();
     }
 
-    /// What came for a client.
-    fn hear(&mut self, number: usize, end: EndId) {
+    /// Handles what a client has received.
+    fn receive(&mut self, number: usize, end: EndId) {
         for letter in self.network.receive(end, usize::MAX) {
-            let Client { login, stands: before, .. } = self.clients[number];
-            self.tell(|| format!("client {number} of {login:?}, {before:?}, hears {}", char::from(letter)));
+            let Client { login, state: before, .. } = self.clients[number];
+            self.trace(|| format!("client {number} of {login:?}, {before:?}, gets {}", char::from(letter)));
             match letter {
                 b'F' => return self.refused(number),
-                b'T' => return self.full(number),
+                b'T' => return self.refused_by_tenant(number),
                 b'E' => return self.evicted(number, before),
-                b'C' | b'L' => return self.come_back(number),
+                b'C' | b'L' => return self.reconnect_later(number),
                 _ => {}
             }
             let pause = self.rng.around(self.pause);
             let (now, client) = (self.now, &mut self.clients[number]);
-            assert_eq!(client.said.pop_front(), Some(letter), "client {number} hears something else");
-            if before == Stands::Coming {
-                self.done.counts[0] += 1;
+            assert_eq!(client.sent.pop_front(), Some(letter), "client {number} gets something else");
+            if before == ClientState::Connecting {
+                self.outcome.counts[0] += 1;
                 self.progress = now;
             }
             if letter.is_ascii_digit() {
-                // The places that it has left others may have got.
+                // Other clients may have got the places that it has left.
                 self.departures[0] = now;
-                client.login = client.moves_to.take().expect("it asked for that");
+                client.login = client.pending_login.take().expect("the client sent a change");
             }
-            client.stands = if matches!(letter, b't' | b's') { Stands::Busy } else { Stands::Idle(now) };
+            client.state = if matches!(letter, b't' | b's') { ClientState::Busy } else { ClientState::Idle(now) };
             client.wake = match client.last {
-                Last::Leaves => now + pause,
+                LastAction::Leaves => now + pause,
                 _ if client.requests > 0 => now + pause,
-                // Functions that froze end some time, too.
+                // A frozen function ends after some time, too.
                 _ => now + pause * 40,
             };
         }
         if self.clients[number].end == Some(end) && self.network.is_over(end) {
-            let stands = self.clients[number].stands;
-            assert_eq!(stands, Stands::Coming, "client {number} is disconnected without a word");
-            self.come_back(number);
+            let state = self.clients[number].state;
+            assert_eq!(state, ClientState::Connecting, "client {number} is disconnected without an error");
+            self.reconnect_later(number);
         }
     }
 
-    /// It was sent away, and comes again, some time.
-    fn come_back(&mut self, number: usize) {
+    /// Disconnects a client, which may connect again later.
+    fn reconnect_later(&mut self, number: usize) {
         self.departures[0] = self.now;
-        self.forget(number);
+        self.disconnect(number);
         let pause = self.rng.around(self.pause * 4);
         let client = &mut self.clients[number];
-        if client.again > 0 {
-            client.again -= 1;
+        if client.reconnects > 0 {
+            client.reconnects -= 1;
             client.wake = self.now + pause;
         }
     }
 
-    fn evicted(&mut self, number: usize, before: Stands) {
-        // What it has said may have crossed the eviction. Then it is not known since when it was idle.
+    fn evicted(&mut self, number: usize, before: ClientState) {
+        // A request may have crossed the eviction, so the start of its idle time is unknown.
         let right = match before {
-            Stands::Idle(since) => self.now - since + MAX_DELIVERY_TIME >= self.gate.evict_min_idle,
-            Stands::Asks => true,
-            Stands::Coming | Stands::Busy | Stands::Outside => false,
+            ClientState::Idle(since) => self.now - since + MAX_DELIVERY_TIME >= self.gate.evict_min_idle,
+            ClientState::RequestSent => true,
+            ClientState::Connecting | ClientState::Busy | ClientState::Disconnected => false,
         };
         assert!(right, "client {number} is evicted: {before:?}, with {:?}", self.gate);
-        self.done.counts[1] += 1;
-        self.clients[number].sent_away = Some(self.now);
-        self.come_back(number);
-        if self.now - self.departures[1] <= MAX_DELIVERY_TIME || self.is_new() {
+        self.outcome.counts[1] += 1;
+        self.clients[number].turned_away_at = Some(self.now);
+        self.reconnect_later(number);
+        if self.now - self.departures[1] <= MAX_DELIVERY_TIME || self.is_reload_recent() {
             return;
         }
-        // What goes for its database or its user, or finds no place there, is no longer there for its listener, and the
-        // other way round.
+        // A client that leaves because of the limit of one tenant has left its listener and its other tenant as well.
         let is_limited = self.is_limited();
         let here = |of: Option<Number>| {
-            let all = self.clients.iter().filter(|client| of.is_none_or(|of| client.may_be_of(of)));
+            let all = self.clients.iter().filter(|client| of.is_none_or(|of| client.may_count_for(of)));
             let counts = |client: &&Client| {
-                self.is_here(client) || is_limited && (client.end.is_some() || client.was_here(self.now))
+                self.is_open_at_workers(client)
+                    || is_limited && (client.end.is_some() || client.was_turned_away_lately(self.now))
             };
             all.filter(counts).count() as u32
         };
         let GateConfig { soft_limit, hard_limit, .. } = self.gate;
         let of_listener = soft_limit < hard_limit && here(None) >= soft_limit;
         let of_tenant = |tenant: &Number| {
-            // A reload may have left more than there may be.
+            // A lowered limit may be below the present number of clients.
             let lowered = self.reloads[0] > Time(0);
             let too_many = |limits: TenantLimits| {
                 let here = here(Some(*tenant));
@@ -409,7 +405,7 @@ impl Crowd {
         let login = self.clients[number].login;
         assert!(
             of_listener || login.iter().any(of_tenant),
-            "client {number} of {login:?} is evicted at {:?}, and {:?} are left in all, of its database and its user: \
+            "client {number} of {login:?} is evicted at {:?}; {:?} remain in all, of its database and its user: \
              {:?}, {:?}",
             self.now,
             [here(None), here(Some(login[0])), here(Some(login[1]))],
@@ -424,40 +420,42 @@ impl Crowd {
     }
 
     /// Whether limits were changed just now.
-    fn is_new(&self) -> bool {
+    fn is_reload_recent(&self) -> bool {
         self.reloads[0] > Time(0) && self.now - self.reloads[0] < RELOAD_TIME
     }
 
-    /// There is no place for a client with its database or its user.
-    fn full(&mut self, number: usize) {
+    /// A tenant has refused a client.
+    fn refused_by_tenant(&mut self, number: usize) {
         let departure = self.departures[0];
-        self.done.counts[2] += 1;
-        let moved = self.clients[number].moves_to;
+        self.outcome.counts[2] += 1;
+        let moved = self.clients[number].pending_login;
         if let Some(to) = moved {
             self.clients[number].login = to;
         }
-        self.clients[number].sent_away = Some(self.now);
-        self.come_back(number);
-        if self.is_new() || self.now - self.progress < TICK * 6 || self.now - departure < TICK * 6 {
+        self.clients[number].turned_away_at = Some(self.now);
+        self.reconnect_later(number);
+        if self.is_reload_recent() || self.now - self.progress < TICK * 6 || self.now - departure < TICK * 6 {
             return;
         }
         let long = self.gate.evict_min_idle + TICK * 8;
         let is_full = |tenant: &Number| {
-            let of_tenant = || self.clients.iter().filter(|client| client.may_be_of(*tenant));
-            let may_go = |client: &Client| matches!(client.stands, Stands::Idle(since) if self.now - since > long);
+            let of_tenant = || self.clients.iter().filter(|client| client.may_count_for(*tenant));
+            let is_evictable =
+                |client: &Client| matches!(client.state, ClientState::Idle(since) if self.now - since > long);
             self.limits.of(*tenant).is_some_and(|limits| {
-                // Who was refused at once may have come a moment after another, which has not heard yet that it is
-                // inside.
-                let comes = |client: &Client| moved.is_some() && client.stands == Stands::Coming && !client.silent;
-                let known = of_tenant().filter(|client| client.is_known() || comes(client)).count() as u32;
-                known >= limits.hard_limit
-                    && (moved.is_some() || limits.soft_limit >= limits.hard_limit || !of_tenant().any(may_go))
+                // The client that took the last place may not have received its answer yet.
+                let may_have_place =
+                    |client: &Client| moved.is_some() && client.state == ClientState::Connecting && !client.silent;
+                let logged_in =
+                    of_tenant().filter(|client| client.is_logged_in() || may_have_place(client)).count() as u32;
+                logged_in >= limits.hard_limit
+                    && (moved.is_some() || limits.soft_limit >= limits.hard_limit || !of_tenant().any(is_evictable))
             })
         };
         let login = self.clients[number].login;
         assert!(
             login.iter().any(is_full),
-            "client {number} is refused at {:?} though its database and its user have places, or clients that may go: \
+            "client {number} is refused at {:?} though its database and its user have places, or clients that may be evicted: \
              {:?}",
             self.now,
             login.map(|tenant| self.limits.of(tenant))
@@ -466,48 +464,52 @@ impl Crowd {
 
     fn refused(&mut self, number: usize) {
         let departure = self.departures[0];
-        self.done.counts[2] += 1;
-        self.come_back(number);
-        // Strangers beyond their share send no client away: they go by themselves when they take too long.
-        let strangers = self.clients.iter().any(|client| client.silent && client.stands == Stands::Coming);
-        // So do those who wait for a place with their database or their user.
-        let comes = |client: &Client| client.stands == Stands::Coming && !client.silent || client.was_here(self.now);
-        let waiting = self.is_limited() && self.clients.iter().any(comes);
-        if strangers || waiting || self.is_new() || self.now - self.progress < TICK * 6 {
+        self.outcome.counts[2] += 1;
+        self.reconnect_later(number);
+        // Silent clients beyond their share evict no client: they leave by themselves.
+        let has_silent = self.clients.iter().any(|client| client.silent && client.state == ClientState::Connecting);
+        // So do clients that wait for a place of their tenants.
+        let may_have_place = |client: &Client| {
+            client.state == ClientState::Connecting && !client.silent || client.was_turned_away_lately(self.now)
+        };
+        let waiting = self.is_limited() && self.clients.iter().any(may_have_place);
+        if has_silent || waiting || self.is_reload_recent() || self.now - self.progress < TICK * 6 {
             return;
         }
-        // One that is evicted at this moment has its place until it is gone.
-        let known = self.clients.iter().filter(|client| client.is_known()).count();
-        let room = (known as u32) < self.gate.hard_limit && self.now - departure > TICK * 6;
-        assert!(!room, "client {number} is refused at {:?} with {known} inside: {:?}", self.now, self.gate);
+        // A client that is being evicted has its place until it is closed.
+        let logged_in = self.clients.iter().filter(|client| client.is_logged_in()).count();
+        let room = (logged_in as u32) < self.gate.hard_limit && self.now - departure > TICK * 6;
+        assert!(!room, "client {number} is refused at {:?} with {logged_in} inside: {:?}", self.now, self.gate);
         let long = self.gate.evict_min_idle + TICK * 4;
-        let may_go = |client: &Client| matches!(client.stands, Stands::Idle(since) if self.now - since > long);
+        let is_evictable =
+            |client: &Client| matches!(client.state, ClientState::Idle(since) if self.now - since > long);
         if self.gate.soft_limit < self.gate.hard_limit
-            && let Some(idle) = self.clients.iter().position(may_go)
+            && let Some(idle) = self.clients.iter().position(is_evictable)
         {
-            let stands = self.clients[idle].stands;
-            panic!("client {number} is refused at {:?} though client {idle} may go: {stands:?}", self.now);
+            let state = self.clients[idle].state;
+            panic!("client {number} is refused at {:?} though client {idle} may be evicted: {state:?}", self.now);
         }
     }
 
-    /// Whether the workers have not closed its connection.
-    fn is_here(&self, client: &Client) -> bool {
+    /// Whether its connection is open at the side of the workers.
+    fn is_open_at_workers(&self, client: &Client) -> bool {
         client.end.is_some_and(|end| !self.network.has_peer_left(end))
     }
 
-    /// Clients that have logged in and are there.
-    fn known(&self) -> usize {
-        self.clients.iter().filter(|client| client.is_known() && self.is_here(client)).count()
+    /// Clients that have logged in and are still connected.
+    fn logged_in_clients(&self) -> usize {
+        self.clients.iter().filter(|client| client.is_logged_in() && self.is_open_at_workers(client)).count()
     }
 
     fn check(&mut self) {
-        let inside = self.known();
+        let inside = self.logged_in_clients();
         assert!(inside as u32 <= self.gate.hard_limit, "{inside} are inside, with {:?}", self.gate);
         for tenant in 0..self.most.len() {
             let Some(TenantLimits { hard_limit, .. }) = self.limits.of(tenant) else { continue };
-            let of_tenant = self.clients.iter().filter(|client| client.is_of(tenant));
-            let inside = of_tenant.filter(|client| client.is_known() && self.is_here(client)).count() as u32;
-            if inside <= hard_limit && !self.is_new() {
+            let of_tenant = self.clients.iter().filter(|client| client.counts_for(tenant));
+            let inside =
+                of_tenant.filter(|client| client.is_logged_in() && self.is_open_at_workers(client)).count() as u32;
+            if inside <= hard_limit && !self.is_reload_recent() {
                 self.most[tenant] = hard_limit;
             }
             let most = self.most[tenant];
@@ -515,7 +517,7 @@ impl Crowd {
         }
     }
 
-    fn tell(&self, what: impl FnOnce() -> String) {
+    fn trace(&self, what: impl FnOnce() -> String) {
         if self.trace {
             println!("{:>12.6}   {}", self.now.0 as f64 / 1e9, what());
         }
@@ -537,22 +539,22 @@ fn clients(rng: &mut Rng, hard_limit: u32) -> Vec<Client> {
             _ => rng.around(span * 2),
         };
         let last = match rng.below(100) {
-            lot if lot < last => rng.pick(&[Last::StaysInTransaction, Last::Subscribes]),
-            lot if lot < 80 => Last::Freezes,
-            _ => Last::Leaves,
+            lot if lot < last => rng.pick(&[LastAction::StaysInTransaction, LastAction::Subscribes]),
+            lot if lot < 80 => LastAction::Freezes,
+            _ => LastAction::Leaves,
         };
         Client {
             end: None,
             login: [rng.index(DATABASES), DATABASES + rng.index(USERS)],
-            moves_to: None,
-            sent_away: None,
+            pending_login: None,
+            turned_away_at: None,
             wake: Time(0) + at,
-            stands: Stands::Outside,
+            state: ClientState::Disconnected,
             silent: rng.percent(silent),
             requests: rng.below(4),
             last,
-            said: VecDeque::new(),
-            again: rng.below(3),
+            sent: VecDeque::new(),
+            reconnects: rng.below(3),
         }
     };
     (0..count).map(client).collect()
@@ -566,8 +568,8 @@ mod tests {
     fn crowds_are_served_evicted_and_refused() {
         let mut counts = [0; 3];
         for seed in 1..200 {
-            let done = play(seed, false);
-            (0..3).for_each(|n| counts[n] += done.counts[n]);
+            let outcome = play(seed, false);
+            (0..3).for_each(|n| counts[n] += outcome.counts[n]);
         }
         assert!(counts.iter().all(|count| *count > 100), "{counts:?}");
     }

@@ -1,5 +1,5 @@
-//! Models of databases: they speak the real protocols, byte in and byte out, at a time that the caller sets. They know
-//! neither pools nor sockets nor their clients.
+//! Models of databases: they speak the real protocols, bytes in and bytes out, at a time that the caller sets. They
+//! know neither pools nor sockets.
 
 pub mod mongodb;
 pub mod postgres;
@@ -7,7 +7,7 @@ pub mod redis;
 
 use std::time::Duration;
 
-/// A connection to a database, as numbered by it.
+/// The number of a connection to a database.
 pub type Connection = u64;
 
 /// A database with any number of connections. Deterministic: the same calls give the same bytes.
@@ -16,35 +16,35 @@ pub type Connection = u64;
 /// [`tick`](Self::tick) when [`due`](Self::due) has come; after each of these the output and the closed connections are
 /// taken. [`hang_up`](Self::hang_up) ends it.
 pub trait Database {
-    /// Hosts that it consists of; they are numbered from 0 on.
+    /// Number of hosts, which are numbered from 0.
     const HOSTS: u16 = 1;
-    /// Ports at which they listen, in turns: each host has as many.
+    /// Number of ports. Port `p` belongs to host `p % HOSTS`.
     const PORTS: u16 = Self::HOSTS;
 
-    /// A connection is accepted.
+    /// Accepts a connection.
     fn connect(&mut self, now: Duration) -> Connection;
 
-    /// A connection is accepted at this port.
+    /// Accepts a connection at this port.
     fn connect_to(&mut self, _port: u16, now: Duration) -> Connection {
         self.connect(now)
     }
 
-    /// Something happens among the hosts, such as an election; `lot` decides what. `gently`: nothing that a client
-    /// notices.
+    /// Causes an event among the hosts, such as an election, which `lot` selects; with `gently`, an event that no
+    /// client can notice.
     fn disturb(&mut self, _lot: u64, _gently: bool, _now: Duration) {}
 
-    /// Bytes came, in any pieces. A connection that is closed ignores them.
+    /// Receives bytes, in any pieces. A closed connection ignores them.
     fn receive(&mut self, connection: Connection, bytes: &[u8], now: Duration);
 
     /// The peer has closed, or the connection is broken: the session ends, and releases what it held.
     fn hang_up(&mut self, connection: Connection, now: Duration);
 
-    /// How many acknowledged writes it has taken back, as it may with those that asked for no more.
+    /// Number of acknowledged writes that were rolled back, as weak write concerns allow.
     fn taken_back(&self) -> u64 {
         0
     }
 
-    /// When the database has to act by itself next: a sleep ends, or a time-out is due.
+    /// When the database acts next by itself: a sleep ends, or a time-out is due.
     fn due(&self) -> Option<Duration>;
 
     fn tick(&mut self, now: Duration);
@@ -52,23 +52,22 @@ pub trait Database {
     /// Takes the bytes to send, in order.
     fn take_output(&mut self) -> Vec<(Connection, Vec<u8>)>;
 
-    /// Takes the connections that the database has closed. Their last bytes are sent first.
+    /// Takes the connections that the database has closed. Their output is sent first.
     fn take_closed(&mut self) -> Vec<Connection>;
 
-    /// An administrator ends a session: with last words as that database has them, or without (`politely` is false: the
-    /// process died).
+    /// Ends a session: `politely` with an error as an administrator does, otherwise as if its process died.
     fn kill(&mut self, connection: Connection, politely: bool, now: Duration);
 
-    /// Whether these bytes are the beginning of what a pooler cleans this session with, which is idle.
+    /// Whether these bytes begin the cleaning of an idle session by the pooler.
     fn is_cleaning(&self, _connection: Connection, _bytes: &[u8]) -> bool {
         false
     }
 
-    /// Whether a limit of sessions counts this one, over which something has come.
+    /// Whether the limit of sessions counts a connection that has received bytes.
     fn counts(&self, connection: Connection) -> bool {
         self.open().contains(&connection)
     }
 
-    /// Connections that are open, in order of their making.
+    /// Open connections, the oldest first.
     fn open(&self) -> Vec<Connection>;
 }

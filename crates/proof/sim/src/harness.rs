@@ -1,5 +1,5 @@
-//! Runs the product's workers in virtual time over the simulated network: each takes a step when the caller says so. It
-//! is generic over the protocol, and knows neither clients nor databases.
+//! Runs the product's workers in virtual time over the simulated network: the caller decides which worker takes a step.
+//! It is generic over the protocol, and knows neither clients nor databases.
 
 use std::{
     sync::{
@@ -17,7 +17,7 @@ use pool::{GateConfig, PoolConfig, Time};
 use seam::{PoolId, Protocol, Tenant};
 
 use crate::{
-    network::{HostId, Network, Seat, Socket, VirtualReactor},
+    network::{HostId, Network, ReactorView, Socket, VirtualReactor},
     random::Rng,
 };
 
@@ -28,9 +28,9 @@ pub struct Harness<P: Protocol> {
     upstreams: Arc<Revised>,
     /// Listener settings that a reload applies.
     changes: Changes,
-    seats: Vec<Seat>,
+    views: Vec<ReactorView>,
     /// When each worker wakes if nothing happens; `None` if it is awake.
-    asleep: Vec<Option<Time>>,
+    wake_times: Vec<Option<Time>>,
 }
 
 /// The pools of a test, with the number of reloads so far as their revision.
@@ -111,7 +111,7 @@ impl<P: Protocol> Harness<P> {
         };
         let upstreams = Arc::new(Revised { upstreams, revision: AtomicU64::new(0) });
         let made = (0..workers).map(|_| VirtualReactor::new(network, rng.next(), rules.driver.buffer_size));
-        let (reactors, seats): (Vec<_>, Vec<_>) = made.unzip();
+        let (reactors, views): (Vec<_>, Vec<_>) = made.unzip();
         let reactors = reactors.into_iter().map(|reactor| {
             let waker = reactor.waker();
             (reactor, waker)
@@ -125,7 +125,7 @@ impl<P: Protocol> Harness<P> {
             clock.clone(),
         )
         .expect("a virtual reactor refuses nothing");
-        Self { clock, crew, upstreams, changes, seats, asleep: vec![None; workers] }
+        Self { clock, crew, upstreams, changes, views, wake_times: vec![None; workers] }
     }
 
     /// The driver's handle: snapshots and orders.
@@ -153,18 +153,18 @@ impl<P: Protocol> Harness<P> {
         let ready = |worker: &usize| match self.crew.next_step(*worker) {
             NextStep::Work => true,
             NextStep::Wait(_) => {
-                self.asleep[*worker].is_none_or(|until| now >= until) || self.seats[*worker].is_awaited()
+                self.wake_times[*worker].is_none_or(|until| now >= until) || self.views[*worker].is_awaited()
             }
             NextStep::Nothing => false,
         };
-        (0..self.seats.len()).filter(ready).collect()
+        (0..self.views.len()).filter(ready).collect()
     }
 
     /// Runs one step of a worker.
     pub fn step(&mut self, worker: usize) {
         let was_waiting = matches!(self.crew.next_step(worker), NextStep::Wait(_));
         self.crew.step(worker).expect("a virtual reactor does not fail");
-        self.asleep[worker] = match self.crew.next_step(worker) {
+        self.wake_times[worker] = match self.crew.next_step(worker) {
             NextStep::Wait(most) if !was_waiting => Some(self.clock.now() + most.max(Duration::from_nanos(1))),
             _ => None,
         };
@@ -172,7 +172,7 @@ impl<P: Protocol> Harness<P> {
 
     /// When the next sleeping worker wakes by itself.
     pub fn next_at(&self) -> Option<Time> {
-        self.asleep.iter().flatten().min().copied()
+        self.wake_times.iter().flatten().min().copied()
     }
 
     /// Checks that no session has panicked. The driver would end that session and go on.
@@ -185,16 +185,16 @@ impl<P: Protocol> Harness<P> {
 
     /// Whether all workers have ended.
     pub fn has_ended(&self) -> bool {
-        (0..self.seats.len()).all(|worker| self.crew.next_step(worker) == NextStep::Nothing)
+        (0..self.views.len()).all(|worker| self.crew.next_step(worker) == NextStep::Nothing)
     }
 
     /// Connections to the database, open or being made, cancel requests excluded.
     pub fn servers(&self) -> usize {
-        self.seats.iter().map(Seat::servers).sum()
+        self.views.iter().map(ReactorView::servers).sum()
     }
 
     /// The most bytes that have ever waited to be sent to one peer.
     pub fn most_unsent(&self) -> usize {
-        self.seats.iter().map(Seat::most_unsent).max().unwrap_or(0)
+        self.views.iter().map(ReactorView::most_unsent).max().unwrap_or(0)
     }
 }

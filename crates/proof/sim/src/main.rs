@@ -1,4 +1,4 @@
-//! The simulator's command line: runs schedules, and tells how to replay one that fails.
+//! The simulator's command line: runs schedules, and prints how to replay one that fails.
 
 use std::{process::ExitCode, time::Instant};
 
@@ -9,8 +9,10 @@ use sim::{
     shrink::shrink,
 };
 
-const USAGE: &str = "usage: sim crowd|postgres|redis|mongodb [--schedules N] [--seed N] [--trace]
-            all but crowd also: [--players N] [--lives N] [--requests N] [--no-faults] [--no-raw-clients] [--calm]: at most so much";
+const USAGE: &str = "\
+usage: sim crowd|postgres|redis|mongodb [--schedules N] [--seed N] [--trace]
+upper bounds, for all but crowd: [--clients N] [--connections N] [--requests N]
+                                 [--no-faults] [--no-raw-clients] [--calm]";
 
 struct Options {
     schedules: u64,
@@ -22,14 +24,14 @@ struct Options {
 fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
     let mut options = Options { schedules: 1, seed: 1, trace: false, bounds: Bounds::default() };
     while let Some(word) = words.next() {
-        let mut value = || words.next().ok_or(format!("{word} wants a value"));
+        let mut value = || words.next().ok_or(format!("{word} needs a value"));
         let number = |text: String| text.parse::<u64>().map_err(|_| format!("{text} is no number"));
         match word.as_str() {
             "--schedules" => options.schedules = number(value()?)?,
             "--seed" => options.seed = number(value()?)?,
             "--trace" => options.trace = true,
-            "--players" => options.bounds.players = number(value()?)? as usize,
-            "--lives" => options.bounds.lives = number(value()?)?,
+            "--clients" => options.bounds.clients = number(value()?)? as usize,
+            "--connections" => options.bounds.connections = number(value()?)?,
             "--requests" => options.bounds.requests = number(value()?)?,
             "--no-faults" => options.bounds.faults = false,
             "--no-raw-clients" => options.bounds.raw_clients = false,
@@ -46,8 +48,8 @@ const REPLAY: &str = "cargo run -p sim --release --";
 fn as_options(bounds: Bounds) -> String {
     let usual = Bounds::default();
     let numbers = [
-        ("--players", bounds.players as u64, usual.players as u64),
-        ("--lives", bounds.lives, usual.lives),
+        ("--clients", bounds.clients as u64, usual.clients as u64),
+        ("--connections", bounds.connections, usual.connections),
         ("--requests", bounds.requests, usual.requests),
     ];
     let mut words: String = numbers

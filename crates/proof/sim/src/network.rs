@@ -1,5 +1,5 @@
 //! Simulated network: connections with delays, split reads, full windows, resets, half-closes and hosts that fall
-//! silent. The caller sets the time. The network knows ends of connections, and no protocol, worker or database.
+//! silent. The caller sets the time. It knows no protocol, worker or database.
 //!
 //! It follows TCP: bytes arrive in order; closing an end with unread bytes resets the connection; bytes sent to a
 //! closed end are answered by a reset; bytes that arrived before a reset can still be read.
@@ -17,7 +17,7 @@ use pool::Time;
 
 use crate::random::Rng;
 
-pub use reactor::{Knock, Seat, Socket, VirtualReactor};
+pub use reactor::{ReactorView, Socket, VirtualReactor, VirtualWaker};
 
 /// One end of a connection. The other end of `2n` is `2n + 1`.
 pub type EndId = u32;
@@ -27,11 +27,11 @@ pub type HostId = u16;
 
 #[derive(Clone, Debug)]
 pub struct Conditions {
-    /// Mean time that bytes take.
+    /// Mean transmission time.
     pub delay: Duration,
     /// Percentage of sends that arrive in pieces.
     pub pieces: u64,
-    /// Most bytes on the way or not yet read, in one direction.
+    /// Most bytes in flight or not yet read, in one direction.
     pub window: usize,
     /// Percentage of receives that return less than has arrived.
     pub short_reads: u64,
@@ -57,30 +57,29 @@ pub(crate) struct State {
     rng: Rng,
     conditions: Conditions,
     ends: Vec<End>,
-    /// What is on its way: when it arrives, in which order it was sent, and what it is.
-    on_the_way: BTreeMap<(Time, u64), (EndId, Parcel)>,
+    /// By arrival time and sequence number.
+    in_flight: BTreeMap<(Time, u64), (EndId, Parcel)>,
     sent: u64,
     /// Clients' ends that wait at the listener to be accepted.
     backlog: VecDeque<EndId>,
-    /// The listener is closed: clients that arrive are refused.
-    deaf: bool,
-    /// What each host of the database does, by its number; one that is not here accepts.
+    is_listener_closed: bool,
+    /// Hosts that behave in another way than [`Host::Accepts`], or did.
     hosts: BTreeMap<HostId, Host>,
-    /// Ends at the database that it has not been told of.
-    arrived: VecDeque<EndId>,
-    /// Ends outside of the reactors to which something has happened.
-    news: BTreeSet<EndId>,
-    /// While a host is silent: what was to arrive there or come from there, in order.
+    /// New connections that the database has not accepted yet.
+    new_server_connections: VecDeque<EndId>,
+    /// Ends that have received something, or whose window has opened, since the last [`Network::take_changed`].
+    changed: BTreeSet<EndId>,
+    /// Parcels to and from silent hosts, in order.
     withheld: Vec<(EndId, Parcel)>,
 }
 
 enum Parcel {
-    /// The connection is made, or refused.
+    /// The host has accepted (`true`) or refused a connection.
     Answer(bool),
     /// A client's connection reaches the listener.
-    Knock,
+    ClientConnect,
     /// A connection reaches the database.
-    Call,
+    ServerConnect,
     Bytes(Vec<u8>),
     Fin,
     Reset,
@@ -89,20 +88,20 @@ enum Parcel {
 #[derive(Default)]
 struct End {
     inbox: VecDeque<u8>,
-    /// Sent to it and not yet in its inbox.
+    /// Bytes in flight to it.
     coming: usize,
-    /// The last of what was sent to it arrives then; nothing overtakes it.
+    /// Arrival time of the last parcel sent to it, which no other overtakes.
     last: Time,
     /// The peer will send no more.
     fin: bool,
     reset: bool,
     open: bool,
-    /// `Some(false)`: refused.
+    /// Whether the host has accepted the connection; `None` if it has not answered.
     answer: Option<bool>,
-    /// It sends no more.
+    /// It has ended its sending side.
     shut: bool,
     closed: bool,
-    /// The connection is one to this host of the database.
+    /// The host of a server connection.
     upstream: Option<HostId>,
 }
 
@@ -114,13 +113,13 @@ impl Network {
             rng: Rng::new(seed),
             conditions,
             ends: Vec::new(),
-            on_the_way: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
             sent: 0,
             backlog: VecDeque::new(),
-            deaf: false,
+            is_listener_closed: false,
             hosts: BTreeMap::new(),
-            arrived: VecDeque::new(),
-            news: BTreeSet::new(),
+            new_server_connections: VecDeque::new(),
+            changed: BTreeSet::new(),
             withheld: Vec::new(),
         };
         Self(Arc::new(Mutex::new(state)))
@@ -130,74 +129,73 @@ impl Network {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// When something arrives next.
+    /// The next arrival time.
     pub fn next_at(&self) -> Option<Time> {
-        self.lock().on_the_way.keys().next().map(|(at, _)| *at)
+        self.lock().in_flight.keys().next().map(|(at, _)| *at)
     }
 
-    /// It is so late now: what has come meanwhile is there.
+    /// Sets the time, and delivers what has arrived by then.
     pub fn advance(&self, now: Time) {
         self.lock().advance(now);
     }
 
-    /// A client begins to connect to the listener; it may send at once.
+    /// Begins to connect a client to the listener. It may send at once.
     pub fn connect(&self) -> EndId {
         let mut state = self.lock();
-        let end = state.wire(None);
+        let end = state.add_connection(None);
         state.ends[end as usize].open = true;
-        state.post(end + 1, Parcel::Knock);
+        state.post(end + 1, Parcel::ClientConnect);
         end
     }
 
     /// Whether a client waits at the listener to be accepted.
-    pub fn is_knocked(&self) -> bool {
+    pub fn has_pending_client(&self) -> bool {
         !self.lock().backlog.is_empty()
     }
 
-    /// A connection that has reached the database since this was asked last, and which of its hosts.
+    /// Accepts the next new connection to the database.
     pub fn accept(&self) -> Option<(EndId, HostId)> {
         let mut state = self.lock();
-        let end = state.arrived.pop_front()?;
+        let end = state.new_server_connections.pop_front()?;
         Some((end, state.ends[end as usize].upstream.expect("it has reached the database")))
     }
 
-    /// Ends outside of the reactors to which something has happened since this was asked last, in order.
+    /// Takes the ends that have changed since the last call, in order.
     pub fn take_changed(&self) -> Vec<EndId> {
-        std::mem::take(&mut self.lock().news).into_iter().collect()
+        std::mem::take(&mut self.lock().changed).into_iter().collect()
     }
 
-    /// Sends as much as the window takes; says how much. What is sent over a broken connection is lost.
+    /// Sends what the window takes, and returns its length. Bytes for a broken connection are dropped.
     pub fn send(&self, end: EndId, bytes: &[u8]) -> usize {
         self.lock().send(end, bytes).unwrap_or(bytes.len())
     }
 
-    /// What has come; at most so much of it.
+    /// Receives at most `most` bytes.
     pub fn receive(&self, end: EndId, most: usize) -> Vec<u8> {
         let mut state = self.lock();
         let most = most.min(state.ends[end as usize].inbox.len());
         state.take(end, most)
     }
 
-    /// How much there is to receive.
+    /// Number of bytes that can be received now.
     pub fn readable(&self, end: EndId) -> usize {
         self.lock().ends[end as usize].inbox.len()
     }
 
-    /// Nothing more will come: the peer has ended its side, or the connection is broken.
+    /// Whether nothing more can be received: the peer has ended its side, or the connection is broken.
     pub fn is_over(&self, end: EndId) -> bool {
         let state = self.lock();
         let end = &state.ends[end as usize];
         end.inbox.is_empty() && (end.fin || end.reset)
     }
 
-    /// The peer has closed, or sends no more: what it has sent may still be under way.
+    /// Whether the peer has closed or ended its sending side. Its last bytes may still be in flight.
     pub fn has_peer_left(&self, end: EndId) -> bool {
         let state = self.lock();
         let peer = &state.ends[(end ^ 1) as usize];
         peer.closed || peer.shut
     }
 
-    /// The connection was broken off.
     pub fn is_reset(&self, end: EndId) -> bool {
         self.lock().ends[end as usize].reset
     }
@@ -206,19 +204,19 @@ impl Network {
         self.lock().close(end);
     }
 
-    /// Sends no more, and still receives.
+    /// Ends the sending side.
     pub fn shut(&self, end: EndId) {
         self.lock().shut(end);
     }
 
-    /// Breaks a connection off on both sides.
+    /// Breaks a connection on both sides.
     pub fn reset(&self, end: EndId) {
         let mut state = self.lock();
         state.post(end, Parcel::Reset);
         state.post(end ^ 1, Parcel::Reset);
     }
 
-    /// A host of the database is otherwise now. What a silent one withheld arrives when it speaks again.
+    /// Changes how a host behaves. What a silent host withheld arrives when it is no longer silent.
     pub fn set_host(&self, id: HostId, host: Host) {
         self.lock().set_host(id, host);
     }
@@ -227,7 +225,7 @@ impl Network {
 impl State {
     fn advance(&mut self, now: Time) {
         self.now = self.now.max(now);
-        while let Some(entry) = self.on_the_way.first_entry() {
+        while let Some(entry) = self.in_flight.first_entry() {
             if entry.key().0 > self.now {
                 break;
             }
@@ -259,9 +257,9 @@ impl State {
         }
     }
 
-    /// The listener is closed, and with it those who were not accepted.
+    /// Closes the listener, and resets the connections in its backlog.
     fn stop_listening(&mut self) {
-        self.deaf = true;
+        self.is_listener_closed = true;
         for end in std::mem::take(&mut self.backlog) {
             self.post(end ^ 1, Parcel::Reset);
         }
@@ -274,14 +272,14 @@ impl State {
                 end.answer = Some(open);
                 end.open = open;
             }
-            Parcel::Knock if self.deaf => return self.post(id ^ 1, Parcel::Reset),
-            Parcel::Knock => {
+            Parcel::ClientConnect if self.is_listener_closed => return self.post(id ^ 1, Parcel::Reset),
+            Parcel::ClientConnect => {
                 end.open = true;
                 self.backlog.push_back(id);
             }
-            Parcel::Call => {
+            Parcel::ServerConnect => {
                 end.open = true;
-                self.arrived.push_back(id);
+                self.new_server_connections.push_back(id);
             }
             Parcel::Bytes(bytes) => {
                 end.coming -= bytes.len();
@@ -293,24 +291,22 @@ impl State {
             Parcel::Fin => end.fin = true,
             Parcel::Reset => end.reset = true,
         }
-        self.news.insert(id);
+        self.changed.insert(id);
     }
 
-    /// A connection with both of its ends.
-    fn wire(&mut self, upstream: Option<HostId>) -> EndId {
+    fn add_connection(&mut self, upstream: Option<HostId>) -> EndId {
         let id = u32::try_from(self.ends.len()).expect("a schedule has few connections");
         self.ends.push(End { upstream, ..End::default() });
         self.ends.push(End { upstream, ..End::default() });
         id
     }
 
-    /// Begins to connect to a host of the database.
     fn dial(&mut self, host: HostId) -> EndId {
-        let end = self.wire(Some(host));
+        let end = self.add_connection(Some(host));
         match self.host(host) {
             Host::Accepts => {
                 self.post(end, Parcel::Answer(true));
-                self.post(end + 1, Parcel::Call);
+                self.post(end + 1, Parcel::ServerConnect);
             }
             Host::Refuses => self.post(end, Parcel::Answer(false)),
             Host::Silent | Host::Unreachable => {}
@@ -326,13 +322,13 @@ impl State {
             end.coming += bytes.len();
         }
         self.sent += 1;
-        self.on_the_way.insert((end.last, self.sent), (to, parcel));
+        self.in_flight.insert((end.last, self.sent), (to, parcel));
     }
 
-    /// How much of it was taken; `None` if the connection is broken.
+    /// Returns the number of bytes that the window takes; `None` if the connection is broken.
     fn send(&mut self, from: EndId, bytes: &[u8]) -> Option<usize> {
         let end = &self.ends[from as usize];
-        assert!(!end.closed && !end.shut, "only who has not closed sends");
+        assert!(!end.closed && !end.shut, "a closed end does not send");
         if end.reset {
             return None;
         }
@@ -346,7 +342,7 @@ impl State {
         Some(taken)
     }
 
-    /// How much may be sent to this end now.
+    /// Free bytes of the window towards this end.
     fn room(&self, to: &End) -> usize {
         self.conditions.window.saturating_sub(to.inbox.len() + to.coming)
     }
@@ -356,7 +352,7 @@ impl State {
         let bytes = end.inbox.drain(..most).collect();
         if most > 0 {
             // The window opens.
-            self.news.insert(from ^ 1);
+            self.changed.insert(from ^ 1);
         }
         bytes
     }

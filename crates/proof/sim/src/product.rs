@@ -1,26 +1,27 @@
-//! Simulates the product in virtual time: real workers and real sessions, between clients that know what every answer
-//! must be and models of databases. The seed decides everything: who works next, how long bytes take, what breaks.
+//! Simulates the product in virtual time: real workers and real sessions, between models of databases and clients that
+//! know what every answer must be. The seed decides everything: what happens next, how long bytes take, what breaks.
 //!
-//! Checked at every step: each answer is the one that the client's own copy of the database gives; an acknowledged
-//! write is there, once; there are no more connections than allowed; no client waits for ever; bytes that wait for a
-//! peer stay within bounds. In the end, when all clients have left: nothing is held, and no session of the database has
-//! anything left in it. An error may replace an answer only after a fault, and not after one that no client may notice.
+//! Checked at every step: each answer is the one that the client's reference gives; an acknowledged write is in the
+//! database, once; there are no more connections than allowed; no client waits for ever; bytes that wait for a peer
+//! stay within bounds. When all clients have left, no server is held, and no session of the database has state left. An
+//! error may replace an answer only after a fault that clients may notice.
 //!
 //! The simulator cannot see: TLS, logins with passwords but MongoDB's, HTTP, host names, real threads (two workers
-//! never run at the same time), and what the models of the databases do not know, such as functions and triggers that
-//! users made. For these there are the leak hunter and the adversary (`tests/hunts/leaks.py`,
+//! never run at the same time), and what the models of the databases do not know, such as functions and triggers of
+//! users. For these there are the leak hunter and the adversary (`tests/hunts/leaks.py`,
 //! `tests/hunts/adversary.py`) on a real PostgreSQL.
 
-mod drawn;
+mod client;
+mod client_protocol;
+mod database_server;
 mod extra_client;
+mod faults;
 pub mod mongodb;
-mod numbers;
-mod player;
+mod pool_ids;
 pub mod postgres;
+mod random_setup;
 mod raw_client;
 pub mod redis;
-mod site;
-mod speech;
 #[cfg(test)]
 mod tests;
 
@@ -32,26 +33,27 @@ use seam::Protocol;
 use crate::{
     databases::Database,
     harness::Harness,
-    network::{EndId, Host, Network},
+    network::{EndId, Network},
     random::Rng,
     shrink,
 };
 
+use client::{Client, Environment};
+use client_protocol::ClientProtocol;
+use database_server::{DatabaseServer, elapsed};
 use extra_client::ExtraClient;
-use player::{Around, Player};
+use faults::{FaultPlan, Faults};
 use raw_client::RawClient;
-use site::{Site, elapsed};
-use speech::Speech;
 
 /// Steps after which a schedule counts as endless.
 const MAX_STEPS: u64 = 3_000_000;
 /// Time after the last client has left by which everything must be at rest.
 const MAX_SETTLING_TIME: Duration = Duration::from_secs(30);
 
-/// Time that cleaning a server takes once the workers have nothing else to do.
+/// Time after the last client has left by which servers are clean.
 const MAX_CLEANING_TIME: Duration = Duration::from_millis(100);
 
-/// The number of raw clients; no damage to a message turns it into a player's number.
+/// The number of raw clients. No damage to a message turns it into the number of another client.
 const RAW_CLIENT: usize = 987_654;
 
 /// Time after a fault during which new requests may still fail, where hosts recover with the network.
@@ -59,23 +61,23 @@ const RECOVERY_TIME: Duration = Duration::from_secs(1);
 
 /// Counts of one schedule.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Done {
+pub struct Outcome {
     pub steps: u64,
     /// Faults so far.
     pub faults: u64,
-    /// Acknowledged writes that the database has taken back, as it may with those that asked for no more.
+    /// Acknowledged writes that the database has rolled back, as weak write concerns allow.
     pub taken_back: u64,
-    /// Fingerprint of the schedule: the same seed must give the same.
-    pub print: u64,
+    /// Fingerprint of the schedule, which depends on nothing but the seed.
+    pub fingerprint: u64,
 }
 
 /// Upper bounds of what a schedule draws.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    pub players: usize,
-    /// Connections of each player, one after the other, at most.
-    pub lives: u64,
-    /// Requests on each connection, at most.
+    pub clients: usize,
+    /// Connections of each client, one after the other.
+    pub connections: u64,
+    /// Requests on each connection.
     pub requests: u64,
     /// Whether faults happen.
     pub faults: bool,
@@ -87,7 +89,7 @@ pub struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { players: 8, lives: 4, requests: 24, faults: true, raw_clients: true, bad_network: true }
+        Self { clients: 8, connections: 4, requests: 24, faults: true, raw_clients: true, bad_network: true }
     }
 }
 
@@ -99,37 +101,39 @@ impl shrink::Bounds for Bounds {
         all.extend(self.bad_network.then_some(Self { bad_network: false, ..*self }));
         for least in [|most: u64| most.div_ceil(2), |most| most - 1] {
             let smaller = |most: u64| Some(least(most)).filter(|less| *less > 0 && *less < most);
-            all.extend(smaller(self.players as u64).map(|players| Self { players: players as usize, ..*self }));
-            all.extend(smaller(self.lives).map(|lives| Self { lives, ..*self }));
+            all.extend(smaller(self.clients as u64).map(|clients| Self { clients: clients as usize, ..*self }));
+            all.extend(smaller(self.connections).map(|connections| Self { connections, ..*self }));
             all.extend(smaller(self.requests).map(|requests| Self { requests, ..*self }));
         }
         all
     }
 }
 
-/// How a schedule is played: by its seed, within bounds, with what a raw client says, and with a trace or without.
-pub type Play = fn(u64, Bounds, Option<&[u8]>, bool) -> Done;
+/// Plays a schedule: by its seed, within bounds, with the bytes of a raw client, and with a trace or without.
+pub type Play = fn(u64, Bounds, Option<&[u8]>, bool) -> Outcome;
 
-/// Plays a short schedule in which a raw client says these bytes, for a fuzzer; the first of them are the seed.
+/// Plays a short schedule in which a raw client sends these bytes, for a fuzzer. The first eight are the seed.
 ///
 /// # Panics
-/// When anything is not as it must be.
-pub fn hear(play: Play, said: &[u8]) {
-    let seed = said.iter().take(8).fold(0, |seed, byte| seed << 8 | u64::from(*byte));
-    play(seed, Bounds { players: 1, lives: 1, requests: 3, ..Bounds::default() }, Some(said), false);
+/// If a check fails.
+pub fn play_raw(play: Play, raw_bytes: &[u8]) {
+    let seed = raw_bytes.iter().take(8).fold(0, |seed, byte| seed << 8 | u64::from(*byte));
+    play(seed, Bounds { clients: 1, connections: 1, requests: 3, ..Bounds::default() }, Some(raw_bytes), false);
 }
 
-/// What goes wrong in a schedule, and how often.
-#[derive(Clone, Debug)]
-pub struct Chaos {
-    /// Mean time between faults; `None`: there are none.
-    pub every: Option<Duration>,
-    /// Only faults happen that no client may notice.
-    pub gentle: bool,
-    /// In how many of ten thousand steps a worker is held up, as a thread that the kernel does not schedule.
-    pub held_up: u64,
-    /// When the workers are told to drain although clients still come, if ever.
-    pub drain: Option<Duration>,
+/// What a step of the simulation does.
+#[derive(Clone, Copy, Debug)]
+enum Action {
+    Worker(usize),
+    Client(usize),
+    RawClient(usize),
+    ExtraClient(usize),
+    /// Hands a changed end to its owner.
+    End(EndId),
+    /// The database acts by itself.
+    Database,
+    Drain,
+    Fault,
 }
 
 /// Limits that no step may exceed.
@@ -137,47 +141,41 @@ pub struct Chaos {
 struct Limits {
     /// Connections to the database.
     servers: usize,
-    /// Bytes that wait for a peer.
+    /// Bytes that wait for one peer.
     unsent: usize,
 }
 
-pub struct Simulation<P: Protocol, S: Speech> {
+pub struct Simulation<P: Protocol, S: ClientProtocol> {
     harness: Harness<P>,
     network: Network,
-    site: Site<S::Database>,
-    players: Vec<Player<S>>,
+    database_server: DatabaseServer<S::Database>,
+    clients: Vec<Client<S>>,
     raw_clients: Vec<RawClient>,
     extra_clients: Vec<Box<dyn ExtraClient<S::Database>>>,
     rng: Rng,
     now: Time,
-    /// Ends to which something has happened.
-    news: BTreeSet<EndId>,
-    chaos: Chaos,
-    next_fault: Option<Time>,
-    last_fault: Option<Time>,
-    /// When the hosts of the database recover, and a pause ends.
-    recovery: Option<Time>,
-    /// A worker that takes no step before this time.
-    held_up: Option<(usize, Time)>,
-    /// The workers have been told to drain.
+    /// Ends whose change is still to be handled.
+    changed_ends: BTreeSet<EndId>,
+    faults: Faults,
+    /// The workers are draining.
     drained: bool,
     limits: Limits,
-    /// Servers are so few, and waits so short, that any request may fail for want of a server.
+    /// Servers are so few, and waits so short, that any request may fail to get a server.
     scarce: bool,
     /// Time after a fault during which new requests may still fail.
     recovery_time: Duration,
-    /// Time after all clients have left by which the database holds none of their leftovers.
+    /// Time after the last client has left by which the database holds no leftovers.
     max_cleaning_time: Duration,
-    done: Done,
+    outcome: Outcome,
     trace: bool,
 }
 
-impl<P: Protocol, S: Speech> Simulation<P, S> {
+impl<P: Protocol, S: ClientProtocol> Simulation<P, S> {
     /// A simulation before its first step.
     fn new(
-        (harness, network, site): (Harness<P>, Network, Site<S::Database>),
-        (players, raw_clients): (Vec<Player<S>>, Vec<RawClient>),
-        chaos: Chaos,
+        (harness, network, database_server): (Harness<P>, Network, DatabaseServer<S::Database>),
+        (clients, raw_clients): (Vec<Client<S>>, Vec<RawClient>),
+        fault_plan: FaultPlan,
         limits: Limits,
         rng: Rng,
         trace: bool,
@@ -185,237 +183,218 @@ impl<P: Protocol, S: Speech> Simulation<P, S> {
         Self {
             harness,
             network,
-            site,
-            players,
+            database_server,
+            clients,
             raw_clients,
             extra_clients: Vec::new(),
             rng,
             now: Time(0),
-            news: BTreeSet::new(),
-            chaos,
-            next_fault: None,
-            last_fault: None,
-            recovery: None,
-            held_up: None,
+            changed_ends: BTreeSet::new(),
+            faults: Faults::new(fault_plan),
             drained: false,
             limits,
             scarce: false,
             recovery_time: RECOVERY_TIME,
             max_cleaning_time: MAX_CLEANING_TIME,
-            done: Done::default(),
+            outcome: Outcome::default(),
             trace,
         }
     }
 
-    /// Plays until all players have lived, and all has come to rest.
-    fn play(mut self, leftovers: impl Fn(&S::Database) -> Vec<String>) -> Done {
+    /// Plays until all clients have left, and the workers have ended.
+    fn play(mut self, leftovers: impl Fn(&S::Database) -> Vec<String>) -> Outcome {
         self.plan_fault();
         while !self.all_have_gone() {
             self.step();
         }
-        self.next_fault = None;
-        self.chaos.every = None;
-        self.chaos.drain = None;
-        self.chaos.held_up = 0;
+        self.faults.next = None;
+        self.faults.plan.mean_interval = None;
+        self.faults.plan.drain = None;
+        self.faults.plan.delay_per_myriad = 0;
         let until = self.now + MAX_SETTLING_TIME;
         while self.now < until && !self.is_at_rest() {
             self.step();
         }
         assert!(self.is_at_rest(), "something is held though all clients have left: {}", self.describe());
-        // What holds others up is gone soon after.
         let until = self.now + self.max_cleaning_time;
         while self.now < until {
             self.step();
         }
         let known: u32 = self.harness.handle().snapshot().pools.iter().map(|pool| pool.counts.total).sum();
-        assert!(
-            self.harness.servers() <= known as usize,
-            "there is a connection that no pool knows: {}",
-            self.describe()
-        );
+        assert!(self.harness.servers() <= known as usize, "there is a connection of no pool: {}", self.describe());
         self.harness.check_sessions();
-        self.done.taken_back = self.site.database.taken_back();
-        let left = leftovers(&self.site.database);
+        self.outcome.taken_back = self.database_server.database.taken_back();
+        let left = leftovers(&self.database_server.database);
         assert!(left.is_empty(), "left in the database: {left:?}");
         self.harness.handle().drain();
         let until = self.now + MAX_SETTLING_TIME;
-        while self.now < until && !(self.harness.has_ended() && self.is_alone()) {
+        while self.now < until && !(self.harness.has_ended() && self.has_no_servers()) {
             self.step();
         }
         assert!(self.harness.has_ended(), "the workers do not end");
-        assert!(self.is_alone(), "a connection outlives the workers: {}", self.describe());
-        self.done
+        assert!(self.has_no_servers(), "a connection outlives the workers: {}", self.describe());
+        self.outcome
     }
 
     fn all_have_gone(&self) -> bool {
         let extra_clients = self.extra_clients.iter().all(|extra_client| extra_client.is_done());
-        extra_clients && self.players.iter().all(Player::is_done) && self.raw_clients.iter().all(RawClient::is_done)
+        extra_clients && self.clients.iter().all(Client::is_done) && self.raw_clients.iter().all(RawClient::is_done)
     }
 
     fn describe(&self) -> String {
         let snapshot = self.harness.handle().snapshot();
         let pools: Vec<_> = snapshot.pools.iter().map(|pool| pool.counts).collect();
-        format!("{:?} {pools:?}, sessions: {:?}", snapshot.listeners, self.site)
+        format!("{:?} {pools:?}, sessions: {:?}", snapshot.listeners, self.database_server)
     }
 
-    /// Whether no connection to the database is left. What drained workers had still to do ends with the process.
-    fn is_alone(&self) -> bool {
-        self.drained || self.site.database.open().is_empty()
+    /// Whether no connection to the database is left. Drained workers may leave some to the end of the process.
+    fn has_no_servers(&self) -> bool {
+        self.drained || self.database_server.database.open().is_empty()
     }
 
     fn is_at_rest(&self) -> bool {
         if self.harness.has_ended() {
-            return self.recovery.is_none();
+            return self.faults.recovery.is_none();
         }
         let snapshot = self.harness.handle().snapshot();
         let no_clients = snapshot.listeners.iter().all(|l| l.login + l.idle + l.active + l.waiting + l.subscribed == 0);
         // Servers that their own sessions keep, such as monitors, are not held by a client.
         let unused =
             snapshot.pools.iter().all(|pool| pool.counts.waiters == 0 && pool.counts.in_use <= pool.config.min_size);
-        no_clients && unused && self.recovery.is_none()
+        no_clients && unused && self.faults.recovery.is_none()
     }
 
     fn step(&mut self) {
-        self.done.steps += 1;
-        assert!(self.done.steps < MAX_STEPS, "the schedule does not end");
+        self.outcome.steps += 1;
+        assert!(self.outcome.steps < MAX_STEPS, "the schedule does not end");
         if self.rng.per_myriad(100) {
             let some = self.rng.around(Duration::from_micros(20));
             self.pass(self.now + some);
         }
-        self.site.accept(&self.network, self.now);
-        self.news.extend(self.network.take_changed());
-        let workers = self.ready_workers();
-        let players: Vec<usize> = (0..self.players.len()).filter(|p| self.players[*p].wake <= self.now).collect();
-        let raw_clients: Vec<usize> =
-            (0..self.raw_clients.len()).filter(|s| self.raw_clients[*s].wake <= self.now).collect();
-        let extra_clients: Vec<usize> =
-            (0..self.extra_clients.len()).filter(|g| self.extra_clients[*g].wake() <= self.now).collect();
-        let mut choices = workers.len() + players.len() + raw_clients.len() + extra_clients.len() + self.news.len();
-        let due = self.site.due().is_some_and(|due| due <= self.now);
-        choices += usize::from(due);
-        let fault = self.next_fault.is_some_and(|at| at <= self.now) || self.recovery.is_some_and(|at| at <= self.now);
-        choices += usize::from(fault);
-        let drains = self.is_to_drain();
-        choices += usize::from(drains);
-        if choices == 0 {
+        self.database_server.accept(&self.network, self.now);
+        self.changed_ends.extend(self.network.take_changed());
+        let actions = self.possible_actions();
+        if actions.is_empty() {
             return self.pass_to_next();
         }
-        let mut lot = self.rng.index(choices);
-        if let Some(worker) = workers.get(lot) {
-            self.note(1, *worker as u64);
-            self.harness.step(*worker);
-            return self.check();
+        let action = actions[self.rng.index(actions.len())];
+        self.note(action);
+        match action {
+            Action::Worker(worker) => {
+                self.harness.step(worker);
+                self.check();
+            }
+            Action::Client(client) => self.with_client(client, Client::act),
+            Action::RawClient(raw_client) => self.raw_clients[raw_client].act(&self.network, self.now),
+            Action::ExtraClient(extra_client) => {
+                self.with_extra_client(extra_client, |extra_client, env| extra_client.act(env));
+            }
+            Action::End(end) => {
+                self.changed_ends.remove(&end);
+                self.dispatch(end);
+            }
+            Action::Database => self.database_server.tick(&self.network, self.now),
+            Action::Drain => self.drain(),
+            Action::Fault => self.cause_fault(),
         }
-        lot -= workers.len();
-        if let Some(player) = players.get(lot) {
-            self.note(2, *player as u64);
-            return self.with_player(*player, Player::act);
-        }
-        lot -= players.len();
-        if let Some(raw_client) = raw_clients.get(lot) {
-            self.note(6, *raw_client as u64);
-            return self.raw_clients[*raw_client].act(&self.network, self.now);
-        }
-        lot -= raw_clients.len();
-        if let Some(extra_client) = extra_clients.get(lot) {
-            self.note(7, *extra_client as u64);
-            return self.with_extra_client(*extra_client, |extra_client, around| extra_client.act(around));
-        }
-        lot -= extra_clients.len();
-        if let Some(end) = self.news.iter().nth(lot).copied() {
-            self.note(3, u64::from(end));
-            self.news.remove(&end);
-            return self.tell_news(end);
-        }
-        lot -= self.news.len();
-        if due && lot == 0 {
-            self.note(4, 0);
-            return self.site.tick(&self.network, self.now);
-        }
-        lot -= usize::from(due);
-        if drains && lot == 0 {
-            self.note(6, 0);
-            return self.drain();
-        }
-        self.note(5, 0);
-        self.break_something();
     }
 
-    /// Something has happened to an end outside of the workers.
-    fn tell_news(&mut self, end: EndId) {
-        if self.site.has(end) {
-            return self.site.listen(&self.network, end, self.now);
+    fn possible_actions(&mut self) -> Vec<Action> {
+        let now = self.now;
+        let mut actions: Vec<Action> = self.ready_workers().into_iter().map(Action::Worker).collect();
+        let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
+        let clients = (0..self.clients.len()).filter(|client| self.clients[*client].wake <= now);
+        actions.extend(clients.map(Action::Client));
+        let raw_clients = (0..self.raw_clients.len()).filter(|client| self.raw_clients[*client].wake <= now);
+        actions.extend(raw_clients.map(Action::RawClient));
+        let extra_clients = (0..self.extra_clients.len()).filter(|client| self.extra_clients[*client].wake() <= now);
+        actions.extend(extra_clients.map(Action::ExtraClient));
+        actions.extend(self.changed_ends.iter().copied().map(Action::End));
+        actions.extend(is_due(self.database_server.due()).then_some(Action::Database));
+        actions.extend(self.is_to_drain().then_some(Action::Drain));
+        let fault = is_due(self.faults.next) || is_due(self.faults.recovery);
+        actions.extend(fault.then_some(Action::Fault));
+        actions
+    }
+
+    /// Hands a changed end to its owner.
+    fn dispatch(&mut self, end: EndId) {
+        if self.database_server.has(end) {
+            return self.database_server.on_event(&self.network, end, self.now);
         }
-        if let Some(player) = self.players.iter().position(|player| player.has(end)) {
-            return self.with_player(player, |player, around| player.listen(end, around));
+        if let Some(client) = self.clients.iter().position(|client| client.has(end)) {
+            return self.with_client(client, |client, env| client.on_event(end, env));
         }
         if let Some(extra_client) = self.extra_clients.iter().position(|extra_client| extra_client.has(end)) {
-            return self.with_extra_client(extra_client, |extra_client, around| extra_client.listen(end, around));
+            return self.with_extra_client(extra_client, |extra_client, env| extra_client.on_event(end, env));
         }
         if let Some(raw_client) = self.raw_clients.iter_mut().find(|raw_client| raw_client.has(end)) {
-            raw_client.listen(&self.network);
+            raw_client.on_event(&self.network);
         }
     }
 
-    /// Workers that have something to do, and are not held up.
+    /// Workers that have work, without the delayed one.
     fn ready_workers(&mut self) -> Vec<usize> {
         let mut workers = self.harness.ready();
-        if !workers.is_empty() && self.held_up.is_none() && self.rng.per_myriad(self.chaos.held_up) {
+        if !workers.is_empty()
+            && self.faults.delayed_worker.is_none()
+            && self.rng.per_myriad(self.faults.plan.delay_per_myriad)
+        {
             let worker = workers[self.rng.index(workers.len())];
-            self.held_up = Some((worker, self.now + self.rng.around(Duration::from_micros(300))));
+            self.faults.delayed_worker = Some((worker, self.now + self.rng.around(Duration::from_micros(300))));
         }
-        self.held_up = self.held_up.filter(|(_, until)| *until > self.now);
-        if let Some((held_up, _)) = self.held_up {
-            workers.retain(|worker| *worker != held_up);
+        self.faults.delayed_worker = self.faults.delayed_worker.filter(|(_, until)| *until > self.now);
+        if let Some((delayed_worker, _)) = self.faults.delayed_worker {
+            workers.retain(|worker| *worker != delayed_worker);
         }
         workers
     }
 
-    /// Whether the workers are to drain now: at the moment in which a client arrives, and no other is there.
+    /// Whether to drain now: at the moment in which the only client arrives.
     fn is_to_drain(&self) -> bool {
-        let due = self.chaos.drain.is_some_and(|at| elapsed(self.now) >= at);
-        let here = self.players.iter().filter(|player| player.is_here()).count()
+        let due = self.faults.plan.drain.is_some_and(|at| elapsed(self.now) >= at);
+        let here = self.clients.iter().filter(|client| client.is_here()).count()
             + self.extra_clients.iter().filter(|extra_client| extra_client.is_here()).count();
-        due && self.network.is_knocked() && here == 1
+        due && self.network.has_pending_client() && here == 1
     }
 
     fn drain(&mut self) {
-        self.chaos.drain = None;
+        self.faults.plan.drain = None;
         self.drained = true;
-        self.done.faults += 1;
-        self.players.iter_mut().for_each(Player::retire);
+        self.outcome.faults += 1;
+        self.clients.iter_mut().for_each(Client::retire);
         self.raw_clients.iter_mut().for_each(RawClient::retire);
         self.extra_clients.iter_mut().for_each(|extra_client| extra_client.retire());
         self.harness.handle().drain();
     }
 
-    fn with_player(&mut self, player: usize, f: impl FnOnce(&mut Player<S>, &Around<'_, S::Database>)) {
-        let mut called = std::mem::take(&mut self.players);
-        f(&mut called[player], &self.around());
-        self.players = called;
+    fn with_client(&mut self, client: usize, f: impl FnOnce(&mut Client<S>, &Environment<'_, S::Database>)) {
+        let mut called = std::mem::take(&mut self.clients);
+        f(&mut called[client], &self.environment());
+        self.clients = called;
     }
 
     fn with_extra_client(
         &mut self,
         extra_client: usize,
-        f: impl FnOnce(&mut dyn ExtraClient<S::Database>, &Around<'_, S::Database>),
+        f: impl FnOnce(&mut dyn ExtraClient<S::Database>, &Environment<'_, S::Database>),
     ) {
         let mut called = std::mem::take(&mut self.extra_clients);
-        f(&mut *called[extra_client], &self.around());
+        f(&mut *called[extra_client], &self.environment());
         self.extra_clients = called;
     }
 
-    fn around(&self) -> Around<'_, S::Database> {
-        Around {
+    fn environment(&self) -> Environment<'_, S::Database> {
+        Environment {
             network: &self.network,
-            real: &self.site.database,
+            real: &self.database_server.database,
             now: self.now,
-            faults: self.done.faults,
-            felt: u64::from(
+            faults: self.outcome.faults,
+            lingering_faults: u64::from(
                 self.drained
                     || self.scarce
-                    || (self.recovery.is_some() && !self.chaos.gentle)
-                    || self.last_fault.is_some_and(|at| self.now < at + self.recovery_time),
+                    || (self.faults.recovery.is_some() && !self.faults.plan.unnoticeable)
+                    || self.faults.last.is_some_and(|at| self.now < at + self.recovery_time),
             ),
             trace: self.trace,
         }
@@ -428,148 +407,59 @@ impl<P: Protocol, S: Speech> Simulation<P, S> {
     }
 
     fn pass_to_next(&mut self) {
-        let players = self.players.iter().map(|player| player.wake).min().filter(|at| at.0 < u64::MAX);
+        let clients = self.clients.iter().map(|client| client.wake).min().filter(|at| at.0 < u64::MAX);
         let raw_clients = self.raw_clients.iter().map(|raw_client| raw_client.wake).min().filter(|at| at.0 < u64::MAX);
         let extra_clients =
             self.extra_clients.iter().map(|extra_client| extra_client.wake()).min().filter(|at| at.0 < u64::MAX);
         let times = [
             self.network.next_at(),
             self.harness.next_at(),
-            players,
+            clients,
             raw_clients,
             extra_clients,
-            self.site.due(),
-            self.next_fault,
-            self.recovery,
+            self.database_server.due(),
+            self.faults.next,
+            self.faults.recovery,
         ];
-        let freed = self.held_up.map(|(_, until)| until);
-        // What a worker that is held up would do now it does later.
-        let due = |at: &Time| *at > self.now || !self.is_held_up();
+        let freed = self.faults.delayed_worker.map(|(_, until)| until);
+        // The delayed worker may have work now, which has to wait.
+        let due = |at: &Time| *at > self.now || self.faults.delayed_worker.is_none();
         let next = times.into_iter().flatten().chain(freed).filter(due).min();
-        // Where all workers have ended nothing need happen any more.
+        // When all workers have ended there may be no next event.
         let later = self.drained.then(|| self.now + Duration::from_millis(1));
         let next = next.or(later).unwrap_or_else(|| panic!("nothing will ever happen again: {}", self.describe()));
         self.pass(next.max(self.now));
     }
 
-    fn note(&mut self, what: u64, of: u64) {
-        let print = &mut self.done.print;
-        for value in [what, of, self.now.0] {
-            *print = (*print ^ value).wrapping_mul(0x0100_0000_01b3).rotate_left(5);
+    fn note(&mut self, action: Action) {
+        let (kind, of) = match action {
+            Action::Worker(worker) => (1, worker as u64),
+            Action::Client(client) => (2, client as u64),
+            Action::End(end) => (3, u64::from(end)),
+            Action::Database => (4, 0),
+            Action::Fault => (5, 0),
+            Action::Drain => (6, 0),
+            Action::RawClient(raw_client) => (7, raw_client as u64),
+            Action::ExtraClient(extra_client) => (8, extra_client as u64),
+        };
+        let fingerprint = &mut self.outcome.fingerprint;
+        for value in [kind, of, self.now.0] {
+            *fingerprint = (*fingerprint ^ value).wrapping_mul(0x0100_0000_01b3).rotate_left(5);
         }
         if self.trace {
-            println!("{:>12.6} {what} {of}", self.now.0 as f64 / 1e9);
+            println!("{:>12.6} {action:?}", self.now.0 as f64 / 1e9);
         }
     }
 
     fn check(&self) {
         let servers = self.harness.servers();
         assert!(servers <= self.limits.servers, "{servers} connections where {} are allowed", self.limits.servers);
-        // A connection that breaks, or that a silent host does not end, may leave a session behind.
-        if self.last_fault.is_none() {
-            let sessions = self.site.sessions();
+        // A fault may leave a session in the database behind whose connection is gone.
+        if self.faults.last.is_none() {
+            let sessions = self.database_server.sessions();
             assert!(sessions <= self.limits.servers, "{sessions} sessions where {} are allowed", self.limits.servers);
         }
         let unsent = self.harness.most_unsent();
         assert!(unsent <= self.limits.unsent, "{unsent} bytes wait for one peer");
-    }
-
-    fn is_held_up(&self) -> bool {
-        self.held_up.is_some()
-    }
-
-    fn plan_fault(&mut self) {
-        self.next_fault = self.chaos.every.map(|mean| self.now + self.rng.around(mean));
-    }
-
-    fn break_something(&mut self) {
-        if self.recovery.take_if(|at| *at <= self.now).is_some() {
-            (0..S::Database::PORTS).for_each(|port| self.network.set_host(port, Host::Accepts));
-            _ = self.harness.handle().resume(None);
-            if !self.chaos.gentle {
-                self.last_fault = Some(self.now);
-            }
-            self.site.speak(&self.network);
-            return;
-        }
-        self.plan_fault();
-        if self.chaos.gentle {
-            return self.break_gently();
-        }
-        self.done.faults += 1;
-        self.last_fault = Some(self.now);
-        if self.disturbs_hosts() {
-            return self.site.disturb(&self.network, self.rng.next(), false, self.now);
-        }
-        let open = self.site.database.open();
-        match self.rng.below(10) {
-            0..=2 if !open.is_empty() => {
-                let (victim, politely) = (open[self.rng.index(open.len())], self.rng.percent(60));
-                self.site.kill(&self.network, victim, politely, self.now);
-            }
-            3..=5 if !open.is_empty() => {
-                let victim = open[self.rng.index(open.len())];
-                self.site.cut(&self.network, victim);
-            }
-            6 => open.iter().for_each(|victim| self.site.kill(&self.network, *victim, false, self.now)),
-            7 | 8 if self.recovery.is_none() => {
-                let how = self.rng.pick(&[Host::Refuses, Host::Silent, Host::Silent, Host::Unreachable]);
-                self.set_some_host(how);
-                self.recovery = Some(self.now + self.rng.around(Duration::from_millis(200)));
-            }
-            _ => self.order(),
-        }
-    }
-
-    /// What no client may feel: none of it touches a request, or nothing of a request that it touches has been carried
-    /// out.
-    fn break_gently(&mut self) {
-        if self.disturbs_hosts() {
-            return self.site.disturb(&self.network, self.rng.next(), true, self.now);
-        }
-        match self.rng.below(4) {
-            0 | 1 => self.site.lie_in_wait(),
-            2 if self.recovery.is_none() => {
-                let how = self.rng.pick(&[Host::Refuses, Host::Unreachable]);
-                self.set_some_host(how);
-                self.recovery = Some(self.now + self.rng.around(Duration::from_millis(20)));
-            }
-            _ => self.order(),
-        }
-    }
-
-    /// Where there are several hosts, most of what goes wrong is between them.
-    fn disturbs_hosts(&mut self) -> bool {
-        S::Database::HOSTS > 1 && self.rng.percent(60)
-    }
-
-    fn set_some_host(&mut self, how: Host) {
-        let host = if S::Database::HOSTS > 1 { self.rng.below(S::Database::HOSTS.into()) } else { 0 };
-        let ports = (host as u16..S::Database::PORTS).step_by(S::Database::HOSTS.into());
-        ports.for_each(|port| self.network.set_host(port, how));
-    }
-
-    /// An operator gives an order.
-    fn order(&mut self) {
-        let handle = self.harness.handle();
-        let lot = self.rng.below(5);
-        if S::FEELS_REPLACEMENTS && self.chaos.gentle && matches!(lot, 0 | 2) {
-            self.done.faults += 1;
-            self.last_fault = Some(self.now);
-        }
-        match lot {
-            0 => handle.reconnect(None),
-            1 if self.recovery.is_none() => {
-                _ = handle.pause(None);
-                self.recovery = Some(self.now + self.rng.around(Duration::from_millis(20)));
-                return;
-            }
-            2 => (0..=self.rng.below(3)).for_each(|_| self.harness.reload_with_new_revision()),
-            3 => _ = handle.pause(None),
-            _ => {}
-        }
-        if self.recovery.is_none() {
-            _ = handle.resume(None);
-        }
     }
 }

@@ -3,12 +3,12 @@
 
 use core::time::Duration;
 
-/// Small, fast, and good enough for choosing schedules. Not for secrets.
+/// Not for secrets.
 #[derive(Clone, Debug)]
 pub struct Rng(pool::Random);
 
 impl Rng {
-    /// A generator of its own for each seed; neighbouring seeds are unrelated.
+    /// The numbers of neighbouring seeds are unrelated.
     pub fn new(seed: u64) -> Self {
         let mut rng = Self(pool::Random::new(seed ^ 0x6a09_e667_f3bc_c909));
         rng.next();

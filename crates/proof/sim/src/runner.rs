@@ -1,5 +1,4 @@
-//! Runs many schedules, one for each seed, and turns a panic into a violation with its seed. It does not know what a
-//! schedule does.
+//! Runs schedules, one for each seed, and turns a panic into a violation with its seed. It knows no schedule.
 
 use std::{
     any::Any,
@@ -14,7 +13,6 @@ use std::{
 /// A schedule that failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Violation {
-    /// Its seed.
     pub seed: u64,
     pub what: String,
 }

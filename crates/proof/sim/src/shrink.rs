@@ -1,12 +1,12 @@
 //! Shrinks a schedule that fails: tries tighter bounds, each with the same seed and with others, as long as the
-//! schedule fails in the same way. It does not know what a schedule does.
+//! schedule fails in the same way. It knows no schedule.
 
 use crate::runner::{Violation, run};
 
 /// Other seeds tried for each tighter bound.
 const SEEDS_PER_BOUND: u64 = 2000;
 
-/// What can be made smaller.
+/// Limits of a schedule that can be tightened.
 pub trait Bounds: Copy + Sync {
     /// The next tighter bounds, the largest step first.
     fn tighter(&self) -> Vec<Self>;

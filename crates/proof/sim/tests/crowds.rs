@@ -1,5 +1,5 @@
-//! Crowds at the limits of clients, in virtual time: who goes when, and who gets in. And a client whose place another
-//! has got, and who logs in before it hears of that: which of both is first only chance tells on threads.
+//! Crowds at the limits of clients, in virtual time: which clients are evicted, and which get in. And a client that
+//! logs in before it learns that another client has its place: with threads, the order would be left to chance.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use sim::{crowd::LetterProtocol, network::EndId, rig::Rig};
 const LOGIN: &[u8] = b"0i";
 const REPLY: &[u8] = b"i";
 
-/// Clients that the gate of a stage lets in.
+/// Number of clients that the gate of a rig admits.
 const PLACES: usize = 100;
 
 fn gave_way(rig: &Rig<LetterProtocol>) -> u64 {
@@ -20,14 +20,14 @@ fn gave_way(rig: &Rig<LetterProtocol>) -> u64 {
 }
 
 #[test]
-fn who_logs_in_before_it_hears_that_another_has_its_place_goes_where_there_is_no_other() {
+fn a_client_that_logs_in_after_another_has_got_its_place_leaves_if_there_is_no_other_place() {
     let mut rig = Rig::with_workers(2, LetterProtocol, 64 * 1024);
     let silent: Vec<_> = (0..PLACES).map(|_| rig.client()).collect();
     rig.wait(Duration::from_millis(2_100));
     let first = rig.client();
     rig.send(first, LOGIN);
     assert_eq!((rig.received(first), rig.received(silent[0]), gave_way(&rig)), (REPLY.to_vec(), b"C".to_vec(), 1));
-    // The second lives on the second worker.
+    // The second client belongs to the second worker.
     let mut second = None;
     rig.while_halted(1, |rig| {
         let client = rig.client();
@@ -38,7 +38,7 @@ fn who_logs_in_before_it_hears_that_another_has_its_place_goes_where_there_is_no
     });
     let second = second.expect("it came");
     assert_eq!((rig.received(silent[1]), rig.is_closed(silent[1]), gave_way(&rig)), (b"C".to_vec(), true, 2));
-    // When one has left there is room for one.
+    // When a client has left there is room for one.
     rig.close(second);
     let mut come = || {
         let client = rig.client();
@@ -46,7 +46,7 @@ fn who_logs_in_before_it_hears_that_another_has_its_place_goes_where_there_is_no
         (rig.received(client), gave_way(&rig))
     };
     assert_eq!([come(), come()], [(REPLY.to_vec(), 2), (REPLY.to_vec(), 3)]);
-    // Each place is given back once.
+    // Each place is released once.
     assert_eq!(rig.received(silent[2]), b"C");
     rig.close(first);
     silent[3..].iter().for_each(|end| rig.close(*end));
@@ -56,7 +56,7 @@ fn who_logs_in_before_it_hears_that_another_has_its_place_goes_where_there_is_no
 const SOON: Duration = Duration::from_millis(40);
 const EVICT_MIN_IDLE: Duration = Duration::from_secs(5);
 
-/// A stage with these limits, where newcomers are refused at once.
+/// A rig with these limits, where newcomers are refused at once.
 fn limited(soft_limit: u32, hard_limit: u32, workers: usize) -> Rig<LetterProtocol> {
     let gate = GateConfig { soft_limit, hard_limit, evict_min_idle: EVICT_MIN_IDLE };
     Rig::with_gate(gate, Timeouts::default(), workers, LetterProtocol, 64 * 1024)
@@ -64,7 +64,7 @@ fn limited(soft_limit: u32, hard_limit: u32, workers: usize) -> Rig<LetterProtoc
 
 const NEWCOMER_WAIT: Duration = Duration::from_secs(6);
 
-/// The same where they wait, with as many clients as there may be, which have logged in.
+/// A rig with these limits, where newcomers wait, and with `hard_limit` clients that have logged in.
 fn full(soft_limit: u32, hard_limit: u32, workers: usize) -> (Rig<LetterProtocol>, Vec<EndId>) {
     let gate = GateConfig { soft_limit, hard_limit, evict_min_idle: EVICT_MIN_IDLE };
     let timeouts = Timeouts { newcomer_wait: Some(NEWCOMER_WAIT), ..Timeouts::default() };
@@ -73,19 +73,18 @@ fn full(soft_limit: u32, hard_limit: u32, workers: usize) -> (Rig<LetterProtocol
     (rig, clients)
 }
 
-/// A client comes and says who it is, whether or not there is a place.
+/// Connects a client that logs in, whether or not there is a place.
 fn knock(rig: &mut Rig<LetterProtocol>) -> EndId {
     let client = rig.client();
     rig.send(client, LOGIN);
     client
 }
 
-/// What each of these has heard.
 fn heard(rig: &mut Rig<LetterProtocol>, clients: &[EndId]) -> Vec<String> {
     clients.iter().map(|client| String::from_utf8(rig.received(*client)).expect("letters")).collect()
 }
 
-/// A client comes and logs in. `None`: there was no place for it.
+/// Connects a client that logs in; `None` if there is no place for it.
 fn come(rig: &mut Rig<LetterProtocol>) -> Option<EndId> {
     let client = rig.client();
     rig.send(client, LOGIN);
@@ -127,7 +126,7 @@ fn a_listener_that_is_full_of_idle_clients_opens_again_when_they_may_go() {
 fn the_longest_idle_of_all_workers_go_a_few_at_a_time() {
     let mut rig = limited(200, 500, 2);
     let mut clients: Vec<_> = (0..500).map(|_| come(&mut rig).expect("there is a place")).collect();
-    // The ones of the second worker have been idle for longer.
+    // Clients of the second worker are idle for longer.
     let again = |rig: &mut Rig<LetterProtocol>, of: usize| {
         rig.wait(Duration::from_secs(1));
         clients.iter().skip(of).step_by(2).for_each(|client| rig.send(*client, REPLY));
@@ -142,7 +141,7 @@ fn the_longest_idle_of_all_workers_go_a_few_at_a_time() {
 }
 
 #[test]
-fn who_is_idle_for_less_stays_while_others_are_idle_for_long_enough() {
+fn a_client_stays_while_others_have_been_idle_for_longer() {
     let mut rig = limited(2, 9, 2);
     let clients: Vec<_> = (0..4).map(|_| come(&mut rig).expect("there is a place")).collect();
     for _ in 0..5 {
@@ -155,7 +154,7 @@ fn who_is_idle_for_less_stays_while_others_are_idle_for_long_enough() {
 }
 
 #[test]
-fn strangers_send_no_more_clients_away_than_there_are_places_between_the_limits() {
+fn silent_clients_evict_no_more_clients_than_there_are_places_between_the_limits() {
     let mut rig = limited(20, 25, 2);
     let clients: Vec<_> = (0..20).map(|_| come(&mut rig).expect("there is a place")).collect();
     rig.wait(EVICT_MIN_IDLE * 2);
@@ -182,7 +181,7 @@ fn newcomers_wait_until_clients_may_go() {
 }
 
 #[test]
-fn a_newcomer_that_waits_too_long_is_refused_and_one_for_whom_there_is_a_place_is_not() {
+fn a_newcomer_that_gets_no_place_in_time_is_refused() {
     let (mut rig, clients) = full(2, 2, 2);
     let newcomers = [knock(&mut rig), knock(&mut rig)];
     rig.wait(EVICT_MIN_IDLE);
@@ -200,7 +199,7 @@ fn places_go_to_newcomers_in_the_order_in_which_they_came_and_to_none_that_has_g
     let newcomers: Vec<_> = (0..3).map(|_| knock(&mut rig)).collect();
     rig.close(newcomers[0]);
     rig.close(clients[0]);
-    // There is a place now, but others came before.
+    // There is a place, but two newcomers are first.
     let late = knock(&mut rig);
     assert_eq!(rig.received(late), b"");
     rig.wait(SOON * 2);
@@ -212,7 +211,7 @@ fn places_go_to_newcomers_in_the_order_in_which_they_came_and_to_none_that_has_g
 }
 
 #[test]
-fn newcomers_that_have_gone_keep_no_place_from_those_behind_them() {
+fn newcomers_that_have_left_keep_no_place_from_the_next() {
     let (mut rig, clients) = full(2, 2, 2);
     let gone: Vec<_> = (0..50).map(|_| knock(&mut rig)).collect();
     let waits = knock(&mut rig);
@@ -226,15 +225,15 @@ fn newcomers_that_have_gone_keep_no_place_from_those_behind_them() {
 fn no_more_than_256_newcomers_wait() {
     let (mut rig, _) = full(2, 2, 1);
     let newcomers: Vec<_> = (0..300).map(|_| knock(&mut rig)).collect();
-    let told = heard(&mut rig, &newcomers).iter().filter(|heard| *heard == "F").count();
-    assert_eq!(told, 300 - 256);
+    let rejected = heard(&mut rig, &newcomers).iter().filter(|heard| *heard == "F").count();
+    assert_eq!(rejected, 300 - 256);
     rig.wait(NEWCOMER_WAIT + SOON);
-    let told = heard(&mut rig, &newcomers).iter().filter(|heard| *heard == "F").count();
-    assert_eq!((told, rig.clients().rejections[0].1), (256, 300));
+    let rejected = heard(&mut rig, &newcomers).iter().filter(|heard| *heard == "F").count();
+    assert_eq!((rejected, rig.clients().rejections[0].1), (256, 300));
 }
 
 #[test]
-fn newcomers_wait_where_another_process_listens_and_are_told_where_poolhouse_ends() {
+fn newcomers_wait_while_a_successor_listens_and_are_refused_by_a_drain() {
     for drain in [false, true] {
         let (mut rig, clients) = full(2, 2, 2);
         let newcomers = [knock(&mut rig), knock(&mut rig)];
@@ -253,8 +252,8 @@ fn newcomers_wait_where_another_process_listens_and_are_told_where_poolhouse_end
     }
 }
 
-/// A flood of 1,000 in one second, and 20 a second after it for ten seconds. How many are refused in the first seven
-/// seconds, and after that.
+/// Connects 1,000 clients in one second, then 20 a second for ten seconds. Returns the number of refused clients in the
+/// first seven seconds, and after that.
 fn flood(soft_limit: u32, hard_limit: u32) -> (u64, u64) {
     let gate = GateConfig { soft_limit, hard_limit, evict_min_idle: EVICT_MIN_IDLE };
     let timeouts = Timeouts { newcomer_wait: Some(NEWCOMER_WAIT), ..Timeouts::default() };
@@ -280,7 +279,7 @@ fn flood(soft_limit: u32, hard_limit: u32) -> (u64, u64) {
 fn a_flood_is_refused_only_while_none_may_go() {
     assert_eq!(flood(800, 1000), (0, 0));
     let (at_first, after) = flood(160, 200);
-    // 200 had places, and 200 that waited got these; of the others none could be served before those may go, too.
+    // 200 clients had places, and 200 that waited got them; no other could be served before these may be evicted.
     assert!((600..=744).contains(&at_first), "{at_first}");
     assert_eq!(after, 0);
 }

@@ -1,4 +1,4 @@
-//! Whole dialogues between clients, Poolhouse and servers of PostgreSQL, in bytes: the real worker on a stage.
+//! Dialogues between clients, Poolhouse and servers of PostgreSQL, in bytes: the real worker in a rig.
 
 #[path = "dialogues/defaults.rs"]
 mod defaults;

@@ -1,4 +1,4 @@
-//! The protocol of a crowd: one letter is a request, and says how its client stands afterwards. It needs no server.
+//! The protocol of a crowd: one letter is a request, and sets the state of its client. It needs no server.
 
 use seam::{
     ClientTag, CloseReason, Effect, Input, LeaseFailure, Origin, Outbox, Peer, PoolId, Protocol, Refusal, ServerTag,

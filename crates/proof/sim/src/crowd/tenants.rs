@@ -1,5 +1,4 @@
-//! Whose clients a crowd consists of: databases and users, some of which have limits, which reloads change. Knows no
-//! clients.
+//! The databases and users of a crowd. Some have limits, which reloads change. It knows no clients.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,19 +8,19 @@ use seam::{PoolId, Tenant};
 
 use crate::{harness::pool_spec, random::Rng};
 
-/// Databases and users; the first of each has no name.
+/// Number of databases.
 pub const DATABASES: usize = 3;
+/// Number of users; the first has no name and no limits.
 pub const USERS: usize = 3;
 
-/// One that has limits is a database with the first numbers, or a user with those behind them.
+/// Databases have the first numbers, users the next ones.
 pub type Number = usize;
 
-/// The limits of each.
+/// Limits by tenant.
 #[derive(Clone, Default)]
 pub struct Limits(Arc<Mutex<[Option<TenantLimits>; DATABASES + USERS]>>);
 
 impl Limits {
-    /// What is in force for one of them.
     pub fn of(&self, tenant: Number) -> Option<TenantLimits> {
         self.0.lock().expect("it does not panic")[tenant]
     }
@@ -39,7 +38,7 @@ impl Limits {
     }
 }
 
-/// The user of this number.
+/// The name of a user.
 pub fn user(number: usize) -> Arc<str> {
     if number == 0 { "".into() } else { format!("{number}").into() }
 }

@@ -1,22 +1,21 @@
-//! Model of MongoDB: one server that stands alone, a replica set of three hosts with elections, or three
-//! mongos. It speaks the real wire protocol, and knows the few commands that the simulator needs. It knows neither
-//! pools nor sockets.
+//! Model of MongoDB: a standalone server, a replica set of three hosts with elections, or three mongos. It speaks the
+//! real wire protocol, and knows the commands that the simulator needs. It knows neither pools nor sockets.
 //!
-//! What a majority has no election loses, so all hosts read and write the same collections. A write that asks for less
-//! is acknowledged before, and may be rolled back. What each host has for itself are its role, as it believes, its open
-//! transactions, and its cursors, whose numbers are the same at every host.
+//! No election loses rows that a majority has, so all hosts share the collections. A write with a weaker concern is
+//! acknowledged earlier, and may be rolled back. Each host has the role in which it acts, open transactions, and
+//! cursors. All hosts give their cursors the same numbers.
 //!
-//! Every user has a port of its own at every host, so that a connection tells whose it is without a login.
+//! Every user has a port of its own at every host, which shows the user of a connection without a login.
 //!
-//! - [`message`] reads requests as they come, with their sections;
-//! - [`hello`] tells what a host is;
-//! - [`commands`] chooses what it does for a client;
-//! - [`writes`] keeps what is written, and knows writes from their repetition;
-//! - [`transactions`] has those that are under way, what they lock, and who waits for that;
-//! - [`witness`] sees what no pooler may do;
-//! - [`cursors`] gives batches;
-//! - [`streams`] gives batches that are waited for, and those that stream without being asked for;
-//! - [`elections`] has all that happens among the hosts.
+//! - [`message`] parses requests and their sections;
+//! - [`hello`] answers `hello`;
+//! - [`commands`] dispatches all commands;
+//! - [`writes`] keeps the rows, and recognises retried writes;
+//! - [`transactions`] has the open transactions, their lock, and the requests that wait for it;
+//! - [`pooler_checks`] sees what no pooler may do;
+//! - [`cursors`] returns batches;
+//! - [`streams`] returns awaited batches (`awaitData`), and all batches for one request (`exhaustAllowed`);
+//! - [`elections`] has all events among the hosts.
 
 mod commands;
 mod cursors;
@@ -24,11 +23,11 @@ mod elections;
 mod errors;
 mod hello;
 mod message;
+mod pooler_checks;
 mod streams;
 #[cfg(test)]
 mod tests;
 mod transactions;
-mod witness;
 mod writes;
 
 use std::{
@@ -42,54 +41,52 @@ use mongodb_session::{
 };
 
 use self::{
-    cursors::Cursor, elections::Stale, message::Next, streams::Streams, transactions::Transactions, witness::Witness,
-    writes::Written,
+    cursors::Cursor, elections::Stale, message::Next, pooler_checks::PoolerChecks, streams::Streams,
+    transactions::Transactions, writes::Written,
 };
 pub use self::{
+    pooler_checks::{ASKED, FIRST_ID},
     transactions::HOT,
-    witness::{ASKED, FIRST_ID},
-    writes::Whereabouts,
+    writes::RowState,
 };
 use super::{Connection, Database};
 
-/// Hosts of a replica set, and mongos.
+/// Number of hosts of a replica set, and of mongos.
 pub const HOSTS: usize = 3;
 
-/// Users, each with a port at every host: those of the first come first.
+/// Number of users. The ports of the first user come first.
 pub const USERS: usize = 2;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// A server that stands alone.
     Standalone,
     Set,
     Sharded,
 }
 
-/// The number of a host's first cursor.
+/// The id of the first cursor of each host.
 const FIRST_CURSOR: i64 = 1001;
 
 pub struct MongoDb {
-    /// The database of one client alone: a mongos, or a server that stands alone, to which nothing ever happens.
-    own: bool,
+    /// The reference of a client: a mongos or a standalone server without events.
+    is_reference: bool,
     kind: Kind,
     hosts: [Host; HOSTS],
     sessions: BTreeMap<Connection, Session>,
     last: Connection,
-    /// The host that takes writes, if one does.
     primary: Option<usize>,
     term: u64,
-    /// Counts changes of the set's configuration.
+    /// Version of the configuration of the replica set.
     version: i32,
-    /// When the next primary is elected, and who has the best chances.
+    /// When the next primary is elected, and the preferred host.
     election: Option<(Duration, usize)>,
-    /// A host that does not know yet that it is the primary no longer.
+    /// A former primary that does not know of its successor.
     stale: Option<Stale>,
-    /// Until then the session whose write is carried out next ends without an answer.
+    /// Until this time, the session of the next executed write ends without an answer.
     ambush: Option<Duration>,
     written: Written,
     transactions: Transactions,
-    witness: Witness,
+    pooler_checks: PoolerChecks,
     streams: Streams,
     now: Duration,
     output: Vec<(Connection, Vec<u8>)>,
@@ -99,10 +96,10 @@ pub struct MongoDb {
 #[derive(Default)]
 struct Host {
     cursors: BTreeMap<i64, Cursor>,
-    /// How many it has opened.
+    /// Number of cursors opened so far.
     opened: i64,
     down: Option<Duration>,
-    /// When it was asked last what it is.
+    /// Time of the last `hello`.
     asked: Duration,
 }
 
@@ -110,11 +107,10 @@ struct Session {
     host: usize,
     user: usize,
     input: Vec<u8>,
-    /// What it has asked is not answered yet.
+    /// A request is not answered yet.
     waits: bool,
 }
 
-/// A document of these elements.
 fn document(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     let mut bytes = Vec::new();
     write(&mut Writer::new(&mut bytes));
@@ -122,9 +118,9 @@ fn document(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
 }
 
 impl MongoDb {
-    fn new(own: bool, kind: Kind) -> Self {
+    fn with_role(is_reference: bool, kind: Kind) -> Self {
         Self {
-            own,
+            is_reference,
             kind,
             hosts: <[Host; HOSTS]>::default(),
             sessions: BTreeMap::new(),
@@ -137,7 +133,7 @@ impl MongoDb {
             ambush: None,
             written: Written::default(),
             transactions: Transactions::default(),
-            witness: Witness::default(),
+            pooler_checks: PoolerChecks::default(),
             streams: Streams::default(),
             now: Duration::ZERO,
             output: Vec::new(),
@@ -145,27 +141,26 @@ impl MongoDb {
         }
     }
 
-    /// A deployment of this kind.
-    pub fn of(kind: Kind) -> Self {
-        Self::new(false, kind)
+    pub fn new(kind: Kind) -> Self {
+        Self::with_role(false, kind)
     }
 
-    /// What a client sees that has all for itself, whatever is behind it.
-    pub fn own(kind: Kind) -> Self {
-        Self::new(true, kind)
+    /// A reference for a client of such a deployment.
+    pub fn reference(kind: Kind) -> Self {
+        Self::with_role(true, kind)
     }
 
-    /// The rows of a collection, in the order in which they were written.
+    /// The rows of a collection that a majority has, in the order of their writing.
     pub fn rows(&self, collection: &str) -> Vec<String> {
         self.written.rows(collection)
     }
 
-    pub fn whereabouts(&self, collection: &str, row: &str) -> Whereabouts {
+    pub fn row_state(&self, collection: &str, row: &str) -> RowState {
         let stale = self.stale.iter().flat_map(|stale| &stale.recent);
-        self.written.whereabouts(collection, row, stale)
+        self.written.row_state(collection, row, stale)
     }
 
-    /// What a session has open at the hosts.
+    /// Cursors and transactions of a session.
     pub fn open_of(&self, user: usize, session: &[u8]) -> Vec<String> {
         let session = (user, session.to_vec());
         let cursors = self.hosts.iter().enumerate().flat_map(|(host, at)| {
@@ -175,18 +170,18 @@ impl MongoDb {
         cursors.chain(self.transactions.open_of(&session)).collect()
     }
 
-    /// Hosts that no monitor has asked for this long.
+    /// Hosts without a `hello` for this long.
     pub fn unwatched(&self, long: Duration) -> Vec<String> {
         let hosts = self.hosts.iter().take(if self.kind == Kind::Standalone { 1 } else { HOSTS }).enumerate();
         let unwatched = hosts.filter(|(_, host)| host.asked + long < self.now);
-        unwatched.map(|(host, _)| format!("no monitor asks host {host} what it is")).collect()
+        unwatched.map(|(host, _)| format!("no monitor watches host {host}")).collect()
     }
 
     pub fn on_tick(&mut self, now: Duration) {
         self.now = self.now.max(now);
     }
 
-    fn say(&mut self, to: Connection, answers: Answers, said: &[u8]) {
+    fn send_answer(&mut self, to: Connection, answers: Answers, said: &[u8]) {
         if let Some(session) = self.sessions.get_mut(&to) {
             session.waits = false;
         }
@@ -199,7 +194,7 @@ impl MongoDb {
         self.output.push((to, bytes));
     }
 
-    /// Carries out what has come, one request after the other.
+    /// Executes the complete requests of a session, until one has to wait.
     fn read_on(&mut self, connection: Connection) {
         while let Some(session) = self.sessions.get_mut(&connection).filter(|session| !session.waits) {
             match message::next(&session.input) {
@@ -207,20 +202,20 @@ impl MongoDb {
                 Next::Malformed => return self.drop_session(connection),
                 Next::Whole(length) => {
                     let message: Vec<u8> = session.input.drain(..length).collect();
-                    self.see(connection, &message);
-                    self.hear(connection, &message);
+                    self.check_request(connection, &message);
+                    self.handle(connection, &message);
                     self.feed_streams();
                 }
             }
         }
     }
 
-    /// So many of a user may wait for what others may write, at each host.
+    /// Limits the awaited batches of a user at each host.
     pub fn limit_streams(&mut self, most: usize) {
         self.streams.most = Some(most);
     }
 
-    /// A session ends, and its connection with it.
+    /// Ends a session and closes its connection.
     fn drop_session(&mut self, connection: Connection) {
         if self.sessions.remove(&connection).is_some() {
             self.closed.push(connection);
@@ -252,7 +247,7 @@ impl Database for MongoDb {
 
     fn disturb(&mut self, lot: u64, gently: bool, now: Duration) {
         self.on_tick(now);
-        self.upset(lot, gently);
+        self.change_hosts(lot, gently);
     }
 
     fn taken_back(&self) -> u64 {
@@ -304,7 +299,7 @@ impl Database for MongoDb {
     }
 }
 
-/// The connections that speak with a host.
+/// The connections to a host.
 fn at_host(sessions: &BTreeMap<Connection, Session>, host: usize) -> BTreeSet<Connection> {
     sessions.iter().filter(|(_, session)| session.host == host).map(|(connection, _)| *connection).collect()
 }

@@ -1,35 +1,35 @@
-//! Model of a PostgreSQL server: it speaks the protocol, and knows as much SQL as Poolhouse and the clients of
-//! the simulator need. What it does not know it says so, with error 42601. It knows neither poolers nor sockets, and
-//! has no clock but the one it is told.
+//! Model of a PostgreSQL server: it speaks the protocol, and knows the SQL that Poolhouse and the simulated clients
+//! send. It refuses any other SQL with error 42601. It knows neither pools nor sockets, and takes the time from its
+//! caller.
 
 mod analysis;
 mod copy;
-mod dialogue;
 mod execute;
-mod expressions;
+mod expression_parser;
 mod extended;
 mod failure;
 mod functions;
-mod own;
+mod messages;
 mod parameters;
-mod query;
-mod reading;
-mod service;
+mod parser;
+mod pooler_queries;
+mod pooler_statements;
 mod session;
 mod settings;
 mod shared;
+mod simple;
 mod sql;
-mod time;
+mod token_reader;
 mod tokens;
 mod values;
+mod waits;
 mod wire;
-mod words;
 
 use std::{collections::BTreeMap, time::Duration};
 
 use self::{
     failure::Failure,
-    session::{Block, Session, Stage},
+    session::{Block, Phase, Session},
     shared::Shared,
 };
 use super::{Connection, Database};
@@ -38,48 +38,42 @@ use super::{Connection, Database};
 pub struct Postgres {
     sessions: BTreeMap<Connection, Session>,
     shared: Shared,
-    /// Connections that there have been.
+    /// Number of connections so far.
     count: Connection,
     output: Vec<(Connection, Vec<u8>)>,
     closed: Vec<Connection>,
-    /// How intervals are written is changed in its configuration now and then.
+    /// Its configuration changes `IntervalStyle` from time to time.
     is_reloaded: bool,
 }
 
 impl Postgres {
-    /// A server without connections.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same with a configuration in which it is changed now and then how intervals are written.
+    /// A server whose configuration changes from time to time.
     pub fn reloaded() -> Self {
         Self { is_reloaded: true, ..Self::default() }
     }
 
-    /// The rows that have been committed, in the order in which they were inserted.
+    /// The committed rows, in the order of their insertion.
     pub fn ledger(&self) -> Vec<(String, i64)> {
         self.shared.ledger()
     }
 
-    /// Whether a transaction is open, or has failed and is not over, that its client has begun.
+    /// Whether a session is in a transaction block, which may have failed.
     pub fn in_transaction(&self, connection: Connection) -> bool {
         let open = |session: &Session| matches!(session.block, Block::Open | Block::Failed);
         self.sessions.get(&connection).is_some_and(open)
     }
 
-    /// What the session has that one which has just begun would not have, but for statements that messages have
-    /// prepared, and for names of custom parameters that are empty now: no SQL takes these back.
+    /// State that a new session would not have, except statements that were prepared by messages, and empty custom
+    /// parameters, which no SQL removes.
     pub fn leftovers(&self, connection: Connection) -> Vec<String> {
         self.sessions.get(&connection).map(|session| session.leftovers(&self.shared)).unwrap_or_default()
     }
 
-    /// The process number that the session tells its client.
-    pub fn pid(&self, connection: Connection) -> Option<u32> {
-        self.sessions.get(&connection).map(|session| session.pid)
-    }
-
-    /// Has a session do something, and everybody what follows from that.
+    /// Acts on a session, and then on sessions that this concerns.
     fn with(&mut self, connection: Connection, now: Duration, act: impl FnOnce(&mut Session, &mut Shared)) {
         let Some(session) = self.sessions.get_mut(&connection) else { return };
         session.now = now;
@@ -88,17 +82,17 @@ impl Postgres {
         self.settle(now);
     }
 
-    /// Has a session go on, and looks at what has become of it.
+    /// Runs a session as far as possible.
     fn work(&mut self, connection: Connection) {
         let Some(session) = self.sessions.get_mut(&connection) else { return };
         let now = session.now;
         let cancel = session.work(&mut self.shared);
-        self.look_at(connection);
+        self.collect(connection);
         if let Some((pid, secret)) = cancel {
             let meant = |session: &&mut Session| (session.pid, session.secret) == (pid, secret);
             if let Some(session) = self.sessions.values_mut().find(meant) {
                 session.now = now;
-                let me = session.me;
+                let me = session.id;
                 if session.cancel(&mut self.shared) {
                     self.work(me);
                 }
@@ -106,45 +100,45 @@ impl Postgres {
         }
     }
 
-    /// Takes what a session has said, and ends it if it is over.
-    fn look_at(&mut self, connection: Connection) {
+    /// Takes the output of a session, and removes it if it is over.
+    fn collect(&mut self, connection: Connection) {
         let Some(session) = self.sessions.get_mut(&connection) else { return };
         if session.is_at_rest() && !session.inbox.is_empty() {
-            session.tell_notifications();
+            session.send_notifications();
             session.flush();
         }
-        if session.stage == Stage::Over {
+        if session.phase == Phase::Over {
             session.let_go(&mut self.shared);
         }
         if !session.output.is_empty() {
             self.output.push((connection, std::mem::take(&mut session.output)));
         }
-        if session.stage == Stage::Over {
+        if session.phase == Phase::Over {
             self.sessions.remove(&connection);
             self.closed.push(connection);
         }
     }
 
-    /// Hands out notifications and locks until no session has work because of another.
+    /// Delivers notifications and grants locks until no session has work.
     fn settle(&mut self, now: Duration) {
         loop {
             for notification in std::mem::take(&mut self.shared.notifications) {
-                let hears = |session: &&mut Session| {
+                let listens = |session: &&mut Session| {
                     session.pid != notification.pid
                         && session.database == notification.database
                         && session.channels.contains(&notification.channel)
                 };
-                let mut told = Vec::new();
-                for session in self.sessions.values_mut().filter(hears) {
+                let mut notified = Vec::new();
+                for session in self.sessions.values_mut().filter(listens) {
                     session.inbox.push(notification.clone());
-                    told.push(session.me);
+                    notified.push(session.id);
                 }
-                told.into_iter().for_each(|connection| self.look_at(connection));
+                notified.into_iter().for_each(|connection| self.collect(connection));
             }
             let Some(next) = self.shared.granted.pop_front() else { return };
             if let Some(session) = self.sessions.get_mut(&next) {
                 session.now = now;
-                session.got_lock();
+                session.take_lock();
                 self.work(next);
             }
         }
@@ -176,9 +170,9 @@ impl Database for Postgres {
 
     fn tick(&mut self, now: Duration) {
         let due = |session: &&Session| session.due().is_some_and(|due| due <= now);
-        let all: Vec<Connection> = self.sessions.values().filter(due).map(|session| session.me).collect();
+        let all: Vec<Connection> = self.sessions.values().filter(due).map(|session| session.id).collect();
         for connection in all {
-            self.with(connection, now, |session, shared| session.tick(shared));
+            self.with(connection, now, |session, _| session.tick());
         }
     }
 
@@ -196,15 +190,15 @@ impl Database for Postgres {
                 session.end_with(Failure::new("57P01", "terminating connection due to administrator command"));
             } else {
                 session.buffer.clear();
-                session.stage = Stage::Over;
+                session.phase = Phase::Over;
             }
         });
     }
 
     fn is_cleaning(&self, connection: Connection, bytes: &[u8]) -> bool {
         let begins = |place: usize, with: &[u8]| bytes.get(place..).is_some_and(|rest| rest.starts_with(with));
-        // Its statements for this have names that nobody else's have; and no client closes the unnamed statement at
-        // once behind these.
+        // Only the pooler's statements have such names, and only the pooler closes the unnamed statement right after a
+        // DISCARD ALL.
         let kept = begins(0, b"B") && bytes.get(6..).is_some_and(|name| name.starts_with(b"poolhouse_"))
             || begins(0, b"P") && begins(5, b"poolhouse_");
         let name = bytes.get(5..).unwrap_or_default().split(|byte| *byte == 0).find(|name| !name.is_empty());
@@ -215,7 +209,7 @@ impl Database for Postgres {
     }
 
     fn counts(&self, connection: Connection) -> bool {
-        self.sessions.get(&connection).is_some_and(|session| session.stage == Stage::Ready)
+        self.sessions.get(&connection).is_some_and(|session| session.phase == Phase::Ready)
     }
 
     fn open(&self) -> Vec<Connection> {

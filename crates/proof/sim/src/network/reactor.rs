@@ -1,5 +1,5 @@
-//! The driver's reactor over the simulated network. It keeps the rules of the trait, and returns the completions of one
-//! round in random order. Its counters show whether bytes that wait for a peer stay within bounds. It has no TLS.
+//! The driver's reactor over the simulated network. It follows the rules of the trait, and returns the completions of
+//! one round in random order. It counts the bytes that wait for a peer. It has no TLS.
 
 use std::{
     cell::{Cell, RefCell},
@@ -20,35 +20,33 @@ use driver::reactor::{Buffer, Channel, Completion, ConnId, Data, Owner, Reactor,
 use super::{EndId, Host, Network, State};
 use crate::random::Rng;
 
-/// Wakes a virtual reactor.
 #[derive(Clone, Default)]
-pub struct Knock(Arc<AtomicBool>);
+pub struct VirtualWaker(Arc<AtomicBool>);
 
-impl Knock {
-    /// Whether it was woken since its last wait.
+impl VirtualWaker {
+    /// Whether the reactor was woken since its last wait.
     pub fn is_awake(&self) -> bool {
         self.0.load(SeqCst)
     }
 }
 
-impl Wake for Knock {
+impl Wake for VirtualWaker {
     fn wake(&self) -> io::Result<()> {
         self.0.store(true, SeqCst);
         Ok(())
     }
 }
 
-/// A connection, or the listener, that no reactor has. Dropping it closes it.
+/// A connection, or the listener, outside of a reactor. Dropping it closes it.
 pub struct Socket {
     network: Network,
-    /// None: the listener.
+    /// `None` is the listener.
     end: Option<EndId>,
-    /// A reactor has it by now.
+    /// A reactor owns it, so dropping it does nothing.
     taken: bool,
 }
 
 impl Socket {
-    /// The one at which clients arrive.
     pub fn listener(network: &Network) -> Self {
         Self { network: network.clone(), end: None, taken: false }
     }
@@ -66,18 +64,18 @@ impl Drop for Socket {
 
 /// The connections of a reactor, shared with the harness, which decides when the worker takes a step and checks them.
 #[derive(Clone)]
-pub struct Seat {
+pub struct ReactorView {
     network: Network,
-    knock: Knock,
+    waker: VirtualWaker,
     conns: Rc<RefCell<BTreeMap<u32, Conn>>>,
     most_unsent: Rc<Cell<usize>>,
 }
 
 pub struct VirtualReactor {
-    seat: Seat,
+    view: ReactorView,
     rng: Rng,
     next_id: u32,
-    /// Whose turn it is in this round.
+    /// Connections still to be examined in this round.
     round: VecDeque<u32>,
     ring: Ring,
 }
@@ -87,24 +85,23 @@ struct Conn {
     owner: Owner,
     receiving: bool,
     connecting: bool,
-    hangup_told: bool,
+    hang_up_reported: bool,
     unsent: VecDeque<u8>,
     deferred_bytes_sent: u32,
 }
 
-impl Seat {
-    /// Whether a wait would end now.
+impl ReactorView {
     pub fn is_awaited(&self) -> bool {
         let state = self.network.lock();
-        self.knock.is_awake() || self.conns.borrow().values().any(|conn| conn.has_news(&state))
+        self.waker.is_awake() || self.conns.borrow().values().any(|conn| conn.has_news(&state))
     }
 
-    /// The most bytes that ever waited to be sent to one peer.
+    /// The most bytes so far that waited for one peer.
     pub fn most_unsent(&self) -> usize {
         self.most_unsent.get()
     }
 
-    /// Connections to the database that there are, are being made or have yet to end, without those beside a server's.
+    /// Server connections that are open, connecting or closing, without cancel requests.
     pub fn servers(&self) -> usize {
         let counts = |owner| matches!(owner, Owner::Server(_) | Owner::Dial(_) | Owner::ClosingServer(_));
         self.conns.borrow().values().filter(|conn| counts(conn.owner)).count()
@@ -120,31 +117,31 @@ impl Conn {
         }
         let over = end.fin || end.reset;
         let sendable = !self.unsent.is_empty() && (end.reset || state.room(peer) > 0);
-        sendable || if self.receiving { over || !end.inbox.is_empty() } else { over && !self.hangup_told }
+        sendable || if self.receiving { over || !end.inbox.is_empty() } else { over && !self.hang_up_reported }
     }
 }
 
 impl VirtualReactor {
-    /// A reactor, and its connections as seen from outside. The same seed: the same order of completions.
-    pub fn new(network: &Network, seed: u64, buffer_size: usize) -> (Self, Seat) {
-        let seat = Seat {
+    /// A reactor, and a view of its connections. The seed decides the order of completions.
+    pub fn new(network: &Network, seed: u64, buffer_size: usize) -> (Self, ReactorView) {
+        let view = ReactorView {
             network: network.clone(),
-            knock: Knock::default(),
+            waker: VirtualWaker::default(),
             conns: Rc::default(),
             most_unsent: Rc::default(),
         };
         let reactor = Self {
-            seat: seat.clone(),
+            view: view.clone(),
             rng: Rng::new(seed),
             next_id: 0,
             round: VecDeque::new(),
             ring: Ring::new(buffer_size),
         };
-        (reactor, seat)
+        (reactor, view)
     }
 
-    pub fn waker(&self) -> Knock {
-        self.seat.knock.clone()
+    pub fn waker(&self) -> VirtualWaker {
+        self.view.waker.clone()
     }
 
     fn register(&mut self, end: Option<EndId>, owner: Owner, connecting: bool) -> ConnId {
@@ -155,36 +152,36 @@ impl VirtualReactor {
             owner,
             receiving: false,
             connecting,
-            hangup_told: false,
+            hang_up_reported: false,
             unsent: VecDeque::new(),
             deferred_bytes_sent: 0,
         };
-        self.seat.conns.borrow_mut().insert(id, conn);
+        self.view.conns.borrow_mut().insert(id, conn);
         ConnId(id)
     }
 
     fn with<T>(&self, id: ConnId, f: impl FnOnce(&mut Conn) -> T) -> T {
-        f(self.seat.conns.borrow_mut().get_mut(&id.0).expect("the connection is open"))
+        f(self.view.conns.borrow_mut().get_mut(&id.0).expect("the connection is open"))
     }
 
-    /// Its end, unless it is the listener.
+    /// Removes a connection; its end, unless it is the listener.
     fn forget(&mut self, id: ConnId) -> Option<EndId> {
-        self.seat.conns.borrow_mut().remove(&id.0).expect("a connection is closed once").end
+        self.view.conns.borrow_mut().remove(&id.0).expect("a connection is closed once").end
     }
 
-    /// What there is to be said of a connection now.
+    /// The next completion of a connection, if there is one now.
     fn look(&mut self, id: u32) -> Option<Completion<Socket>> {
-        let mut conns = self.seat.conns.borrow_mut();
+        let mut conns = self.view.conns.borrow_mut();
         let conn = conns.get_mut(&id)?;
         let owner = conn.owner;
-        let mut state = self.seat.network.lock();
+        let mut state = self.view.network.lock();
         if !conn.has_news(&state) {
             return None;
         }
         let Some(at) = conn.end else {
             let Owner::Listener(listener) = owner else { unreachable!("only listeners have no end") };
             let end = state.backlog.pop_front();
-            let socket = Socket { network: self.seat.network.clone(), end, taken: false };
+            let socket = Socket { network: self.view.network.clone(), end, taken: false };
             return Some(Completion::Accepted { listener, socket });
         };
         if conn.connecting {
@@ -205,7 +202,7 @@ impl VirtualReactor {
         }
         let end = &state.ends[at as usize];
         if !conn.receiving {
-            if (end.fin || end.reset) && !std::mem::replace(&mut conn.hangup_told, true) {
+            if (end.fin || end.reset) && !std::mem::replace(&mut conn.hang_up_reported, true) {
                 return Some(Completion::HungUp { owner });
             }
             return None;
@@ -230,8 +227,8 @@ impl VirtualReactor {
 
 impl Drop for VirtualReactor {
     fn drop(&mut self) {
-        for conn in self.seat.conns.take().into_values() {
-            conn.end.into_iter().for_each(|end| self.seat.network.close(end));
+        for conn in self.view.conns.take().into_values() {
+            conn.end.into_iter().for_each(|end| self.view.network.close(end));
         }
     }
 }
@@ -239,13 +236,13 @@ impl Drop for VirtualReactor {
 impl Reactor for VirtualReactor {
     type Socket = Socket;
     type Moved = Socket;
-    type Waker = Knock;
+    type Waker = VirtualWaker;
 
     const NAME: &'static str = "virtual";
 
     fn wait(&mut self, _may_sleep: bool, _at_most: Option<Duration>) -> io::Result<()> {
-        self.seat.knock.0.store(false, SeqCst);
-        let mut round: Vec<u32> = self.seat.conns.borrow().keys().copied().collect();
+        self.view.waker.0.store(false, SeqCst);
+        let mut round: Vec<u32> = self.view.conns.borrow().keys().copied().collect();
         for at in (1..round.len()).rev() {
             round.swap(at, self.rng.index(at + 1));
         }
@@ -256,7 +253,7 @@ impl Reactor for VirtualReactor {
     fn next(&mut self) -> Option<Completion<Socket>> {
         while let Some(id) = self.round.pop_front() {
             if let Some(completion) = self.look(id) {
-                // A second look in the same round: sent first, then received; one connection after another is accepted.
+                // One round may report that bytes were sent and received, and several accepted connections.
                 if matches!(completion, Completion::Sent { .. } | Completion::Accepted { .. }) {
                     self.round.push_front(id);
                 }
@@ -276,7 +273,7 @@ impl Reactor for VirtualReactor {
     }
 
     fn connect_tcp(&mut self, address: SocketAddr, owner: Owner) -> io::Result<ConnId> {
-        let (mut state, host) = (self.seat.network.lock(), address.port() - 1);
+        let (mut state, host) = (self.view.network.lock(), address.port() - 1);
         if state.host(host) == Host::Unreachable {
             return Err(io::Error::other("no descriptors are left"));
         }
@@ -303,7 +300,7 @@ impl Reactor for VirtualReactor {
             let mut sent = 0;
             if conn.unsent.is_empty() {
                 let end = conn.end.expect("nothing is sent to a listener");
-                match self.seat.network.lock().send(end, bytes) {
+                match self.view.network.lock().send(end, bytes) {
                     Some(taken) => sent = taken,
                     None => return Submitted::Broken(io::ErrorKind::BrokenPipe.into()),
                 }
@@ -312,13 +309,13 @@ impl Reactor for VirtualReactor {
                 return Submitted::Done;
             }
             conn.unsent.extend(&bytes[sent..]);
-            self.seat.most_unsent.set(self.seat.most_unsent.get().max(conn.unsent.len()));
+            self.view.most_unsent.set(self.view.most_unsent.get().max(conn.unsent.len()));
             Submitted::Pending
         })
     }
 
     fn unreceived(&self, id: ConnId) -> usize {
-        self.with(id, |conn| conn.end.map_or(0, |end| self.seat.network.readable(end)))
+        self.with(id, |conn| conn.end.map_or(0, |end| self.view.network.readable(end)))
     }
 
     fn unsent(&self, id: ConnId) -> usize {
@@ -329,7 +326,7 @@ impl Reactor for VirtualReactor {
         self.with(id, |conn| conn.deferred_bytes_sent)
     }
 
-    /// In a round there is a look at each connection that can send.
+    /// Each round examines every connection that can send.
     fn try_to_send(&mut self, _id: ConnId) {}
 
     fn is_sending(&self, id: ConnId) -> bool {
@@ -337,13 +334,13 @@ impl Reactor for VirtualReactor {
     }
 
     fn start_tls(&mut self, _id: ConnId, _channel: Channel, _received: &[u8]) -> Submitted {
-        unreachable!("nobody has TLS here")
+        unreachable!("the simulated network has no TLS")
     }
 
     fn detach(&mut self, id: ConnId) -> io::Result<Socket> {
         assert!(!self.is_sending(id), "a connection with unsent bytes does not move");
         let end = self.forget(id);
-        Ok(Socket { network: self.seat.network.clone(), end, taken: false })
+        Ok(Socket { network: self.view.network.clone(), end, taken: false })
     }
 
     fn half_close(&mut self, id: ConnId) {
@@ -351,13 +348,13 @@ impl Reactor for VirtualReactor {
             conn.unsent.clear();
             conn.end.expect("a listener has no peer")
         });
-        self.seat.network.lock().shut(end);
+        self.view.network.lock().shut(end);
     }
 
     fn half_close_and_detach(&mut self, id: ConnId) -> io::Result<Socket> {
         let end = self.forget(id);
-        self.seat.network.lock().shut(end.expect("a listener has no peer"));
-        Ok(Socket { network: self.seat.network.clone(), end, taken: false })
+        self.view.network.lock().shut(end.expect("a listener has no peer"));
+        Ok(Socket { network: self.view.network.clone(), end, taken: false })
     }
 
     fn has_peer_closed(socket: &Socket) -> bool {
@@ -376,7 +373,7 @@ impl Reactor for VirtualReactor {
 
     fn close(&mut self, id: ConnId) {
         if let Some(end) = self.forget(id) {
-            self.seat.network.lock().close(end);
+            self.view.network.lock().close(end);
         }
     }
 

@@ -1,10 +1,10 @@
-//! Schedules of the MongoDB sessions: who may log in, a pool for each host and one for its monitor, and what is drawn
-//! for each seed.
+//! Schedules of the MongoDB sessions: the users, a pool for each user and host and one for each monitor, and what the
+//! seed decides.
 
+mod answer_text;
 mod application;
-mod programs;
-mod speech;
-mod texts;
+mod protocol;
+mod requests;
 
 use std::{
     sync::{Arc, OnceLock},
@@ -16,7 +16,10 @@ use mongodb_session::{Directory, MongoDb, ServerLogin, Verifier, Welcome};
 use pool::PoolConfig;
 use seam::{Encryption, Origin, PoolId};
 
-use super::{Bounds, Done, ExtraClient, Harness, Limits, RAW_CLIENT, Simulation, Site, drawn, numbers::Numbers};
+use super::{
+    Bounds, DatabaseServer, ExtraClient, Harness, Limits, Outcome, RAW_CLIENT, Simulation, pool_ids::PoolIds,
+    random_setup,
+};
 use crate::{
     databases::{
         Database,
@@ -26,22 +29,21 @@ use crate::{
     random::Rng,
 };
 
-use application::{Application, Traits};
-use speech::Voice;
+use application::{Application, Profile};
+use protocol::MongoDbProtocol;
 
-/// After a fault an election may take 1.5 seconds, and each host is asked every second what it is.
+/// An election may take 1.5 seconds, and monitors ask each host for its role every second.
 const RECOVERY_TIME: Duration = Duration::from_secs(4);
 
-/// Time after the last fault by which every host is watched again.
+/// Time after the last fault by which each host has a monitor again.
 const MAX_CLEANING_TIME: Duration = Duration::from_secs(5);
 
-/// The longest that a host may go unasked; monitors ask every second.
+/// The longest time between two requests of a monitor, which sends one every second.
 const MAX_WATCH_GAP: Duration = Duration::from_secs(2);
 
-/// How long clients wait for a host that can serve them.
 const SERVER_SELECTION_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Requests of a pool that may wait for what others write.
+/// Requests of a pool that may wait for the writes of other clients.
 const MAX_PINNED: u32 = 1;
 
 /// The password of every user.
@@ -55,13 +57,13 @@ const ITERATIONS: u32 = 2;
 struct Setup {
     config: PoolConfig,
     hosts: u32,
-    /// Clients log in as one of the users; otherwise all are the first.
+    /// Clients log in as one of the users. Otherwise there is one user.
     secure: bool,
     /// The name of the replica set, if it is configured.
     name: Option<Arc<str>>,
-    /// How much longer than those of the nearest host the answers of a host may take.
+    /// `localThresholdMS`.
     window: Duration,
-    numbers: Arc<Numbers>,
+    pool_ids: Arc<PoolIds>,
 }
 
 impl Setup {
@@ -72,23 +74,25 @@ impl Setup {
 
 impl Upstreams for Setup {
     fn spec(&self, pool: PoolId) -> Option<PoolSpec> {
-        let place = self.numbers.place(pool)?;
+        let place = self.pool_ids.index_of(pool)?;
         let watch = PoolConfig { min_size: 1, max_size: 1, ..self.config.clone() };
         let (host, user) = (place % self.hosts, place / self.hosts);
         Some(match self.monitors(place) {
-            true => drawn::spec_at(host as HostId, "app".into(), watch),
-            false => drawn::spec_at((host + user * model::HOSTS as u32) as HostId, "app".into(), self.config.clone()),
+            true => random_setup::spec_at(host as HostId, "app".into(), watch),
+            false => {
+                random_setup::spec_at((host + user * model::HOSTS as u32) as HostId, "app".into(), self.config.clone())
+            }
         })
     }
 
-    /// Its hosts and users are configured: what is left to be ended at a host hangs on its pool.
+    /// Configured pools are never forgotten: cleanup tasks at their hosts belong to them.
     fn forget(&self, _: PoolId) -> bool {
         false
     }
 
     fn at_start(&self) -> Vec<PoolId> {
         let first = self.hosts * model::USERS as u32;
-        (first..first + self.hosts).map(|place| self.numbers.id(place)).collect()
+        (first..first + self.hosts).map(|place| self.pool_ids.id(place)).collect()
     }
 }
 
@@ -141,11 +145,11 @@ impl Directory for Setup {
 
     fn route(&self, user: &str, host: usize) -> Result<PoolId, String> {
         let user = if self.secure { user_of(user).ok_or("no user of this name")? } else { 0 };
-        Ok(self.numbers.id(user * self.hosts + host as u32))
+        Ok(self.pool_ids.id(user * self.hosts + host as u32))
     }
 
     fn is_configured(&self, pool: PoolId) -> bool {
-        self.numbers.place(pool).is_some()
+        self.pool_ids.index_of(pool).is_some()
     }
 
     fn max_wait(&self, _: PoolId) -> Option<Duration> {
@@ -157,7 +161,7 @@ impl Directory for Setup {
     }
 
     fn server_login(&self, pool: PoolId) -> ServerLogin {
-        let place = self.numbers.place(pool).expect("it has a server");
+        let place = self.pool_ids.index_of(pool).expect("it has a server");
         let (host, monitors) = ((place % self.hosts) as usize, self.monitors(place));
         ServerLogin { host, monitors, ..ServerLogin::default() }
     }
@@ -171,15 +175,14 @@ fn user_of(name: &str) -> Option<u32> {
     (0..model::USERS).find(|user| name_of(*user) == name).map(|user| user as u32)
 }
 
-/// Applications with drivers, so many.
-///
-/// With a single server connection, who waits for a transaction is in its way.
+/// With a single server connection no application uses the hot row: a request that waits for a transaction would block
+/// it.
 fn applications(
     rng: &mut Rng,
     (bounds, count): (Bounds, usize),
     kind: Kind,
     secure: bool,
-    (max_size, patient): (u32, bool),
+    (max_size, never_vanishes): (u32, bool),
 ) -> Vec<Application> {
     let hot = max_size > 1 && rng.percent(50);
     let pause = Duration::from_micros(rng.pick(&[300, 3000, 300_000]));
@@ -193,33 +196,33 @@ fn applications(
             ..ServerLogin::default()
         });
         let tasks = rng.pick(&[2, 5, 12]).min(bounds.requests);
-        // Of two users each has sessions of the same ids.
+        // Twins: applications of two users whose sessions have the same ids.
         let session_of = if twins { number / model::USERS } else { number };
-        let traits = Traits { number, user, login, balanced, kind, tasks, pause, hot, patient, session_of };
-        Application::new(traits, Rng::new(rng.next()))
+        let profile = Profile { number, user, login, balanced, kind, tasks, pause, hot, never_vanishes, session_of };
+        Application::new(profile, Rng::new(rng.next()))
     };
     (0..count).map(&mut drawn).collect()
 }
 
-/// Plays the schedule of a seed. `said`: a single raw client comes, and says these bytes.
+/// Plays the schedule of a seed. `raw_bytes`: the bytes of the only raw client.
 ///
 /// # Panics
-/// When anything is not as it must be.
-pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done {
+/// If a check fails.
+pub fn play(seed: u64, bounds: Bounds, raw_bytes: Option<&[u8]>, trace: bool) -> Outcome {
     let mut rng = Rng::new(seed);
     let kind = rng.pick(&[Kind::Set, Kind::Set, Kind::Set, Kind::Set, Kind::Standalone, Kind::Sharded]);
     let set = kind == Kind::Set;
     let secure = rng.percent(20);
     let applications_only = secure || rng.percent(20);
-    let players = if applications_only { 0 } else { (1 + rng.index(5)).min(bounds.players) };
+    let clients = if applications_only { 0 } else { (1 + rng.index(5)).min(bounds.clients) };
     let least = usize::from(applications_only);
-    let extra_clients = (least + if rng.percent(50) { rng.index(3) } else { 0 }).min(bounds.players);
-    let raw_clients = drawn::raw_clients(&mut rng, bounds).max(usize::from(said.is_some()));
+    let extra_clients = (least + if rng.percent(50) { rng.index(3) } else { 0 }).min(bounds.clients);
+    let raw_clients = random_setup::raw_clients(&mut rng, bounds).max(usize::from(raw_bytes.is_some()));
     let scarce = bounds.faults && rng.percent(15);
-    let max_size = if scarce { 1 } else { rng.pick(&[1, 2, (players + extra_clients + raw_clients) as u32 + 1]) };
-    // Longer than a host refuses where no client may feel it.
+    let max_size = if scarce { 1 } else { rng.pick(&[1, 2, (clients + extra_clients + raw_clients) as u32 + 1]) };
+    // Longer than a host refuses connections in a fault that no client may notice.
     let unavailable_wait_time = Some(Duration::from_millis(rng.pick(&[600, 2000])));
-    let mut config = PoolConfig { unavailable_wait_time, ..drawn::pool(&mut rng, max_size) };
+    let mut config = PoolConfig { unavailable_wait_time, ..random_setup::pool(&mut rng, max_size) };
     if scarce {
         config.max_wait_time = Some(Duration::from_millis(rng.pick(&[1, 5, 20])));
         config.max_waiters = rng.pick(&[0, 1]);
@@ -227,34 +230,35 @@ pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done
     let hosts = if kind == Kind::Standalone { 1 } else { model::HOSTS as u32 };
     let name = (set && rng.percent(50)).then(|| "rs".into());
     let window = Duration::from_micros(rng.pick(&[0, 100, 15_000]));
-    let setup = Arc::new(Setup { config, hosts, secure, name, window, numbers: Arc::default() });
-    let conditions = drawn::conditions(&mut rng, bounds);
+    let setup = Arc::new(Setup { config, hosts, secure, name, window, pool_ids: Arc::default() });
+    let conditions = random_setup::conditions(&mut rng, bounds);
     let network = Network::new(rng.next(), conditions);
-    let mut rules = drawn::rules(&mut rng);
+    let mut rules = random_setup::rules(&mut rng);
     if rng.percent(30) {
-        // The body of a request may be behind more than the driver holds.
+        // The sections before the body of a request may be longer than the driver holds.
         rules.driver.max_buffered_input = 2048;
     }
-    let mut chaos = drawn::chaos(&mut rng, bounds);
+    let mut fault_plan = random_setup::fault_plan(&mut rng, bounds);
     if rng.percent(25) {
-        // So rarely that all is well again before the next.
-        chaos.every = chaos.every.map(|_| Duration::from_millis(1000 + rng.below(5000)));
+        // Rare faults: the effects of one are over before the next.
+        fault_plan.mean_interval = fault_plan.mean_interval.map(|_| Duration::from_millis(1000 + rng.below(5000)));
     }
     let harness = Harness::new(MongoDb::new(setup.clone()), setup, rules, &network, &mut rng);
-    let players = drawn::players(&mut rng, bounds, players, |number| Voice::new(number, kind));
-    let raw_clients = drawn::raw_clients_sending(said, raw_clients, Voice::new(RAW_CLIENT, kind), &mut rng);
-    let patient = rng.percent(30);
-    let extra_clients = applications(&mut rng, (bounds, extra_clients), kind, secure, (max_size, patient));
-    let mut database = model::MongoDb::of(kind);
-    if patient {
+    let clients = random_setup::clients(&mut rng, bounds, clients, |number| MongoDbProtocol::new(number, kind));
+    let raw_clients =
+        random_setup::raw_clients_sending(raw_bytes, raw_clients, MongoDbProtocol::new(RAW_CLIENT, kind), &mut rng);
+    let never_vanishes = rng.percent(30);
+    let extra_clients = applications(&mut rng, (bounds, extra_clients), kind, secure, (max_size, never_vanishes));
+    let mut database = model::MongoDb::new(kind);
+    if never_vanishes {
         database.limit_streams(MAX_PINNED as usize);
     }
-    let mut site = Site::new(database, trace);
-    site.speak(&network);
+    let mut database_server = DatabaseServer::new(database, trace);
+    database_server.flush(&network);
     let mut simulation = Simulation::new(
-        (harness, network, site),
-        (players, raw_clients),
-        chaos,
+        (harness, network, database_server),
+        (clients, raw_clients),
+        fault_plan,
         Limits { servers: (max_size as usize * model::USERS + 1) * hosts as usize, unsent: 1 << 15 },
         rng,
         trace,
@@ -264,9 +268,9 @@ pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done
     simulation.scarce = scarce;
     simulation.recovery_time = RECOVERY_TIME;
     simulation.max_cleaning_time = MAX_CLEANING_TIME;
-    simulation.done.faults = u64::from(scarce);
+    simulation.outcome.faults = u64::from(scarce);
     simulation.play(|database| {
-        // Where the workers have ended, their monitors have, too.
+        // When the workers have ended there are no monitors.
         if database.open().is_empty() { Vec::new() } else { database.unwatched(MAX_WATCH_GAP) }
     })
 }

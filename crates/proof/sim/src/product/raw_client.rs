@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pool::Time;
 
-use super::speech::Speech;
+use super::client_protocol::ClientProtocol;
 use crate::{
     network::{EndId, Network},
     random::Rng,
@@ -21,8 +21,7 @@ const MAX_FAILED_SENDS: u32 = 1000;
 pub struct RawClient {
     bytes: Vec<u8>,
     sent: usize,
-    /// It reads nothing.
-    deaf: bool,
+    reads_nothing: bool,
     /// Sends in a row that the network did not take.
     failed_sends: u32,
     rng: Rng,
@@ -33,26 +32,25 @@ pub struct RawClient {
 }
 
 impl RawClient {
-    /// One that says these bytes, and leaves.
     pub fn new(bytes: Vec<u8>, mut rng: Rng) -> Self {
-        let (deaf, wake) = (rng.percent(10), Time(rng.below(20_000_000)));
-        Self { bytes, sent: 0, deaf, failed_sends: 0, rng, end: None, done: false, wake }
+        let (reads_nothing, wake) = (rng.percent(10), Time(rng.below(20_000_000)));
+        Self { bytes, sent: 0, reads_nothing, failed_sends: 0, rng, end: None, done: false, wake }
     }
 
-    /// One that says these bytes, behind a player's opening or, if the first of them is odd, as they are.
-    pub fn saying(speech: &mut impl Speech, bytes: &[u8], mut rng: Rng) -> Self {
-        let opening = bytes.first().is_none_or(|byte| byte % 2 == 0).then(|| speech.open(&mut rng).bytes);
+    /// A raw client that sends these bytes without the first. If that is even, a valid opening goes before them.
+    pub fn sending(protocol: &mut impl ClientProtocol, bytes: &[u8], mut rng: Rng) -> Self {
+        let opening = bytes.first().is_none_or(|byte| byte % 2 == 0).then(|| protocol.first_request(&mut rng).bytes);
         Self::new([&opening.unwrap_or_default()[..], bytes.get(1..).unwrap_or_default()].concat(), rng)
     }
 
-    /// One that says what a player might, with damages.
-    pub fn garbled(speech: &mut impl Speech, mut rng: Rng) -> Self {
-        let mut bytes = speech.open(&mut rng).bytes;
+    /// A raw client that sends damaged requests.
+    pub fn damaged(protocol: &mut impl ClientProtocol, mut rng: Rng) -> Self {
+        let mut bytes = protocol.first_request(&mut rng).bytes;
         let opening = bytes.len();
         for _ in 0..1 + rng.below(8) {
-            bytes.extend(speech.ask(&mut rng).bytes);
+            bytes.extend(protocol.next_request(&mut rng).bytes);
         }
-        // What comes after a damaged beginning is seldom read at all.
+        // Most of the damage spares the opening: what follows a damaged opening is seldom read.
         let least = if rng.percent(80) { opening } else { 0 };
         for _ in 0..1 + rng.below(3) {
             let at = least + rng.index(bytes.len() - least);
@@ -70,14 +68,14 @@ impl RawClient {
         Self::new(bytes, rng)
     }
 
-    /// It does not come any more.
+    /// Does not connect any more.
     pub fn retire(&mut self) {
         if self.end.is_none() {
             (self.done, self.wake) = (true, Time(u64::MAX));
         }
     }
 
-    /// Whether an end is its own.
+    /// Whether this end belongs to it.
     pub fn has(&self, end: EndId) -> bool {
         self.end == Some(end)
     }
@@ -86,7 +84,6 @@ impl RawClient {
         self.done
     }
 
-    /// It does what it wants to do by itself.
     pub fn act(&mut self, network: &Network, now: Time) {
         let Some(end) = self.end else {
             self.end = Some(network.connect());
@@ -94,10 +91,10 @@ impl RawClient {
             return;
         };
         if network.is_reset(end) {
-            // One that lets lie what it is told does not see the end of it.
+            // A client that reads nothing does not notice the end of the connection.
             return self.leave(network);
         }
-        if self.sent == self.bytes.len() || (self.deaf && self.failed_sends > MAX_FAILED_SENDS) {
+        if self.sent == self.bytes.len() || (self.reads_nothing && self.failed_sends > MAX_FAILED_SENDS) {
             if self.rng.percent(30) {
                 network.reset(end);
             }
@@ -117,10 +114,9 @@ impl RawClient {
         self.sent += sent;
     }
 
-    /// Something has happened to its end.
-    pub fn listen(&mut self, network: &Network) {
+    pub fn on_event(&mut self, network: &Network) {
         let Some(end) = self.end else { return };
-        if !self.deaf {
+        if !self.reads_nothing {
             network.receive(end, usize::MAX);
         }
         if network.is_over(end) {

@@ -1,7 +1,7 @@
-//! Schedules of the Redis sessions: who may log in, what is configured, and what is drawn for each seed.
+//! Schedules of the Redis sessions: the configuration, and what the seed decides.
 
-mod programs;
-mod speech;
+mod protocol;
+mod requests;
 
 use std::sync::Arc;
 
@@ -10,33 +10,35 @@ use pool::PoolConfig;
 use redis_session::{Directory, Redis, ServerLogin, Version, Welcome};
 use seam::{Encryption, Origin, PoolId};
 
-use super::{Bounds, Done, Harness, Limits, RAW_CLIENT, Simulation, Site, drawn, numbers::Numbers};
+use super::{
+    Bounds, DatabaseServer, Harness, Limits, Outcome, RAW_CLIENT, Simulation, pool_ids::PoolIds, random_setup,
+};
 use crate::{
     databases::{Database, redis as model},
     network::Network,
     random::Rng,
 };
 
-use speech::Voice;
+use protocol::RedisProtocol;
 
-/// Logical databases that players use.
+/// Number of logical databases.
 const DATABASES: u32 = 2;
 
 /// A pool for each logical database and version.
 #[derive(Clone)]
 struct Setup {
     config: PoolConfig,
-    numbers: Arc<Numbers>,
+    pool_ids: Arc<PoolIds>,
 }
 
 impl Upstreams for Setup {
     fn spec(&self, pool: PoolId) -> Option<PoolSpec> {
-        let place = self.numbers.place(pool)?;
-        Some(drawn::spec_at(0, (place / 2).to_string(), self.config.clone()))
+        let place = self.pool_ids.index_of(pool)?;
+        Some(random_setup::spec_at(0, (place / 2).to_string(), self.config.clone()))
     }
 
     fn forget(&self, pool: PoolId) -> bool {
-        self.numbers.forget(pool);
+        self.pool_ids.forget(pool);
         true
     }
 
@@ -62,46 +64,47 @@ impl Directory for Setup {
         if database >= DATABASES {
             return Err("ERR DB index is out of range".into());
         }
-        Ok(self.numbers.id(database * 2 + u32::from(version == Version::Resp3)))
+        Ok(self.pool_ids.id(database * 2 + u32::from(version == Version::Resp3)))
     }
 
     fn epoch(&self) -> u64 {
-        self.numbers.forgotten().into()
+        self.pool_ids.forgotten().into()
     }
 
     fn server_login(&self, pool: PoolId) -> ServerLogin {
-        let place = self.numbers.place(pool).expect("it has a server");
+        let place = self.pool_ids.index_of(pool).expect("it has a server");
         let version = if place % 2 == 1 { Version::Resp3 } else { Version::Resp2 };
         ServerLogin { database: place / 2, version, ..ServerLogin::default() }
     }
 }
 
-/// Plays the schedule of a seed. `said`: a single raw client comes, and says these bytes.
+/// Plays the schedule of a seed. `raw_bytes`: the bytes of the only raw client.
 ///
 /// # Panics
-/// When anything is not as it must be.
-pub fn play(seed: u64, bounds: Bounds, said: Option<&[u8]>, trace: bool) -> Done {
+/// If a check fails.
+pub fn play(seed: u64, bounds: Bounds, raw_bytes: Option<&[u8]>, trace: bool) -> Outcome {
     let mut rng = Rng::new(seed);
-    // Most schedules are small: more of them are played, and what goes wrong in one is found sooner.
-    let players = (1 + rng.index(5).min(rng.index(5))).min(bounds.players);
-    let raw_clients = drawn::raw_clients(&mut rng, bounds).max(usize::from(said.is_some()));
-    let max_size = (players + raw_clients) as u32 + 2;
-    let config = drawn::pool(&mut rng, max_size);
+    // Most schedules are small: they take less time, and a failure is easier to understand.
+    let clients = (1 + rng.index(5).min(rng.index(5))).min(bounds.clients);
+    let raw_clients = random_setup::raw_clients(&mut rng, bounds).max(usize::from(raw_bytes.is_some()));
+    let max_size = (clients + raw_clients) as u32 + 2;
+    let config = random_setup::pool(&mut rng, max_size);
     let setup = Arc::new(Setup {
         config: PoolConfig { min_size_once_connected: seed.is_multiple_of(3), ..config },
-        numbers: Arc::default(),
+        pool_ids: Arc::default(),
     });
-    let conditions = drawn::conditions(&mut rng, bounds);
+    let conditions = random_setup::conditions(&mut rng, bounds);
     let network = Network::new(rng.next(), conditions);
-    let rules = drawn::rules(&mut rng);
-    let chaos = drawn::chaos(&mut rng, bounds);
+    let rules = random_setup::rules(&mut rng);
+    let fault_plan = random_setup::fault_plan(&mut rng, bounds);
     let harness = Harness::new(Redis::new(setup.clone()), setup, rules, &network, &mut rng);
-    let players = drawn::players(&mut rng, bounds, players, Voice::new);
-    let raw_clients = drawn::raw_clients_sending(said, raw_clients, Voice::new(RAW_CLIENT), &mut rng);
+    let clients = random_setup::clients(&mut rng, bounds, clients, RedisProtocol::new);
+    let raw_clients =
+        random_setup::raw_clients_sending(raw_bytes, raw_clients, RedisProtocol::new(RAW_CLIENT), &mut rng);
     let simulation = Simulation::new(
-        (harness, network, Site::new(model::Redis::default(), trace)),
-        (players, raw_clients),
-        chaos,
+        (harness, network, DatabaseServer::new(model::Redis::default(), trace)),
+        (clients, raw_clients),
+        fault_plan,
         Limits { servers: max_size as usize * 2 * DATABASES as usize, unsent: 2 << 20 },
         rng,
         trace,

@@ -5,7 +5,7 @@ use super::{Bounds, Play, mongodb, postgres, redis};
 fn replays(play: Play, seeds: std::ops::Range<u64>) {
     for seed in seeds {
         let (first, second) = (play(seed, Bounds::default(), None, false), play(seed, Bounds::default(), None, false));
-        assert_eq!((first.steps, first.print), (second.steps, second.print), "seed {seed}");
+        assert_eq!((first.steps, first.fingerprint), (second.steps, second.fingerprint), "seed {seed}");
     }
 }
 

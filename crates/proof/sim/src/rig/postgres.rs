@@ -1,4 +1,4 @@
-//! What PostgreSQL's clients and servers say on a stage, and who is let in there.
+//! Messages of PostgreSQL's clients and servers for a rig, and its directory of users.
 
 use std::sync::Arc;
 
@@ -10,23 +10,20 @@ use seam::{Origin, PoolId};
 
 use super::{POOL, Rig};
 
-/// Lets all users in as its fields say, except the user `remote`, and all databases except `nowhere`.
+/// Admits all users except `remote`, to all databases except `nowhere`.
 #[derive(Clone)]
 pub struct TestDirectory {
     pub mode: PoolMode,
-    /// How clients prove who they are.
     pub proof: Proof,
-    /// With which Poolhouse logs in; without one, with what clients have proved.
+    /// The password with which Poolhouse logs in; `None`: it uses what clients have proved.
     pub password: Option<Arc<str>>,
-    /// What becomes of what clients leave behind.
     pub state: StatePolicy,
-    /// Whether clients may and must use TLS. A stage has none.
     pub encryption: Encryption,
     pub server_encryption: ServerEncryption,
 }
 
 impl Default for TestDirectory {
-    /// Transaction mode; everybody is trusted; no database is asked for its catalogue.
+    /// Transaction mode; all users are trusted, and no server is asked for its catalogue.
     fn default() -> Self {
         let state = StatePolicy { reset: ResetPolicy::Never, ..StatePolicy::default() };
         Self {
@@ -41,12 +38,11 @@ impl Default for TestDirectory {
 }
 
 impl TestDirectory {
-    /// A stage with this setup. `max_held`: bytes of input held for a connection.
+    /// A rig with this directory. `max_held`: bytes of input held for a connection.
     pub fn rig(self, max_held: usize) -> Rig<Postgres> {
         self.rig_with_workers(1, max_held)
     }
 
-    /// The same with several workers.
     pub fn rig_with_workers(self, workers: usize, max_held: usize) -> Rig<Postgres> {
         Rig::with_workers(workers, Postgres::new(Arc::new(self)), max_held)
     }
@@ -120,13 +116,13 @@ pub fn messages(shorthand: &str) -> Vec<u8> {
     bytes
 }
 
-/// A server's answer to the question what its client has left behind: rows of kind, name and value.
+/// A server's answer to a survey of its session: rows of kind, name and value.
 pub fn survey_answer(rows: &[[&str; 3]]) -> Vec<u8> {
     let mut bytes = messages("T:~~");
     for row in rows {
         let mut body = 3u16.to_be_bytes().to_vec();
         for (place, column) in row.iter().enumerate() {
-            // Settings are told in hexadecimal numbers.
+            // Names and values of settings are hexadecimal.
             let hex: String = column.bytes().map(|byte| format!("{byte:02x}")).collect();
             let column = if row[0] == "s" && place > 0 { &hex } else { *column };
             body.extend((column.len() as u32).to_be_bytes());
@@ -152,7 +148,7 @@ pub fn startup(version: u32, parameters: &[(&str, &str)]) -> Vec<u8> {
     bytes
 }
 
-/// What a server says when it lets Poolhouse in without asking.
+/// The messages of a server that admits Poolhouse without a password.
 pub fn server_welcome() -> Vec<u8> {
     let mut bytes = message(b'R', &[0; 4]);
     for (name, value) in [

@@ -1,4 +1,4 @@
-//! Clients that have set nothing have what their server has, and are told before they get rows that were made under it.
+//! Clients without settings of their own have the server's, and get new values before the first row under them.
 
 use std::time::Duration;
 
@@ -15,8 +15,7 @@ use crate::support::{
 
 const STYLE: &str = "S:DateStyle~ISO,_DMY~";
 
-/// An answer to the question whose the reported values are: all are the server's own but for these, of which it says
-/// where they come from.
+/// The sources of all reported values: the server's configuration, except for these.
 fn sources(others: &[(&str, &str)]) -> Vec<u8> {
     let source =
         |name: &str| others.iter().find(|(other, _)| *other == name).map_or("configuration file", |(_, it)| it);
@@ -24,7 +23,7 @@ fn sources(others: &[(&str, &str)]) -> Vec<u8> {
     survey_answer(&names.map(|name| [name, source(name), "t"]))
 }
 
-/// The same from a server that reports something with it.
+/// The same from a server that also reports a change.
 fn sources_with(report: &str, others: &[(&str, &str)]) -> Vec<u8> {
     let answer = sources(others);
     let ready = messages("Z:I").len();
@@ -36,20 +35,13 @@ fn assert_asked(rig: &mut PostgresRig, server: EndId) {
     assert!(asked.contains("/* poolhouse: defaults */") && asked.contains("DateStyle"), "{asked}");
 }
 
-/// The server has just been asked, and says that all it reports is its own.
+/// The server is asked, and answers that all values are from its configuration.
 fn answer_sources(rig: &mut PostgresRig, server: EndId) {
     assert_asked(rig, server);
     rig.send(server, &sources(&[]));
 }
 
-fn query(rig: &mut PostgresRig, client: EndId, server: EndId) {
-    rig.send(client, &messages("Q:SELECT_1"));
-    assert_eq!(text(&rig.received(server)), text(&messages("Q:SELECT_1")));
-    rig.send(server, &messages("C:SELECT~ Z:I"));
-    assert_eq!(rig.received(client), messages("C:SELECT~ Z:I"));
-}
-
-/// A client's request is answered with another value of a parameter, and it is learned that this is everybody's.
+/// A reload: the answer to a client's request reports another value, which is from the configuration.
 fn reload(rig: &mut PostgresRig, client: EndId, server: EndId) {
     rig.send(client, &messages("Q:SELECT_1"));
     rig.received(server);
@@ -82,12 +74,12 @@ fn a_client_that_has_set_nothing_is_told_of_a_new_default_before_its_first_row()
         );
         rig.send(server, &messages("1 2 C:BEGIN~ C:DISCARD~ C:COMMIT~ Z:I C:SELECT~ Z:I"));
         assert_eq!(rig.received(two), messages("C:SELECT~ Z:I"));
-        // One that has asked for something else has that, and is told of the rest.
+        // A client with a setting of its own keeps that, and gets the other new values.
         rig.send(three, &messages("Q:SELECT_3"));
         assert_eq!(rig.received(three), messages(STYLE));
         let sent = text(&rig.received(server));
         assert!(sent.contains("SET \"TimeZone\" = 'CET';") && !sent.contains("DateStyle"), "{sent}");
-        // Who logs in now is told at once.
+        // A new client gets the new value with its welcome.
         let late = whole(&mut rig, |rig| add_client_with(rig, &[]));
         assert!(text(&rig.received(late)).contains("DateStyle~ISO, DMY~"));
     }
@@ -107,7 +99,7 @@ fn a_server_that_has_not_spoken_since_is_asked_before_it_serves() {
     rig.send(one, &messages("Q:BEGIN"));
     rig.send(busy, &messages("C:BEGIN~ Z:T"));
     rig.received(busy);
-    // It is the other one's turn, and that reports only when it is asked something.
+    // The next server reports only when it is asked something.
     rig.send(two, &messages("Q:SELECT_2"));
     assert_asked(&mut rig, idle);
     assert_eq!(rig.received(two), b"");
@@ -129,8 +121,7 @@ fn what_a_client_has_set_is_set_back_for_the_next_and_not_set_otherwise() {
     rig.send(two, &messages("Q:SELECT_2"));
     let sent = text(&rig.received(server));
     assert!(sent.contains("RESET \"TimeZone\";") && !sent.contains("SET \"TimeZone\" ="), "{sent}");
-    // What it goes back to is another value by now: the client is told before its row, and whose it is is asked behind
-    // that.
+    // The default has changed: the client gets the new value before its row, and its source is asked for afterwards.
     rig.send(server, &messages("1 2 C:BEGIN~ C:RESET~ C:COMMIT~ S:TimeZone~EST~ Z:I"));
     assert_eq!(rig.received(two), messages("S:TimeZone~EST~"));
     rig.send(server, &messages("C:SELECT~ Z:I"));
@@ -148,7 +139,7 @@ fn a_value_that_a_client_had_set_and_that_is_the_default_now_is_told_to_the_next
     assert_surveyed(&mut rig, server, &[["s", "DateStyle", "ISO, DMY"]]);
     rig.send(two, &messages("Q:SELECT_2"));
     assert!(text(&rig.received(server)).contains("RESET \"DateStyle\";"));
-    // The database's default has become the same meanwhile: for PostgreSQL there is nothing to report.
+    // The default is the same by now, so PostgreSQL reports no change.
     rig.send(server, &messages("1 2 C:BEGIN~ C:RESET~ C:COMMIT~ Z:I C:SELECT~ Z:I"));
     assert_eq!(rig.received(two), messages(&format!("{STYLE} C:SELECT~ Z:I")));
     answer_sources(&mut rig, server);
@@ -189,15 +180,15 @@ fn a_report_in_an_answer_to_a_question_of_ours_has_the_server_asked_before_it_go
     assert!(surveyed.contains("/* poolhouse */ SELECT"), "{surveyed}");
     rig.send(server, &messages(&format!("T:~~ C:SELECT~ {STYLE} Z:I")));
     assert_asked(&mut rig, server);
-    // Another reload, in the answer to that.
+    // The answer reports another reload.
     rig.send(server, &sources_with("S:TimeZone~CET~", &[]));
     assert_clean(&mut rig, server);
     for client in [one, two] {
         rig.received(client);
         rig.send(client, &messages("Q:SELECT_1"));
-        let told = text(&rig.received(client));
+        let received = text(&rig.received(client));
         let news = [STYLE, "S:TimeZone~CET~"].map(|report| text(&messages(report)));
-        assert!(news.iter().all(|report| told.contains(report) || client == one), "{told}");
+        assert!(news.iter().all(|report| received.contains(report) || client == one), "{received}");
         let sent = text(&rig.received(server));
         assert!(sent.ends_with("SELECT 1~") && !sent.contains("SET "), "{sent}");
         let ahead = if sent.contains("DISCARD PLANS") { "1 2 C:BEGIN~ C:DISCARD~ C:COMMIT~ Z:I" } else { "" };
@@ -234,7 +225,7 @@ fn a_server_from_before_a_role_was_altered_is_closed_when_it_is_free() {
     rig.send(new, welcome.as_bytes());
     assert_asked(&mut rig, new);
     rig.send(new, &sources(&[("DateStyle", "user")]));
-    // The one that came last is taken first.
+    // The newest server is taken first.
     rig.send(one, &messages("Q:BEGIN"));
     assert_eq!(rig.received(one), messages(STYLE));
     assert_eq!(text(&rig.received(new)), text(&messages("Q:BEGIN")));
@@ -259,7 +250,7 @@ fn that_a_server_takes_no_writes_is_asked_again_before_a_client_is_told() {
     let early = add_client_with(&mut rig, &[]);
     assert!(text(&rig.received(early)).contains("in_hot_standby~on~"));
     rig.wait(Duration::from_secs(2));
-    // It has been promoted, and says so when it is asked anything.
+    // The server has been promoted, and reports that with any answer.
     rig.received(server);
     let late = add_client_with(&mut rig, &[]);
     assert_eq!(rig.received(late), b"");
@@ -268,11 +259,4 @@ fn that_a_server_takes_no_writes_is_asked_again_before_a_client_is_told() {
     assert!(text(&rig.received(late)).contains("in_hot_standby~off~"));
     let last = add_client_with(&mut rig, &[]);
     assert!(text(&rig.received(last)).contains("in_hot_standby~off~"), "from memory");
-}
-
-#[test]
-fn one_query_serves_as_before_where_nothing_changes() {
-    let (mut rig, server, one) = one_of_each();
-    query(&mut rig, one, server);
-    assert_clean(&mut rig, server);
 }

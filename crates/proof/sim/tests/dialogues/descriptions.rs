@@ -1,4 +1,5 @@
-//! What clients were told of a statement's parameters and columns, on servers that make something else of its text.
+//! Descriptions of statements: a server whose parameters or columns for the same text differ from those that the client
+//! was told.
 
 use sim::{
     network::EndId,
@@ -6,7 +7,7 @@ use sim::{
 };
 
 use crate::{
-    statements::ours,
+    statements::{name_of, ours},
     support::{PostgresRig, add_client, add_server, error_code, one_of_each, text},
 };
 
@@ -14,7 +15,7 @@ const INT4: u32 = 23;
 const FLOAT4: u32 = 700;
 const USE: &str = "B:~a~~~~~~~ E:~~~~~ S";
 
-/// What a server tells of a statement with one parameter and one column of these types.
+/// The description of a statement with one parameter and one column of these types.
 fn description(parameter: u32, column: u32) -> Vec<u8> {
     let parameters = message(b't', &[&[0, 1][..], &parameter.to_be_bytes()].concat());
     [parameters, columns(column)].concat()
@@ -25,7 +26,7 @@ fn columns(column: u32) -> Vec<u8> {
     message(b'T', &body)
 }
 
-/// The Parse of ours that names the type of its parameter.
+/// A Parse by the pooler that declares the type of the parameter.
 fn typed(name: &str, parameter: u32) -> Vec<u8> {
     let body = [&[0, 1][..], &parameter.to_be_bytes()].concat();
     let parse = ours(&format!("P:{name}~select_$1~"));
@@ -36,19 +37,17 @@ fn renamed(request: &str, name: &str) -> Vec<u8> {
     ours(&request.replace("~a~", &format!("~{name}~")))
 }
 
-/// The client prepares `a` on this server and is told what it is; our name of it.
+/// The client prepares `a` on this server and gets its description. Returns our name of it.
 fn prepare(rig: &mut PostgresRig, client: EndId, server: EndId, (parameter, column): (u32, u32)) -> String {
     rig.send(client, &messages("P:a~select_$1~~~ D:Sa~ S"));
-    let sent = text(&rig.received(server));
-    let at = sent.find("poolhouse_").expect("a name of ours") + "poolhouse_".len();
-    let name = format!("poolhouse#{}", sent[at..].chars().take_while(char::is_ascii_digit).collect::<String>());
+    let name = name_of(&rig.received(server));
     let answer = [messages("1"), description(parameter, column), messages("Z:I")].concat();
     rig.send(server, &answer);
     assert_eq!(rig.received(client), answer);
     name
 }
 
-/// The server says what it made of the text for a client that waits for that.
+/// The server describes the statement for a client that waits.
 fn make(rig: &mut PostgresRig, server: EndId, name: &str, (parameter, column): (u32, u32)) {
     let asked = [typed(name, INT4), ours(&format!("D:S{name}~ H"))].concat();
     assert_eq!(text(&rig.received(server)), text(&asked));
@@ -75,7 +74,7 @@ fn a_server_that_parses_the_text_again_is_asked_before_anything_is_executed() {
     assert_eq!(text(&rig.received(second)), text(&renamed(USE, &name)));
     rig.send(second, &messages("2 C:SELECT_1~ Z:I"));
     assert_eq!(rig.received(client), messages("2 C:SELECT_1~ Z:I"));
-    // Once.
+    // The server is asked once.
     rig.send(client, &messages(USE));
     assert_eq!(text(&rig.received(second)), text(&renamed(USE, &name)));
 }
@@ -114,7 +113,7 @@ fn a_client_gets_postgresqls_error_for_columns_that_it_was_not_told_until_it_pre
 }
 
 #[test]
-fn who_is_told_the_columns_of_a_portal_relies_on_them_unless_it_asks_each_time() {
+fn a_client_relies_on_the_columns_of_a_portal_unless_it_asks_each_time() {
     let (mut rig, first, client) = one_of_each();
     let asking = "B:~a~~~~~~~ D:P~ E:~~~~~ S";
     rig.send(client, &messages("P:a~select_$1~~~ S"));
@@ -138,7 +137,7 @@ fn who_is_told_the_columns_of_a_portal_relies_on_them_unless_it_asks_each_time()
     let answer = [messages("2"), columns(FLOAT4), messages("C:SELECT_1~ Z:I")].concat();
     rig.send(second, &[messages("1"), answer.clone()].concat());
     assert_eq!(rig.received(client), answer);
-    // It was told something else since, so that is what the first server is compared with.
+    // The client has the new description, with which the third server is compared.
     let third = add_server(&mut rig);
     rig.send(client, &messages(USE));
     let sent = text(&rig.received(third));
@@ -148,7 +147,7 @@ fn who_is_told_the_columns_of_a_portal_relies_on_them_unless_it_asks_each_time()
 }
 
 #[test]
-fn who_asks_for_the_columns_each_time_sends_no_value_as_one_of_another_type() {
+fn a_client_that_asks_for_the_columns_each_time_sends_no_value_of_another_type() {
     fn answered(rig: &mut PostgresRig, (client, server): (EndId, EndId), request: &str, answer: &[u8]) {
         rig.send(client, &messages(request));
         rig.received(server);
@@ -159,7 +158,7 @@ fn who_asks_for_the_columns_each_time_sends_no_value_as_one_of_another_type() {
         let (mut rig, first, one) = one_of_each();
         answered(&mut rig, (one, first), "P:a~select_$1~~~ S", &messages("1 Z:I"));
         let (second, two) = (add_server(&mut rig), add_client(&mut rig));
-        // Another server has parsed the text before its types were told.
+        // Another server has parsed the text before its types were described.
         answered(&mut rig, (two, second), "P:a~select_$1~~~ S", &messages("1 Z:I"));
         answered(&mut rig, (two, second), "Q:BEGIN", &messages("C:BEGIN~ Z:T"));
         answered(&mut rig, (one, first), "D:Sa~ S", &[description(INT4, INT4), messages("Z:I")].concat());
@@ -171,7 +170,7 @@ fn who_asks_for_the_columns_each_time_sends_no_value_as_one_of_another_type() {
         if parameter == FLOAT4 {
             assert_refused(&mut rig, one, second, "I");
         } else {
-            // It is about to be told the columns.
+            // The client is about to get the columns.
             assert!(text(&rig.received(second)).starts_with("B"));
         }
     }
@@ -183,7 +182,7 @@ fn a_client_that_is_told_something_else_than_others_has_a_statement_of_its_own()
     let name = prepare(&mut rig, one, first, (INT4, INT4));
     let two = add_client(&mut rig);
     let second = add_server(&mut rig);
-    // The same text, prepared where the table is another by now.
+    // The same text on a server where the table has changed.
     let new = prepare(&mut rig, two, second, (INT4, FLOAT4));
     assert_eq!(new, name);
     rig.send(two, &messages(USE));
@@ -193,13 +192,13 @@ fn a_client_that_is_told_something_else_than_others_has_a_statement_of_its_own()
     assert!(text(&rig.received(second)).starts_with("B"));
     rig.send(second, &messages("2 C:SELECT_1~ Z:I"));
     assert_eq!(rig.received(two), messages("2 C:SELECT_1~ Z:I"));
-    // The other client gets what it was told, or an error.
+    // The other client gets the description that it has, or an error.
     rig.send(one, &messages(USE));
     assert_refused(&mut rig, one, second, "I");
 }
 
 #[test]
-fn who_prepares_a_text_anew_is_told_what_it_is_now_whatever_others_were_told() {
+fn a_client_that_prepares_a_text_anew_gets_its_present_description() {
     let (mut rig, first, one) = one_of_each();
     let name = prepare(&mut rig, one, first, (INT4, INT4));
     let (second, two) = (add_server(&mut rig), add_client(&mut rig));
@@ -208,7 +207,7 @@ fn who_prepares_a_text_anew_is_told_what_it_is_now_whatever_others_were_told() {
     rig.received(second);
     rig.send(second, &messages("2 C:SELECT_1~ Z:I"));
     rig.received(one);
-    // What was parsed there for the first client names the types that this one was told.
+    // The server's statement was parsed with the types that the first client got.
     rig.send(two, &messages("P:a~select_$1~~~ D:Sa~ S"));
     let anew = format!("C:S{name}~ P:{name}~select_$1~~~ D:S{name}~ S");
     assert_eq!(text(&rig.received(second)), text(&ours(&anew)));
@@ -217,7 +216,7 @@ fn who_prepares_a_text_anew_is_told_what_it_is_now_whatever_others_were_told() {
     assert_eq!(rig.received(two), [messages("1"), description(FLOAT4, INT4), ready].concat());
     rig.send(one, &messages(USE));
     assert_refused(&mut rig, one, second, "I");
-    // Who comes later has what the second one was told.
+    // A later client gets the description of the second one.
     let three = add_client(&mut rig);
     assert_ne!(prepare(&mut rig, three, second, (FLOAT4, INT4)), name);
 }
@@ -235,7 +234,7 @@ fn what_comes_behind_an_error_is_not_asked_for_any_more() {
     assert!(text(&rig.received(second)).ends_with(&text(&messages("S"))));
     rig.send(second, &messages("Z:I"));
     rig.received(client);
-    // Nor is it taken to be there.
+    // The server does not have the statement, either.
     rig.send(client, &messages(USE));
     make(&mut rig, second, &name, (INT4, INT4));
     assert_eq!(text(&rig.received(second)), text(&renamed(USE, &name)));
@@ -269,7 +268,7 @@ fn an_unnamed_statement_that_is_parsed_again_is_compared_with_what_was_told_of_i
             rig.send(second, &messages("2 C:SELECT_1~ Z:I"));
             assert_eq!(rig.received(client), messages("2 C:SELECT_1~ Z:I"));
         }
-        // It is replaced by another.
+        // Another statement replaces it.
         rig.send(client, &messages(&format!("P:~select_2~~~ {USE}")));
         assert_eq!(text(&rig.received(second)), text(&messages(&format!("P:~select_2~~~ {USE}"))));
     }

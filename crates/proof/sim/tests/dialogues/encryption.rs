@@ -1,5 +1,4 @@
-//! What sessions make of TLS, call by call: on a stage nobody can have it. That all of it goes together is for the
-//! tests on real sockets.
+//! How sessions handle TLS, call by call: a rig has no TLS. The tests on real sockets cover the whole.
 
 use std::sync::Arc;
 
@@ -19,7 +18,7 @@ fn secured() -> Secured {
     Secured { end_point: Some(CHANNEL.into()), peer_name: None, alpn: true }
 }
 
-/// The session of a client, and what its last call wished.
+/// The session of a client, and the effects of its last call.
 struct Caller {
     postgres: Postgres,
     session: Client,
@@ -59,14 +58,14 @@ fn tls_is_begun_once() {
 
 #[test]
 fn where_tls_is_required_a_cancel_request_may_come_in_the_clear() {
-    // Older clients send them so, and they tell nothing.
+    // Older clients send them in the clear, and they contain no secret but the key.
     let mut client = Caller::new(Encryption::Require, Proof::Trust);
     client.send(&[0, 0, 0, 16, 4, 210, 22, 46, 0, 1, 0, 1, 0, 0, 0, 2]);
     let cancels = |effect: &Effect| matches!(effect, Effect::Cancel { target: ClientTag(1), secret: 2, .. });
     assert!(client.out.effects.iter().any(cancels), "{:?}", client.out.effects);
 }
 
-/// A SCRAM login within TLS: the last thing that the client is told.
+/// The last message of a SCRAM login within TLS.
 fn bound_login(mechanism: &str, binding: scram::ChannelBinding) -> Vec<u8> {
     let proof = Proof::Scram(Arc::new(scram::Verifier::from_password("pencil", b"salt", 2)));
     let mut client = Caller::new(Encryption::Allow, proof);
@@ -76,27 +75,29 @@ fn bound_login(mechanism: &str, binding: scram::ChannelBinding) -> Vec<u8> {
     assert_eq!(text(&offered[9..]), "SCRAM-SHA-256-PLUS~SCRAM-SHA-256~~");
     let (mut exchange, first) = scram::Client::bound("nonce".into(), binding);
     let length = (first.len() as u32).to_be_bytes();
-    let told = client.send(&message(b'p', &[mechanism.as_bytes(), b"\0", &length, &first].concat()));
-    if told[0] != b'R' {
-        return told;
+    let received = client.send(&message(b'p', &[mechanism.as_bytes(), b"\0", &length, &first].concat()));
+    if received[0] != b'R' {
+        return received;
     }
-    let last = exchange.respond(&told[9..], "pencil", &scram::KeyCache::default()).unwrap();
+    let last = exchange.respond(&received[9..], "pencil", &scram::KeyCache::default()).unwrap();
     client.send(&message(b'p', &last))
 }
 
 #[test]
 fn a_clients_login_is_bound_to_its_tls_connection() {
     use scram::ChannelBinding::{Bound, Unsupported, Unused};
-    for told in [bound_login("SCRAM-SHA-256-PLUS", Bound(CHANNEL.into())), bound_login("SCRAM-SHA-256", Unsupported)] {
-        assert_eq!((told[0], &told[5..9]), (b'R', &[0, 0, 0, 12][..]));
+    for received in
+        [bound_login("SCRAM-SHA-256-PLUS", Bound(CHANNEL.into())), bound_login("SCRAM-SHA-256", Unsupported)]
+    {
+        assert_eq!((received[0], &received[5..9]), (b'R', &[0, 0, 0, 12][..]));
     }
-    let other = Bound(b"of somebody in between"[..].into());
-    for told in [bound_login("SCRAM-SHA-256-PLUS", other), bound_login("SCRAM-SHA-256", Unused)] {
-        assert!(told[0] == b'E' && text(&told).contains("between"), "{}", text(&told));
+    let other = Bound(b"of an attacker"[..].into());
+    for received in [bound_login("SCRAM-SHA-256-PLUS", other), bound_login("SCRAM-SHA-256", Unused)] {
+        assert!(received[0] == b'E' && text(&received).contains("between"), "{}", text(&received));
     }
 }
 
-/// The session of a server, and what its last call wished.
+/// The session of a server, and the effects of its last call.
 struct Called {
     postgres: Postgres,
     session: Server,
@@ -134,7 +135,7 @@ impl Called {
         self.out.inserted.clone()
     }
 
-    /// How its start failed: for good or not, and why.
+    /// Whether its start failed for good, and why.
     fn failed(&self) -> Option<(bool, &str)> {
         self.out.effects.iter().find_map(|effect| match effect {
             Effect::Close { reason: CloseReason::StartFailed { permanent, message }, .. } => {
@@ -149,13 +150,13 @@ fn encryption(tls: Tls, binding: Binding) -> ServerEncryption {
     ServerEncryption { tls, direct: false, binding }
 }
 
-/// A request for a login by SASL, or another kind.
+/// An authentication request.
 fn request(kind: u8, body: &[u8]) -> Vec<u8> {
     message(b'R', &[&[0, 0, 0, kind], body].concat())
 }
 
 #[test]
-fn tls_is_asked_for_before_anything_is_told() {
+fn tls_is_requested_before_the_start_up() {
     let mut server = Called::new(encryption(Tls::Require, Binding::Prefer));
     assert_eq!(server.out.inserted, SSL_REQUEST);
     assert_eq!(server.send(b"S"), b"");
@@ -200,7 +201,7 @@ fn a_login_at_a_server_is_bound_where_it_can_be() {
     }
     assert!(chosen(Binding::Never, true, both).contains("n,,n="));
     assert!(chosen(Binding::Prefer, false, both).contains("n,,n="));
-    // If the server did offer it, it will see from this that somebody took the offer away.
+    // A server that did offer it sees from this that the offer was removed on the way.
     assert!(chosen(Binding::Prefer, true, plain).contains("y,,n="));
     assert!(chosen(Binding::Require, true, plain).contains("channel_binding=require"));
     assert!(chosen(Binding::Require, false, both).contains("channel_binding=require"));
@@ -216,7 +217,7 @@ fn where_binding_is_required_no_other_login_will_do() {
 }
 
 #[test]
-fn an_offer_to_bind_in_the_clear_is_somebody_elses() {
+fn an_offer_to_bind_in_the_clear_is_an_attack() {
     let mut server = Called::new(encryption(Tls::Never, Binding::Prefer));
     server.send(&request(10, b"SCRAM-SHA-256-PLUS\0SCRAM-SHA-256\0\0"));
     assert!(server.failed().unwrap().1.contains("in between"));

@@ -16,7 +16,7 @@ use crate::{
 
 #[test]
 fn the_rest_of_a_message_that_was_replaced_is_not_taken_for_messages() {
-    // A Close with more behind its name, which arrives later and looks like a message of its own.
+    // A Close with bytes after its name that arrive later and look like a message.
     let (mut rig, server, client) = one_of_each();
     rig.send(client, &messages("Q:BEGIN"));
     rig.send(server, &messages("C:BEGIN~ Z:T"));
@@ -197,7 +197,7 @@ fn an_answer_of_ours_does_not_land_in_half_a_message() {
 #[test]
 fn a_function_that_is_called_without_sql_may_leave_something_behind() {
     let (mut rig, server, client) = one_of_each();
-    // It may be pg_advisory_lock.
+    // The function may be pg_advisory_lock.
     rig.send(client, &message(b'F', &[0; 10]));
     rig.received(server);
     rig.send(server, &messages("V:~~~~ Z:I"));
@@ -251,7 +251,7 @@ fn names_of_parameters_set_in_one_transaction_are_bounded() {
     rig.send(server, &messages("C:COMMIT~ Z:I"));
     assert!(rig.received(server).len() < 64 * 1024);
     rig.send(server, &survey_answer(&[]));
-    // Not all names are known any more: the client keeps its server.
+    // The pooler has forgotten some names, so the client keeps its server.
     rig.send(client, &messages("Q:SELECT_1"));
     rig.send(server, &messages("C:SELECT_1~ Z:I"));
     assert_eq!(rig.servers().in_use, 1);
@@ -272,7 +272,7 @@ fn a_text_that_ends_a_failed_transaction_is_suspected_like_any_other() {
 
 #[test]
 fn tables_created_where_temporary_ones_are_keep_the_server() {
-    // CREATE TABLE says nothing of it then.
+    // With this search_path, CREATE TABLE does not say that a table is temporary.
     let (mut rig, server, client) = one_of_each();
     rig.send(client, &ours("Q:SET_search#path_=_pg#temp,_public"));
     rig.received(server);

@@ -1,4 +1,4 @@
-//! Clients that go because there are too many, or have been idle for too long: which of them, and which never.
+//! Evictions and idle time-outs: which clients they meet, and which never.
 
 use std::{sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use sim::{
 
 use crate::support::{HELD, PostgresRig, add_client, add_client_with, add_server, assert_surveyed, error_code};
 
-/// A stage with a soft limit of one client and an idle time-out of one minute.
+/// A rig with a soft limit of one client and an idle time-out of one minute.
 fn crowded(mode: PoolMode) -> PostgresRig {
     let gate = GateConfig { soft_limit: 1, hard_limit: 9, evict_min_idle: Duration::from_secs(5) };
     let timeouts = Timeouts { client_idle: Some(Duration::from_secs(60)), ..Timeouts::default() };
@@ -29,7 +29,7 @@ fn ask(rig: &mut PostgresRig, client: EndId, server: EndId) {
 }
 
 #[test]
-fn who_listens_is_neither_evicted_nor_idle_for_too_long() {
+fn a_listener_is_neither_evicted_nor_idle_for_too_long() {
     for mode in [PoolMode::Transaction, PoolMode::Session] {
         let rig = &mut crowded(mode);
         let (server, client) = (add_server(rig), add_client(rig));
@@ -45,7 +45,7 @@ fn who_listens_is_neither_evicted_nor_idle_for_too_long() {
         assert!(rig.is_closed(other) && !rig.is_closed(client), "{mode:?}: the one that does not listen goes");
         rig.wait(Duration::from_secs(130));
         assert!(!rig.is_closed(client), "{mode:?}: it waits for notifications");
-        // When it listens no longer it is idle as any other.
+        // Without LISTEN it is idle.
         let unlistens = if mode == PoolMode::Transaction { add_server(rig) } else { server };
         rig.send(client, &messages("Q:UNLISTEN_*"));
         rig.send(unlistens, &messages("C:UNLISTEN~ Z:I"));
@@ -58,7 +58,7 @@ fn who_listens_is_neither_evicted_nor_idle_for_too_long() {
 }
 
 #[test]
-fn who_holds_a_server_is_evicted_last() {
+fn a_client_that_holds_a_server_is_evicted_last() {
     let rig = &mut crowded(PoolMode::Session);
     let (server, holds) = (add_server(rig), add_client(rig));
     ask(rig, holds, server);
@@ -66,7 +66,7 @@ fn who_holds_a_server_is_evicted_last() {
     rig.wait(Duration::from_secs(6));
     assert_eq!([holds, other, third].map(|client| rig.is_closed(client)), [false, true, true]);
     ask(rig, holds, server);
-    // Where it is the only one that may go, it goes.
+    // It is evicted if no other client may be.
     rig.wait(Duration::from_secs(10));
     let newcomer = add_client(rig);
     rig.wait(Duration::from_secs(1));
@@ -74,21 +74,21 @@ fn who_holds_a_server_is_evicted_last() {
 }
 
 #[test]
-fn who_is_in_a_transaction_or_waits_for_an_answer_stays() {
+fn a_client_in_a_transaction_or_a_request_is_not_evicted() {
     let rig = &mut crowded(PoolMode::Transaction);
     let (first, second) = (add_server(rig), add_server(rig));
-    let (begun, asks, idle) = (add_client(rig), add_client(rig), add_client(rig));
+    let (begun, querying, idle) = (add_client(rig), add_client(rig), add_client(rig));
     rig.send(begun, &messages("Q:BEGIN"));
     let (of_begun, of_asks) = if rig.received(first).is_empty() { (second, first) } else { (first, second) };
     rig.send(of_begun, &messages("C:BEGIN~ Z:T"));
-    rig.send(asks, &messages("Q:SELECT_1"));
+    rig.send(querying, &messages("Q:SELECT_1"));
     rig.wait(Duration::from_secs(50));
-    assert_eq!([begun, asks, idle].map(|client| rig.is_closed(client)), [false, false, true]);
+    assert_eq!([begun, querying, idle].map(|client| rig.is_closed(client)), [false, false, true]);
     rig.send(of_asks, &messages("C:SELECT_1~ Z:I"));
-    assert_eq!(rig.received(asks), messages("C:SELECT_1~ Z:I"));
+    assert_eq!(rig.received(querying), messages("C:SELECT_1~ Z:I"));
 }
 
-/// A stage on which the database may have two clients, for each worker, and a newcomer waits for three seconds.
+/// A rig whose database may have two clients, and in which a newcomer waits for three seconds.
 fn full(workers: usize, soft_limit: u32) -> PostgresRig {
     let gate = GateConfig { soft_limit: 9, hard_limit: 9, evict_min_idle: Duration::from_secs(1) };
     let timeouts = Timeouts { newcomer_wait: Some(Duration::from_secs(3)), ..Timeouts::default() };
@@ -98,24 +98,24 @@ fn full(workers: usize, soft_limit: u32) -> PostgresRig {
 }
 
 #[test]
-fn who_has_logged_in_waits_for_a_place_with_its_database_and_is_refused_in_the_end() {
+fn a_client_waits_for_a_place_with_its_database_and_is_refused_in_the_end() {
     let rig = &mut full(1, 2);
     add_server(rig);
     let here = [add_client(rig), add_client(rig)];
     let third = add_client_with(rig, &[]);
     rig.wait(Duration::from_millis(2_900));
-    assert!(rig.received(third).is_empty() && !rig.is_closed(third), "it is told nothing of its login");
+    assert!(rig.received(third).is_empty() && !rig.is_closed(third), "the client gets no answer to its login");
     rig.wait(Duration::from_millis(200));
-    let told = rig.received(third);
-    assert_eq!(error_code(&told), "53300");
-    let text = String::from_utf8_lossy(&told);
+    let received = rig.received(third);
+    assert_eq!(error_code(&received), "53300");
+    let text = String::from_utf8_lossy(&received);
     assert!(text.contains("too many clients of database \"db\" (hard_limit = 2)"), "{text}");
-    assert!(!told.starts_with(b"R"), "{text}");
+    assert!(!received.starts_with(b"R"), "{text}");
     assert!(rig.is_closed(third) && here.iter().all(|client| !rig.is_closed(*client)));
 }
 
 #[test]
-fn a_place_that_comes_free_goes_to_who_has_waited_longest_with_its_request() {
+fn a_free_place_goes_to_the_client_that_has_waited_longest_with_its_request() {
     for workers in [1, 2] {
         let rig = &mut full(workers, 2);
         let server = add_server(rig);
@@ -124,19 +124,19 @@ fn a_place_that_comes_free_goes_to_who_has_waited_longest_with_its_request() {
         let fourth = add_client_with(rig, &[]);
         rig.send(third, &messages("Q:SELECT_1"));
         rig.wait(Duration::from_secs(1));
-        assert!(rig.received(third).is_empty() && rig.received(server).is_empty(), "what it asks waits as well");
+        assert!(rig.received(third).is_empty() && rig.received(server).is_empty(), "its query waits as well");
         rig.close(first);
         rig.wait(Duration::from_millis(100));
         rig.received(server);
         rig.send(server, &messages("C:SELECT_1~ Z:I"));
-        let told = rig.received(third);
-        assert!(told.starts_with(b"R") && told.ends_with(&messages("C:SELECT_1~ Z:I")));
+        let received = rig.received(third);
+        assert!(received.starts_with(b"R") && received.ends_with(&messages("C:SELECT_1~ Z:I")));
         assert!(rig.received(fourth).is_empty() && !rig.is_closed(fourth));
     }
 }
 
 #[test]
-fn above_the_soft_limit_of_a_database_who_has_been_idle_longest_makes_room() {
+fn above_the_soft_limit_of_a_database_the_longest_idle_client_is_evicted() {
     let rig = &mut full(1, 1);
     add_server(rig);
     let first = add_client(rig);

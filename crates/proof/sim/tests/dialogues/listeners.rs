@@ -13,7 +13,7 @@ use crate::support::{
 
 const NOTIFICATION: &str = "A:~~~~a~hello~";
 
-/// The client's LISTEN runs on this server, which nobody shared until then.
+/// The client's LISTEN runs on this server, which becomes the shared one.
 fn begin(rig: &mut PostgresRig, client: EndId, server: EndId) {
     rig.send(client, &messages("Q:LISTEN_a"));
     rig.received(server);
@@ -23,7 +23,7 @@ fn begin(rig: &mut PostgresRig, client: EndId, server: EndId) {
     assert_eq!(rig.received(client), messages("Z:I"));
 }
 
-/// Another client's LISTEN, on another server, while `hub` is shared. Its ReadyForQuery is still to come.
+/// Another client's LISTEN, on another server. Its ReadyForQuery is still to come.
 fn join(rig: &mut PostgresRig, client: EndId, server: EndId, channel: &str) {
     rig.send(client, &messages(&format!("Q:LISTEN_{channel}")));
     rig.received(server);
@@ -34,8 +34,8 @@ fn join(rig: &mut PostgresRig, client: EndId, server: EndId, channel: &str) {
     rig.send(server, &messages("C:UNLISTEN~ Z:I"));
 }
 
-/// The shared server is asked for what was committed before, and answers; only then is the client told that it may go
-/// on.
+/// The shared server answers an empty query, which proves that all earlier notifications have arrived. Only then the
+/// client gets its ReadyForQuery.
 fn in_time(rig: &mut PostgresRig, client: EndId, hub: EndId, before: &str) {
     assert_eq!(text(&rig.received(hub)), text(&messages("Q:")));
     assert_eq!(rig.received(client), b"");
@@ -60,7 +60,7 @@ fn the_first_one_leaves_its_server_to_all_and_goes_on_without() {
         assert_eq!(rig.servers().idle, 1);
         assert_eq!(rig.received(client), messages("C:SELECT_1~"));
         in_time(rig, client, hub, &format!("{NOTIFICATION} "));
-        // Nobody listens any more: the server goes back.
+        // Without listeners the server goes back to the pool.
         rig.send(client, &messages("Q:UNLISTEN_a"));
         rig.send(other, &messages("C:UNLISTEN~ Z:I"));
         assert_eq!(text(&rig.received(hub)), text(&messages("Q:UNLISTEN_*")));
@@ -77,7 +77,7 @@ fn a_later_one_is_told_that_it_listens_when_the_shared_server_does() {
         let two = add_client(rig);
         join(rig, two, other, "b\"c");
         assert_eq!(text(&rig.received(hub)), text(&messages("Q:LISTEN_\"b\"\"c\";")));
-        // It waits, and what it asks for meanwhile does, too.
+        // The client waits, and its next request does, too.
         rig.send(two, &messages("Q:next"));
         assert_eq!((rig.received(two).len(), rig.clients().active), (0, 1));
         rig.send(hub, &messages("C:LISTEN~ Z:I"));
@@ -89,12 +89,12 @@ fn a_later_one_is_told_that_it_listens_when_the_shared_server_does() {
         rig.send(hub, &messages("A:~~~~b\"c~x~ A:~~~~a~y~ A:~~~~none~z~"));
         assert_eq!(text(&rig.received(two)), text(&messages("A:~~~~b\"c~x~")));
         assert_eq!(text(&rig.received(one)), text(&messages("A:~~~~a~y~")));
-        // A channel that is heard already need not be asked for.
+        // The shared server listens to this channel already.
         join(rig, two, other, "a");
         in_time(rig, two, hub, "");
         rig.send(hub, &messages(NOTIFICATION));
         assert_eq!((rig.received(one), rig.received(two)), (messages(NOTIFICATION), messages(NOTIFICATION)));
-        // What only the second wanted is not listened to when it has left.
+        // The channel of the second client ends when that has left.
         rig.close(two);
         assert_eq!(text(&rig.received(hub)), text(&messages("Q:UNLISTEN_\"b\"\"c\";")));
         rig.send(hub, &messages("C:UNLISTEN~ Z:I"));
@@ -125,14 +125,14 @@ fn an_unlisten_that_is_rolled_back_has_not_been() {
 }
 
 #[test]
-fn who_comes_while_the_shared_server_goes_back_keeps_it() {
+fn a_listener_that_comes_while_the_shared_server_goes_back_keeps_it() {
     in_all_pieces(PoolMode::Transaction, |rig, one, hub| {
         begin(rig, one, hub);
         let other = add_server(rig);
         let two = add_client(rig);
         rig.close(one);
         assert_eq!(text(&rig.received(hub)), text(&messages("Q:UNLISTEN_*")));
-        // It is known as the one that is shared until it has gone back: there may be room for no other.
+        // The server remains the shared one until it is back in the pool.
         join(rig, two, other, "a");
         assert_eq!(rig.received(two), b"");
         rig.send(hub, &messages("C:UNLISTEN~ Z:I"));
@@ -146,7 +146,7 @@ fn who_comes_while_the_shared_server_goes_back_keeps_it() {
 }
 
 #[test]
-fn whoever_listens_is_told_when_the_shared_server_is_lost() {
+fn all_listeners_get_an_error_when_the_shared_server_is_lost() {
     in_all_pieces(PoolMode::Transaction, |rig, one, hub| {
         begin(rig, one, hub);
         let other = add_server(rig);
@@ -158,7 +158,7 @@ fn whoever_listens_is_told_when_the_shared_server_is_lost() {
             assert_eq!(error_code(&rig.received(client)), "08006");
             assert!(rig.is_closed(client));
         }
-        // The next one begins anew.
+        // The next listener begins anew.
         let three = add_client(rig);
         begin(rig, three, other);
     });
@@ -195,7 +195,7 @@ fn a_client_with_a_server_of_its_own_listens_there() {
     });
 }
 
-/// The client asks this of its own server, which hears something while it is asked what was left behind in it.
+/// The client sends this to its own server, which gets a notification while it is surveyed.
 fn hear_in_between(rig: &mut PostgresRig, client: EndId, server: EndId, asked: [&str; 2], rows: &[[&str; 3]]) {
     let [query, answer] = asked.map(messages);
     rig.send(client, &query);
@@ -210,7 +210,7 @@ fn hear_in_between(rig: &mut PostgresRig, client: EndId, server: EndId, asked: [
 }
 
 #[test]
-fn who_began_to_listen_on_a_server_of_its_own_misses_nothing_and_stays_there() {
+fn a_client_that_listens_on_a_server_of_its_own_stays_there() {
     let temporary = ["p", "temporary", ""];
     let listens = ["l", "a", ""];
     for another in [false, true] {
@@ -232,7 +232,7 @@ fn who_began_to_listen_on_a_server_of_its_own_misses_nothing_and_stays_there() {
             rig.received(client);
             rig.send(server, &messages(NOTIFICATION));
             assert_eq!(text(&rig.received(client)), text(&messages(NOTIFICATION)));
-            // It goes when it listens no longer.
+            // The client loses its server when it listens no longer.
             hear_in_between(rig, client, server, ["Q:UNLISTEN_a", "C:UNLISTEN~ Z:I"], &[]);
             rig.send(server, &messages(NOTIFICATION));
             assert_eq!(text(&rig.received(client)), "");

@@ -30,7 +30,7 @@ fn error(rig: &mut PostgresRig, client: EndId) -> String {
     text(&rig.received(client))
 }
 
-fn asks(rig: &mut PostgresRig, parameters: &[(&str, &str)]) -> EndId {
+fn connect_with(rig: &mut PostgresRig, parameters: &[(&str, &str)]) -> EndId {
     let client = rig.client();
     rig.send(client, &startup(3 << 16, parameters));
     client
@@ -39,7 +39,7 @@ fn asks(rig: &mut PostgresRig, parameters: &[(&str, &str)]) -> EndId {
 #[test]
 fn a_trusted_client_learns_its_parameters() {
     in_all_pieces(PoolMode::Transaction, |rig, _, server| {
-        let client = asks(rig, &[("user", "app"), ("application_name", "psql")]);
+        let client = connect_with(rig, &[("user", "app"), ("application_name", "psql")]);
         let got = rig.received(client);
         assert_eq!(types(&got), "RSSSSSKZ");
         assert!(text(&got).contains("application_name~psql~") && text(&got).contains("server_version~17.2~"));
@@ -65,11 +65,11 @@ fn start_up_settings_are_learned_from_a_server_once() {
         assert_eq!(rig.received(server), messages("Q:hello"));
         rig.send(server, &messages("C:OK~ Z:I"));
 
-        let two = asks(rig, &settings);
+        let two = connect_with(rig, &settings);
         assert_eq!(types(&rig.received(two)), "RSSSSSKZ");
 
-        // A client without them sets everything back.
-        let three = asks(rig, &[("user", "app")]);
+        // A client without settings has them reset.
+        let three = connect_with(rig, &[("user", "app")]);
         rig.send(three, &messages("Q:hello"));
         assert_prefaced(rig, server, "RESET \"search_path\";RESET \"TimeZone\";", "hello");
     });
@@ -78,7 +78,7 @@ fn start_up_settings_are_learned_from_a_server_once() {
 #[test]
 fn settings_that_the_server_refuses_end_the_login_in_its_words() {
     in_all_pieces(PoolMode::Transaction, |rig, _, server| {
-        let client = asks(rig, &[("user", "app"), ("foo", "bar")]);
+        let client = connect_with(rig, &[("user", "app"), ("foo", "bar")]);
         rig.received(server);
         rig.send(server, &messages("E:SERROR~VERROR~C42704~Munrecognized_parameter_foo~~ Z:I"));
         let error = error(rig, client);
@@ -117,7 +117,7 @@ fn a_password_is_proved_by_scram() {
         let mut rig = TestDirectory { proof: Proof::Scram(Arc::new(verifier)), ..TestDirectory::default() }.rig(HELD);
         add_server(&mut rig);
         rig.pieces = pieces;
-        let client = asks(&mut rig, &[("user", "app")]);
+        let client = connect_with(&mut rig, &[("user", "app")]);
         assert_eq!(text(&rig.received(client)[5..]), "~~~\u{a}SCRAM-SHA-256~~");
         let (mut exchange, first) = scram::Client::new("nonce".into());
         let length = (first.len() as u32).to_be_bytes();
@@ -127,7 +127,7 @@ fn a_password_is_proved_by_scram() {
         let last = exchange.respond(&challenge[9..], password, &scram::KeyCache::default()).unwrap();
         rig.send(client, &message(b'p', &last));
         if password == "wrong" {
-            // Where passwords are guessed answers are kept back for a while.
+            // The answer to a wrong password is delayed.
             rig.wait(Duration::from_secs(5));
             assert!(error(&mut rig, client).contains("28P01"));
             assert_eq!(rig.auth_failures(), 1);
@@ -142,19 +142,19 @@ fn a_password_is_proved_by_scram() {
 }
 
 #[test]
-fn whoever_cannot_be_served_is_told_why() {
+fn a_client_that_cannot_be_served_gets_the_reason() {
     let go = |bytes: &[u8]| {
-        let mut told: Vec<String> = Vec::new();
+        let mut received: Vec<String> = Vec::new();
         for pieces in all_pieces() {
             let mut rig = trusting(PoolMode::Transaction);
             add_server(&mut rig);
             rig.pieces = pieces;
             let client = rig.client();
             rig.send(client, bytes);
-            told.push(error(&mut rig, client));
+            received.push(error(&mut rig, client));
         }
-        assert!(told.windows(2).all(|two| two[0] == two[1]), "{told:?}");
-        told.remove(0)
+        assert!(received.windows(2).all(|two| two[0] == two[1]), "{received:?}");
+        received.remove(0)
     };
     let v3 = 3 << 16;
     assert!(go(b"GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 400"));
@@ -171,7 +171,7 @@ fn whoever_cannot_be_served_is_told_why() {
 }
 
 #[test]
-fn a_client_that_leaves_before_it_has_said_who_it_is_hears_nothing() {
+fn a_client_that_leaves_before_its_start_up_gets_no_answer() {
     for pieces in [Pieces::Whole, Pieces::Of(1), Pieces::SplitAt(4)] {
         for first in [&b""[..], &[0, 0, 0, 8, 4, 210, 22, 47]] {
             let mut rig = trusting(PoolMode::Transaction);
@@ -189,7 +189,7 @@ fn a_client_that_leaves_before_it_has_said_who_it_is_hears_nothing() {
 fn switches_of_the_command_line_are_settings() {
     let mut rig = trusting(PoolMode::Transaction);
     let server = add_server(&mut rig);
-    asks(&mut rig, &[("user", "app"), ("options", "-S 8192 -fs -e")]);
+    connect_with(&mut rig, &[("user", "app"), ("options", "-S 8192 -fs -e")]);
     let asked = text(&rig.received(server));
     for (name, value) in [("work_mem", "8192"), ("enable_seqscan", "false"), ("datestyle", "euro")] {
         assert!(asked.to_lowercase().contains(&format!("set \"{name}\" = '{value}'")), "{asked}");
@@ -197,7 +197,7 @@ fn switches_of_the_command_line_are_settings() {
 }
 
 #[test]
-fn a_surplus_client_is_told_when_it_can_understand() {
+fn a_surplus_client_is_refused_after_its_start_up() {
     let mut rig = trusting(PoolMode::Transaction);
     add_server(&mut rig);
     (0..100).for_each(|_| _ = add_client(&mut rig));
@@ -211,7 +211,7 @@ fn a_surplus_client_is_told_when_it_can_understand() {
 
 // ---- servers ----
 
-/// Somebody waits for a server, to which Poolhouse is to log in.
+/// A client waits for a server to which Poolhouse logs in.
 fn starting(password: Option<&str>, pieces: Pieces) -> (PostgresRig, EndId, EndId) {
     let mut rig = TestDirectory { password: password.map(Arc::from), ..TestDirectory::default() }.rig(HELD);
     let client = add_client(&mut rig);
@@ -227,7 +227,7 @@ fn request(kind: u8, body: &[u8]) -> Vec<u8> {
     message(b'R', &[&[0, 0, 0, kind], body].concat())
 }
 
-/// The server is of no use, and whoever waits for one is told so at once if the next would not be either.
+/// The server is given up, and after a permanent failure also the client that waits.
 fn assert_failed(rig: &mut PostgresRig, (client, server): (EndId, EndId), permanent: bool, what: &str) {
     assert!(rig.is_closed(server), "{what}");
     assert_eq!(rig.is_closed(client), permanent, "{what}");
@@ -276,7 +276,7 @@ fn the_keys_for_a_million_iterations_are_derived_part_by_part_while_others_are_s
     rig.send(server, &[request(12, &outcome), server_welcome()].concat());
     assert_eq!((rig.servers().total, rig.servers().connecting), (2, 0));
 
-    // One that goes on asking meanwhile is given up, and so is one that goes.
+    // A server that sends another request meanwhile is given up, and so is one that closes.
     for leaves in [false, true] {
         let server = rig.server();
         rig.received(server);
@@ -296,12 +296,12 @@ fn the_keys_for_a_million_iterations_are_derived_part_by_part_while_others_are_s
 
 #[test]
 fn a_server_that_does_not_know_the_password_is_not_trusted() {
-    for (pieces, says) in all_pieces().flat_map(|pieces| [(pieces, server_welcome()), (pieces, request(3, b""))]) {
+    for (pieces, bytes) in all_pieces().flat_map(|pieces| [(pieces, server_welcome()), (pieces, request(3, b""))]) {
         let (mut rig, client, server) = starting(Some("pencil"), pieces);
         rig.send(server, &request(10, b"SCRAM-SHA-256\0\0"));
         rig.received(server);
-        rig.send(server, &says);
-        assert_failed(&mut rig, (client, server), true, &text(&says));
+        rig.send(server, &bytes);
+        assert_failed(&mut rig, (client, server), true, &text(&bytes));
         assert_eq!(rig.received(server), b"", "the password stays here");
     }
 }
@@ -329,12 +329,12 @@ fn a_server_whose_start_up_does_not_end_is_given_up() {
 }
 
 #[test]
-fn a_second_start_up_while_a_proof_is_owed_lets_nobody_in() {
+fn a_second_start_up_during_a_login_is_refused() {
     let proof = Proof::Scram(Arc::new(scram::Verifier::from_password("pencil", b"salt", 2)));
     let mut rig = TestDirectory { proof, ..TestDirectory::default() }.rig(HELD);
     add_server(&mut rig);
     for user in ["app", "root"] {
-        let client = asks(&mut rig, &[("user", "app")]);
+        let client = connect_with(&mut rig, &[("user", "app")]);
         assert_eq!(types(&rig.received(client)), "R");
         rig.send(client, &startup(3 << 16, &[("user", user)]));
         let error = error(&mut rig, client);
@@ -344,7 +344,7 @@ fn a_second_start_up_while_a_proof_is_owed_lets_nobody_in() {
 
 #[test]
 fn a_failed_start_says_whether_it_may_go_better() {
-    for (says, permanent) in [
+    for (bytes, permanent) in [
         (messages("E:SFATAL~C28P01~Mno~~"), true),
         (messages("E:SFATAL~C3D000~Mno~~"), true),
         (messages("E:SFATAL~C53300~Mno~~"), false),
@@ -357,8 +357,8 @@ fn a_failed_start_says_whether_it_may_go_better() {
     ] {
         for pieces in all_pieces() {
             let (mut rig, client, server) = starting(None, pieces);
-            rig.send(server, &says);
-            assert_failed(&mut rig, (client, server), permanent, &text(&says));
+            rig.send(server, &bytes);
+            assert_failed(&mut rig, (client, server), permanent, &text(&bytes));
         }
     }
 }
@@ -370,13 +370,13 @@ fn a_client_hears_in_the_servers_words_that_its_database_does_not_exist() {
     let error = error(&mut rig, client);
     assert!(error.contains("SFATAL~") && error.contains("C3D000~Mdatabase nix does not exist~"), "{error}");
     assert!(!error.contains("unavailable"), "{error}");
-    // Who comes at once is told the same, and nothing is asked.
-    let another = asks(&mut rig, &[("user", "app")]);
+    // The next client gets the same error without a new connection.
+    let another = connect_with(&mut rig, &[("user", "app")]);
     assert!(self::error(&mut rig, another).contains("C3D000~"));
     assert!(rig.new_server().is_none());
-    // It may have been made meanwhile.
+    // Later the database may exist.
     rig.wait(Duration::from_secs(6));
-    let third = asks(&mut rig, &[("user", "app")]);
+    let third = connect_with(&mut rig, &[("user", "app")]);
     add_server(&mut rig);
     assert_eq!(types(&rig.received(third)), "RSSSSSKZ");
 }

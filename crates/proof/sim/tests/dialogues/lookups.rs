@@ -1,4 +1,4 @@
-//! Users who are looked up in the database.
+//! Users that are looked up in the database.
 
 use postgres_session::{Ask, Proof, md5_hash};
 use sim::{
@@ -11,7 +11,7 @@ use sim::{
 
 use crate::support::{HELD, PostgresRig, add_server, all_pieces, text};
 
-/// A stage on which everybody is looked up.
+/// A rig in which all users are looked up.
 fn asking(pieces: Pieces) -> (PostgresRig, EndId) {
     let proof = Proof::Ask(Ask { pool: POOL, query: "SELECT_$1".into() });
     let mut rig = TestDirectory { proof, ..TestDirectory::default() }.rig(HELD);
@@ -52,14 +52,14 @@ fn a_looked_up_user_is_asked_for_the_proof_that_was_found() {
         let challenge = rig.received(client);
         assert_eq!(challenge[..9], *b"R\0\0\0\x0c\0\0\0\x05");
         assert_eq!(rig.servers().idle, 1);
-        // The next one needs no second server.
+        // The next lookup needs no second server.
         let other = arrives(&mut rig, "app");
         assert!(!rig.received(server).is_empty() && rig.received(other).is_empty());
     }
 }
 
 #[test]
-fn nobody_meets_the_same_dialogue_as_somebody() {
+fn an_unknown_user_meets_the_same_dialogue_as_a_known_one() {
     for pieces in all_pieces() {
         let (mut rig, server) = asking(pieces);
         for rows in [vec![], vec![row(&[Some("app"), None])]] {
@@ -83,8 +83,11 @@ fn a_lookup_that_fails_ends_the_login_without_telling_why() {
             let client = arrives(&mut rig, "app");
             rig.received(server);
             rig.send(server, &said);
-            let told = text(&rig.received(client));
-            assert!(told.contains("57P03") && !told.contains("ours") && !told.contains("root"), "{told}");
+            let received = text(&rig.received(client));
+            assert!(
+                received.contains("57P03") && !received.contains("ours") && !received.contains("root"),
+                "{received}"
+            );
             assert!(rig.is_closed(client));
         }
         assert_eq!((rig.servers().idle, rig.is_closed(server)), (1, false), "the server stays");

@@ -1,4 +1,4 @@
-//! Clients that would keep their servers where no more may be kept: each is told so, in its turn.
+//! Clients that would pin a server when no more servers may be pinned.
 
 use postgres_session::{PoolMode, ResetPolicy, StatePolicy};
 use sim::{
@@ -12,7 +12,7 @@ use crate::support::{
 
 const REFUSED: &str = "E:SERROR~C53400~Mno_room~~";
 
-/// A stage on which one server may be kept, by a client that keeps it already.
+/// A rig in which one server may be pinned, and is.
 fn with_one_pin(policy: StatePolicy) -> PostgresRig {
     let state = StatePolicy { max_pinned: 1, ..policy };
     let mut rig = TestDirectory { mode: PoolMode::Transaction, state, ..TestDirectory::default() }.rig(HELD);
@@ -29,7 +29,7 @@ fn never() -> StatePolicy {
     StatePolicy { reset: ResetPolicy::Never, ..StatePolicy::default() }
 }
 
-/// The client goes on, on a server that is not kept for it.
+/// The client goes on without a pin.
 fn assert_goes_on(rig: &mut PostgresRig, client: EndId, server: EndId) {
     rig.send(client, &messages("Q:SELECT_1"));
     assert_eq!(text(&rig.received(server)), text(&messages("Q:SELECT_1")));
@@ -65,14 +65,14 @@ fn the_same_by_the_extended_protocol_is_skipped_to_its_sync() {
     assert!(sent.find("ERRCODE = '53400'") < sent.find("DECLARE b"), "{sent}");
     rig.send(server, &messages(&format!("1 2 {REFUSED} Z:I")));
     assert_eq!(text(&rig.received(client)), text(&messages(REFUSED)));
-    // What failed is asked about like anything else that may have left something behind.
+    // A failed statement is surveyed as well.
     assert_surveyed(rig, server, &[]);
     assert_eq!(rig.received(client), messages("Z:I"));
     assert_goes_on(rig, client, server);
 }
 
 #[test]
-fn what_is_known_only_afterwards_ends_the_client_before_it_is_told_that_it_may_go_on() {
+fn a_pin_that_is_discovered_too_late_ends_the_client() {
     for pieces in all_pieces() {
         let rig = &mut with_one_pin(never());
         let (server, client) = (add_server(rig), add_client(rig));
@@ -86,15 +86,15 @@ fn what_is_known_only_afterwards_ends_the_client_before_it_is_told_that_it_may_g
         rig.send(server, &messages("C:COMMIT~ Z:I"));
         assert_eq!(rig.received(client), messages("C:COMMIT~"));
         whole(rig, |rig| assert_surveyed(rig, server, &[["p", "cursor", ""]]));
-        let told = rig.received(client);
-        assert_eq!(error_code(&told), "53400");
-        assert!(text(&told).contains("FATAL") && rig.is_closed(client), "{}", text(&told));
+        let received = rig.received(client);
+        assert_eq!(error_code(&received), "53400");
+        assert!(text(&received).contains("FATAL") && rig.is_closed(client), "{}", text(&received));
         whole(rig, |rig| assert_cleaned(rig, server));
     }
 }
 
 #[test]
-fn who_turns_out_to_need_no_pin_goes_on() {
+fn a_client_that_turns_out_to_need_no_pin_goes_on() {
     let rig = &mut with_one_pin(never());
     let (server, client) = (add_server(rig), add_client(rig));
     rig.send(client, &messages("Q:DECLARE_b_CURSOR_WITH_HOLD_FOR_SELECT_1;_CLOSE_b"));

@@ -1,5 +1,4 @@
-//! What clients, servers and Poolhouse say to each other after login. Most dialogues are held with input arriving
-//! whole, split at every position, and in small pieces.
+//! Messages after the login. In most dialogues, input arrives whole, split at every position, and in small pieces.
 
 use std::time::Duration;
 
@@ -18,16 +17,16 @@ use crate::support::{
     assert_surveyed, error_code, in_all_pieces, one_of_each, text, trusting, whole,
 };
 
-/// What a client waits for is not there for so long.
+/// Longer than clients wait for a server.
 const TOO_LONG: Duration = Duration::from_secs(3);
-/// That of a server of whom nothing else is said.
+/// The cancel key in [`server_welcome`].
 const KEY: [u8; 8] = [0, 0, 0, 9, 1, 2, 3, 4];
 
 fn cancel_request(key: &[u8]) -> Vec<u8> {
     [&(8 + key.len() as u32).to_be_bytes()[..], &80_877_102u32.to_be_bytes(), key].concat()
 }
 
-/// The cancel requests among what new connections have said.
+/// The cancel requests on new connections.
 fn cancels(rig: &mut PostgresRig) -> Vec<Vec<u8>> {
     let arrivals: Vec<EndId> = std::iter::from_fn(|| rig.new_server()).collect();
     let said = arrivals.into_iter().map(|end| rig.received(end));
@@ -84,7 +83,7 @@ fn a_message_larger_than_what_is_held_streams_through_in_both_directions() {
     rig.received(server);
     rig.send(server, &row[4000..]);
     rig.send(server, &messages("C:SELECT_1~ Z:I"));
-    // It could not be read, so the server is asked what it has left behind.
+    // The query was too long to be read, so the server is surveyed.
     assert_surveyed(&mut rig, server, &[]);
     assert_clean(&mut rig, server);
 }
@@ -203,7 +202,7 @@ fn a_client_that_vanishes_in_a_transaction_leaves_a_server_to_roll_back() {
         rig.send(client, &messages("Q:BEGIN"));
         rig.send(server, &messages("C:BEGIN~ Z:T"));
         rig.received(server);
-        // Of an incomplete message nothing is forwarded.
+        // No part of an incomplete message is forwarded.
         rig.send(client, &messages("Q:longer")[..7]);
         rig.close(client);
         assert_eq!(rig.received(server), messages("Q:ROLLBACK"));
@@ -220,7 +219,7 @@ fn a_client_that_vanishes_in_mid_query_has_it_cancelled_and_its_server_closed() 
             rig.send(client, &messages(requests));
             rig.close(client);
             assert_eq!(cancels(rig), [cancel_request(&KEY)]);
-            // What it still sends reaches nobody.
+            // Further output of the server is dropped.
             rig.send(server, &messages("D:row C:OK~ Z:I"));
             rig.wait(Duration::from_secs(60));
             assert!(rig.is_closed(server));
@@ -298,7 +297,7 @@ fn a_reported_parameter_follows_its_client_from_server_to_server() {
         assert_eq!(rig.received(one), answer);
         assert_surveyed(rig, first, &[["s", "TimeZone", "CET"]]);
 
-        // Another client gets the same server: its own value comes first, in one write with its request.
+        // Another client gets the same server: its own value goes first, in one write with its request.
         let two = add_client(rig);
         rig.send(two, &messages("Q:hello"));
         assert_prefaced(rig, first, "RESET \"TimeZone\"", "hello");
@@ -311,7 +310,7 @@ fn a_reported_parameter_follows_its_client_from_server_to_server() {
         assert_prefaced(rig, second, "SET \"TimeZone\" = 'CET'", "again");
         rig.send(first, &messages("C:OK~ Z:I"));
         rig.send(second, &messages("1 2 C:BEGIN~ S:TimeZone~CET~ C:COMMIT~ Z:I C:OK~ Z:I"));
-        // It has the same settings as the server it had last: nothing is to be done.
+        // The server has the settings of the client already.
         rig.send(one, &messages("Q:last"));
         assert_eq!(rig.received(second), messages("Q:last"));
     });
@@ -359,7 +358,7 @@ fn a_client_whose_settings_two_servers_refuse_is_told_so() {
         rig.send(first, &messages("E:SERROR~C22023~Mno_such_zone~~"));
         assert!(rig.is_closed(first));
         assert!(rig.received(one).is_empty());
-        // Another server might take it. That is new, so there is no hope of a third.
+        // Another server might accept the setting. After a new server refuses it, too, no third one is tried.
         let second = add_server(rig);
         rig.send(second, &messages("E:SERROR~C22023~Mno_such_zone~~"));
         let got = rig.received(one);
@@ -376,7 +375,7 @@ fn a_request_cancelled_while_its_settings_are_applied_is_never_sent() {
     let welcome = rig.received(two);
     let key = &welcome[welcome.len() - messages("Z:I").len() - 8..][..8];
     set_time_zone(&mut rig, one, server);
-    // What goes ahead goes alone, because the request might end its transaction.
+    // The settings are sent alone, because the request might end their transaction.
     rig.send(two, &messages("Q:ROLLBACK"));
     let sent = text(&rig.received(server));
     let asker = rig.client();
@@ -414,7 +413,7 @@ fn a_server_lost_before_the_request_was_sent_costs_the_client_nothing() {
     let two = add_client(&mut rig);
     set_time_zone(&mut rig, one, server);
     rig.send(two, &messages("Q:ROLLBACK"));
-    // The server dies while it is given the settings of the next client.
+    // The server fails while it is given the settings of the next client.
     assert!(text(&rig.received(server)).contains("RESET \"TimeZone\""));
     rig.close(server);
     assert!(!rig.is_closed(two));
@@ -470,32 +469,20 @@ fn a_client_survives_a_wait_that_is_too_long() {
 }
 
 #[test]
-fn what_stands_behind_a_refused_request_is_not_done_without_it() {
-    let (mut rig, server, holder) = one_of_each();
-    rig.send(holder, &messages("Q:BEGIN"));
-    let client = add_client(&mut rig);
-    rig.send(client, &messages("Q:BEGIN Q:two"));
-    rig.wait(TOO_LONG);
-    let got = rig.received(client);
-    assert_eq!(error_code(&got), "53300");
-    assert!(text(&got).contains("FATAL") && text(&got).contains("behind a refused one"), "{}", text(&got));
-    assert!(rig.is_closed(client));
-    assert_eq!((rig.servers().waiters, rig.received(server)), (0, messages("Q:BEGIN")));
-}
-
-#[test]
-fn what_has_arrived_behind_a_refused_request_is_not_done_though_it_came_later() {
-    let (mut rig, server, holder) = one_of_each();
-    rig.send(holder, &messages("Q:BEGIN"));
-    let client = add_client(&mut rig);
-    rig.send(client, &messages("Q:BEGIN"));
-    rig.send(client, &messages("Q:two"));
-    rig.wait(TOO_LONG);
-    let got = rig.received(client);
-    assert_eq!(error_code(&got), "53300");
-    assert!(text(&got).contains("FATAL") && text(&got).contains("behind a refused one"), "{}", text(&got));
-    assert!(rig.is_closed(client));
-    assert_eq!((rig.servers().waiters, rig.received(server)), (0, messages("Q:BEGIN")));
+fn a_request_behind_a_refused_one_is_not_executed() {
+    for requests in [&["Q:BEGIN Q:two"][..], &["Q:BEGIN", "Q:two"]] {
+        let (mut rig, server, holder) = one_of_each();
+        rig.send(holder, &messages("Q:BEGIN"));
+        let client = add_client(&mut rig);
+        requests.iter().for_each(|request| rig.send(client, &messages(request)));
+        rig.wait(TOO_LONG);
+        let received = rig.received(client);
+        assert_eq!(error_code(&received), "53300");
+        let received = text(&received);
+        assert!(received.contains("FATAL") && received.contains("behind a refused one"), "{received}");
+        assert!(rig.is_closed(client));
+        assert_eq!((rig.servers().waiters, rig.received(server)), (0, messages("Q:BEGIN")));
+    }
 }
 
 #[test]
@@ -564,7 +551,7 @@ fn query_time_counts_each_request_of_a_pipeline_from_when_it_is_first() {
     ] {
         let (mut rig, server, client) = one_of_each();
         rig.set_timeouts(PoolTimeouts { query: Some(Some(Duration::from_millis(1500))), ..PoolTimeouts::default() });
-        // Pools are asked for their times now and then.
+        // The workers read the time-outs of pools from time to time.
         rig.wait(Duration::from_secs(1));
         rig.send(client, &messages(&pipeline));
         rig.send(server, &messages(parsed));
@@ -573,7 +560,7 @@ fn query_time_counts_each_request_of_a_pipeline_from_when_it_is_first() {
             rig.send(server, &messages(answer));
         }
         assert!(!rig.is_closed(client) && !text(&rig.received(client)).contains("57014"), "{pipeline}");
-        // The last of them is too slow.
+        // The last request is too slow.
         rig.wait(Duration::from_secs(2));
         assert!(rig.is_closed(client) && text(&rig.received(client)).contains("57014"), "{pipeline}");
     }

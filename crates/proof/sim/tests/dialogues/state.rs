@@ -1,4 +1,4 @@
-//! What sessions leave behind beyond their transactions: settings that follow, and what ties a client to its server.
+//! State that outlives transactions: settings, which follow the client, and state that pins it to its server.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::support::{
     assert_cleaned, assert_prefaced, assert_surveyed, in_all_pieces, input, one_of_each, text, trusting,
 };
 
-/// A client that asked for a time zone at its start, and a server that has served it.
+/// A client with a time zone in its start-up message, and a server that has served it.
 fn with_a_time_zone(mode: PoolMode) -> (PostgresRig, EndId, EndId) {
     let mut rig = trusting(mode);
     let server = add_server(&mut rig);
@@ -33,11 +33,11 @@ fn a_setting_that_was_discarded_goes_back_to_the_clients_start() {
     let (mut rig, client, server) = with_a_time_zone(PoolMode::Transaction);
     rig.send(client, &messages("Q:DISCARD_ALL"));
     assert_eq!(rig.received(server), messages("Q:DISCARD_ALL"));
-    // What the client says next has to wait for that, be it a Sync alone.
+    // The next request of the client has to wait, even a Sync.
     rig.send(client, &messages("S Q:next"));
     assert_eq!(rig.received(server), b"");
     rig.send(server, &messages("S:TimeZone~UTC~ C:DISCARD_ALL~ Z:I"));
-    // It is not told that the server is ready before it has been told what is true for it.
+    // The client gets its ReadyForQuery after the true value.
     assert_eq!(rig.received(client), messages("S:TimeZone~UTC~ C:DISCARD_ALL~"));
     assert_surveyed(&mut rig, server, &[]);
     assert_eq!(rig.received(client), messages("S:TimeZone~CET~ Z:I Z:I"));
@@ -45,7 +45,7 @@ fn a_setting_that_was_discarded_goes_back_to_the_clients_start() {
 }
 
 #[test]
-fn a_reset_within_a_text_is_followed_by_the_clients_start_which_nobody_sees() {
+fn a_reset_within_a_text_is_followed_by_the_clients_start_without_a_trace() {
     for mode in [PoolMode::Transaction, PoolMode::Session] {
         let (mut rig, client, server) = with_a_time_zone(mode);
         rig.send(client, &messages("Q:BEGIN;_RESET_ALL;_SET_a_=_1;_wrong"));
@@ -67,7 +67,7 @@ fn what_a_time_out_of_the_clients_ends_of_ours_is_done_again() {
     for _ in 0..3 {
         let again = text(&rig.received(server));
         assert!(again.contains("BEGIN;SET LOCAL statement_timeout = 0;DISCARD SEQUENCES;;COMMIT"), "{again}");
-        // The guard is too slow itself; what stays open of it is ended.
+        // The guard is too slow itself, and its transaction is rolled back.
         rig.send(server, &messages("C:BEGIN~ E:SERROR~C57014~Mtoo_slow~~ Z:E C:ROLLBACK~ Z:I"));
     }
     rig.received(server);
@@ -109,14 +109,13 @@ fn soiled(reset: ResetPolicy) -> (PostgresRig, EndId) {
     soiled_among(1, reset)
 }
 
-/// The same with so many workers.
 fn soiled_among(workers: usize, reset: ResetPolicy) -> (PostgresRig, EndId) {
     let directory =
         TestDirectory { state: StatePolicy { reset, ..StatePolicy::default() }, ..TestDirectory::default() };
     let mut rig = directory.rig_with_workers(workers, HELD);
     let server = rig.server();
     rig.send(server, &server_welcome());
-    // Nothing in its database does anything out of sight.
+    // The catalogue shows no functions with side effects.
     assert!(text(&rig.received(server)).contains("pg_proc"));
     rig.send(server, &messages("C:COMMIT~ Z:I C:ROLLBACK~ Z:I"));
     (rig, server)
@@ -146,7 +145,7 @@ fn a_server_that_was_borrowed_to_log_in_is_cleaned_before_it_serves() {
     rig.send(server, &messages("S:TimeZone~CET~ C:SET~ Z:I"));
     rig.send(other, &messages("Q:SELECT_2"));
     assert_prefaced(&mut rig, server, "RESET ALL", "SELECT 2~");
-    // The first one's is not its own any more, either.
+    // The first client finds the server soiled as well.
     answer_preface(&mut rig, server);
     rig.send(server, &messages("C:OK~ Z:I"));
     assert_surveyed(&mut rig, server, &[]);
@@ -164,14 +163,14 @@ fn what_goes_ahead_of_a_cleaning_soils_the_server_again() {
     answer_preface(&mut rig, server);
     rig.send(server, &messages("C:OK~ Z:I"));
     assert_surveyed(&mut rig, server, &[]);
-    // Nobody takes it.
+    // No client takes it.
     assert_cleaned(&mut rig, server);
 }
 
 #[test]
 fn a_server_that_moves_to_a_client_that_has_left_meanwhile_is_cleaned_there() {
     let (mut rig, server) = soiled_among(2, ResetPolicy::Auto);
-    // Each worker has one of them.
+    // Each worker has one client.
     let (one, other) = (add_client(&mut rig), add_client(&mut rig));
     rig.send(one, &messages("Q:SELECT_1"));
     rig.received(server);
@@ -179,7 +178,7 @@ fn a_server_that_moves_to_a_client_that_has_left_meanwhile_is_cleaned_there() {
     assert_eq!(rig.servers().waiters, 1);
     rig.send(server, &messages("C:OK~ Z:I"));
     rig.while_halted(1, |rig| {
-        // It is on its way from one worker to the other.
+        // The server is on its way from one worker to the other.
         assert_surveyed(rig, server, &[]);
         rig.close(other);
         assert_eq!(rig.servers().in_use, 1);
@@ -204,7 +203,7 @@ fn a_server_that_comes_too_late_goes_back_to_be_cleaned() {
     );
     let mut client = postgres.client_start(me, UNKNOWN_ORIGIN, &mut out);
     postgres.client_input(me, &mut client, &mut NoSessions, input(&startup(3 << 16, &[("user", "app")])), &mut out);
-    // It wants none, as after a cancel that came before the server did.
+    // The client needs no server, as after a cancel that came before the server.
     let mut out = Outbox::new();
     postgres.granted(me, &mut client, tag, &mut server, &mut out);
     assert!(out.effects.contains(&Effect::Release { server: tag, verdict: Verdict::Soiled }), "{:?}", out.effects);

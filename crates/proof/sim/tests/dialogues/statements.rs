@@ -13,15 +13,14 @@ use crate::support::{
 const PARSE: &str = "P:a~select_1~~~";
 const USE: &str = "B:~a~~~~~~~ E:~~~~~ S";
 
-fn name_of(sent: &[u8]) -> String {
+pub fn name_of(sent: &[u8]) -> String {
     let sent = text(sent);
     let at = sent.find("poolhouse_").expect("a name of ours") + "poolhouse_".len();
     let digits: String = sent[at..].chars().take_while(char::is_ascii_digit).collect();
     format!("poolhouse#{digits}")
 }
 
-/// Messages in shorthand, in which a number sign stands for an underscore, and `poolhouse#` for what our names begin
-/// with.
+/// Messages in shorthand, in which `#` stands for an underscore, and `poolhouse#` for the prefix of our names.
 pub fn ours(shorthand: &str) -> Vec<u8> {
     let shorthand = shorthand
         .replace('#', "\x7f")
@@ -67,7 +66,7 @@ fn a_close_that_may_be_skipped_is_waited_for_where_nothing_was_prepared_before()
     assert!(!text(&rig.received(server)).contains("select 2"), "whether `a` is closed is not known");
     rig.send(server, &messages("E:SERROR~C34000~~ Z:I"));
     assert!(text(&rig.received(client)).contains("C34000"));
-    // It is not: so much the server itself is asked.
+    // It is not closed, so the server is asked.
     let sent = text(&rig.received(server));
     rig.send(server, &messages("E:SERROR~C42P05~~ Z:I"));
     assert!(text(&rig.received(client)).contains("C42P05"), "{sent}");
@@ -79,7 +78,7 @@ fn clients_with_the_same_text_share_a_statement() {
         let name = parse(rig, one, server);
         let two = add_client(rig);
         rig.send(two, &messages("P:other~select_1~~~ B:~other~~~~~~~ E:~~~~~ S"));
-        // In place of the Parse goes a Close of nothing.
+        // A Close of no statement replaces the Parse.
         assert_eq!(rig.received(server), ours(&format!("C:Spoolhouse#0~ B:~{name}~~~~~~~ E:~~~~~ S")));
         rig.send(server, &messages("3 2 C:SELECT_1~ Z:I"));
         assert_eq!(rig.received(two), messages("1 2 C:SELECT_1~ Z:I"));
@@ -91,7 +90,7 @@ fn a_parse_of_ours_that_an_error_discarded_is_sent_again() {
     in_all_pieces(PoolMode::Transaction, |rig, client, first| {
         let name = parse(rig, client, first);
         let second = add_server(rig);
-        // Two pipelines at once; the first fails before its Bind.
+        // The first of two pipelines fails before its Bind.
         rig.send(client, &messages(&format!("P:~wrong~~~ {USE} {USE}")));
         let sent = text(&rig.received(second));
         let plain = name.replace('#', "_");
@@ -99,7 +98,7 @@ fn a_parse_of_ours_that_an_error_discarded_is_sent_again() {
         assert_eq!(sent.matches(&format!("S{plain}~")).count(), 1, "{sent}");
         rig.send(second, &messages("E:SERROR~C42601~Mwrong~~ Z:I 3 1 2 C:SELECT_1~ Z:I"));
         assert_eq!(rig.received(client), messages("E:SERROR~C42601~Mwrong~~ Z:I 2 C:SELECT_1~ Z:I"));
-        // It is there now.
+        // The server has it now.
         rig.send(client, &messages(USE));
         assert_eq!(rig.received(second), ours(&USE.replace("~a~", &format!("~{name}~"))));
     });
@@ -116,7 +115,7 @@ fn a_statement_is_deallocated_where_it_is_not_and_could_not_be_parsed() {
         assert_eq!(text(&rig.received(second)), text(&ours(&format!("{taken} {rest}"))));
         rig.send(second, &messages("3 1 1 2 C:DEALLOCATE~ Z:I"));
         assert_eq!(rig.received(client), messages("1 2 C:DEALLOCATE~ Z:I"));
-        // It is gone for the client.
+        // The client does not have it any more.
         rig.send(client, &messages("P:a~select_2~~~ S"));
         assert!(!text(&rig.received(second)).contains("poolhouse_00"));
     });
@@ -139,7 +138,7 @@ fn a_name_is_taken_until_it_is_closed() {
         assert_eq!(rig.received(server), ours("C:Spoolhouse#0~ S"));
         rig.send(server, &messages("3 Z:I"));
         assert_eq!(rig.received(client), messages("3 Z:I"));
-        // Now it is the server that does not know it.
+        // Now the server answers that it does not exist.
         rig.send(client, &messages(USE));
         assert_eq!(rig.received(server), messages(USE));
     });
@@ -154,7 +153,7 @@ fn a_lone_deallocate_is_answered_without_the_server() {
         assert_eq!((rig.received(server).len(), rig.servers().idle), (0, 1));
         rig.send(client, &messages("Q:DEALLOCATE_ALL"));
         assert_eq!(rig.received(client), messages("C:DEALLOCATE_ALL~ Z:I"));
-        // Whatever server is at hand.
+        // This holds with any server.
         parse(rig, client, server);
         let other = add_server(rig);
         rig.send(client, &messages("Q:DEALLOCATE_ALL"));
@@ -185,7 +184,7 @@ fn a_lone_deallocate_takes_the_unnamed_statement_and_in_a_transaction_the_portal
         rig.send(server, &messages("1 Z:I"));
         rig.received(server);
         rig.send(client, &messages("Q:DEALLOCATE_a B:~~~~~~~~ S"));
-        assert_eq!(rig.received(server), messages("C:S~ B:~~~~~~~~ S"), "the server says that there is none");
+        assert_eq!(rig.received(server), messages("C:S~ B:~~~~~~~~ S"), "the server answers that there is none");
         rig.send(server, &messages("3 E:SERROR~C26000~~ Z:I"));
         assert_eq!(rig.received(client), messages("1 Z:I C:DEALLOCATE~ Z:I E:SERROR~C26000~~ Z:I"));
 
@@ -203,7 +202,7 @@ fn a_lone_deallocate_takes_the_unnamed_statement_and_in_a_transaction_the_portal
 }
 
 #[test]
-fn a_statement_parsed_after_a_change_of_meaning_is_nobody_elses() {
+fn a_statement_parsed_after_a_change_of_meaning_is_not_shared() {
     in_all_pieces(PoolMode::Transaction, |rig, client, server| {
         let name = parse(rig, client, server);
         rig.send(client, &messages("Q:BEGIN"));
@@ -224,7 +223,7 @@ fn what_comes_while_a_request_is_about_to_be_repeated_is_asked_behind_it() {
         let name = parse(&mut rig, client, server);
         rig.send(client, &messages(USE));
         rig.received(server);
-        // PostgreSQL sends an error at once, and that it is ready a moment later.
+        // PostgreSQL sends its ReadyForQuery a moment after the error.
         rig.send(server, &messages("E:SERROR~C0A000~Mno~RRevalidateCachedQuery~~"));
         rig.send(client, &messages(next));
         assert_eq!(text(&rig.received(server)), "", "{next}");
@@ -280,7 +279,7 @@ fn no_pipeline_and_no_long_lease_leaves_more_statements_on_a_server_than_it_is_t
         rig.send(client, &messages(&format!("{parses} B:~s{turn}.0~~~~~~~ S")));
         let got = text(&rig.received(server));
         let (parsed, closed) = (got.matches("~select").count(), got.matches("Spoolhouse_").count());
-        // The first was closed, and for its Bind it is closed and parsed again.
+        // The first was closed, and is parsed again for its Bind.
         assert_eq!((parsed, closed), (most + 101, if turn == 0 { 102 } else { most + 102 }), "{turn}");
         let answers = got.matches("Spoolhouse_").map(|_| "3 ").collect::<String>();
         rig.send(server, &messages(&format!("{} {answers} 2 Z:T", "1 ".repeat(parsed))));
@@ -298,11 +297,11 @@ fn the_name_of_a_text_that_is_too_long_to_be_kept_is_taken_for_a_short_one_as_we
     assert_surveyed(&mut rig, server, &[["p", "prepare", ""]]);
     rig.received(client);
     rig.send(client, &messages("P:a~select_1~~~ S"));
-    assert_eq!(text(&rig.received(server)), text(&messages("P:a~select_1~~~ S")), "the server tells");
+    assert_eq!(text(&rig.received(server)), text(&messages("P:a~select_1~~~ S")), "the server is asked");
     rig.send(server, &messages("E:SERROR~C42P05~Mtaken~~ Z:I"));
     assert_surveyed(&mut rig, server, &[["p", "prepare", ""]]);
     assert_eq!(error_code(&rig.received(client)), "42P05");
-    // It is free when it is closed.
+    // The name is free after a Close.
     rig.send(client, &messages("C:Sa~ S"));
     rig.received(server);
     rig.send(server, &messages("3 Z:I"));

@@ -1,4 +1,4 @@
-//! Who is on stage, and what of a dialogue is looked at.
+//! Clients and servers of dialogues, and assertions.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use sim::{
 
 pub type PostgresRig = Rig<Postgres>;
 
-/// Bytes that are held for a connection, where a dialogue is not about that.
+/// Bytes of input held for a connection.
 pub const HELD: usize = 16 * 1024;
-/// Who has been given back soiled is cleaned by then if nobody takes it.
+/// Time by which a soiled server is cleaned if no client takes it.
 pub const SOON: Duration = Duration::from_millis(2);
 
 pub fn trusting(mode: PoolMode) -> PostgresRig {
@@ -35,7 +35,7 @@ pub fn all_pieces() -> impl Iterator<Item = Pieces> {
     [Pieces::Whole].into_iter().chain(splits).chain([1, 2, 7].map(Pieces::Of))
 }
 
-/// Holds a dialogue with a client and a server in every manner of arrival.
+/// Runs a dialogue with all ways in which input may be split.
 pub fn in_all_pieces(mode: PoolMode, dialogue: impl Fn(&mut PostgresRig, EndId, EndId)) {
     for pieces in all_pieces() {
         let mut rig = trusting(mode);
@@ -45,7 +45,7 @@ pub fn in_all_pieces(mode: PoolMode, dialogue: impl Fn(&mut PostgresRig, EndId, 
     }
 }
 
-/// Does something with all that is said arriving whole.
+/// Runs `act` with input that arrives whole.
 pub fn whole<T>(rig: &mut PostgresRig, act: impl FnOnce(&mut PostgresRig) -> T) -> T {
     let pieces = std::mem::replace(&mut rig.pieces, Pieces::Whole);
     let result = act(rig);
@@ -53,7 +53,7 @@ pub fn whole<T>(rig: &mut PostgresRig, act: impl FnOnce(&mut PostgresRig) -> T) 
     result
 }
 
-/// One more server, which has let Poolhouse in. Of those that are idle it is the next to be taken.
+/// One more idle server, which is the next to be taken.
 pub fn add_server(rig: &mut PostgresRig) -> EndId {
     let server = rig.server();
     rig.received(server);
@@ -68,7 +68,7 @@ pub fn add_client(rig: &mut PostgresRig) -> EndId {
     client
 }
 
-/// A client that asks for these parameters.
+/// Connects a client with these parameters.
 pub fn add_client_with(rig: &mut PostgresRig, parameters: &[(&str, &str)]) -> EndId {
     let client = rig.client();
     let parameters = [&[("user", "app")], parameters].concat();
@@ -76,7 +76,7 @@ pub fn add_client_with(rig: &mut PostgresRig, parameters: &[(&str, &str)]) -> En
     client
 }
 
-/// Nobody has the server any more, which is not cleaned.
+/// The server is idle again, and not cleaned.
 pub fn assert_clean(rig: &mut PostgresRig, server: EndId) {
     rig.received(server);
     rig.wait(SOON);
@@ -84,14 +84,14 @@ pub fn assert_clean(rig: &mut PostgresRig, server: EndId) {
     assert!(rig.servers().idle > 0, "{:?}", rig.servers());
 }
 
-/// The server is asked what was left behind in it, and answers.
+/// The server is surveyed, and answers.
 pub fn assert_surveyed(rig: &mut PostgresRig, server: EndId, rows: &[[&str; 3]]) {
     let asked = rig.received(server);
     assert!(text(&asked).contains("/* poolhouse */ SELECT"), "{}", text(&asked));
     rig.send(server, &survey_answer(rows));
 }
 
-/// The server has just been sent this ahead of this query.
+/// The server has received this SQL before this query.
 pub fn assert_prefaced(rig: &mut PostgresRig, server: EndId, sql: &str, query: &str) {
     let sent = text(&rig.received(server));
     let parts = ["BEGIN", sql, "COMMIT~", query];
@@ -100,7 +100,7 @@ pub fn assert_prefaced(rig: &mut PostgresRig, server: EndId, sql: &str, query: &
     assert!(places.is_sorted(), "{sent}");
 }
 
-/// The server has just been told to forget everything, or is when nobody takes it.
+/// The server is cleaned, at the latest when no client takes it.
 pub fn assert_cleaned(rig: &mut PostgresRig, server: EndId) {
     rig.wait(SOON);
     let sent = text(&rig.received(server));
@@ -114,17 +114,14 @@ pub fn text(bytes: &[u8]) -> String {
 }
 
 pub fn error_code(bytes: &[u8]) -> String {
-    // Where the severity, which is the first field, ends in an error's body.
+    // The code follows the severity, which ends with R or L.
     let at = bytes.windows(3).position(|w| w == b"R\0C" || w == b"L\0C").expect("an error") + 3;
     String::from_utf8_lossy(&bytes[at..at + 5]).into_owned()
 }
 
-// ---- for a look at a single call of a session, of which no more can be seen on a stage ----
-
-/// Where a client may come from.
 pub const UNKNOWN_ORIGIN: Origin = Origin { listener: 0, address: None, port: 0 };
 
-/// No other session is there.
+/// No other session exists.
 pub struct NoSessions;
 
 impl<T, S> Sessions<T, S> for NoSessions {

@@ -26,14 +26,14 @@ fn parse(rig: &mut PostgresRig, client: EndId, server: EndId, length: usize) -> 
     parse
 }
 
-/// Where not all of a text was seen, the server is asked what it has left there.
+/// Answers the survey that follows a text that was not read completely.
 fn answer_survey(rig: &mut PostgresRig, server: EndId) {
     if text(&rig.received(server)).contains("/* poolhouse */ SELECT") {
         rig.send(server, &survey_answer(&[]));
     }
 }
 
-/// A statement that another client executes takes the server's unnamed one.
+/// Another client replaces the server's unnamed statement.
 fn use_by_another(rig: &mut PostgresRig, server: EndId) {
     let other = add_client(rig);
     rig.send(other, &messages(&format!("P:~select_2~~~ {USE}")));
@@ -49,7 +49,7 @@ fn a_statement_of_any_length_is_parsed_again_where_it_is_not_at_hand() {
         let parse = parse(&mut rig, client, first, length);
         use_by_another(&mut rig, first);
         let second = add_server(&mut rig);
-        // Before what has not been read is used again, the server is asked for more.
+        // After a text that was not read completely the settings are unknown, and asked for before the next use.
         for _ in 0..if parse.len() > 4 * HELD { 1 } else { 2 } {
             rig.send(client, &messages(USE));
             let got = rig.received(second);
@@ -88,7 +88,7 @@ fn a_client_whose_statement_was_forgotten_is_told_so() {
     rig.send(server, &messages("1 2 E:SERROR~C26000~Munnamed~~ Z:I"));
     answer_survey(&mut rig, server);
     assert_eq!(error_code(&rig.received(client)), "26000");
-    // Another one takes its place.
+    // Another statement replaces it.
     parse(&mut rig, client, server, 100);
     rig.send(client, &messages(USE));
     assert_eq!(rig.received(server), messages(USE));

@@ -1,4 +1,4 @@
-//! What a host does for a client: which commands there are, and which of them only a primary carries out.
+//! The commands of a host, and which of them need a primary.
 
 use mongodb_session::bson::{Document, Value};
 
@@ -6,7 +6,7 @@ use super::{
     MongoDb, document,
     errors::fail,
     message::Request,
-    transactions::{HOT, stands},
+    transactions::{HOT, transaction_start},
     writes::Outcome,
 };
 use crate::databases::Connection;
@@ -19,21 +19,21 @@ fn is_true(body: Document<'_>, name: &str) -> bool {
     body.get(name).ok().flatten().is_some_and(Value::truth)
 }
 
-/// A command that may be carried out where the data may be old.
+/// Whether a read may be executed by a secondary.
 fn is_for_any(body: Document<'_>) -> bool {
     let preference = body.get("$readPreference").ok().flatten().and_then(Value::document);
     preference.and_then(|document| document.get("mode").ok().flatten()?.text()).is_some_and(|mode| mode != "primary")
 }
 
 impl MongoDb {
-    pub(super) fn hear(&mut self, from: Connection, message: &[u8]) {
+    pub(super) fn handle(&mut self, from: Connection, message: &[u8]) {
         let Ok(request) = Request::read(message) else { return self.drop_session(from) };
         if let Some(answer) = self.answer(from, &request, message).filter(|_| !request.silent) {
-            self.say(from, request.answers, &answer);
+            self.send_answer(from, request.answers, &answer);
         }
     }
 
-    /// The answer, if there is one now.
+    /// Executes a command; `None` if it is not answered now.
     fn answer(&mut self, from: Connection, request: &Request<'_>, message: &[u8]) -> Option<Vec<u8>> {
         let host = self.sessions.get(&from).expect("it speaks").host;
         let Some(Ok((name, subject))) = request.body.elements().next().map(|first| {
@@ -45,7 +45,7 @@ impl MongoDb {
         if request.body.elements().any(|element| element.is_err()) {
             return Some(error("a body that is malformed", 9));
         }
-        if let Some(begins) = stands(request.body).filter(|_| !self.own) {
+        if let Some(begins) = transaction_start(request.body).filter(|_| !self.is_reference) {
             return self.in_transaction(from, (name, subject), request, begins);
         }
         let ok = || document(|answer| _ = answer.double("ok", 1.0));

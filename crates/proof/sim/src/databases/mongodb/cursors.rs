@@ -1,5 +1,4 @@
-//! Cursors of a host: an open one has what is left of the documents that were there when it was opened, and belongs to
-//! a session.
+//! Cursors of a host. An open cursor holds the rest of the documents that existed when it was opened.
 
 use std::collections::VecDeque;
 
@@ -8,13 +7,13 @@ use mongodb_session::bson::{Document, Value, Writer};
 use super::{FIRST_CURSOR, MongoDb, document, errors::fail, message::Request, writes::Session};
 use crate::databases::Connection;
 
-/// Documents of a first batch by default, as MongoDB has it.
+/// Default number of documents in a first batch.
 const BATCH: usize = 101;
 
-/// Documents that a collection of numbers has at most.
+/// The most documents of the collection of numbers.
 const MAX_NUMBERS: i64 = 500;
 
-/// Bytes of a document's text at most.
+/// The most bytes of a document's text.
 const MAX_WIDTH: i64 = 8000;
 
 pub struct Cursor {
@@ -26,13 +25,12 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// Whether it belongs to this session.
     pub fn is_of(&self, session: &Session) -> bool {
         self.session.as_ref() == Some(session)
     }
 }
 
-/// The id of the session that a command belongs to.
+/// The id of a command's session.
 pub fn session(body: Document<'_>) -> Option<Vec<u8>> {
     let lsid = body.get("lsid").ok().flatten().and_then(Value::document)?;
     match lsid.get("id").ok().flatten()? {
@@ -45,7 +43,7 @@ fn count(body: Document<'_>, name: &str) -> Option<i64> {
     body.get(name).ok().flatten().and_then(Value::integer)
 }
 
-/// A document {_id, v}. Every second has an id of 64 bits.
+/// A document {_id, v}. Every second `_id` has 64 bits.
 fn row(number: i64, text: &str) -> Vec<u8> {
     document(|row| {
         match number % 2 {
@@ -56,7 +54,7 @@ fn row(number: i64, text: &str) -> Vec<u8> {
     })
 }
 
-/// The documents of the collection of numbers that a filter is for: as many as it counts, of its label and its width.
+/// Documents of the collection of numbers: the filter sets their number, label and width.
 fn numbers(filter: Document<'_>) -> VecDeque<Vec<u8>> {
     let label = filter.get("label").ok().flatten().and_then(Value::text).unwrap_or_default();
     let width = count(filter, "width").unwrap_or(0).clamp(0, MAX_WIDTH) as usize;
@@ -81,7 +79,7 @@ fn batch(answer: &mut Writer<'_>, name: &str, documents: &[Vec<u8>], id: i64, co
 }
 
 impl MongoDb {
-    /// Opens a cursor, which has its end at once if its first batch has all.
+    /// Opens a cursor, unless the first batch has all documents.
     pub(super) fn find(&mut self, from: Connection, collection: &str, body: Document<'_>) -> Vec<u8> {
         let (host, session) = (self.sessions[&from].host, self.session_of(from, body));
         let size = count(body, "batchSize").map_or(BATCH, |size| size.clamp(0, 1000) as usize);
@@ -101,7 +99,7 @@ impl MongoDb {
         document(|answer| batch(answer, "firstBatch", &first, id, collection))
     }
 
-    /// Opens a cursor that goes on for ever, over what a majority has of a collection.
+    /// Opens a tailable cursor over the rows that a majority has.
     pub(super) fn tail(&mut self, from: Connection, collection: &str, body: Document<'_>) -> Vec<u8> {
         let (host, session) = (self.sessions[&from].host, self.session_of(from, body));
         let size = count(body, "batchSize").map_or(BATCH, |size| size.clamp(0, 1000) as usize);
@@ -115,7 +113,7 @@ impl MongoDb {
         document(|answer| batch(answer, "firstBatch", &first, id, collection))
     }
 
-    /// Whether the next batch of a cursor is to be waited for.
+    /// Whether the next batch of a tailable cursor would be empty.
     pub(super) fn has_nothing_new(&self, host: usize, id: i64) -> bool {
         let cursor = self.hosts[host].cursors.get(&id);
         let tail = cursor.and_then(|cursor| cursor.read.map(|read| (read, &cursor.collection)));
@@ -151,8 +149,8 @@ impl MongoDb {
         document(|answer| batch(answer, "nextBatch", &next, if over { 0 } else { id }, &collection))
     }
 
-    /// Closes cursors of the session. A real server asks only whose user's they are; here many clients are the same
-    /// user, and some say anything. But a pooler's own requests, whose ids are negative, are of no session.
+    /// Closes cursors of the session. A real server compares only the users; here many clients are the same user, and
+    /// raw clients guess ids. The pooler's own requests have no session, and negative ids.
     pub(super) fn kill_cursors(&mut self, from: Connection, request: &Request<'_>) -> Vec<u8> {
         let body = request.body;
         let (host, user, session) = (self.sessions[&from].host, self.sessions[&from].user, self.session_of(from, body));

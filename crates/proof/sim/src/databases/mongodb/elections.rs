@@ -1,8 +1,8 @@
-//! What happens among the hosts: one goes down for a while, the primary steps down, another is elected. It is the only
-//! file that changes who the primary is.
+//! Events among the hosts: a host crashes, the primary steps down, another is elected. No other file changes the
+//! primary.
 //!
-//! A primary that is cut off from the others believes in itself until it finds out. It cannot acknowledge a write
-//! meanwhile, for no majority gets it, and in the end it takes it back.
+//! A primary that is cut off stays primary in its own belief for a while. Meanwhile it can acknowledge no write by a
+//! majority, and in the end it rolls its writes back.
 
 use std::time::Duration;
 
@@ -15,45 +15,45 @@ use super::{
 };
 use crate::databases::Connection;
 
-/// For so long a session lies in wait for a write.
+/// How long a write may trigger an ambush.
 const AMBUSH: Duration = Duration::from_millis(500);
 
-/// A primary that was, and does not know it.
+/// A former primary that does not know of its successor.
 pub struct Stale {
     pub host: usize,
-    /// Of which election it was the primary.
+    /// The term in which it was elected.
     pub term: u64,
     pub until: Duration,
-    /// Who waits for a majority to have a write.
+    /// Requests that wait for a majority.
     pub waiting: Vec<(Connection, Answers)>,
-    /// What it has acknowledged alone meanwhile.
+    /// Writes that it has acknowledged alone since.
     pub recent: Vec<Recent>,
 }
 
 impl Stale {
-    /// A session's last write that only it knows.
+    /// The last write of a session here.
     pub fn last_of(&self, session: &Session) -> Option<Record> {
         last_of(&self.recent, session)
     }
 }
 
 impl MongoDb {
-    /// Whether a host believes that it takes writes.
+    /// Whether a host acts as the primary, or is a mongos.
     pub(super) fn takes_writes(&self, host: usize) -> bool {
-        self.own || self.kind == Kind::Sharded || self.primary == Some(host) || self.is_stale(host)
+        self.is_reference || self.kind == Kind::Sharded || self.primary == Some(host) || self.is_stale(host)
     }
 
     pub(super) fn is_stale(&self, host: usize) -> bool {
         self.stale.as_ref().is_some_and(|stale| stale.host == host)
     }
 
-    /// The last election that a host knows of, and the version of the configuration.
+    /// The term that a host knows of, and the version of the configuration.
     pub(super) fn believed(&self, host: usize) -> (u64, i32) {
         let stale = self.stale.as_ref().filter(|stale| stale.host == host);
         (stale.map_or(self.term, |stale| stale.term), self.version)
     }
 
-    /// A write is not answered before a majority has it.
+    /// Delays the answer to a write until a majority has it.
     pub(super) fn wait_for_majority(&mut self, from: Connection, request: &Request<'_>) {
         let stale = self.stale.as_mut().expect("it is one");
         if !request.silent {
@@ -62,8 +62,8 @@ impl MongoDb {
         }
     }
 
-    /// Something happens, by lot. `gently`: nothing that a client need feel.
-    pub(super) fn upset(&mut self, lot: u64, gently: bool) {
+    /// Causes the event that `lot` selects; with `gently`, one that no client notices.
+    pub(super) fn change_hosts(&mut self, lot: u64, gently: bool) {
         let (what, some) = (lot % 6, Duration::from_micros(lot / 18 % 20_000));
         let host = (lot / 6 % 3) as usize;
         if gently {
@@ -79,7 +79,7 @@ impl MongoDb {
             return;
         }
         match self.kind {
-            // Its disk keeps what it has acknowledged.
+            // A crash loses no acknowledged write.
             Kind::Standalone => return self.crash(0, self.now + some * 10),
             Kind::Sharded => return self.crash(host, self.now + some * 10),
             Kind::Set => {}
@@ -93,7 +93,7 @@ impl MongoDb {
                 }
             }
             (1, Some(primary)) => {
-                // The others elect another one at once, and it finds out later.
+                // The others elect a primary at once, and this host learns of it later.
                 let until = self.now + some * 150;
                 let (waiting, recent) = (Vec::new(), Vec::new());
                 self.stale = Some(Stale { host: primary, term: self.term, until, waiting, recent });
@@ -104,7 +104,7 @@ impl MongoDb {
                 self.written.roll_back();
                 self.hold_election(some * 75, host);
             }
-            // It steps down when another one has all that it has.
+            // A planned stepdown: the successor has all writes.
             _ => {
                 self.written.replicate();
                 self.hold_election(some, host);
@@ -112,7 +112,7 @@ impl MongoDb {
         }
     }
 
-    /// There is no primary until one is elected.
+    /// Begins an election. There is no primary until its end.
     fn hold_election(&mut self, after: Duration, favourite: usize) {
         let before = self.primary.take();
         if let Some(before) = before.filter(|before| !self.is_stale(*before)) {
@@ -137,7 +137,7 @@ impl MongoDb {
             });
             self.written.lose(stale.recent);
             for (to, answers) in stale.waiting {
-                self.say(to, answers, &error);
+                self.send_answer(to, answers, &error);
                 self.read_on(to);
             }
             self.abort_all(stale.host);
@@ -149,7 +149,7 @@ impl MongoDb {
         self.feed_streams();
     }
 
-    /// A host goes down: its connections end, and its cursors are gone. It never gives the number of one again.
+    /// A host goes down: its connections and cursors are lost. It never reuses the id of a cursor.
     fn crash(&mut self, host: usize, until: Duration) {
         at_host(&self.sessions, host).into_iter().for_each(|connection| self.drop_session(connection));
         self.hosts[host].down = Some(until);

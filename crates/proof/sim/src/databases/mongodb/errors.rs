@@ -1,8 +1,8 @@
-//! The errors that a host tells.
+//! Errors in answers.
 
 use mongodb_session::bson::Writer;
 
-/// Codes of errors, and what they are called.
+/// Names of error codes.
 const NAMES: [(i32, &str); 13] = [
     (9, "FailedToParse"),
     (13, "Unauthorized"),
@@ -24,7 +24,7 @@ pub fn fail(error: &mut Writer<'_>, text: &str, code: i32) {
     error.double("ok", 0.0).text("errmsg", text).int32("code", code).text("codeName", name);
 }
 
-/// Writes an error of a transaction that may be tried again as a whole.
+/// Writes an error after which the whole transaction may be repeated.
 pub fn fail_transiently(error: &mut Writer<'_>, text: &str, code: i32) {
     fail(error, text, code);
     error.texts("errorLabels", &["TransientTransactionError"]);

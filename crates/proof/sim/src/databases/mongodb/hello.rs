@@ -1,4 +1,4 @@
-//! What a host says that it is: the answer to `hello`, and to `isMaster` as it was called of old.
+//! The answer to `hello`, and to its older form `isMaster`.
 
 use mongodb_session::bson::{Document, Value};
 
@@ -10,7 +10,6 @@ const WIRE: i32 = 21;
 const SESSION_MINUTES: i32 = 30;
 
 impl MongoDb {
-    /// Answers who the host is.
     pub(super) fn hello(&mut self, from: Connection, host: usize, name: &str, body: Document<'_>) -> Vec<u8> {
         self.hosts[host].asked = self.now;
         self.tell_role(from, host);
@@ -22,10 +21,10 @@ impl MongoDb {
             if hello_ok {
                 answer.bool("helloOk", true);
             }
-            if self.kind == Kind::Sharded || (self.own && self.kind == Kind::Set) {
+            if self.kind == Kind::Sharded || (self.is_reference && self.kind == Kind::Set) {
                 answer.text("msg", "isdbgrid");
             }
-            if !self.own && self.kind == Kind::Set {
+            if !self.is_reference && self.kind == Kind::Set {
                 answer.texts("hosts", &["host0:27017", "host1:27017", "host2:27017"][..HOSTS]);
                 answer.text("setName", "rs").int32("setVersion", version);
                 answer.bool("secondary", !primary);

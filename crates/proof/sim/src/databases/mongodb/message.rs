@@ -1,17 +1,14 @@
-//! Requests as they come: whole messages, and their sections.
+//! Messages of clients, and their sections.
 
 use mongodb_session::{
     bson::{Document, Malformed, length},
     wire::{self, Answers, CHECKSUM_PRESENT, HEADER, Header, MORE_TO_COME, Op},
 };
 
-/// What stands at the beginning of some bytes.
 pub enum Next {
-    /// The beginning of a message.
     Incomplete,
-    /// A message of this length.
+    /// With its length.
     Whole(usize),
-    /// What a server ends the connection for.
     Malformed,
 }
 
@@ -19,7 +16,7 @@ pub struct Request<'a> {
     pub answers: Answers,
     pub silent: bool,
     pub body: Document<'a>,
-    /// Documents beside the body, and what they are called.
+    /// Documents in other sections, with the names of these.
     pub beside: Vec<(&'a str, Document<'a>)>,
 }
 
@@ -58,7 +55,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// The body, and the documents beside it.
+/// The body, and the documents of other sections with the names of these.
 type Sections<'a> = (Document<'a>, Vec<(&'a str, Document<'a>)>);
 
 fn sections(mut bytes: &[u8]) -> Result<Sections<'_>, Malformed> {

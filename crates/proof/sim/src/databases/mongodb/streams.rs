@@ -1,6 +1,4 @@
-//! Answers that take their time, or follow each other unasked: the next batch of a cursor that goes on for ever is
-//! waited for (`awaitData`), and a client that can read them gets all batches of a cursor for one request
-//! (`exhaustAllowed`).
+//! Awaited batches of tailable cursors (`awaitData`), and all batches of a cursor for one request (`exhaustAllowed`).
 
 use std::time::Duration;
 
@@ -12,10 +10,10 @@ use mongodb_session::{
 use super::{MongoDb, message::Request};
 use crate::databases::Connection;
 
-/// The ids of answers to which others refer.
+/// The first id of answers to which later answers refer.
 const FIRST_ANSWER: i32 = 7_000;
 
-/// A connection that waits for more of a cursor.
+/// A request that waits for the next batch.
 pub struct Waiting {
     from: Connection,
     host: usize,
@@ -28,17 +26,15 @@ pub struct Waiting {
 #[derive(Default)]
 pub struct Streams {
     waiting: Vec<Waiting>,
-    /// How many of a user may wait at a host, where none of them vanishes.
+    /// Limit of the requests of a user that wait at a host; for schedules in which no application vanishes.
     pub most: Option<usize>,
 }
 
 impl Streams {
-    /// When the next wait ends.
     pub fn due(&self) -> Option<Duration> {
         self.waiting.iter().map(|waiting| waiting.until).min()
     }
 
-    /// Who waited there does so no longer.
     pub fn give_up(&mut self, connection: Connection) {
         self.waiting.retain(|waiting| waiting.from != connection);
     }
@@ -49,7 +45,7 @@ fn integer(body: Document<'_>, name: &str) -> Option<i64> {
 }
 
 impl MongoDb {
-    /// Asks for the next batch; `None` if it is not answered now, or has been.
+    /// Executes a getMore; `None` if it is not answered now, or was answered here.
     pub(super) fn next_batch(
         &mut self,
         from: Connection,
@@ -76,24 +72,24 @@ impl MongoDb {
         for number in FIRST_ANSWER.. {
             let answer = self.get_more(from, id, request.body);
             if !self.hosts[host].cursors.contains_key(&id) || self.has_nothing_new(host, id) {
-                self.say(from, answers, &answer);
+                self.send_answer(from, answers, &answer);
                 break;
             }
-            self.say_more(from, answers, &answer, number);
+            self.send_part(from, answers, &answer, number);
             answers.id = number;
         }
         None
     }
 
-    /// Says something behind which more comes unasked.
-    fn say_more(&mut self, to: Connection, answers: Answers, said: &[u8], number: i32) {
-        self.say(to, answers, said);
+    /// Sends an answer that another one follows (`moreToCome`).
+    fn send_part(&mut self, to: Connection, answers: Answers, said: &[u8], number: i32) {
+        self.send_answer(to, answers, said);
         let (_, message) = self.output.last_mut().expect("it was just said");
         message[4..8].copy_from_slice(&number.to_le_bytes());
         message[16..20].copy_from_slice(&MORE_TO_COME.to_le_bytes());
     }
 
-    /// Who waits gets what is new, or nothing when it has waited long enough.
+    /// Answers requests for which there is a new row, or whose time is over.
     pub(super) fn feed_streams(&mut self) {
         let now = self.now;
         let (over, waiting) = std::mem::take(&mut self.streams.waiting)
@@ -104,7 +100,7 @@ impl MongoDb {
             let Ok(request) = Request::read(&message) else { continue };
             if self.sessions.contains_key(&from) {
                 let answer = self.get_more(from, cursor, request.body);
-                self.say(from, request.answers, &answer);
+                self.send_answer(from, request.answers, &answer);
                 self.read_on(from);
             }
         }

@@ -1,10 +1,9 @@
-//! What the model answers.
+//! Answers of the model.
 
 use mongodb_session::wire::Header;
 
 use super::*;
 
-/// A deployment, and what it has said to whom.
 struct Table {
     database: MongoDb,
     now: Duration,
@@ -19,7 +18,7 @@ impl Table {
         self.database.connect_to(host, self.now)
     }
 
-    /// Asks, and reads the answer if there is one.
+    /// Sends a request, and reads the answer if there is one.
     fn ask<R>(
         &mut self,
         from: Connection,
@@ -71,7 +70,7 @@ fn find(body: &mut Writer<'_>) {
 
 #[test]
 fn a_write_is_carried_out_once() {
-    let mut table = Table::new(MongoDb::of(Kind::Standalone));
+    let mut table = Table::new(MongoDb::new(Kind::Standalone));
     let here = table.connect(0);
     assert_eq!([table.insert(here, "x", 1), table.insert(here, "x", 1)], [Some(0); 2]);
     assert_eq!(table.insert(here, "y", 2), Some(0));
@@ -81,7 +80,7 @@ fn a_write_is_carried_out_once() {
 
 #[test]
 fn a_secondary_refuses_writes_and_reads_that_a_primary_is_for() {
-    let mut table = Table::new(MongoDb::of(Kind::Set));
+    let mut table = Table::new(MongoDb::new(Kind::Set));
     let there = table.connect(1);
     assert_eq!(table.insert(there, "x", 1), Some(10_107));
     assert_eq!(table.ask(there, |body| _ = body.text("find", "c"), code), Some(13_435));
@@ -91,7 +90,7 @@ fn a_secondary_refuses_writes_and_reads_that_a_primary_is_for() {
 
 #[test]
 fn cursors_of_two_hosts_have_the_same_numbers() {
-    let mut table = Table::new(MongoDb::of(Kind::Set));
+    let mut table = Table::new(MongoDb::new(Kind::Set));
     let (here, there) = (table.connect(0), table.connect(1));
     assert_eq!(table.ask(here, find, cursor), Some((FIRST_CURSOR, 2)));
     assert_eq!(table.ask(there, find, cursor), Some((FIRST_CURSOR, 2)));
@@ -103,7 +102,7 @@ fn cursors_of_two_hosts_have_the_same_numbers() {
 
 #[test]
 fn a_primary_that_is_cut_off_acknowledges_nothing() {
-    let mut table = Table::new(MongoDb::of(Kind::Set));
+    let mut table = Table::new(MongoDb::new(Kind::Set));
     let (old, new) = (table.connect(0), table.connect(1));
     let some = 18 * 1000;
     table.database.disturb(1 + some, false, table.now);
@@ -117,7 +116,7 @@ fn a_primary_that_is_cut_off_acknowledges_nothing() {
     assert_eq!(table.database.rows("c"), ["y"]);
 }
 
-/// A command of a transaction, of number 1 of the session.
+/// Adds the elements of a command of a transaction.
 fn within(body: &mut Writer<'_>, begins: bool, number: i64) {
     body.document("lsid", |lsid| _ = lsid.binary("id", &[7; 16])).int64("txnNumber", number).bool("autocommit", false);
     if begins {
@@ -147,31 +146,31 @@ impl Table {
         self.ask(from, ends, code)
     }
 
-    fn has(&self, row: &str) -> Whereabouts {
-        self.database.whereabouts(HOT, row)
+    fn has(&self, row: &str) -> RowState {
+        self.database.row_state(HOT, row)
     }
 }
 
 #[test]
 fn a_transaction_is_there_when_it_is_committed_and_its_commit_may_be_repeated() {
-    let mut table = Table::new(MongoDb::of(Kind::Set));
+    let mut table = Table::new(MongoDb::new(Kind::Set));
     let (here, other) = (table.connect(0), table.connect(0));
     assert_eq!(table.in_transaction(here, "x", false, 1), Some(251));
     assert_eq!([table.in_transaction(here, "x", true, 1), table.in_transaction(other, "y", false, 1)], [Some(0); 2]);
-    assert_eq!((table.has("x"), table.has("y")), (Whereabouts::Nowhere, Whereabouts::Nowhere));
+    assert_eq!((table.has("x"), table.has("y")), (RowState::Absent, RowState::Absent));
     assert_eq!([table.end(other, "commitTransaction", 1), table.end(here, "commitTransaction", 1)], [Some(0); 2]);
-    assert_eq!((table.has("x"), table.has("y")), (Whereabouts::Kept(1), Whereabouts::Kept(1)));
+    assert_eq!((table.has("x"), table.has("y")), (RowState::Kept(1), RowState::Kept(1)));
     assert_eq!([table.in_transaction(here, "z", true, 2), table.end(here, "abortTransaction", 2)], [Some(0); 2]);
-    assert_eq!((table.has("z"), table.end(here, "commitTransaction", 2)), (Whereabouts::Nowhere, Some(251)));
+    assert_eq!((table.has("z"), table.end(here, "commitTransaction", 2)), (RowState::Absent, Some(251)));
 }
 
 #[test]
-fn who_writes_what_a_transaction_has_for_itself_waits_for_its_end() {
-    let mut table = Table::new(MongoDb::of(Kind::Set));
+fn a_write_to_the_locked_collection_waits_for_the_end_of_the_transaction() {
+    let mut table = Table::new(MongoDb::new(Kind::Set));
     let (here, other) = (table.connect(0), table.connect(0));
     assert_eq!(table.in_transaction(here, "x", true, 1), Some(0));
     assert_eq!(table.ask(other, |body| write(HOT, "y", body), code), None);
-    assert_eq!(table.has("y"), Whereabouts::Nowhere);
+    assert_eq!(table.has("y"), RowState::Absent);
     let mut commit = Vec::new();
     wire::request(&mut commit, 5, |body| {
         body.int32("commitTransaction", 1);
@@ -180,23 +179,23 @@ fn who_writes_what_a_transaction_has_for_itself_waits_for_its_end() {
     table.database.receive(here, &commit, table.now);
     let answered: Vec<Connection> = table.database.take_output().into_iter().map(|(to, _)| to).collect();
     assert_eq!(answered, [other, here]);
-    assert_eq!((table.has("x"), table.has("y")), (Whereabouts::Kept(1), Whereabouts::Kept(1)));
+    assert_eq!((table.has("x"), table.has("y")), (RowState::Kept(1), RowState::Kept(1)));
 }
 
 #[test]
 fn an_election_ends_transactions_and_loses_what_only_the_primary_had() {
-    let mut table = Table::new(MongoDb::of(Kind::Set));
+    let mut table = Table::new(MongoDb::new(Kind::Set));
     let here = table.connect(0);
     let quick = |body: &mut Writer<'_>| {
         write(HOT, "x", body);
         body.document("writeConcern", |concern| _ = concern.int32("w", 1));
     };
     assert_eq!(table.ask(here, quick, code), Some(0));
-    assert_eq!(table.has("x"), Whereabouts::Recent);
+    assert_eq!(table.has("x"), RowState::Recent);
     assert_eq!(table.in_transaction(here, "y", true, 1), Some(0));
-    // Another host is elected, and nobody has heard of the row.
+    // The elected host does not have the row.
     table.database.disturb(2 + 6, false, table.now);
-    assert_eq!(table.has("x"), Whereabouts::RolledBack);
+    assert_eq!(table.has("x"), RowState::RolledBack);
     table.database.tick(table.now);
     let there = table.connect(1);
     assert_eq!(table.end(there, "commitTransaction", 1), Some(251));
@@ -204,8 +203,8 @@ fn an_election_ends_transactions_and_loses_what_only_the_primary_had() {
 }
 
 #[test]
-fn a_batch_of_a_cursor_that_goes_on_for_ever_is_waited_for() {
-    let mut table = Table::new(MongoDb::of(Kind::Set));
+fn a_batch_of_a_tailable_cursor_is_awaited() {
+    let mut table = Table::new(MongoDb::new(Kind::Set));
     let (here, other) = (table.connect(0), table.connect(0));
     let tail = |body: &mut Writer<'_>| _ = body.text("find", "c").bool("tailable", true).bool("awaitData", true);
     assert_eq!(table.ask(here, tail, cursor), Some((FIRST_CURSOR, 0)));

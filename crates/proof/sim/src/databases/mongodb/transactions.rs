@@ -1,6 +1,6 @@
-//! Transactions that are under way: each is at one host, under the number that its session gave it, and is gone when
-//! that host is no longer the primary. One that writes to the collection `hot` has it for itself until its end: another
-//! one that comes there fails, and who comes in none waits.
+//! Open transactions: each is at one host, has a number from its session, and is lost when that host is no longer the
+//! primary. A transaction that writes to the collection `hot` locks it: other transactions fail there, and writes
+//! outside of transactions wait.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,16 +13,16 @@ use super::{
 };
 use crate::databases::Connection;
 
-/// The collection that one transaction has for itself.
+/// The collection that a transaction locks.
 pub const HOT: &str = "hot";
 
-/// A transaction that is older is aborted (`transactionLifetimeLimitSeconds`).
+/// `transactionLifetimeLimitSeconds`.
 const LIFETIME: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
 pub struct Transactions {
     open: BTreeMap<(usize, Session), Open>,
-    /// Who waits for what a transaction has for itself, and the request.
+    /// Writes that wait for the lock.
     waiting: Vec<(Connection, Vec<u8>)>,
 }
 
@@ -34,12 +34,11 @@ struct Open {
 }
 
 impl Transactions {
-    /// When the oldest has lived long enough.
+    /// When the oldest transaction expires.
     pub fn due(&self) -> Option<Duration> {
         self.open.values().map(|open| open.since + LIFETIME).min()
     }
 
-    /// Who waited there does so no longer.
     pub fn give_up(&mut self, connection: Connection) {
         self.waiting.retain(|(waiting, _)| *waiting != connection);
     }
@@ -50,8 +49,8 @@ impl Transactions {
     }
 }
 
-/// How a command stands to a transaction: whether it is to begin it.
-pub fn stands(body: Document<'_>) -> Option<bool> {
+/// Whether a command of a transaction begins it; `None` for a command outside of transactions.
+pub fn transaction_start(body: Document<'_>) -> Option<bool> {
     let truth = |name| body.get(name).ok().flatten().map(Value::truth);
     (truth("autocommit") == Some(false)).then(|| truth("startTransaction") == Some(true))
 }
@@ -61,13 +60,13 @@ fn gone() -> Vec<u8> {
 }
 
 impl MongoDb {
-    /// The session of a command, which is a user's.
+    /// The session of a command.
     pub(super) fn session_of(&self, from: Connection, body: Document<'_>) -> Option<Session> {
         let user = self.sessions.get(&from).expect("it speaks").user;
         cursors::session(body).map(|session| (user, session))
     }
 
-    /// Carries out a command of a transaction; `None` if it is not answered now.
+    /// Executes a command of a transaction; `None` if it is not answered now.
     pub(super) fn in_transaction(
         &mut self,
         from: Connection,
@@ -134,7 +133,7 @@ impl MongoDb {
         done(name, count, false)
     }
 
-    /// Whether somebody else's transaction has what is hot for itself.
+    /// Whether another session's transaction has the lock.
     pub(super) fn is_taken(&self, host: usize, by_others_than: Option<&Session>) -> bool {
         let others = self.transactions.open.iter().filter(|((at, session), _)| {
             (*at == host || self.kind == Kind::Sharded) && Some(session) != by_others_than
@@ -142,7 +141,7 @@ impl MongoDb {
         others.into_iter().any(|(_, open)| open.has_hot)
     }
 
-    /// A request waits until a transaction ends.
+    /// Delays a write until a transaction ends.
     pub(super) fn wait_for_hot(&mut self, from: Connection, message: &[u8]) {
         self.sessions.get_mut(&from).expect("it speaks").waits = true;
         self.transactions.waiting.push((from, message.to_vec()));
@@ -159,13 +158,12 @@ impl MongoDb {
             let known = self.written.record(&key.1);
             let committed = known.is_some_and(|known| known.number == number && known.what == Record::COMMITTED);
             if !committed && request.body.get("recoveryToken").is_ok_and(|token| token.is_some()) {
-                // Another mongos that asks the shards has them abort what is not committed yet.
+                // Another mongos has the shards abort a transaction that is not committed yet.
                 self.abort_of(&key.1, number);
             }
             return Some(if committed { document(|answer| _ = answer.double("ok", 1.0)) } else { gone() });
         }
         if self.is_stale(key.0) {
-            // No majority gets it.
             self.wait_for_majority(from, request);
             return None;
         }
@@ -180,20 +178,19 @@ impl MongoDb {
         (!ambushed).then_some(answer)
     }
 
-    /// A transaction ends, and nothing of it is left.
     fn abort(&mut self, key: &(usize, Session)) {
         if self.transactions.open.remove(key).is_some() {
             self.release();
         }
     }
 
-    /// A session's transaction of this number ends, at whatever host.
+    /// Aborts a session's transaction at any host.
     fn abort_of(&mut self, session: &Session, number: i64) {
         self.transactions.open.retain(|(_, of), open| of != session || open.number != number);
         self.release();
     }
 
-    /// A session ends at a host: what it has open there does, too.
+    /// Ends a session's transaction and cursors at a host.
     pub(super) fn end_session(&mut self, host: usize, session: &Session) {
         self.abort(&(host, session.clone()));
         self.hosts[host].cursors.retain(|_, cursor| !cursor.is_of(session));
@@ -204,7 +201,7 @@ impl MongoDb {
         self.release();
     }
 
-    /// Those end that have lived long enough.
+    /// Aborts expired transactions.
     pub(super) fn end_old_transactions(&mut self) {
         let now = self.now;
         let before = self.transactions.open.len();
@@ -214,12 +211,12 @@ impl MongoDb {
         }
     }
 
-    /// Who waited for what a transaction had tries again.
+    /// Retries the writes that waited for the lock.
     fn release(&mut self) {
         for (connection, message) in std::mem::take(&mut self.transactions.waiting) {
             let Some(session) = self.sessions.get_mut(&connection) else { continue };
             session.waits = false;
-            self.hear(connection, &message);
+            self.handle(connection, &message);
             self.read_on(connection);
         }
     }
@@ -229,7 +226,7 @@ impl MongoDb {
         let mut rows = self.written.visible(collection);
         let (host, session) = (self.sessions[&from].host, self.session_of(from, body));
         let number = body.get("txnNumber").ok().flatten().and_then(Value::integer);
-        if stands(body).is_some()
+        if transaction_start(body).is_some()
             && let Some(session) = session
             && let Some(open) = self.transactions.open.get(&(host, session)).filter(|open| Some(open.number) == number)
         {
@@ -238,7 +235,7 @@ impl MongoDb {
         rows
     }
 
-    /// The number of a session's last write or transaction, as a host knows it.
+    /// The number of a session's last write or transaction that a host knows.
     fn last_number(&self, host: usize, session: &Session) -> Option<i64> {
         let here = self.stale.as_ref().filter(|stale| stale.host == host).and_then(|stale| stale.last_of(session));
         self.written.record(session).into_iter().chain(here).map(|known| known.number).max()

@@ -1,5 +1,5 @@
-//! What is written, and which writes are known from their repetition: of every session the number of its last one, and
-//! how that was answered. A majority has it, but for what a write of the concern 1 has added since.
+//! Rows, and each session's last write, by which retried writes are recognised. A majority has all rows except those of
+//! recent writes with the concern `w: 1`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,26 +11,26 @@ use mongodb_session::bson::{Document, Value};
 use super::{MongoDb, document, errors::fail, message::Request};
 use crate::databases::Connection;
 
-/// A majority has what the primary has so long after.
+/// Time until a majority has a write.
 const REPLICATION: Duration = Duration::from_millis(20);
 
 /// A user, and the id of a session.
 pub type Session = (usize, Vec<u8>);
 
-/// What is known of a session's last write or transaction.
+/// A session's last write or transaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Record {
     pub number: i64,
-    /// How many rows a write has written.
+    /// Number of rows written, or [`Self::COMMITTED`].
     pub what: i32,
 }
 
 impl Record {
-    /// It was a transaction, which is committed.
+    /// A committed transaction.
     pub const COMMITTED: i32 = -1;
 }
 
-/// A write of which only the primary knows.
+/// A write that only the primary has.
 pub struct Recent {
     since: Duration,
     collection: String,
@@ -39,14 +39,14 @@ pub struct Recent {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Whereabouts {
-    /// A majority has it, so often.
+pub enum RowState {
+    /// A majority has it, this many times.
     Kept(usize),
     Recent,
-    /// A primary had it, and an election has lost it.
+    /// An election has lost it.
     RolledBack,
-    /// Nobody has ever written it, or whoever did has taken it back before anybody knew.
-    Nowhere,
+    /// It was not written, or its transaction was aborted.
+    Absent,
 }
 
 #[derive(Default)]
@@ -54,7 +54,7 @@ pub struct Written {
     /// The rows of each collection, in the order of their writing.
     collections: BTreeMap<String, Vec<String>>,
     last: BTreeMap<Session, Record>,
-    /// What no majority has yet.
+    /// Writes that no majority has yet.
     recent: Vec<Recent>,
     rolled_back: BTreeSet<(String, String)>,
 }
@@ -71,29 +71,24 @@ impl Written {
         self.rows(collection).into_iter().chain(recent.flat_map(|recent| recent.rows.clone())).collect()
     }
 
-    /// Where a row is; `others` are writes of which only a primary that was knows.
-    pub fn whereabouts<'a>(
-        &'a self,
-        collection: &str,
-        row: &str,
-        others: impl Iterator<Item = &'a Recent>,
-    ) -> Whereabouts {
+    /// The state of a row; `others` are writes that only a former primary has.
+    pub fn row_state<'a>(&'a self, collection: &str, row: &str, others: impl Iterator<Item = &'a Recent>) -> RowState {
         let is = |found: &&String| *found == row;
         let kept = self.collections.get(collection).map_or(0, |rows| rows.iter().filter(is).count());
         let mut recent = self.recent.iter().chain(others);
         match kept {
-            1.. => Whereabouts::Kept(kept),
+            1.. => RowState::Kept(kept),
             0 if recent
                 .any(|recent| recent.collection == collection && recent.rows.iter().any(|found| found == row)) =>
             {
-                Whereabouts::Recent
+                RowState::Recent
             }
-            0 if self.rolled_back.contains(&(collection.to_owned(), row.to_owned())) => Whereabouts::RolledBack,
-            0 => Whereabouts::Nowhere,
+            0 if self.rolled_back.contains(&(collection.to_owned(), row.to_owned())) => RowState::RolledBack,
+            0 => RowState::Absent,
         }
     }
 
-    /// How many rows have been lost by elections.
+    /// Number of rows that elections have lost.
     pub fn rolled_back(&self) -> u64 {
         self.rolled_back.len() as u64
     }
@@ -103,7 +98,7 @@ impl Written {
         last_of(&self.recent, session).or_else(|| self.last.get(session).copied())
     }
 
-    /// A majority gets rows, and all that came before them.
+    /// Adds rows to what a majority has, after all earlier writes.
     pub fn take(&mut self, rows: impl IntoIterator<Item = (String, String)>, record: Option<(Session, Record)>) {
         self.replicate();
         for (collection, row) in rows {
@@ -119,12 +114,12 @@ impl Written {
         }
     }
 
-    /// When a majority has more.
+    /// When the next write reaches a majority.
     pub fn due(&self) -> Option<Duration> {
         self.recent.first().map(|recent| recent.since + REPLICATION)
     }
 
-    /// The primary is the primary no longer, and what only it had is lost.
+    /// The primary steps down, and the writes that only it has are lost.
     pub fn roll_back(&mut self) {
         let lost = std::mem::take(&mut self.recent);
         self.lose(lost);
@@ -137,19 +132,19 @@ impl Written {
     }
 }
 
-/// The last of these writes that is a session's.
+/// The last of these writes of a session.
 pub fn last_of(recent: &[Recent], session: &Session) -> Option<Record> {
     let records = recent.iter().rev().filter_map(|recent| recent.record.as_ref());
     records.into_iter().find(|(of, _)| of == session).map(|(_, record)| *record)
 }
 
-/// What became of a write.
+/// The outcome of a write, with the answer.
 pub enum Outcome {
     Done(Vec<u8>),
     Nothing(Vec<u8>),
 }
 
-/// The documents that a command is about, in its body or beside it.
+/// A command's documents, in its body or in other sections.
 fn documents<'a>(request: &Request<'a>, name: &str) -> Vec<Document<'a>> {
     let inside = request.body.get(name).ok().flatten().and_then(Value::array);
     let inside = inside.into_iter().flat_map(Document::elements).flatten();
@@ -162,13 +157,13 @@ fn text(document: Document<'_>, name: &str) -> Option<String> {
     document.get(name).ok().flatten().and_then(Value::text).map(str::to_owned)
 }
 
-/// The row that an update adds to a document: `u` has it in `$push`.
+/// The row that an update adds by `$push`.
 fn pushed(update: Document<'_>) -> Option<String> {
     let change = update.get("u").ok().flatten().and_then(Value::document)?;
     text(change.get("$push").ok().flatten().and_then(Value::document)?, "v")
 }
 
-/// The rows that an `insert` or an `update` is to write.
+/// The rows of an `insert` or an `update`.
 pub fn rows_of(name: &str, request: &Request<'_>) -> Vec<String> {
     match name {
         "insert" => documents(request, "documents").into_iter().filter_map(|row| text(row, "v")).collect(),
@@ -176,14 +171,14 @@ pub fn rows_of(name: &str, request: &Request<'_>) -> Vec<String> {
     }
 }
 
-/// A write that is acknowledged before a majority has it.
+/// Whether the primary alone acknowledges a write.
 fn is_quick(body: Document<'_>) -> bool {
     let concern = body.get("writeConcern").ok().flatten().and_then(Value::document);
     concern.and_then(|concern| concern.get("w").ok().flatten()?.integer()) == Some(1)
 }
 
 impl MongoDb {
-    /// Inserts rows, or updates a document with more of them; `None` if it is not answered now.
+    /// Executes an `insert` or an `update`; `None` if it is not answered now.
     pub(super) fn write(
         &mut self,
         from: Connection,
@@ -219,7 +214,7 @@ impl MongoDb {
                 _ => {}
             }
         }
-        if quick && !self.own {
+        if quick && !self.is_reference {
             let recent = Recent { since: self.now, collection: collection.into(), rows, record };
             match self.stale.as_mut().filter(|_| stale) {
                 Some(stale) => stale.recent.push(recent),
@@ -232,7 +227,7 @@ impl MongoDb {
     }
 }
 
-/// The answer to a write. `again`: it was carried out before.
+/// The answer to a write. `again`: it is a retry.
 pub fn done(name: &str, count: i32, again: bool) -> Vec<u8> {
     document(|answer| {
         answer.int32("n", count);

@@ -1,18 +1,17 @@
-//! What is known of a statement before it is carried out: the types of its parameters, and the columns of its answer.
+//! Parameters and columns of a statement before it is run.
 
 use super::{
     failure::{Failure, in_failed_transaction, no_relation},
-    functions::Analysis,
+    functions::{Analysis, check_constants},
     session::{Block, Session},
-    sql::{Expression, Name, Node, Read, Statement, What},
-    values::{Column, Type, Value},
+    sql::{Name, Node, Read, Statement},
+    values::{Column, Type},
 };
 
-/// The numbers of the tables in descriptions of columns.
+/// OIDs of tables.
 const LEDGER: u32 = 16_385;
 const TEMPORARY: u32 = 16_999;
 
-/// A table that a statement names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Table {
     Ledger,
@@ -21,7 +20,7 @@ pub(super) enum Table {
 
 impl Table {
     pub(super) fn columns(self) -> Vec<Column> {
-        let column = |name: &str, of, kind| Column { name: name.into(), of, kind };
+        let column = |name: &str, source, kind| Column { name: name.into(), source, kind };
         match self {
             Self::Ledger => vec![column("who", (LEDGER, 1), Type::Text), column("n", (LEDGER, 2), Type::Int8)],
             Self::Temporary => vec![column("v", (TEMPORARY, 1), Type::Text)],
@@ -29,48 +28,37 @@ impl Table {
     }
 }
 
-/// Types of parameters, and columns if there are any.
 pub(super) type Known = (Vec<Type>, Option<Vec<Column>>);
 
 impl Session {
-    /// The table of this name.
     pub(super) fn table(&self, sql: &str, name: &Name) -> Result<Table, Failure> {
         match &*name.text {
             text if self.temps.contains_key(text) => Ok(Table::Temporary),
-            "ledger" if self.sees_public() => Ok(Table::Ledger),
+            "ledger" => Ok(Table::Ledger),
             text => Err(no_relation(text).at(sql, name.at)),
         }
     }
 
-    /// What every database has is found without the name of its schema.
-    pub(super) fn sees_public(&self) -> bool {
-        let path = self.settings.show("search_path").unwrap_or_default();
-        path.split(',').any(|schema| schema.trim() == "public")
-    }
-
-    /// Looks at a statement. `declared` are types of parameters that its client has named.
+    /// Analyses a statement. `declared`: types of parameters that its client has named.
     pub(super) fn analyse(&self, statement: &Statement, declared: &[Option<Type>]) -> Result<Known, Failure> {
         let mut types = declared.to_vec();
-        let columns = self.columns(
-            statement,
-            &mut Analysis { sql: &statement.text, sees_public: self.sees_public(), types: &mut types },
-        )?;
+        let columns = self.columns(statement, &mut Analysis { sql: &statement.text, types: &mut types })?;
         let undetermined =
             |place| Failure::new("42P18", format!("could not determine data type of parameter ${place}"));
         let types = types.into_iter().enumerate().map(|(place, kind)| kind.ok_or_else(|| undetermined(place + 1)));
         Ok((types.collect::<Result<_, _>>()?, columns))
     }
 
-    /// The same where there can be no parameters, with all that can be foreseen.
+    /// Analyses and plans a statement without parameters.
     pub(super) fn analyse_alone(&self, statement: &Statement) -> Result<Option<Vec<Column>>, Failure> {
-        if self.block == Block::Failed && !statement.node.leaves_failed() {
+        if self.block == Block::Failed && !statement.node.ends_transaction() {
             return Err(in_failed_transaction());
         }
         let (types, columns) = self.analyse(statement, &[])?;
         if !types.is_empty() {
             return Err(Failure::new("42P02", "there is no parameter $1"));
         }
-        foresee(statement, &[])?;
+        check_plan(statement)?;
         Ok(columns)
     }
 
@@ -86,8 +74,8 @@ impl Session {
             Node::Read(read) => Some(self.columns_of_table(statement, read, analysis)?),
             Node::Insert { table, values } => {
                 let columns = self.table(&statement.text, table)?.columns();
-                if values.len() > columns.len() {
-                    return Err(Failure::new("42601", "INSERT has more expressions than target columns"));
+                if values.len() != columns.len() {
+                    return Err(Failure::new("42601", "INSERT has more or fewer expressions than target columns"));
                 }
                 for (value, column) in values.iter().zip(&columns) {
                     analysis.type_of(value, Some(column.kind))?;
@@ -98,8 +86,8 @@ impl Session {
                 self.settings.show(name)?;
                 Some(vec![Column::new(spelt(name), Type::Text)])
             }
-            Node::Execute { name, .. } => self.statements.get(name).and_then(|prepared| prepared.columns.clone()),
-            Node::Fetch { name, .. } => self.portals.get(name).and_then(|portal| portal.columns.clone()),
+            Node::Execute(name) => self.statements.get(name).and_then(|prepared| prepared.columns.clone()),
+            Node::Fetch(name) => self.portals.get(name).and_then(|portal| portal.columns.clone()),
             Node::Declare { statement, .. } | Node::CopyOut(statement) => {
                 self.columns(statement, analysis)?;
                 None
@@ -107,7 +95,6 @@ impl Session {
             Node::Survey { .. } | Node::Guarded { .. } | Node::Sources => {
                 Some(vec![Column::new("text", Type::Text); 3])
             }
-            Node::Fixed(count, _) => Some(vec![Column::new("?column?", Type::Text); *count]),
             _ => None,
         })
     }
@@ -118,30 +105,23 @@ impl Session {
         read: &Read,
         analysis: &mut Analysis<'_>,
     ) -> Result<Vec<Column>, Failure> {
-        let all = self.table(&statement.text, &read.table)?.columns();
-        let find = |name: &str, at: usize| {
-            let found = all.iter().find(|column| column.name == name).cloned();
-            let missing = || Failure::new("42703", format!("column \"{name}\" does not exist")).at(&statement.text, at);
-            found.ok_or_else(missing)
-        };
-        let columns = match &read.what {
-            What::Count => vec![Column::new("count", Type::Int8)],
-            What::All => all.clone(),
-            What::Columns(names) => names.iter().map(|(name, at)| find(name, *at)).collect::<Result<_, _>>()?,
-        };
+        let columns = self.table(&statement.text, &read.table)?.columns();
         if let Some((name, at, expression)) = &read.filter {
-            analysis.type_of(expression, Some(find(name, *at)?.kind))?;
+            let column = columns.iter().find(|column| column.name == *name);
+            let missing =
+                || Failure::new("42703", format!("column \"{name}\" does not exist")).at(&statement.text, *at);
+            analysis.type_of(expression, Some(column.ok_or_else(missing)?.kind))?;
         }
-        Ok(columns)
+        Ok(vec![Column::new("count", Type::Int8)])
     }
 }
 
-/// What fails as soon as its values are known, before it is carried out.
-pub(super) fn foresee(statement: &Statement, arguments: &[Value]) -> Result<(), Failure> {
+/// Fails if a statement cannot be planned.
+pub(super) fn check_plan(statement: &Statement) -> Result<(), Failure> {
     let mut outcome = Ok(());
-    statement.node.expressions(&mut |expression: &Expression| {
+    statement.node.visit_expressions(&mut |expression| {
         if outcome.is_ok() {
-            outcome = Session::foresee(expression, arguments);
+            outcome = check_constants(expression);
         }
     });
     outcome

@@ -1,50 +1,36 @@
-//! What a session has set: for its transaction, and for good. It knows no statements.
+//! Settings of a session: those of its transaction, and lasting ones. It knows no statements.
 
-use std::{
-    cell::Cell,
-    collections::{BTreeMap, BTreeSet},
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     failure::Failure,
-    parameters::{ALL, Parameter, Rights, find},
+    parameters::{ALL, Parameter, find},
     wire::{message, text},
 };
 
-/// Values by names in small letters; those that are not there have their value of the session's start.
+/// Values by names in small letters. Other parameters have the value of the session's start.
 type Values = BTreeMap<String, Option<String>>;
 
-/// The settings of a session.
 #[derive(Default)]
 pub(super) struct Settings {
     user: String,
-    /// What RESET leads back to, where that is not the default.
+    /// Values of the start-up message, to which RESET returns.
     start: BTreeMap<String, String>,
-    /// What the server's configuration says, where that is not the default.
+    /// Values of the server's configuration that differ from the default.
     configured: BTreeMap<&'static str, &'static str>,
-    /// What has been set and holds now; `None` is set to the session's start.
+    /// Values that hold now.
     now: Values,
-    /// What will hold when the transaction has ended well.
+    /// Values that will hold after a commit.
     lasting: Values,
-    /// What held before it, if it has changed anything.
+    /// Lasting values before the transaction, if it has changed any.
     before: Option<Values>,
-    /// Names of custom parameters that there have been: they are empty, then, and not unknown.
+    /// Custom parameters so far: after a reset they are empty, and not unknown.
     custom: BTreeSet<String>,
-    /// What was reported last.
-    told: BTreeMap<&'static str, String>,
+    /// Values reported last.
+    reported: BTreeMap<&'static str, String>,
     /// Nothing has changed since then.
     all_told: bool,
-    /// The time-outs, as they were asked for most lately; `None` after a change.
-    limits: Cell<Option<[u64; LIMITS.len()]>>,
 }
-
-/// Time-outs, which are asked for at every step.
-const LIMITS: [&str; 4] =
-    ["statement_timeout", "lock_timeout", "idle_session_timeout", "idle_in_transaction_session_timeout"];
-
-/// Settings at some point of a transaction.
-#[derive(Clone)]
-pub(super) struct Mark(Values, Values);
 
 impl Settings {
     pub(super) fn new(user: &str) -> Self {
@@ -53,18 +39,18 @@ impl Settings {
         settings
     }
 
-    /// What the client wants from the start on.
+    /// Sets a parameter of the start-up message.
     pub(super) fn begin_with(&mut self, name: &str, value: &str) -> Result<(), Failure> {
         let value = self.check(name, value)?;
         self.start.insert(name.to_ascii_lowercase(), value);
-        self.touch();
+        self.all_told = false;
         Ok(())
     }
 
-    /// The configuration was read again, and says this. `name` is in small letters.
+    /// Sets a parameter of the configuration. `name` is in small letters.
     pub(super) fn configure(&mut self, name: &'static str, value: &'static str) {
         if self.configured.insert(name, value) != Some(value) {
-            self.touch();
+            self.all_told = false;
         }
     }
 
@@ -74,13 +60,7 @@ impl Settings {
             self.custom.insert(name.to_ascii_lowercase());
             return Ok(value.to_owned());
         };
-        let lower = name.to_ascii_lowercase();
-        if lower == "session_authorization" && value == "postgres" && self.user != value {
-            return Err(Failure::new("42501", format!("permission denied to set session authorization \"{value}\"")));
-        }
-        may_be_set(parameter, name)?;
-        let now = self.raw(&lower).unwrap_or_default();
-        parameter.accept(name, value, now, &self.user)
+        parameter.accept(value, &self.user)
     }
 
     fn of_start(&self, name: &str) -> Option<&str> {
@@ -99,7 +79,7 @@ impl Settings {
         self.set_now(name).or_else(|| self.of_start(name)).or_else(emptied)
     }
 
-    /// The value as it is shown, or that there is none.
+    /// The value as SHOW shows it.
     pub(super) fn show(&self, name: &str) -> Result<String, Failure> {
         let lower = name.to_ascii_lowercase();
         let Some(value) = self.raw(&lower) else {
@@ -108,39 +88,14 @@ impl Settings {
         Ok(find(name).map_or_else(|| value.to_owned(), |parameter| parameter.show(value)))
     }
 
-    /// A time-out, in milliseconds.
-    pub(super) fn milliseconds(&self, name: &str) -> u64 {
-        let limits = self.limits.get().unwrap_or_else(|| {
-            LIMITS.map(|name| self.raw(name).and_then(|value| value.parse().ok()).unwrap_or_default())
-        });
-        self.limits.set(Some(limits));
-        limits[LIMITS.iter().position(|limit| *limit == name).expect("a time-out")]
-    }
-
-    /// Something may have changed.
-    fn touch(&mut self) {
-        self.all_told = false;
-        self.limits.set(None);
-    }
-
-    pub(super) fn is_on(&self, name: &str) -> bool {
-        self.raw(name) == Some("on")
-    }
-
-    /// The user has said how bytes are to be read.
-    pub(super) fn is_latin1(&self) -> bool {
-        self.set_now("client_encoding").or_else(|| self.of_start("client_encoding")) == Some("LATIN1")
-    }
-
     /// Sets a parameter; to the session's start, if `value` is `None`.
     pub(super) fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<(), Failure> {
         let lower = name.to_ascii_lowercase();
         let value = match value {
             Some(value) => Some(self.check(name, value)?),
             None => {
-                match known(name)? {
-                    Some(parameter) => may_be_set(parameter, name)?,
-                    None => _ = self.custom.insert(lower.clone()),
+                if known(name)?.is_none() {
+                    self.custom.insert(lower.clone());
                 }
                 None
             }
@@ -157,13 +112,12 @@ impl Settings {
         Ok(())
     }
 
-    /// A SET with a list of words.
+    /// A SET with a list of values.
     pub(super) fn assign(&mut self, name: &str, words: &[String], local: bool) -> Result<(), Failure> {
-        let value = match known(name)? {
-            Some(parameter) => parameter.join(words)?,
-            None => words.join(", "),
-        };
-        self.set(name, Some(&value), local)
+        if words.len() > 1 && known(name)?.is_some() {
+            return Err(Failure::new("22023", format!("SET {name} takes only one argument")));
+        }
+        self.set(name, Some(&words.join(", ")), local)
     }
 
     pub(super) fn reset_all(&mut self) {
@@ -174,38 +128,28 @@ impl Settings {
     }
 
     fn change(&mut self) {
-        self.touch();
+        self.all_told = false;
         if self.before.is_none() {
             self.before = Some(self.lasting.clone());
         }
     }
 
-    /// The transaction has ended well.
     pub(super) fn commit(&mut self) {
         if self.before.take().is_some() {
-            self.touch();
+            self.all_told = false;
             self.now = self.lasting.clone();
         }
     }
 
     pub(super) fn roll_back(&mut self) {
         if let Some(before) = self.before.take() {
-            self.touch();
+            self.all_told = false;
             self.now = before.clone();
             self.lasting = before;
         }
     }
 
-    pub(super) fn mark(&self) -> Mark {
-        Mark(self.now.clone(), self.lasting.clone())
-    }
-
-    pub(super) fn return_to(&mut self, mark: &Mark) {
-        self.change();
-        (self.now, self.lasting) = (mark.0.clone(), mark.1.clone());
-    }
-
-    /// Names and values, as they are kept, of all that the session has set, but custom ones, and who acts.
+    /// Names and kept values of parameters that the session has set, except custom ones and roles.
     pub(super) fn of_session(&self) -> Vec<(&'static str, String)> {
         let set = |name: &str| self.set_now(name).map(str::to_owned);
         let hidden = |name: &str| matches!(name, "role" | "session_authorization");
@@ -214,7 +158,7 @@ impl Settings {
         all.collect()
     }
 
-    /// The names of all that is reported, and where the value of each comes from.
+    /// Names and sources of reported parameters.
     pub(super) fn sources(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         ALL.iter().filter(|parameter| parameter.reported).map(|parameter| {
             let name = parameter.name.to_ascii_lowercase();
@@ -224,7 +168,7 @@ impl Settings {
         })
     }
 
-    /// What a session that has just begun would not have.
+    /// Settings that a new session would not have.
     pub(super) fn leftovers(&self) -> Vec<String> {
         let differs = |name: &String, value: &String| {
             let start = self.of_start(name);
@@ -234,25 +178,25 @@ impl Settings {
         set.filter(|(name, value)| differs(name, value)).map(|(name, value)| format!("{name} = {value}")).collect()
     }
 
-    /// Appends a ParameterStatus for each that is reported and has another value than was told last.
+    /// Appends a ParameterStatus for each reported parameter that has changed.
     pub(super) fn report(&mut self, to: &mut Vec<u8>) {
         if std::mem::replace(&mut self.all_told, true) {
             return;
         }
         for parameter in ALL.iter().filter(|parameter| parameter.reported) {
             let value = self.raw(&parameter.name.to_ascii_lowercase()).unwrap_or_default().to_owned();
-            if self.told.get(parameter.name) != Some(&value) {
+            if self.reported.get(parameter.name) != Some(&value) {
                 message(to, b'S', |to| {
                     text(to, parameter.name.as_bytes());
                     text(to, value.as_bytes());
                 });
-                self.told.insert(parameter.name, value);
+                self.reported.insert(parameter.name, value);
             }
         }
     }
 }
 
-/// The parameter, if it is not a custom one.
+/// The parameter; `None` for a custom one.
 fn known(name: &str) -> Result<Option<&'static Parameter>, Failure> {
     if let Some(parameter) = find(name) {
         return Ok(Some(parameter));
@@ -260,23 +204,7 @@ fn known(name: &str) -> Result<Option<&'static Parameter>, Failure> {
     if !name.contains('.') {
         return Err(Failure::new("42704", format!("unrecognized configuration parameter \"{name}\"")));
     }
-    let begins = |c: char| c.is_ascii_alphabetic() || c == '_' || !c.is_ascii();
-    let plain = |c: char| begins(c) || c.is_ascii_digit() || c == '$';
-    if name.split('.').all(|part| part.starts_with(begins) && part.chars().all(plain)) {
-        return Ok(None);
-    }
-    let detail = "Custom parameter names must be two or more simple identifiers separated by dots.";
-    Err(Failure::new("42602", format!("invalid configuration parameter name \"{name}\"")).detail(detail))
-}
-
-fn may_be_set(parameter: &Parameter, name: &str) -> Result<(), Failure> {
-    let (code, message) = match parameter.rights {
-        Rights::Anybody => return Ok(()),
-        Rights::Superuser => ("42501", format!("permission denied to set parameter \"{name}\"")),
-        Rights::Start => ("55P02", format!("parameter \"{name}\" cannot be changed without restarting the server")),
-        Rights::Nobody => ("55P02", format!("parameter \"{name}\" cannot be changed")),
-    };
-    Err(Failure::new(code, message))
+    Ok(None)
 }
 
 #[cfg(test)]
@@ -284,21 +212,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_set_holds_as_long_as_it_was_said_to() {
+    fn a_setting_lasts_for_its_transaction_or_the_session() {
         let mut settings = Settings::new("app");
         settings.set("app.x", Some("1"), false).unwrap();
         settings.commit();
         settings.set("app.x", Some("2"), true).unwrap();
-        settings.set("jit", Some("off"), false).unwrap();
+        settings.set("work_mem", Some("8MB"), false).unwrap();
         assert_eq!(settings.show("app.x").unwrap(), "2");
         settings.commit();
         assert_eq!(settings.show("app.x").unwrap(), "1");
-        assert_eq!(settings.leftovers(), ["app.x = 1", "jit = off"]);
+        assert_eq!(settings.leftovers(), ["app.x = 1", "work_mem = 8192"]);
         settings.reset_all();
         assert_eq!(settings.show("app.x").unwrap(), "");
         settings.roll_back();
         assert_eq!(settings.show("app.x").unwrap(), "1");
-        assert_eq!(settings.of_session(), [("jit", "off".to_owned())]);
+        assert_eq!(settings.of_session(), [("work_mem", "8192".to_owned())]);
     }
 
     #[test]
@@ -309,6 +237,8 @@ mod tests {
         settings.set("timezone", None, false).unwrap();
         assert_eq!(settings.show("timezone").unwrap(), "CET");
         assert!(settings.leftovers().is_empty());
+        assert_eq!(settings.set("nosuch", Some("1"), false).unwrap_err().code, "42704");
+        assert_eq!(settings.show("app.y").unwrap_err().code, "42704");
     }
 
     #[test]
@@ -325,28 +255,5 @@ mod tests {
         settings.report(&mut bytes);
         assert_eq!(bytes, b"S\0\0\0\x1fIntervalStyle\0sql_standard\0");
         assert!(settings.sources().any(|source| source == ("IntervalStyle", "configuration file")));
-    }
-
-    #[test]
-    fn changes_are_reported_once() {
-        let mut settings = Settings::new("app");
-        let mut bytes = Vec::new();
-        settings.report(&mut bytes);
-        bytes.clear();
-        settings.set("datestyle", Some("german"), false).unwrap();
-        settings.report(&mut bytes);
-        assert_eq!(bytes, b"S\0\0\0\x1aDateStyle\0German, DMY\0");
-        settings.roll_back();
-        settings.report(&mut bytes);
-        assert!(bytes.ends_with(b"DateStyle\0ISO, MDY\0"));
-    }
-
-    #[test]
-    fn what_there_is_not_cannot_be_set() {
-        let mut settings = Settings::new("app");
-        assert_eq!(settings.set("nosuch", Some("1"), false).unwrap_err().code, "42704");
-        assert_eq!(settings.set("a b.c", Some("1"), false).unwrap_err().code, "42602");
-        assert_eq!(settings.set("server_version", Some("1"), false).unwrap_err().code, "55P02");
-        assert_eq!(settings.show("app.y").unwrap_err().code, "42704");
     }
 }

@@ -1,20 +1,15 @@
-//! What statements there are: the part of SQL that the model understands. How they are read is told in `reading`, what
-//! they do in `execute`.
+//! Statements: the part of SQL that the model knows.
 
 use std::rc::Rc;
 
-use super::values::Type;
-
-/// One statement of a text.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Statement {
     pub(super) node: Node,
-    /// The text in which it stands, for the places of errors.
+    /// The text that contains it, for positions of errors.
     pub(super) text: Rc<str>,
 }
 
 impl Statement {
-    /// One that stands in this text.
     pub(super) fn in_text(node: Node, text: &str) -> Self {
         Self { node, text: text.into() }
     }
@@ -22,23 +17,15 @@ impl Statement {
 
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Node {
-    Begin {
-        word: &'static str,
-        modes: Modes,
-    },
+    Begin,
     Commit,
     Rollback,
-    Savepoint(String),
-    RollbackTo(String),
-    Release(String),
     Set {
         name: String,
-        /// `None`: its default.
-        value: Option<Assigned>,
+        /// `None` is DEFAULT.
+        value: Option<Vec<String>>,
         local: bool,
     },
-    /// How the transaction is to be.
-    SetTransaction(Modes),
     Show(String),
     /// `None`: all.
     Reset(Option<String>),
@@ -50,10 +37,7 @@ pub(super) enum Node {
         values: Vec<Expression>,
     },
     CreateTemp(String),
-    Drop {
-        table: String,
-        if_exists: bool,
-    },
+    Drop(String),
     Listen(String),
     /// `None`: all.
     Unlisten(Option<String>),
@@ -63,13 +47,9 @@ pub(super) enum Node {
     },
     Prepare {
         name: String,
-        types: Vec<Type>,
         statement: Box<Statement>,
     },
-    Execute {
-        name: String,
-        arguments: Vec<Expression>,
-    },
+    Execute(String),
     /// `None`: all.
     Deallocate(Option<String>),
     Declare {
@@ -77,31 +57,26 @@ pub(super) enum Node {
         hold: bool,
         statement: Box<Statement>,
     },
-    Fetch {
-        name: String,
-        /// `None`: all.
-        count: Option<usize>,
-    },
+    /// Of one row.
+    Fetch(String),
     /// `None`: all.
     Close(Option<String>),
     CopyIn(Name),
     CopyOut(Box<Statement>),
-    Do(Vec<Procedural>),
-    /// A survey of Poolhouse's: whether it asks for settings, which custom ones, and which prepared statements.
+    Do(Vec<Statement>),
+    /// A survey by the pooler: whether it asks for settings, which custom ones, and which prepared statements.
     Survey {
         settings: bool,
         names: Vec<String>,
         statements: Statements,
     },
-    /// What these settings are, asked before a survey that changes them for itself.
+    /// The values of settings that a survey then changes for itself.
     Guarded {
         mark: &'static str,
         names: Vec<String>,
     },
-    /// Where the values of what is reported come from.
+    /// The sources of the values of reported parameters.
     Sources,
-    /// Rows that are the same whatever happens: so many columns each.
-    Fixed(usize, Vec<Vec<String>>),
 }
 
 /// Which prepared statements a survey asks for.
@@ -109,24 +84,11 @@ pub(super) enum Node {
 pub(super) enum Statements {
     None,
     OfSql,
-    /// Also those whose names are no pooler's.
+    /// Also statements without a name of the pooler.
     OfClients,
 }
 
-/// How a transaction is to be, as far as that is said.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(super) struct Modes {
-    pub(super) level: Option<&'static str>,
-    pub(super) read_only: Option<bool>,
-    /// Something is said about being deferrable.
-    pub(super) deferrable: bool,
-}
-
-/// What a parameter is set to.
-#[derive(Clone, PartialEq, Debug)]
-pub(super) struct Assigned(pub(super) Vec<String>);
-
-/// A table's name, and where it stands.
+/// A table's name, and its position.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Name {
     pub(super) text: String,
@@ -148,30 +110,21 @@ pub(super) struct Item {
     pub(super) name: String,
 }
 
+/// `SELECT count(*)` from a table.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Read {
     pub(super) table: Name,
-    pub(super) what: What,
-    /// A column, where it stands, and what it is compared with.
+    /// A column, its place in the text, and the value that it has to equal.
     pub(super) filter: Option<(String, usize, Expression)>,
 }
 
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum What {
-    Count,
-    All,
-    Columns(Vec<(String, usize)>),
-}
-
-/// Something that has a value.
-#[derive(Clone, PartialEq, Debug)]
 pub(super) enum Expression {
-    /// With the place where it stands.
+    /// With its position.
     Text(String, usize),
     Integer(i64),
     Decimal(f64),
     Bool(bool),
-    Null,
     Parameter(usize),
     Call {
         name: String,
@@ -179,62 +132,32 @@ pub(super) enum Expression {
         arguments: Vec<Expression>,
     },
     Divide(Box<Expression>, Box<Expression>),
-    Cast(Box<Expression>, Type),
-}
-
-/// A statement within procedural code.
-#[derive(Clone, PartialEq, Debug)]
-pub(super) enum Procedural {
-    Run(Statement),
-    Raise { code: String, message: String, hint: Option<String> },
 }
 
 impl Node {
-    /// It begins or ends a transaction, or a part of it.
+    /// Whether it begins or ends a transaction.
     pub(super) fn is_of_transactions(&self) -> bool {
-        let parts = matches!(self, Self::Savepoint(_) | Self::RollbackTo(_) | Self::Release(_));
-        parts || matches!(self, Self::Begin { .. } | Self::Commit | Self::Rollback)
+        matches!(self, Self::Begin | Self::Commit | Self::Rollback)
     }
 
-    /// It is carried out in a transaction that has failed.
-    pub(super) fn leaves_failed(&self) -> bool {
-        matches!(self, Self::Commit | Self::Rollback | Self::RollbackTo(_))
+    /// Whether it is run in a transaction that has failed.
+    pub(super) fn ends_transaction(&self) -> bool {
+        matches!(self, Self::Commit | Self::Rollback)
     }
 
-    /// It is a query, and not only something that has rows to tell.
+    /// Whether it is a query, and not only a statement that returns rows.
     pub(super) fn is_query(&self) -> bool {
-        let ours = matches!(self, Self::Survey { .. } | Self::Guarded { .. } | Self::Sources | Self::Fixed(..));
-        ours || matches!(self, Self::Select(_) | Self::Read(_))
-    }
-
-    /// It needs to know what was committed: when it is read, if `early`, or when it is carried out.
-    pub(super) fn takes_snapshot(&self, early: bool) -> bool {
-        let query = self.is_query() || matches!(self, Self::Insert { .. } | Self::Declare { .. });
-        let settings = matches!(
-            self,
-            Self::Set { .. } | Self::SetTransaction(_) | Self::Show(_) | Self::Reset(_) | Self::Fetch { .. }
-        );
-        let channels = matches!(self, Self::Listen(_) | Self::Unlisten(_) | Self::Notify { .. });
-        query || !(early || settings || channels || self.is_of_transactions())
-    }
-
-    /// As what a transaction that only reads refuses it.
-    pub(super) fn writes_as(&self) -> Option<&'static str> {
-        match self {
-            Self::CreateTemp(_) => Some("CREATE TABLE"),
-            Self::Drop { .. } => Some("DROP TABLE"),
-            _ => None,
-        }
+        let of_pooler = matches!(self, Self::Survey { .. } | Self::Guarded { .. } | Self::Sources);
+        of_pooler || matches!(self, Self::Select(_) | Self::Read(_))
     }
 
     /// Calls `visit` with each expression in it.
-    pub(super) fn expressions<'a>(&'a self, visit: &mut dyn FnMut(&'a Expression)) {
+    pub(super) fn visit_expressions<'a>(&'a self, visit: &mut dyn FnMut(&'a Expression)) {
         match self {
             Self::Select(items) => items.iter().for_each(|item| item.expression.visit(visit)),
             Self::Read(Read { filter: Some((_, _, expression)), .. }) => expression.visit(visit),
             Self::Insert { values, .. } => values.iter().for_each(|value| value.visit(visit)),
-            Self::Execute { arguments, .. } => arguments.iter().for_each(|value| value.visit(visit)),
-            Self::Declare { statement, .. } | Self::CopyOut(statement) => statement.node.expressions(visit),
+            Self::Declare { statement, .. } | Self::CopyOut(statement) => statement.node.visit_expressions(visit),
             _ => {}
         }
     }
@@ -249,7 +172,6 @@ impl Expression {
                 left.visit(visit);
                 right.visit(visit);
             }
-            Self::Cast(inner, _) => inner.visit(visit),
             _ => {}
         }
     }

@@ -1,9 +1,6 @@
-//! Cutting SQL into words, texts and symbols, as PostgreSQL does. It knows no statements.
+//! Tokens of SQL. It knows no statements.
 
 use super::failure::Failure;
-
-/// Longest name in bytes; what is longer is cut off.
-const MAX_NAME: usize = 63;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
@@ -17,11 +14,8 @@ pub(super) enum Kind {
     /// `$1`
     Parameter(usize),
     Symbol(char),
-    /// `::`
-    Cast,
 }
 
-/// A piece of SQL, and where it stands.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Token {
     pub(super) kind: Kind,
@@ -29,29 +23,20 @@ pub(super) struct Token {
     pub(super) end: usize,
 }
 
-#[derive(Default, Debug)]
-pub(super) struct Tokens {
-    pub(super) list: Vec<Token>,
-    /// Byte offsets of string literals with a backslash escape that standard_conforming_strings would disable, each
-    /// with the character after its first backslash.
-    pub(super) odd: Vec<(usize, char)>,
+/// Splits a text into tokens. A backslash is special in an E'' literal only.
+pub(super) fn tokenise(sql: &str) -> Result<Vec<Token>, Failure> {
+    let mut tokeniser = Tokeniser { sql, at: 0, tokens: Vec::new() };
+    while tokeniser.next()? {}
+    Ok(tokeniser.tokens)
 }
 
-/// Cuts a text. `standard`: a backslash in an ordinary text is nothing special.
-pub(super) fn cut(sql: &str, standard: bool) -> Result<Tokens, Failure> {
-    let mut cutter = Cutter { sql, at: 0, standard, tokens: Tokens::default() };
-    while cutter.next()? {}
-    Ok(cutter.tokens)
-}
-
-struct Cutter<'a> {
+struct Tokeniser<'a> {
     sql: &'a str,
     at: usize,
-    standard: bool,
-    tokens: Tokens,
+    tokens: Vec<Token>,
 }
 
-impl Cutter<'_> {
+impl Tokeniser<'_> {
     fn peek(&self, ahead: usize) -> u8 {
         self.sql.as_bytes().get(self.at + ahead).copied().unwrap_or_default()
     }
@@ -65,7 +50,7 @@ impl Cutter<'_> {
         Failure::new("42601", format!("{message} at or near \"{near}\"")).at(self.sql, start)
     }
 
-    /// Takes one more token; false at the end.
+    /// Reads a token. Returns false at the end.
     fn next(&mut self) -> Result<bool, Failure> {
         self.skip()?;
         let start = self.at;
@@ -73,7 +58,7 @@ impl Cutter<'_> {
         let kind = match first {
             '\'' => {
                 self.at += 1;
-                self.literal(!self.standard, start)?
+                self.literal(false, start)?
             }
             'e' | 'E' if self.peek(1) == b'\'' => {
                 self.at += 2;
@@ -102,15 +87,11 @@ impl Cutter<'_> {
                 let length = self.rest().find(|c| !is_part(c)).unwrap_or(self.rest().len());
                 let word = self.rest()[..length].to_ascii_lowercase();
                 self.at += length;
-                Kind::Word(cut_off(word))
-            }
-            ':' if self.peek(1) == b':' => {
-                self.at += 2;
-                Kind::Cast
+                Kind::Word(word)
             }
             _ => self.symbol(first),
         };
-        self.tokens.list.push(Token { kind, start, end: self.at });
+        self.tokens.push(Token { kind, start, end: self.at });
         Ok(true)
     }
 
@@ -181,18 +162,15 @@ impl Cutter<'_> {
         if name.is_empty() {
             return Err(self.failure("zero-length delimited identifier", start));
         }
-        Ok(Kind::Quoted(cut_off(name)))
+        Ok(Kind::Quoted(name))
     }
 
-    /// The rest of a text that has begun with its quote.
+    /// The rest of a literal that has begun with its quote.
     fn literal(&mut self, escapes: bool, start: usize) -> Result<Kind, Failure> {
-        let explicit = self.sql.as_bytes()[start] != b'\'';
+        let unterminated = "unterminated quoted string";
         let mut bytes = Vec::new();
-        let mut odd = None;
         loop {
-            let Some(next) = self.rest().chars().next() else {
-                return Err(self.failure("unterminated quoted string", start));
-            };
+            let Some(next) = self.rest().chars().next() else { return Err(self.failure(unterminated, start)) };
             self.at += next.len_utf8();
             match next {
                 '\'' if self.peek(0) == b'\'' => {
@@ -201,74 +179,19 @@ impl Cutter<'_> {
                 }
                 '\'' => break,
                 '\\' if escapes => {
-                    let next = self.rest().chars().next().unwrap_or_default();
-                    odd.get_or_insert((start, next));
-                    self.escape(&mut bytes, start)?;
+                    let hex = self.rest().get(1..3).filter(|_| self.peek(0) == b'x');
+                    let byte = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok());
+                    bytes.push(byte.ok_or_else(|| self.failure("the model knows the escape \\xXX only", start))?);
+                    self.at += 3;
                 }
                 _ => bytes.extend_from_slice(next.encode_utf8(&mut [0; 4]).as_bytes()),
             }
         }
-        self.tokens.odd.extend(odd.filter(|_| !explicit));
-        match String::from_utf8(bytes) {
-            Ok(text) if !text.contains('\0') => Ok(Kind::Text(text)),
-            Ok(_) => Err(invalid_bytes(&[0])),
-            Err(error) => Err(invalid_bytes(&error.as_bytes()[error.utf8_error().valid_up_to()..])),
-        }
+        let text = String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'));
+        text.map(Kind::Text).ok_or_else(|| Failure::new("22021", "invalid byte sequence for encoding \"UTF8\""))
     }
 
-    /// What stands behind a backslash.
-    fn escape(&mut self, bytes: &mut Vec<u8>, start: usize) -> Result<(), Failure> {
-        let Some(next) = self.rest().chars().next() else {
-            return Err(self.failure("unterminated quoted string", start));
-        };
-        self.at += next.len_utf8();
-        let byte = match next {
-            'b' => 8,
-            'f' => 12,
-            'n' => b'\n',
-            'r' => b'\r',
-            't' => b'\t',
-            'x' if self.peek(0).is_ascii_hexdigit() => self.number(2, 16) as u8,
-            '0'..='7' => {
-                self.at -= 1;
-                self.number(3, 8) as u8
-            }
-            'u' | 'U' => {
-                let digits = if next == 'u' { 4 } else { 8 };
-                let is_hex = |place: usize| self.peek(place).is_ascii_hexdigit();
-                if !(0..digits).all(is_hex) {
-                    return Err(Failure::new("22025", "invalid Unicode escape")
-                        .hint("Unicode escapes must be \\uXXXX or \\UXXXXXXXX.")
-                        .at(self.sql, self.at - 2));
-                }
-                let at = self.at - 2;
-                let Some(character) = char::from_u32(self.number(digits, 16)) else {
-                    return Err(self.failure("invalid Unicode escape value", at));
-                };
-                bytes.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
-                return Ok(());
-            }
-            _ => {
-                bytes.extend_from_slice(next.encode_utf8(&mut [0; 4]).as_bytes());
-                return Ok(());
-            }
-        };
-        bytes.push(byte);
-        Ok(())
-    }
-
-    /// At most so many digits.
-    fn number(&mut self, most: usize, base: u32) -> u32 {
-        let mut number = 0;
-        for _ in 0..most {
-            let Some(digit) = char::from(self.peek(0)).to_digit(base) else { break };
-            number = number * base + digit;
-            self.at += 1;
-        }
-        number
-    }
-
-    /// A text in dollars, if this is one.
+    /// A dollar-quoted text, if this is one.
     fn dollar(&mut self, start: usize) -> Result<Option<Kind>, Failure> {
         let Some(length) = self.rest()[1..].find('$') else { return Ok(None) };
         let quote = self.rest()[..length + 2].to_owned();
@@ -284,73 +207,41 @@ impl Cutter<'_> {
     }
 }
 
-/// A name at the length that names may have.
-fn cut_off(mut name: String) -> String {
-    if name.len() > MAX_NAME {
-        let end = (0..=MAX_NAME).rev().find(|&end| name.is_char_boundary(end)).unwrap_or_default();
-        name.truncate(end);
-    }
-    name
-}
-
-/// Bytes that are no text.
-pub(super) fn invalid_bytes(bytes: &[u8]) -> Failure {
-    let length = match bytes.first() {
-        Some(0xC2..=0xDF) => 2,
-        Some(0xE0..=0xEF) => 3,
-        Some(0xF0..=0xF4) => 4,
-        _ => 1,
-    };
-    let shown: Vec<String> = bytes.iter().take(length).map(|byte| format!("0x{byte:02x}")).collect();
-    Failure::new("22021", format!("invalid byte sequence for encoding \"UTF8\": {}", shown.join(" ")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn kinds(sql: &str) -> Vec<Kind> {
-        cut(sql, true).unwrap().list.into_iter().map(|token| token.kind).collect()
-    }
 
     fn text(text: &str) -> Kind {
         Kind::Text(text.into())
     }
 
     #[test]
-    fn words_texts_and_symbols_are_told_apart() {
+    fn words_texts_and_symbols_are_recognised() {
+        let sql = "SeLeCT /* a /* b */ */ 'it''s\\', \"A\"\"b\" -- end\n, $1, 1.5;$a$'$a$ E'\\x41'";
+        let kinds: Vec<Kind> = tokenise(sql).unwrap().into_iter().map(|token| token.kind).collect();
         assert_eq!(
-            kinds("SeLeCT /* a /* b */ */ 'it''s', \"A\"\"b\"::x -- end\n, $1, 1.5;$a$'$a$"),
+            kinds,
             [
                 Kind::Word("select".into()),
-                text("it's"),
+                text("it's\\"),
                 Kind::Symbol(','),
                 Kind::Quoted("A\"b".into()),
-                Kind::Cast,
-                Kind::Word("x".into()),
                 Kind::Symbol(','),
                 Kind::Parameter(1),
                 Kind::Symbol(','),
                 Kind::Number("1.5".into()),
                 Kind::Symbol(';'),
                 text("'"),
+                text("A"),
             ]
         );
     }
 
     #[test]
-    fn backslashes_mean_what_the_setting_says() {
-        assert_eq!(kinds(r"'a\' E'\'\\\x41\u00e4\n\101'"), [text("a\\"), text("'\\Aä\nA")]);
-        let tokens = cut(r"'a\'b'", false).unwrap();
-        assert_eq!(tokens.list[0].kind, text("a'b"));
-        assert_eq!(tokens.odd, [(0, '\'')]);
-    }
-
-    #[test]
     fn what_does_not_end_is_an_error() {
         for sql in ["'a", "\"a", "/* a", "$$a", "E'\\'", "\"\""] {
-            assert_eq!(cut(sql, true).unwrap_err().code, "42601", "{sql}");
+            assert_eq!(tokenise(sql).unwrap_err().code, "42601", "{sql}");
         }
-        assert_eq!(cut(r"E'\xff'", true).unwrap_err().code, "22021");
+        assert_eq!(tokenise(r"E'\xff'").unwrap_err().code, "22021");
     }
 }

@@ -1,10 +1,8 @@
-//! Messages of the protocol as bytes: reading those of a client, writing those of a server. It knows nothing of what
-//! they mean.
+//! Messages as bytes: reads messages of clients, and writes messages of servers.
 
-/// Bytes before the body of a message: kind and length.
+/// Bytes of kind and length.
 const HEADER: usize = 5;
 
-/// Appends a message.
 pub(super) fn message(to: &mut Vec<u8>, kind: u8, body: impl FnOnce(&mut Vec<u8>)) {
     to.push(kind);
     let start = to.len();
@@ -14,20 +12,20 @@ pub(super) fn message(to: &mut Vec<u8>, kind: u8, body: impl FnOnce(&mut Vec<u8>
     to[start..start + 4].copy_from_slice(&length.to_be_bytes());
 }
 
-/// Appends a text with the zero that ends it.
+/// Appends a text with a zero byte.
 pub(super) fn text(to: &mut Vec<u8>, text: &[u8]) {
     to.extend_from_slice(text);
     to.push(0);
 }
 
-/// What came first on a connection, before messages have kinds.
+/// The first message of a connection, which has no kind.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct First {
     pub(super) code: u32,
     pub(super) body: Vec<u8>,
 }
 
-/// Takes a message off the front of what came; `None` if it is not whole yet, an error if it cannot be one.
+/// Takes the first message of the input; `None` if it is not complete.
 pub(super) fn take_message(input: &mut Vec<u8>) -> Result<Option<(u8, Vec<u8>)>, ()> {
     let Some(header) = input.get(..HEADER) else { return Ok(None) };
     let length = u32::from_be_bytes([header[1], header[2], header[3], header[4]]) as usize;
@@ -43,7 +41,6 @@ pub(super) fn take_message(input: &mut Vec<u8>) -> Result<Option<(u8, Vec<u8>)>,
     Ok(Some((kind, body)))
 }
 
-/// The same for what comes first.
 pub(super) fn take_first(input: &mut Vec<u8>) -> Result<Option<First>, ()> {
     let Some(header) = input.first_chunk::<4>() else { return Ok(None) };
     let length = u32::from_be_bytes(*header) as usize;
@@ -63,7 +60,6 @@ pub(super) fn take_first(input: &mut Vec<u8>) -> Result<Option<First>, ()> {
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// Up to a zero.
     pub(super) fn text(&mut self) -> Option<&'a [u8]> {
         let end = self.0.iter().position(|&byte| byte == 0)?;
         let (text, rest) = (&self.0[..end], &self.0[end + 1..]);
@@ -87,12 +83,6 @@ impl<'a> Reader<'a> {
         let (bytes, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
         Some(bytes)
-    }
-
-    /// A list of numbers, with its length before it.
-    pub(super) fn u16s(&mut self) -> Option<Vec<u16>> {
-        let count = self.u16()?;
-        (0..count).map(|_| self.u16()).collect()
     }
 }
 

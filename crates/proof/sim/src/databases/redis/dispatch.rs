@@ -1,4 +1,4 @@
-//! Whether a command is run now, queued for EXEC, or refused. It knows of a command only what the table says.
+//! Whether a command is run now, queued for EXEC, or refused. It knows of a command only its row in the table.
 
 use super::{
     Connection, Redis,

@@ -78,8 +78,8 @@ fn exec_fails_after_an_error_or_a_change_of_a_watched_key() {
     server.ask(client, "WATCH a");
     server.ask(other, "SET a 1");
     assert_eq!(server.ask(client, "MULTI\nSET a 2\nEXEC"), "+OK\r\n+QUEUED\r\n*-1\r\n");
-    let told = server.ask(client, "MULTI\nINCR a\nBLPOP l 0\nEXEC\nGET a");
-    assert_eq!(told, "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n:2\r\n*-1\r\n$1\r\n2\r\n");
+    let received = server.ask(client, "MULTI\nINCR a\nBLPOP l 0\nEXEC\nGET a");
+    assert_eq!(received, "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n:2\r\n*-1\r\n$1\r\n2\r\n");
     server.ask(client, "WATCH a\nSUBSCRIBE c\nUNSUBSCRIBE\nMULTI\nGET a");
     assert_eq!(server.redis.leftovers(client), ["a transaction with 1 commands", "the watched key `a`"]);
 }

@@ -1,16 +1,16 @@
-//! An application with a driver: up to three connections, of which each command takes any, and one thing after the
-//! other. It repeats what the drivers' specifications let be repeated ("Retryable Writes", "Transactions", "Load
-//! Balancers"), and judges what it is answered and what the database has.
+//! An application with a driver: it carries out one task after another, over up to three connections. It retries as the
+//! drivers' specifications allow ("Retryable Writes", "Transactions", "Load Balancers"), and checks the answers and the
+//! rows in the database.
 
 mod answer;
-mod judge;
-mod leave;
-mod link;
-mod reading;
-mod tailing;
+mod answer_check;
+mod cursor_read;
+mod driver_connection;
+mod end_session;
+mod expected_rows;
+mod tailable_read;
 mod task;
 mod transaction;
-mod verdicts;
 mod verify;
 mod write;
 
@@ -21,26 +21,25 @@ use pool::Time;
 
 use self::{
     answer::Outcome,
-    judge::{Judge, Row},
-    leave::Leave,
-    link::{Event, Link},
-    reading::Reading,
-    tailing::Tailing,
+    answer_check::{AnswerCheck, Next},
+    cursor_read::CursorRead,
+    driver_connection::{DriverConnection, Event},
+    end_session::EndSession,
+    expected_rows::{ExpectedRows, Row},
+    tailable_read::TailableRead,
     task::Task,
     transaction::{End, Statement, Transaction},
-    verdicts::{Next, Verdicts},
     verify::Verify,
     write::Write,
 };
 use crate::{
     databases::mongodb::{ASKED, FIRST_ID, HOT, Kind, MongoDb},
     network::EndId,
-    product::{extra_client::ExtraClient, player::Around, site::elapsed},
+    product::{client::Environment, database_server::elapsed, extra_client::ExtraClient},
     random::Rng,
 };
 
-/// Connections of an application, at most.
-const MAX_LINKS: usize = 3;
+const MAX_CONNECTIONS: usize = 3;
 
 /// The longest that an answer may take: longer than any configured time-out.
 const MAX_ANSWER_TIME: Duration = Duration::from_secs(100);
@@ -48,90 +47,86 @@ const MAX_ANSWER_TIME: Duration = Duration::from_secs(100);
 /// How often an application checks for answers that are overdue.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is drawn for an application.
-pub struct Traits {
+pub struct Profile {
     pub number: usize,
-    /// The user's number, and how it logs in if it has to.
     pub user: usize,
     pub login: Option<ServerLogin>,
-    /// It believes that a load balancer stands between.
+    /// Its driver is configured for a load balancer (`loadBalanced=true`).
     pub balanced: bool,
     pub kind: Kind,
     pub tasks: u64,
-    /// Around how long it waits from one to the next.
+    /// Mean time between tasks.
     pub pause: Duration,
-    /// It writes to what transactions have for themselves.
+    /// It writes to the hot collection, which transactions lock.
     pub hot: bool,
-    /// It never leaves in the middle of anything.
-    pub patient: bool,
-    /// Its sessions have the ids of another user's.
+    /// It never vanishes during a task.
+    pub never_vanishes: bool,
+    /// The number from which the ids of its sessions are derived.
     pub session_of: usize,
 }
 
 pub struct Application {
-    traits: Traits,
+    profile: Profile,
     rng: Rng,
-    links: Vec<Link>,
+    connections: Vec<DriverConnection>,
     wake: Time,
     session: [u8; 16],
-    /// How many sessions it has had.
+    /// Number of sessions so far.
     sessions: u64,
     last_number: i64,
     last_id: i32,
     last_row: u32,
-    judge: Judge,
+    rows: ExpectedRows,
     task: Option<Task>,
-    /// The connection that the task keeps to.
+    /// The connection of the last command.
     bound: Option<EndId>,
-    /// What is answered next: over which connection, its id, since when, and how many faults there had been.
-    asked: Option<Asked>,
-    /// A connection is to be ready first.
+    pending: Option<PendingRequest>,
+    /// A connection that has to be ready before the next command.
     opening: Option<EndId>,
-    /// It does not come again.
+    /// It begins no further task.
     retired: bool,
-    /// What it has asked, for people.
-    story: Vec<String>,
+    /// All requests, for the message of a failed check.
+    sent_log: Vec<String>,
 }
 
-struct Asked {
+struct PendingRequest {
     end: EndId,
     /// The id that the next answer refers to.
     id: i32,
-    /// What came in answers behind which more are to come.
+    /// Rows of earlier answers, if more answers follow (`moreToCome`).
     read: Vec<String>,
     since: Time,
     faults: u64,
 }
 
 impl Application {
-    pub fn new(traits: Traits, mut rng: Rng) -> Self {
+    pub fn new(profile: Profile, mut rng: Rng) -> Self {
         let wake = Time(rng.below(50_000_000));
-        let last_id = FIRST_ID + (traits.number % 1000) as i32 * 1_000_000;
+        let last_id = FIRST_ID + (profile.number % 1000) as i32 * 1_000_000;
         let mut made = Self {
-            traits,
+            profile,
             rng,
-            links: Vec::new(),
+            connections: Vec::new(),
             wake,
             session: [0; 16],
             sessions: 0,
             last_number: 0,
             last_id,
             last_row: 0,
-            judge: Judge::default(),
+            rows: ExpectedRows::default(),
             task: None,
             bound: None,
-            asked: None,
+            pending: None,
             opening: None,
             retired: false,
-            story: Vec::new(),
+            sent_log: Vec::new(),
         };
         made.begin_session();
         made
     }
 
-    /// A session of whose number no other application knows, unless it is to have the same.
     fn begin_session(&mut self) {
-        let mut rng = Rng::new((self.traits.session_of as u64) << 20 | self.sessions);
+        let mut rng = Rng::new((self.profile.session_of as u64) << 20 | self.sessions);
         self.sessions += 1;
         self.last_number = 0;
         self.session = (u128::from(rng.next()) << 64 | u128::from(rng.next())).to_le_bytes();
@@ -139,37 +134,37 @@ impl Application {
     }
 
     fn ledger(&self) -> String {
-        format!("rows.a{}", self.traits.number)
+        format!("rows.a{}", self.profile.number)
     }
 
     fn row(&mut self, collection: String) -> Row {
         self.last_row += 1;
-        (collection, format!("{}of{}", self.last_row, self.traits.number))
+        (collection, format!("{}of{}", self.last_row, self.profile.number))
     }
 
-    /// Where the next row is written.
+    /// Draws the next row.
     fn some_row(&mut self) -> Row {
-        let hot = self.traits.hot && self.rng.percent(30);
+        let hot = self.profile.hot && self.rng.percent(30);
         let collection = if hot { HOT.to_owned() } else { self.ledger() };
         self.row(collection)
     }
 
     fn draw_task(&mut self) -> Task {
-        let kind = self.traits.kind;
+        let kind = self.profile.kind;
         let lot = self.rng.below(11);
         match lot {
-            10 => Task::Leave(Leave::new((self.traits.user, self.session), self.rng.percent(60))),
+            10 => Task::EndSession(EndSession::new((self.profile.user, self.session), self.rng.percent(60))),
             0 | 1 => {
                 let modes = ["primary", "secondaryPreferred", "nearest", "secondary"];
                 let (label, mode) = (self.row(String::new()).1, self.rng.pick(&modes));
                 let (count, size) = (self.rng.index(9), self.rng.below(4) as i32);
                 let exhausts = self.rng.percent(30);
-                Task::Read(Reading::new(label, count, size, mode, exhausts))
+                Task::Read(CursorRead::new(label, count, size, mode, exhausts))
             }
             2 if self.rng.percent(40) => {
-                let collection = if self.traits.hot { HOT.to_owned() } else { self.ledger() };
+                let collection = if self.profile.hot { HOT.to_owned() } else { self.ledger() };
                 let (mode, rounds) = (self.rng.pick(&["primary", "secondaryPreferred", "nearest"]), self.rng.below(4));
-                Task::Tail(Tailing::new(collection, mode, rounds as u32, 1 + self.rng.below(30) as i64))
+                Task::Tail(TailableRead::new(collection, mode, rounds as u32, 1 + self.rng.below(30) as i64))
             }
             2..=4 => {
                 let row = self.some_row();
@@ -189,8 +184,8 @@ impl Application {
                 });
                 let statements = statements.collect();
                 let ends = [End::Commit, End::Commit, End::Commit, End::CommitTwice, End::Abort, End::Nothing];
-                // Who forgets what others wait for holds them up for as long as a server lets it.
-                let ends = if self.traits.hot { &ends[..5] } else { &ends[..] };
+                // A forgotten transaction would block the hot collection until it expires.
+                let ends = if self.profile.hot { &ends[..5] } else { &ends[..] };
                 self.last_number += 1;
                 let sharded = kind == Kind::Sharded;
                 Task::Transaction(Transaction::new(statements, self.rng.pick(ends), sharded, self.last_number))
@@ -198,30 +193,30 @@ impl Application {
         }
     }
 
-    /// The next command of the task goes over some connection, as soon as that is ready.
-    fn ask(&mut self, around: &Around<'_, MongoDb>) {
+    /// Sends the next command of the task, over a connection that may have to be opened first.
+    fn ask(&mut self, env: &Environment<'_, MongoDb>) {
         let Some(task) = &self.task else { return };
-        if self.asked.is_some() || self.opening.is_some() {
+        if self.pending.is_some() || self.opening.is_some() {
             return;
         }
-        let bound = self.bound.filter(|_| self.traits.balanced && task.is_bound());
+        let bound = self.bound.filter(|_| self.profile.balanced && task.is_bound());
         let chosen = match bound {
-            Some(end) => self.links.iter().position(|link| link.end == end),
-            None => Some(self.rng.index(MAX_LINKS)),
+            Some(end) => self.connections.iter().position(|connection| connection.end == end),
+            None => Some(self.rng.index(MAX_CONNECTIONS)),
         };
-        // The connection that it keeps to is gone: so is what belonged to it.
-        let Some(chosen) = chosen else { return self.take(Outcome::Lost("it was pinned".into()), true, around) };
-        if chosen >= self.links.len() {
-            let link = Link::open(around.network, self.traits.login.clone(), self.traits.balanced);
-            self.opening = Some(link.end);
-            self.links.push(link);
-            self.links.last_mut().expect("it was just opened").flush(around.network);
+        // The task was bound to a connection that is gone, and its state with it.
+        let Some(chosen) = chosen else { return self.take(Outcome::Lost("it was pinned".into()), true, env) };
+        if chosen >= self.connections.len() {
+            let connection = DriverConnection::open(env.network, self.profile.login.clone(), self.profile.balanced);
+            self.opening = Some(connection.end);
+            self.connections.push(connection);
+            self.connections.last_mut().expect("it was just opened").flush(env.network);
             return;
         }
-        self.send(chosen, around);
+        self.send(chosen, env);
     }
 
-    fn send(&mut self, chosen: usize, around: &Around<'_, MongoDb>) {
+    fn send(&mut self, chosen: usize, env: &Environment<'_, MongoDb>) {
         let Some(task) = &self.task else { return };
         self.last_id += 1;
         let (id, session) = (self.last_id, self.session);
@@ -229,8 +224,7 @@ impl Application {
         {
             let mut body = Writer::new(&mut document);
             task.command(&mut body);
-            body.document("lsid", |lsid| _ = lsid.uuid("id", session))
-                .int64(ASKED, elapsed(around.now).as_nanos() as i64);
+            body.document("lsid", |lsid| _ = lsid.uuid("id", session)).int64(ASKED, elapsed(env.now).as_nanos() as i64);
             body.text("$db", task.database());
         }
         let mut message = Vec::new();
@@ -238,66 +232,66 @@ impl Application {
         if task.exhausts() {
             message[16..20].copy_from_slice(&wire::EXHAUST_ALLOWED.to_le_bytes());
         }
-        let link = &mut self.links[chosen];
-        if around.trace {
-            let (now, number) = (around.now.0 as f64 / 1e9, self.traits.number);
-            println!("{now:>12.6}   application {number} over {}: {}", link.end, message.escape_ascii());
+        let connection = &mut self.connections[chosen];
+        if env.trace {
+            let (now, number) = (env.now.0 as f64 / 1e9, self.profile.number);
+            println!("{now:>12.6}   application {number} over {}: {}", connection.end, message.escape_ascii());
         }
-        self.story.push(format!("over {}: {}", link.end, message.escape_ascii()));
-        let faults = around.faults - around.felt;
-        self.asked = Some(Asked { end: link.end, id, read: Vec::new(), since: around.now, faults });
-        self.bound = Some(link.end);
-        link.send(around.network, &message);
+        self.sent_log.push(format!("over {}: {}", connection.end, message.escape_ascii()));
+        let faults = env.faults - env.lingering_faults;
+        self.pending = Some(PendingRequest { end: connection.end, id, read: Vec::new(), since: env.now, faults });
+        self.bound = Some(connection.end);
+        connection.send(env.network, &message);
     }
 
-    /// Something has come of the last command.
-    fn take(&mut self, outcome: Outcome, hurt: bool, around: &Around<'_, MongoDb>) {
+    /// Handles the outcome of the last command.
+    fn take(&mut self, outcome: Outcome, after_fault: bool, env: &Environment<'_, MongoDb>) {
         let Some(task) = &mut self.task else { return };
-        let mut verdicts = Verdicts {
-            judge: &mut self.judge,
-            real: around.real,
-            hurt,
+        let mut check = AnswerCheck {
+            rows: &mut self.rows,
+            real: env.real,
+            after_fault,
             rng: &mut self.rng,
             last_number: &mut self.last_number,
         };
-        let next = task.take(outcome, &mut verdicts);
+        let next = task.take(outcome, &mut check);
         match next {
-            Next::Ask(pause) => self.wake = around.now + pause,
-            Next::Over => {
-                if let Some(Task::Leave(_)) = self.task.take() {
+            Next::Send(pause) => self.wake = env.now + pause,
+            Next::Done => {
+                if let Some(Task::EndSession(_)) = self.task.take() {
                     self.begin_session();
                 }
-                self.wake = around.now + self.rng.around(self.traits.pause);
-                self.judge.check(around.real);
+                self.wake = env.now + self.rng.around(self.profile.pause);
+                self.rows.check(env.real);
             }
         }
-        self.asked = None;
+        self.pending = None;
     }
 
-    /// It closes its connections, whatever is under way.
-    fn vanish(&mut self, around: &Around<'_, MongoDb>) {
-        let asked = self.asked.take().is_some();
-        for link in std::mem::take(&mut self.links) {
+    /// Closes all connections, even during a task.
+    fn vanish(&mut self, env: &Environment<'_, MongoDb>) {
+        let pending = self.pending.take().is_some();
+        for connection in std::mem::take(&mut self.connections) {
             if self.rng.percent(20) {
-                around.network.reset(link.end);
+                env.network.reset(connection.end);
             }
-            around.network.close(link.end);
+            env.network.close(connection.end);
         }
         self.opening = None;
-        if around.trace {
-            println!("{:>12.6}   application {} has gone", around.now.0 as f64 / 1e9, self.traits.number);
+        if env.trace {
+            println!("{:>12.6}   application {} has gone", env.now.0 as f64 / 1e9, self.profile.number);
         }
-        let (user, session) = (self.traits.user, self.session);
-        let task = self.task.take().map(|mut task| task.vanish(asked, &mut self.judge));
+        let (user, session) = (self.profile.user, self.session);
+        let task = self.task.take().map(|mut task| task.vanish(pending, &mut self.rows));
         self.begin_session();
-        if self.traits.balanced && task.is_some() && self.traits.tasks > 0 {
+        if self.profile.balanced && task.is_some() && self.profile.tasks > 0 {
             self.task = Some(Task::Verify(Verify::new(user, session)));
         }
-        self.wake = around.now + self.rng.around(Duration::from_millis(5));
+        self.wake = env.now + self.rng.around(Duration::from_millis(5));
     }
 
-    fn tale(&self) -> String {
-        format!("{}\napplication {}", self.story.join("\n"), self.traits.number)
+    fn describe(&self) -> String {
+        format!("{}\napplication {}", self.sent_log.join("\n"), self.profile.number)
     }
 }
 
@@ -306,75 +300,75 @@ impl ExtraClient<MongoDb> for Application {
         self.wake
     }
 
-    fn act(&mut self, around: &Around<'_, MongoDb>) {
-        self.wake = around.now + RECHECK_INTERVAL;
-        if let Some(asked) = &self.asked {
-            assert!(around.now.since(asked.since) < MAX_ANSWER_TIME, "{} waits for ever", self.tale());
+    fn act(&mut self, env: &Environment<'_, MongoDb>) {
+        self.wake = env.now + RECHECK_INTERVAL;
+        if let Some(pending) = &self.pending {
+            assert!(env.now.since(pending.since) < MAX_ANSWER_TIME, "{} waits for ever", self.describe());
         }
         let impatience = match self.task {
             None => 300,
-            Some(_) if self.traits.hot || self.traits.patient => 0,
+            Some(_) if self.profile.hot || self.profile.never_vanishes => 0,
             Some(_) => 150,
         };
-        if !self.links.is_empty() && self.rng.per_myriad(impatience) {
-            return self.vanish(around);
+        if !self.connections.is_empty() && self.rng.per_myriad(impatience) {
+            return self.vanish(env);
         }
         if self.task.is_none() {
-            if self.traits.tasks == 0 {
-                if !self.links.is_empty() {
-                    self.vanish(around);
+            if self.profile.tasks == 0 {
+                if !self.connections.is_empty() {
+                    self.vanish(env);
                 }
                 self.wake = Time(u64::MAX);
                 return;
             }
-            self.traits.tasks -= 1;
+            self.profile.tasks -= 1;
             self.task = Some(self.draw_task());
         }
-        self.ask(around);
+        self.ask(env);
     }
 
     fn has(&self, end: EndId) -> bool {
-        self.links.iter().any(|link| link.end == end)
+        self.connections.iter().any(|connection| connection.end == end)
     }
 
-    fn listen(&mut self, end: EndId, around: &Around<'_, MongoDb>) {
-        let Some(at) = self.links.iter().position(|link| link.end == end) else { return };
-        for event in self.links[at].listen(around.network) {
+    fn on_event(&mut self, end: EndId, env: &Environment<'_, MongoDb>) {
+        let Some(at) = self.connections.iter().position(|connection| connection.end == end) else { return };
+        for event in self.connections[at].on_event(env.network) {
             match event {
                 Event::Ready => {
                     self.opening = self.opening.filter(|opening| *opening != end);
-                    self.send(at, around);
+                    self.send(at, env);
                 }
                 Event::Message(message) => {
-                    let asked = self.asked.as_mut().filter(|asked| asked.end == end);
-                    let Some(asked) = asked else { panic!("{} hears what it has not asked", self.tale()) };
-                    let hurt = around.faults > asked.faults;
-                    let (mut outcome, next) = Outcome::read(&message, asked.id);
+                    let pending = self.pending.as_mut().filter(|pending| pending.end == end);
+                    let Some(pending) = pending else { panic!("{} gets an answer to no request", self.describe()) };
+                    let after_fault = env.faults > pending.faults;
+                    let (mut outcome, next) = Outcome::read(&message, pending.id);
                     if let Outcome::Done { batch, .. } = &mut outcome {
-                        asked.read.append(batch);
-                        *batch = std::mem::take(&mut asked.read);
+                        pending.read.append(batch);
+                        *batch = std::mem::take(&mut pending.read);
                     }
                     match (outcome, next) {
-                        (Outcome::Done { batch, .. }, Some(id)) => (asked.read, asked.id) = (batch, id),
-                        (outcome, _) => self.take(outcome, hurt, around),
+                        (Outcome::Done { batch, .. }, Some(id)) => (pending.read, pending.id) = (batch, id),
+                        (outcome, _) => self.take(outcome, after_fault, env),
                     }
                 }
                 Event::Lost(why) => {
-                    around.network.close(end);
-                    self.links.remove(at);
+                    env.network.close(end);
+                    self.connections.remove(at);
                     let opening = self.opening.take_if(|opening| *opening == end).is_some();
-                    let asked = self.asked.as_ref().filter(|asked| asked.end == end);
-                    let hurt = asked.map(|asked| around.faults > asked.faults);
+                    let pending = self.pending.as_ref().filter(|pending| pending.end == end);
+                    let after_fault = pending.map(|pending| env.faults > pending.faults);
                     if opening {
-                        assert!(around.felt > 0 || around.faults > 0, "{} is not let in: {why}", self.tale());
-                        self.wake = around.now + Duration::from_millis(50);
+                        assert!(env.lingering_faults > 0 || env.faults > 0, "{} is not let in: {why}", self.describe());
+                        self.wake = env.now + Duration::from_millis(50);
                         if let Some(mut task) = self.task.take_if(|_| self.retired) {
-                            task.vanish(false, &mut self.judge);
+                            task.vanish(false, &mut self.rows);
                         }
-                    } else if let Some(hurt) = hurt {
-                        self.take(Outcome::Lost(why), hurt, around);
+                    } else if let Some(after_fault) = after_fault {
+                        self.take(Outcome::Lost(why), after_fault, env);
                     } else {
-                        assert!(around.faults > 0, "{} loses an idle connection: {why}", self.tale());
+                        assert!(env.faults > 0, "{} loses an idle connection: {why}", self.describe());
                     }
                     return;
                 }
@@ -383,14 +377,14 @@ impl ExtraClient<MongoDb> for Application {
     }
 
     fn is_here(&self) -> bool {
-        !self.links.is_empty()
+        !self.connections.is_empty()
     }
 
     fn is_done(&self) -> bool {
-        self.traits.tasks == 0 && self.task.is_none() && self.links.is_empty()
+        self.profile.tasks == 0 && self.task.is_none() && self.connections.is_empty()
     }
 
     fn retire(&mut self) {
-        (self.traits.tasks, self.retired) = (0, true);
+        (self.profile.tasks, self.retired) = (0, true);
     }
 }

@@ -1,13 +1,13 @@
-//! What came of a command.
+//! The outcome of a command.
 
 use mongodb_session::{
     bson::{Document, Value},
     wire::{self, Header},
 };
 
-use super::super::{speech::STATE_CHANGES, texts};
+use super::super::{answer_text, protocol::STATE_CHANGES};
 
-/// The beginnings of errors that say that nothing was carried out, or words within them.
+/// Parts of errors that say that the command was not executed.
 const NOT_DONE: [&str; 7] = [
     "(NOT_PRIMARY)",
     "Poolhouse: no server connection became free",
@@ -20,13 +20,13 @@ const NOT_DONE: [&str; 7] = [
 
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// It was carried out: the rows of a batch, and the id of the cursor.
+    /// Executed, with the rows of a batch and the id of the cursor, if the answer has these.
     Done {
         batch: Vec<String>,
         cursor: i64,
     },
     Refused(Refusal),
-    /// The connection ended first.
+    /// The connection ended before an answer.
     Lost(String),
 }
 
@@ -35,14 +35,14 @@ pub enum Outcome {
 pub struct Refusal {
     pub code: i64,
     pub text: String,
-    /// A driver repeats a write.
+    /// It has the label RetryableWriteError.
     pub again: bool,
-    /// A driver lets the whole transaction be repeated.
+    /// It has the label TransientTransactionError.
     pub transient: bool,
 }
 
 impl Refusal {
-    /// Nothing was carried out for certain.
+    /// Whether the command was certainly not executed.
     pub fn is_not_done(&self) -> bool {
         NOT_DONE.iter().any(|words| self.text.contains(words))
     }
@@ -56,23 +56,23 @@ fn batch(answer: Document<'_>) -> Option<(Vec<String>, i64)> {
 }
 
 impl Outcome {
-    /// Reads an answer, which is to this request. If another one follows unasked: what that refers to.
+    /// Reads the answer to a request. If another answer follows (`moreToCome`), also the id that it will refer to.
     pub fn read(message: &[u8], asked: i32) -> (Self, Option<i32>) {
         let header = Header::read(message).expect("it is whole").expect("a header that may be");
         assert_eq!(header.answers, asked, "an answer to another request");
         let more = wire::flags(message).filter(|flags| flags & wire::MORE_TO_COME != 0).map(|_| header.id);
         let answer = wire::reply_document(message, &header).expect("an answer that is well formed");
-        let Some((code, text)) = texts::error(answer) else {
-            assert_eq!(answer.get("ok").ok().flatten().map(Value::truth), Some(true), "an answer that says nothing");
+        let Some((code, text)) = answer_text::error(answer) else {
+            assert_eq!(answer.get("ok").ok().flatten().map(Value::truth), Some(true), "an answer without a result");
             let (batch, cursor) = batch(answer).unwrap_or_default();
             return (Self::Done { batch, cursor }, more);
         };
         assert!(
             !STATE_CHANGES.contains(&code) || text.starts_with("Poolhouse:"),
-            "a driver is told of a change of state: {code} {text}"
+            "a driver gets a state change error: {code} {text}"
         );
-        let again = texts::has_label(answer, "RetryableWriteError");
-        let transient = texts::has_label(answer, "TransientTransactionError");
+        let again = answer_text::has_label(answer, "RetryableWriteError");
+        let transient = answer_text::has_label(answer, "TransientTransactionError");
         (Self::Refused(Refusal { code, text, again, transient }), more)
     }
 }

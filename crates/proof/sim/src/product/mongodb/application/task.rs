@@ -1,16 +1,15 @@
-//! What an application does as one thing, with its driver's repetitions: a write, a read to its end, a transaction. It
-//! says what is to be asked next, and judges what comes of it.
+//! A task of an application, with its driver's retries: it decides the next command, and checks the outcome.
 
 use mongodb_session::bson::Writer;
 
 use super::{
     answer::Outcome,
-    judge::Judge,
-    leave::Leave,
-    reading::Reading,
-    tailing::Tailing,
+    answer_check::{AnswerCheck, Next},
+    cursor_read::CursorRead,
+    end_session::EndSession,
+    expected_rows::ExpectedRows,
+    tailable_read::TailableRead,
     transaction::Transaction,
-    verdicts::{Next, Verdicts},
     verify::Verify,
     write::Write,
 };
@@ -18,16 +17,14 @@ use super::{
 pub enum Task {
     Write(Write),
     Transaction(Transaction),
-    Read(Reading),
-    Tail(Tailing),
-    /// What a connection had open ends with it, for its driver believed in a load balancer.
+    Read(CursorRead),
+    Tail(TailableRead),
     Verify(Verify),
-    /// The session ends.
-    Leave(Leave),
+    EndSession(EndSession),
 }
 
 impl Task {
-    /// Writes what is to be asked.
+    /// Writes the next command.
     pub fn command(&self, body: &mut Writer<'_>) {
         match self {
             Self::Write(write) => write.command(body),
@@ -35,51 +32,51 @@ impl Task {
             Self::Read(reading) => reading.command(body),
             Self::Tail(tailing) => tailing.command(body),
             Self::Verify(verify) => verify.command(body),
-            Self::Leave(leave) => leave.command(body),
+            Self::EndSession(end) => end.command(body),
         }
     }
 
-    /// All answers to its next command may come unasked, one behind the other.
+    /// Whether its next command sets `exhaustAllowed`.
     pub fn exhausts(&self) -> bool {
         matches!(self, Self::Read(reading) if reading.exhausts())
     }
 
-    /// The database that this is for.
+    /// The database of its next command.
     pub fn database(&self) -> &'static str {
         match self {
             Self::Transaction(transaction) => transaction.database(),
-            Self::Leave(_) => "admin",
+            Self::EndSession(_) => "admin",
             Self::Write(_) | Self::Read(_) | Self::Tail(_) | Self::Verify(_) => "app",
         }
     }
 
-    pub fn take(&mut self, outcome: Outcome, verdicts: &mut Verdicts<'_>) -> Next {
+    pub fn take(&mut self, outcome: Outcome, check: &mut AnswerCheck<'_>) -> Next {
         match self {
-            Self::Write(write) => write.take(outcome, verdicts),
-            Self::Transaction(transaction) => transaction.take(outcome, verdicts),
-            Self::Read(reading) => reading.take(outcome, verdicts),
-            Self::Tail(tailing) => tailing.take(outcome, verdicts),
-            Self::Verify(verify) => verify.take(&outcome, verdicts),
-            Self::Leave(leave) => leave.take(&outcome, verdicts),
+            Self::Write(write) => write.take(outcome, check),
+            Self::Transaction(transaction) => transaction.take(outcome, check),
+            Self::Read(reading) => reading.take(outcome, check),
+            Self::Tail(tailing) => tailing.take(outcome, check),
+            Self::Verify(verify) => verify.take(&outcome, check),
+            Self::EndSession(end) => end.take(&outcome, check),
         }
     }
 
-    /// The application vanishes. `asked`: an answer was due.
-    pub fn vanish(&mut self, asked: bool, judge: &mut Judge) {
+    /// The application vanishes. `asked`: an answer is due.
+    pub fn vanish(&mut self, asked: bool, rows: &mut ExpectedRows) {
         match self {
-            Self::Write(write) => write.vanish(asked, judge),
-            Self::Transaction(transaction) => transaction.vanish(asked, judge),
-            Self::Read(_) | Self::Tail(_) | Self::Verify(_) | Self::Leave(_) => {}
+            Self::Write(write) => write.vanish(asked, rows),
+            Self::Transaction(transaction) => transaction.vanish(asked, rows),
+            Self::Read(_) | Self::Tail(_) | Self::Verify(_) | Self::EndSession(_) => {}
         }
     }
 
-    /// All commands of it go over one connection where a load balancer is believed to stand between.
+    /// Whether a driver configured for a load balancer keeps to one connection.
     pub fn is_bound(&self) -> bool {
         match self {
             Self::Transaction(transaction) => transaction.is_begun(),
             Self::Read(reading) => reading.is_open(),
             Self::Tail(tailing) => tailing.is_open(),
-            Self::Write(_) | Self::Verify(_) | Self::Leave(_) => false,
+            Self::Write(_) | Self::Verify(_) | Self::EndSession(_) => false,
         }
     }
 }

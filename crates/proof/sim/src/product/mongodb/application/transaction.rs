@@ -1,5 +1,5 @@
-//! A transaction as a driver's convenient API carries it out: statement after statement, then a commit that is repeated
-//! until its outcome is known, or an abort; and all of it once more if an error is worth that.
+//! A transaction as a driver's convenient API carries it out: statements, then an abort, or a commit that is repeated
+//! until its outcome is known; after a transient error, the whole transaction again.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use mongodb_session::bson::Writer;
 
 use super::{
     answer::Outcome,
-    judge::{Judge, Row},
-    verdicts::{ASK, Next, Verdicts, write_row},
+    answer_check::{AnswerCheck, Next, SEND_NOW, write_row},
+    expected_rows::{ExpectedRows, Row},
 };
 use crate::databases::mongodb::HOT;
 
-/// How often the whole is begun at most.
+/// Attempts at the whole transaction.
 const MAX_BEGUN: u32 = 3;
 
-/// How often a commit is repeated by the application, each time with its driver's own repetition.
+/// Commits by the application, each with a retry by its driver.
 const MAX_COMMITS: u32 = 6;
 
 #[derive(Clone, Debug)]
@@ -27,10 +27,10 @@ pub enum Statement {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
     Commit,
-    /// And once more, though it is done.
+    /// Commits again after a successful commit.
     CommitTwice,
     Abort,
-    /// Its application forgets it.
+    /// The application forgets it.
     Nothing,
 }
 
@@ -39,7 +39,6 @@ enum Phase {
     /// This statement is next.
     At(usize),
     Commit,
-    /// It is to be aborted, and then begun again or not.
     Abort {
         again: bool,
     },
@@ -48,13 +47,13 @@ enum Phase {
 pub struct Transaction {
     statements: Vec<Statement>,
     end: End,
-    /// It is with a mongos, which another one may stand in for at the commit.
+    /// Another mongos may take over at the commit.
     sharded: bool,
     number: i64,
     phase: Phase,
     begun: u32,
     tries: u32,
-    /// A commit was asked of which it is not known whether it was carried out.
+    /// Whether a commit was executed is unknown.
     unknown: bool,
     committed: bool,
 }
@@ -99,156 +98,155 @@ impl Transaction {
         body.int64("txnNumber", self.number).bool("autocommit", false);
     }
 
-    /// The database that its next command is for.
+    /// The database of its next command.
     pub fn database(&self) -> &'static str {
         if matches!(self.phase, Phase::At(_)) { "app" } else { "admin" }
     }
 
-    pub fn take(&mut self, outcome: Outcome, verdicts: &mut Verdicts<'_>) -> Next {
+    pub fn take(&mut self, outcome: Outcome, check: &mut AnswerCheck<'_>) -> Next {
         match self.phase {
-            Phase::At(at) => self.take_statement(at, outcome, verdicts),
-            Phase::Commit => self.take_commit(outcome, verdicts),
-            Phase::Abort { again } => self.take_abort(again, &outcome, verdicts),
+            Phase::At(at) => self.take_statement(at, outcome, check),
+            Phase::Commit => self.take_commit(outcome, check),
+            Phase::Abort { again } => self.take_abort(again, &outcome, check),
         }
     }
 
-    fn take_statement(&mut self, at: usize, outcome: Outcome, verdicts: &mut Verdicts<'_>) -> Next {
+    fn take_statement(&mut self, at: usize, outcome: Outcome, check: &mut AnswerCheck<'_>) -> Next {
         let again = match outcome {
             Outcome::Done { batch, .. } => {
                 if let Statement::Read(collection) = &self.statements[at] {
                     let before = Self { statements: self.statements[..at].to_vec(), ..*self };
-                    verdicts.judge.check_read(collection, &batch, &before.rows());
+                    check.rows.check_read(collection, &batch, &before.rows());
                 }
                 self.phase = Phase::At(at + 1);
                 if at + 1 < self.statements.len() {
-                    return self.pause(verdicts);
+                    return self.pause(check);
                 }
                 self.phase = match self.end {
                     End::Commit | End::CommitTwice => Phase::Commit,
                     End::Abort => Phase::Abort { again: false },
                     End::Nothing => {
-                        verdicts.judge.rule_out(self.rows());
-                        return Next::Over;
+                        check.rows.rule_out(self.rows());
+                        return Next::Done;
                     }
                 };
-                return self.pause(verdicts);
+                return self.pause(check);
             }
             Outcome::Refused(refusal) => {
                 assert!(!refusal.again, "a statement of a transaction is to be repeated alone: {refusal:?}");
                 let conflict = refusal.code == 112
                     && matches!(&self.statements[at], Statement::Write((collection, _)) if collection == HOT);
-                // A host that is the primary no longer does not know it.
-                let gone = refusal.code == 251 && verdicts.hurt;
+                // A former primary has lost its transactions.
+                let gone = refusal.code == 251 && check.after_fault;
                 if !conflict && !gone {
-                    verdicts.excuse("a statement of a transaction", &refusal);
+                    check.allow_error("a statement of a transaction", &refusal);
                 }
                 let lost = refusal.code == 6 || conflict || gone;
                 assert!(refusal.transient || !lost, "a transaction is worth a second attempt, and it is not said");
                 refusal.transient
             }
             Outcome::Lost(why) => {
-                verdicts.excuse_loss("a statement of a transaction", &why);
+                check.allow_disconnect("a statement of a transaction", &why);
                 true
             }
         };
         self.phase = Phase::Abort { again };
-        ASK
+        SEND_NOW
     }
 
-    fn pause(&self, verdicts: &mut Verdicts<'_>) -> Next {
-        Next::Ask(if verdicts.rng.percent(80) { Duration::ZERO } else { verdicts.rng.around(Duration::from_millis(5)) })
+    fn pause(&self, check: &mut AnswerCheck<'_>) -> Next {
+        Next::Send(if check.rng.percent(80) { Duration::ZERO } else { check.rng.around(Duration::from_millis(5)) })
     }
 
-    fn take_commit(&mut self, outcome: Outcome, verdicts: &mut Verdicts<'_>) -> Next {
+    fn take_commit(&mut self, outcome: Outcome, check: &mut AnswerCheck<'_>) -> Next {
         self.tries += 1;
         let again = match outcome {
             Outcome::Done { .. } => {
                 if !self.committed {
-                    verdicts.judge.acknowledge(self.rows());
+                    check.rows.acknowledge(self.rows());
                 }
                 let twice = std::mem::replace(&mut self.committed, true);
-                return if self.end == End::CommitTwice && !twice { ASK } else { Next::Over };
+                return if self.end == End::CommitTwice && !twice { SEND_NOW } else { Next::Done };
             }
             Outcome::Refused(refusal) if refusal.code == 251 => {
-                assert!(verdicts.hurt, "a transaction is missing at its commit: {refusal:?}");
+                assert!(check.after_fault, "a transaction is missing at its commit: {refusal:?}");
                 assert!(!self.committed, "what was committed is not known: {refusal:?}");
                 assert!(refusal.transient, "a transaction is worth a second attempt, and it is not said");
-                verdicts.judge.rule_out(self.rows());
-                return self.begin_again(verdicts);
+                check.rows.rule_out(self.rows());
+                return self.begin_again(check);
             }
             Outcome::Refused(refusal) => {
-                verdicts.excuse("a commit", &refusal);
+                check.allow_error("a commit", &refusal);
                 assert!(!refusal.transient, "a transaction that may be committed is to be repeated: {refusal:?}");
                 self.unknown |= !refusal.is_not_done();
                 refusal.again
             }
             Outcome::Lost(why) => {
-                verdicts.excuse_loss("a commit", &why);
+                check.allow_disconnect("a commit", &why);
                 self.unknown = true;
                 true
             }
         };
         if again && self.tries % 2 == 1 {
-            return ASK;
+            return SEND_NOW;
         }
         if self.tries < MAX_COMMITS * 2 && (self.unknown || again) {
             self.tries += self.tries % 2;
-            return Next::Ask(Duration::from_millis(10 << (self.tries / 2)));
+            return Next::Send(Duration::from_millis(10 << (self.tries / 2)));
         }
         if !self.committed {
-            // It may still be open at its host, so it is not ruled out.
-            verdicts.judge.doubt(self.rows());
+            // The transaction may still be open at its host, and be committed later.
+            check.rows.doubt(self.rows());
         }
-        Next::Over
+        Next::Done
     }
 
-    fn take_abort(&mut self, again: bool, outcome: &Outcome, verdicts: &mut Verdicts<'_>) -> Next {
-        // Drivers repeat an abort once, and take no notice of what comes of it.
+    fn take_abort(&mut self, again: bool, outcome: &Outcome, check: &mut AnswerCheck<'_>) -> Next {
+        // Drivers retry an abort once, and ignore the outcome.
         self.tries += 1;
         let repeats = match outcome {
             Outcome::Refused(refusal) => {
-                let gone = refusal.code == 251 && (again || verdicts.hurt);
+                let gone = refusal.code == 251 && (again || check.after_fault);
                 if !gone {
-                    verdicts.excuse("an abort", refusal);
+                    check.allow_error("an abort", refusal);
                 }
                 refusal.again
             }
             Outcome::Lost(why) => {
-                verdicts.excuse_loss("an abort", why);
+                check.allow_disconnect("an abort", why);
                 true
             }
             Outcome::Done { .. } => false,
         };
         if repeats && self.tries == 1 {
-            return ASK;
+            return SEND_NOW;
         }
-        verdicts.judge.rule_out(self.rows());
-        if again { self.begin_again(verdicts) } else { Next::Over }
+        check.rows.rule_out(self.rows());
+        if again { self.begin_again(check) } else { Next::Done }
     }
 
-    /// All of it once more, under another number and with other rows.
-    fn begin_again(&mut self, verdicts: &mut Verdicts<'_>) -> Next {
+    /// Begins the whole transaction again, with another number and other rows.
+    fn begin_again(&mut self, check: &mut AnswerCheck<'_>) -> Next {
         if self.begun >= MAX_BEGUN {
-            return Next::Over;
+            return Next::Done;
         }
-        *verdicts.last_number += 1;
+        *check.last_number += 1;
         let begun = self.begun + 1;
         let anew = |statement: &Statement| match statement {
             Statement::Write((collection, row)) => Statement::Write((collection.clone(), format!("{row}+"))),
             Statement::Read(collection) => Statement::Read(collection.clone()),
         };
         let statements = self.statements.iter().map(anew).collect();
-        *self = Self { begun, ..Self::new(statements, self.end, self.sharded, *verdicts.last_number) };
-        Next::Ask(verdicts.rng.around(Duration::from_millis(5)))
+        *self = Self { begun, ..Self::new(statements, self.end, self.sharded, *check.last_number) };
+        Next::Send(check.rng.around(Duration::from_millis(5)))
     }
 
-    /// The application vanishes.
-    pub fn vanish(&self, asked: bool, judge: &mut Judge) {
+    pub fn vanish(&self, asked: bool, rows: &mut ExpectedRows) {
         let commits = self.phase == Phase::Commit && (asked || self.tries > 0);
         match (self.committed, commits) {
             (true, _) => {}
-            (false, true) => judge.doubt(self.rows()),
-            (false, false) => judge.rule_out(self.rows()),
+            (false, true) => rows.doubt(self.rows()),
+            (false, false) => rows.rule_out(self.rows()),
         }
     }
 }

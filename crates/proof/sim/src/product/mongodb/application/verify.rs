@@ -1,5 +1,5 @@
-//! What a connection had open ends with it, for its driver believed in a load balancer. Whoever comes after it asks
-//! until that is seen to.
+//! With a driver configured for a load balancer, the state of a connection ends with it. The next connection sends
+//! requests until the pooler has cleaned up.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use mongodb_session::bson::Writer;
 
 use super::{
     answer::Outcome,
-    verdicts::{Next, Verdicts},
+    answer_check::{AnswerCheck, Next},
 };
 
 pub struct Verify {
@@ -16,7 +16,7 @@ pub struct Verify {
     tries: u32,
 }
 
-/// Requests that are asked until what was left open is seen to, at most.
+/// Requests by which the state is cleaned up.
 const MAX_TRIES: u32 = 200;
 
 impl Verify {
@@ -24,20 +24,20 @@ impl Verify {
         Self { user, session, tries: 0 }
     }
 
-    /// What was left is ended by the next server connections that are done with a request: at each host that may be.
+    /// A read from any host: cleanup happens on a server connection after its next request.
     pub fn command(&self, body: &mut Writer<'_>) {
         body.text("find", "numbers").document("filter", |_| {});
         let mode = ["primary", "secondary", "nearest"][self.tries as usize % 3];
         body.document("$readPreference", |preference| _ = preference.text("mode", mode));
     }
 
-    pub fn take(&mut self, outcome: &Outcome, verdicts: &Verdicts<'_>) -> Next {
+    pub fn take(&mut self, outcome: &Outcome, check: &AnswerCheck<'_>) -> Next {
         self.tries += 1;
-        let left = verdicts.real.open_of(self.user, &self.session);
-        if left.is_empty() || verdicts.hurt || !matches!(outcome, Outcome::Done { .. }) {
-            return Next::Over;
+        let left = check.real.open_of(self.user, &self.session);
+        if left.is_empty() || check.after_fault || !matches!(outcome, Outcome::Done { .. }) {
+            return Next::Done;
         }
         assert!(self.tries < MAX_TRIES, "left by a connection that has ended: {left:?}");
-        Next::Ask(Duration::from_millis(1))
+        Next::Send(Duration::from_millis(1))
     }
 }

@@ -1,23 +1,21 @@
-//! A write as a driver carries it out: once more if its server knows it from its repetition, and an error is worth
-//! that.
+//! A write as a driver carries it out: with one retry if it has a number and the error is retryable.
 
 use mongodb_session::bson::Writer;
 
 use super::{
     answer::Outcome,
-    judge::{Judge, Row},
-    verdicts::{ASK, Next, Verdicts, write_row},
+    answer_check::{AnswerCheck, Next, SEND_NOW, write_row},
+    expected_rows::{ExpectedRows, Row},
 };
 
-/// A row that is written, again if the driver's rules say so.
 pub struct Write {
     pub row: Row,
-    /// The server knows it from its repetition by this.
+    /// `txnNumber`, by which the server recognises a retry.
     pub number: Option<i64>,
-    /// It is acknowledged before a majority has it.
+    /// Acknowledged by the primary alone (`w: 1`).
     pub quick: bool,
     tries: u32,
-    /// Whether an attempt was carried out is not known.
+    /// Whether an attempt was executed is unknown.
     unknown: bool,
 }
 
@@ -36,45 +34,45 @@ impl Write {
         }
     }
 
-    pub fn take(&mut self, outcome: Outcome, verdicts: &mut Verdicts<'_>) -> Next {
+    pub fn take(&mut self, outcome: Outcome, check: &mut AnswerCheck<'_>) -> Next {
         self.tries += 1;
         let again = match outcome {
             Outcome::Done { .. } => {
                 match self.quick {
-                    true => verdicts.judge.acknowledge_quickly(self.row.clone()),
-                    false => verdicts.judge.acknowledge([self.row.clone()]),
+                    true => check.rows.acknowledge_quickly(self.row.clone()),
+                    false => check.rows.acknowledge([self.row.clone()]),
                 }
-                return Next::Over;
+                return Next::Done;
             }
             Outcome::Refused(refusal) => {
-                verdicts.excuse("a write", &refusal);
+                check.allow_error("a write", &refusal);
                 assert!(self.number.is_some() || !refusal.again, "what would be done twice is to be repeated");
                 self.unknown |= !refusal.is_not_done();
                 refusal.again
             }
             Outcome::Lost(why) => {
-                verdicts.excuse_loss("a write", &why);
+                check.allow_disconnect("a write", &why);
                 self.unknown = true;
                 true
             }
         };
         if again && self.number.is_some() && self.tries < 2 {
-            return ASK;
+            return SEND_NOW;
         }
-        self.give_up(verdicts.judge);
-        Next::Over
+        self.give_up(check.rows);
+        Next::Done
     }
 
-    fn give_up(&self, judge: &mut Judge) {
+    fn give_up(&self, rows: &mut ExpectedRows) {
         match self.unknown {
-            true => judge.doubt(vec![self.row.clone()]),
-            false => judge.rule_out([self.row.clone()]),
+            true => rows.doubt(vec![self.row.clone()]),
+            false => rows.rule_out([self.row.clone()]),
         }
     }
 
-    /// The application vanishes. `asked`: an answer was due.
-    pub fn vanish(&mut self, asked: bool, judge: &mut Judge) {
+    /// The application vanishes. `asked`: an answer is due.
+    pub fn vanish(&mut self, asked: bool, rows: &mut ExpectedRows) {
         self.unknown |= asked;
-        self.give_up(judge);
+        self.give_up(rows);
     }
 }

@@ -1,4 +1,5 @@
-//! Draws what schedules of all protocols have: the pool's settings, the network, the workers, the players, the faults.
+//! Draws the parts of a schedule that all protocols have: the settings of the pool, the network, workers, clients,
+//! faults.
 
 use std::time::Duration;
 
@@ -6,10 +7,11 @@ use driver::{DriverConfig, PoolSpec, Timeouts};
 use pool::{GateConfig, PoolConfig};
 
 use super::{
-    Bounds, Chaos,
-    player::{Player, Size},
+    Bounds,
+    client::{Client, Size},
+    client_protocol::ClientProtocol,
+    faults::FaultPlan,
     raw_client::RawClient,
-    speech::Speech,
 };
 use crate::{
     harness::{Rules, pool_spec},
@@ -38,31 +40,30 @@ pub(super) fn pool(rng: &mut Rng, max_size: u32) -> PoolConfig {
     }
 }
 
-/// Players with these voices.
-pub(super) fn players<S: Speech>(
+pub(super) fn clients<S: ClientProtocol>(
     rng: &mut Rng,
     bounds: Bounds,
     count: usize,
-    voice: impl Fn(usize) -> S,
-) -> Vec<Player<S>> {
+    protocol: impl Fn(usize) -> S,
+) -> Vec<Client<S>> {
     let made = |number: usize| {
-        let (lives, requests) = (rng.pick(&[1, 1, 2, 4]), rng.pick(&[3, 6, 12, 24]));
-        let size = Size { lives: lives.min(bounds.lives), requests: requests.min(bounds.requests) };
-        Player::new(number, voice(number), size, Rng::new(rng.next()))
+        let (connections, requests) = (rng.pick(&[1, 1, 2, 4]), rng.pick(&[3, 6, 12, 24]));
+        let size = Size { connections: connections.min(bounds.connections), requests: requests.min(bounds.requests) };
+        Client::new(number, protocol(number), size, Rng::new(rng.next()))
     };
     (0..count).map(made).collect()
 }
 
-/// One raw client that sends the bytes `said`, or `count` that send damaged requests.
+/// One raw client that sends `raw_bytes`, or `count` that send damaged requests.
 pub(super) fn raw_clients_sending(
-    said: Option<&[u8]>,
+    raw_bytes: Option<&[u8]>,
     count: usize,
-    mut speech: impl Speech,
+    mut protocol: impl ClientProtocol,
     rng: &mut Rng,
 ) -> Vec<RawClient> {
-    match said {
-        Some(bytes) => vec![RawClient::saying(&mut speech, bytes, Rng::new(rng.next()))],
-        None => (0..count).map(|_| RawClient::garbled(&mut speech, Rng::new(rng.next()))).collect(),
+    match raw_bytes {
+        Some(bytes) => vec![RawClient::sending(&mut protocol, bytes, Rng::new(rng.next()))],
+        None => (0..count).map(|_| RawClient::damaged(&mut protocol, Rng::new(rng.next()))).collect(),
     }
 }
 
@@ -102,9 +103,9 @@ pub(super) fn rules(rng: &mut Rng) -> Rules {
 
 /// Faults in three of four schedules, in a third of these only ones that no client may notice; and a drain while
 /// clients still come in one of eight.
-pub(super) fn chaos(rng: &mut Rng, bounds: Bounds) -> Chaos {
-    let every = rng.percent(75).then(|| Duration::from_millis(20 + rng.below(200)));
+pub(super) fn fault_plan(rng: &mut Rng, bounds: Bounds) -> FaultPlan {
+    let mean_interval = rng.percent(75).then(|| Duration::from_millis(20 + rng.below(200)));
     let drain = rng.percent(12).then(|| rng.around(Duration::from_millis(60)));
-    let (every, drain) = if bounds.faults { (every, drain) } else { (None, None) };
-    Chaos { every, gentle: rng.percent(33), held_up: rng.pick(&[0, 0, 20, 100]), drain }
+    let (mean_interval, drain) = if bounds.faults { (mean_interval, drain) } else { (None, None) };
+    FaultPlan { mean_interval, unnoticeable: rng.percent(33), delay_per_myriad: rng.pick(&[0, 0, 20, 100]), drain }
 }

@@ -1,9 +1,8 @@
-//! Answers as texts that can be compared: less what differs between any two servers, and from one attempt to the next.
+//! Answers as texts for comparison, without parts that differ between servers and between attempts.
 
 use mongodb_session::bson::{Document, Malformed, Value};
 
-/// What a client may be told in a `hello`, and what is compared of it. The second half is for members of a replica set
-/// only.
+/// Fields of a `hello` that are compared. Only members of a replica set have those from `hosts` on.
 const HELLO: [&str; 15] = [
     "ismaster",
     "isWritablePrimary",
@@ -41,7 +40,7 @@ fn write(document: Document<'_>, within: &str, to: &mut String) -> Result<(), Ma
         let element = element?;
         let value = element.value()?;
         match (within, element.name, value) {
-            // Only a write that was carried out already is answered with this.
+            // Only a retried write that was already executed has this field.
             ("", "retriedStmtIds", _) => {}
             ("cursor", "id", Value::Int64(id)) => *to += if id == 0 { "over, " } else { "open, " },
             ("", name @ ("cursorsKilled" | "cursorsNotFound"), Value::Array(ids)) => {
@@ -63,12 +62,12 @@ fn write(document: Document<'_>, within: &str, to: &mut String) -> Result<(), Ma
     Ok(())
 }
 
-/// The id of the cursor that an answer is about.
+/// The cursor id of an answer.
 pub fn cursor(answer: Document<'_>) -> Option<i64> {
     answer.get("cursor").ok()??.document()?.get("id").ok()??.integer()
 }
 
-/// The code and the words of an error.
+/// The code and the text of an error.
 pub fn error(answer: Document<'_>) -> Option<(i64, String)> {
     if answer.get("ok").ok()??.truth() {
         return None;
@@ -77,7 +76,6 @@ pub fn error(answer: Document<'_>) -> Option<(i64, String)> {
     Some((answer.get("code").ok().flatten().and_then(Value::integer).unwrap_or(0), text))
 }
 
-/// Whether an error has a label.
 pub fn has_label(answer: Document<'_>, label: &str) -> bool {
     let labels = answer.get("errorLabels").ok().flatten().and_then(Value::array);
     let labels = labels.into_iter().flat_map(Document::elements).flatten();

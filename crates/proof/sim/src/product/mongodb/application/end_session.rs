@@ -1,5 +1,5 @@
-//! A session that ends, as its driver says it: with `endSessions`, which is answered at once, or with `killSessions`,
-//! behind whose answer nothing of it is open at any host.
+//! The end of a session: with `endSessions`, which is answered at once, or with `killSessions`, after whose answer the
+//! session has nothing open at any host.
 
 use std::time::Duration;
 
@@ -7,21 +7,20 @@ use mongodb_session::bson::Writer;
 
 use super::{
     answer::Outcome,
-    verdicts::{Next, Verdicts},
+    answer_check::{AnswerCheck, Next},
 };
 
-/// Looks until hosts have heard of the end of a session, at most; an upstream that is asked for something else may take
-/// as long.
+/// Pings until the hosts have ended the session.
 const MAX_LOOKS: u32 = 300;
 
-pub struct Leave {
+pub struct EndSession {
     user: usize,
     session: [u8; 16],
     kills: bool,
     looks: u32,
 }
 
-impl Leave {
+impl EndSession {
     pub fn new((user, session): (usize, [u8; 16]), kills: bool) -> Self {
         Self { user, session, kills, looks: 0 }
     }
@@ -36,25 +35,25 @@ impl Leave {
         });
     }
 
-    pub fn take(&mut self, outcome: &Outcome, verdicts: &Verdicts<'_>) -> Next {
-        let told = match outcome {
+    pub fn take(&mut self, outcome: &Outcome, check: &AnswerCheck<'_>) -> Next {
+        let acknowledged = match outcome {
             Outcome::Done { .. } => true,
             Outcome::Refused(refusal) => {
-                verdicts.excuse("the end of a session", refusal);
+                check.allow_error("the end of a session", refusal);
                 false
             }
             Outcome::Lost(why) => {
-                verdicts.excuse_loss("the end of a session", why);
+                check.allow_disconnect("the end of a session", why);
                 false
             }
         };
-        let left = verdicts.real.open_of(self.user, &self.session);
-        if left.is_empty() || verdicts.hurt || !told {
-            return Next::Over;
+        let left = check.real.open_of(self.user, &self.session);
+        if left.is_empty() || check.after_fault || !acknowledged {
+            return Next::Done;
         }
         assert!(!self.kills, "left by a session that was killed: {left:?}");
         assert!(self.looks < MAX_LOOKS, "left by a session that has ended: {left:?}");
         self.looks += 1;
-        Next::Ask(Duration::from_millis(10))
+        Next::Send(Duration::from_millis(10))
     }
 }

@@ -1,4 +1,4 @@
-//! What a player asks of MongoDB: commands as drivers send them, which touch no other client's rows and cursors.
+//! Random commands to MongoDB, as drivers send them, that touch no other client's rows and cursors.
 
 use mongodb_session::{
     bson::Writer,
@@ -7,49 +7,46 @@ use mongodb_session::{
 
 use crate::random::Rng;
 
-/// The id of a cursor that no host ever opens.
+/// A cursor id that no host ever gives.
 const NO_CURSOR: i64 = 77;
 
-/// Open cursors of a player at most.
+/// The most open cursors of a client.
 const MAX_CURSORS: usize = 6;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cursor {
-    /// Its id at the reference.
-    pub own: i64,
-    /// The id that the product has told.
-    pub told: i64,
+    pub reference_id: i64,
+    pub product_id: i64,
     pub collection: String,
 }
 
 #[derive(Clone, Default, Debug)]
-pub struct Asked {
+pub struct SentRequest {
     pub id: i32,
-    /// As the product is told it.
+    /// The request with the ids of the product.
     pub bytes: Vec<u8>,
-    /// The row that it is to write.
+    /// The row that it writes.
     pub row: Option<String>,
-    /// It may be repeated: a write of which the server knows its number, or a read that begins.
+    /// A driver may retry it: a write with a number, or the first command of a read.
     pub repeatable_write: bool,
     pub repeatable_read: bool,
     /// The collection of the cursor that it opens.
     pub opens: Option<String>,
-    /// The cursor that it goes on with.
+    /// The cursor whose next batch it reads.
     pub reads: Option<Cursor>,
-    /// How many cursors it closes.
+    /// Number of cursors that it closes.
     pub closes: usize,
     pub silent: bool,
-    /// It names a cursor that there is not.
+    /// It names a cursor that does not exist.
     pub knows_better: bool,
     pub again: bool,
-    /// Whether an attempt was carried out is not known.
+    /// Whether an attempt was executed is unknown.
     pub unknown: bool,
 }
 
-/// The commands of one player.
-pub struct Programs {
+pub struct Requests {
     number: usize,
-    /// Its collections and its session change after a fault, when it is not known what became of its last commands.
+    /// Part of its collections and session. It changes after a fault, when the fate of its last commands is unknown.
     alias: u32,
     life: u32,
     last_row: u32,
@@ -58,18 +55,18 @@ pub struct Programs {
     pub cursors: Vec<Cursor>,
 }
 
-impl Programs {
+impl Requests {
     pub fn new(number: usize) -> Self {
         let last_id = (number % 1000) as i32 * 1_000_000;
         Self { number, alias: 0, life: 0, last_row: 0, last_number: 0, last_id, cursors: Vec::new() }
     }
 
-    /// Its rows are acknowledged here.
+    /// The collection of its acknowledged rows.
     pub fn ledger(&self) -> String {
         format!("rows.p{}x{}", self.number, self.alias)
     }
 
-    /// A write whose rows are not acknowledged.
+    /// The collection of its unacknowledged rows.
     pub fn unacknowledged(&self) -> String {
         format!("silent.p{}x{}l{}", self.number, self.alias, self.life)
     }
@@ -79,7 +76,7 @@ impl Programs {
         self.cursors.clear();
     }
 
-    /// The id of its session: no damage makes another player's of it.
+    /// The id of its session, which no damage turns into another client's.
     fn session(&self) -> [u8; 16] {
         let mut rng = Rng::new((self.number as u64) << 20 | u64::from(self.alias));
         (u128::from(rng.next()) << 64 | u128::from(rng.next())).to_le_bytes()
@@ -95,12 +92,12 @@ impl Programs {
         format!("{}of{}", self.last_row, self.number)
     }
 
-    pub fn hello(&mut self, rng: &mut Rng) -> (Vec<u8>, Asked) {
+    pub fn hello(&mut self, rng: &mut Rng) -> (Vec<u8>, SentRequest) {
         self.life += 1;
         self.greeting(rng)
     }
 
-    fn greeting(&mut self, rng: &mut Rng) -> (Vec<u8>, Asked) {
+    fn greeting(&mut self, rng: &mut Rng) -> (Vec<u8>, SentRequest) {
         let id = self.next_id();
         let mut bytes = Vec::new();
         if rng.percent(50) {
@@ -112,11 +109,11 @@ impl Programs {
                 body.int32("hello", 1).text("$db", "admin");
             });
         }
-        (bytes.clone(), Asked { id, bytes, ..Asked::default() })
+        (bytes.clone(), SentRequest { id, bytes, ..SentRequest::default() })
     }
 
-    /// What it asks next: as the reference is told it, and what is to be known of it.
-    pub fn next(&mut self, rng: &mut Rng) -> (Vec<u8>, Asked) {
+    /// The next request with the ids of the reference, and what is known of it.
+    pub fn next(&mut self, rng: &mut Rng) -> (Vec<u8>, SentRequest) {
         match rng.below(24) {
             0..=4 => self.insert(rng, true),
             5 => self.update(),
@@ -129,42 +126,41 @@ impl Programs {
             22 => self.plain(|body| _ = body.text("noSuchCommand", "x")),
             23 if rng.percent(50) => self.greeting(rng),
             23 => {
-                let (bytes, asked) = self.plain(|body| {
+                let (bytes, sent) = self.plain(|body| {
                     body.int64("getMore", NO_CURSOR).text("collection", "numbers");
                 });
-                (bytes, Asked { knows_better: true, ..asked })
+                (bytes, SentRequest { knows_better: true, ..sent })
             }
             _ if !self.cursors.is_empty() => self.read_on(rng),
             _ => self.read_numbers(rng),
         }
     }
 
-    /// A command: what the reference and the product are told alike.
-    fn plain(&mut self, write: impl FnOnce(&mut Writer<'_>)) -> (Vec<u8>, Asked) {
+    /// A command with the same bytes for the reference and the product.
+    fn plain(&mut self, write: impl FnOnce(&mut Writer<'_>)) -> (Vec<u8>, SentRequest) {
         let (id, session) = (self.next_id(), self.session());
         let mut bytes = Vec::new();
         wire::request(&mut bytes, id, |body| {
             write(body);
             belongs(body, &session);
         });
-        (bytes.clone(), Asked { id, bytes, ..Asked::default() })
+        (bytes.clone(), SentRequest { id, bytes, ..SentRequest::default() })
     }
 
-    fn insert(&mut self, rng: &mut Rng, numbered: bool) -> (Vec<u8>, Asked) {
+    fn insert(&mut self, rng: &mut Rng, numbered: bool) -> (Vec<u8>, SentRequest) {
         let (collection, row) = (self.ledger(), self.row());
         self.last_number += i64::from(numbered);
         let number = numbered.then_some(self.last_number);
-        let (bytes, asked) = self.insertion(rng, &collection, &row, number, false);
-        (bytes, Asked { row: Some(row), repeatable_write: numbered, ..asked })
+        let (bytes, sent) = self.insertion(rng, &collection, &row, number, false);
+        (bytes, SentRequest { row: Some(row), repeatable_write: numbered, ..sent })
     }
 
-    /// A row whose write is not acknowledged.
-    fn insert_unacknowledged(&mut self, rng: &mut Rng) -> (Vec<u8>, Asked) {
+    fn insert_unacknowledged(&mut self, rng: &mut Rng) -> (Vec<u8>, SentRequest) {
         let (collection, row) = (self.unacknowledged(), self.row());
         self.insertion(rng, &collection, &row, None, true)
     }
 
-    /// The documents are in the body, in front of it or behind it.
+    /// An insert whose documents are in the body, or in a section before or after it.
     fn insertion(
         &mut self,
         rng: &mut Rng,
@@ -172,7 +168,7 @@ impl Programs {
         row: &str,
         number: Option<i64>,
         silent: bool,
-    ) -> (Vec<u8>, Asked) {
+    ) -> (Vec<u8>, SentRequest) {
         let (id, session) = (self.next_id(), self.session());
         let pad = "#".repeat(rng.pick(&[0, 0, 10, 400, 3000, 20_000]));
         let place = rng.below(3);
@@ -209,14 +205,14 @@ impl Programs {
             bytes.extend(word.to_le_bytes());
         }
         bytes.extend(sections);
-        (bytes.clone(), Asked { id, bytes, silent, ..Asked::default() })
+        (bytes.clone(), SentRequest { id, bytes, silent, ..SentRequest::default() })
     }
 
-    fn update(&mut self) -> (Vec<u8>, Asked) {
+    fn update(&mut self) -> (Vec<u8>, SentRequest) {
         let (collection, row) = (self.ledger(), self.row());
         self.last_number += 1;
         let number = self.last_number;
-        let (bytes, asked) = self.plain(|body| {
+        let (bytes, sent) = self.plain(|body| {
             body.text("update", &collection).int64("txnNumber", number);
             body.array("updates", |updates| {
                 updates.document("0", |update| {
@@ -225,39 +221,39 @@ impl Programs {
                 });
             });
         });
-        (bytes, Asked { row: Some(row), repeatable_write: true, ..asked })
+        (bytes, SentRequest { row: Some(row), repeatable_write: true, ..sent })
     }
 
-    fn read_ledger(&mut self, rng: &mut Rng) -> (Vec<u8>, Asked) {
+    fn read_ledger(&mut self, rng: &mut Rng) -> (Vec<u8>, SentRequest) {
         let (collection, prefers) = (self.ledger(), rng.percent(50));
         let size = if self.cursors.len() < MAX_CURSORS { rng.pick(&[2, 3, 1000]) } else { 1000 };
-        let (bytes, asked) = self.plain(|body| {
+        let (bytes, sent) = self.plain(|body| {
             body.text("find", &collection).int32("batchSize", size);
             if prefers {
                 body.document("$readPreference", |preference| _ = preference.text("mode", "primary"));
             }
         });
-        (bytes, Asked { repeatable_read: true, opens: Some(collection), ..asked })
+        (bytes, SentRequest { repeatable_read: true, opens: Some(collection), ..sent })
     }
 
-    /// Reads what is the same at every host.
-    fn read_numbers(&mut self, rng: &mut Rng) -> (Vec<u8>, Asked) {
+    /// Reads documents that are the same at every host.
+    fn read_numbers(&mut self, rng: &mut Rng) -> (Vec<u8>, SentRequest) {
         let modes = ["primary", "primaryPreferred", "secondaryPreferred", "secondaryPreferred", "nearest", "secondary"];
         let mode = rng.pick(&modes);
         let (count, width) = (rng.below(14) as i32, rng.pick(&[0, 0, 30, 300, 5000]));
         let size = if self.cursors.len() < MAX_CURSORS { rng.below(6) as i32 } else { 1000 };
         let label = self.row();
-        let (bytes, asked) = self.plain(|body| {
+        let (bytes, sent) = self.plain(|body| {
             body.text("find", "numbers").int32("batchSize", size);
             body.document("filter", |filter| {
                 filter.text("label", &label).int32("count", count).int32("width", width);
             });
             body.document("$readPreference", |preference| _ = preference.text("mode", mode));
         });
-        (bytes, Asked { repeatable_read: true, opens: Some("numbers".into()), ..asked })
+        (bytes, SentRequest { repeatable_read: true, opens: Some("numbers".into()), ..sent })
     }
 
-    fn read_on(&mut self, rng: &mut Rng) -> (Vec<u8>, Asked) {
+    fn read_on(&mut self, rng: &mut Rng) -> (Vec<u8>, SentRequest) {
         let cursor = self.cursors[rng.index(self.cursors.len())].clone();
         let size = 1 + rng.below(5) as i32;
         let (id, session) = (self.next_id(), self.session());
@@ -269,12 +265,12 @@ impl Programs {
             });
             bytes
         };
-        let (own, bytes) = (message(cursor.own), message(cursor.told));
-        (own, Asked { id, bytes, reads: Some(cursor), ..Asked::default() })
+        let (for_reference, bytes) = (message(cursor.reference_id), message(cursor.product_id));
+        (for_reference, SentRequest { id, bytes, reads: Some(cursor), ..SentRequest::default() })
     }
 
-    /// Closes a cursor, or two of one collection.
-    fn close(&mut self, rng: &mut Rng) -> (Vec<u8>, Asked) {
+    /// Closes a cursor, or two of the same collection.
+    fn close(&mut self, rng: &mut Rng) -> (Vec<u8>, SentRequest) {
         let mut gone = vec![self.cursors.remove(rng.index(self.cursors.len()))];
         let other = self.cursors.iter().position(|cursor| cursor.collection == gone[0].collection);
         if let Some(other) = other.filter(|_| rng.percent(60)) {
@@ -294,8 +290,8 @@ impl Programs {
             });
             bytes
         };
-        let own = message(|cursor| cursor.own);
-        (own, Asked { id, bytes: message(|cursor| cursor.told), closes: gone.len(), ..Asked::default() })
+        let (for_reference, bytes) = (message(|cursor| cursor.reference_id), message(|cursor| cursor.product_id));
+        (for_reference, SentRequest { id, bytes, closes: gone.len(), ..SentRequest::default() })
     }
 }
 

@@ -1,6 +1,6 @@
-//! Checks at the servers that the pooler (a) never sends a client's write twice, and (b) sends no write to a deposed
-//! primary: not if the client issued it after the pooler was told of the new term, and not at all once [`LATE`] has
-//! passed. It sees only requests of clients that number them uniquely and add the time.
+//! Checks at the servers that the pooler (a) never sends a client's write twice, and (b) sends no write to a former
+//! primary: not if the client issued it after the pooler had learned of the new term, and not at all after [`LATE`]. It
+//! checks only requests with unique ids and a time.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -9,24 +9,25 @@ use mongodb_session::bson::{Document, Value};
 use super::{Kind, MongoDb, message::Request};
 use crate::databases::Connection;
 
-/// Clients whose requests are looked at count theirs from here on.
+/// The first id of requests that are checked.
 pub const FIRST_ID: i32 = 1_000_000_000;
 
-/// The element of a command that has the time at which it was asked, in nanoseconds.
+/// The element of a command with the time at which it was issued, in nanoseconds.
 pub const ASKED: &str = "asked";
 
-/// How long after a failover is known a write may still arrive at the deposed primary: waiting requests are rerouted,
-/// and bytes in flight arrive, within this time.
+/// How long after the pooler has learned of a failover a write may still arrive at the former primary: by then waiting
+/// requests are rerouted, and bytes in flight have arrived.
 const LATE: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
-pub struct Witness {
-    /// Writes that have come, by user and id.
+pub struct PoolerChecks {
+    /// Writes so far, by user and id.
     seen: BTreeSet<(usize, i32)>,
-    /// Who was told by the primary of this election that it is the primary.
-    told: BTreeSet<Connection>,
+    /// Connections to which the primary of `of` has answered a `hello`.
+    informed: BTreeSet<Connection>,
+    /// A term.
     of: u64,
-    /// The last election of which whoever watches the hosts knows for certain, and since when.
+    /// The last term that the pooler certainly knows, and since when.
     known: (u64, Duration),
 }
 
@@ -35,21 +36,21 @@ fn integer(body: Document<'_>, name: &str) -> Option<i64> {
 }
 
 impl MongoDb {
-    /// A host says what it is. Whoever asks a second time has read the first answer.
+    /// Notes a `hello`. A second one on the same connection proves that the first answer was read.
     pub(super) fn tell_role(&mut self, to: Connection, host: usize) {
-        if self.own || self.kind != Kind::Set || self.primary != Some(host) {
+        if self.is_reference || self.kind != Kind::Set || self.primary != Some(host) {
             return;
         }
-        let witness = &mut self.witness;
-        if witness.of != self.term {
-            (witness.of, witness.told) = (self.term, BTreeSet::new());
+        let pooler_checks = &mut self.pooler_checks;
+        if pooler_checks.of != self.term {
+            (pooler_checks.of, pooler_checks.informed) = (self.term, BTreeSet::new());
         }
-        if !witness.told.insert(to) && witness.known.0 < self.term {
-            witness.known = (self.term, self.now);
+        if !pooler_checks.informed.insert(to) && pooler_checks.known.0 < self.term {
+            pooler_checks.known = (self.term, self.now);
         }
     }
 
-    pub(super) fn see(&mut self, from: Connection, message: &[u8]) {
+    pub(super) fn check_request(&mut self, from: Connection, message: &[u8]) {
         let Ok(Request { answers, body, .. }) = Request::read(message) else { return };
         let session = &self.sessions[&from];
         let (user, host) = (session.user, session.host);
@@ -59,10 +60,11 @@ impl MongoDb {
         if answers.id < FIRST_ID || !writes {
             return;
         }
-        assert!(self.witness.seen.insert((user, answers.id)), "a write comes twice: {} of {user}", answers.id);
-        let (term, since) = self.witness.known;
+        assert!(self.pooler_checks.seen.insert((user, answers.id)), "a write comes twice: {} of {user}", answers.id);
+        let (term, since) = self.pooler_checks.known;
         let ends = first.name == "abortTransaction";
-        let replaced = self.kind == Kind::Set && !self.own && self.primary.is_some_and(|primary| primary != host);
+        let replaced =
+            self.kind == Kind::Set && !self.is_reference && self.primary.is_some_and(|primary| primary != host);
         let late = replaced && !ends && term == self.term && self.now > since + LATE;
         assert!(
             !late,

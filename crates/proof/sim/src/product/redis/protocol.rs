@@ -1,28 +1,28 @@
-//! Redis as a player speaks it: how replies are cut, what of them is compared, and which rows must be in its list.
+//! Redis for a client: how replies are split, what is compared, and which rows must be in its list.
 
-use super::programs::Programs;
+use super::requests::Requests;
 use crate::{
     databases::redis as model,
-    product::speech::{Kind, Message, Request, Speech},
+    product::client_protocol::{ClientProtocol, Kind, Message, Request},
     random::Rng,
 };
 
-pub(super) struct Voice {
-    programs: Programs,
+pub(super) struct RedisProtocol {
+    requests: Requests,
 }
 
-impl Voice {
+impl RedisProtocol {
     pub(super) fn new(number: usize) -> Self {
-        Self { programs: Programs::new(number) }
+        Self { requests: Requests::new(number) }
     }
 }
 
-/// Where the line that begins here ends, behind its CRLF.
+/// The position behind the line that begins here.
 fn line(bytes: &[u8], at: usize) -> Option<usize> {
     bytes[at..].windows(2).position(|pair| pair == b"\r\n").map(|length| at + length + 2)
 }
 
-/// Where the reply that begins here ends.
+/// The position behind the reply that begins here, if it is complete.
 fn end_of(bytes: &[u8], at: usize) -> Option<usize> {
     let behind = line(bytes, at)?;
     let number = || std::str::from_utf8(&bytes[at + 1..behind - 2]).ok()?.parse::<i64>().ok();
@@ -40,14 +40,13 @@ fn end_of(bytes: &[u8], at: usize) -> Option<usize> {
     for _ in 0..many {
         end = end_of(bytes, end).filter(|end| *end <= bytes.len())?;
         if end == bytes.len() {
-            // Whether that was the last one shows the count.
             continue;
         }
     }
     Some(end)
 }
 
-/// `reply` without the number of the connection, which differs.
+/// `reply` without the id of the connection.
 fn without_id(reply: &[u8]) -> Vec<u8> {
     let mark = b"$2\r\nid\r\n:";
     let Some(at) = reply.windows(mark.len()).position(|part| part == mark) else { return reply.to_vec() };
@@ -56,46 +55,46 @@ fn without_id(reply: &[u8]) -> Vec<u8> {
     [&reply[..from], &reply[to..]].concat()
 }
 
-impl Speech for Voice {
+impl ClientProtocol for RedisProtocol {
     type Database = model::Redis;
 
-    const FEELS_REPLACEMENTS: bool = true;
+    const LOSES_MESSAGES_AT_REPLACEMENT: bool = true;
 
-    fn reference(&self) -> model::Redis {
+    fn new_reference(&self) -> model::Redis {
         model::Redis::default()
     }
 
-    fn open(&mut self, rng: &mut Rng) -> Request {
-        self.programs.begin(rng)
+    fn first_request(&mut self, rng: &mut Rng) -> Request {
+        self.requests.begin(rng)
     }
 
-    fn ask(&mut self, rng: &mut Rng) -> Request {
-        self.programs.next(rng)
+    fn next_request(&mut self, rng: &mut Rng) -> Request {
+        self.requests.next(rng)
     }
 
-    fn learn(&mut self, _: &Message) {}
+    fn on_reference_message(&mut self, _: &Message) {}
 
-    fn hear(&mut self, _: &[u8]) {}
+    fn on_message(&mut self, _: &[u8]) {}
 
     fn is_idle(&self) -> bool {
         true
     }
 
-    fn farewell(&self) -> Vec<u8> {
+    fn goodbye(&self) -> Vec<u8> {
         Vec::new()
     }
 
-    fn cut(&mut self, bytes: &[u8], _: bool) -> Option<(usize, Option<Message>)> {
+    fn split_first(&mut self, bytes: &[u8], _: bool) -> Option<(usize, Option<Message>)> {
         if bytes.is_empty() {
             return None;
         }
         let length = end_of(bytes, 0)?;
         let reply = &bytes[..length];
-        let told = |word: &[u8]| reply.len() > 4 && reply.windows(word.len()).take(40).any(|part| part == word);
+        let contains = |word: &[u8]| reply.len() > 4 && reply.windows(word.len()).take(40).any(|part| part == word);
         let kind = match reply[0] {
-            b'>' if told(b"\r\nmessage\r\n") || told(b"\r\npmessage\r\n") => Kind::Aside,
-            b'*' if told(b"$7\r\nmessage\r\n") || told(b"$8\r\npmessage\r\n") => Kind::Aside,
-            b'-' if told(b"Poolhouse") => Kind::Fault,
+            b'>' if contains(b"\r\nmessage\r\n") || contains(b"\r\npmessage\r\n") => Kind::Aside,
+            b'*' if contains(b"$7\r\nmessage\r\n") || contains(b"$8\r\npmessage\r\n") => Kind::Aside,
+            b'-' if contains(b"Poolhouse") => Kind::Fault,
             _ => Kind::End,
         };
         Some((length, Some(Message { kind, text: without_id(reply) })))
@@ -103,28 +102,28 @@ impl Speech for Voice {
 
     fn sort_opening(&self, _: &mut Vec<Message>) {}
 
-    /// While subscriptions are restored after a fault, PUBLISH counts those who have theirs already, or a server that
-    /// is lost and does not know it.
-    fn is_as_good(&self, expected: &Message, got: &Message, hurt: bool) -> bool {
-        hurt && expected.text == b":1\r\n" && (got.text == b":0\r\n" || got.text == b":2\r\n")
+    /// While subscriptions are restored after a fault, the count of PUBLISH may miss some, or include those of a lost
+    /// server.
+    fn is_equivalent(&self, expected: &Message, got: &Message, after_fault: bool) -> bool {
+        after_fault && expected.text == b":1\r\n" && (got.text == b":0\r\n" || got.text == b":2\r\n")
     }
 
-    fn check(&mut self, real: &model::Redis, own: &model::Redis) {
-        let key = self.programs.ledger();
-        let (real, own) = (real.list(&key), own.list(&key));
-        assert!(real == own, "{} holds {real:?} instead of {own:?}", String::from_utf8_lossy(&key));
-        self.programs.acknowledged = own;
+    fn check(&mut self, real: &model::Redis, reference: &model::Redis) {
+        let key = self.requests.ledger();
+        let (real, reference) = (real.list(&key), reference.list(&key));
+        assert!(real == reference, "{} holds {real:?} instead of {reference:?}", String::from_utf8_lossy(&key));
+        self.requests.acknowledged = reference;
     }
 
     fn check_after_fault(&mut self, real: &model::Redis, _: &model::Redis) {
-        let real = real.list(&self.programs.ledger());
-        let known = &self.programs.acknowledged;
+        let real = real.list(&self.requests.ledger());
+        let known = &self.requests.acknowledged;
         assert!(known.iter().all(|row| real.contains(row)), "a list holds {real:?}, acknowledged were {known:?}");
         let mut once = real.clone();
         once.sort_unstable();
         once.dedup();
         assert_eq!(once.len(), real.len(), "a row is there twice: {real:?}");
-        self.programs.become_another();
+        self.requests.become_another();
     }
 
     fn cancel(&self) -> Option<Vec<u8>> {

@@ -1,15 +1,12 @@
-//! Texts of Poolhouse's own that are more than the model's SQL: they are known by how they begin, and only what rules
-//! their answers is read out of them.
+//! Statements of the pooler that are more than the SQL of the model. They are recognised by their beginnings, and read
+//! only for what their answers depend on.
 
 use super::{
     sql::{Node, Statements},
     tokens::{Kind, Token},
 };
 
-/// Columns of the answers about a catalogue.
-const CATALOGUE_COLUMNS: usize = 7;
-
-/// What such a statement does, if it is one. `tokens` are those of `span`.
+/// Recognises a statement of the pooler. `tokens`: the tokens of `span`.
 pub(super) fn recognise(span: &str, tokens: &[Token]) -> Option<Node> {
     if span.starts_with("SELECT 'p'::pg_catalog.text, 'temporary'::pg_catalog.text") {
         return survey(span, tokens);
@@ -22,12 +19,7 @@ pub(super) fn recognise(span: &str, tokens: &[Token]) -> Option<Node> {
             return Some(Node::Guarded { mark, names: names_of_settings(tokens) });
         }
     }
-    if span.starts_with("WITH marks AS MATERIALIZED ") {
-        let mark = ["m", "", "0.", "", "0", "off", ""].map(str::to_owned).to_vec();
-        return Some(Node::Fixed(CATALOGUE_COLUMNS, vec![mark]));
-    }
-    let nothing = ["SELECT CASE WHEN p.prorettype ", "WITH e(place, tree) AS MATERIALIZED "];
-    nothing.iter().any(|beginning| span.starts_with(beginning)).then(|| Node::Fixed(CATALOGUE_COLUMNS, Vec::new()))
+    None
 }
 
 fn survey(span: &str, tokens: &[Token]) -> Option<Node> {
@@ -40,7 +32,7 @@ fn survey(span: &str, tokens: &[Token]) -> Option<Node> {
     Some(Node::Survey { settings: span.contains("pg_catalog.pg_settings"), names, statements })
 }
 
-/// Of which settings the values are asked for by name.
+/// The settings whose values are asked for by name.
 fn names_of_settings(tokens: &[Token]) -> Vec<String> {
     let mut names = Vec::new();
     for three in tokens.windows(3) {
@@ -57,14 +49,14 @@ fn names_of_settings(tokens: &[Token]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::reading::statements, *};
+    use super::{super::parser::statements, *};
 
     #[test]
-    fn a_survey_is_read_for_what_rules_its_answer() {
-        let sql = "/* poolhouse */ SELECT 'p'::pg_catalog.text, 'temporary'::pg_catalog.text, NULL WHERE EXISTS (SELECT 1 \
-                   FROM pg_catalog.pg_prepared_statements WHERE from_sql) UNION ALL SELECT 's', x FROM pg_catalog.pg_settings \
-                   UNION ALL SELECT 's', pg_catalog.current_setting(E'a.\\x27b', true)";
-        let node = statements(sql, true).unwrap().0.remove(0).node;
+    fn a_survey_is_read_for_what_its_answer_depends_on() {
+        let sql = "/* poolhouse */ SELECT 'p'::pg_catalog.text, 'temporary'::pg_catalog.text, NULL \
+                   WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_prepared_statements WHERE from_sql) \
+                   UNION ALL SELECT 's', x FROM pg_catalog.pg_settings UNION ALL SELECT 's', pg_catalog.current_setting(E'a.\\x27b', true)";
+        let node = statements(sql).unwrap().remove(0).node;
         let names = vec!["a.'b".into()];
         assert_eq!(node, Node::Survey { settings: true, names, statements: Statements::OfSql });
     }

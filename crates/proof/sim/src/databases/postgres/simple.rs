@@ -1,4 +1,4 @@
-//! The simple protocol: a text of statements, answered one after the other, and at the end that the session is ready.
+//! The simple protocol: a Query with any number of statements.
 
 use std::{
     cell::RefCell,
@@ -10,45 +10,39 @@ use super::{
     execute::{Done, Outcome},
     failure::{Failure, protocol_violation},
     functions::Stop,
-    reading,
-    session::{Block, Job, Portal, Query, Running, Session, encode},
+    parser,
+    session::{Block, Job, Portal, Query, Running, Session},
     shared::Shared,
     sql::Statement,
-    tokens::{Tokens, invalid_bytes},
     values::{Column, Value, describe, row},
     wire::Reader,
 };
 
-/// A text that has been read.
-#[derive(Clone)]
-struct Read {
-    statements: VecDeque<Rc<Statement>>,
-    odd: Vec<(usize, char)>,
+/// Texts whose statements are remembered: those of the pooler, and some of the clients'.
+const MAX_PARSED: usize = 4096;
+
+/// The statements of a text. A text is parsed once, by whichever session reads it first.
+pub(super) fn parse_text(text: &str) -> Result<VecDeque<Rc<Statement>>, Failure> {
+    thread_local! {
+        static PARSED: RefCell<HashMap<String, VecDeque<Rc<Statement>>>> = RefCell::default();
+    }
+    PARSED.with_borrow_mut(|parsed| {
+        if let Some(known) = parsed.get(text) {
+            return Ok(known.clone());
+        }
+        let statements: VecDeque<_> = parser::statements(text)?.into_iter().map(Rc::new).collect();
+        if parsed.len() == MAX_PARSED {
+            parsed.clear();
+        }
+        parsed.insert(text.to_owned(), statements.clone());
+        Ok(statements)
+    })
 }
 
-/// Most texts that are remembered as they were read: those of the pooler, and some of the clients'.
-const MAX_READ: usize = 4096;
-
-impl Read {
-    /// What it says depends on nothing else, so it is read once, by whichever session.
-    fn of(text: &str, standard: bool) -> Result<Self, Failure> {
-        thread_local! {
-            static READ: RefCell<[HashMap<String, Read>; 2]> = RefCell::default();
-        }
-        READ.with_borrow_mut(|read| {
-            let read = &mut read[usize::from(standard)];
-            if let Some(known) = read.get(text) {
-                return Ok(known.clone());
-            }
-            let (statements, Tokens { odd, .. }) = reading::statements(text, standard)?;
-            let made = Self { statements: statements.into_iter().map(Rc::new).collect(), odd };
-            if read.len() == MAX_READ {
-                read.clear();
-            }
-            read.insert(text.to_owned(), made.clone());
-            Ok(made)
-        })
-    }
+/// A text of a client.
+pub(super) fn decode(bytes: &[u8]) -> Result<String, Failure> {
+    let invalid = |_| Failure::new("22021", "invalid byte sequence for encoding \"UTF8\"");
+    std::str::from_utf8(bytes).map(str::to_owned).map_err(invalid)
 }
 
 impl Session {
@@ -57,50 +51,22 @@ impl Session {
         self.statements.remove("");
         let mut reader = Reader(body);
         let text = reader.text().filter(|_| reader.0.is_empty());
-        let text = text.ok_or_else(|| protocol_violation("invalid message format")).and_then(|text| self.decode(text));
-        let read = text.and_then(|text| self.read_statements(&text));
+        let text = text.ok_or_else(|| protocol_violation("invalid message format")).and_then(decode);
+        let read = text.and_then(|text| parse_text(&text));
         let statements = match read {
             Ok(statements) => statements,
             Err(failure) => return self.fail(shared, &failure),
         };
         if statements.is_empty() {
             self.finish(shared);
-            self.say(b'I', |_| {});
+            self.send(b'I', |_| {});
             return self.ready();
         }
         let several = statements.len() > 1;
         self.running = Some(Running::Query(Query { rest: statements, several, job: None }));
     }
 
-    /// The statements of a text, with warnings about how it is written.
-    pub(super) fn read_statements(&mut self, text: &str) -> Result<VecDeque<Rc<Statement>>, Failure> {
-        let standard = self.settings.is_on("standard_conforming_strings");
-        let Read { statements, odd } = Read::of(text, standard)?;
-        if self.settings.is_on("escape_string_warning") {
-            for (at, next) in odd {
-                let (what, hint) = match next {
-                    '\'' => ("\\'", "Use '' to write quotes in strings, or use the escape string syntax (E'...')."),
-                    '\\' => ("\\\\", "Use the escape string syntax for backslashes, e.g., E'\\\\'."),
-                    _ => ("escape", "Use the escape string syntax for escapes, e.g., E'\\r\\n'."),
-                };
-                let warning = Failure::warning("22P06", format!("nonstandard use of {what} in a string literal"));
-                self.tell(&warning.hint(hint).at(text, at));
-            }
-        }
-        Ok(statements)
-    }
-
-    /// A text in the client's encoding.
-    pub(super) fn decode(&self, bytes: &[u8]) -> Result<String, Failure> {
-        if self.settings.is_latin1() {
-            return Ok(bytes.iter().map(|&byte| char::from(byte)).collect());
-        }
-        let error = |error: std::str::Utf8Error| invalid_bytes(&bytes[error.valid_up_to()..]);
-        std::str::from_utf8(bytes).map(str::to_owned).map_err(error)
-    }
-
-    /// Carries on with a text.
-    pub(super) fn go_on_with_query(&mut self, shared: &mut Shared, mut query: Query) {
+    pub(super) fn resume_query(&mut self, shared: &mut Shared, mut query: Query) {
         let mut job = match query.job.take() {
             Some(job) => job,
             None => {
@@ -141,7 +107,7 @@ impl Session {
         let columns = self.analyse_alone(&statement)?;
         self.portals.insert(String::new(), Portal::spent(&statement, columns.clone()));
         if statement.node.is_query() {
-            self.describe(columns.as_deref().unwrap_or_default(), &[]);
+            self.describe(columns.as_deref().unwrap_or_default());
         }
         Ok(Job { statement, columns, progress: Vec::new() })
     }
@@ -157,10 +123,10 @@ impl Session {
         self.portals.remove("");
         let columns = columns.unwrap_or_default();
         if !columns.is_empty() && !statement.node.is_query() {
-            self.describe(&columns, &[]);
+            self.describe(&columns);
         }
         for values in &done.rows {
-            self.row(&columns, values, &[]);
+            self.row(values);
         }
         if last && self.block == Block::Implicit {
             self.block = Block::Started;
@@ -168,12 +134,10 @@ impl Session {
         if last || statement.node.is_of_transactions() {
             self.finish(shared);
         }
-        self.statement_since = None;
         let tag = if done.counts { format!("{} {}", done.tag, done.rows.len()) } else { done.tag };
         self.complete(&tag);
     }
 
-    /// The rows of a COPY have come.
     pub(super) fn end_query_copy(&mut self, shared: &mut Shared, mut query: Query, tag: String) {
         if let Some(job) = query.job.take() {
             self.end_job(shared, &job.statement, None, Done::new(tag), query.rest.is_empty());
@@ -181,19 +145,16 @@ impl Session {
         self.running = Some(Running::Query(query));
     }
 
-    pub(super) fn describe(&mut self, columns: &[Column], formats: &[u16]) {
-        let latin1 = self.settings.is_latin1();
-        describe(&mut self.buffer, columns, formats, &|text| encode(text, latin1));
+    pub(super) fn describe(&mut self, columns: &[Column]) {
+        describe(&mut self.buffer, columns);
     }
 
-    pub(super) fn row(&mut self, columns: &[Column], values: &[Value], formats: &[u16]) {
-        let latin1 = self.settings.is_latin1();
-        row(&mut self.buffer, columns, values, formats, &|text| encode(text, latin1));
+    pub(super) fn row(&mut self, values: &[Value]) {
+        row(&mut self.buffer, values);
     }
 
-    /// What was asked for went wrong.
     pub(super) fn fail(&mut self, shared: &mut Shared, failure: &Failure) {
-        self.tell(failure);
+        self.send_failure(failure);
         (self.running, self.wait, self.copying) = (None, None, None);
         self.abort(shared);
         if self.extended {
@@ -203,15 +164,13 @@ impl Session {
         }
     }
 
-    /// The session waits for a request.
     pub(super) fn ready(&mut self) {
         if self.block == Block::Idle {
-            self.tell_notifications();
+            self.send_notifications();
         }
         self.settings.report(&mut self.buffer);
         let status = self.status();
-        self.say(b'Z', |to| to.push(status));
+        self.send(b'Z', |to| to.push(status));
         self.flush();
-        self.idle_since = Some(self.now);
     }
 }

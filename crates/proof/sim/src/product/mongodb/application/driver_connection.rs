@@ -1,4 +1,4 @@
-//! One of an application's connections: it greets, logs in if it has to, then carries one command after the other.
+//! A connection of an application: a hello, a login if one is needed, then one command after another.
 
 use std::{collections::VecDeque, sync::OnceLock};
 
@@ -10,10 +10,10 @@ use mongodb_session::{
 
 use crate::network::{EndId, Network};
 
-/// The id of the greeting.
+/// The id of the hello.
 const GREETING: i32 = 5;
 
-pub struct Link {
+pub struct DriverConnection {
     pub end: EndId,
     phase: Phase,
     login: Option<ServerLogin>,
@@ -27,22 +27,21 @@ enum Phase {
     Ready,
 }
 
-/// What a connection has come to.
 pub enum Event {
     Ready,
     Message(Vec<u8>),
-    /// It is over, for this reason.
+    /// The connection has ended, for this reason.
     Lost(String),
 }
 
-/// All schedules log in with the same passwords: these are derived once.
+/// All schedules use the same password, whose keys are derived once.
 fn keys() -> &'static KeyCache {
     static KEYS: OnceLock<KeyCache> = OnceLock::new();
     KEYS.get_or_init(KeyCache::default)
 }
 
-impl Link {
-    /// A connection that begins. `balanced`: a load balancer is believed to stand between.
+impl DriverConnection {
+    /// Begins a connection. `balanced`: the hello has `loadBalanced`.
     pub fn open(network: &Network, login: Option<ServerLogin>, balanced: bool) -> Self {
         let mut hello = Vec::new();
         wire::request(&mut hello, GREETING, |body| {
@@ -55,13 +54,12 @@ impl Link {
         Self { end: network.connect(), phase, login, unsent, received: Vec::new() }
     }
 
-    /// Sends a message, as far as the network takes it now.
     pub fn send(&mut self, network: &Network, message: &[u8]) {
         self.unsent.extend(message);
         self.flush(network);
     }
 
-    /// Sends what could not be sent yet.
+    /// Sends as much as the network takes now.
     pub fn flush(&mut self, network: &Network) {
         if !self.unsent.is_empty() && !network.is_reset(self.end) {
             let sent = network.send(self.end, self.unsent.make_contiguous());
@@ -69,8 +67,7 @@ impl Link {
         }
     }
 
-    /// Something has happened to its end.
-    pub fn listen(&mut self, network: &Network) -> Vec<Event> {
+    pub fn on_event(&mut self, network: &Network) -> Vec<Event> {
         self.flush(network);
         self.received.extend(network.receive(self.end, usize::MAX));
         let mut events = Vec::new();
@@ -96,7 +93,7 @@ impl Link {
             Phase::Greeting => {
                 let header = Header::read(&message).expect("it is whole").expect("a header that may be");
                 let answer = wire::reply_document(&message, &header).expect("an answer that is well formed");
-                if let Some((code, text)) = super::super::texts::error(answer) {
+                if let Some((code, text)) = super::super::answer_text::error(answer) {
                     return Err(format!("{code} {text}"));
                 }
                 let Some(login) = self.login.clone() else {
@@ -126,7 +123,7 @@ impl Link {
     }
 }
 
-/// The length of the message that these bytes begin with, if all of it is there.
+/// The length of the first message, if it is complete.
 fn whole(bytes: &[u8]) -> Option<usize> {
     let length = Header::read(bytes)?.expect("a header that may be").length;
     (length <= bytes.len()).then_some(length)

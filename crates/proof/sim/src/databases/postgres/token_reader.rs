@@ -1,18 +1,17 @@
-//! The words of a statement, read from the left to the right. What they say is not known here.
+//! Reads the tokens of a statement one by one.
 
 use super::{
     sql::Name,
     tokens::{Kind, Token},
 };
 
-/// The tokens of one statement, taken one by one.
-pub(super) struct Words<'a> {
+pub(super) struct TokenReader<'a> {
     pub(super) sql: &'a str,
     pub(super) tokens: &'a [Token],
     pub(super) at: usize,
 }
 
-impl Words<'_> {
+impl TokenReader<'_> {
     pub(super) fn is_done(&self) -> bool {
         self.at == self.tokens.len()
     }
@@ -21,7 +20,7 @@ impl Words<'_> {
         self.tokens.get(self.at).map(|token| &token.kind)
     }
 
-    /// Where the next token stands.
+    /// The position of the next token.
     pub(super) fn place(&self) -> usize {
         self.tokens.get(self.at).map_or(self.sql.len(), |token| token.start)
     }
@@ -63,13 +62,12 @@ impl Words<'_> {
         Some(text)
     }
 
-    /// A name with the place where it stands.
     pub(super) fn table(&mut self) -> Option<Name> {
         let at = self.place();
         Some(Name { text: self.name()?, at })
     }
 
-    /// The name of a parameter, perhaps with dots in it.
+    /// The name of a parameter, which may have dots.
     pub(super) fn parameter(&mut self) -> Option<String> {
         let mut name = self.name()?;
         while self.symbol('.') {
@@ -78,7 +76,7 @@ impl Words<'_> {
         Some(name)
     }
 
-    /// What stands within parentheses that are next.
+    /// A list in parentheses.
     pub(super) fn list<T>(&mut self, one: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         if !self.symbol('(') {
             return None;

@@ -1,4 +1,4 @@
-//! Judges the answers to an application's task: which errors are excused, and what the task does next.
+//! Checks of the answers to a task: which errors a fault allows, and what the task does next.
 
 use std::time::Duration;
 
@@ -6,47 +6,47 @@ use mongodb_session::bson::Writer;
 
 use super::{
     answer::Refusal,
-    judge::{Judge, Row},
+    expected_rows::{ExpectedRows, Row},
 };
 use crate::{
     databases::mongodb::{HOT, MongoDb},
     random::Rng,
 };
 
-pub struct Verdicts<'a> {
-    pub judge: &'a mut Judge,
+pub struct AnswerCheck<'a> {
+    pub rows: &'a mut ExpectedRows,
     pub real: &'a MongoDb,
-    /// A fault happened after the command was sent, or shortly before.
-    pub hurt: bool,
-    /// For the pauses that a task makes when another has locked the hot row.
+    /// There was a fault after the command was sent, or shortly before.
+    pub after_fault: bool,
+    /// For pauses of a task.
     pub rng: &'a mut Rng,
-    /// The number of the session's last write or transaction.
+    /// The number of the session's last write or transaction (`txnNumber`).
     pub last_number: &'a mut i64,
 }
 
 pub enum Next {
     /// Send the next command after this time.
-    Ask(Duration),
-    Over,
+    Send(Duration),
+    Done,
 }
 
 /// Send the next command at once.
-pub const ASK: Next = Next::Ask(Duration::ZERO);
+pub const SEND_NOW: Next = Next::Send(Duration::ZERO);
 
-impl Verdicts<'_> {
-    /// Accepts an error that a fault explains; any other is a violation.
-    pub fn excuse(&self, what: &str, refusal: &Refusal) {
+impl AnswerCheck<'_> {
+    /// Allows an error after a fault. Any other is a violation.
+    pub fn allow_error(&self, what: &str, refusal: &Refusal) {
         let known = refusal.text.starts_with("Poolhouse:") || refusal.code == 6;
-        assert!(self.hurt && known, "{what} is refused: {refusal:?}");
+        assert!(self.after_fault && known, "{what} is refused: {refusal:?}");
     }
 
-    /// Accepts the loss of a connection if a fault explains it.
-    pub fn excuse_loss(&self, what: &str, why: &str) {
-        assert!(self.hurt, "{what} loses its connection: {why}");
+    /// Allows the loss of a connection after a fault.
+    pub fn allow_disconnect(&self, what: &str, why: &str) {
+        assert!(self.after_fault, "{what} loses its connection: {why}");
     }
 }
 
-/// Writes the command that writes a row.
+/// Appends the command that writes a row.
 pub fn write_row(body: &mut Writer<'_>, (collection, row): &Row) {
     if collection == HOT {
         body.text("update", collection);

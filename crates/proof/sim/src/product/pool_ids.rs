@@ -1,4 +1,4 @@
-//! The ids of pools, which are never used again: a pool that is forgotten gets another one when it is next asked for.
+//! The ids of pools. An id is never used again: a pool that was forgotten gets another one.
 
 use std::{
     collections::BTreeMap,
@@ -7,12 +7,12 @@ use std::{
 
 use seam::PoolId;
 
-/// Ids from here on are of pools that were forgotten before.
-const AGAIN: u32 = 1 << 16;
+/// The first id of pools that were forgotten before.
+const FIRST_REUSED_ID: u32 = 1 << 16;
 
-/// See the file's head. A pool is known by its place among those that there may be.
+/// A pool is known by its index among all possible pools.
 #[derive(Default)]
-pub(super) struct Numbers(Mutex<Table>);
+pub(super) struct PoolIds(Mutex<Table>);
 
 #[derive(Default)]
 struct Table {
@@ -21,22 +21,21 @@ struct Table {
     forgotten: u32,
 }
 
-impl Numbers {
+impl PoolIds {
     fn table(&self) -> MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The id of the pool in this place.
     pub(super) fn id(&self, place: u32) -> PoolId {
         let Table { ids, places, forgotten } = &mut *self.table();
-        let new = if *forgotten > 0 { AGAIN + *forgotten * (1 << 8) + place } else { place };
+        let new = if *forgotten > 0 { FIRST_REUSED_ID + *forgotten * (1 << 8) + place } else { place };
         let id = *ids.entry(place).or_insert(PoolId(new));
         places.insert(id, place);
         id
     }
 
-    /// The place of a pool; `None` if it is forgotten.
-    pub(super) fn place(&self, id: PoolId) -> Option<u32> {
+    /// The index of a pool; `None` if the pool is forgotten.
+    pub(super) fn index_of(&self, id: PoolId) -> Option<u32> {
         self.table().places.get(&id).copied()
     }
 
@@ -47,7 +46,7 @@ impl Numbers {
         table.forgotten += 1;
     }
 
-    /// How many were forgotten.
+    /// Number of forgotten pools.
     pub(super) fn forgotten(&self) -> u32 {
         self.table().forgotten
     }

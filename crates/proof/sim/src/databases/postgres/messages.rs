@@ -1,31 +1,28 @@
-//! What is said on a connection, message by message: the start, and then whatever is asked, one thing at a time.
+//! Messages of a client: the start-up message, then requests, one after another.
 
 use std::time::Duration;
 
 use super::{
     failure::{Failure, protocol_violation},
-    parameters::INTERVALS,
-    session::{Running, Session, Stage},
+    parameters::INTERVAL_STYLES,
+    session::{Phase, Running, Session},
     settings::Settings,
     shared::Shared,
-    wire::{First, Reader, message, take_first, take_message, text},
+    wire::{First, Reader, take_first, take_message},
 };
 
-/// How often the configuration is changed, where it is.
-const RELOADED_EVERY: Duration = Duration::from_millis(300);
+const RELOAD_INTERVAL: Duration = Duration::from_millis(300);
 
 const PROTOCOL_3: u32 = 3 << 16;
 const CANCEL: u32 = 1234 << 16 | 5678;
-const SSL: u32 = 1234 << 16 | 5679;
-const GSS: u32 = 1234 << 16 | 5680;
 
-/// Pid and secret of the session whose statement is to be cancelled.
+/// Pid and secret of the session to cancel.
 pub(super) type Cancel = (u32, u32);
 
 impl Session {
-    /// Does what can be done now; a request to cancel a statement of another session, if that was it.
+    /// Handles the input as far as possible. Returns a request to cancel another session, if this was one.
     pub(super) fn work(&mut self, shared: &mut Shared) -> Option<Cancel> {
-        while self.stage == Stage::Start {
+        while self.phase == Phase::Start {
             match take_first(&mut self.input) {
                 Ok(Some(first)) => {
                     if let Some(cancel) = self.first(first) {
@@ -39,9 +36,9 @@ impl Session {
                 }
             }
         }
-        while self.stage == Stage::Ready && self.wait.is_none() {
+        while self.phase == Phase::Ready && self.wait.is_none() {
             if self.copying.is_none() && self.running.is_some() {
-                self.go_on(shared);
+                self.resume(shared);
                 continue;
             }
             match take_message(&mut self.input) {
@@ -55,33 +52,25 @@ impl Session {
 
     fn first(&mut self, first: First) -> Option<Cancel> {
         match first.code {
-            SSL | GSS => self.output.push(b'N'),
             CANCEL => {
-                self.stage = Stage::Over;
+                self.phase = Phase::Over;
                 let mut reader = Reader(&first.body);
                 return Some((reader.u32()?, reader.u32()?));
             }
-            code if code >> 16 == PROTOCOL_3 >> 16 => {
-                if let Err(failure) = self.log_in(code, &first.body) {
+            PROTOCOL_3 => {
+                if let Err(failure) = self.log_in(&first.body) {
                     self.end_with(failure);
                 }
             }
-            code => {
-                let message = format!(
-                    "unsupported frontend protocol {}.{}: server supports 3.0 to 3.0",
-                    code >> 16,
-                    code & 0xffff
-                );
-                self.end_with(Failure::new("0A000", message));
-            }
+            code => self.end_with(Failure::new("0A000", format!("unsupported frontend protocol {code:#x}"))),
         }
         None
     }
 
-    fn log_in(&mut self, version: u32, body: &[u8]) -> Result<(), Failure> {
+    fn log_in(&mut self, body: &[u8]) -> Result<(), Failure> {
         let invalid = || protocol_violation("invalid startup packet layout: expected terminator as last byte");
         let mut reader = Reader(body);
-        let (mut wanted, mut extensions, mut switches) = (Vec::new(), Vec::new(), String::new());
+        let (mut wanted, mut switches) = (Vec::new(), String::new());
         loop {
             let name = String::from_utf8_lossy(reader.text().ok_or_else(invalid)?).into_owned();
             if name.is_empty() {
@@ -92,52 +81,38 @@ impl Session {
                 "user" => self.user = value,
                 "database" => self.database = value,
                 "options" => switches = value,
-                _ if name.starts_with("_pq_.") => extensions.push(name),
                 _ => wanted.push((name, value)),
             }
         }
-        if version != PROTOCOL_3 || !extensions.is_empty() {
-            message(&mut self.buffer, b'v', |to| {
-                to.extend(PROTOCOL_3.to_be_bytes());
-                to.extend((extensions.len() as u32).to_be_bytes());
-                extensions.iter().for_each(|name| text(to, name.as_bytes()));
-            });
-        }
-        if self.user.is_empty() {
-            return Err(Failure::new("28000", "no PostgreSQL user name specified in startup packet"));
-        }
-        if self.database.is_empty() {
-            self.database = self.user.clone();
-        }
         self.settings = Settings::new(&self.user);
         self.read_configuration();
-        self.say(b'R', |to| to.extend([0; 4]));
+        self.send(b'R', |to| to.extend([0; 4]));
         for (name, value) in options(&switches)?.into_iter().chain(wanted) {
             self.settings.begin_with(&name, &value)?;
         }
         self.settings.report(&mut self.buffer);
         let key = [self.pid.to_be_bytes(), self.secret.to_be_bytes()].concat();
-        self.say(b'K', |to| to.extend(key));
-        self.stage = Stage::Ready;
+        self.send(b'K', |to| to.extend(key));
+        self.phase = Phase::Ready;
         self.ready();
         Ok(())
     }
 
-    /// Carries on with what is under way.
-    fn go_on(&mut self, shared: &mut Shared) {
+    fn resume(&mut self, shared: &mut Shared) {
         match self.running.take() {
-            Some(Running::Query(query)) => self.go_on_with_query(shared, query),
+            Some(Running::Query(query)) => self.resume_query(shared, query),
             Some(Running::Portal { name, limit, progress }) => {
-                self.go_on_with_portal(shared, (name, limit), progress);
+                self.resume_portal(shared, (name, limit), progress);
             }
             None => {}
         }
     }
 
-    /// A configuration that was changed is read when the next message comes.
+    /// A changed configuration takes effect at the next message.
     fn read_configuration(&mut self) {
         if self.is_reloaded {
-            let style = INTERVALS[(self.now.as_millis() / RELOADED_EVERY.as_millis()) as usize % INTERVALS.len()];
+            let style =
+                INTERVAL_STYLES[(self.now.as_millis() / RELOAD_INTERVAL.as_millis()) as usize % INTERVAL_STYLES.len()];
             self.settings.configure("intervalstyle", style);
         }
     }
@@ -147,7 +122,6 @@ impl Session {
         if self.copying.is_some() {
             return self.copy_message(shared, kind, body);
         }
-        self.idle_since = None;
         match kind {
             b'B' | b'C' | b'D' | b'E' | b'H' | b'P' => self.extended = true,
             b'S' | b'X' => (self.skipping, self.extended) = (false, false),
@@ -175,7 +149,7 @@ impl Session {
                 Ok(())
             }
             b'X' => {
-                self.stage = Stage::Over;
+                self.phase = Phase::Over;
                 Ok(())
             }
             b'F' => Err(Failure::new("0A000", "the model knows no function calls")),
@@ -183,7 +157,7 @@ impl Session {
                 self.flush();
                 Ok(())
             }
-            // What is left of a COPY that failed.
+            // The rest of a failed COPY.
             _ => Ok(()),
         };
         if let Err(failure) = outcome {
@@ -192,43 +166,15 @@ impl Session {
     }
 }
 
-/// The parameters that options of a command line set.
+/// The parameters that `-c name=value` switches of a command line set.
 fn options(text: &str) -> Result<Vec<(String, String)>, Failure> {
-    let mut words = vec![String::new()];
-    let mut rest = text.chars();
-    while let Some(c) = rest.next() {
-        let last = words.len() - 1;
-        match c {
-            '\\' => words[last].extend(rest.next()),
-            c if c.is_ascii_whitespace() => words.push(String::new()),
-            c => words[last].push(c),
-        }
-    }
-    let mut words = words.into_iter().filter(|word| !word.is_empty());
+    let mut words = text.split_ascii_whitespace();
     let mut found = Vec::new();
     while let Some(word) = words.next() {
-        let assignment = match word.strip_prefix("-c") {
-            Some("") => words.next().unwrap_or_default(),
-            Some(rest) => rest.to_owned(),
-            None => word.strip_prefix("--").unwrap_or_default().to_owned(),
-        };
-        let Some((name, value)) = assignment.split_once('=') else {
-            return Err(Failure::new("42601", format!("invalid command-line argument for server process: {word}")));
-        };
-        found.push((name.replace('-', "_"), value.to_owned()));
+        let assignment = words.next().filter(|_| word == "-c").and_then(|assignment| assignment.split_once('='));
+        let invalid = || Failure::new("42601", format!("invalid command-line argument for server process: {word}"));
+        let (name, value) = assignment.ok_or_else(invalid)?;
+        found.push((name.to_owned(), value.to_owned()));
     }
     Ok(found)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn options_are_read_as_on_a_command_line() {
-        let read = options(r"-c a.b=1 -cgeqo=off  --search-path=x\ y").unwrap();
-        let expected = [("a.b", "1"), ("geqo", "off"), ("search_path", "x y")];
-        assert_eq!(read, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
-        assert!(options("-x").is_err());
-    }
 }

@@ -1,22 +1,20 @@
-//! What a player asks of PostgreSQL: random requests that touch no other client's objects, so that its own database
-//! knows every answer.
+//! Random requests to PostgreSQL that touch no other client's objects, so that the reference knows every answer.
 
-use crate::{product::speech::Request, random::Rng};
+use crate::{product::client_protocol::Request, random::Rng};
 
-/// The requests of one player.
-pub(super) struct Programs {
+pub(super) struct Requests {
     number: usize,
     user: &'static str,
     pins: bool,
-    /// Its name changes after a fault, when it is not known what became of its last rows.
+    /// Part of its name in the ledger. It changes after a fault, when the fate of its last rows is unknown.
     alias: u32,
     next_row: i64,
     value: u32,
-    /// The transaction status after all that was asked.
+    /// The transaction status after the last request.
     pub(super) status: u8,
-    /// Its last request parsed the unnamed statement, which was not bound yet: then it is kept for it.
+    /// Its last request parsed the unnamed statement and did not bind it, so the pooler has to keep it.
     parsed: bool,
-    /// Rows that are in the ledger for certain.
+    /// Its rows that are in the ledger for certain.
     pub(super) acknowledged: Vec<i64>,
 }
 
@@ -72,7 +70,7 @@ fn run(sql: &str, arguments: &[&str], described: bool) -> Vec<u8> {
     [parse("", sql), bind("", "", arguments), describe, execute("", 0)].concat()
 }
 
-impl Programs {
+impl Requests {
     pub(super) fn new(number: usize, user: &'static str, pins: bool) -> Self {
         Self {
             number,
@@ -87,7 +85,7 @@ impl Programs {
         }
     }
 
-    /// Under which name its rows are in the ledger.
+    /// Its name in the ledger.
     pub(super) fn who(&self) -> String {
         format!("p{}x{}", self.number, self.alias)
     }
@@ -129,7 +127,7 @@ impl Programs {
             72..=74 => self.names(rng),
             75 => self.anything(rng),
             76..=78 => {
-                // DISCARD ALL has no place in such a text, which is then not amended where it sets back.
+                // DISCARD ALL cannot run among other statements of a text.
                 let several: Vec<String> = (0..2 + rng.below(3)).map(|_| self.sql_among_others(rng)).collect();
                 one(query(&several.join("; ").replace("DISCARD ALL", "RESET ALL")))
             }
@@ -152,7 +150,7 @@ impl Programs {
         }
     }
 
-    /// A statement, by whichever protocol.
+    /// A statement, by the simple or the extended protocol.
     fn statement_of(&mut self, sql: &str, rng: &mut Rng) -> Vec<u8> {
         if rng.percent(60) { query(sql) } else { [run(sql, &[], rng.percent(50)), sync()].concat() }
     }
@@ -162,7 +160,7 @@ impl Programs {
         self.value
     }
 
-    /// A statement that leaves nothing that pins.
+    /// A statement that does not pin.
     fn sql(&mut self, rng: &mut Rng) -> String {
         let name = rng.pick(&["app.tenant", "app.user", "application_name", "work_mem", "statement_timeout"]);
         let value = match name {
@@ -190,7 +188,7 @@ impl Programs {
         }
     }
 
-    /// The same where a transaction may fail or be rolled back, which is taken to undo every UNLISTEN that is near.
+    /// The same for a transaction that may fail: the pooler assumes that this undoes any LISTEN or UNLISTEN near it.
     fn sql_among_others(&mut self, rng: &mut Rng) -> String {
         loop {
             let sql = self.sql(rng);
@@ -200,7 +198,7 @@ impl Programs {
         }
     }
 
-    /// A statement that needs a server of one's own.
+    /// A statement that pins the client to its server.
     fn pinning(&mut self, rng: &mut Rng) -> String {
         let n = self.number;
         match rng.below(14) {
@@ -233,10 +231,9 @@ impl Programs {
         [run("INSERT INTO ledger VALUES ($1, $2)", &[&who, &row.to_string()], false), sync()].concat()
     }
 
-    /// Something with a named statement.
     fn prepared(&mut self, rng: &mut Rng) -> Request {
         let name = rng.pick(&["a", "b"]);
-        // Where a client has two names for one text, errors tell either.
+        // The texts differ by name: with two names for one text, an error may quote either.
         let sql = match (rng.below(3), name) {
             (0, "a") => "SELECT $1",
             (0, _) => "SELECT $1 ",
@@ -256,7 +253,7 @@ impl Programs {
         })
     }
 
-    /// Something with the unnamed statement, whatever that is, and some with an error before it is replaced.
+    /// Requests with the unnamed statement, some with an error before it is replaced.
     fn unnamed(&mut self, rng: &mut Rng) -> Vec<u8> {
         let sql = rng.pick(&["SELECT $1", "SELECT 'first'", "SELECT 'second'"]);
         let arguments: &[&str] = if rng.percent(30) { &["bound"] } else { &[] };
@@ -271,12 +268,12 @@ impl Programs {
         [parts, sync()].concat()
     }
 
-    /// A statement that forgets what was prepared.
+    /// A statement that removes prepared statements.
     fn forgetting(&mut self, rng: &mut Rng) -> String {
         rng.pick(&["DEALLOCATE a", "DEALLOCATE b", "DEALLOCATE ALL"]).to_owned()
     }
 
-    /// Several requests with named statements up to one Sync, and perhaps something that forgets one behind it.
+    /// Several requests with named statements up to one Sync, and perhaps a DEALLOCATE after it.
     fn names(&mut self, rng: &mut Rng) -> Request {
         let mut bytes = Vec::new();
         for _ in 0..1 + rng.below(4) {
@@ -311,7 +308,7 @@ impl Programs {
             };
             bytes.extend(run(&sql, &[], rng.percent(30)));
             if sql == "DISCARD ALL" {
-                // What stands behind it in one pipeline sees the server's start, and not the client's.
+                // Statements after it in the same pipeline see the settings of the server's start, not the client's.
                 bytes.extend(if rng.percent(50) { run("SELECT 1/0", &[], false) } else { Vec::new() });
                 break;
             }
@@ -327,7 +324,7 @@ impl Programs {
         one(bytes)
     }
 
-    /// Messages in any order, Syncs among them: PostgreSQL has an answer to everything.
+    /// Messages in any order: PostgreSQL has an answer to all of them.
     fn anything(&mut self, rng: &mut Rng) -> Request {
         let mut bytes = Vec::new();
         for _ in 0..2 + rng.below(14) {
@@ -344,18 +341,17 @@ impl Programs {
                 _ => format!("SELECT 'text {} of {}'", self.fresh(), self.number),
             };
             let arguments: &[&str] = if sql.contains("$1") { &["bound"] } else { &[] };
-            // A row is there once, and what has a name may be executed again. Where a client has two names for one
-            // text, errors tell either.
+            // A named statement may be executed twice, so it inserts no row. The texts differ by name: with two names
+            // for one text, an error may quote either.
             let named = if sql.starts_with("INSERT") { "SELECT 'named'" } else { &*sql };
             let named = if name == "a" { named.to_owned() } else { format!("{named} ") };
             bytes.extend(match rng.below(20) {
                 0..=3 => query(&sql.replace("$1", "'none'")),
                 4..=5 => parse(name, &named),
                 6 => [parse(name, &named), bind(portal, name, arguments), execute(portal, 0)].concat(),
-                // The unnamed statement is not kept for who does not use it at once.
+                // The pooler keeps the unnamed statement only for clients that use it at once.
                 7..=8 => [parse("", &sql), bind(portal, "", arguments), execute(portal, 0)].concat(),
                 9 => bind(portal, name, rng.pick(&[&[][..], &["bound"]])),
-                // Of a statement in a failed transaction: it may have to be parsed first, and then that is refused.
                 10 => describe(b'P', portal),
                 11..=12 => execute(portal, rng.below(2) as u32),
                 13 => {
@@ -368,7 +364,7 @@ impl Programs {
                 14 => message(b'H', b""),
                 15 => [query("COPY ledger FROM STDIN"), self.data()].concat(),
                 16 => [run("COPY ledger FROM STDIN", &[], false), self.data(), sync()].concat(),
-                // What has no COPY before it means nothing.
+                // Without a COPY these messages have no effect.
                 17 => {
                     let (kind, body) = rng.pick(&[(b'd', &b"stray\n"[..]), (b'c', b""), (b'f', b"stray\0")]);
                     message(kind, body)
@@ -377,7 +373,7 @@ impl Programs {
             });
         }
         bytes.extend(sync());
-        // What is left of the unnamed statement is not known here.
+        // The state of the unnamed statement is unknown now.
         self.parsed = false;
         Request { bytes, answers: Request::AS_MANY_AS_COME }
     }
@@ -388,7 +384,7 @@ impl Programs {
         [message(b'd', row.as_bytes()), message(b'c', b"")].concat()
     }
 
-    /// Rows by COPY, with what may go wrong there.
+    /// Rows by COPY, some with errors.
     fn copy(&mut self, rng: &mut Rng) -> Request {
         if rng.percent(20) {
             return one(query("COPY (SELECT 'out') TO STDOUT"));

@@ -1,51 +1,50 @@
-//! PostgreSQL as a player speaks it: how messages are cut, what of them is compared, and which rows must be in the
-//! ledger.
+//! PostgreSQL for a client: how messages are split, what is compared, and which rows must be in the ledger.
 
-use super::programs::{Programs, message};
+use super::requests::{Requests, message};
 use crate::{
     databases::postgres as model,
-    product::speech::{Kind, Message, Request, Speech},
+    product::client_protocol::{ClientProtocol, Kind, Message, Request},
     random::Rng,
 };
 
-pub(super) struct Voice {
-    programs: Programs,
+pub(super) struct PostgresProtocol {
+    requests: Requests,
     /// The key for cancel requests, of the present connection.
     key: Option<[u8; 8]>,
 }
 
-impl Voice {
-    /// It logs in as this user. `pins`: it may use what needs a server of its own.
+impl PostgresProtocol {
+    /// `pins`: it may send statements that pin it to a server.
     pub(super) fn new(number: usize, user: &'static str, pins: bool) -> Self {
-        Self { programs: Programs::new(number, user, pins), key: None }
+        Self { requests: Requests::new(number, user, pins), key: None }
     }
 }
 
 /// A row of one empty column.
 const EMPTY: &[u8] = &[b'D', 0, 0, 0, 10, 0, 1, 0, 0, 0, 0];
 
-/// Errors that a fault excuses: connections that are lost, servers that shut down, no server to be had.
+/// Errors that a fault allows: lost connections, servers that shut down, too few servers.
 fn is_fault(code: &str) -> bool {
     code.starts_with("08") || code.starts_with("57P") || code.starts_with("53") || code.starts_with("58")
 }
 
-/// The fields of an error or notice by their letters.
+/// A field of an error or notice.
 fn field(body: &[u8], wanted: u8) -> String {
     let found = body.split(|byte| *byte == 0).find(|field| field.first() == Some(&wanted));
     found.map(|field| String::from_utf8_lossy(&field[1..]).into_owned()).unwrap_or_default()
 }
 
-impl Speech for Voice {
+impl ClientProtocol for PostgresProtocol {
     type Database = model::Postgres;
 
-    fn reference(&self) -> model::Postgres {
+    fn new_reference(&self) -> model::Postgres {
         model::Postgres::new()
     }
 
-    fn open(&mut self, rng: &mut Rng) -> Request {
+    fn first_request(&mut self, rng: &mut Rng) -> Request {
         self.key = None;
         let mut body = (3u32 << 16).to_be_bytes().to_vec();
-        for (name, value) in self.programs.begin(rng) {
+        for (name, value) in self.requests.begin(rng) {
             body.extend(format!("{name}\0{value}\0").as_bytes());
         }
         body.push(0);
@@ -53,37 +52,37 @@ impl Speech for Voice {
         Request { bytes: [&length[..], &body].concat(), answers: 1 }
     }
 
-    fn ask(&mut self, rng: &mut Rng) -> Request {
-        self.programs.next(rng)
+    fn next_request(&mut self, rng: &mut Rng) -> Request {
+        self.requests.next(rng)
     }
 
-    fn learn(&mut self, message: &Message) {
+    fn on_reference_message(&mut self, message: &Message) {
         if message.kind == Kind::End {
-            self.programs.status = *message.text.last().expect("it has a status");
+            self.requests.status = *message.text.last().expect("it has a status");
         }
     }
 
-    fn hear(&mut self, bytes: &[u8]) {
+    fn on_message(&mut self, bytes: &[u8]) {
         if bytes[0] == b'K' && bytes.len() == 13 {
             self.key = Some(bytes[5..].try_into().expect("eight bytes"));
         }
     }
 
     fn is_idle(&self) -> bool {
-        self.programs.status == b'I'
+        self.requests.status == b'I'
     }
 
-    fn farewell(&self) -> Vec<u8> {
+    fn goodbye(&self) -> Vec<u8> {
         message(b'X', b"")
     }
 
-    fn cut(&mut self, bytes: &[u8], opening: bool) -> Option<(usize, Option<Message>)> {
+    fn split_first(&mut self, bytes: &[u8], opening: bool) -> Option<(usize, Option<Message>)> {
         let length = 1 + u32::from_be_bytes(bytes.get(1..5)?.try_into().expect("four bytes")) as usize;
         let body = bytes.get(5..length)?;
         let kind = bytes[0];
         let message = match kind {
             b'K' => None,
-            // It may be another one each time, and no program asks for it.
+            // The configuration changes it in some schedules, and no request depends on it.
             b'S' if body.starts_with(b"IntervalStyle\0") => None,
             b'S' => Some(Message { kind: Kind::Setting, text: body[..body.len() - 1].to_vec() }),
             b'E' | b'N' => {
@@ -101,7 +100,7 @@ impl Speech for Voice {
             b'A' => Some(Message { kind: Kind::Aside, text: [b"A", &body[4..]].concat() }),
             b'Z' => Some(Message { kind: Kind::End, text: bytes[..length].to_vec() }),
             b'R' if opening => None,
-            // A parameter of an application that anybody ever set on a server is empty there, and not NULL.
+            // A custom parameter that any client has set on the server is empty there, and not NULL.
             b'D' if body == [0, 1, 255, 255, 255, 255] => Some(Message { kind: Kind::Part, text: EMPTY.to_vec() }),
             _ => Some(Message { kind: Kind::Part, text: bytes[..length].to_vec() }),
         };
@@ -114,29 +113,31 @@ impl Speech for Voice {
         messages.extend(end);
     }
 
-    /// A statement that is to be parsed first, in a failed transaction, is refused for that and not for what is wrong
-    /// with its Bind.
-    fn is_as_good(&self, expected: &Message, got: &Message, _: bool) -> bool {
+    /// In a failed transaction, the pooler may have to parse a statement again, which is refused before its Bind.
+    fn is_equivalent(&self, expected: &Message, got: &Message, _: bool) -> bool {
         expected.text.starts_with(b"E ERROR") && got.text.starts_with(b"E ERROR 25P02")
     }
 
-    fn is_parting(&self, message: &Message) -> bool {
+    fn ends_connection(&self, message: &Message) -> bool {
         message.text.starts_with(b"E FATAL 08006 the servers of this database have been replaced")
     }
 
-    fn check(&mut self, real: &model::Postgres, own: &model::Postgres) {
-        let who = self.programs.who();
-        let (real, own) = (rows(real, &who), rows(own, &who));
-        assert!(self.programs.status != b'I' || real == own, "{who} has {real:?} in the ledger instead of {own:?}");
-        if self.programs.status == b'I' {
-            self.programs.acknowledged = own;
+    fn check(&mut self, real: &model::Postgres, reference: &model::Postgres) {
+        let who = self.requests.who();
+        let (real, reference) = (rows(real, &who), rows(reference, &who));
+        assert!(
+            self.requests.status != b'I' || real == reference,
+            "{who} has {real:?} in the ledger instead of {reference:?}"
+        );
+        if self.requests.status == b'I' {
+            self.requests.acknowledged = reference;
         }
     }
 
     fn check_after_fault(&mut self, real: &model::Postgres, _: &model::Postgres) {
-        let who = self.programs.who();
+        let who = self.requests.who();
         let real = rows(real, &who);
-        let known = &self.programs.acknowledged;
+        let known = &self.requests.acknowledged;
         assert!(
             known.iter().all(|n| real.contains(n)),
             "{who} has {real:?} in the ledger, acknowledged were {known:?}"
@@ -145,7 +146,7 @@ impl Speech for Voice {
         once.sort_unstable();
         once.dedup();
         assert_eq!(once.len(), real.len(), "a row of {who} is there twice: {real:?}");
-        self.programs.become_another();
+        self.requests.become_another();
     }
 
     fn cancel(&self) -> Option<Vec<u8>> {

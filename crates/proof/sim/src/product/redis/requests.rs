@@ -1,18 +1,15 @@
-//! What a player asks of Redis: random commands that touch no other client's keys and channels, so that its own
-//! database knows every answer.
+//! Random commands to Redis that touch no other client's keys and channels, so that the reference knows every answer.
 
-use crate::{product::speech::Request, random::Rng};
+use crate::{product::client_protocol::Request, random::Rng};
 
-/// The commands of one player.
-pub(super) struct Programs {
+pub(super) struct Requests {
     number: usize,
-    /// Its keys change after a fault, when it is not known what became of its last commands.
+    /// Part of its keys. It changes after a fault, when the fate of its last commands is unknown.
     alias: u32,
     next_row: u32,
-    /// It may subscribe in this life: in RESP2 little else is possible then. No transactions: subscriptions cannot
-    /// change in these here.
+    /// It may subscribe on this connection. Then it uses RESP3, and no transactions, in which subscriptions cannot
+    /// change.
     subscribes: bool,
-    /// It is subscribed to its channel.
     listening: bool,
     queueing: bool,
     /// Rows that are in its list for certain.
@@ -27,7 +24,7 @@ fn command(words: &[&str]) -> Vec<u8> {
     bytes
 }
 
-impl Programs {
+impl Requests {
     pub(super) fn new(number: usize) -> Self {
         Self {
             number,
@@ -79,7 +76,7 @@ impl Programs {
         let rows = self.key("rows");
         let value = format!("v{}of{}", self.row(), self.number);
         let channel = format!("c{}", self.number);
-        // Also right behind what it publishes to itself, which takes another way than its other replies.
+        // Also right after a PUBLISH to itself, whose message takes another connection than its replies.
         if self.subscribes && rng.percent(15) {
             let verb = rng.pick(&["SUBSCRIBE", "UNSUBSCRIBE"]);
             self.listening = verb == "SUBSCRIBE";
@@ -115,7 +112,7 @@ impl Programs {
             27 => vec!["EVAL", "return redis.call('incr', KEYS[1])", "1", &key],
             28 => vec!["NOSUCHCOMMAND", &value],
             29 => vec!["GET"],
-            // For how many it counts while a subscription ends is not known for sure.
+            // While a subscription ends the count that PUBLISH returns is undefined.
             30..=32 if self.listening => vec!["PUBLISH", &channel, &value],
             33 if !self.queueing => {
                 let bytes = [command(&["SELECT", "1"]), command(&["SET", &key, &value]), command(&["SELECT", "0"])];

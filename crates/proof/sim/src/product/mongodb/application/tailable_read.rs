@@ -1,4 +1,4 @@
-//! A cursor that goes on for ever, each of whose batches is waited for. It is read for a while, and closed.
+//! A tailable cursor, whose batches are awaited (`awaitData`). It is read for a while, then closed.
 
 use std::time::Duration;
 
@@ -6,29 +6,29 @@ use mongodb_session::bson::Writer;
 
 use super::{
     answer::Outcome,
-    verdicts::{ASK, Next, Verdicts},
+    answer_check::{AnswerCheck, Next, SEND_NOW},
 };
 
-/// How often it asks again when too many wait already.
+/// Retries after an error that too many requests wait.
 const MAX_REFUSED: u32 = 500;
 
-pub struct Tailing {
+pub struct TailableRead {
     collection: String,
     mode: &'static str,
-    /// Batches that it still waits for.
+    /// Batches still to be read.
     rounds: u32,
-    patience: i64,
+    max_time_ms: i64,
     cursor: i64,
     read: Vec<String>,
     refused: u32,
 }
 
-impl Tailing {
-    pub fn new(collection: String, mode: &'static str, rounds: u32, patience: i64) -> Self {
-        Self { collection, mode, rounds, patience, cursor: 0, read: Vec::new(), refused: 0 }
+impl TailableRead {
+    pub fn new(collection: String, mode: &'static str, rounds: u32, max_time_ms: i64) -> Self {
+        Self { collection, mode, rounds, max_time_ms, cursor: 0, read: Vec::new(), refused: 0 }
     }
 
-    /// A host has a cursor of it.
+    /// Whether its cursor is open.
     pub fn is_open(&self) -> bool {
         self.cursor != 0
     }
@@ -40,36 +40,36 @@ impl Tailing {
             body.document("$readPreference", |preference| _ = preference.text("mode", self.mode));
         } else if self.rounds > 0 {
             body.int64("getMore", self.cursor).text("collection", &self.collection).int32("batchSize", 3);
-            body.int64("maxTimeMS", self.patience);
+            body.int64("maxTimeMS", self.max_time_ms);
         } else {
             body.text("killCursors", &self.collection).array("cursors", |cursors| _ = cursors.int64("0", self.cursor));
         }
     }
 
-    pub fn take(&mut self, outcome: Outcome, verdicts: &mut Verdicts<'_>) -> Next {
+    pub fn take(&mut self, outcome: Outcome, check: &mut AnswerCheck<'_>) -> Next {
         match outcome {
-            Outcome::Done { .. } if self.cursor != 0 && self.rounds == 0 => return Next::Over,
+            Outcome::Done { .. } if self.cursor != 0 && self.rounds == 0 => return Next::Done,
             Outcome::Done { batch, cursor } => {
                 let same = self.cursor == 0 || self.cursor == cursor;
                 assert!(cursor != 0 && same, "cursor {} that goes on for ever is {cursor} now", self.cursor);
                 self.rounds -= u32::from(self.cursor != 0);
                 self.cursor = cursor;
                 self.read.extend(batch);
-                let rows = verdicts.real.rows(&self.collection);
+                let rows = check.real.rows(&self.collection);
                 assert!(rows.starts_with(&self.read), "read are {:?} of {rows:?}", self.read);
-                return ASK;
+                return SEND_NOW;
             }
             Outcome::Refused(refusal) if refusal.code == 365 && refusal.text.contains("max_pinned") => {
                 self.refused += 1;
-                assert!(self.refused < MAX_REFUSED || verdicts.hurt, "no host lets it wait: {refusal:?}");
+                assert!(self.refused < MAX_REFUSED || check.after_fault, "no host lets it wait: {refusal:?}");
                 if self.refused < MAX_REFUSED {
-                    return Next::Ask(Duration::from_millis(4));
+                    return Next::Send(Duration::from_millis(4));
                 }
             }
-            Outcome::Refused(refusal) if refusal.code == 43 && verdicts.hurt => {}
-            Outcome::Refused(refusal) => verdicts.excuse("a cursor that goes on for ever", &refusal),
-            Outcome::Lost(why) => verdicts.excuse_loss("a cursor that goes on for ever", &why),
+            Outcome::Refused(refusal) if refusal.code == 43 && check.after_fault => {}
+            Outcome::Refused(refusal) => check.allow_error("a cursor that goes on for ever", &refusal),
+            Outcome::Lost(why) => check.allow_disconnect("a cursor that goes on for ever", &why),
         }
-        Next::Over
+        Next::Done
     }
 }

@@ -1,4 +1,4 @@
-//! A read to its end: the first batch of a cursor, and all others, each over whatever connection.
+//! A read of all batches of a cursor, each over any connection.
 
 use std::time::Duration;
 
@@ -6,31 +6,31 @@ use mongodb_session::bson::Writer;
 
 use super::{
     answer::Outcome,
-    verdicts::{ASK, Next, Verdicts},
+    answer_check::{AnswerCheck, Next, SEND_NOW},
 };
 
-/// How often it asks again when too many wait already.
+/// Retries after an error that too many requests wait.
 const MAX_REFUSED: u32 = 500;
 
-pub struct Reading {
+pub struct CursorRead {
     pub label: String,
-    /// Documents in all, and of a batch.
+    /// Number of documents, and of documents in a batch.
     pub count: usize,
     pub size: i32,
     pub mode: &'static str,
-    /// It has all batches come unasked.
+    /// It requests all batches at once (`exhaustAllowed`).
     exhausts: bool,
     refused: u32,
     read: Vec<String>,
     cursor: i64,
 }
 
-impl Reading {
+impl CursorRead {
     pub fn new(label: String, count: usize, size: i32, mode: &'static str, exhausts: bool) -> Self {
         Self { label, count, size, mode, exhausts, refused: 0, read: Vec::new(), cursor: 0 }
     }
 
-    /// A host has a cursor of it.
+    /// Whether its cursor is open.
     pub fn is_open(&self) -> bool {
         self.cursor != 0
     }
@@ -49,29 +49,29 @@ impl Reading {
         body.document("$readPreference", |preference| _ = preference.text("mode", self.mode));
     }
 
-    pub fn take(&mut self, outcome: Outcome, verdicts: &mut Verdicts<'_>) -> Next {
+    pub fn take(&mut self, outcome: Outcome, check: &mut AnswerCheck<'_>) -> Next {
         match outcome {
             Outcome::Done { batch, cursor } => {
                 self.read.extend(batch);
                 self.cursor = cursor;
                 if cursor != 0 {
-                    return ASK;
+                    return SEND_NOW;
                 }
                 let right: Vec<String> = (0..self.count).map(|n| format!("{}.{n} ", self.label)).collect();
                 assert_eq!(self.read, right, "what a cursor gives");
             }
             Outcome::Refused(refusal) if refusal.code == 365 && self.exhausts() && self.refused < MAX_REFUSED => {
                 self.refused += 1;
-                return Next::Ask(Duration::from_millis(4));
+                return Next::Send(Duration::from_millis(4));
             }
             Outcome::Refused(refusal) => {
-                // A host that was down has no cursor of before.
-                if refusal.code != 43 || !verdicts.hurt {
-                    verdicts.excuse("a read", &refusal);
+                // A host that was down has lost its cursors.
+                if refusal.code != 43 || !check.after_fault {
+                    check.allow_error("a read", &refusal);
                 }
             }
-            Outcome::Lost(why) => verdicts.excuse_loss("a read", &why),
+            Outcome::Lost(why) => check.allow_disconnect("a read", &why),
         }
-        Next::Over
+        Next::Done
     }
 }

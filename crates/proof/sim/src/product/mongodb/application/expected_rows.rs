@@ -1,23 +1,22 @@
-//! Which rows of an application must be there, which may be, and which must not.
+//! Which rows of an application must be in the database, which may be, and which must not.
 
-use crate::databases::mongodb::{MongoDb, Whereabouts};
+use crate::databases::mongodb::{MongoDb, RowState};
 
 /// A collection and what is written there.
 pub type Row = (String, String);
 
 #[derive(Default)]
-pub struct Judge {
-    /// Acknowledged by a majority: nothing may lose them.
+pub struct ExpectedRows {
+    /// Acknowledged by a majority, so never lost.
     sure: Vec<Row>,
-    /// Acknowledged by a primary alone: an election may lose them.
+    /// Acknowledged by the primary alone, so an election may lose them.
     quick: Vec<Row>,
-    /// All of a group or none.
+    /// Groups of which all rows were written, or none.
     maybe: Vec<Vec<Row>>,
     never: Vec<Row>,
 }
 
-impl Judge {
-    /// A majority has all of these.
+impl ExpectedRows {
     pub fn acknowledge(&mut self, rows: impl IntoIterator<Item = Row>) {
         self.sure.extend(rows);
     }
@@ -26,17 +25,17 @@ impl Judge {
         self.quick.push(row);
     }
 
-    /// It is unknown whether these rows were written, but it was all of them or none.
+    /// Notes rows of which all were written, or none.
     pub fn doubt(&mut self, rows: Vec<Row>) {
         self.maybe.push(rows);
     }
 
-    /// They were not written, and never will be.
+    /// Notes rows that were not written, and never will be.
     pub fn rule_out(&mut self, rows: impl IntoIterator<Item = Row>) {
         self.never.extend(rows);
     }
 
-    /// What a read of a collection has found, in a transaction that has written these itself.
+    /// Checks the rows that a transaction has read, which has written `own` itself.
     pub fn check_read(&self, collection: &str, found: &[String], own: &[Row]) {
         let of = |rows: &[Row]| -> Vec<String> {
             rows.iter().filter(|(of, _)| of == collection).map(|(_, row)| row.clone()).collect()
@@ -48,23 +47,23 @@ impl Judge {
     }
 
     pub fn check(&self, real: &MongoDb) {
-        let at = |(collection, row): &Row| real.whereabouts(collection, row);
+        let at = |(collection, row): &Row| real.row_state(collection, row);
         for row in &self.sure {
-            assert_eq!(at(row), Whereabouts::Kept(1), "{row:?} is acknowledged by a majority");
+            assert_eq!(at(row), RowState::Kept(1), "{row:?} is acknowledged by a majority");
         }
         for row in &self.quick {
             let found = at(row);
-            let right = matches!(found, Whereabouts::Kept(1) | Whereabouts::Recent | Whereabouts::RolledBack);
+            let right = matches!(found, RowState::Kept(1) | RowState::Recent | RowState::RolledBack);
             assert!(right, "{row:?} is acknowledged, no election has lost it, and it is {found:?}");
         }
         for row in &self.never {
             let found = at(row);
-            assert_eq!(found, Whereabouts::Nowhere, "{row:?} is there, though it was refused or taken back");
+            assert_eq!(found, RowState::Absent, "{row:?} is there, though it was refused or taken back");
         }
         for group in &self.maybe {
-            let found: Vec<Whereabouts> = group.iter().map(at).collect();
-            let kept = found.iter().filter(|found| **found == Whereabouts::Kept(1)).count();
-            let twice = found.iter().any(|found| matches!(found, Whereabouts::Kept(2..)));
+            let found: Vec<RowState> = group.iter().map(at).collect();
+            let kept = found.iter().filter(|found| **found == RowState::Kept(1)).count();
+            let twice = found.iter().any(|found| matches!(found, RowState::Kept(2..)));
             assert!(!twice, "{group:?} is there twice: {found:?}");
             assert!(
                 group.len() < 2 || kept == 0 || kept == group.len(),

@@ -1,39 +1,27 @@
-//! Carrying out what only Poolhouse asks for: surveys of a session, and procedural code.
+//! Execution of statements that only Poolhouse sends: surveys of a session, and DO.
 
 use std::collections::VecDeque;
 
 use super::{
     execute::Done,
-    failure::Failure,
     functions::Stop,
     session::{Prepared, Session},
     shared::Shared,
-    sql::{Procedural, Statements},
+    sql::{Statement, Statements},
     values::Value,
 };
 
 impl Session {
-    pub(super) fn procedure(&mut self, shared: &mut Shared, steps: &[Procedural]) -> Result<Done, Stop> {
-        for step in steps {
-            match step {
-                Procedural::Run(statement) => {
-                    self.analyse(statement, &[])?;
-                    _ = self.run(shared, statement, &[], &mut Vec::new())?;
-                }
-                Procedural::Raise { code, message, hint } => {
-                    let failure = Failure::new(code, message.clone());
-                    let failure = failure.context("PL/pgSQL function inline_code_block line 1 at RAISE");
-                    return Err(match hint {
-                        Some(hint) => failure.hint(hint.clone()).into(),
-                        None => failure.into(),
-                    });
-                }
-            }
+    /// DO, whose code is a list of statements.
+    pub(super) fn procedure(&mut self, shared: &mut Shared, statements: &[Statement]) -> Result<Done, Stop> {
+        for statement in statements {
+            self.analyse(statement, &[])?;
+            _ = self.run(shared, statement, &[], &mut Vec::new())?;
         }
         Ok(Done::new("DO"))
     }
 
-    /// What Poolhouse wants to know of a session.
+    /// A survey: rows of kind, name and value for what a session has left behind.
     pub(super) fn survey(&self, shared: &Shared, settings: bool, names: &[String], statements: Statements) -> Done {
         let text = |text: &str| Value::Text(text.to_owned());
         let mut rows = VecDeque::new();
@@ -44,7 +32,7 @@ impl Session {
         };
         pin(!self.temps.is_empty(), "temporary");
         pin(self.portals.values().any(|portal| portal.hold), "cursor");
-        pin(shared.held(self.me).next().is_some(), "lock");
+        pin(shared.held(self.id).next().is_some(), "lock");
         for channel in &self.channels {
             rows.push_back(vec![text("l"), text(channel), Value::Null]);
         }
@@ -66,13 +54,12 @@ impl Session {
         Done::rows("SELECT", rows)
     }
 
-    /// Where the values of what is reported come from.
+    /// The sources of the values of reported parameters.
     pub(super) fn sources(&self) -> Done {
         let row = |(name, source): (&str, &str)| [name, source, "t"].map(|text| Value::Text(text.to_owned())).to_vec();
         Done::rows("SELECT", self.settings.sources().map(row).collect::<VecDeque<_>>())
     }
 
-    /// What these settings are.
     pub(super) fn guarded(&self, mark: &str, names: &[String]) -> Done {
         let row = |name: &String| {
             let value = self.settings.show(name).map_or(Value::Null, |value| hex(&value));
@@ -82,7 +69,7 @@ impl Session {
     }
 }
 
-/// Whether Poolhouse gives such names.
+/// Whether a statement has a name of the pooler.
 fn is_of_pooler(name: &str) -> bool {
     let after = name.strip_prefix("poolhouse_").and_then(|rest| rest.split_at_checked(16));
     after
@@ -90,7 +77,6 @@ fn is_of_pooler(name: &str) -> bool {
         .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// A text as the numbers of its bytes.
 fn hex(text: &str) -> Value {
     Value::Text(text.bytes().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -1,0 +1,236 @@
+//! MongoDB for a client: what of an answer is compared, what a driver retries, and which rows must be there.
+
+use mongodb_session::{
+    bson::Document,
+    wire::{self, Header},
+};
+
+use super::{
+    answer_text,
+    requests::{Cursor, Requests, SentRequest},
+};
+use crate::{
+    databases::mongodb as model,
+    product::client_protocol::{ClientProtocol, Kind, Message, Request},
+    random::Rng,
+};
+
+/// State change errors, of which a client must see none but Poolhouse's own.
+pub const STATE_CHANGES: [i64; 9] = [91, 189, 10_058, 10_107, 11_600, 11_602, 13_435, 13_436, 17_405];
+
+/// Codes after which a driver retries a read, by the specification "Retryable Reads".
+const READ_AGAIN: [i64; 13] = [6, 7, 89, 91, 134, 189, 262, 9001, 10_107, 11_600, 11_602, 13_435, 13_436];
+
+/// Parts of errors that say that the command was not executed.
+const NOT_DONE: [&str; 5] = [
+    "(NOT_PRIMARY)",
+    "Poolhouse: no server connection became free",
+    "Poolhouse: no connection to MongoDB",
+    "Poolhouse: too many requests wait",
+    "Poolhouse: no host of MongoDB",
+];
+
+pub struct MongoDbProtocol {
+    requests: Requests,
+    kind: model::Kind,
+    sent: SentRequest,
+    /// The cursor id in the last message that was split off, and in the last one of the reference.
+    cut: Option<i64>,
+    reference: Option<i64>,
+    acknowledged: Vec<String>,
+    /// Rows whose write was certainly refused.
+    refused: Vec<String>,
+}
+
+impl MongoDbProtocol {
+    pub fn new(number: usize, kind: model::Kind) -> Self {
+        let (acknowledged, refused) = (Vec::new(), Vec::new());
+        let sent = SentRequest::default();
+        Self { requests: Requests::new(number), kind, sent, cut: None, reference: None, acknowledged, refused }
+    }
+
+    fn kind(&self, code: i64, text: &str) -> Kind {
+        match code {
+            _ if text.starts_with("Poolhouse:") => Kind::Fault,
+            6 => Kind::Fault,
+            // A host that was down has lost its cursors.
+            43 if !self.sent.knows_better => Kind::Fault,
+            _ => Kind::End,
+        }
+    }
+
+    fn check_error(&mut self, answer: Document<'_>, code: i64, text: &str) {
+        assert!(
+            !STATE_CHANGES.contains(&code) || text.starts_with("Poolhouse:"),
+            "a driver gets a state change error: {code} {text}"
+        );
+        let labelled = answer_text::has_label(answer, "RetryableWriteError");
+        assert!(
+            !labelled || self.sent.repeatable_write,
+            "a driver is asked to repeat a command that is not repeatable: {text}"
+        );
+        let not_done = NOT_DONE.iter().any(|words| text.contains(words));
+        self.sent.unknown |= !not_done;
+        if !self.sent.unknown {
+            self.refused.extend(self.sent.row.clone());
+        }
+    }
+
+    fn read_cursor_id(&mut self, product_id: Option<i64>) {
+        if let Some(row) = &self.sent.row {
+            self.refused.retain(|refused| refused != row);
+        }
+        if let (Some(collection), Some(reference_id), Some(product_id)) =
+            (self.sent.opens.clone(), self.reference, product_id)
+            && reference_id != 0
+        {
+            assert!(
+                self.requests.cursors.iter().all(|cursor| cursor.product_id != product_id),
+                "two open cursors are called {product_id}"
+            );
+            self.requests.cursors.push(Cursor { reference_id, product_id, collection });
+        }
+        if let (Some(cursor), Some(product_id)) = (&self.sent.reads, product_id) {
+            assert!(
+                product_id == 0 || product_id == cursor.product_id,
+                "cursor {} is called {product_id} now",
+                cursor.product_id
+            );
+        }
+    }
+
+    fn ask_with(&mut self, (bytes, sent): (Vec<u8>, SentRequest)) -> Request {
+        self.sent = sent;
+        self.reference = None;
+        let answers = usize::from(!self.sent.silent);
+        Request { bytes, answers }
+    }
+}
+
+impl ClientProtocol for MongoDbProtocol {
+    type Database = model::MongoDb;
+
+    fn new_reference(&self) -> model::MongoDb {
+        model::MongoDb::reference(self.kind)
+    }
+
+    fn first_request(&mut self, rng: &mut Rng) -> Request {
+        let hello = self.requests.hello(rng);
+        self.ask_with(hello)
+    }
+
+    fn next_request(&mut self, rng: &mut Rng) -> Request {
+        let next = self.requests.next(rng);
+        self.ask_with(next)
+    }
+
+    fn on_reference_message(&mut self, _: &Message) {
+        self.reference = self.cut;
+        if let (Some(cursor), Some(0)) = (&self.sent.reads, self.reference) {
+            self.requests.cursors.retain(|known| known != cursor);
+        }
+    }
+
+    fn on_message(&mut self, bytes: &[u8]) {
+        let header = Header::read(bytes).expect("it was cut").expect("it was cut");
+        assert_eq!(header.answers, self.sent.id, "an answer to another request");
+        let answer = wire::reply_document(bytes, &header).expect("it was cut");
+        match answer_text::error(answer) {
+            Some((code, text)) => self.check_error(answer, code, &text),
+            None => self.read_cursor_id(self.cut),
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        true
+    }
+
+    fn goodbye(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn split_first(&mut self, bytes: &[u8], _: bool) -> Option<(usize, Option<Message>)> {
+        let header = Header::read(bytes)?.expect("a header that may be");
+        let message = bytes.get(..header.length)?;
+        let answer = wire::reply_document(message, &header).expect("an answer that is well formed");
+        let text = answer_text::text(answer).expect("a document that is well formed");
+        self.cut = answer_text::cursor(answer);
+        let kind = answer_text::error(answer).map_or(Kind::End, |(code, text)| self.kind(code, &text));
+        Some((header.length, Some(Message { kind, text: text.into_bytes() })))
+    }
+
+    fn sort_opening(&self, _: &mut Vec<Message>) {}
+
+    /// A host that was down has lost its cursors, and killCursors counts the cursors of one host only.
+    fn is_equivalent(&self, expected: &Message, got: &Message, after_fault: bool) -> bool {
+        let closes = self.sent.closes;
+        let counts = |message: &Message, killed: usize| {
+            message
+                .text
+                .starts_with(format!("cursorsKilled: {killed}, cursorsNotFound: {}", closes - killed).as_bytes())
+        };
+        let least = if after_fault { 0 } else { 1 };
+        closes > 0 && counts(expected, closes) && (least..closes).any(|killed| counts(got, killed))
+    }
+
+    fn check(&mut self, real: &model::MongoDb, reference: &model::MongoDb) {
+        let ledger = self.requests.ledger();
+        let (real, reference) = (real.rows(&ledger), reference.rows(&ledger));
+        assert!(real == reference, "{ledger} has {real:?} instead of {reference:?}");
+        self.acknowledged = reference;
+    }
+
+    fn check_without_fault(&mut self, real: &model::MongoDb, reference: &model::MongoDb) {
+        let silent = self.requests.unacknowledged();
+        let (real, reference) = (real.rows(&silent), reference.rows(&silent));
+        assert!(real == reference, "{silent} has {real:?} instead of {reference:?}");
+    }
+
+    fn check_after_fault(&mut self, real: &model::MongoDb, _: &model::MongoDb) {
+        let real = real.rows(&self.requests.ledger());
+        let done = self.refused.iter().find(|row| real.contains(row));
+        assert!(done.is_none(), "{done:?} is written, although its client got an error that says it is not");
+        let known = &self.acknowledged;
+        assert!(known.iter().all(|row| real.contains(row)), "a ledger has {real:?}, acknowledged were {known:?}");
+        let mut once = real.clone();
+        once.sort_unstable();
+        once.dedup();
+        assert_eq!(once.len(), real.len(), "a row is there twice: {real:?}");
+        self.requests.become_another();
+        self.acknowledged.clear();
+        self.refused.clear();
+    }
+
+    fn cancel(&self) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn may_pipeline(&self) -> bool {
+        false
+    }
+
+    fn for_product(&self, _: Vec<u8>) -> Vec<u8> {
+        self.sent.bytes.clone()
+    }
+
+    /// A driver retries once: a write with a number if the error has the label, the first command of a read if the code
+    /// is in the list.
+    fn retry(&mut self, error: &Message) -> Option<Vec<u8>> {
+        let text = String::from_utf8_lossy(&error.text);
+        let write = self.sent.repeatable_write && text.contains("RetryableWriteError");
+        let read =
+            self.sent.repeatable_read && READ_AGAIN.iter().any(|code| text.contains(&format!("code: Int32({code}),")));
+        if std::mem::replace(&mut self.sent.again, true) || !(write || read) {
+            return None;
+        }
+        // If the client leaves now, the outcome of the retry is unknown.
+        self.refused.retain(|refused| Some(refused) != self.sent.row.as_ref());
+        self.sent.id = self.requests.next_id();
+        self.sent.bytes[4..8].copy_from_slice(&self.sent.id.to_le_bytes());
+        Some(self.sent.bytes.clone())
+    }
+
+    fn uses_earlier_state(&self) -> bool {
+        !self.requests.cursors.is_empty()
+    }
+}
