@@ -35,7 +35,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{config::Config, tuning::Kept};
+use crate::{config::Config, tuning::HandedOverSize};
 
 mod limits;
 mod meeting;
@@ -101,7 +101,7 @@ struct Report {
     process: u64,
     /// The tuned sizes of its pools, once it has stopped listening.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    tuned: Vec<Kept>,
+    tuned: Vec<HandedOverSize>,
 }
 
 /// Reads a stream line by line.

@@ -12,7 +12,7 @@ use driver::{Handle, PoolLoad};
 use pool::Time;
 use seam::PoolId;
 use serde::{Deserialize, Serialize};
-use tuner::{Known, Limits, Look, Standing, Tuner};
+use tuner::{Finding, Limits, Sample, Tuner, TunerState};
 
 use crate::generations::Generations;
 
@@ -23,12 +23,12 @@ const MAX_SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 const MIN_SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Sizes that are handed over; they fit into a line of the handover.
-const MAX_KEPT: usize = 1000;
+const MAX_HANDED_OVER: usize = 1000;
 
-/// What is known of a pool's size, for the process that takes over. A process of an older version may leave fields out;
+/// The size that a tuner has found for a pool, for the process that takes over. A process of an older version may leave fields out;
 /// without an age, a size is taken for too old to be trusted.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Kept {
+pub struct HandedOverSize {
     protocol: String,
     database: String,
     user: String,
@@ -58,8 +58,8 @@ pub struct Tuning {
 struct Tuned {
     tuners: HashMap<PoolId, Tuner>,
     /// Sizes from the predecessor whose pools do not exist here yet, and when they came.
-    kept: Vec<Kept>,
-    told: Time,
+    kept: Vec<HandedOverSize>,
+    received_at: Time,
 }
 
 impl Tuning {
@@ -70,7 +70,7 @@ impl Tuning {
     /// Samples and tunes all pools, without end.
     pub async fn run(&self) {
         loop {
-            tokio::time::sleep(self.look()).await;
+            tokio::time::sleep(self.sample_pools()).await;
         }
     }
 
@@ -80,31 +80,31 @@ impl Tuning {
     }
 
     /// Takes over the predecessor's sizes: of each pool once it exists.
-    pub fn resume(&self, mut kept: Vec<Kept>) {
-        kept.truncate(MAX_KEPT);
+    pub fn resume(&self, mut kept: Vec<HandedOverSize>) {
+        kept.truncate(MAX_HANDED_OVER);
         let mut tuned = self.lock();
-        (tuned.kept, tuned.told) = (kept, self.now());
+        (tuned.kept, tuned.received_at) = (kept, self.now());
     }
 
     /// The sizes for a process that takes over.
-    pub fn known(&self) -> Vec<Kept> {
+    pub fn known(&self) -> Vec<HandedOverSize> {
         let (tuned, now) = (self.lock(), self.now());
         let own = self.handle.loads().into_iter().filter_map(|load| {
-            let known = tuned.tuners.get(&load.id)?.known(now);
-            Some(Kept::of(&load, known))
+            let finding = tuned.tuners.get(&load.id)?.finding(now);
+            Some(HandedOverSize::of(&load, finding))
         });
-        let before = tuned.kept.iter().map(|kept| kept.after(now - tuned.told));
-        own.chain(before).take(MAX_KEPT).collect()
+        let before = tuned.kept.iter().map(|kept| kept.after(now - tuned.received_at));
+        own.chain(before).take(MAX_HANDED_OVER).collect()
     }
 
     /// Samples all pools once; returns the time until the next sample.
-    fn look(&self) -> Duration {
+    fn sample_pools(&self) -> Duration {
         let mut tuned = self.lock();
         if !self.pools.tunes() {
             *tuned = Tuned::default();
             return MAX_SAMPLE_INTERVAL;
         }
-        let Tuned { tuners, kept, told } = &mut *tuned;
+        let Tuned { tuners, kept, received_at } = &mut *tuned;
         let now = self.now();
         let loads = self.handle.loads();
         let present: HashSet<PoolId> = loads.iter().map(|load| load.id).collect();
@@ -112,9 +112,10 @@ impl Tuning {
         let mut pause = MAX_SAMPLE_INTERVAL;
         for load in &loads {
             let Some(limits) = self.pools.tuning(load.id) else { continue };
-            let tuner = tuners.entry(load.id).or_insert_with(|| begun(load, limits, (&mut *kept, *told), now));
+            let tuner =
+                tuners.entry(load.id).or_insert_with(|| start_tuner(load, limits, (&mut *kept, *received_at), now));
             let bounded = (tuner.limits() != limits).then(|| tuner.set_limits(limits, now));
-            for step in bounded.into_iter().chain(tuner.look(&seen(load), now)) {
+            for step in bounded.into_iter().chain(tuner.observe(&sample(load), now)) {
                 let PoolLoad { protocol, database, user, .. } = load;
                 tracing::info!(protocol, database, user, reason = step.reason.as_str(), "tuning: {step}");
             }
@@ -136,9 +137,9 @@ impl Tuning {
     }
 }
 
-impl Kept {
-    fn of(load: &PoolLoad, known: Known) -> Self {
-        let Known { size, found, before, errors, hold, age } = known;
+impl HandedOverSize {
+    fn of(load: &PoolLoad, finding: Finding) -> Self {
+        let Finding { size, found, before, errors, hold, age } = finding;
         let PoolLoad { protocol, database, user, .. } = load;
         let micros = |hold: Duration| u64::try_from(hold.as_micros()).unwrap_or(u64::MAX);
         Self {
@@ -163,8 +164,8 @@ impl Kept {
         Self { age_s: self.age_s.map(|age| age.saturating_add(passed.as_secs())), ..self.clone() }
     }
 
-    fn known(&self) -> Known {
-        Known {
+    fn finding(&self) -> Finding {
+        Finding {
             size: self.size,
             found: self.found,
             before: self.before.unwrap_or(self.size),
@@ -175,19 +176,24 @@ impl Kept {
     }
 }
 
-/// The tuner of a pool that has none yet, from the predecessor's finding if there is one; `told` is when that came.
-fn begun(load: &PoolLoad, limits: Limits, (kept, told): (&mut Vec<Kept>, Time), now: Time) -> Tuner {
+/// The tuner of a pool that has none yet, from the predecessor's finding if there is one; `received_at` is when that came.
+fn start_tuner(
+    load: &PoolLoad,
+    limits: Limits,
+    (kept, received_at): (&mut Vec<HandedOverSize>, Time),
+    now: Time,
+) -> Tuner {
     let Some(at) = kept.iter().position(|kept| kept.is_of(load)) else { return Tuner::new(limits, load.max_size) };
-    let known = kept.swap_remove(at).after(now - told).known();
-    let tuner = Tuner::resumed(limits, known, now);
+    let finding = kept.swap_remove(at).after(now - received_at).finding();
+    let tuner = Tuner::resumed(limits, finding, now);
     let PoolLoad { protocol, database, user, .. } = load;
-    let (servers, found) = (tuner.size(), tuner.standing() == Standing::Found);
+    let (servers, found) = (tuner.size(), tuner.state() == TunerState::Found);
     tracing::info!(protocol, database, user, servers, found, "tuning: goes on where the process before was");
     tuner
 }
 
-fn seen(load: &PoolLoad) -> Look {
-    Look {
+fn sample(load: &PoolLoad) -> Sample {
+    Sample {
         completed: load.completed,
         held: load.held,
         granted: load.granted,
@@ -195,9 +201,9 @@ fn seen(load: &PoolLoad) -> Look {
         errors: load.errors,
         in_use: load.counts.in_use,
         waiters: load.counts.waiters,
-        kept: load.pinned,
-        fit: load.fit,
-        ordered: load.ordered,
+        pinned: load.pinned,
+        is_working: load.fit,
+        stopped_by_order: load.ordered,
     }
 }
 
@@ -227,33 +233,33 @@ mod tests {
         }
     }
 
-    fn known(age: Duration) -> Known {
-        Known { size: 32, found: true, before: 20, errors: 0.02, hold: Some(Duration::from_millis(7)), age }
+    fn known(age: Duration) -> Finding {
+        Finding { size: 32, found: true, before: 20, errors: 0.02, hold: Some(Duration::from_millis(7)), age }
     }
 
     /// What a process knows of a pool that comes `passed` after it has read `said`.
-    fn later(said: &str, passed: Duration) -> Known {
-        let mut kept: Vec<Kept> = serde_json::from_str(said).unwrap();
+    fn later(said: &str, passed: Duration) -> Finding {
+        let mut kept: Vec<HandedOverSize> = serde_json::from_str(said).unwrap();
         let now = Time(5) + passed;
-        let tuner = begun(&load(), LIMITS, (&mut kept, Time(5)), now);
+        let tuner = start_tuner(&load(), LIMITS, (&mut kept, Time(5)), now);
         assert!(kept.is_empty());
-        tuner.known(now)
+        tuner.finding(now)
     }
 
     #[test]
     fn a_handed_over_size_keeps_its_fallback_and_its_age() {
-        let said = serde_json::to_string(&[Kept::of(&load(), known(HOUR / 2))]).unwrap();
+        let said = serde_json::to_string(&[HandedOverSize::of(&load(), known(HOUR / 2))]).unwrap();
         assert_eq!(later(&said, Duration::ZERO), known(HOUR / 2));
         assert_eq!(later(&said, HOUR / 2), known(HOUR));
     }
 
     #[test]
     fn an_old_finding_is_where_a_new_search_begins() {
-        let said = serde_json::to_string(&[Kept::of(&load(), known(HOUR / 2))]).unwrap();
+        let said = serde_json::to_string(&[HandedOverSize::of(&load(), known(HOUR / 2))]).unwrap();
         let late = later(&said, 2 * HOUR);
         assert_eq!((late.size, late.found), (32, false));
         // It may have been handed on by a process in which the pool never was.
-        let handed_on = [serde_json::from_str::<Vec<Kept>>(&said).unwrap()[0].after(2 * HOUR)];
+        let handed_on = [serde_json::from_str::<Vec<HandedOverSize>>(&said).unwrap()[0].after(2 * HOUR)];
         assert!(!later(&serde_json::to_string(&handed_on).unwrap(), Duration::ZERO).found);
     }
 

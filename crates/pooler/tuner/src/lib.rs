@@ -6,10 +6,10 @@
 //! - `search`: which size is tried next;
 //! - `trial`: a candidate and the present size by turns, and the outcome;
 //! - `ranks`: whether a difference is more than chance;
-//! - `window`: what was seen of a pool between two looks;
+//! - `window`: what was seen of a pool between two samples;
 //! - `evidence`: what a decision rests on.
 //!
-//! Order of calls: [`Tuner::look`] about once a second with the pool's counters; then [`Tuner::size`] is the size that
+//! Order of calls: [`Tuner::observe`] about once a second with the pool's counters; then [`Tuner::size`] is the size that
 //! the pool is to have.
 
 #![forbid(unsafe_code)]
@@ -24,5 +24,5 @@ mod window;
 
 pub use evidence::{Evidence, Reason, Step};
 pub use limits::Limits;
-pub use tuner::{Known, Standing, Tuner};
-pub use window::{Look, Window};
+pub use tuner::{Finding, Tuner, TunerState};
+pub use window::{Sample, Window};

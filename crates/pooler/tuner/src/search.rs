@@ -10,7 +10,7 @@ const STEP_RATIOS: [f64; 3] = [1.25, 1.6, 2.0];
 /// Between sizes whose ratio is at most this, no size is tried.
 const MIN_TRIED_RATIO: f64 = 1.25;
 /// Successive trials without a decision on one side after which that side is done.
-const MAX_MISSES: u32 = 2;
+const MAX_UNDECIDED: u32 = 2;
 /// The most trials of one search.
 pub const MAX_TRIALS: u32 = 24;
 
@@ -26,7 +26,7 @@ pub struct Search {
     down: Side,
     up: Side,
     /// A size between `low` and `anchor` was tried: if both do as much, the peak may be between them.
-    hump: bool,
+    tried_between: bool,
     trials: u32,
 }
 
@@ -34,28 +34,28 @@ pub struct Search {
 #[derive(Clone, Copy, Debug, Default)]
 struct Side {
     done: bool,
-    reach: usize,
+    step: usize,
     /// The last size that was tried without a decision.
-    far: Option<u32>,
-    misses: u32,
+    undecided_at: Option<u32>,
+    undecided: u32,
 }
 
 impl Side {
-    fn paid(&mut self) {
-        *self = Self { reach: (self.reach + 1).min(STEP_RATIOS.len() - 1), ..Self::default() };
+    fn advance(&mut self) {
+        *self = Self { step: (self.step + 1).min(STEP_RATIOS.len() - 1), ..Self::default() };
     }
 
     /// Whether the last step was a large one after others that paid. It may have passed the best size.
-    fn leapt(&self) -> bool {
-        self.misses == 0 && self.reach > 0
+    fn stepped_far(&self) -> bool {
+        self.undecided == 0 && self.step > 0
     }
 
     /// A trial of this size ended without a decision.
-    fn missed(&mut self, at: u32) {
-        self.misses += 1;
-        self.far = Some(at);
-        self.reach = (self.reach + 1).min(STEP_RATIOS.len() - 1);
-        self.done |= self.misses >= MAX_MISSES;
+    fn note_undecided(&mut self, at: u32) {
+        self.undecided += 1;
+        self.undecided_at = Some(at);
+        self.step = (self.step + 1).min(STEP_RATIOS.len() - 1);
+        self.done |= self.undecided >= MAX_UNDECIDED;
     }
 }
 
@@ -63,7 +63,7 @@ impl Search {
     /// A search that begins at this size.
     pub fn new(limits: Limits, size: u32) -> Self {
         let (down, up) = Default::default();
-        Self { limits, anchor: size, low: size, worse: (None, None), down, up, hump: false, trials: 0 }
+        Self { limits, anchor: size, low: size, worse: (None, None), down, up, tried_between: false, trials: 0 }
     }
 
     /// A search that begins at a size which was just found to be better than another one.
@@ -93,7 +93,7 @@ impl Search {
         if !self.down.done {
             let next = match self.worse.0 {
                 Some(worse) => between(worse, self.low),
-                None => self.below(self.down.far.unwrap_or(self.low)),
+                None => self.below(self.down.undecided_at.unwrap_or(self.low)),
             };
             if next.is_some() {
                 return next;
@@ -103,23 +103,23 @@ impl Search {
         if !self.up.done {
             let next = match self.worse.1 {
                 Some(worse) => between(self.anchor, worse),
-                None => self.above(self.up.far.unwrap_or(self.anchor)),
+                None => self.above(self.up.undecided_at.unwrap_or(self.anchor)),
             };
             if next.is_some() {
                 return next;
             }
             self.up.done = true;
         }
-        between(self.low, self.anchor).filter(|_| !self.hump)
+        between(self.low, self.anchor).filter(|_| !self.tried_between)
     }
 
     /// The outcome of a trial of this size beside the anchor. Trials that were broken off count, too, so the search
     /// ends.
-    pub fn tell(&mut self, size: u32, outcome: Reason) {
+    pub fn record(&mut self, size: u32, outcome: Reason) {
         self.trials += 1;
         let fewer = size < self.anchor;
         if fewer && size > self.low {
-            self.hump = true;
+            self.tried_between = true;
             if outcome == Reason::Better {
                 self.worse = (Some(self.low), Some(self.anchor));
                 (self.anchor, self.low) = (size, size);
@@ -131,40 +131,40 @@ impl Search {
             (Reason::Better, true) => {
                 self.worse.1 = Some(self.anchor);
                 (self.anchor, self.low) = (size, size);
-                self.down.paid();
+                self.down.advance();
                 self.up = Side::default();
             }
             (Reason::Better, false) => {
                 self.worse.0 = Some(self.anchor);
                 (self.anchor, self.low) = (size, size);
-                self.up.paid();
+                self.up.advance();
                 self.down = Side::default();
             }
             (Reason::Alike, _) => {
-                (self.low, self.hump) = (size, false);
-                self.down.paid();
+                (self.low, self.tried_between) = (size, false);
+                self.down.advance();
             }
-            (Reason::Worse | Reason::Errors, true) => (self.worse.0, self.down.far) = (Some(size), None),
-            (Reason::Worse | Reason::Errors, false) => (self.worse.1, self.up.far) = (Some(size), None),
-            (Reason::Unclear | Reason::NoGain, true) if self.worse.0.is_some() || self.down.leapt() => {
+            (Reason::Worse | Reason::Errors, true) => (self.worse.0, self.down.undecided_at) = (Some(size), None),
+            (Reason::Worse | Reason::Errors, false) => (self.worse.1, self.up.undecided_at) = (Some(size), None),
+            (Reason::Unclear | Reason::NoGain, true) if self.worse.0.is_some() || self.down.stepped_far() => {
                 self.worse.0 = Some(size)
             }
-            (Reason::Unclear | Reason::NoGain, false) if self.worse.1.is_some() || self.up.leapt() => {
+            (Reason::Unclear | Reason::NoGain, false) if self.worse.1.is_some() || self.up.stepped_far() => {
                 self.worse.1 = Some(size)
             }
-            (Reason::Unclear | Reason::NoGain, true) => self.down.missed(size),
-            (Reason::Unclear | Reason::NoGain, false) => self.up.missed(size),
+            (Reason::Unclear | Reason::NoGain, true) => self.down.note_undecided(size),
+            (Reason::Unclear | Reason::NoGain, false) => self.up.note_undecided(size),
             _ => {}
         }
     }
 
     fn below(&self, size: u32) -> Option<u32> {
-        let next = (f64::from(size) / STEP_RATIOS[self.down.reach]) as u32;
+        let next = (f64::from(size) / STEP_RATIOS[self.down.step]) as u32;
         (size > self.limits.min).then(|| self.limits.clamp(next.min(size - 1)))
     }
 
     fn above(&self, size: u32) -> Option<u32> {
-        let next = (f64::from(size) * STEP_RATIOS[self.up.reach]).ceil() as u32;
+        let next = (f64::from(size) * STEP_RATIOS[self.up.step]).ceil() as u32;
         (size < self.limits.max).then(|| self.limits.clamp(next.max(size + 1)))
     }
 }
@@ -197,7 +197,7 @@ mod tests {
                 (true, _) => Reason::Alike,
                 (false, _) => Reason::NoGain,
             };
-            search.tell(size, outcome);
+            search.record(size, outcome);
         }
         (search.result(), tried)
     }
@@ -240,7 +240,7 @@ mod tests {
         let mut tried = Vec::new();
         while let Some(size) = search.next() {
             tried.push(size);
-            search.tell(size, Reason::Unclear);
+            search.record(size, Reason::Unclear);
         }
         assert_eq!((search.result(), tried), (20, vec![16, 10, 25, 40]));
     }
@@ -250,7 +250,7 @@ mod tests {
         let mut search = Search::new(LIMITS, 20);
         let tried = std::iter::from_fn(|| {
             let size = search.next()?;
-            search.tell(size, Reason::NoDemand);
+            search.record(size, Reason::NoDemand);
             Some(size)
         });
         assert_eq!(tried.count(), MAX_TRIALS as usize);

@@ -54,9 +54,9 @@ pub struct Trial {
     present: u32,
     candidate: u32,
     window: Duration,
-    most: usize,
+    max_pairs: usize,
     /// Windows do not end before each server came back.
-    to_turn: bool,
+    waits_for_returns: bool,
     taken: usize,
     /// The number of pairs when the trial began, or was resumed.
     from: usize,
@@ -65,30 +65,30 @@ pub struct Trial {
     /// By pair: the logarithms of the ratios, candidate to present, of throughput and of the time in the pool.
     gains: Vec<f64>,
     stays: Vec<f64>,
-    bad: u32,
-    unasked: u32,
+    error_pairs: u32,
+    silent_pairs: u32,
     at_present: Window,
     at_candidate: Window,
 }
 
 impl Trial {
     /// A trial with windows of this time, if servers come back often enough in it by what the window `before` shows,
-    /// and with at most `most` pairs.
-    pub fn new(present: u32, candidate: u32, (window, before): (Duration, &Window), most: usize) -> Self {
+    /// and with at most `max_pairs` pairs.
+    pub fn new(present: u32, candidate: u32, (window, before): (Duration, &Window), max_pairs: usize) -> Self {
         assert_ne!(present, candidate, "a size is not tried beside itself");
         Self {
             present,
             candidate,
             window,
-            most: most.clamp(DECISION_PAIRS[0], ranks::MAX_DIFFERENCES),
-            to_turn: !before.has_turned(MIN_RETURNS),
+            max_pairs: max_pairs.clamp(DECISION_PAIRS[0], ranks::MAX_DIFFERENCES),
+            waits_for_returns: !before.has_returned(MIN_RETURNS),
             taken: 0,
             from: 0,
             half: None,
             gains: Vec::new(),
             stays: Vec::new(),
-            bad: 0,
-            unasked: 0,
+            error_pairs: 0,
+            silent_pairs: 0,
             at_present: Window::default(),
             at_candidate: Window::default(),
         }
@@ -97,12 +97,12 @@ impl Trial {
     /// The trial, to be resumed later. Its pairs stay valid.
     pub fn paused(self) -> Self {
         let taken = self.taken.next_multiple_of(4);
-        Self { taken, from: self.gains.len(), half: None, unasked: 0, ..self }
+        Self { taken, from: self.gains.len(), half: None, silent_pairs: 0, ..self }
     }
 
     /// Resumes the trial after a pause, of which this was the last window.
     pub fn resumed(self, before: &Window) -> Self {
-        Self { to_turn: self.to_turn || !before.has_turned(MIN_RETURNS), ..self }
+        Self { waits_for_returns: self.waits_for_returns || !before.has_returned(MIN_RETURNS), ..self }
     }
 
     /// Whether there are more pairs than when it began, or was resumed.
@@ -124,8 +124,8 @@ impl Trial {
     }
 
     /// Whether no window ends, and no change has settled, before each server came back.
-    pub fn is_to_turn(&self) -> bool {
-        self.to_turn
+    pub fn waits_for_returns(&self) -> bool {
+        self.waits_for_returns
     }
 
     /// The size that has its turn.
@@ -146,24 +146,24 @@ impl Trial {
         };
         let (present, candidate) = if turn == Turn::Candidate { (other, window) } else { (window, other) };
         // Servers come back often. The window before was a stall.
-        self.to_turn &= !(present.has_turned(MIN_RETURNS) && candidate.has_turned(MIN_RETURNS));
+        self.waits_for_returns &= !(present.has_returned(MIN_RETURNS) && candidate.has_returned(MIN_RETURNS));
         // While hardly any hold ends, because of a locked table for example, all sizes do as much.
-        let stands_still = !present.has_turned(1) && !candidate.has_turned(1);
+        let stands_still = !present.has_returned(1) && !candidate.has_returned(1);
         if !present.has_demand() || stands_still {
-            self.unasked += 1;
-            return (self.unasked >= MAX_SILENT_PAIRS).then_some(Reason::NoDemand);
+            self.silent_pairs += 1;
+            return (self.silent_pairs >= MAX_SILENT_PAIRS).then_some(Reason::NoDemand);
         }
-        self.unasked = 0;
-        self.bad += u32::from(has_more_errors(&candidate, &present));
+        self.silent_pairs = 0;
+        self.error_pairs += u32::from(has_more_errors(&candidate, &present));
         // One is added to each, so that a window without ended holds has a logarithm.
         let of = |window: &Window| (window.completed as f64 + 1.0) / window.time.as_secs_f64().max(1e-9);
         let gain = (of(&candidate) / of(&present)).ln();
         self.gains.push(gain);
         // Little's law. With clients that come at a rate, a longer stay is a larger crowd. With clients that come back
         // at once, a larger crowd may only mean that they are back sooner.
-        self.stays.push(((candidate.crowd() + 1.0) / (present.crowd() + 1.0)).ln() - gain);
-        self.at_present = self.at_present.and(&present);
-        self.at_candidate = self.at_candidate.and(&candidate);
+        self.stays.push(((candidate.mean_clients() + 1.0) / (present.mean_clients() + 1.0)).ln() - gain);
+        self.at_present = self.at_present.plus(&present);
+        self.at_candidate = self.at_candidate.plus(&candidate);
         self.verdict()
     }
 
@@ -191,7 +191,7 @@ impl Trial {
     }
 
     fn verdict(&self) -> Option<Reason> {
-        if self.bad >= MAX_BAD_PAIRS && has_more_errors(&self.at_candidate, &self.at_present) {
+        if self.error_pairs >= MAX_BAD_PAIRS && has_more_errors(&self.at_candidate, &self.at_present) {
             return Some(Reason::Errors);
         }
         let pairs = self.gains.len();
@@ -222,7 +222,7 @@ impl Trial {
         if !fewer && high < MIN_WORTHWHILE_GAIN.ln_1p() {
             return Some(Reason::NoGain);
         }
-        (pairs >= self.most).then_some(Reason::Unclear)
+        (pairs >= self.max_pairs).then_some(Reason::Unclear)
     }
 
     fn estimate(&self) -> f64 {
@@ -243,7 +243,7 @@ fn has_more_errors(candidate: &Window, present: &Window) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::window::{Gauge, Look};
+    use crate::window::{Gauge, Sample};
     use pool::Time;
     use random::Random;
 
@@ -252,9 +252,10 @@ mod tests {
     /// A window with these holds, errors, and clients in the pool.
     fn window(completed: u64, errors: u64, in_use: u32, waiters: u32) -> Window {
         let mut gauge = Gauge::default();
-        let look = |completed, errors| Look { completed, errors, in_use, waiters, fit: true, ..Look::default() };
-        gauge.look(&look(0, 0), WINDOW, false, Time(0));
-        gauge.look(&look(completed, errors), WINDOW, false, Time(4_000_000_000)).unwrap()
+        let sample =
+            |completed, errors| Sample { completed, errors, in_use, waiters, is_working: true, ..Sample::default() };
+        gauge.observe(&sample(0, 0), WINDOW, false, Time(0));
+        gauge.observe(&sample(completed, errors), WINDOW, false, Time(4_000_000_000)).unwrap()
     }
 
     fn trial(present: u32, candidate: u32) -> Trial {
@@ -273,11 +274,18 @@ mod tests {
     }
 
     /// A window with 5,000 holds, these clients in the pool, and 30 more that keep their servers.
-    fn window_with_kept(in_use: u32, waiters: u32) -> Window {
+    fn window_with_pinned(in_use: u32, waiters: u32) -> Window {
         let mut gauge = Gauge::default();
-        let look = |completed| Look { completed, in_use: 30 + in_use, kept: 30, waiters, fit: true, ..Look::default() };
-        gauge.look(&look(0), WINDOW, false, Time(0));
-        gauge.look(&look(5000), WINDOW, false, Time(4_000_000_000)).unwrap()
+        let sample = |completed| Sample {
+            completed,
+            in_use: 30 + in_use,
+            pinned: 30,
+            waiters,
+            is_working: true,
+            ..Sample::default()
+        };
+        gauge.observe(&sample(0), WINDOW, false, Time(0));
+        gauge.observe(&sample(5000), WINDOW, false, Time(4_000_000_000)).unwrap()
     }
 
     fn noisy(random: &mut Random, mean: f64, deviation: f64) -> Window {
@@ -398,7 +406,7 @@ mod tests {
     #[test]
     fn clients_that_keep_their_servers_do_not_hide_a_queue() {
         // 26 in the pool instead of 21.
-        let queue = |size| if size == 46 { window_with_kept(16, 10) } else { window_with_kept(20, 1) };
+        let queue = |size| if size == 46 { window_with_pinned(16, 10) } else { window_with_pinned(20, 1) };
         assert_eq!(outcome(&mut trial(50, 46), queue), (Reason::Worse, 7));
     }
 
@@ -412,13 +420,14 @@ mod tests {
 
     #[test]
     fn a_trial_waits_for_servers_that_seldom_come_back() {
-        let is_to_turn = |completed| Trial::new(20, 16, (WINDOW, &window(completed, 0, 20, 9)), 40).is_to_turn();
-        assert_eq!([is_to_turn(0), is_to_turn(79), is_to_turn(80)], [true, true, false]);
+        let waits_for_returns =
+            |completed| Trial::new(20, 16, (WINDOW, &window(completed, 0, 20, 9)), 40).waits_for_returns();
+        assert_eq!([waits_for_returns(0), waits_for_returns(79), waits_for_returns(80)], [true, true, false]);
         let mut resumed = trial(20, 16).paused().resumed(&window(79, 0, 20, 9));
-        assert!(resumed.is_to_turn());
+        assert!(resumed.waits_for_returns());
         // That was a stall.
         (0..2).for_each(|_| assert_eq!(resumed.take(window(5000, 0, resumed.size(), 9)), None));
-        assert!(!resumed.is_to_turn());
+        assert!(!resumed.waits_for_returns());
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! When a size is tried, and what follows: the search for the best size, the watch over the size that was found, and
-//! the way back when errors rise or the pool does not work. It is shown looks and returns a size. It knows neither
+//! the way back when errors rise or the pool does not work. It is shown samples and returns a size. It knows neither
 //! clock nor pool.
 
-mod known;
+mod finding;
 
 use std::time::Duration;
 
 use pool::Time;
 
-pub use known::Known;
+pub use finding::Finding;
 
 use crate::{
     evidence::{Evidence, Reason, Step},
@@ -16,7 +16,7 @@ use crate::{
     ranks,
     search::Search,
     trial::Trial,
-    window::{Gauge, Look, Window},
+    window::{Gauge, Sample, Window},
 };
 
 /// Once a size is found: the time of a window, and the shortest time between two changes.
@@ -48,7 +48,7 @@ const MAX_AGE: Duration = Duration::from_secs(3 * MAX_REST.as_secs());
 const SETTLE_DIVISOR: u32 = 4;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Standing {
+pub enum TunerState {
     /// The pool is paused, or its database cannot be reached.
     Unfit,
     /// No client waits for a server, so nothing can be measured.
@@ -60,7 +60,7 @@ pub enum Standing {
     Probing,
 }
 
-impl Standing {
+impl TunerState {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Unfit => "unfit",
@@ -82,7 +82,7 @@ pub struct Tuner {
     stage: Stage,
     trial: Option<Trial>,
     gauge: Gauge,
-    fit: bool,
+    is_working: bool,
     /// Whether the last window had demand.
     demand: bool,
     /// The time for which the size that was found is left alone.
@@ -101,7 +101,7 @@ enum Stage {
 #[derive(Clone, Debug)]
 struct Searching {
     search: Search,
-    before: Before,
+    before: Baseline,
     /// The evidence for the smallest size that does as much as the best one.
     alike: Option<Evidence>,
     /// A trial that was broken off because no client waited any more, or no hold ended.
@@ -109,14 +109,14 @@ struct Searching {
 }
 
 impl Stage {
-    fn searching(search: Search, before: Before) -> Self {
+    fn searching(search: Search, before: Baseline) -> Self {
         Self::Searching(Box::new(Searching { search, before, alike: None, paused: None }))
     }
 }
 
 /// The pool before a search, or before the first of several that led from one size to the next.
 #[derive(Clone, Copy, Debug)]
-struct Before {
+struct Baseline {
     size: u32,
     errors: f64,
 }
@@ -129,7 +129,7 @@ struct Found {
     aged: Duration,
     /// When its neighbours were last tried, and none was better.
     confirmed: Option<Time>,
-    before: Before,
+    before: Baseline,
     /// The mean hold with it, as another tuner has measured it.
     hold: Option<Duration>,
     /// The first window of the watch.
@@ -139,7 +139,7 @@ struct Found {
     higher: u32,
     lower: u32,
     /// Successive windows with too many errors.
-    bad: u32,
+    error_pairs: u32,
     /// When a neighbour is tried next, and whether it is the smaller one, which comes after the larger one.
     probe_at: Time,
     probe_fewer: bool,
@@ -147,7 +147,7 @@ struct Found {
 
 impl Found {
     /// A size was found now, and is left alone for this long.
-    fn new(before: Before, now: Time, rest: Duration) -> Self {
+    fn new(before: Baseline, now: Time, rest: Duration) -> Self {
         Self {
             since: now,
             aged: Duration::ZERO,
@@ -157,7 +157,7 @@ impl Found {
             level: None,
             higher: 0,
             lower: 0,
-            bad: 0,
+            error_pairs: 0,
             probe_at: now + rest,
             probe_fewer: false,
         }
@@ -181,10 +181,10 @@ impl Tuner {
             limits,
             usable: limits,
             size,
-            stage: Stage::searching(Search::new(limits, size), Before { size, errors: 0.0 }),
+            stage: Stage::searching(Search::new(limits, size), Baseline { size, errors: 0.0 }),
             trial: None,
             gauge: Gauge::default(),
-            fit: true,
+            is_working: true,
             demand: false,
             rest: MIN_REST,
             changes: 0,
@@ -222,37 +222,37 @@ impl Tuner {
         self.last.as_ref()
     }
 
-    pub fn standing(&self) -> Standing {
+    pub fn state(&self) -> TunerState {
         match (&self.stage, &self.trial) {
-            _ if !self.fit => Standing::Unfit,
-            (Stage::Found(_), None) => Standing::Found,
-            (Stage::Found(_), Some(_)) => Standing::Probing,
-            (Stage::Searching(..), None) if !self.demand => Standing::NoDemand,
-            (Stage::Searching(..), _) => Standing::Searching,
+            _ if !self.is_working => TunerState::Unfit,
+            (Stage::Found(_), None) => TunerState::Found,
+            (Stage::Found(_), Some(_)) => TunerState::Probing,
+            (Stage::Searching(..), None) if !self.demand => TunerState::NoDemand,
+            (Stage::Searching(..), _) => TunerState::Searching,
         }
     }
 
-    /// Takes a look at the pool, several times a window. Returns the decision, if there is one.
-    pub fn look(&mut self, look: &Look, now: Time) -> Option<Step> {
-        let step = self.decide(look, now)?;
-        Some(self.noted(step))
+    /// Takes a sample of the pool, several times a window. Returns the decision, if there is one.
+    pub fn observe(&mut self, sample: &Sample, now: Time) -> Option<Step> {
+        let step = self.decide(sample, now)?;
+        Some(self.recorded(step))
     }
 
     /// Sets other limits. The search begins again from the best known size, which is not one that is only being tried.
     pub fn set_limits(&mut self, limits: Limits, now: Time) -> Step {
         (self.limits, self.usable) = (limits, limits);
-        let from = self.known_best();
+        let from = self.best_known_size();
         let to = limits.clamp(from);
-        self.search_from(to, now);
-        self.noted(Step { from, to, tries: None, reason: Reason::Bounds, evidence: None })
+        self.restart_search(to, now);
+        self.recorded(Step { from, to, tries: None, reason: Reason::Bounds, evidence: None })
     }
 
     /// The present size; during a trial, the one that the candidate is compared with.
-    fn known_best(&self) -> u32 {
+    fn best_known_size(&self) -> u32 {
         self.trial.as_ref().map_or(self.size, Trial::present)
     }
 
-    fn noted(&mut self, step: Step) -> Step {
+    fn recorded(&mut self, step: Step) -> Step {
         self.steps[step.reason as usize] += 1;
         if step.evidence.is_some() {
             self.last = Some(step.clone());
@@ -262,71 +262,71 @@ impl Tuner {
 }
 
 impl Tuner {
-    fn decide(&mut self, look: &Look, now: Time) -> Option<Step> {
-        if !look.fit {
-            return self.hold_still(look.ordered, now);
+    fn decide(&mut self, sample: &Sample, now: Time) -> Option<Step> {
+        if !sample.is_working {
+            return self.suspend(sample.stopped_by_order, now);
         }
-        self.fit = true;
-        let floor = self.limits.clamp(look.kept.saturating_add(1));
+        self.is_working = true;
+        let floor = self.limits.clamp(sample.pinned.saturating_add(1));
         self.usable = Limits { min: floor, ..self.limits };
         if self.size < floor {
-            let from = self.known_best();
+            let from = self.best_known_size();
             let to = from.max(floor);
-            self.search_from(to, now);
+            self.restart_search(to, now);
             return Some(Step { from, to, tries: None, reason: Reason::Bounds, evidence: None });
         }
-        let (long, to_turn) = match (&self.trial, &self.stage) {
-            (Some(trial), _) => (trial.window(), trial.is_to_turn()),
+        let (long, waits_for_returns) = match (&self.trial, &self.stage) {
+            (Some(trial), _) => (trial.window(), trial.waits_for_returns()),
             (None, Stage::Searching(..)) => (self.limits.window, false),
             (None, Stage::Found(_)) => (WATCH_WINDOW, false),
         };
-        let window = self.gauge.look(look, long, to_turn, now)?;
+        let window = self.gauge.observe(sample, long, waits_for_returns, now)?;
         if self.trial.is_none() {
             self.demand = window.has_demand();
         }
         // More servers can cause errors without demand, and while another size is tried beside them.
         let is_present = self.trial.as_ref().is_none_or(|trial| trial.size() == trial.present());
-        if let Some(step) = is_present.then(|| self.take_back(&window, now)).flatten() {
+        if let Some(step) = is_present.then(|| self.revert_on_errors(&window, now)).flatten() {
             return Some(step);
         }
         if let Some(trial) = &mut self.trial {
             return match trial.take(window) {
-                Some(outcome) => self.conclude(outcome, now),
+                Some(outcome) => self.end_trial(outcome, now),
                 None => {
                     let size = trial.size();
-                    self.change(size, now);
+                    self.set_size(size, now);
                     None
                 }
             };
         }
         match self.stage {
             _ if !self.demand => None,
-            Stage::Searching(..) => self.go_on(&window, now),
+            Stage::Searching(..) => self.next_trial(&window, now),
             Stage::Found(_) => self.watch(&window, now),
         }
     }
 
-    /// The pool does not work, so nothing can be measured. Unless that is `ordered`, more servers that were being tried
+    /// The pool does not work, so nothing can be measured. Unless that was ordered, more servers that were being tried
     /// may be the cause.
-    fn hold_still(&mut self, ordered: bool, now: Time) -> Option<Step> {
-        let was_fit = std::mem::replace(&mut self.fit, false);
+    fn suspend(&mut self, by_order: bool, now: Time) -> Option<Step> {
+        let was_working = std::mem::replace(&mut self.is_working, false);
         self.gauge.begin_at(now + self.limits.window / SETTLE_DIVISOR);
-        let trial = self.trial.as_ref().filter(|_| was_fit)?;
-        let more = !ordered && self.size == trial.candidate() && trial.candidate() > trial.present();
-        self.conclude(if more { Reason::Errors } else { Reason::Unfit }, now)
+        let trial = self.trial.as_ref().filter(|_| was_working)?;
+        let more = !by_order && self.size == trial.candidate() && trial.candidate() > trial.present();
+        self.end_trial(if more { Reason::Errors } else { Reason::Unfit }, now)
     }
 
     /// Begins the next trial of a search, or ends the search.
-    fn go_on(&mut self, window: &Window, now: Time) -> Option<Step> {
+    fn next_trial(&mut self, window: &Window, now: Time) -> Option<Step> {
         let Stage::Searching(searching) = &mut self.stage else { unreachable!("it searches") };
         let Searching { search, before, alike, paused } = &mut **searching;
         if let Some(candidate) = search.next() {
             if search.trials() == 0 && before.size == self.size {
-                before.errors = window.errors_part();
+                before.errors = window.error_fraction();
             }
             let is_same = |trial: &Trial| (trial.present(), trial.candidate()) == (self.size, candidate);
             let Some(trial) = paused.take().filter(is_same) else {
-                return Some(self.try_out(candidate, (self.limits.window, window), ranks::MAX_DIFFERENCES));
+                return Some(self.start_trial(candidate, (self.limits.window, window), ranks::MAX_DIFFERENCES));
             };
             self.trial = Some(trial.resumed(window));
             let (from, to) = (self.size, self.size);
@@ -337,18 +337,18 @@ impl Tuner {
             self.rest = MIN_REST;
         }
         self.stage = Stage::Found(Found::new(before, now, self.rest));
-        self.change(to, now);
+        self.set_size(to, now);
         let reason = if to < from { Reason::Fewer } else { Reason::Found };
         Some(Step { from, to, tries: None, reason, evidence: evidence.filter(|_| to < from) })
     }
 
-    fn try_out(&mut self, candidate: u32, window: (Duration, &Window), most: usize) -> Step {
+    fn start_trial(&mut self, candidate: u32, window: (Duration, &Window), most: usize) -> Step {
         self.trial = Some(Trial::new(self.size, candidate, window, most));
         Step { from: self.size, to: self.size, tries: Some(candidate), reason: Reason::Tries, evidence: None }
     }
 
     /// Ends a trial with this outcome.
-    fn conclude(&mut self, outcome: Reason, now: Time) -> Option<Step> {
+    fn end_trial(&mut self, outcome: Reason, now: Time) -> Option<Step> {
         let trial = self.trial.take().expect("a trial that ends");
         let (present, candidate, evidence) = (trial.present(), trial.candidate(), trial.evidence());
         match &mut self.stage {
@@ -356,19 +356,19 @@ impl Tuner {
                 if outcome == Reason::NoDemand && trial.has_progressed() {
                     searching.paused = Some(trial.paused());
                 } else {
-                    searching.search.tell(candidate, outcome);
+                    searching.search.record(candidate, outcome);
                 }
                 if outcome == Reason::Alike && searching.search.result() == candidate {
                     searching.alike = Some(evidence.clone());
                 }
                 let anchor = searching.search.anchor();
-                self.change(anchor, now);
+                self.set_size(anchor, now);
             }
             Stage::Found(found) if outcome == Reason::Better => {
-                let before = Before { size: present, ..found.before };
+                let before = Baseline { size: present, ..found.before };
                 self.rest = MIN_REST;
                 self.stage = Stage::searching(Search::after(self.usable, candidate, present), before);
-                self.change(candidate, now);
+                self.set_size(candidate, now);
             }
             Stage::Found(found) => {
                 let cut_short = outcome == Reason::NoDemand || outcome == Reason::Unfit;
@@ -380,7 +380,7 @@ impl Tuner {
                     found.confirmed = if cut_short { found.confirmed } else { Some(now) };
                     found.probe_at = now + self.rest;
                 }
-                self.change(present, now);
+                self.set_size(present, now);
             }
         }
         let evidence = (evidence.pairs > 0).then_some(evidence);
@@ -389,18 +389,18 @@ impl Tuner {
 
     /// Gives back the servers that the last search has added, if errors have risen since. That ends a trial of a
     /// neighbour.
-    fn take_back(&mut self, window: &Window, now: Time) -> Option<Step> {
+    fn revert_on_errors(&mut self, window: &Window, now: Time) -> Option<Step> {
         let Stage::Found(found) = &mut self.stage else { return None };
-        let too_many = window.errors_part() > MIN_RISEN_ERRORS.max(2.0 * found.before.errors);
-        found.bad = if too_many { found.bad + 1 } else { 0 };
-        if found.bad < RISEN_ERRORS_WINDOWS || self.size <= found.before.size {
+        let too_many = window.error_fraction() > MIN_RISEN_ERRORS.max(2.0 * found.before.errors);
+        found.error_pairs = if too_many { found.error_pairs + 1 } else { 0 };
+        if found.error_pairs < RISEN_ERRORS_WINDOWS || self.size <= found.before.size {
             return None;
         }
         let (from, to) = (self.size, found.before.size);
-        (found.hold, found.level, found.bad, found.probe_at) = (None, None, 0, now + self.rest);
+        (found.hold, found.level, found.error_pairs, found.probe_at) = (None, None, 0, now + self.rest);
         (found.higher, found.lower) = (0, 0);
         self.trial = None;
-        self.change(to, now);
+        self.set_size(to, now);
         Some(Step { from, to, tries: None, reason: Reason::Errors, evidence: None })
     }
 
@@ -417,7 +417,7 @@ impl Tuner {
         if found.higher.max(found.lower) >= CHANGE_WINDOWS && seen >= self.rest / 2 {
             let size = self.size;
             self.rest = (self.rest * 2).min(MAX_REST);
-            self.search_from(size, now);
+            self.restart_search(size, now);
             return Some(Step { from: size, to: size, tries: None, reason: Reason::Changed, evidence: None });
         }
         if now < found.probe_at {
@@ -431,18 +431,18 @@ impl Tuner {
             (found.confirmed, found.probe_fewer, found.probe_at) = (Some(now), false, now + self.rest);
             return None;
         }
-        Some(self.try_out(candidate, (WATCH_WINDOW.max(limits.window), window), MAX_PROBE_PAIRS))
+        Some(self.start_trial(candidate, (WATCH_WINDOW.max(limits.window), window), MAX_PROBE_PAIRS))
     }
 
-    fn search_from(&mut self, size: u32, now: Time) {
-        let before = Before { size, errors: 0.0 };
+    fn restart_search(&mut self, size: u32, now: Time) {
+        let before = Baseline { size, errors: 0.0 };
         self.stage = Stage::searching(Search::new(self.usable, size), before);
         self.trial = None;
-        self.change(size, now);
+        self.set_size(size, now);
     }
 
     /// Changes the size, and begins the next window when that has settled. With the same size, the window goes on.
-    fn change(&mut self, size: u32, now: Time) {
+    fn set_size(&mut self, size: u32, now: Time) {
         if size != self.size {
             self.size = size;
             self.changes += 1;

@@ -12,7 +12,7 @@ pub fn shown(tuner: &Tuner) -> Tuning {
         last: tuner.last().map(step),
         max: limits.max.into(),
         min: limits.min.into(),
-        state: tuner.standing().as_str().to_owned(),
+        state: tuner.state().as_str().to_owned(),
         steps: tuner.steps().map(|(reason, count)| (reason.as_str().to_owned(), count)).collect(),
         trial: tuner.trial().map(trial),
         window_ms: limits.window.as_secs_f64() * 1e3,
@@ -54,7 +54,7 @@ mod tests {
 
     use pool::Time;
     use serde_json::{Value, json};
-    use tuner::{Limits, Look};
+    use tuner::{Limits, Sample};
 
     use super::*;
 
@@ -67,11 +67,11 @@ mod tests {
         let limits = Limits { min: 1, max: 60, window: Duration::from_secs(4) };
         let mut tuner = Tuner::new(limits, 20);
         assert_eq!(shown(&tuner)["last"], Value::Null);
-        let mut look = Look { in_use: 20, waiters: 9, fit: true, ..Look::default() };
+        let mut sample = Sample { in_use: 20, waiters: 9, is_working: true, ..Sample::default() };
         for second in 1..300 {
-            look.completed += 100;
-            look.held += Duration::from_secs(20);
-            tuner.look(&look, Time(second * 1_000_000_000));
+            sample.completed += 100;
+            sample.held += Duration::from_secs(20);
+            tuner.observe(&sample, Time(second * 1_000_000_000));
         }
         let shown = shown(&tuner);
         assert_eq!(

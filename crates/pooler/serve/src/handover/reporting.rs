@@ -61,7 +61,7 @@ impl Reporter {
     }
 
     /// Reports to one successor until one of the two processes ends. The first report has the tuned sizes of pools.
-    pub(super) fn report_to(&self, stream: &UnixStream, mut tuned: Vec<Kept>) {
+    pub(super) fn report_to(&self, stream: &UnixStream, mut tuned: Vec<HandedOverSize>) {
         self.successors.fetch_add(1, SeqCst);
         loop {
             let report = Report { left: true, tuned: std::mem::take(&mut tuned), ..self.limits.share() };

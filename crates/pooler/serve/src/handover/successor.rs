@@ -76,7 +76,7 @@ impl Inherited {
     ///
     /// # Errors
     /// When the predecessor cannot be told. It may still listen, so this process serves all the same.
-    pub fn serving(self, limits: &Arc<Limits>) -> io::Result<Vec<Kept>> {
+    pub fn serving(self, limits: &Arc<Limits>) -> io::Result<Vec<HandedOverSize>> {
         let mut before = self.before;
         let first = send_line(&before.stream, &Serving { serving: true }).and_then(|()| before.lines.next());
         let tuned = first.and_then(|mut report: Report| {

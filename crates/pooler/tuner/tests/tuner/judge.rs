@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use pool::Time;
-use tuner::{Limits, Look, Reason, Standing, Tuner};
+use tuner::{Limits, Reason, Sample, Tuner, TunerState};
 
 use crate::{
     closed::Clients,
@@ -68,7 +68,7 @@ fn course(database: &Database, seed: u64) -> Option<(f64, f64, u32, f64, f64)> {
     let clients = database.clients;
     let mut seconds = Seconds::new(database.noise, seed);
     let mut tuner = Tuner::new(LIMITS, START);
-    let mut look = Look { fit: true, ..Look::default() };
+    let mut sample = Sample { is_working: true, ..Sample::default() };
     let (mut had, mut fixed, mut best) = (0.0, 0.0, 0.0);
     let (mut found_at, mut changes, mut counted_s) = (None, 0, 0_u64);
     let mut done = 0.0;
@@ -78,12 +78,12 @@ fn course(database: &Database, seed: u64) -> Option<(f64, f64, u32, f64, f64)> {
         let course = moved.unwrap_or(database.course);
         let size = tuner.size().min(clients);
         done += seconds.next(course.throughput(size));
-        look.completed = done as u64;
-        look.held += Duration::from_secs(size.into());
-        (look.in_use, look.waiters) = (size, clients - size);
+        sample.completed = done as u64;
+        sample.held += Duration::from_secs(size.into());
+        (sample.in_use, sample.waiters) = (size, clients - size);
         let before = tuner.changes();
-        let step = tuner.look(&look, Time(second * SECOND));
-        if found_at.is_none() && tuner.standing() == Standing::Found {
+        let step = tuner.observe(&sample, Time(second * SECOND));
+        if found_at.is_none() && tuner.state() == TunerState::Found {
             found_at = Some(second);
         }
         let grace = moved.is_some() && second < end / 2 + GRACE_S;
@@ -106,7 +106,7 @@ fn course(database: &Database, seed: u64) -> Option<(f64, f64, u32, f64, f64)> {
 pub struct Open {
     pub size: u32,
     pub changes: u64,
-    /// The share of the last ten minutes' looks that saw a client wait.
+    /// The share of the last ten minutes' samples that saw a client wait.
     pub waiting: f64,
 }
 
@@ -121,8 +121,9 @@ pub fn open(course: Course, rate: f64, size: u32, seed: u64) -> Open {
         waiting += u32::from(waiters > 0 && second > 3000);
         let held = Duration::from_secs_f64(events.held_s);
         let Events { completed, granted, waited, .. } = events;
-        let look = Look { completed, held, granted, waited, in_use, waiters, fit: true, ..Look::default() };
-        tuner.look(&look, Time(second * SECOND));
+        let sample =
+            Sample { completed, held, granted, waited, in_use, waiters, is_working: true, ..Sample::default() };
+        tuner.observe(&sample, Time(second * SECOND));
     }
     Open { size: tuner.size(), changes: tuner.changes(), waiting: f64::from(waiting) / 600.0 }
 }
@@ -135,22 +136,22 @@ pub struct Closed {
     pub throughput: f64,
 }
 
-/// Hours of clients that come back, with four looks a second, and a tuned or a fixed size.
+/// Hours of clients that come back, with four samples a second, and a tuned or a fixed size.
 pub fn closed(mut clients: Clients, hours: u64, fixed: Option<u32>) -> Closed {
     let mut tuner = Tuner::new(LIMITS, START);
-    let looks = hours * 4 * 3600;
+    let samples = hours * 4 * 3600;
     let mut before = 0;
-    for at in 1..=looks {
+    for at in 1..=samples {
         clients.until(at as f64 / 4.0, fixed.unwrap_or(tuner.size()));
         let (in_use, waiters) = clients.present();
         let (completed, held) = (clients.completed, Duration::from_secs_f64(clients.held_s));
-        let look = Look { completed, held, in_use, waiters, fit: true, ..Look::default() };
-        tuner.look(&look, Time(at * SECOND / 4));
-        if at == looks / 4 {
+        let sample = Sample { completed, held, in_use, waiters, is_working: true, ..Sample::default() };
+        tuner.observe(&sample, Time(at * SECOND / 4));
+        if at == samples / 4 {
             before = completed;
         }
     }
-    let counted_s = (looks - looks / 4) as f64 / 4.0;
+    let counted_s = (samples - samples / 4) as f64 / 4.0;
     Closed { size: tuner.size(), throughput: (clients.completed - before) as f64 / counted_s }
 }
 

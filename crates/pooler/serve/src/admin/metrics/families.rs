@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ::pool::CheckOutFailed;
 use driver::{DurationHistogram, ListenerSnapshot, PoolSnapshot, TenantSnapshot, WorkerSnapshot};
-use tuner::{Standing, Tuner};
+use tuner::{Tuner, TunerState};
 
 use self::Of::{Listener, Pools, Process, Tenant, Worker};
 use super::{
@@ -306,7 +306,7 @@ pub const FAMILIES: &[Family] = &[
         "poolhouse_tuning_found",
         "Pools whose best size is found",
         Pools(|told, group, to| {
-            let found = |tuner: &&&Tuner| matches!(tuner.standing(), Standing::Found | Standing::Probing);
+            let found = |tuner: &&&Tuner| matches!(tuner.state(), TunerState::Found | TunerState::Probing);
             let tuners = tuners(told, group);
             if !tuners.is_empty() {
                 to.count(&[], tuners.iter().filter(found).count() as u64);

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use pool::Time;
 
-use super::{Before, Found, MAX_AGE, Stage, Tuner};
+use super::{Baseline, Found, MAX_AGE, Stage, Tuner};
 use crate::{limits::Limits, search::Search};
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Known {
+pub struct Finding {
     pub size: u32,
     /// The search has ended.
     pub found: bool,
@@ -28,38 +28,38 @@ impl Tuner {
     /// it tries the neighbours, and goes back to the one before if errors rise. It searches from the best size so far
     /// if no size was found, if the limits do not allow it, or if it was found more than 90 minutes ago: with demand,
     /// the neighbours would have been tried since.
-    pub fn resumed(limits: Limits, known: Known, now: Time) -> Self {
-        let mut tuner = Self::new(limits, known.size);
+    pub fn resumed(limits: Limits, finding: Finding, now: Time) -> Self {
+        let mut tuner = Self::new(limits, finding.size);
         let size = tuner.size;
         // A new search has no size before it.
-        if size != known.size || known.found && known.age > MAX_AGE {
+        if size != finding.size || finding.found && finding.age > MAX_AGE {
             return tuner;
         }
-        let errors = if known.errors.is_finite() { known.errors.clamp(0.0, 1.0) } else { 0.0 };
-        let before = Before { size: limits.clamp(known.before), errors };
-        tuner.stage = match known.found {
+        let errors = if finding.errors.is_finite() { finding.errors.clamp(0.0, 1.0) } else { 0.0 };
+        let before = Baseline { size: limits.clamp(finding.before), errors };
+        tuner.stage = match finding.found {
             false => Stage::searching(Search::new(limits, size), before),
             true => {
-                let hold = known.hold.filter(|hold| !hold.is_zero());
-                Stage::Found(Found { aged: known.age, hold, ..Found::new(before, now, tuner.rest) })
+                let hold = finding.hold.filter(|hold| !hold.is_zero());
+                Stage::Found(Found { aged: finding.age, hold, ..Found::new(before, now, tuner.rest) })
             }
         };
         tuner
     }
 
     /// What another tuner can resume with. A size that is only being tried is not included.
-    pub fn known(&self, now: Time) -> Known {
-        let size = self.known_best();
+    pub fn finding(&self, now: Time) -> Finding {
+        let size = self.best_known_size();
         match &self.stage {
             Stage::Searching(searching) => {
-                let Before { size: before, errors } = searching.before;
+                let Baseline { size: before, errors } = searching.before;
                 let (size, age) = (searching.search.anchor(), Duration::ZERO);
-                Known { size, found: false, before, errors, hold: None, age }
+                Finding { size, found: false, before, errors, hold: None, age }
             }
             Stage::Found(found) => {
-                let Before { size: before, errors } = found.before;
+                let Baseline { size: before, errors } = found.before;
                 let own = found.level.filter(|level| level.completed > 0).map(|level| level.hold());
-                Known { size, found: true, before, errors, hold: found.hold.or(own), age: found.age(now) }
+                Finding { size, found: true, before, errors, hold: found.hold.or(own), age: found.age(now) }
             }
         }
     }
