@@ -1,5 +1,5 @@
 //! The admin address: metrics, health and JSON views of a running driver over HTTP, and [`orders`], all behind a
-//! [`guard`]. Asked questions block, so they are asked from threads of their own, few at a time.
+//! [`guard`]. Queries of the driver block, so they run on threads of their own, few at a time.
 
 use std::{
     collections::HashSet,
@@ -34,7 +34,7 @@ use tokio::{
 
 use self::{
     body::Pieces,
-    findings::{Findings, Seen},
+    findings::{Findings, Sample},
     gzip::Packed,
     history::History,
     metrics::{Metrics, Process},
@@ -43,7 +43,7 @@ use crate::config::Config;
 
 mod api;
 mod body;
-pub mod door;
+pub mod connections;
 mod findings;
 mod guard;
 mod gzip;
@@ -55,21 +55,21 @@ mod page;
 mod tuned;
 
 pub use api::{POOL_BYTES, POOL_VALUES};
-pub use metrics::Held;
+pub use metrics::ProtocolMemory;
 pub use orders::Control;
 
-/// Questions that may be in progress at once; further ones are answered with 503.
-const MAX_QUESTIONS: usize = 4;
-/// Long answers that may be on their way at once; further ones are 503. Each keeps a snapshot of all pools until it has
-/// been read.
-const MAX_LONG_ANSWERS: usize = 8;
+/// Queries of the driver at a time; further requests are answered with 503.
+const MAX_CONCURRENT_QUERIES: usize = 4;
+/// Streamed answers at a time; further requests are answered with 503. Each keeps a snapshot of all pools until the
+/// client has read it.
+const MAX_CONCURRENT_STREAMS: usize = 8;
 
-/// Entries of a list unless the question says otherwise.
+/// Entries of a list, if the request names no limit.
 const DEFAULT_LIMIT: usize = 1_000;
-/// Entries of a list at most.
+/// The largest limit that a request may name.
 pub const MAX_LIMIT: usize = 100_000;
 
-/// What the admin address looks at.
+/// What the handlers of the admin address share.
 #[derive(Clone)]
 pub struct Admin(Arc<Inner>);
 
@@ -77,30 +77,30 @@ struct Inner {
     handle: driver::Handle,
     control: Control,
     dropped_log_lines: Box<dyn Fn() -> u64 + Send + Sync>,
-    held: Box<dyn Fn() -> Held + Send + Sync>,
-    /// Tells this process from those before and after it.
+    held: Box<dyn Fn() -> ProtocolMemory + Send + Sync>,
+    /// A random id, by which clients notice that another process answers.
     instance: String,
     began: Instant,
     draining: AtomicBool,
-    questions: Semaphore,
-    long_answers: Arc<Semaphore>,
+    queries: Semaphore,
+    streams: Arc<Semaphore>,
     findings: Findings,
     history: History,
 }
 
 impl Inner {
-    /// As of now: a reload may change whatever is read from it.
+    /// The configuration in force. A reload may replace it between two calls.
     fn config(&self) -> Arc<Config> {
         self.control.reloader.in_force()
     }
 
     /// `/api/pools`, in pieces.
-    fn told(&self) -> impl Iterator<Item = Vec<u8>> + Send + Unpin + use<> {
-        api::pools(self.handle.snapshot(), (&self.instance, self.began.elapsed()), self.about())
+    fn pools_json(&self) -> impl Iterator<Item = Vec<u8>> + Send + Unpin + use<> {
+        api::pools(self.handle.snapshot(), (&self.instance, self.began.elapsed()), self.details())
     }
 
     /// What a pool shows beside its snapshot.
-    fn about(&self) -> impl Fn(PoolId) -> api::About + Send + Unpin + use<> {
+    fn details(&self) -> impl Fn(PoolId) -> api::About + Send + Unpin + use<> {
         let (reloader, tuners) = (Arc::clone(&self.control.reloader), self.control.tuning.tuners());
         move |id| (reloader.suspicious(id), tuners.get(&id).map(tuned::shown))
     }
@@ -121,22 +121,21 @@ impl Inner {
         Metrics::new(snapshot, self.config().admin.user_label, process)
     }
 
-    /// A look for the doctor; `None` if there are too many pools.
-    fn seen(&self) -> Option<Seen> {
+    /// A sample for the doctor; `None` if there are too many pools.
+    fn sample(&self) -> Option<Sample> {
         if self.handle.pool_count() > findings::MAX_POOLS {
             return None;
         }
         let clients = |which, max| self.handle.clients(which, max).into_iter().map(api::client).collect();
-        Some(Seen {
-            look: api::look(self.handle.snapshot(), (&self.instance, self.began.elapsed()), self.about()),
+        Some(Sample {
+            look: api::look(self.handle.snapshot(), (&self.instance, self.began.elapsed()), self.details()),
             holders: clients(ClientFilter::Holders, findings::MAX_HOLDERS),
             clients: clients(ClientFilter::All, findings::MAX_CLIENTS),
         })
     }
 
-    /// Databases that are configured by name, and not those that clients made up: the word of their protocol, and the
-    /// name.
-    fn names(&self) -> HashSet<(&'static str, String)> {
+    /// The protocol and the name of each configured database.
+    fn configured_databases(&self) -> HashSet<(&'static str, String)> {
         self.config().databases.iter().map(|database| (database.kind.word(), database.name.clone())).collect()
     }
 }
@@ -148,7 +147,7 @@ impl Admin {
         control: Control,
         new_examiner: NewExaminer,
         dropped_log_lines: impl Fn() -> u64 + Send + Sync + 'static,
-        held: impl Fn() -> Held + Send + Sync + 'static,
+        held: impl Fn() -> ProtocolMemory + Send + Sync + 'static,
     ) -> Self {
         Self(Arc::new(Inner {
             handle,
@@ -158,8 +157,8 @@ impl Admin {
             instance: instance(),
             began: Instant::now(),
             draining: AtomicBool::new(false),
-            questions: Semaphore::new(MAX_QUESTIONS),
-            long_answers: Arc::new(Semaphore::new(MAX_LONG_ANSWERS)),
+            queries: Semaphore::new(MAX_CONCURRENT_QUERIES),
+            streams: Arc::new(Semaphore::new(MAX_CONCURRENT_STREAMS)),
             findings: Findings::new(new_examiner),
             history: History::default(),
         }))
@@ -174,20 +173,20 @@ impl Admin {
         self.0.config().admin.token.clone()
     }
 
-    /// From now on `/ready` says no.
+    /// From now on `/ready` answers 503.
     pub fn set_draining(&self) {
         self.0.draining.store(true, Ordering::Relaxed);
     }
 
     /// Keeps the last hour of the pools, from now on and for ever.
     pub async fn keep_history(self) {
-        let mut looks = tokio::time::interval(history::EVERY);
+        let mut looks = tokio::time::interval(history::SAMPLE_INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             looks.tick().await;
             let Inner { handle, history, began, .. } = &*self.0;
             let few = handle.pool_count() <= history::MAX_POOLS;
-            history.look(began.elapsed(), few.then(|| handle.snapshot().pools).as_deref());
+            history.add_sample(began.elapsed(), few.then(|| handle.snapshot().pools).as_deref());
         }
     }
 
@@ -208,20 +207,20 @@ impl Admin {
             .with_state(self.clone())
     }
 
-    /// Asks the driver something that blocks; `None` when too many ask already.
-    async fn ask<T: Send + 'static>(&self, question: impl FnOnce(&Inner) -> T + Send + 'static) -> Option<T> {
-        let _permit = self.0.questions.try_acquire().ok()?;
+    /// Runs a query that blocks; `None` if [`MAX_CONCURRENT_QUERIES`] are running.
+    async fn query<T: Send + 'static>(&self, question: impl FnOnce(&Inner) -> T + Send + 'static) -> Option<T> {
+        let _permit = self.0.queries.try_acquire().ok()?;
         let inner = Arc::clone(&self.0);
         tokio::task::spawn_blocking(move || question(&inner)).await.ok()
     }
 
-    /// The same where the answer is long, and made while it is read: with the place that it has until then.
-    async fn ask_long<T: Send + 'static>(
+    /// Runs a query whose answer is made while the client reads it, with a permit that the answer holds until its end.
+    async fn query_streamed<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Inner) -> T + Send + 'static,
     ) -> Option<(T, OwnedSemaphorePermit)> {
-        let place = Arc::clone(&self.0.long_answers).try_acquire_owned().ok()?;
-        Some((self.ask(question).await?, place))
+        let permit = Arc::clone(&self.0.streams).try_acquire_owned().ok()?;
+        Some((self.query(question).await?, permit))
     }
 }
 
@@ -250,38 +249,41 @@ fn json(value: Option<Value>) -> Response {
     value.map_or_else(busy, |value| axum::Json(value).into_response())
 }
 
-/// JSON that is written while it is read.
-fn written<I>(told: Option<(I, OwnedSemaphorePermit)>) -> Response
+/// JSON that is made while the client reads it.
+fn streamed<I>(answer: Option<(I, OwnedSemaphorePermit)>) -> Response
 where
     I: Iterator<Item = Vec<u8>> + Send + Unpin + 'static,
 {
-    let Some((pieces, place)) = told else { return busy() };
-    ([(CONTENT_TYPE, "application/json")], Body::new(Pieces::new(pieces, place))).into_response()
+    let Some((pieces, permit)) = answer else { return busy() };
+    ([(CONTENT_TYPE, "application/json")], Body::new(Pieces::new(pieces, permit))).into_response()
 }
 
 async fn page() -> Response {
     (page::headers(), page::PAGE.as_str()).into_response()
 }
 
-/// The process lives and answers.
+/// The process answers.
 async fn health() -> &'static str {
     "ok\n"
 }
 
-/// New clients are welcome: not draining, and not every upstream out of reach.
+/// 200 unless the process drains, or no upstream can be reached.
 async fn ready(State(admin): State<Admin>) -> Response {
     if admin.0.draining.load(Ordering::Relaxed) {
         return (StatusCode::SERVICE_UNAVAILABLE, "draining\n").into_response();
     }
-    match admin.ask(|inner| unready(&inner.handle.pools(None), inner.handle.is_ending(), &inner.names())).await {
+    match admin
+        .query(|inner| unready(&inner.handle.pools(None), inner.handle.is_ending(), &inner.configured_databases()))
+        .await
+    {
         Some(None) => "ready\n".into_response(),
         Some(Some(why)) => (StatusCode::SERVICE_UNAVAILABLE, why).into_response(),
         None => busy(),
     }
 }
 
-/// Why new clients had better go elsewhere. A database that is not configured by name says nothing until it has been
-/// reached once: a client may have made it up.
+/// Why new clients should connect elsewhere. A database that is not configured by name counts once it has been reached:
+/// before that, a client may have invented it.
 fn unready(pools: &[PoolState], is_ending: bool, databases: &HashSet<(&'static str, String)>) -> Option<&'static str> {
     if is_ending {
         return Some("draining\n");
@@ -293,11 +295,11 @@ fn unready(pools: &[PoolState], is_ending: bool, databases: &HashSet<(&'static s
 }
 
 async fn metrics(State(admin): State<Admin>, headers: HeaderMap) -> Response {
-    let Some((pieces, place)) = admin.ask_long(Inner::metrics).await else { return busy() };
+    let Some((pieces, permit)) = admin.query_streamed(Inner::metrics).await else { return busy() };
     let is_packed = gzip::is_taken(&headers);
     let body = match is_packed {
-        true => Body::new(Pieces::new(Packed::new(pieces), place)),
-        false => Body::new(Pieces::new(pieces, place)),
+        true => Body::new(Pieces::new(Packed::new(pieces), permit)),
+        false => Body::new(Pieces::new(pieces, permit)),
     };
     let mut response = ([(CONTENT_TYPE, metrics::CONTENT), (VARY, "Accept-Encoding")], body).into_response();
     if is_packed {
@@ -307,19 +309,19 @@ async fn metrics(State(admin): State<Admin>, headers: HeaderMap) -> Response {
 }
 
 async fn pools(State(admin): State<Admin>) -> Response {
-    written(admin.ask_long(Inner::told).await)
+    streamed(admin.query_streamed(Inner::pools_json).await)
 }
 
-/// What the doctor says, with a look of its own if the last one was some time ago.
+/// The findings of the doctor, after a new sample if the last one is old.
 async fn findings(State(admin): State<Admin>) -> Response {
-    let asked = admin.ask(|inner| inner.findings.answer(Instant::now(), || inner.seen())).await;
-    if asked.as_ref().is_some_and(|(_, looked)| *looked) {
+    let answer = admin.query(|inner| inner.findings.answer(Instant::now(), || inner.sample())).await;
+    if answer.as_ref().is_some_and(|(_, has_sampled)| *has_sampled) {
         tokio::spawn(async move {
             tokio::time::sleep(findings::FORGET_AFTER).await;
             admin.0.findings.tidy(Instant::now());
         });
     }
-    json(asked.map(|(told, _)| told))
+    json(answer.map(|(findings, _)| findings))
 }
 
 /// The last hour of all pools, or of one.
@@ -329,14 +331,14 @@ async fn history(State(admin): State<Admin>, uri: Uri) -> Response {
     if only.is_none() && !query.is_empty() {
         return (StatusCode::BAD_REQUEST, "the only parameter is pool=ID, of /api/pools\n").into_response();
     }
-    let told = move |inner: &Inner| inner.history.told(only, (&inner.instance, inner.began.elapsed()));
-    written(admin.ask_long(told).await)
+    let answer = move |inner: &Inner| inner.history.json(only, (&inner.instance, inner.began.elapsed()));
+    streamed(admin.query_streamed(answer).await)
 }
 
 async fn clients(State(admin): State<Admin>, uri: Uri) -> Response {
     match limit(&uri, true) {
         Ok((limit, which)) => {
-            written(admin.ask_long(move |inner| api::clients(inner.handle.clients(which, limit))).await)
+            streamed(admin.query_streamed(move |inner| api::clients(inner.handle.clients(which, limit))).await)
         }
         Err(message) => (StatusCode::BAD_REQUEST, message).into_response(),
     }
@@ -344,12 +346,12 @@ async fn clients(State(admin): State<Admin>, uri: Uri) -> Response {
 
 async fn servers(State(admin): State<Admin>, uri: Uri) -> Response {
     match limit(&uri, false) {
-        Ok((limit, _)) => written(admin.ask_long(move |inner| api::servers(inner.handle.servers(limit))).await),
+        Ok((limit, _)) => streamed(admin.query_streamed(move |inner| api::servers(inner.handle.servers(limit))).await),
         Err(message) => (StatusCode::BAD_REQUEST, message).into_response(),
     }
 }
 
-/// How many entries a list is to have, and of which clients, where that can be asked.
+/// The number of entries that a request asks for, and of which clients.
 fn limit(uri: &Uri, of_clients: bool) -> Result<(usize, ClientFilter), String> {
     let (mut limit, mut which) = (DEFAULT_LIMIT, ClientFilter::All);
     for pair in uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {

@@ -20,7 +20,7 @@ const MAX_LISTED_DATABASES: usize = 10;
 pub fn show(config: &Config, endpoints: &[Endpoint], admin: Option<SocketAddr>, format: LogFormat) {
     let listeners: Vec<String> = endpoints.iter().map(Endpoint::to_string).collect();
     match format {
-        LogFormat::Text => tell(&text(config, endpoints, admin)),
+        LogFormat::Text => write_stderr(&text(config, endpoints, admin)),
         LogFormat::Json => tracing::info!(
             version = env!("CARGO_PKG_VERSION"),
             listeners = listeners.join(" "),
@@ -31,7 +31,7 @@ pub fn show(config: &Config, endpoints: &[Endpoint], admin: Option<SocketAddr>, 
 }
 
 /// Writes to standard error and ignores errors: `eprint` would panic when the disk behind it is full.
-pub fn tell(text: &str) {
+pub fn write_stderr(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
@@ -59,10 +59,11 @@ fn text(config: &Config, endpoints: &[Endpoint], admin: Option<SocketAddr>) -> S
         let what = if listener.http.is_some() { " (HTTP)" } else { "" };
         let _ = writeln!(text, "  {endpoint}{what}, at most {} clients", listener.gate.hard_limit);
     }
-    let mut told = Vec::new();
+    let mut kinds_shown = Vec::new();
     for (endpoint, listener) in endpoints.iter().zip(&config.listeners).filter(|(_, listener)| listener.http.is_none())
     {
-        let Some(database) = config.databases_of(listener.kind).next().filter(|_| !told.contains(&listener.kind))
+        let Some(database) =
+            config.databases_of(listener.kind).next().filter(|_| !kinds_shown.contains(&listener.kind))
         else {
             continue;
         };
@@ -71,9 +72,9 @@ fn text(config: &Config, endpoints: &[Endpoint], admin: Option<SocketAddr>) -> S
             Kind::Redis => redis_cli(config, endpoint),
             Kind::MongoDb => mongosh(config, endpoint),
         };
-        let head = if told.is_empty() { "connect with\n" } else { "" };
+        let head = if kinds_shown.is_empty() { "connect with\n" } else { "" };
         let _ = writeln!(text, "{head}  {command}");
-        told.push(listener.kind);
+        kinds_shown.push(listener.kind);
     }
     let http = endpoints.iter().zip(&config.listeners).find(|(_, listener)| listener.http.is_some());
     if let Some((endpoint, listener)) = http {
@@ -162,7 +163,7 @@ mod tests {
     use crate::config::{Flags, from_url};
 
     #[test]
-    fn it_tells_how_to_connect_and_no_password() {
+    fn it_names_a_command_to_connect_and_no_password() {
         let config = from_url("postgres://app:hunter2@db:5432/my%20data", &Flags::default(), &|_| None).unwrap();
         let shown = text(&config, &[config.listeners[0].listen.clone()], config.admin.listen);
         assert!(shown.contains("psql -h 127.0.0.1 -p 6432 -U app 'my data'"), "{shown}");

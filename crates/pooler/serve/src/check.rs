@@ -1,7 +1,7 @@
 //! Settings that are each valid but cannot work together, or not on this machine. Reads the configuration and the
 //! permissions of its files; connects to nothing.
 
-mod places;
+mod addresses;
 mod secrets;
 mod tenants;
 mod tuning;
@@ -14,7 +14,7 @@ use settings::{Problem, Severity, show_duration};
 use upstream::{Ignored, Kind};
 
 use crate::{
-    config::{ClientAuth, Config, Database, Endpoint, FALLBACK, Intact, Listener, Mode, User},
+    config::{ClientAuth, Config, Database, Endpoint, FALLBACK, IntactSections, Listener, Mode, User},
     tls::Tls,
 };
 
@@ -42,7 +42,7 @@ impl Machine {
 /// All problems of a valid configuration as a whole, errors first.
 pub fn check(config: &Config, machine: Machine) -> Vec<Problem> {
     let mut found = Vec::new();
-    places::duplicates(config, &mut found);
+    addresses::duplicates(config, &mut found);
     missing_authentication(config, &mut found);
     descriptors(config, machine, &mut found);
     budgets(config, &mut found);
@@ -55,9 +55,9 @@ pub fn check(config: &Config, machine: Machine) -> Vec<Problem> {
     tuning::tuning(config, &mut found);
     for listener in &config.listeners {
         listener_times(config, listener, &mut found);
-        places::newcomers(config, listener, &mut found);
+        addresses::newcomers(config, listener, &mut found);
     }
-    places::folders(config, &mut found);
+    addresses::folders(config, &mut found);
     tenants::tenants(config, &mut found);
     secrets::secrets(config, &mut found);
     users::users(config, &mut found);
@@ -69,11 +69,11 @@ pub fn check(config: &Config, machine: Machine) -> Vec<Problem> {
     found
 }
 
-/// The errors of the parts that could be read of an invalid configuration. Only intact parts are compared, so that no
+/// The errors of the parts that could be read of an invalid configuration. SessionsOf intact parts are compared, so that no
 /// error is the consequence of another one.
-pub(crate) fn errors_of_a_part(config: &Config, intact: Intact) -> Vec<Problem> {
+pub(crate) fn errors_of_a_part(config: &Config, intact: IntactSections) -> Vec<Problem> {
     let mut found = Vec::new();
-    places::duplicates(config, &mut found);
+    addresses::duplicates(config, &mut found);
     tls_files(config, &mut found);
     for database in &config.databases {
         server_logins(config, database, &mut found);
@@ -98,7 +98,10 @@ fn missing_authentication(config: &Config, found: &mut Vec<Problem>) {
         let problem = Problem::warning(format!("the admin address {admin} can be reached from other machines"));
         let problem = problem.hint(match config.admin.token {
             Some(_) => "looking asks for no token: whoever reaches it sees names and addresses of clients",
-            None => "whoever reaches it sees names and addresses of clients; changes need a `token` there, and there is none",
+            None => {
+                "whoever reaches it sees names and addresses of clients; changes need a `token` there, \
+                     and there is none"
+            }
         });
         found.push(config.locate(problem, &config.admin.spots, "listen"));
     }
@@ -188,7 +191,7 @@ fn budgets(config: &Config, found: &mut Vec<Problem>) {
         let auto = database.pool.auto;
         let (max_size, name) = (database.pool.config.max_size, &database.name);
         // A tuned size stays within the limits, unless its bounds are configured.
-        let max_size = if auto.on { auto.most.unwrap_or(0) } else { max_size };
+        let max_size = if auto.enabled { auto.max.unwrap_or(0) } else { max_size };
         let mut compare = |key: &'static str, limit: u32| {
             if limit > 0 && max_size > limit {
                 let message = format!("max_size {max_size} of `{name}` is above its {key} {limit} and never reached");

@@ -27,7 +27,7 @@ mod userlist;
 
 pub use auth_query::{AuthQuery, DEFAULT_AUTH_QUERY};
 pub use endpoint::{Endpoint, parse_tcp};
-pub(crate) use file::{Intact, Reading, read};
+pub(crate) use file::{IntactSections, Reading, read};
 pub use flags::{Flags, from_url};
 pub use http::Token;
 pub(crate) use redis::DEFAULT_USER;
@@ -128,7 +128,7 @@ pub struct Admin {
     /// The address; `None` is off.
     pub listen: Option<SocketAddr>,
     /// Whether the address was configured: failing to listen there is then an error.
-    pub asked_for: bool,
+    pub is_configured: bool,
     /// Whether metrics carry the user.
     pub user_label: bool,
     /// The token that orders take; without one, every program on this machine may give orders.
@@ -143,7 +143,7 @@ impl Default for Admin {
         let listen = SocketAddr::from(([127, 0, 0, 1], 9930));
         Self {
             listen: Some(listen),
-            asked_for: false,
+            is_configured: false,
             user_label: true,
             token: None,
             names: Vec::new(),
@@ -262,10 +262,10 @@ impl Default for PoolSettings {
 /// Whether the size of a pool is tuned while it runs (`max_size = "auto"`), and how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AutoSize {
-    pub on: bool,
-    pub least: u32,
+    pub enabled: bool,
+    pub min: u32,
     /// The largest size; `None` is [`AutoSize::DEFAULT_MAX_SIZE`], or what limits leave.
-    pub most: Option<u32>,
+    pub max: Option<u32>,
     /// The first size; `None` is the default of `max_size`.
     pub start: Option<u32>,
     /// How long each size is measured during the search.
@@ -278,12 +278,12 @@ impl AutoSize {
     /// The first size of a pool with this `min_size`.
     pub fn first_size(&self, min_size: u32) -> u32 {
         let start = self.start.unwrap_or(PoolConfig::default().max_size);
-        start.max(min_size).max(self.least).min(self.most.unwrap_or(Self::DEFAULT_MAX_SIZE))
+        start.max(min_size).max(self.min).min(self.max.unwrap_or(Self::DEFAULT_MAX_SIZE))
     }
 
     /// The largest size for a message; `name` is the setting or flag that bounds it.
     pub fn describe_max_size(&self, name: &str) -> String {
-        self.most.map_or_else(
+        self.max.map_or_else(
             || format!("{name}, which is {} by default", Self::DEFAULT_MAX_SIZE),
             |most| format!("{name} {most}"),
         )
@@ -292,7 +292,7 @@ impl AutoSize {
 
 impl Default for AutoSize {
     fn default() -> Self {
-        Self { on: false, least: 1, most: None, start: None, window: Duration::from_secs(4) }
+        Self { enabled: false, min: 1, max: None, start: None, window: Duration::from_secs(4) }
     }
 }
 
@@ -320,7 +320,7 @@ pub enum Reset {
     Auto,
     /// Whenever a server changes hands.
     Always,
-    /// Only after a client that was pinned or disconnected.
+    /// SessionsOf after a client that was pinned or disconnected.
     Never,
 }
 
@@ -368,30 +368,30 @@ impl fmt::Display for Mode {
 }
 
 impl PoolSettings {
-    /// Between which sizes a pool is tuned, if it is. There may be `room` servers for other reasons; 0 is any number.
-    pub fn tuning(&self, room: u32) -> Option<tuner::Limits> {
-        let AutoSize { on, least, most, window, start: _ } = self.auto;
-        let least = least.max(self.config.min_size);
-        let room = if room == 0 { u32::MAX } else { room };
-        let most = most.unwrap_or(AutoSize::DEFAULT_MAX_SIZE.min(room)).max(least);
-        on.then_some(tuner::Limits { min: least, max: most, window })
+    /// The sizes between which a pool is tuned, if it is. `shared_limit` is the smallest limit that it shares with other
+    /// pools; 0 is no limit.
+    pub fn tuning(&self, shared_limit: u32) -> Option<tuner::Limits> {
+        let AutoSize { enabled, min, max, window, start: _ } = self.auto;
+        let min = min.max(self.config.min_size);
+        let shared_limit = if shared_limit == 0 { u32::MAX } else { shared_limit };
+        let max = max.unwrap_or(AutoSize::DEFAULT_MAX_SIZE.min(shared_limit)).max(min);
+        enabled.then_some(tuner::Limits { min, max, window })
     }
 
-    /// Most servers that a pool may ever have.
+    /// The largest number of servers that a pool may ever have.
     pub fn most_servers(&self) -> u32 {
         self.tuning(0).map_or(self.config.effective_max_size(), |limits| limits.max)
     }
 
-    /// Most servers at a time under the limits that the pool shares with others, of which the least is this; 0: there
-    /// is none.
-    pub fn fitting(&self, room: u32) -> u32 {
+    /// The largest number of servers under this smallest shared limit; 0 is no limit.
+    pub fn max_servers_within(&self, shared_limit: u32) -> u32 {
         let own = self.config.effective_max_size();
-        if room == 0 { own } else { own.min(room) }
+        if shared_limit == 0 { own } else { own.min(shared_limit) }
     }
 
-    /// Most pinned servers under these limits.
-    pub fn max_pinned(&self, room: u32) -> u32 {
-        self.state.max_pinned.unwrap_or((self.fitting(room) / 2).max(1))
+    /// The largest number of pinned servers under this smallest shared limit.
+    pub fn max_pinned(&self, shared_limit: u32) -> u32 {
+        self.state.max_pinned.unwrap_or((self.max_servers_within(shared_limit) / 2).max(1))
     }
 }
 
@@ -423,13 +423,13 @@ impl std::str::FromStr for Preset {
     }
 }
 
-/// Somebody who may log in, or rules for a user of that name.
+/// A user that may log in, or the rules for users of that name.
 #[derive(Clone, Debug)]
 pub struct User {
     pub name: String,
-    /// What proves it; `None` only where nobody has one.
+    /// `None` only if no user has a password.
     pub password: Option<Password>,
-    /// A client certificate with this name proves it, and nothing else does.
+    /// Whether the user logs in with a client certificate of this name, and with nothing else.
     pub certificate: bool,
     /// Overrides the database's mode.
     pub mode: Option<Mode>,
@@ -449,7 +449,7 @@ pub struct User {
 }
 
 impl User {
-    /// Somebody with a password and no rules of his own.
+    /// A user without rules of its own.
     pub fn with_password(name: impl Into<String>, password: Option<Password>) -> Self {
         Self {
             name: name.into(),
@@ -467,16 +467,16 @@ impl User {
     }
 }
 
-/// Clients of a listener unless told otherwise.
+/// The default `hard_limit` of a listener.
 pub const DEFAULT_HARD_LIMIT: u32 = 12_500;
 
-/// For so long a newcomer waits for a place at the hard limit unless told otherwise: longer than [`EVICT_MIN_IDLE`].
+/// The default `newcomer_wait_time`: longer than [`EVICT_MIN_IDLE`].
 pub const NEWCOMER_WAIT: Duration = Duration::from_secs(6);
 
-/// No client idle for less is evicted unless told otherwise.
+/// The default `evict_min_idle`.
 pub const EVICT_MIN_IDLE: Duration = Duration::from_secs(5);
 
-/// The soft limit that belongs to a hard one: 80% of it, at least 1.
+/// The default `soft_limit`: 80% of the hard limit, at least 1.
 pub fn default_soft_limit(hard_limit: u32) -> u32 {
     (u64::from(hard_limit) * 4 / 5).max(1) as u32
 }

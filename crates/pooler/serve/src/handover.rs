@@ -45,7 +45,7 @@ mod reporting;
 mod successor;
 
 pub use limits::Limits;
-pub use predecessor::{Giver, Sockets};
+pub use predecessor::{Sockets, SuccessorListener};
 pub use predecessors::Predecessors;
 pub use successor::{Inherited, take_over};
 

@@ -34,10 +34,10 @@ use crate::{
     tokens::Tokens,
 };
 
-/// Pools of one configuration.
+/// ConfigPools of one configuration.
 pub const MAX_POOLS: usize = 16_384;
 
-/// Pools reserved for databases that are configured by name. Clients can invent any number of names under `"*"`, and
+/// ConfigPools reserved for databases that are configured by name. Clients can invent any number of names under `"*"`, and
 /// get no more than the rest.
 const RESERVED_FOR_CONFIGURED: usize = MAX_POOLS / 4;
 
@@ -45,7 +45,7 @@ const RESERVED_FOR_CONFIGURED: usize = MAX_POOLS / 4;
 const MAX_NAME_BYTES: usize = 255;
 
 /// The pools of a configuration.
-pub struct Pools {
+pub struct ConfigPools {
     config: Arc<Config>,
     tls: Arc<Tls>,
     /// Databases of PostgreSQL, by name: indexes into the configuration.
@@ -90,7 +90,7 @@ struct Entry {
     made_for: Option<Arc<str>>,
 }
 
-impl Pools {
+impl ConfigPools {
     /// `tls` belongs to the same configuration. The only pools that exist at first are those that look up users.
     pub fn new(config: Arc<Config>, tls: Arc<Tls>) -> Self {
         let of = |kind| move |(_, database): &(usize, &Database)| database.kind == kind;
@@ -262,7 +262,8 @@ impl Pools {
             let has = table.made_up.entry(Arc::clone(user)).or_default();
             if *has >= left {
                 let text = format!(
-                    "user \"{user}\" has {has} databases that are in use, or were lately, and no more than that are left for all other users"
+                    "user \"{user}\" has {has} databases that are in use, or were lately, \
+                     and no more than that are left for all other users"
                 );
                 return Err(Unknown::Full(text));
             }

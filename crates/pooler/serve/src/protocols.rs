@@ -1,7 +1,7 @@
 //! All protocols of the process as one [`Protocol`]: a client speaks the protocol of its listener, and a server that of
 //! its pool. Each call goes to the protocol of the session.
 
-mod only;
+mod sessions_of;
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,15 +14,15 @@ use seam::{
 };
 use upstream::Kind;
 
-use self::only::Only;
-use crate::generations::Generations;
+use self::sessions_of::SessionsOf;
+use crate::live_pools::LivePools;
 
 pub struct Protocols {
     postgres: Postgres,
     redis: Redis,
     mongodb: MongoDb,
     listeners: Vec<Kind>,
-    pools: Arc<Generations>,
+    pools: Arc<LivePools>,
 }
 
 /// A client's session. Sessions larger than PostgreSQL's are boxed, so that they do not enlarge all others.
@@ -68,7 +68,7 @@ impl Protocols {
         redis: Redis,
         mongodb: MongoDb,
         listeners: Vec<Kind>,
-        pools: Arc<Generations>,
+        pools: Arc<LivePools>,
     ) -> Self {
         Self { postgres, redis, mongodb, listeners, pools }
     }
@@ -137,7 +137,7 @@ impl Protocol for Protocols {
         input: Input<'_>,
         out: &mut Outbox,
     ) -> usize {
-        call!(self, Client, client, protocol => protocol.client_input(me, client, &mut Only(servers), input, out))
+        call!(self, Client, client, protocol => protocol.client_input(me, client, &mut SessionsOf(servers), input, out))
     }
 
     fn client_flushed(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
@@ -153,7 +153,7 @@ impl Protocol for Protocols {
         input: Input<'_>,
         out: &mut Outbox,
     ) -> usize {
-        call!(self, Server, server, protocol => protocol.server_input(me, server, &mut Only(clients), input, out))
+        call!(self, Server, server, protocol => protocol.server_input(me, server, &mut SessionsOf(clients), input, out))
     }
 
     #[inline]
@@ -204,7 +204,7 @@ impl Protocol for Protocols {
         answer: &mut Vec<u8>,
         out: &mut Outbox,
     ) {
-        // Only Redis' CLIENT commands survey other clients.
+        // SessionsOf Redis' CLIENT commands survey other clients.
         if let Client::Redis(client) = client {
             self.redis.surveyed(me, client, seen, question, answer, out);
         }
@@ -221,7 +221,7 @@ impl Protocol for Protocols {
         servers: &mut dyn Sessions<ServerTag, Server>,
         out: &mut Outbox,
     ) {
-        call!(self, Client, client, protocol => protocol.client_gone(me, client, &mut Only(servers), out));
+        call!(self, Client, client, protocol => protocol.client_gone(me, client, &mut SessionsOf(servers), out));
     }
 
     fn server_gone(
@@ -231,7 +231,7 @@ impl Protocol for Protocols {
         clients: &mut dyn Sessions<ClientTag, Client>,
         out: &mut Outbox,
     ) {
-        call!(self, Server, server, protocol => protocol.server_gone(me, server, &mut Only(clients), out));
+        call!(self, Server, server, protocol => protocol.server_gone(me, server, &mut SessionsOf(clients), out));
     }
 
     fn share_ended(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
@@ -272,7 +272,7 @@ impl Protocol for Protocols {
     ) {
         // A guessed cancel key of PostgreSQL may name any client.
         if let Client::Postgres(client) = client {
-            self.postgres.cancel(me, client, &mut Only(servers), secret, waiting, out);
+            self.postgres.cancel(me, client, &mut SessionsOf(servers), secret, waiting, out);
         }
     }
 

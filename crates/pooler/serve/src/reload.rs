@@ -15,8 +15,8 @@ use settings::{Problem, Problems, Severity};
 use crate::{
     check::{Machine, check},
     config::{Config, Listener},
-    generations::{Generations, Succession},
-    pools::Pools,
+    live_pools::{LivePools, Succession},
+    pools::ConfigPools,
     read::from_file,
     seeds::resolved,
     tls::Tls,
@@ -24,7 +24,7 @@ use crate::{
 
 pub struct Reloader {
     handle: Handle,
-    pools: Arc<Generations>,
+    pools: Arc<LivePools>,
     /// The TLS settings of the opened listeners.
     tls: Arc<Tls>,
     /// The configuration at start. Its listeners are open, in its order, and settings that take a restart follow it.
@@ -61,7 +61,7 @@ impl Reloader {
     }
 
     /// For a process that has just started with `config`.
-    pub fn new(handle: Handle, pools: Arc<Generations>, config: Arc<Config>, tls: Arc<Tls>) -> Self {
+    pub fn new(handle: Handle, pools: Arc<LivePools>, config: Arc<Config>, tls: Arc<Tls>) -> Self {
         let (began, in_force) = (Arc::clone(&config), RwLock::new(config));
         let (failed, done, is_behind) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
         Self { handle, pools, tls, began, in_force, turn: Mutex::new(()), failed, done, is_behind }
@@ -137,7 +137,7 @@ impl Reloader {
         });
         let changes = Changes { listeners: listeners.collect(), max_auth_failures: config.serve.max_auth_failures };
         let config = Arc::new(config);
-        let pools = self.pools.succeed(Pools::new(Arc::clone(&config), Arc::new(tls)));
+        let pools = self.pools.succeed(ConfigPools::new(Arc::clone(&config), Arc::new(tls)));
         self.handle.reconfigure(&changes);
         *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = config;
         Reloaded { pools, notes }

@@ -18,14 +18,14 @@ use settings::{Problem, Problems, Severity};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
-    admin::{Admin, Control, Held, door},
+    admin::{Admin, Control, ProtocolMemory, connections},
     banner,
     check::{Machine, check},
     config::Config,
-    generations::Generations,
-    handover::{self, Giver, Inherited, Limits, Predecessors, Sockets},
+    handover::{self, Inherited, Limits, Predecessors, Sockets, SuccessorListener},
+    live_pools::LivePools,
     logs::{LogFormat, LogOptions, Logs},
-    pools::Pools,
+    pools::ConfigPools,
     protocols::Protocols,
     refresh::follow_names,
     reload::Reloader,
@@ -93,7 +93,7 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool, new_examiner: Ne
     for (listener, spec) in specs.iter_mut().enumerate() {
         spec.tls = tls.acceptor(listener);
     }
-    let pools = Arc::new(Generations::new(Pools::new(Arc::clone(&config), Arc::clone(&tls))));
+    let pools = Arc::new(LivePools::new(ConfigPools::new(Arc::clone(&config), Arc::clone(&tls))));
     let postgres = Postgres::new(pools.clone()).with_node(config.serve.node_id);
     let http: Vec<bool> = config.listeners.iter().map(|listener| listener.http.is_some()).collect();
     let redis = Redis::new(pools.clone()).with_http(&http);
@@ -116,12 +116,12 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool, new_examiner: Ne
         control,
         new_examiner,
         move || dropped.dropped_lines() as u64,
-        move || Held { statements: statements(), http: http() },
+        move || ProtocolMemory { statements: statements(), http: http() },
     );
     let handle = driver.handle();
     let limits = Arc::new(before.limits(driver.handle()));
     succeed(before, inherited, &limits, &tuning);
-    let giver = Giver::wait(&config, driver.handle(), Arc::clone(&limits), tuning, copies);
+    let giver = SuccessorListener::wait(&config, driver.handle(), Arc::clone(&limits), tuning, copies);
     let ended = runtime.block_on(watch(signals, &handle, &admin, admin_socket, &giver));
     // Dropping the runtime waits for requests that are being answered.
     drop(runtime);
@@ -235,7 +235,7 @@ fn admin_socket(
     }
     match bind_admin(address) {
         Ok(socket) => Ok((Some(socket), None)),
-        Err(source) if config.admin.asked_for => {
+        Err(source) if config.admin.is_configured => {
             let what = format!("cannot listen on the admin address {address}{}", hint_of(&source));
             Err(ServeError::system(what)(source))
         }
@@ -274,7 +274,7 @@ fn configure_driver(config: &Config) -> DriverConfig {
 
 fn announce(problem: &Problem, format: LogFormat) {
     match format {
-        LogFormat::Text => banner::tell(&format!("{problem}\n")),
+        LogFormat::Text => banner::write_stderr(&format!("{problem}\n")),
         LogFormat::Json => tracing::warn!(hint = problem.hint, "{}", problem.message),
     }
 }
@@ -285,11 +285,11 @@ async fn watch(
     handle: &Handle,
     admin: &Admin,
     socket: Option<TcpListener>,
-    giver: &Giver,
+    giver: &SuccessorListener,
 ) -> io::Result<()> {
     let mut serving = None;
     if let Some(socket) = socket {
-        serving = Some(tokio::spawn(door::serve(door::prepare(socket)?, admin.router())));
+        serving = Some(tokio::spawn(connections::serve(connections::prepare(socket)?, admin.router())));
         tokio::spawn(admin.clone().keep_history());
     }
     systemd::ready();

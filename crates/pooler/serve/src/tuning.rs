@@ -14,7 +14,7 @@ use seam::PoolId;
 use serde::{Deserialize, Serialize};
 use tuner::{Finding, Limits, Sample, Tuner, TunerState};
 
-use crate::generations::Generations;
+use crate::live_pools::LivePools;
 
 /// Samples of a pool in one window of its tuner, unless [`MIN_SAMPLE_INTERVAL`] is longer. With four, chance decided
 /// whether they showed waiters that were present most of the time.
@@ -49,7 +49,7 @@ pub struct HandedOverSize {
 
 pub struct Tuning {
     handle: Handle,
-    pools: Arc<Generations>,
+    pools: Arc<LivePools>,
     began: Instant,
     tuned: Mutex<Tuned>,
 }
@@ -63,7 +63,7 @@ struct Tuned {
 }
 
 impl Tuning {
-    pub fn new(handle: Handle, pools: Arc<Generations>) -> Self {
+    pub fn new(handle: Handle, pools: Arc<LivePools>) -> Self {
         Self { handle, pools, began: Instant::now(), tuned: Mutex::default() }
     }
 

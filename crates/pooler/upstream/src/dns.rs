@@ -459,7 +459,8 @@ mod tests {
 
     #[test]
     fn name_servers_are_read_as_the_system_writes_them() {
-        let text = "# x\nsearch example.net\nnameserver 10.0.0.2\nnameserver\tfd00::1\n nameserver x\nnameserver 1.1.1.1\nnameserver 9.9.9.9\n";
+        let text = "# x\nsearch example.net\nnameserver 10.0.0.2\nnameserver\tfd00::1\n nameserver x\n\
+                    nameserver 1.1.1.1\nnameserver 9.9.9.9\n";
         let shown: Vec<String> = listed(text).iter().map(ToString::to_string).collect();
         assert_eq!(shown, ["10.0.0.2:53", "[fd00::1]:53", "1.1.1.1:53"]);
         for wrong in ["", ".", "a..b", "a b.c", &"a".repeat(64), &"a.".repeat(200)] {

@@ -14,7 +14,7 @@ use tokio::{sync::OwnedSemaphorePermit, task::AbortHandle, time::sleep};
 /// A piece ends after the entry with which it reaches this many bytes.
 pub const PIECE: usize = 64 * 1024;
 
-/// Bounds all pieces together. The door disconnects a client that reads nothing at all earlier.
+/// Bounds all pieces together. The connections disconnects a client that reads nothing at all earlier.
 const BODY_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// It was not read in time, and ends before its end.

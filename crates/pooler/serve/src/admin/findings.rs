@@ -1,5 +1,5 @@
-//! `/api/findings`: what the doctor says of the last minutes. Looks are taken only while clients ask,
-//! and forgotten soon after. Knows no symptom.
+//! `/api/findings`: what the doctor finds in the last minutes. Samples are taken only while clients request findings, and
+//! forgotten soon after. Knows no symptom.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -9,133 +9,134 @@ use std::{
 use admin_api::{Client, Examiner, Look, NewExaminer, Observation};
 use serde_json::{Value, json};
 
-/// Two looks are at least this far apart.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// The past that counts is at most twice this, and at least this once there are looks for as long.
+/// The shortest time between two samples.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
+/// Findings cover at most twice this time, and at least this time once there are samples for as long.
 const HALF_WINDOW: Duration = Duration::from_secs(150);
-/// What a shorter window tells may be chance.
+/// Findings of a shorter window may be chance.
 const MIN_WINDOW: Duration = Duration::from_secs(10);
-/// What fewer looks tell may be chance.
-const MIN_LOOKS: usize = 4;
-/// With more pools, looks would take too much memory.
+/// Findings of fewer samples may be chance.
+const MIN_SAMPLES: usize = 4;
+/// With more pools, samples would take too much memory.
 pub const MAX_POOLS: usize = 200;
-/// Looks are forgotten when no client has asked for this long.
+/// Samples are forgotten when no client has requested findings for this long.
 pub const FORGET_AFTER: Duration = Duration::from_secs(60);
-/// Clients that a look has, among those that hold a server.
+/// Clients in a sample that hold a server.
 pub const MAX_HOLDERS: usize = 1_000;
-/// Clients that a look has, among all.
+/// Clients in a sample, of all clients.
 pub const MAX_CLIENTS: usize = 1_000;
 
-pub struct Seen {
+pub struct Sample {
     /// `/api/pools`.
     pub look: Look,
-    /// Those that hold a server.
+    /// Clients that hold a server.
     pub holders: Vec<Client>,
     pub clients: Vec<Client>,
 }
 
-/// Looks that were taken while clients asked for findings.
+/// The samples that were taken while clients requested findings.
 pub struct Findings {
     new_examiner: NewExaminer,
-    watched: Mutex<Watched>,
+    samples: Mutex<Samples>,
 }
 
-/// Two examiners, of which the elder answers. When it is old the younger takes its place: an examiner only grows.
-struct Watched {
-    elder: Box<dyn Examiner>,
+/// Two examiners. The older one answers, until the younger one takes its place: an examiner only grows.
+struct Samples {
+    older: Box<dyn Examiner>,
     younger: Box<dyn Examiner>,
-    /// When the first look was, and the last.
-    looked: Option<(Instant, Instant)>,
-    /// When the look was that was added last.
-    added: Duration,
+    /// The times of the first and the last sample.
+    first_and_last: Option<(Instant, Instant)>,
+    /// The time of the sample that was added last.
+    last_added: Duration,
     has_too_many: bool,
 }
 
 impl Findings {
     pub fn new(new_examiner: NewExaminer) -> Self {
-        Self { new_examiner, watched: Mutex::new(Watched::new(new_examiner)) }
+        Self { new_examiner, samples: Mutex::new(Samples::new(new_examiner)) }
     }
 
-    /// Takes a look unless the last one was a moment ago, and answers what all looks tell. `look` gives `None` if there
-    /// are more than [`MAX_POOLS`]: the doctor would take long, and keep too much. The second value is false if no look
-    /// was taken.
-    pub fn answer(&self, now: Instant, look: impl FnOnce() -> Option<Seen>) -> (Value, bool) {
-        // Others who ask meanwhile do not look as well, and do not wait.
-        let begun = self.watched().begin(now, self.new_examiner);
+    /// Takes a sample, unless the last one is recent, and returns the findings of all samples. `look` gives `None` if there
+    /// are more than [`MAX_POOLS`]: the doctor would take long, and keep too much. The second value is whether a sample was
+    /// taken.
+    pub fn answer(&self, now: Instant, look: impl FnOnce() -> Option<Sample>) -> (Value, bool) {
+        // Other requests meanwhile take no sample, and do not wait for this one.
+        let begun = self.samples().begin(now, self.new_examiner);
         if let Some(at) = begun {
-            let seen = look();
-            self.watched().add(at, seen, self.new_examiner);
+            let sample = look();
+            self.samples().add(at, sample, self.new_examiner);
         }
-        (self.watched().tell(), begun.is_some())
+        (self.samples().answer_json(), begun.is_some())
     }
 
-    /// Forgets all looks if no client has asked for [`FORGET_AFTER`].
+    /// Forgets all samples if no client has requested findings for [`FORGET_AFTER`].
     pub fn tidy(&self, now: Instant) {
-        let mut watched = self.watched();
-        if watched.looked.is_some_and(|(_, last)| now.saturating_duration_since(last) >= FORGET_AFTER) {
-            *watched = Watched::new(self.new_examiner);
+        let mut samples = self.samples();
+        if samples.first_and_last.is_some_and(|(_, last)| now.saturating_duration_since(last) >= FORGET_AFTER) {
+            *samples = Samples::new(self.new_examiner);
         }
     }
 
-    fn watched(&self) -> MutexGuard<'_, Watched> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    fn samples(&self) -> MutexGuard<'_, Samples> {
+        self.samples.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Watched {
+impl Samples {
     fn new(new_examiner: NewExaminer) -> Self {
-        let (elder, younger) = (new_examiner(), new_examiner());
-        Self { elder, younger, looked: None, added: Duration::ZERO, has_too_many: false }
+        let (older, younger) = (new_examiner(), new_examiner());
+        Self { older, younger, first_and_last: None, last_added: Duration::ZERO, has_too_many: false }
     }
 
-    /// If it is time for a look: the time from the first look to this one.
+    /// The time since the first sample, if a new sample is due.
     fn begin(&mut self, now: Instant, new_examiner: NewExaminer) -> Option<Duration> {
-        if let Some((_, last)) = self.looked {
+        if let Some((_, last)) = self.first_and_last {
             let since = now.saturating_duration_since(last);
-            if since < LOOK_INTERVAL {
+            if since < SAMPLE_INTERVAL {
                 return None;
             }
             if since >= FORGET_AFTER {
                 *self = Self::new(new_examiner);
             }
         }
-        let (first, last) = self.looked.get_or_insert((now, now));
+        let (first, last) = self.first_and_last.get_or_insert((now, now));
         *last = now;
         Some(now.saturating_duration_since(*first))
     }
 
-    fn add(&mut self, at: Duration, seen: Option<Seen>, new_examiner: NewExaminer) {
-        // A look that took so long that another was faster tells of a past that counts already.
-        if at < self.added {
+    fn add(&mut self, at: Duration, sample: Option<Sample>, new_examiner: NewExaminer) {
+        // A sample that took longer than a later one describes a time that is covered already.
+        if at < self.last_added {
             return;
         }
-        self.added = at;
-        self.has_too_many = seen.is_none();
+        self.last_added = at;
+        self.has_too_many = sample.is_none();
         if self.has_too_many {
-            (self.elder, self.younger) = (new_examiner(), new_examiner());
+            (self.older, self.younger) = (new_examiner(), new_examiner());
         }
-        let Some(Seen { look, holders, clients }) = seen else { return };
+        let Some(Sample { look, holders, clients }) = sample else { return };
         let observation = Observation { at, look, holders };
-        if self.elder.duration() >= HALF_WINDOW {
+        if self.older.duration() >= HALF_WINDOW {
             self.younger.add(observation.clone(), clients.clone());
         }
-        self.elder.add(observation, clients);
-        if self.elder.duration() >= 2 * HALF_WINDOW {
-            self.elder = std::mem::replace(&mut self.younger, new_examiner());
+        self.older.add(observation, clients);
+        if self.older.duration() >= 2 * HALF_WINDOW {
+            self.older = std::mem::replace(&mut self.younger, new_examiner());
         }
     }
 
-    fn tell(&self) -> Value {
+    fn answer_json(&self) -> Value {
         if self.has_too_many {
             return json!({ "state": "too many pools", "most_pools": MAX_POOLS });
         }
-        if self.elder.looks() < MIN_LOOKS || self.elder.duration() < MIN_WINDOW {
-            let (lasts, looks) = (self.elder.duration().as_secs_f64(), self.elder.looks());
+        if self.older.looks() < MIN_SAMPLES || self.older.duration() < MIN_WINDOW {
+            let (lasts, looks) = (self.older.duration().as_secs_f64(), self.older.looks());
             return json!({
-                "state": "looking", "window_s": lasts, "needs_s": MIN_WINDOW.as_secs_f64(), "looks": looks, "needs_looks": MIN_LOOKS,
+                "state": "looking", "window_s": lasts, "needs_s": MIN_WINDOW.as_secs_f64(),
+                "looks": looks, "needs_looks": MIN_SAMPLES,
             });
         }
-        self.elder.findings()
+        self.older.findings()
     }
 }
 
@@ -173,8 +174,8 @@ mod tests {
         (Findings::new(|| Box::new(Counting::default())), Instant::now())
     }
 
-    fn look() -> Option<Seen> {
-        Some(Seen { look: Look::default(), holders: Vec::new(), clients: Vec::new() })
+    fn look() -> Option<Sample> {
+        Some(Sample { look: Look::default(), holders: Vec::new(), clients: Vec::new() })
     }
 
     fn after(findings: &Findings, began: Instant, seconds: u64) -> Value {
@@ -187,8 +188,8 @@ mod tests {
         assert_eq!(after(&findings, began, 0)["state"], json!("looking"));
         assert_eq!(after(&findings, began, 4)["state"], json!("looking"));
         assert_eq!(after(&findings, began, 8)["state"], json!("looking"));
-        let told = after(&findings, began, 12);
-        assert_eq!((&told["state"], &told["window_s"]), (&json!("examined"), &json!(12.0)));
+        let answer = after(&findings, began, 12);
+        assert_eq!((&answer["state"], &answer["window_s"]), (&json!("examined"), &json!(12.0)));
     }
 
     #[test]
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_past_that_counts_is_bounded_and_forgotten_when_nobody_asks() {
+    fn samples_are_bounded_and_forgotten_when_no_client_asks() {
         let (findings, began) = findings();
         let mut longest = 0.0_f64;
         for second in (0..2_000).step_by(5) {
@@ -209,9 +210,9 @@ mod tests {
         }
         assert!(longest <= 2.0 * HALF_WINDOW.as_secs_f64(), "{longest}");
         findings.tidy(began + Duration::from_secs(2_010));
-        assert_ne!(findings.watched().elder.looks(), 0);
+        assert_ne!(findings.samples().older.looks(), 0);
         findings.tidy(began + Duration::from_secs(2_100));
-        assert_eq!(findings.watched().elder.looks(), 0);
+        assert_eq!(findings.samples().older.looks(), 0);
         assert_eq!(after(&findings, began, 2_101)["state"], json!("looking"));
     }
 
@@ -224,16 +225,16 @@ mod tests {
             look()
         };
         findings.answer(began + Duration::from_secs(3), slow);
-        let watched = findings.watched();
-        assert_eq!((watched.elder.looks(), watched.elder.duration()), (2, Duration::from_secs(9)));
+        let samples = findings.samples();
+        assert_eq!((samples.older.looks(), samples.older.duration()), (2, Duration::from_secs(9)));
     }
 
     #[test]
     fn of_too_many_pools_nothing_is_kept() {
         let (findings, began) = findings();
         after(&findings, began, 0);
-        let told = findings.answer(began + Duration::from_secs(2), || None).0;
-        assert_eq!((&told["state"], findings.watched().elder.looks()), (&json!("too many pools"), 0));
+        let answer = findings.answer(began + Duration::from_secs(2), || None).0;
+        assert_eq!((&answer["state"], findings.samples().older.looks()), (&json!("too many pools"), 0));
         assert_eq!(after(&findings, began, 4)["state"], json!("looking"), "there are fewer again");
     }
 }

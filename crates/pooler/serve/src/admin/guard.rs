@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_looks_names_an_address_or_a_name_that_is_configured_and_is_no_foreign_page() {
+    fn a_request_that_looks_names_an_address_or_a_configured_name_and_comes_from_no_foreign_page() {
         let names = ["poolhouse.internal".to_owned()];
         let looks = |pairs: &[(&'static str, &'static str)]| may_look(&headers(pairs), None, &names).is_ok();
         for host in ["127.0.0.1:9930", "localhost:9930", "[::1]:9930", "10.0.0.5", "Poolhouse.Internal:9930"] {
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_shows_the_token_may_look_by_any_name() {
+    fn with_the_token_any_host_name_may_be_used() {
         let token = Secret::new("0123456789abcdef");
         let looks = |shown| may_look(&headers(&[("host", "a.name"), ("authorization", shown)]), Some(&token), &[]);
         assert!(looks("Bearer 0123456789abcdef").is_ok());

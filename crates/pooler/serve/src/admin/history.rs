@@ -1,6 +1,6 @@
-//! `/api/history`: what each pool did in the last hour, whether or not a page was open. One look each [`EVERY`] becomes
-//! one point of each pool. It is bounded in pools and in points, and ends with the process. Refuses to know who looks
-//! and how it is drawn.
+//! `/api/history`: what each pool did in the last hour, whether or not a page was open. Each [`SAMPLE_INTERVAL`] a sample
+//! of all pools becomes one point of each. It is bounded in pools and in points, and ends with the process. It does not
+//! know how the points are drawn.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -16,11 +16,11 @@ use serde::{Serialize, Serializer, ser::SerializeSeq};
 
 use super::listed::{Listed, write};
 
-/// Time from one look to the next.
-pub const EVERY: Duration = Duration::from_secs(10);
-/// Points that are kept of a pool: an hour of them.
+/// Time from one sample to the next.
+pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
+/// Points of a pool: an hour.
 pub const MAX_POINTS: usize = 360;
-/// Of more pools nothing is kept, as with the doctor's looks.
+/// With more pools no points are kept, as with the doctor's samples.
 pub const MAX_POOLS: usize = super::findings::MAX_POOLS;
 
 /// The names of a point's values, in their order.
@@ -40,11 +40,11 @@ const FIELDS: [&str; VALUES + 1] = [
 const VALUES: usize = 10;
 
 #[derive(Default)]
-pub struct History(Mutex<Kept>);
+pub struct History(Mutex<Pools>);
 
 #[derive(Default)]
-struct Kept {
-    /// When the last look was, in the time of the process; `None` before the first, and after there were too many
+struct Pools {
+    /// The time of the last sample, since the process began; `None` before the first, and after there were too many
     /// pools.
     at: Option<Duration>,
     pools: HashMap<PoolId, Past>,
@@ -63,7 +63,7 @@ struct Labels {
     user: String,
 }
 
-/// One look. Without anything to measure a percentile is not a number.
+/// The values of one sample. A percentile of nothing is not a number.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Point {
     at_ms: u64,
@@ -82,8 +82,8 @@ struct Counters {
     created: Times,
 }
 
-/// What is told of a pool.
-struct Told {
+/// The points of a pool, for one answer.
+struct PoolPoints {
     id: PoolId,
     labels: Labels,
     points: Vec<Point>,
@@ -98,33 +98,33 @@ struct Shown<'t> {
 }
 
 impl History {
-    /// One look at all pools, `None` where there are too many.
-    pub fn look(&self, at: Duration, pools: Option<&[PoolSnapshot]>) {
-        let mut kept = self.kept();
+    /// Adds a sample of all pools; `None` if there are too many.
+    pub fn add_sample(&self, at: Duration, pools: Option<&[PoolSnapshot]>) {
+        let mut kept = self.lock();
         match pools {
             Some(pools) if pools.len() <= MAX_POOLS => kept.add(at, pools),
-            _ => *kept = Kept::default(),
+            _ => *kept = Pools::default(),
         }
     }
 
-    /// What is kept of one pool or of all, as JSON in pieces.
-    pub fn told(
+    /// The points of one pool or of all pools, as JSON in pieces.
+    pub fn json(
         &self,
         only: Option<PoolId>,
         (instance, uptime): (&str, Duration),
     ) -> impl Iterator<Item = Vec<u8>> + Send + Unpin + use<> {
-        let begin = serde_json::json!({ "every_ms": EVERY.as_millis() as u64, "fields": FIELDS, "instance": instance,
-            "most_pools": MAX_POOLS, "uptime_ms": uptime.as_secs_f64() * 1e3 });
+        let begin = serde_json::json!({ "every_ms": SAMPLE_INTERVAL.as_millis() as u64, "fields": FIELDS,
+            "instance": instance, "most_pools": MAX_POOLS, "uptime_ms": uptime.as_secs_f64() * 1e3 });
         let mut begin = begin.to_string().into_bytes();
         begin.pop();
         begin.extend_from_slice(b",\"pools\":[");
-        let write_pool = |text: &mut Vec<u8>, told: Told| {
-            write(text, &Shown { id: told.id.0, labels: &told.labels, points: &told.points });
+        let write_pool = |text: &mut Vec<u8>, pool: PoolPoints| {
+            write(text, &Shown { id: pool.id.0, labels: &pool.labels, points: &pool.points });
         };
-        Listed::new(begin, self.kept().of(only), write_pool, b"]}".to_vec())
+        Listed::new(begin, self.lock().of(only), write_pool, b"]}".to_vec())
     }
 
-    /// The bytes that it takes.
+    /// The bytes that all points take.
     pub fn bytes(&self) -> u64 {
         let of = |past: &Past| {
             let Labels { protocol: _, database, user } = &past.labels;
@@ -133,21 +133,21 @@ impl History {
             let points = past.points.capacity() * size_of::<Point>();
             size_of::<(PoolId, Past)>() + points + buckets + database.capacity() + user.capacity()
         };
-        self.kept().pools.values().map(of).sum::<usize>() as u64
+        self.lock().pools.values().map(of).sum::<usize>() as u64
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, Pools> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Kept {
+impl Pools {
     fn add(&mut self, at: Duration, pools: &[PoolSnapshot]) {
         let before = self.at.replace(at);
         let mut past = std::mem::take(&mut self.pools);
         for pool in pools {
             let labels = Labels { protocol: pool.protocol, database: pool.database.clone(), user: pool.user.clone() };
-            // The counters of a pool that was made since the last look began at zero.
+            // The counters of a pool that was made since the last sample began at zero.
             let kept = past.remove(&pool.id).filter(|past| past.labels == labels);
             let mut kept = kept.unwrap_or_else(|| Past {
                 labels,
@@ -166,16 +166,16 @@ impl Kept {
         }
     }
 
-    fn of(&self, only: Option<PoolId>) -> Vec<Told> {
+    fn of(&self, only: Option<PoolId>) -> Vec<PoolPoints> {
         let wanted = self.pools.iter().filter(|(id, _)| only.is_none_or(|only| only == **id));
-        let told = wanted.map(|(id, past)| Told {
+        let points = wanted.map(|(id, past)| PoolPoints {
             id: *id,
             labels: past.labels.clone(),
             points: past.points.iter().copied().collect(),
         });
-        let mut told: Vec<_> = told.collect();
-        told.sort_by_key(|told| told.id);
-        told
+        let mut points: Vec<_> = points.collect();
+        points.sort_by_key(|pool| pool.id);
+        points
     }
 }
 
@@ -245,56 +245,56 @@ mod tests {
     use super::*;
     use crate::admin::metrics::tests::pool;
 
-    fn told(history: &History, only: Option<u32>) -> Value {
-        let pieces = history.told(only.map(PoolId), ("i", Duration::from_secs(99))).collect::<Vec<_>>();
+    fn json(history: &History, only: Option<u32>) -> Value {
+        let pieces = history.json(only.map(PoolId), ("i", Duration::from_secs(99))).collect::<Vec<_>>();
         serde_json::from_slice(&pieces.concat()).expect("it is JSON")
     }
 
     fn seconds(number: usize) -> Duration {
-        EVERY * number as u32
+        SAMPLE_INTERVAL * number as u32
     }
 
     #[test]
-    fn each_look_after_the_first_is_a_point_of_what_came_since_the_look_before() {
+    fn each_sample_after_the_first_is_a_point_of_what_came_since_the_sample_before() {
         let (history, mut pool) = (History::default(), pool("d", "u"));
-        history.look(seconds(1), Some(&[pool.clone()]));
-        assert_eq!(told(&history, None)["pools"][0]["points"], json!([]));
+        history.add_sample(seconds(1), Some(&[pool.clone()]));
+        assert_eq!(json(&history, None)["pools"][0]["points"], json!([]));
         pool.transactions += 50;
         pool.created += 1;
         pool.hold.buckets[4] += 10;
-        history.look(seconds(2), Some(&[pool.clone()]));
-        let said = told(&history, Some(0));
+        history.add_sample(seconds(2), Some(&[pool.clone()]));
+        let said = json(&history, Some(0));
         let point = said["pools"][0]["points"][0].as_array().unwrap().clone();
         assert_eq!((&point[0], &point[1], &point[2]), (&json!(20_000), &json!(5.0), &json!(4.0)));
         assert!((0.5..=1.0).contains(&point[5].as_f64().unwrap()), "{point:?}");
         assert_eq!((&point[6], &point[8]), (&Value::Null, &json!(6.0)), "no wait, one connection");
         assert_eq!((&said["pools"][0]["database"], &said["every_ms"]), (&json!("d"), &json!(10_000)));
-        assert_eq!(told(&history, Some(7))["pools"], json!([]));
+        assert_eq!(json(&history, Some(7))["pools"], json!([]));
     }
 
     #[test]
     fn a_pool_that_is_new_counts_from_zero_and_one_that_is_gone_is_forgotten() {
         let (history, new) = (History::default(), PoolSnapshot { id: PoolId(1), ..pool("e", "u") });
-        history.look(seconds(1), Some(&[pool("d", "u")]));
-        history.look(seconds(2), Some(&[new]));
-        let said = told(&history, None);
+        history.add_sample(seconds(1), Some(&[pool("d", "u")]));
+        history.add_sample(seconds(2), Some(&[new]));
+        let said = json(&history, None);
         assert_eq!(said["pools"].as_array().map(Vec::len), Some(1));
         assert_eq!(said["pools"][0]["points"][0][1], json!(10.0), "100 transactions in ten seconds");
     }
 
     #[test]
-    fn points_and_pools_are_bounded_and_its_bytes_are_told() {
+    fn points_and_pools_are_bounded_and_its_bytes_are_counted() {
         let history = History::default();
         let mut pools: Vec<_> =
             (0..MAX_POOLS as u32).map(|id| PoolSnapshot { id: PoolId(id), ..pool("d", &id.to_string()) }).collect();
         for number in 0..MAX_POINTS + 20 {
-            history.look(seconds(number), Some(&pools));
+            history.add_sample(seconds(number), Some(&pools));
         }
-        let points = told(&history, Some(3))["pools"][0]["points"].as_array().unwrap().clone();
+        let points = json(&history, Some(3))["pools"][0]["points"].as_array().unwrap().clone();
         assert_eq!((points.len(), &points[MAX_POINTS - 1][0]), (MAX_POINTS, &json!(3_790_000)));
         assert!((3_000_000..4_000_000).contains(&history.bytes()), "{}", history.bytes());
         pools.push(PoolSnapshot { id: PoolId(999), ..pool("d", "one too many") });
-        history.look(seconds(9_999), Some(&pools));
-        assert_eq!((told(&history, None)["pools"].clone(), history.bytes()), (json!([]), 0));
+        history.add_sample(seconds(9_999), Some(&pools));
+        assert_eq!((json(&history, None)["pools"].clone(), history.bytes()), (json!([]), 0));
     }
 }

@@ -28,7 +28,7 @@ pub use text::CONTENT;
 
 /// What protocols hold for their clients.
 #[derive(Clone, Debug, Default)]
-pub struct Held {
+pub struct ProtocolMemory {
     /// Texts of statements for PostgreSQL.
     pub statements: postgres_session::Memory,
     /// Of clients of HTTP, by listener.
@@ -41,7 +41,7 @@ pub struct Process {
     /// Log lines dropped because standard error was too slow.
     pub dropped_log_lines: u64,
     /// What is held for clients.
-    pub held: Held,
+    pub held: ProtocolMemory,
     /// How often the configuration was read again.
     pub reloads: Reloads,
     /// By pool, where there are any: functions and the like that could touch sessions behind the text of a statement.
@@ -53,7 +53,7 @@ pub struct Process {
 }
 
 /// What all is written from.
-pub struct Told {
+pub struct Input {
     snapshot: Snapshot,
     groups: Groups,
     process: Process,
@@ -62,10 +62,10 @@ pub struct Told {
 /// The pieces. All samples of a family stand together, as the format wants it, so the pools are gone through once for
 /// each.
 pub struct Metrics {
-    told: Told,
-    /// The family that is being written, and behind how many pools.
+    input: Input,
+    /// The family that is being written, and the number of pools that were written before.
     family: usize,
-    many: usize,
+    written: usize,
     has_ended: bool,
 }
 
@@ -78,26 +78,26 @@ impl Metrics {
             count_for_forgotten(&mut pools, &snapshot.forgotten);
         }
         let groups = Groups::new(pools, user_label);
-        Self { told: Told { snapshot, groups, process }, family: 0, many: 0, has_ended: false }
+        Self { input: Input { snapshot, groups, process }, family: 0, written: 0, has_ended: false }
     }
 
     /// Writes a family, or what it has of one group of pools. False if there is nothing left.
     fn write(&mut self, text: &mut String) -> bool {
         let Some(family) = FAMILIES.get(self.family) else { return false };
-        if self.many == 0 {
+        if self.written == 0 {
             text::begin(text, family.kind, family.name, family.help);
         }
-        let (told, mut to) = (&self.told, Samples::new(text, family.kind, family.name));
+        let (input, mut to) = (&self.input, Samples::new(text, family.kind, family.name));
         match family.of {
-            Of::Process(write) => write(told, &mut to),
+            Of::Process(write) => write(input, &mut to),
             Of::Listener(write) => {
-                for listener in &told.snapshot.listeners {
+                for listener in &input.snapshot.listeners {
                     to.share(&[("listener", &*listener.name), ("protocol", listener.protocol)]);
                     write(listener, &mut to);
                 }
             }
             Of::Tenant(write) => {
-                for tenant in &told.snapshot.tenants {
+                for tenant in &input.snapshot.tenants {
                     let (of, protocol, name) = match &tenant.tenant {
                         Tenant::Database { protocol, name } => ("database", *protocol, name),
                         Tenant::User(name) => ("user", "", name),
@@ -107,21 +107,21 @@ impl Metrics {
                 }
             }
             Of::Worker(write) => {
-                for (number, worker) in told.snapshot.workers.iter().enumerate() {
+                for (number, worker) in input.snapshot.workers.iter().enumerate() {
                     to.share(&[("worker", &*number.to_string())]);
                     write(worker, &mut to);
                 }
             }
             Of::Pools(write) => {
-                if let Some(group) = told.groups.behind(self.many) {
+                if let Some(group) = input.groups.after(self.written) {
                     to.share(&group.labels());
-                    write(told, &group, &mut to);
-                    self.many += group.many();
+                    write(input, &group, &mut to);
+                    self.written += group.len();
                     return true;
                 }
             }
         }
-        (self.family, self.many) = (self.family + 1, 0);
+        (self.family, self.written) = (self.family + 1, 0);
         true
     }
 }
@@ -276,7 +276,7 @@ pub(super) mod tests {
     #[test]
     fn every_promised_metric_is_there_with_its_labels() {
         let reloads = Reloads { failed: 1, done: 2, is_behind: true };
-        let held = Held {
+        let held = ProtocolMemory {
             statements: postgres_session::Memory { named_bytes: 14, unnamed_bytes: 12, unnamed_forgotten: 13 },
             http: vec![redis_session::HttpHeld { listener: 0, bytes: 15, most: 16 }],
         };
@@ -413,7 +413,7 @@ pub(super) mod tests {
             } else if !line.starts_with('#') {
                 let suffix = line.split(['{', ' ']).next().and_then(|name| name.strip_prefix(family));
                 let suffixes = ["", "_info", "_total", "_sum", "_count", "_bucket"];
-                assert!(suffix.is_some_and(|suffix| suffixes.contains(&suffix)), "{line} stands behind {family}");
+                assert!(suffix.is_some_and(|suffix| suffixes.contains(&suffix)), "{line} stands after {family}");
                 *samples.entry(family).or_insert(0) += 1;
             }
         }

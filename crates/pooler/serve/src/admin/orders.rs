@@ -1,5 +1,5 @@
-//! What an operator can order over the admin address: pause, resume, reconnect, drain, reload, kill. Each is a POST and
-//! answers with JSON; who may is asked of the guard. Knows no pool from inside.
+//! Orders over the admin address: pause, resume, reconnect, drain, reload, kill. Each is a POST and answers with JSON; the
+//! guard decides which requests may give orders.
 
 use std::{
     net::SocketAddr,
@@ -26,14 +26,14 @@ use super::{
 };
 use crate::{config::FALLBACK, pools::RESP3_SUFFIX, reload::one_line};
 
-/// How long an order waits to be done, unless it says otherwise.
+/// The wait for an order to be carried out, if the request names no time.
 const DEFAULT_ORDER_TIMEOUT: Duration = Duration::from_secs(30);
-/// The longest wait that an order may ask for.
+/// The longest time that a request may name.
 const MAX_ORDER_TIMEOUT: Duration = Duration::from_secs(3600);
 /// Bytes of an answer to an order: the states of all pools at most.
-const MAX_ANSWER: usize = 64 << 20;
-/// Letters of an answer's error that the log has.
-const MAX_LOGGED: usize = 300;
+const MAX_ANSWER_BYTES: usize = 64 << 20;
+/// Characters of an error in the log.
+const MAX_LOGGED_CHARS: usize = 300;
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The routes, behind the guard.
@@ -60,9 +60,9 @@ async fn authorized(
             let parameters = request.uri().query().unwrap_or_default();
             tracing::info!(%peer, order, parameters, "ordered over the admin address");
             let began = Instant::now();
-            let (answer, said) = overheard(next.run(request).await).await;
+            let (answer, summary) = with_summary(next.run(request).await).await;
             let (status, took_ms) = (answer.status().as_u16(), began.elapsed().as_millis() as u64);
-            tracing::info!(%peer, order, status, took_ms, answer = said, "the order is done");
+            tracing::info!(%peer, order, status, took_ms, answer = summary, "the order is done");
             answer
         }
         Err(Denied::Token) => {
@@ -74,37 +74,37 @@ async fn authorized(
     }
 }
 
-/// An answer, and what it says in short.
-async fn overheard(answer: Response) -> (Response, String) {
+/// An answer, and its summary for the log.
+async fn with_summary(answer: Response) -> (Response, String) {
     let (parts, body) = answer.into_parts();
-    let bytes = axum::body::to_bytes(body, MAX_ANSWER).await.unwrap_or_default();
-    let said = serde_json::from_slice(&bytes).map_or_else(|_| String::new(), |answer: Value| in_short(&answer));
-    (Response::from_parts(parts, bytes.into()), said)
+    let bytes = axum::body::to_bytes(body, MAX_ANSWER_BYTES).await.unwrap_or_default();
+    let summary = serde_json::from_slice(&bytes).map_or_else(|_| String::new(), |answer: Value| summarize(&answer));
+    (Response::from_parts(parts, bytes.into()), summary)
 }
 
-/// An answer for the log: its error; or its figures, and how many entries its lists have.
-fn in_short(answer: &Value) -> String {
+/// The error in an answer; or its figures, and the lengths of its lists.
+fn summarize(answer: &Value) -> String {
     if let Some(error) = answer["error"].as_str() {
-        let mut said: String = error.chars().take(MAX_LOGGED).collect();
-        if said.len() < error.len() {
-            said.push('…');
+        let mut summary: String = error.chars().take(MAX_LOGGED_CHARS).collect();
+        if summary.len() < error.len() {
+            summary.push('…');
         }
-        return said;
+        return summary;
     }
     let part = |(name, value): (&String, &Value)| match value {
         Value::Array(list) => format!("{name}: {}", list.len()),
-        Value::Object(_) => in_short(value),
+        Value::Object(_) => summarize(value),
         value => format!("{name}: {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)),
     };
     answer.as_object().into_iter().flatten().map(part).collect::<Vec<_>>().join(", ")
 }
 
-/// Holds clients back and waits until no server is left.
+/// Makes clients wait, and returns when no server is left.
 async fn pause(State(admin): State<Admin>, order: Order) -> Response {
     let database = order.database.clone();
-    match admin.ask(move |inner| inner.handle.pause(database.as_ref())).await {
+    match admin.query(move |inner| inner.handle.pause(database.as_ref())).await {
         Some(true) => order.wait(&admin, "paused", |pool| pool.counts.total == 0).await,
-        Some(false) => too_many(),
+        Some(false) => too_many_orders(),
         None => busy(),
     }
 }
@@ -112,38 +112,38 @@ async fn pause(State(admin): State<Admin>, order: Order) -> Response {
 /// Ends pauses and drains.
 async fn resume(State(admin): State<Admin>, order: Order) -> Response {
     let database = order.database.clone();
-    match admin.ask(move |inner| inner.handle.resume(database.as_ref())).await {
+    match admin.query(move |inner| inner.handle.resume(database.as_ref())).await {
         Some(true) => order.wait(&admin, "resumed", |pool| !pool.paused && !pool.drained).await,
-        Some(false) => too_many(),
+        Some(false) => too_many_orders(),
         None => busy(),
     }
 }
 
-/// Has all servers made anew. Those in use close when they are free, which is not waited for.
+/// Replaces all servers. Servers in use close when they are released, which is not waited for.
 async fn reconnect(State(admin): State<Admin>, order: Order) -> Response {
     let database = order.database.clone();
-    match admin.ask(move |inner| inner.handle.reconnect(database.as_ref())).await {
+    match admin.query(move |inner| inner.handle.reconnect(database.as_ref())).await {
         Some(()) => order.wait(&admin, "reconnecting", |_| true).await,
         None => busy(),
     }
 }
 
-/// Lets the clients of a database go; without one, those of the whole process, which then ends.
+/// Lets the clients of a database finish; without a database, all clients, and then the process ends.
 async fn drain(State(admin): State<Admin>, order: Order) -> Response {
     let Some(database) = order.database.clone() else {
         admin.0.control.drain.notify_one();
         return answer(StatusCode::ACCEPTED, json!({ "draining": true, "then": "the process ends" }));
     };
-    match admin.ask(move |inner| inner.handle.drain_database(&database)).await {
+    match admin.query(move |inner| inner.handle.drain_database(&database)).await {
         Some(true) => order.wait(&admin, "drained", |pool| pool.clients == 0 && pool.counts.total == 0).await,
-        Some(false) => too_many(),
+        Some(false) => too_many_orders(),
         None => busy(),
     }
 }
 
 /// Reads the configuration again.
 async fn reload(State(admin): State<Admin>) -> Response {
-    let reloaded = admin.ask(|inner| inner.control.reloader.reload()).await;
+    let reloaded = admin.query(|inner| inner.control.reloader.reload()).await;
     match reloaded {
         Some(Ok(reloaded)) => {
             let pools = reloaded.pools;
@@ -169,7 +169,7 @@ async fn kill(State(admin): State<Admin>, uri: Uri) -> Response {
     let Some(client) = parameters.iter().find_map(|(_, value)| value.parse::<u64>().ok()) else {
         return problem(StatusCode::BAD_REQUEST, "name the client by its id in /api/clients: ?client=ID");
     };
-    match admin.ask(move |inner| inner.handle.kill(client)).await {
+    match admin.query(move |inner| inner.handle.kill(client)).await {
         Some(true) => answer(StatusCode::OK, json!({ "killed": client })),
         Some(false) => problem(StatusCode::NOT_FOUND, "there is no such client"),
         None => busy(),
@@ -177,10 +177,9 @@ async fn kill(State(admin): State<Admin>, uri: Uri) -> Response {
 }
 
 struct Order {
-    /// Which database; `None` is all.
+    /// `None` is all databases.
     database: Option<DatabaseName>,
-    /// How long to wait for its completion.
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl FromRequestParts<Admin> for Order {
@@ -188,7 +187,7 @@ impl FromRequestParts<Admin> for Order {
 
     async fn from_request_parts(parts: &mut Parts, admin: &Admin) -> Result<Self, Response> {
         let bad = |message: String| problem(StatusCode::BAD_REQUEST, &message);
-        let mut order = Self { database: None, patience: DEFAULT_ORDER_TIMEOUT };
+        let mut order = Self { database: None, timeout: DEFAULT_ORDER_TIMEOUT };
         let (mut called, mut protocol) = (None, None);
         for (name, value) in parameters(&parts.uri, &["database", "protocol", "time"]).map_err(bad)? {
             match &*name {
@@ -200,7 +199,7 @@ impl FromRequestParts<Admin> for Order {
                 }
                 _ => {
                     let time = parse_duration_on(&value).map_err(|error| bad(format!("time: {error}")))?;
-                    order.patience = time.min(MAX_ORDER_TIMEOUT);
+                    order.timeout = time.min(MAX_ORDER_TIMEOUT);
                 }
             }
         }
@@ -210,8 +209,9 @@ impl FromRequestParts<Admin> for Order {
             }
             None => {}
             Some(called) => {
-                let meant = admin.ask(move |inner| meant(&called, protocol, |kind| inner.knows(kind, &called)));
-                order.database = Some(meant.await.ok_or_else(busy)?.map_err(|why| why.answer())?);
+                let resolve =
+                    admin.query(move |inner| resolve(&called, protocol, |kind| inner.match_of(kind, &called)));
+                order.database = Some(resolve.await.ok_or_else(busy)?.map_err(|why| why.answer())?);
             }
         }
         Ok(order)
@@ -219,13 +219,13 @@ impl FromRequestParts<Admin> for Order {
 }
 
 impl Order {
-    /// Waits until all its pools are as they should be, and tells how they are then.
+    /// Waits until `done` holds for all its pools, and answers with their states.
     async fn wait(self, admin: &Admin, word: &str, done: impl Fn(&PoolState) -> bool) -> Response {
         let began = Instant::now();
         loop {
             let pools = admin.0.handle.pools(self.database.as_ref());
             let complete = pools.iter().all(&done);
-            if complete || began.elapsed() >= self.patience {
+            if complete || began.elapsed() >= self.timeout {
                 let status = if complete { StatusCode::OK } else { StatusCode::GATEWAY_TIMEOUT };
                 let waited = began.elapsed().as_millis() as u64;
                 let pools: Vec<Value> = pools.iter().map(state).collect();
@@ -237,19 +237,18 @@ impl Order {
 }
 
 impl Inner {
-    /// How well a database of this name is known.
-    fn knows(&self, kind: Kind, database: &str) -> Known {
+    fn match_of(&self, kind: Kind, database: &str) -> Match {
         let configured =
-            |name: &str| self.config().databases.iter().any(|known| known.kind == kind && known.name == name);
+            |name: &str| self.config().databases.iter().any(|matches| matches.kind == kind && matches.name == name);
         let name = name_of(kind, database);
         let in_use = || !self.handle.pools(Some(&name)).is_empty();
         // Redis's have numbers, and none is configured by its number.
         let number = || name.database.parse::<u32>().is_ok();
         match kind {
-            _ if in_use() || self.handle.is_ordered(&name) => Known::ByName,
-            Kind::Postgres if database != FALLBACK && configured(database) => Known::ByName,
-            Kind::Redis if configured(FALLBACK) && number() => Known::ByName,
-            Kind::Postgres | Kind::Redis | Kind::MongoDb => Known::No,
+            _ if in_use() || self.handle.is_ordered(&name) => Match::Named,
+            Kind::Postgres if database != FALLBACK && configured(database) => Match::Named,
+            Kind::Redis if configured(FALLBACK) && number() => Match::Named,
+            Kind::Postgres | Kind::Redis | Kind::MongoDb => Match::No,
         }
     }
 }
@@ -257,23 +256,23 @@ impl Inner {
 /// The protocols that databases speak.
 const KINDS: [Kind; 3] = [Kind::Postgres, Kind::Redis, Kind::MongoDb];
 
-/// How well a database is known.
+/// Whether a name is that of a database.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Known {
+enum Match {
     No,
-    /// It is configured, in use, or under an order. That clients may ask for whatever name is not enough: it would hide
-    /// a typing error.
-    ByName,
+    /// It is configured, in use, or under an order. That clients may ask for any name under `*` is not enough: it would
+    /// hide a typing error.
+    Named,
 }
 
-/// Why a name is none of a database.
+/// Why a name leads to no database.
 #[derive(PartialEq, Eq, Debug)]
-enum Unclear {
+enum NameError {
     Unknown,
     Several(String),
 }
 
-impl Unclear {
+impl NameError {
     fn answer(&self) -> Response {
         match self {
             Self::Unknown => problem(
@@ -289,25 +288,25 @@ impl Unclear {
     }
 }
 
-/// The database that is called so: of Redis, whatever its clients speak, by its number or by what `show pools` calls
-/// one of its pools.
+/// The name in orders. A database of Redis has its number, or the label of one of its pools.
 fn name_of(kind: Kind, called: &str) -> DatabaseName {
     let number = called.strip_suffix(RESP3_SUFFIX).filter(|_| kind == Kind::Redis);
     DatabaseName { protocol: kind.word(), database: number.unwrap_or(called).to_owned() }
 }
 
-/// The database that is meant: the one of this name that is known best.
+/// The database of this name.
 ///
 /// # Errors
 /// There is none, or more than one.
-fn meant(called: &str, protocol: Option<Kind>, knows: impl Fn(Kind) -> Known) -> Result<DatabaseName, Unclear> {
+fn resolve(called: &str, protocol: Option<Kind>, match_of: impl Fn(Kind) -> Match) -> Result<DatabaseName, NameError> {
     let candidates = KINDS.into_iter().filter(|kind| protocol.is_none_or(|protocol| protocol == *kind));
-    let known: Vec<(Kind, Known)> = candidates.map(|kind| (kind, knows(kind))).collect();
-    let best = known.iter().map(|(_, known)| *known).max().filter(|best| *best > Known::No).ok_or(Unclear::Unknown)?;
-    let mut named = known.into_iter().filter(|(_, known)| *known == best).map(|(kind, _)| kind);
+    let matches: Vec<(Kind, Match)> = candidates.map(|kind| (kind, match_of(kind))).collect();
+    let best =
+        matches.iter().map(|(_, matches)| *matches).max().filter(|best| *best > Match::No).ok_or(NameError::Unknown)?;
+    let mut named = matches.into_iter().filter(|(_, matches)| *matches == best).map(|(kind, _)| kind);
     match (named.next(), named.next()) {
         (Some(kind), None) => Ok(name_of(kind, called)),
-        _ => Err(Unclear::Several(called.to_owned())),
+        _ => Err(NameError::Several(called.to_owned())),
     }
 }
 
@@ -339,7 +338,7 @@ fn parameters(uri: &Uri, known: &[&str]) -> Result<Vec<(String, String)>, String
     Ok(found)
 }
 
-fn too_many() -> Response {
+fn too_many_orders() -> Response {
     problem(StatusCode::CONFLICT, "too many databases are under orders of their own: order it for all")
 }
 
@@ -368,33 +367,34 @@ mod tests {
     #[test]
     fn a_name_that_two_protocols_have_is_not_enough() {
         let name = |kind: Kind| Ok(DatabaseName { protocol: kind.word(), database: "0".to_owned() });
-        let meant = |protocol, postgres, redis| {
-            meant("0", protocol, |kind| match kind {
+        let resolve = |protocol, postgres, redis| {
+            resolve("0", protocol, |kind| match kind {
                 Kind::Postgres => postgres,
                 Kind::Redis => redis,
-                Kind::MongoDb => Known::No,
+                Kind::MongoDb => Match::No,
             })
         };
-        assert_eq!(meant(None, Known::ByName, Known::No), name(Kind::Postgres));
-        assert_eq!(meant(None, Known::ByName, Known::ByName), Err(Unclear::Several("0".to_owned())));
-        assert_eq!(meant(Some(Kind::Redis), Known::ByName, Known::ByName), name(Kind::Redis));
-        assert_eq!(meant(Some(Kind::Postgres), Known::ByName, Known::ByName), name(Kind::Postgres));
-        assert_eq!(meant(None, Known::No, Known::No), Err(Unclear::Unknown));
+        assert_eq!(resolve(None, Match::Named, Match::No), name(Kind::Postgres));
+        assert_eq!(resolve(None, Match::Named, Match::Named), Err(NameError::Several("0".to_owned())));
+        assert_eq!(resolve(Some(Kind::Redis), Match::Named, Match::Named), name(Kind::Redis));
+        assert_eq!(resolve(Some(Kind::Postgres), Match::Named, Match::Named), name(Kind::Postgres));
+        assert_eq!(resolve(None, Match::No, Match::No), Err(NameError::Unknown));
         // What is called so in PostgreSQL is another database.
         let called = |kind| name_of(kind, "0/resp3").database;
         assert_eq!([called(Kind::Postgres), called(Kind::Redis)], ["0/resp3", "0"]);
-        assert_eq!(meant(Some(Kind::Redis), Known::ByName, Known::No), Err(Unclear::Unknown));
+        assert_eq!(resolve(Some(Kind::Redis), Match::Named, Match::No), Err(NameError::Unknown));
     }
 
     #[test]
     fn the_log_has_whole_words_of_an_answer() {
         let pools = vec![json!({ "database": "shop" }); 40];
-        let told = in_short(&json!({ "paused": true, "waited_ms": 12, "pools": pools }));
-        assert_eq!(told, "paused: true, pools: 40, waited_ms: 12");
-        assert_eq!(in_short(&json!({ "error": "there is no such client" })), "there is no such client");
-        let long = in_short(&json!({ "error": "ä".repeat(MAX_LOGGED + 1) }));
-        assert_eq!(long, format!("{}…", "ä".repeat(MAX_LOGGED)));
-        let reloaded = in_short(&json!({ "reloaded": true, "notes": ["a"], "pools": { "followed": 2, "renewed": 1 } }));
+        let summary = summarize(&json!({ "paused": true, "waited_ms": 12, "pools": pools }));
+        assert_eq!(summary, "paused: true, pools: 40, waited_ms: 12");
+        assert_eq!(summarize(&json!({ "error": "there is no such client" })), "there is no such client");
+        let long = summarize(&json!({ "error": "ä".repeat(MAX_LOGGED_CHARS + 1) }));
+        assert_eq!(long, format!("{}…", "ä".repeat(MAX_LOGGED_CHARS)));
+        let reloaded =
+            summarize(&json!({ "reloaded": true, "notes": ["a"], "pools": { "followed": 2, "renewed": 1 } }));
         assert_eq!(reloaded, "notes: 1, followed: 2, renewed: 1, reloaded: true");
     }
 

@@ -1,4 +1,4 @@
-//! Pools with `max_size = "auto"`: tuning needs transactions to count, and a database may have only one tuned pool,
+//! ConfigPools with `max_size = "auto"`: tuning needs transactions to count, and a database may have only one tuned pool,
 //! because a tuner would mistake the effect of another tuner's step for that of its own.
 
 use settings::Problem;
@@ -7,7 +7,7 @@ use upstream::Kind;
 use crate::config::{Config, Database, FALLBACK, Mode, User};
 
 pub fn tuning(config: &Config, found: &mut Vec<Problem>) {
-    for database in config.databases.iter().filter(|database| database.pool.auto.on) {
+    for database in config.databases.iter().filter(|database| database.pool.auto.enabled) {
         countable(config, database, found);
         one_process(config, database, found);
         one_user(config, database, found);
@@ -57,12 +57,13 @@ fn one_user(config: &Config, database: &Database, found: &mut Vec<Problem>) {
     let mut tuned = config.users.iter().filter(|user| user.max_size.is_none());
     if let (Some(one), Some(other)) = (tuned.next(), tuned.next()) {
         let message = format!(
-            "max_size of `{name}` is \"auto\", and the users `{}` and `{}` have a pool each there: only one may be tuned",
+            "max_size of `{name}` is \"auto\", and the users `{}` and `{}` have a pool each there: \
+             only one may be tuned",
             one.name, other.name
         );
         let problem = Problem::error(message).hint(
-            "put one user into its url, with whom all clients share a pool; or give all these users but one a max_size, \
-             or max_size a number",
+            "put one user into its url, with whom all clients share a pool; or give all these users but one \
+             a max_size, or max_size a number",
         );
         found.push(config.locate(problem, &database.spots, "max_size"));
     } else if open || database.auth.is_some() {
@@ -77,7 +78,7 @@ fn one_user(config: &Config, database: &Database, found: &mut Vec<Problem>) {
 
 /// Two names of the same database, both tuned.
 fn one_name(config: &Config, found: &mut Vec<Problem>) {
-    let tuned: Vec<&Database> = config.databases.iter().filter(|database| database.pool.auto.on).collect();
+    let tuned: Vec<&Database> = config.databases.iter().filter(|database| database.pool.auto.enabled).collect();
     for (place, database) in tuned.iter().enumerate() {
         let Some(other) = tuned[..place].iter().find(|other| is_same(other, database)) else { continue };
         let message = format!(

@@ -55,7 +55,7 @@ fn sizes(config: &Config, user: &User, found: &mut Vec<Problem>) {
         let too_small = |database: &&Database| user.max_size.unwrap_or(database.pool.most_servers()) < min_size;
         if let Some(database) = reached_as(config, user).find(too_small) {
             let max_size = user.max_size.unwrap_or(database.pool.most_servers());
-            let key = if database.pool.auto.on && user.max_size.is_none() { "auto_max_size" } else { "max_size" };
+            let key = if database.pool.auto.enabled && user.max_size.is_none() { "auto_max_size" } else { "max_size" };
             let message = format!(
                 "min_size {min_size} of user `{name}` is above the {key} {max_size} that holds for `{}`",
                 database.name

@@ -32,13 +32,13 @@ pub struct Reading {
     /// The configuration, without the parts that have errors. `None` for a text that is not TOML.
     pub config: Option<Config>,
     /// The sections without errors.
-    pub intact: Intact,
+    pub intact: IntactSections,
     /// The errors, in the order of the text.
     pub problems: Vec<Problem>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Intact {
+pub struct IntactSections {
     /// All of `[[database]]`, and `[pool]`.
     pub databases: bool,
     /// All of `[[listener]]`.
@@ -49,7 +49,7 @@ pub struct Intact {
 
 /// Reads a file's text; the file need not exist. Relative paths in the text start at the file's folder.
 pub fn read(path: &Path, text: &str, variables: Variables<'_>) -> Reading {
-    let mut intact = Intact { databases: true, listeners: true, users: true };
+    let mut intact = IntactSections { databases: true, listeners: true, users: true };
     let foreign = keys::advice;
     let (config, problems) = read_in_part(path, text, variables, foreign, &[ROOT_KEYS], |document, root| {
         let mut reader = Reader { document, secret_files: vec![path.to_owned()], intact };
@@ -64,7 +64,7 @@ pub fn read(path: &Path, text: &str, variables: Variables<'_>) -> Reading {
 struct Reader<'d> {
     document: &'d Document<'d>,
     secret_files: Vec<PathBuf>,
-    intact: Intact,
+    intact: IntactSections,
 }
 
 impl Reader<'_> {
@@ -108,7 +108,7 @@ impl Reader<'_> {
         let databases_are_intact = at_first == before_listeners;
         // Users that a database was to be asked for may be unknown.
         let all_asked_for = databases_are_intact || !served.iter().any(|section| section.has("auth_query"));
-        self.intact = Intact {
+        self.intact = IntactSections {
             databases: databases_are_intact,
             listeners: listeners_are_intact,
             users: auth_is_intact && all_asked_for && before_users == self.error_count(),
@@ -328,7 +328,7 @@ impl Reader<'_> {
             section.report(key, problem.hint("make one: openssl rand -hex 32"));
         }
         Admin {
-            asked_for: listen.is_some(),
+            is_configured: listen.is_some(),
             listen: listen.unwrap_or(default.listen),
             user_label: section.truth("user_label").unwrap_or(default.user_label),
             token,
@@ -365,7 +365,8 @@ impl Reader<'_> {
         }
         let span = limits.spots.get("max_server_connections").cloned().unwrap_or_default();
         let problem = Problem::error(format!(
-            "with max_server_connections = {most} nobody is served: a connection to each of the {hosts} hosts of MongoDB asks what it is"
+            "with max_server_connections = {most} nobody is served: a connection to each of the {hosts} hosts of MongoDB \
+             asks what it is"
         ));
         self.document.report(span, problem.hint(format!("write {} or more", hosts + 1)));
     }
@@ -381,7 +382,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Users without a password are only rules, which is fine while nobody has one.
+    /// Users without a password are only rules, which is allowed while no user has a password.
     fn refuse_users_without_password(&self, users: &[User]) {
         if users.iter().all(|user| user.password.is_none() && !user.certificate) {
             return;
@@ -422,7 +423,7 @@ fn database_name(section: &Section<'_>, given: Option<String>, url: &UpstreamUrl
     name
 }
 
-/// The kinds of databases in a file.
+/// The kinds of the databases in a file.
 #[derive(Default)]
 struct Kinds {
     known: BTreeSet<Kind>,
@@ -452,7 +453,7 @@ impl Kinds {
     }
 }
 
-/// Where clients come in unless told otherwise: a thousand above the port of the database itself.
+/// The default port of a listener: a thousand above the port of the database itself.
 pub fn default_port(kind: Kind) -> u16 {
     match kind {
         Kind::Postgres => 6432,

@@ -100,7 +100,7 @@ pub fn from_url(url: &str, flags: &Flags, variables: Variables<'_>) -> Result<Co
             ..default
         },
         admin: match flags.admin {
-            Some(listen) => Admin { listen, asked_for: true, ..Admin::default() },
+            Some(listen) => Admin { listen, is_configured: true, ..Admin::default() },
             None => Admin::default(),
         },
         limits: Limits::default(),
@@ -219,13 +219,13 @@ fn pool_settings(url: &UpstreamUrl, flags: &Flags) -> Result<PoolSettings, Probl
     settings.auto = auto_size(url.kind, flags)?;
     let config = &mut settings.config;
     config.min_size = flags.min_size.unwrap_or(config.min_size);
-    if settings.auto.on && config.min_size > settings.auto.most.unwrap_or(AutoSize::DEFAULT_MAX_SIZE) {
+    if settings.auto.enabled && config.min_size > settings.auto.max.unwrap_or(AutoSize::DEFAULT_MAX_SIZE) {
         let text =
             format!("--min-size {} is above {}", config.min_size, settings.auto.describe_max_size("--auto-max-size"));
         let hint = format!("raise --auto-max-size to {} at least, or lower --min-size", config.min_size);
         return Err(Problem::error(text).hint(hint).into());
     }
-    config.max_size = match settings.auto.on {
+    config.max_size = match settings.auto.enabled {
         true => settings.auto.first_size(config.min_size),
         false => flags.max_size.unwrap_or(config.max_size),
     };
@@ -255,15 +255,15 @@ fn auto_size(kind: Kind, flags: &Flags) -> Result<AutoSize, Problems> {
         return problem(text, "give --max-size a number");
     }
     let default = AutoSize::default();
-    let least = auto_min_size.unwrap_or(default.least);
+    let min = auto_min_size.unwrap_or(default.min);
     let most = auto_max_size.unwrap_or(AutoSize::DEFAULT_MAX_SIZE);
-    if least > most {
+    if min > most {
         let hint = if auto_max_size.is_some() { "exchange them" } else { "raise --auto-max-size" };
-        return problem(format!("--auto-min-size {least} is above --auto-max-size {most}"), hint);
+        return problem(format!("--auto-min-size {min} is above --auto-max-size {most}"), hint);
     }
-    if let Some(start) = auto_start_size.filter(|start| *start < least || *start > most) {
-        let text = format!("--auto-start-size {start} is outside --auto-min-size {least} to --auto-max-size {most}");
+    if let Some(start) = auto_start_size.filter(|start| *start < min || *start > most) {
+        let text = format!("--auto-start-size {start} is outside --auto-min-size {min} to --auto-max-size {most}");
         return problem(text, "give it a size between them");
     }
-    Ok(AutoSize { on: auto_size, least, most: auto_max_size, start: auto_start_size, ..default })
+    Ok(AutoSize { enabled: auto_size, min, max: auto_max_size, start: auto_start_size, ..default })
 }

@@ -25,24 +25,24 @@ const MAX_DATABASE: u32 = 255;
 /// Largest `max_request` in bytes.
 const MAX_REQUEST: u32 = 512 * 1024 * 1024;
 
-/// Somebody who may ask over HTTP.
+/// A token that clients may send requests with.
 #[derive(Clone, Debug)]
 pub struct Token {
     pub name: String,
-    /// What proves it: the SHA-256 of the token.
+    /// The SHA-256 of the token.
     pub digest: Digest,
-    /// Whose servers it uses; `None` where the URL says that, or nobody has to log in.
+    /// The user whose servers it uses; `None` if the URL names the user, or no login is needed.
     pub user: Option<String>,
-    /// In which logical database.
+    /// The logical database.
     pub database: u32,
     pub rules: Rules,
-    /// Commands per second; `None` is as many as it likes.
+    /// Commands per second; `None` is no limit.
     pub rate_limit: Option<u32>,
     pub spots: Spots,
 }
 
 impl Token {
-    /// One that may do everything.
+    /// A token without restrictions.
     pub fn all(name: &str, token: &Secret) -> Self {
         Self {
             name: name.to_owned(),

@@ -76,7 +76,7 @@ pub fn pool_settings(section: &Section<'_>, inherited: &PoolSettings) -> PoolSet
         connect_timeout: section.duration_on("connect_time").unwrap_or(base.connect_timeout),
         ..base.clone()
     };
-    if auto.on {
+    if auto.enabled {
         config.max_size = auto.first_size(config.min_size);
     }
     let connect_query = section.string("connect_query").map(|sql| (!sql.trim().is_empty()).then(|| sql.into()));
@@ -113,19 +113,19 @@ fn auto_size(section: &Section<'_>, size: Option<Option<u32>>, inherited: AutoSi
         section.error("auto_window", "`auto_window`: this must be a duration from 200ms to 10m");
     }
     let auto = AutoSize {
-        on: size.map_or(inherited.on, |size| size.is_none()),
-        least: section.number("auto_min_size", 1..=MAX_COUNT).unwrap_or(inherited.least),
-        most: section.number("auto_max_size", 1..=MAX_COUNT).or(inherited.most),
+        enabled: size.map_or(inherited.enabled, |size| size.is_none()),
+        min: section.number("auto_min_size", 1..=MAX_COUNT).unwrap_or(inherited.min),
+        max: section.number("auto_max_size", 1..=MAX_COUNT).or(inherited.max),
         start: section.number("auto_start_size", 1..=MAX_COUNT).or(inherited.start),
         window: window.unwrap_or(inherited.window),
     };
-    let most = auto.most.unwrap_or(AutoSize::DEFAULT_MAX_SIZE);
-    if auto.least > most {
+    let most = auto.max.unwrap_or(AutoSize::DEFAULT_MAX_SIZE);
+    if auto.min > most {
         let key = if section.has("auto_min_size") { "auto_min_size" } else { "auto_max_size" };
-        section.error(key, format!("auto_min_size {} is above auto_max_size {most}", auto.least));
-    } else if let Some(start) = auto.start.filter(|start| *start < auto.least || *start > most) {
+        section.error(key, format!("auto_min_size {} is above auto_max_size {most}", auto.min));
+    } else if let Some(start) = auto.start.filter(|start| *start < auto.min || *start > most) {
         let own = ["auto_start_size", "auto_min_size", "auto_max_size"].into_iter().find(|key| section.has(key));
-        let bounds = format!("auto_min_size {} to auto_max_size {most}", auto.least);
+        let bounds = format!("auto_min_size {} to auto_max_size {most}", auto.min);
         section.error(own.unwrap_or_default(), format!("auto_start_size {start} is outside {bounds}"));
     }
     for key in AUTO_KEYS.iter().filter(|key| size.is_some_and(|size| size.is_some()) && section.has(key)) {
@@ -177,7 +177,7 @@ fn check_pool(section: &Section<'_>, settings: &PoolSettings) {
         // That is an error of the section from which both are inherited.
         return;
     }
-    if settings.auto.on && config.min_size > config.max_size {
+    if settings.auto.enabled && config.min_size > config.max_size {
         let own = ["min_size", "auto_max_size"].into_iter().find(|key| section.has(key));
         let text =
             format!("min_size {} is above {}", config.min_size, settings.auto.describe_max_size("auto_max_size"));

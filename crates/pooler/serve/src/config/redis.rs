@@ -35,7 +35,7 @@ pub fn refuse_foreign(section: &Section<'_>, but: &[&str]) {
 /// Many clients share one connection, so that the number of connections says nothing about how many operations are
 /// under way.
 pub fn refuse_auto(section: &Section<'_>, settings: &PoolSettings) {
-    if settings.auto.on && section.has("max_size") {
+    if settings.auto.enabled && section.has("max_size") {
         section.error(
             "max_size",
             "clients of Redis share connections, which leaves nothing to tune: give `max_size` a number",

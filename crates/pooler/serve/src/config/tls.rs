@@ -11,9 +11,9 @@ pub const LISTENER_TLS_KEYS: &[&str] = &["tls", "tls_cert", "tls_key", "tls_clie
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ListenerTls {
-    /// Nobody logs in without it.
+    /// Whether clients without TLS are refused.
     pub required: bool,
-    /// The file of the certificate, and of those that link it to an authority.
+    /// The file of the certificate, and of the certificates that link it to an authority.
     pub cert: PathBuf,
     pub key: PathBuf,
     /// What is made of clients' certificates.

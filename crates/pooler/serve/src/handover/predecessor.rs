@@ -19,7 +19,7 @@ use super::{
 use crate::tuning::Tuning;
 
 /// The thread that waits for a successor.
-pub struct Giver {
+pub struct SuccessorListener {
     /// The listening sockets, until they are given away or closed.
     sockets: Arc<Mutex<Option<Sockets>>>,
     pub left: Arc<Notify>,
@@ -33,7 +33,7 @@ pub struct Sockets {
     pub admin: Option<(String, OwnedFd)>,
 }
 
-impl Giver {
+impl SuccessorListener {
     /// Starts to wait. If the configuration has no fixed address, or its name cannot be bound, no process can take over
     /// from this one; that is logged and has no other effect.
     pub fn wait(config: &Config, handle: Handle, limits: Arc<Limits>, tuning: Arc<Tuning>, sockets: Sockets) -> Self {

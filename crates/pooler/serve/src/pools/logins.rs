@@ -9,7 +9,7 @@ use seam::{Origin, PoolId};
 use settings::Secret;
 use upstream::Kind;
 
-use super::{Key, Lookups, MAX_NAME_BYTES, Pools};
+use super::{ConfigPools, Key, Lookups, MAX_NAME_BYTES};
 use crate::{
     Password,
     config::{Mode, PoolSettings, Reset},
@@ -18,7 +18,7 @@ use crate::{
 /// Functions that a line of the log names.
 const MAX_LOGGED_FUNCTIONS: usize = 10;
 
-impl Directory for Pools {
+impl Directory for ConfigPools {
     fn encryption(&self, listener: u16) -> Encryption {
         match self.tls.acceptor(usize::from(listener)) {
             Some(_) => self.listen(listener).and_then(|listen| self.encryption_at(listen)).unwrap_or_default(),
@@ -96,7 +96,10 @@ impl Directory for Pools {
         let (entry, _) = self.entry(id);
         let (database, user) = (entry.key.label(), entry.key.user());
         if suspicious.is_empty() {
-            tracing::info!(%database, %user, "nothing in this database can touch a session behind the text of a statement");
+            tracing::info!(
+                %database, %user,
+                "nothing in this database can touch a session behind the text of a statement"
+            );
             return;
         }
         let mut shown = suspicious.iter().take(MAX_LOGGED_FUNCTIONS).cloned().collect::<Vec<_>>().join(", ");
@@ -105,8 +108,8 @@ impl Directory for Pools {
         }
         tracing::warn!(
             %database, %user, functions = %shown,
-            "servers are cleaned whenever they change hands, because something in this database could touch a session behind the text \
-             of a statement; name in trusted_functions what is harmless"
+            "servers are cleaned whenever they change hands, because something in this database could touch a session \
+             behind the text of a statement; name in trusted_functions what is harmless"
         );
     }
 
@@ -122,7 +125,7 @@ impl Directory for Pools {
                 password: auth.password.clone().or_else(own).map(text),
                 parameters: database.parameters.clone(),
                 encryption: dial::encryption(&database.hosts, &database.tls),
-                // Only Poolhouse itself runs statements there.
+                // SessionsOf Poolhouse itself runs statements there.
                 state: StatePolicy { reset: ResetPolicy::Never, ..StatePolicy::default() },
                 ..ServerLogin::default()
             };
@@ -175,7 +178,7 @@ fn state_policy(settings: &PoolSettings, room: u32) -> StatePolicy {
         },
         max_pinned: settings.max_pinned(room),
         // One that listens for all must leave one for everything else.
-        share_listener: settings.fitting(room) > 1,
+        share_listener: settings.max_servers_within(room) > 1,
         max_prepared: state.max_prepared_statements.unwrap_or(StatePolicy::default().max_prepared),
     }
 }

@@ -9,7 +9,7 @@ use seam::{Origin, PoolId};
 use settings::Secret;
 use upstream::Kind;
 
-use super::{Key, Pools, Unknown};
+use super::{ConfigPools, Key, Unknown};
 
 /// The default authentication database.
 const DEFAULT_AUTH_SOURCE: &str = "admin";
@@ -17,7 +17,7 @@ const DEFAULT_AUTH_SOURCE: &str = "admin";
 /// Stands for an `unavailable_wait_time` without an end.
 const UNBOUNDED_WAIT: Duration = Duration::from_secs(24 * 3600);
 
-impl Pools {
+impl ConfigPools {
     /// The hosts of the upstream, by their names in metrics.
     fn host_names(&self, database: usize) -> impl Iterator<Item = String> {
         self.config.databases[database].hosts.addresses.iter().map(Address::to_string)
@@ -37,7 +37,7 @@ impl Pools {
 
 /// The methods of [`Directory`](mongodb_session::Directory) for one configuration, in which hosts have names instead of
 /// numbers.
-impl Pools {
+impl ConfigPools {
     pub(crate) fn mongodb_welcome(&self, origin: Origin) -> Welcome {
         if self.config.authenticates(Kind::MongoDb) {
             return Welcome::Password;

@@ -9,10 +9,10 @@ use settings::Secret;
 use subtle::ConstantTimeEq;
 use upstream::Kind;
 
-use super::{Key, Pools};
+use super::{ConfigPools, Key};
 use crate::config::DEFAULT_USER;
 
-impl Directory for Pools {
+impl Directory for ConfigPools {
     fn encryption(&self, listener: u16) -> Encryption {
         postgres_session::Directory::encryption(self, listener)
     }
@@ -79,7 +79,7 @@ impl Directory for Pools {
     }
 }
 
-impl Pools {
+impl ConfigPools {
     /// [`Directory::route`] with a typed error.
     pub(crate) fn redis_route(&self, user: &str, database: u32, version: Version) -> Result<PoolId, Unknown> {
         let index = self.redis.ok_or_else(|| Unknown::Forbidden("no Redis is configured any more".to_owned()))?;

@@ -7,10 +7,10 @@ use driver::{Hosts, PoolSpec, PoolTimeouts, TenantLimits};
 use seam::{PoolId, Tenant};
 use upstream::Kind;
 
-use super::{Entry, Key, Pools};
+use super::{ConfigPools, Entry, Key};
 use crate::config::{AuthQuery, Database, FALLBACK, PoolSettings};
 
-impl Pools {
+impl ConfigPools {
     pub fn spec(&self, pool: PoolId) -> PoolSpec {
         let (entry, database) = self.entry(pool);
         if let Some(lookups) =
@@ -48,7 +48,7 @@ impl Pools {
         self.entry(pool).1.pool.pool_idle_time
     }
 
-    /// Pools with a `min_size` whose login is known at the start: databases with a configured user, and users with a
+    /// ConfigPools with a `min_size` whose login is known at the start: databases with a configured user, and users with a
     /// `min_size` of their own. Other pools start with the first client.
     pub fn at_start(&self) -> Vec<PoolId> {
         let mut pools: Vec<PoolId> = self.mongodb.into_iter().flat_map(|index| self.monitors(index)).collect();
@@ -96,16 +96,16 @@ impl Pools {
     }
 }
 
-impl Pools {
+impl ConfigPools {
     /// The database's settings, overridden by the user's.
     pub(super) fn settings(&self, database: &Database, user: &str) -> PoolSettings {
         let mut settings = database.pool.clone();
         if let Some(user) = self.user(user) {
             settings.mode = user.mode.unwrap_or(settings.mode);
             settings.config.max_size = user.max_size.unwrap_or(settings.config.max_size);
-            settings.auto.on &= user.max_size.is_none();
+            settings.auto.enabled &= user.max_size.is_none();
             let min_size = user.min_size.unwrap_or(settings.config.min_size);
-            if settings.auto.on {
+            if settings.auto.enabled {
                 // The first size is at least `min_size`.
                 settings.config.max_size = settings.config.max_size.max(min_size).min(settings.most_servers());
             }
@@ -132,7 +132,7 @@ impl Pools {
 
     /// Whether any pool is tuned.
     pub fn tunes(&self) -> bool {
-        self.config.databases.iter().any(|database| database.pool.auto.on)
+        self.config.databases.iter().any(|database| database.pool.auto.enabled)
     }
 
     fn sizes_to_try(&self, entry: &Entry, database: &Database) -> Option<tuner::Limits> {

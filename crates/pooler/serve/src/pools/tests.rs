@@ -1,4 +1,4 @@
-//! Pools of small configurations, asked as the protocol and the driver ask.
+//! ConfigPools of small configurations, asked as the protocol and the driver ask.
 
 use std::path::Path;
 
@@ -15,12 +15,12 @@ fn remote() -> Origin {
     Origin { listener: 0, address: Some([10, 0, 0, 5].into()), port: 4711 }
 }
 
-fn made(config: Config) -> Pools {
+fn made(config: Config) -> ConfigPools {
     let tls = Tls::load(&config).unwrap();
-    Pools::new(Arc::new(config), Arc::new(tls))
+    ConfigPools::new(Arc::new(config), Arc::new(tls))
 }
 
-fn pools(text: &str) -> Pools {
+fn pools(text: &str) -> ConfigPools {
     made(from_text(Path::new("p.toml"), text, &|_| None).unwrap())
 }
 

@@ -1,4 +1,4 @@
-//! Which metrics there are, in the order in which they are told. Names and labels are promises to users.
+//! Which metrics there are, in the order in which they are written. Names and labels are promises to users.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use tuner::{Tuner, TunerState};
 
 use self::Of::{Listener, Pools, Process, Tenant, Worker};
 use super::{
-    Told,
+    Input,
     groups::Group,
     text::{
         Kind::{self, Counter, Gauge, Histogram, Info},
@@ -30,7 +30,7 @@ pub struct Family {
 /// Whose samples a family has, and what writes them.
 pub enum Of {
     /// Of the process as a whole.
-    Process(fn(&Told, &mut Samples<'_>)),
+    Process(fn(&Input, &mut Samples<'_>)),
     /// Of each listener, whose labels are there already.
     Listener(fn(&ListenerSnapshot, &mut Samples<'_>)),
     /// Of each database and user with limits of its own, whose labels are there already.
@@ -38,7 +38,7 @@ pub enum Of {
     /// Of each worker, whose label is there already.
     Worker(fn(&WorkerSnapshot, &mut Samples<'_>)),
     /// Of each group of pools, whose labels are there already.
-    Pools(fn(&Told, &Group<'_>, &mut Samples<'_>)),
+    Pools(fn(&Input, &Group<'_>, &mut Samples<'_>)),
 }
 
 const fn family(kind: Kind, name: &'static str, help: &'static str, of: Of) -> Family {
@@ -51,34 +51,34 @@ pub const FAMILIES: &[Family] = &[
         Info,
         "poolhouse_build",
         "Which Poolhouse this is",
-        Process(|told, to| {
-            to.count(&[("version", env!("CARGO_PKG_VERSION")), ("reactor", told.snapshot.reactor)], 1);
+        Process(|input, to| {
+            to.count(&[("version", env!("CARGO_PKG_VERSION")), ("reactor", input.snapshot.reactor)], 1);
         }),
     ),
     family(
         Counter,
         "poolhouse_auth_failures",
         "Failed logins of clients",
-        Process(|told, to| to.count(&[], told.snapshot.auth_failures)),
+        Process(|input, to| to.count(&[], input.snapshot.auth_failures)),
     ),
     family(
         Counter,
         "poolhouse_session_panics",
         "Calls into sessions that panicked, which is a defect",
-        Process(|told, to| to.count(&[], told.snapshot.session_panics)),
+        Process(|input, to| to.count(&[], input.snapshot.session_panics)),
     ),
     family(
         Counter,
         "poolhouse_log_lines_dropped",
         "Log lines dropped because standard error was too slow",
-        Process(|told, to| to.count(&[], told.process.dropped_log_lines)),
+        Process(|input, to| to.count(&[], input.process.dropped_log_lines)),
     ),
     family(
         Gauge,
         "poolhouse_statement_bytes",
         "Bytes of clients' statements for PostgreSQL that are held",
-        Process(|told, to| {
-            let held = told.process.held.statements;
+        Process(|input, to| {
+            let held = input.process.held.statements;
             each(to, "kind", [("named", held.named_bytes), ("unnamed", held.unnamed_bytes)]);
         }),
     ),
@@ -86,32 +86,32 @@ pub const FAMILIES: &[Family] = &[
         Counter,
         "poolhouse_statements_forgotten",
         "Statements that clients might have used, and that had to go because there were too many bytes of them",
-        Process(|told, to| each(to, "kind", [("unnamed", told.process.held.statements.unnamed_forgotten)])),
+        Process(|input, to| each(to, "kind", [("unnamed", input.process.held.statements.unnamed_forgotten)])),
     ),
     family(
         Gauge,
         "poolhouse_http_held_bytes",
         "Bytes held for clients of HTTP, without the first 64 KB of each connection",
-        Process(|told, to| http(told, to, |held| held.bytes)),
+        Process(|input, to| http(input, to, |held| held.bytes)),
     ),
     family(
         Gauge,
         "poolhouse_http_held_bytes_limit",
         "Most bytes that are held for clients of HTTP",
-        Process(|told, to| http(told, to, |held| held.most)),
+        Process(|input, to| http(input, to, |held| held.most)),
     ),
     family(
         Gauge,
         "poolhouse_history_bytes",
         "Bytes that the last hour of the pools takes",
-        Process(|told, to| to.count(&[], told.process.history_bytes)),
+        Process(|input, to| to.count(&[], input.process.history_bytes)),
     ),
     family(
         Counter,
         "poolhouse_reloads",
         "How often the configuration was read again",
-        Process(|told, to| {
-            let Reloads { failed, done, .. } = told.process.reloads;
+        Process(|input, to| {
+            let Reloads { failed, done, .. } = input.process.reloads;
             each(to, "result", [("failed", failed), ("done", done)]);
         }),
     ),
@@ -119,13 +119,13 @@ pub const FAMILIES: &[Family] = &[
         Gauge,
         "poolhouse_last_reload_successful",
         "0 from a reload that failed until the next that does not: the file on disk is not what runs",
-        Process(|told, to| to.count(&[], u64::from(!told.process.reloads.is_behind))),
+        Process(|input, to| to.count(&[], u64::from(!input.process.reloads.is_behind))),
     ),
     family(
         Gauge,
         "poolhouse_draining",
         "1 while shutting down",
-        Process(|told, to| to.count(&[], u64::from(told.snapshot.draining))),
+        Process(|input, to| to.count(&[], u64::from(input.snapshot.draining))),
     ),
     // ---- clients ----
     family(Gauge, "poolhouse_clients", "Clients now", Listener(clients)),
@@ -254,8 +254,8 @@ pub const FAMILIES: &[Family] = &[
         Gauge,
         "poolhouse_suspicious_functions",
         "Functions and the like that could touch a session behind the text of a statement",
-        Pools(|told, group, to| {
-            let of = |pool: &PoolSnapshot| told.process.suspicious.get(&pool.id).copied();
+        Pools(|input, group, to| {
+            let of = |pool: &PoolSnapshot| input.process.suspicious.get(&pool.id).copied();
             to.count(&[], group.pools().filter_map(of).max().unwrap_or(0));
         }),
     ),
@@ -282,9 +282,9 @@ pub const FAMILIES: &[Family] = &[
         Counter,
         "poolhouse_tuning_steps",
         "Decisions about the size of pools that is tuned",
-        Pools(|told, group, to| {
+        Pools(|input, group, to| {
             let mut sums: BTreeMap<_, u64> = BTreeMap::new();
-            for (reason, count) in tuners(told, group).iter().flat_map(|tuner| tuner.steps()) {
+            for (reason, count) in tuners(input, group).iter().flat_map(|tuner| tuner.steps()) {
                 *sums.entry(reason.as_str()).or_default() += count;
             }
             each(to, "reason", sums);
@@ -294,8 +294,8 @@ pub const FAMILIES: &[Family] = &[
         Counter,
         "poolhouse_tuning_changes",
         "Changes of the size of pools that is tuned, each turn of a trial included",
-        Pools(|told, group, to| {
-            let tuners = tuners(told, group);
+        Pools(|input, group, to| {
+            let tuners = tuners(input, group);
             if !tuners.is_empty() {
                 to.count(&[], tuners.iter().map(|tuner| tuner.changes()).sum());
             }
@@ -305,9 +305,9 @@ pub const FAMILIES: &[Family] = &[
         Gauge,
         "poolhouse_tuning_found",
         "Pools whose best size is found",
-        Pools(|told, group, to| {
+        Pools(|input, group, to| {
             let found = |tuner: &&&Tuner| matches!(tuner.state(), TunerState::Found | TunerState::Probing);
-            let tuners = tuners(told, group);
+            let tuners = tuners(input, group);
             if !tuners.is_empty() {
                 to.count(&[], tuners.iter().filter(found).count() as u64);
             }
@@ -371,7 +371,7 @@ pub const FAMILIES: &[Family] = &[
 ];
 
 /// Why check-outs fail. A series that is not there before its first failure hides that one from `increase()`, so all
-/// are told from the start.
+/// are written from the start.
 const FAILED: [CheckOutFailed; 8] = [
     CheckOutFailed::PoolClosed,
     CheckOutFailed::PoolCleared,
@@ -384,9 +384,9 @@ const FAILED: [CheckOutFailed; 8] = [
 ];
 
 /// A number of each listener of HTTP.
-fn http(told: &Told, to: &mut Samples<'_>, of: fn(&redis_session::HttpHeld) -> u64) {
-    for held in &told.process.held.http {
-        let listener = &told.snapshot.listeners[usize::from(held.listener)];
+fn http(input: &Input, to: &mut Samples<'_>, of: fn(&redis_session::HttpHeld) -> u64) {
+    for held in &input.process.held.http {
+        let listener = &input.snapshot.listeners[usize::from(held.listener)];
         to.count(&[("listener", &*listener.name), ("protocol", listener.protocol)], of(held));
     }
 }
@@ -415,8 +415,8 @@ fn servers(group: &Group<'_>, to: &mut Samples<'_>) {
 }
 
 /// The tuners of a group's pools.
-fn tuners<'t>(told: &'t Told, group: &Group<'_>) -> Vec<&'t Tuner> {
-    group.pools().filter_map(|pool| told.process.tuners.get(&pool.id)).collect()
+fn tuners<'t>(input: &'t Input, group: &Group<'_>) -> Vec<&'t Tuner> {
+    group.pools().filter_map(|pool| input.process.tuners.get(&pool.id)).collect()
 }
 
 /// A sample for each value of a label.
@@ -426,7 +426,7 @@ fn each(to: &mut Samples<'_>, label: &str, counts: impl IntoIterator<Item = (&'s
     }
 }
 
-/// A histogram for each value of a label. Those without a value yet are told, too, for the reason that is at
+/// A histogram for each value of a label. Those without a value yet are written, too, for the reason that is at
 /// [`FAILED`].
 fn times(to: &mut Samples<'_>, label: &str, times: BTreeMap<&'static str, DurationHistogram>) {
     for (value, times) in times {

@@ -1,4 +1,4 @@
-//! Pools that have the same labels: they are told of as one, added up when they are asked for, so that nothing is kept
+//! Pools that have the same labels: they are shown as one, added up when they are asked for, so that nothing is kept
 //! but the snapshot. Two databases of one name stay apart where they speak different protocols. Knows no metric.
 
 use std::collections::BTreeMap;
@@ -24,9 +24,9 @@ impl Groups {
         Self { pools, order, user_label }
     }
 
-    /// The group that begins behind `many` pools, which the groups before it contain; `None` behind the last.
-    pub fn behind(&self, many: usize) -> Option<Group<'_>> {
-        let left = self.order.get(many..)?;
+    /// The group that begins after this number of pools, which the groups before it contain; `None` after the last.
+    pub fn after(&self, written: usize) -> Option<Group<'_>> {
+        let left = self.order.get(written..)?;
         let of = |place: &usize| key(&self.pools[*place], self.user_label);
         let labels = of(left.first()?);
         let length = left.iter().take_while(|place| of(place) == labels).count();
@@ -48,7 +48,7 @@ pub struct Group<'g> {
 }
 
 impl<'g> Group<'g> {
-    pub fn many(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.places.len()
     }
 
@@ -104,17 +104,17 @@ mod tests {
     use crate::admin::metrics::tests::pool;
 
     fn labels(pools: Vec<PoolSnapshot>, user_label: bool) -> Vec<(String, usize)> {
-        let (groups, mut found, mut many) = (Groups::new(pools, user_label), Vec::new(), 0);
-        while let Some(group) = groups.behind(many) {
+        let (groups, mut found, mut written) = (Groups::new(pools, user_label), Vec::new(), 0);
+        while let Some(group) = groups.after(written) {
             let values: Vec<_> = group.labels().into_iter().map(|(_, value)| value).collect();
-            found.push((values.join(" "), group.many()));
-            many += group.many();
+            found.push((values.join(" "), group.len()));
+            written += group.len();
         }
         found
     }
 
-    fn of(told: &[(&str, usize)]) -> Vec<(String, usize)> {
-        told.iter().map(|(name, many)| ((*name).to_owned(), *many)).collect()
+    fn of(input: &[(&str, usize)]) -> Vec<(String, usize)> {
+        input.iter().map(|(name, written)| ((*name).to_owned(), *written)).collect()
     }
 
     #[test]
@@ -131,7 +131,7 @@ mod tests {
     fn what_the_pools_of_a_group_have_is_added_up_by_its_name() {
         let other = PoolSnapshot { closed: vec![("error", 2), ("idle", 1)], ..pool("d", "u") };
         let groups = Groups::new(vec![pool("d", "u"), other], true);
-        let group = groups.behind(0).unwrap();
+        let group = groups.after(0).unwrap();
         assert_eq!(group.sum(|pool| pool.created), 18);
         assert_eq!(group.counts(|pool| &pool.closed), BTreeMap::from([("error", 2), ("idle", 6), ("life", 1)]));
         let (times, hold) = (group.times(|pool| &pool.checkout), group.time(|pool| &pool.hold));

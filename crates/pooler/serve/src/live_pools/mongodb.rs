@@ -9,13 +9,13 @@ use std::{
 use mongodb_session::{Directory, ServerLogin, Verifier, Welcome};
 use seam::{Encryption, Origin, PoolId};
 
-use super::Generations;
-use crate::pools::{Pools, redis::reason};
+use super::LivePools;
+use crate::pools::{ConfigPools, redis::reason};
 
 /// The names of hosts; a host's number is its index.
 pub(super) type Hosts = Vec<Arc<str>>;
 
-impl Generations {
+impl LivePools {
     fn host_names(&self) -> MutexGuard<'_, Hosts> {
         self.mongodb_hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -28,7 +28,7 @@ fn number(hosts: &mut Hosts, name: &str) -> usize {
     })
 }
 
-impl Directory for Generations {
+impl Directory for LivePools {
     fn encryption(&self, listener: u16) -> Encryption {
         postgres_session::Directory::encryption(self, listener)
     }
@@ -57,18 +57,18 @@ impl Directory for Generations {
 
     fn note_unlisted(&self, member: &str) {
         tracing::warn!(
-            "the replica set has a member {} that the database's URL does not list: nothing is sent there, and if it becomes the primary, \
-             writes fail; list it in the URL",
+            "the replica set has a member {} that the database's URL does not list: nothing is sent there, \
+             and if it becomes the primary, writes fail; list it in the URL",
             member.escape_debug()
         );
     }
 
     fn note_expired_cleanup(&self, pool: PoolId, count: usize) {
-        let Some((host, _)) = self.look_at(pool, Pools::mongodb_login) else { return };
+        let Some((host, _)) = self.look_at(pool, ConfigPools::mongodb_login) else { return };
         tracing::warn!(
             %host, count,
-            "cursors, transactions or sessions that clients have left at this host were not ended, since no connection to it could be had for \
-             too long: it ends by itself what nobody uses"
+            "cursors, transactions or sessions that clients have left at this host were not ended, \
+             since no connection to it could be had for too long: it ends by itself what nobody uses"
         );
     }
 
@@ -100,12 +100,12 @@ impl Directory for Generations {
     }
 
     fn max_wait(&self, pool: PoolId) -> Option<Duration> {
-        self.look_at(pool, Pools::mongodb_max_wait)?
+        self.look_at(pool, ConfigPools::mongodb_max_wait)?
     }
 
     fn max_pinned(&self, pool: PoolId) -> u32 {
         // The client of a pool that has just been forgotten gets another pool before it asks for a server.
-        self.look_at(pool, Pools::mongodb_max_pinned).unwrap_or(u32::MAX)
+        self.look_at(pool, ConfigPools::mongodb_max_pinned).unwrap_or(u32::MAX)
     }
 
     fn server_login(&self, pool: PoolId) -> ServerLogin {
@@ -120,18 +120,18 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::{Tls, pools::Pools, read::from_text};
+    use crate::{Tls, pools::ConfigPools, read::from_text};
 
-    fn of(url: &str) -> Pools {
+    fn of(url: &str) -> ConfigPools {
         let text = format!("[[database]]\nurl = \"{url}\"\n");
         let config = from_text(Path::new("p.toml"), &text, &|_| None).unwrap();
         let tls = Tls::load(&config).unwrap();
-        Pools::new(Arc::new(config), Arc::new(tls))
+        ConfigPools::new(Arc::new(config), Arc::new(tls))
     }
 
     #[test]
     fn a_pool_is_configured_while_its_host_is() {
-        let pools = Generations::new(of("mongodb://a,b/?replicaSet=rs"));
+        let pools = LivePools::new(of("mongodb://a,b/?replicaSet=rs"));
         let hosts = Directory::hosts(&pools);
         let [one, other] = [hosts[0], hosts[1]].map(|host| Directory::route(&pools, "", host).unwrap());
         assert!(pools.is_configured(one) && pools.is_configured(other));
@@ -145,10 +145,10 @@ mod tests {
 
     #[test]
     fn a_url_lists_the_members_of_a_set_unless_it_means_the_host_itself() {
-        let lists = |url: &str| Generations::new(of(url)).lists_members();
+        let lists = |url: &str| LivePools::new(of(url)).lists_members();
         assert!(lists("mongodb://a/?replicaSet=rs") && lists("mongodb://a,b"));
         assert!(!lists("mongodb://a") && !lists("mongodb://a/?replicaSet=rs&directConnection=true"));
-        let pools = Generations::new(of("mongodb://a,b:7"));
+        let pools = LivePools::new(of("mongodb://a,b:7"));
         let names: Vec<_> = Directory::hosts(&pools).into_iter().map(|host| pools.host_name(host)).collect();
         assert_eq!(names, ["a:27017", "b:7"].map(Arc::<str>::from));
     }

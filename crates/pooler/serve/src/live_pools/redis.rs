@@ -5,10 +5,10 @@ use std::sync::{Arc, atomic::Ordering::Acquire};
 use redis_session::{Access, Directory, HttpRules, OverRate, ServerLogin, Version, Welcome};
 use seam::{Encryption, Origin, PoolId};
 
-use super::Generations;
+use super::LivePools;
 use crate::pools::redis::reason;
 
-impl Directory for Generations {
+impl Directory for LivePools {
     fn encryption(&self, listener: u16) -> Encryption {
         postgres_session::Directory::encryption(self, listener)
     }

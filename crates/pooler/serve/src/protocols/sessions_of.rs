@@ -4,11 +4,11 @@ use seam::{ClientTag, ServerTag, Sessions};
 
 use super::{Client, Server};
 
-pub struct Only<'a, Tag, S>(pub &'a mut dyn Sessions<Tag, S>);
+pub struct SessionsOf<'a, Tag, S>(pub &'a mut dyn Sessions<Tag, S>);
 
 macro_rules! only {
     ($tag:ident, $all:ident, $kind:ident, $session:ty) => {
-        impl Sessions<$tag, $session> for Only<'_, $tag, $all> {
+        impl Sessions<$tag, $session> for SessionsOf<'_, $tag, $all> {
             #[inline]
             fn get(&mut self, tag: $tag) -> Option<&mut $session> {
                 if let $all::$kind(session) = self.0.get(tag)? { Some(session) } else { None }

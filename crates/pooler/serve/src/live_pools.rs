@@ -25,14 +25,14 @@ use postgres_session::{Ask, Directory, Encryption, Look, Proof, Route, ServerLog
 use seam::{Origin, PoolId, Tenant};
 use upstream::Kind;
 
-use crate::pools::{MAX_POOLS, Pools};
+use crate::pools::{ConfigPools, MAX_POOLS};
 
-/// Pools of all configurations together. Pools that are no longer configured are dropped when they are unused.
+/// ConfigPools of all configurations together. ConfigPools that are no longer configured are dropped when they are unused.
 const MAX_POOLS_OF_ALL: usize = 4 * MAX_POOLS;
 
-pub struct Generations {
+pub struct LivePools {
     /// The configuration at start. A client's `listener` is an index into it.
-    first: Arc<Pools>,
+    first: Arc<ConfigPools>,
     table: RwLock<Table>,
     /// Changes with each reload and each forgotten pool.
     epoch: AtomicU64,
@@ -43,7 +43,7 @@ pub struct Generations {
 }
 
 struct Table {
-    current: Arc<Pools>,
+    current: Arc<ConfigPools>,
     /// By the driver's id. An id is never reused.
     entries: BTreeMap<PoolId, Entry>,
     /// The next id.
@@ -58,7 +58,7 @@ struct Table {
 #[derive(Clone)]
 struct Entry {
     /// The latest configuration that has the pool.
-    pools: Arc<Pools>,
+    pools: Arc<ConfigPools>,
     id: PoolId,
     /// Counts the reloads after which its servers had to be replaced.
     revision: u64,
@@ -72,12 +72,12 @@ pub struct Succession {
     pub followed: usize,
     /// How many of the pools that followed have their servers replaced.
     pub renewed: usize,
-    /// Pools that are no longer configured.
+    /// ConfigPools that are no longer configured.
     pub left_behind: usize,
 }
 
-impl Generations {
-    pub fn new(first: Pools) -> Self {
+impl LivePools {
+    pub fn new(first: ConfigPools) -> Self {
         let first = Arc::new(first);
         let table = Table {
             current: Arc::clone(&first),
@@ -91,7 +91,7 @@ impl Generations {
     }
 
     /// Makes `next` the current configuration.
-    pub fn succeed(&self, next: Pools) -> Succession {
+    pub fn succeed(&self, next: ConfigPools) -> Succession {
         let next = Arc::new(next.after(&self.current()));
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         let mut told = Succession::default();
@@ -132,7 +132,7 @@ impl Generations {
 
     /// The range of sizes within which a pool is tuned, if it is.
     pub fn tuning(&self, pool: PoolId) -> Option<tuner::Limits> {
-        self.look_at(pool, Pools::tuning)?
+        self.look_at(pool, ConfigPools::tuning)?
     }
 
     /// Whether the current configuration tunes any pool.
@@ -145,7 +145,7 @@ impl Generations {
         entry.pools.kind(entry.id)
     }
 
-    fn current(&self) -> Arc<Pools> {
+    fn current(&self) -> Arc<ConfigPools> {
         Arc::clone(&self.table.read().unwrap_or_else(PoisonError::into_inner).current)
     }
 
@@ -160,7 +160,7 @@ impl Generations {
 
     /// Calls `look` with a pool's latest configuration and its id there; `None` if the pool has been forgotten. It is
     /// not forgotten during the call.
-    fn look_at<T>(&self, id: PoolId, look: impl FnOnce(&Pools, PoolId) -> T) -> Option<T> {
+    fn look_at<T>(&self, id: PoolId, look: impl FnOnce(&ConfigPools, PoolId) -> T) -> Option<T> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         table.entries.get(&id).map(|entry| look(&entry.pools, entry.id))
     }
@@ -168,7 +168,7 @@ impl Generations {
     /// Finds a pool in the current configuration, and its driver's id.
     fn find<T>(
         &self,
-        name: impl Fn(&Pools) -> Result<T, Unknown>,
+        name: impl Fn(&ConfigPools) -> Result<T, Unknown>,
         id: impl Fn(&T) -> PoolId,
     ) -> Result<(T, PoolId), Unknown> {
         loop {
@@ -182,7 +182,7 @@ impl Generations {
     }
 
     /// The driver's id of a pool; `None` if the pool has been forgotten.
-    fn known_as(&self, pools: &Arc<Pools>, id: PoolId) -> Result<Option<PoolId>, Unknown> {
+    fn known_as(&self, pools: &Arc<ConfigPools>, id: PoolId) -> Result<Option<PoolId>, Unknown> {
         {
             let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
             if let Some(known) = table.ids.get(&id).filter(|_| Arc::ptr_eq(&table.current, pools)) {
@@ -227,7 +227,7 @@ impl Table {
 }
 
 /// Whether two configurations connect and log in the servers of a pool in the same way.
-fn same_servers(a: &Pools, of_a: PoolId, b: &Pools, of_b: PoolId) -> bool {
+fn same_servers(a: &ConfigPools, of_a: PoolId, b: &ConfigPools, of_b: PoolId) -> bool {
     // Destructured, so that a new field cannot be forgotten here.
     let ServerLogin {
         database,
@@ -257,7 +257,7 @@ fn same_servers(a: &Pools, of_a: PoolId, b: &Pools, of_b: PoolId) -> bool {
         && a.mongo_options(of_a) == b.mongo_options(of_b)
 }
 
-impl Directory for Generations {
+impl Directory for LivePools {
     fn encryption(&self, listener: u16) -> Encryption {
         // A listener that was opened without a certificate has none, whatever the file says now.
         match (self.first.encryption(listener), self.first.listen(listener)) {
@@ -315,7 +315,7 @@ impl Directory for Generations {
     }
 }
 
-impl Upstreams for Generations {
+impl Upstreams for LivePools {
     fn spec(&self, pool: PoolId) -> Option<PoolSpec> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         let entry = table.entries.get(&pool)?;
@@ -370,15 +370,15 @@ mod tests {
     use crate::{Tls, read::from_text};
     use std::path::Path;
 
-    fn config(text: &str) -> Pools {
+    fn config(text: &str) -> ConfigPools {
         let config = from_text(Path::new("p.toml"), text, &|_| None).unwrap();
         let tls = Tls::load(&config).unwrap();
-        Pools::new(Arc::new(config), Arc::new(tls))
+        ConfigPools::new(Arc::new(config), Arc::new(tls))
     }
 
     const USERS: &str = "[[user]]\nname = \"u\"\npassword = \"x\"\n[[user]]\nname = \"v\"\npassword = \"y\"\n";
 
-    fn with(databases: &str) -> Pools {
+    fn with(databases: &str) -> ConfigPools {
         config(&format!("{USERS}{databases}"))
     }
 
@@ -386,7 +386,7 @@ mod tests {
 
     #[test]
     fn a_pool_keeps_its_id_and_follows_the_new_rules() {
-        let pools = Generations::new(with(SHOP));
+        let pools = LivePools::new(with(SHOP));
         let id = pools.route("shop", "u").unwrap().pool;
         assert_eq!(pools.spec(id).unwrap().config.max_size, 20);
         let told = pools.succeed(with(&format!("{SHOP}max_size = 7\n")));
@@ -397,7 +397,7 @@ mod tests {
 
     #[test]
     fn a_forgotten_pool_leaves_no_trace_and_its_id_is_not_reused() {
-        let pools = Generations::new(with("[[database]]\nname = \"*\"\nurl = \"postgres://app:pw@h\"\n"));
+        let pools = LivePools::new(with("[[database]]\nname = \"*\"\nurl = \"postgres://app:pw@h\"\n"));
         let id = pools.route("made_up", "u").unwrap().pool;
         let spec = pools.spec(id).unwrap();
         assert_eq!(
@@ -414,7 +414,7 @@ mod tests {
 
     #[test]
     fn databases_of_the_fallback_have_separate_catalogues() {
-        let pools = Generations::new(with("[[database]]\nname = \"*\"\nurl = \"postgres://app:pw@h\"\n"));
+        let pools = LivePools::new(with("[[database]]\nname = \"*\"\nurl = \"postgres://app:pw@h\"\n"));
         let [a, b] = ["a", "b"].map(|name| pools.route(name, "u").unwrap().pool);
         assert_ne!(pools.server_login(a).database_id, pools.server_login(b).database_id);
         pools.catalogue_read(a, &["public.f".to_owned()]);
@@ -423,7 +423,7 @@ mod tests {
 
     #[test]
     fn configured_pools_stay_and_removed_ones_may_be_forgotten() {
-        let pools = Generations::new(with(SHOP));
+        let pools = LivePools::new(with(SHOP));
         let id = pools.route("shop", "u").unwrap().pool;
         assert_eq!(pools.spec(id).unwrap().forget_after, None);
         pools.succeed(with(&SHOP.replace("\"shop\"", "\"other\"")));
@@ -437,7 +437,7 @@ mod tests {
     #[test]
     fn pools_of_users_that_no_server_logs_in_as_may_be_forgotten() {
         let own = "[[database]]\nname = \"shop\"\nurl = \"postgres://h/d\"\n";
-        let pools = Generations::new(with(own));
+        let pools = LivePools::new(with(own));
         let [u, v] = ["u", "v"].map(|user| pools.route("shop", user).unwrap().pool);
         assert!([u, v].iter().all(|id| pools.spec(*id).unwrap().forget_after.is_none()), "they are configured");
         pools.succeed(with(SHOP));
@@ -451,7 +451,7 @@ mod tests {
 
     #[test]
     fn another_login_replaces_the_servers_and_keeps_the_clients() {
-        let pools = Generations::new(with(SHOP));
+        let pools = LivePools::new(with(SHOP));
         let id = pools.route("shop", "u").unwrap().pool;
         let told = pools.succeed(with(&SHOP.replace("app:pw", "app2:other")));
         assert_eq!(told.renewed, 1);
@@ -471,7 +471,7 @@ mod tests {
     fn looked_up_users_outlive_a_reload_with_the_same_query() {
         let own = "[[database]]\nname = \"shop\"\nurl = \"postgres://h/d\"\nauth_user = \"lookup\"\n";
         let local = Origin { listener: 0, address: None, port: 0 };
-        let pools = Generations::new(with(own));
+        let pools = LivePools::new(with(own));
         let Ok(Proof::Ask(ask)) = pools.proof(local, "shop", "w") else { panic!("it must be asked") };
         assert_eq!(pools.server_login(ask.pool).user, "lookup");
         pools.answered("shop", "w", Some("md50123456789abcdef0123456789abcdef")).ok();
@@ -493,7 +493,7 @@ mod tests {
     #[test]
     fn a_removed_database_takes_no_clients_and_keeps_the_present_ones() {
         let other = SHOP.replace("shop", "other");
-        let pools = Generations::new(with(&format!("{SHOP}min_size = 3\n")));
+        let pools = LivePools::new(with(&format!("{SHOP}min_size = 3\n")));
         let id = pools.route("shop", "u").unwrap().pool;
         assert_eq!(pools.succeed(with(&other)).left_behind, 1);
         assert!(matches!(pools.route("shop", "u"), Err(Unknown::Database)));
@@ -506,7 +506,7 @@ mod tests {
     #[test]
     fn a_removed_user_leaves_a_pool_behind() {
         let own = "[[database]]\nname = \"shop\"\nurl = \"postgres://h/d\"\n";
-        let pools = Generations::new(with(own));
+        let pools = LivePools::new(with(own));
         let (u, v) = (pools.route("shop", "u").unwrap().pool, pools.route("shop", "v").unwrap().pool);
         assert_ne!(u, v);
         let told = pools.succeed(config(&format!("[[user]]\nname = \"u\"\npassword = \"changed\"\n{own}")));
@@ -518,7 +518,7 @@ mod tests {
     #[test]
     fn a_database_of_its_own_takes_over_from_the_fallback() {
         let fallback = "[[database]]\nname = \"*\"\nurl = \"postgres://app:pw@h\"\n";
-        let pools = Generations::new(with(fallback));
+        let pools = LivePools::new(with(fallback));
         let id = pools.route("shop", "u").unwrap().pool;
         assert_eq!(pools.succeed(with(&format!("{fallback}{SHOP}"))).renewed, 1, "it is called `d` there now");
         assert_eq!(pools.server_login(id).database, "d");
