@@ -221,11 +221,6 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_valid() {
-        assert_eq!(PoolConfig::default().validate(), Ok(()));
-    }
-
-    #[test]
     fn contradictions_are_refused_with_the_names_of_the_options() {
         let min = error(|c| c.min_size = 21);
         assert_eq!(min, ConfigError::MinAboveMax { min_size: 21, max_size: 20 });

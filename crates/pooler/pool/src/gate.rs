@@ -179,14 +179,6 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_left_makes_room() {
-        let mut gate = with(1, 1, 1);
-        assert!(!gate.admit());
-        gate.left(false);
-        assert!(gate.admit());
-    }
-
-    #[test]
     fn no_more_evictions_are_reserved_than_are_wanted() {
         let mut gate = with(40, 50, 50);
         assert_eq!((0..20).filter(|_| gate.reserve_eviction()).count(), 10);

@@ -120,28 +120,6 @@ mod tests {
     }
 
     #[test]
-    fn the_one_idle_longest_comes_first() {
-        let mut queue = IdleQueue::new();
-        let first = queue.push(10, at(1));
-        queue.push(11, at(2));
-        queue.push(12, at(3));
-        assert_eq!(queue.oldest(), Some((10, at(1))));
-        assert_eq!(queue.remove(first), 10);
-        assert_eq!(queue.oldest(), Some((11, at(2))));
-        assert_eq!((queue.len(), queue.iter().collect::<Vec<_>>()), (2, Vec::from([(11, at(2)), (12, at(3))])));
-    }
-
-    #[test]
-    fn no_key_is_removed_before_the_minimum() {
-        let mut queue = IdleQueue::new();
-        queue.push(1, at(10));
-        assert_eq!(queue.pop_idle_for(SECOND * 5, at(14)), None);
-        assert_eq!(queue.pop_idle_for(SECOND * 5, at(15)), Some(1));
-        assert_eq!(queue.pop_idle_for(SECOND * 5, at(99)), None);
-        assert!(queue.is_empty());
-    }
-
-    #[test]
     fn entries_are_reused_and_take_24_bytes() {
         let mut queue = IdleQueue::new();
         for round in 0..1000 {

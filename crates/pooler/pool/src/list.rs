@@ -45,23 +45,6 @@ impl List {
         self.tail = at;
     }
 
-    /// Puts `at` right behind `before`, which is in this list.
-    pub(crate) fn insert_after<T>(
-        &mut self,
-        slab: &mut [T],
-        before: u32,
-        at: u32,
-        links: impl Fn(&mut T) -> &mut Links,
-    ) {
-        let next = links(&mut slab[before as usize]).next;
-        *links(&mut slab[at as usize]) = Links { prev: before, next };
-        links(&mut slab[before as usize]).next = at;
-        match next {
-            NONE => self.tail = at,
-            next => links(&mut slab[next as usize]).prev = at,
-        }
-    }
-
     #[inline]
     pub(crate) fn remove<T>(&mut self, slab: &mut [T], at: u32, links: impl Fn(&mut T) -> &mut Links) {
         let Links { prev, next } = *links(&mut slab[at as usize]);
@@ -104,9 +87,9 @@ mod tests {
         list.push_back(&mut slab, 1, |l| l);
         list.push_back(&mut slab, 2, |l| l);
         list.push_front(&mut slab, 0, |l| l);
-        list.insert_after(&mut slab, 0, 4, |l| l);
-        list.insert_after(&mut slab, 2, 5, |l| l);
-        assert_eq!(order(&list, &slab), [0, 4, 1, 2, 5]);
+        list.push_front(&mut slab, 4, |l| l);
+        list.push_back(&mut slab, 5, |l| l);
+        assert_eq!(order(&list, &slab), [4, 0, 1, 2, 5]);
         list.remove(&mut slab, 1, |l| l);
         list.remove(&mut slab, 0, |l| l);
         list.remove(&mut slab, 5, |l| l);

@@ -225,26 +225,6 @@ impl Slots {
         self.change(server.slot, state, now);
     }
 
-    /// Sets the home of a server. The idle servers there stay in the order of their last use.
-    pub(crate) fn set_home(&mut self, server: ServerId, home: Home) {
-        let slot = self.get(server);
-        if slot.home == home || slot.state != State::Idle {
-            self.get_mut(server).home = home;
-            return;
-        }
-        self.leave_home(server.slot);
-        self.slots[server.slot()].home = home;
-        let (mut before, mut at) = (NONE, self.home(home).head);
-        while at != NONE && self.slots[at as usize].since > self.slots[server.slot()].since {
-            (before, at) = (at, self.slots[at as usize].home_links.next);
-        }
-        let list = &mut self.homes[home.0 as usize];
-        match before {
-            NONE => list.push_front(&mut self.slots, server.slot, |s| &mut s.home_links),
-            _ => list.insert_after(&mut self.slots, before, server.slot, |s| &mut s.home_links),
-        }
-    }
-
     /// The idle server of this home that was used last.
     #[inline]
     pub(crate) fn last_used_at(&self, home: Home) -> Option<ServerId> {
@@ -450,22 +430,6 @@ mod tests {
         slots.set_state(a, State::InUse, Time(4));
         slots.set_state(a, State::Idle, Time(5));
         assert_eq!((slots.last_used_at(Home(0)), slots.oldest_idle()), (Some(a), Some(b)));
-        slots.check_invariants();
-    }
-
-    #[test]
-    fn an_idle_server_that_moves_takes_the_place_of_its_last_use() {
-        let mut slots = Slots::new();
-        let a = idle(&mut slots, 0, 1);
-        let b = idle(&mut slots, 1, 2);
-        let c = idle(&mut slots, 0, 3);
-        slots.set_home(b, Home(0));
-        slots.check_invariants();
-        slots.set_state(c, State::InUse, Time(4));
-        assert_eq!(slots.last_used_at(Home(0)), Some(b));
-        slots.set_home(a, Home(5));
-        slots.set_home(b, Home(5));
-        assert_eq!(slots.last_used_at(Home(5)), Some(b));
         slots.check_invariants();
     }
 

@@ -224,11 +224,6 @@ mod tests {
     }
 
     #[test]
-    fn with_no_overtaking_the_order_is_that_of_arrival() {
-        assert_eq!(served(&mut waiters(&[1, 0, 1, 0]), 0, 0), [0, 1, 2, 3]);
-    }
-
-    #[test]
     fn the_servers_own_home_comes_first_within_the_limit() {
         assert_eq!(served(&mut waiters(&[1, 0, 0, 0, 1]), 0, 2), [1, 2, 0, 3, 4]);
         assert_eq!(served(&mut waiters(&[1, 0, 1, 0]), 0, 99), [1, 3, 0, 2]);

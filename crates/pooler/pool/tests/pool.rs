@@ -331,8 +331,7 @@ impl World {
                 }
             }
             31 => self.cancel(n),
-            32..=34 => self.advance(self.now + MS * u32::from(n % 32)),
-            35 => self.moved(n, home),
+            32..=35 => self.advance(self.now + MS * u32::from(n % 32)),
             36 => {
                 self.pool.pause(if m % 4 == 0 { PauseMode::FailWaiters } else { PauseMode::HoldWaiters }, self.now);
                 self.obey();
@@ -364,14 +363,6 @@ impl World {
         assert_eq!(self.pool.reclaim_long_idle(self.now), there, "only a server that was idle for long is given up");
         self.in_vain |= !there;
         self.obey();
-    }
-
-    fn moved(&mut self, n: u8, home: Home) {
-        if let Some(server) = self.pick(n, |is| matches!(is, Is::Idle(_))) {
-            self.pool.handle_moved(server, home);
-            self.servers.get_mut(&server.slot()).expect("present").2 = home;
-            self.obey();
-        }
     }
 
     fn compare(&self) {

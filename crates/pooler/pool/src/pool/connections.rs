@@ -147,11 +147,6 @@ impl Pool {
         self.remove_server(server, now);
     }
 
-    /// A server has moved to another home.
-    pub fn handle_moved(&mut self, server: ServerId, home: Home) {
-        self.slots.set_home(server, home);
-    }
-
     /// Another pool has reached the upstream of this one. That ends a pause between tries, unless the last try of this
     /// pool was refused. The length of the next pause stays as it is. Returns whether this pool now wants to connect.
     pub fn handle_upstream_recovered(&mut self, now: Time) -> bool {

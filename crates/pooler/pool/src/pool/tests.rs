@@ -171,32 +171,6 @@ fn a_created_an_idle_and_a_queued_grant_say_so() {
 }
 
 #[test]
-fn the_last_used_is_handed_out_first_and_the_own_home_before_others() {
-    let mut bench = Bench::new(PoolConfig { max_size: 3, ..config() });
-    let s = bench.busy(3, 0);
-    bench.check_in(s[0], B, CheckIn::Clean, 1);
-    bench.check_in(s[1], A, CheckIn::Clean, 2);
-    bench.check_in(s[2], A, CheckIn::Clean, 3);
-    assert_eq!(bench.take(B, 4), s[0]);
-    assert_eq!(bench.take(B, 4), s[2]);
-    assert_eq!(bench.take(A, 4), s[1]);
-}
-
-#[test]
-fn never_more_than_max_connecting_at_a_time_nor_than_max_size_in_all() {
-    let mut bench = Bench::new(PoolConfig { max_size: 3, max_connecting: 2, ..config() });
-    for _ in 0..5 {
-        bench.queue(A, 0);
-    }
-    assert_eq!(bench.connects.len(), 2);
-    assert!(bench.connected(1).is_some());
-    assert_eq!(bench.connects.len(), 2);
-    assert!(bench.connected(1).is_some());
-    assert!(bench.connected(1).is_some());
-    assert_eq!((bench.connects.len(), bench.pool.counts().total), (0, 3));
-}
-
-#[test]
 fn a_waiter_who_leaves_withdraws_the_wish_for_a_connection() {
     let mut pool = Pool::new(config(), 1, at(0));
     pool.ready(at(0));
@@ -249,18 +223,6 @@ fn an_expired_waiter_gets_no_server() {
     let grant = bench.check_in(server, A, CheckIn::Clean, 11).expect("a grant for the second");
     assert_eq!(grant.waiter, WaiterId(3));
     assert_eq!(bench.failures(), [(2, CheckOutFailed::Timeout)]);
-}
-
-#[test]
-fn waiters_expire_at_their_dead_line_and_not_before() {
-    let mut bench = Bench::new(PoolConfig { max_size: 1, max_wait_time: Some(MS * 10), ..config() });
-    bench.busy(1, 0);
-    bench.queue(A, 1);
-    bench.timeout(10);
-    assert_eq!(bench.failures(), []);
-    bench.timeout(11);
-    assert_eq!(bench.failures(), [(2, CheckOutFailed::Timeout)]);
-    assert_eq!(bench.pool.poll_deadline(), None);
 }
 
 #[test]
@@ -355,16 +317,6 @@ fn idle_servers_close_oldest_first_but_never_below_min_size() {
     assert_eq!(bench.closes(), [(s[1], Closed::Idle)]);
     assert_eq!(bench.pool.poll_deadline(), None);
     assert_eq!(bench.take(A, 1000), s[2], "what min_size keeps is handed out");
-}
-
-#[test]
-fn min_size_is_filled_within_max_connecting() {
-    let mut bench = Bench::new(PoolConfig { max_size: 5, min_size: 3, max_connecting: 2, ..config() });
-    assert_eq!(bench.connects.len(), 2);
-    bench.connected(1);
-    bench.connected(1);
-    bench.connected(1);
-    assert_eq!((bench.connects.len(), bench.pool.counts().idle), (0, 3));
 }
 
 #[test]
