@@ -56,7 +56,7 @@ fn resolved_with(
         let before = known.and_then(|known| known.databases.iter().find(|other| other.srv.as_ref() == Some(&name)));
         match (look_up(&name), before) {
             (Ok(seeds), _) => {
-                holds = holds.min(seeds.holds);
+                holds = holds.min(seeds.ttl);
                 let addresses = seeds.addresses.iter().map(dial::address).collect();
                 set_hosts(&mut config.databases[index], addresses, seeds.auth_source, seeds.replica_set);
             }
@@ -115,7 +115,7 @@ mod tests {
     fn seeds(host: &str) -> Seeds {
         let addresses = vec![upstream::Address::Tcp { host: host.to_owned(), port: 27_017 }];
         let (auth_source, replica_set) = (Some("admin".to_owned()), Some("rs0".to_owned()));
-        Seeds { addresses, auth_source, replica_set, holds: Duration::from_secs(5) }
+        Seeds { addresses, auth_source, replica_set, ttl: Duration::from_secs(5) }
     }
 
     #[test]

@@ -308,7 +308,8 @@ async fn watch(
                 if let Some(serving) = serving.take() {
                     serving.abort();
                 }
-                tracing::info!("another process has taken over: clients may stay until they leave or stay_time is over");
+                tracing::info!("another process has taken over: clients may stay until they leave or stay_time \
+                    is over");
                 tokio::select! {
                     () = drained(handle) => return Ok(()),
                     name = signals.ending.next() => break name,

@@ -10,6 +10,6 @@ mod value;
 pub use problem::{Place, Problem, Problems, Severity};
 pub use secret::Secret;
 pub use section::{
-    Document, MAX_SECRET_FILE, Section, Spots, choose, load_text, nearest, read_in_part, read_small, read_text,
+    Document, MAX_SECRET_FILE_BYTES, Section, Spots, choose, load_text, nearest, read_in_part, read_small, read_text,
 };
 pub use value::{Variables, environment, interpolate_url, parse_duration, parse_duration_on, show_duration};

@@ -82,7 +82,7 @@ impl Place {
         let width = text
             .get(start..span.end.min(begin + line.len()).max(start))
             .map_or(1, |covered| covered.chars().count().max(1));
-        let text_of_line = masked(line, is_in_text(text, begin));
+        let text_of_line = mask_line(line, is_in_multiline_text(text, begin));
         Self { line: text[..begin].matches('\n').count() + 1, column: column + 1, width, text: text_of_line }
     }
 }
@@ -138,7 +138,7 @@ impl From<Problem> for Problems {
 }
 
 /// Keys whose values hold no secret.
-const HARMLESS: &[&str] = &[
+const NON_SECRET_KEYS: &[&str] = &[
     "about",
     "allow",
     "application_name_add_host",
@@ -273,27 +273,27 @@ const HARMLESS: &[&str] = &[
     "workers",
 ];
 
-/// Longest key that is taken for one, in characters.
-const MAX_KEY: usize = 48;
+/// Characters of a key. A longer text before an `=` may be a secret.
+const MAX_KEY_CHARS: usize = 48;
 
-/// The line with what may be a secret as stars, each as wide as what it stands for: everything after a key that is
-/// secret or unknown, unless it is a plain number or truth value; and all that is no key. `in_text`: it begins in a
-/// text of several lines, which may hold anything.
+/// Masks what may be a secret, each character by a star: everything after a key that is secret or unknown, unless it is
+/// a number or a truth value; and everything that is no key. `in_multiline_text`: the line begins in a text of several
+/// lines, which may have any contents.
 ///
-/// A comment is left out where anything is masked, because it may hold what the line had before.
-fn masked(line: &str, in_text: bool) -> String {
-    if in_text {
-        return stars(line);
+/// With anything masked, the comment is left out: it may have an earlier value of the line.
+fn mask_line(line: &str, in_multiline_text: bool) -> String {
+    if in_multiline_text {
+        return mask_all(line);
     }
     let (code, comment) = line.split_at(outside_quotes(line, '#').unwrap_or(line.len()));
-    let shown = masked_code(code);
+    let shown = mask_code(code);
     match shown == code && !comment.contains(['=', '"', '\'']) {
         true => shown + comment,
         false => shown.trim_end().to_owned(),
     }
 }
 
-fn masked_code(code: &str) -> String {
+fn mask_code(code: &str) -> String {
     if code.trim().is_empty() || is_header(code) {
         return code.to_owned();
     }
@@ -303,16 +303,16 @@ fn masked_code(code: &str) -> String {
         let (before, value) = rest.split_at(equals + 1);
         // What stands before the first one is a key and nothing else, or not of a configuration.
         if result.is_empty() && !is_key(&before[..equals]) {
-            return stars(code);
+            return mask_all(code);
         }
         result.push_str(before);
         rest = value;
         let key = last_word(&before[..equals]);
-        if !HARMLESS.contains(&key) && (is_secret(key) || !is_plain(value)) {
-            return result + &stars(rest);
+        if !NON_SECRET_KEYS.contains(&key) && (is_secret(key) || !is_plain(value)) {
+            return result + &mask_all(rest);
         }
     }
-    if result.is_empty() { stars(code) } else { result + rest }
+    if result.is_empty() { mask_all(code) } else { result + rest }
 }
 
 /// Where this character stands first, outside of quotes. A quote that does not end goes on to the end.
@@ -341,11 +341,12 @@ fn is_header(code: &str) -> bool {
 
 fn is_key(text: &str) -> bool {
     let key = text.trim().trim_matches(['"', '\'']);
-    (1..=MAX_KEY).contains(&key.len()) && key.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'.'))
+    (1..=MAX_KEY_CHARS).contains(&key.len())
+        && key.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'.'))
 }
 
 /// Whether a place of a file is inside a text of several lines.
-fn is_in_text(text: &str, place: usize) -> bool {
+fn is_in_multiline_text(text: &str, place: usize) -> bool {
     let bytes = text.as_bytes();
     let (mut at, mut opened): (usize, Option<&[u8]>) = (0, None);
     let many: [&[u8]; 2] = [b"\"\"\"", b"'''"];
@@ -364,7 +365,7 @@ fn is_in_text(text: &str, place: usize) -> bool {
                 3
             }
             (None, b'#') => rest.iter().position(|b| *b == b'\n').unwrap_or(rest.len()),
-            (None, quote @ (b'"' | b'\'')) => one_line(rest, quote),
+            (None, quote @ (b'"' | b'\'')) => string_length(rest, quote),
             (None, _) => 1,
         };
     }
@@ -372,7 +373,7 @@ fn is_in_text(text: &str, place: usize) -> bool {
 }
 
 /// Bytes of the text of one line that begins here, with its quotes; it ends with its line if it does not end before.
-fn one_line(bytes: &[u8], quote: u8) -> usize {
+fn string_length(bytes: &[u8], quote: u8) -> usize {
     let mut at = 1;
     while let Some(byte) = bytes.get(at) {
         match *byte {
@@ -395,7 +396,7 @@ fn is_plain(value: &str) -> bool {
     matches!(value, "true" | "false") || value.bytes().all(|b| b.is_ascii_digit() || b"+-._".contains(&b))
 }
 
-fn stars(text: &str) -> String {
+fn mask_all(text: &str) -> String {
     text.chars().map(|c| if c.is_whitespace() || c == '"' || c == '\'' { c } else { '*' }).collect()
 }
 
@@ -442,7 +443,7 @@ mod tests {
             "[\"hunter2\"]",
             "hunter2 [",
         ] {
-            let shown = masked(line, false);
+            let shown = mask_line(line, false);
             assert!(!shown.contains("hunter2"), "{shown}");
             let code = line.split(" #").next().unwrap().trim_end();
             assert_eq!(shown.chars().count(), code.chars().count());
@@ -454,14 +455,15 @@ mod tests {
             "tls_cert = \"no.pem\"           # a file of another machine",
             "query_wait_timeout = \"120s\"   # as before",
         ] {
-            assert_eq!(masked(line, false), line);
+            assert_eq!(mask_line(line, false), line);
         }
-        assert_eq!(masked("url = \"a\"  # which one", false), "url = \"*\"");
+        assert_eq!(mask_line("url = \"a\"  # which one", false), "url = \"*\"");
     }
 
     #[test]
     fn a_line_of_a_text_of_several_lines_is_all_masked() {
-        let text = "[[user]]\nabout = 'a \"\"\"' # \"\"\"\nkey = \"\"\"\nhunter2 = hunter2 # hunter2\n\\\"\"\" hunter2 = \\\\\n\"\"\"\nmax_size = 3\n\
+        let text = "[[user]]\nabout = 'a \"\"\"' # \"\"\"\nkey = \"\"\"\nhunter2 = hunter2 # hunter2\n\
+                    \\\"\"\" hunter2 = \\\\\n\"\"\"\nmax_size = 3\n\
                     x = '''\nhunter2=\n'''\nmode = \"a\n";
         let shown: Vec<String> = text
             .match_indices('\n')

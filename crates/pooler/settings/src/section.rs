@@ -21,10 +21,10 @@ use crate::{
 };
 
 /// Bytes that a file of settings may have.
-const MAX_FILE: u64 = 4 * 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Bytes that a file named by a `*_file` key may have.
-pub const MAX_SECRET_FILE: u64 = 64 * 1024;
+pub const MAX_SECRET_FILE_BYTES: u64 = 64 * 1024;
 
 /// Where the keys of a section stand in the file, for what is found out later.
 pub type Spots = HashMap<&'static str, Range<usize>>;
@@ -139,8 +139,8 @@ fn written_twice(name: &str) -> Problem {
 /// # Errors
 /// It cannot be read, or is far too large.
 pub fn load_text(path: &Path) -> Result<String, Problems> {
-    let text = std::fs::metadata(path).and_then(|meta| match meta.len() > MAX_FILE {
-        true => Err(std::io::Error::other(format!("it has more than {MAX_FILE} bytes"))),
+    let text = std::fs::metadata(path).and_then(|meta| match meta.len() > MAX_FILE_BYTES {
+        true => Err(std::io::Error::other(format!("it has more than {MAX_FILE_BYTES} bytes"))),
         false => std::fs::read_to_string(path),
     });
     text.map_err(|error| Problem::error(format!("cannot read it: {error}")).in_file(path).into())
@@ -424,9 +424,9 @@ pub fn nearest<'w>(word: &str, known: &[&'w str]) -> Option<&'w str> {
 pub fn read_small(path: &Path) -> std::io::Result<String> {
     use std::io::Read;
     let mut text = String::new();
-    std::fs::File::open(path)?.take(MAX_SECRET_FILE + 1).read_to_string(&mut text)?;
-    match text.len() as u64 > MAX_SECRET_FILE {
-        true => Err(std::io::Error::other(format!("it has more than {MAX_SECRET_FILE} bytes"))),
+    std::fs::File::open(path)?.take(MAX_SECRET_FILE_BYTES + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > MAX_SECRET_FILE_BYTES {
+        true => Err(std::io::Error::other(format!("it has more than {MAX_SECRET_FILE_BYTES} bytes"))),
         false => Ok(text),
     }
 }

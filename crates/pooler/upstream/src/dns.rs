@@ -14,37 +14,37 @@ use std::{
 /// Where the system's name servers stand.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 const DNS_PORT: u16 = 53;
-/// Name servers that are asked, as many as the system's resolver asks.
+/// Name servers that are queried, as many as the system's resolver asks.
 const MAX_NAME_SERVERS: usize = 3;
-/// How often each is asked, and how long one has for an answer.
-const ATTEMPTS: usize = 2;
+/// Attempts with each name server, and the wait for its answer.
+const ATTEMPTS_PER_SERVER: usize = 2;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Characters of a name, and of a part of it.
-const MAX_NAME: usize = 253;
-const MAX_LABEL: usize = 63;
+const MAX_NAME_CHARS: usize = 253;
+const MAX_LABEL_CHARS: usize = 63;
 /// Bytes that an answer over UDP may have, so that it is seldom cut short and never in fragments.
-const MAX_DATAGRAM: u16 = 1232;
-/// Records of an answer that are read.
+const MAX_DATAGRAM_BYTES: u16 = 1232;
+/// Records of an answer that are read; further ones are ignored.
 const MAX_RECORDS: usize = 128;
-/// How often a name in an answer may go on elsewhere in it.
+/// Compression pointers of one name.
 const MAX_JUMPS: usize = 32;
 
-const HEADER: usize = 12;
+const HEADER_BYTES: usize = 12;
 const SRV: u16 = 33;
 const TXT: u16 = 16;
 const OPT: u16 = 41;
 const INTERNET: u16 = 1;
 const RECURSION_DESIRED: u16 = 0x0100;
 const IS_ANSWER: u16 = 0x8000;
-const IS_CUT_SHORT: u16 = 0x0200;
+const TRUNCATED: u16 = 0x0200;
 const NO_SUCH_NAME: u16 = 3;
 
-/// What is asked of a name.
+/// The type of records that a query asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Question {
     /// The servers of a service.
     Srv,
-    /// What is written about it.
+    /// Texts about a name.
     Txt,
 }
 
@@ -55,15 +55,15 @@ pub struct Target {
     pub port: u16,
 }
 
-/// What a name server knows.
+/// The records in a reply.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Answer {
     /// Of [`Question::Srv`].
     pub targets: Vec<Target>,
     /// Of [`Question::Txt`], the strings of each joined.
     pub texts: Vec<String>,
-    /// For how long it holds; `None`: there is nothing.
-    pub holds: Option<Duration>,
+    /// The shortest time to live; `None` without records.
+    pub ttl: Option<Duration>,
 }
 
 /// The system's name servers.
@@ -72,11 +72,11 @@ pub struct Answer {
 /// They are not told.
 pub fn name_servers() -> Result<Vec<SocketAddr>, String> {
     let text = fs::read_to_string(RESOLV_CONF).map_err(|error| format!("cannot read {RESOLV_CONF}: {error}"))?;
-    let servers = listed(&text);
+    let servers = parse_resolv_conf(&text);
     if servers.is_empty() { Err(format!("{RESOLV_CONF} names no name server")) } else { Ok(servers) }
 }
 
-fn listed(text: &str) -> Vec<SocketAddr> {
+fn parse_resolv_conf(text: &str) -> Vec<SocketAddr> {
     let address = |line: &str| {
         let mut words = line.split_whitespace();
         let ip: IpAddr = (words.next()? == "nameserver").then(|| words.next()?.parse().ok()).flatten()?;
@@ -85,15 +85,15 @@ fn listed(text: &str) -> Vec<SocketAddr> {
     text.lines().filter_map(address).take(MAX_NAME_SERVERS).collect()
 }
 
-/// Asks one server after the other until one answers. A name that does not exist has an empty answer. May block for
+/// Queries one server after the other until one answers. A name that does not exist has an empty answer. May block for
 /// some seconds.
 ///
 /// # Errors
 /// None of them answers, or the name is none.
-pub fn ask(servers: &[SocketAddr], name: &str, question: Question) -> Result<Answer, String> {
+pub fn query_servers(servers: &[SocketAddr], name: &str, question: Question) -> Result<Answer, String> {
     let mut last = "there is no name server".to_owned();
-    for server in servers.iter().cycle().take(servers.len() * ATTEMPTS) {
-        match ask_one(*server, name, question) {
+    for server in servers.iter().cycle().take(servers.len() * ATTEMPTS_PER_SERVER) {
+        match query_server(*server, name, question) {
             Ok(answer) => return Ok(answer),
             Err(Failure::Name(why)) => return Err(why),
             Err(Failure::Server(why)) => last = format!("the name server {server} {why}"),
@@ -123,30 +123,30 @@ impl From<Malformed> for Failure {
     }
 }
 
-fn ask_one(server: SocketAddr, name: &str, question: Question) -> Result<Answer, Failure> {
+fn query_server(server: SocketAddr, name: &str, question: Question) -> Result<Answer, Failure> {
     // What it is keyed with is random.
     let id = RandomState::new().build_hasher().finish() as u16;
-    let asked = query(id, name, question).map_err(Failure::Name)?;
-    let message = by_udp(server, &asked)?;
-    let read = match Reply::read(&message, &asked)? {
-        Reply::CutShort => Reply::read(&by_tcp(server, &asked)?, &asked)?,
+    let query = encode_query(id, name, question).map_err(Failure::Name)?;
+    let message = by_udp(server, &query)?;
+    let read = match Reply::read(&message, &query)? {
+        Reply::Truncated => Reply::read(&by_tcp(server, &query)?, &query)?,
         reply => reply,
     };
     match read {
         Reply::Known(answer) => Ok(answer),
         Reply::Refused(code) => Err(Failure::Server(format!("refuses to answer (code {code})"))),
-        Reply::CutShort => Err(Failure::Server("cuts its answer short over TCP, too".to_owned())),
+        Reply::Truncated => Err(Failure::Server("cuts its answer short over TCP, too".to_owned())),
     }
 }
 
-fn by_udp(server: SocketAddr, asked: &[u8]) -> Result<Vec<u8>, Failure> {
+fn by_udp(server: SocketAddr, query: &[u8]) -> Result<Vec<u8>, Failure> {
     let any: IpAddr = if server.is_ipv4() { [0, 0, 0, 0].into() } else { [0_u16; 8].into() };
     let socket = UdpSocket::bind((any, 0))?;
-    // From then on it hears nothing but this server.
+    // From here on the socket receives datagrams of this server only.
     socket.connect(server)?;
-    socket.send(asked)?;
+    socket.send(query)?;
     let until = Instant::now() + ANSWER_TIMEOUT;
-    let mut buffer = vec![0; MAX_DATAGRAM.into()];
+    let mut buffer = vec![0; MAX_DATAGRAM_BYTES.into()];
     loop {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -155,19 +155,19 @@ fn by_udp(server: SocketAddr, asked: &[u8]) -> Result<Vec<u8>, Failure> {
         socket.set_read_timeout(Some(left))?;
         let length = socket.recv(&mut buffer)?;
         // A late answer to another question is not this one's.
-        if buffer[..length].get(..2) == asked.get(..2) {
+        if buffer[..length].get(..2) == query.get(..2) {
             buffer.truncate(length);
             return Ok(buffer);
         }
     }
 }
 
-fn by_tcp(server: SocketAddr, asked: &[u8]) -> Result<Vec<u8>, Failure> {
+fn by_tcp(server: SocketAddr, query: &[u8]) -> Result<Vec<u8>, Failure> {
     let mut stream = TcpStream::connect_timeout(&server, ANSWER_TIMEOUT)?;
     stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
-    let length = u16::try_from(asked.len()).expect("a question is short").to_be_bytes();
-    stream.write_all(&[&length, asked].concat())?;
+    let length = u16::try_from(query.len()).expect("a question is short").to_be_bytes();
+    stream.write_all(&[&length, query].concat())?;
     let mut length = [0; 2];
     stream.read_exact(&mut length)?;
     let mut message = vec![0; u16::from_be_bytes(length).into()];
@@ -175,11 +175,11 @@ fn by_tcp(server: SocketAddr, asked: &[u8]) -> Result<Vec<u8>, Failure> {
     Ok(message)
 }
 
-/// The question as it is sent.
-fn query(id: u16, name: &str, question: Question) -> Result<Vec<u8>, String> {
+/// Encodes a query.
+fn encode_query(id: u16, name: &str, question: Question) -> Result<Vec<u8>, String> {
     let name = name.trim_end_matches('.');
     let wrong = || format!("`{}` is no name of a host", name.escape_debug());
-    if name.is_empty() || name.len() > MAX_NAME {
+    if name.is_empty() || name.len() > MAX_NAME_CHARS {
         return Err(wrong());
     }
     let mut message = Vec::new();
@@ -188,7 +188,7 @@ fn query(id: u16, name: &str, question: Question) -> Result<Vec<u8>, String> {
         message.extend(word.to_be_bytes());
     }
     for label in name.split('.') {
-        if label.is_empty() || label.len() > MAX_LABEL || !label.bytes().all(|byte| byte.is_ascii_graphic()) {
+        if label.is_empty() || label.len() > MAX_LABEL_CHARS || !label.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(wrong());
         }
         message.push(label.len() as u8);
@@ -198,18 +198,18 @@ fn query(id: u16, name: &str, question: Question) -> Result<Vec<u8>, String> {
     message.push(0);
     [kind, INTERNET].iter().for_each(|word| message.extend(word.to_be_bytes()));
     message.push(0);
-    [OPT, MAX_DATAGRAM, 0, 0, 0].iter().for_each(|word| message.extend(word.to_be_bytes()));
+    [OPT, MAX_DATAGRAM_BYTES, 0, 0, 0].iter().for_each(|word| message.extend(word.to_be_bytes()));
     Ok(message)
 }
 
-/// What is no message of DNS.
+/// Why a message is not valid.
 #[derive(Debug, PartialEq, Eq)]
 struct Malformed(&'static str);
 
 #[derive(Debug, PartialEq, Eq)]
 enum Reply {
     Known(Answer),
-    CutShort,
+    Truncated,
     Refused(u16),
 }
 
@@ -263,7 +263,7 @@ impl Cursor<'_> {
                 }
                 _ => return Err(Malformed("a name is of an unknown form")),
             }
-            if name.len() > MAX_NAME || jumps > MAX_JUMPS {
+            if name.len() > MAX_NAME_CHARS || jumps > MAX_JUMPS {
                 return Err(Malformed("a name has no end"));
             }
         }
@@ -273,25 +273,25 @@ impl Cursor<'_> {
 }
 
 impl Reply {
-    /// The reply to what was asked.
-    fn read(message: &[u8], asked: &[u8]) -> Result<Self, Malformed> {
+    /// Reads the reply to a query.
+    fn read(message: &[u8], query: &[u8]) -> Result<Self, Malformed> {
         let mut cursor = Cursor { message, at: 0 };
         let (id, flags, questions, answers) = (cursor.word()?, cursor.word()?, cursor.word()?, cursor.word()?);
-        cursor.at = HEADER;
-        if asked.get(..2) != Some(&id.to_be_bytes()) || flags & IS_ANSWER == 0 {
+        cursor.at = HEADER_BYTES;
+        if query.get(..2) != Some(&id.to_be_bytes()) || flags & IS_ANSWER == 0 {
             return Err(Malformed("it answers something else"));
         }
-        if flags & IS_CUT_SHORT != 0 {
-            return Ok(Self::CutShort);
+        if flags & TRUNCATED != 0 {
+            return Ok(Self::Truncated);
         }
         match flags & 0xf {
             0 => {}
             NO_SUCH_NAME => return Ok(Self::Known(Answer::default())),
             code => return Ok(Self::Refused(code)),
         }
-        let mut own = Cursor { message: asked, at: HEADER };
-        let (asked_name, asked_kind) = (own.name()?, own.word()?);
-        if questions != 1 || !cursor.name()?.eq_ignore_ascii_case(&asked_name) || cursor.word()? != asked_kind {
+        let mut own = Cursor { message: query, at: HEADER_BYTES };
+        let (queried_name, queried_kind) = (own.name()?, own.word()?);
+        if questions != 1 || !cursor.name()?.eq_ignore_ascii_case(&queried_name) || cursor.word()? != queried_kind {
             return Err(Malformed("it answers another question"));
         }
         cursor.word()?;
@@ -302,10 +302,10 @@ impl Reply {
             cursor.name()?;
             let (kind, class, ttl, length) = (cursor.word()?, cursor.word()?, cursor.long()?, cursor.word()?);
             let end = cursor.at + usize::from(length);
-            if class == INTERNET && kind == asked_kind {
+            if class == INTERNET && kind == queried_kind {
                 answer.add(kind, &mut cursor, end)?;
-                let holds = Duration::from_secs(ttl.into());
-                answer.holds = Some(answer.holds.map_or(holds, |others| others.min(holds)));
+                let ttl = Duration::from_secs(ttl.into());
+                answer.ttl = Some(answer.ttl.map_or(ttl, |others| others.min(ttl)));
             }
             if end > message.len() {
                 return Err(Malformed("a record ends too late"));
@@ -344,16 +344,16 @@ mod tests {
     use super::*;
 
     /// An answer to a question, with these records behind it: type, time to live, data.
-    fn reply(asked: &[u8], flags: u16, records: &[(u16, u32, Vec<u8>)]) -> Vec<u8> {
-        let question = &asked[HEADER..asked.len() - 11];
-        let mut message = asked[..2].to_vec();
+    fn reply(query: &[u8], flags: u16, records: &[(u16, u32, Vec<u8>)]) -> Vec<u8> {
+        let question = &query[HEADER_BYTES..query.len() - 11];
+        let mut message = query[..2].to_vec();
         for word in [IS_ANSWER | flags, 1, records.len() as u16, 0, 0] {
             message.extend(word.to_be_bytes());
         }
         message.extend(question);
         for (kind, ttl, data) in records {
-            // The name that was asked for.
-            message.extend([192, HEADER as u8]);
+            // The name in the query.
+            message.extend([192, HEADER_BYTES as u8]);
             [*kind, INTERNET].iter().for_each(|word| message.extend(word.to_be_bytes()));
             message.extend(ttl.to_be_bytes());
             message.extend((data.len() as u16).to_be_bytes());
@@ -373,8 +373,8 @@ mod tests {
         data
     }
 
-    fn known(message: &[u8], asked: &[u8]) -> Answer {
-        match Reply::read(message, asked) {
+    fn known(message: &[u8], query: &[u8]) -> Answer {
+        match Reply::read(message, query) {
             Ok(Reply::Known(answer)) => answer,
             other => panic!("{other:?}"),
         }
@@ -382,48 +382,48 @@ mod tests {
 
     #[test]
     fn servers_and_texts_are_read_with_the_shortest_time_that_they_hold() {
-        let asked = query(7, "_mongodb._tcp.c.example.net", Question::Srv).unwrap();
-        // The end of the second name is that of the one that was asked for, behind its first two labels.
+        let query = encode_query(7, "_mongodb._tcp.c.example.net", Question::Srv).unwrap();
+        // The end of the second name is that of the queried name, after its first two labels.
         let records = [
             (SRV, 300, srv(27_017, &["a", "example", "net"], &[0])),
-            (SRV, 60, srv(27_018, &["b"], &[192, HEADER as u8 + 9 + 5])),
+            (SRV, 60, srv(27_018, &["b"], &[192, HEADER_BYTES as u8 + 9 + 5])),
             (5, 1, vec![0]),
         ];
-        let answer = known(&reply(&asked, 0, &records), &asked);
+        let answer = known(&reply(&query, 0, &records), &query);
         let target = |host: &str, port| Target { host: host.to_owned(), port };
         assert_eq!(answer.targets, [target("a.example.net", 27_017), target("b.c.example.net", 27_018)]);
-        assert_eq!(answer.holds, Some(Duration::from_secs(60)));
-        let asked = query(7, "c.example.net", Question::Txt).unwrap();
+        assert_eq!(answer.ttl, Some(Duration::from_secs(60)));
+        let query = encode_query(7, "c.example.net", Question::Txt).unwrap();
         let text = [&[10][..], b"authSource", &[6], b"=admin"].concat();
-        assert_eq!(known(&reply(&asked, 0, &[(TXT, 5, text)]), &asked).texts, ["authSource=admin"]);
-        assert_eq!(known(&reply(&asked, NO_SUCH_NAME, &[]), &asked), Answer::default());
+        assert_eq!(known(&reply(&query, 0, &[(TXT, 5, text)]), &query).texts, ["authSource=admin"]);
+        assert_eq!(known(&reply(&query, NO_SUCH_NAME, &[]), &query), Answer::default());
     }
 
     #[test]
     fn what_is_no_answer_to_this_question_is_refused() {
-        let asked = query(7, "c.example.net", Question::Txt).unwrap();
-        let right = reply(&asked, 0, &[(TXT, 5, vec![1, b'a'])]);
-        assert!(matches!(Reply::read(&right, &asked), Ok(Reply::Known(_))));
-        let other = query(7, "d.example.net", Question::Txt).unwrap();
-        assert_eq!(Reply::read(&reply(&other, 0, &[]), &asked), Err(Malformed("it answers another question")));
-        let other = query(8, "c.example.net", Question::Txt).unwrap();
-        assert_eq!(Reply::read(&reply(&other, 0, &[]), &asked), Err(Malformed("it answers something else")));
-        assert_eq!(Reply::read(&reply(&asked, 2, &[]), &asked), Ok(Reply::Refused(2)));
+        let query = encode_query(7, "c.example.net", Question::Txt).unwrap();
+        let right = reply(&query, 0, &[(TXT, 5, vec![1, b'a'])]);
+        assert!(matches!(Reply::read(&right, &query), Ok(Reply::Known(_))));
+        let other = encode_query(7, "d.example.net", Question::Txt).unwrap();
+        assert_eq!(Reply::read(&reply(&other, 0, &[]), &query), Err(Malformed("it answers another question")));
+        let other = encode_query(8, "c.example.net", Question::Txt).unwrap();
+        assert_eq!(Reply::read(&reply(&other, 0, &[]), &query), Err(Malformed("it answers something else")));
+        assert_eq!(Reply::read(&reply(&query, 2, &[]), &query), Ok(Reply::Refused(2)));
         // Any beginning of a message, and any with a byte changed, is read to an end.
         for cut in 0..right.len() {
-            assert!(Reply::read(&right[..cut], &asked).is_err() || cut >= right.len() - 2, "{cut}");
+            assert!(Reply::read(&right[..cut], &query).is_err() || cut >= right.len() - 2, "{cut}");
             for byte in [0, 1, 63, 64, 192, 255] {
                 let mut changed = right.clone();
                 changed[cut] = byte;
-                _ = Reply::read(&changed, &asked);
+                _ = Reply::read(&changed, &query);
             }
         }
         // A name that goes on where it stands.
-        let endless = reply(&asked, 0, &[(TXT, 5, vec![])]);
+        let endless = reply(&query, 0, &[(TXT, 5, vec![])]);
         let at = endless.len() - 12;
         let mut endless = endless;
         endless[at + 1] = at as u8;
-        assert_eq!(Reply::read(&endless, &asked), Err(Malformed("a name has no end")));
+        assert_eq!(Reply::read(&endless, &query), Err(Malformed("a name has no end")));
     }
 
     #[test]
@@ -436,23 +436,23 @@ mod tests {
         };
         let server = udp.local_addr().unwrap();
         let serving = thread::spawn(move || {
-            let mut asked = [0; 512];
-            let (length, from) = udp.recv_from(&mut asked).unwrap();
+            let mut query = [0; 512];
+            let (length, from) = udp.recv_from(&mut query).unwrap();
             udp.send_to(&[0; 12], from).unwrap();
-            udp.send_to(&reply(&asked[..length], IS_CUT_SHORT, &[]), from).unwrap();
+            udp.send_to(&reply(&query[..length], TRUNCATED, &[]), from).unwrap();
             let (mut stream, _) = tcp.accept().unwrap();
             let mut begin = [0; 2];
             stream.read_exact(&mut begin).unwrap();
-            let mut asked = vec![0; u16::from_be_bytes(begin).into()];
-            stream.read_exact(&mut asked).unwrap();
+            let mut query = vec![0; u16::from_be_bytes(begin).into()];
+            stream.read_exact(&mut query).unwrap();
             let records: Vec<_> = (0..100).map(|n| (SRV, 60, srv(n, &["a", "example", "net"], &[0]))).collect();
-            let message = reply(&asked, 0, &records);
+            let message = reply(&query, 0, &records);
             stream.write_all(&(message.len() as u16).to_be_bytes()).unwrap();
             stream.write_all(&message).unwrap();
         });
         // Nothing is at the first one's port, which says so at once.
         let gone = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let answer = ask(&[gone, server], "_mongodb._tcp.c.example.net", Question::Srv).unwrap();
+        let answer = query_servers(&[gone, server], "_mongodb._tcp.c.example.net", Question::Srv).unwrap();
         serving.join().unwrap();
         assert_eq!((answer.targets.len(), answer.targets[99].port), (100, 99));
     }
@@ -461,10 +461,10 @@ mod tests {
     fn name_servers_are_read_as_the_system_writes_them() {
         let text = "# x\nsearch example.net\nnameserver 10.0.0.2\nnameserver\tfd00::1\n nameserver x\n\
                     nameserver 1.1.1.1\nnameserver 9.9.9.9\n";
-        let shown: Vec<String> = listed(text).iter().map(ToString::to_string).collect();
+        let shown: Vec<String> = parse_resolv_conf(text).iter().map(ToString::to_string).collect();
         assert_eq!(shown, ["10.0.0.2:53", "[fd00::1]:53", "1.1.1.1:53"]);
         for wrong in ["", ".", "a..b", "a b.c", &"a".repeat(64), &"a.".repeat(200)] {
-            assert!(query(1, wrong, Question::Srv).is_err(), "{wrong}");
+            assert!(encode_query(1, wrong, Question::Srv).is_err(), "{wrong}");
         }
     }
 }

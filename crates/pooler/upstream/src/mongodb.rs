@@ -8,24 +8,24 @@ use settings::nearest;
 
 use crate::tls::UrlTls;
 
-/// What of a URL is MongoDB's alone.
+/// Options that only MongoDB has.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct MongoOptions {
-    /// `replicaSet`: what the hosts must be members of.
+    /// `replicaSet`: the set that all hosts must be members of.
     pub replica_set: Option<String>,
-    /// `directConnection`: the host is meant itself, whatever replica set it is of.
+    /// `directConnection`: only the host itself is used, whatever replica set it belongs to.
     pub direct: bool,
-    /// `authSource`: the database that knows the user; without it that of the URL, or `admin`.
+    /// `authSource`: the database that has the user. The default is the database of the URL, or `admin`.
     pub auth_source: Option<String>,
     /// `authMechanism` is SCRAM-SHA-1.
     pub sha1: bool,
-    /// `localThresholdMS`: how much longer than those of the nearest host the answers of a host may take that reads are
-    /// sent to.
+    /// `localThresholdMS`: how much longer than the nearest host another host may take to answer, if reads are to be sent
+    /// there.
     pub local_threshold: Option<Duration>,
 }
 
-/// The options that are understood.
-const KNOWN: &[&str] = &[
+/// Options that have an effect here.
+const SUPPORTED_OPTIONS: &[&str] = &[
     "replicaSet",
     "authSource",
     "authMechanism",
@@ -44,7 +44,7 @@ const KNOWN: &[&str] = &[
     "srvMaxHosts",
 ];
 
-/// An option of a URL that is for drivers, and says nothing to Poolhouse.
+/// An option of a URL that only drivers use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ignored {
     pub name: &'static str,
@@ -52,8 +52,8 @@ pub struct Ignored {
     pub setting: Option<&'static str>,
 }
 
-/// Options of drivers' pools, and the setting that does the same here.
-const OURS: &[(&str, &str)] = &[
+/// Options of drivers' pools, with the setting that does the same here.
+const POOL_OPTIONS: &[(&str, &str)] = &[
     ("maxPoolSize", "max_size"),
     ("minPoolSize", "min_size"),
     ("maxIdleTimeMS", "max_idle_time"),
@@ -64,8 +64,8 @@ const OURS: &[(&str, &str)] = &[
     ("serverSelectionTimeoutMS", "unavailable_wait_time"),
 ];
 
-/// Options that each client says for itself.
-const CLIENTS: &[&str] = &[
+/// Options that each client sets for itself.
+const CLIENT_OPTIONS: &[&str] = &[
     "readPreference",
     "readPreferenceTags",
     "maxStalenessSeconds",
@@ -85,20 +85,20 @@ const CLIENTS: &[&str] = &[
 
 /// The URL's options as they are read.
 #[derive(Default)]
-pub struct Options {
+pub struct UrlOptions {
     pub options: MongoOptions,
     /// `connectTimeoutMS`.
     pub connect_time: Option<Duration>,
-    /// TLS was asked for, or was not to be.
+    /// `tls`, if it was given.
     pub secure: Option<bool>,
     /// `srvServiceName`, and `srvMaxHosts`.
     pub srv_service: Option<String>,
     pub srv_max_hosts: Option<usize>,
-    /// What says nothing here.
+    /// Options that only drivers use.
     pub ignored: Vec<Ignored>,
 }
 
-fn truth(key: &str, value: &str) -> Result<bool, String> {
+fn parse_bool(key: &str, value: &str) -> Result<bool, String> {
     match value {
         "true" => Ok(true),
         "false" => Ok(false),
@@ -106,23 +106,23 @@ fn truth(key: &str, value: &str) -> Result<bool, String> {
     }
 }
 
-impl Options {
-    /// Takes one of them. Their names are the same in whatever case.
+impl UrlOptions {
+    /// Takes an option, whose name may be in any case.
     ///
     /// # Errors
-    /// What is wrong with it, or that it is not for Poolhouse.
+    /// The value is wrong, or the option is unknown or not available.
     pub fn parameter(&mut self, given: &str, value: String, tls: &mut UrlTls) -> Result<(), String> {
         let is = |name: &&&str| name.eq_ignore_ascii_case(given);
-        let of_pools = OURS.iter().map(|&(name, ours)| Ignored { name, setting: Some(ours) });
-        let mut drivers = of_pools.chain(CLIENTS.iter().map(|&name| Ignored { name, setting: None }));
+        let of_pools = POOL_OPTIONS.iter().map(|&(name, setting)| Ignored { name, setting: Some(setting) });
+        let mut drivers = of_pools.chain(CLIENT_OPTIONS.iter().map(|&name| Ignored { name, setting: None }));
         if let Some(ignored) = drivers.find(|ignored| ignored.name.eq_ignore_ascii_case(given)) {
             if !self.ignored.contains(&ignored) {
                 self.ignored.push(ignored);
             }
             return Ok(());
         }
-        let Some(key) = KNOWN.iter().find(is) else {
-            let guess = nearest(given, KNOWN).map(|n| format!(", did you mean `{n}`?")).unwrap_or_default();
+        let Some(key) = SUPPORTED_OPTIONS.iter().find(is) else {
+            let guess = nearest(given, SUPPORTED_OPTIONS).map(|n| format!(", did you mean `{n}`?")).unwrap_or_default();
             return Err(format!(
                 "unknown parameter `{}` behind the `?` of a mongodb:// URL{guess}",
                 given.escape_debug()
@@ -140,10 +140,10 @@ impl Options {
                     value.escape_debug()
                 ));
             }
-            "tls" | "ssl" => self.secure = Some(truth(key, &value)?),
+            "tls" | "ssl" => self.secure = Some(parse_bool(key, &value)?),
             "tlsCAFile" => tls.parameter("sslrootcert", &value)?,
-            "tlsAllowInvalidHostnames" if truth(key, &value)? => tls.parameter("sslmode", "verify-ca")?,
-            "tlsAllowInvalidCertificates" | "tlsInsecure" if truth(key, &value)? => {
+            "tlsAllowInvalidHostnames" if parse_bool(key, &value)? => tls.parameter("sslmode", "verify-ca")?,
+            "tlsAllowInvalidCertificates" | "tlsInsecure" if parse_bool(key, &value)? => {
                 tls.parameter("sslmode", "require")?
             }
             "connectTimeoutMS" => {
@@ -154,7 +154,7 @@ impl Options {
                 let time: u64 = value.parse().map_err(|_| "localThresholdMS is a whole number of milliseconds")?;
                 self.options.local_threshold = Some(Duration::from_millis(time));
             }
-            "loadBalanced" if truth(key, &value)? => {
+            "loadBalanced" if parse_bool(key, &value)? => {
                 return Err("loadBalanced is not available: name the hosts themselves".to_owned());
             }
             "srvServiceName" => self.srv_service = Some(value).filter(|name| !name.is_empty()),
@@ -162,7 +162,7 @@ impl Options {
                 let most: usize = value.parse().map_err(|_| "srvMaxHosts is a whole number")?;
                 self.srv_max_hosts = (most > 0).then_some(most);
             }
-            "directConnection" => self.options.direct = truth(key, &value)?,
+            "directConnection" => self.options.direct = parse_bool(key, &value)?,
             _ => {}
         }
         Ok(())

@@ -4,14 +4,14 @@
 use std::{net::SocketAddr, time::Duration};
 
 use crate::{
-    dns::{Answer, Question, ask},
+    dns::{Answer, Question, query_servers},
     hosts::{Address, MAX_HOSTS},
 };
 
 /// Parts of a name whose servers may be looked up, at least: the servers of a shorter name could belong to anyone.
 const MIN_NAME_PARTS: usize = 3;
 
-/// A name in place of hosts.
+/// A name whose records list the hosts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SrvName {
     pub host: String,
@@ -21,7 +21,7 @@ pub struct SrvName {
     pub max_hosts: Option<usize>,
 }
 
-/// What name servers say of it.
+/// The hosts and options in the records of a name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Seeds {
     /// The hosts, in the order of their names.
@@ -30,15 +30,15 @@ pub struct Seeds {
     pub auth_source: Option<String>,
     /// `replicaSet`.
     pub replica_set: Option<String>,
-    /// For how long that holds.
-    pub holds: Duration,
+    /// The shortest time to live of the records.
+    pub ttl: Duration,
 }
 
 impl SrvName {
-    /// Whether it may be one.
+    /// Checks that the name may be looked up.
     ///
     /// # Errors
-    /// Why not.
+    /// The name is too short, or an address.
     pub fn check(&self) -> Result<(), String> {
         let parts = self.host.split('.').filter(|part| !part.is_empty()).count();
         if parts < MIN_NAME_PARTS || self.host.parse::<std::net::IpAddr>().is_ok() {
@@ -49,14 +49,14 @@ impl SrvName {
         Ok(())
     }
 
-    /// Looks it up. May block for some seconds.
+    /// Looks up the records of the name. May block for some seconds.
     ///
     /// # Errors
-    /// Name servers do not answer, or what they say is not to be trusted.
+    /// Name servers do not answer, or a record must not be trusted.
     pub fn look_up(&self, servers: &[SocketAddr]) -> Result<Seeds, String> {
         let service = format!("_{}._tcp.{}", self.service, self.host);
-        let hosts = ask(servers, &service, Question::Srv)?;
-        let texts = ask(servers, &self.host, Question::Txt)?;
+        let hosts = query_servers(servers, &service, Question::Srv)?;
+        let texts = query_servers(servers, &self.host, Question::Txt)?;
         self.seeds(&service, hosts, texts)
     }
 
@@ -84,8 +84,8 @@ impl SrvName {
         if texts.texts.len() > 1 {
             return Err(format!("`{}` has {} TXT records, and may have one", self.host, texts.texts.len()));
         }
-        let holds = [hosts.holds, texts.holds].into_iter().flatten().min().unwrap_or_default();
-        let mut seeds = Seeds { addresses, auth_source: None, replica_set: None, holds };
+        let ttl = [hosts.ttl, texts.ttl].into_iter().flatten().min().unwrap_or_default();
+        let mut seeds = Seeds { addresses, auth_source: None, replica_set: None, ttl };
         for pair in texts.texts.iter().flat_map(|text| text.split('&')).filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             match key.to_ascii_lowercase().as_str() {
@@ -115,8 +115,8 @@ mod tests {
 
     fn seeds(name: &SrvName, hosts: &[&str], texts: &[&str]) -> Result<Seeds, String> {
         let target = |host: &&str| Target { host: (*host).to_owned(), port: 27_017 };
-        let holds = Some(Duration::from_secs(60));
-        let hosts = Answer { targets: hosts.iter().map(target).collect(), holds, ..Answer::default() };
+        let ttl = Some(Duration::from_secs(60));
+        let hosts = Answer { targets: hosts.iter().map(target).collect(), ttl, ..Answer::default() };
         let texts = texts.iter().map(|text| (*text).to_owned()).collect();
         name.seeds("_mongodb._tcp.c.example.net", hosts, Answer { texts, ..Answer::default() })
     }
@@ -127,7 +127,7 @@ mod tests {
         let address = |host: &str| Address::Tcp { host: host.to_owned(), port: 27_017 };
         assert_eq!(found.addresses, [address("a.example.net"), address("b.example.net")]);
         assert_eq!((found.auth_source.as_deref(), found.replica_set.as_deref()), (Some("admin"), Some("rs0")));
-        assert_eq!(found.holds, Duration::from_secs(60));
+        assert_eq!(found.ttl, Duration::from_secs(60));
         let one = SrvName { max_hosts: Some(1), ..name() };
         assert_eq!(
             seeds(&one, &["b.example.net", "a.example.net"], &[]).unwrap().addresses,

@@ -365,8 +365,8 @@ impl Reader<'_> {
         }
         let span = limits.spots.get("max_server_connections").cloned().unwrap_or_default();
         let problem = Problem::error(format!(
-            "with max_server_connections = {most} nobody is served: a connection to each of the {hosts} hosts of MongoDB \
-             asks what it is"
+            "with max_server_connections = {most} nobody is served: a connection to each of the {hosts} hosts of \
+             MongoDB asks what it is"
         ));
         self.document.report(span, problem.hint(format!("write {} or more", hosts + 1)));
     }

@@ -85,7 +85,7 @@ impl Directory for LivePools {
     }
 
     fn unavailable_wait(&self) -> Duration {
-        self.current().mongodb_patience()
+        self.current().mongodb_unavailable_wait()
     }
 
     fn route(&self, user: &str, host: usize) -> Result<PoolId, String> {

@@ -83,7 +83,7 @@ impl ConfigPools {
         own.unwrap_or(mongodb_session::LOCAL_THRESHOLD)
     }
 
-    pub(crate) fn mongodb_patience(&self) -> Duration {
+    pub(crate) fn mongodb_unavailable_wait(&self) -> Duration {
         let config = self.mongodb.map(|index| &self.config.databases[index].pool.config);
         config.and_then(|config| config.unavailable_wait_time).unwrap_or(UNBOUNDED_WAIT)
     }

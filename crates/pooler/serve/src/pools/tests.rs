@@ -221,8 +221,10 @@ fn names_chosen_by_clients_cannot_make_pools_without_end_nor_leave_none_to_the_c
 #[test]
 fn a_tuned_pool_may_grow_to_what_the_limits_leave_and_a_user_with_a_size_of_his_own_is_not_tuned() {
     let pools = pools(
-        "[limits]\nmax_server_connections = 50\n[[database]]\nname = \"a\"\nurl = \"postgres://h\"\nmax_size = \"auto\"\n\
-         max_connections = 40\n[[user]]\nname = \"u\"\npassword = \"x\"\n[[user]]\nname = \"v\"\npassword = \"x\"\nmax_size = 3\n\
+        "[limits]\nmax_server_connections = 50\n[[database]]\nname = \"a\"\nurl = \"postgres://h\"\n\
+            max_size = \"auto\"\n\
+         max_connections = 40\n[[user]]\nname = \"u\"\npassword = \"x\"\n\
+         [[user]]\nname = \"v\"\npassword = \"x\"\nmax_size = 3\n\
          [[user]]\nname = \"w\"\npassword = \"x\"\nmin_size = 30\n",
     );
     let (u, v) = (pools.route("a", "u").unwrap().pool, pools.route("a", "v").unwrap().pool);

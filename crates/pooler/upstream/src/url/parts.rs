@@ -52,7 +52,7 @@ pub struct UrlParts {
     /// The login at the sentinels.
     sentinel_user: Option<String>,
     sentinel_password: Option<String>,
-    mongo: mongodb::Options,
+    mongo: mongodb::UrlOptions,
     /// As listed. An empty one stands for the default.
     hosts: Vec<String>,
     /// One for all hosts, or one for each.
