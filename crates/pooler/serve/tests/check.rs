@@ -65,8 +65,8 @@ fn a_limit_of_pinned_clients_above_the_pool_is_found() {
 #[test]
 fn options_of_a_url_that_are_for_drivers_are_listed_once() {
     let url = "mongodb://a/?retryWrites=true&w=majority&maxPoolSize=50";
-    let listed = "p.toml:2:7: warning: options of the url of `*` are for drivers and ignored: retryWrites, w, maxPoolSize (here the \
-                  setting is `max_size`)";
+    let listed = "p.toml:2:7: warning: options of the url of `*` are for drivers and ignored: retryWrites, w, \
+                  maxPoolSize (here the setting is `max_size`)";
     assert_eq!(found_with(&format!("[[database]]\nurl = \"{url}\"\n"), MACHINE), [listed]);
 }
 
@@ -86,8 +86,8 @@ fn each_host_of_mongodb_has_as_many_servers_as_a_pool_may_have_and_one_that_watc
     let limited = |url: &str, more: &str, most: u32| {
         of(url, &format!("{more}[limits]\nmax_server_connections = {most}\n"), MACHINE.descriptors)
     };
-    let sum = "p.toml:5:1: warning: max_size 20 of `*` at each of its 3 hosts and a connection that watches each host make 63, \
-               above max_server_connections 62";
+    let sum = "p.toml:5:1: warning: max_size 20 of `*` at each of its 3 hosts and a connection that watches \
+               each host make 63, above max_server_connections 62";
     assert_eq!((limited(set, "", 62), limited(set, "", 63)), (vec![sum.to_owned()], vec![]));
     assert_eq!(limited("mongodb://a", "", 21), Vec::<String>::new());
     assert!(limited("mongodb://a", "", 20)[0].contains("max_size 20 of `*` at its host and a connection"));
@@ -127,7 +127,8 @@ fn listening_beyond_loopback_without_passwords_is_an_error() {
 fn a_login_lent_to_every_program_of_the_machine_is_a_warning() {
     let lent = |rest: &str| {
         let text = format!(
-            "[[database]]\nurl = \"redis://:pw@h\"\n[[listener]]\nprotocol = \"redis\"\nlisten = \"127.0.0.1:1\"\n{rest}"
+            "[[database]]\nurl = \"redis://:pw@h\"\n[[listener]]\nprotocol = \"redis\"\n\
+                listen = \"127.0.0.1:1\"\n{rest}"
         );
         let found = found_with(&text, MACHINE);
         found.into_iter().find(|line| line.contains("every program on this machine gets in at 127.0.0.1:1"))
@@ -150,7 +151,8 @@ fn the_same_address_twice_is_an_error() {
 fn addresses_of_which_only_one_can_be_open_are_an_error() {
     let two = |one: &str, other: &str| {
         found(&format!(
-            "[[listener]]\nlisten = \"{one}\"\n[[listener]]\nlisten = \"{other}\"\n[[user]]\nname = \"app\"\npassword = \"x\"\n"
+            "[[listener]]\nlisten = \"{one}\"\n[[listener]]\nlisten = \"{other}\"\n[[user]]\nname = \"app\"\n\
+                password = \"x\"\n"
         ))
     };
     for (one, other) in [("127.0.0.1:1", "0.0.0.0:1"), ("[::]:1", "[::1]:1")] {
@@ -210,12 +212,14 @@ fn limits_of_clients_that_the_listener_does_not_leave_room_for_are_found() {
     );
     let second = |limit| {
         format!(
-            "hard_limit = 50\n[[database]]\nname = \"e\"\nurl = \"postgres://app@h/e\"\nhard_limit = {limit}\n{listener}"
+            "hard_limit = 50\n[[database]]\nname = \"e\"\nurl = \"postgres://app@h/e\"\nhard_limit = {limit}\n\
+                {listener}"
         )
     };
     expect(
         &second(31),
-        "p.toml:8:14: warning: the hard_limit of each database makes 81 in all, above the soft_limit 80 of its listener",
+        "p.toml:8:14: warning: the hard_limit of each database makes 81 in all, above the soft_limit 80 of its \
+            listener",
     );
     assert!(found(&second(30)).is_empty(), "{:?}", found(&second(30)));
     assert!(found(&format!("soft_limit = 1000\n{listener}")).is_empty(), "a soft limit alone refuses no client");
@@ -278,7 +282,8 @@ fn readable_files_with_passwords_are_found() {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
         serve::check(&serve::from_file(&path, false).unwrap(), MACHINE).len()
     };
-    let plain = "[[database]]\nname = \"d\"\nurl = \"postgres://app:pw@h/d\"\n[[user]]\nname = \"a\"\npassword = \"md50123456789abcdef0123456789abcdef\"\n";
+    let plain = "[[database]]\nname = \"d\"\nurl = \"postgres://app:pw@h/d\"\n[[user]]\nname = \"a\"\n\
+        password = \"md50123456789abcdef0123456789abcdef\"\n";
     assert_eq!(found(plain, 0o644), 1);
     assert_eq!(found(plain, 0o640), 0);
     assert_eq!(found("[[database]]\nname = \"d\"\nurl = \"postgres://app@h/d\"\n", 0o644), 0);
@@ -288,7 +293,8 @@ fn readable_files_with_passwords_are_found() {
 fn rules_of_users_that_cannot_work_are_found() {
     let own = |rules: &str| {
         format!(
-            "[[database]]\nname = \"own\"\nurl = \"postgres://h/own\"\n[[user]]\nname = \"u\"\npassword = \"x\"\n{rules}"
+            "[[database]]\nname = \"own\"\nurl = \"postgres://h/own\"\n[[user]]\nname = \"u\"\npassword = \"x\"\n\
+                {rules}"
         )
     };
     expect(
@@ -359,7 +365,8 @@ fn of_two_names_of_one_database_only_one_is_tuned() {
     let auto = "max_size = \"auto\"\n";
     expect(
         &again("postgres://other@h/d", auto),
-        "p.toml:8:12: error: max_size of `d` and of `e` is \"auto\", and both are the same database: only one may be tuned",
+        "p.toml:8:12: error: max_size of `d` and of `e` is \"auto\", and both are the same database: only one \
+            may be tuned",
     );
     for (url, size) in [
         ("postgres://other@h/d", ""),

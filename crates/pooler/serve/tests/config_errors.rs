@@ -287,7 +287,8 @@ poolhouse.toml:4:14: error: `d` has an auth_query and no user to run it as
 fn monitors_of_mongodb_that_take_every_connection_are_refused() {
     let text = |most: u32| {
         format!(
-            "[limits]\nmax_server_connections = {most}\n[[database]]\nurl = \"mongodb://a,b,c/?replicaSet=rs0\"\nmax_pinned = 1\n"
+            "[limits]\nmax_server_connections = {most}\n[[database]]\nurl = \"mongodb://a,b,c/?replicaSet=rs0\"\n\
+                max_pinned = 1\n"
         )
     };
     let told = errors(&text(3));

@@ -105,7 +105,8 @@ fn a_size_cannot_be_tuned_where_clients_share_connections() {
     assert!(error(&general).contains(":2:12: error: clients of Redis share connections"));
     assert!(error(&format!("{BASE}auto_window = \"2s\"\n")).contains("which is not for Redis"));
     // Beside a database of PostgreSQL it is meant for that.
-    let both = "[pool]\nmax_size = \"auto\"\n[[database]]\nurl = \"redis://h\"\n[[database]]\nname = \"x\"\nurl = \"postgres://a@h/x\"\n";
+    let both = "[pool]\nmax_size = \"auto\"\n[[database]]\nurl = \"redis://h\"\n[[database]]\nname = \"x\"\n\
+        url = \"postgres://a@h/x\"\n";
     let config = read(both).unwrap();
     let tuned: Vec<_> =
         config.databases.iter().map(|d| (d.kind, d.pool.tuning(0).is_some(), d.pool.config.max_size)).collect();

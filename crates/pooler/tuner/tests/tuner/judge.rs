@@ -28,7 +28,8 @@ pub struct Judged {
 }
 
 impl Judged {
-    pub const HEAD: &str = "| database | found, median | after, minutes | regret, mean | 95 of 100 | worst | fixed 20 | changes an hour, most |\n|-|-|-|-|-|-|-|-|";
+    pub const HEAD: &str = "| database | found, median | after, minutes | regret, mean | 95 of 100 | worst | \
+        fixed 20 | changes an hour, most |\n|-|-|-|-|-|-|-|-|";
 
     pub fn regret(&self, share: f64) -> f64 {
         quantile(self.courses.iter().map(|course| course.0), share)
