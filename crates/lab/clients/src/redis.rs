@@ -1,11 +1,11 @@
 //! Redis, or a pooler in front of one.
 
-mod asker;
-mod link;
-mod place;
+mod options;
+mod protocol;
+mod querier;
 mod requester;
 
-pub use asker::{Asker, Reply};
-pub use link::{Link, kind_of};
-pub use place::Place;
+pub use options::ConnectOptions;
+pub use protocol::kind_of;
+pub use querier::{Querier, Reply};
 pub use requester::{ErrorReply, Fault, Requester, Verdict, Words};

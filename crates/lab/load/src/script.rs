@@ -2,8 +2,8 @@
 //! `\sleep`, `\gset`. The same with a command of Redis in each line, or with commands of MongoDB, instead of SQL. What
 //! is not supported is an error that says so, with file, line and column.
 //!
-//! A run's scripts are read once ([`Scripts::new`]); each client then has a [`Client`] with variables of its own, which
-//! goes through one script for each operation: [`Client::begin`], then [`Client::next`] until [`Step::End`] or
+//! A run's scripts are read once ([`Scripts::new`]); each client then has a [`ScriptClient`] with variables of its own, which
+//! goes through one script for each operation: [`ScriptClient::begin`], then [`ScriptClient::next`] until [`Step::End`] or
 //! [`Step::Failed`]. The caller sends the requests and waits for the answers.
 
 mod builtin;
@@ -175,13 +175,13 @@ impl Scripts {
     }
 
     /// The variables and the chance of one client.
-    pub fn client(&self, client: u32) -> Client {
+    pub fn client(&self, client: u32) -> ScriptClient {
         let mut values = self.initial.clone();
         if values[Names::CLIENT_ID.index()] == Value::Unset {
             values[Names::CLIENT_ID.index()] = Value::Scalar(Scalar::Int(i64::from(client)));
         }
         let random = Random::new(self.seed, client);
-        Client { values: values.into(), random, program: 0, at: usize::MAX }
+        ScriptClient { values: values.into(), random, program: 0, at: usize::MAX }
     }
 
     /// The scripts, in the order given.
@@ -205,11 +205,11 @@ impl Scripts {
 /// What a client does next.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Step<'s> {
-    /// Send this and wait for the answer; text and parameters come from [`Client::write_query`] or
-    /// [`Client::write_parameter`]. If it wants its row ([`Statement::gset`]), give that to [`Client::take_column`].
+    /// Send this and wait for the answer; text and parameters come from [`ScriptClient::write_query`] or
+    /// [`ScriptClient::write_parameter`]. If it wants its row ([`Statement::gset`]), give that to [`ScriptClient::take_column`].
     Send(&'s Statement),
-    /// The same of a command of Redis, whose words come from [`Client::write_word`], or of MongoDB, which comes from
-    /// [`Client::write_document`].
+    /// The same of a command of Redis, whose words come from [`ScriptClient::write_word`], or of MongoDB, which comes from
+    /// [`ScriptClient::write_document`].
     Ask(&'s Request),
     Sleep(Duration),
     /// The operation has ended.
@@ -220,14 +220,14 @@ pub enum Step<'s> {
 
 /// One client's variables, chance and place in its script.
 #[derive(Clone, Debug)]
-pub struct Client {
+pub struct ScriptClient {
     values: Box<[Value]>,
     random: Random,
     program: usize,
     at: usize,
 }
 
-impl Client {
+impl ScriptClient {
     /// Begins an operation: chooses a script by weight. Variables keep their values from one operation to the next.
     pub fn begin(&mut self, scripts: &Scripts) {
         let total = *scripts.weights.last().expect("there is a script");
@@ -398,7 +398,7 @@ impl Client {
 
 /// A client's variables, for commands of MongoDB.
 struct Given<'a> {
-    client: &'a Client,
+    client: &'a ScriptClient,
     scripts: &'a Scripts,
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use admin_api::{Client, Command, MAX_SESSIONS, Mongo, Session};
 use anyhow::bail;
-use clients::mongodb::{Asker, Reply};
+use clients::mongodb::{Querier, Reply};
 use doctor::Line;
 use serde_json::Value;
 use settings::Secret;
@@ -42,7 +42,7 @@ pub struct MongoDb {
 
 /// One that is connected to.
 struct Known {
-    asker: Asker,
+    querier: Querier,
     /// The number of this connection.
     own: Option<u64>,
     processors: Option<u64>,
@@ -97,7 +97,7 @@ impl Source for MongoDb {
 impl Known {
     fn connect(url: &Secret) -> anyhow::Result<Self> {
         let mut this = Self {
-            asker: Asker::connect(url, ANSWER_TIMEOUT)?,
+            querier: Querier::connect(url, ANSWER_TIMEOUT)?,
             own: None,
             processors: None,
             lifetime_s: None,
@@ -120,14 +120,14 @@ impl Known {
 
     /// The answer; `None` if the server refuses the command.
     fn done(&mut self, command: &Command) -> anyhow::Result<Option<Value>> {
-        Ok(match self.asker.ask(ADMIN, command, ANSWER_TIMEOUT)? {
+        Ok(match self.querier.query(ADMIN, command, ANSWER_TIMEOUT)? {
             Reply::Done(answer) => Some(answer),
             Reply::Refused { .. } => None,
         })
     }
 
     fn look(&mut self) -> anyhow::Result<(Instant, Mongo)> {
-        let answer = match self.asker.ask(ADMIN, &Mongo::status(), ANSWER_TIMEOUT)? {
+        let answer = match self.querier.query(ADMIN, &Mongo::status(), ANSWER_TIMEOUT)? {
             Reply::Done(answer) => answer,
             Reply::Refused { code: UNAUTHORIZED, message } => {
                 bail!("{message}: the user that looks needs the role clusterMonitor on admin")
@@ -150,7 +150,7 @@ impl Known {
         }
         if self.hides.is_none() && self.listed.is_none_or(|listed| listed.elapsed() >= LIST_EVERY) {
             let command = Mongo::connections(self.own, look.process.starts_with("mongos"));
-            match self.asker.ask(ADMIN, &command, ANSWER_TIMEOUT)? {
+            match self.querier.query(ADMIN, &command, ANSWER_TIMEOUT)? {
                 Reply::Done(answer) => {
                     let seen = Mongo::sessions(&answer);
                     let again = self.once_more(&seen, &command)?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use admin_api::{Client, MAX_INFO, MAX_LIST, MAX_LISTED, Redis as Look};
 use anyhow::bail;
-use clients::redis::{Asker, Reply};
+use clients::redis::{Querier, Reply};
 use doctor::Line;
 use settings::Secret;
 
@@ -28,7 +28,7 @@ pub struct Redis {
 
 /// One that is connected to.
 struct Known {
-    asker: Asker,
+    querier: Querier,
     /// The number of this connection.
     own: Option<u64>,
     /// How many it takes, where INFO does not tell.
@@ -70,14 +70,14 @@ impl Source for Redis {
 
 impl Known {
     fn connect(url: &Secret) -> anyhow::Result<Self> {
-        let asker = Asker::connect(url, ANSWER_TIMEOUT).map_err(|error| full(error.to_string()))?;
-        Ok(Self { asker, own: None, limit: None, listed: None, hides: None })
+        let querier = Querier::connect(url, ANSWER_TIMEOUT).map_err(|error| full(error.to_string()))?;
+        Ok(Self { querier, own: None, limit: None, listed: None, hides: None })
     }
 
     fn look(&mut self) -> anyhow::Result<Look> {
         let is_first = self.listed.is_none();
         let info =
-            match self.asker.ask(&Look::INFO, MAX_INFO, ANSWER_TIMEOUT).map_err(|error| full(error.to_string()))? {
+            match self.querier.query(&Look::INFO, MAX_INFO, ANSWER_TIMEOUT).map_err(|error| full(error.to_string()))? {
                 Reply::Text { text, .. } => text,
                 Reply::Refused(message) if message.contains(FULL) => return Err(full(message)),
                 Reply::Refused(message) => bail!("INFO is refused: {message}"),
@@ -93,7 +93,7 @@ impl Known {
 
     /// A short answer; `None` if the server refuses to give it.
     fn short(&mut self, words: &[&str]) -> anyhow::Result<Option<String>> {
-        Ok(match self.asker.ask(words, MAX_SHORT, ANSWER_TIMEOUT)? {
+        Ok(match self.querier.query(words, MAX_SHORT, ANSWER_TIMEOUT)? {
             Reply::Text { text, .. } => Some(text),
             Reply::Refused(_) => None,
         })
@@ -111,7 +111,7 @@ impl Known {
             if self.own.is_none() {
                 self.own = self.short(&Look::OWN)?.as_deref().and_then(Look::own);
             }
-            match self.asker.ask(&Look::CLIENTS, MAX_LIST, ANSWER_TIMEOUT)? {
+            match self.querier.query(&Look::CLIENTS, MAX_LIST, ANSWER_TIMEOUT)? {
                 Reply::Text { text, .. } if Look::is_of_pooler(&text) => {
                     let why = "a Poolhouse answers at this address, and lists its own clients: name Redis's own address, or look at the Poolhouse \
                                (`poolhouse doctor http://ADMIN`)";

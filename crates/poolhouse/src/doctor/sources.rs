@@ -11,7 +11,7 @@ use admin_api::{
     Servers,
 };
 use anyhow::{Context, bail};
-use clients::postgres::{Asker, Rows};
+use clients::postgres::{Answer, Querier};
 use doctor::Line;
 use settings::Secret;
 
@@ -135,7 +135,7 @@ impl Neighbour {
 /// What is asked in SQL: it tells itself whether it is a database or the console of a PgBouncer.
 pub struct Sql {
     url: Secret,
-    asker: Option<Asker>,
+    querier: Option<Querier<'static>>,
     /// The database behind a PgBouncer.
     beside: Option<Neighbour>,
     database: Database,
@@ -151,16 +151,16 @@ impl Sql {
         let database = Database { url: url.clone(), processors: processors.map(u64::from), known: None };
         let beside = beside.map(|url| Neighbour::new(url, processors));
         let (console, clients) = (Console::default(), Vec::new());
-        Self { url, asker: None, beside, database, console, has_state: true, clients }
+        Self { url, querier: None, beside, database, console, has_state: true, clients }
     }
 
     fn console(&mut self, began: Instant) -> anyhow::Result<Line> {
         let at_us = micros(began);
-        let asker = self.asker.as_mut().expect("the console is connected to");
-        let version = asker.version().unwrap_or_default();
+        let querier = self.querier.as_mut().expect("the console is connected to");
+        let version = querier.version().unwrap_or_default();
         let mut show = |what: &str| -> anyhow::Result<(Vec<Row>, u64)> {
-            let answer = asker.ask(&format!("SHOW {what}"), MAX_CONSOLE_ROWS, ANSWER_TIMEOUT)?;
-            let left_out = answer.left_out;
+            let answer = querier.query_rows(&format!("SHOW {what}"), MAX_CONSOLE_ROWS, ANSWER_TIMEOUT)?;
+            let left_out = answer.rows_left_out();
             Ok((rows(answer), left_out))
         };
         let (pools, stats, databases) = (show("POOLS")?.0, show("STATS")?.0, show("DATABASES")?.0);
@@ -199,25 +199,25 @@ impl Sql {
 
 impl Source for Sql {
     fn look(&mut self, began: Instant) -> anyhow::Result<Line> {
-        if self.asker.is_none() && self.database.known.is_none() {
-            let mut asker = connect(&self.url)?;
-            if asker.version().is_some_and(|version| version.ends_with(CONSOLE_VERSION_SUFFIX)) {
-                self.asker = Some(asker);
+        if self.querier.is_none() && self.database.known.is_none() {
+            let mut querier = connect(&self.url)?;
+            if querier.version().is_some_and(|version| version.ends_with(CONSOLE_VERSION_SUFFIX)) {
+                self.querier = Some(querier);
             } else if self.beside.is_some() {
                 bail!(
                     "this is a database, and --database is for who looks at a PgBouncer's console (its database `pgbouncer`)"
                 );
             } else {
-                self.database.begin(asker)?;
+                self.database.begin(querier)?;
             }
         }
-        let looked = match self.asker {
+        let looked = match self.querier {
             Some(_) => self.console(began),
             None => self.database.look().map(|look| Line::Postgres { at_us: micros(began), look: Box::new(look) }),
         };
         if looked.is_err() {
             // It may have been restarted: the next look connects anew.
-            (self.asker, self.database.known) = (None, None);
+            (self.querier, self.database.known) = (None, None);
         }
         looked
     }
@@ -236,7 +236,7 @@ struct Database {
 
 /// One that is connected to.
 struct Known {
-    asker: Asker,
+    querier: Querier<'static>,
     /// What asks for its own figures.
     question: String,
     /// It runs on this machine.
@@ -253,41 +253,42 @@ impl Known {
 }
 
 impl Database {
-    fn begin(&mut self, mut asker: Asker) -> anyhow::Result<&mut Known> {
-        let first = rows(asker.ask(Activity::VERSION_QUERY, 1, ANSWER_TIMEOUT)?).into_iter().next().unwrap_or_default();
+    fn begin(&mut self, mut querier: Querier<'static>) -> anyhow::Result<&mut Known> {
+        let first =
+            rows(querier.query_rows(Activity::VERSION_QUERY, 1, ANSWER_TIMEOUT)?).into_iter().next().unwrap_or_default();
         let figure = |name: &str| first.get(name).and_then(|text| text.parse::<u64>().ok());
         let number = figure("number").context("it does not tell its version")?;
         let question = Activity::server_query(number).map_err(anyhow::Error::msg)?;
         let is_here = figure("pid").is_some_and(runs_here);
-        let is_pooled = asker.process().zip(figure("pid")).is_some_and(|(here, there)| u64::from(here) != there);
-        Ok(self.known.insert(Known { asker, question, is_here, is_pooled }))
+        let is_pooled = querier.process().zip(figure("pid")).is_some_and(|(here, there)| u64::from(here) != there);
+        Ok(self.known.insert(Known { querier, question, is_here, is_pooled }))
     }
 
     fn connected(&mut self) -> anyhow::Result<&mut Known> {
         if self.known.is_none() {
-            let asker = connect(&self.url)?;
-            self.begin(asker)?;
+            let querier = connect(&self.url)?;
+            self.begin(querier)?;
         }
         Ok(self.known.as_mut().expect("it was just connected to"))
     }
 
     /// Its sessions, and how many more there are.
     fn sessions(&mut self) -> anyhow::Result<(Vec<Backend>, u64)> {
-        let asked = self.connected()?.asker.ask(Activity::SESSIONS_QUERY, MAX_BACKENDS, ANSWER_TIMEOUT);
+        let asked = self.connected()?.querier.query_rows(Activity::SESSIONS_QUERY, MAX_BACKENDS, ANSWER_TIMEOUT);
         if asked.is_err() {
             self.known = None;
         }
         let answer = asked?;
-        let left_out = answer.left_out;
+        let left_out = answer.rows_left_out();
         Ok((rows(answer).iter().filter_map(Backend::read).collect(), left_out))
     }
 
     fn look(&mut self) -> anyhow::Result<Activity> {
         let processors = self.processors;
         let known = self.connected()?;
-        let server = rows(known.asker.ask(&known.question, 1, ANSWER_TIMEOUT)?);
-        let sessions = known.asker.ask(Activity::SESSIONS_QUERY, MAX_BACKENDS, ANSWER_TIMEOUT)?;
-        let left_out = sessions.left_out;
+        let server = rows(known.querier.query_rows(&known.question, 1, ANSWER_TIMEOUT)?);
+        let sessions = known.querier.query_rows(Activity::SESSIONS_QUERY, MAX_BACKENDS, ANSWER_TIMEOUT)?;
+        let left_out = sessions.rows_left_out();
         let server = server.into_iter().next().unwrap_or_default();
         let look = Activity::read(&server, &rows(sessions), left_out).map_err(anyhow::Error::msg)?;
         let known = Activity { processors: processors.or(known.processors()), is_pooled: known.is_pooled, ..look };
@@ -305,8 +306,8 @@ fn runs_here(pid: u64) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim_end() == "postgres")
 }
 
-fn connect(url: &Secret) -> anyhow::Result<Asker> {
-    Asker::connect(url, APPLICATION_NAME, ANSWER_TIMEOUT).map_err(|error| {
+fn connect(url: &Secret) -> anyhow::Result<Querier<'static>> {
+    Querier::connect_to(url, APPLICATION_NAME, ANSWER_TIMEOUT).map_err(|error| {
         let message = error.to_string();
         if message.contains(TOO_MANY_CONNECTIONS) {
             let why = "every connection that it allows is taken, and that itself is what is wrong: pg_stat_activity, read by a superuser, \
@@ -322,11 +323,11 @@ fn connect(url: &Secret) -> anyhow::Result<Asker> {
     })
 }
 
-fn rows(answer: Rows) -> Vec<Row> {
+fn rows(answer: Answer) -> Vec<Row> {
     let row = |row: clients::postgres::Row| -> BTreeMap<String, String> {
         row.into_iter().filter_map(|(name, value)| Some((name.into(), value?.into()))).collect()
     };
-    answer.rows.into_iter().map(row).collect()
+    answer.kept.into_iter().map(row).collect()
 }
 
 /// Since the beginning of the window.

@@ -19,13 +19,13 @@ fuzz_target!(|data: &[u8]| {
     Writer::new(&mut ping).int32("ping", 1).text("$db", "admin");
     assert_eq!(requester.take(&keys, &mut &[][..], &mut out), Ok(Verdict::More));
     if how & 2 != 0 && requester.take(&keys, &mut &hello[..], &mut out) == Ok(Verdict::Ready) {
-        requester.ask_for(&ping, &mut out);
+        requester.request_reply(&ping, &mut out);
     }
     for mut piece in data.chunks(1 + usize::from(how >> 2)) {
         loop {
             match requester.take(&keys, &mut piece, &mut out) {
                 Ok(Verdict::More) => break,
-                Ok(Verdict::Answered | Verdict::Ready) => requester.ask(&ping, &mut out),
+                Ok(Verdict::Answered | Verdict::Ready) => requester.request(&ping, &mut out),
                 Ok(Verdict::Greeted) => {}
                 Ok(Verdict::StartTls) => unreachable!("no TLS was asked for"),
                 Err(_) => return,

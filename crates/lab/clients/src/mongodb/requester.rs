@@ -1,9 +1,9 @@
-//! The requester's side of OP_MSG: a client that asks a MongoDB on its own account. Takes bytes and gives bytes and
+//! The requester's side of OP_MSG: a client of a MongoDB. Takes bytes and gives bytes and
 //! verdicts: first the login, then one command after the other, each with all batches of the cursor that it opens.
 //! Knows no socket, no time and no command.
 //!
 //! Call order: [`Requester::new`] when the connection is open, then [`Requester::take`] (with nothing, at first) until
-//! it says [`Verdict::More`]; [`Verdict::Ready`] ends the login. From then on a command ([`Requester::ask`]), and
+//! it says [`Verdict::More`]; [`Verdict::Ready`] ends the login. From then on a command ([`Requester::request`]), and
 //! `take` until [`Verdict::Answered`]; and again.
 
 use std::fmt;
@@ -14,13 +14,13 @@ use mongodb_session::{
     wire::{self, HEADER, Header},
 };
 
-/// Memory for a reply that is kept for the next one, in bytes.
-const MAX_KEPT: usize = 64 * 1024;
+/// Bounds the memory of an incomplete reply that is kept for the next one, in bytes.
+const MAX_KEPT_CAPACITY: usize = 64 * 1024;
 
-/// What has come of the input so far.
+/// The result of the input so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// Nothing to report; all input is taken.
+    /// All input is taken, and more is needed.
     More,
     /// TLS is to begin; then [`Requester::secured`].
     StartTls,
@@ -31,12 +31,12 @@ pub enum Verdict {
     Answered,
 }
 
-/// Why there is no going on with a connection. Holds no secret.
+/// Why a connection failed. It has no secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fault {
     /// The server has answered, and this is what it said; otherwise it does not keep to the protocol.
     pub refused: bool,
-    /// Trying again cannot help until somebody changes something.
+    /// Another try fails, too, until something is changed.
     pub permanent: bool,
     pub message: String,
 }
@@ -91,14 +91,15 @@ impl fmt::Display for CommandError {
 pub struct Requester {
     phase: Phase,
     /// The beginning of a message that has not come whole.
-    held: Vec<u8>,
+    partial: Vec<u8>,
     last_id: i32,
-    /// How many documents the command wants at a time, if it says so.
-    batch: Option<i64>,
-    /// The last answer is kept.
-    keeps: bool,
+    /// Documents of a batch, if the command gives a number.
+    batch_size: Option<i64>,
+    keeps_reply: bool,
     kept: Vec<u8>,
     error: Option<CommandError>,
+    logs_in: bool,
+    is_greeted: bool,
 }
 
 enum Phase {
@@ -114,8 +115,19 @@ enum Phase {
 impl Requester {
     /// A connection that has just been opened, and how to log in on it.
     pub fn new(login: ServerLogin) -> Self {
+        let logs_in = login.user.is_some();
         let phase = Phase::New(login);
-        Self { phase, held: Vec::new(), last_id: 0, batch: None, keeps: false, kept: Vec::new(), error: None }
+        Self {
+            phase,
+            logs_in,
+            is_greeted: false,
+            partial: Vec::new(),
+            last_id: 0,
+            batch_size: None,
+            keeps_reply: false,
+            kept: Vec::new(),
+            error: None,
+        }
     }
 
     /// Takes input up to the next verdict; what is to be sent is appended to `out`. After an error the connection is to
@@ -136,7 +148,7 @@ impl Requester {
             }
             other => self.phase = other,
         }
-        let taken = self.go_on(keys, input, out);
+        let taken = self.advance(keys, input, out);
         if taken.is_err() {
             self.phase = Phase::Closed;
         }
@@ -144,35 +156,35 @@ impl Requester {
     }
 
     /// Takes whole messages as they come.
-    fn go_on(&mut self, keys: &KeyCache, input: &mut &[u8], out: &mut Vec<u8>) -> Result<Verdict, Fault> {
+    fn advance(&mut self, keys: &KeyCache, input: &mut &[u8], out: &mut Vec<u8>) -> Result<Verdict, Fault> {
         loop {
-            let verdict = if self.held.is_empty() {
-                let Some(length) = whole(input)? else {
-                    self.held.extend_from_slice(std::mem::take(input));
+            let verdict = if self.partial.is_empty() {
+                let Some(length) = complete_length(input)? else {
+                    self.partial.extend_from_slice(std::mem::take(input));
                     return Ok(Verdict::More);
                 };
                 let (message, rest) = input.split_at(length);
                 *input = rest;
-                self.message(message, keys, out)?
+                self.take_message(message, keys, out)?
             } else {
-                let length = match whole(&self.held)? {
+                let length = match complete_length(&self.partial)? {
                     Some(length) => length,
-                    None => Header::read(&self.held).transpose()?.map_or(HEADER, |header| header.length),
+                    None => Header::read(&self.partial).transpose()?.map_or(HEADER, |header| header.length),
                 };
-                let missing = length.saturating_sub(self.held.len()).min(input.len());
-                self.held.extend_from_slice(&input[..missing]);
+                let missing = length.saturating_sub(self.partial.len()).min(input.len());
+                self.partial.extend_from_slice(&input[..missing]);
                 *input = &input[missing..];
-                if whole(&self.held)?.is_none() {
+                if complete_length(&self.partial)?.is_none() {
                     if missing == 0 {
                         return Ok(Verdict::More);
                     }
                     continue;
                 }
-                let held = std::mem::take(&mut self.held);
-                let verdict = self.message(&held, keys, out)?;
-                if held.capacity() <= MAX_KEPT {
-                    self.held = held;
-                    self.held.clear();
+                let message = std::mem::take(&mut self.partial);
+                let verdict = self.take_message(&message, keys, out)?;
+                if message.capacity() <= MAX_KEPT_CAPACITY {
+                    self.partial = message;
+                    self.partial.clear();
                 }
                 verdict
             };
@@ -182,13 +194,14 @@ impl Requester {
         }
     }
 
-    fn message(&mut self, message: &[u8], keys: &KeyCache, out: &mut Vec<u8>) -> Result<Option<Verdict>, Fault> {
+    fn take_message(&mut self, message: &[u8], keys: &KeyCache, out: &mut Vec<u8>) -> Result<Option<Verdict>, Fault> {
         let header = Header::read(message).ok_or(Malformed("a message without a header"))??;
         let answer = wire::reply_document(message, &header)?;
         match &mut self.phase {
             Phase::Login(start) if header.answers == start.last_id() => {
                 let mut greeted = false;
                 let mut next = start.on_reply(answer, keys, out, |_| greeted = true);
+                self.is_greeted |= greeted;
                 // No other connection is served here.
                 while matches!(next, HandshakeStep::Later) {
                     next = start.derive_more(keys, out);
@@ -205,22 +218,22 @@ impl Requester {
             }
             Phase::Asking if header.answers == self.last_id => {
                 self.error = CommandError::read(answer)?;
-                if self.keeps {
+                if self.keeps_reply {
                     self.kept.clear();
                     answer.append_to(&mut self.kept);
                 }
-                if self.error.is_none() && self.fetch(answer, out)? {
+                if self.error.is_none() && self.request_next_batch(answer, out)? {
                     return Ok(None);
                 }
                 self.phase = Phase::Open;
                 Ok(Some(Verdict::Answered))
             }
-            _ => Err(Malformed("an answer to what nobody has asked").into()),
+            _ => Err(Malformed("an answer without a request").into()),
         }
     }
 
     /// Asks for the next batch, if there is one.
-    fn fetch(&mut self, answer: Document<'_>, out: &mut Vec<u8>) -> Result<bool, Malformed> {
+    fn request_next_batch(&mut self, answer: Document<'_>, out: &mut Vec<u8>) -> Result<bool, Malformed> {
         let Some(cursor) = answer.get("cursor")?.and_then(Value::document) else { return Ok(false) };
         let id = cursor.get("id")?.and_then(Value::integer).filter(|id| *id != 0);
         let Some((id, name)) = id.zip(cursor.get("ns")?.and_then(Value::text)) else { return Ok(false) };
@@ -228,7 +241,7 @@ impl Requester {
         self.last_id = self.last_id.checked_add(1).unwrap_or(1);
         wire::request(out, self.last_id, |body| {
             body.int64("getMore", id).text("collection", collection).text("$db", database);
-            if let Some(batch) = self.batch {
+            if let Some(batch) = self.batch_size {
                 body.int64("batchSize", batch);
             }
         });
@@ -243,25 +256,35 @@ impl Requester {
         }
     }
 
-    /// Asks a command: a whole document with its `$db`. What is to be sent is appended to `out`.
-    pub fn ask(&mut self, command: &[u8], out: &mut Vec<u8>) {
+    /// Sends a command, a whole document with its `$db`: appends it to `out`.
+    pub fn request(&mut self, command: &[u8], out: &mut Vec<u8>) {
         self.begin(command, false);
         wire::request_with(out, self.last_id, command);
     }
 
-    /// The same, and the answer is kept for [`Requester::kept`].
-    pub fn ask_for(&mut self, command: &[u8], out: &mut Vec<u8>) {
+    /// The same, and the answer is kept for [`Requester::reply`].
+    pub fn request_reply(&mut self, command: &[u8], out: &mut Vec<u8>) {
         self.begin(command, true);
         wire::request_with(out, self.last_id, command);
     }
 
-    fn begin(&mut self, command: &[u8], keeps: bool) {
+    fn begin(&mut self, command: &[u8], keeps_reply: bool) {
         assert!(matches!(self.phase, Phase::Open), "one command after the other, and after the login");
         self.phase = Phase::Asking;
         self.last_id = self.last_id.checked_add(1).unwrap_or(1);
         self.error = None;
-        self.keeps = keeps;
-        self.batch = Document::read(command).and_then(batch_size).unwrap_or(None);
+        self.keeps_reply = keeps_reply;
+        self.batch_size = Document::read(command).and_then(read_batch_size).unwrap_or(None);
+    }
+
+    /// Whether the connection logs in as a user.
+    pub fn logs_in(&self) -> bool {
+        self.logs_in
+    }
+
+    /// Whether the server has answered the hello before the login.
+    pub(super) fn is_greeted(&self) -> bool {
+        self.is_greeted
     }
 
     /// The error that the last command was answered with.
@@ -270,19 +293,19 @@ impl Requester {
     }
 
     /// The answer that was to be kept.
-    pub fn kept(&self) -> Option<Document<'_>> {
+    pub fn reply(&self) -> Option<Document<'_>> {
         Document::read(&self.kept).ok()
     }
 }
 
 /// Drivers repeat it for each batch.
-fn batch_size(command: Document<'_>) -> Result<Option<i64>, Malformed> {
+fn read_batch_size(command: Document<'_>) -> Result<Option<i64>, Malformed> {
     let cursor = command.get("cursor")?.and_then(Value::document).unwrap_or(command);
     Ok(cursor.get("batchSize")?.and_then(Value::integer).filter(|size| *size > 0))
 }
 
 /// The length of the message that these bytes begin with, if all of it is there.
-fn whole(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
+fn complete_length(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
     let header = Header::read(bytes).transpose()?;
     Ok(header.map(|header| header.length).filter(|length| *length <= bytes.len()))
 }
@@ -356,7 +379,7 @@ mod tests {
         for step in [1, 7, answer.len()] {
             let (mut requester, keys) = open();
             let mut out = Vec::new();
-            requester.ask(&ping(), &mut out);
+            requester.request(&ping(), &mut out);
             let mut verdict = Verdict::More;
             for mut part in answer.chunks(step) {
                 assert_eq!(verdict, Verdict::More);
@@ -391,7 +414,7 @@ mod tests {
         let mut out = Vec::new();
         let mut find = Vec::new();
         Writer::new(&mut find).text("find", "a.b").int32("batchSize", 5).text("$db", "app");
-        requester.ask(&find, &mut out);
+        requester.request(&find, &mut out);
         let batch = |answers, id: i64| {
             reply(answers, |answer| {
                 answer.document("cursor", |cursor| _ = cursor.int64("id", id).text("ns", "app.a.b"));
@@ -407,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asked_for_ends_it() {
+    fn an_answer_without_a_request_ends_the_connection() {
         let (mut requester, keys) = open();
         let fault = requester.take(&keys, &mut &reply(9, |_| {})[..], &mut Vec::new()).unwrap_err();
         assert!(fault.message.contains("no MongoDB") && !fault.refused);

@@ -1,6 +1,5 @@
-//! The requester's side: a program that asks a server on its own account (a load generator), not for a client. Bytes
-//! in, bytes and verdicts out: first the login, the same as that of a pool's servers, then one request after the other.
-//! Knows no socket, no time, no pool, and not what it asks.
+//! A client of a PostgreSQL: bytes in, bytes and verdicts out. First the login, the same as that of a pool's servers,
+//! then one request after the other. It knows no socket, no time, no pool and no request.
 //!
 //! Call order: [`Requester::begin`] when the connection is open, then [`Requester::take`] (with nothing, at first)
 //! until it says [`Verdict::More`]; [`Verdict::Ready`] ends the login. From then on a request ([`Requester::query`] and
@@ -30,13 +29,13 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// None again; the memory is kept.
+    /// Removes all parameters, and keeps the memory.
     pub fn clear(&mut self) {
         self.count = 0;
         self.bytes.clear();
     }
 
-    /// Adds one. `value` appends it and returns true, or false for NULL.
+    /// Adds a parameter. `value` appends it and returns true, or false for NULL.
     ///
     /// # Errors
     /// Those of `value`; the parameters are of no use then.
@@ -57,14 +56,14 @@ impl Parameters {
 /// The length of a NULL in Bind.
 const NULL: [u8; 4] = (-1i32).to_be_bytes();
 
-/// What has come of the input so far.
+/// The result of the input so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// Nothing to report; all input is taken.
+    /// All input is taken, and more is needed.
     More,
     /// TLS is to begin; then [`Requester::secured`].
     StartTls,
-    /// The server has let us in; the rest of its start-up follows.
+    /// The server has accepted the account; the rest of its start-up follows.
     Authenticated,
     Ready,
     /// The request is answered: [`Requester::answer`] tells how.
@@ -202,9 +201,9 @@ impl Requester {
         self.reader.keep_rows(1);
     }
 
-    /// The same with the first `most` rows.
-    pub fn keep_rows(&mut self, most: usize) {
-        self.reader.keep_rows(most);
+    /// The same with the first `max_rows` rows.
+    pub fn keep_rows(&mut self, max_rows: usize) {
+        self.reader.keep_rows(max_rows);
     }
 
     /// How the last request was answered.
@@ -223,8 +222,8 @@ impl Requester {
         self.reader.answer.status
     }
 
-    pub fn is_asking(&self) -> bool {
-        self.reader.is_asking()
+    pub fn awaits_answer(&self) -> bool {
+        self.reader.awaits_answer()
     }
 
     /// The packet that cancels the request under way, for a connection of its own; empty if the server gave no key.
@@ -283,7 +282,7 @@ impl Requester {
 
 impl fmt::Debug for Requester {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Requester").field("asking", &self.is_asking()).finish_non_exhaustive()
+        f.debug_struct("Requester").field("awaits_answer", &self.awaits_answer()).finish_non_exhaustive()
     }
 }
 

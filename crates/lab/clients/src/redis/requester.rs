@@ -1,10 +1,10 @@
-//! The requester's side of RESP2: a client that asks a Redis on its own account. Takes bytes and gives bytes and
+//! The requester's side of RESP2: a client of a Redis. Takes bytes and gives bytes and
 //! verdicts: first the login, then one command after the other. Knows no socket, no time and no command.
 //!
 //! A login without a password to the first logical database sends nothing before the first command, as small clients
 //! do; others send AUTH and SELECT. Call order: [`Requester::new`] when the connection is open, then
 //! [`Requester::take`] (with nothing, at first) until it says [`Verdict::More`]; [`Verdict::Ready`] ends the login.
-//! From then on a command ([`Requester::ask`]), and `take` until [`Verdict::Answered`]; and again.
+//! From then on a command ([`Requester::request`]), and `take` until [`Verdict::Answered`]; and again.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use redis_session::{
 };
 
 /// Longest reply that is kept for the caller, in bytes.
-const MAX_KEPT: usize = 64 * 1024;
+const MAX_KEPT_REPLY: usize = 64 * 1024;
 
 /// The result of the input so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,7 +35,7 @@ pub enum Verdict {
 pub struct Fault {
     /// The server's error, if that is the reason.
     pub reply: Option<ErrorReply>,
-    /// Another try would fail, too, until something is changed.
+    /// Another try fails, too, until something is changed.
     pub permanent: bool,
     pub message: String,
 }
@@ -114,10 +114,10 @@ pub struct Requester {
     phase: Phase,
     scanner: ReplyScanner,
     /// The beginning of a reply.
-    held: Vec<u8>,
-    asking: bool,
-    /// Bytes of the next reply that the caller wants.
-    keeps: usize,
+    partial: Vec<u8>,
+    awaits_answer: bool,
+    /// Bytes of the next reply that are kept for the caller.
+    max_kept: usize,
     kept: Vec<u8>,
     error: Option<ErrorReply>,
     farewell: Option<ErrorReply>,
@@ -154,9 +154,9 @@ impl Requester {
         Self {
             phase: Phase::New,
             scanner: ReplyScanner::default(),
-            held: Vec::new(),
-            asking: false,
-            keeps: 0,
+            partial: Vec::new(),
+            awaits_answer: false,
+            max_kept: 0,
             kept: Vec::new(),
             error: None,
             farewell: None,
@@ -169,14 +169,14 @@ impl Requester {
     /// # Errors
     /// The login is refused, or the server does not keep to the protocol.
     pub fn take(&mut self, login: &ServerLogin, input: &mut &[u8], out: &mut Vec<u8>) -> Result<Verdict, Fault> {
-        let taken = self.go_on(login, input, out);
+        let taken = self.advance(login, input, out);
         if taken.is_err() {
             self.phase = Phase::Closed;
         }
         taken
     }
 
-    fn go_on(&mut self, login: &ServerLogin, input: &mut &[u8], out: &mut Vec<u8>) -> Result<Verdict, Fault> {
+    fn advance(&mut self, login: &ServerLogin, input: &mut &[u8], out: &mut Vec<u8>) -> Result<Verdict, Fault> {
         loop {
             match self.phase {
                 Phase::New if login.tls => {
@@ -193,7 +193,7 @@ impl Requester {
                     }
                 },
                 Phase::Auth | Phase::Select => {
-                    let Some(error) = self.reply(input)? else { return Ok(Verdict::More) };
+                    let Some(error) = self.take_reply(input)? else { return Ok(Verdict::More) };
                     if let Some(error) = error {
                         let error = ErrorReply(without_secret(error.to_string(), login).into());
                         let (permanent, message) = (is_permanent(&error.0), error.to_string());
@@ -207,8 +207,8 @@ impl Requester {
                     return Ok(Verdict::Ready);
                 }
                 Phase::Open => {
-                    let Some(error) = self.reply(input)? else { return Ok(Verdict::More) };
-                    if std::mem::take(&mut self.asking) {
+                    let Some(error) = self.take_reply(input)? else { return Ok(Verdict::More) };
+                    if std::mem::take(&mut self.awaits_answer) {
                         self.error = error;
                         return Ok(Verdict::Answered);
                     }
@@ -221,24 +221,24 @@ impl Requester {
     }
 
     /// Takes a reply, or a part of one. `None`: it has not ended; otherwise the error that it is, if it is one.
-    fn reply(&mut self, input: &mut &[u8]) -> Result<Option<Option<ErrorReply>>, Fault> {
-        if self.held.is_empty() {
-            let part = self.part(input)?;
+    fn take_reply(&mut self, input: &mut &[u8]) -> Result<Option<Option<ErrorReply>>, Fault> {
+        if self.partial.is_empty() {
+            let part = self.take_part(input)?;
             *input = &input[part.taken..];
             if !part.over {
-                self.held.extend_from_slice(std::mem::take(input));
+                self.partial.extend_from_slice(std::mem::take(input));
             }
             return Ok(part.over.then_some(part.error));
         }
-        let mut held = std::mem::take(&mut self.held);
-        held.extend_from_slice(std::mem::take(input));
-        let part = self.part(&held)?;
-        held.drain(..part.taken);
-        self.held = held;
+        let mut bytes = std::mem::take(&mut self.partial);
+        bytes.extend_from_slice(std::mem::take(input));
+        let part = self.take_part(&bytes)?;
+        bytes.drain(..part.taken);
+        self.partial = bytes;
         Ok(part.over.then_some(part.error))
     }
 
-    fn part(&mut self, bytes: &[u8]) -> Result<Part, Fault> {
+    fn take_part(&mut self, bytes: &[u8]) -> Result<Part, Fault> {
         if bytes.is_empty() {
             return Ok(Part { taken: 0, over: false, error: None });
         }
@@ -248,8 +248,8 @@ impl Requester {
         if end.taken > 0 {
             self.scanner = scanner;
         }
-        let room = self.keeps.saturating_sub(self.kept.len());
-        self.kept.extend_from_slice(&bytes[..end.taken.min(room)]);
+        let free = self.max_kept.saturating_sub(self.kept.len());
+        self.kept.extend_from_slice(&bytes[..end.taken.min(free)]);
         // A line is taken whole or not at all.
         let error = (begins && end.over && bytes[0] == b'-').then(|| ErrorReply::read(&bytes[1..end.taken]));
         Ok(Part { taken: end.taken, over: end.over, error })
@@ -261,8 +261,8 @@ impl Requester {
         self.phase = Phase::Begin;
     }
 
-    /// Asks one command; what is to be sent is appended to `out`.
-    pub fn ask(&mut self, words: &Words, out: &mut Vec<u8>) {
+    /// Sends a command: appends it to `out`.
+    pub fn request(&mut self, words: &Words, out: &mut Vec<u8>) {
         self.begin();
         wire::head(out, words.ends.len());
         let mut from = 0;
@@ -272,23 +272,23 @@ impl Requester {
         }
     }
 
-    /// The same with words that are at hand; the reply is kept for [`Requester::kept`].
-    pub fn ask_for(&mut self, words: &[&[u8]], out: &mut Vec<u8>) {
-        self.ask_for_up_to(words, MAX_KEPT, out);
+    /// The same, and the reply is kept for [`Requester::reply`].
+    pub fn request_reply(&mut self, words: &[&[u8]], out: &mut Vec<u8>) {
+        self.request_reply_up_to(words, MAX_KEPT_REPLY, out);
     }
 
-    /// The same, and so many bytes of the reply are kept at most.
-    pub fn ask_for_up_to(&mut self, words: &[&[u8]], most: usize, out: &mut Vec<u8>) {
+    /// The same, and at most `max_bytes` bytes of the reply are kept.
+    pub fn request_reply_up_to(&mut self, words: &[&[u8]], max_bytes: usize, out: &mut Vec<u8>) {
         self.begin();
-        self.keeps = most;
+        self.max_kept = max_bytes;
         wire::command(out, words);
     }
 
     fn begin(&mut self) {
-        assert!(self.phase == Phase::Open && !self.asking, "one command after the other, and after the login");
-        self.asking = true;
+        assert!(self.phase == Phase::Open && !self.awaits_answer, "one command after the other, and after the login");
+        self.awaits_answer = true;
         self.error = None;
-        self.keeps = 0;
+        self.max_kept = 0;
         self.kept.clear();
     }
 
@@ -298,7 +298,7 @@ impl Requester {
     }
 
     /// The reply that was to be kept, as it came; shortened if it is long.
-    pub fn kept(&self) -> &[u8] {
+    pub fn reply(&self) -> &[u8] {
         &self.kept
     }
 
@@ -307,8 +307,8 @@ impl Requester {
         self.farewell.as_ref()
     }
 
-    pub fn is_asking(&self) -> bool {
-        self.asking
+    pub fn awaits_answer(&self) -> bool {
+        self.awaits_answer
     }
 
     pub fn quit(&mut self, out: &mut Vec<u8>) {

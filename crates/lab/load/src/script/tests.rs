@@ -21,7 +21,7 @@ fn scripts(text: &str) -> Scripts {
 }
 
 /// What one operation sends; each statement that wants a row gets `x` = 7 and `y` = NULL.
-fn sent(scripts: &Scripts, client: &mut Client) -> Vec<String> {
+fn sent(scripts: &Scripts, client: &mut ScriptClient) -> Vec<String> {
     let mut sent = Vec::new();
     client.begin(scripts);
     loop {

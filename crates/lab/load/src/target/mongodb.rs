@@ -5,11 +5,9 @@
 mod commands;
 mod documents;
 
-use std::cell::RefCell;
-
 use clients::{
-    connection::{CONNECT_TIMEOUT, ask_once},
-    mongodb::{Link, Place},
+    blocking::{BlockingClient, CONNECT_TIMEOUT},
+    mongodb::{ConnectOptions, Requester},
 };
 use mongodb_session::bson::{Value, Writer};
 
@@ -30,53 +28,48 @@ pub use documents::init;
 /// Why no load can be run against it.
 pub fn check(target: &MongoTarget) -> Result<Server, TargetError> {
     scripts(target, 0)?;
-    let place = Place::of(&target.url, None)?;
-    let known = RefCell::new(None);
-    let ask = |link: &mut Link, out: &mut Vec<u8>| {
-        let mut command = Vec::new();
-        let question = if known.borrow().is_none() { "buildInfo" } else { "isdbgrid" };
-        Writer::new(&mut command).int32(question, 1).text("$db", "admin");
-        link.ask_for(&command, out);
+    let mut client = BlockingClient::<Requester>::connect(ConnectOptions::of(&target.url, None)?, CONNECT_TIMEOUT)?;
+    let info = client.try_request(|r, out| write_question("buildInfo", r, out), CONNECT_TIMEOUT)?;
+    let version = info.map(|requester| version(requester)).transpose().map_err(|message| client.error(message))?;
+    let is_pooled = match version {
+        None => false,
+        Some(_) => client
+            .try_request(|r, out| write_question("isdbgrid", r, out), CONNECT_TIMEOUT)?
+            .is_some_and(|requester| is_pooled(requester)),
     };
-    let told = |link: &mut Link| {
-        let mut known = known.borrow_mut();
-        match *known {
-            Some(_) => Ok(Some(is_pooled(link))),
-            None => version(link).map(|version| {
-                *known = Some(version);
-                None
-            }),
-        }
-    };
-    let address = place.endpoint.address.to_string();
-    let is_pooled = ask_once(place, address, CONNECT_TIMEOUT, ask, told)?;
-    let version = known.into_inner().flatten();
     if let MongoWork::BuiltIn { operation, documents, .. } = &target.work
         && *operation != MongoOperation::Insert
     {
         documents::check(target, *documents)?;
     }
-    let name = version.map_or_else(|| "MongoDB".to_owned(), |version| format!("MongoDB {version}"));
-    Ok(Server { name, is_pooled: is_pooled == Some(true) })
+    let name = version.flatten().map_or_else(|| "MongoDB".to_owned(), |version| format!("MongoDB {version}"));
+    Ok(Server { name, is_pooled })
 }
 
-/// Whether it calls itself what Poolhouse does.
-fn is_pooled(link: &mut Link) -> bool {
-    let host = link.kept().and_then(|answer| answer.get("hostname").ok()?.and_then(Value::text));
-    link.said().is_none() && host == Some("poolhouse")
+/// Appends a command that asks the server about itself.
+fn write_question(command: &str, requester: &mut Requester, out: &mut Vec<u8>) {
+    let mut document = Vec::new();
+    Writer::new(&mut document).int32(command, 1).text("$db", "admin");
+    requester.request_reply(&document, out);
 }
 
-/// The version that the answer to buildInfo tells. A user without the right to ask this may still be allowed what the
-/// load asks.
-fn version(link: &mut Link) -> Result<Option<String>, String> {
+/// Whether the server gives the host name that Poolhouse gives.
+fn is_pooled(requester: &Requester) -> bool {
+    let host = requester.reply().and_then(|answer| answer.get("hostname").ok()?.and_then(Value::text));
+    requester.error().is_none() && host == Some("poolhouse")
+}
+
+/// The version in the answer to buildInfo. A user without the right to this command may still be allowed those of the
+/// load.
+fn version(requester: &Requester) -> Result<Option<String>, String> {
     const UNAUTHORIZED: i32 = 13;
-    match link.said() {
-        Some(error) if error.code == UNAUTHORIZED && !link.logs_in() => {
+    match requester.error() {
+        Some(error) if error.code == UNAUTHORIZED && !requester.logs_in() => {
             Err(format!("{error}. Write the user in the URL: mongodb://user:password@host:port"))
         }
         Some(_) => Ok(None),
         None => {
-            let version = link.kept().and_then(|answer| answer.get("version").ok()?.and_then(Value::text));
+            let version = requester.reply().and_then(|answer| answer.get("version").ok()?.and_then(Value::text));
             Ok(version.map(str::to_owned))
         }
     }
@@ -94,9 +87,9 @@ pub fn run(
     around: Surroundings<'_>,
 ) -> Result<(), TargetError> {
     let scripts = scripts(target, plan.seed)?;
-    let place = Place::of(&target.url, around.via)?;
-    let operations = Commands::new(place.database.clone());
-    carry_out(operations, &place, &scripts, plan, engine, around)
+    let options = ConnectOptions::of(&target.url, around.via)?;
+    let operations = Commands::new(options.database.clone());
+    carry_out(operations, &options, &scripts, plan, engine, around)
 }
 
 /// What the operations of a target are, read.

@@ -7,10 +7,9 @@ mod tables;
 
 use std::{net::SocketAddr, sync::atomic::AtomicBool, time::Duration};
 
-use clients::postgres::MAX_PREPARED;
 use clients::{
-    connection::CONNECT_TIMEOUT,
-    postgres::{Place, connect},
+    blocking::CONNECT_TIMEOUT,
+    postgres::{ConnectOptions, MAX_PREPARED, Querier},
 };
 
 use super::{Server, Surroundings, TargetError, run::carry_out};
@@ -33,8 +32,7 @@ const DEFAULT_SCHEMA: &str = "public";
 /// Why no load can be run against it.
 pub fn check(target: &PostgresTarget) -> Result<Server, TargetError> {
     scripts(target, 0)?;
-    let place = place(target, None)?;
-    let mut connection = connect(place, CONNECT_TIMEOUT)?;
+    let mut connection = connect(target)?;
     if asks_tables(target) {
         tables::check(&mut connection, target, CONNECT_TIMEOUT)?;
     }
@@ -52,8 +50,7 @@ pub fn scale_of_tables(target: &PostgresTarget) -> Result<Option<u32>, TargetErr
     if !asks_tables(target) {
         return Ok(None);
     }
-    let place = place(target, None)?;
-    let scale = tables::scale(&mut connect(place, CONNECT_TIMEOUT)?, target, CONNECT_TIMEOUT)?;
+    let scale = tables::scale(&mut connect(target)?, target, CONNECT_TIMEOUT)?;
     Ok(Some(scale.max(1)))
 }
 
@@ -67,17 +64,15 @@ fn asks_tables(target: &PostgresTarget) -> bool {
 /// # Errors
 /// Why that was not possible.
 pub fn init(target: &PostgresTarget, stop: &AtomicBool) -> Result<(), TargetError> {
-    let place = place(target, None)?;
-    tables::init(&mut connect(place, CONNECT_TIMEOUT)?.until(stop), target)
+    tables::init(&mut connect(target)?.until(stop), target)
 }
 
 /// Asks one thing over a connection of its own, and returns the first row; empty: there was none.
 ///
 /// # Errors
-/// The server's error, or why it cannot be asked, or that the answer took longer than `within`.
-pub fn ask(target: &PostgresTarget, sql: &str, within: Duration) -> Result<Vec<Option<String>>, TargetError> {
-    let place = place(target, None)?;
-    let answer = connect(place, CONNECT_TIMEOUT)?.query(sql, within)?;
+/// The server's error, or why it cannot be asked, or that the answer took longer than `timeout`.
+pub fn ask(target: &PostgresTarget, sql: &str, timeout: Duration) -> Result<Vec<Option<String>>, TargetError> {
+    let answer = connect(target)?.query(sql, timeout)?;
     let row = answer.kept.into_iter().next().unwrap_or_default();
     Ok(row.into_iter().map(|(_, value)| value.map(String::from)).collect())
 }
@@ -94,12 +89,12 @@ pub fn run(
     around: Surroundings<'_>,
 ) -> Result<(), TargetError> {
     let scripts = scripts(target, plan.seed)?;
-    let place = place(target, around.via)?;
+    let options = options(target, around.via)?;
     if target.protocol == QueryProtocol::Prepared && scripts.statements() > MAX_PREPARED {
         let message = format!("the scripts have more than {MAX_PREPARED} statements to prepare");
         return Err(TargetError::configuration(message));
     }
-    carry_out(Statements::new(target.protocol), &place, &scripts, plan, engine, around)
+    carry_out(Statements::new(target.protocol), &options, &scripts, plan, engine, around)
 }
 
 fn scripts(target: &PostgresTarget, seed: u64) -> Result<Scripts, TargetError> {
@@ -107,10 +102,14 @@ fn scripts(target: &PostgresTarget, seed: u64) -> Result<Scripts, TargetError> {
         .map_err(|error| TargetError::configuration(error.to_string()))
 }
 
+fn connect(target: &PostgresTarget) -> Result<Querier<'static>, TargetError> {
+    Querier::connect(options(target, None)?, CONNECT_TIMEOUT)
+}
+
 /// Reads the URL of a target. `via`: connections go there instead.
-fn place(target: &PostgresTarget, via: Option<SocketAddr>) -> Result<Place, TargetError> {
+fn options(target: &PostgresTarget, via: Option<SocketAddr>) -> Result<ConnectOptions, TargetError> {
     let parameters = search_path(target).map(|path| ("search_path".to_owned(), path));
-    Place::at(target.url.reveal(), APPLICATION_NAME, parameters, via)
+    ConnectOptions::at(target.url.reveal(), APPLICATION_NAME, parameters, via)
 }
 
 /// What a target needs its tables to be found: the built-in scripts' own first. Where only the user's own scripts run,

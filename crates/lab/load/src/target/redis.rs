@@ -4,11 +4,9 @@
 
 mod commands;
 
-use std::cell::RefCell;
-
 use clients::{
-    connection::{CONNECT_TIMEOUT, ask_once},
-    redis::{Link, Place},
+    blocking::{BlockingClient, CONNECT_TIMEOUT},
+    redis::{ConnectOptions, Requester},
 };
 
 use super::{Server, Surroundings, TargetError, run::carry_out};
@@ -26,40 +24,26 @@ use commands::Commands;
 /// Why no load can be run against it.
 pub fn check(target: &RedisTarget) -> Result<Server, TargetError> {
     scripts(target, 0)?;
-    let place = Place::of(&target.url, None)?;
-    let known = RefCell::new(None);
-    let ask = |link: &mut Link, out: &mut Vec<u8>| match *known.borrow() {
-        None => link.requester().ask_for(&[b"INFO", b"server"], out),
-        Some(_) => link.requester().ask_for(&[b"CLIENT", b"INFO"], out),
+    let mut client = BlockingClient::<Requester>::connect(ConnectOptions::of(&target.url, None)?, CONNECT_TIMEOUT)?;
+    let info = client.try_request(|r, out| r.request_reply(&[&b"INFO"[..], b"server"], out), CONNECT_TIMEOUT)?;
+    let version = info.map(|requester| version(requester)).transpose().map_err(|message| client.error(message))?;
+    let is_pooled = match version {
+        None => false,
+        Some(_) => client
+            .try_request(|r, out| r.request_reply(&[&b"CLIENT"[..], b"INFO"], out), CONNECT_TIMEOUT)?
+            .is_some_and(|requester| is_pooled(requester)),
     };
-    let told = |link: &mut Link| {
-        let mut known = known.borrow_mut();
-        match *known {
-            Some(_) => Ok(Some(is_pooled(link))),
-            None => version(link).map(|version| {
-                *known = Some(version);
-                None
-            }),
-        }
-    };
-    let address = place.endpoint.address.to_string();
-    let is_pooled = ask_once(place, address, CONNECT_TIMEOUT, ask, told)?;
-    let version = known.into_inner().flatten();
-    let name = version.map_or_else(|| "Redis".to_owned(), |version| format!("Redis {version}"));
-    Ok(Server { name, is_pooled: is_pooled == Some(true) })
+    let name = version.flatten().map_or_else(|| "Redis".to_owned(), |version| format!("Redis {version}"));
+    Ok(Server { name, is_pooled })
 }
 
-/// Whether what is told of the connection is what Poolhouse tells of its clients: of Redis's own it would be a
-/// descriptor.
-fn is_pooled(link: &mut Link) -> bool {
-    let requester = link.requester();
-    requester.error().is_none() && String::from_utf8_lossy(requester.kept()).contains(" fd=-1 ")
+/// Whether CLIENT INFO says what Poolhouse says of its clients: Redis itself would say a descriptor.
+fn is_pooled(requester: &Requester) -> bool {
+    requester.error().is_none() && String::from_utf8_lossy(requester.reply()).contains(" fd=-1 ")
 }
 
-/// The version that the answer to INFO tells. A user without the right to ask this may still be allowed what the load
-/// asks.
-fn version(link: &mut Link) -> Result<Option<String>, String> {
-    let requester = link.requester();
+/// The version in the reply to INFO. A user without the right to this command may still be allowed those of the load.
+fn version(requester: &Requester) -> Result<Option<String>, String> {
     match requester.error() {
         Some(error) if error.kind() == "NOAUTH" => {
             Err(format!("{error} Write the password in the URL: redis://user:password@host:port"))
@@ -67,7 +51,7 @@ fn version(link: &mut Link) -> Result<Option<String>, String> {
         Some(error) if error.kind() == "NOPERM" || error.kind() == "ERR" => Ok(None),
         Some(error) => Err(error.to_string()),
         None => {
-            let text = String::from_utf8_lossy(requester.kept()).into_owned();
+            let text = String::from_utf8_lossy(requester.reply()).into_owned();
             let version = text.lines().find_map(|line| line.strip_prefix("redis_version:"));
             Ok(version.map(|version| version.trim().to_owned()))
         }
@@ -86,8 +70,8 @@ pub fn run(
     around: Surroundings<'_>,
 ) -> Result<(), TargetError> {
     let scripts = scripts(target, plan.seed)?;
-    let place = Place::of(&target.url, around.via)?;
-    carry_out(Commands::new(), &place, &scripts, plan, engine, around)
+    let options = ConnectOptions::of(&target.url, around.via)?;
+    carry_out(Commands::new(), &options, &scripts, plan, engine, around)
 }
 
 /// What the operations of a target are, read.

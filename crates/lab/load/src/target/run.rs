@@ -1,12 +1,12 @@
-//! A run: carries out the engine's orders over links, and takes each operation from step to step. Decides nothing about
-//! when something begins, or has taken too long.
+//! A run: carries out the engine's orders over clients of a database, and takes each operation from step to step. The
+//! engine decides when something begins or has taken too long.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 use clients::{
     Cancels,
-    lines::{Event, Lines},
-    link::{Link, News, cannot_wait},
+    client::{Client, ClientProtocol, Progress, wait_error},
+    transport::{Event, Transport},
 };
 use pool::Time;
 
@@ -15,7 +15,7 @@ use crate::{
     engine::{ConnId, Engine, Order, Outcome},
     plan::{MAX_CONNECTIONS, Plan},
     record::ErrorKind,
-    script::{Client, Scripts, Step},
+    script::{ScriptClient, Scripts, Step},
 };
 
 /// Clients of one run.
@@ -31,17 +31,17 @@ pub(super) struct Refusal {
 
 /// Operations of scripts over one connection: writes their requests and reads the answers.
 pub(super) trait Operations: Clone {
-    type Link: Link;
+    type Protocol: ClientProtocol;
 
     /// Appends the request of a step, with the values of the client's variables.
     ///
     /// # Errors
     /// A variable is not set.
-    fn ask(
+    fn write_request(
         &mut self,
-        link: &mut Self::Link,
+        requester: &mut Self::Protocol,
         step: &Step<'_>,
-        values: (&Client, &Scripts),
+        values: (&ScriptClient, &Scripts),
         out: &mut Vec<u8>,
     ) -> Result<(), ErrorKind>;
 
@@ -49,16 +49,21 @@ pub(super) trait Operations: Clone {
     ///
     /// # Errors
     /// The server refused the request, or its row does not fit the script.
-    fn read_answer(&mut self, link: &mut Self::Link, client: &mut Client, scripts: &Scripts) -> Result<(), Refusal>;
+    fn read_answer(
+        &mut self,
+        requester: &mut Self::Protocol,
+        client: &mut ScriptClient,
+        scripts: &Scripts,
+    ) -> Result<(), Refusal>;
 
     /// A transaction is open, or keys are watched.
-    fn in_transaction(&self, _link: &mut Self::Link) -> bool {
+    fn in_transaction(&self, _requester: &Self::Protocol) -> bool {
         false
     }
 
     /// Appends a request that ends the open transaction; `false`: the protocol has none, and the connection is closed
     /// instead.
-    fn roll_back(&self, _link: &mut Self::Link, _out: &mut Vec<u8>) -> bool {
+    fn roll_back(&self, _requester: &mut Self::Protocol, _out: &mut Vec<u8>) -> bool {
         false
     }
 }
@@ -69,7 +74,7 @@ pub(super) trait Operations: Clone {
 /// What makes going on impossible, or kept the load from beginning.
 pub(super) fn carry_out<O: Operations>(
     operations: O,
-    place: &<O::Link as Link>::Place,
+    options: &<O::Protocol as ClientProtocol>::Options,
     scripts: &Scripts,
     plan: &Plan,
     engine: &mut Engine,
@@ -78,11 +83,11 @@ pub(super) fn carry_out<O: Operations>(
     make_room(plan)?;
     let mut run = Run {
         operations,
-        place,
+        options,
         scripts,
-        lines: Lines::new(around.origin).map_err(|error| cannot_wait(&error))?,
+        transport: Transport::new(around.origin).map_err(|error| wait_error(&error))?,
         conns: Vec::new(),
-        clients: Vec::new(),
+        script_clients: Vec::new(),
         pauses: BinaryHeap::new(),
         count: 0,
         out: Vec::new(),
@@ -96,11 +101,11 @@ pub(super) fn carry_out<O: Operations>(
 
 struct Run<'a, O: Operations> {
     operations: O,
-    place: &'a <O::Link as Link>::Place,
+    options: &'a <O::Protocol as ClientProtocol>::Options,
     scripts: &'a Scripts,
-    lines: Lines,
+    transport: Transport,
     conns: Vec<Option<Conn<O>>>,
-    clients: Vec<Option<Client>>,
+    script_clients: Vec<Option<ScriptClient>>,
     /// When pauses end, with connection and operation: at most one for each open connection, and those of connections
     /// that were closed during a pause.
     pauses: BinaryHeap<Reverse<(Time, u32, u64)>>,
@@ -113,7 +118,7 @@ struct Run<'a, O: Operations> {
 }
 
 struct Conn<O: Operations> {
-    link: O::Link,
+    client: Client<O::Protocol>,
     operations: O,
     work: Work,
 }
@@ -137,10 +142,10 @@ enum Work {
 impl<O: Operations> Run<'_, O> {
     /// Carries out orders until there will be no more.
     fn drive(&mut self, engine: &mut Engine, around: &mut Surroundings<'_>) -> Result<(), TargetError> {
-        let mut now = self.lines.now();
+        let mut now = self.transport.now();
         let (mut next_watch, mut stopped, mut begun) = (now, false, false);
         loop {
-            self.obey(engine, now);
+            self.execute_orders(engine, now);
             if engine.is_done() {
                 (around.watch)(engine, now);
                 return Ok(());
@@ -159,18 +164,18 @@ impl<O: Operations> Run<'_, O> {
             }
             let next_pause = self.pauses.peek().map(|Reverse((end, ..))| *end);
             let until = [engine.deadline(), next_pause, Some(next_watch)].into_iter().flatten().min();
-            self.lines.wait(until).map_err(|error| cannot_wait(&error))?;
-            while let Some(event) = self.lines.next() {
-                now = self.happened(event, engine);
-                self.obey(engine, now);
+            self.transport.wait(until).map_err(|error| wait_error(&error))?;
+            while let Some(event) = self.transport.next() {
+                now = self.on_event(event, engine);
+                self.execute_orders(engine, now);
             }
-            now = self.lines.now();
+            now = self.transport.now();
             self.end_pauses(engine, now);
         }
     }
 
     /// Carries out all orders that there are.
-    fn obey(&mut self, engine: &mut Engine, now: Time) {
+    fn execute_orders(&mut self, engine: &mut Engine, now: Time) {
         while let Some(order) = engine.poll_order(now) {
             match order {
                 Order::Connect(conn) => self.connect(conn, now),
@@ -178,7 +183,7 @@ impl<O: Operations> Run<'_, O> {
                 Order::Close(conn) => {
                     let gone = self.conns[conn.0 as usize].take().expect("only what was opened is closed");
                     if !matches!(gone.work, Work::Gone) {
-                        gone.link.close(&mut self.lines, self.place, &self.cancels);
+                        gone.client.close(&mut self.transport, self.options, &self.cancels);
                     }
                     engine.closed(conn, now);
                 }
@@ -192,40 +197,40 @@ impl<O: Operations> Run<'_, O> {
         if index >= self.conns.len() {
             self.conns.resize_with(index + 1, || None);
         }
-        let link = O::Link::open(conn.0, &mut self.lines, self.place, now);
+        let client = Client::open(conn.0, &mut self.transport, self.options, now);
         // A connection with the same number before has failed, which the engine knows.
         let before =
-            self.conns[index].replace(Conn { link, operations: self.operations.clone(), work: Work::Connecting });
+            self.conns[index].replace(Conn { client, operations: self.operations.clone(), work: Work::Connecting });
         assert!(before.is_none_or(|before| matches!(before.work, Work::Gone)), "a number stands for one connection");
     }
 
     fn begin(&mut self, conn: ConnId, client: u32, engine: &mut Engine, now: Time) {
         let index = client as usize;
         assert!(index < MAX_CLIENTS, "clients have small numbers");
-        if index >= self.clients.len() {
-            self.clients.resize_with(index + 1, || None);
+        if index >= self.script_clients.len() {
+            self.script_clients.resize_with(index + 1, || None);
         }
         let scripts = self.scripts;
-        self.clients[index].get_or_insert_with(|| scripts.client(client)).begin(scripts);
+        self.script_clients[index].get_or_insert_with(|| scripts.client(client)).begin(scripts);
         self.count += 1;
         let operation = self.count;
         let work = &mut self.conn(conn).work;
         assert!(matches!(work, Work::Idle), "an operation runs where nothing else does");
         *work = Work::Operation { client, operation };
-        self.go_on(conn, engine, now);
+        self.advance(conn, engine, now);
     }
 
     /// Takes an operation to its next request, pause, or end.
-    fn go_on(&mut self, conn: ConnId, engine: &mut Engine, now: Time) {
-        let Self { scripts, conns, clients, lines, out, .. } = self;
-        let Conn { link, operations, work } = conns[conn.0 as usize].as_mut().expect("the connection is there");
-        let Work::Operation { client, operation } = work else { unreachable!("an operation is under way") };
-        let client = clients[*client as usize].as_mut().expect("the client has begun");
-        match client.next(scripts) {
+    fn advance(&mut self, conn: ConnId, engine: &mut Engine, now: Time) {
+        let Self { scripts, conns, script_clients, transport, out, .. } = self;
+        let Conn { client, operations, work } = conns[conn.0 as usize].as_mut().expect("the connection is there");
+        let Work::Operation { client: number, operation } = work else { unreachable!("an operation is under way") };
+        let script_client = script_clients[*number as usize].as_mut().expect("the client has begun");
+        match script_client.next(scripts) {
             step @ (Step::Send(_) | Step::Ask(_)) => {
                 out.clear();
-                match operations.ask(link, &step, (client, scripts), out) {
-                    Ok(()) => lines.send(conn.0, out),
+                match operations.write_request(client.protocol(), &step, (script_client, scripts), out) {
+                    Ok(()) => transport.send(conn.0, out),
                     Err(error) => self.end(conn, Some(error), engine, now),
                 }
             }
@@ -236,12 +241,12 @@ impl<O: Operations> Run<'_, O> {
     }
 
     fn answered(&mut self, conn: ConnId, engine: &mut Engine, now: Time) {
-        let Conn { link, operations, work } = self.conns[conn.0 as usize].as_mut().expect("the connection is there");
+        let Conn { client, operations, work } = self.conns[conn.0 as usize].as_mut().expect("the connection is there");
         match work {
-            Work::Operation { client, .. } => {
-                let client = self.clients[*client as usize].as_mut().expect("the client has begun");
-                match operations.read_answer(link, client, self.scripts) {
-                    Ok(()) => self.go_on(conn, engine, now),
+            Work::Operation { client: number, .. } => {
+                let script_client = self.script_clients[*number as usize].as_mut().expect("the client has begun");
+                match operations.read_answer(client.protocol(), script_client, self.scripts) {
+                    Ok(()) => self.advance(conn, engine, now),
                     Err(Refusal { kind, said }) => {
                         said.iter().for_each(|said| engine.heard(said));
                         self.end(conn, Some(kind), engine, now);
@@ -249,7 +254,7 @@ impl<O: Operations> Run<'_, O> {
                 }
             }
             Work::RollingBack { .. } => {
-                let reusable = !operations.in_transaction(link);
+                let reusable = !operations.in_transaction(client.protocol());
                 let Work::RollingBack { error } = std::mem::replace(work, Work::Idle) else {
                     unreachable!("it was rolling back")
                 };
@@ -261,55 +266,55 @@ impl<O: Operations> Run<'_, O> {
 
     /// Ends an operation. A transaction that it has left open is rolled back before the connection is used again.
     fn end(&mut self, conn: ConnId, error: Option<ErrorKind>, engine: &mut Engine, now: Time) {
-        let Self { conns, lines, out, .. } = self;
-        let Conn { link, operations, work } = conns[conn.0 as usize].as_mut().expect("the connection is there");
+        let Self { conns, transport, out, .. } = self;
+        let Conn { client, operations, work } = conns[conn.0 as usize].as_mut().expect("the connection is there");
         *work = Work::Idle;
-        if !operations.in_transaction(link) {
-            return engine.ended(conn, Outcome { error, reusable: link.is_open() }, now);
+        if !operations.in_transaction(client.protocol()) {
+            return engine.ended(conn, Outcome { error, reusable: client.is_open() }, now);
         }
         let error = error.unwrap_or_else(|| ErrorKind("script: it leaves a transaction open".into()));
         out.clear();
-        if operations.roll_back(link, out) {
+        if operations.roll_back(client.protocol(), out) {
             *work = Work::RollingBack { error };
-            lines.send(conn.0, out);
+            transport.send(conn.0, out);
         } else {
             engine.ended(conn, Outcome { error: Some(error), reusable: false }, now);
         }
     }
 
     /// Takes an event of a connection. Returns the time.
-    fn happened(&mut self, event: Event, engine: &mut Engine) -> Time {
-        let Self { conns, lines, place, out, .. } = self;
+    fn on_event(&mut self, event: Event, engine: &mut Engine) -> Time {
+        let Self { conns, transport, options, out, .. } = self;
         let key = event.key();
-        let link = &mut conns[key as usize].as_mut().expect("only open connections have events").link;
-        let news = match event {
+        let client = &mut conns[key as usize].as_mut().expect("only open connections have events").client;
+        let progress = match event {
             Event::Received { bytes, .. } => {
-                let news = link.received(&bytes, lines, place, out);
-                lines.done(bytes);
-                news
+                let progress = client.on_received(&bytes, transport, options, out);
+                transport.done(bytes);
+                progress
             }
-            other => link.happened(other, lines, place, out),
+            other => client.on_event(other, transport, options, out),
         };
-        let now = lines.now();
+        let now = transport.now();
         let conn = ConnId(key);
-        match news {
-            News::Nothing => {}
-            News::Up => {
+        match progress {
+            Progress::Nothing => {}
+            Progress::Ready => {
                 let open = self.conn(conn);
                 open.work = Work::Idle;
-                let phases = *open.link.phases();
+                let phases = *open.client.phases();
                 engine.connected(conn, &phases, now);
             }
-            News::Answered => self.answered(conn, engine, now),
-            News::Down(down) => match std::mem::replace(&mut self.conn(conn).work, Work::Gone) {
+            Progress::Answered => self.answered(conn, engine, now),
+            Progress::Closed(why) => match std::mem::replace(&mut self.conn(conn).work, Work::Gone) {
                 Work::Connecting => {
-                    engine.heard(&down.message);
-                    self.refusal = Some(down.message);
-                    engine.connect_failed(conn, down.kind, down.permanent, now);
+                    engine.heard(&why.message);
+                    self.refusal = Some(why.message);
+                    engine.connect_failed(conn, why.kind, why.permanent, now);
                 }
                 Work::Idle | Work::Operation { .. } => {
-                    engine.heard(&down.message);
-                    engine.lost(conn, down.kind, now);
+                    engine.heard(&why.message);
+                    engine.lost(conn, why.kind, now);
                 }
                 // The error before the rollback is the one that counts.
                 Work::RollingBack { error } => engine.lost(conn, error, now),
@@ -329,7 +334,7 @@ impl<O: Operations> Run<'_, O> {
             let is_paused =
                 |conn: &Conn<O>| matches!(conn.work, Work::Operation { operation, .. } if operation == paused);
             if self.conns[key as usize].as_ref().is_some_and(is_paused) {
-                self.go_on(ConnId(key), engine, now);
+                self.advance(ConnId(key), engine, now);
             }
         }
     }

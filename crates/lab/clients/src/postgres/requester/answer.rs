@@ -23,16 +23,15 @@ const MAX_COLUMNS: usize = 1664;
 /// Columns of a row: name and value, `None` for NULL.
 pub type Row = Vec<(Box<str>, Option<Box<str>>)>;
 
-/// What a request has led to.
+/// The answer to a request.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Answer {
     /// Rows, of all statements together.
     pub rows: u64,
     pub error: Option<SqlError>,
-    /// Where it has left the connection.
+    /// The state of the transaction after the request.
     pub status: TransactionStatus,
-    /// The first rows of the last result, as many as were asked for and fit into 16 MiB; [`last_rows`](Self::last_rows)
-    /// tells whether there were more.
+    /// The first rows of the last result, as many as were to be kept and fit into 32 MiB.
     pub kept: Vec<Row>,
     /// Rows of the last result that had any columns.
     pub last_rows: u64,
@@ -41,7 +40,12 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The first row of the last result, if one was asked for and there is one.
+    /// Rows of the last result that are not kept.
+    pub fn rows_left_out(&self) -> u64 {
+        self.last_rows.saturating_sub(self.kept.len() as u64)
+    }
+
+    /// The first row of the last result, if one was to be kept and there is one.
     pub fn row(&self) -> Option<&Row> {
         self.kept.first()
     }
@@ -95,12 +99,12 @@ impl fmt::Display for SqlError {
 pub(super) struct Reader {
     /// Of the request under way, or the last one.
     pub(super) answer: Answer,
-    /// What was said while nothing was asked: why the server closes the connection.
+    /// Why the server closes the connection, if it has said so without a request.
     pub(super) farewell: Option<SqlError>,
-    asking: bool,
-    /// Rows that are to be kept.
-    wants_rows: usize,
-    /// Bytes of those that are.
+    awaits_answer: bool,
+    /// Rows of the last result that are kept at most.
+    max_rows: usize,
+    /// Bytes of the rows that are kept.
     kept_bytes: usize,
     /// Names of the columns of the result at hand.
     columns: Vec<Box<str>>,
@@ -113,20 +117,20 @@ pub(super) struct Reader {
 impl Reader {
     /// A request is sent: an answer is due.
     pub(super) fn begin(&mut self) {
-        assert!(!self.asking, "one request after the other");
-        self.asking = true;
-        (self.wants_rows, self.kept_bytes) = (0, 0);
+        assert!(!self.awaits_answer, "one request after the other");
+        self.awaits_answer = true;
+        (self.max_rows, self.kept_bytes) = (0, 0);
         let status = self.answer.status;
         self.answer = Answer { status, ..Answer::default() };
     }
 
-    pub(super) fn keep_rows(&mut self, most: usize) {
-        assert!(self.asking, "a row belongs to a request");
-        self.wants_rows = most;
+    pub(super) fn keep_rows(&mut self, max_rows: usize) {
+        assert!(self.awaits_answer, "a row belongs to a request");
+        self.max_rows = max_rows;
     }
 
-    pub(super) fn is_asking(&self) -> bool {
-        self.asking
+    pub(super) fn awaits_answer(&self) -> bool {
+        self.awaits_answer
     }
 
     /// Takes input; true as soon as the request is answered.
@@ -141,8 +145,8 @@ impl Reader {
                 }
             }
             let answered = match self.partial.is_empty() {
-                true => self.whole(input)?,
-                false => self.piece(input)?,
+                true => self.take_whole(input)?,
+                false => self.take_piece(input)?,
             };
             match answered {
                 Some(true) => return Ok(true),
@@ -153,16 +157,16 @@ impl Reader {
     }
 
     /// Looks at a message that begins with the input. `None`: it is not complete.
-    fn whole(&mut self, input: &mut &[u8]) -> Result<Option<bool>, Fault> {
+    fn take_whole(&mut self, input: &mut &[u8]) -> Result<Option<bool>, Fault> {
         let bytes = *input;
         let Some(header) = Header::read(bytes) else {
             self.partial.extend_from_slice(bytes);
             *input = &[];
             return Ok(None);
         };
-        let total = self.check(header)?;
-        if !self.wants(header.kind) {
-            self.note(header.kind)?;
+        let total = self.check_length(header)?;
+        if !self.is_assembled(header.kind) {
+            self.note_type(header.kind)?;
             let here = total.min(bytes.len());
             *input = &bytes[here..];
             self.skip = total - here;
@@ -174,18 +178,18 @@ impl Reader {
             return Ok(None);
         };
         *input = &bytes[total..];
-        self.message(header.kind, &message[HEADER..]).map(Some)
+        self.take_message(header.kind, &message[HEADER..]).map(Some)
     }
 
     /// The same for one whose beginning has come before.
-    fn piece(&mut self, input: &mut &[u8]) -> Result<Option<bool>, Fault> {
+    fn take_piece(&mut self, input: &mut &[u8]) -> Result<Option<bool>, Fault> {
         if !self.fill(input, HEADER) {
             return Ok(None);
         }
         let header = Header::read(&self.partial).expect("the header is complete");
-        let total = self.check(header)?;
-        if !self.wants(header.kind) {
-            self.note(header.kind)?;
+        let total = self.check_length(header)?;
+        if !self.is_assembled(header.kind) {
+            self.note_type(header.kind)?;
             self.skip = total - self.partial.len();
             self.partial.clear();
             return Ok(Some(false));
@@ -194,7 +198,7 @@ impl Reader {
             return Ok(None);
         }
         let message = std::mem::take(&mut self.partial);
-        self.message(header.kind, &message[HEADER..]).map(Some)
+        self.take_message(header.kind, &message[HEADER..]).map(Some)
     }
 
     /// Puts input behind the beginning until that has `length` bytes; false if it has not.
@@ -206,20 +210,20 @@ impl Reader {
     }
 
     /// Whether a message of this kind is put together, and not only noted.
-    fn wants(&self, kind: u8) -> bool {
+    fn is_assembled(&self, kind: u8) -> bool {
         match kind {
             back::READY_FOR_QUERY | back::ERROR_RESPONSE => true,
-            back::ROW_DESCRIPTION => self.wants_rows > 0,
-            back::DATA_ROW => self.answer.kept.len() < self.wants_rows && self.kept_bytes < MAX_KEPT_ROWS,
+            back::ROW_DESCRIPTION => self.max_rows > 0,
+            back::DATA_ROW => self.answer.kept.len() < self.max_rows && self.kept_bytes < MAX_KEPT_ROWS,
             _ => false,
         }
     }
 
     /// The bytes of a message, if that can be.
-    fn check(&self, header: Header) -> Result<usize, Fault> {
+    fn check_length(&self, header: Header) -> Result<usize, Fault> {
         let possible = match header.kind {
             back::READY_FOR_QUERY => header.length == 5,
-            kind if self.wants(kind) => (4..=MAX_KEPT).contains(&header.length),
+            kind if self.is_assembled(kind) => (4..=MAX_KEPT).contains(&header.length),
             _ => (4..=LARGE_LIMIT).contains(&header.length),
         };
         match possible {
@@ -232,10 +236,10 @@ impl Reader {
     }
 
     /// A message of which only the type is of interest.
-    fn note(&mut self, kind: u8) -> Result<(), Fault> {
+    fn note_type(&mut self, kind: u8) -> Result<(), Fault> {
         match kind {
             back::NOTICE_RESPONSE | back::PARAMETER_STATUS | back::NOTIFICATION_RESPONSE => return Ok(()),
-            _ if !self.asking => {}
+            _ if !self.awaits_answer => {}
             back::DATA_ROW => {
                 self.answer.rows += 1;
                 self.answer.last_rows += 1;
@@ -268,17 +272,19 @@ impl Reader {
     }
 
     /// A whole message; true if it ends the answer.
-    fn message(&mut self, kind: u8, body: &[u8]) -> Result<bool, Fault> {
+    fn take_message(&mut self, kind: u8, body: &[u8]) -> Result<bool, Fault> {
         match kind {
             back::ERROR_RESPONSE => {
-                match self.asking {
+                match self.awaits_answer {
                     true if self.answer.error.is_some() => {}
                     true => self.answer.error = Some(SqlError::read(body)),
                     false => self.farewell = Some(SqlError::read(body)),
                 }
                 Ok(false)
             }
-            back::READY_FOR_QUERY if !self.asking => Err(Fault::violation("the server is ready though nobody asked")),
+            back::READY_FOR_QUERY if !self.awaits_answer => {
+                Err(Fault::violation("the server is ready without a request"))
+            }
             back::READY_FOR_QUERY => {
                 self.answer.status = match body {
                     b"I" => TransactionStatus::Idle,
@@ -286,18 +292,18 @@ impl Reader {
                     b"E" => TransactionStatus::Failed,
                     _ => return Err(Fault::violation("the server is ready in a state that there is not")),
                 };
-                self.asking = false;
+                self.awaits_answer = false;
                 Ok(true)
             }
             back::ROW_DESCRIPTION => {
-                self.note(kind)?;
+                self.note_type(kind)?;
                 self.answer.kept.clear();
                 self.kept_bytes = 0;
                 self.columns = read_columns(body).ok_or_else(|| malformed("RowDescription"))?;
                 Ok(false)
             }
             back::DATA_ROW => {
-                self.note(kind)?;
+                self.note_type(kind)?;
                 let values = read_values(body).ok_or_else(|| malformed("DataRow"))?;
                 if values.len() != self.columns.len() {
                     return Err(Fault::violation("the server sent a row that does not fit its description"));

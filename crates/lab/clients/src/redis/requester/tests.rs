@@ -41,11 +41,11 @@ fn words(all: &[&str]) -> Words {
 fn who_has_no_password_says_nothing_before_the_first_command() {
     let (mut requester, login) = open();
     let mut out = Vec::new();
-    requester.ask(&words(&["GET", "a\r\nb"]), &mut out);
+    requester.request(&words(&["GET", "a\r\nb"]), &mut out);
     assert_eq!(out, b"*2\r\n$3\r\nGET\r\n$4\r\na\r\nb\r\n");
-    assert!(requester.is_asking());
+    assert!(requester.awaits_answer());
     assert_eq!(verdicts(&mut requester, &login, b"$-1\r\n", &mut out), [Verdict::Answered]);
-    assert!(requester.error().is_none() && !requester.is_asking());
+    assert!(requester.error().is_none() && !requester.awaits_answer());
     out.clear();
     requester.quit(&mut out);
     assert_eq!(out, b"*1\r\n$4\r\nQUIT\r\n");
@@ -89,7 +89,7 @@ fn an_error_is_an_answer_and_called_by_its_code_only() {
         ("-ERR max number of clients reached\r\n", "too many clients"),
     ] {
         let (mut requester, login) = open();
-        requester.ask(&words(&["X"]), &mut Vec::new());
+        requester.request(&words(&["X"]), &mut Vec::new());
         assert_eq!(verdicts(&mut requester, &login, reply.as_bytes(), &mut Vec::new()), [Verdict::Answered]);
         assert_eq!(requester.error().unwrap().kind(), kind);
     }
@@ -111,7 +111,7 @@ fn what_poolhouse_says_to_whom_it_turns_away_is_known() {
 }
 
 #[test]
-fn an_error_that_nobody_asked_for_is_a_farewell_and_anything_else_a_fault() {
+fn an_error_without_a_request_is_a_farewell_and_anything_else_a_fault() {
     let (mut requester, login) = open();
     assert_eq!(verdicts(&mut requester, &login, b"-ERR max number of clients reached\r\n", &mut Vec::new()), []);
     assert_eq!(requester.farewell().unwrap().kind(), "too many clients");
@@ -123,16 +123,16 @@ fn an_error_that_nobody_asked_for_is_a_farewell_and_anything_else_a_fault() {
 #[test]
 fn a_reply_can_be_kept_and_is_not_by_itself() {
     let (mut requester, login) = open();
-    requester.ask_for(&[b"INFO", b"server"], &mut Vec::new());
+    requester.request_reply(&[b"INFO", b"server"], &mut Vec::new());
     let reply = b"$21\r\nredis_version:7.0.15\r\n\r\n";
     let reply = &reply[..reply.len() - 1];
     verdicts(&mut requester, &login, &reply[..9], &mut Vec::new());
     verdicts(&mut requester, &login, &reply[9..], &mut Vec::new());
-    assert!(requester.kept().windows(6).any(|part| part == b"7.0.15"));
+    assert!(requester.reply().windows(6).any(|part| part == b"7.0.15"));
     let (mut requester, login) = open();
-    requester.ask(&words(&["GET", "a"]), &mut Vec::new());
+    requester.request(&words(&["GET", "a"]), &mut Vec::new());
     verdicts(&mut requester, &login, b"$1\r\nx\r\n", &mut Vec::new());
-    assert!(requester.kept().is_empty());
+    assert!(requester.reply().is_empty());
 }
 
 proptest! {
@@ -145,7 +145,7 @@ proptest! {
         let (mut requester, login) = open();
         let mut sizes = sizes.into_iter().cycle();
         for kind in kinds {
-            requester.ask(&words(&["X"]), &mut Vec::new());
+            requester.request(&words(&["X"]), &mut Vec::new());
             let (mut rest, mut answered) = (replies[kind].as_bytes(), 0);
             while !rest.is_empty() {
                 let (piece, behind) = rest.split_at(sizes.next().unwrap().min(rest.len()));

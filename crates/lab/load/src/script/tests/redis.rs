@@ -8,7 +8,7 @@ fn read(text: &str, variables: &[(&str, &str)]) -> Result<Scripts, ScriptError> 
 }
 
 /// The commands of one operation, their words joined by `|`.
-fn asked(scripts: &Scripts, client: &mut Client) -> Vec<String> {
+fn asked(scripts: &Scripts, client: &mut ScriptClient) -> Vec<String> {
     let mut asked = Vec::new();
     client.begin(scripts);
     loop {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use clients::mongodb::{Link, kind_of};
+use clients::mongodb::{Requester, kind_of};
 
 use crate::{
     record::ErrorKind,
-    script::{Client, Scripts, Step},
+    script::{ScriptClient, Scripts, Step},
     target::run::{Operations, Refusal},
 };
 
@@ -25,24 +25,24 @@ impl Commands {
 }
 
 impl Operations for Commands {
-    type Link = Link;
+    type Protocol = Requester;
 
-    fn ask(
+    fn write_request(
         &mut self,
-        link: &mut Link,
+        requester: &mut Requester,
         step: &Step<'_>,
-        (client, scripts): (&Client, &Scripts),
+        (client, scripts): (&ScriptClient, &Scripts),
         out: &mut Vec<u8>,
     ) -> Result<(), ErrorKind> {
         let Step::Ask(request) = step else { unreachable!("a script of commands holds no SQL") };
         self.command.clear();
         client.write_document(scripts, request, &self.database, &mut self.command)?;
-        link.ask(&self.command, out);
+        requester.request(&self.command, out);
         Ok(())
     }
 
-    fn read_answer(&mut self, link: &mut Link, _: &mut Client, _: &Scripts) -> Result<(), Refusal> {
-        let error = link.said();
+    fn read_answer(&mut self, requester: &mut Requester, _: &mut ScriptClient, _: &Scripts) -> Result<(), Refusal> {
+        let error = requester.error();
         error.map_or(Ok(()), |error| Err(Refusal { kind: kind_of(error), said: Some(error.to_string()) }))
     }
 }

@@ -1,15 +1,14 @@
 //! The documents that the built-in commands ask for, in a collection of their own. Knows no load.
 
 use std::{
-    cell::Cell,
     ops::RangeInclusive,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
 use clients::{
-    connection::ask_once,
-    mongodb::{Link, Place},
+    blocking::{BlockingClient, CONNECT_TIMEOUT},
+    mongodb::{ConnectOptions, Requester},
 };
 use mongodb_session::bson::{Value, Writer};
 
@@ -29,25 +28,22 @@ const COUNT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Whether the collection has the documents that the load asks for.
 pub(super) fn check(target: &MongoTarget, documents: u32) -> Result<(), TargetError> {
-    let place = Place::of(&target.url, None)?;
-    let (address, database) = (place.endpoint.address.to_string(), place.database.clone());
-    let ask = |link: &mut Link, out: &mut Vec<u8>| {
-        let mut command = Vec::new();
-        Writer::new(&mut command).text("count", COLLECTION).text("$db", &database);
-        link.ask_for(&command, out);
-    };
-    let count = |link: &mut Link| {
-        said(link)?;
-        let count = link.kept().and_then(|answer| answer.get("n").ok()?.and_then(Value::integer));
-        Ok(Some(count.unwrap_or(0)))
-    };
-    match ask_once(place, address, COUNT_TIMEOUT, ask, count)? {
-        Some(count) if count < i64::from(documents) => Err(TargetError::target(format!(
+    let (mut client, database) = connect(target)?;
+    let mut command = Vec::new();
+    Writer::new(&mut command).text("count", COLLECTION).text("$db", &database);
+    let write = |requester: &mut Requester, out: &mut Vec<u8>| requester.request_reply(&command, out);
+    let Some(requester) = client.try_request(write, COUNT_TIMEOUT)? else { return Ok(()) };
+    if let Some(error) = requester.error().map(ToString::to_string) {
+        return Err(client.error(error));
+    }
+    let count = requester.reply().and_then(|answer| answer.get("n").ok()?.and_then(Value::integer)).unwrap_or(0);
+    if count < i64::from(documents) {
+        return Err(TargetError::target(format!(
             "the collection {COLLECTION} has {count} documents, and the load asks for {documents}: make them with \
              `--init --documents {documents}`"
-        ))),
-        _ => Ok(()),
+        )));
     }
+    Ok(())
 }
 
 /// Makes the collection anew, with the documents that the target's work needs.
@@ -60,35 +56,32 @@ pub fn init(target: &MongoTarget, stop: &AtomicBool) -> Result<(), TargetError> 
             "--init makes the documents of the built-in operations: say which with --operation",
         ));
     };
-    let place = Place::of(&target.url, None)?;
-    let (address, database) = (place.endpoint.address.to_string(), place.database.clone());
+    let (client, database) = connect(target)?;
+    let mut client = client.until(stop);
     let value = "x".repeat(value_size as usize);
-    let steps = DROPS.len() as u32 + documents.div_ceil(INSERT_BATCH);
-    let step = Cell::new(0);
-    let ask = |link: &mut Link, out: &mut Vec<u8>| {
-        let mut command = Vec::new();
-        match DROPS.get(step.get() as usize) {
-            Some(collection) => _ = Writer::new(&mut command).text("drop", collection).text("$db", &database),
-            None => {
-                let first = (step.get() - DROPS.len() as u32) * INSERT_BATCH + 1;
-                let ids = first..=documents.min(first + INSERT_BATCH - 1);
-                write_insert(&database, ids, &value, &mut command);
-            }
+    let mut command = Vec::new();
+    for collection in DROPS {
+        command.clear();
+        Writer::new(&mut command).text("drop", collection).text("$db", &database);
+        // An error may be that there is no such collection.
+        client.request(|requester, out| requester.request_reply(&command, out), INIT_TIMEOUT)?;
+    }
+    for first in (1..=documents).step_by(INSERT_BATCH as usize) {
+        command.clear();
+        write_insert(&database, first..=documents.min(first + INSERT_BATCH - 1), &value, &mut command);
+        let inserted = client.request(|requester, out| requester.request_reply(&command, out), INIT_TIMEOUT)?;
+        if let Some(error) = inserted.error().map(ToString::to_string) {
+            return Err(client.error(error));
         }
-        link.ask_for(&command, out);
-    };
-    let told = |link: &mut Link| {
-        // What is not there cannot be dropped.
-        if step.get() >= DROPS.len() as u32 {
-            said(link)?;
-        }
-        if stop.load(Relaxed) {
-            return Err("interrupted".to_owned());
-        }
-        step.set(step.get() + 1);
-        Ok((step.get() == steps).then_some(()))
-    };
-    ask_once(place, address, INIT_TIMEOUT, ask, told).map(|_| ())
+    }
+    Ok(())
+}
+
+/// Connects to the target. Returns the name of its database, too.
+fn connect(target: &MongoTarget) -> Result<(BlockingClient<'static, Requester>, Arc<str>), TargetError> {
+    let options = ConnectOptions::of(&target.url, None)?;
+    let database = options.database.clone();
+    Ok((BlockingClient::connect(options, CONNECT_TIMEOUT)?, database))
 }
 
 fn write_insert(database: &str, ids: RangeInclusive<u32>, value: &str, command: &mut Vec<u8>) {
@@ -100,8 +93,4 @@ fn write_insert(database: &str, ids: RangeInclusive<u32>, value: &str, command: 
             });
         }
     });
-}
-
-fn said(link: &Link) -> Result<(), String> {
-    link.said().map_or(Ok(()), |error| Err(error.to_string()))
 }

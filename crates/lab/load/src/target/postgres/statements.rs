@@ -1,12 +1,11 @@
 //! Statements of scripts, in the simple or the extended query protocol.
 
-use clients::postgres::{Answer, Parameters, TransactionStatus};
-use clients::postgres::{Link, kind_of};
+use clients::postgres::{Answer, Parameters, Requester, TransactionStatus, kind_of};
 
 use crate::{
     plan::QueryProtocol,
     record::ErrorKind,
-    script::{Client, Scripts, Step},
+    script::{ScriptClient, Scripts, Step},
     target::run::{Operations, Refusal},
 };
 
@@ -26,17 +25,16 @@ impl Statements {
 }
 
 impl Operations for Statements {
-    type Link = Link;
+    type Protocol = Requester;
 
-    fn ask(
+    fn write_request(
         &mut self,
-        link: &mut Link,
+        requester: &mut Requester,
         step: &Step<'_>,
-        (client, scripts): (&Client, &Scripts),
+        (client, scripts): (&ScriptClient, &Scripts),
         out: &mut Vec<u8>,
     ) -> Result<(), ErrorKind> {
         let Step::Send(statement) = step else { unreachable!("a script of SQL holds no commands") };
-        let requester = link.requester();
         if self.protocol == QueryProtocol::Simple {
             requester.query_with(out, |to| client.write_query(scripts, statement, to))?;
         } else {
@@ -58,9 +56,14 @@ impl Operations for Statements {
         Ok(())
     }
 
-    fn read_answer(&mut self, link: &mut Link, client: &mut Client, scripts: &Scripts) -> Result<(), Refusal> {
+    fn read_answer(
+        &mut self,
+        requester: &mut Requester,
+        client: &mut ScriptClient,
+        scripts: &Scripts,
+    ) -> Result<(), Refusal> {
         let wants_row = self.wants_row.take();
-        let answer = link.requester().answer();
+        let answer = requester.answer();
         if let Some(error) = &answer.error {
             return Err(Refusal { kind: kind_of(error), said: Some(error.to_string()) });
         }
@@ -68,18 +71,18 @@ impl Operations for Statements {
         take_row(answer, client, scripts, number).map_err(|kind| Refusal { kind, said: None })
     }
 
-    fn in_transaction(&self, link: &mut Link) -> bool {
-        link.requester().transaction() != TransactionStatus::Idle
+    fn in_transaction(&self, requester: &Requester) -> bool {
+        requester.transaction() != TransactionStatus::Idle
     }
 
-    fn roll_back(&self, link: &mut Link, out: &mut Vec<u8>) -> bool {
-        link.requester().query("ROLLBACK", out);
+    fn roll_back(&self, requester: &mut Requester, out: &mut Vec<u8>) -> bool {
+        requester.query("ROLLBACK", out);
         true
     }
 }
 
 /// Gives the row of a statement with `\gset` to the client's variables.
-fn take_row(answer: &Answer, client: &mut Client, scripts: &Scripts, number: u32) -> Result<(), ErrorKind> {
+fn take_row(answer: &Answer, client: &mut ScriptClient, scripts: &Scripts, number: u32) -> Result<(), ErrorKind> {
     let row = match (answer.row(), answer.last_rows) {
         (Some(row), 1) => row,
         _ => return Err(ErrorKind("script: \\gset needs exactly one row".into())),

@@ -3,9 +3,7 @@
 
 use std::time::Duration;
 
-use clients::postgres::Row;
-
-use clients::postgres::Questions;
+use clients::postgres::{Querier, Row};
 
 use super::quote;
 use crate::{
@@ -23,7 +21,7 @@ const SCHEMA_COMMENT: &str = "made by poolhouse bench --init";
 
 /// The scale that the tables were made with: one for each branch, as pgbench itself counts it.
 pub(super) fn scale(
-    connection: &mut Questions<'_>,
+    connection: &mut Querier<'_>,
     target: &PostgresTarget,
     within: Duration,
 ) -> Result<u32, TargetError> {
@@ -42,7 +40,7 @@ pub(super) fn scale(
 
 /// Whether the tables are there, and large enough for the target's scale.
 pub(super) fn check(
-    connection: &mut Questions<'_>,
+    connection: &mut Querier<'_>,
     target: &PostgresTarget,
     within: Duration,
 ) -> Result<(), TargetError> {
@@ -72,7 +70,7 @@ fn missing(schema: &str, elsewhere: Option<&str>, scale: u32) -> String {
 }
 
 /// Makes the schema and its tables anew.
-pub(super) fn init(connection: &mut Questions<'_>, target: &PostgresTarget) -> Result<(), TargetError> {
+pub(super) fn init(connection: &mut Querier<'_>, target: &PostgresTarget) -> Result<(), TargetError> {
     if !(1..=MAX_SCALE).contains(&target.scale) {
         return Err(TargetError::configuration(format!("--scale must be from 1 to {MAX_SCALE}")));
     }
@@ -84,7 +82,7 @@ pub(super) fn init(connection: &mut Questions<'_>, target: &PostgresTarget) -> R
 }
 
 /// Makes the schema anew if it was made here or does not exist; any other schema is left alone.
-fn make_schema(connection: &mut Questions<'_>, schema: &str) -> Result<(), TargetError> {
+fn make_schema(connection: &mut Querier<'_>, schema: &str) -> Result<(), TargetError> {
     let mark = format!(
         "SELECT coalesce(pg_catalog.obj_description(oid, 'pg_namespace'), '') FROM pg_catalog.pg_namespace \
          WHERE nspname = {}",

@@ -1,10 +1,10 @@
 //! Commands of scripts for Redis.
 
-use clients::redis::{Link, Words, kind_of};
+use clients::redis::{Requester, Words, kind_of};
 
 use crate::{
     record::ErrorKind,
-    script::{Client, Scripts, Step, Turn},
+    script::{ScriptClient, Scripts, Step, Turn},
     target::run::{Operations, Refusal},
 };
 
@@ -25,13 +25,13 @@ impl Commands {
 }
 
 impl Operations for Commands {
-    type Link = Link;
+    type Protocol = Requester;
 
-    fn ask(
+    fn write_request(
         &mut self,
-        link: &mut Link,
+        requester: &mut Requester,
         step: &Step<'_>,
-        (client, scripts): (&Client, &Scripts),
+        (client, scripts): (&ScriptClient, &Scripts),
         out: &mut Vec<u8>,
     ) -> Result<(), ErrorKind> {
         let Step::Ask(request) = step else { unreachable!("a script of commands holds no SQL") };
@@ -40,12 +40,12 @@ impl Operations for Commands {
             self.words.push(|to| client.write_word(scripts, request, word, to))?;
         }
         self.turn = request.turn();
-        link.requester().ask(&self.words, out);
+        requester.request(&self.words, out);
         Ok(())
     }
 
-    fn read_answer(&mut self, link: &mut Link, _: &mut Client, _: &Scripts) -> Result<(), Refusal> {
-        if let Some(error) = link.requester().error() {
+    fn read_answer(&mut self, requester: &mut Requester, _: &mut ScriptClient, _: &Scripts) -> Result<(), Refusal> {
+        if let Some(error) = requester.error() {
             return Err(Refusal { kind: kind_of(error), said: Some(error.to_string()) });
         }
         match self.turn {
@@ -56,7 +56,7 @@ impl Operations for Commands {
         Ok(())
     }
 
-    fn in_transaction(&self, _: &mut Link) -> bool {
+    fn in_transaction(&self, _: &Requester) -> bool {
         self.in_transaction
     }
 }

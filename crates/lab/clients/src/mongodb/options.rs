@@ -16,7 +16,7 @@ use crate::{
 const DATABASE: &str = "test";
 
 /// Where connections go, and how they log in.
-pub struct Place {
+pub struct ConnectOptions {
     pub endpoint: Endpoint,
     pub login: ServerLogin,
     /// Keys derived from the password, which drivers cache, too.
@@ -27,7 +27,7 @@ pub struct Place {
     pub database: Arc<str>,
 }
 
-impl Place {
+impl ConnectOptions {
     /// Reads the URL. `via`: connections go there instead.
     ///
     /// # Errors
@@ -72,26 +72,26 @@ impl Place {
 mod tests {
     use super::*;
 
-    fn place(url: &str) -> Result<Place, TargetError> {
-        Place::of(&Secret::new(url), None)
+    fn options(url: &str) -> Result<ConnectOptions, TargetError> {
+        ConnectOptions::of(&Secret::new(url), None)
     }
 
     #[test]
     fn a_url_says_where_as_whom_and_in_which_database() {
-        let there = place("mongodb://shop:a%20b@h:7/app?authSource=users").unwrap();
-        let user = there.login.user.as_ref().map(|(user, password)| (&**user, &**password));
-        assert_eq!((there.endpoint.address.to_string().as_str(), user), ("h:7", Some(("shop", "a b"))));
-        assert_eq!((&*there.database, &*there.login.source), ("app", "users"));
-        let there = place("mongodb://h").unwrap();
-        assert_eq!((&*there.database, &*there.login.source, there.login.user), ("test", "admin", None));
+        let read = options("mongodb://shop:a%20b@h:7/app?authSource=users").unwrap();
+        let user = read.login.user.as_ref().map(|(user, password)| (&**user, &**password));
+        assert_eq!((read.endpoint.address.to_string().as_str(), user), ("h:7", Some(("shop", "a b"))));
+        assert_eq!((&*read.database, &*read.login.source), ("app", "users"));
+        let read = options("mongodb://h").unwrap();
+        assert_eq!((&*read.database, &*read.login.source, read.login.user), ("test", "admin", None));
     }
 
     #[test]
     fn a_mistake_in_the_url_is_told_without_the_password() {
         for url in ["mongodb://a:hunter2@h,b/x", "mongodb://a:hunter2@h?wibble=1", "postgres://a:hunter2@h/d"] {
-            let error = place(url).err().expect(url);
+            let error = options(url).err().expect(url);
             assert!(!error.message.contains("hunter2"), "{error}");
         }
-        assert!(place("mongodb://shop@h").err().unwrap().message.contains("without a password"));
+        assert!(options("mongodb://shop@h").err().unwrap().message.contains("without a password"));
     }
 }

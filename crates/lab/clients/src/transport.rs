@@ -1,9 +1,9 @@
-//! The outgoing connections of one thread that asks on its own account: a load generator. Opens them, secures them,
-//! carries bytes, and tells what has happened. Knows no protocol, and nothing of what is asked.
+//! The outgoing connections of one thread of a database client: opens them, secures them, carries bytes, and reports
+//! what happens as events. It knows no protocol and no request.
 //!
-//! Call order: [`Lines::open`], [`Lines::send`] and the others as one likes; [`Lines::next`] until there is nothing
-//! more; [`Lines::wait`]; and again. One wait may bring many events. A connection is called by a key of the caller's
-//! choice, a small number. What goes wrong is always told as an event, never by the call that met it.
+//! Call order: [`Transport::open`], [`Transport::send`] and the others in any order; [`Transport::next`] until there is
+//! no event left; [`Transport::wait`]; and again. One wait may bring many events. The caller gives each connection a
+//! key, a small number. A failure is always an event, never a result of the call that met it.
 
 use std::{
     collections::VecDeque,
@@ -32,15 +32,15 @@ use seam::Secured;
 const BUFFER_SIZE: usize = 32 * 1024;
 /// How long an address is tried before the next one of the same host gets its turn.
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(2);
-/// Before a deadline the thread does not sleep but looks again and again: to wake it takes about as long.
+/// For this time before a deadline the thread spins instead of sleeping: to wake it would take about as long.
 const SPIN_TIME: Duration = Duration::from_micros(20);
-/// Keys are smaller: it is the number of descriptors that Linux gives a process at most by default.
-const MAX_KEY: u32 = 1 << 20;
+/// Bounds keys: the number of descriptors that Linux gives a process at most by default.
+const KEY_LIMIT: u32 = 1 << 20;
 
 /// What has happened to a connection.
 #[derive(Debug)]
 pub enum Event {
-    /// Its host's name was looked up.
+    /// The host's name was resolved.
     Resolved {
         key: u32,
         took: Duration,
@@ -56,22 +56,22 @@ pub enum Event {
     /// Bytes came.
     Received {
         key: u32,
-        /// At least one. To be given to [`Lines::done`] when they have been looked at.
+        /// At least one. The caller gives them back with [`Transport::done`].
         bytes: Received,
     },
-    /// The peer has ended it in order. It is closed, and the key is free.
+    /// The peer has closed the connection. It is closed here, too, and the key is free.
     Ended {
         key: u32,
     },
-    /// It could not be made, or broke. It is closed, and the key is free.
+    /// The connection could not be made, or broke. It is closed, and the key is free.
     Failed {
         key: u32,
-        error: LineError,
+        error: TransportError,
     },
 }
 
 impl Event {
-    /// The connection that it is about.
+    /// The connection of the event.
     pub fn key(&self) -> u32 {
         match self {
             Self::Resolved { key, .. }
@@ -84,7 +84,7 @@ impl Event {
     }
 }
 
-/// Bytes that were received.
+/// Received bytes.
 #[derive(Debug)]
 pub struct Received {
     buffer: Rc<Buffer>,
@@ -100,29 +100,29 @@ impl Deref for Received {
 
 /// Why a connection failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LineError {
-    pub fault: LineFault,
-    /// For people: what was tried and what came of it.
+pub struct TransportError {
+    pub fault: TransportFault,
+    /// For people: what was tried, and how it failed.
     pub message: String,
 }
 
-impl fmt::Display for LineError {
+impl fmt::Display for TransportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for LineError {}
+impl std::error::Error for TransportError {}
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum LineFault {
+pub enum TransportFault {
     /// The host's name has no address, or no name server answers.
     Resolve,
     Refused,
     Unreachable,
     /// The kernel gave up waiting for an answer.
     TimedOut,
-    /// The peer has broken it off.
+    /// The peer has reset the connection.
     Reset,
     /// This machine has no more descriptors, ports or memory for it.
     Exhausted,
@@ -133,48 +133,48 @@ pub enum LineFault {
     Other,
 }
 
-pub struct Lines {
+pub struct Transport {
     reactor: Epoll,
     resolver: Resolver,
-    answers: Arc<Answers>,
+    resolver_inbox: Arc<ResolverInbox>,
     clock: Clock,
-    lines: Vec<Option<Line>>,
-    /// Tells a connection from those that had its key before.
+    slots: Vec<Option<Slot>>,
+    /// Distinguishes a connection from earlier ones with its key.
     serial: u32,
-    /// What is to be told though the reactor has nothing to say; at most two for each connection.
-    notes: VecDeque<(Name, Note)>,
+    /// Events that do not come from the reactor; at most two for each connection.
+    pending: VecDeque<(SlotId, PendingEvent)>,
     /// When the reactor wakes by itself.
     alarm: Option<Time>,
-    /// Connects that may go on with another address, in the order of time; one for each address.
-    impatient: VecDeque<(Time, Name)>,
+    /// When connects go on with another address, in the order of time; one for each address.
+    address_timeouts: VecDeque<(Time, SlotId)>,
 }
 
-/// A connection, and not one that had its key before or will have it.
+/// A connection, distinguished from earlier and later ones with its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Name {
+struct SlotId {
     key: u32,
     serial: u32,
 }
 
-struct Line {
+struct Slot {
     serial: u32,
     address: Arc<Address>,
     conn: Option<ConnId>,
     addresses: VecDeque<SocketAddr>,
 }
 
-enum Note {
+enum PendingEvent {
     Resolved(Duration),
-    Failed(LineError),
+    Failed(TransportError),
 }
 
-/// What the resolver's threads leave behind.
-struct Answers {
-    inbox: Mutex<Vec<(Name, resolver::Answer)>>,
+/// Answers from the resolver's threads.
+struct ResolverInbox {
+    answers: Mutex<Vec<(SlotId, resolver::Answer)>>,
     waker: Waker,
 }
 
-impl Lines {
+impl Transport {
     /// No connections yet. Times count from `origin`.
     ///
     /// # Errors
@@ -184,13 +184,13 @@ impl Lines {
         Ok(Self {
             reactor: Epoll::new(seed, BUFFER_SIZE),
             resolver: Resolver::start(),
-            answers: Arc::new(Answers { inbox: Mutex::default(), waker }),
+            resolver_inbox: Arc::new(ResolverInbox { answers: Mutex::default(), waker }),
             clock: Clock::Real(origin),
-            lines: Vec::new(),
+            slots: Vec::new(),
             serial: 0,
-            notes: VecDeque::new(),
+            pending: VecDeque::new(),
             alarm: None,
-            impatient: VecDeque::new(),
+            address_timeouts: VecDeque::new(),
         })
     }
 
@@ -204,27 +204,27 @@ impl Lines {
     /// # Panics
     /// If the key is in use.
     pub fn open(&mut self, key: u32, address: &Arc<Address>) {
-        assert!(key < MAX_KEY, "keys are small numbers");
+        assert!(key < KEY_LIMIT, "keys are small numbers");
         let index = key as usize;
-        if index >= self.lines.len() {
-            self.lines.resize_with(index + 1, || None);
+        if index >= self.slots.len() {
+            self.slots.resize_with(index + 1, || None);
         }
-        assert!(self.lines[index].is_none(), "a key stands for one connection");
+        assert!(self.slots[index].is_none(), "a key stands for one connection");
         self.serial = self.serial.wrapping_add(1);
-        let name = Name { key, serial: self.serial };
+        let id = SlotId { key, serial: self.serial };
         let address = Arc::clone(address);
-        let line = Line { serial: name.serial, address: Arc::clone(&address), conn: None, addresses: VecDeque::new() };
-        self.lines[index] = Some(line);
+        let slot = Slot { serial: id.serial, address: Arc::clone(&address), conn: None, addresses: VecDeque::new() };
+        self.slots[index] = Some(slot);
         match &*address {
             Address::Unix(path) => {
                 let conn = self.reactor.connect_unix(path, Owner::Server(key));
-                self.on_begun(name, conn);
+                self.on_begun(id, conn);
             }
             Address::Tcp { host, port } => match host.parse::<IpAddr>() {
-                Ok(ip) => self.try_addresses(name, [SocketAddr::new(ip, *port)].into()),
+                Ok(ip) => self.try_addresses(id, [SocketAddr::new(ip, *port)].into()),
                 Err(_) => {
-                    let answers = Arc::clone(&self.answers);
-                    self.resolver.resolve(host, *port, move |answer| answers.leave(name, answer));
+                    let inbox = Arc::clone(&self.resolver_inbox);
+                    self.resolver.resolve(host, *port, move |answer| inbox.post(id, answer));
                 }
             },
         }
@@ -233,16 +233,16 @@ impl Lines {
     /// Goes on in TLS with a peer that calls itself `host`, a name or an address. `received` came from it already and
     /// is part of the handshake. [`Event::Secured`] or [`Event::Failed`] follows. What is sent before that is lost.
     pub fn start_tls(&mut self, key: u32, connector: &TlsConnector, host: &str, received: &[u8]) {
-        let name = self.name(key);
-        let Some(conn) = self.line(name).conn else { return };
+        let id = self.slot_id(key);
+        let Some(conn) = self.slot(id).conn else { return };
         match connector.connect(host) {
             Err(error) => {
-                let fault = LineFault::Tls { certificate: true };
-                self.fail(name, LineError { fault, message: error.to_string() });
+                let fault = TransportFault::Tls { certificate: true };
+                self.fail(id, TransportError { fault, message: error.to_string() });
             }
             Ok(channel) => {
                 if let Submitted::Broken(error) = self.reactor.start_tls(conn, channel, received) {
-                    self.fail_with(name, "TLS", &error);
+                    self.fail_with(id, "TLS", &error);
                 }
             }
         }
@@ -254,25 +254,25 @@ impl Lines {
         if bytes.is_empty() {
             return;
         }
-        let name = self.name(key);
-        // Without one it has just failed, which is told soon.
-        let Some(conn) = self.line(name).conn else { return };
+        let id = self.slot_id(key);
+        // Without one the connection has just failed, and the event follows.
+        let Some(conn) = self.slot(id).conn else { return };
         if let Submitted::Broken(error) = self.reactor.send(conn, Data::Bytes(bytes)) {
-            self.fail_with(name, "sending", &error);
+            self.fail_with(id, "sending", &error);
         }
     }
 
-    /// Closes a connection, or gives it up. Nothing more is told of it, and the key is free.
+    /// Closes a connection. No event follows, and the key is free.
     pub fn close(&mut self, key: u32) {
-        let line = self.lines.get_mut(key as usize).and_then(Option::take).expect("only what was opened is closed");
-        if let Some(conn) = line.conn {
+        let slot = self.slots.get_mut(key as usize).and_then(Option::take).expect("only what was opened is closed");
+        if let Some(conn) = slot.conn {
             self.reactor.close(conn);
         }
     }
 
-    /// The key stands for a connection, be it only in the making.
+    /// Whether the key stands for a connection that is open or being opened.
     pub fn is_open(&self, key: u32) -> bool {
-        self.lines.get(key as usize).is_some_and(Option::is_some)
+        self.slots.get(key as usize).is_some_and(Option::is_some)
     }
 
     /// Gives back the bytes of [`Event::Received`], so that their memory is used again.
@@ -280,17 +280,17 @@ impl Lines {
         self.reactor.give_back(bytes.buffer);
     }
 
-    /// Waits until something has happened, or until a time; or forever. It may also end for nothing.
+    /// Waits for an event, at most `until` a time. It may also return without an event.
     ///
     /// # Errors
-    /// The kernel refuses to wait: there is no going on.
+    /// The kernel refuses to wait.
     pub fn wait(&mut self, until: Option<Time>) -> io::Result<()> {
-        self.hear_resolver();
+        self.take_resolver_answers();
         self.try_next_addresses();
-        if !self.notes.is_empty() {
+        if !self.pending.is_empty() {
             return self.reactor.wait(false, None);
         }
-        let until = [until, self.impatient.front().map(|(time, _)| *time)].into_iter().flatten().min();
+        let until = [until, self.address_timeouts.front().map(|(time, _)| *time)].into_iter().flatten().min();
         let Some(until) = until else { return self.reactor.wait(true, None) };
         let now = self.now();
         // One that comes too early does no harm, and need not be set again each time.
@@ -310,19 +310,19 @@ impl Lines {
         }
     }
 
-    /// What has happened since the last wait, one after the other.
-    #[expect(clippy::should_implement_trait, reason = "it goes on after a None")]
+    /// The next event since the last wait.
+    #[expect(clippy::should_implement_trait, reason = "it continues after a None")]
     pub fn next(&mut self) -> Option<Event> {
         loop {
-            if let Some((name, note)) = self.notes.pop_front() {
-                if !self.is_current(name) {
+            if let Some((id, event)) = self.pending.pop_front() {
+                if !self.is_current(id) {
                     continue;
                 }
-                match note {
-                    Note::Resolved(took) => return Some(Event::Resolved { key: name.key, took }),
-                    Note::Failed(error) => {
-                        self.close(name.key);
-                        return Some(Event::Failed { key: name.key, error });
+                match event {
+                    PendingEvent::Resolved(took) => return Some(Event::Resolved { key: id.key, took }),
+                    PendingEvent::Failed(error) => {
+                        self.close(id.key);
+                        return Some(Event::Failed { key: id.key, error });
                     }
                 }
             }
@@ -331,8 +331,8 @@ impl Lines {
                 Completion::Connected { owner, result } => self.on_connected(owner, result),
                 Completion::Secured { owner, secured } => Some(Event::Secured { key: key_of(owner), secured }),
                 Completion::Broken { owner, error } => {
-                    let name = self.name(key_of(owner));
-                    self.fail_with(name, "the connection", &error);
+                    let id = self.slot_id(key_of(owner));
+                    self.fail_with(id, "the connection", &error);
                     None
                 }
                 Completion::Sent { .. } | Completion::HungUp { .. } => None,
@@ -357,148 +357,147 @@ impl Lines {
     }
 
     fn on_connected(&mut self, owner: Owner, result: io::Result<()>) -> Option<Event> {
-        let (name, conn) = self.opened(key_of(owner));
+        let (id, conn) = self.opened(key_of(owner));
         match result {
             Ok(()) => {
-                self.line(name).addresses = VecDeque::new();
+                self.slot(id).addresses = VecDeque::new();
                 self.reactor.receive(conn);
-                Some(Event::Connected { key: name.key })
+                Some(Event::Connected { key: id.key })
             }
             Err(error) => {
-                self.next_address(name, &error);
+                self.next_address(id, &error);
                 None
             }
         }
     }
 
-    fn try_addresses(&mut self, name: Name, mut addresses: VecDeque<SocketAddr>) {
+    fn try_addresses(&mut self, id: SlotId, mut addresses: VecDeque<SocketAddr>) {
         let address = addresses.pop_front().expect("there is an address to try");
         if !addresses.is_empty() {
-            let late = self.now() + ADDRESS_TIMEOUT;
-            self.impatient.push_back((late, name));
+            let timeout = self.now() + ADDRESS_TIMEOUT;
+            self.address_timeouts.push_back((timeout, id));
         }
-        self.line(name).addresses = addresses;
-        let conn = self.reactor.connect_tcp(address, Owner::Server(name.key));
-        self.on_begun(name, conn);
+        self.slot(id).addresses = addresses;
+        let conn = self.reactor.connect_tcp(address, Owner::Server(id.key));
+        self.on_begun(id, conn);
     }
 
-    fn on_begun(&mut self, name: Name, conn: io::Result<ConnId>) {
+    fn on_begun(&mut self, id: SlotId, conn: io::Result<ConnId>) {
         match conn {
-            Ok(conn) => self.line(name).conn = Some(conn),
-            Err(error) => self.next_address(name, &error),
+            Ok(conn) => self.slot(id).conn = Some(conn),
+            Err(error) => self.next_address(id, &error),
         }
     }
 
-    /// The address at hand will not do.
-    fn next_address(&mut self, name: Name, error: &io::Error) {
-        if let Some(conn) = self.line(name).conn.take() {
+    /// The address that was tried has failed: tries the next one.
+    fn next_address(&mut self, id: SlotId, error: &io::Error) {
+        if let Some(conn) = self.slot(id).conn.take() {
             self.reactor.close(conn);
         }
-        let line = self.line(name);
-        if line.addresses.is_empty() {
-            let message = format!("cannot connect to {}: {error}", line.address);
-            return self.fail(name, LineError { fault: LineFault::of(error), message });
+        let slot = self.slot(id);
+        if slot.addresses.is_empty() {
+            let message = format!("cannot connect to {}: {error}", slot.address);
+            return self.fail(id, TransportError { fault: TransportFault::of(error), message });
         }
-        let addresses = std::mem::take(&mut line.addresses);
-        self.try_addresses(name, addresses);
+        let addresses = std::mem::take(&mut slot.addresses);
+        self.try_addresses(id, addresses);
     }
 
-    /// Gives the next address its turn where one does not answer.
+    /// Tries the next address of each host whose present address does not answer.
     fn try_next_addresses(&mut self) {
-        if self.impatient.is_empty() {
+        if self.address_timeouts.is_empty() {
             return;
         }
         let now = self.now();
-        while let Some(&(late, name)) = self.impatient.front() {
-            if late > now {
+        while let Some(&(timeout, id)) = self.address_timeouts.front() {
+            if timeout > now {
                 return;
             }
-            self.impatient.pop_front();
+            self.address_timeouts.pop_front();
             // One that is connected has forgotten the other addresses.
-            let waits =
-                self.is_current(name) && self.line(name).conn.is_some() && !self.line(name).addresses.is_empty();
+            let waits = self.is_current(id) && self.slot(id).conn.is_some() && !self.slot(id).addresses.is_empty();
             if waits {
-                self.next_address(name, &io::ErrorKind::TimedOut.into());
+                self.next_address(id, &io::ErrorKind::TimedOut.into());
             }
         }
     }
 
-    fn hear_resolver(&mut self) {
-        let answers = std::mem::take(&mut *self.answers.inbox.lock().unwrap_or_else(PoisonError::into_inner));
-        for (name, (result, took)) in answers {
-            if !self.is_current(name) {
+    fn take_resolver_answers(&mut self) {
+        let answers = std::mem::take(&mut *self.resolver_inbox.answers.lock().unwrap_or_else(PoisonError::into_inner));
+        for (id, (result, took)) in answers {
+            if !self.is_current(id) {
                 continue;
             }
-            self.notes.push_back((name, Note::Resolved(took)));
+            self.pending.push_back((id, PendingEvent::Resolved(took)));
             match result {
-                Ok(addresses) if !addresses.is_empty() => self.try_addresses(name, addresses.into()),
-                Ok(_) => self.unresolved(name, format!("{}: the name has no address", self.address(name))),
-                Err(message) => self.unresolved(name, message),
+                Ok(addresses) if !addresses.is_empty() => self.try_addresses(id, addresses.into()),
+                Ok(_) => self.unresolved(id, format!("{}: the name has no address", self.address(id))),
+                Err(message) => self.unresolved(id, message),
             }
         }
     }
 
-    fn unresolved(&mut self, name: Name, message: String) {
-        self.fail(name, LineError { fault: LineFault::Resolve, message });
+    fn unresolved(&mut self, id: SlotId, message: String) {
+        self.fail(id, TransportError { fault: TransportFault::Resolve, message });
     }
 
-    fn fail_with(&mut self, name: Name, what: &str, error: &io::Error) {
+    fn fail_with(&mut self, id: SlotId, what: &str, error: &io::Error) {
         let message = match tls_failure_of(error) {
-            Some(failure) => format!("TLS with {} failed: {}", self.address(name), failure.message),
-            None => format!("{what} ({}): {error}", self.address(name)),
+            Some(failure) => format!("TLS with {} failed: {}", self.address(id), failure.message),
+            None => format!("{what} ({}): {error}", self.address(id)),
         };
-        self.fail(name, LineError { fault: LineFault::of(error), message });
+        self.fail(id, TransportError { fault: TransportFault::of(error), message });
     }
 
-    /// Tells it at the next opportunity; until then the key stays in use.
-    fn fail(&mut self, name: Name, error: LineError) {
-        if let Some(conn) = self.line(name).conn.take() {
+    /// Closes a connection. The event follows from [`Transport::next`]; until then the key stays in use.
+    fn fail(&mut self, id: SlotId, error: TransportError) {
+        if let Some(conn) = self.slot(id).conn.take() {
             self.reactor.close(conn);
         }
-        self.notes.push_back((name, Note::Failed(error)));
+        self.pending.push_back((id, PendingEvent::Failed(error)));
     }
 
-    fn address(&self, name: Name) -> Arc<Address> {
-        Arc::clone(&self.lines[name.key as usize].as_ref().expect("the connection is there").address)
+    fn address(&self, id: SlotId) -> Arc<Address> {
+        Arc::clone(&self.slots[id.key as usize].as_ref().expect("the connection is there").address)
     }
 
-    fn line(&mut self, name: Name) -> &mut Line {
-        let line = self.lines[name.key as usize].as_mut().expect("the connection is there");
-        assert!(line.serial == name.serial, "the connection is the one that was meant");
-        line
+    fn slot(&mut self, id: SlotId) -> &mut Slot {
+        let slot = self.slots[id.key as usize].as_mut().expect("the connection is there");
+        assert!(slot.serial == id.serial, "the connection is the one that was meant");
+        slot
     }
 
-    fn is_current(&self, name: Name) -> bool {
-        self.lines.get(name.key as usize).and_then(Option::as_ref).is_some_and(|line| line.serial == name.serial)
+    fn is_current(&self, id: SlotId) -> bool {
+        self.slots.get(id.key as usize).and_then(Option::as_ref).is_some_and(|slot| slot.serial == id.serial)
     }
 
-    fn name(&self, key: u32) -> Name {
-        let line = self.lines.get(key as usize).and_then(Option::as_ref).expect("only open connections are spoken of");
-        Name { key, serial: line.serial }
+    fn slot_id(&self, key: u32) -> SlotId {
+        let slot = self.slots.get(key as usize).and_then(Option::as_ref).expect("the connection is open");
+        SlotId { key, serial: slot.serial }
     }
 
-    fn opened(&self, key: u32) -> (Name, ConnId) {
-        let name = self.name(key);
-        let conn = self.lines[key as usize].as_ref().and_then(|line| line.conn);
-        (name, conn.expect("the connection is open"))
+    fn opened(&self, key: u32) -> (SlotId, ConnId) {
+        let id = self.slot_id(key);
+        let conn = self.slots[key as usize].as_ref().and_then(|slot| slot.conn);
+        (id, conn.expect("the connection is open"))
     }
 }
 
-impl fmt::Debug for Lines {
+impl fmt::Debug for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lines").field("open", &self.lines.iter().flatten().count()).finish_non_exhaustive()
+        f.debug_struct("Transport").field("open", &self.slots.iter().flatten().count()).finish_non_exhaustive()
     }
 }
 
-impl Answers {
-    fn leave(&self, name: Name, answer: resolver::Answer) {
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner).push((name, answer));
+impl ResolverInbox {
+    fn post(&self, id: SlotId, answer: resolver::Answer) {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner).push((id, answer));
         // It fails only when the reactor has gone, and then no caller waits.
         let _ = self.waker.wake();
     }
 }
 
-impl LineFault {
+impl TransportFault {
     fn of(error: &io::Error) -> Self {
         use io::ErrorKind as Kind;
         if let Some(failure) = tls_failure_of(error) {

@@ -1,15 +1,15 @@
-//! A connection for repeated questions about a Redis, as `poolhouse doctor` asks them. Knows no command.
+//! Commands about a Redis itself over one connection, one after the other, as `poolhouse doctor` sends them.
 
 use std::time::Duration;
 
 use settings::Secret;
 
-use super::{link::Link, place::Place};
-use crate::{TargetError, connection::Connection};
+use super::{options::ConnectOptions, requester::Requester};
+use crate::{TargetError, blocking::BlockingClient};
 
-/// A connection.
-pub struct Asker {
-    connection: Connection<'static, Link>,
+/// A connection for queries.
+pub struct Querier {
+    client: BlockingClient<'static, Requester>,
 }
 
 /// The answer to a command.
@@ -26,28 +26,27 @@ pub enum Reply {
     Refused(String),
 }
 
-impl Asker {
-    /// Connects and logs in within so long.
+impl Querier {
+    /// Connects and logs in within `timeout`.
     ///
     /// # Errors
     /// What is wrong with the URL, or why there is no connection; without the password.
-    pub fn connect(url: &Secret, within: Duration) -> Result<Self, TargetError> {
-        let place = Place::of(url, None)?;
-        let address = place.endpoint.address.to_string();
-        Ok(Self { connection: Connection::connect(place, address, within)? })
+    pub fn connect(url: &Secret, timeout: Duration) -> Result<Self, TargetError> {
+        Ok(Self { client: BlockingClient::connect(ConnectOptions::of(url, None)?, timeout)? })
     }
 
-    /// Asks one thing, and keeps up to `most` bytes of the answer. After an error the connection is of no use.
+    /// Sends a command, and keeps up to `max_bytes` bytes of the reply. After an error the connection is of no use.
     ///
     /// # Errors
-    /// The server is gone, does not keep to its protocol, or takes longer than `within`.
-    pub fn ask(&mut self, words: &[&str], most: usize, within: Duration) -> Result<Reply, TargetError> {
+    /// The server is gone, does not keep to its protocol, or takes longer than `timeout`.
+    pub fn query(&mut self, words: &[&str], max_bytes: usize, timeout: Duration) -> Result<Reply, TargetError> {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-        let link = self.connection.ask(|link, out| link.requester().ask_for_up_to(&words, most, out), within)?;
-        let requester = link.requester();
+        let write =
+            |requester: &mut Requester, out: &mut Vec<u8>| requester.request_reply_up_to(&words, max_bytes, out);
+        let requester = self.client.request(write, timeout)?;
         Ok(match requester.error() {
             Some(error) => Reply::Refused(error.to_string()),
-            None => read(requester.kept()),
+            None => read(requester.reply()),
         })
     }
 }

@@ -1,5 +1,5 @@
-//! A connection for repeated questions about a MongoDB, as `poolhouse doctor` asks them. Commands and answers are JSON;
-//! values of BSON without a counterpart in JSON become null. Knows no command.
+//! Commands about a MongoDB itself over one connection, one after the other, as `poolhouse doctor` sends them. Commands
+//! and answers are JSON; values of BSON without a counterpart in JSON become null.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use mongodb_session::bson::{Document, Malformed, Value as Bson, Writer};
 use serde_json::{Map, Number, Value};
 use settings::Secret;
 
-use super::{link::Link, place::Place};
-use crate::{TargetError, connection::Connection};
+use super::{options::ConnectOptions, requester::Requester};
+use crate::{TargetError, blocking::BlockingClient};
 
 /// Nesting of an answer; deeper values become null.
 const MAX_DEPTH: usize = 12;
 /// Elements of an answer; the rest is left out.
 const MAX_ELEMENTS: usize = 500_000;
 
-/// A connection.
-pub struct Asker {
-    connection: Connection<'static, Link>,
+/// A connection for queries.
+pub struct Querier {
+    client: BlockingClient<'static, Requester>,
 }
 
 /// The answer to a command.
@@ -34,34 +34,37 @@ pub enum Reply {
     },
 }
 
-impl Asker {
-    /// Connects and logs in within so long.
+impl Querier {
+    /// Connects and logs in within `timeout`.
     ///
     /// # Errors
     /// What is wrong with the URL, or why there is no connection; without the password.
-    pub fn connect(url: &Secret, within: Duration) -> Result<Self, TargetError> {
-        let place = Place::of(url, None)?;
-        let address = place.endpoint.address.to_string();
-        Ok(Self { connection: Connection::connect(place, address, within)? })
+    pub fn connect(url: &Secret, timeout: Duration) -> Result<Self, TargetError> {
+        Ok(Self { client: BlockingClient::connect(ConnectOptions::of(url, None)?, timeout)? })
     }
 
-    /// Asks a command of `database`; the command's name is its first element. Of an answer in batches the last one is
+    /// Sends a command to `database`; the command's name is its first element. Of an answer in batches the last one is
     /// kept. After an error the connection is of no use.
     ///
     /// # Errors
-    /// The server is gone, does not keep to its protocol, or takes longer than `within`.
-    pub fn ask(&mut self, database: &str, command: &[(&str, Value)], within: Duration) -> Result<Reply, TargetError> {
+    /// The server is gone, does not keep to its protocol, or takes longer than `timeout`.
+    pub fn query(
+        &mut self,
+        database: &str,
+        command: &[(&str, Value)],
+        timeout: Duration,
+    ) -> Result<Reply, TargetError> {
         let mut bytes = Vec::new();
         {
             let mut writer = Writer::new(&mut bytes);
             command.iter().for_each(|(name, value)| write(&mut writer, name, value));
             writer.text("$db", database);
         }
-        let link = self.connection.ask(|link, out| link.ask_for(&bytes, out), within)?;
-        if let Some(error) = link.said() {
+        let requester = self.client.request(|requester, out| requester.request_reply(&bytes, out), timeout)?;
+        if let Some(error) = requester.error() {
             return Ok(Reply::Refused { code: error.code, message: error.to_string() });
         }
-        let read = link.kept().ok_or(Malformed("an answer that is no document")).and_then(read);
+        let read = requester.reply().ok_or(Malformed("an answer that is no document")).and_then(read);
         read.map(Reply::Done).map_err(|Malformed(what)| TargetError::target(format!("this is no MongoDB: {what}")))
     }
 }

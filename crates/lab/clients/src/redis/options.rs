@@ -13,14 +13,14 @@ use crate::{
 };
 
 /// Where connections go, and how they log in.
-pub struct Place {
+pub struct ConnectOptions {
     pub endpoint: Endpoint,
     pub login: ServerLogin,
     /// `None`: no TLS is used.
     pub connector: Option<TlsConnector>,
 }
 
-impl Place {
+impl ConnectOptions {
     /// Reads the URL. `via`: connections go there instead.
     ///
     /// # Errors
@@ -55,37 +55,37 @@ mod tests {
 
     use super::*;
 
-    fn place(url: &str, via: Option<&str>) -> Result<Place, TargetError> {
-        Place::of(&Secret::new(url), via.map(|via| via.parse().unwrap()))
+    fn options(url: &str, via: Option<&str>) -> Result<ConnectOptions, TargetError> {
+        ConnectOptions::of(&Secret::new(url), via.map(|via| via.parse().unwrap()))
     }
 
     #[test]
     fn a_url_says_where_and_as_whom() {
-        let there = place("redis://shop:a%20b@h:7/3", None).unwrap();
-        assert_eq!(there.endpoint.address.to_string(), "h:7");
-        let login = &there.login;
+        let read = options("redis://shop:a%20b@h:7/3", None).unwrap();
+        assert_eq!(read.endpoint.address.to_string(), "h:7");
+        let login = &read.login;
         assert_eq!((login.user.as_deref(), login.password.as_deref(), login.database), (Some("shop"), Some("a b"), 3));
-        assert!(there.connector.is_none() && !login.tls);
-        let socket = place("redis://%2Frun%2Fredis.sock", None).unwrap();
+        assert!(read.connector.is_none() && !login.tls);
+        let socket = options("redis://%2Frun%2Fredis.sock", None).unwrap();
         assert!(matches!(&*socket.endpoint.address, Address::Unix(path) if path.ends_with("redis.sock")));
     }
 
     #[test]
     fn a_relay_stands_in_for_the_host_but_not_for_its_certificate() {
-        let there = place("rediss://:secret@db.example", Some("127.0.0.1:7")).unwrap();
+        let read = options("rediss://:secret@db.example", Some("127.0.0.1:7")).unwrap();
         assert_eq!(
-            (there.endpoint.address.to_string().as_str(), there.endpoint.name.as_str()),
+            (read.endpoint.address.to_string().as_str(), read.endpoint.name.as_str()),
             ("127.0.0.1:7", "db.example")
         );
-        assert!(there.connector.is_some() && there.login.tls);
+        assert!(read.connector.is_some() && read.login.tls);
     }
 
     #[test]
     fn a_mistake_in_the_url_is_told_without_the_password() {
         for url in ["redis://a:hunter2@h/x", "redis://a:hunter2@h?sslmode=require", "postgres://a:hunter2@h/d"] {
-            let error = place(url, None).err().expect(url);
+            let error = options(url, None).err().expect(url);
             assert!(!error.message.contains("hunter2"), "{error}");
         }
-        assert!(place("redis://shop@h", None).err().unwrap().message.contains("without a password"));
+        assert!(options("redis://shop@h", None).err().unwrap().message.contains("without a password"));
     }
 }

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Where connections go, and how they log in.
-pub struct Place {
+pub struct ConnectOptions {
     /// Tried in this order.
     pub hosts: Vec<Endpoint>,
     pub login: SharedLogin,
@@ -20,7 +20,7 @@ pub struct Place {
     pub connector: Option<TlsConnector>,
 }
 
-impl Place {
+impl ConnectOptions {
     /// Reads a URL. `name` is what connections call themselves where the URL gives no name, `more` another parameter of
     /// the start-up message; `via`: connections go there instead.
     ///
@@ -68,24 +68,24 @@ mod tests {
     use super::*;
     use crate::Blame;
 
-    fn place(url: &str, via: Option<&str>) -> Result<Place, TargetError> {
-        Place::at(url, "test", None, via.map(|via| via.parse().unwrap()))
+    fn options(url: &str, via: Option<&str>) -> Result<ConnectOptions, TargetError> {
+        ConnectOptions::at(url, "test", None, via.map(|via| via.parse().unwrap()))
     }
 
     #[test]
     fn a_relay_stands_in_for_the_host_but_not_for_its_certificate() {
         let url = "postgres://u:secret@db.example,other/x?sslmode=require";
-        let relayed = place(url, Some("127.0.0.1:7")).unwrap();
+        let relayed = options(url, Some("127.0.0.1:7")).unwrap();
         assert_eq!(relayed.hosts.len(), 1);
         let host = &relayed.hosts[0];
         assert_eq!((host.address.to_string().as_str(), host.name.as_str()), ("127.0.0.1:7", "db.example"));
-        assert_eq!(place(url, None).unwrap().hosts.len(), 2);
+        assert_eq!(options(url, None).unwrap().hosts.len(), 2);
         assert!(relayed.connector.is_some());
     }
 
     #[test]
     fn a_mistake_in_the_url_is_told_without_the_password() {
-        let error = place("postgres://u:hunter2@h/x?sslmodus=x", None).err().unwrap();
+        let error = options("postgres://u:hunter2@h/x?sslmodus=x", None).err().unwrap();
         assert!(!error.message.contains("hunter2"), "{error}");
         assert_eq!(error.blame, Blame::Configuration);
     }
