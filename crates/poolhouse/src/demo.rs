@@ -9,7 +9,7 @@ use std::{path::PathBuf, process::ExitCode, time::Instant};
 use anyhow::Context;
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
 
-use crate::private::{cleanup, cluster, command, probe};
+use crate::private::{cleanup, cluster, command};
 
 mod measure;
 mod pgbench;
@@ -18,12 +18,11 @@ mod recovery;
 mod table;
 
 use cleanup::Cleanup;
-use cluster::{Cluster, Wish};
+use cluster::{Cluster, Wish, application_url, connect};
 use command::{Account, Shell};
 use measure::Watch;
 use pgbench::{Load, Script};
 use pooler::{MAX_SIZE, Pooler};
-use probe::{Probe, ProbeError};
 use recovery::Recovery;
 use table::{Row, milliseconds};
 
@@ -185,7 +184,7 @@ impl Story {
 
     fn recover(&mut self, name: &'static str, pooler: Option<&Pooler>) -> anyhow::Result<()> {
         println!("# {} clients run a short query over and over; then all backends are killed", recovery::CLIENTS);
-        let target = pooler.map_or_else(|| self.cluster.application(), Pooler::application);
+        let target = application_url(pooler.map_or(self.cluster.address, |pooler| pooler.address));
         let recovery = recovery::measure(&target, &mut self.watch)?;
         println!("  {}", tell_recovery(name, &recovery));
         pooler.map_or(Ok(()), |pooler| pooler.must_be_alive(&self.shell))?;
@@ -196,16 +195,17 @@ impl Story {
     fn count_refusals(&self) -> anyhow::Result<()> {
         let (mut sessions, mut refused) = (Vec::new(), None);
         println!("# opening {} connections and keeping them", self.args.clients);
+        let address = self.cluster.address;
         for _ in 0..self.args.clients {
-            match Probe::connect(&self.cluster.application()) {
+            match connect(&application_url(address)) {
                 Ok(session) => sessions.push(session),
-                Err(error @ ProbeError::Refused { .. }) => refused = Some(error),
-                Err(error) => return Err(error.into()),
+                Err(error) if error.to_string().contains("SQLSTATE") => refused = Some(error.to_string()),
+                Err(error) => return Err(error),
             }
         }
         let accepted = sessions.len();
         print!("{accepted} accepted, {} refused", self.args.clients as usize - accepted);
-        println!("{}", refused.map(|error| format!(": {error}")).unwrap_or_default());
+        println!("{}", refused.map(|error| error.replace(&address.to_string(), "")).unwrap_or_default());
         Ok(())
     }
 

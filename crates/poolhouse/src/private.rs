@@ -5,7 +5,6 @@ pub mod cleanup;
 pub mod cluster;
 pub mod command;
 mod poolhouse;
-pub mod probe;
 mod redis;
 
 use std::{fmt::Write as _, io::Read, net::SocketAddr};
@@ -56,7 +55,7 @@ impl PrivateDatabase {
         let (address, watcher) = match kind {
             Kind::Postgres => {
                 let cluster = Cluster::start(&shell, None, &Wish { max_connections, password: Some(&password) })?;
-                (cluster.address, Some(cluster.watcher(&shell.directory)))
+                (cluster.address, Some(cluster.superuser()))
             }
             Kind::Redis => (redis::start(&shell, max_connections, &password)?, None),
             Kind::MongoDb => anyhow::bail!("a MongoDB cannot be started here in this version: name one by its URL"),

@@ -75,6 +75,11 @@ impl<'a, P: ClientProtocol> BlockingClient<'a, P> {
         self.client.as_mut().map(Client::protocol)
     }
 
+    /// Whether the connection takes another request.
+    pub fn is_open(&self) -> bool {
+        !self.awaits_answer && self.client.as_ref().is_some_and(Client::is_open)
+    }
+
     /// Sends the request that `write` appends, and waits for the answer, which the protocol then has. After an error
     /// the client is of no use.
     ///

@@ -4,10 +4,16 @@
 
 use std::fs;
 
-use super::probe::{Probe, ProbeError, Target};
+use clients::postgres::Querier;
+use settings::Secret;
+
+use super::cluster::{QUERY_TIMEOUT, connect};
 
 const BACKENDS: &str =
     "select pid from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()";
+
+/// Bounds the backends that a look counts.
+const MAX_BACKENDS: usize = 10_000;
 
 /// A look at the database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,29 +27,29 @@ pub struct Sample {
 
 /// A standing superuser session that looks.
 pub struct Watch {
-    probe: Probe,
+    session: Querier<'static>,
 }
 
 impl Watch {
     /// Logs in.
-    pub fn new(superuser: &Target) -> Result<Watch, ProbeError> {
+    pub fn new(superuser: &Secret) -> anyhow::Result<Watch> {
         println!("# server connections below: {BACKENDS}");
         println!("# and their memory: Pss - Pss_Shmem of /proc/PID/smaps_rollup");
-        Ok(Watch { probe: Probe::connect(superuser)? })
+        Ok(Watch { session: connect(superuser)? })
     }
 
     /// Looks once.
-    pub fn sample(&mut self) -> Result<Sample, ProbeError> {
-        let pids: Vec<String> = self.probe.query(BACKENDS)?.into_iter().flatten().collect();
-        let memory = pids.iter().map(|pid| memory_of(pid)).sum();
-        Ok(Sample { servers: pids.len(), memory })
+    pub fn sample(&mut self) -> anyhow::Result<Sample> {
+        let answer = self.session.query_rows(BACKENDS, MAX_BACKENDS, QUERY_TIMEOUT)?;
+        let pids = answer.kept.iter().map(|row| row[0].1.as_deref().unwrap_or_default());
+        Ok(Sample { servers: answer.kept.len(), memory: pids.map(memory_of).sum() })
     }
 
     /// Ends the backends of all applications and poolers, as a failing machine or a careless operator would.
-    pub fn terminate_backends(&mut self) -> Result<usize, ProbeError> {
+    pub fn terminate_backends(&mut self) -> anyhow::Result<usize> {
         let sql = BACKENDS.replace("select pid", "select pg_terminate_backend(pid)");
         println!("sql> {sql}");
-        Ok(self.probe.query(&sql)?.len())
+        Ok(self.session.query(&sql, QUERY_TIMEOUT)?.rows as usize)
     }
 }
 

@@ -5,8 +5,7 @@
 
 use std::{
     fs,
-    io::{Read, Write},
-    net::{SocketAddr, TcpStream},
+    net::SocketAddr,
     thread,
     time::{Duration, Instant},
 };
@@ -15,9 +14,8 @@ use anyhow::{Context, bail};
 
 use super::{
     cleanup::{DRAIN, TERMINATE},
-    cluster::{Cluster, DATABASE, USER, free_addresses},
+    cluster::{Cluster, DATABASE, QUERY_TIMEOUT, USER, application_url, connect, free_addresses},
     command::{self, Shell, Started},
-    probe::{Probe, Target},
 };
 
 /// Server connections of either pooler.
@@ -66,11 +64,6 @@ impl Pooler {
         Pooler { name: "PgBouncer", address, admin: None, started }.when_ready(shell).map(Some)
     }
 
-    /// How an application reaches the database through it.
-    pub fn application(&self) -> Target {
-        Target::tcp(self.address, USER, DATABASE)
-    }
-
     /// An error, with what it said last, if it has ended by itself.
     pub fn must_be_alive(&self, shell: &Shell) -> anyhow::Result<()> {
         if let Some(status) = shell.cleanup.poll(self.started.id)? {
@@ -96,7 +89,8 @@ impl Pooler {
     fn when_ready(self, shell: &Shell) -> anyhow::Result<Pooler> {
         let deadline = Instant::now() + START_LIMIT;
         loop {
-            match Probe::connect(&self.application()).and_then(|mut probe| probe.query("select 1")) {
+            let session = connect(&application_url(self.address));
+            match session.and_then(|mut session| Ok(session.query("select 1", QUERY_TIMEOUT)?)) {
                 Ok(_) => return Ok(self),
                 Err(error) => {
                     if shell.cleanup.poll(self.started.id)?.is_some() || Instant::now() > deadline {
@@ -132,19 +126,10 @@ fn configuration(listen: SocketAddr, server: SocketAddr, clients: u32) -> String
     )
 }
 
-/// A plain HTTP request; the answer's body as it was sent, which may be in chunks of whole lines.
 fn get(address: SocketAddr, path: &str) -> anyhow::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
-    let mut answer = Vec::new();
-    stream.take(MAX_ANSWER).read_to_end(&mut answer)?;
-    let answer = String::from_utf8_lossy(&answer).into_owned();
-    let (head, body) = answer.split_once("\r\n\r\n").context("no HTTP answer from the admin address")?;
-    if !head.starts_with("HTTP/1.1 200") {
-        bail!("{path}: {}", head.lines().next().unwrap_or_default());
-    }
-    Ok(body.to_owned())
+    let config = ureq::Agent::config_builder().proxy(None).timeout_global(Some(Duration::from_secs(5)));
+    let mut response = config.build().new_agent().get(format!("http://{address}{path}")).call()?;
+    Ok(response.body_mut().with_config().limit(MAX_ANSWER).read_to_string()?)
 }
 
 /// Lines of metrics that are shown at most: more than one pool has.

@@ -8,9 +8,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use settings::Secret;
+
 use super::{
+    cluster::{QUERY_TIMEOUT, connect},
     measure::Watch,
-    probe::{Probe, Target},
 };
 
 /// Applications that run a short query over and over.
@@ -40,7 +42,7 @@ struct Client {
 }
 
 /// Runs the applications against `target`, kills all backends, and waits until all are served again.
-pub fn measure(target: &Target, watch: &mut Watch) -> anyhow::Result<Recovery> {
+pub fn measure(target: &Secret, watch: &mut Watch) -> anyhow::Result<Recovery> {
     let (start, killed) = (Instant::now(), AtomicBool::new(false));
     thread::scope(|scope| {
         let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(|| live(target, &killed))).collect();
@@ -61,34 +63,34 @@ pub fn measure(target: &Target, watch: &mut Watch) -> anyhow::Result<Recovery> {
 }
 
 /// One application: queries until it has been served after the kill, reconnecting whenever its session ends.
-fn live(target: &Target, killed: &AtomicBool) -> Client {
+fn live(target: &Secret, killed: &AtomicBool) -> Client {
     let mut client = Client { errors: 0, reconnected: false, served: None };
-    let mut probe = Probe::connect(target).ok();
+    let mut session = connect(target).ok();
     let deadline = Instant::now() + WARM_UP + LIMIT;
     // A query that began before the kill says nothing about recovery, and a few more show that it lasts.
     let mut after = 0;
     while after < 5 && Instant::now() < deadline {
         let began_after = killed.load(Ordering::SeqCst);
-        let Some(session) = &mut probe else {
+        let Some(connected) = &mut session else {
             client.reconnected = true;
-            probe = Probe::connect(target).ok();
-            if probe.is_none() {
+            session = connect(target).ok();
+            if session.is_none() {
                 thread::sleep(Duration::from_millis(2));
             }
             continue;
         };
-        match session.query(QUERY) {
+        match connected.query(QUERY, QUERY_TIMEOUT) {
             Ok(_) if began_after => {
                 client.served.get_or_insert_with(Instant::now);
                 after += 1;
             }
             Ok(_) => {}
-            Err(error) => {
+            Err(_) => {
                 client.errors += 1;
                 client.served = None;
                 after = 0;
-                if !error.session_survives() {
-                    probe = None;
+                if !connected.is_open() {
+                    session = None;
                 }
             }
         }

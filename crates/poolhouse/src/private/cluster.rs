@@ -13,12 +13,12 @@ use std::{
 };
 
 use anyhow::{Context, bail};
+use clients::postgres::Querier;
 use settings::Secret;
 
 use super::{
     cleanup::POSTMASTER,
     command::{self, Shell},
-    probe::{Probe, Target},
 };
 
 /// The application's database.
@@ -27,6 +27,20 @@ pub const DATABASE: &str = "shop";
 pub const USER: &str = "app";
 
 const SUPERUSER: &str = "postgres";
+/// How connections call themselves.
+const APPLICATION_NAME: &str = "poolhouse-demo";
+/// Bounds connecting, and a query.
+pub const QUERY_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Connects to a database without a password.
+pub fn connect(url: &Secret) -> anyhow::Result<Querier<'static>> {
+    Ok(Querier::connect_to(url, APPLICATION_NAME, QUERY_TIMEOUT)?)
+}
+
+/// How an application reaches its database at an address.
+pub fn application_url(address: SocketAddr) -> Secret {
+    Secret::new(format!("postgres://{USER}@{address}/{DATABASE}?sslmode=disable"))
+}
 
 /// What is wished of a cluster.
 pub struct Wish<'w> {
@@ -44,7 +58,8 @@ pub struct Cluster {
     pub address: SocketAddr,
     /// What it calls itself, for instance `15.18`.
     pub version: String,
-    socket: PathBuf,
+    /// The folder of its Unix socket.
+    directory: PathBuf,
 }
 
 impl Cluster {
@@ -58,31 +73,20 @@ impl Cluster {
         initdb.arg("-D").arg(&data).args(["-U", SUPERUSER, "-A", "trust", "--no-sync", "--locale=C", "-E", "UTF8"]);
         shell.run(&mut initdb, Duration::from_secs(60))?;
         fs::write(data.join("pg_hba.conf"), hba(wish.password.is_some())).context("cannot write pg_hba.conf")?;
-        let socket = shell.directory.join(format!(".s.PGSQL.{}", address.port()));
-        let cluster = Cluster { bin, address, version, socket };
+        let cluster = Cluster { bin, address, version, directory: shell.directory.clone() };
         cluster.run_postmaster(shell, &data, wish.max_connections)?;
         cluster.create(shell, wish.password)?;
         Ok(cluster)
     }
 
-    /// How an application reaches the database.
-    pub fn application(&self) -> Target {
-        Target::tcp(self.address, USER, DATABASE)
-    }
-
-    /// The same for whoever wants a URL, given the cluster's own directory.
-    pub fn watcher(&self, directory: &Path) -> Secret {
-        let (folder, port) = (directory.display(), self.address.port());
-        Secret::new(format!("postgres:///{DATABASE}?host={folder}&port={port}&user={SUPERUSER}"))
-    }
-
-    /// How to look behind the curtain; works even when all ordinary connections are taken.
-    pub fn superuser(&self) -> Target {
+    /// How the superuser reaches the database, also when all ordinary connections are taken.
+    pub fn superuser(&self) -> Secret {
         self.superuser_of(DATABASE)
     }
 
-    fn superuser_of(&self, database: &str) -> Target {
-        Target::unix(&self.socket, SUPERUSER, database)
+    fn superuser_of(&self, database: &str) -> Secret {
+        let (folder, port) = (self.directory.display(), self.address.port());
+        Secret::new(format!("postgres:///{database}?host={folder}&port={port}&user={SUPERUSER}"))
     }
 
     fn run_postmaster(&self, shell: &Shell, data: &Path, max_connections: u32) -> anyhow::Result<()> {
@@ -104,7 +108,7 @@ impl Cluster {
         }
         let started = shell.start(&mut postgres, POSTMASTER)?;
         let deadline = Instant::now() + Duration::from_secs(30);
-        while Probe::connect(&self.superuser_of("postgres")).is_err() {
+        while connect(&self.superuser_of("postgres")).is_err() {
             if shell.cleanup.poll(started.id)?.is_some() || Instant::now() > deadline {
                 bail!("PostgreSQL did not start:\n{}", shell.complaints(&started).trim());
             }
@@ -114,13 +118,13 @@ impl Cluster {
     }
 
     fn create(&self, shell: &Shell, password: Option<&str>) -> anyhow::Result<()> {
-        let mut administrator = Probe::connect(&self.superuser_of("postgres"))?;
+        let mut administrator = connect(&self.superuser_of("postgres"))?;
         for statement in [format!("create role {USER} login"), format!("create database {DATABASE} owner {USER}")] {
             shell.say(&format!("sql> {statement}"));
-            administrator.query(&statement)?;
+            administrator.query(&statement, QUERY_TIMEOUT)?;
         }
         if let Some(password) = password {
-            administrator.query(&format!("alter role {USER} password '{password}'"))?;
+            administrator.query(&format!("alter role {USER} password '{password}'"), QUERY_TIMEOUT)?;
         }
         Ok(())
     }
