@@ -1,21 +1,19 @@
-//! The state machine of a run: when operations arrive, which connection they get from the pool under test, what is
-//! written down of them. It does no I/O and has no clock: a target carries out its orders and reports what became of
-//! them.
+//! The state machine of a run: when operations arrive, which connection they get from the pool under test, and the
+//! metrics of both. It does no I/O and has no clock: a target carries out its orders and reports the outcome.
 //!
-//! Call order: [`Engine::new`], then again and again: [`Engine::poll_order`] until there is none, wait for something to
-//! happen or for [`Engine::deadline`], report it. It is over when [`Engine::is_done`] and there are no more orders.
-
+//! Call order: [`Engine::new`], then again and again: [`Engine::poll_order`] until there is none, wait for an event or
+//! for [`Engine::deadline`], report the event. The run is over when [`Engine::is_done`] and there are no more orders.
 //!
-//! Its parts: here what is reported to it and ordered by it; `course` what follows from that; `load` says when
-//! operations begin, `operations` and `connections` know what is under way, `instances` asks the pools under test,
+//! Its parts: this file has the reports and the orders; `transitions` has what follows from them; `load` says when
+//! operations begin, `operations` and `connections` know what is under way, `instances` holds the pools under test,
 //! `summary` makes the result.
 
 mod connections;
-mod course;
 mod instances;
 mod load;
 mod operations;
 mod summary;
+mod transitions;
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -32,7 +30,7 @@ use self::{
 };
 use crate::{
     plan::Plan,
-    record::{Books, EPHEMERAL, ErrorKind, Phases},
+    record::{EPHEMERAL, ErrorKind, Phases, RunMetrics},
 };
 use report::result::Second;
 
@@ -55,17 +53,17 @@ pub struct ConnId(pub u32);
 pub enum Order {
     /// Open a connection; answered by [`Engine::connected`] or [`Engine::connect_failed`].
     Connect(ConnId),
-    /// Run one operation; answered by [`Engine::ended`] or [`Engine::lost`]. `client`: whose variables it uses (in an
-    /// open loop: whichever is free).
+    /// Run one operation; answered by [`Engine::ended`] or [`Engine::lost`]. `client`: the client whose variables the
+    /// operation uses (in an open loop a free one).
     Run { conn: ConnId, client: u32 },
-    /// Close it, whatever it is doing; answered by [`Engine::closed`].
+    /// Close a connection, whatever it is doing; answered by [`Engine::closed`].
     Close(ConnId),
 }
 
-/// How an operation ended whose connection still stands.
+/// How an operation ended whose connection is still open.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
-    /// Why it failed; `None`: it did not.
+    /// `None`: the operation succeeded.
     pub error: Option<ErrorKind>,
     /// The connection can be used again.
     pub reusable: bool,
@@ -80,28 +78,28 @@ pub struct Engine {
     conns: Connections,
     ops: Operations,
     orders: VecDeque<(Order, u32)>,
-    books: Books,
+    metrics: RunMetrics,
     timeout: Duration,
     /// Without a pool: connections are closed after their operation.
-    goodbye: bool,
-    /// Idle connections that are lost, with the reason, until their pools notice; `None`: they notice at once.
-    unnoticed: Option<HashMap<ConnId, ErrorKind>>,
+    closes_ephemeral: bool,
+    /// Idle connections that are lost, with the reason, until their pools notice; `None`: pools notice at once.
+    unnoticed_losses: Option<HashMap<ConnId, ErrorKind>>,
     /// Connects that failed in a row.
     failed_connects: u32,
     /// Connections lost while the pool was being filled.
     lost_at_start: u32,
     has_connected: bool,
     failure: Option<Failure>,
-    /// Connections that the load does not begin without.
-    wanted: u32,
+    /// Connections that are made before the load begins.
+    required_connections: u32,
     /// The load begins when the pool has its minimum.
-    warm: bool,
-    /// Operations wait once more on the way: see [`Engine::front_is_told`].
+    fills_first: bool,
+    /// See [`Engine::expect_front_waits`].
     has_front: bool,
     /// The longest wait in the pools under test after the warm-up.
     longest_wait: Option<Duration>,
     interrupted: bool,
-    about: summary::Notes,
+    description: summary::RunDescription,
 }
 
 /// Why a run ended before its load began.
@@ -109,9 +107,9 @@ pub struct Engine {
 pub struct Failure {
     /// What the last connect failed with.
     pub kind: ErrorKind,
-    /// Connections that were there.
+    /// Connections that were made.
     pub made: u32,
-    /// Connections that were to be there.
+    /// Connections that were required.
     pub wanted: u32,
 }
 
@@ -120,26 +118,26 @@ enum Phase {
     /// The pool is being filled.
     Filling,
     Loading,
-    /// None begins any more; those under way end, until then.
+    /// No operation begins any more; those under way may end, until this time.
     Draining(Time),
-    /// All connections are being closed, until then.
+    /// All connections are being closed, until this time.
     Closing(Time),
     Done,
 }
 
-/// How far a run is, for a display.
+/// The progress of a run, for a display.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Progress<'a> {
     /// Since the load began; zero while the pool is being filled.
     pub at: Duration,
-    /// How long it will take, if that is known.
+    /// The length of the run, if it is known.
     pub length: Option<Duration>,
     /// The step under way; `warm-up` before the first.
     pub step: &'a str,
     /// The last whole second.
     pub last: Option<&'a Second>,
-    /// Operations that ended well, the warm-up included.
-    pub done: u64,
+    /// Operations that succeeded, the warm-up included.
+    pub succeeded: u64,
     /// Operations that failed.
     pub errors: u64,
     pub dropped: u64,
@@ -165,42 +163,41 @@ impl Engine {
             conns: Connections::default(),
             ops: Operations::default(),
             orders: VecDeque::new(),
-            books: Books::new(),
+            metrics: RunMetrics::new(),
             timeout: plan.timeout,
-            goodbye: plan.pool.goodbye,
-            unnoticed: plan.pool.blind.then(HashMap::new),
+            closes_ephemeral: plan.pool.goodbye,
+            unnoticed_losses: plan.pool.blind.then(HashMap::new),
             failed_connects: 0,
             lost_at_start: 0,
             has_connected: false,
             failure: None,
-            wanted: if plan.pool.reuse && plan.pool.warm {
+            required_connections: if plan.pool.reuse && plan.pool.warm {
                 plan.pool.config.min_size.saturating_mul(plan.pool.instances)
             } else {
                 0
             },
-            warm: plan.pool.warm,
+            fills_first: plan.pool.warm,
             has_front: false,
             longest_wait: None,
             interrupted: false,
-            about: summary::Notes::new(plan),
+            description: summary::RunDescription::new(plan),
         };
         if engine.instances.is_some() {
-            engine.pools_changed(now);
+            engine.take_pool_changes(now);
         }
         engine.begin_if_filled(now);
         engine
     }
 
-    /// Before the first order: operations wait once more on the way, for a server of the pooler in front of the
-    /// database, and the target reports with [`Engine::passed_front`] when one has got it. Both waits count together,
-    /// once the second one is over.
-    pub fn front_is_told(&mut self) {
+    /// Before the first order: operations also wait for a server of the pooler in front of the database, and the target
+    /// reports with [`Engine::note_front_wait`] when that wait ends. Both waits count together, once the second is over.
+    pub fn expect_front_waits(&mut self) {
         self.has_front = true;
     }
 
-    /// What is to be done next.
+    /// The next order.
     pub fn poll_order(&mut self, now: Time) -> Option<Order> {
-        self.roll(now);
+        self.end_seconds(now);
         self.handle_times(now);
         loop {
             while let Some((order, serial)) = self.orders.pop_front() {
@@ -222,12 +219,12 @@ impl Engine {
             Phase::Filling | Phase::Done => Time::NEVER,
         };
         let pools = self.instances.as_ref().map_or(Time::NEVER, Instances::deadline);
-        let at = phase.min(pools).min(self.ops.first_due(self.timeout)).min(self.books.deadline());
+        let at = phase.min(pools).min(self.ops.first_due(self.timeout)).min(self.metrics.deadline());
         (at < Time::NEVER && self.phase != Phase::Done).then_some(at)
     }
 
     pub fn connected(&mut self, conn: ConnId, phases: &Phases, now: Time) {
-        self.roll(now);
+        self.end_seconds(now);
         (self.failed_connects, self.has_connected) = (0, true);
         let entry = self.conns.get_mut(conn);
         if entry.state == State::Closing {
@@ -237,11 +234,11 @@ impl Engine {
         let taken = phases.sum().unwrap_or(now - entry.since);
         entry.state = State::Idle;
         let (cause, instance, server, op) = (entry.cause, entry.instance, entry.server, entry.op);
-        self.books.created(cause, phases, taken);
+        self.metrics.record_connect(cause, phases, taken);
         match (server, op) {
             (Some(server), _) => {
                 self.pools().connected(instance, server, now);
-                self.pools_changed(now);
+                self.take_pool_changes(now);
                 self.begin_if_filled(now);
             }
             (None, Some(client)) => self.run(conn, client),
@@ -249,9 +246,9 @@ impl Engine {
         }
     }
 
-    /// A connection could not be made, and is gone. `permanent`: trying again will not cure it.
+    /// A connection could not be made. `permanent`: another try fails, too, until something is changed.
     pub fn connect_failed(&mut self, conn: ConnId, error: ErrorKind, permanent: bool, now: Time) {
-        self.roll(now);
+        self.end_seconds(now);
         let entry = self.conns.get(conn);
         if entry.state == State::Closing {
             return self.closed(conn, now);
@@ -264,27 +261,27 @@ impl Engine {
         }
         if let Some(server) = server {
             self.pools().connect_failed(instance, server, permanent, now);
-            self.pools_changed(now);
+            self.take_pool_changes(now);
         }
         self.note_failed_connect(error, permanent, now);
         self.end_if_over(now);
     }
 
-    /// The operation on this connection has got a server of the pooler in front, after so long in its queue.
-    pub fn passed_front(&mut self, conn: ConnId, waited: Duration, now: Time) {
+    /// The operation on this connection has got a server of the pooler in front, after `waited` in its queue.
+    pub fn note_front_wait(&mut self, conn: ConnId, waited: Duration, now: Time) {
         assert!(self.has_front, "waits in front are reported only if they were announced");
-        self.roll(now);
+        self.end_seconds(now);
         let entry = self.conns.get(conn);
-        // Whose time was up is no longer interested.
+        // The operation may have timed out meanwhile.
         if let (State::Busy, Some(client)) = (entry.state, entry.op) {
             let op = self.ops.get(client);
-            self.books.waited_in_front(op.part, op.waited, waited);
+            self.metrics.record_front_wait(op.part, op.waited, waited);
         }
     }
 
     /// An operation has ended.
     pub fn ended(&mut self, conn: ConnId, outcome: Outcome, now: Time) {
-        self.roll(now);
+        self.end_seconds(now);
         let entry = self.conns.get_mut(conn);
         if entry.state == State::Closing {
             return;
@@ -296,7 +293,7 @@ impl Engine {
         match outcome.error {
             None => {
                 let op = self.ops.end(client);
-                self.books.ended(op.part, now - op.scheduled, now - op.started, now);
+                self.metrics.record_success(op.part, now - op.scheduled, now - op.started, now);
                 self.load.op_over(client, now, op.pause(now));
             }
             Some(error) => self.fail_operation(client, error, now),
@@ -304,26 +301,26 @@ impl Engine {
         match server {
             Some(server) => {
                 self.pools().check_in(instance, server, outcome.reusable, now);
-                self.pools_changed(now);
+                self.take_pool_changes(now);
             }
-            None if self.goodbye || !outcome.reusable => self.close(conn, EPHEMERAL),
+            None if self.closes_ephemeral || !outcome.reusable => self.close(conn, EPHEMERAL),
             // The connection stays open, and no other operation uses it.
             None => {}
         }
         self.end_if_over(now);
     }
 
-    /// What the target said of an error, for people.
+    /// Counts a message of the target about an error.
     #[cold]
-    pub fn heard(&mut self, text: &str) {
-        self.books.heard(text);
+    pub fn note_error_text(&mut self, text: &str) {
+        self.metrics.note_error_text(text);
     }
 
-    /// A connection was lost, and is gone: idle, or in the middle of an operation, which has failed then.
+    /// A connection was lost: idle, or in the middle of an operation, which has failed then.
     pub fn lost(&mut self, conn: ConnId, error: ErrorKind, now: Time) {
-        self.roll(now);
+        self.end_seconds(now);
         let entry = self.conns.get(conn);
-        match (entry.state, &mut self.unnoticed) {
+        match (entry.state, &mut self.unnoticed_losses) {
             (State::Closing, _) => return self.closed(conn, now),
             (State::Connecting, _) => return self.connect_failed(conn, error, false, now),
             (State::Idle, Some(unnoticed)) if self.phase != Phase::Filling => {
@@ -335,9 +332,9 @@ impl Engine {
         let (instance, server, op) = (entry.instance, entry.server, entry.op);
         self.conns.remove(conn);
         match (server, op) {
-            // It was left open for the server to end: the server's reason is what is of interest.
-            (None, None) => self.books.closed(error.0.clone()),
-            _ => self.books.closed("error"),
+            // The connection was left open for the server to end: the server's reason is counted.
+            (None, None) => self.metrics.count_close(error.0.clone()),
+            _ => self.metrics.count_close("error"),
         }
         let at_start = (self.phase == Phase::Filling).then(|| error.clone());
         if let Some(client) = op {
@@ -345,7 +342,7 @@ impl Engine {
         }
         if let Some(server) = server {
             self.pools().lost(instance, server, now);
-            self.pools_changed(now);
+            self.take_pool_changes(now);
         }
         if let Some(error) = at_start {
             self.note_loss_at_start(error, now);
@@ -355,25 +352,25 @@ impl Engine {
 
     /// A connection is closed, as was ordered.
     pub fn closed(&mut self, conn: ConnId, now: Time) {
-        self.roll(now);
+        self.end_seconds(now);
         let entry = self.conns.get(conn);
         assert!(entry.state == State::Closing, "{conn:?} was reported closed without an order");
         let (instance, server) = (entry.instance, entry.server);
         self.conns.remove(conn);
         if let Some(server) = server {
             self.pools().closed(instance, server, now);
-            self.pools_changed(now);
+            self.take_pool_changes(now);
         }
         self.end_if_over(now);
     }
 
-    /// Begin nothing more; what is under way may end within [`STOP_TIMEOUT`].
+    /// Begins no operation any more; those under way may end within [`STOP_TIMEOUT`].
     pub fn stop(&mut self, now: Time) {
-        self.roll(now);
+        self.end_seconds(now);
         match self.phase {
             Phase::Filling | Phase::Loading => {
                 self.interrupted = true;
-                self.books.end_step(now);
+                self.metrics.end_step(now);
                 self.drain(now + STOP_TIMEOUT, now);
             }
             Phase::Draining(until) if !self.interrupted => {
@@ -386,7 +383,7 @@ impl Engine {
         }
     }
 
-    /// Nothing is under way and nothing will begin.
+    /// Whether no operation is under way and none will begin.
     pub fn is_done(&self) -> bool {
         self.phase == Phase::Done
     }
@@ -404,23 +401,23 @@ impl Engine {
 
     /// Whether what happens now is measured: after the warm-up, before the end.
     pub fn is_measuring(&self) -> bool {
-        self.books.steps() > 0 && matches!(self.phase, Phase::Loading | Phase::Draining(_))
+        self.metrics.steps() > 0 && matches!(self.phase, Phase::Loading | Phase::Draining(_))
     }
 
-    /// When what is measured begins; known as soon as the load begins, the warm-up included. Windows of faults count
+    /// When the measured time begins; known as soon as the load begins, the warm-up included. Windows of faults count
     /// from there.
     pub fn measured_from(&self) -> Option<Time> {
-        self.books.origin().map(|_| self.load.measured_from())
+        self.metrics.origin().map(|_| self.load.measured_from())
     }
 
     pub fn progress(&self, now: Time) -> Progress<'_> {
-        let (done, errors, dropped) = self.books.totals();
+        let (succeeded, errors, dropped) = self.metrics.totals();
         Progress {
-            at: self.books.origin().map_or(Duration::ZERO, |origin| now - origin),
+            at: self.metrics.origin().map_or(Duration::ZERO, |origin| now - origin),
             length: self.load.length(),
-            step: self.books.step_name().unwrap_or("warm-up"),
-            last: self.books.last_second(),
-            done,
+            step: self.metrics.step_name().unwrap_or("warm-up"),
+            last: self.metrics.last_second(),
+            succeeded,
             errors,
             dropped,
         }

@@ -3,16 +3,17 @@
 //! ```text
 //! scenario  a file that says what is to be run
 //! plan      what is to be run: a shape of load, a pool under test, a target, faults on the way
-//! engine    the state machine between them: arrivals, pool, books; no I/O and no clock
+//! engine    the state machine between them: arrivals, pool, metrics; no I/O and no clock
 //! target    carries out what the engine orders: databases through the driver, HTTP through hyper
-//! script    what an operation does: the script language of pgbench, commands of Redis and MongoDB
-//! relay     what lies between generator and target: delays, stalls, cuts
-//! record    the books of a run: counters, the series by second
+//! script    the requests of an operation: the script language of pgbench, commands of Redis and MongoDB
+//! relay     faults between generator and target: delays, stalls, cuts
+//! record    the metrics of a run: counters, histograms, the series by second
 //! run       one run from the beginning to the end
-//! words     a plan in words, for the result
+//! describe  a plan in words, for the result
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod describe;
 pub mod engine;
 pub mod plan;
 mod random;
@@ -22,4 +23,3 @@ pub mod run;
 pub mod scenario;
 pub mod script;
 pub mod target;
-pub mod words;

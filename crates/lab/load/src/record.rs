@@ -1,8 +1,8 @@
-//! The books of a run: what the engine tells them, by step and by second. They know no pool, no connection and no
-//! target; what has been written down they turn into a result.
+//! The metrics of a run, by step and by second, as the engine reports them, and the result that follows from them. They
+//! know no pool, no connection and no target.
 
-mod books;
+mod metrics;
 
 pub use clients::{ErrorKind, Phases};
 
-pub use books::{Books, Cause, EPHEMERAL, Gauges, MAX_ERROR_KINDS, MAX_SECONDS, MAX_STEPS, Part};
+pub use metrics::{Cause, EPHEMERAL, Gauges, MAX_ERROR_KINDS, MAX_SECONDS, MAX_STEPS, Part, RunMetrics};

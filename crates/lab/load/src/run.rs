@@ -20,7 +20,7 @@ use crate::{
     engine::Engine,
     plan::{MongoTarget, Plan, PostgresTarget, RedisTarget, Target},
     relay::Relay,
-    target::{self, Surroundings, TargetError},
+    target::{self, RunContext, TargetError},
 };
 use report::result::BenchResult;
 
@@ -81,10 +81,10 @@ pub fn run(plan: &Plan, stop: &AtomicBool, watch: &mut dyn FnMut(&Engine, Time))
         processors.look(engine.is_measuring());
         watch(engine, now);
     };
-    let around = Surroundings { origin, stop, via: relay.as_ref().map(Relay::address), watch: &mut watch };
-    target::run(&plan.target, plan, &mut engine, around)?;
+    let context = RunContext { origin, stop, via: relay.as_ref().map(Relay::address), watch: &mut watch };
+    target::run(&plan.target, plan, &mut engine, context)?;
     if let Some(failure) = engine.failure() {
-        return Err(target::not_begun(failure, None).into());
+        return Err(target::start_error(failure, None).into());
     }
     let now = Time(u64::try_from(origin.elapsed().as_nanos()).expect("584 years fit"));
     let mut result = engine.result(now);
@@ -98,7 +98,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, watch: &mut dyn FnMut(&Engine, Time))
     result.about.started = started;
     result.about.target = shown(plan.target.url());
     if server.is_pooled && plan.poolhouse.is_none() {
-        result.warnings.push(target::POOLED.to_owned());
+        result.warnings.push(target::POOLER_WARNING.to_owned());
     }
     result.about.server = Some(server.name);
     result.about.machine = machine::describe();

@@ -1,5 +1,5 @@
-//! What carries out the engine's orders: the part of a run that touches the network. What is asked and how often is
-//! known by the plan and the engine, what is written down by the engine; here bytes are sent, and times are taken.
+//! Targets carry out the engine's orders: the part of a run that touches the network. The plan and the engine know the
+//! requests and when they begin, and the engine counts; targets send bytes and measure times.
 
 pub mod http;
 pub mod mongodb;
@@ -22,28 +22,28 @@ use crate::{
     plan::{Plan, Target},
 };
 
-/// [`Surroundings::watch`] is called at least so often.
-pub const WATCH_EVERY: Duration = Duration::from_millis(100);
+/// Bounds the time between two calls of [`RunContext::watch`].
+pub const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Descriptors that a run needs for other things than connections, generously.
-const OWN_DESCRIPTORS: u64 = 64;
+/// Descriptors that a run needs besides connections, generously.
+const OTHER_DESCRIPTORS: u64 = 64;
 
 /// SQLSTATE too_many_connections, as errors of this kind are counted.
-pub const TOO_MANY: &str = "sqlstate 53300";
+pub const TOO_MANY_CONNECTIONS: &str = "sqlstate 53300";
 
-/// What a target is given besides the plan and the engine.
-pub struct Surroundings<'a> {
+/// What a run needs besides the plan and the engine.
+pub struct RunContext<'a> {
     /// The origin of all [`Time`]s.
     pub origin: Instant,
     /// Set when the run is to end early (Ctrl-C): begin nothing more, let what is under way end.
     pub stop: &'a AtomicBool,
-    /// Instead of the URL's own address: the relay with faults in between.
+    /// The relay with faults, which takes the place of the URL's own address.
     pub via: Option<SocketAddr>,
-    /// Called at least every [`WATCH_EVERY`], for the live display.
+    /// Called at least every [`WATCH_INTERVAL`], for the live display.
     pub watch: &'a mut dyn FnMut(&Engine, Time),
 }
 
-impl Surroundings<'_> {
+impl RunContext<'_> {
     pub fn now(&self) -> Time {
         Time(u64::try_from(self.origin.elapsed().as_nanos()).expect("584 years fit"))
     }
@@ -54,7 +54,7 @@ impl Surroundings<'_> {
     }
 }
 
-/// What answers at a target.
+/// The server that answers at a target.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Server {
     /// Its name and version: `PostgreSQL 17.2`.
@@ -63,11 +63,11 @@ pub struct Server {
     pub is_pooled: bool,
 }
 
-/// What is said where a load for the database meets a pooler.
-pub const POOLED: &str = "A pooler answers at this address, so that what is measured is that pool: for the database itself, give the \
+/// The warning where a load for the database meets a pooler.
+pub const POOLER_WARNING: &str = "A pooler answers at this address, so that what is measured is that pool: for the database itself, give the \
                           database's own address.";
 
-/// One connection before any load, whatever the target is. Returns what answers there.
+/// Makes one connection before any load. Returns the server that answers.
 ///
 /// # Errors
 /// Why no load can be run against it.
@@ -80,23 +80,23 @@ pub fn check(target: &Target) -> Result<Server, TargetError> {
     }
 }
 
-/// Carries out the engine's orders until it is done, whatever the target is.
+/// Carries out the engine's orders until it is done.
 ///
 /// # Errors
-/// What makes going on impossible, or kept the load from beginning.
-pub fn run(target: &Target, plan: &Plan, engine: &mut Engine, around: Surroundings<'_>) -> Result<(), TargetError> {
+/// Why the run cannot continue, or the load could not begin.
+pub fn run(target: &Target, plan: &Plan, engine: &mut Engine, context: RunContext<'_>) -> Result<(), TargetError> {
     match target {
-        Target::Postgres(target) => postgres::run(target, plan, engine, around),
-        Target::Redis(target) => redis::run(target, plan, engine, around),
-        Target::MongoDb(target) => mongodb::run(target, plan, engine, around),
-        Target::Http(target) => http::run(target, plan, engine, around),
+        Target::Postgres(target) => postgres::run(target, plan, engine, context),
+        Target::Redis(target) => redis::run(target, plan, engine, context),
+        Target::MongoDb(target) => mongodb::run(target, plan, engine, context),
+        Target::Http(target) => http::run(target, plan, engine, context),
     }
 }
 
-/// Makes what the built-in loads of a target ask for anew. Given up when `stop` is set.
+/// Makes the tables or documents of the built-in loads anew. Given up when `stop` is set.
 ///
 /// # Errors
-/// Why that was not possible, or that there is nothing to make.
+/// Why that was not possible, or that the target has nothing to make.
 pub fn init(target: &Target, stop: &AtomicBool) -> Result<(), TargetError> {
     match target {
         Target::Postgres(target) => postgres::init(target, stop),
@@ -107,15 +107,19 @@ pub fn init(target: &Target, stop: &AtomicBool) -> Result<(), TargetError> {
     }
 }
 
-/// A load that could not begin for want of connections, in words. `said`: what the target itself gave as the reason.
-pub fn not_begun(failure: &Failure, said: Option<&str>) -> TargetError {
+/// The error of a load that could not begin without connections. `reason`: the message of the target.
+pub fn start_error(failure: &Failure, reason: Option<&str>) -> TargetError {
     let Failure { kind, made, wanted } = failure;
     let how_many = match (*made, *wanted) {
         (0, _) | (_, 0) => "no connection could be made to begin with".to_owned(),
         (made, wanted) => format!("only {made} of {wanted} connections could be made to begin with"),
     };
-    let why = said.map_or_else(|| kind.0.to_string(), str::to_owned);
-    let cure = if kind.0 == TOO_MANY { "; use fewer --clients, or raise the server's max_connections" } else { "" };
+    let why = reason.map_or_else(|| kind.0.to_string(), str::to_owned);
+    let cure = if kind.0 == TOO_MANY_CONNECTIONS {
+        "; use fewer --clients, or raise the server's max_connections"
+    } else {
+        ""
+    };
     TargetError::target(format!("{how_many}: {why}{cure}"))
 }
 
@@ -123,8 +127,8 @@ pub fn not_begun(failure: &Failure, said: Option<&str>) -> TargetError {
 ///
 /// # Errors
 /// The limit of this process is too low.
-pub fn make_room(plan: &Plan) -> Result<(), TargetError> {
-    let needed = plan.sure_connections() + OWN_DESCRIPTORS;
+pub fn reserve_descriptors(plan: &Plan) -> Result<(), TargetError> {
+    let needed = plan.sure_connections() + OTHER_DESCRIPTORS;
     match raise_descriptor_limit() {
         Some(limit) if limit < needed => Err(TargetError::machine(format!(
             "{needed} descriptors are needed and this process may have {limit}: raise the limit (`ulimit -Hn {needed}`), or use \
@@ -141,12 +145,12 @@ mod tests {
 
     #[test]
     fn a_server_that_is_full_is_quoted_with_a_cure() {
-        let full = Failure { kind: ErrorKind(TOO_MANY.into()), made: 97, wanted: 100 };
-        let said = not_begun(&full, Some("sorry, too many clients already (SQLSTATE 53300)")).message;
+        let full = Failure { kind: ErrorKind(TOO_MANY_CONNECTIONS.into()), made: 97, wanted: 100 };
+        let said = start_error(&full, Some("sorry, too many clients already (SQLSTATE 53300)")).message;
         for words in ["only 97 of 100", "sorry, too many clients already", "fewer --clients", "max_connections"] {
             assert!(said.contains(words), "{words}: {said}");
         }
         let refused = Failure { kind: ErrorKind("connect refused".into()), made: 0, wanted: 100 };
-        assert_eq!(not_begun(&refused, None).message, "no connection could be made to begin with: connect refused");
+        assert_eq!(start_error(&refused, None).message, "no connection could be made to begin with: connect refused");
     }
 }

@@ -17,7 +17,7 @@ use arrivals::Shape;
 use load::{
     engine::Engine,
     plan::{Plan, PoolUnderTest, PostgresTarget, QueryProtocol, Script, Target},
-    target::{Blame, Surroundings, postgres},
+    target::{Blame, RunContext, postgres},
 };
 use pool::{PoolConfig, Time};
 use report::result::BenchResult;
@@ -63,8 +63,8 @@ fn run(plan: &Plan) -> BenchResult {
     let Target::Postgres(target) = &plan.target else { unreachable!("these are PostgreSQL's tests") };
     let (origin, stop) = (Instant::now(), AtomicBool::new(false));
     let mut engine = Engine::new(plan, Time(0));
-    let around = Surroundings { origin, stop: &stop, via: None, watch: &mut |_, _| {} };
-    postgres::run(target, plan, &mut engine, around).unwrap();
+    let context = RunContext { origin, stop: &stop, via: None, watch: &mut |_, _| {} };
+    postgres::run(target, plan, &mut engine, context).unwrap();
     engine.result(Time(origin.elapsed().as_nanos() as u64))
 }
 

@@ -69,7 +69,7 @@ fn simulate(plan: &Plan, spec: &Spec, events: Events, should_stop: StopCheck<'_>
     let mut simulation = Simulation::new(plan, spec, events);
     let mut engine = Engine::with_limit(plan, spec.budget, Time(0));
     if simulation.servers.is_some() {
-        engine.front_is_told();
+        engine.expect_front_waits();
     }
     let mut now = Time(0);
     let wanted = u64::from(plan.pool.config.min_size) * u64::from(plan.pool.instances);
@@ -452,7 +452,11 @@ impl<'s> Simulation<'s> {
                     self.push(Server::close_time(now), EventKind::Upstream(UpstreamEvent::Closed), slot, generation);
                 }
                 PoolDecision::Grant { client, first } => {
-                    engine.passed_front(ConnId(client), now - self.connections[client as usize].arrived_at_front, now);
+                    engine.note_front_wait(
+                        ConnId(client),
+                        now - self.connections[client as usize].arrived_at_front,
+                        now,
+                    );
                     self.start_service(client, first, now);
                 }
                 PoolDecision::Reject(client) => {

@@ -19,7 +19,7 @@ use load::{
     engine::Engine,
     plan::{Plan, PoolUnderTest, PostgresTarget, Target},
     run::{self, processors::Meter},
-    target::{self, Surroundings, TOO_MANY, postgres},
+    target::{self, RunContext, TOO_MANY_CONNECTIONS, postgres},
 };
 use report::result::{BenchResult, Measured, sweep::Visit};
 
@@ -153,24 +153,24 @@ impl<'a> Real<'a> {
             let measuring = engine.is_measuring();
             meter.look(measuring);
             if measuring {
-                slices.note(now, engine.progress(now).done);
+                slices.note(now, engine.progress(now).succeeded);
             }
         };
-        let around = Surroundings { origin, stop: self.stop, via: None, watch: &mut watch };
-        let ran = target::run(&self.target, &plan, &mut engine, around);
+        let context = RunContext { origin, stop: self.stop, via: None, watch: &mut watch };
+        let ran = target::run(&self.target, &plan, &mut engine, context);
         if self.stop.load(Relaxed) {
             return Err(ProbeError::Interrupted);
         }
         if let Err(error) = ran {
             // A PostgreSQL says that it is full. Others that let in some and then no more are, whatever they call it.
             let tells = matches!(self.target, Target::Postgres(_));
-            let full = engine.failure().is_some_and(|f| f.kind.0 == TOO_MANY || (!tells && f.made > 0));
+            let full = engine.failure().is_some_and(|f| f.kind.0 == TOO_MANY_CONNECTIONS || (!tells && f.made > 0));
             return Err(refusal(clients, full, &error.message));
         }
         let end = Time(u64::try_from(origin.elapsed().as_nanos()).expect("584 years fit"));
         let result = engine.result(end);
-        if result.total.errors.contains_key(TOO_MANY) {
-            return Err(refusal(clients, true, TOO_MANY));
+        if result.total.errors.contains_key(TOO_MANY_CONNECTIONS) {
+            return Err(refusal(clients, true, TOO_MANY_CONNECTIONS));
         }
         if let Some(why) = sent_away(&result.total, clients).filter(|_| !matches!(self.target, Target::Postgres(_))) {
             return Err(refusal(clients, true, &why));

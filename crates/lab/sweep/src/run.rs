@@ -14,10 +14,10 @@ use super::{
 };
 use load::plan::SweepOptions;
 use load::{
+    describe,
     plan::{Script, Target},
     run::machine,
-    target::{self, Blame, POOLED, TargetError, make_room},
-    words,
+    target::{self, Blame, POOLER_WARNING, TargetError, reserve_descriptors},
 };
 use report::result::About;
 use report::result::sweep::{Asked, Curve, FORMAT, SweepResult};
@@ -112,7 +112,7 @@ impl Order<'_> {
 fn room(target: &Target, clients: u32, duration: Duration) -> Result<(), SweepError> {
     let plan = real::plan_of(target, clients, real::closed(clients, duration));
     plan.check().map_err(|message| SweepError { blame: Blame::Configuration, message })?;
-    Ok(make_room(&plan)?)
+    Ok(reserve_descriptors(&plan)?)
 }
 
 /// Makes the sweep. Interrupted, or kept from going on, it returns what there is.
@@ -136,7 +136,7 @@ pub fn run(
         Target::Postgres(target) => Some(limits(target)?),
         Target::Redis(_) | Target::MongoDb(_) | Target::Http(_) => None,
     };
-    let mut warnings: Vec<String> = server.is_pooled.then(|| POOLED.to_owned()).into_iter().collect();
+    let mut warnings: Vec<String> = server.is_pooled.then(|| POOLER_WARNING.to_owned()).into_iter().collect();
     let options = limits.map_or(Ok(order.options), |limits| within(order.options, limits, &mut warnings))?;
     room(&order.target, options.to, options.duration)?;
     warnings.extend(beyond_scale(&order.target, options.to));
@@ -319,10 +319,10 @@ fn about(order: &Order<'_>, server: String) -> About {
     let load = match &order.target {
         Target::Postgres(target) => {
             let scripts: Vec<String> =
-                target.scripts.iter().map(|(script, _)| words::script(script, target.scale)).collect();
-            format!("{}, {} protocol", scripts.join(" and "), words::protocol(target.protocol))
+                target.scripts.iter().map(|(script, _)| describe::script(script, target.scale)).collect();
+            format!("{}, {} protocol", scripts.join(" and "), describe::protocol(target.protocol))
         }
-        other => words::asked(other),
+        other => describe::requests(other),
     };
     About {
         started: machine::seconds_since_1970(),
@@ -434,7 +434,7 @@ mod tests {
         let most = 9_000_000;
         let plan = real::plan_of(&order(1, 50).target, most, real::closed(50, Duration::from_secs(1)));
         // Only a system that gives a process nine million descriptors has room.
-        if let Err(error) = make_room(&plan) {
+        if let Err(error) = reserve_descriptors(&plan) {
             assert!(error.blame == Blame::Machine && error.message.contains("descriptors"), "{error}");
         }
     }

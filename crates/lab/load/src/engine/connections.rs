@@ -1,5 +1,4 @@
-//! The connections that are there, being made or being closed, of all pools together. Knows what each is doing, not
-//! why.
+//! The connections that are open, being made or being closed, of all pools together, and what each is doing.
 
 use pool::{ServerId, Time};
 
@@ -18,21 +17,21 @@ pub enum State {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// Tells it from others that had the same number before.
+    /// Distinguishes the connection from earlier ones with its number.
     pub serial: u32,
     pub state: State,
-    /// Whose pool it belongs to.
+    /// The instance whose pool the connection belongs to.
     pub instance: u32,
-    /// The pool's name for it; `None`: there is no pool.
+    /// The pool's id of the connection; `None`: there is no pool.
     pub server: Option<ServerId>,
-    /// The operation it has, or is made for.
+    /// The client whose operation runs on the connection, or waits for it.
     pub op: Option<u32>,
     pub cause: Cause,
-    /// When its making was ordered.
+    /// When connecting was ordered.
     pub since: Time,
 }
 
-/// All of them, by number; numbers are used again.
+/// All connections by number; numbers are used again.
 #[derive(Debug, Default)]
 pub struct Connections {
     entries: Vec<Option<Entry>>,
@@ -59,7 +58,7 @@ impl Connections {
         ConnId(at)
     }
 
-    /// It is gone; its number is free.
+    /// Removes a connection; its number is free.
     pub fn remove(&mut self, conn: ConnId) {
         let entry = self.entries.get_mut(conn.0 as usize).and_then(Option::take);
         assert!(entry.is_some(), "{conn:?} was reported twice to be gone");
@@ -68,12 +67,12 @@ impl Connections {
 
     #[inline]
     pub fn get(&self, conn: ConnId) -> &Entry {
-        self.entries.get(conn.0 as usize).and_then(Option::as_ref).expect("a connection that is there")
+        self.entries.get(conn.0 as usize).and_then(Option::as_ref).expect("the connection exists")
     }
 
     #[inline]
     pub fn get_mut(&mut self, conn: ConnId) -> &mut Entry {
-        self.entries.get_mut(conn.0 as usize).and_then(Option::as_mut).expect("a connection that is there")
+        self.entries.get_mut(conn.0 as usize).and_then(Option::as_mut).expect("the connection exists")
     }
 
     #[inline]
@@ -85,7 +84,7 @@ impl Connections {
         self.entries.len() - self.free.len()
     }
 
-    /// Those that are not being closed: O(n).
+    /// Connections that are not being closed: O(n).
     pub fn present(&self) -> Vec<ConnId> {
         let entries = (0..).zip(&self.entries);
         let present = |entry: &Option<Entry>| entry.as_ref().is_some_and(|entry| entry.state != State::Closing);

@@ -1,5 +1,5 @@
-//! The pools under test, one for each instance of the application. Turns what they order into changes that the engine
-//! carries out, and knows for what reason a connection is wanted. Knows no operation beyond the number of its client.
+//! The pools under test, one for each instance of the application. Turns their actions into changes that the engine
+//! carries out, and knows why a connection is wanted. It knows an operation only by the number of its client.
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -12,27 +12,27 @@ use pool::{
     Permit, Pool, ServerId, Ticket, Time, WaiterId,
 };
 
-use super::{ConnId, load::Share};
+use super::{ConnId, load::InstanceChoice};
 use crate::{plan::PoolUnderTest, record::Cause};
 
 const HOME: Home = Home(0);
-/// Other chance than what decides when operations come.
-const SPLIT: u64 = 0x05ee_d0f5_a110;
+/// Separates the random choice of instances from that of arrivals, which have the same seed.
+const INSTANCE_SEED: u64 = 0x05ee_d0f5_a110;
 
-/// What a pool has decided.
+/// A decision of a pool.
 #[derive(Clone, Copy, Debug)]
 pub enum Change {
-    /// A connection is to be made; its number is to be told with [`Instances::opened`].
+    /// A connection is to be made. [`Instances::opened`] takes its number.
     Connect { instance: u32, server: ServerId, cause: Cause },
-    /// A client has got a connection.
+    /// A client gets a connection.
     Grant { conn: ConnId, client: u32, waited: Duration },
     /// A client gets none.
     Fail {
         client: u32,
         kind: &'static str,
         waited: Duration,
-        /// It has waited as long as it may.
-        time_is_up: bool,
+        /// Its wait was as long as it may be.
+        timed_out: bool,
     },
     /// A connection is to be closed.
     Close { conn: ConnId, reason: &'static str },
@@ -41,16 +41,17 @@ pub enum Change {
 #[derive(Debug)]
 pub struct Instances {
     pools: Vec<Instance>,
-    /// What they may have together; `None`: each as many as it may have by itself.
+    /// The limit of all pools together; `None`: each pool has only its own.
     budget: Option<Budget>,
-    /// The one that the next operation goes to that takes its turn, and what those are drawn with that do not.
+    /// The instance of the next operation, where instances take turns.
     turn: u32,
+    /// Draws the instance of an operation, where they do not.
     random: Random,
-    /// Where each waiting client waits, by client.
+    /// The instance and the ticket of each waiting client, by client.
     tickets: Vec<(u32, Option<Ticket>)>,
     changes: VecDeque<Change>,
-    /// When a pool has something to do next, perhaps later: those of which that is known, each once, the soonest first.
-    dues: BTreeSet<(Time, u32)>,
+    /// Deadlines of pools, each pool at most once. The true deadline of a pool may be later.
+    deadlines: BTreeSet<(Time, u32)>,
     /// Those whose time has come, while they are looked at.
     due: Vec<u32>,
     /// How long an unneeded connection stays, which is how long the loss of one may be the reason of a new one.
@@ -60,15 +61,15 @@ pub struct Instances {
 #[derive(Debug)]
 struct Instance {
     pool: Pool,
-    /// Its name in the budget.
+    /// Its id in the budget.
     member: Option<MemberId>,
     /// The engine's numbers of its servers, by slot.
     conns: Vec<ConnId>,
-    /// Connections that would still be there if they had not reached their life time or been lost: until when, and
-    /// which of the two.
-    gone: VecDeque<(Time, Cause)>,
-    filled: bool,
-    /// Its place among [`Instances::dues`]; never: it has none.
+    /// Connections that reached their life time or were lost, until when they would have been kept, and which of the two
+    /// it was.
+    losses: VecDeque<(Time, Cause)>,
+    is_filled: bool,
+    /// Its entry in [`Instances::deadlines`]; never: it has none.
     due: Time,
 }
 
@@ -85,18 +86,18 @@ impl Instances {
             let mut pool = Pool::new(plan.config.clone(), seed.wrapping_add(u64::from(n)), now);
             pool.ready(now);
             let member = budget.as_mut().map(|(budget, scope)| budget.add_member(&[*scope]));
-            let filled = plan.config.min_size == 0;
-            Instance { pool, member, conns: Vec::new(), gone: VecDeque::new(), filled, due: Time::NEVER }
+            let is_filled = plan.config.min_size == 0;
+            Instance { pool, member, conns: Vec::new(), losses: VecDeque::new(), is_filled, due: Time::NEVER }
         };
         let pools: Vec<Instance> = (0..plan.instances).map(instance).collect();
         let mut instances = Self {
             pools,
             budget: budget.map(|(budget, _)| budget),
             turn: 0,
-            random: Random::new(seed ^ SPLIT),
+            random: Random::new(seed ^ INSTANCE_SEED),
             tickets: Vec::new(),
             changes: VecDeque::new(),
-            dues: BTreeSet::new(),
+            deadlines: BTreeSet::new(),
             due: Vec::new(),
             idle: plan.config.max_idle_time.unwrap_or(Duration::MAX),
         };
@@ -104,18 +105,18 @@ impl Instances {
         instances
     }
 
-    /// A client wants a connection.
+    /// Requests a connection for a client.
     #[inline]
-    pub fn check_out(&mut self, client: u32, share: Share, now: Time) {
+    pub fn check_out(&mut self, client: u32, choice: InstanceChoice, now: Time) {
         let count = self.pools.len() as u32;
-        let instance = match share {
+        let instance = match choice {
             _ if count == 1 => 0,
-            Share::OfTheClient => client % count,
-            Share::InTurn => {
+            InstanceChoice::ByClient => client % count,
+            InstanceChoice::RoundRobin => {
                 let next = (self.turn + 1) % count;
                 std::mem::replace(&mut self.turn, next)
             }
-            Share::AtRandom => self.random.below(u64::from(count)) as u32,
+            InstanceChoice::Random => self.random.below(u64::from(count)) as u32,
         };
         let mut ticket = None;
         match self.pools[instance as usize].pool.check_out(WaiterId(u64::from(client)), HOME, now) {
@@ -132,7 +133,7 @@ impl Instances {
         self.drain(instance, now);
     }
 
-    /// A client that waits does so no more. (False if it was not waiting.)
+    /// Ends the wait of a client. Returns false if it did not wait.
     pub fn cancel(&mut self, client: u32, now: Time) -> bool {
         let Some((instance, Some(ticket))) = self.tickets.get(client as usize).copied() else { return false };
         let left = self.pools[instance as usize].pool.cancel(ticket, WaiterId(u64::from(client)), now);
@@ -140,7 +141,7 @@ impl Instances {
         left.is_some()
     }
 
-    /// A server has this number.
+    /// Notes the number of the connection of a server.
     pub fn opened(&mut self, instance: u32, server: ServerId, conn: ConnId) {
         let conns = &mut self.pools[instance as usize].conns;
         if conns.len() <= server.slot() {
@@ -178,7 +179,7 @@ impl Instances {
 
     /// See [`Pool::handle_lost`].
     pub fn lost(&mut self, instance: u32, server: ServerId, now: Time) {
-        self.pools[instance as usize].is_gone(Cause::Replacement, self.idle, now);
+        self.pools[instance as usize].note_loss(Cause::Replacement, self.idle, now);
         self.pools[instance as usize].pool.handle_lost(server, now);
         self.release(instance);
         self.drain(instance, now);
@@ -191,12 +192,11 @@ impl Instances {
         self.drain(instance, now);
     }
 
-    /// See [`Pool::handle_timeout`]: all whose time has come, in their order. Others are not looked at: there may be
-    /// thousands.
+    /// See [`Pool::handle_timeout`]: handles all pools that are due, in their order. There may be thousands of others.
     pub fn handle_timeout(&mut self, now: Time) {
         let mut due = std::mem::take(&mut self.due);
         while self.deadline() <= now {
-            let (_, instance) = self.dues.pop_first().expect("the one that is due");
+            let (_, instance) = self.deadlines.pop_first().expect("the one that is due");
             self.pools[instance as usize].due = Time::NEVER;
             due.push(instance);
         }
@@ -222,12 +222,12 @@ impl Instances {
     /// When [`Self::handle_timeout`] is to be called; perhaps before a pool has anything to do, never after.
     #[inline]
     pub fn deadline(&self) -> Time {
-        self.dues.first().map_or(Time::NEVER, |(at, _)| *at)
+        self.deadlines.first().map_or(Time::NEVER, |(at, _)| *at)
     }
 
-    /// Whether all have had their minimum.
+    /// Whether all pools have had their minimum.
     pub fn are_filled(&self) -> bool {
-        self.pools.iter().all(|instance| instance.filled)
+        self.pools.iter().all(|instance| instance.is_filled)
     }
 
     #[inline]
@@ -252,7 +252,7 @@ impl Instances {
 
     #[cold]
     fn fail(&mut self, client: u32, reason: CheckOutFailed, waited: Duration) {
-        let (kind, time_is_up) = match reason {
+        let (kind, timed_out) = match reason {
             CheckOutFailed::Timeout => ("check-out timeout", true),
             CheckOutFailed::Unavailable => ("check-out unavailable", true),
             CheckOutFailed::Refused | CheckOutFailed::Unknown => ("check-out refused", false),
@@ -261,10 +261,10 @@ impl Instances {
                 ("check-out from a closed pool", false)
             }
         };
-        self.changes.push_back(Change::Fail { client, kind, waited, time_is_up });
+        self.changes.push_back(Change::Fail { client, kind, waited, timed_out });
     }
 
-    /// Takes up what a pool has ordered, and what follows from it for others.
+    /// Takes the actions of a pool, and what follows from them for others.
     #[inline]
     fn drain(&mut self, at: u32, now: Time) {
         self.drain_one(at, now);
@@ -273,7 +273,7 @@ impl Instances {
         }
     }
 
-    /// Takes up what the budget has decided.
+    /// Takes the decisions of the budget.
     fn share(&mut self, now: Time) {
         while let Some(action) = self.budget.as_mut().and_then(Budget::poll_action) {
             let member = action.member();
@@ -292,14 +292,14 @@ impl Instances {
         }
     }
 
-    /// A connection is gone, and what it was permitted by comes back.
+    /// Gives the permit of a connection that is gone back to the budget.
     fn release(&mut self, at: u32) {
         if let (Some(budget), Some(member)) = (&mut self.budget, self.pools[at as usize].member) {
             budget.release(member);
         }
     }
 
-    /// Whether a connection that comes back is to be closed for another pool's sake.
+    /// Whether a returned connection is to be closed because another pool needs its permit.
     #[inline]
     fn offer_to_budget(&mut self, at: u32, server: ServerId, now: Time) -> bool {
         let instance = &self.pools[at as usize];
@@ -315,13 +315,13 @@ impl Instances {
             self.act(at, action, now);
         }
         let instance = &mut self.pools[at as usize];
-        if !instance.filled {
+        if !instance.is_filled {
             let counts = instance.pool.counts();
-            instance.filled = counts.idle + counts.in_use >= instance.pool.config().min_size;
+            instance.is_filled = counts.idle + counts.in_use >= instance.pool.config().min_size;
         }
         if let Some(deadline) = instance.pool.poll_deadline().filter(|deadline| *deadline < instance.due) {
-            self.dues.remove(&(instance.due, at));
-            self.dues.insert((deadline, at));
+            self.deadlines.remove(&(instance.due, at));
+            self.deadlines.insert((deadline, at));
             instance.due = deadline;
         }
     }
@@ -363,10 +363,10 @@ impl Instances {
             }
             Action::Close { server, reason, .. } => {
                 match reason {
-                    Closed::Life => instance.is_gone(Cause::Rotation, self.idle, now),
-                    Closed::Error | Closed::Discarded => instance.is_gone(Cause::Replacement, self.idle, now),
-                    // There was one too many: nothing that comes replaces any that went.
-                    Closed::Idle => instance.gone.clear(),
+                    Closed::Life => instance.note_loss(Cause::Rotation, self.idle, now),
+                    Closed::Error | Closed::Discarded => instance.note_loss(Cause::Replacement, self.idle, now),
+                    // There was one connection too many: no later one replaces an earlier one.
+                    Closed::Idle => instance.losses.clear(),
                     _ => {}
                 }
                 let conn = instance.conns[server.slot()];
@@ -386,19 +386,19 @@ impl Instances {
 }
 
 impl Instance {
-    /// One that was in use or would have been kept is gone.
-    fn is_gone(&mut self, cause: Cause, idle: Duration, now: Time) {
-        if self.gone.len() < MAX_SERVERS as usize {
-            self.gone.push_back((now + idle, cause));
+    /// Notes the loss of a connection that was in use or would have been kept.
+    fn note_loss(&mut self, cause: Cause, idle: Duration, now: Time) {
+        if self.losses.len() < MAX_SERVERS as usize {
+            self.losses.push_back((now + idle, cause));
         }
     }
 
     /// Why a connection is wanted now.
     fn cause(&mut self, now: Time) -> Cause {
-        while self.gone.front().is_some_and(|(until, _)| *until <= now) {
-            self.gone.pop_front();
+        while self.losses.front().is_some_and(|(until, _)| *until <= now) {
+            self.losses.pop_front();
         }
-        if let Some((_, cause)) = self.gone.pop_front() {
+        if let Some((_, cause)) = self.losses.pop_front() {
             return cause;
         }
         // The new one is among those connecting already.

@@ -1,12 +1,11 @@
-//! When operations begin: the three shapes of load. Knows clients as numbers and how many operations are under way; no
-//! connection.
+//! When operations begin: the three shapes of load. It knows clients as numbers and how many operations are under way.
 
 use std::{collections::VecDeque, time::Duration};
 
 use arrivals::{Arrival, Arrivals, Shape, Spacing, Stage};
 use pool::Time;
 
-use crate::record::{Books, Part};
+use crate::record::{Part, RunMetrics};
 
 /// Delay of an arrival above which the load generator counts as late.
 pub const MAX_DELAY: Duration = Duration::from_millis(1);
@@ -24,27 +23,27 @@ pub enum Next {
     },
 }
 
-/// From which of several pools an operation takes its connection.
+/// How an operation finds its instance of the application, from whose pool it takes a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Share {
+pub enum InstanceChoice {
     /// The client's own: each client belongs to one instance of the application.
-    OfTheClient,
+    ByClient,
     /// Each in turn.
-    InTurn,
+    RoundRobin,
     /// A random one: each instance has its own users, independent of the others.
-    AtRandom,
+    Random,
 }
 
-/// How often, and by how much at most, the load generator was late.
+/// How often the load generator was late, and by how much at most.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Lateness {
     pub arrivals: u64,
-    /// Of these, later than [`MAX_DELAY`].
+    /// Arrivals that were later than [`MAX_DELAY`].
     pub late: u64,
     pub worst: Duration,
 }
 
-/// One of the shapes, under way.
+/// A load that is under way.
 #[derive(Debug)]
 pub struct Load {
     kind: Kind,
@@ -69,9 +68,9 @@ struct Closed {
     operations: Option<u64>,
     begun: u64,
     measures: bool,
-    /// Clients that begin their next operation then: in order of time, as all think equally long.
+    /// When clients begin their next operation, in order of time, as all think equally long.
     ready: VecDeque<(Time, u32)>,
-    /// The same for those who pause after a failure.
+    /// The same for clients that pause after a failure.
     paused: VecDeque<(Time, u32)>,
 }
 
@@ -156,23 +155,23 @@ impl Load {
         }
     }
 
-    /// The next thing that is due, of which there may be more.
+    /// The next step that is due. There may be more.
     #[inline]
-    pub fn next(&mut self, now: Time, in_flight: u32, books: &mut Books) -> Next {
+    pub fn next(&mut self, now: Time, in_flight: u32, metrics: &mut RunMetrics) -> Next {
         match &mut self.kind {
             Kind::Closed(closed) => {
                 if !closed.measures && self.measured <= now {
                     closed.measures = true;
-                    books.begin_step(&closed.name(), self.measured, None);
+                    metrics.begin_step(&closed.name(), self.measured, None);
                 }
                 closed.next(now, self.measured)
             }
-            Kind::Open(open) => open.next(self.origin, now, in_flight, books),
-            Kind::Burst(burst) => burst.next(now, books),
+            Kind::Open(open) => open.next(self.origin, now, in_flight, metrics),
+            Kind::Burst(burst) => burst.next(now, metrics),
         }
     }
 
-    /// A client's operation has ended. `pause`: it does not begin the next one earlier than after that.
+    /// An operation of a client has ended. `pause`: the client begins its next one no earlier than after this time.
     #[inline]
     pub fn op_over(&mut self, client: u32, now: Time, pause: Duration) {
         match &mut self.kind {
@@ -187,7 +186,7 @@ impl Load {
         }
     }
 
-    /// When [`Self::next`] has something to say next.
+    /// When [`Self::next`] is due again.
     #[inline]
     pub fn deadline(&self) -> Time {
         match &self.kind {
@@ -202,7 +201,7 @@ impl Load {
         }
     }
 
-    /// Nothing more will begin; in a burst: and all have ended.
+    /// Whether no operation begins any more; in a burst, also that all have ended.
     #[inline]
     pub fn is_over(&self, now: Time, in_flight: u32) -> bool {
         match &self.kind {
@@ -212,7 +211,7 @@ impl Load {
         }
     }
 
-    /// When it is over according to the plan, if the plan says so.
+    /// When the load is over according to the plan, if the plan says so.
     pub fn end(&self) -> Option<Time> {
         match &self.kind {
             Kind::Closed(closed) => (!closed.is_complete()).then(|| self.measured + closed.duration),
@@ -221,7 +220,7 @@ impl Load {
         }
     }
 
-    /// How long it takes according to the plan, if the plan says so.
+    /// The length of the load according to the plan, if the plan says so.
     pub fn length(&self) -> Option<Duration> {
         match &self.kind {
             Kind::Closed(closed) => Some(self.warmup + closed.duration),
@@ -235,7 +234,7 @@ impl Load {
         self.measured
     }
 
-    /// Until then operations may still end that the plan counts on, though none begins any more.
+    /// Until this time, operations that the plan counts on may end, though none begins any more.
     pub fn latest_end(&self) -> Time {
         match &self.kind {
             Kind::Closed(closed) if closed.operations.is_some() => self.measured + closed.duration,
@@ -249,13 +248,13 @@ impl Load {
         matches!(self.kind, Kind::Closed(_))
     }
 
-    /// From which of several pools operations take their connections.
+    /// How operations find their instance.
     #[inline]
-    pub fn share(&self) -> Share {
+    pub fn instance_choice(&self) -> InstanceChoice {
         match &self.kind {
-            Kind::Closed(_) => Share::OfTheClient,
-            Kind::Open(open) if open.at_random => Share::AtRandom,
-            Kind::Open(_) | Kind::Burst(_) => Share::InTurn,
+            Kind::Closed(_) => InstanceChoice::ByClient,
+            Kind::Open(open) if open.at_random => InstanceChoice::Random,
+            Kind::Open(_) | Kind::Burst(_) => InstanceChoice::RoundRobin,
         }
     }
 
@@ -323,9 +322,9 @@ impl Open {
     }
 
     #[inline]
-    fn next(&mut self, origin: Time, now: Time, in_flight: u32, books: &mut Books) -> Next {
+    fn next(&mut self, origin: Time, now: Time, in_flight: u32, metrics: &mut RunMetrics) -> Next {
         while self.stage < self.stages.len() && origin + self.stage_at <= now {
-            self.begin_stage(origin, books);
+            self.begin_stage(origin, metrics);
         }
         let Some(arrival) = self.upcoming.filter(|arrival| origin + arrival.at <= now) else { return Next::Nothing };
         self.upcoming = self.arrivals.next();
@@ -351,12 +350,12 @@ impl Open {
     }
 
     #[cold]
-    fn begin_stage(&mut self, origin: Time, books: &mut Books) {
+    fn begin_stage(&mut self, origin: Time, metrics: &mut RunMetrics) {
         let stage = self.stages[self.stage];
         let from = origin + self.stage_at;
         self.stage_at += stage.duration;
         if self.stage > 0 || !self.warms_up {
-            books.begin_step(&stage_name(&stage), from, Some(origin + self.stage_at));
+            metrics.begin_step(&stage_name(&stage), from, Some(origin + self.stage_at));
         }
         self.stage += 1;
     }
@@ -374,7 +373,7 @@ impl Open {
     }
 }
 
-/// A stage as people call it.
+/// The name of a stage for people.
 pub fn stage_name(stage: &Stage) -> String {
     match stage {
         Stage { from, to, .. } if from == to => format!("{to}/s"),
@@ -383,10 +382,10 @@ pub fn stage_name(stage: &Stage) -> String {
 }
 
 impl Burst {
-    fn next(&mut self, now: Time, books: &mut Books) -> Next {
+    fn next(&mut self, now: Time, metrics: &mut RunMetrics) -> Next {
         if self.left == 0 && self.running == 0 && self.round < self.rounds {
             self.round += 1;
-            books.begin_step(&format!("burst {}", self.round), self.at, None);
+            metrics.begin_step(&format!("burst {}", self.round), self.at, None);
             self.at = self.at + self.idle;
             self.left = self.size;
         }

@@ -14,14 +14,14 @@ const NONE: u32 = u32::MAX;
 pub struct Operation {
     pub scheduled: Time,
     pub started: Time,
-    /// Which part of the run it belongs to.
+    /// The part of the run that the operation belongs to.
     pub part: Part,
-    /// What it has been given.
+    /// `None`: the operation waits for a connection.
     pub conn: Option<ConnId>,
-    /// How long it has waited for a connection before, if it waits a second time.
+    /// How long the operation waited for its connection, where a second wait follows.
     pub waited: Duration,
     present: bool,
-    /// It is in the list of operations with a running time-out, between the two neighbours below.
+    /// The operation is in the list of running time-outs, between the two neighbours below.
     timed: bool,
     since: Time,
     before: u32,
@@ -29,7 +29,7 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// How long its client is to pause after it, so that operations which take no time do not follow one another
+    /// How long the client pauses after the operation, so that operations which take no time do not follow one another
     /// without end.
     #[inline]
     pub fn pause(&self, now: Time) -> Duration {
@@ -37,7 +37,7 @@ impl Operation {
     }
 }
 
-/// When an operation was sent that was not: later than any moment.
+/// When an operation that was not sent was sent: later than any moment.
 const NEVER_SENT: Time = Time::NEVER;
 
 const ABSENT: Operation = Operation {
@@ -71,7 +71,7 @@ impl Default for Operations {
 }
 
 impl Operations {
-    /// One begins: it has no connection yet.
+    /// Begins an operation, which has no connection yet.
     #[inline]
     pub fn begin(&mut self, client: u32, scheduled: Time, part: Part) {
         let at = client as usize;
@@ -83,13 +83,13 @@ impl Operations {
         self.len += 1;
     }
 
-    /// A connection of its own is being made for it: its time begins.
+    /// Gives an operation a connection of its own, which is being made: the time-out begins.
     pub fn connect(&mut self, client: u32, conn: ConnId, now: Time) {
         self.grant(client, conn);
         self.run_time(client, now);
     }
 
-    /// It has got a connection. Which part of the run does it belong to?
+    /// Gives a connection to an operation. Returns the part of the run that the operation belongs to.
     #[inline]
     pub fn grant(&mut self, client: u32, conn: ConnId) -> Part {
         let op = self.get_mut(client);
@@ -100,12 +100,12 @@ impl Operations {
         part
     }
 
-    /// It has waited for so long for its connection, and waits once more on the way.
-    pub fn has_waited(&mut self, client: u32, waited: Duration) {
+    /// Notes how long an operation has waited for its connection, where a second wait follows.
+    pub fn note_wait(&mut self, client: u32, waited: Duration) {
         self.get_mut(client).waited = waited;
     }
 
-    /// It is being sent: its time begins, if it has not begun with the connection.
+    /// Sends an operation: the time-out begins, unless it has begun with the connection.
     #[inline]
     pub fn start(&mut self, client: u32, now: Time) {
         let op = self.get_mut(client);
@@ -137,19 +137,19 @@ impl Operations {
         self.len
     }
 
-    /// How many of them have a connection.
+    /// Operations that have a connection.
     #[inline]
     pub fn with_connection(&self) -> u32 {
         self.with_connection
     }
 
-    /// When the time of the first is up.
+    /// When the first time-out is due.
     #[inline]
     pub fn first_due(&self, timeout: Duration) -> Time {
         self.entries.get(self.head as usize).map_or(Time::NEVER, |op| op.since + timeout)
     }
 
-    /// The client whose time is up first.
+    /// The client whose time-out is due first.
     pub fn first(&self) -> Option<u32> {
         (self.head != NONE).then_some(self.head)
     }
@@ -159,7 +159,7 @@ impl Operations {
         (0..).zip(&self.entries).filter(|(_, op)| op.present && op.conn.is_none()).map(|(client, _)| client).collect()
     }
 
-    /// Clients that have one: O(n).
+    /// Clients that have a connection: O(n).
     pub fn under_way(&self) -> Vec<u32> {
         (0..).zip(&self.entries).filter(|(_, op)| op.present && op.conn.is_some()).map(|(client, _)| client).collect()
     }

@@ -1,5 +1,4 @@
-//! The result of a run: what the books hold, what the plan was in words, and what the reader must know to read it
-//! rightly.
+//! The result of a run: the metrics, the plan in words, and warnings that a reader needs.
 
 use std::time::Duration;
 
@@ -8,9 +7,9 @@ use pool::{PoolConfig, Time};
 
 use super::{Engine, load::Lateness};
 use crate::{
+    describe,
     plan::{Plan, PoolUnderTest, Target},
     record::MAX_SECONDS,
-    words,
 };
 use report::{
     histogram::Histogram,
@@ -25,17 +24,17 @@ const MAX_OMISSION_RATIO: f64 = 2.0;
 /// Operations that percentiles need.
 const MIN_OPERATIONS: u64 = 100;
 
-/// What the plan says about itself.
+/// The plan in words.
 #[derive(Debug)]
-pub struct Notes {
+pub struct RunDescription {
     name: String,
     about: About,
 }
 
-impl Notes {
-    /// Those of a plan. Of a target's URL nothing is taken over: it may hold a password.
+impl RunDescription {
+    /// Describes a plan. The target's URL is left out: it may contain a password.
     pub fn new(plan: &Plan) -> Self {
-        let (shape, load) = describe(&plan.shape);
+        let (shape, load) = describe_shape(&plan.shape);
         let load = match plan.warmup {
             Duration::ZERO => load,
             warmup => format!("{load}, after {warmup:?} of warm-up"),
@@ -50,8 +49,8 @@ impl Notes {
             seed: plan.seed,
             shape: shape.to_owned(),
             load,
-            asks: Some(words::asked(&plan.target)),
-            way: Some(words::way(plan)),
+            asks: Some(describe::requests(&plan.target)),
+            way: Some(describe::path(plan)),
             pool: describe_pool(&plan.pool),
             target: target.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -62,19 +61,19 @@ impl Notes {
 }
 
 impl Engine {
-    /// What was measured until now. What only the world outside knows (the server's version, the machine, the time of
-    /// day, processor time) is left open.
+    /// The measurements until now. The caller adds what the engine does not know: the server's version, the machine, the
+    /// time of day, processor time.
     pub fn result(&self, now: Time) -> BenchResult {
-        let total = self.books.total_result(now);
+        let total = self.metrics.total_result(now);
         let warnings = self.warnings(&total);
         BenchResult {
             format: FORMAT,
-            name: self.about.name.clone(),
-            about: self.about.about.clone(),
+            name: self.description.name.clone(),
+            about: self.description.about.clone(),
             total,
-            steps: self.books.step_results(now),
-            series: self.books.series().to_vec(),
-            error_texts: self.books.texts().clone(),
+            steps: self.metrics.step_results(now),
+            series: self.metrics.series().to_vec(),
+            error_texts: self.metrics.error_texts().clone(),
             interrupted: self.interrupted,
             warnings,
         }
@@ -97,7 +96,7 @@ impl Engine {
             warnings.push(format!("{dropped} arrivals were dropped, as too many operations had not ended."));
         }
         if self.load.is_closed() {
-            warnings.extend(blindness(&self.books.responses()));
+            warnings.extend(stall_warning(&self.metrics.responses()));
         }
         let Lateness { arrivals, late, worst } = self.load.lateness();
         if late * MIN_ARRIVALS_PER_LATE > arrivals {
@@ -107,15 +106,15 @@ impl Engine {
                 worst.as_secs_f64() * 1e3
             ));
         }
-        if self.books.series().len() == MAX_SECONDS {
+        if self.metrics.series().len() == MAX_SECONDS {
             warnings.push(format!("The series by second ends after {MAX_SECONDS} s; the percentiles are of all."));
         }
         warnings
     }
 }
 
-/// Whether a closed loop has overlooked a stall: who waits for an answer does not ask.
-fn blindness(responses: &Histogram) -> Option<String> {
+/// Warns if a closed loop has overlooked a stall: a client that waits for an answer sends no request.
+fn stall_warning(responses: &Histogram) -> Option<String> {
     let (seen, max) = (responses.quantile_ms(0.99)?, responses.max_ms()?);
     let likely = responses.corrected().quantile_ms(0.99)?;
     (likely > MAX_OMISSION_RATIO * seen).then(|| {
@@ -126,7 +125,7 @@ fn blindness(responses: &Histogram) -> Option<String> {
     })
 }
 
-fn describe(shape: &Shape) -> (&'static str, String) {
+fn describe_shape(shape: &Shape) -> (&'static str, String) {
     match shape {
         Shape::Closed { clients, think, duration, operations } => {
             let mut text = format!("{clients} clients for {duration:?}");
@@ -156,8 +155,8 @@ fn describe(shape: &Shape) -> (&'static str, String) {
 
 fn describe_pool(pool: &PoolUnderTest) -> String {
     if !pool.reuse {
-        let kept = if pool.goodbye { "" } else { ", which is not closed" };
-        return format!("none: a connection for each operation{kept}");
+        let unclosed = if pool.goodbye { "" } else { ", which is not closed" };
+        return format!("none: a connection for each operation{unclosed}");
     }
     let PoolConfig { max_size, min_size, max_connecting, .. } = pool.config;
     let limit = |time: Option<Duration>| time.map_or("off".to_owned(), |time| format!("{time:?}"));

@@ -1,9 +1,9 @@
-//! The engine in virtual time: a little world plays the target, with times that are known.
+//! The engine in virtual time: a little target plays the target, with times that are known.
 
 mod pooling;
 mod queueing;
+mod simulated_target;
 mod trouble;
-mod world;
 
 use std::time::Duration;
 

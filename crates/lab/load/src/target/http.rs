@@ -31,7 +31,7 @@ use tokio_rustls::{
     rustls::{ClientConfig, RootCertStore, crypto::ring, pki_types::ServerName},
 };
 
-use super::{Server, Surroundings, TargetError, WATCH_EVERY};
+use super::{RunContext, Server, TargetError, WATCH_INTERVAL};
 use crate::{
     engine::{ConnId, Engine, Order, Outcome},
     plan::{HttpTarget, Plan},
@@ -73,19 +73,19 @@ pub fn check(target: &HttpTarget) -> Result<Server, TargetError> {
 ///
 /// # Errors
 /// What makes going on impossible. Errors of single connections and operations are reported to the engine.
-pub fn run(target: &HttpTarget, plan: &Plan, engine: &mut Engine, around: Surroundings<'_>) -> Result<(), TargetError> {
+pub fn run(target: &HttpTarget, plan: &Plan, engine: &mut Engine, context: RunContext<'_>) -> Result<(), TargetError> {
     let mut asked = Asked::read(target, native_roots)?;
-    asked.destination.via = around.via;
-    carry_out(&asked, plan.seed, engine, around)
+    asked.destination.via = context.via;
+    carry_out(&asked, plan.seed, engine, context)
 }
 
-fn carry_out(asked: &Asked, seed: u64, engine: &mut Engine, around: Surroundings<'_>) -> Result<(), TargetError> {
+fn carry_out(asked: &Asked, seed: u64, engine: &mut Engine, context: RunContext<'_>) -> Result<(), TargetError> {
     let runtime = runtime()?;
     LocalSet::new().block_on(&runtime, async {
         let alarm = Alarm::new().map_err(|error| no_going_on(&error))?;
         let (reports, inbox) = mpsc::unbounded_channel();
         let filling = asked.filling(seed);
-        let mut run = Run { asked, filling, around, alarm, conns: HashMap::new(), serial: 0, reports };
+        let mut run = Run { asked, filling, context, alarm, conns: HashMap::new(), serial: 0, reports };
         run.run(engine, inbox).await.map_err(|error| no_going_on(&error))
     })
 }
@@ -252,7 +252,7 @@ fn native_roots() -> Result<RootCertStore, TargetError> {
 struct Run<'a, 's> {
     asked: &'a Asked,
     filling: Filling,
-    around: Surroundings<'s>,
+    context: RunContext<'s>,
     alarm: Alarm,
     conns: HashMap<ConnId, Conn>,
     /// Counts connections: a number of the engine's is used again.
@@ -279,21 +279,21 @@ impl Run<'_, '_> {
         engine: &mut Engine,
         mut inbox: mpsc::UnboundedReceiver<(ConnId, u64, Report)>,
     ) -> io::Result<()> {
-        let (mut next_watch, mut stopped, mut begun) = (self.around.now(), false, false);
+        let (mut next_watch, mut stopped, mut begun) = (self.context.now(), false, false);
         loop {
-            let now = self.around.now();
+            let now = self.context.now();
             self.obey(engine, now);
             if engine.is_done() {
-                (self.around.watch)(engine, now);
+                (self.context.watch)(engine, now);
                 return Ok(());
             }
             // The relay is to know at once when the load begins.
             let begins = !begun && engine.measured_from().is_some();
             if now >= next_watch || begins {
                 begun |= begins;
-                (self.around.watch)(engine, now);
-                next_watch = now + WATCH_EVERY;
-                if self.around.is_stopped() && !stopped {
+                (self.context.watch)(engine, now);
+                next_watch = now + WATCH_INTERVAL;
+                if self.context.is_stopped() && !stopped {
                     stopped = true;
                     engine.stop(now);
                     continue;
@@ -301,7 +301,7 @@ impl Run<'_, '_> {
             }
             let until = engine.deadline().map_or(next_watch, |deadline| deadline.min(next_watch));
             // Requests were made and sent meanwhile.
-            let now = self.around.now();
+            let now = self.context.now();
             tokio::select! {
                 biased;
                 report = inbox.recv() => {
@@ -348,7 +348,7 @@ impl Run<'_, '_> {
         if self.conns.get(&conn).is_none_or(|line| line.serial != serial) {
             return;
         }
-        let now = self.around.now();
+        let now = self.context.now();
         match report {
             Report::Up(phases) => engine.connected(conn, &phases, now),
             Report::Answered { status, reusable } => {

@@ -11,7 +11,7 @@ use clients::{
 };
 use mongodb_session::bson::{Value, Writer};
 
-use super::{Server, Surroundings, TargetError, run::carry_out};
+use super::{RunContext, Server, TargetError, run::carry_out};
 use crate::{
     engine::Engine,
     plan::{MongoOperation, MongoTarget, MongoWork, Plan},
@@ -80,16 +80,11 @@ fn version(requester: &Requester) -> Result<Option<String>, String> {
 /// # Errors
 /// What makes going on impossible, or kept the load from beginning. Errors of single connections and operations are
 /// reported to the engine.
-pub fn run(
-    target: &MongoTarget,
-    plan: &Plan,
-    engine: &mut Engine,
-    around: Surroundings<'_>,
-) -> Result<(), TargetError> {
+pub fn run(target: &MongoTarget, plan: &Plan, engine: &mut Engine, context: RunContext<'_>) -> Result<(), TargetError> {
     let scripts = scripts(target, plan.seed)?;
-    let options = ConnectOptions::of(&target.url, around.via)?;
+    let options = ConnectOptions::of(&target.url, context.via)?;
     let operations = Commands::new(options.database.clone());
-    carry_out(operations, &options, &scripts, plan, engine, around)
+    carry_out(operations, &options, &scripts, plan, engine, context)
 }
 
 /// What the operations of a target are, read.

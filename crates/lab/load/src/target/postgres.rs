@@ -12,7 +12,7 @@ use clients::{
     postgres::{ConnectOptions, MAX_PREPARED, Querier},
 };
 
-use super::{Server, Surroundings, TargetError, run::carry_out};
+use super::{RunContext, Server, TargetError, run::carry_out};
 use crate::{
     engine::Engine,
     plan::{Plan, PostgresTarget, QueryProtocol, Script},
@@ -86,15 +86,15 @@ pub fn run(
     target: &PostgresTarget,
     plan: &Plan,
     engine: &mut Engine,
-    around: Surroundings<'_>,
+    context: RunContext<'_>,
 ) -> Result<(), TargetError> {
     let scripts = scripts(target, plan.seed)?;
-    let options = options(target, around.via)?;
+    let options = options(target, context.via)?;
     if target.protocol == QueryProtocol::Prepared && scripts.statements() > MAX_PREPARED {
         let message = format!("the scripts have more than {MAX_PREPARED} statements to prepare");
         return Err(TargetError::configuration(message));
     }
-    carry_out(Statements::new(target.protocol), &options, &scripts, plan, engine, around)
+    carry_out(Statements::new(target.protocol), &options, &scripts, plan, engine, context)
 }
 
 fn scripts(target: &PostgresTarget, seed: u64) -> Result<Scripts, TargetError> {

@@ -9,7 +9,7 @@ use clients::{
     redis::{ConnectOptions, Requester},
 };
 
-use super::{Server, Surroundings, TargetError, run::carry_out};
+use super::{RunContext, Server, TargetError, run::carry_out};
 use crate::{
     engine::Engine,
     plan::{Plan, RedisTarget, RedisWork},
@@ -63,15 +63,10 @@ fn version(requester: &Requester) -> Result<Option<String>, String> {
 /// # Errors
 /// What makes going on impossible, or kept the load from beginning. Errors of single connections and operations are
 /// reported to the engine.
-pub fn run(
-    target: &RedisTarget,
-    plan: &Plan,
-    engine: &mut Engine,
-    around: Surroundings<'_>,
-) -> Result<(), TargetError> {
+pub fn run(target: &RedisTarget, plan: &Plan, engine: &mut Engine, context: RunContext<'_>) -> Result<(), TargetError> {
     let scripts = scripts(target, plan.seed)?;
-    let options = ConnectOptions::of(&target.url, around.via)?;
-    carry_out(Commands::new(), &options, &scripts, plan, engine, around)
+    let options = ConnectOptions::of(&target.url, context.via)?;
+    carry_out(Commands::new(), &options, &scripts, plan, engine, context)
 }
 
 /// What the operations of a target are, read.

@@ -10,7 +10,7 @@ use clients::{
 };
 use pool::Time;
 
-use super::{Surroundings, TargetError, WATCH_EVERY, make_room, not_begun};
+use super::{RunContext, TargetError, WATCH_INTERVAL, reserve_descriptors, start_error};
 use crate::{
     engine::{ConnId, Engine, Order, Outcome},
     plan::{MAX_CONNECTIONS, Plan},
@@ -78,14 +78,14 @@ pub(super) fn carry_out<O: Operations>(
     scripts: &Scripts,
     plan: &Plan,
     engine: &mut Engine,
-    mut around: Surroundings<'_>,
+    mut context: RunContext<'_>,
 ) -> Result<(), TargetError> {
-    make_room(plan)?;
+    reserve_descriptors(plan)?;
     let mut run = Run {
         operations,
         options,
         scripts,
-        transport: Transport::new(around.origin).map_err(|error| wait_error(&error))?,
+        transport: Transport::new(context.origin).map_err(|error| wait_error(&error))?,
         conns: Vec::new(),
         script_clients: Vec::new(),
         pauses: BinaryHeap::new(),
@@ -94,9 +94,9 @@ pub(super) fn carry_out<O: Operations>(
         cancels: Cancels::default(),
         refusal: None,
     };
-    run.drive(engine, &mut around)?;
+    run.drive(engine, &mut context)?;
     run.cancels.finish();
-    engine.failure().map_or(Ok(()), |failure| Err(not_begun(failure, run.refusal.as_deref())))
+    engine.failure().map_or(Ok(()), |failure| Err(start_error(failure, run.refusal.as_deref())))
 }
 
 struct Run<'a, O: Operations> {
@@ -141,22 +141,22 @@ enum Work {
 
 impl<O: Operations> Run<'_, O> {
     /// Carries out orders until there will be no more.
-    fn drive(&mut self, engine: &mut Engine, around: &mut Surroundings<'_>) -> Result<(), TargetError> {
+    fn drive(&mut self, engine: &mut Engine, context: &mut RunContext<'_>) -> Result<(), TargetError> {
         let mut now = self.transport.now();
         let (mut next_watch, mut stopped, mut begun) = (now, false, false);
         loop {
             self.execute_orders(engine, now);
             if engine.is_done() {
-                (around.watch)(engine, now);
+                (context.watch)(engine, now);
                 return Ok(());
             }
             // The relay must learn at once that the load begins.
             let begins = !begun && engine.measured_from().is_some();
             if now >= next_watch || begins {
                 begun |= begins;
-                (around.watch)(engine, now);
-                next_watch = now + WATCH_EVERY;
-                if around.is_stopped() && !stopped {
+                (context.watch)(engine, now);
+                next_watch = now + WATCH_INTERVAL;
+                if context.is_stopped() && !stopped {
                     stopped = true;
                     engine.stop(now);
                     continue;
@@ -248,7 +248,7 @@ impl<O: Operations> Run<'_, O> {
                 match operations.read_answer(client.protocol(), script_client, self.scripts) {
                     Ok(()) => self.advance(conn, engine, now),
                     Err(Refusal { kind, said }) => {
-                        said.iter().for_each(|said| engine.heard(said));
+                        said.iter().for_each(|said| engine.note_error_text(said));
                         self.end(conn, Some(kind), engine, now);
                     }
                 }
@@ -308,12 +308,12 @@ impl<O: Operations> Run<'_, O> {
             Progress::Answered => self.answered(conn, engine, now),
             Progress::Closed(why) => match std::mem::replace(&mut self.conn(conn).work, Work::Gone) {
                 Work::Connecting => {
-                    engine.heard(&why.message);
+                    engine.note_error_text(&why.message);
                     self.refusal = Some(why.message);
                     engine.connect_failed(conn, why.kind, why.permanent, now);
                 }
                 Work::Idle | Work::Operation { .. } => {
-                    engine.heard(&why.message);
+                    engine.note_error_text(&why.message);
                     engine.lost(conn, why.kind, now);
                 }
                 // The error before the rollback is the one that counts.

@@ -93,7 +93,7 @@ impl StepLimit {
     #[cold]
     fn lacks_progress(&mut self, engine: &Engine, now: Time) -> bool {
         let progress = engine.progress(now);
-        let completed = progress.done + progress.errors + progress.dropped;
+        let completed = progress.succeeded + progress.errors + progress.dropped;
         let newly_completed = completed - std::mem::replace(&mut self.completed, completed);
         self.next_check = self.steps + PROGRESS_CHECK_STEPS;
         self.progress_checks += 1;
@@ -105,7 +105,7 @@ impl StepLimit {
         if !self.clients_retry || !self.progress_checks.is_multiple_of(CHECKS_PER_SUCCESS_CHECK) {
             return completes_too_few;
         }
-        let newly_succeeded = progress.done - std::mem::replace(&mut self.succeeded, progress.done);
+        let newly_succeeded = progress.succeeded - std::mem::replace(&mut self.succeeded, progress.succeeded);
         completes_too_few || newly_succeeded * MAX_STEPS_PER_SUCCESS < CHECKS_PER_SUCCESS_CHECK * PROGRESS_CHECK_STEPS
     }
 }

@@ -7,7 +7,7 @@ use pool::{PoolConfig, Time};
 
 use super::{
     closed, fixed, ms, open, plan, seconds,
-    world::{Fate, World, always},
+    simulated_target::{Fate, SimulatedTarget, always},
 };
 use report::result::BenchResult;
 
@@ -21,9 +21,9 @@ fn bursts(min_size: u32, at_once: u32) -> BenchResult {
         max_life_time: None,
         ..PoolConfig::default()
     };
-    let mut world = World::new(always(ms(2)));
-    world.connect = Some(ms(40));
-    world.run(&plan(shape, config))
+    let mut target = SimulatedTarget::new(always(ms(2)));
+    target.connect = Some(ms(40));
+    target.run(&plan(shape, config))
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn a_burst_of_one_at_a_time_makes_one_connection() {
 #[test]
 fn connections_that_reach_their_life_time_are_rotated() {
     let config = PoolConfig { max_life_time: Some(seconds(10)), life_time_jitter: 0.0, ..fixed(20) };
-    let result = World::new(always(ms(5))).run(&plan(closed(10, seconds(95)), config));
+    let result = SimulatedTarget::new(always(ms(5))).run(&plan(closed(10, seconds(95)), config));
     let connections = &result.total.connections;
     assert_eq!(connections.created_for.keys().collect::<Vec<_>>(), ["rotation", "start"]);
     // 20 connections, 9 times each.
@@ -71,11 +71,11 @@ fn connections_that_reach_their_life_time_are_rotated() {
 #[test]
 fn lost_connections_are_replaced() {
     let mut n = 0;
-    let mut world = World::new(move |_| {
+    let mut target = SimulatedTarget::new(move |_| {
         n += 1;
         if n % 100 == 0 { Fate::Lost(ms(1)) } else { Fate::Served(ms(10)) }
     });
-    let result = world.run(&plan(closed(5, seconds(10)), fixed(5)));
+    let result = target.run(&plan(closed(5, seconds(10)), fixed(5)));
     let lost = result.total.errors["connection lost"];
     assert!((40..=60).contains(&lost), "{lost}");
     assert_eq!(result.total.connections.closed["error"], lost);
@@ -86,9 +86,9 @@ fn lost_connections_are_replaced() {
 fn without_reuse_each_operation_makes_and_closes_a_connection_and_its_making_is_part_of_the_response() {
     let mut plan = plan(open(100.0, seconds(10), Spacing::Even), PoolConfig::default());
     plan.pool.reuse = false;
-    let mut world = World::new(always(ms(2)));
-    world.connect = Some(ms(30));
-    let result = world.run(&plan);
+    let mut target = SimulatedTarget::new(always(ms(2)));
+    target.connect = Some(ms(30));
+    let result = target.run(&plan);
     let total = &result.total;
     assert_eq!((total.requests, total.connections.created), (1000, 1000));
     assert_eq!(total.connections.created_for, [("ephemeral".to_owned(), 1000)].into());
@@ -103,9 +103,9 @@ fn without_reuse_each_operation_makes_and_closes_a_connection_and_its_making_is_
 fn operations_go_to_the_instances_in_turn_each_with_a_pool_of_its_own() {
     let mut plan = plan(open(1000.0, seconds(5), Spacing::Even), fixed(3));
     plan.pool.instances = 50;
-    let mut world = World::new(always(ms(10)));
-    let result = world.run(&plan);
-    assert_eq!((result.total.requests, world.most.0), (5000, 150));
+    let mut target = SimulatedTarget::new(always(ms(10)));
+    let result = target.run(&plan);
+    assert_eq!((result.total.requests, target.most.0), (5000, 150));
     assert_eq!(result.total.connections.most, 150);
     assert_eq!(result.total.pool_wait_ms.unwrap().max, 0.0);
 }
@@ -116,7 +116,7 @@ fn users_who_come_at_random_go_to_any_instance() {
     // of its own.
     let mut plan = plan(open(1000.0, seconds(20), Spacing::Poisson), fixed(1));
     plan.pool.instances = 50;
-    let waits = World::new(always(ms(10))).run(&plan).total.pool_wait_ms.unwrap();
+    let waits = SimulatedTarget::new(always(ms(10))).run(&plan).total.pool_wait_ms.unwrap();
     assert!(waits.p50 == 0.0 && waits.p90 > 1.0, "{waits:?}");
 }
 
@@ -127,7 +127,7 @@ fn a_pool_without_minimum_grows_to_what_the_load_needs_and_shrinks_when_it_ends(
     let stage = |length, rate| arrivals::Stage { duration: seconds(length), from: rate, to: rate };
     let stages = vec![stage(10, 100.0), stage(10, 0.0), stage(10, 100.0)];
     let shape = Shape::Open { stages, spacing: Spacing::Even, max_in_flight: 1000 };
-    let result = World::new(always(ms(50))).run(&plan(shape, config));
+    let result = SimulatedTarget::new(always(ms(50))).run(&plan(shape, config));
     let at = |second: usize| result.series[second].connections;
     assert!((5..=7).contains(&at(8)) && at(18) == 0 && (5..=7).contains(&at(28)), "{:?}", result.series);
     assert_eq!(result.steps[1].measured.connections.closed["idle"], u64::from(at(8)));
@@ -137,11 +137,11 @@ fn a_pool_without_minimum_grows_to_what_the_load_needs_and_shrinks_when_it_ends(
 fn a_run_in_which_the_pool_is_not_warm_begins_at_once() {
     let mut plan = plan(open(10.0, seconds(1), Spacing::Even), fixed(10));
     plan.pool.warm = false;
-    let mut world = World::new(always(ms(1)));
-    world.connect = Some(seconds(2));
-    let result = world.run(&plan);
+    let mut target = SimulatedTarget::new(always(ms(1)));
+    target.connect = Some(seconds(2));
+    let result = target.run(&plan);
     assert!((result.total.response_ms.unwrap().max - 1901.0).abs() < 10.0);
-    assert!(world.over > Time(0) + Duration::from_secs(2));
+    assert!(target.over > Time(0) + Duration::from_secs(2));
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn whoever_waits_too_long_in_one_of_many_pools_fails_in_time_whatever_the_others
     let config = PoolConfig { max_wait_time: Some(ms(100)), ..fixed(1) };
     let mut plan = plan(open(1000.0, seconds(3), Spacing::Even), config);
     plan.pool.instances = 40;
-    let total = World::new(always(ms(50))).run(&plan).total;
+    let total = SimulatedTarget::new(always(ms(50))).run(&plan).total;
     assert!(total.errors["check-out timeout"] > 300, "{:?}", total.errors);
     let (waited, response) = (total.pool_wait_ms.unwrap().max, total.response_ms.unwrap().max);
     assert!(waited <= 100.1 && response <= 150.2, "{waited} {response}");

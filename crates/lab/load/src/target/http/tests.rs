@@ -137,8 +137,8 @@ fn measure(plan: &Plan, via: Option<SocketAddr>, roots: RootCertStore) -> BenchR
     let origin = Instant::now();
     let mut engine = Engine::new(plan, Time(0));
     let (stop, mut watched) = (AtomicBool::new(false), 0);
-    let around = Surroundings { origin, stop: &stop, via, watch: &mut |_, _| watched += 1 };
-    carry_out(&asked, plan.seed, &mut engine, around).unwrap();
+    let context = RunContext { origin, stop: &stop, via, watch: &mut |_, _| watched += 1 };
+    carry_out(&asked, plan.seed, &mut engine, context).unwrap();
     assert!(watched > 0);
     engine.result(Time(nanos(origin)))
 }

@@ -22,7 +22,7 @@ const MAX_ERROR_TEXT: usize = 300;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Which part of the run something belongs to.
+/// A part of the run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
     /// The warm-up: in the series, not in the percentiles.
@@ -64,10 +64,10 @@ impl Cause {
     }
 }
 
-/// The reason for which a connection closes that was made for one operation.
+/// Why a connection closes that was made for one operation.
 pub const EPHEMERAL: &str = "ephemeral";
 
-/// What is the case at a moment, for the series.
+/// The state at a moment, for the series.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Gauges {
     /// Operations that have a connection.
@@ -77,14 +77,14 @@ pub struct Gauges {
 }
 
 #[derive(Debug)]
-pub struct Books {
+pub struct RunMetrics {
     /// When the load began; `None` while the pool is being filled.
     origin: Option<Time>,
-    steps: Vec<Sheet>,
-    /// Where connections that are made and closed are written down.
+    steps: Vec<StepMetrics>,
+    /// The part of the run that counts connections made and closed now.
     part: Part,
     /// Connections of the start and the warm-up.
-    start: Sheet,
+    start: StepMetrics,
     series: Vec<Second>,
     /// The second that is under way, and its response times.
     second: Second,
@@ -93,44 +93,44 @@ pub struct Books {
     done: u64,
     failed: u64,
     dropped: u64,
-    /// What the target said where it refused something.
-    texts: BTreeMap<String, u64>,
-    /// Nothing is written down any more.
-    frozen: bool,
+    /// Error messages of the target, and how often each came.
+    error_texts: BTreeMap<String, u64>,
+    /// Nothing is counted any more.
+    is_closed: bool,
 }
 
-/// What belongs to one step.
+/// Counters and histograms of one step.
 #[derive(Debug, Default)]
-struct Sheet {
+struct StepMetrics {
     name: String,
     from: Time,
     response: Histogram,
     service: Histogram,
     issue: Histogram,
     wait: Histogram,
-    /// The part of it in the pool of a pooler in front, if that is told.
+    /// The wait in the pool of a pooler in front, if the target reports it.
     front: Option<Box<Histogram>>,
-    connect: Connecting,
+    connect: ConnectHistograms,
     errors: BTreeMap<ErrorKind, u64>,
     connect_errors: BTreeMap<ErrorKind, u64>,
-    requests: u64,
-    /// Sum of the response times of operations that ended well.
-    taken: Duration,
-    /// Operations that ended well while it was under way, whichever step they had arrived in.
-    finished: u64,
+    succeeded: u64,
+    /// Sum of the response times of operations that succeeded.
+    response_sum: Duration,
+    /// Operations that succeeded while the step was under way, whichever step they had arrived in.
+    finished_meanwhile: u64,
     dropped: u64,
     created: [u64; Cause::ALL.len()],
     closed: BTreeMap<Cow<'static, str>, u64>,
-    most: u32,
-    last: u32,
-    /// When its last operation ended.
-    ended: Time,
-    /// When it was over according to the plan, if it has an end there.
+    max_open: u32,
+    open_at_end: u32,
+    /// When the last operation of the step ended.
+    last_end: Time,
+    /// When the step ends according to the plan, if the plan says so.
     until: Option<Time>,
 }
 
 #[derive(Debug, Default)]
-struct Connecting {
+struct ConnectHistograms {
     dns: Histogram,
     tcp: Histogram,
     tls: Histogram,
@@ -139,14 +139,14 @@ struct Connecting {
     total: Histogram,
 }
 
-impl Books {
-    /// Empty ones, of a run that fills its pool first.
+impl RunMetrics {
+    /// Empty metrics of a run that fills its pool first.
     pub fn new() -> Self {
         Self {
             origin: None,
             steps: Vec::new(),
             part: Part::WarmUp,
-            start: Sheet::default(),
+            start: StepMetrics::default(),
             series: Vec::new(),
             second: Second::default(),
             responses: Histogram::new(),
@@ -154,8 +154,8 @@ impl Books {
             done: 0,
             failed: 0,
             dropped: 0,
-            texts: BTreeMap::new(),
-            frozen: false,
+            error_texts: BTreeMap::new(),
+            is_closed: false,
         }
     }
 
@@ -172,7 +172,7 @@ impl Books {
     /// prolonged.
     pub fn begin_step(&mut self, name: &str, now: Time, until: Option<Time>) {
         if let Some(last) = self.steps.last_mut() {
-            last.last = self.open;
+            last.open_at_end = self.open;
         }
         if self.steps.len() == MAX_STEPS {
             let last = self.steps.last_mut().expect("there are some");
@@ -180,19 +180,26 @@ impl Books {
             last.until = until;
             return;
         }
-        let sheet = Sheet { name: name.to_owned(), from: now, ended: now, until, most: self.open, ..Sheet::default() };
-        self.steps.push(sheet);
+        let step = StepMetrics {
+            name: name.to_owned(),
+            from: now,
+            last_end: now,
+            until,
+            max_open: self.open,
+            ..StepMetrics::default()
+        };
+        self.steps.push(step);
         self.part = Part::Step(self.steps.len() - 1);
     }
 
-    /// How many steps there are until now.
+    /// Steps that have begun.
     pub fn steps(&self) -> usize {
         self.steps.len()
     }
 
     /// The name of the step under way; `None` in the warm-up.
     pub fn step_name(&self) -> Option<&str> {
-        self.steps.last().map(|sheet| sheet.name.as_str())
+        self.steps.last().map(|step| step.name.as_str())
     }
 
     /// The step under way was over according to the plan at this time.
@@ -204,128 +211,127 @@ impl Books {
 
     /// An operation was scheduled.
     #[inline]
-    pub fn arrived(&mut self) {
-        self.second.arrived += u64::from(!self.frozen);
+    pub fn count_arrival(&mut self) {
+        self.second.arrived += u64::from(!self.is_closed);
     }
 
     /// An arrival was dropped.
-    pub fn dropped(&mut self, part: Part) {
+    pub fn count_drop(&mut self, part: Part) {
         self.dropped += 1;
         self.second.dropped += 1;
-        if let Some(sheet) = self.sheet(part) {
-            sheet.dropped += 1;
+        if let Some(step) = self.step(part) {
+            step.dropped += 1;
         }
     }
 
     /// An operation got a connection from the pool after `wait`.
     #[inline]
-    pub fn waited(&mut self, part: Part, wait: Duration) {
-        if let Some(sheet) = self.sheet(part) {
-            sheet.wait.record(wait);
+    pub fn record_wait(&mut self, part: Part, wait: Duration) {
+        if let Some(step) = self.step(part) {
+            step.wait.record(wait);
         }
     }
 
     /// An operation got a connection from the pool after `wait`, and a server of the pooler in front after `in_front`.
-    pub fn waited_in_front(&mut self, part: Part, wait: Duration, in_front: Duration) {
-        if let Some(sheet) = self.sheet(part) {
-            sheet.wait.record(wait + in_front);
-            sheet.front.get_or_insert_default().record(in_front);
+    pub fn record_front_wait(&mut self, part: Part, wait: Duration, in_front: Duration) {
+        if let Some(step) = self.step(part) {
+            step.wait.record(wait + in_front);
+            step.front.get_or_insert_default().record(in_front);
         }
     }
 
-    /// An operation ended well.
+    /// An operation succeeded.
     #[inline]
-    pub fn ended(&mut self, part: Part, response: Duration, service: Duration, now: Time) {
-        if self.frozen {
+    pub fn record_success(&mut self, part: Part, response: Duration, service: Duration, now: Time) {
+        if self.is_closed {
             return;
         }
         self.done += 1;
         self.second.requests += 1;
         self.responses.record(response);
-        if let Some(at_work) = self.steps.last_mut().filter(|sheet| sheet.until.is_none_or(|until| now <= until)) {
-            at_work.finished += 1;
+        if let Some(current) = self.steps.last_mut().filter(|step| step.until.is_none_or(|until| now <= until)) {
+            current.finished_meanwhile += 1;
         }
-        if let Some(sheet) = self.sheet(part) {
-            sheet.requests += 1;
-            sheet.taken += response;
-            sheet.response.record(response);
-            sheet.service.record(service);
-            sheet.issue.record(response.saturating_sub(service));
-            sheet.ended = now;
+        if let Some(step) = self.step(part) {
+            step.succeeded += 1;
+            step.response_sum += response;
+            step.response.record(response);
+            step.service.record(service);
+            step.issue.record(response.saturating_sub(service));
+            step.last_end = now;
         }
     }
 
     /// An operation failed after `taken`. The time counts as a response time if the operation timed out, or took longer
     /// than answers do on average. A quick refusal does not: it is no quick answer.
     #[cold]
-    pub fn failed(&mut self, part: Part, error: ErrorKind, taken: Duration, time_is_up: bool, now: Time) {
-        if self.frozen {
+    pub fn record_failure(&mut self, part: Part, error: ErrorKind, taken: Duration, timed_out: bool, now: Time) {
+        if self.is_closed {
             return;
         }
         self.failed += 1;
         self.second.errors += 1;
-        let slow = match self.sheet(part) {
-            Some(sheet) => {
-                count(&mut sheet.errors, error);
-                sheet.ended = now;
-                let slow = time_is_up || sheet.mean().is_some_and(|mean| taken > mean);
+        let slow = match self.step(part) {
+            Some(step) => {
+                count(&mut step.errors, error);
+                step.last_end = now;
+                let slow = timed_out || step.mean().is_some_and(|mean| taken > mean);
                 if slow {
-                    sheet.response.record(taken);
+                    step.response.record(taken);
                 }
                 slow
             }
-            None => time_is_up,
+            None => timed_out,
         };
         if slow {
             self.responses.record(taken);
         }
     }
 
-    /// The target said this of an error. What it says beyond [`MAX_ERROR_TEXTS`] different texts is counted by its kind
-    /// only.
+    /// Counts a message of the target. Beyond [`MAX_ERROR_TEXTS`] different texts an error is counted by its kind only.
     #[cold]
-    pub fn heard(&mut self, text: &str) {
+    pub fn note_error_text(&mut self, text: &str) {
         let text: String = text.chars().take(MAX_ERROR_TEXT).collect();
-        if !self.frozen && (self.texts.len() < MAX_ERROR_TEXTS || self.texts.contains_key(&text)) {
-            *self.texts.entry(text).or_default() += 1;
+        if !self.is_closed && (self.error_texts.len() < MAX_ERROR_TEXTS || self.error_texts.contains_key(&text)) {
+            *self.error_texts.entry(text).or_default() += 1;
         }
     }
 
-    /// What it said, and how often.
-    pub fn texts(&self) -> &BTreeMap<String, u64> {
-        &self.texts
+    /// Error messages of the target, and how often each came.
+    pub fn error_texts(&self) -> &BTreeMap<String, u64> {
+        &self.error_texts
     }
 
-    /// Whether no answer in this part of the run took as long.
+    /// Whether no answer in this part of the run has taken as long.
     pub fn is_longest(&mut self, part: Part, taken: Duration) -> bool {
-        self.sheet(part).is_some_and(|sheet| sheet.response.max_ms().is_none_or(|max| taken.as_secs_f64() * 1e3 > max))
+        self.step(part).is_some_and(|step| step.response.max_ms().is_none_or(|max| taken.as_secs_f64() * 1e3 > max))
     }
 
-    pub fn created(&mut self, cause: Cause, phases: &Phases, total: Duration) {
+    pub fn record_connect(&mut self, cause: Cause, phases: &Phases, total: Duration) {
         self.open += 1;
         let open = self.open;
-        if self.frozen {
+        if self.is_closed {
             return;
         }
         self.second.created += 1;
         let measured = self.part != Part::WarmUp;
-        let sheet = self.connections();
-        sheet.created[if measured { cause } else { Cause::Start } as usize] += 1;
-        sheet.most = sheet.most.max(open);
-        sheet.connect.record(phases, total);
+        let step = self.connections();
+        step.created[if measured { cause } else { Cause::Start } as usize] += 1;
+        step.max_open = step.max_open.max(open);
+        step.connect.record(phases, total);
     }
 
     /// A connection could not be made.
-    pub fn connect_failed(&mut self, error: ErrorKind) {
-        if !self.frozen {
+    pub fn count_connect_failure(&mut self, error: ErrorKind) {
+        if !self.is_closed {
             count(&mut self.connections().connect_errors, error);
         }
     }
 
     /// A connection that had been made is gone, or is being closed.
-    pub fn closed(&mut self, reason: impl Into<Cow<'static, str>>) {
+    pub fn count_close(&mut self, reason: impl Into<Cow<'static, str>>) {
         self.open = self.open.checked_sub(1).expect("only what is open closes");
-        if !self.frozen {
+        if !self.is_closed {
             *self.connections().closed.entry(reason.into()).or_default() += 1;
         }
     }
@@ -334,7 +340,7 @@ impl Books {
         self.open
     }
 
-    /// Operations that ended well, failed, were dropped until now.
+    /// Operations that succeeded, failed and were dropped until now.
     pub fn totals(&self) -> (u64, u64, u64) {
         (self.done, self.failed, self.dropped)
     }
@@ -344,11 +350,11 @@ impl Books {
         self.series.last()
     }
 
-    /// When [`Self::roll`] is to be called next.
+    /// When [`Self::end_seconds`] is to be called next.
     #[inline]
     pub fn deadline(&self) -> Time {
         match self.origin {
-            Some(origin) if !self.frozen && self.series.len() < MAX_SECONDS => {
+            Some(origin) if !self.is_closed && self.series.len() < MAX_SECONDS => {
                 origin + SECOND * (self.series.len() as u32 + 1)
             }
             _ => Time::NEVER,
@@ -357,7 +363,7 @@ impl Books {
 
     /// Ends all seconds that are over.
     #[inline]
-    pub fn roll(&mut self, gauges: Gauges, now: Time) {
+    pub fn end_seconds(&mut self, gauges: Gauges, now: Time) {
         while self.deadline() <= now {
             self.end_second(gauges);
         }
@@ -379,19 +385,19 @@ impl Books {
         self.responses.clear();
     }
 
-    /// The run is over: what comes now (the pool being closed) is not written down.
-    pub fn freeze(&mut self, gauges: Gauges, now: Time) {
-        if self.frozen {
+    /// Ends the metrics: what follows (closing the pool) is not counted.
+    pub fn close(&mut self, gauges: Gauges, now: Time) {
+        if self.is_closed {
             return;
         }
-        self.roll(gauges, now);
+        self.end_seconds(gauges, now);
         if self.second != Second::default() && self.series.len() < MAX_SECONDS {
             self.end_second(gauges);
         }
         if let Some(last) = self.steps.last_mut() {
-            last.last = self.open;
+            last.open_at_end = self.open;
         }
-        self.frozen = true;
+        self.is_closed = true;
     }
 
     /// Second by second.
@@ -403,17 +409,17 @@ impl Books {
     pub fn step_results(&self, now: Time) -> Vec<Step> {
         let origin = self.origin.unwrap_or(now);
         let last = self.steps.len().saturating_sub(1);
-        let show = |(n, sheet): (usize, &Sheet)| {
-            let open = if n == last && !self.frozen { self.open } else { sheet.last };
-            let end = match sheet.until {
+        let show = |(n, step): (usize, &StepMetrics)| {
+            let open = if n == last && !self.is_closed { self.open } else { step.open_at_end };
+            let end = match step.until {
                 Some(until) => until.min(now),
-                None if n < last || self.frozen => sheet.ended,
+                None if n < last || self.is_closed => step.last_end,
                 None => now,
             };
             Step {
-                name: sheet.name.clone(),
-                from_s: (sheet.from - origin).as_secs_f64(),
-                measured: Measured { duration_s: (end - sheet.from).as_secs_f64(), ..sheet.show(open) },
+                name: step.name.clone(),
+                from_s: (step.from - origin).as_secs_f64(),
+                measured: Measured { duration_s: (end - step.from).as_secs_f64(), ..step.to_result(open) },
             }
         };
         self.steps.iter().enumerate().map(show).collect()
@@ -421,37 +427,38 @@ impl Books {
 
     /// All steps together, connections of the start included.
     pub fn total_result(&self, now: Time) -> Measured {
-        let mut sum = Sheet::default();
+        let mut sum = StepMetrics::default();
         sum.add(&self.start, false);
-        self.steps.iter().for_each(|sheet| sum.add(sheet, true));
-        let from = self.steps.first().map_or(now, |sheet| sheet.from);
-        let planned = self.steps.last().and_then(|sheet| sheet.until);
+        self.steps.iter().for_each(|step| sum.add(step, true));
+        let from = self.steps.first().map_or(now, |step| step.from);
+        let planned = self.steps.last().and_then(|step| step.until);
         let end = match planned {
             Some(until) => until.min(now),
-            None if self.frozen => sum.ended,
+            None if self.is_closed => sum.last_end,
             None => now,
         };
-        let open = if self.frozen { self.steps.last().map_or(self.open, |sheet| sheet.last) } else { self.open };
-        Measured { duration_s: (end - from).as_secs_f64(), ..sum.show(open) }
+        let open =
+            if self.is_closed { self.steps.last().map_or(self.open, |step| step.open_at_end) } else { self.open };
+        Measured { duration_s: (end - from).as_secs_f64(), ..sum.to_result(open) }
     }
 
     /// Response times of all steps together.
     pub fn responses(&self) -> Histogram {
         let mut sum = Histogram::new();
-        self.steps.iter().for_each(|sheet| sum.add(&sheet.response));
+        self.steps.iter().for_each(|step| sum.add(&step.response));
         sum
     }
 
     #[inline]
-    fn sheet(&mut self, part: Part) -> Option<&mut Sheet> {
+    fn step(&mut self, part: Part) -> Option<&mut StepMetrics> {
         match part {
-            _ if self.frozen => None,
+            _ if self.is_closed => None,
             Part::WarmUp => None,
             Part::Step(n) => Some(&mut self.steps[n.min(MAX_STEPS - 1)]),
         }
     }
 
-    fn connections(&mut self) -> &mut Sheet {
+    fn connections(&mut self) -> &mut StepMetrics {
         match self.part {
             Part::WarmUp => &mut self.start,
             Part::Step(n) => &mut self.steps[n],
@@ -459,7 +466,7 @@ impl Books {
     }
 }
 
-impl Default for Books {
+impl Default for RunMetrics {
     fn default() -> Self {
         Self::new()
     }
@@ -470,14 +477,14 @@ fn count(errors: &mut BTreeMap<ErrorKind, u64>, error: ErrorKind) {
     *errors.entry(if known { error } else { ErrorKind("other".into()) }).or_default() += 1;
 }
 
-impl Sheet {
-    /// How long operations took on average that ended well.
+impl StepMetrics {
+    /// The mean response time of operations that succeeded.
     fn mean(&self) -> Option<Duration> {
-        let count = u32::try_from(self.requests).unwrap_or(u32::MAX);
-        (count > 0).then(|| self.taken / count)
+        let count = u32::try_from(self.succeeded).unwrap_or(u32::MAX);
+        (count > 0).then(|| self.response_sum / count)
     }
 
-    /// Adds another one; `closings`: with what was closed in it, too.
+    /// Adds another step. `closings`: its closed connections count, too.
     fn add(&mut self, other: &Self, closings: bool) {
         self.response.add(&other.response);
         self.service.add(&other.service);
@@ -491,18 +498,18 @@ impl Sheet {
         for (sum, errors) in kinds {
             errors.iter().for_each(|(kind, n)| *sum.entry(kind.clone()).or_default() += n);
         }
-        self.requests += other.requests;
-        self.finished += other.finished;
+        self.succeeded += other.succeeded;
+        self.finished_meanwhile += other.finished_meanwhile;
         self.dropped += other.dropped;
         self.created.iter_mut().zip(other.created).for_each(|(sum, n)| *sum += n);
         if closings {
             other.closed.iter().for_each(|(reason, n)| *self.closed.entry(reason.clone()).or_default() += n);
         }
-        self.most = self.most.max(other.most);
-        self.ended = self.ended.max(other.ended);
+        self.max_open = self.max_open.max(other.max_open);
+        self.last_end = self.last_end.max(other.last_end);
     }
 
-    fn show(&self, open: u32) -> Measured {
+    fn to_result(&self, open: u32) -> Measured {
         let kinds = |errors: &BTreeMap<ErrorKind, u64>| errors.iter().map(|(k, n)| (k.0.to_string(), *n)).collect();
         let created_for: BTreeMap<_, _> = Cause::ALL
             .iter()
@@ -510,8 +517,8 @@ impl Sheet {
             .filter(|(_, n)| *n > 0)
             .collect();
         Measured {
-            requests: self.requests,
-            finished: self.finished,
+            requests: self.succeeded,
+            finished: self.finished_meanwhile,
             errors: kinds(&self.errors),
             dropped: self.dropped,
             response_ms: self.response.percentiles(true),
@@ -519,13 +526,13 @@ impl Sheet {
             issue_ms: self.issue.percentiles(true),
             pool_wait_ms: self.wait.percentiles(true),
             front_wait_ms: self.front.as_ref().and_then(|front| front.percentiles(true)),
-            connect_ms: self.connect.show(),
+            connect_ms: self.connect.to_result(),
             connections: Connections {
                 created: self.created.iter().sum(),
                 created_for,
                 closed: self.closed.iter().map(|(reason, n)| (reason.to_string(), *n)).collect(),
                 failed: kinds(&self.connect_errors),
-                most: self.most,
+                most: self.max_open,
                 last: open,
             },
             ..Measured::default()
@@ -533,7 +540,7 @@ impl Sheet {
     }
 }
 
-impl Connecting {
+impl ConnectHistograms {
     fn record(&mut self, phases: &Phases, total: Duration) {
         let note = |histogram: &mut Histogram, phase: Option<Duration>| {
             if let Some(phase) = phase {
@@ -557,7 +564,7 @@ impl Connecting {
         self.total.add(&other.total);
     }
 
-    fn show(&self) -> ConnectPhases {
+    fn to_result(&self) -> ConnectPhases {
         ConnectPhases {
             dns: self.dns.percentiles(true),
             tcp: self.tcp.percentiles(true),

@@ -41,7 +41,7 @@ pub enum Fate {
     Lost(Duration),
 }
 
-pub struct World<F> {
+pub struct SimulatedTarget<F> {
     pub serve: F,
     /// What a connect takes; `None`: it is refused at once.
     pub connect: Option<Duration>,
@@ -60,7 +60,7 @@ pub struct World<F> {
     pub over: Time,
 }
 
-impl<F: FnMut(Time) -> Fate> World<F> {
+impl<F: FnMut(Time) -> Fate> SimulatedTarget<F> {
     /// One that connects in a millisecond.
     pub fn new(serve: F) -> Self {
         Self {

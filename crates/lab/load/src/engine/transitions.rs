@@ -1,5 +1,5 @@
-//! What follows from a report or from time: operations that begin, get their connection, run out of time; the phases of
-//! a run and its end.
+//! The transitions that follow from a report or from time: operations begin, get their connection or time out; the run
+//! passes from phase to phase and ends.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -13,15 +13,15 @@ use crate::record::{Cause, EPHEMERAL, ErrorKind, Gauges, Part};
 use pool::Time;
 
 impl Engine {
-    /// All time-outs that are due, and the ends of phases.
+    /// Handles all time-outs that are due, and the ends of phases.
     pub(super) fn handle_times(&mut self, now: Time) {
         while self.ops.first_due(self.timeout) <= now {
-            let client = self.ops.first().expect("the one that is due");
+            let client = self.ops.first().expect("a time-out is due");
             self.time_out(client, now);
         }
         if self.instances.as_ref().is_some_and(|instances| instances.deadline() <= now) {
             self.pools().handle_timeout(now);
-            self.pools_changed(now);
+            self.take_pool_changes(now);
         }
         if self.phase == Phase::Loading && self.load.is_over(now, self.ops.len()) {
             self.end_load(now);
@@ -33,7 +33,7 @@ impl Engine {
         }
     }
 
-    /// Whether an order still holds when the target takes it; then its time begins.
+    /// Whether an order still holds when the target takes it. If so, its time begins.
     #[inline]
     pub(super) fn is_due(&mut self, order: Order, serial: u32, now: Time) -> bool {
         let (Order::Connect(conn) | Order::Run { conn, .. } | Order::Close(conn)) = order;
@@ -54,15 +54,15 @@ impl Engine {
     /// Begins one operation, or drops one, if it is time.
     #[inline]
     pub(super) fn begin_next(&mut self, now: Time) -> bool {
-        match self.load.next(now, self.ops.len(), &mut self.books) {
+        match self.load.next(now, self.ops.len(), &mut self.metrics) {
             Next::Nothing => false,
             Next::Drop(part) => {
-                self.books.arrived();
-                self.books.dropped(part);
+                self.metrics.count_arrival();
+                self.metrics.count_drop(part);
                 true
             }
             Next::Begin { client, scheduled, part } => {
-                self.books.arrived();
+                self.metrics.count_arrival();
                 self.ops.begin(client, scheduled, part);
                 match &mut self.instances {
                     None => {
@@ -71,8 +71,8 @@ impl Engine {
                         self.order(Order::Connect(conn));
                     }
                     Some(instances) => {
-                        instances.check_out(client, self.load.share(), now);
-                        self.pools_changed(now);
+                        instances.check_out(client, self.load.instance_choice(), now);
+                        self.take_pool_changes(now);
                     }
                 }
                 true
@@ -80,15 +80,15 @@ impl Engine {
         }
     }
 
-    /// Takes up what the pools have decided.
+    /// Takes the changes that the pools have decided.
     #[inline]
-    pub(super) fn pools_changed(&mut self, now: Time) {
+    pub(super) fn take_pool_changes(&mut self, now: Time) {
         while let Some(change) = self.pools().poll(now) {
-            self.pool_change(change, now);
+            self.on_pool_change(change, now);
         }
     }
 
-    pub(super) fn pool_change(&mut self, change: instances::Change, now: Time) {
+    fn on_pool_change(&mut self, change: instances::Change, now: Time) {
         use instances::Change;
         match change {
             Change::Connect { instance, server, cause } => {
@@ -102,11 +102,11 @@ impl Engine {
                     self.longest_wait = self.longest_wait.max(Some(waited));
                 }
                 match self.has_front {
-                    true => self.ops.has_waited(client, waited),
-                    false => self.books.waited(part, waited),
+                    true => self.ops.note_wait(client, waited),
+                    false => self.metrics.record_wait(part, waited),
                 }
                 self.conns.get_mut(conn).op = Some(client);
-                match self.unnoticed.as_mut().and_then(|unnoticed| unnoticed.remove(&conn)) {
+                match self.unnoticed_losses.as_mut().and_then(|unnoticed| unnoticed.remove(&conn)) {
                     None => self.run(conn, client),
                     Some(error) => {
                         self.conns.get_mut(conn).state = State::Busy;
@@ -114,9 +114,9 @@ impl Engine {
                     }
                 }
             }
-            Change::Fail { client, kind, waited, time_is_up } => {
+            Change::Fail { client, kind, waited, timed_out } => {
                 let taken = (now - self.ops.get(client).scheduled).max(waited);
-                self.fail_after(client, ErrorKind(Cow::Borrowed(kind)), taken, time_is_up, now);
+                self.fail_after(client, ErrorKind(Cow::Borrowed(kind)), taken, timed_out, now);
                 self.end_if_over(now);
             }
             Change::Close { conn, reason } => {
@@ -137,12 +137,12 @@ impl Engine {
 
     /// Orders a close, whatever the connection is doing.
     pub(super) fn close(&mut self, conn: ConnId, reason: &'static str) {
-        if let Some(unnoticed) = &mut self.unnoticed {
+        if let Some(unnoticed) = &mut self.unnoticed_losses {
             unnoticed.remove(&conn);
         }
         let entry = self.conns.get_mut(conn);
         if entry.state != State::Connecting {
-            self.books.closed(reason);
+            self.metrics.count_close(reason);
         }
         let entry = self.conns.get_mut(conn);
         entry.state = State::Closing;
@@ -175,7 +175,7 @@ impl Engine {
             Some(server) => {
                 entry.state = State::Idle;
                 self.pools().check_in(instance, server, false, now);
-                self.pools_changed(now);
+                self.take_pool_changes(now);
             }
             None => self.close(conn, EPHEMERAL),
         }
@@ -187,29 +187,29 @@ impl Engine {
         self.fail_after(client, error, taken, false, now);
     }
 
-    /// `time_is_up`: that is why it failed.
+    /// `timed_out`: the operation failed because its time was over.
     #[cold]
-    fn fail_after(&mut self, client: u32, error: ErrorKind, taken: Duration, time_is_up: bool, now: Time) {
+    fn fail_after(&mut self, client: u32, error: ErrorKind, taken: Duration, timed_out: bool, now: Time) {
         let op = self.ops.end(client);
-        self.books.failed(op.part, error, taken, time_is_up, now);
+        self.metrics.record_failure(op.part, error, taken, timed_out, now);
         self.load.op_over(client, now, op.pause(now));
     }
 
     pub(super) fn begin_if_filled(&mut self, now: Time) {
-        // Pools may be many: they are asked only where it matters.
-        let filled = |instances: &Instances| !self.warm || instances.are_filled();
+        // There may be many pools, so they are checked only while the run fills them.
+        let filled = |instances: &Instances| !self.fills_first || instances.are_filled();
         if self.phase == Phase::Filling && self.instances.as_ref().is_none_or(filled) {
             self.phase = Phase::Loading;
-            self.books.begin(now);
+            self.metrics.begin(now);
             self.load.begin(now);
         }
     }
 
-    /// Without a single connection, or without those it is to begin with, a run has no sense.
+    /// A run without any connection, or without the required ones, ends.
     #[cold]
     pub(super) fn note_failed_connect(&mut self, error: ErrorKind, permanent: bool, now: Time) {
         self.failed_connects += 1;
-        self.books.connect_failed(error.clone());
+        self.metrics.count_connect_failure(error.clone());
         let filling = self.phase == Phase::Filling && self.failed_connects >= MAX_START_FAILURES;
         if filling || (permanent && !self.has_connected) {
             self.fail(error, now);
@@ -227,17 +227,17 @@ impl Engine {
 
     /// No connection can be made: the run ends.
     pub(super) fn fail(&mut self, error: ErrorKind, now: Time) {
-        let (made, wanted) = (self.books.open(), self.wanted);
-        self.failure.get_or_insert(Failure { kind: error, made, wanted });
+        let made = self.metrics.open();
+        self.failure.get_or_insert(Failure { kind: error, made, wanted: self.required_connections });
         self.stop(now);
     }
 
-    /// The plan is fulfilled: what has arrived may end.
+    /// The load is over according to the plan: operations that have arrived may end.
     pub(super) fn end_load(&mut self, now: Time) {
         if let Some(end) = self.load.end() {
-            self.books.end_step(end);
+            self.metrics.end_step(end);
         }
-        // Who waits when the time is over has not begun; of a number of operations each is to be done.
+        // Operations that wait when the time is over never began. With a number of operations each is to be done.
         if self.load.is_closed() && self.load.end().is_some() {
             self.note_long_waits(now);
             self.cancel_waiting(now);
@@ -252,13 +252,13 @@ impl Engine {
         self.end_if_over(now);
     }
 
-    /// Counts waits that go on if they are already longer than any that has ended: otherwise the longest wait would be
-    /// missing from the result.
+    /// Counts waits that are not over if they are already longer than any that has ended: otherwise the longest wait
+    /// would be missing from the result.
     fn note_long_waits(&mut self, now: Time) {
         let mut longest = self.ops.waiting();
         longest.retain(|client| {
             let op = self.ops.get(*client);
-            self.books.is_longest(op.part, now - op.scheduled)
+            self.metrics.is_longest(op.part, now - op.scheduled)
         });
         for client in longest {
             if self.pools().cancel(client, now) {
@@ -267,16 +267,16 @@ impl Engine {
         }
     }
 
-    /// Those who have no connection yet leave the queue: they never began.
+    /// Removes operations without a connection from the queue: they never began.
     pub(super) fn cancel_waiting(&mut self, now: Time) {
         for client in self.ops.waiting() {
-            // Who has left the queue meanwhile has a grant or a failure on its way.
+            // A client that has left the queue meanwhile has a grant or a failure on its way.
             if self.pools().cancel(client, now) {
                 self.ops.end(client);
             }
         }
         if self.instances.is_some() {
-            self.pools_changed(now);
+            self.take_pool_changes(now);
         }
     }
 
@@ -289,7 +289,7 @@ impl Engine {
         }
     }
 
-    /// Closes the books, and then all connections.
+    /// Closes the metrics, and then all connections.
     pub(super) fn finish(&mut self, now: Time) {
         self.phase = Phase::Closing(now + CLOSE_TIMEOUT);
         for client in self.ops.waiting() {
@@ -298,15 +298,15 @@ impl Engine {
             }
         }
         if self.instances.is_some() {
-            self.pools_changed(now);
+            self.take_pool_changes(now);
         }
         for client in self.ops.under_way() {
             self.give_up(client, now);
         }
-        self.books.freeze(self.gauges(), now);
+        self.metrics.close(self.gauges(), now);
         if let Some(instances) = &mut self.instances {
             instances.close(now);
-            self.pools_changed(now);
+            self.take_pool_changes(now);
         }
         for conn in self.conns.present() {
             self.discard(conn, now);
@@ -314,20 +314,20 @@ impl Engine {
         self.end_if_over(now);
     }
 
-    /// An operation that was not over when the run was.
+    /// Ends an operation that was not over when the run was.
     pub(super) fn give_up(&mut self, client: u32, now: Time) {
         let op = self.ops.end(client);
         if !self.interrupted {
             let taken = now - op.scheduled;
-            self.books.failed(op.part, ErrorKind(Cow::Borrowed("unfinished")), taken, true, now);
+            self.metrics.record_failure(op.part, ErrorKind(Cow::Borrowed("unfinished")), taken, true, now);
         }
     }
 
-    /// What happened until now belongs to the seconds that are over.
+    /// Ends the seconds that are over: what follows belongs to the next one.
     #[inline]
-    pub(super) fn roll(&mut self, now: Time) {
-        if self.books.deadline() <= now {
-            self.books.roll(self.gauges(), now);
+    pub(super) fn end_seconds(&mut self, now: Time) {
+        if self.metrics.deadline() <= now {
+            self.metrics.end_seconds(self.gauges(), now);
         }
     }
 
@@ -338,6 +338,6 @@ impl Engine {
 
     #[inline]
     pub(super) fn pools(&mut self) -> &mut Instances {
-        self.instances.as_mut().expect("there are pools")
+        self.instances.as_mut().expect("the run has pools")
     }
 }

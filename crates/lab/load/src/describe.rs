@@ -1,5 +1,5 @@
-//! A plan in words, for people: what is asked, and what goes wrong on the way. Holds no secret: of a URL the path only,
-//! of headers and bodies nothing, of variables their names.
+//! A plan in words, for people: its requests, and the faults between generator and target. The text has no secret: of a
+//! URL it has the path only, of headers and bodies nothing, of variables their names.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::plan::{
     QueryProtocol, RedisTarget, RedisWork, Script, Target, Window,
 };
 
-/// What each operation asks.
-pub fn asked(target: &Target) -> String {
+/// The requests of each operation.
+pub fn requests(target: &Target) -> String {
     match target {
         Target::Postgres(postgres) => statements(postgres),
         Target::Redis(redis) => commands(redis),
@@ -41,16 +41,16 @@ pub fn protocol(protocol: QueryProtocol) -> &'static str {
     }
 }
 
-/// What lies on the way, and what goes wrong there.
-pub fn way(plan: &Plan) -> String {
-    way_of(plan.poolhouse.as_ref(), plan.freeze.as_ref(), &plan.faults)
+/// The path to the target: a Poolhouse in front, and faults.
+pub fn path(plan: &Plan) -> String {
+    path_of(plan.poolhouse.as_ref(), plan.freeze.as_ref(), &plan.faults)
 }
 
-fn way_of(front: Option<&PoolhouseWishes>, frozen: Option<&Window>, faults: &[Fault]) -> String {
+fn path_of(front: Option<&PoolhouseWishes>, frozen: Option<&Window>, faults: &[Fault]) -> String {
     let front = front.map(poolhouse);
     let frozen = frozen.map(|window| format!("the client's process is frozen {}", when(window)));
-    let told: Vec<String> = front.into_iter().chain(frozen).chain(faults.iter().map(fault)).collect();
-    if told.is_empty() { STRAIGHT.to_owned() } else { told.join("; ") }
+    let text: Vec<String> = front.into_iter().chain(frozen).chain(faults.iter().map(fault)).collect();
+    if text.is_empty() { STRAIGHT.to_owned() } else { text.join("; ") }
 }
 
 fn statements(target: &PostgresTarget) -> String {
@@ -93,7 +93,7 @@ fn documents(target: &MongoTarget) -> String {
     format!("{work}{}", given(&target.variables))
 }
 
-/// Scripts by their names and weights, told apart by what stands in them.
+/// Scripts by their names and weights, text apart by what stands in them.
 fn texts(scripts: &[CommandScript]) -> String {
     let one = |script: &CommandScript| {
         let weight = if script.weight == 1 { String::new() } else { format!("{} x ", script.weight) };
@@ -130,7 +130,7 @@ fn poolhouse(wishes: &PoolhouseWishes) -> String {
     let time = |name, value: Option<Option<Duration>>| {
         value.map(|value| format!("{name} {}", value.map_or("off".to_owned(), |time| format!("{time:?}"))))
     };
-    let told = [
+    let text = [
         number("max_size", wishes.max_size),
         time("max_wait_time", wishes.max_wait_time),
         number("soft_limit", wishes.soft_limit),
@@ -138,8 +138,8 @@ fn poolhouse(wishes: &PoolhouseWishes) -> String {
         time("evict_min_idle", wishes.evict_min_idle.map(Some)),
         time("client_idle_time", wishes.client_idle_time),
     ];
-    let told: Vec<String> = told.into_iter().flatten().collect();
-    if told.is_empty() { "through Poolhouse".to_owned() } else { format!("through Poolhouse with {}", told.join(", ")) }
+    let text: Vec<String> = text.into_iter().flatten().collect();
+    if text.is_empty() { "through Poolhouse".to_owned() } else { format!("through Poolhouse with {}", text.join(", ")) }
 }
 
 fn fault(fault: &Fault) -> String {
@@ -186,32 +186,32 @@ mod tests {
     #[test]
     fn scripts_are_named_with_their_weights_and_told_apart() {
         let file = |text: &str| Script::File("/somewhere/order.sql".into(), text.to_owned());
-        let told = asked(&postgres(vec![(Script::SelectOnly, 1), (file("select 1;"), 3)]));
+        let text = requests(&postgres(vec![(Script::SelectOnly, 1), (file("select 1;"), 3)]));
         assert_eq!(
-            told,
+            text,
             "select-only at scale 10 and 3 x order.sql (text 354b7196), prepared protocol, with key given"
         );
-        assert_ne!(told, asked(&postgres(vec![(Script::SelectOnly, 1), (file("select 2;"), 3)])));
+        assert_ne!(text, requests(&postgres(vec![(Script::SelectOnly, 1), (file("select 2;"), 3)])));
     }
 
     #[test]
     fn commands_of_redis_are_told_without_their_values() {
-        let told = |work| {
+        let text = |work| {
             let variables = vec![("key".to_owned(), "hunter2".to_owned())];
-            asked(&Target::Redis(RedisTarget { url: Secret::new("redis://:hunter2@h"), work, variables }))
+            requests(&Target::Redis(RedisTarget { url: Secret::new("redis://:hunter2@h"), work, variables }))
         };
-        assert_eq!(told(RedisWork::Ping), "PING, with key given");
+        assert_eq!(text(RedisWork::Ping), "PING, with key given");
         let mix = RedisWork::GetSet { writes: 0.1, keys: 1000, value_size: 100 };
-        assert_eq!(told(mix), "GET, and SET of 100 bytes in 10% of operations, of 1000 keys, with key given");
+        assert_eq!(text(mix), "GET, and SET of 100 bytes in 10% of operations, of 1000 keys, with key given");
         let script = CommandScript { name: "x.redis".to_owned(), text: "SET a hunter2".to_owned(), weight: 3 };
-        let told = told(RedisWork::Scripts(vec![script]));
-        assert!(told.starts_with("3 x x.redis (text ") && !told.contains("hunter2"), "{told}");
+        let text = text(RedisWork::Scripts(vec![script]));
+        assert!(text.starts_with("3 x x.redis (text ") && !text.contains("hunter2"), "{text}");
     }
 
     #[test]
     fn a_request_is_told_without_anything_secret() {
         let target = |url: &str, body: Option<&str>, expect: &[u16]| {
-            asked(&Target::Http(HttpTarget {
+            requests(&Target::Http(HttpTarget {
                 url: Secret::new(url),
                 method: "POST".to_owned(),
                 headers: vec![("Authorization".to_owned(), "hunter2".to_owned())],
@@ -229,12 +229,12 @@ mod tests {
     fn the_way_says_what_goes_wrong_and_when() {
         let (seconds, millis) = (Duration::from_secs, Duration::from_millis);
         let window = |every: Option<u64>| Window { first: seconds(7), length: seconds(2), every: every.map(seconds) };
-        let way = |faults| way_of(None, None, faults);
-        assert_eq!(way(&[]), STRAIGHT);
+        let path = |faults| path_of(None, None, faults);
+        assert_eq!(path(&[]), STRAIGHT);
         let wishes =
             PoolhouseWishes { hard_limit: Some(5), client_idle_time: Some(None), ..PoolhouseWishes::default() };
         assert_eq!(
-            way_of(Some(&wishes), Some(&window(None)), &[]),
+            path_of(Some(&wishes), Some(&window(None)), &[]),
             "through Poolhouse with hard_limit 5, client_idle_time off; the client's process is frozen for 2s after 7s"
         );
         let faults = [
@@ -246,7 +246,7 @@ mod tests {
             Fault::Cut { window: window(Some(9)) },
         ];
         assert_eq!(
-            way(&faults),
+            path(&faults),
             "4ms to 5ms more in each direction; 4ms more in each direction; answers 200ms late for 2s every 10s, first after 7s; \
              nothing arrives for 2s after 7s; connections that are silent for longer than 60ms are forgotten; all connections are cut every 9s, first after 7s"
         );
