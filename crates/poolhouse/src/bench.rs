@@ -1,18 +1,18 @@
 //! `poolhouse bench`: turns the command line into plans, has them run, and shows what came out. What a plan does is
 //! known below.
 
+pub mod fault_flags;
 mod frozen;
 pub mod load;
 mod output;
 pub mod pool_under_test;
 mod runs;
-pub mod way;
 
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, Subcommand};
 
-use crate::{BAD_USAGE, work::WorkFlags};
+use crate::{BAD_USAGE, request_flags::RequestFlags};
 
 const EXAMPLE: &str = "\
 Examples:
@@ -62,13 +62,13 @@ pub struct BenchArgs {
     load: load::LoadFlags,
 
     #[command(flatten)]
-    work: WorkFlags,
+    requests: RequestFlags,
 
     #[command(flatten)]
     pool: pool_under_test::PoolFlags,
 
     #[command(flatten)]
-    way: way::WayFlags,
+    faults: fault_flags::FaultFlags,
 
     #[command(flatten)]
     output: output::OutputFlags,

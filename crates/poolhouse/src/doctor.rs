@@ -23,7 +23,7 @@ use self::{
 use crate::remote::{RemoteArgs, without_login};
 
 #[cfg(feature = "lab")]
-pub mod beside;
+pub mod background;
 #[cfg(feature = "lab")]
 mod forecast;
 mod metrics;

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 
 #[macro_use]
-mod told;
+mod printing;
 
 mod check;
 mod ctl;
@@ -34,11 +34,11 @@ mod plan;
 #[cfg(feature = "lab")]
 mod private;
 #[cfg(feature = "lab")]
+mod request_flags;
+#[cfg(feature = "lab")]
 mod scripts;
 #[cfg(feature = "lab")]
 mod sweep;
-#[cfg(feature = "lab")]
-mod work;
 
 /// Exit status of a bad command line or configuration; clap uses the same.
 const BAD_USAGE: u8 = 2;
@@ -74,8 +74,9 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let words = usage::completed(std::env::args_os(), &Command::command());
-    let command = Command::try_parse_from(words).unwrap_or_else(|error| usage::refuse(&error, &Command::command()));
+    let words = usage::add_default_address(std::env::args_os(), &Command::command());
+    let command =
+        Command::try_parse_from(words).unwrap_or_else(|error| usage::exit_with_error(&error, &Command::command()));
     let done = match command.verb {
         Verb::Serve(args) => serve::run(*args),
         Verb::Check(args) => check::run(args),
@@ -96,7 +97,7 @@ fn main() -> ExitCode {
         eprintln!("error: {}", printable::lines(&format!("{error:#}")));
         ExitCode::FAILURE
     });
-    if told::is_lost() { ExitCode::FAILURE } else { status }
+    if printing::has_failed() { ExitCode::FAILURE } else { status }
 }
 
 #[cfg(test)]

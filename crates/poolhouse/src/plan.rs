@@ -21,7 +21,7 @@ use planner::{
 
 use crate::{
     BAD_USAGE,
-    bench::{load::rate, pool_under_test::PoolFlags, way::stall},
+    bench::{fault_flags::stall, load::rate, pool_under_test::PoolFlags},
     output_file::Outputs,
 };
 

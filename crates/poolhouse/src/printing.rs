@@ -1,6 +1,6 @@
-//! What people read on standard output and standard error, in place of the macros of the standard library, which panic
-//! where nothing can be written. A reader may have seen enough, as `head` has: that is no failure. Any other reason is
-//! told once, and the verb has failed.
+//! Printing to standard output and standard error, in place of the macros of the standard library, which panic where
+//! they cannot write. A reader may close the pipe early, as `head` does: that is no failure. Any other failure is
+//! reported once, and the verb fails.
 
 use std::{
     fmt,
@@ -9,42 +9,42 @@ use std::{
 };
 
 /// Something could not be written to standard output.
-static LOST: AtomicBool = AtomicBool::new(false);
+static FAILED: AtomicBool = AtomicBool::new(false);
 
-/// Whether standard output lacks something, on a full disk for example.
-pub fn is_lost() -> bool {
-    LOST.load(Relaxed)
+/// Whether something could not be written to standard output, for example because a disk is full.
+pub fn has_failed() -> bool {
+    FAILED.load(Relaxed)
 }
 
 /// Writes to standard output.
-pub fn aloud(text: fmt::Arguments<'_>) {
+pub fn write_stdout(text: fmt::Arguments<'_>) {
     let mut out = io::stdout().lock();
     match out.write_fmt(text).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe && !LOST.swap(true, Relaxed) => {
-            aside(format_args!("error: cannot write to standard output: {error}\n"));
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe && !FAILED.swap(true, Relaxed) => {
+            write_stderr(format_args!("error: cannot write to standard output: {error}\n"));
         }
         _ => {}
     }
 }
 
-/// Writes to standard error. Where that fails there is no place left to tell it.
-pub fn aside(text: fmt::Arguments<'_>) {
+/// Writes to standard error. A failure cannot be reported anywhere.
+pub fn write_stderr(text: fmt::Arguments<'_>) {
     let _ = io::stderr().lock().write_fmt(text);
 }
 
 macro_rules! print {
-    ($($part:tt)+) => { $crate::told::aloud(format_args!($($part)+)) };
+    ($($part:tt)+) => { $crate::printing::write_stdout(format_args!($($part)+)) };
 }
 
 macro_rules! println {
-    () => { $crate::told::aloud(format_args!("\n")) };
-    ($($part:tt)+) => { $crate::told::aloud(format_args!("{}\n", format_args!($($part)+))) };
+    () => { $crate::printing::write_stdout(format_args!("\n")) };
+    ($($part:tt)+) => { $crate::printing::write_stdout(format_args!("{}\n", format_args!($($part)+))) };
 }
 
 macro_rules! eprint {
-    ($($part:tt)+) => { $crate::told::aside(format_args!($($part)+)) };
+    ($($part:tt)+) => { $crate::printing::write_stderr(format_args!($($part)+)) };
 }
 
 macro_rules! eprintln {
-    ($($part:tt)+) => { $crate::told::aside(format_args!("{}\n", format_args!($($part)+))) };
+    ($($part:tt)+) => { $crate::printing::write_stderr(format_args!("{}\n", format_args!($($part)+))) };
 }

@@ -1,4 +1,4 @@
-//! What is asked of a target, as the command line says it.
+//! The requests of a load, as flags of the command line.
 
 use std::{path::Path, time::Duration};
 
@@ -17,10 +17,10 @@ use crate::scripts::{read, script, variable, weighted};
 /// The schema of the built-in scripts' tables.
 const SCHEMA: &str = "poolhouse_bench";
 
-/// See the module.
+/// The requests of a load.
 #[derive(Args, Clone, PartialEq, Default)]
 #[command(next_help_heading = "What is asked")]
-pub struct WorkFlags {
+pub struct RequestFlags {
     /// PostgreSQL: one account by its key (the default)
     #[arg(long, short = 'S', conflicts_with_all = ["tpcb_like", "simple_update", "script"])]
     select_only: bool,
@@ -157,18 +157,18 @@ fn header(text: &str) -> Result<(String, String), String> {
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
-impl WorkFlags {
-    /// Nothing said, or nothing but `--init`.
+impl RequestFlags {
+    /// No flags, or only `--init`.
     pub fn only_init(init: bool) -> Self {
         Self { init, ..Self::default() }
     }
 
-    /// Whether tables are to be made first.
+    /// Whether `--init` makes tables or documents first.
     pub fn init(&self) -> bool {
         self.init
     }
 
-    /// Whether scripts are asked, which stand in files and need no tables or documents of ours.
+    /// Whether scripts from files are given, which need no tables or documents of `--init`.
     pub fn has_scripts(&self) -> bool {
         !self.script.is_empty()
     }
@@ -191,11 +191,11 @@ impl WorkFlags {
                 Ok(Target::Postgres(self.postgres(url)?))
             }
             "redis" | "rediss" => {
-                self.only(&Self { redis: self.redis.clone(), ..self.of_commands() })?;
+                self.only(&Self { redis: self.redis.clone(), ..self.command_flags() })?;
                 Ok(Target::Redis(self.redis(url)?))
             }
             "mongodb" => {
-                self.only(&Self { mongodb: self.mongodb.clone(), init: self.init, ..self.of_commands() })?;
+                self.only(&Self { mongodb: self.mongodb.clone(), init: self.init, ..self.command_flags() })?;
                 Ok(Target::MongoDb(self.mongodb(url)?))
             }
             "http" | "https" => {
@@ -227,9 +227,9 @@ impl WorkFlags {
         Ok(Target::Postgres(target))
     }
 
-    /// These flags must be all that are given.
-    fn only(&self, those: &Self) -> Result<(), String> {
-        if self == those {
+    /// Refuses flags that are for another kind of target: `allowed` has the flags without those.
+    fn only(&self, allowed: &Self) -> Result<(), String> {
+        if self == allowed {
             return Ok(());
         }
         Err("--method, --header, --body and --expect are for http:// and https://; --writes and --keys for redis://; --operation and \
@@ -238,8 +238,8 @@ impl WorkFlags {
             .to_owned())
     }
 
-    /// What Redis and MongoDB have in common.
-    fn of_commands(&self) -> Self {
+    /// The flags that Redis and MongoDB have in common.
+    fn command_flags(&self) -> Self {
         Self {
             script: self.script.clone(),
             define: self.define.clone(),
@@ -248,7 +248,7 @@ impl WorkFlags {
         }
     }
 
-    /// The scripts that were given; `None`: none were.
+    /// The scripts that are given, if any.
     fn scripts(&self) -> Result<Option<Vec<CommandScript>>, String> {
         let one = |text: &String| {
             let (file, weight) = weighted(text)?;
@@ -329,7 +329,7 @@ impl WorkFlags {
     }
 }
 
-/// A time before what is measured, which may be none.
+/// A warm-up time, which may be zero.
 pub fn warmup(text: &str) -> Result<Duration, String> {
     if text == "0s" { Ok(Duration::ZERO) } else { Ok(settings::parse_duration(text)?.unwrap_or_default()) }
 }
@@ -340,28 +340,29 @@ mod tests {
 
     #[test]
     fn what_is_for_another_kind_of_target_is_refused_and_no_password_shown() {
-        let flags = WorkFlags {
+        let flags = RequestFlags {
             http: HttpFlags { body: Some("x".to_owned()), ..HttpFlags::default() },
-            ..WorkFlags::default()
+            ..RequestFlags::default()
         };
         let error = flags.target(Secret::new("postgres://a:hunter2@h/d")).unwrap_err();
         assert!(error.contains("--body") && !error.contains("hunter2"));
-        let flags = WorkFlags { scale: Some(3), ..WorkFlags::default() };
+        let flags = RequestFlags { scale: Some(3), ..RequestFlags::default() };
         assert!(flags.target(Secret::new("http://h/")).unwrap_err().contains("--scale"));
         assert!(flags.target(Secret::new("redis://h")).unwrap_err().contains("--scale"));
-        let flags = WorkFlags { redis: RedisFlags { keys: Some(3), ..RedisFlags::default() }, ..WorkFlags::default() };
+        let flags =
+            RequestFlags { redis: RedisFlags { keys: Some(3), ..RedisFlags::default() }, ..RequestFlags::default() };
         assert!(flags.target(Secret::new("postgres://h/d")).unwrap_err().contains("--keys"));
         assert!(flags.target(Secret::new("mongodb://h")).unwrap_err().contains("--keys"));
-        assert!(WorkFlags::default().target(Secret::new("mongodb+srv://h")).unwrap_err().contains("not available"));
-        assert!(!WorkFlags::default().target(Secret::new("hunter2")).unwrap_err().contains("hunter2"));
+        assert!(RequestFlags::default().target(Secret::new("mongodb+srv://h")).unwrap_err().contains("not available"));
+        assert!(!RequestFlags::default().target(Secret::new("hunter2")).unwrap_err().contains("hunter2"));
     }
 
     #[test]
     fn a_body_makes_it_a_post() {
         let method = |body: Option<&str>| {
-            let flags = WorkFlags {
+            let flags = RequestFlags {
                 http: HttpFlags { body: body.map(str::to_owned), ..HttpFlags::default() },
-                ..WorkFlags::default()
+                ..RequestFlags::default()
             };
             match flags.target(Secret::new("http://h/")).unwrap() {
                 Target::Http(http) => http.method,
@@ -373,17 +374,17 @@ mod tests {
 
     #[test]
     fn what_is_asked_of_redis_is_a_ping_unless_something_else_is_said() {
-        let work = |flags: WorkFlags| match flags.target(Secret::new("redis://h")) {
+        let work = |flags: RequestFlags| match flags.target(Secret::new("redis://h")) {
             Ok(Target::Redis(target)) => target.work,
             other => panic!("{other:?}"),
         };
-        assert_eq!(work(WorkFlags::default()), RedisWork::Ping);
+        assert_eq!(work(RequestFlags::default()), RedisWork::Ping);
         let keys = RedisFlags { keys: Some(7), ..RedisFlags::default() };
-        let mix = work(WorkFlags { redis: keys, ..WorkFlags::default() });
+        let mix = work(RequestFlags { redis: keys, ..RequestFlags::default() });
         assert_eq!(mix, RedisWork::GetSet { writes: 0.1, keys: 7, value_size: 100 });
         let command = vec!["GET a".to_owned(), "GET b".to_owned()];
         let commands = CommandFlags { command, value_size: None };
-        let RedisWork::Scripts(scripts) = work(WorkFlags { commands, ..WorkFlags::default() }) else {
+        let RedisWork::Scripts(scripts) = work(RequestFlags { commands, ..RequestFlags::default() }) else {
             panic!("scripts")
         };
         assert_eq!(scripts[0].text, "GET a\nGET b");

@@ -25,10 +25,10 @@ use settings::Secret;
 use crate::{
     BAD_USAGE,
     command_line::command_line,
-    doctor::beside::{Beside, Whom},
+    doctor::background::{BackgroundDoctor, Subject},
     interrupt,
     output_file::Outputs,
-    work::{WorkFlags, warmup},
+    request_flags::{RequestFlags, warmup},
 };
 
 mod table;
@@ -69,7 +69,7 @@ pub struct SweepArgs {
     clients: (u32, u32),
 
     #[command(flatten)]
-    work: WorkFlags,
+    requests: RequestFlags,
 
     /// How long each measurement counts
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = settings::parse_duration_on)]
@@ -131,11 +131,11 @@ pub fn run(args: SweepArgs) -> anyhow::Result<ExitCode> {
         }
     };
     let interrupt = interrupt::watch()?;
-    match args.work.at_scale_of_tables(order.target.clone()) {
+    match args.requests.at_scale_of_tables(order.target.clone()) {
         Ok(target) => at_one_scale(&mut order, target),
         Err(error) => return Ok(failed(error.blame, &error.message)),
     }
-    carry_out(order, args.work.init(), None, outputs, &interrupt.stop)
+    carry_out(order, args.requests.init(), None, outputs, &interrupt.stop)
 }
 
 /// The target, and the same scale for what is asked through a pooler.
@@ -152,7 +152,7 @@ fn at_one_scale(order: &mut Order<'_>, target: Target) {
 pub(crate) fn carry_out(
     order: Order<'_>,
     init: bool,
-    whom: Option<Whom>,
+    subject: Option<Subject>,
     outputs: Outputs,
     stop: &AtomicBool,
 ) -> anyhow::Result<ExitCode> {
@@ -172,9 +172,9 @@ pub(crate) fn carry_out(
         }
     }
     let terminal = std::io::stderr().is_terminal();
-    let beside = whom.map(|whom| Beside::begin(whom, 1.0));
+    let doctor = subject.map(|subject| BackgroundDoctor::start(subject, 1.0));
     let swept = run::run(order, stop, &mut |name, now| show(name, now, terminal));
-    let doctor = beside.map(Beside::end).unwrap_or_default();
+    let doctor = doctor.map(BackgroundDoctor::finish).unwrap_or_default();
     let mut result = match swept {
         Ok(result) => result,
         Err(error) => return Ok(failed(error.blame, &error.message)),
@@ -202,10 +202,10 @@ fn order(args: &SweepArgs) -> anyhow::Result<Order<'static>> {
             .with_context(|| format!("cannot read {}", path.display()))?,
         (None, None) => unreachable!("clap asks for a URL or a file with it"),
     };
-    let target = asked(&url, &args.work)?;
+    let target = asked(&url, &args.requests)?;
     let through = match &args.through {
         Some(url) => {
-            let pooler = asked(url, &args.work).context("--through")?;
+            let pooler = asked(url, &args.requests).context("--through")?;
             if std::mem::discriminant(&pooler) != std::mem::discriminant(&target) {
                 bail!("--through names a pooler of another kind of database");
             }
@@ -235,7 +235,7 @@ fn secret(url: &str) -> anyhow::Result<Secret> {
 }
 
 /// The target at a URL.
-fn asked(url: &str, work: &WorkFlags) -> anyhow::Result<Target> {
+fn asked(url: &str, requests: &RequestFlags) -> anyhow::Result<Target> {
     let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
     if !["postgres", "postgresql", "redis", "rediss", "mongodb"].contains(&scheme) {
         bail!(
@@ -243,10 +243,10 @@ fn asked(url: &str, work: &WorkFlags) -> anyhow::Result<Target> {
              redis://user:password@host:port"
         );
     }
-    if work.init() && work.has_scripts() {
+    if requests.init() && requests.has_scripts() {
         bail!("--init makes what the built-in loads ask for, and with --script there is nothing to make");
     }
-    work.target(secret(url)?).map_err(anyhow::Error::msg)
+    requests.target(secret(url)?).map_err(anyhow::Error::msg)
 }
 
 /// `1..256`, or `256` for `1..256`.

@@ -1,5 +1,5 @@
-//! What is wrong with a command line, and what to write instead. The parser tells what it lacks or cannot read; what
-//! else would do, and how a right line looks, is added here. Knows the verbs' names and their examples.
+//! Explains what is wrong with a command line and what to write instead. The parser says what is missing or cannot be
+//! read; this file adds alternatives and examples.
 
 use std::{error::Error as _, ffi::OsString, num};
 
@@ -17,8 +17,8 @@ const MAX_EXAMPLES: usize = 2;
 #[cfg(not(feature = "lab"))]
 const LAB_VERBS: [&str; 4] = ["bench", "sweep", "plan", "demo"];
 
-/// What each verb takes, where it was given nothing.
-const TAKES: [(&str, &str); 8] = [
+/// What each verb is about, for a command line without it.
+const SUBJECTS: [(&str, &str); 8] = [
     ("serve", "the URL of a database, a file with it (--url-file) or a configuration file (--config)"),
     ("check", "a configuration file"),
     ("bench", "the URL of what to measure, a file with it (--url-file) or a scenario file"),
@@ -29,9 +29,8 @@ const TAKES: [(&str, &str); 8] = [
     ("top", "the admin address of a running Poolhouse (http://127.0.0.1:9930 by default)"),
 ];
 
-/// The words of a command line. An order of `ctl` for which no Poolhouse is named is for the one at the default
-/// address.
-pub fn completed(words: impl Iterator<Item = OsString>, root: &Command) -> Vec<OsString> {
+/// The words of a command line. An order of `ctl` without an address gets the default address.
+pub fn add_default_address(words: impl Iterator<Item = OsString>, root: &Command) -> Vec<OsString> {
     let mut words: Vec<OsString> = words.collect();
     let Some(ctl) = root.find_subcommand("ctl").filter(|ctl| words.get(1).is_some_and(|verb| verb == ctl.get_name()))
     else {
@@ -56,10 +55,10 @@ pub fn completed(words: impl Iterator<Item = OsString>, root: &Command) -> Vec<O
     words
 }
 
-/// Says what is wrong, or shows the help that was asked for, and ends the process.
-pub fn refuse(error: &Error, root: &Command) -> ! {
+/// Explains what is wrong, or shows the requested help, and ends the process.
+pub fn exit_with_error(error: &Error, root: &Command) -> ! {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    match told(error, root, &words) {
+    match explain(error, root, &words) {
         Some(message) => {
             eprintln!("{message}");
             std::process::exit(BAD_USAGE.into());
@@ -68,29 +67,29 @@ pub fn refuse(error: &Error, root: &Command) -> ! {
     }
 }
 
-/// What is said in place of the parser's own words.
-fn told(error: &Error, root: &Command, words: &[String]) -> Option<String> {
+/// The explanation in place of the parser's own; `None`: the parser's own is good enough.
+fn explain(error: &Error, root: &Command, words: &[String]) -> Option<String> {
     match error.kind() {
-        ErrorKind::MissingRequiredArgument => lacking(error, root, words),
-        ErrorKind::ValueValidation => no_number(error),
+        ErrorKind::MissingRequiredArgument => explain_missing_subject(error, root, words),
+        ErrorKind::ValueValidation => explain_number(error),
         #[cfg(not(feature = "lab"))]
         ErrorKind::InvalidSubcommand if words.first().is_some_and(|verb| LAB_VERBS.contains(&verb.as_str())) => {
             Some(format!("error: there is no `poolhouse {}` here: {}", words[0], crate::WITHOUT_LAB))
         }
         ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand | ErrorKind::InvalidValue => {
-            in_capitals(error, root, words)
+            explain_capitals(error, root, words)
         }
         _ => None,
     }
 }
 
-/// A verb without what it is about.
-fn lacking(error: &Error, root: &Command, words: &[String]) -> Option<String> {
+/// Explains a verb without its subject.
+fn explain_missing_subject(error: &Error, root: &Command, words: &[String]) -> Option<String> {
     let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) else { return None };
     let mut verbs = words.iter().filter(|word| !word.starts_with('-'));
     let verb = verbs.find_map(|word| root.find_subcommand(word))?;
-    let (_, takes) = TAKES.iter().find(|(name, _)| *name == verb.get_name())?;
-    // What an order lacks, and flags that need each other, are told by the parser well enough.
+    let (_, takes) = SUBJECTS.iter().find(|(name, _)| *name == verb.get_name())?;
+    // The parser explains missing parts of an order, and flags that need each other, well enough.
     let of_order = verbs.any(|word| verb.find_subcommand(word).is_some());
     if of_order || !missing.iter().all(|name| name.starts_with('<')) {
         return None;
@@ -105,25 +104,25 @@ fn lacking(error: &Error, root: &Command, words: &[String]) -> Option<String> {
     ))
 }
 
-/// An order in capitals, as PgBouncer's console takes them.
-fn in_capitals(error: &Error, root: &Command, words: &[String]) -> Option<String> {
+/// Explains an order in capitals, as PgBouncer's console takes them.
+fn explain_capitals(error: &Error, root: &Command, words: &[String]) -> Option<String> {
     let at = words.iter().position(|word| root.find_subcommand(word).is_some_and(|verb| verb.get_name() == "ctl"))?;
-    let mut told: Vec<String> =
+    let mut lower: Vec<String> =
         words[at + 1..].iter().flat_map(|word| word.trim_end_matches(';').split(' ')).map(str::to_owned).collect();
     let orders = root.find_subcommand("ctl")?;
-    let order = told.iter().position(|word| orders.find_subcommand(word.to_ascii_lowercase()).is_some())?;
+    let order = lower.iter().position(|word| orders.find_subcommand(word.to_ascii_lowercase()).is_some())?;
     let capitals = |word: &String| word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_uppercase());
-    if !told[order..].iter().take(2).any(capitals) {
+    if !lower[order..].iter().take(2).any(capitals) {
         return None;
     }
-    told[order..].iter_mut().take(2).for_each(|word| word.make_ascii_lowercase());
+    lower[order..].iter_mut().take(2).for_each(|word| word.make_ascii_lowercase());
     let said = error.render().to_string();
     let said = said.lines().next().unwrap_or_default();
-    Some(format!("{said}\n      = orders are in lower case here: poolhouse ctl {}", told.join(" ")))
+    Some(format!("{said}\n      = orders are in lower case here: poolhouse ctl {}", lower.join(" ")))
 }
 
-/// A value that is no number, in words that do not speak of digits in strings.
-fn no_number(error: &Error) -> Option<String> {
+/// Explains a value that is no number, without the parser's terms for strings and digits.
+fn explain_number(error: &Error) -> Option<String> {
     let source = error.source()?;
     let kind = if let Some(wrong) = source.downcast_ref::<num::ParseIntError>() {
         match wrong.kind() {
@@ -147,8 +146,8 @@ mod tests {
     fn refused(line: &str) -> String {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let error = crate::Command::try_parse_from(&words).err().unwrap_or_else(|| panic!("`{line}` is taken"));
-        let told = told(&error, &crate::Command::command(), &words[1..]);
-        told.unwrap_or_else(|| error.render().to_string())
+        let explanation = explain(&error, &crate::Command::command(), &words[1..]);
+        explanation.unwrap_or_else(|| error.render().to_string())
     }
 
     #[test]
@@ -171,9 +170,9 @@ mod tests {
 
     #[test]
     fn an_order_without_an_address_is_for_the_default_one() {
-        let completed = |line: &str| {
+        let complete = |line: &str| {
             let words = line.split(' ').map(OsString::from);
-            completed(words, &crate::Command::command()).join(&OsString::from(" ")).into_string().unwrap()
+            add_default_address(words, &crate::Command::command()).join(&OsString::from(" ")).into_string().unwrap()
         };
         for (line, as_if) in [
             ("poolhouse ctl show pools", "poolhouse ctl http://127.0.0.1:9930 show pools"),
@@ -188,7 +187,7 @@ mod tests {
             ("poolhouse ctl --help", "poolhouse ctl --help"),
             ("poolhouse top show", "poolhouse top show"),
         ] {
-            assert_eq!(completed(line), as_if);
+            assert_eq!(complete(line), as_if);
         }
     }
 

@@ -1,14 +1,14 @@
-//! What goes wrong on the way to the target, as the command line says it.
+//! Faults between generator and target, as flags of the command line.
 
 use std::time::Duration;
 
 use ::load::plan::{self, Fault, Window};
 use clap::Args;
 
-/// See the module.
+/// Faults between generator and target.
 #[derive(Args, PartialEq, Default)]
 #[command(next_help_heading = "Faults on the way (by a relay on this machine)")]
-pub struct WayFlags {
+pub struct FaultFlags {
     /// Extra delay of everything, in each direction
     #[arg(long, value_name = "TIME", value_parser = settings::parse_duration_on)]
     delay: Option<Duration>,
@@ -40,13 +40,13 @@ pub struct WayFlags {
     freeze: Option<Window>,
 }
 
-impl WayFlags {
+impl FaultFlags {
     /// When the process of the load is frozen.
     pub fn freeze(&self) -> Option<Window> {
         self.freeze
     }
 
-    /// What happens on the way.
+    /// The faults that are given.
     pub fn faults(&self) -> Vec<Fault> {
         let delay = self.delay.map(|delay| Fault::Delay { delay, jitter: self.jitter.unwrap_or_default() });
         let forget = self.forget.map(|idle| Fault::Forget { idle });

@@ -1,6 +1,6 @@
-//! A load in a process of its own that is frozen and thawed (SIGSTOP, SIGCONT), as a platform does with a function:
-//! this very program once more, with the same arguments. It learns from its environment which run is its own and where
-//! the target is, says when the load begins, and in the end what it has measured. Its clock goes on while it is frozen.
+//! A load in a child process that is frozen and thawed (SIGSTOP, SIGCONT), as a platform does with a function. The child
+//! is this program once more, with the same arguments. Its environment says which run it executes and where the target
+//! is. It prints when the load begins, and in the end its result. Its clock continues while it is frozen.
 
 use std::{
     io::{BufRead, BufReader, PipeReader, Read, Write, pipe, stdout},
@@ -24,47 +24,47 @@ use settings::Secret;
 
 use crate::private::cleanup::{Cleanup, Farewell, ProcessId, TERMINATE};
 
-/// The number of the run that a process is for.
-const PART: &str = "POOLHOUSE_BENCH_PART";
-/// Where its target is.
-const TARGET: &str = "POOLHOUSE_BENCH_TARGET";
-/// What stands before the nanoseconds after which the measured load begins.
-const BEGUN: &str = "begun ";
-/// Interrupts are looked for so often.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// It has said all that it had to say, and may take so long to end.
-const END_TIME: Duration = Duration::from_secs(10);
-/// What is kept of its complaints, in bytes.
+/// The variable with the number of the run that a child executes.
+const RUN_VARIABLE: &str = "POOLHOUSE_BENCH_PART";
+/// The variable with the URL of the target.
+const TARGET_VARIABLE: &str = "POOLHOUSE_BENCH_TARGET";
+/// Precedes the nanoseconds until the measured load begins.
+const BEGIN_PREFIX: &str = "begun ";
+/// Bounds how late an interrupt is seen.
+const STOP_POLL: Duration = Duration::from_millis(50);
+/// Bounds how long a child takes to exit after its output has ended.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes of its standard error that are kept.
 const MAX_COMPLAINTS: u64 = 64 * 1024;
-/// A process that is frozen hears nothing but this.
-const FAREWELL: Farewell = TERMINATE;
+/// Ends a child; only SIGKILL ends one that is frozen.
+const END_SIGNALS: Farewell = TERMINATE;
 
-/// What the process of a load is for.
-pub struct Part {
-    /// Which of the runs.
+/// The run that a child executes.
+pub struct ChildRun {
+    /// The number of the run.
     pub number: usize,
     /// Where its target is.
     pub target: Secret,
 }
 
-/// Whether this process is that of a load.
-pub fn part() -> Option<Part> {
-    let number = std::env::var(PART).ok()?.parse().ok()?;
-    Some(Part { number, target: Secret::new(std::env::var(TARGET).ok()?) })
+/// The run that this process executes for its parent, if it is a child.
+pub fn child_run() -> Option<ChildRun> {
+    let number = std::env::var(RUN_VARIABLE).ok()?.parse().ok()?;
+    Some(ChildRun { number, target: Secret::new(std::env::var(TARGET_VARIABLE).ok()?) })
 }
 
-/// Runs the plan here, for the process that freezes this one.
+/// Executes the plan in this process, which its parent freezes.
 ///
 /// # Errors
-/// That process is gone.
+/// The parent is gone.
 pub fn serve(plan: &Plan, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
-    // Whoever is frozen would otherwise stay behind for ever.
+    // A frozen child would otherwise stay behind for ever.
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    let mut told = false;
+    let mut announced = false;
     let mut watch = |engine: &::load::engine::Engine, now: ::load::engine::Time| {
-        if let (Some(from), false) = (engine.measured_from(), told) {
-            println!("{BEGUN}{}", if from > now { (from - now).as_nanos() } else { 0 });
-            told = true;
+        if let (Some(from), false) = (engine.measured_from(), announced) {
+            println!("{BEGIN_PREFIX}{}", if from > now { (from - now).as_nanos() } else { 0 });
+            announced = true;
         }
     };
     match ::load::run::run(plan, stop, &mut watch) {
@@ -82,9 +82,9 @@ pub fn serve(plan: &Plan, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// What it says.
-enum Said {
-    /// The measured load begins after so long.
+/// A line of a child's output.
+enum Message {
+    /// The measured load begins after this time.
     Begins(Duration),
     Result(String),
 }
@@ -103,10 +103,10 @@ pub fn run(
     let machine = |error: &dyn std::fmt::Display| {
         RunError::from(TargetError::machine(format!("the process of the load cannot be run: {error}")))
     };
-    let (words, complaints, id) = start(plan, number, cleanup).map_err(|error| machine(&error))?;
-    let said = listen(words);
-    let result = freeze(id, window, &said, cleanup, stop);
-    let status = cleanup.wait(id, END_TIME).map_err(|error| machine(&error))?;
+    let (output, complaints, id) = start(plan, number, cleanup).map_err(|error| machine(&error))?;
+    let messages = read_messages(output);
+    let result = freeze(id, window, &messages, cleanup, stop);
+    let status = cleanup.wait(id, EXIT_TIMEOUT).map_err(|error| machine(&error))?;
     let complaints = complaints.join().unwrap_or_default();
     match (result, status.code()) {
         (Some(text), Some(0)) => serde_json::from_str(&text).map_err(|error| machine(&error)),
@@ -118,15 +118,15 @@ pub fn run(
     }
 }
 
-/// Starts the process. Returns what it says, and what it complains of in the end.
+/// Starts a child. Returns its standard output, and its standard error when it has ended.
 fn start(plan: &Plan, number: usize, cleanup: &Cleanup) -> anyhow::Result<(PipeReader, JoinHandle<String>, ProcessId)> {
-    let (words, out) = pipe()?;
+    let (output, out) = pipe()?;
     let (complaints, err) = pipe()?;
     let mut command = Command::new(std::env::current_exe()?);
     command.args(std::env::args_os().skip(1));
-    command.env(PART, number.to_string()).env(TARGET, plan.target.url());
+    command.env(RUN_VARIABLE, number.to_string()).env(TARGET_VARIABLE, plan.target.url());
     command.stdin(Stdio::null()).stdout(out).stderr(err);
-    let id = cleanup.spawn(&mut command, FAREWELL)?;
+    let id = cleanup.spawn(&mut command, END_SIGNALS)?;
     // Our ends of the pipes would keep them open for ever.
     drop(command);
     let complaints = thread::spawn(move || {
@@ -134,68 +134,70 @@ fn start(plan: &Plan, number: usize, cleanup: &Cleanup) -> anyhow::Result<(PipeR
         let _ = complaints.take(MAX_COMPLAINTS).read_to_end(&mut text);
         String::from_utf8_lossy(&text).into_owned()
     });
-    Ok((words, complaints, id))
+    Ok((output, complaints, id))
 }
 
-fn listen(words: PipeReader) -> Receiver<Said> {
-    let (say, said) = mpsc::channel();
+fn read_messages(output: PipeReader) -> Receiver<Message> {
+    let (say, messages) = mpsc::channel();
     thread::spawn(move || {
-        for line in BufReader::new(words).lines().map_while(Result::ok) {
-            let told = match line.strip_prefix(BEGUN).map(str::parse) {
-                Some(Ok(nanos)) => Said::Begins(Duration::from_nanos(nanos)),
-                _ => Said::Result(line),
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            let announced = match line.strip_prefix(BEGIN_PREFIX).map(str::parse) {
+                Some(Ok(nanos)) => Message::Begins(Duration::from_nanos(nanos)),
+                _ => Message::Result(line),
             };
-            if say.send(told).is_err() {
+            if say.send(announced).is_err() {
                 return;
             }
         }
     });
-    said
+    messages
 }
 
-/// Freezes and thaws until the process has nothing more to say. Returns its result.
+/// Freezes and thaws a child until its output ends. Returns its result.
 fn freeze(
     id: ProcessId,
     window: Window,
-    said: &Receiver<Said>,
+    messages: &Receiver<Message>,
     cleanup: &Cleanup,
     stop: &AtomicBool,
 ) -> Option<String> {
-    let (mut result, mut turns, mut stopped) = (None, None, false);
+    let (mut result, mut schedule, mut stopped) = (None, None, false);
     loop {
         let now = Instant::now();
-        let next: Option<Instant> = turns.as_ref().and_then(Turns::next);
-        let patience = next.map_or(LOOK_EVERY, |next| next.saturating_duration_since(now).min(LOOK_EVERY));
-        match said.recv_timeout(patience) {
-            Ok(Said::Begins(after)) => turns = Some(Turns { begin: Instant::now() + after, window, done: 0 }),
-            Ok(Said::Result(text)) => result = Some(text),
+        let next: Option<Instant> = schedule.as_ref().and_then(FreezeSchedule::next);
+        let timeout = next.map_or(STOP_POLL, |next| next.saturating_duration_since(now).min(STOP_POLL));
+        match messages.recv_timeout(timeout) {
+            Ok(Message::Begins(after)) => {
+                schedule = Some(FreezeSchedule { begin: Instant::now() + after, window, done: 0 })
+            }
+            Ok(Message::Result(text)) => result = Some(text),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
         if stop.load(Relaxed) && !stopped {
-            (stopped, turns) = (true, None);
+            (stopped, schedule) = (true, None);
             cleanup.signal(id, Signal::CONT);
             cleanup.signal(id, Signal::TERM);
         }
-        if let Some(turns) = &mut turns
-            && turns.next().is_some_and(|next| next <= Instant::now())
+        if let Some(schedule) = &mut schedule
+            && schedule.next().is_some_and(|next| next <= Instant::now())
         {
-            cleanup.signal(id, turns.take());
+            cleanup.signal(id, schedule.take());
         }
     }
     cleanup.signal(id, Signal::CONT);
     result
 }
 
-/// When the process is frozen and thawed.
-struct Turns {
+/// When a child is frozen and thawed.
+struct FreezeSchedule {
     begin: Instant,
     window: Window,
-    /// How often it was frozen or thawed.
+    /// How often the child was frozen or thawed.
     done: u32,
 }
 
-impl Turns {
+impl FreezeSchedule {
     fn next(&self) -> Option<Instant> {
         let Window { first, length, every } = self.window;
         let (round, thaws) = (self.done / 2, self.done % 2 == 1);
@@ -221,12 +223,12 @@ mod tests {
     fn each_window_begins_with_a_stop_and_ends_with_a_continuation() {
         let (begin, second) = (Instant::now(), Duration::from_secs);
         let window = Window { first: second(1), length: second(2), every: Some(second(5)) };
-        let mut turns = Turns { begin, window, done: 0 };
+        let mut schedule = FreezeSchedule { begin, window, done: 0 };
         for (at, signal) in [(1, Signal::STOP), (3, Signal::CONT), (6, Signal::STOP), (8, Signal::CONT)] {
-            assert_eq!(turns.next(), Some(begin + second(at)));
-            assert_eq!(turns.take(), signal);
+            assert_eq!(schedule.next(), Some(begin + second(at)));
+            assert_eq!(schedule.take(), signal);
         }
-        let mut once = Turns { begin, window: Window { every: None, ..window }, done: 0 };
+        let mut once = FreezeSchedule { begin, window: Window { every: None, ..window }, done: 0 };
         once.take();
         once.take();
         assert_eq!(once.next(), None);

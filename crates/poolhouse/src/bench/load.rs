@@ -1,4 +1,4 @@
-//! How operations arrive, as the command line says it.
+//! The load, as flags of the command line.
 
 use std::time::Duration;
 
@@ -7,14 +7,13 @@ use ::load::plan::{
 };
 use clap::{Args, value_parser};
 
-use crate::work::warmup;
+use crate::request_flags::warmup;
 
-/// Clients where nothing is said.
-const CLIENTS: u32 = 10;
-const DURATION: Duration = Duration::from_secs(10);
-const IDLE: Duration = Duration::from_secs(30);
+const DEFAULT_CLIENTS: u32 = 10;
+const DEFAULT_DURATION: Duration = Duration::from_secs(10);
+const DEFAULT_IDLE: Duration = Duration::from_secs(30);
 
-/// See the module.
+/// How operations arrive.
 #[derive(Args, PartialEq, Default)]
 #[command(next_help_heading = "Load")]
 pub struct LoadFlags {
@@ -91,15 +90,15 @@ impl LoadFlags {
             return Shape::Burst {
                 size,
                 at_once: self.at_once.unwrap_or(size),
-                idle: self.idle.unwrap_or(IDLE),
+                idle: self.idle.unwrap_or(DEFAULT_IDLE),
                 rounds: self.rounds.unwrap_or(DEFAULT_ROUNDS),
             };
         }
-        let duration = self.duration.unwrap_or(DURATION);
+        let duration = self.duration.unwrap_or(DEFAULT_DURATION);
         let stages = match (self.stage.as_slice(), self.rate) {
             ([], None) => {
                 return Shape::Closed {
-                    clients: self.clients.unwrap_or(CLIENTS),
+                    clients: self.clients.unwrap_or(DEFAULT_CLIENTS),
                     think: self.think.unwrap_or_default(),
                     duration,
                     operations: self.operations,
@@ -112,7 +111,7 @@ impl LoadFlags {
         Shape::Open { stages, spacing, max_in_flight: self.max_in_flight.unwrap_or(DEFAULT_IN_FLIGHT) }
     }
 
-    /// What is not measured.
+    /// The time before the measurement.
     pub fn warmup(&self) -> Duration {
         self.warmup.unwrap_or_default()
     }

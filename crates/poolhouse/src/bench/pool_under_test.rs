@@ -1,11 +1,11 @@
-//! The pool under test, as the command line says it.
+//! The pool under test, as flags of the command line.
 
 use std::time::Duration;
 
 use ::load::plan::{MAX_INSTANCES, PoolUnderTest, PoolWishes, Shape};
 use clap::{Args, value_parser};
 
-/// See the module.
+/// The pool under test.
 #[derive(Args, PartialEq, Default)]
 #[command(next_help_heading = "Pool under test (closed loop: by default a connection for each client)")]
 pub struct PoolFlags {
@@ -65,12 +65,12 @@ fn time(text: &str) -> Result<Off, String> {
 }
 
 impl PoolFlags {
-    /// The pool for a load; what is not said is as in a scenario file.
+    /// The pool for a load, with the defaults of a scenario file.
     pub fn pool(&self, shape: &Shape) -> PoolUnderTest {
         self.wishes().pool(shape)
     }
 
-    /// What is said of the pool.
+    /// The settings that are given.
     pub fn wishes(&self) -> PoolWishes {
         let time = |flag: Option<Off>| flag.map(|Off(time)| time);
         PoolWishes {

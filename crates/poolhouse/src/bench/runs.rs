@@ -1,5 +1,5 @@
-//! Carries out what `poolhouse bench` was asked: one run, or those of a scenario. Starts the scenario's own database,
-//! makes tables, stops on Ctrl-C.
+//! Carries out `poolhouse bench`: one run, or the runs of a scenario. Starts the scenario's own database, makes tables,
+//! stops on Ctrl-C.
 
 use std::{
     path::Path,
@@ -22,45 +22,47 @@ use ::report::{
 use ::sweep::run::{Order, Pooler, SweepError, Through};
 use settings::Secret;
 
-use super::{BenchArgs, bad_usage, frozen, load::LoadFlags, output, pool_under_test::PoolFlags, way::WayFlags};
+use super::{
+    BenchArgs, bad_usage, fault_flags::FaultFlags, frozen, load::LoadFlags, output, pool_under_test::PoolFlags,
+};
 use crate::{
     command_line::command_line,
-    doctor::beside::{Beside, Whom},
+    doctor::background::{BackgroundDoctor, Subject},
     interrupt::{self, Interrupt},
     output_file::Outputs,
     private::{PrivateDatabase, cleanup::Cleanup},
+    request_flags::RequestFlags,
     sweep,
-    work::WorkFlags,
 };
 
-/// What the doctor says of a target that has nothing to show.
-const NOBODY: &str = "nobody to look at: it looks at a Poolhouse and at PostgreSQL";
+/// What the doctor says of a target that it cannot look at.
+const NOTHING_TO_EXAMINE: &str = "nobody to look at: it looks at a Poolhouse and at PostgreSQL";
 /// How long a client may wait for a server of the pooler that a sweep starts.
 const SWEEP_WAIT_TIME: Duration = Duration::from_secs(120);
-/// The live display is told so often what there is.
-const SHOW_EVERY: Duration = Duration::from_millis(200);
+/// The time between two updates of the live display.
+const DISPLAY_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What is to be run, and what it needs.
+/// The runs, and what they need.
 struct Runs {
     plans: Vec<Plan>,
     init: bool,
     /// The doctor looks while they run.
     doctor: bool,
-    scenario: Told,
+    scenario: ScenarioNotes,
     /// Stopped when dropped.
     database: Option<PrivateDatabase>,
 }
 
 /// What a scenario says about itself, for its results.
 #[derive(Default)]
-struct Told {
+struct ScenarioNotes {
     about: Option<String>,
     compression: Option<f64>,
     columns: Vec<String>,
 }
 
-/// What a command line asks for.
-enum Asked {
+/// The job of a command line.
+enum Job {
     Runs(Box<Runs>),
     Sweep(Box<SweepOfScenario>),
 }
@@ -77,7 +79,7 @@ struct SweepOfScenario {
 }
 
 /// Why there are no runs.
-enum Refused {
+enum StartError {
     /// A mistake on the command line or in the scenario, already in words.
     Usage(String),
     Failed(anyhow::Error),
@@ -85,12 +87,12 @@ enum Refused {
 
 /// Runs what the command line says.
 pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
-    if let Some(part) = frozen::part() {
+    if let Some(child) = frozen::child_run() {
         let interrupt = interrupt::watch()?;
-        return match plan_of_part(&args, &part) {
+        return match plan_of_child(&args, &child) {
             Ok(plan) => frozen::serve(&plan, &interrupt.stop),
-            Err(Refused::Usage(message)) => Ok(bad_usage(&message)),
-            Err(Refused::Failed(error)) => Err(error),
+            Err(StartError::Usage(message)) => Ok(bad_usage(&message)),
+            Err(StartError::Failed(error)) => Err(error),
         };
     }
     let mut fail_if = Vec::new();
@@ -107,12 +109,12 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     let interrupt = interrupt::watch()?;
     let stop = &interrupt.stop;
     let runs = match prepare(&args, &interrupt) {
-        Ok(Asked::Runs(runs)) => *runs,
-        Ok(Asked::Sweep(sweep)) => {
+        Ok(Job::Runs(runs)) => *runs,
+        Ok(Job::Sweep(sweep)) => {
             return sweep_of_scenario(*sweep, outputs, stop);
         }
-        Err(Refused::Usage(message)) => return Ok(bad_usage(&message)),
-        Err(Refused::Failed(error)) => return Err(error),
+        Err(StartError::Usage(message)) => return Ok(bad_usage(&message)),
+        Err(StartError::Failed(error)) => return Err(error),
     };
     for plan in &runs.plans {
         let parsed =
@@ -123,20 +125,20 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     }
     serve::raise_descriptor_limit();
     let is_of_scenario = args.what.as_deref().is_some_and(is_scenario);
-    let (results, failed) = all(&runs, &interrupt.cleanup, stop);
+    let (results, failed) = execute_all(&runs, &interrupt.cleanup, stop);
     drop(runs.database);
-    // What has been measured is told, whatever happened then.
-    let told = if results.is_empty() && failed.is_some() { Ok(()) } else { output::show(outputs, &results) };
+    // Results until a failure are shown.
+    let shown = if results.is_empty() && failed.is_some() { Ok(()) } else { output::show(outputs, &results) };
     if let Some(error) = failed {
-        if let Err(error) = told {
+        if let Err(error) = shown {
             eprintln!("error: {error:#}");
         }
-        return refused(error, &runs.plans, results.len());
+        return report_failure(error, &runs.plans, results.len());
     }
-    told?;
+    shown?;
     let failures = failures(&fail_if, &runs.plans, &results);
-    // What a scenario shows may be errors.
-    let failed = if is_of_scenario { None } else { results.iter().find_map(mostly_errors) };
+    // A scenario may be about errors.
+    let failed = if is_of_scenario { None } else { results.iter().find_map(describe_mostly_errors) };
     if let Some(failed) = &failed {
         eprintln!("error: {failed}");
     }
@@ -145,7 +147,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Runs all, until one fails or it is interrupted: the results until then, and what went wrong.
-fn all(runs: &Runs, cleanup: &Cleanup, stop: &AtomicBool) -> (Vec<BenchResult>, Option<RunError>) {
+fn execute_all(runs: &Runs, cleanup: &Cleanup, stop: &AtomicBool) -> (Vec<BenchResult>, Option<RunError>) {
     let mut results = Vec::new();
     for (n, plan) in runs.plans.iter().enumerate() {
         let made = match &plan.target {
@@ -156,7 +158,7 @@ fn all(runs: &Runs, cleanup: &Cleanup, stop: &AtomicBool) -> (Vec<BenchResult>, 
         if let Err(error) = made {
             return (results, Some(error.into()));
         }
-        match through(runs, plan, |plan| one(plan, n, cleanup, stop)) {
+        match run_through_poolhouse(runs, plan, |plan| one(plan, n, cleanup, stop)) {
             Ok(mut result) => {
                 result.about.scenario.clone_from(&runs.scenario.about);
                 result.about.compression = runs.scenario.compression;
@@ -173,51 +175,51 @@ fn all(runs: &Runs, cleanup: &Cleanup, stop: &AtomicBool) -> (Vec<BenchResult>, 
 }
 
 /// Runs a plan, through a Poolhouse of its own if it asks for one.
-fn through(
+fn run_through_poolhouse(
     runs: &Runs,
     plan: &Plan,
     run: impl Fn(&Plan) -> Result<BenchResult, RunError>,
 ) -> Result<BenchResult, RunError> {
     let compression = runs.scenario.compression.unwrap_or(1.0);
     let (Some(wishes), Some(database)) = (&plan.poolhouse, &runs.database) else {
-        let whom = runs.doctor.then(|| whom(&plan.target, runs.database.as_ref()));
-        return watched(whom, compression, || run(plan));
+        let subject = runs.doctor.then(|| doctor_subject(&plan.target, runs.database.as_ref()));
+        return run_with_doctor(subject, compression, || run(plan));
     };
     let poolhouse =
         database.start_poolhouse(wishes, runs.doctor).map_err(|error| TargetError::machine(format!("{error:#}")))?;
     let mut plan = plan.clone();
     plan.target.point_at(&poolhouse.url);
-    let whom = runs.doctor.then(|| poolhouse.admin.clone().map(Whom::Poolhouse));
-    let result = watched(whom, compression, || run(&plan));
+    let subject = runs.doctor.then(|| poolhouse.admin.clone().map(Subject::Poolhouse));
+    let result = run_with_doctor(subject, compression, || run(&plan));
     database.stop(&poolhouse);
     result
 }
 
-/// Whom the doctor can look at where no Poolhouse is in front.
-fn whom(target: &Target, database: Option<&PrivateDatabase>) -> Option<Whom> {
+/// The server that the doctor can look at where no Poolhouse is in front.
+fn doctor_subject(target: &Target, database: Option<&PrivateDatabase>) -> Option<Subject> {
     let Target::Postgres(target) = target else { return None };
     let watcher = database.and_then(PrivateDatabase::watcher).unwrap_or(&target.url);
-    Some(Whom::Postgres(watcher.clone()))
+    Some(Subject::Postgres(watcher.clone()))
 }
 
-/// Runs while the doctor looks, if one is wanted and there is somebody to look at.
-fn watched(
-    whom: Option<Option<Whom>>,
+/// Runs while the doctor looks, if `subject` wants one. Its inner `None`: there is no server to look at.
+fn run_with_doctor(
+    subject: Option<Option<Subject>>,
     compression: f64,
     run: impl FnOnce() -> Result<BenchResult, RunError>,
 ) -> Result<BenchResult, RunError> {
-    let Some(whom) = whom else { return run() };
-    let beside = whom.map(|whom| Beside::begin(whom, compression));
+    let Some(subject) = subject else { return run() };
+    let doctor = subject.map(|subject| BackgroundDoctor::start(subject, compression));
     let result = run();
-    let said = beside.map_or_else(|| vec![NOBODY.to_owned()], Beside::end);
+    let said = doctor.map_or_else(|| vec![NOTHING_TO_EXAMINE.to_owned()], BackgroundDoctor::finish);
     result.map(|mut result| {
         result.about.doctor = said;
         result
     })
 }
 
-/// The run with this number has failed: bad usage if that is the user's to change, a failure otherwise.
-fn refused(error: RunError, plans: &[Plan], number: usize) -> anyhow::Result<ExitCode> {
+/// Reports the failure of the run with this number: bad usage if the user can change it, a failure otherwise.
+fn report_failure(error: RunError, plans: &[Plan], number: usize) -> anyhow::Result<ExitCode> {
     let whose =
         plans.get(number).filter(|_| plans.len() > 1).map(|plan| format!("{}: ", plan.name)).unwrap_or_default();
     match &error {
@@ -228,28 +230,36 @@ fn refused(error: RunError, plans: &[Plan], number: usize) -> anyhow::Result<Exi
     }
 }
 
-fn prepare(args: &BenchArgs, interrupt: &Interrupt) -> Result<Asked, Refused> {
+fn prepare(args: &BenchArgs, interrupt: &Interrupt) -> Result<Job, StartError> {
     let text = match (&args.what, &args.url_file) {
         (Some(what), _) if is_scenario(what) => return from_scenario(args, Path::new(what), interrupt),
         (Some(what), _) => what.clone(),
         (None, Some(path)) => settings::read_small(path)
-            .map_err(|error| Refused::Usage(format!("cannot read {}: {error}", path.display())))?,
+            .map_err(|error| StartError::Usage(format!("cannot read {}: {error}", path.display())))?,
         (None, None) => unreachable!("clap asks for a URL, a file with it, or a scenario"),
     };
     if args.target.is_some() {
-        return Err(Refused::Usage("--target goes with a scenario file; with a URL, give that URL alone".to_owned()));
+        return Err(StartError::Usage(
+            "--target goes with a scenario file; with a URL, give that URL alone".to_owned(),
+        ));
     }
     let plan = plan_at(args, secret_url(&text)?)?;
-    let (init, doctor) = (args.work.init(), args.output.doctor);
-    Ok(Asked::Runs(Box::new(Runs { plans: vec![plan], init, doctor, scenario: Told::default(), database: None })))
+    let (init, doctor) = (args.requests.init(), args.output.doctor);
+    Ok(Job::Runs(Box::new(Runs {
+        plans: vec![plan],
+        init,
+        doctor,
+        scenario: ScenarioNotes::default(),
+        database: None,
+    })))
 }
 
 /// The plan of a command line without a scenario.
-fn plan_at(args: &BenchArgs, url: Secret) -> Result<Plan, Refused> {
-    let target = args.work.target(url).map_err(Refused::Usage)?;
-    let target = args.work.at_scale_of_tables(target).map_err(|error| match error.blame {
-        Blame::Configuration => Refused::Usage(error.to_string()),
-        Blame::Target | Blame::Machine => Refused::Failed(anyhow::anyhow!("{error}")),
+fn plan_at(args: &BenchArgs, url: Secret) -> Result<Plan, StartError> {
+    let target = args.requests.target(url).map_err(StartError::Usage)?;
+    let target = args.requests.at_scale_of_tables(target).map_err(|error| match error.blame {
+        Blame::Configuration => StartError::Usage(error.to_string()),
+        Blame::Target | Blame::Machine => StartError::Failed(anyhow::anyhow!("{error}")),
     })?;
     let shape = args.load.shape();
     Ok(Plan {
@@ -257,46 +267,46 @@ fn plan_at(args: &BenchArgs, url: Secret) -> Result<Plan, Refused> {
         pool: args.pool.pool(&shape),
         target,
         shape,
-        faults: args.way.faults(),
+        faults: args.faults.faults(),
         warmup: args.load.warmup(),
         timeout: args.load.timeout(),
         seed: args.output.seed(),
         fail_if: Vec::new(),
-        freeze: args.way.freeze(),
+        freeze: args.faults.freeze(),
         poolhouse: None,
     })
 }
 
-/// The plan that this process runs for another one, which has started everything that it needs.
-fn plan_of_part(args: &BenchArgs, part: &frozen::Part) -> Result<Plan, Refused> {
+/// The plan that this process runs for its parent, which has started everything that the run needs.
+fn plan_of_child(args: &BenchArgs, child: &frozen::ChildRun) -> Result<Plan, StartError> {
     let Some(path) = args.what.as_deref().filter(|what| is_scenario(what)) else {
-        return plan_at(args, part.target.clone());
+        return plan_at(args, child.target.clone());
     };
     let mut scenario = load_scenario(args, Path::new(path))?;
-    scenario.point_at(&part.target);
+    scenario.point_at(&child.target);
     plans_of(args, &scenario)
         .into_iter()
-        .nth(part.number)
-        .ok_or_else(|| Refused::Usage("there is no such run".to_owned()))
+        .nth(child.number)
+        .ok_or_else(|| StartError::Usage("there is no such run".to_owned()))
 }
 
 fn is_scenario(what: &str) -> bool {
     !what.contains("://") && Path::new(what).extension().is_some_and(|extension| extension == "toml")
 }
 
-fn secret_url(text: &str) -> Result<Secret, Refused> {
+fn secret_url(text: &str) -> Result<Secret, StartError> {
     let url = settings::interpolate_url(text.trim(), &settings::environment);
-    url.map(Secret::new).map_err(|message| Refused::Usage(format!("the URL: {message}")))
+    url.map(Secret::new).map_err(|message| StartError::Usage(format!("the URL: {message}")))
 }
 
-fn from_scenario(args: &BenchArgs, path: &Path, interrupt: &Interrupt) -> Result<Asked, Refused> {
-    only_beside(args).map_err(|message| Refused::Usage(message.to_owned()))?;
+fn from_scenario(args: &BenchArgs, path: &Path, interrupt: &Interrupt) -> Result<Job, StartError> {
+    check_no_load_flags(args).map_err(|message| StartError::Usage(message.to_owned()))?;
     let mut scenario = load_scenario(args, path)?;
     let tables = scenario.tables();
     let about = Some(scenario.about.trim().to_owned()).filter(|about| !about.is_empty());
-    let told = Told { about, compression: scenario.compression, columns: scenario.columns.clone() };
+    let notes = ScenarioNotes { about, compression: scenario.compression, columns: scenario.columns.clone() };
     let doctor = args.output.doctor;
-    let mut runs = Runs { plans: Vec::new(), init: args.work.init(), doctor, scenario: told, database: None };
+    let mut runs = Runs { plans: Vec::new(), init: args.requests.init(), doctor, scenario: notes, database: None };
     if let Some(url) = &args.target {
         scenario.point_at(&secret_url(url)?);
     } else if let Some(start) = scenario.start {
@@ -304,24 +314,24 @@ fn from_scenario(args: &BenchArgs, path: &Path, interrupt: &Interrupt) -> Result
         // The doctor has a connection of a PostgreSQL, too, and the load is to have all of its own.
         let more = u32::from(doctor && start.kind == Kind::Postgres);
         let database = PrivateDatabase::start(start.kind, start.max_connections + more, &interrupt.cleanup)
-            .map_err(Refused::Failed)?;
+            .map_err(StartError::Failed)?;
         scenario.point_at(database.url());
         runs.database = Some(database);
         runs.init = tables.is_some();
     }
     if let Some(mut plan) = scenario.sweep.take() {
         plan.options.seed = args.output.seed.unwrap_or(plan.options.seed);
-        let Runs { init, scenario: Told { about, .. }, database, .. } = runs;
+        let Runs { init, scenario: ScenarioNotes { about, .. }, database, .. } = runs;
         let sweep = SweepOfScenario { plan, about, init, doctor, database };
-        return Ok(Asked::Sweep(Box::new(sweep)));
+        return Ok(Job::Sweep(Box::new(sweep)));
     }
     runs.plans = plans_of(args, &scenario);
-    Ok(Asked::Runs(Box::new(runs)))
+    Ok(Job::Runs(Box::new(runs)))
 }
 
-fn load_scenario(args: &BenchArgs, path: &Path) -> Result<Scenario, Refused> {
-    let mut scenario = scenario::load(path).map_err(|problems| Refused::Usage(problems.to_string()))?;
-    not_for_this(args, &scenario).map_err(|message| Refused::Usage(message.to_owned()))?;
+fn load_scenario(args: &BenchArgs, path: &Path) -> Result<Scenario, StartError> {
+    let mut scenario = scenario::load(path).map_err(|problems| StartError::Usage(problems.to_string()))?;
+    check_options_fit(args, &scenario).map_err(|message| StartError::Usage(message.to_owned()))?;
     if let Some(name) = args.output.name() {
         scenario.rename(&name);
     }
@@ -331,7 +341,7 @@ fn load_scenario(args: &BenchArgs, path: &Path) -> Result<Scenario, Refused> {
 /// The runs of a scenario, with what the command line says of them.
 fn plans_of(args: &BenchArgs, scenario: &Scenario) -> Vec<Plan> {
     let mut plans = scenario.plans.clone();
-    let made = args.work.init() || (scenario.start.is_some() && args.target.is_none());
+    let made = args.requests.init() || (scenario.start.is_some() && args.target.is_none());
     for plan in &mut plans {
         // The tables of the largest scale serve all.
         if let (Target::Postgres(target), true, Some(scale)) = (&mut plan.target, made, scenario.tables()) {
@@ -342,12 +352,12 @@ fn plans_of(args: &BenchArgs, scenario: &Scenario) -> Vec<Plan> {
     plans
 }
 
-/// What stands in a scenario file cannot stand beside it as well.
-fn only_beside(args: &BenchArgs) -> Result<(), &'static str> {
+/// Refuses flags for what a scenario file contains.
+fn check_no_load_flags(args: &BenchArgs) -> Result<(), &'static str> {
     let nothing = args.load == LoadFlags::default()
-        && args.work == WorkFlags::only_init(args.work.init())
+        && args.requests == RequestFlags::only_init(args.requests.init())
         && args.pool == PoolFlags::default()
-        && args.way == WayFlags::default();
+        && args.faults == FaultFlags::default();
     if nothing {
         Ok(())
     } else {
@@ -358,8 +368,8 @@ fn only_beside(args: &BenchArgs) -> Result<(), &'static str> {
     }
 }
 
-/// Options beside a scenario that would say nothing to it.
-fn not_for_this(args: &BenchArgs, scenario: &Scenario) -> Result<(), &'static str> {
+/// Refuses options that have no effect on a scenario.
+fn check_options_fit(args: &BenchArgs, scenario: &Scenario) -> Result<(), &'static str> {
     let sweep = scenario.sweep.is_some();
     match () {
         () if sweep && !args.output.fail_if.is_empty() => {
@@ -369,7 +379,7 @@ fn not_for_this(args: &BenchArgs, scenario: &Scenario) -> Result<(), &'static st
         () if args.target.is_some() && scenario.plans.iter().any(|plan| plan.poolhouse.is_some()) => {
             Err("--target cannot be given: this scenario starts a Poolhouse in front of its own database")
         }
-        () if args.work.init() && !scenario.needs_making() => Err(
+        () if args.requests.init() && !scenario.needs_making() => Err(
             "--init makes the tables of the built-in scripts, or the documents of MongoDB's built-in operations, and this scenario asks \
              for none of them",
         ),
@@ -383,9 +393,9 @@ fn sweep_of_scenario(sweep: SweepOfScenario, outputs: Outputs, stop: &AtomicBool
         eprintln!("through a pooler is measured only with the scenario's own database; see poolhouse sweep --through");
     }
     let target = plan.target.clone();
-    let whom = doctor.then(|| whom(&target, database.as_ref())).flatten();
-    if doctor && whom.is_none() {
-        eprintln!("doctor: {NOBODY}");
+    let subject = doctor.then(|| doctor_subject(&target, database.as_ref())).flatten();
+    if doctor && subject.is_none() {
+        eprintln!("doctor: {NOTHING_TO_EXAMINE}");
     }
     let through = plan.through_clients.zip(database.as_ref()).map(|(clients, database)| {
         let start = move |max_size| {
@@ -409,7 +419,7 @@ fn sweep_of_scenario(sweep: SweepOfScenario, outputs: Outputs, stop: &AtomicBool
         command: Some(command_line()),
         scenario: about,
     };
-    sweep::carry_out(order, init, whom, outputs, stop)
+    sweep::carry_out(order, init, subject, outputs, stop)
 }
 
 /// Runs a plan, here or in a process that is frozen now and then.
@@ -427,13 +437,13 @@ fn shown(plan: &Plan, stop: &AtomicBool) -> Result<BenchResult, RunError> {
     let mut live: Option<Live> = None;
     let mut shown: Option<Instant> = None;
     let mut watch = |engine: &::load::engine::Engine, now| {
-        if shown.is_some_and(|at| at.elapsed() < SHOW_EVERY) {
+        if shown.is_some_and(|at| at.elapsed() < DISPLAY_INTERVAL) {
             return;
         }
         shown = Some(Instant::now());
         let progress = engine.progress(now);
         let live = live.get_or_insert_with(|| Live::new(&plan.name, progress.length));
-        let counts = Counts { requests: progress.done, errors: progress.errors, dropped: progress.dropped };
+        let counts = Counts { requests: progress.succeeded, errors: progress.errors, dropped: progress.dropped };
         live.show(progress.at, progress.step, progress.last, counts);
     };
     let result = ::load::run::run(plan, stop, &mut watch);
@@ -443,15 +453,15 @@ fn shown(plan: &Plan, stop: &AtomicBool) -> Result<BenchResult, RunError> {
     result
 }
 
-/// Of operations that ended, the share of errors above which a run has failed.
-const FAILED: f64 = 0.5;
+/// Share of failed operations above which a run has failed.
+const MAX_ERROR_SHARE: f64 = 0.5;
 
-/// That most operations failed, and of what. One that was interrupted may have ended in the middle of trouble.
-fn mostly_errors(result: &BenchResult) -> Option<String> {
+/// Says so if most operations failed, and why. An interrupted run may have ended in the middle of trouble.
+fn describe_mostly_errors(result: &BenchResult) -> Option<String> {
     let errors: u64 = result.total.errors.values().sum();
     let share = errors as f64 / (errors + result.total.requests).max(1) as f64;
     let (kind, count) = result.total.errors.iter().max_by_key(|(_, count)| **count)?;
-    (share > FAILED && !result.interrupted).then(|| {
+    (share > MAX_ERROR_SHARE && !result.interrupted).then(|| {
         format!("{:.1}% of all operations failed, {count} of {errors} with: {}", share * 100.0, printable::line(kind))
     })
 }
@@ -497,11 +507,11 @@ mod tests {
             BenchResult { total, interrupted, ..BenchResult::default() }
         };
         let of_two = [("sqlstate 53300", 90), ("timeout", 3)];
-        let told = mostly_errors(&result(7, &of_two, false)).unwrap();
-        assert_eq!(told, "93.0% of all operations failed, 90 of 93 with: sqlstate 53300");
-        assert_eq!(mostly_errors(&result(7, &of_two, true)), None);
-        assert_eq!(mostly_errors(&result(93, &of_two, false)), None);
-        assert_eq!(mostly_errors(&result(0, &[], false)), None);
+        let notes = describe_mostly_errors(&result(7, &of_two, false)).unwrap();
+        assert_eq!(notes, "93.0% of all operations failed, 90 of 93 with: sqlstate 53300");
+        assert_eq!(describe_mostly_errors(&result(7, &of_two, true)), None);
+        assert_eq!(describe_mostly_errors(&result(93, &of_two, false)), None);
+        assert_eq!(describe_mostly_errors(&result(0, &[], false)), None);
     }
 
     fn scenario(rest: &str) -> Scenario {
@@ -516,7 +526,7 @@ mod tests {
             (scenario(load), scenario(&format!("sql = \"select 1;\"\n{load}")), scenario("[sweep]\nto = 5\n"));
         let said = |scenario: &Scenario, words: &[&str]| {
             let args = args(&[&["x.toml"], words].concat());
-            only_beside(&args).and_then(|()| not_for_this(&args, scenario)).err().unwrap_or_default()
+            check_no_load_flags(&args).and_then(|()| check_options_fit(&args, scenario)).err().unwrap_or_default()
         };
         assert_eq!(said(&tables, &["--init", "--target", "postgres://h/d", "--name", "y"]), "");
         assert_eq!(said(&sweep, &["--init", "--target", "postgres://h/d"]), "");
@@ -572,15 +582,16 @@ mod tests {
         let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let plans = vec![plan("x: one", &server()), plan("x: two", &format!("http://{nobody}/"))];
         let about = Some("what it shows".to_owned());
-        let scenario = Told { about, compression: Some(75.0), ..Told::default() };
+        let scenario = ScenarioNotes { about, compression: Some(75.0), ..ScenarioNotes::default() };
         let runs = Runs { plans, init: false, doctor: true, scenario, database: None };
-        let (results, failed) = all(&runs, &Cleanup::default(), &AtomicBool::new(false));
+        let (results, failed) = execute_all(&runs, &Cleanup::default(), &AtomicBool::new(false));
         let names: Vec<_> = results.iter().map(|result| result.name.as_str()).collect();
         assert_eq!(names, ["x: one"]);
         assert!(results[0].total.requests > 0 && results[0].about.compression == Some(75.0));
         assert_eq!(results[0].about.scenario.as_deref(), Some("what it shows"));
-        assert_eq!(results[0].about.doctor, [NOBODY], "a service has nothing to show to the doctor");
-        let error = refused(failed.expect("nobody answers"), &runs.plans, results.len()).unwrap_err().to_string();
+        assert_eq!(results[0].about.doctor, [NOTHING_TO_EXAMINE], "a service has nothing to show to the doctor");
+        let error =
+            report_failure(failed.expect("nobody answers"), &runs.plans, results.len()).unwrap_err().to_string();
         assert!(error.starts_with("x: two: "), "{error}");
     }
 }

@@ -1,5 +1,5 @@
-//! The doctor beside a run of the load generator: looks at what is loaded, on a thread of its own, until the run is
-//! over. Knows nothing of the run.
+//! The doctor in the background of a run of the load generator: it looks at the loaded server, on a thread of its own,
+//! until the run is over. It knows nothing of the run.
 
 use std::{
     sync::{
@@ -25,17 +25,16 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 /// How often it checks whether the run is over.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Whom it looks at.
+/// The server that the doctor looks at.
 #[derive(Clone)]
-pub enum Whom {
+pub enum Subject {
     /// A Poolhouse, by its admin address.
     Poolhouse(String),
     /// A PostgreSQL.
     Postgres(Secret),
 }
 
-/// A source in which a second of quiet stands for so many of the published experiment: what is a long time there is one
-/// here.
+/// A source of a compressed experiment: times of inactivity are stretched by the compression.
 struct Compressed {
     source: Box<dyn Source>,
     compression: f64,
@@ -56,23 +55,23 @@ impl Source for Compressed {
     }
 }
 
-/// See the module.
-pub struct Beside {
+/// A doctor that looks.
+pub struct BackgroundDoctor {
     over: Arc<AtomicBool>,
     thread: JoinHandle<anyhow::Result<Diagnosis>>,
 }
 
-impl Beside {
-    /// Begins to look. A second of quiet stands for so many (`compression`); 1: for itself.
-    pub fn begin(whom: Whom, compression: f64) -> Self {
+impl BackgroundDoctor {
+    /// Starts to look. Times of inactivity are multiplied by `compression`.
+    pub fn start(subject: Subject, compression: f64) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&over);
         let thread = thread::spawn(move || {
-            let source: Box<dyn Source> = match whom {
-                Whom::Poolhouse(url) => {
+            let source: Box<dyn Source> = match subject {
+                Subject::Poolhouse(url) => {
                     Box::new(Admin::new(RemoteArgs { url, token_file: None }.remote()?, None, None))
                 }
-                Whom::Postgres(url) => Box::new(Sql::new(url, None, None)),
+                Subject::Postgres(url) => Box::new(Sql::new(url, None, None)),
             };
             let mut source = Compressed { source, compression };
             let mut left = MAX_WINDOW_LOOKS;
@@ -90,8 +89,8 @@ impl Beside {
         Self { over, thread }
     }
 
-    /// The run is over: what was seen, a line each.
-    pub fn end(self) -> Vec<String> {
+    /// Ends the look when the run is over. Returns the findings, a line each.
+    pub fn finish(self) -> Vec<String> {
         self.over.store(true, Relaxed);
         match self.thread.join() {
             Ok(Ok(diagnosis)) => diagnosis.in_short(),
