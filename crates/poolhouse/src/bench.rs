@@ -93,7 +93,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// A mistake of whoever wrote the command line or the scenario.
+/// Reports a mistake in the command line or the scenario.
 fn bad_usage(message: &dyn std::fmt::Display) -> ExitCode {
     let message = message.to_string();
     let lead = if message.contains("error: ") { "" } else { "error: " };

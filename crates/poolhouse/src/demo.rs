@@ -74,7 +74,7 @@ pub fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
     story.directly()?;
     story.through_pgbouncer()?;
     story.through_poolhouse()?;
-    let failed = story.tell(began);
+    let failed = story.print_result(began);
     cleanup.sweep();
     println!("\nEverything that was started has been stopped and removed ({} s).", began.elapsed().as_secs());
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -186,7 +186,7 @@ impl Story {
         println!("# {} clients run a short query over and over; then all backends are killed", recovery::CLIENTS);
         let target = application_url(pooler.map_or(self.cluster.address, |pooler| pooler.address));
         let recovery = recovery::measure(&target, &mut self.watch)?;
-        println!("  {}", tell_recovery(name, &recovery));
+        println!("  {}", describe_recovery(name, &recovery));
         pooler.map_or(Ok(()), |pooler| pooler.must_be_alive(&self.shell))?;
         self.recoveries.push((name, recovery));
         Ok(())
@@ -232,7 +232,7 @@ impl Story {
     }
 
     /// Prints what was found; returns how much failed through Poolhouse.
-    fn tell(&self, began: Instant) -> u64 {
+    fn print_result(&self, began: Instant) -> u64 {
         chapter("Result");
         let rows: Vec<Row> =
             self.flood.iter().chain(&self.short_lived).cloned().chain(best_of_each(&self.single)).collect();
@@ -244,9 +244,9 @@ impl Story {
         );
         print!("{}", table::render(&rows));
         println!();
-        self.tell_costs(&rows);
+        self.print_added_latency(&rows);
         for (name, recovery) in &self.recoveries {
-            println!("{}", tell_recovery(name, recovery));
+            println!("{}", describe_recovery(name, recovery));
         }
         let unserved = self.recoveries.iter().any(|(name, recovery)| *name == "Poolhouse" && recovery.time.is_none());
         let failed: u64 =
@@ -254,7 +254,7 @@ impl Story {
         failed + u64::from(unserved)
     }
 
-    fn tell_costs(&self, rows: &[Row]) {
+    fn print_added_latency(&self, rows: &[Row]) {
         let p50 = |title: &str| rows.iter().find(|row| row.title == title).and_then(|row| row.outcome.p50);
         let Some(direct) = p50("one client, directly") else { return };
         for name in ["PgBouncer", "Poolhouse"] {
@@ -283,7 +283,7 @@ fn best_of_each(rows: &[Row]) -> Vec<Row> {
     best
 }
 
-fn tell_recovery(name: &str, recovery: &Recovery) -> String {
+fn describe_recovery(name: &str, recovery: &Recovery) -> String {
     let time = match recovery.time {
         Some(time) => format!("all {} clients served again after {} ms", recovery::CLIENTS, milliseconds(time)),
         None => "NOT all clients were served again".to_owned(),
@@ -332,6 +332,6 @@ mod tests {
 
     #[test]
     fn a_client_that_is_never_served_again_is_said_aloud() {
-        assert!(tell_recovery("Poolhouse", &Recovery::default()).contains("NOT all"));
+        assert!(describe_recovery("Poolhouse", &Recovery::default()).contains("NOT all"));
     }
 }

@@ -217,9 +217,9 @@ fn source(what: String, args: &DoctorArgs) -> anyhow::Result<Box<dyn Source>> {
         return Ok(Box::new(metrics));
     }
     // A Poolhouse behind a proxy, or an application without a pool: its token is not for those.
-    let is_anybodys = metrics::has_path(&what);
+    let may_be_other = metrics::has_path(&what);
     let remote = RemoteArgs { url: what, token_file: args.token_file.clone() };
-    let remote = if is_anybodys { remote.remote_of_anybody()? } else { remote.remote()? };
+    let remote = if may_be_other { remote.remote_without_own_token()? } else { remote.remote()? };
     let beside = args.database.as_deref().map(secret).transpose()?;
     Ok(Box::new(Admin::new(remote, beside, args.processors)))
 }

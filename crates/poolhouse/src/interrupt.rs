@@ -24,7 +24,7 @@ pub struct Interrupt {
 /// Begins to watch.
 ///
 /// # Errors
-/// The system does not let us, or somebody watches already.
+/// The system refuses, or a handler exists already.
 pub fn watch() -> anyhow::Result<Interrupt> {
     let (stop, cleanup) = (Arc::new(AtomicBool::new(false)), Cleanup::default());
     let (flag, started) = (Arc::clone(&stop), cleanup.clone());

@@ -14,8 +14,8 @@ use anyhow::Context;
 pub struct OutputFile {
     path: PathBuf,
     file: File,
-    /// Made by us, and nothing is written yet.
-    vain: bool,
+    /// The file is new, and nothing is written yet.
+    is_unused: bool,
 }
 
 impl OutputFile {
@@ -34,7 +34,7 @@ impl OutputFile {
             made => made,
         };
         match opened {
-            Ok((file, vain)) => Ok(Self { path: path.to_owned(), file, vain }),
+            Ok((file, is_unused)) => Ok(Self { path: path.to_owned(), file, is_unused }),
             Err(error) => Err(format!("cannot write {}: {error}", path.display())),
         }
     }
@@ -44,7 +44,7 @@ impl OutputFile {
     /// # Errors
     /// The system refuses.
     pub fn write(mut self, text: &str) -> anyhow::Result<()> {
-        self.vain = false;
+        self.is_unused = false;
         let written = (|| {
             // A pipe or a terminal has no length.
             if self.file.metadata()?.is_file() {
@@ -58,7 +58,7 @@ impl OutputFile {
 
 impl Drop for OutputFile {
     fn drop(&mut self) {
-        if self.vain {
+        if self.is_unused {
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -71,10 +71,10 @@ pub struct Outputs {
     html: Option<OutputFile>,
 }
 
-/// Standard output. Whoever reads it may have seen enough, as `head` has: that is no failure.
-struct Audience<W>(W);
+/// Standard output, whose reader may close the pipe early, as `head` does: that is no failure.
+struct PipeOutput<W>(W);
 
-impl<W: Write> Write for Audience<W> {
+impl<W: Write> Write for PipeOutput<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self.0.write(bytes) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(bytes.len()),
@@ -117,13 +117,13 @@ impl Outputs {
     ///
     /// # Errors
     /// Those of writing. A file that cannot be written does not keep the other from it.
-    pub fn tell(
+    pub fn write_all(
         self,
         table: impl FnOnce(&mut dyn Write) -> io::Result<()>,
         json: impl FnOnce() -> anyhow::Result<String>,
         html: impl FnOnce() -> String,
     ) -> anyhow::Result<()> {
-        let mut out = Audience(io::stdout().lock());
+        let mut out = PipeOutput(io::stdout().lock());
         let shown = match &self.json {
             Json::StandardOutput => Ok(()),
             Json::Nowhere | Json::File(_) => table(&mut out).context("cannot write to standard output"),
@@ -175,9 +175,9 @@ mod tests {
                 Err(self.0.into())
             }
         }
-        let mut left = Audience(Failing(io::ErrorKind::BrokenPipe));
+        let mut left = PipeOutput(Failing(io::ErrorKind::BrokenPipe));
         assert!(left.write_all(b"table").and_then(|()| left.flush()).is_ok());
-        let mut full = Audience(Failing(io::ErrorKind::StorageFull));
+        let mut full = PipeOutput(Failing(io::ErrorKind::StorageFull));
         assert!(full.write_all(b"table").is_err() && full.flush().is_err());
     }
 
@@ -197,7 +197,7 @@ mod tests {
         let (json, html) = (folder.path().join("a.json"), folder.path().join("a.html"));
         let outputs = Outputs::open(Some(&json), Some(&html)).unwrap();
         let mut shown = false;
-        let told = outputs.tell(
+        let told = outputs.write_all(
             |_| {
                 shown = true;
                 Ok(())

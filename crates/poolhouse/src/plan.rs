@@ -204,7 +204,7 @@ pub fn run(args: PlanArgs) -> anyhow::Result<ExitCode> {
     };
     let prediction = predicted(&question);
     let json = || Ok(serde_json::to_string_pretty(&prediction).context("the prediction")? + "\n");
-    outputs.tell(|out| report::text::write(out, &prediction), json, || report::page::page(&prediction))?;
+    outputs.write_all(|out| report::text::write(out, &prediction), json, || report::page::page(&prediction))?;
     Ok(if prediction.is_hopeless() { MISSED.into() } else { ExitCode::SUCCESS })
 }
 

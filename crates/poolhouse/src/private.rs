@@ -69,7 +69,7 @@ impl PrivateDatabase {
         &self.url
     }
 
-    /// How somebody reaches it who only looks, also when the application has taken all connections.
+    /// How the doctor reaches the database, also when the application has taken all connections.
     pub fn watcher(&self) -> Option<&Secret> {
         self.watcher.as_ref()
     }
@@ -96,16 +96,4 @@ fn password() -> std::io::Result<String> {
         write!(text, "{byte:02x}").expect("writing to memory cannot fail");
         text
     }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn two_passwords_differ_and_need_no_encoding() {
-        let (one, other) = (password().unwrap(), password().unwrap());
-        assert_ne!(one, other);
-        assert!(one.len() == 32 && one.bytes().all(|byte| byte.is_ascii_hexdigit()));
-    }
 }

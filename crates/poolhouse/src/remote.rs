@@ -16,7 +16,7 @@ const TOKEN: &str = "POOLHOUSE_ADMIN_TOKEN";
 /// Bounds connecting, and an answer beyond the time that the order itself takes.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of an answer, and values in it: what all pools take that a Poolhouse can have. The longest lists of clients
-/// and servers take less. So an answer takes no more memory than such a Poolhouse asks for, whoever gives it.
+/// and servers take less. So no answer takes more memory than that of such a Poolhouse.
 const MAX_ANSWER: usize = serve::MAX_POOLS * serve::POOL_BYTES;
 const MAX_VALUES: usize = serve::MAX_POOLS * serve::POOL_VALUES;
 
@@ -79,21 +79,21 @@ struct Problem {
 }
 
 impl RemoteArgs {
-    /// Asks nobody yet.
+    /// Sends no request yet.
     ///
     /// # Errors
     /// The URL is none, or the token cannot be read: bad usage.
     pub fn remote(&self) -> anyhow::Result<Remote> {
         let token = self.token()?.or_else(|| std::env::var(TOKEN).ok());
-        self.asked_with(token)
+        self.remote_with(token)
     }
 
-    /// The same for an address that may be somebody else's: the token of the environment is not for those.
+    /// The same for an address that may be another server's, which must not get the token of the environment.
     ///
     /// # Errors
     /// As above.
-    pub fn remote_of_anybody(&self) -> anyhow::Result<Remote> {
-        self.asked_with(self.token()?)
+    pub fn remote_without_own_token(&self) -> anyhow::Result<Remote> {
+        self.remote_with(self.token()?)
     }
 
     fn token(&self) -> anyhow::Result<Option<String>> {
@@ -102,7 +102,7 @@ impl RemoteArgs {
         self.token_file.as_ref().map(read).transpose()
     }
 
-    fn asked_with(&self, token: Option<String>) -> anyhow::Result<Remote> {
+    fn remote_with(&self, token: Option<String>) -> anyhow::Result<Remote> {
         let token = token.map(|token| token.trim().to_owned()).filter(|token| !token.is_empty());
         Remote::new(&self.url, token).context("the admin URL must begin with http://, such as http://127.0.0.1:9930")
     }
@@ -258,7 +258,7 @@ impl Answer {
     /// All of it.
     ///
     /// # Errors
-    /// It is JSON, but of numbers or texts that nobody can have.
+    /// It is JSON, but with numbers or texts that Rust cannot represent.
     pub fn body(&self) -> anyhow::Result<Value> {
         serde_json::from_str(&self.text).context("the answer is none of a Poolhouse")
     }
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_numbers_that_nobody_can_have_is_an_error() {
+    fn an_answer_of_unrepresentable_values_is_an_error() {
         for body in [r#"{"pools":[1e400]}"#, r#"{"error":"\ud800"}"#] {
             let request =
                 Request { method: Method::Get, path: "/".to_owned(), parameters: Vec::new(), patience: Duration::ZERO };

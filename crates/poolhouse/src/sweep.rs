@@ -147,8 +147,8 @@ fn at_one_scale(order: &mut Order<'_>, target: Target) {
     order.target = target;
 }
 
-/// Makes the sweep, first the tables or documents if it is to (`init`), and tells what came out, also of the doctor who
-/// looks at somebody.
+/// Makes the tables or documents if `init` says so, sweeps, and shows the result, with the findings of the doctor if
+/// there is a `subject`.
 pub(crate) fn carry_out(
     order: Order<'_>,
     init: bool,
@@ -277,7 +277,7 @@ fn show(name: &str, now: &Progress<'_>, terminal: bool) {
 fn write(outputs: Outputs, result: &SweepResult) -> anyhow::Result<()> {
     let json = || Ok(serde_json::to_string_pretty(result).context("the result")? + "\n");
     let page = || report::html::report(&[report::html::Part::Sweep(result)]);
-    outputs.tell(|out| out.write_all(table::text(result).as_bytes()), json, page)
+    outputs.write_all(|out| out.write_all(table::text(result).as_bytes()), json, page)
 }
 
 #[cfg(test)]

@@ -77,7 +77,7 @@ pub fn run(args: TopArgs) -> anyhow::Result<ExitCode> {
             None => report.lines(),
         };
         return match stdout().lock().write_all(text.as_bytes()) {
-            // Whoever reads has seen enough, as `head` has.
+            // The reader may close the pipe early, as `head` does.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(ExitCode::SUCCESS),
             written => {
                 written?;
@@ -125,7 +125,7 @@ impl Watcher {
         Ok(report)
     }
 
-    /// Until nobody listens.
+    /// Reports until the receiver is gone.
     fn run(mut self, every: Duration, reports: &SyncSender<Result<Report, String>>) {
         loop {
             let began = Instant::now();

@@ -171,13 +171,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_same_seed_gives_the_same_arrivals() {
-        let of = |seed| Arrivals::new(&[stage(5, 10.0, 50.0)], Spacing::Poisson, seed).collect::<Vec<_>>();
-        assert_eq!(of(1), of(1));
-        assert_ne!(of(1), of(2));
-    }
-
     proptest! {
         #[test]
         fn arrivals_are_in_order_within_the_load_and_as_many_as_the_integral_says(

@@ -1,17 +1,17 @@
-//! What goes wrong between a client and a server.
+//! Faults between a client and a server.
 
 use std::time::Duration;
 
-/// Something that happens to bytes on their way.
+/// A fault that affects bytes on their way.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Fault {
-    /// Everything takes so much longer, in each direction.
+    /// Everything arrives later, in each direction.
     Delay {
         delay: Duration,
-        /// And up to so much more, at random.
+        /// A random delay up to this is added.
         jitter: Duration,
     },
-    /// In these windows, what comes from the server arrives so much later: a stall.
+    /// In these windows, bytes from the server arrive later by `delay`.
     Stall { delay: Duration, window: Window },
     /// In these windows nothing arrives at all; what was sent arrives afterwards.
     BlackHole { window: Window },
@@ -25,13 +25,13 @@ pub enum Fault {
     Cut { window: Window },
 }
 
-/// A time that comes back.
+/// A time, once or at regular intervals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Window {
-    /// The first begins this long after the load.
+    /// From the beginning of the load to the first window.
     pub first: Duration,
-    /// How long each lasts.
+    /// The length of each window.
     pub length: Duration,
-    /// From the beginning of one to the next. `None`: only once.
+    /// From the beginning of one window to the next. `None`: there is one window.
     pub every: Option<Duration>,
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 #[derive(Clone, PartialEq, Debug)]
 pub enum Shape {
     /// Closed loop: each of `clients` begins its next operation when its last one has ended. It is blind to
-    /// stalls: whoever waits does not ask (coordinated omission).
+    /// stalls: a client that waits sends no request (coordinated omission).
     Closed {
         clients: u32,
         /// Pause of a client between two operations.
@@ -24,7 +24,7 @@ pub enum Shape {
     /// Nothing for a while, then many at once; again and again.
     Burst {
         size: u32,
-        /// How many of them are begun at once; 1: one after the other.
+        /// Operations that begin at once; 1: one after the other.
         at_once: u32,
         /// From the end of one burst to the next.
         idle: Duration,
@@ -36,9 +36,9 @@ pub enum Shape {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Stage {
     pub duration: Duration,
-    /// Arrivals per second when it begins.
+    /// Arrivals per second at its beginning.
     pub from: f64,
-    /// Arrivals per second when it ends.
+    /// Arrivals per second at its end.
     pub to: f64,
 }
 

@@ -1,4 +1,4 @@
-//! A relay on loopback between the load generator and its target, with faults on the way: delays, stalls, silence,
+//! A relay on loopback between the load generator and its target, with faults on the flow: delays, stalls, silence,
 //! oblivion, cuts. It moves bytes and refuses to know what they mean.
 //!
 //! One thread serves all connections with epoll and a timer of nanoseconds, so that a delay is kept to about 0.1 ms on
@@ -24,7 +24,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use arrivals::{Direction, Fault, Weather, nanos};
+use arrivals::{Direction, Fault, FaultTimeline, nanos};
 use rustix::{
     event::{EventfdFlags, epoll, eventfd},
     io::Errno,
@@ -34,11 +34,11 @@ use rustix::{
 use slab::Slab;
 
 pub use pair::MAX_UNDER_WAY;
-use pair::{CLIENT, Over, Pair, SERVER};
+use pair::{CLIENT, Pair, PairEnd, SERVER};
 
 use crate::random::Random;
 
-/// Connections at a time; more are closed at once.
+/// Connections at a time; further ones are closed at once.
 const MAX_PAIRS: usize = 20_000;
 /// Connections accepted in a row.
 const ACCEPT_BATCH: usize = 256;
@@ -63,9 +63,9 @@ pub struct Relay {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the relay has seen.
+/// Connections that the relay has counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Seen {
+pub struct RelayCounts {
     pub connections: u64,
     /// Connections cut by a fault.
     pub cut: u64,
@@ -85,10 +85,10 @@ struct Shared {
 
 impl Relay {
     /// Starts a relay to `target` on a free port of loopback. Delays hold at once, windows count from
-    /// [`Relay::load_begins`].
+    /// [`Relay::start_windows`].
     ///
     /// # Errors
-    /// No socket or thread is to be had.
+    /// The system refuses a socket or a thread.
     pub fn start(target: SocketAddr, faults: &[Fault], seed: u64) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
@@ -102,7 +102,7 @@ impl Relay {
         epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), edge)?;
         epoll::add(&epoll, &timer, epoll::EventData::new_u64(TIMER), edge)?;
         epoll::add(&epoll, &*waker, epoll::EventData::new_u64(WAKER), edge)?;
-        let work = Work {
+        let work = RelayThread {
             listener,
             target,
             epoll,
@@ -110,7 +110,7 @@ impl Relay {
             _waker: Arc::clone(&waker),
             alarm: None,
             shared: Arc::clone(&shared),
-            weather: Weather::new(faults, Random::new(seed, u32::MAX - 1).bits()),
+            timeline: FaultTimeline::new(faults, Random::new(seed, u32::MAX - 1).bits()),
             cut_next: None,
             pairs: Slab::new(),
             due: BinaryHeap::new(),
@@ -127,8 +127,8 @@ impl Relay {
         self.address
     }
 
-    /// Windows count from here.
-    pub fn load_begins(&self, origin: Instant) {
+    /// Starts the windows of faults at `origin`.
+    pub fn start_windows(&self, origin: Instant) {
         let began = match origin.checked_duration_since(Instant::now()) {
             Some(ahead) => now().saturating_add(nanos(ahead)),
             None => now().saturating_sub(nanos(origin.elapsed())),
@@ -137,9 +137,9 @@ impl Relay {
         self.wake();
     }
 
-    /// What it has seen until now.
-    pub fn seen(&self) -> Seen {
-        Seen {
+    /// The connections until now.
+    pub fn counts(&self) -> RelayCounts {
+        RelayCounts {
             connections: self.shared.connections.load(Relaxed),
             cut: self.shared.cut.load(Relaxed),
             failed: self.shared.failed.load(Relaxed),
@@ -157,13 +157,13 @@ impl Drop for Relay {
         self.shared.stopped.store(true, Relaxed);
         self.wake();
         if let Some(thread) = self.thread.take() {
-            // A panic there is told by the thread itself.
+            // The thread itself reports a panic.
             let _ = thread.join();
         }
     }
 }
 
-struct Work {
+struct RelayThread {
     listener: TcpListener,
     target: SocketAddr,
     epoll: OwnedFd,
@@ -173,19 +173,19 @@ struct Work {
     /// When the timer goes off.
     alarm: Option<u64>,
     shared: Arc<Shared>,
-    weather: Weather,
+    timeline: FaultTimeline,
     /// When all connections are cut next.
     cut_next: Option<u64>,
     pairs: Slab<Pair>,
-    /// When something is due, for which slot, and for which of the pairs that it has had.
+    /// When pairs are due: time, slot, and serial of the pair.
     due: BinaryHeap<Reverse<(u64, usize, u64)>>,
     serials: u64,
-    /// Not all that wait have been accepted: go on then.
+    /// When accepting continues, if connections may be waiting.
     accept_again: Option<u64>,
     chunk: Box<[u8]>,
 }
 
-impl Work {
+impl RelayThread {
     fn run(mut self) {
         let mut events = Vec::with_capacity(EVENT_BATCH);
         let mut touched = Vec::with_capacity(EVENT_BATCH);
@@ -200,7 +200,7 @@ impl Work {
                 match event.data.u64() {
                     LISTENER => accept = true,
                     TIMER => self.alarm = None,
-                    WAKER => self.look_at_the_beginning(),
+                    WAKER => self.read_load_start(),
                     key => touched.extend(self.ready(key, event.flags)),
                 }
             }
@@ -226,27 +226,27 @@ impl Work {
         Some(slot)
     }
 
-    fn look_at_the_beginning(&mut self) {
+    fn read_load_start(&mut self) {
         let began = self.shared.began.load(Relaxed);
-        if began != 0 && self.weather.began != Some(began) {
-            self.weather.began = Some(began);
-            self.cut_next = self.weather.next_cut(began.saturating_sub(1));
+        if began != 0 && self.timeline.load_start != Some(began) {
+            self.timeline.load_start = Some(began);
+            self.cut_next = self.timeline.next_cut(began.saturating_sub(1));
         }
     }
 
     fn pump(&mut self, slot: usize, now: u64) {
         let Some(pair) = self.pairs.get_mut(slot) else { return };
-        let weather = &mut self.weather;
-        match pair.pump(now, &mut self.chunk, &mut |direction| weather.arrival(direction, now)) {
+        let timeline = &mut self.timeline;
+        match pair.pump(now, &mut self.chunk, &mut |direction| timeline.arrival(direction, now)) {
             Ok(Some(next)) if pair.armed.is_none_or(|armed| next < armed) => {
                 pair.armed = Some(next);
                 self.due.push(Reverse((next, slot, pair.serial)));
             }
             Ok(_) => {}
             Err(over) => {
-                self.shared.failed.fetch_add(u64::from(over == Over::NoServer), Relaxed);
+                self.shared.failed.fetch_add(u64::from(over == PairEnd::NoServer), Relaxed);
                 let pair = self.pairs.remove(slot);
-                if over != Over::Ended {
+                if over != PairEnd::Ended {
                     // The other end sees a reset, too.
                     pair.cut();
                 }
@@ -267,7 +267,7 @@ impl Work {
         if self.cut_next.is_none_or(|at| at > now) {
             return;
         }
-        self.cut_next = self.weather.next_cut(now);
+        self.cut_next = self.timeline.next_cut(now);
         self.shared.cut.fetch_add(self.pairs.len() as u64, Relaxed);
         for pair in self.pairs.drain() {
             pair.cut();
@@ -288,7 +288,7 @@ impl Work {
                 }
             };
             self.shared.connections.fetch_add(1, Relaxed);
-            if self.pairs.len() >= MAX_PAIRS || self.enter(client, now).is_err() {
+            if self.pairs.len() >= MAX_PAIRS || self.connect_target(client, now).is_err() {
                 self.shared.failed.fetch_add(1, Relaxed);
             }
         }
@@ -296,7 +296,7 @@ impl Work {
     }
 
     /// Begins to connect to the target on behalf of a client.
-    fn enter(&mut self, client: TcpStream, now: u64) -> io::Result<()> {
+    fn connect_target(&mut self, client: TcpStream, now: u64) -> io::Result<()> {
         let family = if self.target.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let server = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
@@ -309,10 +309,11 @@ impl Work {
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
         // What is sent as soon as the handshake is over arrives this much later.
-        let handshake = now + self.weather.round_trip();
-        let earliest = self.weather.arrival(Direction::Up, handshake);
+        let handshake = now + self.timeline.round_trip();
+        let earliest = self.timeline.arrival(Direction::Up, handshake);
         self.serials += 1;
-        let slot = self.pairs.insert(Pair::new(self.serials, client, server, now, earliest, self.weather.memory()));
+        let slot =
+            self.pairs.insert(Pair::new(self.serials, client, server, now, earliest, self.timeline.max_silence()));
         let pair = &self.pairs[slot];
         let both = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
         let added = [CLIENT, SERVER].into_iter().try_for_each(|end| {

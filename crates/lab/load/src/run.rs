@@ -75,7 +75,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, watch: &mut dyn FnMut(&Engine, Time))
     let mut relay_knows = false;
     let mut watch = |engine: &Engine, now: Time| {
         if let (Some(relay), Some(from), false) = (&relay, engine.measured_from(), relay_knows) {
-            relay.load_begins(origin + Duration::from_nanos(from.0));
+            relay.start_windows(origin + Duration::from_nanos(from.0));
             relay_knows = true;
         }
         processors.look(engine.is_measuring());
@@ -88,7 +88,7 @@ pub fn run(plan: &Plan, stop: &AtomicBool, watch: &mut dyn FnMut(&Engine, Time))
     }
     let now = Time(u64::try_from(origin.elapsed().as_nanos()).expect("584 years fit"));
     let mut result = engine.result(now);
-    if let Some(lost) = relay.as_ref().map(|relay| relay.seen().failed).filter(|lost| *lost > 0) {
+    if let Some(lost) = relay.as_ref().map(|relay| relay.counts().failed).filter(|lost| *lost > 0) {
         result
             .warnings
             .push(format!("{lost} connections ended because the relay with the faults could not reach the target."));

@@ -87,8 +87,17 @@ pub fn check(target: &Target) -> Result<Server, TargetError> {
 pub fn run(target: &Target, plan: &Plan, engine: &mut Engine, context: RunContext<'_>) -> Result<(), TargetError> {
     match target {
         Target::Postgres(target) => postgres::run(target, plan, engine, context),
-        Target::Redis(target) => redis::run(target, plan, engine, context),
-        Target::MongoDb(target) => mongodb::run(target, plan, engine, context),
+        Target::Redis(target) => {
+            let scripts = redis::scripts(target, plan.seed)?;
+            let options = clients::redis::ConnectOptions::of(&target.url, context.via)?;
+            run::carry_out(redis::Commands::new(), &options, &scripts, plan, engine, context)
+        }
+        Target::MongoDb(target) => {
+            let scripts = mongodb::scripts(target, plan.seed)?;
+            let options = clients::mongodb::ConnectOptions::of(&target.url, context.via)?;
+            let commands = mongodb::Commands::new(options.database.clone());
+            run::carry_out(commands, &options, &scripts, plan, engine, context)
+        }
         Target::Http(target) => http::run(target, plan, engine, context),
     }
 }

@@ -1,17 +1,12 @@
-//! What is measured is what was: against a server whose own clock tells how long each answer took it. The two that
-//! compare percentiles need a processor for that server and one for the load: `make bench-load` runs them, where
-//! nothing else runs.
+//! What is measured is what was: against a server whose own clock tells how long each answer took it. The
+//! tests need a processor for that server and one for the load: `make bench-load` runs them, where nothing else runs.
 
 #[path = "accuracy/punctual.rs"]
 mod punctual;
-#[path = "postgres_target/server.rs"]
-#[allow(dead_code, reason = "other tests need the rest")]
-mod server;
 
 use std::{
     sync::{Mutex, PoisonError, atomic::AtomicBool},
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use arrivals::{Shape, Spacing, Stage};
@@ -22,10 +17,8 @@ use load::{
 use pool::PoolConfig;
 use punctual::Punctual;
 use report::result::{BenchResult, Percentiles};
-use server::{Reply, Server};
 use settings::Secret;
 
-const OK: Reply = Reply::Rows(&["1"], b'I');
 /// Operations whose percentiles are compared.
 const SAMPLES: u64 = 100_000;
 /// The reader's promise: a percentile is right within this share, or this time if that is more.
@@ -138,39 +131,4 @@ fn percentiles_of_an_open_loop_are_those_of_the_server() {
     server.stop();
     assert_right(result.total.service_ms.as_ref().unwrap(), &server);
     assert_right(result.total.response_ms.as_ref().unwrap(), &server);
-}
-
-/// Answers at once, but for one stall of 500 ms that begins a second after the first operation.
-fn stalling() -> Server {
-    let began = Mutex::new(None);
-    Server::start(move |_, query| {
-        if query == "SELECT 1" {
-            let since = began.lock().unwrap().get_or_insert_with(Instant::now).elapsed();
-            if since > ms(1000) && since < ms(1500) {
-                thread::sleep(ms(1500) - since);
-            }
-        }
-        OK
-    })
-}
-
-#[test]
-fn a_stall_is_seen_by_the_open_loop_and_the_closed_one_says_that_it_is_blind() {
-    let server = stalling();
-    let shape = Shape::Open {
-        stages: vec![Stage { duration: ms(4000), from: 500.0, to: 500.0 }],
-        spacing: Spacing::Even,
-        max_in_flight: 5000,
-    };
-    let open = measure(&plan(server.port, shape, 20));
-    // An eighth of the arrivals fell into the stall and waited 250 ms on average.
-    let response = open.total.response_ms.unwrap();
-    assert!((250.0..520.0).contains(&response.p95) && response.p50 < 50.0, "{response:?}");
-
-    let server = stalling();
-    let shape = Shape::Closed { clients: 4, think: ms(2), duration: ms(4000), operations: None };
-    let closed = measure(&plan(server.port, shape, 4));
-    let response = closed.total.response_ms.as_ref().unwrap();
-    assert!(response.p95 < 50.0 && response.max > 400.0, "{response:?}");
-    assert!(closed.warnings.iter().any(|warning| warning.contains("blind to stalls")), "{:?}", closed.warnings);
 }

@@ -8,7 +8,7 @@ mod times;
 
 use std::{borrow::Cow, time::Duration};
 
-use arrivals::{Direction, Fault, Random, Weather};
+use arrivals::{Direction, Fault, FaultTimeline, Random};
 use load::record::{ErrorKind, Phases};
 use pool::Time;
 
@@ -164,7 +164,7 @@ pub enum Delivery {
 #[derive(Debug)]
 pub struct Server<'s> {
     spec: &'s Spec,
-    weather: Weather,
+    timeline: FaultTimeline,
     /// Idle time after which the network drops a connection.
     network_idle_limit_ns: u64,
     random: Random,
@@ -180,11 +180,11 @@ pub struct Server<'s> {
 impl<'s> Server<'s> {
     pub fn new(spec: &'s Spec, faults: &[Fault], seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let weather = Weather::new(faults, random.bits());
+        let timeline = FaultTimeline::new(faults, random.bits());
         Self {
             spec,
-            network_idle_limit_ns: weather.memory(),
-            weather,
+            network_idle_limit_ns: timeline.max_silence(),
+            timeline,
             random: Random::new(random.bits()),
             sharing: spec.curve.clone().map(Sharing::new),
             queue: spec.processors.filter(|_| spec.curve.is_none()).map(|all| Queue::new(all, &spec.service)),
@@ -208,13 +208,13 @@ impl<'s> Server<'s> {
 
     /// Starts the fault windows. Returns the time of the first cut of all connections.
     pub fn load_begins(&mut self, now: Time) -> Option<Time> {
-        self.weather.began = Some(now.0);
-        self.weather.next_cut(now.0.saturating_sub(1)).map(Time)
+        self.timeline.load_start = Some(now.0);
+        self.timeline.next_cut(now.0.saturating_sub(1)).map(Time)
     }
 
     /// The time of the next cut after `now`.
     pub fn next_cut(&self, now: Time) -> Option<Time> {
-        self.weather.next_cut(now.0).map(Time)
+        self.timeline.next_cut(now.0).map(Time)
     }
 
     /// Makes a connection. `through_front`: to the Poolhouse in front, which has a limit of its own. `counts`: the
@@ -234,7 +234,7 @@ impl<'s> Server<'s> {
         phases.tcp = spend(&connect.tcp, &mut self.random, &mut at);
         // As with the relay in measurements, TCP's round trip is counted in the phase after it.
         let mut from = at;
-        at += self.weather.round_trip();
+        at += self.timeline.round_trip();
         for (place, (times, trips)) in [
             (&connect.tls, connect.tls_trips),
             (&connect.auth, connect.auth_trips),
@@ -292,7 +292,7 @@ impl<'s> Server<'s> {
         if now.0.saturating_sub(last.0) > self.network_idle_limit_ns {
             return Delivery::Lost;
         }
-        let mut up = self.weather.arrival(Direction::Up, now.0);
+        let mut up = self.timeline.arrival(Direction::Up, now.0);
         if self.queue.is_some() || self.sharing.is_some() {
             return Delivery::ArrivesAt(Time(up));
         }
@@ -307,7 +307,7 @@ impl<'s> Server<'s> {
     /// dropped the connection.
     pub fn arrival_time(&mut self, last: Time, now: Time) -> Option<Time> {
         let is_alive = now.0.saturating_sub(last.0) <= self.network_idle_limit_ns;
-        is_alive.then(|| Time(self.weather.arrival(Direction::Up, now.0)))
+        is_alive.then(|| Time(self.timeline.arrival(Direction::Up, now.0)))
     }
 
     /// Starts to serve an operation. `first`: the first one on its connection. Returns when it is served; `None` if
@@ -373,7 +373,7 @@ impl<'s> Server<'s> {
 
     /// When an unsolicited message arrives that is sent now.
     pub fn push_arrival(&mut self, now: Time) -> Time {
-        Time(self.weather.arrival(Direction::Down, now.0))
+        Time(self.timeline.arrival(Direction::Down, now.0))
     }
 
     pub fn stats(&self) -> ServerStats {
@@ -383,7 +383,7 @@ impl<'s> Server<'s> {
     /// When an operation ends whose first answer is sent at `left`: after its other round trips and its pause.
     #[inline]
     fn finish_round_trips(&mut self, left: u64) -> u64 {
-        let mut at = self.weather.arrival(Direction::Down, left);
+        let mut at = self.timeline.arrival(Direction::Down, left);
         for _ in 1..self.spec.trips {
             at = self.add_round_trip(at);
         }
@@ -392,8 +392,8 @@ impl<'s> Server<'s> {
 
     #[inline]
     fn add_round_trip(&mut self, at: u64) -> u64 {
-        let up = self.weather.arrival(Direction::Up, at);
-        self.weather.arrival(Direction::Down, up)
+        let up = self.timeline.arrival(Direction::Up, at);
+        self.timeline.arrival(Direction::Down, up)
     }
 }
 

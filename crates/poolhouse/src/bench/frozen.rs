@@ -22,7 +22,7 @@ use ::report::result::BenchResult;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use settings::Secret;
 
-use crate::private::cleanup::{Cleanup, Farewell, ProcessId, TERMINATE};
+use crate::private::cleanup::{Cleanup, EndSignals, ProcessId, TERMINATE};
 
 /// The variable with the number of the run that a child executes.
 const RUN_VARIABLE: &str = "POOLHOUSE_BENCH_PART";
@@ -37,7 +37,7 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of its standard error that are kept.
 const MAX_COMPLAINTS: u64 = 64 * 1024;
 /// Ends a child; only SIGKILL ends one that is frozen.
-const END_SIGNALS: Farewell = TERMINATE;
+const END_SIGNALS: EndSignals = TERMINATE;
 
 /// The run that a child executes.
 pub struct ChildRun {

@@ -174,10 +174,4 @@ mod tests {
             assert!(stage(text).is_err(), "{text}");
         }
     }
-
-    #[test]
-    fn a_warm_up_may_be_zero_or_off() {
-        assert_eq!((warmup("0s"), warmup("off")), (Ok(Duration::ZERO), Ok(Duration::ZERO)));
-        assert_eq!(warmup("2s"), Ok(Duration::from_secs(2)));
-    }
 }

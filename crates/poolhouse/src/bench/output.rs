@@ -93,7 +93,7 @@ pub fn show(outputs: Outputs, results: &[BenchResult]) -> anyhow::Result<()> {
         [one] => json(one),
         several => json(&several),
     };
-    outputs.tell(|out| table::write(out, results), json, || html::page(results))
+    outputs.write_all(|out| table::write(out, results), json, || html::page(results))
 }
 
 /// The exit status, after saying what was missed.

@@ -399,7 +399,7 @@ fn sweep_of_scenario(sweep: SweepOfScenario, outputs: Outputs, stop: &AtomicBool
     }
     let through = plan.through_clients.zip(database.as_ref()).map(|(clients, database)| {
         let start = move |max_size| {
-            // Whoever sweeps wants to see how long clients wait, not that they are sent away.
+            // A sweep measures how long clients wait, so Poolhouse must not refuse them.
             let max_wait_time = Some(Some(SWEEP_WAIT_TIME));
             let wishes = PoolhouseWishes { max_size: Some(max_size), max_wait_time, ..PoolhouseWishes::default() };
             let poolhouse = database
@@ -579,8 +579,8 @@ mod tests {
 
     #[test]
     fn what_was_measured_before_a_failure_is_kept_and_the_failure_is_told() {
-        let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let plans = vec![plan("x: one", &server()), plan("x: two", &format!("http://{nobody}/"))];
+        let closed_port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let plans = vec![plan("x: one", &server()), plan("x: two", &format!("http://{closed_port}/"))];
         let about = Some("what it shows".to_owned());
         let scenario = ScenarioNotes { about, compression: Some(75.0), ..ScenarioNotes::default() };
         let runs = Runs { plans, init: false, doctor: true, scenario, database: None };
@@ -591,7 +591,7 @@ mod tests {
         assert_eq!(results[0].about.scenario.as_deref(), Some("what it shows"));
         assert_eq!(results[0].about.doctor, [NOTHING_TO_EXAMINE], "a service has nothing to show to the doctor");
         let error =
-            report_failure(failed.expect("nobody answers"), &runs.plans, results.len()).unwrap_err().to_string();
+            report_failure(failed.expect("no server answers"), &runs.plans, results.len()).unwrap_err().to_string();
         assert!(error.starts_with("x: two: "), "{error}");
     }
 }

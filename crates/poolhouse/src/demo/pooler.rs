@@ -156,11 +156,4 @@ mod tests {
                        poolhouse_checkout_seconds_count 4\nother 1\n";
         assert_eq!(excerpt(metrics), ["poolhouse_waiters 3", "poolhouse_checkout_seconds_count 4"]);
     }
-
-    #[test]
-    fn pgbouncer_gets_the_same_pool_as_poolhouse() {
-        let ini = configuration("127.0.0.1:1".parse().unwrap(), "127.0.0.1:2".parse().unwrap(), 1000);
-        assert!(ini.contains("default_pool_size = 20\n") && ini.contains("pool_mode = transaction\n"));
-        assert!(ini.contains("max_client_conn = 1100\n") && ini.contains("port=2 "));
-    }
 }

@@ -89,13 +89,4 @@ mod tests {
         let text = render(&[row]);
         assert!(text.contains("| directly |    1000 |              - |"), "{text}");
     }
-
-    #[test]
-    fn every_line_is_equally_long() {
-        let rows =
-            [Row { title: "a".to_owned(), ..Row::default() }, Row { title: "longer".to_owned(), ..Row::default() }];
-        let text = render(&rows);
-        let lengths: Vec<usize> = text.lines().map(str::len).collect();
-        assert!(lengths.iter().all(|&length| length == lengths[0]), "{text}");
-    }
 }

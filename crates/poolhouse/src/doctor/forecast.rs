@@ -13,7 +13,7 @@ use planner::{
 
 /// Simulations of one diagnosis: with so few operations each they take less than 0.3 s together.
 const MAX_SIMULATIONS: u32 = 32;
-/// Operations of one: a percentile of so many is known to about 3%.
+/// Operations of a simulation, which give a percentile to about 3%.
 const OPERATIONS: u32 = 10_000;
 /// The longest that one lasts, in virtual time.
 const MAX_VIRTUAL_TIME: Duration = Duration::from_secs(1_200);
@@ -184,17 +184,6 @@ mod tests {
         assert_eq!(sixteen.wait_p95_ms, Some(0.0));
         near(sixteen.transactions_per_s, 16.0 / 0.0043, 0.03);
         assert_eq!(player.predict(&load, &sizes(4, 4, 60_000)), Some(four), "the same question has the same answer");
-    }
-
-    #[test]
-    fn arrivals_at_random_wait_as_queueing_theory_says() {
-        // M/M/1, 50 of 100 a second: P(wait > t) = 0.5 exp(-(100 - 50) t), which is 5% at ln(10) / 50 s = 46 ms.
-        let mean_only =
-            HoldTimes { times: admin_api::Times { buckets: vec![100], sum_ms: 1_000.0 }, bounds_ms: Vec::new() };
-        let load = Load { arrivals: Arrivals::AtRandom { rate: 50.0 }, hold: mean_only, connect_time: Duration::ZERO };
-        let effect = Player::default().predict(&load, &sizes(1, 1, 600_000)).unwrap();
-        near(effect.wait_p95_ms.unwrap(), 10_f64.ln() / 50.0 * 1e3, 0.15);
-        near(effect.transactions_per_s, 50.0, 0.05);
     }
 
     #[test]

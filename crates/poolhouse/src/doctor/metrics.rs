@@ -59,7 +59,7 @@ impl Metrics {
     }
 }
 
-/// Without a path it is the admin address of a Poolhouse; with one it may be anybody's.
+/// Whether a URL has a path. Without one it is the admin address of a Poolhouse; with one it may be another server.
 pub fn has_path(url: &str) -> bool {
     let rest = url.strip_prefix("http://").unwrap_or_default();
     rest.find(['/', '?', '#']).is_some_and(|at| &rest[at..] != "/")

@@ -169,7 +169,7 @@ impl Known {
         Ok(())
     }
 
-    /// The connections a moment later, with how long transactions pause. `None` where too few of those that were `seen`
+    /// The connections a moment later, with how long transactions pause. `None` if too few of the `seen` transactions
     /// pause, or the server refuses.
     fn once_more(&mut self, seen: &[Session], command: &Command) -> anyhow::Result<Option<Vec<Session>>> {
         if seen.iter().filter(|session| session.paused_ms.is_some()).count() < MIN_PAUSING {

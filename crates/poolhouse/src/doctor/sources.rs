@@ -112,7 +112,7 @@ impl Neighbour {
     /// Its sessions. None while it does not answer: what is wrong then the pooler shows.
     ///
     /// # Errors
-    /// It lets nobody in by that URL.
+    /// The login of the URL is refused.
     fn backends(&mut self) -> anyhow::Result<Option<Vec<Backend>>> {
         if self.silent.is_some_and(|asked| asked.elapsed() < ANSWER_TIMEOUT) {
             return Ok(None);

@@ -23,19 +23,19 @@ const MAX_PROCESSES: usize = 32;
 /// How often the removal of a directory is tried while its last users end.
 const REMOVE_TRIES: u32 = 40;
 
-/// How a process is asked to end: each signal in turn, and how long it has to obey.
-pub type Farewell = &'static [(Signal, Duration)];
+/// The signals that end a process, in turn, each with the time that the process has to end.
+pub type EndSignals = &'static [(Signal, Duration)];
 
 /// For programs without anything to save.
-pub const TERMINATE: Farewell = &[(Signal::TERM, Duration::from_secs(2)), (Signal::KILL, Duration::from_secs(2))];
+pub const TERMINATE: EndSignals = &[(Signal::TERM, Duration::from_secs(2)), (Signal::KILL, Duration::from_secs(2))];
 /// For `poolhouse serve`: the first SIGTERM drains, the second ends.
-pub const DRAIN: Farewell = &[
+pub const DRAIN: EndSignals = &[
     (Signal::TERM, Duration::from_millis(1500)),
     (Signal::TERM, Duration::from_secs(2)),
     (Signal::KILL, Duration::from_secs(2)),
 ];
 /// For a PostgreSQL postmaster: fast shutdown, then immediate shutdown.
-pub const POSTMASTER: Farewell = &[
+pub const POSTMASTER: EndSignals = &[
     (Signal::INT, Duration::from_secs(6)),
     (Signal::QUIT, Duration::from_secs(6)),
     (Signal::KILL, Duration::from_secs(2)),
@@ -63,7 +63,7 @@ struct State {
 struct Running {
     id: ProcessId,
     child: Child,
-    farewell: Farewell,
+    end_signals: EndSignals,
 }
 
 impl Cleanup {
@@ -78,7 +78,7 @@ impl Cleanup {
     }
 
     /// Starts `command` as the leader of its own process group.
-    pub fn spawn(&self, command: &mut Command, farewell: Farewell) -> anyhow::Result<ProcessId> {
+    pub fn spawn(&self, command: &mut Command, end_signals: EndSignals) -> anyhow::Result<ProcessId> {
         let mut state = self.lock();
         ensure!(!state.swept, "interrupted");
         assert!(state.processes.len() < MAX_PROCESSES, "too many processes were started");
@@ -86,7 +86,7 @@ impl Cleanup {
         let child = command.process_group(0).spawn().with_context(|| format!("cannot start {program}"))?;
         let id = ProcessId(state.next_id);
         state.next_id += 1;
-        state.processes.push(Running { id, child, farewell });
+        state.processes.push(Running { id, child, end_signals });
         Ok(id)
     }
 
@@ -100,7 +100,7 @@ impl Cleanup {
     pub fn signal(&self, id: ProcessId, signal: Signal) {
         let state = self.lock();
         if let Some(running) = state.processes.iter().find(|running| running.id == id) {
-            // It has not been waited for, so its number cannot belong to anybody else.
+            // The child has not been waited for, so its process id cannot belong to another process.
             let _ = kill_process_group(Pid::from_child(&running.child), signal);
         }
     }
@@ -167,8 +167,8 @@ impl Drop for Sweeper {
 impl Running {
     fn end(&mut self) {
         let group = Pid::from_child(&self.child);
-        for (signal, patience) in self.farewell {
-            // The child has not been waited for yet, so its number cannot belong to anybody else.
+        for (signal, patience) in self.end_signals {
+            // The child has not been waited for, so its process id cannot belong to another process.
             if matches!(self.child.try_wait(), Ok(Some(_)) | Err(_)) {
                 return;
             }

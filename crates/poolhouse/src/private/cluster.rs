@@ -139,7 +139,7 @@ impl Cluster {
     }
 }
 
-/// Different loopback addresses nobody listens at.
+/// Different loopback addresses that are free.
 pub fn free_addresses<const N: usize>() -> anyhow::Result<[SocketAddr; N]> {
     // All are held until the last is known, or one might be given out twice.
     let mut listeners = Vec::with_capacity(N);
@@ -209,12 +209,6 @@ mod tests {
             let tcp: Vec<_> = hba.lines().filter(|line| line.starts_with("host")).collect();
             assert_eq!(tcp, [format!("host shop app 127.0.0.1/32 {method}")]);
         }
-    }
-
-    #[test]
-    fn two_free_addresses_are_two() {
-        let [one, other] = free_addresses().unwrap();
-        assert_ne!(one, other);
     }
 
     #[test]

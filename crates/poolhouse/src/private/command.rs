@@ -17,7 +17,7 @@ use std::{
 
 use anyhow::{Context, bail};
 
-use super::cleanup::{Cleanup, Farewell, ProcessId, TERMINATE};
+use super::cleanup::{Cleanup, EndSignals, ProcessId, TERMINATE};
 
 /// Most bytes of a program's output that are read back.
 const MAX_OUTPUT: usize = 4 << 20;
@@ -121,7 +121,7 @@ impl Shell {
         Ok(())
     }
 
-    /// Writes a new file that nobody else may read.
+    /// Writes a new file that other users cannot read.
     pub fn write_secret(&self, path: &Path, text: &str) -> anyhow::Result<()> {
         let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
         file.and_then(|mut file| file.write_all(text.as_bytes()))
@@ -129,14 +129,14 @@ impl Shell {
     }
 
     /// Starts a program; its output goes to files.
-    pub fn start(&self, command: &mut Command, farewell: Farewell) -> anyhow::Result<Started> {
+    pub fn start(&self, command: &mut Command, end_signals: EndSignals) -> anyhow::Result<Started> {
         self.say(&format!("$ {}{}", render(command), self.remark(command)));
         let number = self.outputs.get();
         self.outputs.set(number + 1);
         let stdout = self.directory.join(format!("output-{number}.out"));
         let stderr = self.directory.join(format!("output-{number}.err"));
         command.stdin(Stdio::null()).stdout(File::create(&stdout)?).stderr(File::create(&stderr)?);
-        let id = self.cleanup.spawn(command, farewell)?;
+        let id = self.cleanup.spawn(command, end_signals)?;
         Ok(Started { id, stdout, stderr })
     }
 

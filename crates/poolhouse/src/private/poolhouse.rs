@@ -20,8 +20,8 @@ use super::{
 const START_LIMIT: Duration = Duration::from_secs(15);
 
 impl PrivateDatabase {
-    /// Starts one; it ends with the database, or when it is stopped. It has an admin address only if somebody will look
-    /// at it (`is_watched`).
+    /// Starts a Poolhouse; it ends with the database, or when it is stopped. It has an admin address only if the doctor
+    /// looks at it (`is_watched`).
     ///
     /// # Errors
     /// It does not come up, for instance because the wishes make no sense together.

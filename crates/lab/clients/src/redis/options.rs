@@ -71,16 +71,6 @@ mod tests {
     }
 
     #[test]
-    fn a_relay_stands_in_for_the_host_but_not_for_its_certificate() {
-        let read = options("rediss://:secret@db.example", Some("127.0.0.1:7")).unwrap();
-        assert_eq!(
-            (read.endpoint.address.to_string().as_str(), read.endpoint.name.as_str()),
-            ("127.0.0.1:7", "db.example")
-        );
-        assert!(read.connector.is_some() && read.login.tls);
-    }
-
-    #[test]
     fn a_mistake_in_the_url_is_told_without_the_password() {
         for url in ["redis://a:hunter2@h/x", "redis://a:hunter2@h?sslmode=require", "postgres://a:hunter2@h/d"] {
             let error = options(url, None).err().expect(url);

@@ -21,7 +21,7 @@ fn seconds(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// A pool of so many connections, which are there from the start and stay.
+/// A pool of `size` connections, which are open from the start to the end.
 fn fixed(size: u32) -> PoolConfig {
     PoolConfig {
         max_size: size,

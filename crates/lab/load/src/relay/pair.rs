@@ -1,5 +1,5 @@
-//! One relayed connection: two sockets, and what is under way between them. Moves bytes when they are due; when that
-//! is, is said from outside.
+//! One relayed connection: two sockets, and the bytes under way between them, which the pair delivers when they are due.
+//! The caller says when that is.
 
 use std::{
     collections::VecDeque,
@@ -15,32 +15,32 @@ pub const MAX_UNDER_WAY: usize = 1 << 20;
 
 /// A connection from a client, and the one to the server that belongs to it.
 pub(super) struct Pair {
-    /// Counts up: tells the pairs that one slot had apart.
+    /// Distinguishes the pairs of one slot.
     pub(super) serial: u64,
-    /// The earliest entry of this pair in the list of what is due.
+    /// The earliest entry of this pair in the list of times.
     pub(super) armed: Option<u64>,
-    /// The connection to the server stands.
+    /// The connection to the server is open.
     connected: bool,
     /// [`CLIENT`] and [`SERVER`].
     ends: [End; 2],
     /// Up, which leads from the client, and down.
-    ways: [Way; 2],
-    memory: Memory,
+    flows: [Flow; 2],
+    silence: SilenceLimit,
 }
 
-/// Whether the network still knows a connection.
-struct Memory {
-    /// For how long it is kept while nothing passes.
-    kept: u64,
-    /// When something passed last.
+/// How long a connection may be silent before the network forgets it.
+struct SilenceLimit {
+    /// The longest silence.
+    max: u64,
+    /// When bytes passed last.
     last: u64,
     lost: bool,
 }
 
-impl Memory {
-    /// Something is sent: whether it passes.
-    fn holds(&mut self, now: u64) -> bool {
-        self.lost |= now.saturating_sub(self.last) > self.kept;
+impl SilenceLimit {
+    /// Bytes are sent: returns whether the network still passes them.
+    fn passes(&mut self, now: u64) -> bool {
+        self.lost |= now.saturating_sub(self.last) > self.max;
         self.last = now;
         !self.lost
     }
@@ -58,27 +58,27 @@ struct End {
 }
 
 #[derive(Default)]
-struct Way {
-    queue: VecDeque<Parcel>,
+struct Flow {
+    queue: VecDeque<Chunk>,
     /// Bytes in the queue.
     under_way: usize,
-    /// Nothing arrives before what was sent earlier.
+    /// When the bytes that were sent last arrive: later ones do not arrive before.
     last_due: u64,
-    /// The sender has ended: when the receiver learns of it.
+    /// When the receiver learns that the sender has ended; `None`: the sender has not.
     end: Option<u64>,
-    /// The receiver has learnt of it.
+    /// The receiver has learnt that the sender has ended, or never will.
     ended: bool,
 }
 
-struct Parcel {
+struct Chunk {
     due: u64,
     bytes: Box<[u8]>,
     sent: usize,
 }
 
-/// Why a pair has come to its end.
+/// Why a pair has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Over {
+pub(super) enum PairEnd {
     Ended,
     Broken,
     /// The server could not be reached.
@@ -87,16 +87,23 @@ pub(super) enum Over {
 
 impl Pair {
     /// A client that has been accepted and a server that is being connected to. Nothing of the client arrives before
-    /// `earliest`. After a silence of more than `memory` nothing arrives at all.
-    pub(super) fn new(serial: u64, client: TcpStream, server: TcpStream, now: u64, earliest: u64, memory: u64) -> Self {
+    /// `earliest`. After a silence of more than `max_silence` nothing arrives at all.
+    pub(super) fn new(
+        serial: u64,
+        client: TcpStream,
+        server: TcpStream,
+        now: u64,
+        earliest: u64,
+        max_silence: u64,
+    ) -> Self {
         let end = |stream, open| End { stream, readable: open, writable: open };
         Self {
             serial,
             armed: None,
             connected: false,
             ends: [end(client, true), end(server, false)],
-            ways: [Way { last_due: earliest, ..Way::default() }, Way::default()],
-            memory: Memory { kept: memory, last: now, lost: false },
+            flows: [Flow { last_due: earliest, ..Flow::default() }, Flow::default()],
+            silence: SilenceLimit { max: max_silence, last: now, lost: false },
         }
     }
 
@@ -104,45 +111,46 @@ impl Pair {
         &self.ends[end].stream
     }
 
-    /// The kernel says that an end may be read from or written to, or has failed.
+    /// Notes that an end may be read from or written to, or has failed.
     pub(super) fn ready(&mut self, end: usize, readable: bool, writable: bool) {
         self.ends[end].readable |= readable;
         self.ends[end].writable |= writable;
     }
 
-    /// Moves what can be moved now; `arrival` says when what sets out now arrives. Returns when something is due next.
+    /// Moves the bytes that can be moved now; `arrival` says when bytes that are sent now arrive. Returns the next time at
+    /// which the pair is due.
     ///
     /// # Errors
-    /// The pair has come to its end.
+    /// The pair has ended.
     pub(super) fn pump(
         &mut self,
         now: u64,
-        chunk: &mut [u8],
+        buffer: &mut [u8],
         arrival: &mut dyn FnMut(Direction) -> u64,
-    ) -> Result<Option<u64>, Over> {
+    ) -> Result<Option<u64>, PairEnd> {
         if !self.connected {
             let server = &self.ends[SERVER];
             match server.stream.take_error() {
                 Ok(None) => self.connected = server.writable,
-                Ok(Some(_)) | Err(_) => return Err(Over::NoServer),
+                Ok(Some(_)) | Err(_) => return Err(PairEnd::NoServer),
             }
         }
         let mut next = None;
         for (from, direction) in [(CLIENT, Direction::Up), (SERVER, Direction::Down)] {
             let [client, server] = &mut self.ends;
             let (sender, receiver) = if from == CLIENT { (client, server) } else { (server, client) };
-            let way = &mut self.ways[from];
-            way.pump(sender, receiver, &mut self.memory, now, chunk, &mut || arrival(direction))
-                .map_err(|_| Over::Broken)?;
-            next = [next, way.next(now)].into_iter().flatten().min();
+            let flow = &mut self.flows[from];
+            flow.pump(sender, receiver, &mut self.silence, now, buffer, &mut || arrival(direction))
+                .map_err(|_| PairEnd::Broken)?;
+            next = [next, flow.next(now)].into_iter().flatten().min();
         }
-        if self.ways.iter().all(|way| way.ended) {
-            return Err(Over::Ended);
+        if self.flows.iter().all(|flow| flow.ended) {
+            return Err(PairEnd::Ended);
         }
         Ok(next)
     }
 
-    /// Ends both connections at once, as a broken line does: what is under way is lost, and both sides see a reset.
+    /// Ends both connections at once, as a broken line does: bytes under way are lost, and both sides see a reset.
     pub(super) fn cut(self) {
         for end in &self.ends {
             // It fails only if the connection is gone already.
@@ -151,28 +159,28 @@ impl Pair {
     }
 }
 
-impl Way {
+impl Flow {
     fn pump(
         &mut self,
         sender: &mut End,
         receiver: &mut End,
-        memory: &mut Memory,
+        silence: &mut SilenceLimit,
         now: u64,
-        chunk: &mut [u8],
+        buffer: &mut [u8],
         arrival: &mut dyn FnMut() -> u64,
     ) -> io::Result<()> {
         self.deliver(receiver, now)?;
         // Each turn fills the queue or empties the socket, so this ends.
         while sender.readable && self.end.is_none() && self.under_way < MAX_UNDER_WAY {
-            let room = chunk.len().min(MAX_UNDER_WAY - self.under_way);
-            match sender.stream.read(&mut chunk[..room]) {
-                Ok(0) if memory.holds(now) => self.end = Some(arrival().max(self.last_due)),
-                Ok(0) => self.end_unheard(now),
-                Ok(length) if memory.holds(now) => self.accept(&chunk[..length], arrival()),
+            let free = buffer.len().min(MAX_UNDER_WAY - self.under_way);
+            match sender.stream.read(&mut buffer[..free]) {
+                Ok(0) if silence.passes(now) => self.end = Some(arrival().max(self.last_due)),
+                Ok(0) => self.end_silently(now),
+                Ok(length) if silence.passes(now) => self.accept(&buffer[..length], arrival()),
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => sender.readable = false,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) if !memory.holds(now) => self.end_unheard(now),
+                Err(_) if !silence.passes(now) => self.end_silently(now),
                 Err(error) => return Err(error),
             }
             self.deliver(receiver, now)?;
@@ -183,24 +191,24 @@ impl Way {
     fn accept(&mut self, bytes: &[u8], due: u64) {
         self.last_due = self.last_due.max(due);
         self.under_way += bytes.len();
-        self.queue.push_back(Parcel { due: self.last_due, bytes: bytes.into(), sent: 0 });
+        self.queue.push_back(Chunk { due: self.last_due, bytes: bytes.into(), sent: 0 });
     }
 
-    /// The sender has ended, and the receiver does not learn of it.
-    fn end_unheard(&mut self, now: u64) {
+    /// Notes the end of a sender of which the receiver does not learn.
+    fn end_silently(&mut self, now: u64) {
         (self.end, self.ended) = (Some(now), true);
     }
 
     fn deliver(&mut self, receiver: &mut End, now: u64) -> io::Result<()> {
-        while let Some(parcel) = self.queue.front_mut().filter(|parcel| parcel.due <= now) {
+        while let Some(chunk) = self.queue.front_mut().filter(|chunk| chunk.due <= now) {
             if !receiver.writable {
                 return Ok(());
             }
-            match receiver.stream.write(&parcel.bytes[parcel.sent..]) {
+            match receiver.stream.write(&chunk.bytes[chunk.sent..]) {
                 Ok(length) => {
-                    parcel.sent += length;
+                    chunk.sent += length;
                     self.under_way -= length;
-                    if parcel.sent == parcel.bytes.len() {
+                    if chunk.sent == chunk.bytes.len() {
                         self.queue.pop_front();
                     }
                 }
@@ -217,9 +225,9 @@ impl Way {
         Ok(())
     }
 
-    /// When something is due next; `None`: only an event can change anything.
+    /// When the next bytes or the end are due; `None`: only an event changes anything.
     fn next(&self, now: u64) -> Option<u64> {
-        let due = self.queue.front().map_or(self.end.filter(|_| !self.ended), |parcel| Some(parcel.due));
+        let due = self.queue.front().map_or(self.end.filter(|_| !self.ended), |chunk| Some(chunk.due));
         due.filter(|due| *due > now)
     }
 }

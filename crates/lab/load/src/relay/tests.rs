@@ -38,7 +38,7 @@ fn ms(n: u64) -> Duration {
 
 fn relay(faults: &[Fault]) -> Relay {
     let relay = Relay::start(echo(), faults, 1).unwrap();
-    relay.load_begins(Instant::now());
+    relay.start_windows(Instant::now());
     relay
 }
 
@@ -79,7 +79,7 @@ fn without_faults_bytes_go_through_in_order_and_the_end_too() {
     stream.read_to_end(&mut received).unwrap();
     writing.join().unwrap();
     assert!(received == sent, "{} of {} bytes", received.len(), sent.len());
-    assert_eq!(relay.seen(), Seen { connections: 1, cut: 0, failed: 0 });
+    assert_eq!(relay.counts(), RelayCounts { connections: 1, cut: 0, failed: 0 });
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn a_stall_shifts_bytes_and_loses_none() {
         }
         thread::sleep(ms(2));
     }
-    // Whoever asks one by one meets a stall of 150 ms once in each window of 100; a busy machine may add its own.
+    // A client with one request at a time meets a stall of 150 ms once in each window of 100; a busy machine may add its own.
     assert!(slow >= 2, "{slow}");
 }
 
@@ -162,9 +162,9 @@ fn a_cut_ends_all_connections_with_a_reset_and_lets_new_ones_in() {
     for stream in &mut streams {
         round_trip(stream);
     }
-    relay.load_begins(Instant::now());
-    wait_until(|| relay.seen().cut > 0);
-    assert_eq!(relay.seen().cut, 50);
+    relay.start_windows(Instant::now());
+    wait_until(|| relay.counts().cut > 0);
+    assert_eq!(relay.counts().cut, 50);
     for stream in &mut streams {
         let error = stream.read(&mut [0]).expect_err("a reset");
         assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
@@ -186,7 +186,7 @@ fn hundreds_of_connections_are_served_at_once() {
             assert_eq!(&answer, b"0123456789");
         }
     }
-    assert_eq!(relay.seen().connections, 300);
+    assert_eq!(relay.counts().connections, 300);
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn a_target_that_is_not_there_is_counted_and_its_client_sees_a_reset() {
     let mut stream = TcpStream::connect(relay.address()).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     assert!(stream.read(&mut [0]).is_err());
-    wait_until(|| relay.seen().failed == 1);
+    wait_until(|| relay.counts().failed == 1);
 }
 
 #[test]

@@ -347,7 +347,7 @@ mod tests {
                 other => panic!("{text}: {other:?}"),
             }
         }
-        assert!(matches!(value(":nobody"), Err(Failure::Undefined(_))));
+        assert!(matches!(value(":unset"), Err(Failure::Undefined(_))));
     }
 
     #[test]

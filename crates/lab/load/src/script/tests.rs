@@ -93,9 +93,9 @@ fn a_failed_expression_ends_the_operation_and_the_next_begins_anew() {
         assert_eq!(sent(&scripts, &mut client), ["select 1", "script: division by zero"]);
         assert_eq!(client.next(&scripts), Step::End);
     }
-    let sometimes = "\\if :client_id = 9\n\\set nobody 1\n\\endif\nselect :nobody;";
-    assert_eq!(run(sometimes), ["script: the variable :nobody is not set"]);
-    assert_eq!(run("select ':nobody';"), ["select ':nobody'"]);
+    let sometimes = "\\if :client_id = 9\n\\set unset 1\n\\endif\nselect :unset;";
+    assert_eq!(run(sometimes), ["script: the variable :unset is not set"]);
+    assert_eq!(run("select ':unset';"), ["select ':unset'"]);
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! An HTTP/1.1 service as a target: carries out the engine's orders over hyper's connections, on a runtime of one
-//! thread. Follows no redirect, keeps no cookie and retries nothing: what is measured is what was asked. Decides
+//! thread. Follows no redirect, keeps no cookie and retries nothing: what is measured is what was prepared. Decides
 //! nothing about when.
 //!
 //! `line` is one connection, `template` the fields of a request, `alarm` the timer.
 
 mod alarm;
-mod line;
+mod connection;
 pub(crate) mod template;
 
 use std::{
@@ -16,6 +16,7 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use clients::client::wait_error;
 use http_body_util::Full;
 use hyper::{
     HeaderMap, Method, Request, Uri,
@@ -39,8 +40,8 @@ use crate::{
     record::ErrorKind,
 };
 use alarm::Alarm;
-use line::{Destination, Ready, Report};
-use template::{Filling, Template};
+use connection::{Destination, HttpRequest, Report};
+use template::{Template, TemplateInput};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -50,21 +51,25 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// # Errors
 /// Why no load can be run against it.
 pub fn check(target: &HttpTarget) -> Result<Server, TargetError> {
-    let asked = Asked::read(target, native_roots)?;
+    let prepared = PreparedTarget::read(target, native_roots)?;
     let runtime = runtime()?;
-    let mut head = asked.request(&mut asked.filling(0));
+    let mut head = prepared.request(&mut prepared.template_input(0));
     *head.method_mut() = Method::HEAD;
     *head.body_mut() = Full::default();
-    let greeted = runtime.block_on(async {
+    let probed = runtime.block_on(async {
         // First to connect, then to answer.
-        tokio::time::timeout(CONNECT_TIMEOUT * 2, line::greet(asked.destination.clone(), head, CONNECT_TIMEOUT)).await
+        tokio::time::timeout(
+            CONNECT_TIMEOUT * 2,
+            connection::probe(prepared.destination.clone(), head, CONNECT_TIMEOUT),
+        )
+        .await
     });
-    match greeted {
+    match probed {
         Ok(Ok(server)) => Ok(Server { name: server.unwrap_or_else(|| "HTTP/1.1".to_owned()), is_pooled: false }),
-        Ok(Err((kind, message))) => Err(TargetError::target(format!("{}: {} ({message})", asked.place(), kind.0))),
+        Ok(Err((kind, message))) => Err(TargetError::target(format!("{}: {} ({message})", prepared.place(), kind.0))),
         Err(_) => {
             let seconds = (CONNECT_TIMEOUT * 2).as_secs();
-            Err(TargetError::target(format!("{} lets no connection in within {seconds} s", asked.place())))
+            Err(TargetError::target(format!("{} lets no connection in within {seconds} s", prepared.place())))
         }
     }
 }
@@ -72,34 +77,35 @@ pub fn check(target: &HttpTarget) -> Result<Server, TargetError> {
 /// Carries out the engine's orders until it is done.
 ///
 /// # Errors
-/// What makes going on impossible. Errors of single connections and operations are reported to the engine.
+/// Why the run cannot continue. Errors of single connections and operations are reported to the engine.
 pub fn run(target: &HttpTarget, plan: &Plan, engine: &mut Engine, context: RunContext<'_>) -> Result<(), TargetError> {
-    let mut asked = Asked::read(target, native_roots)?;
-    asked.destination.via = context.via;
-    carry_out(&asked, plan.seed, engine, context)
+    let mut prepared = PreparedTarget::read(target, native_roots)?;
+    prepared.destination.via = context.via;
+    carry_out(&prepared, plan.seed, engine, context)
 }
 
-fn carry_out(asked: &Asked, seed: u64, engine: &mut Engine, context: RunContext<'_>) -> Result<(), TargetError> {
+fn carry_out(
+    prepared: &PreparedTarget,
+    seed: u64,
+    engine: &mut Engine,
+    context: RunContext<'_>,
+) -> Result<(), TargetError> {
     let runtime = runtime()?;
     LocalSet::new().block_on(&runtime, async {
-        let alarm = Alarm::new().map_err(|error| no_going_on(&error))?;
+        let alarm = Alarm::new().map_err(|error| wait_error(&error))?;
         let (reports, inbox) = mpsc::unbounded_channel();
-        let filling = asked.filling(seed);
-        let mut run = Run { asked, filling, context, alarm, conns: HashMap::new(), serial: 0, reports };
-        run.run(engine, inbox).await.map_err(|error| no_going_on(&error))
+        let template_input = prepared.template_input(seed);
+        let mut run = Run { prepared, template_input, context, alarm, conns: HashMap::new(), serial: 0, reports };
+        run.run(engine, inbox).await.map_err(|error| wait_error(&error))
     })
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, TargetError> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| no_going_on(&error))
+    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| wait_error(&error))
 }
 
-fn no_going_on(error: &io::Error) -> TargetError {
-    TargetError::machine(format!("cannot wait for connections: {error}"))
-}
-
-/// A target, read.
-struct Asked {
+/// A target with everything parsed that its requests need.
+struct PreparedTarget {
     destination: Destination,
     method: Method,
     uri: Uri,
@@ -109,14 +115,14 @@ struct Asked {
     expect: Vec<u16>,
 }
 
-impl Asked {
+impl PreparedTarget {
     /// `roots` gives the certificates to be believed; it is only asked for `https://`.
     fn read(
         target: &HttpTarget,
         roots: impl FnOnce() -> Result<RootCertStore, TargetError>,
     ) -> Result<Self, TargetError> {
         let wrong = |message: &str| TargetError::configuration(message);
-        // What the parser says of it might repeat a password.
+        // The parser's message might repeat a password.
         let uri: Uri = target.url.reveal().parse().map_err(|_| wrong("this is no URL: write http://host:port/path"))?;
         let tls = match uri.scheme_str() {
             Some("http") => false,
@@ -166,23 +172,23 @@ impl Asked {
         format!("{}:{}", self.destination.host, self.destination.port)
     }
 
-    fn filling(&self, seed: u64) -> Filling {
-        Filling { random: Random::new(seed, 0), sequence: 0, now: SystemTime::UNIX_EPOCH }
+    fn template_input(&self, seed: u64) -> TemplateInput {
+        TemplateInput { random: Random::new(seed, 0), sequence: 0, now: SystemTime::UNIX_EPOCH }
     }
 
     /// The next request.
-    fn request(&self, filling: &mut Filling) -> Ready {
-        filling.sequence += 1;
-        filling.now = SystemTime::now();
-        let body = self.body.as_ref().map(|body| body.fill(filling)).unwrap_or_default();
+    fn request(&self, template_input: &mut TemplateInput) -> HttpRequest {
+        template_input.sequence += 1;
+        template_input.now = SystemTime::now();
+        let body = self.body.as_ref().map(|body| body.fill(template_input)).unwrap_or_default();
         let mut request = Request::new(Full::new(body.into()));
         *request.method_mut() = self.method.clone();
         *request.uri_mut() = self.uri.clone();
         let headers = request.headers_mut();
         headers.clone_from(&self.fixed);
         for (index, (name, value)) in self.headers.iter().enumerate() {
-            let value = value.fill(filling);
-            // What a template adds are digits and letters, and the rest was looked at when it was read.
+            let value = value.fill(template_input);
+            // A template adds digits and letters only, and the rest was checked when the target was read.
             let value = HeaderValue::from_str(&value).expect("a header's value stays one when it is filled in");
             if self.headers[..index].iter().any(|(before, _)| before == name) {
                 headers.append(name.clone(), value);
@@ -250,8 +256,8 @@ fn native_roots() -> Result<RootCertStore, TargetError> {
 
 /// A run under way.
 struct Run<'a, 's> {
-    asked: &'a Asked,
-    filling: Filling,
+    prepared: &'a PreparedTarget,
+    template_input: TemplateInput,
     context: RunContext<'s>,
     alarm: Alarm,
     conns: HashMap<ConnId, Conn>,
@@ -263,7 +269,7 @@ struct Run<'a, 's> {
 
 struct Conn {
     serial: u64,
-    requests: mpsc::Sender<Ready>,
+    requests: mpsc::Sender<HttpRequest>,
     task: AbortHandle,
 }
 
@@ -282,12 +288,12 @@ impl Run<'_, '_> {
         let (mut next_watch, mut stopped, mut begun) = (self.context.now(), false, false);
         loop {
             let now = self.context.now();
-            self.obey(engine, now);
+            self.execute_orders(engine, now);
             if engine.is_done() {
                 (self.context.watch)(engine, now);
                 return Ok(());
             }
-            // The relay is to know at once when the load begins.
+            // The relay must learn at once that the load begins.
             let begins = !begun && engine.measured_from().is_some();
             if now >= next_watch || begins {
                 begun |= begins;
@@ -306,22 +312,22 @@ impl Run<'_, '_> {
                 biased;
                 report = inbox.recv() => {
                     let (conn, serial, report) = report.expect("this side holds a sender too");
-                    self.happened(conn, serial, report, engine);
+                    self.on_report(conn, serial, report, engine);
                 }
                 waited = self.alarm.wait(until, now) => waited?,
             }
         }
     }
 
-    fn obey(&mut self, engine: &mut Engine, now: Time) {
+    fn execute_orders(&mut self, engine: &mut Engine, now: Time) {
         while let Some(order) = engine.poll_order(now) {
             match order {
                 Order::Connect(conn) => self.connect(conn),
                 Order::Run { conn, .. } => {
-                    let request = self.asked.request(&mut self.filling);
-                    let line = self.conns.get(&conn).expect("an operation runs on a connection that is there");
+                    let request = self.prepared.request(&mut self.template_input);
+                    let connection = self.conns.get(&conn).expect("an operation runs on an open connection");
                     // A connection that has just ended takes none, and has reported that.
-                    let _ = line.requests.try_send(request);
+                    let _ = connection.requests.try_send(request);
                 }
                 Order::Close(conn) => {
                     self.conns.remove(&conn).expect("only what was opened is closed");
@@ -339,20 +345,21 @@ impl Run<'_, '_> {
             // The receiver lives as long as the run.
             let _ = reports.send((conn, serial, report));
         };
-        let task = tokio::task::spawn_local(line::live(self.asked.destination.clone(), orders, report)).abort_handle();
+        let task =
+            tokio::task::spawn_local(connection::run(self.prepared.destination.clone(), orders, report)).abort_handle();
         let before = self.conns.insert(conn, Conn { serial, requests, task });
         assert!(before.is_none(), "a number stands for one connection");
     }
 
-    fn happened(&mut self, conn: ConnId, serial: u64, report: Report, engine: &mut Engine) {
-        if self.conns.get(&conn).is_none_or(|line| line.serial != serial) {
+    fn on_report(&mut self, conn: ConnId, serial: u64, report: Report, engine: &mut Engine) {
+        if self.conns.get(&conn).is_none_or(|connection| connection.serial != serial) {
             return;
         }
         let now = self.context.now();
         match report {
-            Report::Up(phases) => engine.connected(conn, &phases, now),
+            Report::Connected(phases) => engine.connected(conn, &phases, now),
             Report::Answered { status, reusable } => {
-                engine.ended(conn, Outcome { error: self.asked.error_of(status), reusable }, now);
+                engine.ended(conn, Outcome { error: self.prepared.error_of(status), reusable }, now);
             }
             Report::Failed { kind, permanent } => {
                 self.conns.remove(&conn);

@@ -11,13 +11,12 @@ use clients::{
 };
 use mongodb_session::bson::{Value, Writer};
 
-use super::{RunContext, Server, TargetError, run::carry_out};
+pub(super) use self::commands::Commands;
+use super::{Server, TargetError};
 use crate::{
-    engine::Engine,
-    plan::{MongoOperation, MongoTarget, MongoWork, Plan},
+    plan::{MongoOperation, MongoTarget, MongoWork},
     script::{MONGODB_AGGREGATE, MONGODB_FIND_ONE, MONGODB_INSERT, MONGODB_PING, MONGODB_UPDATE, Scripts},
 };
-use commands::Commands;
 
 pub use documents::init;
 
@@ -75,19 +74,7 @@ fn version(requester: &Requester) -> Result<Option<String>, String> {
     }
 }
 
-/// Carries out the engine's orders until it is done.
-///
-/// # Errors
-/// What makes going on impossible, or kept the load from beginning. Errors of single connections and operations are
-/// reported to the engine.
-pub fn run(target: &MongoTarget, plan: &Plan, engine: &mut Engine, context: RunContext<'_>) -> Result<(), TargetError> {
-    let scripts = scripts(target, plan.seed)?;
-    let options = ConnectOptions::of(&target.url, context.via)?;
-    let operations = Commands::new(options.database.clone());
-    carry_out(operations, &options, &scripts, plan, engine, context)
-}
-
-/// What the operations of a target are, read.
+/// Reads the scripts of a target.
 ///
 /// # Errors
 /// The first mistake in a script.

@@ -9,13 +9,12 @@ use clients::{
     redis::{ConnectOptions, Requester},
 };
 
-use super::{RunContext, Server, TargetError, run::carry_out};
+pub(super) use self::commands::Commands;
+use super::{Server, TargetError};
 use crate::{
-    engine::Engine,
-    plan::{Plan, RedisTarget, RedisWork},
+    plan::{RedisTarget, RedisWork},
     script::{GET_SET, PING, Scripts},
 };
-use commands::Commands;
 
 /// Makes one connection before any load, so that a dead target, a wrong password or a mistake in a script are clear
 /// errors. Returns the server's name and version: `Redis 7.0.15`.
@@ -58,18 +57,7 @@ fn version(requester: &Requester) -> Result<Option<String>, String> {
     }
 }
 
-/// Carries out the engine's orders until it is done.
-///
-/// # Errors
-/// What makes going on impossible, or kept the load from beginning. Errors of single connections and operations are
-/// reported to the engine.
-pub fn run(target: &RedisTarget, plan: &Plan, engine: &mut Engine, context: RunContext<'_>) -> Result<(), TargetError> {
-    let scripts = scripts(target, plan.seed)?;
-    let options = ConnectOptions::of(&target.url, context.via)?;
-    carry_out(Commands::new(), &options, &scripts, plan, engine, context)
-}
-
-/// What the operations of a target are, read.
+/// Reads the scripts of a target.
 ///
 /// # Errors
 /// The first mistake in a script.

@@ -43,7 +43,7 @@ impl Punctual {
         let (taken, over) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicBool::new(false)));
         let (books, ends) = (Arc::clone(&taken), Arc::clone(&over));
         thread::spawn(move || {
-            // Entered in the books at the end, so that nobody waits for their lock.
+            // Recorded at the end, so that no thread waits for the lock.
             let taken = serve(&listener, &after, &ends);
             *books.lock().unwrap() = taken;
             ends.store(false, Relaxed);

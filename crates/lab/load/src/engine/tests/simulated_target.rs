@@ -2,7 +2,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::{BinaryHeap, HashMap},
+    collections::{BinaryHeap, HashMap, HashSet},
     time::Duration,
 };
 
@@ -15,20 +15,17 @@ use crate::{
 };
 use report::result::BenchResult;
 
-/// No test takes more steps.
+/// Bounds the steps of a test.
 const MAX_STEPS: u64 = 20_000_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum What {
+enum Event {
     Connected,
     Refused,
     Ended,
     Lost,
     Closed,
 }
-
-/// When something will happen: the time, its place among equals, what, to which connection, and that one's number.
-type Due = (Time, u64, What, ConnId, u64);
 
 /// What becomes of an operation that begins now.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +50,7 @@ pub struct SimulatedTarget<F> {
     pub drops_idle_after: Option<Duration>,
     /// When Ctrl-C is pressed.
     pub stop_at: Option<Time>,
-    /// In this window nobody looks at the clock: the load generator does not run.
+    /// In this window the load generator does not run.
     pub asleep: Option<(Time, Time)>,
     /// The most connections there were at a time, and how many operations ran at most.
     pub most: (usize, usize),
@@ -82,57 +79,22 @@ impl<F: FnMut(Time) -> Fate> SimulatedTarget<F> {
         engine.result(self.over)
     }
 
-    /// The same, for the engine's other answers.
+    /// Runs a plan to its end, and returns the engine.
     pub fn run_engine(&mut self, plan: &Plan) -> Engine {
         let mut now = Time(0);
         let mut engine = Engine::new(plan, now);
-        let mut events: BinaryHeap<Reverse<Due>> = BinaryHeap::new();
-        // Each connection by the number it was made with: an event of an earlier one of the same name is void.
-        let mut present: HashMap<ConnId, u64> = HashMap::new();
-        let mut running: HashMap<ConnId, u64> = HashMap::new();
-        let (mut steps, mut sequence) = (0, 0);
-        loop {
-            steps += 1;
-            assert!(steps < MAX_STEPS, "the run does not end");
+        let mut events = Events::default();
+        for _ in 0..MAX_STEPS {
             while let Some(order) = engine.poll_order(now) {
-                sequence += 1;
-                let (after, what, conn) = match order {
-                    Order::Connect(conn) => {
-                        assert!(present.insert(conn, sequence).is_none(), "{conn:?} was there already");
-                        match self.connect.filter(|_| now < self.refuses_from) {
-                            Some(after) => (after, What::Connected, conn),
-                            None => (Duration::from_micros(50), What::Refused, conn),
-                        }
-                    }
-                    Order::Run { conn, .. } => {
-                        assert!(present.contains_key(&conn), "an operation on {conn:?}, which is not there");
-                        assert!(running.insert(conn, sequence).is_none(), "two operations on {conn:?}");
-                        match (self.serve)(now) {
-                            Fate::Served(after) => (after, What::Ended, conn),
-                            Fate::Failed(after) => (after, What::Refused, conn),
-                            Fate::Lost(after) => (after, What::Lost, conn),
-                        }
-                    }
-                    Order::Close(conn) => {
-                        if plan.pool.blind {
-                            // It may be lost without anybody having noticed.
-                            present.entry(conn).or_insert(sequence);
-                        }
-                        assert!(present.contains_key(&conn), "{conn:?} is not there and cannot be closed");
-                        running.remove(&conn);
-                        (Duration::from_micros(10), What::Closed, conn)
-                    }
-                };
-                self.most = (self.most.0.max(present.len()), self.most.1.max(running.len()));
-                events.push(Reverse((now + after, sequence, what, conn, present[&conn])));
+                self.execute(order, plan.pool.blind, &mut events, now);
             }
             if engine.is_done() {
                 self.over = now;
                 return engine;
             }
-            let event = events.peek().map_or(Time::NEVER, |Reverse((at, ..))| *at);
-            let next = event.min(engine.deadline().unwrap_or(Time::NEVER)).min(self.stop_at.unwrap_or(Time::NEVER));
-            assert!(next < Time::NEVER, "nothing will ever happen, and the run is not over");
+            let deadline = engine.deadline().unwrap_or(Time::NEVER);
+            let next = events.next_time().min(deadline).min(self.stop_at.unwrap_or(Time::NEVER));
+            assert!(next < Time::NEVER, "no event will ever come, and the run is not over");
             now = now.max(next);
             if let Some((from, until)) = self.asleep
                 && (from..until).contains(&now)
@@ -143,55 +105,104 @@ impl<F: FnMut(Time) -> Fate> SimulatedTarget<F> {
                 self.stop_at = None;
                 engine.stop(now);
             }
-            while let Some(Reverse((_, _, what, conn, made))) = events.pop_if_due(now) {
-                if present.get(&conn) != Some(&made) {
-                    continue;
-                }
-                let error = ErrorKind("connect refused".into());
-                let was_running = running.remove(&conn).is_some();
-                match what {
-                    What::Connected => {
-                        if let Some(after) = self.drops_idle_after {
-                            sequence += 1;
-                            events.push(Reverse((now + after, sequence, What::Lost, conn, made)));
-                        }
-                        engine.connected(conn, &Phases::default(), now);
-                    }
-                    What::Refused if was_running => {
-                        let error = Some(ErrorKind("sqlstate 40001".into()));
-                        engine.ended(conn, Outcome { error, reusable: true }, now);
-                    }
-                    What::Refused => {
-                        present.remove(&conn);
-                        engine.connect_failed(conn, error, self.permanent, now);
-                    }
-                    What::Ended => engine.ended(conn, Outcome { error: None, reusable: true }, now),
-                    What::Lost => {
-                        present.remove(&conn);
-                        engine.lost(conn, ErrorKind("connection lost".into()), now);
-                    }
-                    What::Closed => {
-                        present.remove(&conn);
-                        engine.closed(conn, now);
-                    }
+            while let Some((conn, event)) = events.pop_due(now) {
+                self.report(conn, event, &mut engine, &mut events, now);
+            }
+        }
+        panic!("the run does not end");
+    }
+
+    fn execute(&mut self, order: Order, is_blind: bool, events: &mut Events, now: Time) {
+        match order {
+            Order::Connect(conn) => {
+                events.open(conn);
+                match self.connect.filter(|_| now < self.refuses_from) {
+                    Some(after) => events.schedule(now + after, conn, Event::Connected),
+                    None => events.schedule(now + Duration::from_micros(50), conn, Event::Refused),
                 }
             }
+            Order::Run { conn, .. } => {
+                assert!(events.running.insert(conn), "two operations on {conn:?}");
+                match (self.serve)(now) {
+                    Fate::Served(after) => events.schedule(now + after, conn, Event::Ended),
+                    Fate::Failed(after) => events.schedule(now + after, conn, Event::Refused),
+                    Fate::Lost(after) => events.schedule(now + after, conn, Event::Lost),
+                }
+            }
+            Order::Close(conn) => {
+                if is_blind && !events.present.contains_key(&conn) {
+                    // The connection may be lost without the pool having noticed.
+                    events.open(conn);
+                }
+                events.running.remove(&conn);
+                events.schedule(now + Duration::from_micros(10), conn, Event::Closed);
+            }
+        }
+        self.most = (self.most.0.max(events.present.len()), self.most.1.max(events.running.len()));
+    }
+
+    fn report(&mut self, conn: ConnId, event: Event, engine: &mut Engine, events: &mut Events, now: Time) {
+        let was_running = events.running.remove(&conn);
+        if matches!(event, Event::Lost | Event::Closed) || (event == Event::Refused && !was_running) {
+            events.present.remove(&conn);
+        }
+        match event {
+            Event::Connected => {
+                if let Some(after) = self.drops_idle_after {
+                    events.schedule(now + after, conn, Event::Lost);
+                }
+                engine.connected(conn, &Phases::default(), now);
+            }
+            Event::Refused if was_running => {
+                let error = Some(ErrorKind("sqlstate 40001".into()));
+                engine.ended(conn, Outcome { error, reusable: true }, now);
+            }
+            Event::Refused => {
+                engine.connect_failed(conn, ErrorKind("connect refused".into()), self.permanent, now);
+            }
+            Event::Ended => engine.ended(conn, Outcome { error: None, reusable: true }, now),
+            Event::Lost => engine.lost(conn, ErrorKind("connection lost".into()), now),
+            Event::Closed => engine.closed(conn, now),
         }
     }
 }
 
-trait PopIfDue<T> {
-    fn pop_if_due(&mut self, now: Time) -> Option<T>;
+/// The events to come, and the connections that they are about.
+#[derive(Default)]
+struct Events {
+    /// By time, and among equals in the order of scheduling: the event, the connection, and that one's serial.
+    heap: BinaryHeap<Reverse<(Time, u64, Event, ConnId, u64)>>,
+    /// Open connections with their serials: an event of an earlier connection with the same number is void.
+    present: HashMap<ConnId, u64>,
+    running: HashSet<ConnId>,
+    sequence: u64,
 }
 
-type Scheduled = Reverse<(Time, u64, What, ConnId, u64)>;
+impl Events {
+    fn open(&mut self, conn: ConnId) {
+        self.sequence += 1;
+        assert!(self.present.insert(conn, self.sequence).is_none(), "{conn:?} was open already");
+    }
 
-impl PopIfDue<Scheduled> for BinaryHeap<Scheduled> {
-    fn pop_if_due(&mut self, now: Time) -> Option<Scheduled> {
-        if self.peek()?.0.0 > now {
-            return None;
+    fn schedule(&mut self, at: Time, conn: ConnId, event: Event) {
+        self.sequence += 1;
+        let serial = *self.present.get(&conn).unwrap_or_else(|| panic!("{conn:?} is not open"));
+        self.heap.push(Reverse((at, self.sequence, event, conn, serial)));
+    }
+
+    fn next_time(&self) -> Time {
+        self.heap.peek().map_or(Time::NEVER, |Reverse((at, ..))| *at)
+    }
+
+    /// The next event that is due and not void.
+    fn pop_due(&mut self, now: Time) -> Option<(ConnId, Event)> {
+        while self.next_time() <= now {
+            let Reverse((_, _, event, conn, serial)) = self.heap.pop()?;
+            if self.present.get(&conn) == Some(&serial) {
+                return Some((conn, event));
+            }
         }
-        self.pop()
+        None
     }
 }
 

@@ -240,17 +240,6 @@ fn a_target_that_lets_in_and_drops_ends_the_run() {
 }
 
 #[test]
-fn a_number_of_operations_is_done_however_long_they_wait() {
-    let mut plan = plan(
-        Shape::Closed { clients: 100, think: Duration::ZERO, duration: seconds(1000), operations: Some(100) },
-        fixed(1),
-    );
-    plan.timeout = seconds(30);
-    let result = SimulatedTarget::new(always(seconds(1))).run(&plan);
-    assert_eq!((result.total.requests, result.total.errors.len()), (100, 0), "{:?}", result.total.errors);
-}
-
-#[test]
 fn the_same_seed_gives_the_same_result() {
     let run = |seed| {
         let mut plan = plan(open(500.0, seconds(5), Spacing::Poisson), PoolConfig::default());

@@ -30,7 +30,7 @@ enum Part {
 }
 
 /// What fields are filled in with.
-pub(super) struct Filling {
+pub(super) struct TemplateInput {
     pub(super) random: Random,
     /// The request's number.
     pub(super) sequence: u64,
@@ -62,17 +62,17 @@ impl Template {
     }
 
     /// The text with its fields filled in.
-    pub(super) fn fill(&self, filling: &mut Filling) -> String {
+    pub(super) fn fill(&self, template_input: &mut TemplateInput) -> String {
         use std::fmt::Write;
         let mut out = String::new();
         for part in &self.0 {
             let written = match part {
                 Part::Text(text) => out.write_str(text),
-                Part::Random(min, max) => write!(out, "{}", filling.random.uniform(*min, *max)),
-                Part::Now => write!(out, "{}", timestamp(millis(filling.now))),
-                Part::NowMillis => write!(out, "{}", millis(filling.now)),
-                Part::Uuid => write!(out, "{}", uuid(filling.random.bits(), filling.random.bits())),
-                Part::Sequence => write!(out, "{}", filling.sequence),
+                Part::Random(min, max) => write!(out, "{}", template_input.random.uniform(*min, *max)),
+                Part::Now => write!(out, "{}", timestamp(millis(template_input.now))),
+                Part::NowMillis => write!(out, "{}", millis(template_input.now)),
+                Part::Uuid => write!(out, "{}", uuid(template_input.random.bits(), template_input.random.bits())),
+                Part::Sequence => write!(out, "{}", template_input.sequence),
             };
             written.expect("writing to memory cannot fail");
         }
@@ -134,9 +134,9 @@ mod tests {
     use proptest::prelude::*;
     use std::time::Duration;
 
-    fn filling() -> Filling {
+    fn template_input() -> TemplateInput {
         let now = UNIX_EPOCH + Duration::from_millis(1_709_210_096_007);
-        Filling { random: Random::new(1, 0), sequence: 12, now }
+        TemplateInput { random: Random::new(1, 0), sequence: 12, now }
     }
 
     #[test]
@@ -144,7 +144,7 @@ mod tests {
         let template =
             Template::parse("{\"n\": {{seq}}, \"at\": \"{{now}}\", \"ms\": {{ now_ms }}, \"x\": {}}").unwrap();
         assert_eq!(
-            template.fill(&mut filling()),
+            template.fill(&mut template_input()),
             "{\"n\": 12, \"at\": \"2024-02-29T12:34:56.007Z\", \"ms\": 1709210096007, \"x\": {}}"
         );
     }
@@ -152,9 +152,9 @@ mod tests {
     #[test]
     fn random_fields_stay_within_their_range_and_identifiers_are_of_version_4() {
         let template = Template::parse("{{random -2 2}} {{uuid}}").unwrap();
-        let mut filling = filling();
+        let mut template_input = template_input();
         for _ in 0..100 {
-            let text = template.fill(&mut filling);
+            let text = template.fill(&mut template_input);
             let (number, uuid) = text.split_once(' ').unwrap();
             assert!((-2..=2).contains(&number.parse::<i64>().unwrap()));
             assert_eq!(uuid.len(), 36);
@@ -193,13 +193,13 @@ mod tests {
     proptest! {
         #[test]
         fn a_text_without_fields_is_itself(text in "[^{]{0,40}") {
-            prop_assert_eq!(Template::parse(&text).unwrap().fill(&mut filling()), text);
+            prop_assert_eq!(Template::parse(&text).unwrap().fill(&mut template_input()), text);
         }
 
         #[test]
         fn any_text_is_read_or_refused(text in "(\\{\\{|\\}\\}|random|now|[ 0-9a-z-]){0,20}") {
             if let Ok(template) = Template::parse(&text) {
-                template.fill(&mut filling());
+                template.fill(&mut template_input());
             }
         }
     }

@@ -132,13 +132,13 @@ fn one_by_one(size: u32) -> Shape {
 /// Runs a plan as a whole; certificates come from `roots`.
 fn measure(plan: &Plan, via: Option<SocketAddr>, roots: RootCertStore) -> BenchResult {
     let Target::Http(target) = &plan.target else { unreachable!("these tests ask HTTP") };
-    let mut asked = Asked::read(target, || Ok(roots)).unwrap();
-    asked.destination.via = via;
+    let mut prepared = PreparedTarget::read(target, || Ok(roots)).unwrap();
+    prepared.destination.via = via;
     let origin = Instant::now();
     let mut engine = Engine::new(plan, Time(0));
     let (stop, mut watched) = (AtomicBool::new(false), 0);
     let context = RunContext { origin, stop: &stop, via, watch: &mut |_, _| watched += 1 };
-    carry_out(&asked, plan.seed, &mut engine, context).unwrap();
+    carry_out(&prepared, plan.seed, &mut engine, context).unwrap();
     assert!(watched > 0);
     engine.result(Time(nanos(origin)))
 }

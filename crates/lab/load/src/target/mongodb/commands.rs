@@ -11,7 +11,7 @@ use crate::{
 };
 
 #[derive(Clone)]
-pub(super) struct Commands {
+pub(in crate::target) struct Commands {
     /// The database of commands that name none.
     database: Arc<str>,
     /// Memory for the command at hand.
@@ -19,7 +19,7 @@ pub(super) struct Commands {
 }
 
 impl Commands {
-    pub(super) fn new(database: Arc<str>) -> Self {
+    pub(in crate::target) fn new(database: Arc<str>) -> Self {
         Self { database, command: Vec::new() }
     }
 }

@@ -9,7 +9,7 @@ use crate::{
 };
 
 #[derive(Clone)]
-pub(super) struct Commands {
+pub(in crate::target) struct Commands {
     /// Memory for the command at hand.
     words: Words,
     /// What the command at hand means to the connection if it succeeds.
@@ -19,7 +19,7 @@ pub(super) struct Commands {
 }
 
 impl Commands {
-    pub(super) fn new() -> Self {
+    pub(in crate::target) fn new() -> Self {
         Self { words: Words::default(), turn: Turn::Plain, in_transaction: false }
     }
 }

@@ -1,5 +1,5 @@
-//! One connection to an HTTP service, as a task of the runtime: made phase by phase, then one request after the other
-//! until it is dropped. Reports what becomes of it; does not know why it is made.
+//! One connection to an HTTP service, as a task of the runtime: connected phase by phase, then one request after the
+//! other until it is dropped. It reports each step.
 
 use std::{
     io,
@@ -20,7 +20,7 @@ use tokio_rustls::{TlsConnector, rustls::pki_types::ServerName};
 use crate::record::{ErrorKind, Phases};
 
 /// A request ready to be sent.
-pub(super) type Ready = Request<Full<Bytes>>;
+pub(super) type HttpRequest = Request<Full<Bytes>>;
 
 /// Where connections go.
 #[derive(Clone)]
@@ -32,26 +32,26 @@ pub(super) struct Destination {
     pub(super) tls: Option<(TlsConnector, ServerName<'static>)>,
 }
 
-/// Something has become of a connection.
+/// A step of a connection.
 #[derive(Debug)]
 pub(super) enum Report {
-    Up(Phases),
-    /// It could not be made.
+    Connected(Phases),
+    /// The connection could not be made.
     Failed {
         kind: ErrorKind,
         permanent: bool,
     },
-    /// The answer is there.
+    /// The request is answered.
     Answered {
         status: u16,
         reusable: bool,
     },
-    /// It is gone, idle or in the middle of a request.
+    /// The connection is lost, idle or in the middle of a request.
     Lost(ErrorKind),
 }
 
 /// Opens a connection and sends requests over it until the channel of requests is closed.
-pub(super) async fn live(to: Destination, mut requests: mpsc::Receiver<Ready>, report: impl Fn(Report)) {
+pub(super) async fn run(to: Destination, mut requests: mpsc::Receiver<HttpRequest>, report: impl Fn(Report)) {
     let mut phases = Phases::default();
     let failed =
         |error: &io::Error, otherwise| report(Report::Failed { kind: kind_of(error, otherwise), permanent: false });
@@ -107,7 +107,7 @@ async fn connect(to: &Destination, phases: &mut Phases) -> Result<TcpStream, (io
     Err(last)
 }
 
-async fn serve<S>(stream: S, phases: Phases, requests: &mut mpsc::Receiver<Ready>, report: &impl Fn(Report))
+async fn serve<S>(stream: S, phases: Phases, requests: &mut mpsc::Receiver<HttpRequest>, report: &impl Fn(Report))
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -116,7 +116,7 @@ where
         Err(error) => return report(Report::Lost(hyper_kind(&error))),
     };
     let mut connection = Box::pin(connection);
-    report(Report::Up(phases));
+    report(Report::Connected(phases));
     loop {
         let request = tokio::select! {
             biased;
@@ -155,7 +155,7 @@ where
 }
 
 /// Sends a request and reads the whole answer: its status, and whether the connection takes another.
-async fn exchange(sender: &mut http1::SendRequest<Full<Bytes>>, request: Ready) -> hyper::Result<(u16, bool)> {
+async fn exchange(sender: &mut http1::SendRequest<Full<Bytes>>, request: HttpRequest) -> hyper::Result<(u16, bool)> {
     let response = sender.send_request(request).await?;
     let status = response.status().as_u16();
     let mut body = response.into_body();
@@ -166,9 +166,9 @@ async fn exchange(sender: &mut http1::SendRequest<Full<Bytes>>, request: Ready) 
 }
 
 /// Connects once and asks with HEAD who answers; a service that does not like that is still there.
-pub(super) async fn greet(
+pub(super) async fn probe(
     to: Destination,
-    request: Ready,
+    request: HttpRequest,
     patience: Duration,
 ) -> Result<Option<String>, (ErrorKind, String)> {
     let mut phases = Phases::default();
@@ -187,7 +187,7 @@ pub(super) async fn greet(
 }
 
 /// What the service calls itself.
-async fn server_of<S: AsyncRead + AsyncWrite + Unpin>(stream: S, request: Ready) -> Option<String> {
+async fn server_of<S: AsyncRead + AsyncWrite + Unpin>(stream: S, request: HttpRequest) -> Option<String> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.ok()?;
     let response = tokio::select! {
         response = sender.send_request(request) => response.ok()?,

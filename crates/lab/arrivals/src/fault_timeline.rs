@@ -1,5 +1,5 @@
-//! What faults do to bytes, as numbers: when what sets out now arrives, and when connections are cut. The relay of the
-//! load generator and the planner ask the same. Knows no socket and no clock.
+//! The effect of faults over time: when bytes that are sent now arrive, and when connections are cut. The relay of the
+//! load generator and the planner share it. It knows no socket and no clock.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use random::Random;
 
 use crate::fault::{Fault, Window};
 
-/// Windows of silence that one arrival is pushed over in a row.
-const MAX_PUSHES: usize = 16;
+/// Windows of silence in a row that delay one arrival.
+const MAX_SILENCES: usize = 16;
 
-/// Where bytes go.
+/// The direction of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
     /// From the client to the server.
@@ -21,23 +21,23 @@ pub enum Direction {
 
 /// The faults of a plan. All times are nanoseconds of one monotonic clock.
 #[derive(Debug)]
-pub struct Weather {
+pub struct FaultTimeline {
     /// When the load began; windows count from there.
-    pub began: Option<u64>,
+    pub load_start: Option<u64>,
     faults: Vec<Fault>,
     random: Random,
 }
 
-impl Weather {
-    /// That of these faults. The seed is for jitter.
+impl FaultTimeline {
+    /// The timeline of these faults. The seed is for jitter.
     pub fn new(faults: &[Fault], seed: u64) -> Self {
-        Self { began: None, faults: faults.to_vec(), random: Random::new(seed) }
+        Self { load_start: None, faults: faults.to_vec(), random: Random::new(seed) }
     }
 
-    /// When something arrives that sets out now.
+    /// When bytes arrive that are sent now.
     pub fn arrival(&mut self, direction: Direction, now: u64) -> u64 {
         let mut due = now;
-        let since = self.began.and_then(|began| now.checked_sub(began));
+        let since = self.load_start.and_then(|began| now.checked_sub(began));
         for fault in &self.faults {
             match fault {
                 Fault::Delay { delay, jitter } => due += nanos(*delay) + self.random.below(nanos(*jitter) + 1),
@@ -47,10 +47,10 @@ impl Weather {
                 Fault::Stall { .. } | Fault::BlackHole { .. } | Fault::Forget { .. } | Fault::Cut { .. } => {}
             }
         }
-        self.out_of_silence(due)
+        self.end_of_silence(due)
     }
 
-    /// A round trip: what TCP's handshake would take.
+    /// The time of a round trip, which TCP's handshake would take.
     pub fn round_trip(&mut self) -> u64 {
         let mut trip = 0;
         for fault in &self.faults {
@@ -63,17 +63,17 @@ impl Weather {
     }
 
     /// How long a connection may be silent before it is forgotten.
-    pub fn memory(&self) -> u64 {
-        let memories = self.faults.iter().filter_map(|fault| match fault {
+    pub fn max_silence(&self) -> u64 {
+        let limits = self.faults.iter().filter_map(|fault| match fault {
             Fault::Forget { idle } => Some(nanos(*idle)),
             _ => None,
         });
-        memories.min().unwrap_or(u64::MAX)
+        limits.min().unwrap_or(u64::MAX)
     }
 
     /// The first cut after a time.
     pub fn next_cut(&self, after: u64) -> Option<u64> {
-        let began = self.began?;
+        let began = self.load_start?;
         let cuts = self.faults.iter().filter_map(|fault| match fault {
             Fault::Cut { window } => Some(window),
             _ => None,
@@ -90,9 +90,9 @@ impl Weather {
     }
 
     /// The end of the silence that a time falls into, or the time itself.
-    fn out_of_silence(&self, mut due: u64) -> u64 {
-        let Some(began) = self.began else { return due };
-        for _ in 0..MAX_PUSHES {
+    fn end_of_silence(&self, mut due: u64) -> u64 {
+        let Some(began) = self.load_start else { return due };
+        for _ in 0..MAX_SILENCES {
             let window = self.faults.iter().find_map(|fault| match fault {
                 Fault::BlackHole { window } => {
                     window.begins_at(due.checked_sub(began)?).map(|begin| began + begin + nanos(window.length))
@@ -109,8 +109,8 @@ impl Weather {
 }
 
 impl Window {
-    /// When the window began that a time falls into, if it falls into one; both in nanoseconds since the beginning of
-    /// the load.
+    /// The beginning of the window that a time falls into, if there is one; both in nanoseconds since the beginning of the
+    /// load.
     pub fn begins_at(&self, at: u64) -> Option<u64> {
         let since = at.checked_sub(nanos(self.first))?;
         let within = self.every.map_or(since, |every| since % nanos(every).max(1));
@@ -133,8 +133,8 @@ mod tests {
         Duration::from_millis(n)
     }
 
-    fn weather(faults: &[Fault]) -> Weather {
-        Weather { began: Some(1000 * MS), ..Weather::new(faults, 1) }
+    fn timeline(faults: &[Fault]) -> FaultTimeline {
+        FaultTimeline { load_start: Some(1000 * MS), ..FaultTimeline::new(faults, 1) }
     }
 
     fn window(first: u64, length: u64, every: Option<u64>) -> Window {
@@ -143,20 +143,20 @@ mod tests {
 
     #[test]
     fn delays_hold_in_both_directions_and_jitter_stays_within_its_limit() {
-        let mut weather = weather(&[Fault::Delay { delay: ms(5), jitter: ms(2) }]);
+        let mut timeline = timeline(&[Fault::Delay { delay: ms(5), jitter: ms(2) }]);
         let mut late: Vec<u64> = Vec::new();
         for direction in [Direction::Up, Direction::Down].repeat(200) {
-            late.push(weather.arrival(direction, 50 * MS) - 50 * MS);
+            late.push(timeline.arrival(direction, 50 * MS) - 50 * MS);
         }
         assert!(late.iter().all(|late| (5 * MS..=7 * MS).contains(late)));
         assert!(late.iter().any(|late| *late < 5_500_000) && late.iter().any(|late| *late > 6_500_000));
-        assert!((10 * MS..=14 * MS).contains(&weather.round_trip()));
+        assert!((10 * MS..=14 * MS).contains(&timeline.round_trip()));
     }
 
     #[test]
     fn a_stall_holds_up_what_comes_from_the_server_in_its_windows_only() {
-        let mut weather = weather(&[Fault::Stall { delay: ms(200), window: window(100, 20, Some(500)) }]);
-        let mut late = |direction, at: u64| weather.arrival(direction, at * MS) / MS - at;
+        let mut timeline = timeline(&[Fault::Stall { delay: ms(200), window: window(100, 20, Some(500)) }]);
+        let mut late = |direction, at: u64| timeline.arrival(direction, at * MS) / MS - at;
         for at in [1100, 1119, 1600, 2119] {
             assert_eq!(late(Direction::Down, at), 200, "{at}");
             assert_eq!(late(Direction::Up, at), 0);
@@ -164,18 +164,18 @@ mod tests {
         for at in [0, 999, 1099, 1120, 1599] {
             assert_eq!(late(Direction::Down, at), 0, "{at}");
         }
-        weather.began = None;
-        assert_eq!(weather.arrival(Direction::Down, 1100 * MS), 1100 * MS);
+        timeline.load_start = None;
+        assert_eq!(timeline.arrival(Direction::Down, 1100 * MS), 1100 * MS);
     }
 
     #[test]
     fn nothing_arrives_in_a_silence_also_if_it_set_out_before() {
-        let mut weather = weather(&[
+        let mut timeline = timeline(&[
             Fault::Delay { delay: ms(10), jitter: Duration::ZERO },
             Fault::BlackHole { window: window(100, 50, None) },
             Fault::BlackHole { window: window(140, 30, None) },
         ]);
-        let mut arrival = |at: u64| weather.arrival(Direction::Up, at * MS) / MS;
+        let mut arrival = |at: u64| timeline.arrival(Direction::Up, at * MS) / MS;
         assert_eq!(arrival(1080), 1090);
         assert_eq!(arrival(1095), 1170);
         assert_eq!(arrival(1159), 1170);
@@ -184,10 +184,10 @@ mod tests {
 
     #[test]
     fn cuts_come_back() {
-        let weather =
-            weather(&[Fault::Cut { window: window(100, 1, Some(300)) }, Fault::Cut { window: window(250, 1, None) }]);
-        let next = |after: u64| weather.next_cut(after * MS).unwrap() / MS;
+        let timeline =
+            timeline(&[Fault::Cut { window: window(100, 1, Some(300)) }, Fault::Cut { window: window(250, 1, None) }]);
+        let next = |after: u64| timeline.next_cut(after * MS).unwrap() / MS;
         assert_eq!([0, 1099, 1100, 1250, 1400].map(next), [1100, 1100, 1250, 1400, 1700]);
-        assert_eq!(Weather::new(&[], 1).next_cut(0), None);
+        assert_eq!(FaultTimeline::new(&[], 1).next_cut(0), None);
     }
 }
