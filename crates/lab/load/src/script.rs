@@ -20,7 +20,7 @@ mod value;
 
 use std::{borrow::Cow, time::Duration};
 
-use evaluate::{Failure, World, evaluate};
+use evaluate::{Failure, Scope, evaluate};
 use names::Names;
 use program::{Amount, Command, Language};
 use sql::Piece;
@@ -53,7 +53,7 @@ pub struct Scripts {
     programs: Vec<Program>,
     /// The sums of the weights up to each program.
     weights: Vec<u64>,
-    /// What the variables of a new client hold.
+    /// The variables of a new client.
     initial: Vec<Value>,
     statements: u32,
     seed: u64,
@@ -141,7 +141,7 @@ impl Scripts {
         let mut initial = vec![Value::Unset; names.len()];
         let seeds = [("default_seed", Random::new(seed, u32::MAX).bits() as i64), ("random_seed", seed as i64)];
         for (name, number) in seeds.iter().chain(numbers) {
-            let id = names.find(name).expect("it is there from the beginning");
+            let id = names.find(name).expect("it is an automatic variable");
             initial[id.index()] = Value::Scalar(Scalar::Int(*number));
         }
         for (name, value) in variables {
@@ -151,7 +151,7 @@ impl Scripts {
         Ok(Self { names, programs, weights, initial, statements, seed })
     }
 
-    /// A variable that is used, and that nothing sets. Which ones a `\gset` sets is known to the server only.
+    /// A variable that is used, and that nothing sets. Only the server knows which ones a `\gset` sets.
     fn never_set(&self) -> Option<&str> {
         let commands = || self.programs.iter().flat_map(|program| &program.commands);
         if commands().any(|command| matches!(command, Command::Sql(statement) if statement.gset().is_some())) {
@@ -174,7 +174,7 @@ impl Scripts {
         set.iter().position(|set| !set).map(|index| self.names.name_at(index))
     }
 
-    /// The variables and the chance of one client.
+    /// The variables and random numbers of one client.
     pub fn client(&self, client: u32) -> ScriptClient {
         let mut values = self.initial.clone();
         if values[Names::CLIENT_ID.index()] == Value::Unset {
@@ -189,7 +189,7 @@ impl Scripts {
         &self.programs
     }
 
-    /// How many statements there are: their numbers are below this.
+    /// The number of statements: their numbers are below this.
     pub fn statements(&self) -> u32 {
         self.statements
     }
@@ -202,23 +202,23 @@ impl Scripts {
     }
 }
 
-/// What a client does next.
+/// The next step of a client.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Step<'s> {
-    /// Send this and wait for the answer; text and parameters come from [`ScriptClient::write_query`] or
+    /// Send this statement and wait for the answer; text and parameters come from [`ScriptClient::write_query`] or
     /// [`ScriptClient::write_parameter`]. If it wants its row ([`Statement::gset`]), give that to [`ScriptClient::take_column`].
     Send(&'s Statement),
     /// The same of a command of Redis, whose words come from [`ScriptClient::write_word`], or of MongoDB, which comes from
     /// [`ScriptClient::write_document`].
-    Ask(&'s Request),
+    Request(&'s Request),
     Sleep(Duration),
     /// The operation has ended.
     End,
-    /// The script cannot go on: the operation has failed.
+    /// The script has failed, and with it the operation.
     Failed(ErrorKind),
 }
 
-/// One client's variables, chance and place in its script.
+/// One client's variables, random numbers and position in its script.
 #[derive(Clone, Debug)]
 pub struct ScriptClient {
     values: Box<[Value]>,
@@ -238,14 +238,14 @@ impl ScriptClient {
         self.at = 0;
     }
 
-    /// Goes on to the next statement or pause.
+    /// Advances to the next statement or pause.
     pub fn next<'s>(&mut self, scripts: &'s Scripts) -> Step<'s> {
         let commands = &scripts.programs[self.program].commands;
         while let Some(command) = commands.get(self.at) {
             self.at += 1;
             match command {
                 Command::Sql(statement) => return Step::Send(statement),
-                Command::Ask(request) => return Step::Ask(request),
+                Command::Request(request) => return Step::Request(request),
                 Command::Set(id, expression) => match self.evaluate(expression) {
                     Ok(value) => self.values[id.index()] = Value::Scalar(value),
                     Err(failure) => return self.failed(scripts, failure),
@@ -301,7 +301,9 @@ impl ScriptClient {
         out: &mut Vec<u8>,
     ) -> Result<(), ErrorKind> {
         match &request.0 {
-            request::Words::MongoDb(command) => command.write(database, &Given { client: self, scripts }, out),
+            request::Words::MongoDb(command) => {
+                command.write(database, &mongodb::Variables { client: self, scripts }, out)
+            }
             request::Words::Redis(_) => unreachable!("a script is in one language"),
         }
     }
@@ -375,7 +377,7 @@ impl ScriptClient {
     }
 
     fn evaluate(&mut self, expression: &expression::Expression) -> Result<Scalar, Failure> {
-        evaluate(expression, &mut World { values: &self.values, random: &mut self.random })
+        evaluate(expression, &mut Scope { values: &self.values, random: &mut self.random })
     }
 
     fn amount(&mut self, amount: &Amount) -> Result<u64, Failure> {
@@ -393,37 +395,6 @@ impl ScriptClient {
     fn failed<'s>(&mut self, scripts: &Scripts, failure: Failure) -> Step<'s> {
         self.at = usize::MAX;
         Step::Failed(scripts.error(failure))
-    }
-}
-
-/// A client's variables, for commands of MongoDB.
-struct Given<'a> {
-    client: &'a ScriptClient,
-    scripts: &'a Scripts,
-}
-
-impl mongodb::Values for Given<'_> {
-    type Error = ErrorKind;
-
-    fn value(&self, id: names::VarId) -> Result<mongodb::Given<'_>, ErrorKind> {
-        let of_scalar = |scalar: Scalar| match scalar {
-            Scalar::Null => mongodb::Given::Null,
-            Scalar::Bool(truth) => mongodb::Given::Bool(truth),
-            Scalar::Int(number) => mongodb::Given::Int(number),
-            Scalar::Double(number) => mongodb::Given::Double(number),
-        };
-        match &self.client.values[id.index()] {
-            Value::Scalar(scalar) => Ok(of_scalar(*scalar)),
-            Value::Text(text) => Ok(match Scalar::read(text) {
-                Some(number @ (Scalar::Int(_) | Scalar::Double(_))) => of_scalar(number),
-                _ => mongodb::Given::Text(text),
-            }),
-            Value::Unset => Err(self.scripts.error(Failure::Undefined(id))),
-        }
-    }
-
-    fn text(&self, pieces: &[Piece], out: &mut Vec<u8>) -> Result<(), ErrorKind> {
-        self.client.write_pieces(self.scripts, pieces, out)
     }
 }
 

@@ -19,7 +19,7 @@ pub(super) enum Failure {
 type Evaluated = Result<Scalar, Failure>;
 
 /// What an expression may look at and change.
-pub(super) struct World<'w> {
+pub(super) struct Scope<'w> {
     pub(super) values: &'w [Value],
     pub(super) random: &'w mut Random,
 }
@@ -28,59 +28,59 @@ pub(super) struct World<'w> {
 ///
 /// # Errors
 /// Overflow, division by zero, a value of the wrong type, a variable that is not set.
-pub(super) fn evaluate(expression: &Expression, world: &mut World<'_>) -> Evaluated {
+pub(super) fn evaluate(expression: &Expression, scope: &mut Scope<'_>) -> Evaluated {
     match expression {
         Expression::Constant(scalar) => Ok(*scalar),
-        Expression::Variable(id) => match &world.values[id.index()] {
+        Expression::Variable(id) => match &scope.values[id.index()] {
             Value::Unset => Err(Failure::Undefined(*id)),
             Value::Scalar(scalar) => Ok(*scalar),
             Value::Text(text) => Scalar::read(text).ok_or(Failure::Because("a text is used as a number")),
         },
-        Expression::Not(inner) => match evaluate(inner, world)? {
+        Expression::Not(inner) => match evaluate(inner, scope)? {
             Scalar::Null => Ok(Scalar::Null),
             value => Ok(Scalar::Bool(!boolean(value)?)),
         },
-        Expression::And(operands) => joined(operands, false, world),
-        Expression::Or(operands) => joined(operands, true, world),
+        Expression::And(operands) => joined(operands, false, scope),
+        Expression::Or(operands) => joined(operands, true, scope),
         Expression::Is(inner, wanted, negated) => {
-            let value = evaluate(inner, world)?;
+            let value = evaluate(inner, scope)?;
             Ok(Scalar::Bool((value == *wanted) != *negated))
         }
         Expression::Case(branches, otherwise) => {
             for (condition, result) in branches {
-                if evaluate(condition, world)?.truth() {
-                    return evaluate(result, world);
+                if evaluate(condition, scope)?.truth() {
+                    return evaluate(result, scope);
                 }
             }
-            evaluate(otherwise, world)
+            evaluate(otherwise, scope)
         }
-        Expression::Call(function, arguments) => call(*function, arguments, world),
+        Expression::Call(function, arguments) => call(*function, arguments, scope),
     }
 }
 
 /// AND and OR: the second operand is looked at only if the first leaves it open. `decisive`: the value that settles it.
-fn joined(operands: &[Expression; 2], decisive: bool, world: &mut World<'_>) -> Evaluated {
-    let first = evaluate(&operands[0], world)?;
+fn joined(operands: &[Expression; 2], decisive: bool, scope: &mut Scope<'_>) -> Evaluated {
+    let first = evaluate(&operands[0], scope)?;
     if first == Scalar::Null {
         return Ok(Scalar::Null);
     }
     if boolean(first)? == decisive {
         return Ok(Scalar::Bool(decisive));
     }
-    match evaluate(&operands[1], world)? {
+    match evaluate(&operands[1], scope)? {
         Scalar::Null => Ok(Scalar::Null),
         second => Ok(Scalar::Bool(boolean(second)?)),
     }
 }
 
-fn call(function: Function, arguments: &[Expression], world: &mut World<'_>) -> Evaluated {
+fn call(function: Function, arguments: &[Expression], scope: &mut Scope<'_>) -> Evaluated {
     if matches!(function, Function::Greatest | Function::Least) {
-        return extreme(function, arguments, world);
+        return extreme(function, arguments, scope);
     }
     let mut values = [Scalar::Int(0); 3];
     let mut null = false;
     for (value, argument) in values.iter_mut().zip(arguments) {
-        *value = evaluate(argument, world)?;
+        *value = evaluate(argument, scope)?;
         null |= *value == Scalar::Null;
     }
     if null {
@@ -113,17 +113,17 @@ fn call(function: Function, arguments: &[Expression], world: &mut World<'_>) -> 
             size @ 1.. => Ok(Scalar::Int(permute(integer(a)?, size, integer(c)?))),
             _ => Err(Failure::Because("permute needs a size above 0")),
         },
-        Random => draw(function, a, b, Scalar::Double(0.0), world),
-        RandomExponential | RandomGaussian | RandomZipfian => draw(function, a, b, c, world),
+        Random => draw(function, a, b, Scalar::Double(0.0), scope),
+        RandomExponential | RandomGaussian | RandomZipfian => draw(function, a, b, c, scope),
         Greatest | Least => unreachable!("these have any number of arguments"),
     }
 }
 
-fn extreme(function: Function, arguments: &[Expression], world: &mut World<'_>) -> Evaluated {
+fn extreme(function: Function, arguments: &[Expression], scope: &mut Scope<'_>) -> Evaluated {
     let mut best: Option<Scalar> = None;
     let mut null = false;
     for argument in arguments {
-        let value = evaluate(argument, world)?;
+        let value = evaluate(argument, scope)?;
         if value == Scalar::Null {
             null = true;
             continue;
@@ -188,7 +188,7 @@ fn integer_operation(function: Function, a: i64, b: i64) -> Evaluated {
     }
 }
 
-fn draw(function: Function, min: Scalar, max: Scalar, parameter: Scalar, world: &mut World<'_>) -> Evaluated {
+fn draw(function: Function, min: Scalar, max: Scalar, parameter: Scalar, scope: &mut Scope<'_>) -> Evaluated {
     let (min, max, parameter) = (integer(min)?, integer(max)?, double(parameter)?);
     if min > max {
         return Err(Failure::Because("empty range given to random"));
@@ -196,7 +196,7 @@ fn draw(function: Function, min: Scalar, max: Scalar, parameter: Scalar, world: 
     if max.checked_sub(min).and_then(|range| range.checked_add(1)).is_none() {
         return Err(Failure::Because("random range is too large"));
     }
-    let random = &mut *world.random;
+    let random = &mut *scope.random;
     Ok(Scalar::Int(match function {
         Function::Random => random.uniform(min, max),
         Function::RandomExponential if parameter > 0.0 => random.exponential(min, max, parameter),
@@ -272,7 +272,7 @@ mod tests {
         let expression = parse(text, &mut names).unwrap_or_else(|e| panic!("{text}: {e:?}"));
         let mut values = vec![Value::Unset; names.len()];
         values[Names::DEFAULT_SEED.index()] = Value::Scalar(Scalar::Int(1));
-        evaluate(&expression, &mut World { values: &values, random: &mut Random::new(1, 1) })
+        evaluate(&expression, &mut Scope { values: &values, random: &mut Random::new(1, 1) })
     }
 
     fn int(text: &str) -> i64 {
@@ -395,7 +395,7 @@ mod tests {
             match parse(&text, &mut names) {
                 Ok(expression) => {
                     let values = vec![Value::Scalar(Scalar::Int(3)); names.len()];
-                    let _ = evaluate(&expression, &mut World { values: &values, random: &mut Random::new(1, 1) });
+                    let _ = evaluate(&expression, &mut Scope { values: &values, random: &mut Random::new(1, 1) });
                 }
                 Err((at, _)) => prop_assert!(at <= text.len()),
             }

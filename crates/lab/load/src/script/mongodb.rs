@@ -1,6 +1,6 @@
 //! Commands of MongoDB as scripts hold them: documents in extended JSON, each over as many lines as it likes. A
-//! `:variable` may stand for a value, where it keeps its type, and anywhere in a string. Knows what makes a command
-//! impossible to measure, and no other command.
+//! `:variable` may stand for a value, where it keeps its type, and anywhere in a string. Commands that cannot be
+//! measured are refused.
 
 use std::fmt;
 
@@ -8,14 +8,18 @@ use mongodb_session::bson::Writer;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use super::{
+    ScriptClient, Scripts,
+    evaluate::Failure,
     expression::Mistake,
     names::{Names, VarId},
     sql::{Piece, pieces, starts_word},
+    value::{Scalar, Value},
 };
+use crate::record::ErrorKind;
 
 /// The only name of an object that stands for a variable.
 const VARIABLE: &str = "$poolhouse_variable";
-/// A server takes no more.
+/// Bounds nesting, as servers do.
 const MAX_NESTED: usize = 100;
 
 /// Commands that belong to a connection or a session, and why not.
@@ -38,13 +42,13 @@ pub(super) struct Command {
     has_database: bool,
 }
 
-/// A value, or what gives one.
+/// A value, or the variable that has it.
 #[derive(Clone, PartialEq, Debug)]
 enum Node {
     Null,
     Bool(bool),
     Int(i64),
-    /// A number of 64 bits however small.
+    /// A number that is always written with 64 bits.
     Long(i64),
     Double(f64),
     /// Milliseconds since 1970.
@@ -56,32 +60,20 @@ enum Node {
     Array(Vec<Node>),
 }
 
-/// What a variable gives where a value is wanted.
-pub(super) enum Given<'v> {
-    Null,
-    Bool(bool),
-    Int(i64),
-    Double(f64),
-    Text(&'v str),
-}
-
-/// Gives variables their values.
-pub(super) trait Values {
-    type Error;
-    /// The value of a variable that stands alone.
-    fn value(&self, id: VarId) -> Result<Given<'_>, Self::Error>;
-    /// Appends a text with the variables in it.
-    fn text(&self, pieces: &[Piece], out: &mut Vec<u8>) -> Result<(), Self::Error>;
+/// The variables of a client.
+pub(super) struct Variables<'a> {
+    pub(super) client: &'a ScriptClient,
+    pub(super) scripts: &'a Scripts,
 }
 
 impl Command {
     /// Appends the command, for this database unless it names another.
-    pub(super) fn write<V: Values>(&self, database: &str, values: &V, out: &mut Vec<u8>) -> Result<(), V::Error> {
+    pub(super) fn write(&self, database: &str, variables: &Variables<'_>, out: &mut Vec<u8>) -> Result<(), ErrorKind> {
         let mut result = Ok(());
         {
             let mut writer = Writer::new(out);
             for (name, node) in &self.fields {
-                result = result.and_then(|()| write(name, node, values, &mut writer));
+                result = result.and_then(|()| write(name, node, variables, &mut writer));
             }
             if !self.has_database {
                 writer.text("$db", database);
@@ -91,7 +83,7 @@ impl Command {
     }
 }
 
-fn write<V: Values>(name: &str, node: &Node, values: &V, to: &mut Writer<'_>) -> Result<(), V::Error> {
+fn write(name: &str, node: &Node, variables: &Variables<'_>, to: &mut Writer<'_>) -> Result<(), ErrorKind> {
     let mut result = Ok(());
     match node {
         Node::Null => _ = to.null(name),
@@ -103,27 +95,28 @@ fn write<V: Values>(name: &str, node: &Node, values: &V, to: &mut Writer<'_>) ->
         Node::Id(id) => _ = to.object_id(name, *id),
         Node::Text(pieces) => {
             let mut text = Vec::new();
-            values.text(pieces, &mut text)?;
+            variables.client.write_pieces(variables.scripts, pieces, &mut text)?;
             to.text(name, &String::from_utf8_lossy(&text));
         }
-        Node::Variable(id) => match values.value(*id)? {
-            Given::Null => _ = to.null(name),
-            Given::Bool(truth) => _ = to.bool(name, truth),
-            Given::Int(number) => integer(name, number, to),
-            Given::Double(number) => _ = to.double(name, number),
-            Given::Text(text) => _ = to.text(name, text),
+        Node::Variable(id) => match &variables.client.values[id.index()] {
+            Value::Scalar(scalar) => write_scalar(name, *scalar, to),
+            Value::Text(text) => match Scalar::read(text) {
+                Some(number @ (Scalar::Int(_) | Scalar::Double(_))) => write_scalar(name, number, to),
+                _ => _ = to.text(name, text),
+            },
+            Value::Unset => return Err(variables.scripts.error(Failure::Undefined(*id))),
         },
         Node::Document(fields) => {
             to.document(name, |to| {
                 for (name, node) in fields {
-                    result = std::mem::replace(&mut result, Ok(())).and_then(|()| write(name, node, values, to));
+                    result = std::mem::replace(&mut result, Ok(())).and_then(|()| write(name, node, variables, to));
                 }
             });
         }
         Node::Array(nodes) => {
             to.array(name, |to| {
                 for (index, node) in nodes.iter().enumerate() {
-                    let write = |()| write(&index.to_string(), node, values, to);
+                    let write = |()| write(&index.to_string(), node, variables, to);
                     result = std::mem::replace(&mut result, Ok(())).and_then(write);
                 }
             });
@@ -132,7 +125,16 @@ fn write<V: Values>(name: &str, node: &Node, values: &V, to: &mut Writer<'_>) ->
     result
 }
 
-/// As shells and drivers write a whole number.
+fn write_scalar(name: &str, scalar: Scalar, to: &mut Writer<'_>) {
+    match scalar {
+        Scalar::Null => _ = to.null(name),
+        Scalar::Bool(truth) => _ = to.bool(name, truth),
+        Scalar::Int(number) => integer(name, number, to),
+        Scalar::Double(number) => _ = to.double(name, number),
+    }
+}
+
+/// Writes a whole number as shells and drivers do.
 fn integer(name: &str, number: i64, to: &mut Writer<'_>) {
     match i32::try_from(number) {
         Ok(small) => to.int32(name, small),

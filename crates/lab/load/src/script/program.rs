@@ -31,7 +31,7 @@ pub struct Program {
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Command {
     Sql(Statement),
-    Ask(Request),
+    Request(Request),
     Set(VarId, Expression),
     Sleep(Amount, Unit),
     Jump(usize),
@@ -110,7 +110,7 @@ impl Program {
         read.and_then(|()| reader.finish())
             .map_err(|(offset, message)| ScriptError::at(name, text, offset, message))?;
         let program = Self { name: name.into(), commands: reader.commands };
-        if !program.commands.iter().any(|c| matches!(c, Command::Sql(_) | Command::Ask(_) | Command::Sleep(..))) {
+        if !program.commands.iter().any(|c| matches!(c, Command::Sql(_) | Command::Request(_) | Command::Sleep(..))) {
             return Err(ScriptError::of(name, format!("there is nothing to do in it: write {usual}")));
         }
         Ok(program)
@@ -171,7 +171,7 @@ impl Reader<'_> {
                 continue;
             }
             if let Some(command) = redis::command(inner, from, self.names)? {
-                self.commands.push(Command::Ask(Request(Words::Redis(command))));
+                self.commands.push(Command::Request(Request(Words::Redis(command))));
             }
             self.at = next;
         }
@@ -191,7 +191,7 @@ impl Reader<'_> {
                 self.at += inner.find('\n').unwrap_or(inner.len());
             } else {
                 let (command, length) = mongodb::command(inner, self.at, self.names)?;
-                self.commands.push(Command::Ask(Request(Words::MongoDb(command))));
+                self.commands.push(Command::Request(Request(Words::MongoDb(command))));
                 self.at += length;
             }
         }

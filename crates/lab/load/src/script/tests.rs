@@ -26,7 +26,7 @@ fn sent(scripts: &Scripts, client: &mut ScriptClient) -> Vec<String> {
     client.begin(scripts);
     loop {
         match client.next(scripts) {
-            Step::Ask(_) => unreachable!("it is SQL"),
+            Step::Request(_) => unreachable!("it is SQL"),
             Step::Send(statement) => {
                 let mut query = Vec::new();
                 match client.write_query(scripts, statement, &mut query) {

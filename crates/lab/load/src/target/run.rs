@@ -227,7 +227,7 @@ impl<O: Operations> Run<'_, O> {
         let Work::Operation { client: number, operation } = work else { unreachable!("an operation is under way") };
         let script_client = script_clients[*number as usize].as_mut().expect("the client has begun");
         match script_client.next(scripts) {
-            step @ (Step::Send(_) | Step::Ask(_)) => {
+            step @ (Step::Send(_) | Step::Request(_)) => {
                 out.clear();
                 match operations.write_request(client.protocol(), &step, (script_client, scripts), out) {
                     Ok(()) => transport.send(conn.0, out),

@@ -29,7 +29,7 @@ fn of(text: &str, variables: &[(&str, &str)]) -> Vec<String> {
     let mut asked = Vec::new();
     loop {
         match client.next(&scripts) {
-            Step::Ask(request) => {
+            Step::Request(request) => {
                 let mut written = Vec::new();
                 client.write_document(&scripts, request, "app", &mut written).unwrap();
                 asked.push(words(Document::read(&written).unwrap()));

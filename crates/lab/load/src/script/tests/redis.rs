@@ -13,7 +13,7 @@ fn asked(scripts: &Scripts, client: &mut ScriptClient) -> Vec<String> {
     client.begin(scripts);
     loop {
         match client.next(scripts) {
-            Step::Ask(request) => {
+            Step::Request(request) => {
                 let words = (0..request.words()).map(|word| {
                     let mut written = Vec::new();
                     client.write_word(scripts, request, word, &mut written).unwrap();
@@ -64,7 +64,7 @@ fn a_transaction_is_known_by_its_ends() {
     let mut client = scripts.client(0);
     client.begin(&scripts);
     let mut turns = Vec::new();
-    while let Step::Ask(request) = client.next(&scripts) {
+    while let Step::Request(request) = client.next(&scripts) {
         turns.push(request.turn());
     }
     assert_eq!(turns, [Turn::Begins, Turn::Plain, Turn::Ends]);
@@ -94,7 +94,7 @@ proptest! {
             let mut client = scripts.client(0);
             client.begin(&scripts);
             for _ in 0..50 {
-                if let Step::Ask(request) = client.next(&scripts) {
+                if let Step::Request(request) = client.next(&scripts) {
                     for word in 0..request.words() {
                         let _ = client.write_word(&scripts, request, word, &mut Vec::new());
                     }

@@ -34,7 +34,7 @@ impl Operations for Commands {
         (client, scripts): (&ScriptClient, &Scripts),
         out: &mut Vec<u8>,
     ) -> Result<(), ErrorKind> {
-        let Step::Ask(request) = step else { unreachable!("a script of commands holds no SQL") };
+        let Step::Request(request) = step else { unreachable!("a script of commands holds no SQL") };
         self.command.clear();
         client.write_document(scripts, request, &self.database, &mut self.command)?;
         requester.request(&self.command, out);

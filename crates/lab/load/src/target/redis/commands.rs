@@ -34,7 +34,7 @@ impl Operations for Commands {
         (client, scripts): (&ScriptClient, &Scripts),
         out: &mut Vec<u8>,
     ) -> Result<(), ErrorKind> {
-        let Step::Ask(request) = step else { unreachable!("a script of commands holds no SQL") };
+        let Step::Request(request) = step else { unreachable!("a script of commands holds no SQL") };
         self.words.clear();
         for word in 0..request.words() {
             self.words.push(|to| client.write_word(scripts, request, word, to))?;
