@@ -52,20 +52,20 @@ pub struct CtlArgs {
 #[derive(Subcommand)]
 enum Order {
     /// Hold back new transactions, and wait until running ones have ended and no server is left
-    Pause(Which),
+    Pause(Scope),
     /// End a pause or a drain
-    Resume(Which),
+    Resume(Scope),
     /// Replace all servers: idle ones now, the others at the end of their transactions
-    Reconnect(Which),
+    Reconnect(Scope),
     /// Disconnect the clients of a database at the end of their transactions, and accept no new ones; without a
     /// database all clients, and then end the process
-    Drain(Which),
+    Drain(Scope),
     /// Read the configuration file again
     Reload,
     /// List pools, clients or servers
     Show {
         /// What
-        what: What,
+        what: List,
         /// At most so many lines
         #[arg(long, value_name = "N", default_value_t = 1000)]
         limit: u32,
@@ -83,7 +83,7 @@ fn client(text: &str) -> Result<u64, String> {
 }
 
 #[derive(Args)]
-struct Which {
+struct Scope {
     /// Only this database
     #[arg(long, value_name = "NAME")]
     database: Option<String>,
@@ -103,7 +103,7 @@ enum Protocol {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum What {
+enum List {
     Pools,
     Clients,
     Servers,
@@ -118,7 +118,7 @@ pub fn run(args: CtlArgs) -> anyhow::Result<ExitCode> {
             return Ok(BAD_USAGE.into());
         }
     };
-    let answer = remote.ask(&request(&args.order))?;
+    let answer = remote.send(&request(&args.order))?;
     let body = answer.body()?;
     if args.json.is_some() {
         println!("{}", printable::json(&body.to_string()));
@@ -126,7 +126,7 @@ pub fn run(args: CtlArgs) -> anyhow::Result<ExitCode> {
     if let Some(error) = answer.error() {
         eprintln!("error: {error}");
         if answer.status == UNAUTHORIZED {
-            eprintln!("      = {}", remote.how_to_prove());
+            eprintln!("      = {}", remote.token_hint());
         }
         return Ok(if answer.status == 400 { BAD_USAGE.into() } else { ExitCode::FAILURE });
     }
@@ -136,9 +136,9 @@ pub fn run(args: CtlArgs) -> anyhow::Result<ExitCode> {
     Ok(if answer.is_done() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What is asked over HTTP for an order, and how long that may take.
+/// List is asked over HTTP for an order, and how long that may take.
 fn request(order: &Order) -> Request {
-    let which = |path: &str, which: &Which| {
+    let which = |path: &str, which: &Scope| {
         let time = settings::show_duration(which.time);
         let protocol = which.protocol.map(|protocol| match protocol {
             Protocol::Postgres => "postgres".to_owned(),
@@ -147,11 +147,11 @@ fn request(order: &Order) -> Request {
         });
         let parameters = [("time", Some(time)), ("database", which.database.clone()), ("protocol", protocol)];
         let parameters = parameters.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-        Request { method: Method::Post, path: path.to_owned(), parameters, patience: which.time }
+        Request { method: Method::Post, path: path.to_owned(), parameters, order_timeout: which.time }
     };
     let plain = |method, path: &str, parameters| {
-        let patience = Duration::from_secs(30);
-        Request { method, path: path.to_owned(), parameters, patience }
+        let order_timeout = Duration::from_secs(30);
+        Request { method, path: path.to_owned(), parameters, order_timeout }
     };
     match order {
         Order::Pause(w) => which("/api/pause", w),
@@ -160,9 +160,9 @@ fn request(order: &Order) -> Request {
         Order::Drain(w) => which("/api/drain", w),
         Order::Reload => plain(Method::Post, "/api/reload", Vec::new()),
         Order::Kill { client } => plain(Method::Post, "/api/kill", vec![("client", client.to_string())]),
-        Order::Show { what: What::Pools, .. } => plain(Method::Get, "/api/pools", Vec::new()),
+        Order::Show { what: List::Pools, .. } => plain(Method::Get, "/api/pools", Vec::new()),
         Order::Show { what, limit } => {
-            let path = if *what == What::Clients { "/api/clients" } else { "/api/servers" };
+            let path = if *what == List::Clients { "/api/clients" } else { "/api/servers" };
             plain(Method::Get, path, vec![("limit", limit.to_string())])
         }
     }
@@ -171,9 +171,9 @@ fn request(order: &Order) -> Request {
 /// The answer for people.
 fn show(order: &Order, body: Value, is_done: bool) -> anyhow::Result<()> {
     match order {
-        Order::Show { what: What::Pools, .. } => print!("{}", table::pools(&read(body)?)),
-        Order::Show { what: What::Clients, .. } => print!("{}", table::clients(&read(body)?)),
-        Order::Show { what: What::Servers, .. } => print!("{}", table::servers(&read(body)?)),
+        Order::Show { what: List::Pools, .. } => print!("{}", table::pools(&read(body)?)),
+        Order::Show { what: List::Clients, .. } => print!("{}", table::clients(&read(body)?)),
+        Order::Show { what: List::Servers, .. } => print!("{}", table::servers(&read(body)?)),
         Order::Reload => {
             let count = |name: &str| body["pools"][name].as_u64().unwrap_or(0);
             let (followed, gone) = (count("followed"), count("left_behind"));
@@ -187,7 +187,7 @@ fn show(order: &Order, body: Value, is_done: bool) -> anyhow::Result<()> {
             }
         }
         Order::Kill { client } => println!("client {client} is closed"),
-        Order::Drain(Which { database: None, .. }) => {
+        Order::Drain(Scope { database: None, .. }) => {
             println!("draining: the process ends when the last client has gone")
         }
         Order::Pause(_) | Order::Resume(_) | Order::Reconnect(_) | Order::Drain(_) => {

@@ -18,7 +18,7 @@ mod recovery;
 mod table;
 
 use cleanup::Cleanup;
-use cluster::{Cluster, Wish, application_url, connect};
+use cluster::{Cluster, ClusterOptions, application_url, connect};
 use command::{Account, Shell};
 use measure::Watch;
 use pgbench::{Load, Script};
@@ -97,10 +97,10 @@ impl Story {
         let directory = tempfile::Builder::new().prefix("poolhouse-demo-").tempdir()?.keep();
         cleanup.add_directory(&directory);
         let shell = Shell::new(cleanup.clone(), directory, account, true);
-        chapter("A PostgreSQL of our own, with the default of 100 connections");
+        print_heading("A PostgreSQL of our own, with the default of 100 connections");
         shell.give_away(&shell.directory)?;
-        let wish = Wish { max_connections: MAX_CONNECTIONS, password: None };
-        let cluster = Cluster::start(&shell, args.pg_bin.as_deref(), &wish)?;
+        let options = ClusterOptions { max_connections: MAX_CONNECTIONS, password: None };
+        let cluster = Cluster::start(&shell, args.pg_bin.as_deref(), &options)?;
         cluster.load(&shell, SCALE)?;
         let watch = Watch::new(&cluster.superuser())?;
         Ok(Story {
@@ -117,7 +117,7 @@ impl Story {
 
     fn directly(&mut self) -> anyhow::Result<()> {
         let clients = self.args.clients;
-        chapter(&format!("{clients} clients directly: the database refuses most of them"));
+        print_heading(&format!("{clients} clients directly: the database refuses most of them"));
         self.count_refusals()?;
         let flood = self.flood_load(clients);
         let row = self.measure("directly", self.cluster.address, flood)?;
@@ -128,7 +128,7 @@ impl Story {
         let row = self.measure("directly, as many as fit", self.cluster.address, self.flood_load(FITTING_CLIENTS))?;
         self.flood.push(row);
 
-        chapter("Short-lived connections directly: a new backend for every transaction");
+        print_heading("Short-lived connections directly: a new backend for every transaction");
         let row = self.measure("short-lived, directly", self.cluster.address, self.short_lived_load())?;
         self.short_lived.push(row);
         self.recover("directly", None)
@@ -138,7 +138,7 @@ impl Story {
         if self.args.without_pgbouncer {
             return Ok(());
         }
-        chapter(&format!("The same load through PgBouncer, {MAX_SIZE} server connections"));
+        print_heading(&format!("The same load through PgBouncer, {MAX_SIZE} server connections"));
         let Some(pooler) = Pooler::pgbouncer(&self.shell, &self.cluster, self.args.clients)? else {
             println!("PgBouncer is not installed: left out");
             return Ok(());
@@ -149,10 +149,10 @@ impl Story {
     }
 
     fn through_poolhouse(&mut self) -> anyhow::Result<()> {
-        chapter(&format!("The same load through Poolhouse, {MAX_SIZE} server connections"));
+        print_heading(&format!("The same load through Poolhouse, {MAX_SIZE} server connections"));
         let pooler = Pooler::poolhouse(&self.shell, &self.cluster)?;
         self.through(&pooler, 2)?;
-        chapter("What Poolhouse says of itself");
+        print_heading("What Poolhouse says of itself");
         match pooler.metrics() {
             Ok(lines) => lines.iter().for_each(|line| println!("{line}")),
             // The table is worth more than this look.
@@ -233,7 +233,7 @@ impl Story {
 
     /// Prints what was found; returns how much failed through Poolhouse.
     fn print_result(&self, began: Instant) -> u64 {
-        chapter("Result");
+        print_heading("Result");
         let rows: Vec<Row> =
             self.flood.iter().chain(&self.short_lived).cloned().chain(best_of_each(&self.single)).collect();
         println!(
@@ -297,7 +297,7 @@ fn describe_recovery(name: &str, recovery: &Recovery) -> String {
     )
 }
 
-fn chapter(title: &str) {
+fn print_heading(title: &str) {
     println!("\n== {title}");
 }
 

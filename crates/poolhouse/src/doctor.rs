@@ -1,5 +1,5 @@
-//! `poolhouse doctor`: looks at a running pooler or a database for some time, or reads what was recorded of that, and
-//! says what is wrong. Asks; what that means is decided in the crate `doctor`.
+//! `poolhouse doctor`: looks at a running pooler or a database for some time, or reads a recording, and says what is
+//! wrong. This file collects looks; the crate `doctor` decides what they mean.
 
 use std::{
     io::IsTerminal,
@@ -18,7 +18,7 @@ use self::{
     mongodb::MongoDb,
     recorder::Recorder,
     redis::Redis,
-    sources::{Admin, Source, Sql},
+    sources::{PoolhouseSource, Source, SqlSource},
 };
 use crate::remote::{RemoteArgs, without_login};
 
@@ -60,13 +60,13 @@ Exit status: 0 healthy, 1 there are findings, 2 undetermined (or bad usage), 3 i
 
 const FINDINGS: u8 = 1;
 const UNDETERMINED: u8 = 2;
-const BLIND: u8 = 3;
+const NO_LOOK: u8 = 3;
 
-/// Looks that a window needs.
+/// The fewest looks of a window.
 const MIN_WINDOW_LOOKS: u32 = 4;
-/// Looks of a window at most: each is kept until the end. Two more may come for its beginning and end.
+/// The most looks of a window: each is kept until the end. Two more may come for its beginning and end.
 const MAX_WINDOW_LOOKS: u32 = MAX_LOOKS as u32 - 2;
-/// Two looks are at least this far apart.
+/// Bounds the time between two looks.
 const MIN_LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// The doctor gives up after this long without an answer; a restart takes less.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -127,7 +127,7 @@ pub fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
         Ok(diagnosis) => diagnosis,
         Err(error) => {
             eprintln!("error: {}", printable::lines(&format!("{error:#}")));
-            return Ok(BLIND.into());
+            return Ok(NO_LOOK.into());
         }
     };
     if args.json.is_some() {
@@ -138,7 +138,7 @@ pub fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
         print!("{}", diagnosis.text(bold));
     }
     Ok(match (&diagnosis.findings[..], &diagnosis.undecided[..]) {
-        ([], []) if diagnosis.is_of_nothing() => BLIND.into(),
+        ([], []) if diagnosis.is_of_nothing() => NO_LOOK.into(),
         ([], []) => ExitCode::SUCCESS,
         ([], _) => UNDETERMINED.into(),
         _ => FINDINGS.into(),
@@ -153,19 +153,19 @@ fn diagnose(args: &DoctorArgs) -> anyhow::Result<Diagnosis> {
             .with_context(|| format!("cannot read {}", path.display()))?,
         (None, None) => unreachable!("clap asks for one of them"),
     };
-    if let Some(path) = recording(&what) {
+    if let Some(path) = recording_path(&what) {
         if args.record.is_some() || args.database.is_some() {
             bail!("{what} is a recording: there is nothing more to look at");
         }
         return examine(&recorder::read(path)?);
     }
-    refuse_neither(&what)?;
+    check_is_url(&what)?;
     let mut source = source(what, args)?;
     look(source.as_mut(), args)
 }
 
-/// What is no URL and no address is a file.
-fn recording(what: &str) -> Option<&Path> {
+/// The path of a recording, if the argument is no URL and no address.
+fn recording_path(what: &str) -> Option<&Path> {
     let path = Path::new(what);
     let is_file = !what.contains("://")
         && (path.is_file()
@@ -173,8 +173,8 @@ fn recording(what: &str) -> Option<&Path> {
     is_file.then_some(path)
 }
 
-/// A word that is no URL, no address and no file.
-fn refuse_neither(what: &str) -> anyhow::Result<()> {
+/// Refuses a word that is no URL, no address and no file.
+fn check_is_url(what: &str) -> anyhow::Result<()> {
     if what.contains([':', '/']) {
         return Ok(());
     }
@@ -188,7 +188,7 @@ fn source(what: String, args: &DoctorArgs) -> anyhow::Result<Box<dyn Source>> {
     let scheme = what.split_once("://").map_or("", |(scheme, _)| scheme);
     if matches!(scheme, "postgres" | "postgresql") {
         let beside = args.database.as_deref().map(secret).transpose()?;
-        return Ok(Box::new(Sql::new(secret(&what)?, beside, args.processors)));
+        return Ok(Box::new(SqlSource::new(secret(&what)?, beside, args.processors)));
     }
     if args.database.is_some() && !matches!(scheme, "" | "http") {
         bail!(
@@ -216,15 +216,15 @@ fn source(what: String, args: &DoctorArgs) -> anyhow::Result<Box<dyn Source>> {
         }
         return Ok(Box::new(metrics));
     }
-    // A Poolhouse behind a proxy, or an application without a pool: its token is not for those.
+    // The server may be an application without a pool, which must not get the token of a Poolhouse.
     let may_be_other = metrics::has_path(&what);
     let remote = RemoteArgs { url: what, token_file: args.token_file.clone() };
     let remote = if may_be_other { remote.remote_without_own_token()? } else { remote.remote()? };
     let beside = args.database.as_deref().map(secret).transpose()?;
-    Ok(Box::new(Admin::new(remote, beside, args.processors)))
+    Ok(Box::new(PoolhouseSource::new(remote, beside, args.processors)))
 }
 
-/// Examines what was seen. The lab predicts values of settings; without it they are those of rules.
+/// Examines the looks. The lab predicts values of settings; without it they come from rules.
 fn examine(subject: &Subject) -> anyhow::Result<Diagnosis> {
     #[cfg(feature = "lab")]
     let diagnosis = subject.examine_with(Some(&forecast::Player::default()))?;
@@ -242,7 +242,7 @@ fn secret(url: &str) -> anyhow::Result<Secret> {
 }
 
 fn look(source: &mut dyn Source, args: &DoctorArgs) -> anyhow::Result<Diagnosis> {
-    let every = apart(args.every, args.window, source.stale_for());
+    let every = look_interval(args.every, args.window, source.refresh_interval());
     let recorder = args.record.as_deref().map(Recorder::create).transpose()?;
     let shows_progress = std::io::stderr().is_terminal();
     let mut pause = |at: Duration| {
@@ -256,20 +256,20 @@ fn look(source: &mut dyn Source, args: &DoctorArgs) -> anyhow::Result<Diagnosis>
         std::thread::sleep(every.min(left));
         true
     };
-    let looked = looks(source, recorder, &mut pause);
+    let looked = look_repeatedly(source, recorder, &mut pause);
     if shows_progress {
         eprint!("\r\x1b[K");
     }
     looked
 }
 
-/// How long to wait between two looks, where `every` is wished for.
-fn apart(every: Duration, window: Duration, stale_for: Duration) -> Duration {
-    every.max(MIN_LOOK_INTERVAL).max(stale_for).max(window / MAX_WINDOW_LOOKS).min(window / MIN_WINDOW_LOOKS)
+/// The time between two looks, where `every` is given.
+fn look_interval(every: Duration, window: Duration, refresh_interval: Duration) -> Duration {
+    every.max(MIN_LOOK_INTERVAL).max(refresh_interval).max(window / MAX_WINDOW_LOOKS).min(window / MIN_WINDOW_LOOKS)
 }
 
 /// Looks again after each `pause`, which is told how long it has been since the first look, until that returns false.
-fn looks(
+fn look_repeatedly(
     source: &mut dyn Source,
     mut recorder: Option<Recorder>,
     pause: &mut dyn FnMut(Duration) -> bool,
@@ -285,7 +285,7 @@ fn looks(
         match seen {
             Ok(line) => {
                 answered = Some(at);
-                let Some(line) = kept(&mut recorder, line)? else { break };
+                let Some(line) = record(&mut recorder, line)? else { break };
                 looks += 1;
                 if subject.is_none() {
                     subject = Subject::of(&line);
@@ -303,7 +303,7 @@ fn looks(
             Err(_) => {}
         }
         if !pause(at - first) {
-            // Who is gone at the end is not well: it has as long to come back as in between.
+            // A source that is gone at the end is not well: it has as long to come back as in between.
             if answers {
                 break;
             }
@@ -323,14 +323,14 @@ fn looks(
     examine(&subject)
 }
 
-/// The line as the recording has it, if there is one; `None` if there is no room left.
-fn kept(recorder: &mut Option<Recorder>, line: Line) -> anyhow::Result<Option<Line>> {
+/// Records a line, if there is a recording, and returns it as the recording has it; `None` if the recording is full.
+fn record(recorder: &mut Option<Recorder>, line: Line) -> anyhow::Result<Option<Line>> {
     let Some(recorder) = recorder else { return Ok(Some(line)) };
-    let kept = recorder.keep(line)?;
-    if kept.is_none() {
+    let recorded = recorder.keep(line)?;
+    if recorded.is_none() {
         eprintln!("the recording is full: the window ends here");
     }
-    Ok(kept)
+    Ok(recorded)
 }
 
 #[cfg(test)]
@@ -339,7 +339,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers, or does not, as it is told; and never says who is connected.
+    /// Answers as `answers` says, and never lists clients.
     struct Scripted {
         answers: Vec<bool>,
         asked: usize,
@@ -363,7 +363,7 @@ mod tests {
     fn looked(answers: &[bool]) -> (anyhow::Result<Diagnosis>, usize) {
         let mut source = Scripted { answers: answers.to_vec(), asked: 0 };
         let mut left = 6;
-        let diagnosis = looks(&mut source, None, &mut |_| {
+        let diagnosis = look_repeatedly(&mut source, None, &mut |_| {
             left -= 1;
             left >= 0
         });
@@ -372,12 +372,16 @@ mod tests {
 
     #[test]
     fn what_is_shown_anew_each_second_is_looked_at_as_often() {
-        let apart_ms = |every: u64, window: u64, stale: u64| {
-            apart(Duration::from_millis(every), Duration::from_secs(window), Duration::from_millis(stale)).as_millis()
+        let interval_ms = |every: u64, window: u64, stale: u64| {
+            look_interval(Duration::from_millis(every), Duration::from_secs(window), Duration::from_millis(stale))
+                .as_millis()
         };
-        assert_eq!((apart_ms(500, 30, 0), apart_ms(500, 30, 1_000), apart_ms(5_000, 30, 1_000)), (500, 1_000, 5_000));
-        assert_eq!(apart_ms(500, 2, 1_000), 500, "four looks are the least that says anything");
-        assert_eq!((apart_ms(1, 30, 0), apart_ms(500, 36_000, 1_000) > 5_000), (50, true));
+        assert_eq!(
+            (interval_ms(500, 30, 0), interval_ms(500, 30, 1_000), interval_ms(5_000, 30, 1_000)),
+            (500, 1_000, 5_000)
+        );
+        assert_eq!(interval_ms(500, 2, 1_000), 500, "four looks are the least that says anything");
+        assert_eq!((interval_ms(1, 30, 0), interval_ms(500, 36_000, 1_000) > 5_000), (50, true));
     }
 
     #[test]

@@ -202,14 +202,14 @@ pub fn run(args: PlanArgs) -> anyhow::Result<ExitCode> {
             return Ok(BAD_USAGE.into());
         }
     };
-    let prediction = predicted(&question);
+    let prediction = predict_with_progress(&question);
     let json = || Ok(serde_json::to_string_pretty(&prediction).context("the prediction")? + "\n");
     outputs.write_all(|out| report::text::write(out, &prediction), json, || report::page::page(&prediction))?;
     Ok(if prediction.is_hopeless() { MISSED.into() } else { ExitCode::SUCCESS })
 }
 
 /// Answers it, with a line on a terminal that says what is being tried.
-fn predicted(question: &Question) -> Prediction {
+fn predict_with_progress(question: &Question) -> Prediction {
     let terminal = std::io::stderr().is_terminal();
     let mut show = |done: u32, sizes: &Sizes| {
         if terminal {

@@ -15,7 +15,7 @@ use rustix::process::geteuid;
 use settings::Secret;
 
 use cleanup::{Cleanup, ProcessId, Sweeper};
-use cluster::{Cluster, DATABASE, USER, Wish};
+use cluster::{Cluster, ClusterOptions, DATABASE, USER};
 use command::{Account, Shell};
 
 /// A running database whose application logs in with a password, as in production. It is stopped and removed when
@@ -54,7 +54,8 @@ impl PrivateDatabase {
         let password = password().context("no random numbers are to be had")?;
         let (address, watcher) = match kind {
             Kind::Postgres => {
-                let cluster = Cluster::start(&shell, None, &Wish { max_connections, password: Some(&password) })?;
+                let cluster =
+                    Cluster::start(&shell, None, &ClusterOptions { max_connections, password: Some(&password) })?;
                 (cluster.address, Some(cluster.superuser()))
             }
             Kind::Redis => (redis::start(&shell, max_connections, &password)?, None),

@@ -25,7 +25,7 @@ const REFUSED: &str = "nothing listens there. Is Poolhouse running, and is this 
 /// The admin address, unless another is configured.
 pub const DEFAULT: &str = "127.0.0.1:9930";
 
-/// Which Poolhouse, and who asks.
+/// The address of a Poolhouse, and the token.
 #[derive(Args)]
 pub struct RemoteArgs {
     /// The admin address, as http://address:port
@@ -43,34 +43,34 @@ const MAX_SHOWN: usize = 300;
 /// A running Poolhouse.
 pub struct Remote {
     base: String,
-    /// The same for people.
-    shown: String,
+    /// The address without a login, for people.
+    display_url: String,
     token: Option<String>,
 }
 
-/// What is asked.
+/// A request.
 pub struct Request {
     pub method: Method,
     pub path: String,
     pub parameters: Vec<(&'static str, String)>,
-    /// How long the order itself may take.
-    pub patience: Duration,
+    /// Bounds the time of the order itself.
+    pub order_timeout: Duration,
 }
 
-/// Whether it only looks.
+/// Whether a request only reads.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     Get,
     Post,
 }
 
-/// What came back: JSON of a bounded number of values.
+/// An answer: JSON of a bounded number of values.
 pub struct Answer {
     pub status: u16,
     text: String,
 }
 
-/// An answer that tells what went wrong.
+/// The answer to a request that failed.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Problem {
@@ -109,7 +109,7 @@ impl RemoteArgs {
 }
 
 impl Remote {
-    /// `None` if the URL is none. An address alone is taken, too.
+    /// `None` if this is no URL. An address alone is accepted, too.
     fn new(url: &str, token: Option<String>) -> Option<Self> {
         let base = match url.split_once("://") {
             Some(("http", _)) => url.to_owned(),
@@ -117,16 +117,16 @@ impl Remote {
             None => format!("http://{url}"),
         };
         let base = base.trim_end_matches('/').to_owned();
-        (base.len() > "http://".len()).then(|| Self { shown: without_login(&base), base, token })
+        (base.len() > "http://".len()).then(|| Self { display_url: without_login(&base), base, token })
     }
 
     /// Where it is, without `http://`.
     pub fn address(&self) -> &str {
-        self.shown.trim_start_matches("http://")
+        self.display_url.trim_start_matches("http://")
     }
 
-    /// What to do where the token is missing or wrong.
-    pub fn how_to_prove(&self) -> String {
+    /// What the user can do if the token is missing or wrong.
+    pub fn token_hint(&self) -> String {
         let said = match self.token {
             Some(_) => "this token is not the one of [admin] there",
             None => "orders need the token of [admin] there",
@@ -134,29 +134,29 @@ impl Remote {
         format!("{said}: give it with --token-file FILE, or in the environment as {TOKEN}")
     }
 
-    /// Looks at something that is there at once.
+    /// Gets what the server answers at once.
     ///
     /// # Errors
     /// It cannot be reached, or refuses, or the answer is none of such a question.
-    pub fn look<T: DeserializeOwned>(&self, path: &str, parameters: &[(&'static str, &str)]) -> anyhow::Result<T> {
+    pub fn get<T: DeserializeOwned>(&self, path: &str, parameters: &[(&'static str, &str)]) -> anyhow::Result<T> {
         let parameters = parameters.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
-        let request = Request { method: Method::Get, path: path.to_owned(), parameters, patience: Duration::ZERO };
-        let answer = self.ask(&request)?;
+        let request = Request { method: Method::Get, path: path.to_owned(), parameters, order_timeout: Duration::ZERO };
+        let answer = self.send(&request)?;
         if let Some(error) = answer.error() {
-            bail!("{}: {error}", self.shown);
+            bail!("{}: {error}", self.display_url);
         }
         serde_json::from_str(&answer.text)
-            .with_context(|| format!("{} is no admin address of this Poolhouse", self.shown))
+            .with_context(|| format!("{} is no admin address of this Poolhouse", self.display_url))
     }
 
-    /// Asks.
-    pub fn ask(&self, request: &Request) -> anyhow::Result<Answer> {
+    /// Sends a request.
+    pub fn send(&self, request: &Request) -> anyhow::Result<Answer> {
         let agent = ureq::Agent::config_builder()
             // The environment's proxy would see the token, and cannot reach what is on this machine.
             .proxy(None)
             .http_status_as_error(false)
             .timeout_connect(Some(ANSWER_TIMEOUT))
-            .timeout_global(Some(request.patience + ANSWER_TIMEOUT))
+            .timeout_global(Some(request.order_timeout + ANSWER_TIMEOUT))
             .user_agent(concat!("poolhouse/", env!("CARGO_PKG_VERSION")))
             .build()
             .new_agent();
@@ -174,27 +174,27 @@ impl Remote {
             }
         };
         let mut response = called.map_err(|error| {
-            let why = self.silence(&error);
-            anyhow::Error::new(error).context(format!("cannot ask {}{why}", self.shown))
+            let why = self.explain_failure(&error);
+            anyhow::Error::new(error).context(format!("cannot ask {}{why}", self.display_url))
         })?;
         let status = response.status().as_u16();
         let text = response.body_mut().with_config().limit(MAX_ANSWER as u64).read_to_string();
         let text = text.map_err(|error| match error {
             ureq::Error::BodyExceedsLimit(_) => self.too_long(),
-            error => anyhow::Error::new(error).context(format!("cannot read the answer of {}", self.shown)),
+            error => anyhow::Error::new(error).context(format!("cannot read the answer of {}", self.display_url)),
         })?;
-        // Before anything is made of it.
+        // Checked before anything is allocated for it.
         if serde_json::from_str::<IgnoredAny>(&text).is_err() {
-            bail!("{}: {} (HTTP status {status})", self.shown, shown(&text));
+            bail!("{}: {} (HTTP status {status})", self.display_url, shown(&text));
         }
-        if values(&text) > MAX_VALUES {
+        if count_values(&text) > MAX_VALUES {
             return Err(self.too_long());
         }
         Ok(Answer { status, text })
     }
 
-    /// Why there is no answer, as far as an error tells, and what to try.
-    fn silence(&self, error: &ureq::Error) -> String {
+    /// Explains why there is no answer, and what to try.
+    fn explain_failure(&self, error: &ureq::Error) -> String {
         let why = match error {
             ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => REFUSED,
             ureq::Error::ConnectionFailed => REFUSED,
@@ -213,15 +213,15 @@ impl Remote {
         anyhow!(
             "the answer of {} is longer than one about {} pools, the most that a Poolhouse has ({} MB): give the admin address of a Poolhouse, \
              and ask for fewer lines (--limit) where it is a list",
-            self.shown,
+            self.display_url,
             serve::MAX_POOLS,
             MAX_ANSWER / (1024 * 1024)
         )
     }
 }
 
-/// How many values a text of JSON has, with those that hold others; an empty list or object may count as two.
-fn values(text: &str) -> usize {
+/// The number of values in a text of JSON, lists and objects included; an empty one may count as two.
+fn count_values(text: &str) -> usize {
     let (mut count, mut in_text, mut is_escaped) = (1, false, false);
     for byte in text.bytes() {
         match byte {
@@ -263,7 +263,7 @@ impl Answer {
         serde_json::from_str(&self.text).context("the answer is none of a Poolhouse")
     }
 
-    /// What went wrong, with all its parts, harmless to a terminal.
+    /// The error with all its parts, harmless to a terminal.
     pub fn error(&self) -> Option<String> {
         let problem: Problem = serde_json::from_str(&self.text).ok()?;
         let parts = problem.problems.as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -271,7 +271,7 @@ impl Answer {
         Some(printable::lines(&parts.join("\n  ")))
     }
 
-    /// Whether what was asked for is done.
+    /// Whether the request is done.
     pub fn is_done(&self) -> bool {
         (200..300).contains(&self.status)
     }
@@ -320,7 +320,7 @@ mod tests {
     }
 
     fn told(body: Vec<u8>) -> String {
-        let answer: anyhow::Result<admin_api::Clients> = answering(body).look("/api/clients", &[]);
+        let answer: anyhow::Result<admin_api::Clients> = answering(body).get("/api/clients", &[]);
         format!("{:#}", answer.expect_err("it is none"))
     }
 
@@ -334,12 +334,12 @@ mod tests {
                 assert!(client.read(&mut [0; 4096]).unwrap() > 0);
                 client.write_all(said.as_bytes()).unwrap();
             });
-            let told = remote.look::<admin_api::Clients>("/api/clients", &[]).err().map(|error| format!("{error:#}"));
+            let told = remote.get::<admin_api::Clients>("/api/clients", &[]).err().map(|error| format!("{error:#}"));
             let told = told.expect("it is none");
             assert!(told.contains("no admin address") && told.contains("[admin] listen"), "{told}");
         }
         let remote = Remote::new("127.0.0.1:1", None).unwrap();
-        let told = remote.look::<admin_api::Clients>("/api/clients", &[]).err().map(|error| format!("{error:#}"));
+        let told = remote.get::<admin_api::Clients>("/api/clients", &[]).err().map(|error| format!("{error:#}"));
         assert!(told.is_some_and(|told| told.contains("nothing listens there")));
     }
 
@@ -356,9 +356,13 @@ mod tests {
     #[test]
     fn an_answer_of_unrepresentable_values_is_an_error() {
         for body in [r#"{"pools":[1e400]}"#, r#"{"error":"\ud800"}"#] {
-            let request =
-                Request { method: Method::Get, path: "/".to_owned(), parameters: Vec::new(), patience: Duration::ZERO };
-            let asked = answering(body.as_bytes().to_vec()).ask(&request).and_then(|answer| answer.body());
+            let request = Request {
+                method: Method::Get,
+                path: "/".to_owned(),
+                parameters: Vec::new(),
+                order_timeout: Duration::ZERO,
+            };
+            let asked = answering(body.as_bytes().to_vec()).send(&request).and_then(|answer| answer.body());
             assert!(asked.is_err(), "{body}");
         }
     }
@@ -369,7 +373,7 @@ mod tests {
             [("7", 1), ("[1,2,3]", 4), (r#"{"a":[1],"b":{"c":null}}"#, 5), (r#"["a,[{\",{,b"]"#, 2), (r#"["\\",1]"#, 3)]
         {
             assert!(serde_json::from_str::<Value>(text).is_ok(), "{text}");
-            assert_eq!(values(text), count, "{text}");
+            assert_eq!(count_values(text), count, "{text}");
         }
     }
 

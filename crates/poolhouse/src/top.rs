@@ -109,13 +109,13 @@ struct Watcher {
 
 impl Watcher {
     fn report(&mut self) -> anyhow::Result<Report> {
-        let look: Look = self.remote.look("/api/pools", &[])?;
+        let look: Look = self.remote.get("/api/pools", &[])?;
         // With one more it is known whether there are more.
         let limit = (MAX_CLIENTS + 1).to_string();
-        let mut clients: Clients = self.remote.look("/api/clients", &[("busy", "true"), ("limit", &limit)])?;
+        let mut clients: Clients = self.remote.get("/api/clients", &[("busy", "true"), ("limit", &limit)])?;
         if clients.clients.len() > MAX_CLIENTS {
             // Clients that wait may fill the list, and who holds the servers would not be in it.
-            let holders: Clients = self.remote.look("/api/clients", &[("holders", "true"), ("limit", &limit)])?;
+            let holders: Clients = self.remote.get("/api/clients", &[("holders", "true"), ("limit", &limit)])?;
             clients.clients.retain(|client| client.state == WAITING);
             clients.clients.splice(0..0, holders.clients);
         }

@@ -67,7 +67,7 @@ impl Pooler {
     /// An error, with what it said last, if it has ended by itself.
     pub fn must_be_alive(&self, shell: &Shell) -> anyhow::Result<()> {
         if let Some(status) = shell.cleanup.poll(self.started.id)? {
-            bail!("{} has ended ({status}):\n{}", self.name, shell.complaints(&self.started).trim());
+            bail!("{} has ended ({status}):\n{}", self.name, shell.last_errors(&self.started).trim());
         }
         Ok(())
     }
@@ -94,7 +94,7 @@ impl Pooler {
                 Ok(_) => return Ok(self),
                 Err(error) => {
                     if shell.cleanup.poll(self.started.id)?.is_some() || Instant::now() > deadline {
-                        let said = shell.complaints(&self.started);
+                        let said = shell.last_errors(&self.started);
                         bail!("{} did not come up ({error}):\n{}", self.name, said.trim());
                     }
                 }

@@ -15,8 +15,8 @@ use doctor::{Diagnosis, Line};
 use settings::Secret;
 
 use super::{
-    MAX_WINDOW_LOOKS, looks,
-    sources::{Admin, Source, Sql},
+    MAX_WINDOW_LOOKS, look_repeatedly,
+    sources::{PoolhouseSource, Source, SqlSource},
 };
 use crate::remote::RemoteArgs;
 
@@ -69,9 +69,9 @@ impl BackgroundDoctor {
         let thread = thread::spawn(move || {
             let source: Box<dyn Source> = match subject {
                 Subject::Poolhouse(url) => {
-                    Box::new(Admin::new(RemoteArgs { url, token_file: None }.remote()?, None, None))
+                    Box::new(PoolhouseSource::new(RemoteArgs { url, token_file: None }.remote()?, None, None))
                 }
-                Subject::Postgres(url) => Box::new(Sql::new(url, None, None)),
+                Subject::Postgres(url) => Box::new(SqlSource::new(url, None, None)),
             };
             let mut source = Compressed { source, compression };
             let mut left = MAX_WINDOW_LOOKS;
@@ -84,7 +84,7 @@ impl BackgroundDoctor {
                 // A long run is looked at for as long as looks can be kept.
                 left > 0 && !is_over.load(Relaxed)
             };
-            looks(&mut source, None, &mut pause)
+            look_repeatedly(&mut source, None, &mut pause)
         });
         Self { over, thread }
     }

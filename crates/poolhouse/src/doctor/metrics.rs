@@ -10,7 +10,7 @@ use admin_api::{Client, Hikari, Scrape};
 use anyhow::{Context, bail};
 use doctor::{INCOMPLETE_SERIES, Line};
 
-use super::sources::{ANSWER_TIMEOUT, Source, micros};
+use super::sources::{ANSWER_TIMEOUT, Source, micros_since};
 use crate::remote::without_login;
 
 /// Bytes of an answer.
@@ -68,7 +68,7 @@ pub fn has_path(url: &str) -> bool {
 impl Source for Metrics {
     fn look(&mut self, began: Instant) -> anyhow::Result<Line> {
         let text = self.page.fetch()?;
-        let at_us = micros(began);
+        let at_us = micros_since(began);
         let look = self.hikari.look(at_us as f64 / 1e3, &Scrape::read(&text));
         Ok(Line::Pooler { at_us, look: Box::new(look), holders: Vec::new() })
     }
@@ -77,7 +77,7 @@ impl Source for Metrics {
         Ok(Vec::new())
     }
 
-    fn stale_for(&self) -> Duration {
+    fn refresh_interval(&self) -> Duration {
         GAUGES_LAST
     }
 }

@@ -1,5 +1,4 @@
-//! A MongoDB as something to look at: what it is asked over one connection that stays, and how often. What the answers
-//! mean is known elsewhere.
+//! A MongoDB as a source of looks: the commands that one lasting connection carries, and how often.
 
 use std::{
     thread,
@@ -17,63 +16,63 @@ use super::sources::{ANSWER_TIMEOUT, Source};
 
 /// Where the server answers of itself.
 const ADMIN: &str = "admin";
-/// Two lists of connections are at least this far apart.
-const LIST_EVERY: Duration = Duration::from_secs(1);
-/// From this many pausing transactions on, it matters whether their pauses are long. A single one may be chance.
+/// Bounds the time between two lists of connections.
+const LIST_INTERVAL: Duration = Duration::from_secs(1);
+/// From this number of pausing transactions on, it matters whether their pauses are long. One may be chance.
 const MIN_PAUSING: usize = 2;
-/// Then they are listed, and so much later once more: MongoDB tells only the sum of a transaction's pauses. The
-/// doctor's texts name this.
-const ONCE_MORE: Duration = Duration::from_millis(100);
-/// That begins up to so much later than the look, each time at another moment: clients that beat time with the looks
-/// would always be seen at the end of their pauses.
-const OUT_OF_STEP: Duration = Duration::from_millis(300);
+/// The time between two lists of pausing transactions: MongoDB reports only the sum of a transaction's pauses. The
+/// doctor's texts name this time.
+const REPEAT_PAUSE: Duration = Duration::from_millis(100);
+/// Bounds the delay of these lists after a look, which is different each time: clients in step with the looks would
+/// always be seen at the end of their pauses.
+const MAX_REPEAT_DELAY: Duration = Duration::from_millis(300);
 /// The fractions of multiples of the golden section are spread evenly, however many there are.
 const GOLDEN: f64 = 0.618_033_988_749_895;
-/// The name that MongoDB has for who may not ask something.
+/// MongoDB's error for a command that the user may not run.
 const UNAUTHORIZED: i32 = 13;
 
 /// A MongoDB.
 pub struct MongoDb {
     url: Secret,
-    /// As its user says; otherwise what the server says.
+    /// As the command line says; otherwise the server says it.
     processors: Option<u64>,
-    known: Option<Known>,
+    session: Option<Connection>,
 }
 
-/// One that is connected to.
-struct Known {
+/// A connection.
+struct Connection {
     querier: Querier,
-    /// The number of this connection.
-    own: Option<u64>,
+    /// The id of this connection.
+    own_id: Option<u64>,
     processors: Option<u64>,
-    /// When it ends transactions.
+    /// The age at which the server ends transactions.
     lifetime_s: Option<u64>,
-    /// When its connections were listed last.
-    listed: Option<Instant>,
-    /// Times that they were listed once more.
-    again: u32,
-    /// Why they are not to be listed.
-    hides: Option<String>,
+    /// When connections were listed last.
+    last_listed: Option<Instant>,
+    /// How often pausing transactions were listed again.
+    repeats: u32,
+    /// Why connections are not listed.
+    hidden_because: Option<String>,
 }
 
 impl MongoDb {
-    /// Asks nothing yet.
+    /// Sends nothing yet.
     pub fn new(url: Secret, processors: Option<u32>) -> Self {
-        Self { url, processors: processors.map(u64::from), known: None }
+        Self { url, processors: processors.map(u64::from), session: None }
     }
 
-    /// What it shows, and when that was.
+    /// A look, and its time.
     fn look(&mut self) -> anyhow::Result<(Instant, Mongo)> {
-        if self.known.is_none() {
-            let mut known = Known::connect(&self.url)?;
-            known.processors = match self.processors {
-                None => known.done(&Mongo::machine())?.as_ref().and_then(Mongo::processors),
+        if self.session.is_none() {
+            let mut session = Connection::connect(&self.url)?;
+            session.processors = match self.processors {
+                None => session.run(&Mongo::machine())?.as_ref().and_then(Mongo::processors),
                 given => given,
             };
-            known.lifetime_s = known.done(&Mongo::lifetime())?.as_ref().and_then(Mongo::lifetime_s);
-            self.known = Some(known);
+            session.lifetime_s = session.run(&Mongo::lifetime())?.as_ref().and_then(Mongo::lifetime_s);
+            self.session = Some(session);
         }
-        self.known.as_mut().expect("it was just connected to").look()
+        self.session.as_mut().expect("it was just connected to").look()
     }
 }
 
@@ -82,7 +81,7 @@ impl Source for MongoDb {
         let looked = self.look();
         if looked.is_err() {
             // It may have been restarted: the next look connects anew.
-            self.known = None;
+            self.session = None;
         }
         let (at, look) = looked?;
         let at_us = at.saturating_duration_since(began).as_micros() as u64;
@@ -94,32 +93,32 @@ impl Source for MongoDb {
     }
 }
 
-impl Known {
+impl Connection {
     fn connect(url: &Secret) -> anyhow::Result<Self> {
         let mut this = Self {
             querier: Querier::connect(url, ANSWER_TIMEOUT)?,
-            own: None,
+            own_id: None,
             processors: None,
             lifetime_s: None,
-            listed: None,
-            again: 0,
-            hides: None,
+            last_listed: None,
+            repeats: 0,
+            hidden_because: None,
         };
         for hello in Mongo::hello() {
-            if let Some(answer) = this.done(&hello)? {
-                this.own = Mongo::connection(&answer);
+            if let Some(answer) = this.run(&hello)? {
+                this.own_id = Mongo::connection(&answer);
                 break;
             }
         }
-        if this.done(&Mongo::pooler())?.as_ref().is_some_and(Mongo::is_of_pooler) {
+        if this.run(&Mongo::pooler())?.as_ref().is_some_and(Mongo::is_of_pooler) {
             let why = "a Poolhouse answers at this address: name the server's own, or look at the Poolhouse (`poolhouse doctor http://ADMIN`)";
-            this.hides = Some(why.to_owned());
+            this.hidden_because = Some(why.to_owned());
         }
         Ok(this)
     }
 
     /// The answer; `None` if the server refuses the command.
-    fn done(&mut self, command: &Command) -> anyhow::Result<Option<Value>> {
+    fn run(&mut self, command: &Command) -> anyhow::Result<Option<Value>> {
         Ok(match self.querier.query(ADMIN, command, ANSWER_TIMEOUT)? {
             Reply::Done(answer) => Some(answer),
             Reply::Refused { .. } => None,
@@ -134,7 +133,7 @@ impl Known {
             }
             Reply::Refused { message, .. } => bail!("serverStatus is refused: {message}"),
         };
-        // What is counted is as of now. Lists take a while, and each another one.
+        // Counters are as of now. Lists take some time, each a different one.
         let at = Instant::now();
         let mut look = Mongo::read(&answer).map_err(anyhow::Error::msg)?;
         (look.processors, look.transaction_lifetime_s) = (self.processors, self.lifetime_s);
@@ -142,47 +141,49 @@ impl Known {
         Ok((at, look))
     }
 
-    /// Its connections, if they may be seen, are not too many, and were not listed a moment ago.
+    /// Lists connections, if that is allowed, they are not too many, and the last list is old enough.
     fn list(&mut self, look: &mut Mongo) -> anyhow::Result<()> {
         if look.current > MAX_SESSIONS {
             look.hides_sessions = Some(format!("they are not listed where there are more than {MAX_SESSIONS}"));
             return Ok(());
         }
-        if self.hides.is_none() && self.listed.is_none_or(|listed| listed.elapsed() >= LIST_EVERY) {
-            let command = Mongo::connections(self.own, look.process.starts_with("mongos"));
+        if self.hidden_because.is_none() && self.last_listed.is_none_or(|listed| listed.elapsed() >= LIST_INTERVAL) {
+            let command = Mongo::connections(self.own_id, look.process.starts_with("mongos"));
             match self.querier.query(ADMIN, &command, ANSWER_TIMEOUT)? {
                 Reply::Done(answer) => {
                     let seen = Mongo::sessions(&answer);
-                    let again = self.once_more(&seen, &command)?;
+                    let again = self.list_again(&seen, &command)?;
                     look.seen_again = again.is_some();
                     look.sessions = Some(again.unwrap_or(seen));
                 }
                 Reply::Refused { code: UNAUTHORIZED, .. } => {
-                    self.hides =
+                    self.hidden_because =
                         Some("$currentOp is refused; the role clusterMonitor on admin would show it".to_owned());
                 }
-                Reply::Refused { message, .. } => self.hides = Some(format!("$currentOp is refused: {message}")),
+                Reply::Refused { message, .. } => {
+                    self.hidden_because = Some(format!("$currentOp is refused: {message}"))
+                }
             }
-            self.listed = Some(Instant::now());
+            self.last_listed = Some(Instant::now());
         }
-        look.hides_sessions = self.hides.clone();
+        look.hides_sessions = self.hidden_because.clone();
         Ok(())
     }
 
     /// The connections a moment later, with how long transactions pause. `None` if too few of the `seen` transactions
     /// pause, or the server refuses.
-    fn once_more(&mut self, seen: &[Session], command: &Command) -> anyhow::Result<Option<Vec<Session>>> {
+    fn list_again(&mut self, seen: &[Session], command: &Command) -> anyhow::Result<Option<Vec<Session>>> {
         if seen.iter().filter(|session| session.paused_ms.is_some()).count() < MIN_PAUSING {
             return Ok(None);
         }
-        self.again = self.again.wrapping_add(1);
-        thread::sleep(OUT_OF_STEP.mul_f64((f64::from(self.again) * GOLDEN).fract()));
+        self.repeats = self.repeats.wrapping_add(1);
+        thread::sleep(MAX_REPEAT_DELAY.mul_f64((f64::from(self.repeats) * GOLDEN).fract()));
         let began = Instant::now();
-        let Some(before) = self.done(command)? else { return Ok(None) };
+        let Some(before) = self.run(command)? else { return Ok(None) };
         let answered = Instant::now();
-        thread::sleep(ONCE_MORE);
+        thread::sleep(REPEAT_PAUSE);
         let least = answered.elapsed();
-        let Some(now) = self.done(command)? else { return Ok(None) };
+        let Some(now) = self.run(command)? else { return Ok(None) };
         let apart = least..=began.elapsed();
         Ok(Some(Mongo::seen_again(&Mongo::sessions(&before), Mongo::sessions(&now), &apart)))
     }

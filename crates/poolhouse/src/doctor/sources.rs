@@ -1,5 +1,5 @@
-//! What can be looked at, and how it is asked: a Poolhouse over HTTP, a PostgreSQL or a PgBouncer's console over a
-//! connection that stays. Others have files of their own.
+//! Sources of looks: a Poolhouse over HTTP, a PostgreSQL or a PgBouncer's console over a lasting connection. Other
+//! sources have files of their own.
 
 use std::{
     collections::BTreeMap,
@@ -17,27 +17,26 @@ use settings::Secret;
 
 use crate::remote::Remote;
 
-/// Clients that are asked for at the end, and holders at each look.
+/// Clients that are listed at the end, and holders at each look.
 const MAX_CLIENTS: &str = "10000";
 const MAX_HOLDERS: &str = "2000";
-/// Servers that are asked for at each look where the database is asked, too.
+/// Servers that are listed at each look where the database is queried, too.
 const MAX_SERVERS: &str = "5000";
 /// Clients of a PgBouncer that are kept.
 const MAX_CONSOLE_CLIENTS: usize = 10_000;
 /// Bounds connecting, and an answer.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// What connections call themselves.
+/// The name of connections.
 const APPLICATION_NAME: &str = "poolhouse doctor";
-/// How a PgBouncer's console ends what it calls its version.
+/// Ends the version of a PgBouncer's console.
 const CONSOLE_VERSION_SUFFIX: &str = "/bouncer";
-/// What a server says when it has no connection left, and to whom it lets in by no such URL. Digits alone may be a
-/// port.
+/// Errors of a server without a free connection, and of one that refuses a login. Digits alone may be a port.
 const TOO_MANY_CONNECTIONS: &str = "SQLSTATE 53300";
-/// What a PgBouncer says to who may not use its console.
+/// The error of a PgBouncer for users that may not use its console.
 const CONSOLE_FORBIDDEN: &str = "not allowed (SQLSTATE 08P01)";
 const LOGIN_REFUSALS: [&str; 3] = ["SQLSTATE 28000", "SQLSTATE 28P01", "SQLSTATE 3D000"];
 
-/// Something that can be looked at.
+/// A source of looks.
 pub trait Source {
     /// Looks. `began`: the beginning of the window.
     ///
@@ -45,76 +44,76 @@ pub trait Source {
     /// It does not answer, or not as it should.
     fn look(&mut self, began: Instant) -> anyhow::Result<Line>;
 
-    /// Who is there at the end, where a look does not tell.
+    /// The clients at the end, where looks do not have them.
     ///
     /// # Errors
     /// Those of looking.
     fn clients(&mut self) -> anyhow::Result<Vec<Client>>;
 
-    /// What it shows is for so long the same: who looks again sooner sees some of it a second time.
-    fn stale_for(&self) -> Duration {
+    /// The time for which the source shows the same figures.
+    fn refresh_interval(&self) -> Duration {
         Duration::ZERO
     }
 }
 
 /// A Poolhouse.
-pub struct Admin {
+pub struct PoolhouseSource {
     remote: Remote,
-    beside: Option<Neighbour>,
+    backend: Option<BackendDatabase>,
 }
 
-impl Admin {
-    /// Asks nothing yet. `beside`: the database behind it, and on how many processors that runs, if that was said.
-    pub fn new(remote: Remote, beside: Option<Secret>, processors: Option<u32>) -> Self {
-        Self { remote, beside: beside.map(|url| Neighbour::new(url, processors)) }
+impl PoolhouseSource {
+    /// Sends nothing yet. `backend`: the database behind it, with its number of processors, if that is given.
+    pub fn new(remote: Remote, backend: Option<Secret>, processors: Option<u32>) -> Self {
+        Self { remote, backend: backend.map(|url| BackendDatabase::new(url, processors)) }
     }
 }
 
-impl Source for Admin {
+impl Source for PoolhouseSource {
     fn look(&mut self, began: Instant) -> anyhow::Result<Line> {
-        let mut look: Look = self.remote.look("/api/pools", &[])?;
-        let holders: Clients = self.remote.look("/api/clients", &[("holders", "true"), ("limit", MAX_HOLDERS)])?;
-        if let Some(beside) = &mut self.beside {
-            let servers: Servers = self.remote.look("/api/servers", &[("limit", MAX_SERVERS)])?;
-            if let Some(backends) = beside.backends()? {
+        let mut look: Look = self.remote.get("/api/pools", &[])?;
+        let holders: Clients = self.remote.get("/api/clients", &[("holders", "true"), ("limit", MAX_HOLDERS)])?;
+        if let Some(backend) = &mut self.backend {
+            let servers: Servers = self.remote.get("/api/servers", &[("limit", MAX_SERVERS)])?;
+            if let Some(backends) = backend.backends()? {
                 let of_postgres = servers.servers.iter().filter(|server| server.protocol == "postgres");
                 let servers = of_postgres.filter_map(|server| {
                     Some(PoolServer { database: &server.database, user: &server.user, pid: server.backend? })
                 });
-                look.set_work(servers, &backends, beside.processors());
+                look.set_work(servers, &backends, backend.processors());
             }
         }
-        Ok(Line::Pooler { at_us: micros(began), look: Box::new(look), holders: holders.clients })
+        Ok(Line::Pooler { at_us: micros_since(began), look: Box::new(look), holders: holders.clients })
     }
 
     fn clients(&mut self) -> anyhow::Result<Vec<Client>> {
-        let clients: Clients = self.remote.look("/api/clients", &[("limit", MAX_CLIENTS)])?;
+        let clients: Clients = self.remote.get("/api/clients", &[("limit", MAX_CLIENTS)])?;
         Ok(clients.clients)
     }
 }
 
-/// The database behind a pooler, which says what its sessions do.
-struct Neighbour {
+/// The database behind a pooler.
+struct BackendDatabase {
     database: Database,
-    /// When it was last asked in vain.
-    silent: Option<Instant>,
+    /// When it last failed to answer.
+    failed_at: Option<Instant>,
 }
 
-impl Neighbour {
+impl BackendDatabase {
     fn new(url: Secret, processors: Option<u32>) -> Self {
-        Self { database: Database { url, processors: processors.map(u64::from), known: None }, silent: None }
+        Self { database: Database { url, processors: processors.map(u64::from), session: None }, failed_at: None }
     }
 
     fn processors(&self) -> Option<u64> {
         self.database.processors()
     }
 
-    /// Its sessions. None while it does not answer: what is wrong then the pooler shows.
+    /// Its sessions; `None` while it does not answer, which the looks at the pooler show.
     ///
     /// # Errors
     /// The login of the URL is refused.
     fn backends(&mut self) -> anyhow::Result<Option<Vec<Backend>>> {
-        if self.silent.is_some_and(|asked| asked.elapsed() < ANSWER_TIMEOUT) {
+        if self.failed_at.is_some_and(|asked| asked.elapsed() < ANSWER_TIMEOUT) {
             return Ok(None);
         }
         let asked = self.database.sessions().map(|(backends, _)| Some(backends)).context("the database beside it");
@@ -123,21 +122,21 @@ impl Neighbour {
             if LOGIN_REFUSALS.iter().any(|refusal| message.contains(refusal)) {
                 return Err(error);
             }
-            if self.silent.is_none() {
+            if self.failed_at.is_none() {
                 eprintln!("without {}", printable::lines(&message));
             }
-            self.silent = Some(Instant::now());
+            self.failed_at = Some(Instant::now());
             Ok(None)
         })
     }
 }
 
-/// What is asked in SQL: it tells itself whether it is a database or the console of a PgBouncer.
-pub struct Sql {
+/// A server that speaks SQL: a database, or the console of a PgBouncer.
+pub struct SqlSource {
     url: Secret,
     querier: Option<Querier<'static>>,
     /// The database behind a PgBouncer.
-    beside: Option<Neighbour>,
+    backend: Option<BackendDatabase>,
     database: Database,
     console: Console,
     /// The console has SHOW STATE.
@@ -145,17 +144,17 @@ pub struct Sql {
     clients: Vec<Client>,
 }
 
-impl Sql {
-    /// Asks nothing yet.
-    pub fn new(url: Secret, beside: Option<Secret>, processors: Option<u32>) -> Self {
-        let database = Database { url: url.clone(), processors: processors.map(u64::from), known: None };
-        let beside = beside.map(|url| Neighbour::new(url, processors));
+impl SqlSource {
+    /// Sends nothing yet.
+    pub fn new(url: Secret, backend: Option<Secret>, processors: Option<u32>) -> Self {
+        let database = Database { url: url.clone(), processors: processors.map(u64::from), session: None };
+        let backend = backend.map(|url| BackendDatabase::new(url, processors));
         let (console, clients) = (Console::default(), Vec::new());
-        Self { url, querier: None, beside, database, console, has_state: true, clients }
+        Self { url, querier: None, backend, database, console, has_state: true, clients }
     }
 
     fn console(&mut self, began: Instant) -> anyhow::Result<Line> {
-        let at_us = micros(began);
+        let at_us = micros_since(began);
         let querier = self.querier.as_mut().expect("the console is connected to");
         let version = querier.version().unwrap_or_default();
         let mut show = |what: &str| -> anyhow::Result<(Vec<Row>, u64)> {
@@ -185,11 +184,11 @@ impl Sql {
                 self.has_state = false;
             }
         }
-        let backends = self.beside.as_mut().map(Neighbour::backends).transpose()?.flatten();
+        let backends = self.backend.as_mut().map(BackendDatabase::backends).transpose()?.flatten();
         let (mut look, holders, clients) = self.console.look(at_us as f64 / 1e3, &shown, backends.as_deref());
-        if let (Some(backends), Some(beside)) = (&backends, &self.beside) {
+        if let (Some(backends), Some(backend)) = (&backends, &self.backend) {
             let servers = shown.servers.iter().filter_map(Console::server);
-            look.set_work(servers, backends, beside.processors());
+            look.set_work(servers, backends, backend.processors());
         }
         self.clients = clients;
         self.clients.truncate(MAX_CONSOLE_CLIENTS);
@@ -197,13 +196,13 @@ impl Sql {
     }
 }
 
-impl Source for Sql {
+impl Source for SqlSource {
     fn look(&mut self, began: Instant) -> anyhow::Result<Line> {
-        if self.querier.is_none() && self.database.known.is_none() {
+        if self.querier.is_none() && self.database.session.is_none() {
             let mut querier = connect(&self.url)?;
             if querier.version().is_some_and(|version| version.ends_with(CONSOLE_VERSION_SUFFIX)) {
                 self.querier = Some(querier);
-            } else if self.beside.is_some() {
+            } else if self.backend.is_some() {
                 bail!(
                     "this is a database, and --database is for who looks at a PgBouncer's console (its database `pgbouncer`)"
                 );
@@ -213,11 +212,13 @@ impl Source for Sql {
         }
         let looked = match self.querier {
             Some(_) => self.console(began),
-            None => self.database.look().map(|look| Line::Postgres { at_us: micros(began), look: Box::new(look) }),
+            None => {
+                self.database.look().map(|look| Line::Postgres { at_us: micros_since(began), look: Box::new(look) })
+            }
         };
         if looked.is_err() {
             // It may have been restarted: the next look connects anew.
-            (self.querier, self.database.known) = (None, None);
+            (self.querier, self.database.session) = (None, None);
         }
         looked
     }
@@ -231,52 +232,52 @@ impl Source for Sql {
 struct Database {
     url: Secret,
     processors: Option<u64>,
-    known: Option<Known>,
+    session: Option<Connection>,
 }
 
-/// One that is connected to.
-struct Known {
+/// A connection.
+struct Connection {
     querier: Querier<'static>,
-    /// What asks for its own figures.
-    question: String,
-    /// It runs on this machine.
-    is_here: bool,
+    /// The query of the server's figures.
+    query: String,
+    /// The server runs on this machine.
+    is_local: bool,
     /// A pooler answers in its place.
     is_pooled: bool,
 }
 
-impl Known {
+impl Connection {
     fn processors(&self) -> Option<u64> {
-        let here = self.is_here.then(|| std::thread::available_parallelism().ok()).flatten();
+        let here = self.is_local.then(|| std::thread::available_parallelism().ok()).flatten();
         here.map(|count| count.get() as u64)
     }
 }
 
 impl Database {
-    fn begin(&mut self, mut querier: Querier<'static>) -> anyhow::Result<&mut Known> {
+    fn begin(&mut self, mut querier: Querier<'static>) -> anyhow::Result<&mut Connection> {
         let first =
             rows(querier.query_rows(Activity::VERSION_QUERY, 1, ANSWER_TIMEOUT)?).into_iter().next().unwrap_or_default();
         let figure = |name: &str| first.get(name).and_then(|text| text.parse::<u64>().ok());
         let number = figure("number").context("it does not tell its version")?;
-        let question = Activity::server_query(number).map_err(anyhow::Error::msg)?;
-        let is_here = figure("pid").is_some_and(runs_here);
+        let query = Activity::server_query(number).map_err(anyhow::Error::msg)?;
+        let is_local = figure("pid").is_some_and(is_local_postgres);
         let is_pooled = querier.process().zip(figure("pid")).is_some_and(|(here, there)| u64::from(here) != there);
-        Ok(self.known.insert(Known { querier, question, is_here, is_pooled }))
+        Ok(self.session.insert(Connection { querier, query, is_local, is_pooled }))
     }
 
-    fn connected(&mut self) -> anyhow::Result<&mut Known> {
-        if self.known.is_none() {
+    fn connected(&mut self) -> anyhow::Result<&mut Connection> {
+        if self.session.is_none() {
             let querier = connect(&self.url)?;
             self.begin(querier)?;
         }
-        Ok(self.known.as_mut().expect("it was just connected to"))
+        Ok(self.session.as_mut().expect("it was just connected to"))
     }
 
-    /// Its sessions, and how many more there are.
+    /// Its sessions, and the number of further ones.
     fn sessions(&mut self) -> anyhow::Result<(Vec<Backend>, u64)> {
         let asked = self.connected()?.querier.query_rows(Activity::SESSIONS_QUERY, MAX_BACKENDS, ANSWER_TIMEOUT);
         if asked.is_err() {
-            self.known = None;
+            self.session = None;
         }
         let answer = asked?;
         let left_out = answer.rows_left_out();
@@ -285,24 +286,24 @@ impl Database {
 
     fn look(&mut self) -> anyhow::Result<Activity> {
         let processors = self.processors;
-        let known = self.connected()?;
-        let server = rows(known.querier.query_rows(&known.question, 1, ANSWER_TIMEOUT)?);
-        let sessions = known.querier.query_rows(Activity::SESSIONS_QUERY, MAX_BACKENDS, ANSWER_TIMEOUT)?;
+        let session = self.connected()?;
+        let server = rows(session.querier.query_rows(&session.query, 1, ANSWER_TIMEOUT)?);
+        let sessions = session.querier.query_rows(Activity::SESSIONS_QUERY, MAX_BACKENDS, ANSWER_TIMEOUT)?;
         let left_out = sessions.rows_left_out();
         let server = server.into_iter().next().unwrap_or_default();
         let look = Activity::read(&server, &rows(sessions), left_out).map_err(anyhow::Error::msg)?;
-        let known = Activity { processors: processors.or(known.processors()), is_pooled: known.is_pooled, ..look };
+        let known = Activity { processors: processors.or(session.processors()), is_pooled: session.is_pooled, ..look };
         Ok(known)
     }
 
-    /// Those of its machine, if that was said or is this one.
+    /// The processors of its machine, if they are given or the machine is this one.
     fn processors(&self) -> Option<u64> {
-        self.processors.or_else(|| self.known.as_ref()?.processors())
+        self.processors.or_else(|| self.session.as_ref()?.processors())
     }
 }
 
 /// Whether the process of that number is a PostgreSQL of this machine, and not of another one at the end of a tunnel.
-fn runs_here(pid: u64) -> bool {
+fn is_local_postgres(pid: u64) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim_end() == "postgres")
 }
 
@@ -331,6 +332,6 @@ fn rows(answer: Answer) -> Vec<Row> {
 }
 
 /// Since the beginning of the window.
-pub fn micros(began: Instant) -> u64 {
+pub fn micros_since(began: Instant) -> u64 {
     began.elapsed().as_micros() as u64
 }

@@ -43,7 +43,7 @@ pub fn application_url(address: SocketAddr) -> Secret {
 }
 
 /// What is wished of a cluster.
-pub struct Wish<'w> {
+pub struct ClusterOptions<'w> {
     /// The server's own limit.
     pub max_connections: u32,
     /// The application logs in with it, by SCRAM; without one it is trusted.
@@ -64,7 +64,7 @@ pub struct Cluster {
 
 impl Cluster {
     /// Makes and starts a cluster, with the application's user and database.
-    pub fn start(shell: &Shell, bin: Option<&Path>, wish: &Wish<'_>) -> anyhow::Result<Cluster> {
+    pub fn start(shell: &Shell, bin: Option<&Path>, options: &ClusterOptions<'_>) -> anyhow::Result<Cluster> {
         let bin = locate(bin)?;
         let version = version_of(shell, &bin)?;
         let data = shell.directory.join("data");
@@ -72,10 +72,10 @@ impl Cluster {
         let mut initdb = shell.server_command(bin.join("initdb"));
         initdb.arg("-D").arg(&data).args(["-U", SUPERUSER, "-A", "trust", "--no-sync", "--locale=C", "-E", "UTF8"]);
         shell.run(&mut initdb, Duration::from_secs(60))?;
-        fs::write(data.join("pg_hba.conf"), hba(wish.password.is_some())).context("cannot write pg_hba.conf")?;
+        fs::write(data.join("pg_hba.conf"), hba(options.password.is_some())).context("cannot write pg_hba.conf")?;
         let cluster = Cluster { bin, address, version, directory: shell.directory.clone() };
-        cluster.run_postmaster(shell, &data, wish.max_connections)?;
-        cluster.create(shell, wish.password)?;
+        cluster.run_postmaster(shell, &data, options.max_connections)?;
+        cluster.create(shell, options.password)?;
         Ok(cluster)
     }
 
@@ -110,7 +110,7 @@ impl Cluster {
         let deadline = Instant::now() + Duration::from_secs(30);
         while connect(&self.superuser_of("postgres")).is_err() {
             if shell.cleanup.poll(started.id)?.is_some() || Instant::now() > deadline {
-                bail!("PostgreSQL did not start:\n{}", shell.complaints(&started).trim());
+                bail!("PostgreSQL did not start:\n{}", shell.last_errors(&started).trim());
             }
             thread::sleep(Duration::from_millis(20));
         }
@@ -120,7 +120,7 @@ impl Cluster {
     fn create(&self, shell: &Shell, password: Option<&str>) -> anyhow::Result<()> {
         let mut administrator = connect(&self.superuser_of("postgres"))?;
         for statement in [format!("create role {USER} login"), format!("create database {DATABASE} owner {USER}")] {
-            shell.say(&format!("sql> {statement}"));
+            shell.print(&format!("sql> {statement}"));
             administrator.query(&statement, QUERY_TIMEOUT)?;
         }
         if let Some(password) = password {

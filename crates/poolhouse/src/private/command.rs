@@ -43,7 +43,7 @@ pub struct Shell {
     pub account: Option<Account>,
     outputs: std::cell::Cell<u32>,
     /// Command lines are printed.
-    aloud: bool,
+    prints_commands: bool,
 }
 
 /// What a program said.
@@ -86,14 +86,14 @@ impl Account {
 }
 
 impl Shell {
-    /// A shell whose files live in `directory`. `aloud`: it prints what it does.
-    pub fn new(cleanup: Cleanup, directory: PathBuf, account: Option<Account>, aloud: bool) -> Shell {
-        Shell { cleanup, directory, account, outputs: std::cell::Cell::new(0), aloud }
+    /// A shell whose files live in `directory`. `prints_commands`: it prints what it does.
+    pub fn new(cleanup: Cleanup, directory: PathBuf, account: Option<Account>, prints_commands: bool) -> Shell {
+        Shell { cleanup, directory, account, outputs: std::cell::Cell::new(0), prints_commands }
     }
 
     /// Prints a line, if that is wished.
-    pub fn say(&self, line: &str) {
-        if self.aloud {
+    pub fn print(&self, line: &str) {
+        if self.prints_commands {
             println!("{line}");
         }
     }
@@ -130,7 +130,7 @@ impl Shell {
 
     /// Starts a program; its output goes to files.
     pub fn start(&self, command: &mut Command, end_signals: EndSignals) -> anyhow::Result<Started> {
-        self.say(&format!("$ {}{}", render(command), self.remark(command)));
+        self.print(&format!("$ {}{}", render(command), self.remark(command)));
         let number = self.outputs.get();
         self.outputs.set(number + 1);
         let stdout = self.directory.join(format!("output-{number}.out"));
@@ -157,7 +157,7 @@ impl Shell {
     }
 
     /// The last lines that a started program has written to standard error.
-    pub fn complaints(&self, started: &Started) -> String {
+    pub fn last_errors(&self, started: &Started) -> String {
         let text = read(&started.stderr);
         let lines: Vec<&str> = text.trim().lines().collect();
         lines[lines.len().saturating_sub(MAX_COMPLAINTS)..].join("\n")

@@ -37,7 +37,7 @@ impl PrivateDatabase {
         let deadline = Instant::now() + START_LIMIT;
         while TcpStream::connect(listen).is_err() {
             if self.shell.cleanup.poll(started.id)?.is_some() || Instant::now() > deadline {
-                bail!("Poolhouse did not come up:\n{}", self.shell.complaints(&started).trim());
+                bail!("Poolhouse did not come up:\n{}", self.shell.last_errors(&started).trim());
             }
             thread::sleep(Duration::from_millis(20));
         }

@@ -35,7 +35,7 @@ pub(super) fn start(shell: &Shell, max_connections: u32, password: &str) -> anyh
     let deadline = Instant::now() + START_LIMIT;
     while TcpStream::connect(address).is_err() {
         if shell.cleanup.poll(started.id)?.is_some() || Instant::now() > deadline {
-            bail!("Redis did not start:\n{}", shell.complaints(&started).trim());
+            bail!("Redis did not start:\n{}", shell.last_errors(&started).trim());
         }
         thread::sleep(Duration::from_millis(20));
     }
