@@ -47,12 +47,17 @@ Examples:
   while sleep 5; do date +%s; curl -s http://10.0.0.9:8080/actuator/prometheus; done > scrapes.txt
   poolhouse doctor scrapes.txt
 
-It only looks. Of a PostgreSQL it reads the statistics views, for which pg_monitor suffices, and no text of a statement; of a PgBouncer
-what SHOW shows to one of stats_users; of a MongoDB serverStatus, hostInfo, its time limit of transactions and $currentOp, for which clusterMonitor suffices, and no text of
-a command; of a Redis INFO and CLIENT LIST. Of an application's own pools it reads HikariCP's metrics as Micrometer shows them (Prometheus
-text), from the application or from a file of scrapes, and the events of MongoDB's drivers (CMAP) from a file, as lines of JSON.
+It only looks. Of a PostgreSQL it reads the statistics views, for which pg_monitor suffices, and no text of a \
+statement; of a PgBouncer
+what SHOW shows to one of stats_users; of a MongoDB serverStatus, hostInfo, its time limit of transactions and \
+$currentOp, for which clusterMonitor suffices, and no text of
+a command; of a Redis INFO and CLIENT LIST. Of an application's own pools it reads HikariCP's metrics as Micrometer \
+shows them (Prometheus
+text), from the application or from a file of scrapes, and the events of MongoDB's drivers (CMAP) from a file, as \
+lines of JSON.
 A finding names two signals, the cause that looks alike and why it is not that, and what to change.
-Where what was seen suffices, the value to set is computed: the load that was seen is played with other values (as `poolhouse plan` does it),
+Where what was seen suffices, the value to set is computed: the load that was seen is played with other values (as \
+`poolhouse plan` does it),
 and what comes of that is told with it. Else the value is that of a rule, and it says why.
 The token of [admin] comes from --token-file or from POOLHOUSE_ADMIN_TOKEN.
 
@@ -179,8 +184,8 @@ fn check_is_url(what: &str) -> anyhow::Result<()> {
         return Ok(());
     }
     bail!(
-        "there is no file `{what}` here, and no URL is written so: for a recording give its path, for a Poolhouse its admin address \
-         (http://{what}:9930), for a database its URL (postgres://user@{what}/name)"
+        "there is no file `{what}` here, and no URL is written so: for a recording give its path, for a Poolhouse its \
+         admin address (http://{what}:9930), for a database its URL (postgres://user@{what}/name)"
     )
 }
 
@@ -204,8 +209,8 @@ fn source(what: String, args: &DoctorArgs) -> anyhow::Result<Box<dyn Source>> {
         "redis" | "rediss" => return Ok(Box::new(Redis::new(secret(&what)?))),
         "" | "http" => {}
         _ => bail!(
-            "it looks at http:// (the admin address of a Poolhouse), at postgres://, mongodb:// and redis://, and at recordings; {scheme}:// is \
-             none of these"
+            "it looks at http:// (the admin address of a Poolhouse), at postgres://, mongodb:// and redis://, and at \
+             recordings; {scheme}:// is none of these"
         ),
     }
     let url = if scheme.is_empty() { format!("http://{what}") } else { what };

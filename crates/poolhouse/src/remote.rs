@@ -202,7 +202,8 @@ impl Remote {
             ureq::Error::Timeout(_) => "there was no answer in time. Is this what [admin] listen says",
             // Who speaks another protocol closes the connection, or answers in it.
             ureq::Error::Io(_) | ureq::Error::Protocol(_) => {
-                "what listens there is no admin address: clients' own ports speak no HTTP. Is this what [admin] listen says"
+                "what listens there is no admin address: clients' own ports speak no HTTP. Is this what [admin] listen \
+                 says"
             }
             _ => return String::new(),
         };
@@ -211,8 +212,8 @@ impl Remote {
 
     fn too_long(&self) -> anyhow::Error {
         anyhow!(
-            "the answer of {} is longer than one about {} pools, the most that a Poolhouse has ({} MB): give the admin address of a Poolhouse, \
-             and ask for fewer lines (--limit) where it is a list",
+            "the answer of {} is longer than one about {} pools, the most that a Poolhouse has ({} MB): give the admin \
+             address of a Poolhouse, and ask for fewer lines (--limit) where it is a list",
             self.display_url,
             serve::MAX_POOLS,
             MAX_ANSWER / (1024 * 1024)

@@ -77,11 +77,13 @@ pub struct RequestFlags {
 struct CommandFlags {
     /// Redis: a command, as in redis-cli [default: PING]; MongoDB: a document [default: {"ping": 1}]. With
     /// `:variables`; several make one operation
-    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["script", "writes", "keys", "value_size", "operation", "documents"])]
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["script", "writes", "keys", "value_size", "operation",
+          "documents"])]
     command: Vec<String>,
 
     /// Redis, MongoDB: bytes of a value that is written [default: 100]
-    #[arg(long, value_name = "BYTES", value_parser = value_parser!(u32).range(..=i64::from(RedisWork::MAX_VALUE)), conflicts_with = "script")]
+    #[arg(long, value_name = "BYTES", value_parser = value_parser!(u32).range(..=i64::from(RedisWork::MAX_VALUE)),
+          conflicts_with = "script")]
     value_size: Option<u32>,
 }
 
@@ -93,7 +95,8 @@ struct RedisFlags {
     writes: Option<f64>,
 
     /// Redis: the number of these keys [default: 100000]
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(RedisWork::MAX_KEYS)), conflicts_with = "script")]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(RedisWork::MAX_KEYS)),
+          conflicts_with = "script")]
     keys: Option<u32>,
 }
 
@@ -105,7 +108,8 @@ struct MongoFlags {
     operation: Option<MongoOperation>,
 
     /// MongoDB: the number of these documents [default: 10000]
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(MongoWork::MAX_DOCUMENTS)), requires = "operation")]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(MongoWork::MAX_DOCUMENTS)),
+          requires = "operation")]
     documents: Option<u32>,
 }
 
@@ -203,7 +207,9 @@ impl RequestFlags {
                 Ok(Target::Http(self.http(url)?))
             }
             "mongodb+srv" => {
-                Err("mongodb+srv:// is not available here: name the hosts that `dig +short SRV _mongodb._tcp.NAME` lists in a mongodb:// URL".to_owned())
+                Err("mongodb+srv:// is not available here: name the hosts that `dig +short SRV _mongodb._tcp.NAME` \
+                     lists in a mongodb:// URL"
+                    .to_owned())
             }
             _ => Err("this is neither a URL nor a scenario file: write postgres://user:password@host/name, \
                       redis://user:password@host, mongodb://user:password@host/name, http://host/path or FILE.toml"
@@ -232,9 +238,11 @@ impl RequestFlags {
         if self == allowed {
             return Ok(());
         }
-        Err("--method, --header, --body and --expect are for http:// and https://; --writes and --keys for redis://; --operation and \
-             --documents for mongodb://; --command and --value-size for both; scripts and variables for all but http://; --init for \
-             postgres:// and mongodb://; the built-in scripts, --protocol, --scale and --schema for postgres://"
+        Err("--method, --header, --body and --expect are for http:// and https://; --writes and --keys for redis://; \
+             --operation and --documents for mongodb://; --command and --value-size for both; scripts and variables \
+             for all but \
+             http://; --init for postgres:// and mongodb://; the built-in scripts, --protocol, --scale and --schema \
+             for postgres://"
             .to_owned())
     }
 

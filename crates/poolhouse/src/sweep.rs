@@ -43,8 +43,10 @@ Examples:
   poolhouse sweep 'mongodb://app:${APP_PASSWORD}@10.0.0.7/shop' --init --operation update --documents 100000
   poolhouse sweep redis://10.0.0.8:6379 --script visits.redis
 
-The sweep measures throughput at 1, 2, 4, ... clients until well past the best, and then around the best, in several rounds and in
-random order. With the defaults it takes about five minutes. The load is real: use a copy of the database, or an hour when it
+The sweep measures throughput at 1, 2, 4, ... clients until well past the best, and then around the best, in several \
+rounds and in
+random order. With the defaults it takes about five minutes. The load is real: use a copy of the database, or an hour \
+when it
 disturbs no users.
 
 Exit status: 0 done, 1 it failed, 2 bad usage.";
@@ -88,7 +90,8 @@ pub struct SweepArgs {
     through: Option<String>,
 
     /// Largest number of clients of the second curve
-    #[arg(long, value_name = "N", default_value_t = MAX_CLIENTS, value_parser = value_parser!(u32).range(2..=10_000), requires = "through")]
+    #[arg(long, value_name = "N", default_value_t = MAX_CLIENTS, value_parser = value_parser!(u32).range(2..=10_000),
+          requires = "through")]
     through_clients: u32,
 
     /// An operation that takes longer has failed

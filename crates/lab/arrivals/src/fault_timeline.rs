@@ -109,8 +109,8 @@ impl FaultTimeline {
 }
 
 impl Window {
-    /// The beginning of the window that a time falls into, if there is one; both in nanoseconds since the beginning of the
-    /// load.
+    /// The beginning of the window that a time falls into, if there is one; both in nanoseconds since the beginning of
+    /// the load.
     pub fn begins_at(&self, at: u64) -> Option<u64> {
         let since = at.checked_sub(nanos(self.first))?;
         let within = self.every.map_or(since, |every| since % nanos(every).max(1));

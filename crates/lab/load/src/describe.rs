@@ -247,8 +247,10 @@ mod tests {
         ];
         assert_eq!(
             path(&faults),
-            "4ms to 5ms more in each direction; 4ms more in each direction; answers 200ms late for 2s every 10s, first after 7s; \
-             nothing arrives for 2s after 7s; connections that are silent for longer than 60ms are forgotten; all connections are cut every 9s, first after 7s"
+            "4ms to 5ms more in each direction; 4ms more in each direction; answers 200ms late for 2s every 10s, first \
+             after 7s; nothing arrives for 2s after 7s; connections that are silent for longer than 60ms are \
+             forgotten; all \
+             connections are cut every 9s, first after 7s"
         );
     }
 }

@@ -190,7 +190,8 @@ impl Engine {
     }
 
     /// Before the first order: operations also wait for a server of the pooler in front of the database, and the target
-    /// reports with [`Engine::note_front_wait`] when that wait ends. Both waits count together, once the second is over.
+    /// reports with [`Engine::note_front_wait`] when that wait ends. Both waits count together, once the second is
+    /// over.
     pub fn expect_front_waits(&mut self) {
         self.has_front = true;
     }

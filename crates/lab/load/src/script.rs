@@ -2,9 +2,9 @@
 //! `\sleep`, `\gset`. The same with a command of Redis in each line, or with commands of MongoDB, instead of SQL. What
 //! is not supported is an error that says so, with file, line and column.
 //!
-//! A run's scripts are read once ([`Scripts::new`]); each client then has a [`ScriptClient`] with variables of its own, which
-//! goes through one script for each operation: [`ScriptClient::begin`], then [`ScriptClient::next`] until [`Step::End`] or
-//! [`Step::Failed`]. The caller sends the requests and waits for the answers.
+//! A run's scripts are read once ([`Scripts::new`]); each client then has a [`ScriptClient`] with variables of its own,
+//! which goes through one script for each operation: [`ScriptClient::begin`], then [`ScriptClient::next`] until
+//! [`Step::End`] or [`Step::Failed`]. The caller sends the requests and waits for the answers.
 
 mod builtin;
 mod error;
@@ -206,10 +206,11 @@ impl Scripts {
 #[derive(Clone, PartialEq, Debug)]
 pub enum Step<'s> {
     /// Send this statement and wait for the answer; text and parameters come from [`ScriptClient::write_query`] or
-    /// [`ScriptClient::write_parameter`]. If it wants its row ([`Statement::gset`]), give that to [`ScriptClient::take_column`].
+    /// [`ScriptClient::write_parameter`]. If it wants its row ([`Statement::gset`]), give that to
+    /// [`ScriptClient::take_column`].
     Send(&'s Statement),
-    /// The same of a command of Redis, whose words come from [`ScriptClient::write_word`], or of MongoDB, which comes from
-    /// [`ScriptClient::write_document`].
+    /// The same of a command of Redis, whose words come from [`ScriptClient::write_word`], or of MongoDB, which comes
+    /// from [`ScriptClient::write_document`].
     Request(&'s Request),
     Sleep(Duration),
     /// The operation has ended.

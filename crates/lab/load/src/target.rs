@@ -64,8 +64,8 @@ pub struct Server {
 }
 
 /// The warning where a load for the database meets a pooler.
-pub const POOLER_WARNING: &str = "A pooler answers at this address, so that what is measured is that pool: for the database itself, give the \
-                          database's own address.";
+pub const POOLER_WARNING: &str = "A pooler answers at this address, so that what is measured is that pool: for the \
+                                  database itself, give the database's own address.";
 
 /// Makes one connection before any load. Returns the server that answers.
 ///
@@ -140,8 +140,8 @@ pub fn reserve_descriptors(plan: &Plan) -> Result<(), TargetError> {
     let needed = plan.sure_connections() + OTHER_DESCRIPTORS;
     match raise_descriptor_limit() {
         Some(limit) if limit < needed => Err(TargetError::machine(format!(
-            "{needed} descriptors are needed and this process may have {limit}: raise the limit (`ulimit -Hn {needed}`), or use \
-             fewer connections"
+            "{needed} descriptors are needed and this process may have {limit}: raise the limit (`ulimit -Hn \
+             {needed}`), or use fewer connections"
         ))),
         _ => Ok(()),
     }

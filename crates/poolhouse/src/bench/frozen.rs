@@ -1,6 +1,6 @@
-//! A load in a child process that is frozen and thawed (SIGSTOP, SIGCONT), as a platform does with a function. The child
-//! is this program once more, with the same arguments. Its environment says which run it executes and where the target
-//! is. It prints when the load begins, and in the end its result. Its clock continues while it is frozen.
+//! A load in a child process that is frozen and thawed (SIGSTOP, SIGCONT), as a platform does with a function. The
+//! child is this program once more, with the same arguments. Its environment says which run it executes and where the
+//! target is. It prints when the load begins, and in the end its result. Its clock continues while it is frozen.
 
 use std::{
     io::{BufRead, BufReader, PipeReader, Read, Write, pipe, stdout},

@@ -23,11 +23,13 @@ pub struct LoadFlags {
     clients: Option<u32>,
 
     /// Pause of a client between two operations
-    #[arg(long, value_name = "TIME", value_parser = settings::parse_duration_on, conflicts_with_all = ["rate", "stage", "burst"])]
+    #[arg(long, value_name = "TIME", value_parser = settings::parse_duration_on, conflicts_with_all = ["rate", "stage",
+          "burst"])]
     think: Option<Duration>,
 
     /// End after this many operations, if that is earlier
-    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..), conflicts_with_all = ["rate", "stage", "burst"])]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..), conflicts_with_all = ["rate", "stage",
+          "burst"])]
     operations: Option<u64>,
 
     /// Open loop: operations that arrive each second (with --stage: the rate at which the first stage begins)
@@ -43,7 +45,8 @@ pub struct LoadFlags {
     poisson: bool,
 
     /// Open loop: most operations under way at a time; more are dropped, and counted [default: 10000]
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(MAX_IN_FLIGHT)), conflicts_with = "burst")]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(MAX_IN_FLIGHT)),
+          conflicts_with = "burst")]
     max_in_flight: Option<u32>,
 
     /// Bursts: operations in a burst, each after an idle time
@@ -55,11 +58,13 @@ pub struct LoadFlags {
     idle: Option<Duration>,
 
     /// Bursts: how many there are [default: 5]
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(MAX_CLIENTS)), requires = "burst")]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(MAX_CLIENTS)),
+          requires = "burst")]
     rounds: Option<u32>,
 
     /// Bursts: operations under way at once; 1 is one after the other [default: all]
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(MAX_CLIENTS)), requires = "burst")]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=i64::from(MAX_CLIENTS)),
+          requires = "burst")]
     at_once: Option<u32>,
 
     /// How long the measured load lasts, without the warm-up [default: 10s]

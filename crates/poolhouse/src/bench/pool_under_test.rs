@@ -38,7 +38,8 @@ pub struct PoolFlags {
     connect_time: Option<Duration>,
 
     /// No pool: each operation opens a connection and closes it again
-    #[arg(long, conflicts_with_all = ["max_size", "min_size", "max_idle_time", "max_life_time", "max_wait_time", "max_connecting",
+    #[arg(long, conflicts_with_all = ["max_size", "min_size", "max_idle_time", "max_life_time", "max_wait_time",
+          "max_connecting",
                                       "instances"])]
     no_reuse: bool,
 

@@ -361,10 +361,8 @@ fn check_no_load_flags(args: &BenchArgs) -> Result<(), &'static str> {
     if nothing {
         Ok(())
     } else {
-        Err(
-            "with a scenario file, load, pool, faults and what is asked stand in the file; only --init may stand beside it, and makes \
-             the tables at the file's scale",
-        )
+        Err("with a scenario file, load, pool, faults and what is asked stand in the file; only --init may stand \
+             beside it, and makes the tables at the file's scale")
     }
 }
 
@@ -380,8 +378,8 @@ fn check_options_fit(args: &BenchArgs, scenario: &Scenario) -> Result<(), &'stat
             Err("--target cannot be given: this scenario starts a Poolhouse in front of its own database")
         }
         () if args.requests.init() && !scenario.needs_making() => Err(
-            "--init makes the tables of the built-in scripts, or the documents of MongoDB's built-in operations, and this scenario asks \
-             for none of them",
+            "--init makes the tables of the built-in scripts, or the documents of MongoDB's built-in operations, and \
+             this scenario asks for none of them",
         ),
         () => Ok(()),
     }

@@ -81,7 +81,8 @@ impl Pooler {
     pub fn metrics(&self) -> anyhow::Result<Vec<String>> {
         let Some(admin) = self.admin else { return Ok(Vec::new()) };
         println!(
-            "$ curl -s http://{admin}/metrics | grep -E '^poolhouse_(clients|servers|waiters|transactions|checkout)' | grep -v _bucket"
+            "$ curl -s http://{admin}/metrics | grep -E '^poolhouse_(clients|servers|waiters|transactions|checkout)' | \
+             grep -v _bucket"
         );
         Ok(excerpt(&get(admin, "/metrics")?))
     }

@@ -111,7 +111,8 @@ impl Connection {
             }
         }
         if this.run(&Mongo::pooler())?.as_ref().is_some_and(Mongo::is_of_pooler) {
-            let why = "a Poolhouse answers at this address: name the server's own, or look at the Poolhouse (`poolhouse doctor http://ADMIN`)";
+            let why = "a Poolhouse answers at this address: name the server's own, or look at the Poolhouse \
+                       (`poolhouse doctor http://ADMIN`)";
             this.hidden_because = Some(why.to_owned());
         }
         Ok(this)

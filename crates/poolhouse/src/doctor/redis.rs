@@ -116,8 +116,8 @@ impl Connection {
             }
             match self.querier.query(&Look::CLIENTS, MAX_LIST, ANSWER_TIMEOUT)? {
                 Reply::Text { text, .. } if Look::is_of_pooler(&text) => {
-                    let why = "a Poolhouse answers at this address, and lists its own clients: name Redis's own address, or look at the Poolhouse \
-                               (`poolhouse doctor http://ADMIN`)";
+                    let why = "a Poolhouse answers at this address, and lists its own clients: name Redis's own \
+                               address, or look at the Poolhouse (`poolhouse doctor http://ADMIN`)";
                     self.hidden_because = Some(why.to_owned());
                 }
                 Reply::Text { text, is_whole } => {
@@ -140,8 +140,8 @@ impl Connection {
 fn explain_full(message: String) -> anyhow::Error {
     if message.contains(TOO_MANY_CLIENTS) {
         return anyhow::anyhow!(
-            "{message}: every connection that it takes is taken, and that itself is what is wrong. A connection made before, or maxclients, \
-             raised for a moment by CONFIG SET, lets CLIENT LIST tell by whom"
+            "{message}: every connection that it takes is taken, and that itself is what is wrong. A connection made \
+             before, or maxclients, raised for a moment by CONFIG SET, lets CLIENT LIST tell by whom"
         );
     }
     anyhow::Error::msg(message)

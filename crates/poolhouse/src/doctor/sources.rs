@@ -204,7 +204,8 @@ impl Source for SqlSource {
                 self.querier = Some(querier);
             } else if self.backend.is_some() {
                 bail!(
-                    "this is a database, and --database is for who looks at a PgBouncer's console (its database `pgbouncer`)"
+                    "this is a database, and --database is for who looks at a PgBouncer's console (its database \
+                     `pgbouncer`)"
                 );
             } else {
                 self.database.begin(querier)?;
@@ -311,13 +312,13 @@ fn connect(url: &Secret) -> anyhow::Result<Querier<'static>> {
     Querier::connect_to(url, APPLICATION_NAME, ANSWER_TIMEOUT).map_err(|error| {
         let message = error.to_string();
         if message.contains(TOO_MANY_CONNECTIONS) {
-            let why = "every connection that it allows is taken, and that itself is what is wrong: pg_stat_activity, read by a superuser, \
-                       tells by whom";
+            let why = "every connection that it allows is taken, and that itself is what is wrong: pg_stat_activity, \
+                       read by a superuser, tells by whom";
             return anyhow::anyhow!("{message}: {why}");
         }
         if message.contains(CONSOLE_FORBIDDEN) {
-            let why = "a PgBouncer shows its console to users that its `stats_users` or `admin_users` names: log in as one of them, or add this \
-                       one to stats_users and RELOAD";
+            let why = "a PgBouncer shows its console to users that its `stats_users` or `admin_users` names: log in as \
+                       one of them, or add this one to stats_users and RELOAD";
             return anyhow::anyhow!("{message}: {why}");
         }
         error.into()

@@ -24,7 +24,8 @@ const START_LIMIT: Duration = Duration::from_secs(15);
 /// None is installed, or it does not come up.
 pub(super) fn start(shell: &Shell, max_connections: u32, password: &str) -> anyhow::Result<SocketAddr> {
     let program = command::find("redis-server").context(
-        "no redis-server found on the search path; install it (Debian: apt-get install redis-server), or give another target with --target",
+        "no redis-server found on the search path; install it (Debian: apt-get install redis-server), or give another \
+         target with --target",
     )?;
     let [address] = free_addresses()?;
     // On the command line others could read the password.
@@ -44,7 +45,8 @@ pub(super) fn start(shell: &Shell, max_connections: u32, password: &str) -> anyh
 
 fn configuration(address: SocketAddr, max_connections: u32, password: &str, directory: &str) -> String {
     format!(
-        "bind {}\nport {}\nmaxclients {max_connections}\nrequirepass {password}\ndir \"{directory}\"\nsave \"\"\nappendonly no\n\
+        "bind {}\nport {}\nmaxclients {max_connections}\nrequirepass {password}\ndir \"{directory}\"\nsave \
+         \"\"\nappendonly no\n\
          daemonize no\ntcp-backlog 1024\n",
         address.ip(),
         address.port()

@@ -93,7 +93,8 @@ fn law(text: &mut String, curve: &Curve) {
     };
     let _ = writeln!(
         text,
-        "  Universal Scalability Law: contention {:.4} ({:.4} to {:.4}), coherency {:.2e} ({:.2e} to {:.2e}), {peak}; it is off by {:.1}%.",
+        "  Universal Scalability Law: contention {:.4} ({:.4} to {:.4}), coherency {:.2e} ({:.2e} to {:.2e}), {peak}; \
+         it is off by {:.1}%.",
         fit.alpha.value,
         fit.alpha.low,
         fit.alpha.high,

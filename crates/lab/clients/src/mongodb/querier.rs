@@ -151,7 +151,11 @@ mod tests {
 
     #[test]
     fn what_json_has_is_the_same_there_and_back() {
-        let stages = json!([{ "$currentOp": { "allUsers": true } }, { "$limit": 5 }, { "$match": { "n": -7.5, "big": 1_i64 << 40 } }]);
+        let stages = json!([
+            { "$currentOp": { "allUsers": true } },
+            { "$limit": 5 },
+            { "$match": { "n": -7.5, "big": 1_i64 << 40 } },
+        ]);
         let command = [("aggregate", json!(1)), ("pipeline", stages.clone()), ("none", Value::Null)];
         assert_eq!(there_and_back(&command), json!({ "aggregate": 1, "pipeline": stages, "none": null }));
     }

@@ -65,8 +65,8 @@ struct Instance {
     member: Option<MemberId>,
     /// The engine's numbers of its servers, by slot.
     conns: Vec<ConnId>,
-    /// Connections that reached their life time or were lost, until when they would have been kept, and which of the two
-    /// it was.
+    /// Connections that reached their life time or were lost, until when they would have been kept, and which of the
+    /// two it was.
     losses: VecDeque<(Time, Cause)>,
     is_filled: bool,
     /// Its entry in [`Instances::deadlines`]; never: it has none.

@@ -61,8 +61,8 @@ impl RunDescription {
 }
 
 impl Engine {
-    /// The measurements until now. The caller adds what the engine does not know: the server's version, the machine, the
-    /// time of day, processor time.
+    /// The measurements until now. The caller adds what the engine does not know: the server's version, the machine,
+    /// the time of day, processor time.
     pub fn result(&self, now: Time) -> BenchResult {
         let total = self.metrics.total_result(now);
         let warnings = self.warnings(&total);
@@ -101,8 +101,8 @@ impl Engine {
         let Lateness { arrivals, late, worst } = self.load.lateness();
         if late * MIN_ARRIVALS_PER_LATE > arrivals {
             warnings.push(format!(
-                "The load generator itself was late for {late} of {arrivals} arrivals, by up to {:.1} ms; response times count \
-                 from the schedule nevertheless.",
+                "The load generator itself was late for {late} of {arrivals} arrivals, by up to {:.1} ms; response \
+                 times count from the schedule nevertheless.",
                 worst.as_secs_f64() * 1e3
             ));
         }
@@ -119,8 +119,9 @@ fn stall_warning(responses: &Histogram) -> Option<String> {
     let likely = responses.corrected().quantile_ms(0.99)?;
     (likely > MAX_OMISSION_RATIO * seen).then(|| {
         format!(
-            "A closed loop is blind to stalls: for up to {max:.0} ms clients waited and asked nothing. Had they kept asking as \
-             often as before, p99 would be about {likely:.1} ms, not {seen:.1}. Measure with an open loop (--rate)."
+            "A closed loop is blind to stalls: for up to {max:.0} ms clients waited and asked nothing. Had they kept \
+             asking as often as before, p99 would be about {likely:.1} ms, not {seen:.1}. Measure with an open loop \
+             (--rate)."
         )
     })
 }
@@ -166,8 +167,8 @@ fn describe_pool(pool: &PoolUnderTest) -> String {
     };
     let blind = if pool.blind { ", does not look at idle connections" } else { "" };
     format!(
-        "{instances}max_size {max_size}, min_size {min_size}, max_idle_time {}, max_life_time {}, max_wait_time {}, max_connecting \
-         {max_connecting}{blind}",
+        "{instances}max_size {max_size}, min_size {min_size}, max_idle_time {}, max_life_time {}, max_wait_time {}, \
+         max_connecting {max_connecting}{blind}",
         limit(pool.config.max_idle_time),
         limit(pool.config.max_life_time),
         limit(pool.config.max_wait_time),

@@ -1,4 +1,5 @@
-//! One relayed connection: two sockets, and the bytes under way between them, which the pair delivers when they are due.
+//! One relayed connection: two sockets, and the bytes under way between them, which the pair delivers when they are
+//! due.
 //! The caller says when that is.
 
 use std::{
@@ -117,8 +118,8 @@ impl Pair {
         self.ends[end].writable |= writable;
     }
 
-    /// Moves the bytes that can be moved now; `arrival` says when bytes that are sent now arrive. Returns the next time at
-    /// which the pair is due.
+    /// Moves the bytes that can be moved now; `arrival` says when bytes that are sent now arrive. Returns the next time
+    /// at which the pair is due.
     ///
     /// # Errors
     /// The pair has ended.

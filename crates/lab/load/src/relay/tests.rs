@@ -119,7 +119,8 @@ fn a_stall_shifts_bytes_and_loses_none() {
         }
         thread::sleep(ms(2));
     }
-    // A client with one request at a time meets a stall of 150 ms once in each window of 100; a busy machine may add its own.
+    // A client with one request at a time meets a stall of 150 ms once in each window of 100; a busy machine may add
+    // its own.
     assert!(slow >= 2, "{slow}");
 }
 

@@ -80,14 +80,14 @@ impl Meter {
 /// of the machine was idle.
 fn warning(cores: f64, idle: Option<f64>) -> Option<String> {
     if is_generator_full(cores, 1) {
-        let text = "The load generator used all of its processor: this may be its limit, and not the target's. Ask for more work at a time, or \
-                    load from several machines.";
+        let text = "The load generator used all of its processor: this may be its limit, and not the target's. Ask for \
+                    more work at a time, or load from several machines.";
         return Some(text.to_owned());
     }
     idle.filter(|idle| is_machine_full(*idle)).map(|_| {
         format!(
-            "Nothing of this machine was idle, and the load generator used {cores:.1} of its processors: this is the limit of the machine, for \
-             a target that runs on it, too."
+            "Nothing of this machine was idle, and the load generator used {cores:.1} of its processors: this is the \
+             limit of the machine, for a target that runs on it, too."
         )
     })
 }

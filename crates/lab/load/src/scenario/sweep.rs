@@ -72,7 +72,8 @@ impl SweepKeys {
         }
         if let Some(through) = self.through_clients.filter(|&through| through < from) {
             return Err(format!(
-                "the sweep begins at {from} clients, and through a pooler {through} are the most: `through_clients` must be at least `from`"
+                "the sweep begins at {from} clients, and through a pooler {through} are the most: `through_clients` \
+                 must be at least `from`"
             ));
         }
         let options = SweepOptions {

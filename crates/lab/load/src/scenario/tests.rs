@@ -142,7 +142,8 @@ fn bursts_closed_loops_and_plain_rates_are_read() {
 #[test]
 fn an_http_target_has_a_request() {
     let text = "[scenario]\nname = \"x\"\n[load]\nrate = 5\nduration = \"1s\"\n[target]\nurl = \"http://h/p\"\n\
-                headers = [\"Content-Type: application/json\"]\nbody = '{\"n\": {{random 1 9}}}'\nexpect = [201, 204]\n";
+                headers = [\"Content-Type: application/json\"]\nbody = '{\"n\": {{random 1 9}}}'\nexpect = [201, \
+                             204]\n";
     let scenario = scenario(text, false);
     let Target::Http(target) = &scenario.plans[0].target else { panic!("HTTP") };
     assert_eq!((target.method.as_str(), target.expect.as_slice()), ("POST", &[201, 204][..]));
@@ -252,7 +253,11 @@ fn another_name_is_that_of_all_runs() {
 
 proptest! {
     #[test]
-    fn any_change_of_a_file_is_read_or_refused(at in 0usize..STALLS.len(), length in 0usize..20, put in "[a-z\"=\\[\\]{}0-9.\n]{0,6}") {
+    fn any_change_of_a_file_is_read_or_refused(
+        at in 0usize..STALLS.len(),
+        length in 0usize..20,
+        put in "[a-z\"=\\[\\]{}0-9.\n]{0,6}",
+    ) {
         let end = (at + length).min(STALLS.len());
         let text = format!("{}{put}{}", &STALLS[..at], &STALLS[end..]);
         for full in [false, true] {
@@ -323,7 +328,8 @@ fn what_does_not_go_with_a_sweep_is_refused_at_its_place() {
     let http = problems("[scenario]\nname = \"x\"\n[target]\nurl = \"http://127.0.0.1:1/\"\n[sweep]\nto = 5\n");
     assert!(http.contains("a sweep asks a database: PostgreSQL, MongoDB or Redis"), "{http}");
     let nothing = problems(
-        "[scenario]\nname = \"x\"\n[target]\nstart = \"postgres\"\n[load]\nclients = 1\nduration = \"1s\"\n[full.sweep]\nto = 5\n",
+        "[scenario]\nname = \"x\"\n[target]\nstart = \"postgres\"\n[load]\nclients = 1\nduration \
+         = \"1s\"\n[full.sweep]\nto = 5\n",
     );
     assert!(nothing.contains("there is no [sweep] whose durations"), "{nothing}");
 }

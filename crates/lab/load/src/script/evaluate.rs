@@ -384,7 +384,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sums_and_products_of_integers_are_those_of_the_processor(a in -1_000_000i64..1_000_000, b in 1i64..1_000_000) {
+        fn sums_and_products_of_integers_are_those_of_the_processor(
+            a in -1_000_000i64..1_000_000,
+            b in 1i64..1_000_000,
+        ) {
             prop_assert_eq!(int(&format!("{a} * {b} - ({a} % {b})")), a * b - a % b);
             prop_assert_eq!(int(&format!("{a} / {b} * {b} + {a} % {b}")), a);
         }

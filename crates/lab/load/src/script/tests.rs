@@ -199,7 +199,8 @@ fn the_same_seed_sends_the_same_statements() {
 
 proptest! {
     #[test]
-    fn any_text_is_a_script_or_a_mistake(text in "(\\\\(set|if|elif|else|endif|sleep|gset) |[a-z:;'\"$\\\\\n 0-9/*()+-]){0,40}") {
+    fn any_text_is_a_script_or_a_mistake(text in "(\\\\(set|if|elif|else|endif|sleep|gset) |[a-z:;'\"$\\\\\n \
+                                                  0-9/*()+-]){0,40}") {
         match scripts_of(&text, &[]) {
             Ok(scripts) => {
                 let mut client = scripts.client(0);

@@ -325,7 +325,8 @@ proptest! {
             let end = connection.hear(&bytes, piece);
             let answer = connection.requester.answer().clone();
             // Of a login that fails, steps before that in the same piece are not told.
-            end.map(|()| (connection.said, answer, connection.requester.awaits_answer())).map_err(|fault| fault.permanent)
+            let awaits_answer = connection.requester.awaits_answer();
+            end.map(|()| (connection.said, answer, awaits_answer)).map_err(|fault| fault.permanent)
         };
         prop_assert_eq!(hear(piece), hear(usize::MAX));
     }

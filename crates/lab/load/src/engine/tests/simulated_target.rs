@@ -167,11 +167,13 @@ impl<F: FnMut(Time) -> Fate> SimulatedTarget<F> {
     }
 }
 
+/// An event by its time and, among equals, in the order of scheduling; with its connection, and that one's serial.
+type Scheduled = (Time, u64, Event, ConnId, u64);
+
 /// The events to come, and the connections that they are about.
 #[derive(Default)]
 struct Events {
-    /// By time, and among equals in the order of scheduling: the event, the connection, and that one's serial.
-    heap: BinaryHeap<Reverse<(Time, u64, Event, ConnId, u64)>>,
+    heap: BinaryHeap<Reverse<Scheduled>>,
     /// Open connections with their serials: an event of an earlier connection with the same number is void.
     present: HashMap<ConnId, u64>,
     running: HashSet<ConnId>,

@@ -67,9 +67,8 @@ fn variables_stand_for_values_and_in_strings() {
         "\\set n 3 + 4\n{\"find\":\"c-:n-:other\",\"filter\":{\"_id\"::n,\"a\":[:n, :text ,:number]},\"ok\":true}";
     assert_eq!(
         of(text, &[("text", "it"), ("number", "12")]),
-        [
-            "find=Text(\"c-7-:other\") filter=_id=Int32(7) a=[0=Int32(7) 1=Text(\"it\") 2=Int32(12)] ok=Bool(true) $db=Text(\"app\")"
-        ]
+        ["find=Text(\"c-7-:other\") filter=_id=Int32(7) a=[0=Int32(7) 1=Text(\"it\") 2=Int32(12)] ok=Bool(true) \
+             $db=Text(\"app\")"]
     );
 }
 

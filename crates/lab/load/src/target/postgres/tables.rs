@@ -55,17 +55,22 @@ pub(super) fn check(
 }
 
 /// Finds another schema that has such tables, those of pgbench itself first.
-const OTHER_SCHEMA_QUERY: &str = "SELECT n.nspname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
-                         WHERE c.relname = 'pgbench_branches' AND c.relkind IN ('r', 'p') ORDER BY n.nspname <> 'public', n.nspname LIMIT 1";
+const OTHER_SCHEMA_QUERY: &str = "\
+    SELECT n.nspname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+    WHERE c.relname = 'pgbench_branches' AND c.relkind IN ('r', 'p') \
+    ORDER BY n.nspname <> 'public', n.nspname LIMIT 1";
 
 fn missing(schema: &str, elsewhere: Option<&str>, scale: u32) -> String {
     let there = elsewhere.map_or_else(String::new, |other| {
-        format!(": schema {other} has one, which `--schema {other}` loads (built-in scripts that write change what it holds)")
+        format!(
+            ": schema {other} has one, which `--schema {other}` loads (built-in scripts that write change what it \
+                 holds)"
+        )
     });
     let sep = if there.is_empty() { ":" } else { ". Or" };
     format!(
-        "there is no table pgbench_branches in schema {schema}{there}{sep} make the tables with `--init --scale {scale}`, or give \
-         statements of your own with `--script FILE.sql`"
+        "there is no table pgbench_branches in schema {schema}{there}{sep} make the tables with `--init --scale \
+         {scale}`, or give statements of your own with `--script FILE.sql`"
     )
 }
 
