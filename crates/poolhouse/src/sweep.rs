@@ -25,7 +25,7 @@ use settings::Secret;
 use crate::{
     BAD_USAGE,
     command_line::command_line,
-    doctor::background::{BackgroundDoctor, Subject},
+    doctor::background::{BackgroundDoctor, LookTarget},
     interrupt,
     output_file::Outputs,
     request_flags::{RequestFlags, warmup},
@@ -155,7 +155,7 @@ fn at_one_scale(order: &mut Order<'_>, target: Target) {
 pub(crate) fn carry_out(
     order: Order<'_>,
     init: bool,
-    subject: Option<Subject>,
+    subject: Option<LookTarget>,
     outputs: Outputs,
     stop: &AtomicBool,
 ) -> anyhow::Result<ExitCode> {

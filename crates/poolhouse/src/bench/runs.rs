@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     command_line::command_line,
-    doctor::background::{BackgroundDoctor, Subject},
+    doctor::background::{BackgroundDoctor, LookTarget},
     interrupt::{self, Interrupt},
     output_file::Outputs,
     private::{PrivateDatabase, cleanup::Cleanup},
@@ -189,22 +189,22 @@ fn run_through_poolhouse(
         database.start_poolhouse(wishes, runs.doctor).map_err(|error| TargetError::machine(format!("{error:#}")))?;
     let mut plan = plan.clone();
     plan.target.point_at(&poolhouse.url);
-    let subject = runs.doctor.then(|| poolhouse.admin.clone().map(Subject::Poolhouse));
+    let subject = runs.doctor.then(|| poolhouse.admin.clone().map(LookTarget::Poolhouse));
     let result = run_with_doctor(subject, compression, || run(&plan));
     database.stop(&poolhouse);
     result
 }
 
 /// The server that the doctor can look at where no Poolhouse is in front.
-fn doctor_subject(target: &Target, database: Option<&PrivateDatabase>) -> Option<Subject> {
+fn doctor_subject(target: &Target, database: Option<&PrivateDatabase>) -> Option<LookTarget> {
     let Target::Postgres(target) = target else { return None };
     let watcher = database.and_then(PrivateDatabase::watcher).unwrap_or(&target.url);
-    Some(Subject::Postgres(watcher.clone()))
+    Some(LookTarget::Postgres(watcher.clone()))
 }
 
 /// Runs while the doctor looks, if `subject` wants one. Its inner `None`: there is no server to look at.
 fn run_with_doctor(
-    subject: Option<Option<Subject>>,
+    subject: Option<Option<LookTarget>>,
     compression: f64,
     run: impl FnOnce() -> Result<BenchResult, RunError>,
 ) -> Result<BenchResult, RunError> {

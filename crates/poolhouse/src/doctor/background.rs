@@ -27,7 +27,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The server that the doctor looks at.
 #[derive(Clone)]
-pub enum Subject {
+pub enum LookTarget {
     /// A Poolhouse, by its admin address.
     Poolhouse(String),
     /// A PostgreSQL.
@@ -63,15 +63,15 @@ pub struct BackgroundDoctor {
 
 impl BackgroundDoctor {
     /// Starts to look. Times of inactivity are multiplied by `compression`.
-    pub fn start(subject: Subject, compression: f64) -> Self {
+    pub fn start(subject: LookTarget, compression: f64) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&over);
         let thread = thread::spawn(move || {
             let source: Box<dyn Source> = match subject {
-                Subject::Poolhouse(url) => {
+                LookTarget::Poolhouse(url) => {
                     Box::new(PoolhouseSource::new(RemoteArgs { url, token_file: None }.remote()?, None, None))
                 }
-                Subject::Postgres(url) => Box::new(SqlSource::new(url, None, None)),
+                LookTarget::Postgres(url) => Box::new(SqlSource::new(url, None, None)),
             };
             let mut source = Compressed { source, compression };
             let mut left = MAX_WINDOW_LOOKS;

@@ -256,8 +256,10 @@ impl Connection {
 
 impl Database {
     fn begin(&mut self, mut querier: Querier<'static>) -> anyhow::Result<&mut Connection> {
-        let first =
-            rows(querier.query_rows(Activity::VERSION_QUERY, 1, ANSWER_TIMEOUT)?).into_iter().next().unwrap_or_default();
+        let first = rows(querier.query_rows(Activity::VERSION_QUERY, 1, ANSWER_TIMEOUT)?)
+            .into_iter()
+            .next()
+            .unwrap_or_default();
         let figure = |name: &str| first.get(name).and_then(|text| text.parse::<u64>().ok());
         let number = figure("number").context("it does not tell its version")?;
         let query = Activity::server_query(number).map_err(anyhow::Error::msg)?;
