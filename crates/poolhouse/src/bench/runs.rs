@@ -136,7 +136,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
         return report_failure(error, &runs.plans, results.len());
     }
     shown?;
-    let failures = failures(&fail_if, &runs.plans, &results);
+    let failures = find_failures(&fail_if, &runs.plans, &results);
     // A scenario may be about errors.
     let failed = if is_of_scenario { None } else { results.iter().find_map(describe_mostly_errors) };
     if let Some(failed) = &failed {
@@ -466,7 +466,7 @@ fn describe_mostly_errors(result: &BenchResult) -> Option<String> {
 
 /// The conditions of `fail_if` that hold, with the name of the run where there are several. An interrupted run is not
 /// judged.
-fn failures(fail_if: &[Comparison], plans: &[Plan], results: &[BenchResult]) -> Vec<String> {
+fn find_failures(fail_if: &[Comparison], plans: &[Plan], results: &[BenchResult]) -> Vec<String> {
     let mut failures = Vec::new();
     for (plan, result) in plans.iter().zip(results).filter(|(_, result)| !result.interrupted) {
         let own = plan.fail_if.iter().map(|text| Comparison::parse(text).expect("it was read before the run"));
