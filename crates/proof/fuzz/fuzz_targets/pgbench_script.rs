@@ -31,7 +31,7 @@ fn play(read: Result<Scripts, ScriptError>) {
                     let _ = client.write_parameter(&scripts, statement, parameter, &mut out);
                 }
             }
-            Step::Ask(request) => {
+            Step::Request(request) => {
                 for word in 0..request.words() {
                     let _ = client.write_word(&scripts, request, word, &mut out);
                 }
