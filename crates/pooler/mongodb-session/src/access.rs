@@ -55,14 +55,11 @@ pub enum RefusalTime {
     AfterLogin,
 }
 
-/// The result of [`Access::admit`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Admission {
-    /// The client is refused when it sends a command.
     Refused,
     /// It counts as a client of a pool from now on.
     First,
-    /// It counted before.
     Again,
 }
 
@@ -110,7 +107,6 @@ impl Access {
         self.refuse(RefusalTime::AtOnce, failure);
     }
 
-    /// The refusal that a command of this name is answered with, if any.
     pub fn refusal_of(&self, command: &str) -> Option<&Refusal> {
         self.refusal.as_deref().filter(|refusal| !refusal.time.permits(command))
     }
@@ -187,7 +183,6 @@ impl Refusal {
 }
 
 impl RefusalTime {
-    /// Whether a command of this name is still answered.
     fn permits(self, command: &str) -> bool {
         match self {
             Self::AtOnce => false,

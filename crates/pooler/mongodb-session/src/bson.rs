@@ -104,7 +104,6 @@ impl<'a> Element<'a> {
         })
     }
 
-    /// Appends it, type and name included.
     pub fn append_to(&self, bytes: &mut Vec<u8>) {
         bytes.push(self.kind);
         bytes.extend(self.name.as_bytes());
@@ -146,7 +145,6 @@ impl<'a> Document<'a> {
         Elements { document: self.0, at: 4 }
     }
 
-    /// The value of the first element with this name.
     pub fn get(self, name: &str) -> Result<Option<Value<'a>>, Malformed> {
         for element in self.elements() {
             let element = element?;
@@ -238,7 +236,6 @@ pub fn value_length(kind: u8, raw: &[u8]) -> Option<usize> {
     }
 }
 
-/// Appends a document to a buffer.
 pub struct Writer<'a> {
     bytes: &'a mut Vec<u8>,
     /// Where the open documents begin, the innermost last.
@@ -325,7 +322,6 @@ impl<'a> Writer<'a> {
         self
     }
 
-    /// Copies an element of another document.
     pub fn copy(&mut self, element: &Element<'_>) -> &mut Self {
         element.append_to(self.bytes);
         self

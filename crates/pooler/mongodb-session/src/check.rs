@@ -3,7 +3,6 @@
 use crate::cleanup_tasks::AssignedTask;
 
 pub struct Check {
-    /// The id of the request.
     awaited: i32,
     /// An unacknowledged request of a client that has left.
     unwanted: Option<i32>,
@@ -27,7 +26,6 @@ impl Check {
         Self { awaited: id, unwanted: None, task: Some(Box::new(task)), tasks }
     }
 
-    /// The cleanup task that the server has replied to, if it was one.
     pub fn take_task(&mut self) -> Option<AssignedTask> {
         Some(*self.task.take()?)
     }

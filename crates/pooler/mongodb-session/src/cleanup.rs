@@ -49,7 +49,6 @@ impl MongoDb {
         }
     }
 
-    /// A server has replied to a task.
     fn finish_task(&self, task: AssignedTask, answer: Document<'_>) {
         if let Some((session, number)) = task.aborts() {
             // A failed abort is retried once, as if the server had been lost.
@@ -61,7 +60,6 @@ impl MongoDb {
         task.done();
     }
 
-    /// Gives an idle server the next task, if there is one.
     pub(crate) fn carry_out_next_task(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
         if !matches!(server.role, Role::Idle) {
             return;

@@ -42,21 +42,13 @@ const SESSION_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 /// new work. A transaction is aborted after a minute anyway, and so is a command whose connection is closed.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2 * 60);
 
-/// Time between two sweeps for expired tasks.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CleanupTask {
-    Kill {
-        /// The namespace of the cursors.
-        of: Namespace,
-        cursors: Vec<i64>,
-    },
+    Kill { of: Namespace, cursors: Vec<i64> },
     Abort(TransactionId),
-    End {
-        how: SessionEnd,
-        sessions: Arc<[SessionId]>,
-    },
+    End { how: SessionEnd, sessions: Arc<[SessionId]> },
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,7 +59,6 @@ pub enum SessionEnd {
     Killed,
 }
 
-/// A database and a collection.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Namespace {
     pub database: Box<str>,
@@ -92,7 +83,6 @@ struct Table {
     expired: BTreeMap<PoolId, usize>,
 }
 
-/// A task that waits for a server.
 #[derive(Debug)]
 struct PendingTask {
     task: CleanupTask,
@@ -129,7 +119,6 @@ impl Table {
         true
     }
 
-    /// The next task that has not expired.
     fn take(&mut self, pool: PoolId) -> Option<PendingTask> {
         loop {
             let task = self.pop(pool)?;
@@ -178,7 +167,6 @@ impl Table {
 }
 
 impl PendingTask {
-    /// Whether it has waited so long that it must not be carried out.
     fn is_expired(&self, now: Duration) -> bool {
         now >= self.since + self.task.max_wait()
     }
@@ -193,7 +181,6 @@ impl CleanupTasks {
         locked(&self.0)
     }
 
-    /// Adds a task for what a client of this user has left.
     pub fn add(&self, pool: PoolId, user: &Arc<str>, task: CleanupTask) {
         let mut table = self.table();
         let task = PendingTask { task, user: Arc::clone(user), since: table.now, is_retry: false };
@@ -233,7 +220,6 @@ impl CleanupTasks {
         self.table().used.contains_key(&pool)
     }
 
-    /// Removes a pool and its tasks.
     pub fn forget(&self, pool: PoolId) {
         let mut table = self.table();
         while table.pop(pool).is_some() {}
@@ -260,7 +246,6 @@ impl AssignedTask {
         }
     }
 
-    /// The transaction that it is to abort, with its user.
     pub fn aborts(&self) -> Option<(Session, i64)> {
         match self.task.as_ref()? {
             PendingTask { task: CleanupTask::Abort(id), user, .. } => Some(((Arc::clone(user), id.session), id.number)),
@@ -268,7 +253,6 @@ impl AssignedTask {
         }
     }
 
-    /// The server has carried it out.
     pub fn done(mut self) {
         self.task = None;
     }
@@ -287,17 +271,14 @@ impl Drop for AssignedTask {
 }
 
 impl CleanupTask {
-    /// Tasks that close these cursors.
     pub fn kill(of: &Namespace, cursors: &[i64]) -> impl Iterator<Item = Self> {
         cursors.chunks(MAX_CURSORS_PER_TASK).map(|cursors| Self::Kill { of: of.clone(), cursors: cursors.into() })
     }
 
-    /// Tasks that end these sessions.
     pub fn end(how: SessionEnd, sessions: &[SessionId]) -> Vec<Self> {
         sessions.chunks(MAX_SESSIONS_PER_TASK).map(|sessions| Self::End { how, sessions: sessions.into() }).collect()
     }
 
-    /// How long it may wait for a server.
     fn max_wait(&self) -> Duration {
         match self {
             Self::End { how: SessionEnd::Killed, .. } => KILL_TIMEOUT,
@@ -305,7 +286,6 @@ impl CleanupTask {
         }
     }
 
-    /// The number of sessions that it ends.
     fn sessions(&self) -> usize {
         if let Self::End { sessions, .. } = self { sessions.len() } else { 0 }
     }

@@ -9,7 +9,7 @@ use crate::{
     bson::{Malformed, Writer},
     connection_resources::ConnectionResources,
     destination::Destination,
-    errors::{Code, Failure},
+    errors::Failure,
     held_request::HeldRequest,
     request::Request,
     stream_slots::StreamSlot,
@@ -22,6 +22,7 @@ use crate::{
 const TLS_HANDSHAKE: [u8; 2] = [0x16, 3];
 
 pub struct Client {
+    pub(crate) tag: ClientTag,
     /// Distinguishes posts to this client from posts to an earlier client of the same tag.
     pub(crate) key: u64,
     /// Its `connectionId`.
@@ -41,15 +42,12 @@ pub struct Client {
     pub(crate) resources: Option<Box<ConnectionResources>>,
 }
 
-/// Upper bound of the size of an idle client's session, in bytes.
 const MAX_CLIENT_SIZE: usize = 320;
 const _: () = assert!(size_of::<Client>() <= MAX_CLIENT_SIZE);
 
-/// The state of the current request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
     Idle,
-    /// It waits until the topology has a suitable host.
     WaitingForHost {
         until: Duration,
     },
@@ -71,8 +69,9 @@ pub(crate) enum State {
 }
 
 impl Client {
-    pub(crate) fn new(key: u64, number: i32, encryption: Encryption, access: Access) -> Self {
+    pub(crate) fn new(tag: ClientTag, key: u64, number: i32, encryption: Encryption, access: Access) -> Self {
         Self {
+            tag,
             key,
             number,
             encryption,
@@ -90,7 +89,7 @@ impl Client {
 
     /// Checks whether the client begins a TLS handshake. Returns how many bytes are consumed if that settles what to do
     /// with the input.
-    pub(crate) fn first_bytes(&mut self, me: ClientTag, input: Input<'_>, out: &mut Outbox) -> Option<usize> {
+    pub(crate) fn first_bytes(&mut self, input: Input<'_>, out: &mut Outbox) -> Option<usize> {
         if self.encryption == Encryption::Off {
             return None;
         }
@@ -100,7 +99,7 @@ impl Client {
         };
         match (std::mem::take(&mut self.encryption), *kind == TLS_HANDSHAKE && (1..=4).contains(minor)) {
             (_, true) => {
-                out.push(Effect::StartTls { peer: Peer::Client(me) });
+                out.push(Effect::StartTls { peer: Peer::Client(self.tag) });
                 Some(0)
             }
             (Encryption::Off | Encryption::Allow, false) => None,
@@ -112,20 +111,19 @@ impl Client {
     }
 
     /// Answers the current request, unless it is unacknowledged.
-    pub(crate) fn answer(&self, me: ClientTag, out: &mut Outbox, write: impl FnOnce(&mut Writer<'_>)) {
+    pub(crate) fn answer(&self, out: &mut Outbox, write: impl FnOnce(&mut Writer<'_>)) {
         if self.request.wants_answer() {
-            out.insert(Peer::Client(me), |to| wire::answer(to, self.request.answers(), write));
+            out.insert(Peer::Client(self.tag), |to| wire::answer(to, self.request.answers(), write));
         }
     }
 
-    pub(crate) fn send_failure(&self, me: ClientTag, failure: &Failure, out: &mut Outbox) {
+    pub(crate) fn send_failure(&self, failure: &Failure, out: &mut Outbox) {
         let request = &self.request;
         if request.wants_answer() {
-            out.insert(Peer::Client(me), |to| failure.append(to, request.answers(), request.error_label()));
+            out.insert(Peer::Client(self.tag), |to| failure.append(to, request.answers(), request.error_label()));
         }
     }
 
-    /// Forgets where the request goes and how long it has waited.
     pub(crate) fn forget_route(&mut self) {
         self.wait = Wait::default();
         self.destination = Destination::default();
@@ -136,20 +134,17 @@ impl Client {
         self.state = if left == 0 { State::Idle } else { State::DiscardingRest { left } };
     }
 
-    /// Closes the connection because the client violates the protocol.
-    pub(crate) fn fail_malformed(&mut self, me: ClientTag, error: Malformed, out: &mut Outbox) {
-        let failure = Failure::new(Code::FailedToParse, format!("Poolhouse: {error}"));
-        self.send_failure(me, &failure, out);
-        self.close(me, CloseReason::Error(Blame::Client, error.to_string()), out);
+    pub(crate) fn fail_malformed(&mut self, error: Malformed, out: &mut Outbox) {
+        self.send_failure(&error.into(), out);
+        self.close(CloseReason::Error(Blame::Client, error.to_string()), out);
     }
 
-    pub(crate) fn close(&mut self, me: ClientTag, reason: CloseReason, out: &mut Outbox) {
+    pub(crate) fn close(&mut self, reason: CloseReason, out: &mut Outbox) {
         self.closing = true;
-        out.push(Effect::Close { peer: Peer::Client(me), reason });
+        out.push(Effect::Close { peer: Peer::Client(self.tag), reason });
     }
 
-    /// The reply is complete.
-    pub(crate) fn on_answered(&mut self, me: ClientTag, out: &mut Outbox) -> Verdict {
+    pub(crate) fn on_answered(&mut self, out: &mut Outbox) -> Verdict {
         let verdict = match self.state {
             State::Sending { left, .. } => {
                 self.state = State::DiscardingRest { left };
@@ -161,34 +156,34 @@ impl Client {
                 Verdict::Clean
             }
         };
-        out.push(Effect::Standing { client: me, standing: Standing::Idle });
-        out.push(Effect::Wake { client: me });
+        out.push(Effect::Standing { client: self.tag, standing: Standing::Idle });
+        out.push(Effect::Wake { client: self.tag });
         verdict
     }
 
     /// Sends the error that ends the request: `first` if another host has answered with an error before, else
     /// `failure`.
-    pub(crate) fn send_first_error(&self, me: ClientTag, first: Option<Vec<u8>>, failure: &Failure, out: &mut Outbox) {
+    pub(crate) fn send_first_error(&self, first: Option<Vec<u8>>, failure: &Failure, out: &mut Outbox) {
         match first.filter(|_| self.request.wants_answer()) {
-            Some(mut error) => out.insert(Peer::Client(me), |to| to.append(&mut error)),
-            None => self.send_failure(me, failure, out),
+            Some(mut error) => out.insert(Peer::Client(self.tag), |to| to.append(&mut error)),
+            None => self.send_failure(failure, out),
         }
     }
 
     /// The server's connection is lost. `begun`: the client has a part of the reply. `first`: an error of another host.
-    pub(crate) fn on_server_lost(&mut self, me: ClientTag, begun: bool, first: Option<Vec<u8>>, out: &mut Outbox) {
+    pub(crate) fn on_server_lost(&mut self, begun: bool, first: Option<Vec<u8>>, out: &mut Outbox) {
         if begun {
             self.state = State::Idle;
             let text = "the server was lost in the middle of an answer".to_owned();
-            return self.close(me, CloseReason::Error(Blame::Server, text), out);
+            return self.close(CloseReason::Error(Blame::Server, text), out);
         }
         let left = match self.state {
             State::Sending { left, .. } => left,
             _ => 0,
         };
-        self.send_first_error(me, first, &Failure::server_lost(), out);
+        self.send_first_error(first, &Failure::server_lost(), out);
         self.discard_rest(left);
-        out.push(Effect::Standing { client: me, standing: Standing::Idle });
-        out.push(Effect::Wake { client: me });
+        out.push(Effect::Standing { client: self.tag, standing: Standing::Idle });
+        out.push(Effect::Wake { client: self.tag });
     }
 }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use seam::{ClientTag, CloseReason, Effect, Outbox, Refusal, ServerTag, Sessions, Standing, Verdict};
+use seam::{CloseReason, Effect, Outbox, Refusal, ServerTag, Standing, Verdict};
 
 use crate::{
-    MongoDb,
+    MongoDb, Servers,
     access::RefusalTime,
     cleanup_tasks::{CleanupTask, Namespace},
     client::{Client, State},
@@ -14,13 +14,11 @@ use crate::{
     cursors::CursorLocation,
     errors::Failure,
     request::StartedTransaction,
-    server::Server,
     waiting::no_host,
 };
 
 impl MongoDb {
-    /// The driver refuses a client.
-    pub(crate) fn on_refused(&self, me: ClientTag, client: &mut Client, why: &Refusal, out: &mut Outbox) {
+    pub(crate) fn on_refused(&self, client: &mut Client, why: &Refusal, out: &mut Outbox) {
         let failure = match (client.state, why) {
             (State::WaitingForHost { .. }, Refusal::LoginTimeout) => no_host(client),
             _ => Failure::refused(why),
@@ -33,7 +31,7 @@ impl MongoDb {
         }
         if let (State::WaitingForHost { .. }, Refusal::QueryTimeout) = (client.state, why) {
             self.topology().clients.stop_waiting(client.key);
-            return self.fail_waiting(me, client, &failure, out);
+            return self.fail_waiting(client, &failure, out);
         }
         // Drivers retry these on another connection, as when MongoDB itself shuts down: whether the request was carried
         // out is unknown.
@@ -47,18 +45,16 @@ impl MongoDb {
             && matches!(client.state, State::Idle | State::DiscardingRest { .. });
         let is_told = !client.request.is_reply_begun() && !sent_again && (waits || at_login);
         if is_told {
-            client.send_failure(me, &failure, out);
+            client.send_failure(&failure, out);
         }
         match (client.state, why) {
-            (State::AwaitingReply(server), Refusal::QueryTimeout) if is_told => {
-                self.end_request(me, client, server, out)
-            }
-            _ => client.close(me, CloseReason::Done, out),
+            (State::AwaitingReply(server), Refusal::QueryTimeout) if is_told => self.end_request(client, server, out),
+            _ => client.close(CloseReason::Done, out),
         }
     }
 
     /// Ends a request that took too long, but keeps the connection: a driver that loses one closes all its others.
-    fn end_request(&self, me: ClientTag, client: &mut Client, server: ServerTag, out: &mut Outbox) {
+    fn end_request(&self, client: &mut Client, server: ServerTag, out: &mut Outbox) {
         if let Some(resources) = &mut client.resources {
             resources.request_timed_out(client.request.transaction(), client.request.started_transaction());
         }
@@ -67,16 +63,11 @@ impl MongoDb {
         self.kill_at_other_hosts(client, out);
         self.forget_request(client);
         client.state = State::Idle;
-        out.push(Effect::Standing { client: me, standing: Standing::Idle });
-        out.push(Effect::Wake { client: me });
+        out.push(Effect::Standing { client: client.tag, standing: Standing::Idle });
+        out.push(Effect::Wake { client: client.tag });
     }
 
-    pub(crate) fn on_client_gone(
-        &self,
-        client: &mut Client,
-        servers: &mut dyn Sessions<ServerTag, Server>,
-        out: &mut Outbox,
-    ) {
+    pub(crate) fn on_client_gone(&self, client: &mut Client, servers: &mut Servers<'_>, out: &mut Outbox) {
         self.kill_at_other_hosts(client, out);
         self.forget_request(client);
         self.end_resources(client, out);

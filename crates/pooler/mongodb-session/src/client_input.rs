@@ -3,10 +3,10 @@
 
 use std::{ops::Range, sync::atomic::Ordering::Relaxed};
 
-use seam::{ClientTag, CloseReason, Effect, Input, Origin, Outbox, ServerTag, Sessions, Standing};
+use seam::{ClientTag, CloseReason, Effect, Input, Origin, Outbox, Standing};
 
 use crate::{
-    MongoDb,
+    MongoDb, Servers,
     access::{Access, RefusalTime},
     bson::{Document, Malformed},
     client::{Client, State},
@@ -16,12 +16,10 @@ use crate::{
     directory::Welcome,
     errors::{Code, Failure},
     local_commands::LocalAnswer,
-    partial_requests::Kept,
+    logical_sessions::is_broadcast,
     request::{Request, RequestKind},
     routes::namespace_of,
     sending::relay_request,
-    server::Server,
-    sessions::is_broadcast,
     stream_slots::opens_stream,
     wire::{self, Body, HEADER, Header, Op},
 };
@@ -29,32 +27,30 @@ use crate::{
 /// Maximum size of a request that Poolhouse answers itself, in bytes.
 const MAX_LOCAL_REQUEST: usize = 48 * 1024;
 
-/// What `process_request` decided about a request.
 enum Decision {
-    /// More input is needed.
     Incomplete,
-    /// The request waits for a host, or for a server of one.
     Waits,
     /// The request is answered, or the client is closed. `taken` bytes are consumed.
-    Answered { taken: usize },
+    Answered {
+        taken: usize,
+    },
 }
 
 impl MongoDb {
-    pub(crate) fn welcome(&self, origin: Origin) -> Client {
+    pub(crate) fn welcome(&self, me: ClientTag, origin: Origin) -> Client {
         let access = match self.directory.welcome(origin) {
             Welcome::Open => Access::open(),
             Welcome::Password => Access::with_login(),
             Welcome::Forbidden(why) => Access::forbidden(&why),
         };
         let number = self.last_number.fetch_add(1, Relaxed) as i32 & i32::MAX;
-        Client::new(self.topology().new_key(), number, self.directory.encryption(origin.listener), access)
+        Client::new(me, self.topology().new_key(), number, self.directory.encryption(origin.listener), access)
     }
 
     pub(crate) fn on_client_input(
         &self,
-        me: ClientTag,
         client: &mut Client,
-        servers: &mut dyn Sessions<ServerTag, Server>,
+        servers: &mut Servers<'_>,
         input: Input<'_>,
         out: &mut Outbox,
     ) -> usize {
@@ -64,12 +60,12 @@ impl MongoDb {
         if input.bytes.is_empty() {
             return 0;
         }
-        if let Some(consumed) = client.first_bytes(me, input, out) {
+        if let Some(consumed) = client.first_bytes(input, out) {
             return consumed;
         }
         match client.state {
-            State::Idle if client.held.is_empty() => self.begin(me, client, input, out),
-            State::Idle => self.hold_more(me, client, input, out),
+            State::Idle if client.held.is_empty() => self.begin(client, input, out),
+            State::Idle => self.hold_more(client, input, out),
             State::Sending { .. } => relay_request(client, servers, input, out),
             State::DiscardingRest { left } => {
                 let dropped = left.min(input.bytes.len());
@@ -83,14 +79,13 @@ impl MongoDb {
         }
     }
 
-    /// Handles the first bytes of a request.
-    fn begin(&self, me: ClientTag, client: &mut Client, input: Input<'_>, out: &mut Outbox) -> usize {
-        match self.process_request(me, client, input.bytes, input.full, out) {
+    fn begin(&self, client: &mut Client, input: Input<'_>, out: &mut Outbox) -> usize {
+        match self.process_request(client, input.bytes, input.full, out) {
             Decision::Incomplete => {
                 if client.access.note_partial_message() {
-                    out.push(Effect::Standing { client: me, standing: Standing::Login });
+                    out.push(Effect::Standing { client: client.tag, standing: Standing::Login });
                 }
-                if input.full { self.hold_more(me, client, input, out) } else { 0 }
+                if input.full { self.hold_more(client, input, out) } else { 0 }
             }
             Decision::Waits if client.destination.has_next_host() => {
                 let length = client.request.length();
@@ -104,41 +99,33 @@ impl MongoDb {
 
     /// Holds the next piece of a request that does not fit into the driver's buffer, and checks whether its body is
     /// complete.
-    fn hold_more(&self, me: ClientTag, client: &mut Client, input: Input<'_>, out: &mut Outbox) -> usize {
+    fn hold_more(&self, client: &mut Client, input: Input<'_>, out: &mut Outbox) -> usize {
         let left = client.request.length() - client.held.len();
         let taken = left.min(input.bytes.len());
-        if self.hold(me, client, &input.bytes[..taken]) {
-            self.process_held(me, client, out);
+        if self.hold(client, &input.bytes[..taken]) {
+            self.process_held(client, out);
         } else {
             let text = "Poolhouse: too much is held for large requests (512 MB for all clients, and 256 MB for a \
                         user), or before a login";
-            client.send_failure(me, &Failure::new(Code::TemporarilyUnavailable, text), out);
+            client.send_failure(&Failure::new(Code::TemporarilyUnavailable, text), out);
             self.forget_request(client);
             client.discard_rest(left - taken);
         }
         taken
     }
 
-    /// Looks again at a request that is held here in part.
-    pub(crate) fn process_held(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+    pub(crate) fn process_held(&self, client: &mut Client, out: &mut Outbox) {
         self.with_held(client, |client, held| {
-            let decision = self.process_request(me, client, held, true, out);
+            let decision = self.process_request(client, held, true, out);
             if !matches!(decision, Decision::Incomplete) {
                 self.stop_stall_timer(client);
             }
-            if matches!(decision, Decision::Answered { .. }) { Kept::No } else { Kept::Yes }
+            !matches!(decision, Decision::Answered { .. })
         });
     }
 
     /// Decides what to do with a request. `full`: the driver's buffer cannot take more of it.
-    fn process_request(
-        &self,
-        me: ClientTag,
-        client: &mut Client,
-        bytes: &[u8],
-        full: bool,
-        out: &mut Outbox,
-    ) -> Decision {
+    fn process_request(&self, client: &mut Client, bytes: &[u8], full: bool, out: &mut Outbox) -> Decision {
         let header = match Header::read(bytes) {
             None => {
                 out.need = HEADER;
@@ -148,7 +135,7 @@ impl MongoDb {
             Some(Err(error)) => {
                 let id = i32::from_le_bytes(bytes[4..8].try_into().expect("a header is there"));
                 client.request = Request::unreadable(id);
-                return fail_malformed(me, client, error, bytes, out);
+                return fail_malformed(client, error, bytes, out);
             }
         };
         client.request = Request::new(header, wire::flags(bytes).unwrap_or(0));
@@ -156,22 +143,22 @@ impl MongoDb {
         let command = match read_command(&mut client.request, header, bytes, full, out) {
             Ok(Some(command)) => command,
             Ok(None) => return Decision::Incomplete,
-            Err(error) => return fail_malformed(me, client, error, bytes, out),
+            Err(error) => return fail_malformed(client, error, bytes, out),
         };
         client.request.set_command(&command);
         let is_answered = match client.access.refusal_of(command.name) {
             Some(refusal) => {
-                client.send_failure(me, refusal.failure(), out);
+                client.send_failure(refusal.failure(), out);
                 if refusal.time() == RefusalTime::AtOnce {
-                    client.close(me, CloseReason::Done, out);
+                    client.close(CloseReason::Done, out);
                     return Decision::Answered { taken: bytes.len() };
                 }
                 // The connection stays open until its login times out: a driver that finds a connection closed closes
                 // all its others.
                 true
             }
-            None => self.serve(me, client, &command, out).unwrap_or_else(|failure| {
-                client.send_failure(me, &failure, out);
+            None => self.serve(client, &command, out).unwrap_or_else(|failure| {
+                client.send_failure(&failure, out);
                 true
             }),
         };
@@ -187,41 +174,33 @@ impl MongoDb {
     }
 
     /// Answers a command, or starts the wait for a host or a server. Returns whether it is answered.
-    fn serve(
-        &self,
-        me: ClientTag,
-        client: &mut Client,
-        command: &Command<'_>,
-        out: &mut Outbox,
-    ) -> Result<bool, Failure> {
-        match self.answer_locally(me, client, command, out)? {
+    fn serve(&self, client: &mut Client, command: &Command<'_>, out: &mut Outbox) -> Result<bool, Failure> {
+        match self.answer_locally(client, command, out)? {
             Some(LocalAnswer::Given) => return Ok(true),
             Some(LocalAnswer::AwaitsHost) => {
-                self.park(me, client, out);
+                self.park(client, out);
                 return Ok(false);
             }
             None => {}
         }
         self.check_authenticated(client, command)?;
-        if self.end_sessions(me, client, command, out)? {
+        if self.end_sessions(client, command, out)? {
             return Ok(true);
         }
         self.check_may_kill(command)?;
         self.note_route(client, command, out)?;
-        self.select_server(me, client, out)?;
+        self.select_server(client, out)?;
         Ok(false)
     }
 
-    /// Stores where a command goes.
     fn note_route(&self, client: &mut Client, command: &Command<'_>, out: &mut Outbox) -> Result<(), Failure> {
-        let malformed = |error: Malformed| Failure::new(Code::FailedToParse, format!("Poolhouse: {error}"));
         let route = self.route(client.access.user(), command, out)?;
         if let Some(resources) = &mut client.resources {
             resources.begin_request(namespace_of(command), &route.closed);
         }
         client.request.set_kind(match command.name {
             "getMore" => RequestKind::GetMore { awaits_data: route.awaits_data },
-            _ if opens_stream(command).map_err(malformed)? => RequestKind::OpensStream,
+            _ if opens_stream(command)? => RequestKind::OpensStream,
             _ => RequestKind::Other,
         });
         client.destination =
@@ -295,8 +274,7 @@ fn read_command<'a>(
     Ok(Some(command))
 }
 
-/// Closes a client that violates the protocol.
-fn fail_malformed(me: ClientTag, client: &mut Client, error: Malformed, bytes: &[u8], out: &mut Outbox) -> Decision {
-    client.fail_malformed(me, error, out);
+fn fail_malformed(client: &mut Client, error: Malformed, bytes: &[u8], out: &mut Outbox) -> Decision {
+    client.fail_malformed(error, out);
     Decision::Answered { taken: bytes.len() }
 }

@@ -16,14 +16,14 @@ pub struct ClusterTime {
 
 impl ClusterTime {
     pub fn read(answer: Document<'_>) -> Result<Option<Self>, Malformed> {
-        let Some(Value::Document(told)) = answer.get("$clusterTime")? else { return Ok(None) };
-        let Some(Value::Timestamp(time)) = told.get("clusterTime")? else { return Ok(None) };
+        let Some(Value::Document(cluster_time)) = answer.get("$clusterTime")? else { return Ok(None) };
+        let Some(Value::Timestamp(time)) = cluster_time.get("clusterTime")? else { return Ok(None) };
         let operation = match answer.get("operationTime")? {
             Some(Value::Timestamp(operation)) => operation,
             _ => 0,
         };
         let mut document = Vec::new();
-        told.append_to(&mut document);
+        cluster_time.append_to(&mut document);
         Ok((document.len() <= MAX_DOCUMENT_LENGTH).then(|| Self { time, operation, document: document.into() }))
     }
 
@@ -42,17 +42,17 @@ impl ClusterTime {
 mod tests {
     use super::*;
 
-    fn told(time: u64, operation: u64, padding: usize) -> Option<ClusterTime> {
+    fn read_time(time: u64, operation: u64, padding: usize) -> Option<ClusterTime> {
         let mut bytes = Vec::new();
         Writer::new(&mut bytes)
-            .document("$clusterTime", |told| _ = told.timestamp("clusterTime", time).text("by", &"x".repeat(padding)))
+            .document("$clusterTime", |inner| _ = inner.timestamp("clusterTime", time).text("by", &"x".repeat(padding)))
             .timestamp("operationTime", operation);
         ClusterTime::read(Document::read(&bytes).unwrap()).unwrap()
     }
 
     #[test]
-    fn what_no_server_would_tell_is_not_kept() {
-        assert_eq!(told(1, 1, 5000), None);
+    fn a_cluster_time_that_no_server_would_send_is_ignored() {
+        assert_eq!(read_time(1, 1, 5000), None);
         let mut bytes = Vec::new();
         Writer::new(&mut bytes).int32("$clusterTime", 1);
         assert_eq!(ClusterTime::read(Document::read(&bytes).unwrap()).unwrap(), None);

@@ -36,7 +36,6 @@ pub struct TransactionId {
     pub number: i64,
 }
 
-/// A command's part in a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transaction {
     None,
@@ -119,7 +118,6 @@ impl<'a> Command<'a> {
         Ok(command)
     }
 
-    /// The transaction that it belongs to, if it names one.
     pub fn transaction_id(&self) -> Option<TransactionId> {
         let (session, number) = self.session.zip(self.number).filter(|_| self.transaction.is_within())?;
         Some(TransactionId { session, number })

@@ -3,7 +3,6 @@
 /// Commands about the last write of a connection, which may have been another client's.
 const LAST_ERROR_COMMANDS: [&str; 5] = ["getLastError", "getPrevError", "resetError", "forceerror", "getlasterror"];
 
-/// Commands that Poolhouse answers itself.
 const LOCAL: [&str; 8] =
     ["hello", "isMaster", "ismaster", "saslStart", "saslContinue", "isdbgrid", "logout", "authenticate"];
 

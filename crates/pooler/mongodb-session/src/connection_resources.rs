@@ -25,7 +25,6 @@ pub struct OwnedCursor {
     /// The id that the client knows. After the cursor is closed, another cursor may get it.
     pub client_id: i64,
     pub host: usize,
-    /// The id at that host.
     pub host_id: i64,
     pub namespace: Namespace,
 }

@@ -3,20 +3,20 @@
 use crate::{MongoDb, client::Client, cursors::CursorLocation, request::RequestKind};
 
 impl MongoDb {
-    /// A reply has the id of a cursor at this host. Returns the id that the client is told.
+    /// A reply has the id of a cursor at this host. Returns the id that the client gets.
     pub(crate) fn translate_cursor_id(&self, client: &mut Client, host: usize, id: i64) -> i64 {
-        let told = self.client_cursor_id(client, host, id);
+        let client_id = self.client_cursor_id(client, host, id);
         if let Some(resources) = &mut client.resources {
             match client.destination.cursor() {
-                Some(named) if told == 0 => resources.cursor_closed(named.client_id),
-                _ if told == 0 => {}
+                Some(named) if client_id == 0 => resources.cursor_closed(named.client_id),
+                _ if client_id == 0 => {}
                 _ => {
                     let user = client.access.user();
-                    resources.cursor_opened(told, host, id, |told| self.cursors.contains(user, told));
+                    resources.cursor_opened(client_id, host, id, |client_id| self.cursors.contains(user, client_id));
                 }
             }
         }
-        told
+        client_id
     }
 
     fn client_cursor_id(&self, client: &Client, host: usize, id: i64) -> i64 {

@@ -17,7 +17,6 @@ const MAX_CURSORS: usize = 200_000;
 /// MongoDB closes an idle cursor after 10 minutes (`cursorTimeoutMillis`), and one of a session after 30.
 const CURSOR_TIMEOUT: Duration = Duration::from_secs(31 * 60);
 
-/// Time between two sweeps for expired cursors.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,7 +51,6 @@ impl Table {
         self.entries.get_mut(&client_id)?.iter_mut().find(|entry| entry.user == *user)
     }
 
-    /// Sets the location of a user's cursor.
     fn put(&mut self, user: &Arc<str>, client_id: i64, location: CursorLocation) {
         let used = self.now;
         if let Some(entry) = self.get(user, client_id) {
@@ -122,7 +120,6 @@ impl Cursors {
         client_id
     }
 
-    /// Sets the location of a user's cursor.
     pub fn set_location(&self, user: &Arc<str>, client_id: i64, location: CursorLocation) {
         self.table().put(user, client_id, location);
     }

@@ -9,35 +9,20 @@ use crate::{
     wire::Number,
 };
 
-#[derive(Debug)]
+#[derive(Default, Debug)]
 pub struct Destination {
     target: Target,
     requirements: Option<Arc<ReadRequirements>>,
-    /// The cursors that the command names.
     cursors: Box<[CursorReference]>,
     /// The hosts that follow, in reverse order.
     next_hosts: Vec<usize>,
-    /// Present if the request is a broadcast.
     broadcast: Option<Box<Broadcast>>,
 }
 
-/// What hosts have answered to a broadcast.
 #[derive(Default, Debug)]
 struct Broadcast {
     /// The first error reply, as a message.
     error: Option<Vec<u8>>,
-}
-
-impl Default for Destination {
-    fn default() -> Self {
-        Self {
-            target: Target::Writable,
-            requirements: None,
-            cursors: Box::default(),
-            next_hosts: Vec::new(),
-            broadcast: None,
-        }
-    }
 }
 
 impl Destination {

@@ -5,7 +5,6 @@ use std::{sync::Arc, time::Duration};
 use scram::Verifier;
 use seam::{Encryption, Origin, PoolId};
 
-/// How a client is received.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Welcome {
     Open,
@@ -43,7 +42,6 @@ pub trait Directory: Send + Sync + 'static {
     /// The numbers of the configured hosts. A host keeps its number, and no other host ever gets it.
     fn hosts(&self) -> Vec<usize>;
 
-    /// A host's configured name and port.
     fn host_name(&self, host: usize) -> Arc<str>;
 
     /// Whether the configuration should list all members of the replica set.
@@ -69,10 +67,7 @@ pub trait Directory: Send + Sync + 'static {
     fn unavailable_wait(&self) -> Duration;
 
     /// The pool that serves a user at a host. `user` is empty for a client without a login.
-    ///
-    /// # Errors
-    ///
-    /// There is no such pool. The client is told this reason.
+    /// Fails with the reason for the client if there is none.
     fn route(&self, user: &str, host: usize) -> Result<PoolId, String>;
 
     /// Whether a pool is still configured: [`Directory::route`] may return it.

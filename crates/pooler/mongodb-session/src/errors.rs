@@ -10,6 +10,7 @@ use std::time::Duration;
 use seam::{LeaseFailure, Refusal};
 
 use crate::{
+    bson::Malformed,
     command::Transaction,
     wire::{self, Answers},
 };
@@ -65,7 +66,6 @@ pub fn label(transaction: Transaction, of_change_stream: bool) -> Option<&'stati
     }
 }
 
-/// An error reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
     pub code: Code,
@@ -74,12 +74,17 @@ pub struct Failure {
     pub transient: bool,
 }
 
+impl From<Malformed> for Failure {
+    fn from(error: Malformed) -> Self {
+        Self::new(Code::FailedToParse, format!("Poolhouse: {error}"))
+    }
+}
+
 impl Failure {
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), transient: false }
     }
 
-    /// Marks it as safe to retry.
     pub fn transient(self) -> Self {
         Self { transient: true, ..self }
     }

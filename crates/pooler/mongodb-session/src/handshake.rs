@@ -9,7 +9,6 @@ use crate::{
 };
 
 impl MongoDb {
-    /// A server has replied in its handshake.
     pub(crate) fn on_handshake_reply(
         &self,
         me: ServerTag,
@@ -29,7 +28,6 @@ impl MongoDb {
         self.advance_handshake(me, server, next, out);
     }
 
-    /// Acts on the next step of a handshake.
     pub(crate) fn advance_handshake(&self, me: ServerTag, server: &mut Server, next: HandshakeStep, out: &mut Outbox) {
         let Role::Starting(start) = &mut server.role else { return };
         match next {

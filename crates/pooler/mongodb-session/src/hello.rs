@@ -16,7 +16,6 @@ const MAX_BATCH: i32 = 100_000;
 /// The mechanisms of clients' logins.
 pub const MECHANISMS: &[&str] = &["SCRAM-SHA-256"];
 
-/// What a client's `hello` asks for.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct HelloRequest {
     hello_ok: bool,

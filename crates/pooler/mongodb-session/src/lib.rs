@@ -31,6 +31,7 @@ mod held_memory;
 mod held_request;
 mod hello;
 mod local_commands;
+mod logical_sessions;
 mod login;
 mod monitor;
 mod monitoring;
@@ -46,7 +47,6 @@ mod sending;
 mod server;
 mod server_description;
 mod server_input;
-mod sessions;
 mod stall_timers;
 mod stream_slots;
 mod tags;
@@ -88,6 +88,9 @@ pub use scram::KeyCache;
 pub use scram::Verifier;
 /// The default of [`Directory::local_threshold`]: that of drivers and of mongos.
 pub use selection::DEFAULT_LOCAL_THRESHOLD as LOCAL_THRESHOLD;
+
+pub(crate) type Clients<'s> = dyn Sessions<ClientTag, Client> + 's;
+pub(crate) type Servers<'s> = dyn Sessions<ServerTag, Server> + 's;
 
 pub struct MongoDb {
     directory: Arc<dyn Directory>,
@@ -189,8 +192,8 @@ impl Protocol for MongoDb {
         self.transactions.on_tick(now);
     }
 
-    fn client_start(&self, _: ClientTag, origin: Origin, _: &mut Outbox) -> Client {
-        self.welcome(origin)
+    fn client_start(&self, me: ClientTag, origin: Origin, _: &mut Outbox) -> Client {
+        self.welcome(me, origin)
     }
 
     fn server_start(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
@@ -199,36 +202,36 @@ impl Protocol for MongoDb {
 
     fn client_input(
         &self,
-        me: ClientTag,
+        _: ClientTag,
         client: &mut Client,
-        servers: &mut dyn Sessions<ServerTag, Server>,
+        servers: &mut Servers<'_>,
         input: Input<'_>,
         out: &mut Outbox,
     ) -> usize {
-        self.on_client_input(me, client, servers, input, out)
+        self.on_client_input(client, servers, input, out)
     }
 
     fn server_input(
         &self,
         me: ServerTag,
         server: &mut Server,
-        clients: &mut dyn Sessions<ClientTag, Client>,
+        clients: &mut Clients<'_>,
         input: Input<'_>,
         out: &mut Outbox,
     ) -> usize {
         self.on_server_input(me, server, clients, input, out)
     }
 
-    fn granted(&self, me: ClientTag, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
-        self.on_granted(me, client, tag, server, out);
+    fn granted(&self, _: ClientTag, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
+        self.on_granted(client, tag, server, out);
     }
 
-    fn lease_failed(&self, me: ClientTag, client: &mut Client, why: LeaseFailure, _arrived: usize, out: &mut Outbox) {
-        self.on_lease_failed(me, client, &why, out);
+    fn lease_failed(&self, _: ClientTag, client: &mut Client, why: LeaseFailure, _arrived: usize, out: &mut Outbox) {
+        self.on_lease_failed(client, &why, out);
     }
 
-    fn posted_to_client(&self, me: ClientTag, client: &mut Client, key: u64, _: &[u8], out: &mut Outbox) {
-        self.on_post(me, client, key, out);
+    fn posted_to_client(&self, _: ClientTag, client: &mut Client, key: u64, _: &[u8], out: &mut Outbox) {
+        self.on_post(client, key, out);
     }
 
     fn posted_to_server(&self, me: ServerTag, server: &mut Server, key: u64, bytes: &[u8], out: &mut Outbox) {
@@ -240,28 +243,16 @@ impl Protocol for MongoDb {
         self.cleanup_tasks.forget(pool);
     }
 
-    fn client_gone(
-        &self,
-        _: ClientTag,
-        client: &mut Client,
-        servers: &mut dyn Sessions<ServerTag, Server>,
-        out: &mut Outbox,
-    ) {
+    fn client_gone(&self, _: ClientTag, client: &mut Client, servers: &mut Servers<'_>, out: &mut Outbox) {
         self.on_client_gone(client, servers, out);
     }
 
-    fn server_gone(
-        &self,
-        me: ServerTag,
-        server: &mut Server,
-        clients: &mut dyn Sessions<ClientTag, Client>,
-        out: &mut Outbox,
-    ) {
+    fn server_gone(&self, me: ServerTag, server: &mut Server, clients: &mut Clients<'_>, out: &mut Outbox) {
         self.on_server_gone(me, server, clients, out);
     }
 
-    fn refuse(&self, me: ClientTag, client: &mut Client, why: Refusal, out: &mut Outbox) {
-        self.on_refused(me, client, &why, out);
+    fn refuse(&self, _: ClientTag, client: &mut Client, why: Refusal, out: &mut Outbox) {
+        self.on_refused(client, &why, out);
     }
 
     /// Clients leave no state in a connection: cursors and transactions belong to sessions. But the ping behind an

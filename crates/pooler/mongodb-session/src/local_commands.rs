@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use seam::{ClientTag, Effect, Outbox, Standing};
+use seam::{Effect, Outbox, Standing};
 
 use crate::{
     MongoDb,
@@ -16,7 +16,6 @@ use crate::{
     request::RequestKind,
 };
 
-/// The result of a command that Poolhouse answers itself.
 pub enum LocalAnswer {
     Given,
     /// It waits until a host is known.
@@ -27,16 +26,15 @@ impl MongoDb {
     /// Answers a command that is not for a host. `None` if it is for a host.
     pub(crate) fn answer_locally(
         &self,
-        me: ClientTag,
         client: &mut Client,
         command: &Command<'_>,
         out: &mut Outbox,
     ) -> Result<Option<LocalAnswer>, Failure> {
         match command.name {
-            name if is_hello(name) => return self.answer_hello(me, client, command, out).map(Some),
-            "saslStart" => self.begin_login(me, client, command, out)?,
-            "saslContinue" => self.continue_login(me, client, command, out)?,
-            "isdbgrid" => client.answer(me, out, |answer| {
+            name if is_hello(name) => return self.answer_hello(client, command, out).map(Some),
+            "saslStart" => self.begin_login(client, command, out)?,
+            "saslContinue" => self.continue_login(client, command, out)?,
+            "isdbgrid" => client.answer(out, |answer| {
                 answer.int32("isdbgrid", 1).text("hostname", "poolhouse").double("ok", 1.0);
             }),
             name => return refusal(name, client).map_or(Ok(None), Err),
@@ -46,7 +44,6 @@ impl MongoDb {
 
     fn answer_hello(
         &self,
-        me: ClientTag,
         client: &mut Client,
         command: &Command<'_>,
         out: &mut Outbox,
@@ -65,21 +62,15 @@ impl MongoDb {
         if request.is_load_balanced() {
             client.resources.get_or_insert_default();
         }
-        client.answer(me, out, |answer| request.answer((shown, time.as_deref()), client.number, self.service, answer));
+        client.answer(out, |answer| request.answer((shown, time.as_deref()), client.number, self.service, answer));
         if client.access.note_hello() {
             // A driver's monitor never logs in, so no login timeout applies.
-            out.push(Effect::Standing { client: me, standing: Standing::Subscribed });
+            out.push(Effect::Standing { client: client.tag, standing: Standing::Subscribed });
         }
         Ok(LocalAnswer::Given)
     }
 
-    fn begin_login(
-        &self,
-        me: ClientTag,
-        client: &mut Client,
-        command: &Command<'_>,
-        out: &mut Outbox,
-    ) -> Result<(), Failure> {
+    fn begin_login(&self, client: &mut Client, command: &Command<'_>, out: &mut Outbox) -> Result<(), Failure> {
         if client.access.is_counted() {
             let text = "Poolhouse: a connection stays with its user; open another one";
             return Err(Failure::new(Code::CommandFailed, text));
@@ -87,27 +78,21 @@ impl MongoDb {
         let (exchange, said) = ClientLogin::begin(command, &*self.directory, &self.mock)?;
         client.access.begin_login(exchange);
         if !client.access.is_refused() {
-            out.push(Effect::Standing { client: me, standing: Standing::Login });
+            out.push(Effect::Standing { client: client.tag, standing: Standing::Login });
         }
-        client.answer(me, out, |answer| login::answer(&said, false, answer));
+        client.answer(out, |answer| login::answer(&said, false, answer));
         Ok(())
     }
 
-    fn continue_login(
-        &self,
-        me: ClientTag,
-        client: &mut Client,
-        command: &Command<'_>,
-        out: &mut Outbox,
-    ) -> Result<(), Failure> {
+    fn continue_login(&self, client: &mut Client, command: &Command<'_>, out: &mut Outbox) -> Result<(), Failure> {
         let out_of_turn = || Failure::new(Code::FailedToParse, "Poolhouse: no login is under way");
         let mut exchange = client.access.take_login().ok_or_else(out_of_turn)?;
         let step = match exchange.go_on(command) {
             Ok(step) => step,
             Err(failure) => {
                 let login = Box::new((String::new(), exchange.user().to_string()));
-                out.push(Effect::LoginRequest { client: me, login });
-                out.push(Effect::AuthFailed { client: me });
+                out.push(Effect::LoginRequest { client: client.tag, login });
+                out.push(Effect::AuthFailed { client: client.tag });
                 return Err(failure);
             }
         };
@@ -117,16 +102,15 @@ impl MongoDb {
         };
         if done {
             client.access.set_user(exchange.user());
-            self.admit_client(me, client, out)?;
+            self.admit_client(client, out)?;
         } else {
             client.access.put_login_back(exchange);
         }
-        client.answer(me, out, |answer| login::answer(&said, done, answer));
+        client.answer(out, |answer| login::answer(&said, done, answer));
         Ok(())
     }
 
-    /// The client may send commands from now on.
-    pub(crate) fn admit_client(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) -> Result<(), Failure> {
+    pub(crate) fn admit_client(&self, client: &mut Client, out: &mut Outbox) -> Result<(), Failure> {
         let (host, user) = (self.directory.hosts().first().copied().unwrap_or_default(), client.access.user());
         let pool = self.directory.route(user, host).map_err(|why| Failure::new(Code::Unauthorized, why))?;
         match client.access.admit() {
@@ -134,12 +118,12 @@ impl MongoDb {
             // closed when the login times out.
             Admission::Refused => return Ok(()),
             Admission::First => {
-                self.topology().clients.enter(me, client.key);
-                out.push(Effect::LoggedIn { client: me, pool, user: Arc::clone(client.access.user()) });
+                self.topology().clients.enter(client.tag, client.key);
+                out.push(Effect::LoggedIn { client: client.tag, pool, user: Arc::clone(client.access.user()) });
             }
             Admission::Again => {}
         }
-        out.push(Effect::Standing { client: me, standing: Standing::Idle });
+        out.push(Effect::Standing { client: client.tag, standing: Standing::Idle });
         Ok(())
     }
 
@@ -152,7 +136,6 @@ impl MongoDb {
     }
 }
 
-/// Why a command of this name is refused, if it is.
 fn refusal(name: &str, client: &Client) -> Option<Failure> {
     let (code, text) = match name {
         "authenticate" | "getnonce" => {

@@ -40,7 +40,6 @@ fn sha1_password(user: &str, password: &str) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A client's login.
 pub struct ClientLogin {
     user: Arc<str>,
     scram: scram::Server,
@@ -56,7 +55,6 @@ pub enum LoginStep {
 }
 
 impl ClientLogin {
-    /// Handles `saslStart`.
     pub fn begin(command: &Command<'_>, directory: &dyn Directory, mock: &Mock) -> Result<(Self, Vec<u8>), Failure> {
         let get = |name| command.body.get(name).ok().flatten();
         let mechanism = get("mechanism").and_then(Value::text).unwrap_or("");
@@ -84,7 +82,6 @@ impl ClientLogin {
         Ok((Self { user: user.into(), scram, skips_last, proved: false }, answer))
     }
 
-    /// Handles `saslContinue`.
     pub fn go_on(&mut self, command: &Command<'_>) -> Result<LoginStep, Failure> {
         let said = payload(command.body)?;
         if self.proved {
@@ -107,13 +104,11 @@ impl ClientLogin {
     }
 }
 
-/// Writes the reply to a step.
 pub fn answer(payload: &[u8], done: bool, answer: &mut Writer<'_>) {
     answer.int32("conversationId", CONVERSATION).bool("done", done);
     answer.binary("payload", payload).double("ok", 1.0);
 }
 
-/// Poolhouse's login at a server.
 pub struct ServerHandshake {
     pub login: ServerLogin,
     /// The key of the posts that continue it while its keys are derived.

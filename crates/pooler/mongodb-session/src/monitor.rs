@@ -7,7 +7,6 @@ pub struct Monitor {
     question: Question,
 }
 
-/// The check that is under way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Question {
     None,

@@ -17,7 +17,6 @@ use crate::{
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl MongoDb {
-    /// A host has answered a check.
     pub(crate) fn on_monitor_reply(
         &self,
         me: ServerTag,
@@ -38,7 +37,6 @@ impl MongoDb {
         }
     }
 
-    /// Checks a host, as a post to its monitor asks.
     pub(crate) fn check_host(&self, me: ServerTag, server: &mut Server, key: u64, ask: CheckRequest, out: &mut Outbox) {
         let (host, id) = (server.host(), server.next_id());
         let Role::Monitor(monitor) = &mut server.role else { return };

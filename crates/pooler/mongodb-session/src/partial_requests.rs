@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use seam::{Blame, ClientTag, CloseReason, Outbox};
+use seam::{Blame, CloseReason, Outbox};
 
 use crate::{
     MongoDb,
@@ -11,20 +11,14 @@ use crate::{
     errors::{Code, Failure},
 };
 
-/// Whether a held request stays held.
-pub enum Kept {
-    Yes,
-    No,
-}
-
 impl MongoDb {
     /// Holds one more piece of a request. False if there is no memory left for it, or if the client has not logged in.
-    pub(crate) fn hold(&self, me: ClientTag, client: &mut Client, piece: &[u8]) -> bool {
+    pub(crate) fn hold(&self, client: &mut Client, piece: &[u8]) -> bool {
         if !client.access.is_authenticated() || !self.held_memory.take(client.access.user(), piece.len()) {
             return false;
         }
         client.held.append(piece);
-        self.stall_timers.restart(me, client.key);
+        self.stall_timers.restart(client.tag, client.key);
         true
     }
 
@@ -34,24 +28,22 @@ impl MongoDb {
         self.held_memory.note(client.access.user(), request.len());
     }
 
-    /// Calls `look` with the held bytes, and keeps them if it says so.
-    pub(crate) fn with_held(&self, client: &mut Client, look: impl FnOnce(&mut Client, &[u8]) -> Kept) {
-        // `look` may complete a login, which changes the user.
+    /// Calls `process` with the held bytes, and keeps them if it returns true.
+    pub(crate) fn with_held(&self, client: &mut Client, process: impl FnOnce(&mut Client, &[u8]) -> bool) {
+        // `process` may complete a login, which changes the user.
         let (bytes, user) = (client.held.take(), Arc::clone(client.access.user()));
-        match look(client, &bytes) {
-            Kept::Yes => client.held.set(bytes),
-            Kept::No => self.held_memory.give_back(&user, bytes.len()),
+        match process(client, &bytes) {
+            true => client.held.set(bytes),
+            false => self.held_memory.give_back(&user, bytes.len()),
         }
     }
 
-    /// Frees the held bytes.
     pub(crate) fn release_held(&self, client: &mut Client) {
         let bytes = client.held.take();
         self.held_memory.give_back(client.access.user(), bytes.len());
         self.stop_stall_timer(client);
     }
 
-    /// Stops the timer of a request that is complete.
     pub(crate) fn stop_stall_timer(&self, client: &mut Client) {
         if client.held.stop_timer() {
             self.stall_timers.stop(client.key);
@@ -59,13 +51,13 @@ impl MongoDb {
     }
 
     /// Closes the client if the rest of its request has not come in time.
-    pub(crate) fn close_if_stalled(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+    pub(crate) fn close_if_stalled(&self, client: &mut Client, out: &mut Outbox) {
         let is_partial = client.state == State::Idle && !client.held.is_empty();
         if !is_partial || !self.stall_timers.is_overdue(client.key) {
             return;
         }
         let failure = Failure::new(Code::CommandFailed, "Poolhouse: the rest of this message does not come");
-        client.send_failure(me, &failure, out);
-        client.close(me, CloseReason::Error(Blame::Client, "the rest of a message does not come".to_owned()), out);
+        client.send_failure(&failure, out);
+        client.close(CloseReason::Error(Blame::Client, "the rest of a message does not come".to_owned()), out);
     }
 }

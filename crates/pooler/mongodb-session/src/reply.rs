@@ -24,7 +24,6 @@ pub struct Reply {
     is_begun: bool,
 }
 
-/// What the client expects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Expected {
     OneMessage,
@@ -36,7 +35,6 @@ enum Expected {
     },
 }
 
-/// A piece of the current message.
 pub struct Piece {
     pub length: usize,
     /// Replaced numbers and their offsets in the message. They are codes of state change errors.
@@ -92,7 +90,6 @@ impl Reply {
         self.expected == Expected::Nothing { request: header.answers }
     }
 
-    /// Whether the client gets it.
     pub fn is_relayed(&self) -> bool {
         !matches!(self.expected, Expected::Nothing { .. })
     }
@@ -110,7 +107,6 @@ impl Reply {
         self.is_begun
     }
 
-    /// Whether the current message is incomplete.
     pub fn is_amid_message(&self) -> bool {
         self.left > 0
     }

@@ -30,7 +30,6 @@ const PHRASES: [(&str, &str); 3] =
 pub struct ReplySummary {
     /// The id of a cursor, and its offset in the document.
     pub cursor: Option<(i64, usize)>,
-    /// It is a state change error.
     pub state_changed: bool,
     /// The host does not know the cursor, and has done nothing.
     pub no_such_cursor: bool,
@@ -193,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tells_of_a_change_of_state_is_told_in_other_words() {
+    fn a_state_change_error_is_rewritten() {
         let bytes = written(|answer| {
             answer.double("ok", 0.0).text("errmsg", "not master; node is recovering").int32("code", 10_107);
             answer.text("codeName", "NotWritablePrimary").texts("errorLabels", &["RetryableWriteError"]);
@@ -209,13 +208,13 @@ mod tests {
         assert!(summary(&bytes).state_changed);
         let rewritten = |label| written(|to| rewrite_labelled(Document::read(&bytes).unwrap(), label, to).unwrap());
         assert_eq!(rewritten(None), rewritten(Some("another")), "it has one");
-        let told = rewritten(None);
-        assert!(!summary(&told).state_changed);
-        let told = Document::read(&told).unwrap();
-        assert_eq!(told.get("code").unwrap().unwrap().integer(), Some(6));
-        assert_eq!(told.get("codeName").unwrap().unwrap().text(), Some("HostUnreachable"));
-        assert_eq!(told.get("errmsg").unwrap().unwrap().text(), Some("(NOT_PRIMARY); (NODE_IS_RECOVERING)"));
-        assert!(told.get("errorLabels").unwrap().unwrap().array().is_some());
+        let reply = rewritten(None);
+        assert!(!summary(&reply).state_changed);
+        let reply = Document::read(&reply).unwrap();
+        assert_eq!(reply.get("code").unwrap().unwrap().integer(), Some(6));
+        assert_eq!(reply.get("codeName").unwrap().unwrap().text(), Some("HostUnreachable"));
+        assert_eq!(reply.get("errmsg").unwrap().unwrap().text(), Some("(NOT_PRIMARY); (NODE_IS_RECOVERING)"));
+        assert!(reply.get("errorLabels").unwrap().unwrap().array().is_some());
     }
 
     #[test]
@@ -224,8 +223,8 @@ mod tests {
             answer.double("ok", 1.0).document("writeConcernError", |error| _ = error.int32("code", 91));
         });
         let labels = |label| {
-            let told = written(|to| rewrite_labelled(Document::read(&bytes).unwrap(), Some(label), to).unwrap());
-            Document::read(&told).unwrap().get("errorLabels").unwrap().is_some()
+            let reply = written(|to| rewrite_labelled(Document::read(&bytes).unwrap(), Some(label), to).unwrap());
+            Document::read(&reply).unwrap().get("errorLabels").unwrap().is_some()
         };
         assert!(!labels("TransientTransactionError") && labels("RetryableWriteError"));
     }

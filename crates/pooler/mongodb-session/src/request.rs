@@ -19,7 +19,6 @@ pub struct Request {
     transaction: Transaction,
     transaction_id: Option<TransactionId>,
     kind: RequestKind,
-    /// The host that it was sent to.
     host: Option<u32>,
     reply: Reply,
 }
@@ -37,7 +36,6 @@ pub enum RequestKind {
     Other,
 }
 
-/// The progress of the reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Reply {
     Awaited,

@@ -52,9 +52,10 @@ const READ_COMMANDS: [&str; 12] = [
     "ping",
 ];
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum Target {
     /// A host that takes writes.
+    #[default]
     Writable,
     /// A host that the read preference allows.
     Read(ReadPreference),
@@ -63,7 +64,6 @@ pub enum Target {
     HostIfUp(usize),
 }
 
-/// A cursor that a command names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CursorReference {
     pub client_id: i64,
@@ -72,10 +72,9 @@ pub struct CursorReference {
     pub at: usize,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Route {
     pub target: Target,
-    /// The cursors that the command names.
     pub cursors: Vec<CursorReference>,
     /// The cursors that it closes, by the ids that the client knows.
     pub closed: BTreeSet<i64>,
@@ -86,31 +85,16 @@ pub struct Route {
     pub requirements: Option<Arc<ReadRequirements>>,
 }
 
-impl Route {
-    fn to(target: Target) -> Self {
-        Self {
-            target,
-            cursors: Vec::new(),
-            closed: BTreeSet::new(),
-            next_hosts: Vec::new(),
-            awaits_data: false,
-            requirements: None,
-        }
-    }
-}
-
 impl MongoDb {
-    /// Routes a user's command.
     pub(crate) fn route(&self, user: &Arc<str>, command: &Command<'_>, out: &mut Outbox) -> Result<Route, Failure> {
-        let cursors =
-            cursors_of(command).map_err(|error| Failure::new(Code::FailedToParse, format!("Poolhouse: {error}")))?;
+        let cursors = cursors_of(command)?;
         match (command.name, cursors.first()) {
             ("getMore", Some(cursor)) => self.route_get_more(user, command, *cursor),
             (_, Some((first, _))) => Ok(self.route_kill_cursors(user, command, (*first, &cursors), out)),
             (_, None) => {
                 let target = self.target_without_cursor(user, command)?;
                 let requirements = if let Target::Read(_) = target { requirements(command)? } else { None };
-                Ok(Route { requirements, ..Route::to(target) })
+                Ok(Route { target, requirements, ..Route::default() })
             }
         }
     }
@@ -139,7 +123,7 @@ impl MongoDb {
             next_hosts.reverse();
         }
         let target = host.or_else(|| next_hosts.pop()).map_or(Target::Writable, Target::Host);
-        Ok(Route { cursors, next_hosts, awaits_data, ..Route::to(target) })
+        Ok(Route { target, cursors, next_hosts, awaits_data, ..Route::default() })
     }
 
     /// A `killCursors` goes to the host of its first cursor. Cleanup tasks close the cursors at other hosts.
@@ -178,7 +162,8 @@ impl MongoDb {
         named.iter().for_each(|named| self.cursors.remove(user, named.client_id));
         let closed = named.iter().map(|named| named.client_id).collect();
         named.retain(|named| named.client_id != named.host_id);
-        Route { cursors: named, closed, ..Route::to(host.map_or(Target::Writable, Target::Host)) }
+        let target = host.map_or(Target::Writable, Target::Host);
+        Route { target, cursors: named, closed, ..Route::default() }
     }
 
     /// Where a command goes that names no cursor.
@@ -211,26 +196,21 @@ fn has_recovery_token(command: &Command<'_>) -> bool {
 
 /// What a read preference requires beside its mode.
 fn requirements(command: &Command<'_>) -> Result<Option<Arc<ReadRequirements>>, Failure> {
-    let malformed = |error: Malformed| Failure::new(Code::FailedToParse, format!("Poolhouse: {error}"));
-    let tags = tag_sets(command).map_err(malformed)?;
-    let staleness = match staleness(command).map_err(malformed)? {
-        None => None,
-        Some(seconds) if seconds < MIN_MAX_STALENESS_SECONDS => {
-            let text = format!(
-                "Poolhouse: maxStalenessSeconds is {seconds}, and must be {MIN_MAX_STALENESS_SECONDS} at least"
-            );
-            return Err(Failure::new(Code::MaxStalenessOutOfRange, text));
-        }
-        Some(seconds) => Some(Duration::from_secs(seconds.unsigned_abs())),
-    };
-    let requirements = ReadRequirements { tags, max_staleness: staleness };
+    let Some(preference) = command.body.get("$readPreference")?.and_then(Value::document) else { return Ok(None) };
+    let (tags, staleness) = (tag_sets(preference)?, staleness(preference)?);
+    if let Some(seconds) = staleness.filter(|seconds| *seconds < MIN_MAX_STALENESS_SECONDS) {
+        let least = MIN_MAX_STALENESS_SECONDS;
+        let text = format!("Poolhouse: maxStalenessSeconds is {seconds}, and must be {least} at least");
+        return Err(Failure::new(Code::MaxStalenessOutOfRange, text));
+    }
+    let max_staleness = staleness.map(|seconds| Duration::from_secs(seconds.unsigned_abs()));
+    let requirements = ReadRequirements { tags, max_staleness };
     Ok((requirements != ReadRequirements::default()).then(|| requirements.into()))
 }
 
-/// `maxStalenessSeconds` of a command's read preference, if it has one.
-fn staleness(command: &Command<'_>) -> Result<Option<i64>, Malformed> {
-    let preference = command.body.get("$readPreference")?.and_then(Value::document);
-    match preference.map(|preference| preference.get_nested("maxStalenessSeconds")).transpose()?.flatten() {
+/// `maxStalenessSeconds`, if it is set.
+fn staleness(preference: Document<'_>) -> Result<Option<i64>, Malformed> {
+    match preference.get_nested("maxStalenessSeconds")? {
         None | Some(Value::Null) => Ok(None),
         Some(seconds) => match seconds.integer() {
             // Drivers send these for "no maximum".
@@ -256,14 +236,8 @@ pub fn namespace_of(command: &Command<'_>) -> Option<Namespace> {
     Some(Namespace { database: command.database.into(), name: name.into() })
 }
 
-/// The tag sets of a command's read preference.
-fn tag_sets(command: &Command<'_>) -> Result<Vec<TagSet>, Malformed> {
-    let preference = command.body.get("$readPreference")?.and_then(Value::document);
-    let Some(sets) =
-        preference.map(|preference| preference.get_nested("tags")).transpose()?.flatten().and_then(Value::array)
-    else {
-        return Ok(Vec::new());
-    };
+fn tag_sets(preference: Document<'_>) -> Result<Vec<TagSet>, Malformed> {
+    let Some(sets) = preference.get_nested("tags")?.and_then(Value::array) else { return Ok(Vec::new()) };
     let set = |element: Element<'_>| element.value()?.document().map_or(Ok(TagSet::new()), tags::read);
     let mut read = Vec::new();
     for element in sets.elements() {

@@ -22,7 +22,6 @@ pub struct Scan {
     /// Where the next element begins.
     next: usize,
     within: Within,
-    /// The scan is complete.
     is_complete: bool,
     /// The cursor's id, and its offset.
     id: Option<(i64, usize)>,
@@ -135,7 +134,7 @@ mod tests {
     fn the_code_of_a_state_change_is_replaced_however_the_reply_is_cut() {
         for piece in [1, 2, 7, 100, 5000] {
             let message = bulk_write_reply(91);
-            let (mut scan, mut at, mut end, mut told) = (Scan::new(), 0, 0, message.clone());
+            let (mut scan, mut at, mut end, mut rewritten) = (Scan::new(), 0, 0, message.clone());
             while end < message.len() {
                 end = (end + piece).min(message.len());
                 let mut replacements = Vec::new();
@@ -143,12 +142,12 @@ mod tests {
                 for (offset, number) in replacements {
                     assert!((at..at + done - 3).contains(&offset), "all of it is done with");
                     assert_eq!(number, Number::Int32(6));
-                    told[offset..offset + 4].copy_from_slice(&6i32.to_le_bytes());
+                    rewritten[offset..offset + 4].copy_from_slice(&6i32.to_le_bytes());
                 }
                 at += done;
             }
             let (expected, other) = (bulk_write_reply(6), bulk_write_reply(64));
-            assert!(told == expected && told.len() == other.len(), "in pieces of {piece}");
+            assert!(rewritten == expected && rewritten.len() == other.len(), "in pieces of {piece}");
         }
         let mut replacements = Vec::new();
         Scan::new().advance(&bulk_write_reply(64), 0, &mut replacements);

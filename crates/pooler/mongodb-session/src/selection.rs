@@ -78,7 +78,6 @@ pub fn within_local_threshold(
     members.into_iter().filter(is_near).collect()
 }
 
-/// An exponentially weighted moving average.
 pub fn average(before: Option<Duration>, sample: Duration) -> Duration {
     let Some(before) = before else { return sample };
     sample * SAMPLE_WEIGHT.0 / SAMPLE_WEIGHT.1 + before * (SAMPLE_WEIGHT.1 - SAMPLE_WEIGHT.0) / SAMPLE_WEIGHT.1
@@ -94,9 +93,9 @@ mod tests {
         Duration::from_secs(count)
     }
 
-    /// A write at the second `last`, of which the member told at the second `told`.
-    fn written(told: u64, last: i64) -> Option<LastWrite> {
-        Some(LastWrite { last: last * 1000, heard_at: seconds(told) })
+    /// A write at the second `last`, of which the member told at the second `heard_at`.
+    fn written(heard_at: u64, last: i64) -> Option<LastWrite> {
+        Some(LastWrite { last: last * 1000, heard_at: seconds(heard_at) })
     }
 
     fn fresh_of(primary: Option<LastWrite>, max_staleness: u64, members: &[Option<LastWrite>]) -> Vec<usize> {

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use seam::{ClientTag, Effect, Input, Outbox, Peer, ServerTag, Sessions, Standing};
+use seam::{Effect, Input, Outbox, Peer, ServerTag, Standing};
 
 use crate::{
-    MongoDb,
+    MongoDb, Servers,
     client::{Client, State},
     request::StartedTransaction,
     server::Server,
@@ -14,15 +14,7 @@ use crate::{
 };
 
 impl MongoDb {
-    /// The client's request has a server.
-    pub(crate) fn on_granted(
-        &self,
-        me: ClientTag,
-        client: &mut Client,
-        tag: ServerTag,
-        server: &mut Server,
-        out: &mut Outbox,
-    ) {
+    pub(crate) fn on_granted(&self, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
         let (request, held) = (client.request, client.held.bytes());
         let left = request.length() - held.len();
         if !held.is_empty() {
@@ -37,7 +29,7 @@ impl MongoDb {
             // Requests of other clients may wait for this transaction from now on.
             self.transactions.begin((Arc::clone(client.access.user()), id.session), id.number, host);
         }
-        server.serve(me, request.id(), request.allows_exhaust());
+        server.serve(client.tag, request.id(), request.allows_exhaust());
         if client.stream.is_some() {
             out.push(Effect::Pinned { server: tag, reason: Some("stream") });
         }
@@ -45,33 +37,27 @@ impl MongoDb {
     }
 
     /// Sends the request to the next host: this one does not know its cursor, or has answered a broadcast.
-    pub(crate) fn ask_next_host(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+    pub(crate) fn ask_next_host(&self, client: &mut Client, out: &mut Outbox) {
         client.destination.go_to_next_host();
         client.request.restart_reply();
         (client.state, client.stream) = (State::Idle, None);
         // The next host gets the full wait time.
         client.wait = Wait::default();
-        if let Err(failure) = self.select_server(me, client, out) {
+        if let Err(failure) = self.select_server(client, out) {
             // The host is no longer configured. A broadcast continues with the remaining hosts.
-            if self.note_broadcast_failure(me, client, &failure, out) {
+            if self.note_broadcast_failure(client, &failure, out) {
                 return;
             }
             let first = client.destination.take_error();
-            client.send_first_error(me, first, &failure, out);
+            client.send_first_error(first, &failure, out);
             self.forget_request(client);
-            out.push(Effect::Standing { client: me, standing: Standing::Idle });
-            out.push(Effect::Wake { client: me });
+            out.push(Effect::Standing { client: client.tag, standing: Standing::Idle });
+            out.push(Effect::Wake { client: client.tag });
         }
     }
 }
 
-/// Relays the next bytes of a request.
-pub fn relay_request(
-    client: &mut Client,
-    servers: &mut dyn Sessions<ServerTag, Server>,
-    input: Input<'_>,
-    out: &mut Outbox,
-) -> usize {
+pub fn relay_request(client: &mut Client, servers: &mut Servers<'_>, input: Input<'_>, out: &mut Outbox) -> usize {
     let State::Sending { server: tag, left } = client.state else { unreachable!("a request that is being sent") };
     let request = &client.request;
     let (at, taken) = (request.length() - left, left.min(input.bytes.len()));

@@ -22,7 +22,6 @@ pub struct Server {
     last_id: i32,
 }
 
-/// Upper bound of the size of a server's session, in bytes.
 const MAX_SERVER_SIZE: usize = 128;
 const _: () = assert!(size_of::<Server>() <= MAX_SERVER_SIZE);
 
@@ -30,7 +29,6 @@ pub(crate) enum Role {
     Starting(Box<ServerHandshake>),
     Idle,
     Serving(Reply),
-    /// It owes a reply to Poolhouse itself.
     Checked(Check),
     Monitor(Monitor),
 }
@@ -99,7 +97,6 @@ impl Server {
         }
     }
 
-    /// The id of the next request of Poolhouse's own.
     pub(crate) fn next_id(&self) -> i32 {
         self.last_id.checked_sub(1).unwrap_or(-1)
     }

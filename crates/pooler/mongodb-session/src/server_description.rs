@@ -12,8 +12,9 @@ use crate::{
 /// MongoDB's limit of members in a replica set.
 const MAX_MEMBERS: usize = 50;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum ServerType {
+    #[default]
     Standalone,
     Mongos,
     Primary,
@@ -31,7 +32,7 @@ pub struct Election {
     set_version: i64,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct ServerDescription {
     pub server_type: ServerType,
     /// `setName`.
@@ -60,18 +61,7 @@ impl Election {
 
 impl ServerDescription {
     pub fn read(answer: Document<'_>) -> Result<Self, Malformed> {
-        let mut description = Self {
-            server_type: ServerType::Standalone,
-            set: None,
-            wire: 0,
-            session_minutes: None,
-            tags: TagSet::new(),
-            election: Election::default(),
-            last_write: None,
-            time: ClusterTime::read(answer)?.map(Arc::new),
-            me: None,
-            members: Vec::new(),
-        };
+        let mut description = Self { time: ClusterTime::read(answer)?.map(Arc::new), ..Self::default() };
         let (mut primary, mut secondary, mut mongos, mut uninitialised) = (false, false, false, false);
         let mut hidden = false;
         for element in answer.elements() {

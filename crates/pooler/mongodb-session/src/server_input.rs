@@ -2,10 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use seam::{ClientTag, Effect, Input, Outbox, Peer, ServerTag, Sessions, Verdict};
+use seam::{ClientTag, Effect, Input, Outbox, Peer, ServerTag, Verdict};
 
 use crate::{
-    MongoDb,
+    Clients, MongoDb,
     bson::{Document, Malformed},
     client::{Client, State},
     command::Transaction,
@@ -33,7 +33,6 @@ enum ReplyAction {
     Broadcast(Option<Vec<u8>>),
     /// The host does not know the cursor, and another host may.
     AskNextHost,
-    /// The server violates the protocol.
     Fail(&'static str),
 }
 
@@ -42,7 +41,7 @@ impl MongoDb {
         &self,
         me: ServerTag,
         server: &mut Server,
-        clients: &mut dyn Sessions<ClientTag, Client>,
+        clients: &mut Clients<'_>,
         input: Input<'_>,
         out: &mut Outbox,
     ) -> usize {
@@ -77,12 +76,11 @@ impl MongoDb {
         header.length
     }
 
-    /// Handles the beginning of a message of a client's reply.
     fn begin_message(
         &self,
         me: ServerTag,
         server: &mut Server,
-        clients: &mut dyn Sessions<ClientTag, Client>,
+        clients: &mut Clients<'_>,
         (input, header): (Input<'_>, Header),
         out: &mut Outbox,
     ) -> usize {
@@ -119,12 +117,11 @@ impl MongoDb {
         header.length
     }
 
-    /// Handles a complete message of a client's reply.
     fn handle_message(
         &self,
         me: ServerTag,
         server: &mut Server,
-        clients: &mut dyn Sessions<ClientTag, Client>,
+        clients: &mut Clients<'_>,
         (message, header, is_first): (&[u8], &Header, bool),
         out: &mut Outbox,
     ) {
@@ -143,7 +140,7 @@ impl MongoDb {
             ReplyAction::AskNextHost => {
                 server.role = Role::Idle;
                 out.push(Effect::Release { server: me, verdict: Verdict::Clean });
-                self.ask_next_host(tag, client, out);
+                self.ask_next_host(client, out);
             }
             ReplyAction::Broadcast(error) => {
                 self.handle_broadcast_reply(me, server, clients, error, message.len(), out)
@@ -202,8 +199,8 @@ impl MongoDb {
                 ReplyAction::Relay(None)
             }
             Ok((_, ReplySummary { cursor: Some((id, at)), .. })) => {
-                let told = self.translate_cursor_id(client, host, id);
-                ReplyAction::Relay((told != id).then_some((body.start + at, Number::Int64(told))))
+                let client_id = self.translate_cursor_id(client, host, id);
+                ReplyAction::Relay((client_id != id).then_some((body.start + at, Number::Int64(client_id))))
             }
             _ => ReplyAction::Relay(None),
         }
@@ -214,7 +211,7 @@ impl MongoDb {
         &self,
         me: ServerTag,
         server: &mut Server,
-        clients: &mut dyn Sessions<ClientTag, Client>,
+        clients: &mut Clients<'_>,
         error: Option<Vec<u8>>,
         length: usize,
         out: &mut Outbox,
@@ -223,7 +220,7 @@ impl MongoDb {
         let tag = reply.client();
         let client = clients.get(tag).expect("who is served is here");
         if client.destination.has_next_host() {
-            return self.continue_broadcast(me, server, (tag, client), error, out);
+            return self.continue_broadcast(me, server, client, error, out);
         }
         match client.destination.take_error().or(error) {
             Some(mut error) => out.insert(Peer::Client(tag), |to| to.append(&mut error)),
@@ -237,21 +234,20 @@ impl MongoDb {
         &self,
         me: ServerTag,
         server: &mut Server,
-        (tag, client): (ClientTag, &mut Client),
+        client: &mut Client,
         error: Option<Vec<u8>>,
         out: &mut Outbox,
     ) {
         server.role = Role::Idle;
         out.push(Effect::Release { server: me, verdict: Verdict::Clean });
-        self.note_broadcast(tag, client, error, out);
+        self.note_broadcast(client, error, out);
     }
 
-    /// Relays the next bytes of a message.
     fn relay(
         &self,
         me: ServerTag,
         server: &mut Server,
-        clients: &mut dyn Sessions<ClientTag, Client>,
+        clients: &mut Clients<'_>,
         input: Input<'_>,
         out: &mut Outbox,
     ) -> usize {
@@ -263,8 +259,8 @@ impl MongoDb {
         }
         if let Some((id, offset)) = piece.cursor {
             let client = clients.get(reply.client()).expect("who is served is here");
-            let told = self.translate_cursor_id(client, host, id);
-            piece.numbers.extend((told != id).then_some((offset, Number::Int64(told))));
+            let client_id = self.translate_cursor_id(client, host, id);
+            piece.numbers.extend((client_id != id).then_some((offset, Number::Int64(client_id))));
         }
         reply.relay(piece.length, piece.numbers.into_iter(), out);
         if piece.length < input.bytes.len() && reply.is_amid_message() {
@@ -274,14 +270,7 @@ impl MongoDb {
         piece.length
     }
 
-    /// Ends the client's request if the reply is complete.
-    fn end_if_over(
-        &self,
-        me: ServerTag,
-        server: &mut Server,
-        clients: &mut dyn Sessions<ClientTag, Client>,
-        out: &mut Outbox,
-    ) {
+    fn end_if_over(&self, me: ServerTag, server: &mut Server, clients: &mut Clients<'_>, out: &mut Outbox) {
         let Role::Serving(reply) = &server.role else { unreachable!("an answer is on its way") };
         if !reply.is_over() {
             return;
@@ -289,13 +278,12 @@ impl MongoDb {
         let (tag, is_relayed) = (reply.client(), reply.is_relayed());
         let client = clients.get(tag).expect("who is served is here");
         if !is_relayed && client.destination.is_broadcast() && client.destination.has_next_host() {
-            self.continue_broadcast(me, server, (tag, client), None, out);
+            self.continue_broadcast(me, server, client, None, out);
         } else {
             self.end(me, server, tag, clients, out);
         }
     }
 
-    /// Handles a complete reply to Poolhouse's own request.
     fn on_own_reply(
         &self,
         me: ServerTag,
@@ -325,7 +313,7 @@ impl MongoDb {
         &self,
         me: ServerTag,
         server: &mut Server,
-        clients: &mut dyn Sessions<ClientTag, Client>,
+        clients: &mut Clients<'_>,
         out: &mut Outbox,
     ) {
         match &server.role {
@@ -340,10 +328,10 @@ impl MongoDb {
                     // The server may have started the transaction: its further commands and its abort go to the same
                     // host.
                     self.note_transaction(client, server.host());
-                    if is_begun || !self.note_broadcast_failure(tag, client, &Failure::server_lost(), out) {
+                    if is_begun || !self.note_broadcast_failure(client, &Failure::server_lost(), out) {
                         let first = client.destination.take_error();
                         self.forget_request(client);
-                        client.on_server_lost(tag, is_begun, first, out);
+                        client.on_server_lost(is_begun, first, out);
                     }
                 }
                 self.topology().request_checks(out);
@@ -360,15 +348,7 @@ impl MongoDb {
         }
     }
 
-    /// The reply to a client is complete.
-    fn end(
-        &self,
-        me: ServerTag,
-        server: &mut Server,
-        tag: ClientTag,
-        clients: &mut dyn Sessions<ClientTag, Client>,
-        out: &mut Outbox,
-    ) {
+    fn end(&self, me: ServerTag, server: &mut Server, tag: ClientTag, clients: &mut Clients<'_>, out: &mut Outbox) {
         server.role = Role::Idle;
         let client = clients.get(tag).expect("who is served is here");
         if client.stream.is_some() {
@@ -376,7 +356,7 @@ impl MongoDb {
         }
         self.note_transaction(client, server.host());
         self.forget_request(client);
-        let mut verdict = client.on_answered(tag, out);
+        let mut verdict = client.on_answered(out);
         if verdict == Verdict::Clean
             && let Some(task) = self.cleanup_tasks.take(server.pool())
         {

@@ -33,18 +33,15 @@ impl StallTimers {
         table.last_pieces.insert(key, (client, now));
     }
 
-    /// The request is complete or abandoned.
     pub fn stop(&self, key: u64) {
         self.table().last_pieces.remove(&key);
     }
 
-    /// Whether the next piece is overdue.
     pub fn is_overdue(&self, key: u64) -> bool {
         let table = self.table();
         table.last_pieces.get(&key).is_some_and(|(_, since)| *since + STALL_TIMEOUT <= table.now)
     }
 
-    /// The clients whose next piece is overdue.
     pub fn on_tick(&self, now: Duration) -> Vec<(ClientTag, u64)> {
         let mut table = self.table();
         table.now = table.now.max(now);

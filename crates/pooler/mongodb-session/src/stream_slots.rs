@@ -20,7 +20,6 @@ use crate::{
 #[derive(Default)]
 pub struct StreamSlots(Mutex<HashMap<PoolId, Arc<AtomicU32>>>);
 
-/// A slot, until it is dropped.
 #[derive(Debug)]
 pub struct StreamSlot(Arc<AtomicU32>);
 

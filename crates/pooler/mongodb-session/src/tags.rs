@@ -22,7 +22,6 @@ pub fn allowed<'t>(sets: &[TagSet], members: Vec<usize>, tags_of: impl Fn(usize)
     sets.iter().map(having).find(|found| !found.is_empty()).unwrap_or_default()
 }
 
-/// Reads a tag set.
 pub fn read(document: Document<'_>) -> Result<TagSet, Malformed> {
     let mut set = TagSet::new();
     for element in document.elements() {

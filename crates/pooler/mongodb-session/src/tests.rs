@@ -152,7 +152,6 @@ impl Stage {
         self.mongodb.on_tick(self.now, &mut self.out);
     }
 
-    /// Opens a connection of this pool; its host replies to `hello`.
     fn connect(&mut self, pool: PoolId, primary: bool) -> ServerTag {
         self.connect_as(pool, primary, !primary)
     }
@@ -224,7 +223,6 @@ impl Stage {
         self.out.effects.iter().any(what)
     }
 
-    /// The pool that the client asks for a server.
     fn wanted(&self) -> Option<PoolId> {
         self.out.effects.iter().find_map(|effect| match effect {
             Effect::Lease { pool, .. } => Some(*pool),
@@ -248,7 +246,6 @@ impl Stage {
         self.mongodb.client_input(CLIENT, client, &mut self.servers, input, &mut self.out)
     }
 
-    /// The client's command is sent to a server.
     fn send(&mut self, server: ServerTag, write: impl FnOnce(&mut Writer<'_>)) {
         let bytes = self.ask(write);
         self.grant(server, &bytes);
@@ -256,15 +253,10 @@ impl Stage {
 
     /// Gives the client, which has sent `bytes`, the server that it asked for.
     fn grant(&mut self, server: ServerTag, bytes: &[u8]) {
-        assert_eq!(self.wanted(), Some(PoolId(server.0)));
-        let client = self.clients.0.get_mut(&CLIENT.0).unwrap();
-        let session = self.servers.0.get_mut(&server.0).unwrap();
-        self.out.clear();
-        self.mongodb.granted(CLIENT, client, server, session, &mut self.out);
+        self.grant_held(server);
         assert_eq!(self.hear(bytes), bytes.len());
     }
 
-    /// The client's command is sent to a server and answered.
     fn exchange(&mut self, server: ServerTag, code: Option<i32>, write: impl FnOnce(&mut Writer<'_>)) {
         self.send(server, write);
         let id = self.last_id;
@@ -272,7 +264,6 @@ impl Stage {
         assert!(self.did(|effect| *effect == Effect::Release { server, verdict: Left::Clean }));
     }
 
-    /// The command that Poolhouse itself sent to a server in the last call, and its id.
     fn own(&self, server: ServerTag) -> Option<(String, i32)> {
         self.out.effects.iter().find_map(|effect| match effect {
             Effect::Send { to: Peer::Server(to), bytes: Bytes::Insert(range) } if *to == server => {
@@ -306,6 +297,37 @@ impl Stage {
         self.mongodb.granted(CLIENT, client, server, session, &mut self.out);
     }
 
+    fn refuse(&mut self, why: Refusal) {
+        let client = self.clients.0.get_mut(&CLIENT.0).unwrap();
+        self.out.clear();
+        self.mongodb.refuse(CLIENT, client, why, &mut self.out);
+    }
+
+    /// Has a server carry out the next cleanup task.
+    fn reset(&mut self, server: ServerTag) {
+        let session = self.servers.0.get_mut(&server.0).unwrap();
+        self.out.clear();
+        self.mongodb.reset(server, session, &mut self.out);
+    }
+
+    /// The number and the text of the error that the client was sent in the last call, and whether it has a label.
+    fn error(&self) -> (i64, String, bool) {
+        let told = self.told(&[]);
+        let header = Header::read(&told).unwrap().unwrap();
+        assert_eq!((header.answers, header.length), (self.last_id, told.len()), "one reply to the last request");
+        let body = wire::reply_document(&told, &header).unwrap();
+        let text = body.get("errmsg").unwrap().unwrap().text().unwrap().to_owned();
+        (body.get("code").unwrap().unwrap().integer().unwrap(), text, body.get("errorLabels").unwrap().is_some())
+    }
+
+    /// A client of a driver with `loadBalanced=true`, and a server of the primary.
+    fn behind_a_balancer() -> (Self, ServerTag) {
+        let mut stage = Self::new();
+        let server = stage.connect(PoolId(0), true);
+        stage.ask(|body| _ = body.int32("hello", 1).bool("loadBalanced", true).text("$db", "admin"));
+        (stage, server)
+    }
+
     fn lose(&mut self, server: ServerTag) {
         let session = self.servers.0.get_mut(&server.0).unwrap();
         self.out.clear();
@@ -318,13 +340,11 @@ impl Stage {
         self.mongodb.client_gone(CLIENT, client, &mut self.servers, &mut self.out);
     }
 
-    /// The host of the client's transaction, if it is known.
     fn host_of_transaction(&self) -> Option<usize> {
         self.mongodb.transactions.host(&(Arc::from(""), SESSION), 1)
     }
 }
 
-/// Elements of a command in the client's transaction.
 fn within(body: &mut Writer<'_>) {
     body.document("lsid", |lsid| _ = lsid.uuid("id", SESSION));
     body.int64("txnNumber", 1).bool("autocommit", false).text("$db", "admin");

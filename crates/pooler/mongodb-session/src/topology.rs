@@ -46,7 +46,6 @@ pub struct Topology {
     /// How much longer than the nearest host's another host's round trip may be.
     local_threshold: Duration,
     hosts: Vec<Host>,
-    /// The configured hosts; `None` until they are known.
     configured: Option<Vec<usize>>,
     /// The latest election known, and when a host last told of it. A primary of an earlier election is stale, even
     /// while its successor is unreachable.
@@ -62,7 +61,6 @@ struct Host {
     up: bool,
     monitor: Option<(ServerTag, u64)>,
     heard_at: Duration,
-    /// The average round trip of its `hello`, if known.
     round_trip: Option<Duration>,
     /// When it was last checked because of an error that it sent.
     last_error_check: Option<Duration>,
@@ -135,13 +133,11 @@ impl Topology {
         chosen
     }
 
-    /// Chooses one of the nearest hosts.
     fn choose_near(&self, hosts: Vec<usize>) -> Option<usize> {
         let near = within_local_threshold(hosts, self.local_threshold, |host| self.hosts[host].round_trip);
         near.get(self.choices % near.len().max(1)).copied()
     }
 
-    /// Whether a primary was elected later than this one.
     fn is_replaced(&self, primary: &ServerDescription) -> bool {
         self.latest_election
             .is_some_and(|(latest, heard_at)| primary.election < latest && self.now < heard_at + STALE_PRIMARY_TIME)
@@ -324,12 +320,10 @@ impl Topology {
         })
     }
 
-    /// The greatest cluster time that a host has sent.
     pub fn cluster_time(&self) -> Option<Arc<ClusterTime>> {
         self.hosts.iter().filter_map(|host| host.description.as_ref()?.time.as_ref()).max().cloned()
     }
 
-    /// Stores a host's description, and wakes the clients that wait for a host.
     pub fn learn(&mut self, host: usize, description: ServerDescription, heard: HelloReceived, out: &mut Outbox) {
         if !self.is_configured(host) {
             return;
@@ -349,7 +343,6 @@ impl Topology {
         self.note_changes(&before, out);
     }
 
-    /// Adds a host, if it is new.
     fn add_host(&mut self, host: usize) {
         if host >= self.hosts.len() && host < MAX_HOSTS {
             self.hosts.resize(host + 1, Host::default());
@@ -375,7 +368,6 @@ impl Topology {
         }
     }
 
-    /// Forgets hosts that are no longer configured.
     pub fn retain_only(&mut self, configured: Vec<usize>, out: &mut Outbox) {
         let before = self.server_types();
         for (number, host) in self.hosts.iter_mut().enumerate() {
@@ -387,7 +379,6 @@ impl Topology {
         self.note_changes(&before, out);
     }
 
-    /// Whether a host is configured, as far as is known.
     pub fn is_configured(&self, host: usize) -> bool {
         self.configured.as_ref().is_none_or(|configured| configured.contains(&host))
     }

@@ -20,10 +20,8 @@ const SESSION_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 /// most.
 const TRANSACTION_LIFETIME: Duration = Duration::from_secs(120);
 
-/// Time between two sweeps for expired entries.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
-/// A user and the id of a session.
 pub type Session = (Arc<str>, [u8; 16]);
 
 #[derive(Default)]
@@ -121,7 +119,6 @@ impl Transactions {
         table.hosts.entry(host).or_default().1 = now + TRANSACTION_LIFETIME;
     }
 
-    /// The host has refused its first command.
     pub fn note_refused(&self, session: &Session, number: i64) {
         let mut table = self.table();
         if table.entries.get(session).is_some_and(|entry| entry.number == number)

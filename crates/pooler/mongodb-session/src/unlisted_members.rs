@@ -15,7 +15,6 @@ pub struct UnlistedMembers(Mutex<BTreeSet<Arc<str>>>);
 
 pub struct ConfiguredHost {
     pub name: Arc<str>,
-    /// Its `me`, if known.
     pub own_name: Option<Arc<str>>,
 }
 

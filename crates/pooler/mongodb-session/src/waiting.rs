@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use seam::{ClientTag, Effect, LeaseFailure, LeaseKind, Outbox, PoolId, Standing};
+use seam::{Effect, LeaseFailure, LeaseKind, Outbox, PoolId, Standing};
 
 use crate::{
     MongoDb,
@@ -14,9 +14,9 @@ use crate::{
 };
 
 impl MongoDb {
-    pub(crate) fn park(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+    pub(crate) fn park(&self, client: &mut Client, out: &mut Outbox) {
         if client.access.is_counted() {
-            out.push(Effect::Standing { client: me, standing: Standing::Active });
+            out.push(Effect::Standing { client: client.tag, standing: Standing::Active });
         }
         let now = self.topology().now();
         let since = client.wait.begin(now);
@@ -24,13 +24,13 @@ impl MongoDb {
         let before = client.wait.begun_before(now).and_then(|_| self.longest_wait(client));
         let limit = self.directory.unavailable_wait().max(before.unwrap_or_default());
         client.state = State::WaitingForHost { until: since + limit };
-        self.topology().clients.wait_for_host(me, client.key);
+        self.topology().clients.wait_for_host(client.tag, client.key);
     }
 
     /// Selects a host for the request and asks for a server of its pool.
-    pub(crate) fn select_server(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) -> Result<(), Failure> {
+    pub(crate) fn select_server(&self, client: &mut Client, out: &mut Outbox) -> Result<(), Failure> {
         if !client.access.is_counted() {
-            self.admit_client(me, client, out)?;
+            self.admit_client(client, out)?;
         }
         let (host, now) = {
             let mut topology = self.topology();
@@ -38,23 +38,22 @@ impl MongoDb {
             (topology.choose(client.destination.target(), client.destination.requirements()), topology.now())
         };
         let Some(host) = host else {
-            self.park(me, client, out);
+            self.park(client, out);
             return Ok(());
         };
         let pool = self.pool_of(client, host)?;
-        let kind = self.kind_of_lease(me, client, (pool, host), out)?;
+        let kind = self.kind_of_lease(client, (pool, host), out)?;
         let until = self.limit_of_wait(client, pool, now);
         client.state = State::WaitingForServer { host: host as u32, until };
         if let Some(until) = until {
-            self.topology().clients.set_deadline(until, me, client.key);
+            self.topology().clients.set_deadline(until, client.tag, client.key);
         }
         let standing = if client.request.awaits_data() { Standing::Blocked } else { Standing::Active };
-        out.push(Effect::Standing { client: me, standing });
-        out.push(Effect::Lease { client: me, pool, kind });
+        out.push(Effect::Standing { client: client.tag, standing });
+        out.push(Effect::Lease { client: client.tag, pool, kind });
         Ok(())
     }
 
-    /// The client's pool at a host.
     fn pool_of(&self, client: &Client, host: usize) -> Result<PoolId, Failure> {
         self.directory.route(client.access.user(), host).map_err(|why| {
             let continues = client.request.transaction() == Transaction::Continues;
@@ -71,7 +70,6 @@ impl MongoDb {
     /// fails if there is none.
     fn kind_of_lease(
         &self,
-        me: ClientTag,
         client: &mut Client,
         (pool, host): (PoolId, usize),
         out: &mut Outbox,
@@ -81,7 +79,7 @@ impl MongoDb {
             let most = self.directory.max_pinned(pool);
             client.stream = self.stream_slots.acquire(pool, most);
             if client.stream.is_none() {
-                out.push(Effect::PinRefused { client: me, pool, reason: "stream" });
+                out.push(Effect::PinRefused { client: client.tag, pool, reason: "stream" });
                 return Err(Failure::stream_slots_full(most));
             }
             return Ok(LeaseKind::LongTerm);
@@ -94,7 +92,7 @@ impl MongoDb {
 
     /// Checks a request that waits for a server: it goes to another host if this one no longer serves it, and fails if
     /// its time is over. Nothing of it has been sent.
-    fn recheck_queue(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+    fn recheck_queue(&self, client: &mut Client, out: &mut Outbox) {
         let State::WaitingForServer { host, until } = client.state else { return };
         let (host, target) = (host as usize, client.destination.target());
         let (serves, is_over, is_up, now) = {
@@ -102,17 +100,17 @@ impl MongoDb {
             (topology.serves(host, target), topology.has_lost_transactions(host), topology.is_up(host), topology.now())
         };
         let withdraw = |client: &mut Client, out: &mut Outbox| {
-            out.push(Effect::Withdraw { client: me });
+            out.push(Effect::Withdraw { client: client.tag });
             (client.state, client.stream) = (State::Idle, None);
         };
         if until.is_some_and(|until| now >= until) {
             withdraw(client, out);
             let failure = failure_of_wait(client, Failure::second_wait_timed_out(client.wait.elapsed(now)));
-            return self.fail_waiting(me, client, &failure, out);
+            return self.fail_waiting(client, &failure, out);
         }
         if client.request.transaction() == Transaction::Continues && target == Target::Host(host) && is_over {
             withdraw(client, out);
-            return self.fail_waiting(me, client, &Failure::primary_changed(), out);
+            return self.fail_waiting(client, &Failure::primary_changed(), out);
         }
         if serves {
             return;
@@ -121,10 +119,17 @@ impl MongoDb {
         if is_up {
             self.note_waited(client, host, until, now);
         }
-        match self.select_server(me, client, out) {
-            Err(failure) => self.fail_waiting(me, client, &failure, out),
+        self.select_server_again(client, out);
+    }
+
+    /// Selects another host for a request of which nothing has been sent, and answers it if that fails.
+    fn select_server_again(&self, client: &mut Client, out: &mut Outbox) {
+        match self.select_server(client, out) {
+            Err(failure) => self.fail_waiting(client, &failure, out),
             // The driver must read from a client that waits for a host, to notice that it leaves.
-            Ok(()) if matches!(client.state, State::WaitingForHost { .. }) => out.push(Effect::Wake { client: me }),
+            Ok(()) if matches!(client.state, State::WaitingForHost { .. }) => {
+                out.push(Effect::Wake { client: client.tag });
+            }
             Ok(()) => {}
         }
     }
@@ -138,7 +143,6 @@ impl MongoDb {
         Some((now + client.wait.left(limit)).min(since + limit.max(self.directory.unavailable_wait())))
     }
 
-    /// The longest `max_wait_time` of the client's pools.
     fn longest_wait(&self, client: &Client) -> Option<Duration> {
         let hosts = self.directory.hosts();
         hosts
@@ -157,14 +161,14 @@ impl MongoDb {
     }
 
     /// A post: a host is known, or a deadline has passed.
-    pub(crate) fn on_post(&self, me: ClientTag, client: &mut Client, key: u64, out: &mut Outbox) {
+    pub(crate) fn on_post(&self, client: &mut Client, key: u64, out: &mut Outbox) {
         if client.key != key || client.closing {
             return;
         }
         let until = match client.state {
             State::WaitingForHost { until } => until,
-            State::WaitingForServer { .. } => return self.recheck_queue(me, client, out),
-            _ => return self.close_if_stalled(me, client, out),
+            State::WaitingForServer { .. } => return self.recheck_queue(client, out),
+            _ => return self.close_if_stalled(client, out),
         };
         let (known, now) = {
             let mut topology = self.topology();
@@ -176,54 +180,47 @@ impl MongoDb {
         if known {
             client.state = State::Idle;
             if client.access.is_counted() {
-                out.push(Effect::Standing { client: me, standing: Standing::Idle });
+                out.push(Effect::Standing { client: client.tag, standing: Standing::Idle });
             }
             if client.held.is_empty() {
-                out.push(Effect::Wake { client: me });
+                out.push(Effect::Wake { client: client.tag });
             } else {
-                self.process_held(me, client, out);
+                self.process_held(client, out);
                 if matches!(client.state, State::Idle | State::DiscardingRest { .. }) {
-                    out.push(Effect::Wake { client: me });
+                    out.push(Effect::Wake { client: client.tag });
                 }
             }
         } else if now >= until {
             let failure = no_host(client);
-            self.fail_waiting(me, client, &failure, out);
+            self.fail_waiting(client, &failure, out);
         } else {
-            self.topology().clients.wait_for_host(me, client.key);
+            self.topology().clients.wait_for_host(client.tag, client.key);
         }
     }
 
-    pub(crate) fn on_lease_failed(&self, me: ClientTag, client: &mut Client, why: &LeaseFailure, out: &mut Outbox) {
+    pub(crate) fn on_lease_failed(&self, client: &mut Client, why: &LeaseFailure, out: &mut Outbox) {
         if *why == LeaseFailure::Forgotten {
             // The pool was replaced by a reload. Nothing of the request has been sent.
             (client.state, client.stream) = (State::Idle, None);
-            match self.select_server(me, client, out) {
-                Err(failure) => self.fail_waiting(me, client, &failure, out),
-                // The driver must read from a client that waits for a host, to notice that it leaves.
-                Ok(()) if matches!(client.state, State::WaitingForHost { .. }) => out.push(Effect::Wake { client: me }),
-                Ok(()) => {}
-            }
-            return;
+            return self.select_server_again(client, out);
         }
         let failure = failure_of_wait(client, Failure::lease_failed(why));
-        if self.note_broadcast_failure(me, client, &failure, out) {
+        if self.note_broadcast_failure(client, &failure, out) {
             return;
         }
-        self.fail_waiting(me, client, &failure, out);
+        self.fail_waiting(client, &failure, out);
     }
 
-    /// Answers a waiting request with an error.
-    pub(crate) fn fail_waiting(&self, me: ClientTag, client: &mut Client, failure: &Failure, out: &mut Outbox) {
+    pub(crate) fn fail_waiting(&self, client: &mut Client, failure: &Failure, out: &mut Outbox) {
         let first = client.destination.take_error();
-        client.send_first_error(me, first, failure, out);
+        client.send_first_error(first, failure, out);
         let held = client.held.len();
         self.forget_request(client);
         client.discard_rest(client.request.length() - held);
         if client.access.is_counted() {
-            out.push(Effect::Standing { client: me, standing: Standing::Idle });
+            out.push(Effect::Standing { client: client.tag, standing: Standing::Idle });
         }
-        out.push(Effect::Wake { client: me });
+        out.push(Effect::Wake { client: client.tag });
     }
 }
 

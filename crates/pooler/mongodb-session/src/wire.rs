@@ -12,7 +12,6 @@ const TLS_HANDSHAKE: [u8; 2] = [0x16, 0x03];
 
 pub const HEADER: usize = 16;
 
-/// Maximum size of a message, in bytes (`maxMessageSizeBytes`).
 pub const MAX_MESSAGE: usize = 48_000_000;
 
 const FLAGS: usize = 4;
@@ -54,7 +53,6 @@ pub struct Header {
 }
 
 impl Header {
-    /// `None` if there are too few bytes.
     pub fn read(bytes: &[u8]) -> Option<Result<Self, Malformed>> {
         let word = |at: usize| Some(i32::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
         let (declared, id, answers, op) = (word(0)?, word(4)?, word(8)?, word(12)?);
@@ -77,7 +75,6 @@ impl Header {
     }
 }
 
-/// The flags of an OP_MSG; `None` if there are too few bytes.
 pub fn flags(message: &[u8]) -> Option<u32> {
     Some(u32::from_le_bytes(*message.get(HEADER..)?.first_chunk()?))
 }
@@ -110,7 +107,6 @@ impl Number {
         self.with_bytes(|bytes| message.iter_mut().skip(offset).zip(bytes).for_each(|(to, byte)| *to = *byte));
     }
 
-    /// Appends it. Returns its size.
     fn write(self, to: &mut Vec<u8>) -> usize {
         self.with_bytes(|bytes| {
             to.extend_from_slice(bytes);
@@ -262,7 +258,6 @@ pub fn request(to: &mut Vec<u8>, id: i32, write: impl FnOnce(&mut Writer<'_>)) {
     });
 }
 
-/// Appends a request with this document.
 pub fn request_with(to: &mut Vec<u8>, id: i32, document: &[u8]) {
     message(to, id, 0, 2013, |bytes| {
         bytes.extend([0, 0, 0, 0, 0]);

@@ -26,12 +26,10 @@ pub(crate) struct BlockingWaits {
     count: AtomicUsize,
 }
 
-/// What becomes of a wait when a request for a server has failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum WaitOutcome {
     /// The client has no wait, or another request would fail, too.
     Fails,
-    /// The client requests a server again.
     GoesOn,
     /// The time is over.
     IsOver,
@@ -44,8 +42,8 @@ impl BlockingWaits {
 
     /// The client with this id waits for this long at most. A wait that has begun already stays as it is.
     pub(crate) fn begin(&self, id: u64, time: Duration) {
-        if let Entry::Vacant(place) = self.lock().entry(id) {
-            place.insert(time);
+        if let Entry::Vacant(entry) = self.lock().entry(id) {
+            entry.insert(time);
             self.count.fetch_add(1, Relaxed);
         }
     }
@@ -56,17 +54,16 @@ impl BlockingWaits {
         }
     }
 
-    /// A request for a server has failed.
-    pub(crate) fn failed(&self, id: u64, why: &LeaseFailure) -> Outcome {
+    pub(crate) fn failed(&self, id: u64, why: &LeaseFailure) -> WaitOutcome {
         let mut left = self.lock();
         let (Some(left), LeaseFailure::WaitTimeout { waited, .. }) = (left.get_mut(&id), why) else {
-            return Outcome::Fails;
+            return WaitOutcome::Fails;
         };
         *left = left.saturating_sub(*waited);
         match *waited >= MIN_WAIT {
-            _ if left.is_zero() => Outcome::IsOver,
-            true => Outcome::GoesOn,
-            false => Outcome::Fails,
+            _ if left.is_zero() => WaitOutcome::IsOver,
+            true => WaitOutcome::GoesOn,
+            false => WaitOutcome::Fails,
         }
     }
 }
@@ -105,15 +102,15 @@ mod tests {
         waits.begin(7, 5 * SECOND);
         waits.begin(7, 50 * SECOND);
         for _ in 0..2 {
-            assert_eq!(waits.failed(7, &busy(2 * SECOND)), Outcome::GoesOn);
+            assert_eq!(waits.failed(7, &busy(2 * SECOND)), WaitOutcome::GoesOn);
         }
-        assert_eq!(waits.failed(7, &busy(Duration::ZERO)), Outcome::Fails, "that would be asked for all the time");
-        assert_eq!(waits.failed(7, &LeaseFailure::QueueFull), Outcome::Fails);
-        assert_eq!(waits.failed(8, &busy(SECOND)), Outcome::Fails);
-        assert_eq!(waits.failed(7, &busy(2 * SECOND)), Outcome::IsOver);
+        assert_eq!(waits.failed(7, &busy(Duration::ZERO)), WaitOutcome::Fails, "that would be asked for all the time");
+        assert_eq!(waits.failed(7, &LeaseFailure::QueueFull), WaitOutcome::Fails);
+        assert_eq!(waits.failed(8, &busy(SECOND)), WaitOutcome::Fails);
+        assert_eq!(waits.failed(7, &busy(2 * SECOND)), WaitOutcome::IsOver);
         waits.end(7);
         waits.end(7);
-        assert_eq!((waits.failed(7, &busy(SECOND)), waits.count.load(Relaxed)), (Outcome::Fails, 0));
+        assert_eq!((waits.failed(7, &busy(SECOND)), waits.count.load(Relaxed)), (WaitOutcome::Fails, 0));
     }
 
     #[test]

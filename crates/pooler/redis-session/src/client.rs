@@ -30,10 +30,10 @@ mod waiting;
 
 use std::sync::Arc;
 
-use seam::{ClientTag, Effect, Encryption, Input, Origin, Outbox, Peer, ServerTag, Sessions};
+use seam::{ClientTag, Effect, Encryption, Input, Origin, Outbox, Peer};
 
 use crate::{
-    Redis, Server, Welcome,
+    Redis, Servers, Welcome,
     resp::{self, Limits, Request},
 };
 use client_list::Survey;
@@ -56,6 +56,7 @@ const TLS_HANDSHAKE: u8 = 22;
 const MAX_INSERTED: usize = 32 * 1024;
 
 pub struct Client {
+    pub(crate) tag: ClientTag,
     /// The reply of CLIENT ID. No other client of the process has it.
     pub(crate) id: u64,
     /// Whether the first byte may or must begin TLS; off as soon as it has come.
@@ -71,7 +72,6 @@ pub struct Client {
     partial: Option<PartialCommand>,
     survey: Survey,
     subscriptions: Option<Box<Subscriptions>>,
-    /// Of a client that speaks HTTP.
     http: Option<Box<HttpSession>>,
     closing: bool,
 }
@@ -80,7 +80,6 @@ pub struct Client {
 const MAX_CLIENT_SIZE: usize = 256;
 const _: () = assert!(size_of::<Client>() <= MAX_CLIENT_SIZE);
 
-/// What became of a command.
 enum Outcome {
     Consumed,
     /// It stays in the input until something has happened.
@@ -91,6 +90,7 @@ impl Redis {
     pub(crate) fn welcome(&self, me: ClientTag, origin: Origin, out: &mut Outbox) -> Client {
         let speaks_http = self.directory.http(origin.listener).is_some();
         let mut client = Client {
+            tag: me,
             id: self.next_id(),
             encryption: self.directory.encryption(origin.listener),
             identity: Identity::unauthenticated(speaks_http),
@@ -111,19 +111,19 @@ impl Redis {
             Welcome::Password => {}
             Welcome::Open => {
                 client.identity.waive_login();
-                self.log_in(me, &mut client, Arc::from(""), out);
+                self.log_in(&mut client, Arc::from(""), out);
             }
-            Welcome::Forbidden(why) => client.fail(me, &format!("DENIED Poolhouse: {why}"), out),
+            Welcome::Forbidden(why) => client.fail(&format!("DENIED Poolhouse: {why}"), out),
         }
         client
     }
 
     /// The client is this user from now on. Returns false if no pool serves the user: then the client was told so.
-    fn log_in(&self, me: ClientTag, client: &mut Client, user: Arc<str>, out: &mut Outbox) -> bool {
+    fn log_in(&self, client: &mut Client, user: Arc<str>, out: &mut Outbox) -> bool {
         let pool = self.directory.route(&user, client.settings.database(), client.settings.version());
         match &pool {
-            Ok(pool) => client.log_in(me, user, *pool, out),
-            Err(why) => client.fail(me, &format!("ERR Poolhouse: {why}"), out),
+            Ok(pool) => client.log_in(user, *pool, out),
+            Err(why) => client.fail(&format!("ERR Poolhouse: {why}"), out),
         }
         pool.is_ok()
     }
@@ -131,31 +131,30 @@ impl Redis {
     /// Reads a client's input. Returns the number of bytes that were consumed.
     pub(crate) fn read_input(
         &self,
-        me: ClientTag,
         client: &mut Client,
-        servers: &mut dyn Sessions<ServerTag, Server>,
+        servers: &mut Servers<'_>,
         input: Input<'_>,
         out: &mut Outbox,
     ) -> usize {
-        if let Some(used) = client.read_first_byte(me, input, out) {
+        if let Some(used) = client.read_first_byte(input, out) {
             return used;
         }
         if client.http.is_some() {
-            return self.http_requests(me, client, servers, input, out);
+            return self.http_requests(client, servers, input, out);
         }
         let mut at = 0;
         while at < input.bytes.len() && !client.closing && !client.awaits_change() && !client.survey.is_asking() {
             if client.lease.is_pinned() {
-                return self.forward_pinned(me, client, at, input, out);
+                return self.forward_pinned(client, at, input, out);
             }
-            if let Some(used) = self.read_partial(me, client, servers, at, input, out) {
+            if let Some(used) = self.read_partial(client, servers, at, input, out) {
                 at += used;
                 if used == 0 {
                     break;
                 }
                 continue;
             }
-            match self.read_command(me, client, servers, at, input, out) {
+            match self.read_command(client, servers, at, input, out) {
                 Some(used) => at += used,
                 None => break,
             }
@@ -169,9 +168,8 @@ impl Redis {
     /// Reads the command at `at`. Returns the number of bytes that were consumed; `None` if the command has to wait.
     fn read_command(
         &self,
-        me: ClientTag,
         client: &mut Client,
-        servers: &mut dyn Sessions<ServerTag, Server>,
+        servers: &mut Servers<'_>,
         at: usize,
         input: Input<'_>,
         out: &mut Outbox,
@@ -185,20 +183,20 @@ impl Redis {
             Ok(Request::Command(length, arguments)) => {
                 let arguments = connection_commands::needed_arguments(arguments);
                 let command = CommandBytes::Span(at..at + length);
-                (length, self.execute(me, client, servers, &arguments, &command, exclusive(length), out))
+                (length, self.execute(client, servers, &arguments, &command, exclusive(length), out))
             }
             Ok(Request::Inline(length, words)) => {
                 let arguments: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-                (length, self.execute(me, client, servers, &arguments, &CommandBytes::Inline, exclusive(length), out))
+                (length, self.execute(client, servers, &arguments, &CommandBytes::Inline, exclusive(length), out))
             }
             Ok(Request::Incomplete(needed)) => {
                 let full = input.full && at == 0;
                 // The bytes of a command that may begin are consumed by `read_partial`.
-                (0, self.begin_partial(me, client, servers, bytes, needed, full, out))
+                (0, self.begin_partial(client, servers, bytes, needed, full, out))
             }
             Err(_) if client.waits_for_replies() => (0, Outcome::Waits),
             Err(error) => {
-                client.fail(me, &format!("ERR {error}"), out);
+                client.fail(&format!("ERR {error}"), out);
                 (bytes.len(), Outcome::Consumed)
             }
         };
@@ -210,24 +208,24 @@ impl Redis {
 }
 
 impl Client {
-    /// The client is this user from now on, recipient this pool serves.
-    fn log_in(&mut self, me: ClientTag, user: Arc<str>, pool: seam::PoolId, out: &mut Outbox) {
-        self.identity.log_in(me, user, pool, out);
-        out.push(Effect::Standing { client: me, standing: self.standing() });
+    /// The client is this user from now on, whom this pool serves.
+    fn log_in(&mut self, user: Arc<str>, pool: seam::PoolId, out: &mut Outbox) {
+        self.identity.log_in(self.tag, user, pool, out);
+        out.push(Effect::Standing { client: self.tag, standing: self.standing() });
     }
 
     /// Reads the first byte of the connection. Returns the number of bytes that it consumes; `None` if commands are to
     /// be read.
-    fn read_first_byte(&mut self, me: ClientTag, input: Input<'_>, out: &mut Outbox) -> Option<usize> {
+    fn read_first_byte(&mut self, input: Input<'_>, out: &mut Outbox) -> Option<usize> {
         match (std::mem::take(&mut self.encryption), input.bytes[0]) {
             (Encryption::Off, _) => None,
             (_, TLS_HANDSHAKE) => {
-                out.push(Effect::StartTls { peer: Peer::Client(me) });
+                out.push(Effect::StartTls { peer: Peer::Client(self.tag) });
                 Some(0)
             }
             (Encryption::Allow, _) => None,
             (Encryption::Require, _) => {
-                self.fail(me, "ERR Poolhouse: clients have to use TLS here", out);
+                self.fail("ERR Poolhouse: clients have to use TLS here", out);
                 Some(input.bytes.len())
             }
         }

@@ -3,7 +3,6 @@
 /// Longest name, in bytes, of a command that is not [`Kind::Ordinary`].
 const MAX_NAME: usize = 16;
 
-/// How a command is treated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Has one reply, and leaves no state in the connection.
@@ -18,7 +17,6 @@ pub enum Kind {
     Control,
     Multi,
     Watch,
-    /// EXEC, DISCARD, UNWATCH.
     EndTransaction,
     /// WAIT and WAITAOF, which are about the earlier writes of the same connection.
     Wait,
@@ -42,7 +40,6 @@ pub enum Kind {
     Http,
 }
 
-/// What a command of the SUBSCRIBE family does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Subscription {
     /// True for SUBSCRIBE, false for UNSUBSCRIBE.
@@ -199,11 +196,11 @@ fn client(subcommand: &[u8]) -> Kind {
 }
 
 /// The name in upper case; empty if it is longer than [`MAX_NAME`].
-fn uppercase<'a>(name: &[u8], room: &'a mut [u8; MAX_NAME]) -> &'a [u8] {
-    let Some(room) = room.get_mut(..name.len()) else { return b"" };
-    room.copy_from_slice(name);
-    room.make_ascii_uppercase();
-    room
+fn uppercase<'a>(name: &[u8], buffer: &'a mut [u8; MAX_NAME]) -> &'a [u8] {
+    let Some(buffer) = buffer.get_mut(..name.len()) else { return b"" };
+    buffer.copy_from_slice(name);
+    buffer.make_ascii_uppercase();
+    buffer
 }
 
 /// Whether XREAD or XREADGROUP has the option BLOCK, or an unknown option.
@@ -229,20 +226,6 @@ fn is(argument: Option<&[u8]>, word: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn command_names_are_matched_in_any_case() {
-        for name in ["multi", "MULTI", "MuLtI"] {
-            assert_eq!(kind(name.as_bytes(), &[]), Kind::Multi);
-        }
-        assert_eq!(kind(b"client", &[b"setname"]), Kind::Client(AboutSelf::SetName));
-        assert_eq!(kind(b"client", &[b"List"]), Kind::Clients(AboutClients::List));
-        assert_eq!(kind(b"client", &[b"tracking"]), Kind::Pinning);
-        assert_eq!(kind(b"script", &[b"load"]), Kind::Ordinary);
-        assert_eq!(kind(b"script", &[b"Debug"]), Kind::Pinning);
-        assert_eq!(kind(b"function", &[b"kill"]), Kind::Control);
-        assert_eq!(kind(b"evalsha", &[b"abc"]), Kind::Script);
-    }
 
     #[test]
     fn unknown_commands_are_ordinary() {

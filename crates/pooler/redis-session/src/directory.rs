@@ -6,7 +6,6 @@ use seam::{Encryption, Origin, PoolId};
 
 use crate::{Access, HttpRules, Version};
 
-/// How a client is received.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Welcome {
     Open,
@@ -32,7 +31,6 @@ pub struct ServerLogin {
     pub tls: bool,
     /// The user; `None` is Redis's `default`.
     pub user: Option<Arc<str>>,
-    /// Its password, if it needs one.
     pub password: Option<Arc<str>>,
     pub database: u32,
     pub version: Version,
@@ -49,12 +47,10 @@ pub enum OverRate {
     Burst(u32),
 }
 
-/// Tells who may log in, and which pool serves recipient.
+/// Tells who may log in, and which pool serves a user.
 pub trait Directory: Send + Sync + 'static {
-    /// Whether clients of a listener use TLS.
     fn encryption(&self, listener: u16) -> Encryption;
 
-    /// How a client from there is received.
     fn welcome(&self, origin: Origin) -> Welcome;
 
     /// Whether this is the user's password. The time does not depend on what is wrong with it.
@@ -62,9 +58,7 @@ pub trait Directory: Send + Sync + 'static {
 
     /// The pool that serves a user in a logical database and a version of the protocol. `user` is empty where no login
     /// is required.
-    ///
-    /// # Errors
-    /// No pool does. The client is told the reason.
+    /// Fails with the reason for the client if no pool does.
     fn route(&self, user: &str, database: u32, version: Version) -> Result<PoolId, String>;
 
     /// The number of the current configuration. While it is the same, [`route`](Directory::route) returns the same
@@ -92,14 +86,11 @@ pub trait Directory: Send + Sync + 'static {
     }
 
     /// Counts commands against a token's rate.
-    ///
-    /// # Errors
-    /// They exceed it, and none is counted.
+    /// Fails if they exceed it; then none is counted.
     fn spend(&self, access: &Access, commands: u32) -> Result<(), OverRate> {
         let _ = (access, commands);
         Ok(())
     }
 
-    /// How the servers of a pool are logged in to.
     fn server_login(&self, pool: PoolId) -> ServerLogin;
 }

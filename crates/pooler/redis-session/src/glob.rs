@@ -19,7 +19,6 @@ enum Element {
     Any,
     Byte(u8),
     Set(u8),
-    /// Any number of bytes.
     Star,
 }
 
@@ -67,16 +66,16 @@ impl Pattern {
     }
 
     /// Whether it matches the whole name; `None` if `steps` do not suffice to find out. What follows a star is tried at
-    /// each place, but only the last star is ever gone back to.
+    /// each position, but only the last star is ever gone back to.
     pub(crate) fn matches(&self, name: &[u8], steps: &mut usize) -> Option<bool> {
         if name.is_empty() {
             // To Redis not even a star matches nothing.
             return Some(self.elements.is_empty());
         }
-        let (mut at, mut place) = (0, 0);
+        let (mut at, mut position) = (0, 0);
         // Behind the last star, and where in the name that is tried.
         let mut star: Option<(usize, usize)> = None;
-        while place < name.len() {
+        while position < name.len() {
             *steps = steps.checked_sub(1)?;
             let element = self.elements.get(at);
             if element == Some(&Element::Star) {
@@ -84,12 +83,12 @@ impl Pattern {
                 if at == self.elements.len() {
                     return Some(true);
                 }
-                star = Some((at, place));
-            } else if element.is_some_and(|element| self.is(*element, name[place])) {
-                (at, place) = (at + 1, place + 1);
+                star = Some((at, position));
+            } else if element.is_some_and(|element| self.is(*element, name[position])) {
+                (at, position) = (at + 1, position + 1);
             } else {
                 let Some((behind, tried)) = star else { return Some(false) };
-                (at, place) = (behind, tried + 1);
+                (at, position) = (behind, tried + 1);
                 star = Some((behind, tried + 1));
             }
         }

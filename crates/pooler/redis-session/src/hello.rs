@@ -9,7 +9,6 @@ use crate::{
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unselected {
     pub database: u32,
-    /// Redis's error.
     pub error: Box<str>,
 }
 

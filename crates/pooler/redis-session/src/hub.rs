@@ -41,7 +41,6 @@ const MAX_PATTERN_STEPS: usize = 1 << 20;
 
 /// First bytes of posts to clients. A post that begins with another byte is messages.
 pub(crate) mod notice {
-    /// The change was made.
     pub(crate) const CHANGED: u8 = b'=';
     /// The change was refused. The reason follows.
     pub(crate) const REFUSED: u8 = b'-';
@@ -62,7 +61,6 @@ pub(crate) struct SubscriptionChange {
     pub(crate) names: Arc<[Name]>,
 }
 
-/// The hubs of all pools.
 #[derive(Default)]
 pub(crate) struct Hubs {
     by_pool: Mutex<HashMap<PoolId, Hub>>,
@@ -128,7 +126,7 @@ impl Hubs {
         let mut pools = self.lock();
         let (hub, seeks) = match pools.entry(pool) {
             Entry::Occupied(hub) => (hub.into_mut(), false),
-            Entry::Vacant(place) => (place.insert(Hub::new(self.key(), change.key)), true),
+            Entry::Vacant(entry) => (entry.insert(Hub::new(self.key(), change.key)), true),
         };
         hub.clients.insert(change.key, me);
         hub.changes.push_back(change);

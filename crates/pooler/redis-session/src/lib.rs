@@ -6,7 +6,7 @@
 //! changed the connection itself. One server holds the subscriptions of all clients of a pool (`hub`).
 //!
 //! This crate opens no connection and knows no configuration: [`Directory`] answers who may log in, and which pool
-//! serves recipient.
+//! serves a client.
 #![forbid(unsafe_code)]
 
 mod blocking_waits;
@@ -57,6 +57,9 @@ pub use http_sansio::{DEFAULT_MAX_REQUEST, Rules as HttpRules};
 /// Bytes that may wait for a client that does not read. Redis has the same limit for subscribers.
 const MAX_UNREAD: usize = 32 << 20;
 
+pub(crate) type Clients<'s> = dyn Sessions<ClientTag, Client> + 's;
+pub(crate) type Servers<'s> = dyn Sessions<ServerTag, Server> + 's;
+
 pub struct Redis {
     directory: Arc<dyn Directory>,
     /// The reply of CLIENT ID to the next client.
@@ -69,8 +72,8 @@ pub struct Redis {
     /// Clients of HTTP that hear messages.
     streams: client::StreamClients,
     blocking_waits: blocking_waits::BlockingWaits,
-    /// Commands that do not share a server, because a client has paused Redis's clients: behind a write, the commands
-    /// of other clients would wait for the end of the pause.
+    /// How many of the next commands get a server of their own. Behind a write, a client's pause of all clients (CLIENT
+    /// PAUSE) would hold up the commands of the clients that share a server.
     unshared_commands: AtomicU32,
 }
 
@@ -83,7 +86,7 @@ pub struct HttpHeld {
     pub most: u64,
 }
 
-/// Commands after CLIENT PAUSE that do not share a server. Poolhouse does not know when a pause ends.
+/// How many commands after CLIENT PAUSE do not share a server: Poolhouse does not know when a pause ends.
 const UNSHARED_COMMANDS_AFTER_PAUSE: u32 = 10_000;
 
 impl Redis {
@@ -101,7 +104,6 @@ impl Redis {
         }
     }
 
-    /// Sets which listeners speak HTTP.
     pub fn with_http(mut self, listeners: &[bool]) -> Self {
         let count = listeners.iter().filter(|speaks| **speaks).count();
         self.rooms = listeners.iter().map(|speaks| (*speaks, Arc::new(MemoryBudget::for_one_of(count)))).collect();
@@ -125,7 +127,7 @@ impl Redis {
         Arc::clone(&self.rooms[usize::from(listener)].1)
     }
 
-    /// Whether the next command must not share a server, because of a pause.
+    /// Whether the next command must not share a server, because of a pause. Counts it.
     fn takes_unshared_command(&self) -> bool {
         let left = self.unshared_commands.load(Relaxed);
         if left > 0 {
@@ -134,7 +136,6 @@ impl Redis {
         left > 0
     }
 
-    /// CLIENT PAUSE or CLIENT UNPAUSE was executed.
     fn note_pause(&self, pauses: bool) {
         self.unshared_commands.store(if pauses { UNSHARED_COMMANDS_AFTER_PAUSE } else { 0 }, Relaxed);
     }
@@ -176,24 +177,24 @@ impl Protocol for Redis {
 
     fn client_input(
         &self,
-        me: ClientTag,
+        _: ClientTag,
         client: &mut Client,
-        servers: &mut dyn Sessions<ServerTag, Server>,
+        servers: &mut Servers<'_>,
         input: Input<'_>,
         out: &mut Outbox,
     ) -> usize {
-        self.read_input(me, client, servers, input, out)
+        self.read_input(client, servers, input, out)
     }
 
-    fn client_flushed(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
-        client.on_sent(me, out);
+    fn client_flushed(&self, _: ClientTag, client: &mut Client, out: &mut Outbox) {
+        client.on_sent(out);
     }
 
     fn server_input(
         &self,
         me: ServerTag,
         server: &mut Server,
-        clients: &mut dyn Sessions<ClientTag, Client>,
+        clients: &mut Clients<'_>,
         input: Input<'_>,
         out: &mut Outbox,
     ) -> usize {
@@ -204,19 +205,19 @@ impl Protocol for Redis {
         }
     }
 
-    fn granted(&self, me: ClientTag, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
-        self.on_granted(me, client, tag, server, out);
+    fn granted(&self, _: ClientTag, client: &mut Client, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
+        self.on_granted(client, tag, server, out);
     }
 
-    fn lease_failed(&self, me: ClientTag, client: &mut Client, why: LeaseFailure, _arrived: usize, out: &mut Outbox) {
+    fn lease_failed(&self, _: ClientTag, client: &mut Client, why: LeaseFailure, _arrived: usize, out: &mut Outbox) {
         let words = refusal::of_failure(&why);
-        if !self.on_no_hub_server(client, &words, out) && !self.goes_on_waiting(me, client, &why, out) {
-            client.on_lease_failed(me, &words, out);
+        if !self.on_no_hub_server(client, &words, out) && !self.goes_on_waiting(client, &why, out) {
+            client.on_lease_failed(&words, out);
         }
     }
 
-    fn posted_to_client(&self, me: ClientTag, client: &mut Client, key: u64, bytes: &[u8], out: &mut Outbox) {
-        self.on_post(me, client, key, bytes, out);
+    fn posted_to_client(&self, _: ClientTag, client: &mut Client, key: u64, bytes: &[u8], out: &mut Outbox) {
+        self.on_post(client, key, bytes, out);
     }
 
     fn posted_to_server(&self, me: ServerTag, server: &mut Server, key: u64, _bytes: &[u8], out: &mut Outbox) {
@@ -225,66 +226,47 @@ impl Protocol for Redis {
 
     fn surveyed(
         &self,
-        me: ClientTag,
+        _: ClientTag,
         client: &mut Client,
         seen: &Seen<'_>,
         question: &[u8],
         answer: &mut Vec<u8>,
         out: &mut Outbox,
     ) {
-        self.answer_survey(me, client, seen, question, answer, out);
+        self.answer_survey(client, seen, question, answer, out);
     }
 
-    fn survey_done(&self, me: ClientTag, client: &mut Client, answer: &[u8], out: &mut Outbox) {
-        self.end_survey(me, client, answer, out);
+    fn survey_done(&self, _: ClientTag, client: &mut Client, answer: &[u8], out: &mut Outbox) {
+        self.end_survey(client, answer, out);
     }
 
-    fn client_gone(
-        &self,
-        me: ClientTag,
-        client: &mut Client,
-        servers: &mut dyn Sessions<ServerTag, Server>,
-        out: &mut Outbox,
-    ) {
+    fn client_gone(&self, _: ClientTag, client: &mut Client, servers: &mut Servers<'_>, out: &mut Outbox) {
         self.leave_subscriptions(client, out);
         self.forget_streams(client);
         self.blocking_waits.end(client.id);
-        client.on_gone(me, servers, out);
+        client.on_gone(servers, out);
     }
 
     fn server_outdated(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
         self.hub_outdated(me, server, out);
     }
 
-    fn server_gone(
-        &self,
-        _me: ServerTag,
-        server: &mut Server,
-        clients: &mut dyn Sessions<ClientTag, Client>,
-        out: &mut Outbox,
-    ) {
+    fn server_gone(&self, _me: ServerTag, server: &mut Server, clients: &mut Clients<'_>, out: &mut Outbox) {
         if !self.hub_lost(server, out) {
             self.server_lost(server, clients, out);
         }
     }
 
-    fn refuse(&self, me: ClientTag, client: &mut Client, why: Refusal, out: &mut Outbox) {
-        client.on_refused(me, &why, out);
+    fn refuse(&self, _: ClientTag, client: &mut Client, why: Refusal, out: &mut Outbox) {
+        client.on_refused(&why, out);
     }
 
-    fn share_ended(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
-        client.on_server_gone(me, out);
+    fn share_ended(&self, _: ClientTag, client: &mut Client, out: &mut Outbox) {
+        client.on_server_gone(out);
     }
 
-    fn request_return(
-        &self,
-        me: ClientTag,
-        client: &mut Client,
-        tag: ServerTag,
-        pool: PoolId,
-        out: &mut Outbox,
-    ) -> bool {
-        self.ask_to_give_way(me, client, tag, pool, out)
+    fn return_server(&self, _: ClientTag, client: &mut Client, tag: ServerTag, pool: PoolId, out: &mut Outbox) -> bool {
+        self.ask_to_give_way(client, tag, pool, out)
     }
 
     fn reset(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {

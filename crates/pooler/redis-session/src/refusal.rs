@@ -57,7 +57,6 @@ const CODES: [&str; 13] = [
     "OOM",
 ];
 
-/// Codes with which Redis refuses a login.
 const REFUSED: [&str; 2] = ["WRONGPASS", "NOAUTH"];
 
 /// Whether it is Redis's own error, such as `WRONGPASS ...` or `ERR DB index ...`.
@@ -112,7 +111,7 @@ mod tests {
 
     #[test]
     fn errors_of_redis_are_passed_on_unchanged() {
-        let told = |said: &str| {
+        let error_of = |said: &str| {
             of_failure(&LeaseFailure::Unavailable {
                 waited: Duration::from_secs(1),
                 last_error: Some(said.into()),
@@ -121,12 +120,12 @@ mod tests {
         };
         let unknown = of_failure(&LeaseFailure::Unknown { said: Some("ERR DB index is out of range".into()) });
         assert_eq!(unknown, "ERR DB index is out of range");
-        assert_eq!(told("NOPERM no"), "NOPERM no");
-        let wrong = told("WRONGPASS invalid");
+        assert_eq!(error_of("NOPERM no"), "NOPERM no");
+        let wrong = error_of("WRONGPASS invalid");
         assert!(wrong.starts_with("WRONGPASS invalid (Redis refuses Poolhouse itself: "), "{wrong}");
         assert!(wrong.contains("[[database]]") && wrong.contains("[[user]]"), "{wrong}");
         for own in ["connection refused", "TLS with 10.0.0.5:6379 failed: bad certificate", "ERRATIC words"] {
-            assert_eq!(told(own), format!("LOADING Poolhouse: no connection to Redis after 1.0 s: {own}"));
+            assert_eq!(error_of(own), format!("LOADING Poolhouse: no connection to Redis after 1.0 s: {own}"));
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Brings replies from servers to clients, and tells clients that their server is lost.
 
-use seam::{Blame, ClientTag, CloseReason, Effect, Input, Outbox, Peer, ServerTag, Sessions, Verdict};
+use seam::{Blame, CloseReason, Effect, Input, Outbox, Peer, ServerTag, Verdict};
 
 use crate::{
-    Client, Redis, Server,
+    Client, Clients, Redis, Server,
     command::Topic,
     hub::Hubs,
     resp,
@@ -16,7 +16,7 @@ impl Redis {
         &self,
         me: ServerTag,
         server: &mut Server,
-        clients: &mut dyn Sessions<ClientTag, Client>,
+        clients: &mut Clients<'_>,
         input: Input<'_>,
         out: &mut Outbox,
     ) -> usize {
@@ -26,7 +26,7 @@ impl Redis {
             let used = match server.bytes_kind() {
                 ServerBytes::ForHolder(holder) => {
                     if let Some(holder) = holder
-                        && !clients.get(holder).is_some_and(|client| client.on_http_stream(holder, bytes, out))
+                        && !clients.get(holder).is_some_and(|client| client.on_http_stream(bytes, out))
                     {
                         out.span(Peer::Client(holder), at..input.bytes.len());
                     }
@@ -40,26 +40,23 @@ impl Redis {
                 Ok(0) => break,
                 Ok(used) => at += used,
                 Err(message) => {
-                    let reason = CloseReason::Error(Blame::Server, message);
-                    out.push(Effect::Close { peer: Peer::Server(me), reason });
+                    Server::fail(me, message, out);
                     return input.bytes.len();
                 }
             }
         }
         if at == 0 && input.full {
-            let reason = CloseReason::Error(Blame::Server, "a line of the server's has no end".to_owned());
-            out.push(Effect::Close { peer: Peer::Server(me), reason });
+            Server::fail(me, "a line of the server's has no end".to_owned(), out);
             return input.bytes.len();
         }
         at
     }
 
-    /// Forwards a reply, or a part of one.
     fn forward_reply(
         &self,
         me: ServerTag,
         server: &mut Server,
-        clients: &mut dyn Sessions<ClientTag, Client>,
+        clients: &mut Clients<'_>,
         bytes: &[u8],
         at: usize,
         out: &mut Outbox,
@@ -74,25 +71,25 @@ impl Redis {
             _ => None,
         };
         let mut recipient = part.recipient.and_then(|recipient| alive(clients, recipient));
-        if part.kind == ReplyKind::Unblock && recipient.as_mut().is_some_and(|(_, client)| client.take_unblocked()) {
+        if part.kind == ReplyKind::Unblock && recipient.as_mut().is_some_and(|client| client.take_unblocked()) {
             changed = with_more_subscribers(reply, 1);
         }
         let is_whole = part.begins && part.over && part.kind == ReplyKind::WithoutTimeout;
-        let goes = is_whole && recipient.as_ref().is_some_and(|(_, client)| client.ends_by_giving_way(reply));
+        let goes = is_whole && recipient.as_ref().is_some_and(|client| client.ends_by_giving_way(reply));
         if goes {
             // The reply is that of a time-out, which the command does not have.
-        } else if let Some((tag, client)) = &mut recipient
+        } else if let Some(client) = &mut recipient
             && let Some(changed) = &changed
         {
             if !client.on_http_reply(changed, true) {
-                out.insert(Peer::Client(*tag), |to| to.extend_from_slice(changed));
-                client.on_reply_part(*tag, true, out);
+                out.insert(Peer::Client(client.tag), |to| to.extend_from_slice(changed));
+                client.on_reply_part(true, out);
             }
-        } else if let Some((tag, client)) = &mut recipient
+        } else if let Some(client) = &mut recipient
             && !client.on_http_reply(reply, part.over)
         {
-            out.span(Peer::Client(*tag), at..at + part.taken);
-            client.on_reply_part(*tag, part.over, out);
+            out.span(Peer::Client(client.tag), at..at + part.taken);
+            client.on_reply_part(part.over, out);
         }
         if part.over {
             server.end_reply();
@@ -103,19 +100,19 @@ impl Redis {
                 let error = reply.strip_prefix(b"-");
                 let error = error.map(|error| String::from_utf8_lossy(error.trim_ascii_end()).into_owned());
                 self.on_database_selected(me, server, clients, error.as_deref(), out);
-            } else if let Some((tag, client)) = recipient {
+            } else if let Some(client) = recipient {
                 if server.is_closing() {
                     let reason = CloseReason::Error(Blame::Client, "a protocol error, says Redis".to_owned());
-                    client.close(tag, reason, out);
-                } else if client.on_reply(tag, part.kind, server.has_refused(), out) {
+                    client.close(reason, out);
+                } else if client.on_reply(part.kind, server.has_refused(), out) {
                     // Behind the last reply of all nothing can be meant for the next client.
                     let unasked = server.reply_runs() == 0 && part.taken < bytes.len();
-                    client.give_back(tag, me, server, if unasked { Verdict::Discard } else { Verdict::Clean }, out);
+                    client.give_back(me, server, if unasked { Verdict::Discard } else { Verdict::Clean }, out);
                 }
                 if goes {
-                    client.close_to_give_way(tag, out);
+                    client.close_to_give_way(out);
                 }
-                client.answer(tag, out);
+                client.answer(out);
             }
             server.end_draining(me, out);
         }
@@ -127,51 +124,38 @@ impl Redis {
         &self,
         me: ServerTag,
         server: &mut Server,
-        clients: &mut dyn Sessions<ClientTag, Client>,
+        clients: &mut Clients<'_>,
         error: Option<&str>,
         out: &mut Outbox,
     ) {
         for recipient in server.selected(error.is_none()) {
-            if let Some((tag, client)) = alive(clients, recipient)
+            if let Some(client) = alive(clients, recipient)
                 && client.has(me)
             {
-                self.on_selected(tag, client, me, server, error, out);
-                out.push(Effect::Wake { client: tag });
+                self.on_selected(client, me, server, error, out);
+                out.push(Effect::Wake { client: client.tag });
             }
         }
     }
 
     /// A server is lost that is no hub.
-    pub(crate) fn server_lost(
-        &self,
-        server: &mut Server,
-        clients: &mut dyn Sessions<ClientTag, Client>,
-        out: &mut Outbox,
-    ) {
+    pub(crate) fn server_lost(&self, server: &mut Server, clients: &mut Clients<'_>, out: &mut Outbox) {
         // The driver tells clients that share it one by one.
         if let Some(tag) = server.lose() {
-            clients.get(tag).expect("a holder lives").on_server_gone(tag, out);
+            clients.get(tag).expect("a holder lives").on_server_gone(out);
         }
     }
 }
 
 /// The client, if it is connected and not closing.
-fn alive(clients: &mut dyn Sessions<ClientTag, Client>, (tag, id): Recipient) -> Option<(ClientTag, &mut Client)> {
-    let client = clients.get(tag)?;
-    (client.id == id && !client.is_closing()).then_some((tag, client))
+fn alive<'c>(clients: &'c mut Clients<'_>, (tag, id): Recipient) -> Option<&'c mut Client> {
+    clients.get(tag).filter(|client| client.id == id && !client.is_closing())
 }
 
 /// Adds to a reply that is a number; `None` if it is something else.
 fn with_more_subscribers(reply: &[u8], more: i32) -> Option<Vec<u8>> {
     let number = take_number(&mut &*reply)?;
-    Some(
-        format!(
-            ":{}
-",
-            (number + i64::from(more)).max(0)
-        )
-        .into_bytes(),
-    )
+    Some(format!(":{}\r\n", (number + i64::from(more)).max(0)).into_bytes())
 }
 
 /// Adds the subscribers that Redis does not count to a reply of names and numbers; `None` if it is something else.
@@ -183,14 +167,7 @@ fn with_uncounted_subscribers(reply: &[u8], topic: Topic, hubs: &Hubs) -> Option
         let name = resp::take_string(&mut rest)?;
         let count = take_number(&mut rest)? + i64::from(hubs.uncounted_subscribers(topic, name));
         resp::text(&mut changed, name);
-        changed.extend_from_slice(
-            format!(
-                ":{}
-",
-                count.max(0)
-            )
-            .as_bytes(),
-        );
+        changed.extend_from_slice(format!(":{}\r\n", count.max(0)).as_bytes());
     }
     Some(changed)
 }
@@ -199,4 +176,19 @@ fn take_number(rest: &mut &[u8]) -> Option<i64> {
     let (number, used) = resp::number(rest.strip_prefix(b":")?).ok()??;
     *rest = &rest[1 + used..];
     Some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_changed_and_other_replies_left_alone() {
+        assert_eq!(with_more_subscribers(b":3\r\n", 2).as_deref(), Some(&b":5\r\n"[..]));
+        assert_eq!(with_more_subscribers(b"-NOPERM no\r\n", 2), None);
+        let counts = b"*4\r\n$1\r\na\r\n:1\r\n$2\r\n\r\n\r\n:0\r\n";
+        let changed = |reply| with_uncounted_subscribers(reply, Topic::Channel, &Hubs::default());
+        assert_eq!(changed(counts).as_deref(), Some(&counts[..]));
+        assert_eq!(changed(b"-NOPERM no\r\n"), None);
+    }
 }

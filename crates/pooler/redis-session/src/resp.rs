@@ -11,7 +11,6 @@ mod parts;
 mod pubsub;
 mod reply;
 mod request;
-mod version;
 mod write;
 
 pub use inline::split;
@@ -20,5 +19,21 @@ pub use parts::parts;
 pub use pubsub::{PubSubReply, read_pubsub, take_array_header, take_string};
 pub use reply::ReplyScanner;
 pub use request::{Limits, Request, beginning, read};
-pub use version::Version;
 pub use write::{command, error, head, null, null_array, text, verbatim};
+
+/// The version of the protocol that a connection speaks.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Version {
+    #[default]
+    Resp2,
+    Resp3,
+}
+
+impl Version {
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Resp2 => 2,
+            Self::Resp3 => 3,
+        }
+    }
+}

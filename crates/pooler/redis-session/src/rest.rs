@@ -29,7 +29,6 @@ const SYNC_TOKEN: &str = "upstash-sync-token";
 
 const JSON: &str = "application/json";
 
-/// The most commands of one request.
 pub(crate) const MAX_COMMANDS: usize = 100_000;
 
 /// Largest command, in bytes. It is sent whole, and the driver takes at most 192 MB for a server at a time, earlier

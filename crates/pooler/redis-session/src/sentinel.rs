@@ -20,7 +20,6 @@ pub enum Start {
     },
 }
 
-/// The question for the master, while it is asked.
 pub struct Question {
     sentinel: Sentinel,
     tls: bool,
@@ -29,7 +28,6 @@ pub struct Question {
 }
 
 impl Start {
-    /// On a connection to a configured host.
     pub fn new(mut login: ServerLogin) -> Self {
         match login.sentinel.take() {
             None => Self::Server(Login::new(login)),
@@ -45,7 +43,6 @@ impl Start {
         Self::Master { login: Login::new(login), asking: None }
     }
 
-    /// Whether it is to be in TLS.
     pub fn wants_tls(&self) -> bool {
         match self {
             Self::Server(login) | Self::Master { login, .. } => login.wants_tls(),
@@ -53,7 +50,6 @@ impl Start {
         }
     }
 
-    /// Appends the first command.
     pub fn begin(&self, to: &mut Vec<u8>) {
         match self {
             Self::Server(login) | Self::Master { login, .. } => login.begin(to),
@@ -151,17 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn after_an_unusable_answer_the_next_sentinel_is_asked() {
-        for reply in [
-            "*-1\r\n",
-            "*2\r\n$1\r\na\r\n$1\r\n0\r\n",
-            "$-1\r\n",
-            "-ERR unknown command 'SENTINEL'\r\n",
-            "-IDONTKNOW\r\n",
-        ] {
-            let progress = Start::new(login(None)).reply(reply.as_bytes());
-            assert!(matches!(progress, Progress::Failed { permanent: false, .. }), "{reply}");
-        }
+    fn the_error_for_a_wrong_password_does_not_hold_the_password() {
         let wrong = Start::new(login(Some("watch"))).reply(b"-WRONGPASS not watch\r\n");
         let Progress::Failed { message, .. } = wrong else { panic!("a refusal is one") };
         assert!(!message.contains("watch"), "{message}");

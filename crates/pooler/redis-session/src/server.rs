@@ -111,13 +111,11 @@ impl Server {
         self.hub.is_some()
     }
 
-    /// The connection is in TLS now.
     pub(crate) fn secured(&self, me: ServerTag, out: &mut Outbox) {
         let Phase::Starting(start) = &self.phase else { unreachable!("TLS is asked for at the start only") };
         out.insert(Peer::Server(me), |to| start.begin(to));
     }
 
-    /// Its reply to HELLO.
     pub(crate) fn hello(&self) -> &Hello {
         &self.hello
     }
@@ -126,7 +124,6 @@ impl Server {
         (self.hello.id != 0).then_some(self.hello.id)
     }
 
-    /// It belongs to this client now.
     pub(crate) fn lend(&mut self, client: ClientTag) {
         assert!(self.holder.is_none() && self.replies.is_empty(), "a server is lent that is not clean");
         self.holder = Some(client);
@@ -169,8 +166,7 @@ impl Server {
     /// Clients gave the server back before all their replies had come.
     pub(crate) fn reset(&mut self, me: ServerTag, out: &mut Outbox) {
         if self.closing || self.pinned {
-            let reason = CloseReason::Error(Blame::Server, "the server was about to close the connection".to_owned());
-            return out.push(Effect::Close { peer: Peer::Server(me), reason });
+            return Self::fail(me, "the server was about to close the connection".to_owned(), out);
         }
         self.phase = Phase::Draining;
         self.end_draining(me, out);
@@ -216,7 +212,6 @@ impl Server {
         Ok(part)
     }
 
-    /// The first pending reply has come whole.
     pub(crate) fn end_reply(&mut self) {
         self.replies.end_reply();
     }
@@ -226,7 +221,6 @@ impl Server {
         self.replies.has_refused()
     }
 
-    /// Whether the server is about to close the connection.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing
     }
@@ -275,6 +269,12 @@ impl Server {
             }
         }
         Ok(end.taken)
+    }
+
+    /// Closes a connection that cannot be used any more.
+    pub(crate) fn fail(me: ServerTag, message: String, out: &mut Outbox) {
+        let reason = CloseReason::Error(Blame::Server, message);
+        out.push(Effect::Close { peer: Peer::Server(me), reason });
     }
 
     /// The connection is lost. Returns its holder.

@@ -3,7 +3,6 @@
 use super::*;
 use crate::wire::{HEADER, MORE_TO_COME};
 
-/// An unacknowledged request.
 fn silent(request: i32, write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     let mut bytes = Vec::new();
     wire::request(&mut bytes, request, write);
@@ -31,9 +30,7 @@ fn kills(body: &mut Writer<'_>) {
 
 /// Whether this server kills sessions when it becomes free.
 fn is_killed_next(stage: &mut Stage, server: ServerTag) -> bool {
-    let session = stage.servers.0.get_mut(&server.0).unwrap();
-    stage.out.clear();
-    stage.mongodb.reset(server, session, &mut stage.out);
+    stage.reset(server);
     commands(&stage.sent(server, &[])).iter().any(|(name, ..)| name == "killSessions")
 }
 
@@ -72,9 +69,7 @@ fn sessions_are_killed_at_the_other_hosts_though_one_takes_too_long() {
     let (mut stage, servers) = Stage::with_hosts(3);
     stage.ask(kills);
     stage.grant_held(servers[0]);
-    let client = stage.clients.0.get_mut(&CLIENT.0).unwrap();
-    stage.out.clear();
-    stage.mongodb.refuse(CLIENT, client, Refusal::QueryTimeout, &mut stage.out);
+    stage.refuse(Refusal::QueryTimeout);
     assert!(stage.did(|effect| matches!(effect, Effect::Release { verdict: Left::Discard, .. })));
     assert!(servers[1..].iter().all(|server| is_killed_next(&mut stage, *server)));
 }
@@ -90,10 +85,7 @@ fn a_host_that_is_configured_no_longer_keeps_no_other_from_hearing_of_what_goes_
     assert!(stage.told(&[]).is_empty());
     stage.grant_held(servers[2]);
     stage.answer(servers[2], stage.last_id, None);
-    let told = stage.told(&[]);
-    let header = Header::read(&told).unwrap().unwrap();
-    let body = wire::reply_document(&told, &header).unwrap();
-    assert_eq!(body.get("errmsg").unwrap().unwrap().text(), Some("Poolhouse: no such host"));
+    assert_eq!(stage.error().1, "Poolhouse: no such host");
 }
 
 #[test]
@@ -111,12 +103,8 @@ fn the_first_error_of_several_hosts_is_told_however_the_last_one_fails() {
             stage.out.clear();
             stage.mongodb.lease_failed(CLIENT, client, LeaseFailure::QueueFull, 0, &mut stage.out);
         }
-        let told = stage.told(&[]);
-        let header = Header::read(&told).unwrap().unwrap();
-        assert_eq!((header.answers, header.length), (stage.last_id, told.len()), "one answer");
-        let body = wire::reply_document(&told, &header).unwrap();
-        let said = body.get("errmsg").unwrap().unwrap().text().unwrap().to_owned();
-        assert_eq!(said == "no", code.is_some(), "{said}");
+        let (_, text, _) = stage.error();
+        assert_eq!(text == "no", code.is_some(), "{text}");
         stage.ask(|body| _ = body.text("insert", "things").text("$db", "app"));
         assert!(stage.wanted().is_some(), "it is done");
     }
@@ -139,9 +127,7 @@ fn cursors_that_are_of_no_collection_are_closed_with_the_connection_that_opened_
     for (name, of) in
         [("aggregate", "$cmd.aggregate"), ("listCollections", "$cmd.listCollections"), ("bulkWrite", "$cmd.bulkWrite")]
     {
-        let mut stage = Stage::new();
-        let server = stage.connect(PoolId(0), true);
-        stage.ask(|body| _ = body.int32("hello", 1).bool("loadBalanced", true).text("$db", "admin"));
+        let (mut stage, server) = Stage::behind_a_balancer();
         stage.send(server, |body| _ = body.int32(name, 1).text("$db", "app"));
         let mut said = Vec::new();
         wire::answer(&mut said, Answers { id: stage.last_id, old: false }, |answer| {
@@ -151,9 +137,7 @@ fn cursors_that_are_of_no_collection_are_closed_with_the_connection_that_opened_
         stage.say(server, &said);
         stage.leave();
         assert!(stage.did(|effect| *effect == Effect::ResetOne { pool: PoolId(0) }), "{name}");
-        let session = stage.servers.0.get_mut(&server.0).unwrap();
-        stage.out.clear();
-        stage.mongodb.reset(server, session, &mut stage.out);
+        stage.reset(server);
         let sent = commands(&stage.sent(server, &[]));
         assert_eq!(sent.iter().map(|(name, of, _)| (&**name, &**of)).collect::<Vec<_>>(), [("killCursors", of)]);
     }
@@ -161,9 +145,7 @@ fn cursors_that_are_of_no_collection_are_closed_with_the_connection_that_opened_
 
 #[test]
 fn many_cursors_of_a_balanced_connection_are_not_used_by_looking_which_are_closed() {
-    let mut stage = Stage::new();
-    let server = stage.connect(PoolId(0), true);
-    stage.ask(|body| _ = body.int32("hello", 1).bool("loadBalanced", true).text("$db", "admin"));
+    let (mut stage, server) = Stage::behind_a_balancer();
     (1..=1_000).for_each(|id| stage.open(server, id));
     stage.pass(20 * LONG);
     (1_001..1_010).for_each(|id| stage.open(server, id));
@@ -174,9 +156,7 @@ fn many_cursors_of_a_balanced_connection_are_not_used_by_looking_which_are_close
 
 #[test]
 fn cursors_that_a_balanced_connection_has_closed_are_not_kept_in_mind() {
-    let mut stage = Stage::new();
-    let server = stage.connect(PoolId(0), true);
-    stage.ask(|body| _ = body.int32("hello", 1).bool("loadBalanced", true).text("$db", "admin"));
+    let (mut stage, server) = Stage::behind_a_balancer();
     (1..=4).for_each(|id| stage.open(server, id));
     let own = |stage: &Stage| stage.clients.0[&CLIENT.0].resources.as_ref().unwrap().cursors();
     assert_eq!(own(&stage), [1, 2, 3, 4]);
@@ -210,9 +190,5 @@ fn a_transaction_whose_host_is_configured_no_longer_is_to_be_begun_anew() {
         body.text("insert", "things");
         within(body);
     });
-    let told = stage.told(&[]);
-    let header = Header::read(&told).unwrap().unwrap();
-    let body = wire::reply_document(&told, &header).unwrap();
-    assert_eq!(body.get("code").unwrap().unwrap().integer(), Some(251));
-    assert!(body.get("errorLabels").unwrap().is_some());
+    assert!(matches!(stage.error(), (251, _, true)));
 }

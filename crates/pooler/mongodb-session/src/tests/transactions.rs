@@ -2,7 +2,6 @@
 
 use super::*;
 
-/// The commands that end a transaction.
 const ENDS: [fn(&mut Writer<'_>); 2] = [aborts, commits];
 
 #[test]
@@ -30,9 +29,7 @@ fn a_transaction_is_known_until_its_end_is_confirmed() {
 
 #[test]
 fn a_failed_commit_has_an_unknown_outcome_and_only_its_driver_may_abort() {
-    let mut stage = Stage::new();
-    let server = stage.connect(PoolId(0), true);
-    stage.ask(|body| _ = body.int32("hello", 1).bool("loadBalanced", true).text("$db", "admin"));
+    let (mut stage, server) = Stage::behind_a_balancer();
     stage.exchange(server, None, begins);
     stage.exchange(server, Some(EXPIRED), commits);
     stage.leave();
@@ -43,9 +40,7 @@ fn a_failed_commit_has_an_unknown_outcome_and_only_its_driver_may_abort() {
 
 /// A client with `loadBalanced=true` whose abort was refused.
 fn refused_behind_a_balancer() -> (Stage, ServerTag) {
-    let mut stage = Stage::new();
-    let server = stage.connect(PoolId(0), true);
-    stage.ask(|body| _ = body.int32("hello", 1).bool("loadBalanced", true).text("$db", "admin"));
+    let (mut stage, server) = Stage::behind_a_balancer();
     stage.exchange(server, None, begins);
     stage.exchange(server, Some(EXPIRED), aborts);
     (stage, server)
@@ -56,9 +51,7 @@ fn what_a_refused_abort_leaves_is_aborted_when_its_connection_ends() {
     let (mut stage, server) = refused_behind_a_balancer();
     stage.leave();
     assert!(stage.did(|effect| *effect == Effect::ResetOne { pool: PoolId(0) }));
-    let session = stage.servers.0.get_mut(&server.0).unwrap();
-    stage.out.clear();
-    stage.mongodb.reset(server, session, &mut stage.out);
+    stage.reset(server);
     let (command, id) = stage.own(server).unwrap();
     assert_eq!(command, "abortTransaction");
     stage.answer(server, id, None);
@@ -69,30 +62,23 @@ fn what_a_refused_abort_leaves_is_aborted_when_its_connection_ends() {
 
 #[test]
 fn a_transaction_is_aborted_when_its_connection_ends_though_its_session_has_begun_another_elsewhere() {
-    let mut stage = Stage::new();
-    let server = stage.connect(PoolId(0), true);
-    stage.ask(|body| _ = body.int32("hello", 1).bool("loadBalanced", true).text("$db", "admin"));
+    let (mut stage, server) = Stage::behind_a_balancer();
     stage.exchange(server, None, begins);
     stage.mongodb.transactions.begin((Arc::from(""), SESSION), 2, 1);
     stage.leave();
     assert!(stage.did(|effect| *effect == Effect::ResetOne { pool: PoolId(0) }));
-    let session = stage.servers.0.get_mut(&server.0).unwrap();
-    stage.out.clear();
-    stage.mongodb.reset(server, session, &mut stage.out);
+    stage.reset(server);
     assert_eq!(stage.own(server).unwrap().0, "abortTransaction");
 }
 
 #[test]
 fn a_transaction_whose_first_statement_is_unanswered_is_aborted_though_its_session_has_begun_another_elsewhere() {
     for times_out in [false, true] {
-        let mut stage = Stage::new();
-        let server = stage.connect(PoolId(0), true);
-        stage.ask(|body| _ = body.int32("hello", 1).bool("loadBalanced", true).text("$db", "admin"));
+        let (mut stage, server) = Stage::behind_a_balancer();
         stage.send(server, begins);
         stage.mongodb.transactions.begin((Arc::from(""), SESSION), 2, 1);
         if times_out {
-            let client = stage.clients.0.get_mut(&CLIENT.0).unwrap();
-            stage.mongodb.refuse(CLIENT, client, Refusal::QueryTimeout, &mut stage.out);
+            stage.refuse(Refusal::QueryTimeout);
             assert!(stage.did(|effect| *effect == Effect::Release { server, verdict: Left::Discard }));
         }
         stage.leave();
@@ -106,9 +92,7 @@ fn an_abort_of_poolhouses_own_that_is_refused_is_asked_for_once_more() {
     for (codes, known) in [([EXPIRED, EXPIRED], Some(0)), ([EXPIRED, NO_SUCH_TRANSACTION], None)] {
         let (mut stage, server) = refused_behind_a_balancer();
         stage.leave();
-        let session = stage.servers.0.get_mut(&server.0).unwrap();
-        stage.out.clear();
-        stage.mongodb.reset(server, session, &mut stage.out);
+        stage.reset(server);
         for (turn, code) in codes.into_iter().enumerate() {
             let (command, id) = stage.own(server).unwrap_or_else(|| panic!("turn {turn}"));
             assert_eq!(command, "abortTransaction");

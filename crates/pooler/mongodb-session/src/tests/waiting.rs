@@ -12,12 +12,8 @@ fn a_request_that_waits_for_a_host_for_too_long_is_answered_once_and_its_connect
         body.document("$readPreference", |preference| _ = preference.text("mode", "secondary"));
     });
     assert_eq!(stage.wanted(), None);
-    let client = stage.clients.0.get_mut(&CLIENT.0).unwrap();
-    stage.out.clear();
-    stage.mongodb.refuse(CLIENT, client, Refusal::QueryTimeout, &mut stage.out);
-    let told = stage.told(&[]);
-    let header = Header::read(&told).unwrap().unwrap();
-    assert_eq!((header.answers, header.length), (stage.last_id, told.len()));
+    stage.refuse(Refusal::QueryTimeout);
+    stage.error();
     assert!(!stage.did(|effect| matches!(effect, Effect::Close { .. })));
     assert_eq!((stage.hear(&bytes), stage.told(&bytes).len()), (bytes.len(), 0), "what was said of it is dropped");
     stage.ask(|body| _ = body.text("insert", "things").text("$db", "app"));
@@ -42,9 +38,7 @@ fn who_waits_for_what_others_write_goes_at_a_shutdown_and_in_silence() {
     let bytes = stage.ask(get_more(5));
     assert!(stage.did(|effect| *effect == blocked), "a shutdown would wait for it for ever");
     stage.grant(server, &bytes);
-    let client = stage.clients.0.get_mut(&CLIENT.0).unwrap();
-    stage.out.clear();
-    stage.mongodb.refuse(CLIENT, client, Refusal::ShuttingDown, &mut stage.out);
+    stage.refuse(Refusal::ShuttingDown);
     assert_eq!(stage.told(&[]), [], "a driver asks again when its connection is closed");
     assert!(stage.did(|effect| matches!(effect, Effect::Close { peer: Peer::Client(_), .. })));
 }

@@ -51,7 +51,6 @@ impl CheckSchedule {
         self.next = self.next.min(self.last + MIN_HEARTBEAT_INTERVAL);
     }
 
-    /// All hosts are checked now.
     pub fn begin(&mut self, now: Duration) {
         let seeks_primary = self.primary_lost.is_some_and(|lost| now < lost + PRIMARY_SEARCH_TIME);
         self.last = now;

@@ -15,7 +15,6 @@ pub struct ClientNotices {
     deadlines: BTreeMap<u64, (Duration, ClientTag)>,
     /// A host no longer serves its clients, and they have not been notified.
     host_lost: bool,
-    /// When clients may be notified again.
     next_notice: Duration,
 }
 

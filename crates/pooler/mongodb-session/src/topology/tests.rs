@@ -8,12 +8,8 @@ fn primary_of(term: u8) -> ServerDescription {
         set: Some("rs".into()),
         wire: 21,
         session_minutes: Some(30),
-        tags: TagSet::new(),
         election: Election::of_term(term),
-        last_write: None,
-        time: None,
-        me: None,
-        members: Vec::new(),
+        ..ServerDescription::default()
     }
 }
 
@@ -89,43 +85,4 @@ fn all_are_asked_at_once_when_the_primary_is_none_any_more_and_then_in_a_hurry()
     posts(&mut out);
     topology.on_tick(at(900), &mut out);
     assert_eq!(posts(&mut out).0, 0, "there is no hurry any more");
-}
-
-#[test]
-fn a_member_that_loses_its_connection_has_all_others_asked() {
-    let (mut topology, mut out) = watched();
-    topology.on_tick(Duration::from_millis(10_500), &mut out);
-    posts(&mut out);
-    topology.monitor_lost(0, 7, &mut out);
-    assert_eq!(posts(&mut out), (2, 1));
-}
-
-#[test]
-fn whatever_a_member_says_it_makes_for_no_more_than_ten_questions_a_second() {
-    let (mut topology, mut out) = watched();
-    let (mut asked, mut told) = (0, 0);
-    for ms in 0..2000 {
-        topology.on_tick(Duration::from_millis(10_000 + ms), &mut out);
-        topology.mark_unknown(0, &mut out);
-        topology.learn(0, primary_of(1), HelloReceived::default(), &mut out);
-        asked += out
-            .effects
-            .iter()
-            .filter(|effect| matches!(effect, Effect::Post { to: Peer::Server(ServerTag(1)), .. }))
-            .count();
-        let doubts = out.inserted.iter().filter(|ask| **ask == CheckRequest::Immediate as u8).count();
-        assert!(doubts <= 1);
-        told += posts(&mut out).1;
-    }
-    assert!((15..=21).contains(&asked) && (15..=21).contains(&told), "{asked} {told}");
-}
-
-#[test]
-fn who_waits_at_a_primary_that_hangs_hears_of_the_next() {
-    let (mut topology, mut out) = watched();
-    assert!(topology.serves(0, Target::Writable));
-    topology.learn(1, primary_of(2), HelloReceived::default(), &mut out);
-    assert_eq!(posts(&mut out).1, 1);
-    assert!(!topology.serves(0, Target::Writable) && topology.serves(1, Target::Writable));
-    assert!(topology.serves(2, Target::Read(ReadPreference::Secondary)) && topology.serves(0, Target::Host(0)));
 }

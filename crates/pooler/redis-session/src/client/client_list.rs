@@ -4,7 +4,7 @@
 
 use std::io::Write;
 
-use seam::{Blame, ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, Seen, Standing};
+use seam::{Blame, CloseReason, Effect, LeaseKind, Outbox, Peer, Seen, Standing};
 
 use super::{
     Client, Outcome,
@@ -33,31 +33,21 @@ const MAX_IDS: usize = 256;
 pub(super) enum Survey {
     #[default]
     None,
-    /// All clients are asked.
     Asked(AboutClients),
     /// All clients are asked, for CLIENT UNBLOCK.
-    AskedToUnblock { with_error: bool },
+    AskedToUnblock {
+        with_error: bool,
+    },
     /// CLIENT UNBLOCK has ended a wait for a server in Poolhouse, of which Redis does not know. Its reply is to come.
     Unblocked,
 }
 
 impl Survey {
-    /// Whether answers of clients are to come.
     pub(super) fn is_asking(self) -> bool {
         matches!(self, Self::Asked(_) | Self::AskedToUnblock { .. })
     }
-
-    /// Whether the reply of CLIENT UNBLOCK has to count a client of which Redis does not know.
-    pub(super) fn take_unblocked(&mut self) -> bool {
-        let unblocked = *self == Self::Unblocked;
-        if unblocked {
-            *self = Self::None;
-        }
-        unblocked
-    }
 }
 
-/// The clients that a command is about.
 #[derive(Default, Debug, PartialEq, Eq)]
 struct Filter<'a> {
     /// Empty: all ids.
@@ -77,7 +67,6 @@ struct Filter<'a> {
 impl Redis {
     pub(super) fn client_list_command(
         &self,
-        me: ClientTag,
         client: &mut Client,
         what: AboutClients,
         arguments: &[&[u8]],
@@ -89,36 +78,34 @@ impl Redis {
         let own = [&b"ID"[..], id.as_bytes()];
         let (words, what) = match (what, given) {
             (AboutClients::Info, []) => (&own[..], what),
-            (AboutClients::Info, _) => return client.wrong_arity(me, "client|info", out),
-            (AboutClients::Kill, []) => return client.wrong_arity(me, "client|kill", out),
+            (AboutClients::Info, _) => return client.wrong_arity("client|info", out),
+            (AboutClients::Kill, []) => return client.wrong_arity("client|kill", out),
             (AboutClients::Kill, [_]) => (given, AboutClients::KillAddress),
             (AboutClients::Unblock, [_] | [_, _]) => (given, what),
-            (AboutClients::Unblock, _) => return client.wrong_arity(me, "client|unblock", out),
+            (AboutClients::Unblock, _) => return client.wrong_arity("client|unblock", out),
             _ => (given, what),
         };
         match Filter::read(what, words) {
-            Err(error) => return client.write_error(me, &error, out),
+            Err(error) => return client.write_error(&error, out),
             Ok(Filter { ids, .. }) if ids.len() > MAX_IDS => {
-                return client.write_error(me, &format!("ERR Poolhouse: name {MAX_IDS} clients at most"), out);
+                return client.write_error(&format!("ERR Poolhouse: name {MAX_IDS} clients at most"), out);
             }
             // No other user exists for it.
             Ok(Filter { user: Some(user), .. }) if user != client.identity.user_name().as_bytes() => {
-                return client.write_error(me, &format!("ERR No such user '{}'", user.escape_ascii()), out);
+                return client.write_error(&format!("ERR No such user '{}'", user.escape_ascii()), out);
             }
             Ok(_) => {}
         }
         if what == AboutClients::Unblock {
-            return self.ask_to_unblock(me, client, given, out);
+            return self.ask_to_unblock(client, given, out);
         }
-        client.ask_all(me, Survey::Asked(what), what, words, out);
-        out.push(Effect::Standing { client: me, standing: Standing::Active });
+        client.ask_all(Survey::Asked(what), what, words, out);
+        out.push(Effect::Standing { client: client.tag, standing: Standing::Active });
         Outcome::Consumed
     }
 
-    /// Writes this client's answer to another client's command.
     pub(crate) fn answer_survey(
         &self,
-        me: ClientTag,
         client: &mut Client,
         seen: &Seen<'_>,
         question: &[u8],
@@ -145,7 +132,7 @@ impl Redis {
         match what {
             AboutClients::List | AboutClients::Info => client.describe(seen, itself.then_some(what), answer),
             AboutClients::Unblock if client.waits_to_block() => {
-                self.unblock_waiting(me, client, asks_for_error(words), out);
+                self.unblock_waiting(client, asks_for_error(words), out);
                 answer.push(UNBLOCKED);
             }
             AboutClients::Unblock => {
@@ -156,68 +143,77 @@ impl Redis {
             AboutClients::Kill | AboutClients::KillAddress => {
                 answer.push(CLOSED);
                 let message = format!("closed by CLIENT KILL of client {}", String::from_utf8_lossy(asker));
-                client.close(me, CloseReason::Error(Blame::Client, message), out);
+                client.close(CloseReason::Error(Blame::Client, message), out);
             }
         }
     }
 
-    /// All clients have answered.
-    pub(crate) fn end_survey(&self, me: ClientTag, client: &mut Client, answer: &[u8], out: &mut Outbox) {
+    pub(crate) fn end_survey(&self, client: &mut Client, answer: &[u8], out: &mut Outbox) {
         let survey = std::mem::take(&mut client.survey);
         let what = match survey {
             Survey::Asked(what) => what,
-            Survey::AskedToUnblock { with_error } => return client.unblock(me, answer, with_error, out),
+            Survey::AskedToUnblock { with_error } => return client.unblock(answer, with_error, out),
             Survey::None | Survey::Unblocked => unreachable!("answers came to a question that was not asked"),
         };
         let itself = answer.contains(&CLOSES_ITSELF);
         match what {
             AboutClients::List | AboutClients::Info => {
-                out.insert(Peer::Client(me), |to| resp::verbatim(to, answer, client.settings.version()));
+                out.insert(Peer::Client(client.tag), |to| resp::verbatim(to, answer, client.settings.version()));
             }
-            AboutClients::Kill => out.insert(Peer::Client(me), |to| {
+            AboutClients::Kill => out.insert(Peer::Client(client.tag), |to| {
                 to.extend_from_slice(format!(":{}\r\n", answer.len()).as_bytes());
             }),
             AboutClients::KillAddress if answer.is_empty() => {
-                out.insert(Peer::Client(me), |to| resp::error(to, "ERR No such client"));
+                out.insert(Peer::Client(client.tag), |to| resp::error(to, "ERR No such client"));
             }
-            AboutClients::KillAddress => out.insert(Peer::Client(me), |to| to.extend_from_slice(b"+OK\r\n")),
+            AboutClients::KillAddress => out.insert(Peer::Client(client.tag), |to| to.extend_from_slice(b"+OK\r\n")),
             AboutClients::Unblock => unreachable!("it has a survey of its own"),
         }
         if itself && matches!(what, AboutClients::Kill | AboutClients::KillAddress) {
-            return client.close(me, CloseReason::Done, out);
+            return client.close(CloseReason::Done, out);
         }
-        out.push(Effect::Standing { client: me, standing: client.standing() });
-        out.push(Effect::Wake { client: me });
+        out.push(Effect::Standing { client: client.tag, standing: client.standing() });
+        out.push(Effect::Wake { client: client.tag });
     }
 
     /// Requests a server for CLIENT UNBLOCK. The clients are asked when the server is there: until then, the blocked
     /// client's connection could become another client's.
-    fn ask_to_unblock(&self, me: ClientTag, client: &mut Client, given: &[&[u8]], out: &mut Outbox) -> Outcome {
+    fn ask_to_unblock(&self, client: &mut Client, given: &[&[u8]], out: &mut Outbox) -> Outcome {
         let (id, with_error) = (given[0], asks_for_error(given));
         match self.directory.route(client.identity.user(), 0, client.settings.version()) {
             Ok(pool) => {
                 let purpose = Purpose::Unblock { id: Box::from(id), with_error };
-                client.request_lease(me, pool, LeaseRequest::new(LeaseKind::Exclusive, purpose, true), out);
+                client.request_lease(pool, LeaseRequest::new(LeaseKind::Exclusive, purpose, true), out);
                 Outcome::Consumed
             }
-            Err(why) => client.write_error(me, &format!("ERR Poolhouse: {why}"), out),
+            Err(why) => client.write_error(&format!("ERR Poolhouse: {why}"), out),
         }
     }
 }
 
 impl Client {
+    /// Whether this client has ended a wait for a server of which Redis does not know. Only the reply of its CLIENT
+    /// UNBLOCK has to ask.
+    pub(crate) fn take_unblocked(&mut self) -> bool {
+        let unblocked = self.survey == Survey::Unblocked;
+        if unblocked {
+            self.survey = Survey::None;
+        }
+        unblocked
+    }
+
     /// Asks all clients, itself included.
-    fn ask_all(&mut self, me: ClientTag, survey: Survey, what: AboutClients, words: &[&[u8]], out: &mut Outbox) {
+    fn ask_all(&mut self, survey: Survey, what: AboutClients, words: &[&[u8]], out: &mut Outbox) {
         self.survey = survey;
         let (id, start) = (self.id.to_string(), out.inserted.len());
         let question = [&[id.as_bytes(), self.identity.user().as_bytes(), what.name().as_bytes()], words].concat();
         resp::command(&mut out.inserted, &question);
-        out.push(Effect::Survey { client: me, question: start..out.inserted.len() });
+        out.push(Effect::Survey { client: self.tag, question: start..out.inserted.len() });
     }
 
     /// Sends CLIENT UNBLOCK for this connection, or for one that does not exist if the client is not blocked. The reply
     /// is pending already.
-    fn unblock(&mut self, me: ClientTag, connection: &[u8], with_error: bool, out: &mut Outbox) {
+    fn unblock(&mut self, connection: &[u8], with_error: bool, out: &mut Outbox) {
         let unblocked = connection == [UNBLOCKED];
         if unblocked {
             self.survey = Survey::Unblocked;
@@ -229,19 +225,13 @@ impl Client {
             let how = unblock_reason(with_error);
             out.insert(Peer::Server(server), |to| resp::command(to, &[b"CLIENT", b"UNBLOCK", connection, how]));
         }
-        out.push(Effect::Wake { client: me });
+        out.push(Effect::Wake { client: self.tag });
     }
 
     /// Asks all clients where the one with this id is blocked.
-    pub(super) fn survey_for_unblock(&mut self, me: ClientTag, id: &[u8], with_error: bool, out: &mut Outbox) {
+    pub(super) fn survey_for_unblock(&mut self, id: &[u8], with_error: bool, out: &mut Outbox) {
         let words = [id, unblock_reason(with_error)];
-        self.ask_all(me, Survey::AskedToUnblock { with_error }, AboutClients::Unblock, &words, out);
-    }
-
-    /// Whether this client has ended a wait for a server of which Redis does not know. Only the reply of its CLIENT
-    /// UNBLOCK has to ask.
-    pub(crate) fn take_unblocked(&mut self) -> bool {
-        self.survey.take_unblocked()
+        self.ask_all(Survey::AskedToUnblock { with_error }, AboutClients::Unblock, &words, out);
     }
 
     /// Writes the client's line in Redis's format. It has all fields in their order, because client libraries read them
@@ -284,9 +274,7 @@ impl Client {
 
 impl<'a> Filter<'a> {
     /// Reads the arguments behind the subcommand.
-    ///
-    /// # Errors
-    /// Redis's error.
+    /// Fails with Redis's error.
     fn read(what: AboutClients, mut words: &[&'a [u8]]) -> Result<Self, String> {
         const SYNTAX: &str = "ERR syntax error";
         let mut filter = Self { skips_me: what == AboutClients::Kill, ..Self::default() };

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use seam::{ClientTag, Effect, LeaseKind, Outbox, Peer, ServerTag, Sessions, Standing};
+use seam::{Effect, LeaseKind, Outbox, Peer, ServerTag, Standing};
 
 use super::{
     Client, Outcome, connection_commands,
@@ -10,7 +10,7 @@ use super::{
     pinned,
 };
 use crate::{
-    Redis, Server,
+    Redis, Server, Servers,
     blocking_waits::block_timeout,
     command::{Kind, kind},
     resp,
@@ -20,9 +20,7 @@ use crate::{
 /// Pending replies of a server beyond which a client that holds it is not read from, counted as runs of the same kind.
 const MAX_RUNS: usize = 100_000;
 
-/// Where a command's bytes are.
 pub(super) enum CommandBytes {
-    /// In the input.
     Span(Range<usize>),
     /// Nowhere: it was an inline command, and has to be written as an array.
     Inline,
@@ -31,12 +29,10 @@ pub(super) enum CommandBytes {
 impl Redis {
     /// Executes a whole command, of which the first arguments are given. `exclusive`: it must not go through a shared
     /// server.
-    #[allow(clippy::too_many_arguments)]
     pub(super) fn execute(
         &self,
-        me: ClientTag,
         client: &mut Client,
-        servers: &mut dyn Sessions<ServerTag, Server>,
+        servers: &mut Servers<'_>,
         arguments: &[&[u8]],
         bytes: &CommandBytes,
         exclusive: bool,
@@ -46,7 +42,7 @@ impl Redis {
         let exclusive = exclusive || (kind.can_share() && self.takes_unshared_command());
         let is_wrong_reset = kind == Kind::Reset && arguments.len() > 1;
         if is_wrong_reset && !client.needs_its_server() {
-            return if client.waits_for_replies() { Outcome::Waits } else { client.wrong_arity(me, "reset", out) };
+            return if client.waits_for_replies() { Outcome::Waits } else { client.wrong_arity("reset", out) };
         }
         // In a transaction, Redis queues most of these commands, and has its own errors for the others.
         let refused = pinned::refused_by_redis(kind, arguments).filter(|_| client.needs_its_server());
@@ -58,26 +54,26 @@ impl Redis {
         {
             kind = Kind::Pinning;
         }
-        if let Some(outcome) = self.answer_subscription_command(me, client, kind, arguments, out) {
+        if let Some(outcome) = self.answer_subscription_command(client, kind, arguments, out) {
             return outcome;
         }
         if kind == Kind::Reset && client.replies.is_empty() {
-            client.abandon_transaction(me, servers, out);
+            client.abandon_transaction(servers, out);
         }
-        if let Some(outcome) = self.answer_connection_command(me, client, kind, arguments, out) {
+        if let Some(outcome) = self.answer_connection_command(client, kind, arguments, out) {
             return outcome;
         }
-        let Some((tag, server)) = self.server_for(me, client, servers, kind, exclusive, out) else {
+        let Some((tag, server)) = self.server_for(client, servers, kind, exclusive, out) else {
             if kind == Kind::Blocking {
                 self.begin_waiting(client, arguments);
             }
             if connection_commands::is_client_reply(arguments) {
-                client.close_without_server(me, out);
+                client.close_without_server(out);
             }
-            return client.answer_without_server(me, kind, out);
+            return client.answer_without_server(kind, out);
         };
         let reply = self.reply_kind(client, kind, arguments);
-        client.note_sent(me, tag, server, kind, reply, out);
+        client.note_sent(tag, server, kind, reply, out);
         match (refused, bytes) {
             (Some(why), _) => out.insert(Peer::Server(tag), |to| resp::command(to, &[why.as_bytes()])),
             (None, CommandBytes::Span(span)) => out.span(Peer::Server(tag), span.clone()),
@@ -90,9 +86,8 @@ impl Redis {
     /// none.
     pub(super) fn server_for<'s>(
         &self,
-        me: ClientTag,
         client: &mut Client,
-        servers: &'s mut dyn Sessions<ServerTag, Server>,
+        servers: &'s mut Servers<'_>,
         kind: Kind,
         exclusive: bool,
         out: &mut Outbox,
@@ -106,7 +101,7 @@ impl Redis {
             Lease::Requested(_) => unreachable!("input came before the server that it waits for"),
             Lease::None => {
                 if !client.is_to_seek() {
-                    self.request_server(me, client, kind, exclusive, out);
+                    self.request_server(client, kind, exclusive, out);
                 }
                 return None;
             }
@@ -124,14 +119,14 @@ impl Redis {
             return None;
         }
         if server.select_error().is_some() {
-            server.select_again(tag, (me, client.id), out);
+            server.select_again(tag, (client.tag, client.id), out);
             return None;
         }
         Some((tag, server))
     }
 
     /// Requests a server for the next command of a client that has none.
-    fn request_server(&self, me: ClientTag, client: &mut Client, kind: Kind, exclusive: bool, out: &mut Outbox) {
+    fn request_server(&self, client: &mut Client, kind: Kind, exclusive: bool, out: &mut Outbox) {
         // While Redis runs a script for long, SELECT fails. The first database needs none.
         let database = if kind == Kind::Control { 0 } else { client.settings.database() };
         let pool = match self.route(client, database) {
@@ -148,9 +143,9 @@ impl Redis {
         };
         let blocks = kind == Kind::Blocking;
         let elsewhere = database != client.settings.database();
-        client.request_lease(me, pool, LeaseRequest::new(lease, Purpose::Command { blocks }, elsewhere), out);
+        client.request_lease(pool, LeaseRequest::new(lease, Purpose::Command { blocks }, elsewhere), out);
         if blocks {
-            out.push(Effect::Standing { client: me, standing: Standing::Blocked });
+            out.push(Effect::Standing { client: client.tag, standing: Standing::Blocked });
         }
     }
 
@@ -187,7 +182,6 @@ impl Client {
     /// [`Redis::reply_kind`].
     pub(super) fn note_sent(
         &mut self,
-        me: ClientTag,
         tag: ServerTag,
         server: &mut Server,
         kind: Kind,
@@ -198,7 +192,7 @@ impl Client {
             server.set_name(tag, self.settings.name(), out);
         }
         let in_transaction = self.lease.transaction().is_open();
-        let recipient = Some((me, self.id));
+        let recipient = Some((self.tag, self.id));
         match kind {
             Kind::Pinning => {
                 self.lease.held_mut().expect("a command that pins its server holds it").pin();
@@ -231,21 +225,21 @@ impl Client {
         // Without a transaction, the client is active since it asked for a server.
         if self.replies.is_empty() && (blocks || self.needs_its_server()) {
             let standing = if blocks { Standing::Blocked } else { Standing::Active };
-            out.push(Effect::Standing { client: me, standing });
+            out.push(Effect::Standing { client: self.tag, standing });
         }
         self.replies.add();
     }
 
     /// Answers the next command with the error that its lease ended with. Without an error, the command waits.
-    pub(super) fn answer_without_server(&mut self, me: ClientTag, kind: Kind, out: &mut Outbox) -> Outcome {
+    pub(super) fn answer_without_server(&mut self, kind: Kind, out: &mut Outbox) -> Outcome {
         let Some(error) = self.lease_error.take() else { return Outcome::Waits };
         if error.is_empty() {
-            out.insert(Peer::Client(me), |to| resp::null_array(to, self.settings.version()));
+            out.insert(Peer::Client(self.tag), |to| resp::null_array(to, self.settings.version()));
         } else if matches!(kind, Kind::Multi | Kind::Watch) {
             // What follows would be executed outside of the transaction that was to begin.
-            self.fail(me, &error, out);
+            self.fail(&error, out);
         } else {
-            out.insert(Peer::Client(me), |to| resp::error(to, &error));
+            out.insert(Peer::Client(self.tag), |to| resp::error(to, &error));
         }
         Outcome::Consumed
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use seam::{ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, Standing};
+use seam::{CloseReason, Effect, LeaseKind, Outbox, Peer, Standing};
 
 use super::{
     Client, Outcome,
@@ -23,7 +23,6 @@ const MAX_NAME: usize = 1024;
 /// Logical databases that a client may select. Each one makes a pool.
 const MAX_DATABASES: u32 = 256;
 
-/// Whether the command is CLIENT REPLY.
 pub(super) fn is_client_reply(arguments: &[&[u8]]) -> bool {
     matches!(arguments, [name, what, ..] if name.eq_ignore_ascii_case(b"CLIENT") && what.eq_ignore_ascii_case(b"REPLY"))
 }
@@ -50,7 +49,6 @@ impl Redis {
     /// Answers a connection command, or refuses any command before the login. `None` if the command is another one.
     pub(super) fn answer_connection_command(
         &self,
-        me: ClientTag,
         client: &mut Client,
         kind: Kind,
         arguments: &[&[u8]],
@@ -58,7 +56,7 @@ impl Redis {
     ) -> Option<Outcome> {
         match kind {
             Kind::Auth | Kind::Hello | Kind::Quit | Kind::Reset | Kind::Http => {}
-            _ if !client.identity.is_authenticated() => return Some(client.write_error(me, NO_LOGIN, out)),
+            _ if !client.identity.is_authenticated() => return Some(client.write_error(NO_LOGIN, out)),
             Kind::Select | Kind::Client(_) | Kind::Clients(_) => {}
             Kind::Pinning if has_redirect(arguments) => {}
             _ => return None,
@@ -67,84 +65,77 @@ impl Redis {
             return Some(Outcome::Waits);
         }
         Some(match kind {
-            Kind::Auth => self.auth(me, client, arguments, out),
-            Kind::Hello => self.hello(me, client, arguments, out),
-            Kind::Select => self.select(me, client, arguments, out),
-            Kind::Client(command) => client.client_command(me, command, arguments, out),
+            Kind::Auth => self.auth(client, arguments, out),
+            Kind::Hello => self.hello(client, arguments, out),
+            Kind::Select => self.select(client, arguments, out),
+            Kind::Client(command) => client.client_command(command, arguments, out),
             Kind::Http => {
-                client.fail(me, "ERR Poolhouse: this is HTTP, and here is Redis", out);
+                client.fail("ERR Poolhouse: this is HTTP, and here is Redis", out);
                 Outcome::Consumed
             }
             Kind::Clients(_) if client.needs_its_server() => {
-                client.fail(me, "ERR Poolhouse tells of its clients outside of transactions only", out);
+                client.fail("ERR Poolhouse tells of its clients outside of transactions only", out);
                 Outcome::Consumed
             }
-            Kind::Clients(what) => self.client_list_command(me, client, what, arguments, out),
+            Kind::Clients(what) => self.client_list_command(client, what, arguments, out),
             Kind::Pinning => {
                 let error = "ERR Poolhouse has no REDIRECT: the connection it names is not the client's own. \
                              Use RESP3, where invalidations come on the same connection";
-                client.write_error(me, error, out)
+                client.write_error(error, out)
             }
             Kind::Quit => {
-                client.say(me, b"+OK\r\n", out);
-                client.close(me, CloseReason::Goodbye, out);
+                client.say(b"+OK\r\n", out);
+                client.close(CloseReason::Goodbye, out);
                 Outcome::Consumed
             }
             // Messages that were published before RESET come first.
-            Kind::Reset if self.unsubscribe_quietly(me, client, out) => Outcome::Waits,
-            Kind::Reset => self.reset(me, client, out),
+            Kind::Reset if self.unsubscribe_quietly(client, out) => Outcome::Waits,
+            Kind::Reset => self.reset(client, out),
             _ => unreachable!("seen above"),
         })
     }
 
-    fn auth(&self, me: ClientTag, client: &mut Client, arguments: &[&[u8]], out: &mut Outbox) -> Outcome {
+    fn auth(&self, client: &mut Client, arguments: &[&[u8]], out: &mut Outbox) -> Outcome {
         let (user, password) = match arguments {
             [_, password] => (&b"default"[..], *password),
             [_, user, password] => (*user, *password),
-            [_] => return client.wrong_arity(me, "auth", out),
-            _ => return client.write_error(me, SYNTAX, out),
+            [_] => return client.wrong_arity("auth", out),
+            _ => return client.write_error(SYNTAX, out),
         };
         if !client.identity.requires_login() {
-            return client.auth_without_passwords(me, arguments, out);
+            return client.auth_without_passwords(arguments, out);
         }
-        if client.begin_login(me, out) {
+        if client.begin_login(out) {
             return Outcome::Waits;
         }
-        if self.check_password(me, client, user, password, out) {
-            client.say(me, b"+OK\r\n", out);
+        if self.check_password(client, user, password, out) {
+            client.say(b"+OK\r\n", out);
         }
         Outcome::Consumed
     }
 
     /// Logs the client in with this password. Returns false if that failed: then the client was told so, and is closed.
-    fn check_password(
-        &self,
-        me: ClientTag,
-        client: &mut Client,
-        user: &[u8],
-        password: &[u8],
-        out: &mut Outbox,
-    ) -> bool {
+    fn check_password(&self, client: &mut Client, user: &[u8], password: &[u8], out: &mut Outbox) -> bool {
         let name = std::str::from_utf8(user).unwrap_or_default();
         if !self.directory.is_password(name, password) {
-            out.push(Effect::LoginRequest { client: me, login: Box::new((String::new(), name.to_owned())) });
-            out.push(Effect::AuthFailed { client: me });
-            client.fail(me, WRONG_PASSWORD, out);
+            out.push(Effect::LoginRequest { client: client.tag, login: Box::new((String::new(), name.to_owned())) });
+            out.push(Effect::AuthFailed { client: client.tag });
+            client.fail(WRONG_PASSWORD, out);
             return false;
         }
-        self.log_in(me, client, Arc::from(name), out)
+        self.log_in(client, Arc::from(name), out)
     }
 
-    fn hello(&self, me: ClientTag, client: &mut Client, arguments: &[&[u8]], out: &mut Outbox) -> Outcome {
+    fn hello(&self, client: &mut Client, arguments: &[&[u8]], out: &mut Outbox) -> Outcome {
         let mut rest = &arguments[1..];
         let mut version = client.settings.version();
         if let [first, behind @ ..] = rest {
             version = match resp::integer(first) {
                 Some(2) => Version::Resp2,
                 Some(3) => Version::Resp3,
-                Some(_) => return client.write_error(me, "NOPROTO unsupported protocol version", out),
+                Some(_) => return client.write_error("NOPROTO unsupported protocol version", out),
                 None => {
-                    return client.write_error(me, "ERR Protocol version is not an integer or out of range", out);
+                    return client.write_error("ERR Protocol version is not an integer or out of range", out);
                 }
             };
             rest = behind;
@@ -162,21 +153,21 @@ impl Redis {
                 }
                 _ => {
                     let error = format!("ERR Syntax error in HELLO option '{}'", option.escape_ascii());
-                    return client.write_error(me, &error, out);
+                    return client.write_error(&error, out);
                 }
             };
         }
         if name.is_some_and(|name| !is_name(name)) {
-            return client.write_error(me, BAD_NAME, out);
+            return client.write_error(BAD_NAME, out);
         }
         if let Some((user, password)) = login {
             if !client.identity.requires_login() && user != b"default" {
-                return client.write_error(me, WRONG_PASSWORD, out);
+                return client.write_error(WRONG_PASSWORD, out);
             }
-            if client.identity.requires_login() && client.begin_login(me, out) {
+            if client.identity.requires_login() && client.begin_login(out) {
                 return Outcome::Waits;
             }
-            if client.identity.requires_login() && !self.check_password(me, client, user, password, out) {
+            if client.identity.requires_login() && !self.check_password(client, user, password, out) {
                 return Outcome::Consumed;
             }
         }
@@ -184,22 +175,21 @@ impl Redis {
             let error = "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
                          HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and \
                          select the RESP protocol version at the same time";
-            return client.write_error(me, error, out);
+            return client.write_error(error, out);
         }
         let purpose = Purpose::Hello(version, name.map(Box::from));
-        self.request_other_server(me, client, client.settings.database(), version, purpose, out)
+        self.request_other_server(client, client.settings.database(), version, purpose, out)
     }
 
-    fn select(&self, me: ClientTag, client: &mut Client, arguments: &[&[u8]], out: &mut Outbox) -> Outcome {
-        let [_, index] = arguments else { return client.wrong_arity(me, "select", out) };
+    fn select(&self, client: &mut Client, arguments: &[&[u8]], out: &mut Outbox) -> Outcome {
+        let [_, index] = arguments else { return client.wrong_arity("select", out) };
         let Some(index) = resp::integer(index) else {
-            return client.write_error(me, "ERR value is not an integer or out of range", out);
+            return client.write_error("ERR value is not an integer or out of range", out);
         };
         match u32::try_from(index) {
-            Ok(index) if index == client.settings.database() => client.say(me, b"+OK\r\n", out),
+            Ok(index) if index == client.settings.database() => client.say(b"+OK\r\n", out),
             Ok(index) if index < MAX_DATABASES => {
                 return self.request_other_server(
-                    me,
                     client,
                     index,
                     client.settings.version(),
@@ -207,7 +197,7 @@ impl Redis {
                     out,
                 );
             }
-            _ => return client.write_error(me, "ERR DB index is out of range", out),
+            _ => return client.write_error("ERR DB index is out of range", out),
         }
         Outcome::Consumed
     }
@@ -216,7 +206,6 @@ impl Redis {
     /// or the version exists.
     fn request_other_server(
         &self,
-        me: ClientTag,
         client: &mut Client,
         database: u32,
         version: Version,
@@ -226,21 +215,21 @@ impl Redis {
         let selects = matches!(purpose, Purpose::Select(_));
         debug_assert!(client.lease.is_none(), "a client without pending replies has a lease");
         match self.directory.route(client.identity.user(), database, version) {
-            Ok(pool) => client.request_lease(me, pool, LeaseRequest::new(LeaseKind::Shared, purpose, false), out),
+            Ok(pool) => client.request_lease(pool, LeaseRequest::new(LeaseKind::Shared, purpose, false), out),
             // After an error, the client would go on in the database that it wanted to leave.
-            Err(why) if selects => client.fail(me, &format!("ERR Poolhouse: {why}"), out),
-            Err(why) => return client.write_error(me, &format!("ERR Poolhouse: {why}"), out),
+            Err(why) if selects => client.fail(&format!("ERR Poolhouse: {why}"), out),
+            Err(why) => return client.write_error(&format!("ERR Poolhouse: {why}"), out),
         }
         Outcome::Consumed
     }
 
-    fn reset(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) -> Outcome {
+    fn reset(&self, client: &mut Client, out: &mut Outbox) -> Outcome {
         client.settings.reset();
         client.identity.log_out();
-        self.update_pool(me, client, out);
+        self.update_pool(client, out);
         self.leave_subscriptions(client, out);
-        out.push(Effect::Standing { client: me, standing: client.standing() });
-        client.say(me, b"+RESET\r\n", out);
+        out.push(Effect::Standing { client: client.tag, standing: client.standing() });
+        client.say(b"+RESET\r\n", out);
         Outcome::Consumed
     }
 }
@@ -248,14 +237,14 @@ impl Redis {
 const BAD_NAME: &str = "ERR Client names cannot contain spaces, newlines or special characters.";
 
 impl Client {
-    fn client_command(&mut self, me: ClientTag, command: AboutSelf, arguments: &[&[u8]], out: &mut Outbox) -> Outcome {
+    fn client_command(&mut self, command: AboutSelf, arguments: &[&[u8]], out: &mut Outbox) -> Outcome {
         match (command, &arguments[2..]) {
-            (AboutSelf::SetName, [name]) if !is_name(name) => return self.write_error(me, BAD_NAME, out),
+            (AboutSelf::SetName, [name]) if !is_name(name) => return self.write_error(BAD_NAME, out),
             (AboutSelf::SetName, [name]) => {
                 self.settings.set_name(Box::from(*name));
-                self.say(me, b"+OK\r\n", out);
+                self.say(b"+OK\r\n", out);
             }
-            (AboutSelf::GetName, []) => out.insert(Peer::Client(me), |to| match self.settings.name() {
+            (AboutSelf::GetName, []) => out.insert(Peer::Client(self.tag), |to| match self.settings.name() {
                 Some(name) => resp::text(to, name),
                 None => resp::null(to, self.settings.version()),
             }),
@@ -263,26 +252,26 @@ impl Client {
                 let known = [&b"lib-name"[..], b"lib-ver"].iter().any(|known| attribute.eq_ignore_ascii_case(known));
                 if !known {
                     let error = format!("ERR Unrecognized option '{}'", attribute.escape_ascii());
-                    return self.write_error(me, &error, out);
+                    return self.write_error(&error, out);
                 }
                 if !is_name(value) {
                     let error = format!(
                         "ERR {} cannot contain spaces, newlines or special characters.",
                         attribute.to_ascii_lowercase().escape_ascii()
                     );
-                    return self.write_error(me, &error, out);
+                    return self.write_error(&error, out);
                 }
                 match attribute.eq_ignore_ascii_case(b"lib-name") {
                     true => self.settings.set_library_name(Box::from(*value)),
                     false => self.settings.set_library_version(Box::from(*value)),
                 }
-                self.say(me, b"+OK\r\n", out);
+                self.say(b"+OK\r\n", out);
             }
             (AboutSelf::Unknown, _) => {
                 let given = arguments[1][..arguments[1].len().min(128)].escape_ascii();
-                return self.write_error(me, &format!("ERR unknown subcommand '{given}'. Try CLIENT HELP."), out);
+                return self.write_error(&format!("ERR unknown subcommand '{given}'. Try CLIENT HELP."), out);
             }
-            (AboutSelf::Id, []) => self.say(me, format!(":{}\r\n", self.id).as_bytes(), out),
+            (AboutSelf::Id, []) => self.say(format!(":{}\r\n", self.id).as_bytes(), out),
             (command, _) => {
                 let name = match command {
                     AboutSelf::SetName => "client|setname",
@@ -291,7 +280,7 @@ impl Client {
                     AboutSelf::Id => "client|id",
                     AboutSelf::Unknown => unreachable!("answered above"),
                 };
-                return self.wrong_arity(me, name, out);
+                return self.wrong_arity(name, out);
             }
         }
         Outcome::Consumed
@@ -299,20 +288,20 @@ impl Client {
 
     /// Has the client stand among those that log in, so that it waits for its turn where passwords are guessed. Returns
     /// false if it has its turn.
-    fn begin_login(&mut self, me: ClientTag, out: &mut Outbox) -> bool {
+    fn begin_login(&mut self, out: &mut Outbox) -> bool {
         let begins = self.identity.begin_login();
         if begins {
-            out.push(Effect::Standing { client: me, standing: Standing::Login });
-            out.push(Effect::Wake { client: me });
+            out.push(Effect::Standing { client: self.tag, standing: Standing::Login });
+            out.push(Effect::Wake { client: self.tag });
         }
         begins
     }
 
     /// AUTH where no login is required. As in Redis, `default` may log in with any password, and no other user exists.
-    fn auth_without_passwords(&mut self, me: ClientTag, arguments: &[&[u8]], out: &mut Outbox) -> Outcome {
+    fn auth_without_passwords(&mut self, arguments: &[&[u8]], out: &mut Outbox) -> Outcome {
         let error = match arguments {
             [_, b"default", _] => {
-                self.say(me, b"+OK\r\n", out);
+                self.say(b"+OK\r\n", out);
                 return Outcome::Consumed;
             }
             [_, _, _] => WRONG_PASSWORD,
@@ -321,20 +310,20 @@ impl Client {
                  Are you sure your configuration is correct?"
             }
         };
-        self.write_error(me, error, out)
+        self.write_error(error, out)
     }
 
-    fn say(&self, me: ClientTag, bytes: &[u8], out: &mut Outbox) {
-        out.insert(Peer::Client(me), |to| to.extend_from_slice(bytes));
+    fn say(&self, bytes: &[u8], out: &mut Outbox) {
+        out.insert(Peer::Client(self.tag), |to| to.extend_from_slice(bytes));
     }
 
-    pub(super) fn write_error(&self, me: ClientTag, error: &str, out: &mut Outbox) -> Outcome {
-        out.insert(Peer::Client(me), |to| resp::error(to, error));
+    pub(super) fn write_error(&self, error: &str, out: &mut Outbox) -> Outcome {
+        out.insert(Peer::Client(self.tag), |to| resp::error(to, error));
         Outcome::Consumed
     }
 
-    pub(super) fn wrong_arity(&self, me: ClientTag, name: &str, out: &mut Outbox) -> Outcome {
-        self.write_error(me, &format!("ERR wrong number of arguments for '{name}' command"), out)
+    pub(super) fn wrong_arity(&self, name: &str, out: &mut Outbox) -> Outcome {
+        self.write_error(&format!("ERR wrong number of arguments for '{name}' command"), out)
     }
 }
 
@@ -351,7 +340,6 @@ pub(super) fn has_redirect(arguments: &[&[u8]]) -> bool {
             || arguments.iter().any(|word| word.eq_ignore_ascii_case(b"REDIRECT")))
 }
 
-/// Whether HELLO has the option AUTH.
 pub(super) fn has_auth(arguments: &[&[u8]]) -> bool {
     arguments.len() == MAX_READ_ARGUMENTS || arguments.iter().any(|word| word.eq_ignore_ascii_case(b"AUTH"))
 }

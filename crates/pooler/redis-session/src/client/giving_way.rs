@@ -6,7 +6,7 @@
 //! client is closed instead, as when its server is lost, and connects again. So is a client that Redis does not unblock
 //! in time, or that is pinned.
 
-use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, PoolId, ServerTag, Upgrade};
+use seam::{Blame, CloseReason, Effect, Outbox, PoolId, ServerTag, Upgrade};
 
 use super::{
     Client,
@@ -20,14 +20,7 @@ const GIVES_WAY: &str = "it kept its server for longest, there are fewer than be
 impl Redis {
     /// The client is to give its server back. Returns false if it will do so by itself, when a reply or the rest of a
     /// command has come.
-    pub(crate) fn ask_to_give_way(
-        &self,
-        me: ClientTag,
-        client: &mut Client,
-        tag: ServerTag,
-        pool: PoolId,
-        out: &mut Outbox,
-    ) -> bool {
+    pub(crate) fn ask_to_give_way(&self, client: &mut Client, tag: ServerTag, pool: PoolId, out: &mut Outbox) -> bool {
         if client.replies.is_mid_reply() {
             // Redis has taken an element for the client, and the rest of it would be lost.
             return false;
@@ -35,12 +28,11 @@ impl Redis {
         match client.lease.held_mut().map(Held::give_way) {
             None | Some(GiveWay::ByItself) => return false,
             Some(GiveWay::Unblock(connection)) => self.unblock_by_side_connection(connection, tag, pool, out),
-            Some(GiveWay::Close) => client.close_to_give_way(me, out),
+            Some(GiveWay::Close) => client.close_to_give_way(out),
         }
         true
     }
 
-    /// Has Redis unblock this connection.
     fn unblock_by_side_connection(&self, connection: u32, tag: ServerTag, pool: PoolId, out: &mut Outbox) {
         let login = self.directory.server_login(pool);
         let start = out.inserted.len();
@@ -62,8 +54,8 @@ impl Client {
     }
 
     /// Closes the client, because it gives its server back in no other way.
-    pub(crate) fn close_to_give_way(&mut self, me: ClientTag, out: &mut Outbox) {
-        self.close(me, CloseReason::Error(Blame::Exhausted, GIVES_WAY.to_owned()), out);
+    pub(crate) fn close_to_give_way(&mut self, out: &mut Outbox) {
+        self.close(CloseReason::Error(Blame::Exhausted, GIVES_WAY.to_owned()), out);
     }
 }
 

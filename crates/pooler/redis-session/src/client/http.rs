@@ -24,14 +24,14 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use http_sansio::{Connection, Denied, Event, MemoryBudget, Method, Request, Stream};
-use seam::{ClientTag, Effect, Input, Outbox, ServerTag, Sessions, Standing};
+use http_sansio::{Connection, Denied, Event, Method, Request, Room, Stream};
+use seam::{Effect, Input, Outbox, Standing};
 
 pub(crate) use self::revoking::StreamClients;
 use self::{event_streams::EventStreams, pending_request::PendingRequest, token_login::TokenLogin};
 use super::Client;
 use crate::{
-    OverRate, Redis, Server,
+    OverRate, Redis, Servers,
     rest::{
         MAX_COMMAND, SERVICE,
         call::{self, Call, Command, RequestKind},
@@ -41,7 +41,6 @@ use crate::{
     },
 };
 
-/// The state of a client that speaks HTTP.
 pub(crate) struct HttpSession {
     listener: u16,
     connection: Connection<Arc<Access>>,
@@ -50,7 +49,6 @@ pub(crate) struct HttpSession {
     messages: MessageRequests,
 }
 
-/// The requests that are executed.
 #[derive(Default)]
 struct Requests {
     /// In order. HTTP/1.1 has one at a time.
@@ -74,7 +72,6 @@ struct Output {
     unread: usize,
 }
 
-/// The requests for messages.
 #[derive(Default)]
 struct MessageRequests {
     /// HTTP/1.1: its messages come until the connection ends.
@@ -106,7 +103,6 @@ impl HttpSession {
         }
     }
 
-    /// Whether the client has unread answers.
     pub(crate) fn is_being_read(&self) -> bool {
         self.connection.unread() > 0
     }
@@ -134,9 +130,8 @@ impl HttpSession {
 impl Redis {
     pub(super) fn http_requests(
         &self,
-        me: ClientTag,
         client: &mut Client,
-        servers: &mut dyn Sessions<ServerTag, Server>,
+        servers: &mut Servers<'_>,
         input: Input<'_>,
         out: &mut Outbox,
     ) -> usize {
@@ -146,8 +141,8 @@ impl Redis {
         }
         let mut at = usize::from(std::mem::take(&mut client.http_mut().requests.has_read_ahead));
         loop {
-            self.send_all(me, client, servers, out);
-            client.answer(me, out);
+            self.send_all(client, servers, out);
+            client.answer(out);
             if client.closing {
                 return total;
             }
@@ -157,7 +152,7 @@ impl Redis {
             if client.http_mut().messages.endless_answer.is_some() {
                 return total;
             }
-            let used = self.read_http(me, client, &input.bytes[at..], out);
+            let used = self.read_http(client, &input.bytes[at..], out);
             at += used;
             if used == 0 {
                 if !client.http_mut().requests.queue.is_empty() {
@@ -174,32 +169,31 @@ impl Redis {
         if unsent && at == total { total - 1 } else { at }
     }
 
-    /// Reads requests. Returns the index of bytes that were consumed.
-    fn read_http(&self, me: ClientTag, client: &mut Client, bytes: &[u8], out: &mut Outbox) -> usize {
+    /// Reads requests. Returns the number of bytes that were consumed.
+    fn read_http(&self, client: &mut Client, bytes: &[u8], out: &mut Outbox) -> usize {
         let (mut at, held) = (0, client.http_mut().weight());
         loop {
             let mut door = TokenLogin::new(&*self.directory, client);
             let (used, event) = client.http_mut().connection.read(&bytes[at..], held, &mut door);
             at += used;
             if door.has_refused {
-                out.push(Effect::AuthFailed { client: me });
+                out.push(Effect::AuthFailed { client: client.tag });
             }
             if let Some((access, pool)) = door.entered {
                 client.settings.set_database(access.database);
-                client.log_in(me, Arc::clone(&access.user), pool, out);
+                client.log_in(Arc::clone(&access.user), pool, out);
             }
             match event {
                 None => break,
-                Some(Event::Uploading) => out.push(Effect::Standing { client: me, standing: Standing::Active }),
-                Some(Event::Request(request)) => self.take_on(me, client, request, out),
+                Some(Event::Uploading) => out.push(Effect::Standing { client: client.tag, standing: Standing::Active }),
+                Some(Event::Request(request)) => self.take_on(client, request, out),
             }
         }
-        client.flush(me, out);
+        client.flush(out);
         at
     }
 
-    /// Queues a request, or answers it at once.
-    fn take_on(&self, me: ClientTag, client: &mut Client, request: Request<'_, Arc<Access>>, out: &mut Outbox) {
+    fn take_on(&self, client: &mut Client, request: Request<'_, Arc<Access>>, out: &mut Outbox) {
         let stream = request.stream;
         let http = client.http_mut();
         let request = self.request(request, http.connection.has_streams());
@@ -212,7 +206,7 @@ impl Redis {
             Err(denied) => {
                 http.connection.deny(stream, &denied);
                 if !http.connection.has_streams() {
-                    out.push(Effect::Standing { client: me, standing: Standing::Idle });
+                    out.push(Effect::Standing { client: client.tag, standing: Standing::Idle });
                 }
             }
         }
@@ -223,7 +217,7 @@ impl Redis {
         let Request { stream, method, target, fields, body, caller: access } = request;
         let format = ResultFormat::read(&fields)?;
         let call = call::read(&target, method, &body, format, &access.rules)?;
-        if call.shape == RequestKind::Events && method == Method::Head {
+        if call.kind == RequestKind::Events && method == Method::Head {
             return Err(Denied::new(405, "ERR messages are a body, and HEAD wants none: ask with GET or POST"));
         }
         if call.largest() > MAX_COMMAND {
@@ -234,19 +228,18 @@ impl Redis {
             true => self.writes.fetch_add(1, Relaxed) + 1,
             false => self.writes.load(Relaxed),
         };
-        if among_others && call.shape == RequestKind::Events && call.subscription().is_none() {
+        if among_others && call.kind == RequestKind::Events && call.subscription().is_none() {
             return Err(Denied::new(501, "ERR MONITOR comes over HTTP/1.1 only: it takes a whole connection"));
         }
         Ok(PendingRequest::new(stream, format, call, access, token))
     }
 
-    /// Checks that a request is allowed now.
     fn admit(&self, call: &Call, access: &Access) -> Result<(), Denied> {
         let refused = call.commands.iter().find_map(|command| match command {
             Command::Refused(error) => Some(error),
             Command::Send(_) => None,
         });
-        if let (RequestKind::Transaction, Some(error)) = (call.shape, refused) {
+        if let (RequestKind::Transaction, Some(error)) = (call.kind, refused) {
             return Err(Denied::new(400, format!("EXECABORT Transaction discarded because of: {error}")));
         }
         self.directory.spend(access, call.command_count()).map_err(|over| over_rate(over, call, &access.name))
@@ -263,9 +256,9 @@ fn over_rate(over: OverRate, call: &Call, token: &str) -> Denied {
             denied
         }
         OverRate::Burst(most) => {
-            let (asked, commands) = (call.command_count(), if most == 1 { "command" } else { "commands" });
+            let (count, commands) = (call.command_count(), if most == 1 { "command" } else { "commands" });
             let why = format!(
-                "ERR this request has {asked} commands, and rate_limit = {most} lets the token `{token}` have {most} \
+                "ERR this request has {count} commands, and rate_limit = {most} lets the token `{token}` have {most} \
                  {commands} at once: send {most} at most in one request, or raise rate_limit. Nothing was carried out"
             );
             Denied::new(400, why)

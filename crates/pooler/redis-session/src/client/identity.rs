@@ -8,7 +8,6 @@ use seam::{ClientTag, Effect, Outbox, PoolId};
 pub(super) struct Identity {
     /// Empty where no login is required.
     user: Arc<str>,
-    /// The pool that counts the client, once it has logged in.
     counted_in: Option<PoolId>,
     requires_login: bool,
     is_authenticated: bool,
@@ -28,7 +27,6 @@ impl Identity {
         }
     }
 
-    /// No login is required.
     pub(super) fn waive_login(&mut self) {
         self.requires_login = false;
     }
@@ -37,7 +35,6 @@ impl Identity {
         &self.user
     }
 
-    /// The user's name in Redis.
     pub(super) fn user_name(&self) -> &str {
         if self.user.is_empty() { "default" } else { &self.user }
     }
@@ -54,7 +51,6 @@ impl Identity {
         self.is_logging_in
     }
 
-    /// The pool that counts the client, once it has logged in.
     pub(super) fn counted_in(&self) -> Option<PoolId> {
         self.counted_in
     }

@@ -10,7 +10,6 @@ use crate::Version;
 #[derive(Debug)]
 pub(crate) enum Lease {
     None,
-    /// The client waits for a server.
     Requested(LeaseRequest),
     /// A server that no other client uses.
     Held(Held),
@@ -22,7 +21,6 @@ pub(crate) enum Lease {
     },
 }
 
-/// A request for a server.
 #[derive(Debug)]
 pub(crate) struct LeaseRequest {
     kind: LeaseKind,
@@ -95,7 +93,6 @@ impl Lease {
         matches!(self, Self::Requested(LeaseRequest { purpose: Purpose::Command { .. }, .. }))
     }
 
-    /// The server, held or shared.
     pub(super) fn server(&self) -> Option<ServerTag> {
         match self {
             Self::Held(held) => Some(held.server),
@@ -118,7 +115,6 @@ impl Lease {
         }
     }
 
-    /// The transaction that the client has begun on its server.
     pub(super) fn transaction(&self) -> Transaction {
         self.held().map_or(Transaction::None, |held| held.transaction)
     }
@@ -142,12 +138,10 @@ impl Lease {
         }
     }
 
-    /// Ends the lease, and returns it.
     pub(super) fn take(&mut self) -> Self {
         std::mem::replace(self, Self::None)
     }
 
-    /// Ends a request, and returns it.
     pub(super) fn take_request(&mut self) -> LeaseRequest {
         match self.take() {
             Self::Requested(request) => request,
@@ -197,7 +191,6 @@ impl LeaseRequest {
         self.kind == LeaseKind::LongTerm && matches!(self.purpose, Purpose::Command { .. })
     }
 
-    /// Whether it is for a blocking command.
     pub(super) fn is_for_blocking_command(&self) -> bool {
         self.kind == LeaseKind::LongTerm && self.purpose == (Purpose::Command { blocks: true })
     }
@@ -208,7 +201,6 @@ impl Held {
         self.server
     }
 
-    /// Whether the server is in another logical database than the client.
     pub(super) fn is_elsewhere(&self) -> bool {
         self.elsewhere
     }

@@ -1,20 +1,20 @@
 //! How a client's connection ends, and what it is told when its server has gone.
 
-use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, Refusal, ServerTag, Sessions, Verdict};
+use seam::{Blame, CloseReason, Effect, Outbox, Peer, Refusal, Verdict};
 
 use super::{
     Client,
     lease::{Lease, Purpose},
     long_commands::PartialCommand,
 };
-use crate::{Server, refusal, resp, server::LOST};
+use crate::{Servers, refusal, resp, server::LOST};
 
 impl Client {
     /// The client's server is lost. Whether pending commands were executed is not known, so the client's connection is
     /// closed, as Redis would close it, and the client library does what it does then. Workers that wait for jobs would
     /// take an error for a mistake in their command, and end for good. What follows in a transaction would be executed
     /// outside of it.
-    pub(crate) fn on_server_gone(&mut self, me: ClientTag, out: &mut Outbox) {
+    pub(crate) fn on_server_gone(&mut self, out: &mut Outbox) {
         let lease = self.lease.take();
         let is_concerned = !self.replies.is_empty()
             || lease.selecting().is_some()
@@ -24,34 +24,34 @@ impl Client {
         if self.closing {
             return;
         }
-        if self.lose_http(me, out) {
+        if self.lose_http(out) {
             if !self.closing {
-                self.go_on(me, out);
+                self.go_on(out);
             }
             return;
         }
         if is_concerned {
-            return self.close(me, CloseReason::Error(Blame::Server, LOST.to_owned()), out);
+            return self.close(CloseReason::Error(Blame::Server, LOST.to_owned()), out);
         }
         if let Some(PartialCommand::Streamed(command)) = &mut self.partial {
             command.discard();
         }
-        self.go_on(me, out);
+        self.go_on(out);
     }
 
     /// The client has no server, and may request another.
-    fn go_on(&mut self, me: ClientTag, out: &mut Outbox) {
-        out.push(Effect::Standing { client: me, standing: self.standing() });
-        self.remind(me, out);
+    fn go_on(&mut self, out: &mut Outbox) {
+        out.push(Effect::Standing { client: self.tag, standing: self.standing() });
+        self.remind(out);
         self.replies.release_input();
-        out.push(Effect::Wake { client: me });
+        out.push(Effect::Wake { client: self.tag });
     }
 
     pub(crate) fn is_closing(&self) -> bool {
         self.closing
     }
 
-    pub(crate) fn on_gone(&mut self, me: ClientTag, servers: &mut dyn Sessions<ServerTag, Server>, out: &mut Outbox) {
+    pub(crate) fn on_gone(&mut self, servers: &mut Servers<'_>, out: &mut Outbox) {
         self.closing = true;
         let held = match self.lease.take() {
             Lease::Held(held) => held,
@@ -59,7 +59,7 @@ impl Client {
                 // The server's session drops pending replies.
                 let selecting = servers.get(server).is_some_and(|server| server.is_selecting());
                 let verdict = if self.replies.is_empty() && !selecting { Verdict::Clean } else { Verdict::Reset };
-                return out.push(Effect::Leave { client: me, server, verdict });
+                return out.push(Effect::Leave { client: self.tag, server, verdict });
             }
             Lease::None | Lease::Requested(_) => return,
         };
@@ -70,8 +70,8 @@ impl Client {
         out.push(Effect::Release { server: tag, verdict });
     }
 
-    pub(crate) fn on_refused(&mut self, me: ClientTag, why: &Refusal, out: &mut Outbox) {
-        if self.refuse_http(me, why, out) {
+    pub(crate) fn on_refused(&mut self, why: &Refusal, out: &mut Outbox) {
+        if self.refuse_http(why, out) {
             return;
         }
         let is_told = match why {
@@ -86,9 +86,9 @@ impl Client {
             _ => false,
         };
         if is_told {
-            out.insert(Peer::Client(me), |to| resp::error(to, &refusal::of_refusal(why)));
+            out.insert(Peer::Client(self.tag), |to| resp::error(to, &refusal::of_refusal(why)));
         }
-        self.close(me, CloseReason::Done, out);
+        self.close(CloseReason::Done, out);
     }
 
     /// Whether the client would take an error for the reply that it waits for. A client that has sent no command takes
@@ -109,23 +109,22 @@ impl Client {
 
     /// CLIENT REPLY got no server. The client expects fewer replies than it sends commands, so it would take an error
     /// for the reply to another command.
-    pub(super) fn close_without_server(&mut self, me: ClientTag, out: &mut Outbox) {
+    pub(super) fn close_without_server(&mut self, out: &mut Outbox) {
         if let Some(error) = self.lease_error.take() {
-            self.close(me, CloseReason::Error(Blame::Exhausted, error.into()), out);
+            self.close(CloseReason::Error(Blame::Exhausted, error.into()), out);
         }
     }
 
-    /// An error that ends the connection.
-    pub(crate) fn fail(&mut self, me: ClientTag, error: &str, out: &mut Outbox) {
-        if self.fail_http(me, error, out) {
+    pub(crate) fn fail(&mut self, error: &str, out: &mut Outbox) {
+        if self.fail_http(error, out) {
             return;
         }
-        out.insert(Peer::Client(me), |to| resp::error(to, error));
-        self.close(me, CloseReason::Error(Blame::Client, error.to_owned()), out);
+        out.insert(Peer::Client(self.tag), |to| resp::error(to, error));
+        self.close(CloseReason::Error(Blame::Client, error.to_owned()), out);
     }
 
-    pub(crate) fn close(&mut self, me: ClientTag, reason: CloseReason, out: &mut Outbox) {
+    pub(crate) fn close(&mut self, reason: CloseReason, out: &mut Outbox) {
         self.closing = true;
-        out.push(Effect::Close { peer: Peer::Client(me), reason });
+        out.push(Effect::Close { peer: Peer::Client(self.tag), reason });
     }
 }

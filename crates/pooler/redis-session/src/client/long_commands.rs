@@ -1,11 +1,11 @@
 //! Commands that are too long to be held whole. Most pass to the server in pieces as they arrive. The names of a long
 //! SUBSCRIBE are read in pieces (`long_subscribe`).
 
-use seam::{Blame, ClientTag, CloseReason, Input, Outbox, Peer, ServerTag, Sessions, Verdict};
+use seam::{Blame, CloseReason, Input, Outbox, Peer, Verdict};
 
 use super::{Client, Outcome, lease::Held, long_subscribe::SubscribedNames};
 use crate::{
-    Redis, Server,
+    Redis, Servers,
     command::{Kind, kind},
     resp::{self, ReplyScanner},
     server::ReplyKind,
@@ -19,14 +19,12 @@ pub(super) const TOO_LONG: &str = "ERR Poolhouse: this command is too long for w
 
 pub(super) const WRONG_LENGTH: &str = "ERR Protocol error: an argument is longer or shorter than announced";
 
-/// A command of which a part has been consumed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum PartialCommand {
     Streamed(StreamedCommand),
     Subscription(SubscribedNames),
 }
 
-/// A command that passes in pieces.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StreamedCommand {
     scanner: ReplyScanner,
@@ -40,9 +38,6 @@ impl StreamedCommand {
     }
 
     /// Reads on. Returns how many bytes belong to the command, and whether it ends with them.
-    ///
-    /// # Errors
-    /// What is there is no command.
     pub(super) fn advance(&mut self, bytes: &[u8]) -> Result<(usize, bool), &'static str> {
         self.scanner.advance(bytes).map(|end| (end.taken, end.over)).map_err(|_| WRONG_LENGTH)
     }
@@ -70,12 +65,10 @@ pub(super) fn may_be_streamed(bytes: &[u8]) -> bool {
 impl Redis {
     /// Takes a command that has not arrived whole. A long one begins to be streamed or read in pieces; others wait for
     /// the rest.
-    #[allow(clippy::too_many_arguments)]
     pub(super) fn begin_partial(
         &self,
-        me: ClientTag,
         client: &mut Client,
-        servers: &mut dyn Sessions<ServerTag, Server>,
+        servers: &mut Servers<'_>,
         bytes: &[u8],
         needed: u64,
         full: bool,
@@ -103,26 +96,18 @@ impl Redis {
             kind => kind,
         };
         match kind.filter(|kind| client.streams(*kind, bytes)) {
-            Some(kind) => self.begin_stream(me, client, servers, kind, out),
+            Some(kind) => self.begin_stream(client, servers, kind, out),
             None => {
                 if full && !client.waits_for_replies() {
-                    client.fail(me, TOO_LONG, out);
+                    client.fail(TOO_LONG, out);
                 }
                 Outcome::Waits
             }
         }
     }
 
-    /// Begins to stream a command.
-    fn begin_stream(
-        &self,
-        me: ClientTag,
-        client: &mut Client,
-        servers: &mut dyn Sessions<ServerTag, Server>,
-        kind: Kind,
-        out: &mut Outbox,
-    ) -> Outcome {
-        let discarded = match self.server_for(me, client, servers, kind, true, out) {
+    fn begin_stream(&self, client: &mut Client, servers: &mut Servers<'_>, kind: Kind, out: &mut Outbox) -> Outcome {
+        let discarded = match self.server_for(client, servers, kind, true, out) {
             Some((tag, server)) => {
                 // The time-out may be the last argument.
                 let may_wait_forever = matches!(kind, Kind::Blocking | Kind::Wait);
@@ -130,10 +115,10 @@ impl Redis {
                     true => ReplyKind::WithoutTimeout,
                     false => ReplyKind::Plain,
                 };
-                client.note_sent(me, tag, server, kind, reply, out);
+                client.note_sent(tag, server, kind, reply, out);
                 false
             }
-            None => match client.answer_without_server(me, kind, out) {
+            None => match client.answer_without_server(kind, out) {
                 Outcome::Consumed => true,
                 Outcome::Waits => return Outcome::Waits,
             },
@@ -146,9 +131,8 @@ impl Redis {
     /// `None` if there is no such command.
     pub(super) fn read_partial(
         &self,
-        me: ClientTag,
         client: &mut Client,
-        servers: &mut dyn Sessions<ServerTag, Server>,
+        servers: &mut Servers<'_>,
         at: usize,
         input: Input<'_>,
         out: &mut Outbox,
@@ -156,14 +140,14 @@ impl Redis {
         let (bytes, full) = (&input.bytes[at..], input.full && at == 0);
         match client.partial? {
             PartialCommand::Subscription(names) => {
-                let (used, left) = self.read_names(me, client, names, bytes, full, out);
+                let (used, left) = self.read_names(client, names, bytes, full, out);
                 client.partial = left.map(PartialCommand::Subscription);
                 Some(used)
             }
             PartialCommand::Streamed(command) => {
-                let used = client.stream(me, command, at, bytes, servers, out);
+                let used = client.stream(command, at, bytes, servers, out);
                 if used == 0 && full {
-                    client.fail_in_a_command(me, "ERR Protocol error: a line has no end", out);
+                    client.fail_in_a_command("ERR Protocol error: a line has no end", out);
                 }
                 Some(used)
             }
@@ -210,18 +194,17 @@ impl Client {
     /// Forwards a piece of a streamed command. Returns the number of bytes that were consumed.
     fn stream(
         &mut self,
-        me: ClientTag,
         mut command: StreamedCommand,
         at: usize,
         bytes: &[u8],
-        servers: &mut dyn Sessions<ServerTag, Server>,
+        servers: &mut Servers<'_>,
         out: &mut Outbox,
     ) -> usize {
         // The server says whether the bytes are a command. If they are not, it closes the connection.
         let (taken, over) = match command.advance(bytes) {
             Ok(piece) => piece,
             Err(error) => {
-                self.fail_in_a_command(me, error, out);
+                self.fail_in_a_command(error, out);
                 return bytes.len();
             }
         };
@@ -240,21 +223,21 @@ impl Client {
             // The server answered before the whole command was sent.
             if self.needs_its_server() {
                 let why = "an answer to half a command, in a transaction".to_owned();
-                self.close(me, CloseReason::Error(Blame::Server, why), out);
+                self.close(CloseReason::Error(Blame::Server, why), out);
                 return taken;
             }
             let server = servers.get(tag).expect("a held server lives");
-            self.give_back(me, tag, server, Verdict::Discard, out);
+            self.give_back(tag, server, Verdict::Discard, out);
         }
         taken
     }
 
     /// An error in the middle of a command, which ends the connection. The client is told only if no earlier reply is
     /// pending.
-    fn fail_in_a_command(&mut self, me: ClientTag, error: &str, out: &mut Outbox) {
+    fn fail_in_a_command(&mut self, error: &str, out: &mut Outbox) {
         if self.replies.count() > 1 {
-            return self.close(me, CloseReason::Error(Blame::Client, error.to_owned()), out);
+            return self.close(CloseReason::Error(Blame::Client, error.to_owned()), out);
         }
-        self.fail(me, error, out);
+        self.fail(error, out);
     }
 }

@@ -1,11 +1,10 @@
 //! SUBSCRIBE or a variant with more names than are held at once: the names are subscribed to as they arrive.
 
-use seam::{ClientTag, Outbox};
+use seam::Outbox;
 
 use super::Client;
 use crate::{Redis, command::Subscription, resp};
 
-/// How far the names of a command have been read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SubscribedNames {
     what: Subscription,
@@ -24,7 +23,6 @@ impl Redis {
     /// to come; `None` if there are none.
     pub(super) fn read_names(
         &self,
-        me: ClientTag,
         client: &mut Client,
         SubscribedNames { what, left: before }: SubscribedNames,
         bytes: &[u8],
@@ -46,12 +44,12 @@ impl Redis {
         }
         if names.is_empty() {
             if full {
-                client.fail(me, "ERR Poolhouse: a name is too long for what Poolhouse has to read of it", out);
+                client.fail("ERR Poolhouse: a name is too long for what Poolhouse has to read of it", out);
             }
             return (0, Some(SubscribedNames { what, left: before }));
         }
-        if let Err(why) = self.change_subscriptions(me, client, what, &names, out) {
-            client.write_error(me, &why, out);
+        if let Err(why) = self.change_subscriptions(client, what, &names, out) {
+            client.write_error(&why, out);
         }
         (bytes.len() - rest.len(), (left > 0).then_some(SubscribedNames { what, left: Some(left) }))
     }

@@ -34,7 +34,6 @@ impl PendingReplies {
         self.count >= MAX_SHARED_PENDING
     }
 
-    /// A command was sent.
     pub(super) fn add(&mut self) {
         self.count += 1;
     }
@@ -44,12 +43,10 @@ impl PendingReplies {
         self.count = self.count.checked_sub(1).expect("a reply was pending");
     }
 
-    /// The server is lost, and its replies with it.
     pub(super) fn forget(&mut self) {
         self.count = 0;
     }
 
-    /// Leaves input unread until replies have come.
     pub(super) fn hold_input(&mut self) {
         self.input_waits = true;
     }

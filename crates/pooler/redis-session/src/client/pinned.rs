@@ -5,7 +5,7 @@
 //! Redis does not know, whose name is the reason. So the error comes in order, aborts a transaction, and is left out
 //! where replies are off.
 
-use seam::{ClientTag, Input, Outbox, Peer};
+use seam::{Input, Outbox, Peer};
 
 use super::{
     Client, MAX_INSERTED, connection_commands,
@@ -31,14 +31,7 @@ const MALFORMED: &[u8] = b"*x\r\n";
 
 impl Redis {
     /// Forwards the input of a client whose server is pinned. Returns the number of bytes that were consumed.
-    pub(super) fn forward_pinned(
-        &self,
-        me: ClientTag,
-        client: &mut Client,
-        at: usize,
-        input: Input<'_>,
-        out: &mut Outbox,
-    ) -> usize {
+    pub(super) fn forward_pinned(&self, client: &mut Client, at: usize, input: Input<'_>, out: &mut Outbox) -> usize {
         let server = Peer::Server(client.lease.held().expect("a pinned server is held").server());
         // Bytes that pass, and are not in the output yet.
         let (mut begin, mut end) = (at, at);
@@ -52,7 +45,7 @@ impl Redis {
                     continue;
                 }
                 Err(error) => {
-                    client.fail(me, error, out);
+                    client.fail(error, out);
                     return input.bytes.len();
                 }
             }
@@ -86,7 +79,7 @@ impl Redis {
                     client.partial = Some(PartialCommand::Streamed(StreamedCommand::new(false)));
                 }
                 Ok(Request::Incomplete(_)) if whole => {
-                    client.fail(me, TOO_LONG, out);
+                    client.fail(TOO_LONG, out);
                     return input.bytes.len();
                 }
                 Ok(Request::Incomplete(_)) => break,
@@ -125,9 +118,6 @@ impl Redis {
 
 impl Client {
     /// Goes on with a streamed command, if there is one. Returns the number of bytes that belong to it.
-    ///
-    /// # Errors
-    /// The bytes are no command, or have no end although they are as `whole` as they can be.
     fn advance_stream(&mut self, bytes: &[u8], whole: bool) -> Result<Option<usize>, &'static str> {
         let Some(PartialCommand::Streamed(command)) = &mut self.partial else { return Ok(None) };
         let (taken, over) = command.advance(bytes)?;

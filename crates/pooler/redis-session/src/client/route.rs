@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use seam::{ClientTag, Outbox, PoolId};
+use seam::{Outbox, PoolId};
 
 use super::Client;
 use crate::{Redis, Version};
@@ -40,12 +40,12 @@ impl Redis {
 
     /// The client has selected another database, or speaks another version of the protocol: the pool that serves it now
     /// counts it.
-    pub(super) fn update_pool(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+    pub(super) fn update_pool(&self, client: &mut Client, out: &mut Outbox) {
         if client.identity.counted_in().is_none() {
             return;
         }
         if let Ok(pool) = self.route(client, client.settings.database()) {
-            client.identity.use_pool(me, pool, out);
+            client.identity.use_pool(client.tag, pool, out);
         }
     }
 }

@@ -4,17 +4,13 @@ use crate::Version;
 
 #[derive(Default, Debug)]
 pub(super) struct Settings {
-    /// SELECT.
     database: u32,
-    /// HELLO.
     version: Version,
     /// CLIENT SETNAME; never empty.
     name: Option<Box<[u8]>>,
-    /// CLIENT SETINFO.
     library: Option<Box<Library>>,
 }
 
-/// The client library, as it names itself.
 #[derive(Default, Debug)]
 struct Library {
     name: Box<[u8]>,

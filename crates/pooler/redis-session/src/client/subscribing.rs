@@ -3,7 +3,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use seam::{Blame, ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, PoolId, ServerTag, Standing, Verdict};
+use seam::{Blame, CloseReason, Effect, LeaseKind, Outbox, Peer, PoolId, ServerTag, Standing, Verdict};
 
 use super::{
     Client, Outcome,
@@ -17,7 +17,6 @@ use crate::{
     rest::messages::PostedEvents,
 };
 
-/// Most subscriptions of one client.
 const MAX_SUBSCRIPTIONS: usize = 1 << 16;
 
 /// Bytes of the names of one client's subscriptions.
@@ -32,13 +31,10 @@ pub(super) struct Subscriptions {
     pool: PoolId,
     /// The version of the protocol in which that pool's servers send messages.
     version: Version,
-    /// The client's key in the hub.
     key: u64,
     /// By [`Topic`].
     names: [HashSet<Name>; 3],
-    /// The length of all names.
     name_bytes: usize,
-    /// The change that the client waits for.
     change: Option<PendingChange>,
     /// The client is to request a server for the hub as soon as it has no lease.
     seeks: bool,
@@ -83,7 +79,6 @@ impl Redis {
     /// Answers a command that changes subscriptions, or that subscriptions forbid. `None`: the command is another one.
     pub(super) fn answer_subscription_command(
         &self,
-        me: ClientTag,
         client: &mut Client,
         kind: Kind,
         arguments: &[&[u8]],
@@ -100,16 +95,15 @@ impl Redis {
         }
         Some(match kind {
             Kind::Subscription(what) => match &arguments[1..] {
-                [] if what.begins => client.wrong_arity(me, what.name(), out),
-                names => match self.change_subscriptions(me, client, what, names, out) {
+                [] if what.begins => client.wrong_arity(what.name(), out),
+                names => match self.change_subscriptions(client, what, names, out) {
                     Ok(()) => Outcome::Consumed,
-                    Err(why) => client.write_error(me, &why, out),
+                    Err(why) => client.write_error(&why, out),
                 },
             },
-            _ if restricted => client.answer_restricted(me, arguments, out),
+            _ if restricted => client.answer_restricted(arguments, out),
             _ if client.needs_its_server() => {
                 client.fail(
-                    me,
                     "ERR Poolhouse: subscriptions were made before the transaction, and cannot change in it",
                     out,
                 );
@@ -118,19 +112,15 @@ impl Redis {
             _ => {
                 let error = "ERR Poolhouse: this cannot be had together with subscriptions: use another connection for it, \
                              or do it before you subscribe";
-                client.write_error(me, error, out)
+                client.write_error(error, out)
             }
         })
     }
 
     /// Begins or ends subscriptions. Without names, all of the topic end. No more of the client's input is read until
     /// it was told the outcome.
-    ///
-    /// # Errors
-    /// The change is not possible.
     pub(super) fn change_subscriptions(
         &self,
-        me: ClientTag,
         client: &mut Client,
         what: Subscription,
         names: &[&[u8]],
@@ -146,7 +136,7 @@ impl Redis {
         };
         let concerned = || own.is_some_and(|own| names.iter().any(|name| own.contains(name)));
         if !what.begins && !concerned() {
-            client.confirm(me, what, &names, false, out);
+            client.confirm(what, &names, false, out);
             return Ok(());
         }
         if what.begins {
@@ -170,19 +160,19 @@ impl Redis {
         let requested = SubscriptionChange { key: own.key, what, names };
         own.change = Some(PendingChange { requested: requested.clone(), quiet: false });
         let pool = own.pool;
-        out.push(Effect::Standing { client: me, standing: Standing::Active });
-        if self.hubs.request(pool, me, requested, out) {
-            client.seek(me, out);
+        out.push(Effect::Standing { client: client.tag, standing: Standing::Active });
+        if self.hubs.request(pool, client.tag, requested, out) {
+            client.seek(out);
         }
         Ok(())
     }
 
     /// Ends the subscriptions of one topic without a reply, as RESET does. Returns false if the client has none of any.
-    pub(super) fn unsubscribe_quietly(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) -> bool {
+    pub(super) fn unsubscribe_quietly(&self, client: &mut Client, out: &mut Outbox) -> bool {
         let has = |topic: &Topic| client.subscribed_names(*topic).next().is_some();
         let Some(topic) = Topic::ALL.into_iter().find(has) else { return false };
         // Subscriptions that exist can be ended.
-        let _ = self.change_subscriptions(me, client, Subscription { begins: false, topic }, &[], out);
+        let _ = self.change_subscriptions(client, Subscription { begins: false, topic }, &[], out);
         if let Some(change) = client.subscriptions.as_mut().and_then(|own| own.change.as_mut()) {
             change.quiet = true;
         }
@@ -192,7 +182,6 @@ impl Redis {
     /// The client has the server that it requested for the hub.
     pub(super) fn on_hub_server_found(
         &self,
-        me: ClientTag,
         client: &mut Client,
         tag: ServerTag,
         server: &mut Server,
@@ -205,7 +194,7 @@ impl Redis {
                 client.lease.take();
                 self.begin_hub(tag, server, own.pool, key, out);
             }
-            None => client.give_back(me, tag, server, Verdict::Clean, out),
+            None => client.give_back(tag, server, Verdict::Clean, out),
         }
     }
 
@@ -222,22 +211,22 @@ impl Redis {
     }
 
     /// A post has come. It may be for another client that had the same tag before.
-    pub(crate) fn on_post(&self, me: ClientTag, client: &mut Client, key: u64, bytes: &[u8], out: &mut Outbox) {
+    pub(crate) fn on_post(&self, client: &mut Client, key: u64, bytes: &[u8], out: &mut Outbox) {
         if client.is_closing() {
             return;
         }
         if client.http.as_ref().is_some_and(|rest| rest.has_stream_key(key)) {
-            return self.end_revoked(me, client, out);
+            return self.end_revoked(client, out);
         }
         let Some(own) = client.subscriptions.as_mut().filter(|own| own.key == key) else { return };
         match bytes[0] {
-            b'*' | b'>' => return client.pass_messages(me, bytes, out),
-            notice::EVENTS => return client.on_http_events(me, &PostedEvents::read(bytes), out),
+            b'*' | b'>' => return client.pass_messages(bytes, out),
+            notice::EVENTS => return client.on_http_events(&PostedEvents::read(bytes), out),
             // The client may be busy for long, so another one is to do it.
             notice::SEEK if !client.lease.is_none() && self.hubs.decline(own.pool, key, out) => return,
-            notice::SEEK => return client.seek(me, out),
+            notice::SEEK => return client.seek(out),
             notice::LOST if !own.is_empty() => {
-                client.lose_subscriptions(me, &bytes[1..], out);
+                client.lose_subscriptions(&bytes[1..], out);
                 if client.is_closing() {
                     return;
                 }
@@ -245,22 +234,22 @@ impl Redis {
             }
             notice::CHANGED => {
                 if let Some(change) = own.change.take() {
-                    client.confirm(me, change.requested.what, &change.requested.names, change.quiet, out);
+                    client.confirm(change.requested.what, &change.requested.names, change.quiet, out);
                 }
             }
             _ if own.change.take().is_some() => {
-                let mut told = Vec::new();
-                resp::error(&mut told, &String::from_utf8_lossy(&bytes[1..]));
-                client.deliver(me, &told, out);
+                let mut error = Vec::new();
+                resp::error(&mut error, &String::from_utf8_lossy(&bytes[1..]));
+                client.deliver(&error, out);
             }
             _ => {}
         }
-        self.tidy(me, client, out);
+        self.tidy(client, out);
         if !client.has_subscriptions() {
             self.leave_subscriptions(client, out);
         }
-        out.push(Effect::Standing { client: me, standing: client.standing() });
-        out.push(Effect::Wake { client: me });
+        out.push(Effect::Standing { client: client.tag, standing: client.standing() });
+        out.push(Effect::Wake { client: client.tag });
     }
 
     /// The client goes, or was reset.
@@ -285,17 +274,14 @@ impl Client {
         self.subscriptions.as_ref().map_or([0; 3], |own| own.names.each_ref().map(HashSet::len))
     }
 
-    /// The names of its subscriptions.
     pub(super) fn subscribed_names(&self, topic: Topic) -> impl Iterator<Item = &Name> {
         self.subscriptions.iter().flat_map(move |own| &own.names[topic as usize])
     }
 
-    /// The pool whose hub holds its subscriptions.
     pub(super) fn subscription_pool(&self) -> Option<PoolId> {
         self.subscriptions.as_ref().map(|own| own.pool)
     }
 
-    /// Whether it waits for a change of its subscriptions.
     pub(crate) fn awaits_change(&self) -> bool {
         self.subscriptions.as_ref().is_some_and(|own| own.change.is_some())
     }
@@ -315,14 +301,14 @@ impl Client {
         }
     }
 
-    fn answer_restricted(&mut self, me: ClientTag, arguments: &[&[u8]], out: &mut Outbox) -> Outcome {
+    fn answer_restricted(&mut self, arguments: &[&[u8]], out: &mut Outbox) -> Outcome {
         let name = arguments[0].to_ascii_lowercase();
         if name == b"ping" {
             if arguments.len() > 2 {
-                return self.wrong_arity(me, "ping", out);
+                return self.wrong_arity("ping", out);
             }
             let word = arguments.get(1).copied().unwrap_or_default();
-            out.insert(Peer::Client(me), |to| resp::command(to, &[b"pong", word]));
+            out.insert(Peer::Client(self.tag), |to| resp::command(to, &[b"pong", word]));
             return Outcome::Consumed;
         }
         let mut name = name.escape_ascii().to_string();
@@ -332,17 +318,17 @@ impl Client {
         let error = format!(
             "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
         );
-        self.write_error(me, &error, out)
+        self.write_error(&error, out)
     }
 
     /// A change was made: the client has it from now on, and is told so unless `quiet`.
-    fn confirm(&mut self, me: ClientTag, what: Subscription, names: &[Name], quiet: bool, out: &mut Outbox) {
+    fn confirm(&mut self, what: Subscription, names: &[Name], quiet: bool, out: &mut Outbox) {
         let version = self.settings.version();
         let mark = if version == Version::Resp3 { '>' } else { '*' };
         let mut own = self.subscriptions.as_deref_mut();
-        let mut told = Vec::new();
+        let mut confirmation = Vec::new();
         {
-            let to = &mut told;
+            let to = &mut confirmation;
             let mut tell = |name: Option<&Name>, count: usize| {
                 to.extend_from_slice(format!("{mark}3\r\n${}\r\n{}\r\n", what.name().len(), what.name()).as_bytes());
                 match name {
@@ -369,24 +355,23 @@ impl Client {
             }
         }
         if !quiet {
-            self.deliver(me, &told, out);
+            self.deliver(&confirmation, out);
         }
     }
 
-    /// Sends a confirmation or an error.
-    fn deliver(&mut self, me: ClientTag, bytes: &[u8], out: &mut Outbox) {
-        if !self.on_http_stream(me, bytes, out) {
-            out.insert(Peer::Client(me), |to| to.extend_from_slice(bytes));
+    fn deliver(&mut self, bytes: &[u8], out: &mut Outbox) {
+        if !self.on_http_stream(bytes, out) {
+            out.insert(Peer::Client(self.tag), |to| to.extend_from_slice(bytes));
         }
     }
 
     /// Requests a server for the hub, now or when the client has no lease.
-    fn seek(&mut self, me: ClientTag, out: &mut Outbox) {
+    fn seek(&mut self, out: &mut Outbox) {
         let Some(own) = &mut self.subscriptions else { return };
         own.seeks = !self.lease.is_none();
         if !own.seeks {
-            self.lease = Lease::Requested(LeaseRequest::new(LeaseKind::LongTerm, Purpose::Subscriptions, false));
-            out.push(Effect::Lease { client: me, pool: own.pool, kind: LeaseKind::LongTerm });
+            self.lease = Lease::Requested(LeaseRequest::new(LeaseKind::Lasting, Purpose::Subscriptions, false));
+            out.push(Effect::Lease { client: self.tag, pool: own.pool, kind: LeaseKind::Lasting });
         }
     }
 
@@ -397,55 +382,55 @@ impl Client {
 
     /// The lease has ended. If the client is to request a server for the hub, it is reminded by a post, which comes
     /// after what else follows from the end of the lease.
-    pub(super) fn remind(&self, me: ClientTag, out: &mut Outbox) {
+    pub(super) fn remind(&self, out: &mut Outbox) {
         if let Some(own) = self.subscriptions.as_ref().filter(|own| own.seeks) {
             let start = out.inserted.len();
             out.inserted.push(notice::SEEK);
-            out.push(Effect::Post { to: Peer::Client(me), key: own.key, bytes: start..out.inserted.len() });
+            out.push(Effect::Post { to: Peer::Client(self.tag), key: own.key, bytes: start..out.inserted.len() });
         }
     }
 
-    fn pass_messages(&mut self, me: ClientTag, bytes: &[u8], out: &mut Outbox) {
+    fn pass_messages(&mut self, bytes: &[u8], out: &mut Outbox) {
         let Some(own) = &mut self.subscriptions else { return };
         if own.version != self.settings.version() {
             let bytes = in_resp2(bytes);
             if self.replies.is_mid_reply() {
                 own.pending.extend_from_slice(&bytes);
             } else {
-                out.insert(Peer::Client(me), |to| to.extend_from_slice(&bytes));
+                out.insert(Peer::Client(self.tag), |to| to.extend_from_slice(&bytes));
             }
         } else if self.replies.is_mid_reply() {
             own.pending.extend_from_slice(bytes);
         } else {
-            out.span(Peer::Client(me), 0..bytes.len());
+            out.span(Peer::Client(self.tag), 0..bytes.len());
         }
         if own.pending.len() > MAX_PENDING {
             let message = "too many messages came during one reply, and no more are kept".to_owned();
-            self.close(me, CloseReason::Error(Blame::Client, message), out);
+            self.close(CloseReason::Error(Blame::Client, message), out);
         }
     }
 
     /// A part of a reply was forwarded. Messages that came meanwhile follow its end.
-    pub(crate) fn on_reply_part(&mut self, me: ClientTag, over: bool, out: &mut Outbox) {
+    pub(crate) fn on_reply_part(&mut self, over: bool, out: &mut Outbox) {
         self.replies.set_mid_reply(!over);
         if let Some(own) = self.subscriptions.as_mut().filter(|own| over && !own.pending.is_empty()) {
             let pending = std::mem::take(&mut own.pending);
-            out.insert(Peer::Client(me), |to| to.extend_from_slice(&pending));
+            out.insert(Peer::Client(self.tag), |to| to.extend_from_slice(&pending));
         }
     }
 
     /// The subscriptions are lost. The client is closed, unless other requests share its connection (HTTP/2). The log
     /// has the reason: a subscriber would take an error for the reply to its next command.
-    fn lose_subscriptions(&mut self, me: ClientTag, why: &[u8], out: &mut Outbox) {
+    fn lose_subscriptions(&mut self, why: &[u8], out: &mut Outbox) {
         let why = why.strip_prefix(b"LOADING Poolhouse: ").unwrap_or(why);
         let message = format!("its subscriptions are lost: {}", String::from_utf8_lossy(why));
-        if self.lose_streams(me, &message, out) {
+        if self.lose_streams(&message, out) {
             return;
         }
         if self.http.is_none() && self.awaits_first_answer() {
-            out.insert(Peer::Client(me), |to| resp::error(to, &format!("ERR Poolhouse: {message}")));
+            out.insert(Peer::Client(self.tag), |to| resp::error(to, &format!("ERR Poolhouse: {message}")));
         }
-        self.close(me, CloseReason::Error(Blame::Server, message), out);
+        self.close(CloseReason::Error(Blame::Server, message), out);
     }
 }
 
@@ -457,13 +442,13 @@ const CONTAINERS: [&str; 16] = [
 
 /// Turns the push messages of RESP3 into the arrays of RESP2.
 fn in_resp2(messages: &[u8]) -> Vec<u8> {
-    let (mut told, mut at) = (messages.to_vec(), 0);
+    let (mut converted, mut at) = (messages.to_vec(), 0);
     while at < messages.len() {
-        told[at] = b'*';
+        converted[at] = b'*';
         match ReplyScanner::default().advance(&messages[at..]) {
             Ok(end) if end.over => at += end.taken,
             _ => break,
         }
     }
-    told
+    converted
 }

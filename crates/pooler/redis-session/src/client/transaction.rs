@@ -24,12 +24,10 @@ impl Transaction {
         matches!(self, Self::Watching | Self::Open { watching: true })
     }
 
-    /// MULTI was executed.
     pub(super) fn open(&mut self) {
         *self = Self::Open { watching: self.is_watching() };
     }
 
-    /// WATCH was executed.
     pub(super) fn watch(&mut self) {
         *self = if self.is_open() { Self::Open { watching: true } } else { Self::Watching };
     }

@@ -1,12 +1,12 @@
 //! A client waits for a server for a blocking command, at most for the command's own time-out. Then it gets the reply
 //! of that time-out.
 
-use seam::{ClientTag, Effect, LeaseFailure, Outbox};
+use seam::{Effect, LeaseFailure, Outbox};
 
 use super::{Client, Lease};
 use crate::{
     Redis,
-    blocking_waits::{Outcome, block_timeout},
+    blocking_waits::{WaitOutcome, block_timeout},
 };
 
 /// Redis's reply to a command that CLIENT UNBLOCK with ERROR ends.
@@ -24,35 +24,29 @@ impl Redis {
 
     /// The request for a server has failed. Returns false if the client is to be told so. Otherwise it waits for
     /// another server, or gets the reply of its command's time-out.
-    pub(crate) fn goes_on_waiting(
-        &self,
-        me: ClientTag,
-        client: &mut Client,
-        why: &LeaseFailure,
-        out: &mut Outbox,
-    ) -> bool {
+    pub(crate) fn goes_on_waiting(&self, client: &mut Client, why: &LeaseFailure, out: &mut Outbox) -> bool {
         if *why == LeaseFailure::Forgotten && client.lease.is_requested_for_command() {
             // Another pool serves the client now. Its command is read again, and requests a server of that pool.
             (client.lease, client.route) = (Lease::None, None);
-            client.remind(me, out);
+            client.remind(out);
             return true;
         }
         if !client.waits_for_lasting_server() {
             return false;
         }
         match self.blocking_waits.failed(client.id, why) {
-            Outcome::Fails => {
+            WaitOutcome::Fails => {
                 self.blocking_waits.end(client.id);
                 return false;
             }
-            Outcome::IsOver => {
+            WaitOutcome::IsOver => {
                 self.blocking_waits.end(client.id);
-                client.on_lease_failed(me, "", out);
+                client.on_lease_failed("", out);
             }
             // The command is read again, and requests a server.
-            Outcome::GoesOn => {
+            WaitOutcome::GoesOn => {
                 client.lease = Lease::None;
-                client.remind(me, out);
+                client.remind(out);
             }
         }
         true
@@ -61,11 +55,11 @@ impl Redis {
 
 impl Redis {
     /// CLIENT UNBLOCK of another client ends this client's wait for a server.
-    pub(super) fn unblock_waiting(&self, me: ClientTag, client: &mut Client, is_error: bool, out: &mut Outbox) {
+    pub(super) fn unblock_waiting(&self, client: &mut Client, is_error: bool, out: &mut Outbox) {
         self.blocking_waits.end(client.id);
-        out.push(Effect::Withdraw { client: me });
-        client.on_lease_failed(me, if is_error { UNBLOCKED } else { "" }, out);
-        out.push(Effect::Wake { client: me });
+        out.push(Effect::Withdraw { client: client.tag });
+        client.on_lease_failed(if is_error { UNBLOCKED } else { "" }, out);
+        out.push(Effect::Wake { client: client.tag });
     }
 }
 
@@ -74,7 +68,6 @@ impl Client {
         matches!(&self.lease, Lease::Requested(request) if request.is_for_lasting_command())
     }
 
-    /// Whether it waits for a server for a blocking command.
     pub(super) fn waits_to_block(&self) -> bool {
         matches!(&self.lease, Lease::Requested(request) if request.is_for_blocking_command())
     }

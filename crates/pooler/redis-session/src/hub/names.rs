@@ -27,10 +27,8 @@ pub(super) struct Names {
     unwanted: Vec<(Topic, Name)>,
 }
 
-/// The subscribers of one name.
 #[derive(Default)]
 struct Subscribers {
-    /// Redis has confirmed the subscription.
     confirmed: bool,
     /// SUBSCRIBE commands for the name that Redis has not answered. Until then the name is kept.
     pending: u32,
@@ -77,7 +75,6 @@ impl Names {
         self.by_topic.iter().all(HashMap::is_empty)
     }
 
-    /// Names that have subscribers.
     pub(super) fn count_subscribed(&self) -> usize {
         let all = self.by_topic.iter().flat_map(HashMap::values);
         all.filter(|subscribers| !subscribers.clients.is_empty()).count()
@@ -118,7 +115,6 @@ impl Names {
         clients.split_at(clients.partition_point(|(key, _)| key & OF_EVENTS == 0))
     }
 
-    /// Whether Redis has confirmed the subscription.
     pub(super) fn is_confirmed(&self, topic: Topic, name: &[u8]) -> bool {
         self.by_topic[topic as usize].get(name).is_some_and(|subscribers| subscribers.confirmed)
     }
@@ -129,23 +125,23 @@ impl Names {
     }
 
     /// Redis is asked to subscribe to this name.
-    pub(super) fn ask(&mut self, topic: Topic, name: &Name) {
+    pub(super) fn note_requested(&mut self, topic: Topic, name: &Name) {
         self.by_topic[topic as usize].entry(Arc::clone(name)).or_default().pending += 1;
     }
 
     /// Redis is asked to subscribe to all names of this topic that are wanted. Returns them.
-    pub(super) fn ask_all(&mut self, topic: Topic) -> Vec<Name> {
+    pub(super) fn request_all(&mut self, topic: Topic) -> Vec<Name> {
         let wanted = self.by_topic[topic as usize].iter_mut().filter(|(_, subscribers)| !subscribers.is_unwanted());
-        let ask = |(name, subscribers): (&Name, &mut Subscribers)| {
+        let request = |(name, subscribers): (&Name, &mut Subscribers)| {
             subscribers.pending += 1;
             Arc::clone(name)
         };
-        wanted.map(ask).collect()
+        wanted.map(request).collect()
     }
 
-    /// Redis has subscribed to this name. The client that has asked for it may have gone.
+    /// Redis has subscribed to this name. The client that requested it may have gone.
     pub(super) fn confirm(&mut self, topic: Topic, name: &Name, subscriber: Option<Subscriber>) {
-        let subscribers = self.answered(topic, name);
+        let subscribers = self.settle(topic, name);
         subscribers.confirmed = true;
         if let Some(subscriber) = subscriber {
             subscribers.add(subscriber);
@@ -154,16 +150,15 @@ impl Names {
         }
     }
 
-    /// Redis has refused to subscribe to this name.
     pub(super) fn refuse(&mut self, topic: Topic, name: &Name) {
-        if self.answered(topic, name).is_unwanted() {
+        if self.settle(topic, name).is_unwanted() {
             self.unwanted.push((topic, Arc::clone(name)));
         }
     }
 
     /// Redis has refused to subscribe to this name again. Returns its subscribers of before.
     pub(super) fn refuse_again(&mut self, topic: Topic, name: &Name) -> Vec<Subscriber> {
-        let subscribers = self.answered(topic, name);
+        let subscribers = self.settle(topic, name);
         let lost = std::mem::take(&mut subscribers.clients);
         if subscribers.is_unwanted() {
             self.unwanted.push((topic, Arc::clone(name)));
@@ -171,13 +166,12 @@ impl Names {
         lost
     }
 
-    fn answered(&mut self, topic: Topic, name: &Name) -> &mut Subscribers {
-        let subscribers = self.by_topic[topic as usize].get_mut(name).expect("a name that was asked for is known");
+    fn settle(&mut self, topic: Topic, name: &Name) -> &mut Subscribers {
+        let subscribers = self.by_topic[topic as usize].get_mut(name).expect("a requested name is known");
         subscribers.pending -= 1;
         subscribers
     }
 
-    /// Removes a subscriber from a name.
     pub(super) fn remove(&mut self, topic: Topic, name: &Name, key: u64) {
         let Some(subscribers) = self.by_topic[topic as usize].get_mut(name) else { return };
         subscribers.remove(key);

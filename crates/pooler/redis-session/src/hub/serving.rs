@@ -14,16 +14,13 @@ use crate::{
 /// Names in one command that Poolhouse sends for itself.
 const MAX_NAMES_PER_COMMAND: usize = 512;
 
-/// A command that Redis has not answered.
 pub(super) struct SentCommand {
     what: Subscription,
     names: Arc<[Name]>,
-    /// Names that Redis has not confirmed.
     due: usize,
     reason: Reason,
 }
 
-/// Why a command was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Reason {
     /// The client with this key subscribes.
@@ -88,7 +85,7 @@ impl Hub {
         send(server, what, &wanted, out);
         // Names that are confirmed already are kept, too, until Redis has confirmed the others.
         for name in names.iter() {
-            self.names.ask(what.topic, name);
+            self.names.note_requested(what.topic, name);
         }
         self.sent.push_back(SentCommand { what, names, due, reason: Reason::Subscribe(key) });
     }
@@ -102,10 +99,10 @@ impl Hub {
     }
 
     /// All messages have come that were published before a client unsubscribed.
-    fn unsubscribed(&mut self, key: u64, asked: &SentCommand, out: &mut Outbox) {
+    fn unsubscribed(&mut self, key: u64, command: &SentCommand, out: &mut Outbox) {
         let Some(&tag) = self.clients.get(&key) else { return };
-        for name in asked.names.iter() {
-            self.names.remove(asked.what.topic, name, key);
+        for name in command.names.iter() {
+            self.names.remove(command.what.topic, name, key);
         }
         post(tag, key, &[notice::CHANGED], out);
     }
@@ -113,7 +110,7 @@ impl Hub {
     /// Unsubscribes from names that no client wants any more.
     fn unsubscribe_unwanted(&mut self, server: ServerTag, out: &mut Outbox) {
         for (topic, names) in Topic::ALL.into_iter().zip(self.names.take_unwanted()) {
-            self.ask(server, Subscription { begins: false, topic }, &names, Reason::Cleanup, out);
+            self.send_in_parts(server, Subscription { begins: false, topic }, &names, Reason::Cleanup, out);
         }
     }
 
@@ -121,14 +118,21 @@ impl Hub {
     fn restore(&mut self, server: ServerTag, out: &mut Outbox) {
         let mut commands = 0;
         for topic in Topic::ALL {
-            let lost = self.names.ask_all(topic);
+            let lost = self.names.request_all(topic);
             commands += lost.len().div_ceil(MAX_NAMES_PER_COMMAND);
-            self.ask(server, Subscription { begins: true, topic }, &lost, Reason::Restore, out);
+            self.send_in_parts(server, Subscription { begins: true, topic }, &lost, Reason::Restore, out);
         }
         self.restoration = if commands > 0 { Restoration::Running(commands) } else { Restoration::None };
     }
 
-    fn ask(&mut self, server: ServerTag, what: Subscription, names: &[Name], reason: Reason, out: &mut Outbox) {
+    fn send_in_parts(
+        &mut self,
+        server: ServerTag,
+        what: Subscription,
+        names: &[Name],
+        reason: Reason,
+        out: &mut Outbox,
+    ) {
         for names in names.chunks(MAX_NAMES_PER_COMMAND) {
             send(server, what, &names.iter().map(|name| &**name).collect::<Vec<_>>(), out);
             self.sent.push_back(SentCommand { what, names: names.into(), due: names.len(), reason });
@@ -136,75 +140,73 @@ impl Hub {
     }
 
     /// Redis has answered. Returns false if that was no answer to any command.
-    pub(crate) fn answered(&mut self, server: ServerTag, said: PubSubReply<'_>, out: &mut Outbox) -> bool {
-        let Some(asked) = self.sent.front_mut() else { return false };
-        match (said, asked.reason) {
+    pub(crate) fn answered(&mut self, server: ServerTag, reply: PubSubReply<'_>, out: &mut Outbox) -> bool {
+        let Some(command) = self.sent.front_mut() else { return false };
+        match (reply, command.reason) {
             // A refused PING is a reply, too, behind which no earlier message comes.
             (PubSubReply::Pong | PubSubReply::Refused(_), Reason::Unsubscribe(key)) => {
-                let asked = self.sent.pop_front().expect("seen above");
-                self.unsubscribed(key, &asked, out);
+                let command = self.sent.pop_front().expect("seen above");
+                self.unsubscribed(key, &command, out);
             }
             (_, Reason::Unsubscribe(_)) => return false,
-            (PubSubReply::Confirmed(what), _) if what == asked.what => {
-                asked.due -= 1;
-                if asked.due == 0 {
-                    let asked = self.sent.pop_front().expect("seen above");
-                    self.confirmed(&asked, out);
+            (PubSubReply::Confirmed(what), _) if what == command.what => {
+                command.due -= 1;
+                if command.due == 0 {
+                    let command = self.sent.pop_front().expect("seen above");
+                    self.confirmed(&command, out);
                 }
             }
             (PubSubReply::Refused(why), _) => {
-                let asked = self.sent.pop_front().expect("seen above");
-                self.refused(server, &asked, why, out);
+                let command = self.sent.pop_front().expect("seen above");
+                self.refused(server, &command, why, out);
             }
             _ => return false,
         }
         true
     }
 
-    /// Redis has confirmed all names of a command.
-    fn confirmed(&mut self, asked: &SentCommand, out: &mut Outbox) {
-        let subscriber: Option<Subscriber> = match asked.reason {
+    fn confirmed(&mut self, command: &SentCommand, out: &mut Outbox) {
+        let subscriber: Option<Subscriber> = match command.reason {
             Reason::Cleanup => return,
             Reason::Subscribe(key) => self.clients.get(&key).map(|tag| (key, *tag)),
             Reason::Unsubscribe(_) | Reason::Restore => None,
         };
-        for name in asked.names.iter() {
-            self.names.confirm(asked.what.topic, name, subscriber);
+        for name in command.names.iter() {
+            self.names.confirm(command.what.topic, name, subscriber);
         }
         if let Some((key, tag)) = subscriber {
             post(tag, key, &[notice::CHANGED], out);
-        } else if asked.reason == Reason::Restore {
+        } else if command.reason == Reason::Restore {
             self.restored();
         }
     }
 
-    /// Redis has refused a command.
-    fn refused(&mut self, server: ServerTag, asked: &SentCommand, why: &[u8], out: &mut Outbox) {
-        let topic = asked.what.topic;
-        match asked.reason {
+    fn refused(&mut self, server: ServerTag, command: &SentCommand, why: &[u8], out: &mut Outbox) {
+        let topic = command.what.topic;
+        match command.reason {
             Reason::Cleanup => {
                 if let Home::Held { stained, .. } = &mut self.home {
                     *stained = true;
                 }
             }
             Reason::Subscribe(key) | Reason::Unsubscribe(key) => {
-                asked.names.iter().for_each(|name| self.names.refuse(topic, name));
+                command.names.iter().for_each(|name| self.names.refuse(topic, name));
                 if let Some(tag) = self.clients.get(&key) {
                     post_with_reason(*tag, key, notice::REFUSED, why, out);
                 }
             }
             // The reason may be one of the names.
-            Reason::Restore if asked.names.len() > 1 => {
+            Reason::Restore if command.names.len() > 1 => {
                 if let Restoration::Running(commands) = &mut self.restoration {
-                    *commands += asked.names.len();
+                    *commands += command.names.len();
                 }
-                for name in asked.names.iter() {
-                    self.ask(server, asked.what, std::slice::from_ref(name), Reason::Restore, out);
+                for name in command.names.iter() {
+                    self.send_in_parts(server, command.what, std::slice::from_ref(name), Reason::Restore, out);
                 }
                 self.restored();
             }
             Reason::Restore => {
-                for name in asked.names.iter() {
+                for name in command.names.iter() {
                     for (key, tag) in self.names.refuse_again(topic, name) {
                         post_with_reason(tag, key, notice::LOST, why, out);
                     }
@@ -258,8 +260,9 @@ impl Hub {
 
     /// The server is lost, and one of the clients requests another one. Returns false if there are no clients.
     pub(crate) fn on_server_lost(&mut self, out: &mut Outbox) -> bool {
-        for asked in std::mem::take(&mut self.sent).into_iter().rev() {
-            if let SentCommand { what, names, reason: Reason::Subscribe(key) | Reason::Unsubscribe(key), .. } = asked {
+        for command in std::mem::take(&mut self.sent).into_iter().rev() {
+            if let SentCommand { what, names, reason: Reason::Subscribe(key) | Reason::Unsubscribe(key), .. } = command
+            {
                 self.changes.push_front(SubscriptionChange { key, what, names });
             }
         }
@@ -270,7 +273,6 @@ impl Hub {
     }
 }
 
-/// Posts the same bytes to many clients.
 fn post_all(to: &[Subscriber], bytes: Range<usize>, out: &mut Outbox) {
     let post = |(key, tag): &Subscriber| Effect::Post { to: Peer::Client(*tag), key: *key, bytes: bytes.clone() };
     out.effects.extend(to.iter().map(post));

@@ -10,6 +10,7 @@ const POOL: PoolId = PoolId(0);
 const SERVER: ServerTag = ServerTag(7);
 
 /// A model of Redis for subscriptions, with clients that record their posts.
+#[derive(Default)]
 struct World {
     hubs: Hubs,
     key: Option<u64>,
@@ -23,18 +24,6 @@ struct World {
 }
 
 impl World {
-    fn new() -> Self {
-        Self {
-            hubs: Hubs::default(),
-            key: None,
-            subscribed: BTreeSet::new(),
-            forbidden: BTreeSet::new(),
-            answers: VecDeque::new(),
-            told: BTreeMap::new(),
-            notified: 0,
-        }
-    }
-
     fn run(&mut self, mut out: Outbox) {
         for effect in std::mem::take(&mut out.effects) {
             match effect {
@@ -162,7 +151,7 @@ impl World {
 
 #[test]
 fn events_are_made_once_for_all_their_subscribers() {
-    let mut world = World::new();
+    let mut world = World::default();
     let hears = [1, 2, 3].map(|client| client | OF_EVENTS);
     for client in [1, hears[0], 2, hears[1], hears[2]] {
         world.wish(client, true, &["a"]);
@@ -178,48 +167,8 @@ fn events_are_made_once_for_all_their_subscribers() {
 }
 
 #[test]
-fn messages_published_before_an_unsubscribe_are_delivered() {
-    let mut world = World::new();
-    for client in [1, 2] {
-        world.wish(client, true, &["a"]);
-    }
-    world.arrive(1);
-    world.settle();
-    for (client, others) in [(1, vec!["*message".to_owned(); 2]), (2, vec![])] {
-        world.told.clear();
-        world.wish(client, false, &["a"]);
-        let mut out = Outbox::new();
-        world.look(&mut out);
-        world.run(out);
-        world.publish("a");
-        assert_eq!(world.told(client), ["*message"], "it comes from Redis before the answer to PING");
-        world.settle();
-        assert_eq!(world.told(client), ["="]);
-        world.publish("a");
-        assert_eq!(world.told(client), [""; 0]);
-        assert_eq!(world.told(3 - client), others);
-    }
-    assert!(world.subscribed.is_empty());
-}
-
-#[test]
-fn a_refusal_reaches_only_the_client_that_subscribes() {
-    let mut world = World::new();
-    world.forbidden.insert(b"secret".to_vec());
-    world.wish(1, true, &["a"]);
-    world.arrive(1);
-    world.wish(2, true, &["a", "secret"]);
-    world.wish(3, true, &["a"]);
-    world.settle();
-    assert_eq!((world.told(1), world.told(2)), (vec!["=".to_owned()], vec!["-NOPERM no".to_owned()]));
-    assert_eq!(world.told(3), ["="]);
-    world.publish("a");
-    assert_eq!((world.told(1).len(), world.told(2).len(), world.told(3).len()), (1, 0, 1));
-}
-
-#[test]
 fn after_a_loss_names_and_changes_are_sent_again() {
-    let mut world = World::new();
+    let mut world = World::default();
     world.wish(1, true, &["a", "b"]);
     world.arrive(1);
     world.settle();
@@ -239,7 +188,7 @@ fn after_a_loss_names_and_changes_are_sent_again() {
 
 #[test]
 fn all_clients_are_told_that_there_is_no_server() {
-    let mut world = World::new();
+    let mut world = World::default();
     world.wish(1, true, &["a"]);
     world.wish(2, true, &["b"]);
     let mut out = Outbox::new();
@@ -284,7 +233,7 @@ proptest! {
     #[test]
     fn redis_has_what_clients_have(steps in proptest::collection::vec((0u64..4, 0usize..3, 0u8..8, 0u8..16), 1..80)) {
         const NAMES: [&str; 3] = ["a", "b", "c"];
-        let mut world = World::new();
+        let mut world = World::default();
         let mut clients = Clients::new();
         let mut next = 10;
         let mut keys = [0, 1, 2, 3];

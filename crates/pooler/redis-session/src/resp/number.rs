@@ -1,6 +1,6 @@
 //! Lines and the numbers in them.
 
-/// Longest line that holds a number, without its end: a sign and the digits of 64 bits, with some room.
+/// Longest line that holds a number, without its end: a sign and the digits of 64 bits, with a margin.
 const MAX_DIGITS: usize = 32;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -13,7 +13,6 @@ pub(crate) enum Line {
     Torn,
 }
 
-/// Looks for the CRLF that ends the line at the beginning of `bytes`.
 pub(crate) fn line(bytes: &[u8]) -> Line {
     match bytes.iter().position(|&byte| byte == b'\r') {
         None => Line::Open,
@@ -27,9 +26,6 @@ pub(crate) fn line(bytes: &[u8]) -> Line {
 
 /// A line that is a number, at the beginning of `bytes`: the number, and what its line takes with its end. `Ok(None)`:
 /// it has not arrived whole.
-///
-/// # Errors
-/// It is no decimal number of 64 bits, or too long for one.
 pub(crate) fn number(bytes: &[u8]) -> Result<Option<(i64, usize)>, NoNumber> {
     let window = &bytes[..bytes.len().min(MAX_DIGITS)];
     match line(window) {
@@ -39,7 +35,6 @@ pub(crate) fn number(bytes: &[u8]) -> Result<Option<(i64, usize)>, NoNumber> {
     }
 }
 
-/// A line that should hold a number holds none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NoNumber;
 

@@ -12,7 +12,6 @@ pub enum PubSubReply<'a> {
     Confirmed(Subscription),
     /// The whole command is refused, with this error.
     Refused(&'a [u8]),
-    /// The reply to PING.
     Pong,
 }
 

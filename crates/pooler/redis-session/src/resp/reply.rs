@@ -57,9 +57,7 @@ impl ReplyScanner {
     }
 
     /// Goes on with a reply, or begins one, and stops at its end. The type of one that begins is its first byte.
-    ///
-    /// # Errors
-    /// The bytes are no reply. What of them was taken before is unknown; the scanner is of no more use.
+    /// After an error the scanner is of no more use.
     pub fn advance(&mut self, bytes: &[u8]) -> Result<ReplyEnd, MalformedReply> {
         let mut at = 0;
         if self.values == 0 && !bytes.is_empty() {

@@ -9,7 +9,6 @@ const MAX_INLINE: usize = 64 * 1024;
 /// The first bytes of a TLS handshake: the type of its record, and the version.
 const TLS_HANDSHAKE: &[u8] = &[22, 3];
 
-/// The limits of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Most arguments of a command, its name included.
@@ -66,54 +65,13 @@ impl<'a> Iterator for Arguments<'a> {
 
 impl ExactSizeIterator for Arguments<'_> {}
 
-/// A client broke the protocol. Redis answers with an error, and closes the connection.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MalformedRequest {
-    /// The number of arguments is malformed, or too large.
-    Count,
-    /// Too many arguments before the login.
-    CountBeforeLogin,
-    /// This byte is in the place of the `$` of an argument.
-    NoArgument(u8),
-    /// The length of an argument is malformed, negative, or too large.
-    Length,
-    /// Too long an argument before the login.
-    LengthBeforeLogin,
-    /// An argument is longer or shorter than was announced.
-    End,
-    /// An inline command does not end.
-    Inline,
-    /// A quote in an inline command does not end.
-    Quotes,
-    /// The client speaks TLS.
-    Tls,
+/// The error that Redis answers with to a client that broke the protocol, before it closes the connection.
+fn malformed(what: &str) -> String {
+    format!("Protocol error: {what}")
 }
-
-impl std::fmt::Display for MalformedRequest {
-    /// Redis's error, where it has one.
-    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        to.write_str("Protocol error: ")?;
-        match self {
-            Self::Count => to.write_str("invalid multibulk length"),
-            Self::CountBeforeLogin => to.write_str("unauthenticated multibulk length"),
-            Self::NoArgument(byte) => write!(to, "expected '$', got '{}'", byte.escape_ascii()),
-            Self::Length => to.write_str("invalid bulk length"),
-            Self::LengthBeforeLogin => to.write_str("unauthenticated bulk length"),
-            Self::End => to.write_str("an argument is longer or shorter than announced"),
-            Self::Inline => to.write_str("too big inline request"),
-            Self::Quotes => to.write_str("unbalanced quotes in request"),
-            Self::Tls => to.write_str("a TLS handshake, and TLS is off here: see `tls` of the [[listener]]"),
-        }
-    }
-}
-
-impl std::error::Error for MalformedRequest {}
 
 /// Reads the beginning of `bytes`, which may be empty.
-///
-/// # Errors
-/// It is not the beginning of a command within the limits.
-pub fn read<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Request<'a>, MalformedRequest> {
+pub fn read<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Request<'a>, String> {
     match bytes.first() {
         None => Ok(Request::Incomplete(1)),
         Some(b'*') => array(bytes, limits),
@@ -121,18 +79,20 @@ pub fn read<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Request<'a>, Malform
     }
 }
 
-fn array<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Request<'a>, MalformedRequest> {
+fn array<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Request<'a>, String> {
     let (count, used) = match number(&bytes[1..]) {
         Ok(Some(count)) => count,
         Ok(None) => return Ok(Request::Incomplete(bytes.len() as u64 + 1)),
-        Err(_) => return Err(MalformedRequest::Count),
+        Err(_) => return Err(malformed("invalid multibulk length")),
     };
     let begin = 1 + used;
     let Ok(count @ 1..) = u64::try_from(count) else { return Ok(Request::Nothing(begin)) };
     let count = match u32::try_from(count) {
         Ok(count) if count <= limits.arguments => count,
-        Ok(count) if count <= Limits::AUTHENTICATED.arguments => return Err(MalformedRequest::CountBeforeLogin),
-        _ => return Err(MalformedRequest::Count),
+        Ok(count) if count <= Limits::AUTHENTICATED.arguments => {
+            return Err(malformed("unauthenticated multibulk length"));
+        }
+        _ => return Err(malformed("invalid multibulk length")),
     };
     let mut at = begin;
     for left in (0..count).rev() {
@@ -140,15 +100,17 @@ fn array<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Request<'a>, MalformedR
         let others = u64::from(left) * 6;
         let Some(&mark) = bytes.get(at) else { return Ok(Request::Incomplete(at as u64 + 6 + others)) };
         if mark != b'$' {
-            return Err(MalformedRequest::NoArgument(mark));
+            return Err(malformed(&format!("expected '$', got '{}'", mark.escape_ascii())));
         }
-        let Some((length, used)) = number(&bytes[at + 1..]).map_err(|_| MalformedRequest::Length)? else {
+        let Some((length, used)) = number(&bytes[at + 1..]).map_err(|_| malformed("invalid bulk length"))? else {
             return Ok(Request::Incomplete(bytes.len() as u64 + 1 + others));
         };
         let length = match u64::try_from(length) {
             Ok(length) if length <= limits.argument => length,
-            Ok(length) if length <= Limits::AUTHENTICATED.argument => return Err(MalformedRequest::LengthBeforeLogin),
-            _ => return Err(MalformedRequest::Length),
+            Ok(length) if length <= Limits::AUTHENTICATED.argument => {
+                return Err(malformed("unauthenticated bulk length"));
+            }
+            _ => return Err(malformed("invalid bulk length")),
         };
         let end = (at + 1 + used) as u64 + length;
         if end + 2 > bytes.len() as u64 {
@@ -156,7 +118,7 @@ fn array<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Request<'a>, MalformedR
         }
         let end = end as usize;
         if &bytes[end..end + 2] != b"\r\n" {
-            return Err(MalformedRequest::End);
+            return Err(malformed("an argument is longer or shorter than announced"));
         }
         at = end + 2;
     }
@@ -181,27 +143,26 @@ pub fn beginning(bytes: &[u8]) -> Option<Beginning<'_>> {
     Some(Beginning { name: arguments[0]?, second: arguments[1] })
 }
 
-/// See [`beginning`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Beginning<'a> {
     pub name: &'a [u8],
     pub second: Option<&'a [u8]>,
 }
 
-fn line(bytes: &[u8]) -> Result<Request<'_>, MalformedRequest> {
+fn line(bytes: &[u8]) -> Result<Request<'_>, String> {
     // Its end may never come.
     if bytes.starts_with(TLS_HANDSHAKE) {
-        return Err(MalformedRequest::Tls);
+        return Err(malformed("a TLS handshake, and TLS is off here: see `tls` of the [[listener]]"));
     }
     let window = &bytes[..bytes.len().min(MAX_INLINE)];
     let Some(end) = window.iter().position(|&byte| byte == b'\n') else {
         return match window.len() {
-            MAX_INLINE => Err(MalformedRequest::Inline),
+            MAX_INLINE => Err(malformed("too big inline request")),
             length => Ok(Request::Incomplete(length as u64 + 1)),
         };
     };
     let text = window[..end].strip_suffix(b"\r").unwrap_or(&window[..end]);
-    let arguments = inline::split(text).ok_or(MalformedRequest::Quotes)?;
+    let arguments = inline::split(text).ok_or_else(|| malformed("unbalanced quotes in request"))?;
     Ok(if arguments.is_empty() { Request::Nothing(end + 1) } else { Request::Inline(end + 1, arguments) })
 }
 
@@ -250,7 +211,7 @@ mod tests {
 
     #[test]
     fn what_is_no_command_is_refused_in_the_words_of_redis() {
-        let said = |bytes: &str, limits: &Limits| read(bytes.as_bytes(), limits).expect_err(bytes).to_string();
+        let said = |bytes: &str, limits: &Limits| read(bytes.as_bytes(), limits).expect_err(bytes);
         for (bytes, words) in [
             ("*a\r\n", "invalid multibulk length"),
             ("*2147483648\r\n", "invalid multibulk length"),
@@ -293,7 +254,7 @@ mod tests {
     fn a_handshake_of_tls_is_told_from_a_line() {
         for hello in [&b"\x16\x03\x01"[..], b"\x16\x03\x01\x02\x00\x01\x00\n\"\n"] {
             let error = read(hello, &Limits::UNAUTHENTICATED).expect_err("it is no command");
-            assert!(error.to_string().contains("TLS handshake"), "{error}");
+            assert!(error.contains("TLS handshake"), "{error}");
         }
         assert_eq!(read(b"\x16", &Limits::UNAUTHENTICATED), Ok(Request::Incomplete(2)));
         assert_eq!(arguments(b"\x16\r\n"), (3, words(&["\x16"])));
@@ -326,7 +287,7 @@ mod tests {
                     prop_assert!(taken <= bytes.len());
                     prop_assert_eq!(arguments.len(), arguments.count());
                 }
-                Err(error) => prop_assert!(error.to_string().starts_with("Protocol error: ")),
+                Err(error) => prop_assert!(error.starts_with("Protocol error: ")),
             }
         }
     }

@@ -4,7 +4,6 @@ use std::io::Write;
 
 use super::Version;
 
-/// A command as an array of bulk strings.
 pub fn command(to: &mut Vec<u8>, arguments: &[&[u8]]) {
     head(to, arguments.len());
     for argument in arguments {
@@ -58,19 +57,6 @@ pub fn null_array(to: &mut Vec<u8>, version: Version) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resp::{Limits, Request, read};
-
-    #[test]
-    fn a_command_is_read_as_it_was_written() {
-        let mut bytes = Vec::new();
-        command(&mut bytes, &[b"SET", b"a\r\nb", b""]);
-        assert_eq!(bytes, b"*3\r\n$3\r\nSET\r\n$4\r\na\r\nb\r\n$0\r\n\r\n");
-        let Ok(Request::Command(length, arguments)) = read(&bytes, &Limits::AUTHENTICATED) else {
-            panic!("no command")
-        };
-        assert_eq!(length, bytes.len());
-        assert_eq!(arguments.collect::<Vec<_>>(), [b"SET".as_slice(), b"a\r\nb", b""]);
-    }
 
     #[test]
     fn an_error_is_one_line() {

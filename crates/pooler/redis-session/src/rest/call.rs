@@ -15,7 +15,6 @@ use crate::{
     resp,
 };
 
-/// The kind of a request.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) enum RequestKind {
     /// One command, one result.
@@ -30,7 +29,7 @@ pub(crate) enum RequestKind {
 
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Call {
-    pub shape: RequestKind,
+    pub kind: RequestKind,
     /// The commands as they go to Redis, one after another.
     pub wire: Vec<u8>,
     pub commands: Vec<Command>,
@@ -47,9 +46,6 @@ pub(crate) enum Command {
 }
 
 /// Reads the commands of a request.
-///
-/// # Errors
-/// The request is malformed.
 pub(crate) fn read(
     target: &Target,
     method: Method,
@@ -65,26 +61,14 @@ pub(crate) fn read(
         return Err(Denied::new(400, "ERR a transaction's results come as JSON: leave Upstash-Response-Format out"));
     }
     let mut call = Call {
-        shape: RequestKind::Single,
+        kind: RequestKind::Single,
         wire: Vec::with_capacity(body.len() + 32),
         commands: Vec::new(),
         writes: false,
     };
     if posted && (is("pipeline") || is("multi-exec")) {
-        let commands: Vec<Vec<&RawValue>> = serde_json::from_slice(body).map_err(wrong)?;
-        if commands.is_empty() || commands.len() > MAX_COMMANDS {
-            return Err(Denied::new(400, format!("ERR a request has between 1 and {MAX_COMMANDS} commands")));
-        }
-        call.shape = if is("pipeline") { RequestKind::Pipeline } else { RequestKind::Transaction };
-        if call.shape == RequestKind::Transaction {
-            call.add(&[Cow::Borrowed(b"MULTI")]);
-        }
-        for command in commands {
-            call.command(&texts(&command)?, rules);
-        }
-        if call.shape == RequestKind::Transaction {
-            call.add(&[Cow::Borrowed(b"EXEC")]);
-        }
+        call.kind = if is("pipeline") { RequestKind::Pipeline } else { RequestKind::Transaction };
+        call.read_list(&serde_json::from_slice::<Vec<Vec<&RawValue>>>(body).map_err(wrong)?, rules)?;
         return Ok(call);
     }
     if target.path.is_empty() {
@@ -115,7 +99,7 @@ pub(crate) fn read(
             if let Some(error) = rules.forbids(name, None) {
                 return Err(Denied::new(400, error));
             }
-            call.shape = RequestKind::Events;
+            call.kind = RequestKind::Events;
             call.add(&words);
         }
         _ => call.command(&words, rules),
@@ -128,7 +112,23 @@ fn is_events(name: &[u8]) -> bool {
 }
 
 impl Call {
-    /// The length of its largest command.
+    /// Adds the commands of a pipeline or a transaction.
+    fn read_list(&mut self, commands: &[Vec<&RawValue>], rules: &Rules) -> Result<(), Denied> {
+        if commands.is_empty() || commands.len() > MAX_COMMANDS {
+            return Err(Denied::new(400, format!("ERR a request has between 1 and {MAX_COMMANDS} commands")));
+        }
+        if self.kind == RequestKind::Transaction {
+            self.add(&[Cow::Borrowed(b"MULTI")]);
+        }
+        for command in commands {
+            self.command(&texts(command)?, rules);
+        }
+        if self.kind == RequestKind::Transaction {
+            self.add(&[Cow::Borrowed(b"EXEC")]);
+        }
+        Ok(())
+    }
+
     pub(crate) fn largest(&self) -> usize {
         let length = |command: &Command| match command {
             Command::Send(span) => span.len(),
@@ -139,13 +139,13 @@ impl Call {
 
     /// The number of commands, without the MULTI and EXEC that Poolhouse adds.
     pub(crate) fn command_count(&self) -> u32 {
-        let added = if self.shape == RequestKind::Transaction { 2 } else { 0 };
+        let added = if self.kind == RequestKind::Transaction { 2 } else { 0 };
         (self.commands.len() - added) as u32
     }
 
     /// The subscription that it begins, if any.
     pub(crate) fn subscription(&self) -> Option<Subscription> {
-        let (RequestKind::Events, Some(name)) = (self.shape, resp::parts(&self.wire).first().copied()) else {
+        let (RequestKind::Events, Some(name)) = (self.kind, resp::parts(&self.wire).first().copied()) else {
             return None;
         };
         let topic = match name {
@@ -156,7 +156,6 @@ impl Call {
         Some(Subscription { begins: true, topic })
     }
 
-    /// Adds a command of the request.
     fn command(&mut self, words: &[Cow<'_, [u8]>], rules: &Rules) {
         let Some((name, rest)) = words.split_first() else {
             return self.commands.push(Command::Refused("ERR an empty command".to_owned()));
@@ -207,9 +206,9 @@ fn without_key_locking(script: &[u8]) -> Option<Vec<u8>> {
         let left: Vec<&str> = flags.split(',').filter(|flag| *flag != FLAG).collect();
         (!left.is_empty()).then(|| format!("flags={}", left.join(",")))
     });
-    let mut told = words.collect::<Vec<_>>().join(" ").into_bytes();
-    told.extend_from_slice(&script[end..]);
-    Some(told)
+    let mut rewritten = words.collect::<Vec<_>>().join(" ").into_bytes();
+    rewritten.extend_from_slice(&script[end..]);
+    Some(rewritten)
 }
 
 /// The arguments of a command for Redis: strings as they are, numbers and booleans as they are written.
@@ -241,13 +240,13 @@ fn without_lone_surrogates(raw: &str) -> String {
         let hex = raw.get(at..at + 6)?.strip_prefix("\\u")?;
         u16::from_str_radix(hex, 16).ok()
     };
-    let (mut told, mut at) = (String::with_capacity(raw.len()), 0);
+    let (mut rewritten, mut at) = (String::with_capacity(raw.len()), 0);
     while let Some(escape) = raw[at..].find('\\').map(|ahead| at + ahead) {
-        told.push_str(&raw[at..escape]);
+        rewritten.push_str(&raw[at..escape]);
         let length = match (unit(escape), unit(escape + 6)) {
             (Some(0xd800..0xdc00), Some(0xdc00..0xe000)) => 12,
             (Some(0xd800..0xe000), _) => {
-                told.push('\u{fffd}');
+                rewritten.push('\u{fffd}');
                 at = escape + 6;
                 continue;
             }
@@ -256,11 +255,11 @@ fn without_lone_surrogates(raw: &str) -> String {
             (None, _) => 2,
         };
         at = escape + length;
-        told.push_str(raw.get(escape..at).unwrap_or_default());
+        rewritten.push_str(raw.get(escape..at).unwrap_or_default());
         at = at.min(raw.len());
     }
-    told.push_str(raw.get(at..).unwrap_or_default());
-    told
+    rewritten.push_str(raw.get(at..).unwrap_or_default());
+    rewritten
 }
 
 #[cfg(test)]
@@ -313,9 +312,9 @@ mod tests {
             (r"\uD83Dx\uDC04", "\u{fffd}x\u{fffd}"),
         ] {
             let body = format!(r#"[["SET","alice","fine"],["SET","bob","{text}"],["INCR","visits"]]"#);
-            let told = commands("/pipeline", Method::Post, &body);
+            let rewritten = commands("/pipeline", Method::Post, &body);
             let bob = format!("SET bob {expected}");
-            assert_eq!(told, ["SET alice fine", bob.as_str(), "INCR visits"], "{text}");
+            assert_eq!(rewritten, ["SET alice fine", bob.as_str(), "INCR visits"], "{text}");
         }
     }
 

@@ -14,16 +14,12 @@ use crate::{
 pub(crate) struct Messages {
     /// The beginning of a message.
     partial: Vec<u8>,
-    /// The number of its bytes that were scanned.
     scanned: usize,
     scanner: ReplyScanner,
 }
 
 impl Messages {
     /// Takes bytes of Redis, and appends the events.
-    ///
-    /// # Errors
-    /// There will be no messages.
     pub(crate) fn take(&mut self, bytes: &[u8], to: &mut Vec<u8>) -> Result<(), Denied> {
         if self.partial.len() + bytes.len() > MAX_ANSWER {
             return Err(Denied::new(502, format!("a message has more than {MAX_ANSWER} bytes")));
@@ -46,7 +42,6 @@ impl Messages {
     }
 }
 
-/// Appends the event of one message.
 fn event(reply: &[u8], to: &mut Vec<u8>) -> Result<(), Denied> {
     if let Some(error) = reply.strip_prefix(b"-") {
         return Err(denied_by(error.trim_ascii_end()));

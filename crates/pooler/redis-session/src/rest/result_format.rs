@@ -21,9 +21,7 @@ pub(crate) enum ResultFormat {
 
 impl ResultFormat {
     /// The format that header fields ask for.
-    ///
-    /// # Errors
-    /// They contradict each other.
+    /// Fails if they contradict each other.
     pub(crate) fn read(fields: &[(&str, Vec<u8>)]) -> Result<Self, Denied> {
         let (mut base64, mut resp2) = (false, false);
         for (name, value) in fields {

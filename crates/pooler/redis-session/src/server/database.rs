@@ -13,7 +13,6 @@ impl Server {
         self.hello.unselected.as_ref().map(|unselected| &*unselected.error)
     }
 
-    /// Whether clients wait for SELECT.
     pub(crate) fn is_selecting(&self) -> bool {
         !self.selecting_for.is_empty()
     }

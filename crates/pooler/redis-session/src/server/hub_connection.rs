@@ -1,7 +1,7 @@
 //! The connection of a hub: a server that holds the subscriptions of all clients of its pool. Push messages and replies
 //! come here, and go to the hub.
 
-use seam::{Blame, CloseReason, Effect, Input, Outbox, Peer, PoolId, ServerTag, Verdict};
+use seam::{Effect, Input, Outbox, PoolId, ServerTag, Verdict};
 
 use super::Server;
 use crate::{
@@ -14,7 +14,6 @@ use crate::{
 /// Longest message that is forwarded, in bytes. By default, Redis keeps no more for a subscriber.
 const MAX_MESSAGE: usize = 32 << 20;
 
-/// What the session of such a server knows.
 pub(super) struct HubConnection {
     pool: PoolId,
     /// The key of the hub's posts. A post with another key was for an earlier use of the server.
@@ -42,7 +41,6 @@ impl Redis {
         self.send_changes(me, server, out);
     }
 
-    /// Clients have requested changes.
     pub(crate) fn on_hub_notified(&self, me: ServerTag, server: &mut Server, key: u64, out: &mut Outbox) {
         if server.hub.as_ref().is_some_and(|connection| connection.key == key) {
             self.send_changes(me, server, out);
@@ -105,8 +103,7 @@ impl Redis {
                 taken
             }
             Err(message) => {
-                let reason = CloseReason::Error(Blame::Server, message);
-                out.push(Effect::Close { peer: Peer::Server(me), reason });
+                Server::fail(me, message, out);
                 input.bytes.len()
             }
         }

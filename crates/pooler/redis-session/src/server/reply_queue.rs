@@ -75,9 +75,6 @@ impl ReplyQueue {
 
     /// Reads the first reply, or a part of it; `None` if more of it has to come. [`end_reply`](Self::end_reply) is to
     /// be called behind its end.
-    ///
-    /// # Errors
-    /// The server broke the protocol, or sent something unasked.
     pub(super) fn read(&mut self, bytes: &[u8], signs: &mut Signs) -> Result<Option<ReplyPart>, String> {
         let begins = self.scanner.is_between();
         if begins {
@@ -115,7 +112,6 @@ impl ReplyQueue {
         Ok(Some(ReplyPart { recipient, kind, begins, taken: end.taken, over: end.over }))
     }
 
-    /// The first reply has come whole.
     pub(super) fn end_reply(&mut self) {
         let run = self.runs.front_mut().expect("a reply is pending");
         run.count -= 1;

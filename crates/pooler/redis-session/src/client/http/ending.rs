@@ -1,29 +1,30 @@
 //! The ends of connections that speak HTTP, and of requests that cannot be executed.
 
 use http_sansio::{Denied, End};
-use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, Refusal};
+use seam::{Blame, CloseReason, Effect, Outbox, Peer, Refusal};
 
 use super::Client;
 use crate::{refusal, server::LOST};
 
-/// Bytes that are sent to a client before it has taken all that was sent before. The http of an answer waits here. The
+/// Bytes that are sent to a client before it has taken all that was sent before. The rest of an answer waits here. The
 /// driver limits what waits for a client that shares a server, and this is below that limit.
 const MAX_UNTAKEN: usize = 128 * 1024;
 
 impl Client {
     /// Sends as much as the client takes, forgets streams that have ended, and closes the connection if it has ended.
-    pub(super) fn flush(&mut self, me: ClientTag, out: &mut Outbox) {
-        self.flush_up_to(MAX_UNTAKEN, me, out);
+    pub(super) fn flush(&mut self, out: &mut Outbox) {
+        self.flush_up_to(MAX_UNTAKEN, out);
     }
 
     /// The client has taken all that was sent.
-    pub(crate) fn on_sent(&mut self, me: ClientTag, out: &mut Outbox) {
+    pub(crate) fn on_sent(&mut self, out: &mut Outbox) {
         let http = self.http_mut();
         (http.output.awaits_flush, http.output.untaken) = (false, 0);
-        self.flush(me, out);
+        self.flush(out);
     }
 
-    fn flush_up_to(&mut self, most: usize, me: ClientTag, out: &mut Outbox) {
+    fn flush_up_to(&mut self, most: usize, out: &mut Outbox) {
+        let me = self.tag;
         let http = self.http_mut();
         let most = most.saturating_sub(http.output.untaken);
         let before = out.inserted.len();
@@ -37,15 +38,16 @@ impl Client {
         let ended = http.connection.ended();
         http.messages.streams.forget(&ended);
         let reason = match http.connection.end() {
-            None => return self.flushed(!ended.is_empty(), me, out),
+            None => return self.flushed(!ended.is_empty(), out),
             Some(End::Done) => CloseReason::Done,
             Some(End::Fault(why)) => CloseReason::Error(Blame::Client, why),
         };
-        self.close(me, reason, out);
+        self.close(reason, out);
     }
 
     /// Follows up a flush. `freed`: streams have ended, and their subscriptions may be unwanted.
-    fn flushed(&mut self, freed: bool, me: ClientTag, out: &mut Outbox) {
+    fn flushed(&mut self, freed: bool, out: &mut Outbox) {
+        let me = self.tag;
         let http = self.http_mut();
         let blocked = http.output.is_behind;
         http.output.is_behind &= http.connection.is_behind();
@@ -55,33 +57,33 @@ impl Client {
         let unread = http.connection.unread();
         let reads = unread < std::mem::replace(&mut http.output.unread, unread);
         if reads && http.requests.queue.is_empty() && self.lease.is_none() {
-            out.push(Effect::Standing { client: me, standing: self.standing() });
+            out.push(Effect::Standing { client: self.tag, standing: self.standing() });
         }
     }
 
     /// [`fail`](Client::fail) in HTTP. Returns false if the client does not speak it.
-    pub(crate) fn fail_http(&mut self, me: ClientTag, error: &str, out: &mut Outbox) -> bool {
+    pub(crate) fn fail_http(&mut self, error: &str, out: &mut Outbox) -> bool {
         let Some(http) = &mut self.http else { return false };
         http.requests.queue.clear();
         http.connection.fail(&Denied::new(400, error));
-        self.flush(me, out);
+        self.flush(out);
         true
     }
 
     /// A server is lost with pending replies or an open transaction. Returns false if the client does not speak HTTP.
-    pub(crate) fn lose_http(&mut self, me: ClientTag, out: &mut Outbox) -> bool {
+    pub(crate) fn lose_http(&mut self, out: &mut Outbox) -> bool {
         let Some(http) = &mut self.http else { return false };
         if http.messages.endless_answer.is_some() {
-            self.close(me, CloseReason::Error(Blame::Server, LOST.to_owned()), out);
+            self.close(CloseReason::Error(Blame::Server, LOST.to_owned()), out);
             return true;
         }
         http.lose_server();
-        self.answer(me, out);
+        self.answer(out);
         true
     }
 
     /// The client has to go. Returns false if it does not speak HTTP.
-    pub(crate) fn refuse_http(&mut self, me: ClientTag, why: &Refusal, out: &mut Outbox) -> bool {
+    pub(crate) fn refuse_http(&mut self, why: &Refusal, out: &mut Outbox) -> bool {
         let Some(http) = &mut self.http else { return false };
         let mut denied = Denied::new(503, refusal::of_refusal(why));
         match why {
@@ -104,13 +106,13 @@ impl Client {
         if matches!(why, Refusal::ShuttingDown | Refusal::Drained { .. }) {
             // It is not known whether these requests were executed.
             http.lose_server();
-            self.answer(me, out);
+            self.answer(out);
         }
         let Some(http) = &mut self.http else { return true };
         http.requests.queue.clear();
         http.connection.close(&denied);
         // All of it is sent at once.
-        self.flush_up_to(usize::MAX, me, out);
+        self.flush_up_to(usize::MAX, out);
         true
     }
 }

@@ -6,7 +6,7 @@
 use std::{collections::HashSet, sync::Arc};
 
 use http_sansio::{Connection, Denied, Stream};
-use seam::{ClientTag, Outbox};
+use seam::Outbox;
 
 use super::{Client, revoking::REVOKED};
 use crate::{
@@ -23,11 +23,10 @@ use crate::{
 
 type Http = Connection<Arc<Access>>;
 
-/// The streams of a connection.
 #[derive(Default)]
 pub(super) struct EventStreams {
     list: Vec<EventStream>,
-    /// StreamClients have ended, and their subscriptions may be unwanted.
+    /// Streams have ended, and their subscriptions may be unwanted.
     untidy: bool,
 }
 
@@ -44,14 +43,7 @@ struct EventStream {
 impl Redis {
     /// Subscribes for a request, unless another stream waits for its subscription. Returns whether the request has
     /// failed: then the next one has its index.
-    pub(super) fn open_stream(
-        &self,
-        me: ClientTag,
-        client: &mut Client,
-        index: usize,
-        what: Subscription,
-        out: &mut Outbox,
-    ) -> bool {
+    pub(super) fn open_stream(&self, client: &mut Client, index: usize, what: Subscription, out: &mut Outbox) -> bool {
         if client.awaits_change() {
             return false;
         }
@@ -73,7 +65,7 @@ impl Redis {
                     "ERR messages for a token with another database come over this connection already: use another one";
                 Some(Denied::new(409, why))
             }
-            _ => self.change_subscriptions(me, client, what, &words[1..], out).err().map(|why| Denied::new(503, why)),
+            _ => self.change_subscriptions(client, what, &words[1..], out).err().map(|why| Denied::new(503, why)),
         };
         if let Some(denied) = &denied {
             let http = client.http_mut();
@@ -83,7 +75,7 @@ impl Redis {
     }
 
     /// Ends subscriptions of streams that have ended.
-    pub(crate) fn tidy(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+    pub(crate) fn tidy(&self, client: &mut Client, out: &mut Outbox) {
         if client.awaits_change() || !client.http.as_ref().is_some_and(|http| http.messages.streams.untidy) {
             return;
         }
@@ -95,7 +87,7 @@ impl Redis {
                 let names: Vec<&[u8]> = names.iter().map(|name| &**name).collect();
                 let what = Subscription { begins: false, topic };
                 // Subscriptions that exist can be ended.
-                let _ = self.change_subscriptions(me, client, what, &names, out);
+                let _ = self.change_subscriptions(client, what, &names, out);
                 return;
             }
         }
@@ -182,13 +174,13 @@ impl EventStreams {
 impl Client {
     /// The subscriptions of all streams are lost. Returns false if the client does not speak HTTP/2, and has to be
     /// closed.
-    pub(crate) fn lose_streams(&mut self, me: ClientTag, why: &str, out: &mut Outbox) -> bool {
+    pub(crate) fn lose_streams(&mut self, why: &str, out: &mut Outbox) -> bool {
         if !self.has_streams() {
             return false;
         }
         let http = self.http_mut();
         http.messages.streams.lose(why, &mut http.connection);
-        self.flush(me, out);
+        self.flush(out);
         true
     }
 }

@@ -29,13 +29,11 @@ pub(super) struct PendingRequest {
     pub(super) format: ResultFormat,
     pub(super) call: Call,
     pub(super) access: Arc<Access>,
-    /// The next command to send.
     pub(super) next: usize,
-    /// The index of known results.
+    /// The number of known results.
     pub(super) known: usize,
     /// The beginning of a reply.
     partial: Vec<u8>,
-    /// The body of the answer so far.
     body: Vec<u8>,
     status: u16,
     /// The error that replaces all results.
@@ -63,7 +61,7 @@ impl PendingRequest {
 
     /// There is no server for the commands that were not sent.
     pub(super) fn give_up(&mut self, error: &str) {
-        if self.call.shape != RequestKind::Pipeline {
+        if self.call.kind != RequestKind::Pipeline {
             self.deny(503, error);
         }
         for command in &mut self.call.commands[self.next..] {
@@ -76,7 +74,6 @@ impl PendingRequest {
         self.denied.get_or_insert_with(|| Denied::new(status, error));
     }
 
-    /// There is no room for the results.
     pub(super) fn drop_results(&mut self) {
         self.deny(507, NO_ROOM);
         (self.body, self.partial) = (Vec::new(), Vec::new());
@@ -106,7 +103,6 @@ impl PendingRequest {
         }
     }
 
-    /// The results are too large.
     fn give_up_results(&mut self) {
         let why = format!(
             "ERR Poolhouse: the command was executed, but its results were dropped, because they have more than {MAX_ANSWER} bytes: \
@@ -116,7 +112,6 @@ impl PendingRequest {
         (self.body, self.partial) = (Vec::new(), Vec::new());
     }
 
-    /// The bytes of results that it holds.
     pub(super) fn held(&self) -> usize {
         self.partial.len() + self.body.len()
     }
@@ -126,11 +121,10 @@ impl PendingRequest {
         self.call.wire.len() + self.call.commands.len() * size_of::<Command>() + self.held()
     }
 
-    /// Takes the reply of the next command.
     fn result(&mut self, reply: &[u8]) {
         self.refusals();
         self.known += 1;
-        match self.call.shape {
+        match self.call.kind {
             _ if self.denied.is_some() => {}
             RequestKind::Transaction => self.step(reply),
             _ => self.write(|to, format| match format {
@@ -179,11 +173,11 @@ impl PendingRequest {
 
     /// Writes one result. `write` returns whether it is an error.
     fn write(&mut self, write: impl FnOnce(&mut Vec<u8>, ResultFormat) -> bool) {
-        let list = self.call.shape == RequestKind::Pipeline && self.format != ResultFormat::Resp2;
+        let list = self.call.kind == RequestKind::Pipeline && self.format != ResultFormat::Resp2;
         if list {
             self.body.push(if self.body.is_empty() { b'[' } else { b',' });
         }
-        if write(&mut self.body, self.format) && self.call.shape == RequestKind::Single {
+        if write(&mut self.body, self.format) && self.call.kind == RequestKind::Single {
             self.status = 400;
         }
         if list && self.known == self.call.commands.len() {
@@ -194,7 +188,7 @@ impl PendingRequest {
     /// Its server is lost: pending replies will not come, and a transaction cannot go on with another server.
     pub(super) fn lose(&mut self) {
         self.partial = Vec::new();
-        if self.call.shape != RequestKind::Pipeline {
+        if self.call.kind != RequestKind::Pipeline {
             self.deny(502, if self.is_in_transaction() { NOT_EXECUTED } else { UNKNOWN });
             self.next = self.call.commands.len();
             self.known = self.next;
@@ -221,9 +215,9 @@ impl PendingRequest {
         self.next == self.call.commands.len()
     }
 
-    /// Whether it has begun a transaction, and has to send the http to the same server.
+    /// Whether it has begun a transaction, and has to send the rest to the same server.
     pub(super) fn is_in_transaction(&self) -> bool {
-        self.call.shape == RequestKind::Transaction && self.next > 0 && !self.is_sent()
+        self.call.kind == RequestKind::Transaction && self.next > 0 && !self.is_sent()
     }
 
     /// Whether it fails if its server is lost.
@@ -231,16 +225,12 @@ impl PendingRequest {
         self.is_waiting() || self.is_in_transaction()
     }
 
-    /// Whether a reply is pending.
     pub(super) fn is_waiting(&mut self) -> bool {
         self.refusals();
         self.known < self.next
     }
 
-    /// The answer.
-    ///
-    /// # Errors
-    /// This error replaces all results.
+    /// The answer, or the error that replaces all results.
     pub(super) fn answer(self) -> Result<Answer, Denied> {
         match self.denied {
             Some(denied) => Err(denied),
@@ -256,7 +246,7 @@ mod tests {
     fn transaction() -> PendingRequest {
         let wire = b"*1\r\n$5\r\nMULTI\r\n*2\r\n$4\r\nINCR\r\n$1\r\nn\r\n*1\r\n$4\r\nEXEC\r\n".to_vec();
         let commands = [0..15, 15..36, 36..50].map(Command::Send).to_vec();
-        let call = Call { shape: RequestKind::Transaction, wire, commands, writes: true };
+        let call = Call { kind: RequestKind::Transaction, wire, commands, writes: true };
         PendingRequest::new(Stream::default(), ResultFormat::Json, call, Arc::default(), 1)
     }
 

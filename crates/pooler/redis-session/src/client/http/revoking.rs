@@ -23,7 +23,7 @@ pub(super) const REVOKED: &str = "the token, or its right to hear messages, is g
 pub(crate) struct StreamClients {
     /// Their tags, by their keys.
     clients: Mutex<HashMap<u64, ClientTag>>,
-    /// The configuration that they were events of.
+    /// The configuration of which they were notified.
     epoch: AtomicU64,
 }
 
@@ -40,11 +40,12 @@ impl Redis {
         }
     }
 
-    /// Whether a request may begin to hear events. Its client is events of other configurations from now on.
-    pub(super) fn may_begin_events(&self, me: ClientTag, client: &mut Client, index: usize) -> bool {
+    /// Whether a request may begin to hear events. Its client is notified of other configurations from now on.
+    pub(super) fn may_begin_events(&self, client: &mut Client, index: usize) -> bool {
+        let tag = client.tag;
         let http = client.http_mut();
         let key = *http.messages.key.get_or_insert_with(|| self.hubs.key());
-        self.streams.clients.lock().unwrap_or_else(PoisonError::into_inner).insert(key, me);
+        self.streams.clients.lock().unwrap_or_else(PoisonError::into_inner).insert(key, tag);
         let request = &http.requests.queue[index];
         resp::parts(&request.call.wire).first().is_some_and(|name| self.lets_hear(&request.access, name))
     }
@@ -56,20 +57,19 @@ impl Redis {
         })
     }
 
-    /// Ends streams whose tokens no longer allow them.
-    pub(in crate::client) fn end_revoked(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+    pub(in crate::client) fn end_revoked(&self, client: &mut Client, out: &mut Outbox) {
         let http = client.http_mut();
         if let Some(endless) = &http.messages.endless_answer {
             if !self.lets_hear(&endless.access, endless.command.as_bytes()) {
-                client.close(me, CloseReason::Error(Blame::Client, REVOKED.to_owned()), out);
+                client.close(CloseReason::Error(Blame::Client, REVOKED.to_owned()), out);
             }
             return;
         }
         http.messages
             .streams
             .revoke(|access, command| self.lets_hear(access, command.as_bytes()), &mut http.connection);
-        self.tidy(me, client, out);
-        client.flush(me, out);
+        self.tidy(client, out);
+        client.flush(out);
     }
 
     pub(crate) fn forget_streams(&self, client: &mut Client) {

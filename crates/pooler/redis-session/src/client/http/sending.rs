@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use http_sansio::{Denied, Stream};
-use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, ServerTag, Sessions};
+use seam::{Blame, CloseReason, Effect, Outbox, Peer};
 
 use super::{super::long_commands::MIN_STREAMED_LENGTH, Client, EndlessAnswer, PendingRequest, revoking::REVOKED};
 use crate::{
-    Redis, Server,
+    Redis, Servers,
     command::{Kind, Subscription, kind},
     resp,
     rest::{
@@ -29,7 +29,6 @@ const MAX_UNANSWERED: usize = 32 * 1024 * 1024;
 const OF_ANOTHER_USER: &str =
     "ERR messages for a token with another user come over this connection: use another connection";
 
-/// Which request is sent next.
 enum Next {
     /// None, until something has happened.
     Wait,
@@ -40,27 +39,21 @@ enum Next {
 
 impl Redis {
     /// Sends what can be sent now: nothing while a server is requested.
-    pub(super) fn send_all(
-        &self,
-        me: ClientTag,
-        client: &mut Client,
-        servers: &mut dyn Sessions<ServerTag, Server>,
-        out: &mut Outbox,
-    ) {
+    pub(super) fn send_all(&self, client: &mut Client, servers: &mut Servers<'_>, out: &mut Outbox) {
         if client.lease.is_requested() {
             return;
         }
-        self.tidy(me, client, out);
+        self.tidy(client, out);
         let http = client.http_mut();
         http.output.is_behind = http.connection.is_behind();
         let Some(mut index) = http.requests.queue.iter().position(|request| !request.is_sent()) else { return };
         while let Some(request) = client.http_mut().requests.queue.get_mut(index) {
             // A transaction that has begun holds its server, so it is sent to its end.
-            let (goes_on, listens) = (request.is_in_transaction(), request.call.shape == RequestKind::Events);
+            let (goes_on, listens) = (request.is_in_transaction(), request.call.kind == RequestKind::Events);
             if client.http_mut().output.is_behind && !goes_on {
                 return;
             }
-            if listens && !self.may_begin_events(me, client, index) {
+            if listens && !self.may_begin_events(client, index) {
                 let request = &mut client.http_mut().requests.queue[index];
                 request.deny(401, REVOKED);
                 request.give_up(REVOKED);
@@ -76,7 +69,7 @@ impl Redis {
                 continue;
             }
             if let Some(what) = request.call.subscription() {
-                match self.send_subscription(me, client, index, what, out) {
+                match self.send_subscription(client, index, what, out) {
                     Next::Wait => return,
                     Next::SameNumber => {}
                     Next::Following => index += 1,
@@ -86,7 +79,7 @@ impl Redis {
             // It is taken, because `send` borrows the client.
             let mut call = std::mem::take(&mut request.call);
             let (mut next, access, begun) = (request.next, Arc::clone(&request.access), request.known > 0);
-            let outcome = self.send(me, client, &mut call, &mut next, &access, begun, servers, out);
+            let outcome = self.send(client, &mut call, &mut next, &access, begun, servers, out);
             let pinned = client.lease.is_pinned();
             let request = &mut client.http_mut().requests.queue[index];
             (request.call, request.next) = (call, next);
@@ -105,20 +98,13 @@ impl Redis {
     }
 
     /// Sends a request for messages, and says which request is next.
-    fn send_subscription(
-        &self,
-        me: ClientTag,
-        client: &mut Client,
-        index: usize,
-        what: Subscription,
-        out: &mut Outbox,
-    ) -> Next {
+    fn send_subscription(&self, client: &mut Client, index: usize, what: Subscription, out: &mut Outbox) -> Next {
         if client.has_streams() && client.awaits_change() {
             return Next::Wait;
         }
         let access = Arc::clone(&client.http_mut().requests.queue[index].access);
-        match self.acts_as(me, client, &access, out) {
-            Ok(true) if self.begin_events(me, client, index, what, out) => Next::SameNumber,
+        match self.acts_as(client, &access, out) {
+            Ok(true) if self.begin_events(client, index, what, out) => Next::SameNumber,
             Ok(_) => Next::Wait,
             Err(error) => {
                 client.http_mut().requests.queue[index].give_up(&error);
@@ -128,43 +114,35 @@ impl Redis {
     }
 
     /// Begins a stream of messages. Returns whether it has failed, and the next request may be sent.
-    fn begin_events(
-        &self,
-        me: ClientTag,
-        client: &mut Client,
-        index: usize,
-        what: Subscription,
-        out: &mut Outbox,
-    ) -> bool {
+    fn begin_events(&self, client: &mut Client, index: usize, what: Subscription, out: &mut Outbox) -> bool {
         if client.has_streams() {
-            return self.open_stream(me, client, index, what, out);
+            return self.open_stream(client, index, what, out);
         }
         // In HTTP/1.1 the request is the only one of its connection.
         let request = client.http_mut().requests.queue.pop_back().expect("a request that was just seen");
         client.listen(request.stream, Arc::clone(&request.access), what.name());
         let words = resp::parts(&request.call.wire);
-        if let Err(why) = self.change_subscriptions(me, client, what, &words[1..], out) {
+        if let Err(why) = self.change_subscriptions(client, what, &words[1..], out) {
             client.http_mut().connection.fail(&Denied::new(503, why));
-            client.flush(me, out);
+            client.flush(out);
         }
         false
     }
 
-    /// Sends a request's commands. `Ok(false)`: the http has to wait. `Err`: there is no server for the http, for this
+    /// Sends a request's commands. `Ok(false)`: the rest has to wait. `Err`: there is no server for the rest, for this
     /// reason. `begun`: its first reply has come.
     #[allow(clippy::too_many_arguments)]
     fn send(
         &self,
-        me: ClientTag,
         client: &mut Client,
         call: &mut Call,
         next: &mut usize,
         access: &Access,
         begun: bool,
-        servers: &mut dyn Sessions<ServerTag, Server>,
+        servers: &mut Servers<'_>,
         out: &mut Outbox,
     ) -> Result<bool, Box<str>> {
-        if !self.acts_as(me, client, access, out)? {
+        if !self.acts_as(client, access, out)? {
             return Ok(false);
         }
         let last = call.commands.len().saturating_sub(1);
@@ -175,7 +153,7 @@ impl Redis {
                 continue;
             };
             // If MULTI is refused, what follows would be executed outside of the transaction.
-            if call.shape == RequestKind::Transaction && *next == 1 && !begun {
+            if call.kind == RequestKind::Transaction && *next == 1 && !begun {
                 client.replies.hold_input();
                 return Ok(false);
             }
@@ -183,7 +161,7 @@ impl Redis {
                 client.replies.hold_input();
                 return Ok(false);
             }
-            let kind = match call.shape {
+            let kind = match call.kind {
                 RequestKind::Transaction if *next == 0 => Kind::Multi,
                 RequestKind::Transaction if *next == last => Kind::EndTransaction,
                 RequestKind::Events => Kind::Pinning,
@@ -196,9 +174,9 @@ impl Redis {
                 },
                 _ => ReplyKind::Plain,
             };
-            match self.server_for(me, client, servers, kind, alone, out) {
+            match self.server_for(client, servers, kind, alone, out) {
                 Some((tag, server)) => {
-                    client.note_sent(me, tag, server, kind, due, out);
+                    client.note_sent(tag, server, kind, due, out);
                     out.insert(Peer::Server(tag), |to| to.extend_from_slice(&call.wire[span.clone()]));
                     client.http_mut().requests.unanswered_bytes += span.len();
                     *next += 1;
@@ -211,10 +189,8 @@ impl Redis {
 
     /// Makes the client the user of the next request. `Ok(false)`: the replies to another user's requests have to come
     /// first.
-    ///
-    /// # Errors
-    /// No pool serves the user, for this reason.
-    fn acts_as(&self, me: ClientTag, client: &mut Client, access: &Access, out: &mut Outbox) -> Result<bool, Box<str>> {
+    /// Fails with the reason if no pool serves the user.
+    fn acts_as(&self, client: &mut Client, access: &Access, out: &mut Outbox) -> Result<bool, Box<str>> {
         if *client.identity.user() != access.user || client.settings.database() != access.database {
             if !client.lease.is_none() {
                 client.replies.hold_input();
@@ -223,7 +199,7 @@ impl Redis {
             let pool = self.directory.route(&access.user, access.database, client.settings.version());
             let pool = pool.map_err(|why| format!("ERR Poolhouse: {why}"))?;
             client.settings.set_database(access.database);
-            client.log_in(me, Arc::clone(&access.user), pool, out);
+            client.log_in(Arc::clone(&access.user), pool, out);
         }
         Ok(true)
     }
@@ -265,14 +241,14 @@ impl Client {
     }
 
     /// Takes bytes of a pinned server, or a change of subscriptions. Returns false if the client does not speak HTTP.
-    pub(crate) fn on_http_stream(&mut self, me: ClientTag, bytes: &[u8], out: &mut Outbox) -> bool {
+    pub(crate) fn on_http_stream(&mut self, bytes: &[u8], out: &mut Outbox) -> bool {
         let Some(http) = &mut self.http else { return false };
         if self.closing {
             return true;
         }
         let Some(endless) = &mut http.messages.endless_answer else {
             http.messages.streams.hear(bytes, &mut http.connection);
-            self.flush(me, out);
+            self.flush(out);
             return true;
         };
         let mut events = Vec::new();
@@ -285,20 +261,20 @@ impl Client {
         }
         match outcome {
             Err(denied) if endless.begun => {
-                self.flush(me, out);
-                self.close(me, CloseReason::Error(Blame::Server, denied.error), out);
+                self.flush(out);
+                self.close(CloseReason::Error(Blame::Server, denied.error), out);
             }
             Err(denied) => {
                 http.connection.fail(&denied);
-                self.flush(me, out);
+                self.flush(out);
             }
-            Ok(()) => self.flush(me, out),
+            Ok(()) => self.flush(out),
         }
         true
     }
 
     /// Takes events to which its requests have subscribed.
-    pub(crate) fn on_http_events(&mut self, me: ClientTag, posted: &PostedEvents<'_>, out: &mut Outbox) {
+    pub(crate) fn on_http_events(&mut self, posted: &PostedEvents<'_>, out: &mut Outbox) {
         let Some(http) = self.http.as_mut().filter(|_| !self.closing) else { return };
         match &mut http.messages.endless_answer {
             Some(endless) => {
@@ -309,11 +285,10 @@ impl Client {
             }
             None => http.messages.streams.forward_events(posted, &mut http.connection),
         }
-        self.flush(me, out);
+        self.flush(out);
     }
 
-    /// Answers the requests whose results are complete.
-    pub(crate) fn answer(&mut self, me: ClientTag, out: &mut Outbox) {
+    pub(crate) fn answer(&mut self, out: &mut Outbox) {
         let Some(http) = &mut self.http else { return };
         let mut answered = false;
         while http.requests.queue.front_mut().is_some_and(PendingRequest::is_done) {
@@ -326,9 +301,9 @@ impl Client {
             }
         }
         let all = answered && http.requests.queue.is_empty();
-        self.flush(me, out);
+        self.flush(out);
         if all && !self.closing && self.lease.is_none() {
-            out.push(Effect::Standing { client: me, standing: self.standing() });
+            out.push(Effect::Standing { client: self.tag, standing: self.standing() });
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use seam::{ClientTag, Outbox};
+use seam::Outbox;
 
 use crate::{
     MongoDb,
@@ -35,7 +35,6 @@ impl MongoDb {
     /// Answers `endSessions`. False for any other command.
     pub(crate) fn end_sessions(
         &self,
-        me: ClientTag,
         client: &Client,
         command: &Command<'_>,
         out: &mut Outbox,
@@ -43,8 +42,7 @@ impl MongoDb {
         if command.name != "endSessions" {
             return Ok(false);
         }
-        let malformed = |error: Malformed| Failure::new(Code::FailedToParse, format!("Poolhouse: {error}"));
-        let ended = sessions(command.subject).map_err(malformed)?;
+        let ended = sessions(command.subject)?;
         self.end_transactions(client.access.user(), &ended);
         let tasks = CleanupTask::end(SessionEnd::Ended, &ended);
         if !tasks.is_empty() {
@@ -52,11 +50,10 @@ impl MongoDb {
                 self.add_cleanup_tasks(client.access.user(), host, tasks.iter().cloned(), out);
             }
         }
-        client.answer(me, out, |answer| _ = answer.double("ok", 1.0));
+        client.answer(out, |answer| _ = answer.double("ok", 1.0));
         Ok(true)
     }
 
-    /// Ends the transactions of these sessions.
     fn end_transactions(&self, user: &Arc<str>, sessions: &[SessionId]) {
         for session in sessions {
             self.transactions.end_with_session(&(Arc::clone(user), *session));
@@ -94,35 +91,23 @@ impl MongoDb {
     }
 
     /// A host has answered a broadcast, with an error or without. Returns whether another host is asked now.
-    pub(crate) fn note_broadcast(
-        &self,
-        me: ClientTag,
-        client: &mut Client,
-        error: Option<Vec<u8>>,
-        out: &mut Outbox,
-    ) -> bool {
+    pub(crate) fn note_broadcast(&self, client: &mut Client, error: Option<Vec<u8>>, out: &mut Outbox) -> bool {
         client.destination.note_error(error);
         let asks = client.destination.is_broadcast() && client.destination.has_next_host();
         if asks {
-            self.ask_next_host(me, client, out);
+            self.ask_next_host(client, out);
         }
         asks
     }
 
     /// The same where a host has not replied. False for a request that is no broadcast.
-    pub(crate) fn note_broadcast_failure(
-        &self,
-        me: ClientTag,
-        client: &mut Client,
-        failure: &Failure,
-        out: &mut Outbox,
-    ) -> bool {
+    pub(crate) fn note_broadcast_failure(&self, client: &mut Client, failure: &Failure, out: &mut Outbox) -> bool {
         if !client.destination.is_broadcast() {
             return false;
         }
-        let mut told = Vec::new();
-        failure.append(&mut told, client.request.answers(), None);
-        self.note_broadcast(me, client, Some(told), out)
+        let mut reply = Vec::new();
+        failure.append(&mut reply, client.request.answers(), None);
+        self.note_broadcast(client, Some(reply), out)
     }
 
     /// The client of a broadcast is gone: cleanup tasks kill the sessions at the hosts that remain.
@@ -155,7 +140,6 @@ fn is_by_id(named: Document<'_>) -> bool {
     })
 }
 
-/// The ids of the sessions that a command names.
 fn sessions(named: Value<'_>) -> Result<Vec<SessionId>, Malformed> {
     const WRONG: Malformed = Malformed("sessions are named by documents with an id of 16 bytes");
     let mut found = Vec::new();
