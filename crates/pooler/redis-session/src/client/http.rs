@@ -92,6 +92,16 @@ struct EndlessAnswer {
     messages: Messages,
 }
 
+impl EndlessAnswer {
+    /// Writes events, and begins the answer with the first of them.
+    fn say(&mut self, events: &[u8], connection: &mut Connection<Arc<Access>>) {
+        if !std::mem::replace(&mut self.begun, true) {
+            connection.open(self.stream);
+        }
+        connection.say([self.stream], events);
+    }
+}
+
 impl HttpSession {
     pub(crate) fn new(listener: u16, room: Arc<MemoryBudget>) -> Self {
         Self {
@@ -114,11 +124,11 @@ impl HttpSession {
 
     /// A server is lost, or will not answer: fails the requests that need it.
     fn lose_server(&mut self) {
-        self.requests
-            .queue
-            .iter_mut()
-            .filter_map(|request| request.needs_its_server().then_some(request))
-            .for_each(PendingRequest::lose);
+        for request in &mut self.requests.queue {
+            if request.needs_its_server() {
+                request.lose();
+            }
+        }
     }
 
     /// Bytes of memory that whole requests take.
@@ -186,17 +196,17 @@ impl Redis {
             match event {
                 None => break,
                 Some(Event::Uploading) => out.push(Effect::Standing { client: client.tag, standing: Standing::Active }),
-                Some(Event::Request(request)) => self.take_on(client, request, out),
+                Some(Event::Request(request)) => self.queue_request(client, request, out),
             }
         }
         client.flush(out);
         at
     }
 
-    fn take_on(&self, client: &mut Client, request: Request<'_, Arc<Access>>, out: &mut Outbox) {
+    fn queue_request(&self, client: &mut Client, request: Request<'_, Arc<Access>>, out: &mut Outbox) {
         let stream = request.stream;
         let http = client.http_mut();
-        let request = self.request(request, http.connection.has_streams());
+        let request = self.read_request(request, http.connection.has_streams());
         let request = request.and_then(|request| match http.connection.may_hold(http.weight() + request.weight()) {
             true => Ok(request),
             false => Err(Denied::crowded()),
@@ -212,8 +222,8 @@ impl Redis {
         }
     }
 
-    /// The request of a request. `among_others`: other requests share its connection.
-    fn request(&self, request: Request<'_, Arc<Access>>, among_others: bool) -> Result<PendingRequest, Denied> {
+    /// Reads a request's commands, and checks that they are allowed. `among_others`: other requests share its connection.
+    fn read_request(&self, request: Request<'_, Arc<Access>>, among_others: bool) -> Result<PendingRequest, Denied> {
         let Request { stream, method, target, fields, body, caller: access } = request;
         let format = ResultFormat::read(&fields)?;
         let call = call::read(&target, method, &body, format, &access.rules)?;

@@ -244,7 +244,7 @@ impl Redis {
             }
             _ => {}
         }
-        self.tidy(client, out);
+        self.end_unused_subscriptions(client, out);
         if !client.has_subscriptions() {
             self.leave_subscriptions(client, out);
         }

@@ -1,4 +1,4 @@
-//! StreamClients of messages over HTTP/2, beside other requests of the same connection.
+//! Streams of messages over HTTP/2, beside other requests of the same connection.
 //!
 //! The subscriptions of all streams are those of one client, which gets all messages. Here the messages are distributed
 //! to the streams.
@@ -27,7 +27,7 @@ type Http = Connection<Arc<Access>>;
 pub(super) struct EventStreams {
     list: Vec<EventStream>,
     /// Streams have ended, and their subscriptions may be unwanted.
-    untidy: bool,
+    has_unused_subscriptions: bool,
 }
 
 /// A request for messages.
@@ -69,14 +69,16 @@ impl Redis {
         };
         if let Some(denied) = &denied {
             let http = client.http_mut();
-            http.messages.streams.refuse_asking(denied, &mut http.connection);
+            http.messages.streams.refuse_awaiting(denied, &mut http.connection);
         }
         denied.is_some()
     }
 
     /// Ends subscriptions of streams that have ended.
-    pub(crate) fn tidy(&self, client: &mut Client, out: &mut Outbox) {
-        if client.awaits_change() || !client.http.as_ref().is_some_and(|http| http.messages.streams.untidy) {
+    pub(crate) fn end_unused_subscriptions(&self, client: &mut Client, out: &mut Outbox) {
+        if client.awaits_change()
+            || !client.http.as_ref().is_some_and(|http| http.messages.streams.has_unused_subscriptions)
+        {
             return;
         }
         for topic in [Topic::Channel, Topic::Pattern] {
@@ -91,7 +93,7 @@ impl Redis {
                 return;
             }
         }
-        client.http_mut().messages.streams.untidy = false;
+        client.http_mut().messages.streams.has_unused_subscriptions = false;
     }
 }
 
@@ -103,27 +105,27 @@ impl EventStream {
 
 impl EventStreams {
     /// Writes events to the streams that have subscribed to their name.
-    pub(super) fn forward_events(&self, posted: &PostedEvents<'_>, http: &mut Http) {
+    pub(super) fn forward_events(&self, posted: &PostedEvents<'_>, connection: &mut Http) {
         let hear = self.list.iter().filter(|stream| stream.open && stream.hears(posted.topic, posted.name));
-        http.say(hear.map(|stream| stream.stream), posted.events);
+        connection.say(hear.map(|stream| stream.stream), posted.events);
     }
 
     /// Takes the outcome of a change of subscriptions.
-    pub(super) fn hear(&mut self, bytes: &[u8], http: &mut Http) {
+    pub(super) fn on_subscription_reply(&mut self, bytes: &[u8], connection: &mut Http) {
         match resp::read_pubsub(bytes) {
             Some(PubSubReply::Confirmed(Subscription { begins: true, .. })) => {
-                let Some(at) = self.asking() else { return };
+                let Some(at) = self.awaiting_subscription() else { return };
                 let (stream, mut events) = (&mut self.list[at], Vec::new());
-                stream.open = http.open(stream.stream);
+                stream.open = connection.open(stream.stream);
                 if !stream.open {
                     // The client has cancelled the request.
                     self.list.swap_remove(at);
-                    self.untidy = true;
+                    self.has_unused_subscriptions = true;
                 } else if Messages::default().take(bytes, &mut events).is_ok() {
-                    http.say([stream.stream], &events);
+                    connection.say([stream.stream], &events);
                 }
             }
-            Some(PubSubReply::Refused(why)) => self.refuse_asking(&denied_by(why), http),
+            Some(PubSubReply::Refused(why)) => self.refuse_awaiting(&denied_by(why), connection),
             _ => {}
         }
     }
@@ -135,38 +137,38 @@ impl EventStreams {
 
     pub(super) fn forget(&mut self, ended: &[Stream]) {
         self.list.retain(|stream| !(stream.open && ended.contains(&stream.stream)));
-        self.untidy |= !ended.is_empty();
+        self.has_unused_subscriptions |= !ended.is_empty();
     }
 
     /// Ends the streams whose token may no longer use their command. `lets` tells that.
-    pub(super) fn revoke(&mut self, lets: impl Fn(&Access, &'static str) -> bool, http: &mut Http) {
+    pub(super) fn revoke(&mut self, lets: impl Fn(&Access, &'static str) -> bool, connection: &mut Http) {
         let ends = |stream: &EventStream| !lets(&stream.access, stream.what.name());
-        if self.asking().is_some_and(|at| ends(&self.list[at])) {
-            self.refuse_asking(&Denied::new(401, REVOKED), http);
-            self.untidy = true;
+        if self.awaiting_subscription().is_some_and(|at| ends(&self.list[at])) {
+            self.refuse_awaiting(&Denied::new(401, REVOKED), connection);
+            self.has_unused_subscriptions = true;
         }
         for stream in self.list.extract_if(.., |stream| ends(stream)) {
-            http.reset(stream.stream);
-            self.untidy = true;
+            connection.reset(stream.stream);
+            self.has_unused_subscriptions = true;
         }
     }
 
     /// All subscriptions are lost.
-    fn lose(&mut self, why: &str, http: &mut Http) {
-        self.refuse_asking(&Denied::new(503, format!("ERR Poolhouse: {why}")), http);
+    fn lose(&mut self, why: &str, connection: &mut Http) {
+        self.refuse_awaiting(&Denied::new(503, format!("ERR Poolhouse: {why}")), connection);
         for stream in std::mem::take(&mut self.list) {
-            http.reset(stream.stream);
+            connection.reset(stream.stream);
         }
     }
 
     /// Refuses the stream that waits for its subscription.
-    fn refuse_asking(&mut self, denied: &Denied, http: &mut Http) {
-        let Some(at) = self.asking() else { return };
+    fn refuse_awaiting(&mut self, denied: &Denied, connection: &mut Http) {
+        let Some(at) = self.awaiting_subscription() else { return };
         let stream = self.list.swap_remove(at);
-        http.deny(stream.stream, denied);
+        connection.deny(stream.stream, denied);
     }
 
-    fn asking(&self) -> Option<usize> {
+    fn awaiting_subscription(&self) -> Option<usize> {
         self.list.iter().position(|stream| !stream.open)
     }
 }

@@ -70,7 +70,13 @@ impl PendingRequest {
         self.next = self.call.commands.len();
     }
 
-    pub(super) fn deny(&mut self, status: u16, error: &str) {
+    /// Answers with this error. No more of its commands are sent.
+    pub(super) fn refuse(&mut self, status: u16, error: &str) {
+        self.deny(status, error);
+        self.give_up(error);
+    }
+
+    fn deny(&mut self, status: u16, error: &str) {
         self.denied.get_or_insert_with(|| Denied::new(status, error));
     }
 
@@ -99,7 +105,7 @@ impl PendingRequest {
             {
                 self.give_up_results();
             }
-            self.result(reply);
+            self.add_result(reply);
         }
     }
 
@@ -121,13 +127,13 @@ impl PendingRequest {
         self.call.wire.len() + self.call.commands.len() * size_of::<Command>() + self.held()
     }
 
-    fn result(&mut self, reply: &[u8]) {
-        self.refusals();
+    fn add_result(&mut self, reply: &[u8]) {
+        self.add_refusals();
         self.known += 1;
         match self.call.kind {
             _ if self.denied.is_some() => {}
-            RequestKind::Transaction => self.step(reply),
-            _ => self.write(|to, format| match format {
+            RequestKind::Transaction => self.add_transaction_reply(reply),
+            _ => self.write_result(|to, format| match format {
                 ResultFormat::Resp2 => {
                     to.extend_from_slice(reply);
                     reply.starts_with(b"-")
@@ -138,7 +144,7 @@ impl PendingRequest {
     }
 
     /// Takes a reply of a transaction. The results are in the last one.
-    fn step(&mut self, reply: &[u8]) {
+    fn add_transaction_reply(&mut self, reply: &[u8]) {
         if self.known == self.call.commands.len() && json::results(&mut self.body, reply, self.format) {
             return;
         }
@@ -157,11 +163,11 @@ impl PendingRequest {
     }
 
     /// Writes the results of the next commands, as far as they were refused.
-    fn refusals(&mut self) {
+    fn add_refusals(&mut self) {
         while let Some(Command::Refused(error)) = self.call.commands[..self.next].get_mut(self.known) {
             let error = std::mem::take(error);
             self.known += 1;
-            self.write(|to, format| {
+            self.write_result(|to, format| {
                 match format {
                     ResultFormat::Resp2 => crate::resp::error(to, &error),
                     _ => json::error(to, &error),
@@ -172,7 +178,7 @@ impl PendingRequest {
     }
 
     /// Writes one result. `write` returns whether it is an error.
-    fn write(&mut self, write: impl FnOnce(&mut Vec<u8>, ResultFormat) -> bool) {
+    fn write_result(&mut self, write: impl FnOnce(&mut Vec<u8>, ResultFormat) -> bool) {
         let list = self.call.kind == RequestKind::Pipeline && self.format != ResultFormat::Resp2;
         if list {
             self.body.push(if self.body.is_empty() { b'[' } else { b',' });
@@ -206,7 +212,7 @@ impl PendingRequest {
         if !self.is_sent() {
             return false;
         }
-        self.refusals();
+        self.add_refusals();
         self.known == self.call.commands.len()
     }
 
@@ -226,7 +232,7 @@ impl PendingRequest {
     }
 
     pub(super) fn is_waiting(&mut self) -> bool {
-        self.refusals();
+        self.add_refusals();
         self.known < self.next
     }
 

@@ -68,7 +68,7 @@ impl Redis {
         http.messages
             .streams
             .revoke(|access, command| self.lets_hear(access, command.as_bytes()), &mut http.connection);
-        self.tidy(client, out);
+        self.end_unused_subscriptions(client, out);
         client.flush(out);
     }
 

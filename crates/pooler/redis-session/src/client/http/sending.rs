@@ -33,7 +33,7 @@ enum Next {
     /// None, until something has happened.
     Wait,
     /// The one that now has the index of the request that was sent.
-    SameNumber,
+    SameIndex,
     Following,
 }
 
@@ -43,7 +43,7 @@ impl Redis {
         if client.lease.is_requested() {
             return;
         }
-        self.tidy(client, out);
+        self.end_unused_subscriptions(client, out);
         let http = client.http_mut();
         http.output.is_behind = http.connection.is_behind();
         let Some(mut index) = http.requests.queue.iter().position(|request| !request.is_sent()) else { return };
@@ -53,25 +53,23 @@ impl Redis {
             if client.http_mut().output.is_behind && !goes_on {
                 return;
             }
-            if listens && !self.may_begin_events(client, index) {
-                let request = &mut client.http_mut().requests.queue[index];
-                request.deny(401, REVOKED);
-                request.give_up(REVOKED);
+            let is_revoked = listens && !self.may_begin_events(client, index);
+            let http = client.http_mut();
+            let request = &mut http.requests.queue[index];
+            if is_revoked {
+                request.refuse(401, REVOKED);
                 index += 1;
                 continue;
             }
-            let http = client.http_mut();
-            let request = &mut http.requests.queue[index];
             if http.messages.streams.are_of_another_user(&request.access) {
-                request.deny(409, OF_ANOTHER_USER);
-                request.give_up(OF_ANOTHER_USER);
+                request.refuse(409, OF_ANOTHER_USER);
                 index += 1;
                 continue;
             }
             if let Some(what) = request.call.subscription() {
                 match self.send_subscription(client, index, what, out) {
                     Next::Wait => return,
-                    Next::SameNumber => {}
+                    Next::SameIndex => {}
                     Next::Following => index += 1,
                 }
                 continue;
@@ -104,7 +102,7 @@ impl Redis {
         }
         let access = Arc::clone(&client.http_mut().requests.queue[index].access);
         match self.acts_as(client, &access, out) {
-            Ok(true) if self.begin_events(client, index, what, out) => Next::SameNumber,
+            Ok(true) if self.begin_events(client, index, what, out) => Next::SameIndex,
             Ok(_) => Next::Wait,
             Err(error) => {
                 client.http_mut().requests.queue[index].give_up(&error);
@@ -188,8 +186,7 @@ impl Redis {
     }
 
     /// Makes the client the user of the next request. `Ok(false)`: the replies to another user's requests have to come
-    /// first.
-    /// Fails with the reason if no pool serves the user.
+    /// first. Fails with the reason if no pool serves the user.
     fn acts_as(&self, client: &mut Client, access: &Access, out: &mut Outbox) -> Result<bool, Box<str>> {
         if *client.identity.user() != access.user || client.settings.database() != access.database {
             if !client.lease.is_none() {
@@ -247,17 +244,14 @@ impl Client {
             return true;
         }
         let Some(endless) = &mut http.messages.endless_answer else {
-            http.messages.streams.hear(bytes, &mut http.connection);
+            http.messages.streams.on_subscription_reply(bytes, &mut http.connection);
             self.flush(out);
             return true;
         };
         let mut events = Vec::new();
         let outcome = endless.messages.take(bytes, &mut events);
         if !events.is_empty() {
-            if !std::mem::replace(&mut endless.begun, true) {
-                http.connection.open(endless.stream);
-            }
-            http.connection.say([endless.stream], &events);
+            endless.say(&events, &mut http.connection);
         }
         match outcome {
             Err(denied) if endless.begun => {
@@ -277,12 +271,7 @@ impl Client {
     pub(crate) fn on_http_events(&mut self, posted: &PostedEvents<'_>, out: &mut Outbox) {
         let Some(http) = self.http.as_mut().filter(|_| !self.closing) else { return };
         match &mut http.messages.endless_answer {
-            Some(endless) => {
-                if !std::mem::replace(&mut endless.begun, true) {
-                    http.connection.open(endless.stream);
-                }
-                http.connection.say([endless.stream], posted.events);
-            }
+            Some(endless) => endless.say(posted.events, &mut http.connection),
             None => http.messages.streams.forward_events(posted, &mut http.connection),
         }
         self.flush(out);
