@@ -265,7 +265,14 @@ impl Protocol for Redis {
         client.on_server_gone(out);
     }
 
-    fn return_server(&self, _: ClientTag, client: &mut Client, tag: ServerTag, pool: PoolId, out: &mut Outbox) -> bool {
+    fn request_return(
+        &self,
+        _: ClientTag,
+        client: &mut Client,
+        tag: ServerTag,
+        pool: PoolId,
+        out: &mut Outbox,
+    ) -> bool {
         self.ask_to_give_way(client, tag, pool, out)
     }
 

@@ -24,7 +24,7 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use http_sansio::{Connection, Denied, Event, Method, Request, Room, Stream};
+use http_sansio::{Connection, Denied, Event, MemoryBudget, Method, Request, Stream};
 use seam::{Effect, Input, Outbox, Standing};
 
 pub(crate) use self::revoking::StreamClients;

@@ -370,8 +370,8 @@ impl Client {
         let Some(own) = &mut self.subscriptions else { return };
         own.seeks = !self.lease.is_none();
         if !own.seeks {
-            self.lease = Lease::Requested(LeaseRequest::new(LeaseKind::Lasting, Purpose::Subscriptions, false));
-            out.push(Effect::Lease { client: self.tag, pool: own.pool, kind: LeaseKind::Lasting });
+            self.lease = Lease::Requested(LeaseRequest::new(LeaseKind::LongTerm, Purpose::Subscriptions, false));
+            out.push(Effect::Lease { client: self.tag, pool: own.pool, kind: LeaseKind::LongTerm });
         }
     }
 
