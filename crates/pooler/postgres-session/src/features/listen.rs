@@ -61,7 +61,7 @@ impl Postgres {
             > MAX_CHANNELS
         {
             let message = format!("a client can listen to {MAX_CHANNELS} channels at most");
-            let hint = "Use fewer channels, and resume_all what it is about in the payload.";
+            let hint = "Use fewer channels, and tell what it is about in the payload.";
             let code = code::PROGRAM_LIMIT_EXCEEDED;
             link.fail(&Report { severity: Severity::Fatal, code, message: &message, hint }, Blame::Client);
             link.server.soil.insert(Soil::ALL);

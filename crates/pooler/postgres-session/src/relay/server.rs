@@ -57,7 +57,7 @@ impl Postgres {
             let Some(header) = Header::read(&relay.bytes[relay.at..]) else { break };
             let end = relay.at + header.total();
             if header.kind == back::DATA_ROW && (4..=MAX_LENGTH).contains(&header.length) && server.serves_client() {
-                // Most messages are rows: they only have to be step_answered over.
+                // Most messages are rows: they only have to be stepped over.
                 let here = end.min(relay.bytes.len());
                 server.partial = PartialMessage::new(end - here, true);
                 relay.at = here;

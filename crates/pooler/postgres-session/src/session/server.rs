@@ -1,6 +1,6 @@
 //! The state of a server's connection, and what every server does whatever its client wants.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use seam::{ClientTag, Effect, Outbox, Peer, PoolId, ServerTag, Verdict};
 
@@ -100,10 +100,17 @@ pub(crate) enum Duty {
     Hub(u64),
 }
 
-#[derive(Default, Debug)]
+#[derive(Default)]
 pub(crate) struct CancelKey {
     pub(crate) pid: u32,
     pub(crate) secret: Box<[u8]>,
+}
+
+/// Without the secret, which must reach no log.
+impl fmt::Debug for CancelKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CancelKey").field("pid", &self.pid).finish_non_exhaustive()
+    }
 }
 
 impl Server {
