@@ -33,7 +33,7 @@ impl MongoDb {
         match next {
             HandshakeStep::Wait => {}
             HandshakeStep::Later => match start.key {
-                Some(key) => self.derivations.again((me, key)),
+                Some(key) => self.derivations.put_back((me, key)),
                 None => {
                     let key = self.topology().new_key();
                     start.key = Some(key);

@@ -108,7 +108,7 @@ pub struct MongoDb {
     service: [u8; 12],
     keys: scram::KeyCache,
     /// Servers whose SCRAM keys are derived in parts.
-    derivations: scram::Turns<(ServerTag, u64)>,
+    derivations: scram::DerivationQueue<(ServerTag, u64)>,
     mock: scram::Mock,
 }
 
@@ -131,7 +131,7 @@ impl MongoDb {
             held_memory: HeldMemory::default(),
             service,
             keys: scram::KeyCache::default(),
-            derivations: scram::Turns::default(),
+            derivations: scram::DerivationQueue::default(),
             mock: scram::Mock::new(secret),
         }
     }

@@ -256,8 +256,8 @@ impl ServerHandshake {
         let conversation = answer.get("conversationId").ok().flatten().and_then(Value::integer).unwrap_or(1);
         let (user, password) = self.login.user.as_ref().expect("who logs in has a password");
         let slow = match &scram {
-            Scram::Sha256(_) => keys.slow(scram::Hash::Sha256, said, password),
-            Scram::Sha1(_) => keys.slow(scram::Hash::Sha1, said, &sha1_password(user, password)),
+            Scram::Sha256(_) => keys.slow_derivation(scram::Hash::Sha256, said, password),
+            Scram::Sha1(_) => keys.slow_derivation(scram::Hash::Sha1, said, &sha1_password(user, password)),
         };
         if let Some(derivation) = slow {
             self.stage =

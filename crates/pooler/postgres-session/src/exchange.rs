@@ -58,8 +58,8 @@ pub(crate) enum Note {
     Hidden,
     /// The client's Parse of the unnamed statement.
     Unnamed,
-    OwnParse(u32),
-    OwnClose(u32),
+    OurParse(u32),
+    OurClose(u32),
     Parse(u32),
     /// The client's Parse of a statement that the server already has: a Close that does nothing was sent in its place.
     KnownParse,
@@ -197,7 +197,7 @@ impl Exchange {
     }
 
     /// The pipeline under way is the only one, so the transaction cannot have failed in an earlier one.
-    pub(crate) fn is_first_pipeline(&self) -> bool {
+    pub(crate) fn next_meets_no_failure(&self) -> bool {
         self.status != b'E' && self.queue.iter().all(|item| item.is_extended())
     }
 

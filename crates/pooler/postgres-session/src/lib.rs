@@ -105,7 +105,7 @@ impl Protocol for Postgres {
                     at
                 }
             }
-            Phase::Waiting | Phase::Applying | Phase::Subscribing => 0,
+            Phase::Waiting | Phase::ServerAtWork | Phase::Subscribing => 0,
             Phase::Closed => input.bytes.len(),
         }
     }
@@ -144,7 +144,7 @@ impl Protocol for Postgres {
         match link.client.phase {
             // It asked to be closed after it was given back: `server_gone` follows.
             Phase::Login(_) if closed => {}
-            Phase::Waiting if closed => link.client.phase = Phase::Applying,
+            Phase::Waiting if closed => link.client.phase = Phase::ServerAtWork,
             Phase::Login(_) => self.learn_parameters(link),
             Phase::Waiting => {
                 link.client.phase = Phase::Ready;
@@ -152,7 +152,9 @@ impl Protocol for Postgres {
             }
             // It was sent away, or cancelled, while the grant was on its way.
             Phase::Ready | Phase::Refused(_) | Phase::Closed => link.release(seam::Verdict::Clean),
-            Phase::Applying | Phase::Subscribing => unreachable!("a client that is being served asks for no server"),
+            Phase::ServerAtWork | Phase::Subscribing => {
+                unreachable!("a client that is being served asks for no server")
+            }
         }
     }
 
@@ -211,7 +213,7 @@ impl Protocol for Postgres {
     }
 
     fn check(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
-        server.begin(me, Purpose::Check, &[b""], out);
+        server.begin_queries(me, Purpose::Check, &[b""], out);
     }
 
     fn retire(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {

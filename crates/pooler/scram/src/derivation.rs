@@ -73,7 +73,7 @@ impl Derivation {
 impl KeyCache {
     /// The derivation that must be made by parts before the client can respond; `None` if the keys are known or quickly
     /// derived, or if the challenge is malformed.
-    pub fn slow(&self, hash: Hash, server_first: &[u8], password: &str) -> Option<Derivation> {
+    pub fn slow_derivation(&self, hash: Hash, server_first: &[u8], password: &str) -> Option<Derivation> {
         let Challenge { salt, iterations, .. } = Challenge::read(server_first, "").ok()?;
         let kind: &[u8] = if hash == Hash::Sha1 { sha1::KIND } else { b"" };
         let name = Self::name(kind, password, &salt, iterations);
@@ -98,9 +98,9 @@ impl<M: Mac + KeyInit + Clone, const N: usize> Hi<M, N> {
     fn round(keyed: &M, parts: &[&[u8]]) -> [u8; N] {
         let mut mac = keyed.clone();
         parts.iter().for_each(|part| mac.update(part));
-        let mut told = [0; N];
-        told.copy_from_slice(&mac.finalize().into_bytes()[..]);
-        told
+        let mut digest = [0; N];
+        digest.copy_from_slice(&mac.finalize().into_bytes()[..]);
+        digest
     }
 
     /// Makes this number of rounds at most. Returns the result after the last.
@@ -124,20 +124,20 @@ impl<M, const N: usize> Drop for Hi<M, N> {
 
 /// The order of derivations, one part each [`PART_INTERVAL`]: all parts of the first, then those of the second. If they
 /// took turns, all might take longer than a login may. At most one entry for each server that is being logged in to.
-pub struct Turns<T>(Mutex<Waiting<T>>);
+pub struct DerivationQueue<T>(Mutex<Waiting<T>>);
 
 struct Waiting<T> {
     entries: VecDeque<T>,
     next_at: Duration,
 }
 
-impl<T> Turns<T> {
+impl<T> DerivationQueue<T> {
     pub fn add(&self, whose: T) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).entries.push_back(whose);
     }
 
     /// The owner of the last part waits for its next one.
-    pub fn again(&self, whose: T) {
+    pub fn put_back(&self, whose: T) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).entries.push_front(whose);
     }
 
@@ -158,7 +158,7 @@ impl<T> Turns<T> {
     }
 }
 
-impl<T> Default for Turns<T> {
+impl<T> Default for DerivationQueue<T> {
     fn default() -> Self {
         Self(Mutex::new(Waiting { entries: VecDeque::new(), next_at: Duration::ZERO }))
     }
@@ -188,15 +188,15 @@ mod tests {
         let (cache, challenge) = (KeyCache::default(), |i: u32| format!("r=abcd,s=AAAA,i={i}"));
         for hash in [Hash::Sha1, Hash::Sha256] {
             for i in [0, 1, 4096, MAX_INLINE_ITERATIONS, 1_000_001] {
-                assert!(cache.slow(hash, challenge(i).as_bytes(), "p\u{e4}ss\u{ad}").is_none(), "{i}");
+                assert!(cache.slow_derivation(hash, challenge(i).as_bytes(), "p\u{e4}ss\u{ad}").is_none(), "{i}");
             }
             let many = challenge(3 * PART_ITERATIONS + 1);
-            let mut slow = cache.slow(hash, many.as_bytes(), "p\u{e4}ss\u{ad}").expect("it is slow");
-            let mut other = cache.slow(hash, many.as_bytes(), "p\u{e4}ss\u{ad}").expect("it is slow, too");
+            let mut slow = cache.slow_derivation(hash, many.as_bytes(), "p\u{e4}ss\u{ad}").expect("it is slow");
+            let mut other = cache.slow_derivation(hash, many.as_bytes(), "p\u{e4}ss\u{ad}").expect("it is slow, too");
             assert!(!other.go_on(&cache));
             assert_eq!([0; 3].map(|_| slow.go_on(&cache)), [false, false, true]);
             assert!(other.go_on(&cache), "what one login has derived is there for all");
-            assert!(cache.slow(hash, many.as_bytes(), "p\u{e4}ss\u{ad}").is_none());
+            assert!(cache.slow_derivation(hash, many.as_bytes(), "p\u{e4}ss\u{ad}").is_none());
         }
         // What was kept is what is derived at once elsewhere.
         let many = challenge(3 * PART_ITERATIONS + 1);
@@ -209,13 +209,13 @@ mod tests {
 
     #[test]
     fn one_part_is_made_in_each_pause_and_all_of_one_before_those_of_the_next() {
-        let turns = Turns::default();
-        turns.add('a');
-        turns.add('b');
-        let at = |ms| turns.next(Duration::from_millis(ms));
+        let queue = DerivationQueue::default();
+        queue.add('a');
+        queue.add('b');
+        let at = |ms| queue.next(Duration::from_millis(ms));
         assert_eq!([at(0), at(1), at(19), at(20)], [Some('a'), None, None, Some('b')]);
-        turns.add('c');
-        turns.again('b');
+        queue.add('c');
+        queue.put_back('b');
         assert_eq!([at(39), at(60), at(80), at(100)], [None, Some('b'), Some('c'), None]);
     }
 }

@@ -20,7 +20,7 @@ mod verifier;
 pub use binding::{ChannelBinding, Mechanism};
 pub use client::{Client, KeyCache};
 pub use crypto::equal;
-pub use derivation::{Derivation, Hash, Turns};
+pub use derivation::{Derivation, DerivationQueue, Hash};
 pub use login_keys::LoginKeys;
 pub use message::{BindingFlag, Error};
 pub use mock::Mock;

@@ -110,7 +110,7 @@ impl Exchange {
     }
 
     /// The server says that it takes data. False if no request could have caused that, or if more was sent meanwhile.
-    pub(crate) fn copy_begins(&mut self) -> bool {
+    pub(crate) fn enter_copy_in(&mut self) -> bool {
         self.advance();
         if self.queue.len() != 1 || matches!(self.queue[0], Item::Extended(0 | 2..)) {
             return false;

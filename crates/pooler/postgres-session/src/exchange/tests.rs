@@ -38,7 +38,7 @@ fn send(exchange: &mut Exchange, request: u8, dialogue: &str) {
         b'X' => exchange.enter_copy_execute(),
         b'd' => exchange.enter_copy_data(),
         b'c' => exchange.enter_copy_end(),
-        b'p' => exchange.note(Note::OwnParse(1)),
+        b'p' => exchange.note(Note::OurParse(1)),
         b'H' => exchange.enter_flush(),
         _ => exchange.enter_extended(),
     }
@@ -49,7 +49,7 @@ fn answer(exchange: &mut Exchange, answers: &str, dialogue: &str) {
     while let Some(answer) = answers.next() {
         match answer {
             b'Z' => assert!(exchange.enter_ready(answers.next().unwrap()), "{dialogue}: stray ReadyForQuery"),
-            b'G' => assert!(exchange.copy_begins(), "{dialogue}: stray CopyInResponse"),
+            b'G' => assert!(exchange.enter_copy_in(), "{dialogue}: stray CopyInResponse"),
             b'E' => {
                 let expected = answers.next_if(u8::is_ascii_digit).map_or(0, |digit| u32::from(digit - b'0'));
                 assert_eq!(exchange.enter_error(), expected, "{dialogue}: Syncs");
@@ -180,7 +180,7 @@ fn a_stray_answer_is_noticed() {
 fn what_was_noted_comes_back_with_its_own_answer() {
     let mut exchange = play(">PpBES");
     assert_eq!(exchange.answered(back::PARSE_COMPLETE), None);
-    assert_eq!(exchange.answered(back::PARSE_COMPLETE), Some(Note::OwnParse(1)));
+    assert_eq!(exchange.answered(back::PARSE_COMPLETE), Some(Note::OurParse(1)));
     assert_eq!(exchange.answered(back::BIND_COMPLETE), None);
     settled(">PpBES 112CZI");
     settled(">p 1 >S ZI");
@@ -190,7 +190,7 @@ fn what_was_noted_comes_back_with_its_own_answer() {
 
 #[test]
 fn what_an_error_discards_is_told() {
-    let note = vec![Note::OwnParse(1)];
+    let note = vec![Note::OurParse(1)];
     assert_eq!(play(">PpBES E ZI").take_discarded(), note);
     assert_eq!(play(">pBES E ZI").take_discarded(), note);
     assert_eq!(play(">pBESpBES E ZI 12CZI").take_discarded(), note);

@@ -73,24 +73,24 @@ impl Postgres {
             queries.push(&cleaning);
         }
         queries.extend(connect_query.as_deref().map(str::as_bytes));
-        server.begin(me, Purpose::Reset { cleaned, statements }, &queries, out);
+        server.begin_queries(me, Purpose::Reset { cleaned, statements }, &queries, out);
     }
 
     /// The server was reset: it is as new or, unless it was `cleaned`, as a client left it that left nothing behind.
-    pub(crate) fn was_reset(&self, side: &mut ServerSide<'_>, cleaned: bool, statements: bool) {
+    pub(crate) fn reset_answered(&self, side: &mut ServerSide<'_>, cleaned: bool, statements: bool) {
         side.server.exchange = Exchange::new();
         side.server.forget_suspects();
         if statements {
             side.server.statements.drop_ours();
         }
         if cleaned {
-            self.was_cleaned(side.server);
+            self.note_cleaned(side.server);
         }
         side.server.become_ready(side.server_tag, side.out);
     }
 
     /// All of the session but its prepared statements is as it was when the server was new.
-    pub(crate) fn was_cleaned(&self, server: &mut Server) {
+    pub(crate) fn note_cleaned(&self, server: &mut Server) {
         server.forget_soil();
         server.settings.reset(&self.parameters);
     }
@@ -104,8 +104,8 @@ impl Postgres {
         verdict: Option<Verdict>,
     ) {
         let news = match failure {
-            Some(failure) => side.server.catalogue.shared().failed(&failure.text()),
-            None => side.server.catalogue.shared().read(reading),
+            Some(failure) => side.server.catalogue.shared().reading_failed(&failure.text()),
+            None => side.server.catalogue.shared().take_reading(reading),
         };
         // In session mode all servers are cleaned when they change hands, whatever the functions are; and so are they
         // where that is asked for.

@@ -39,7 +39,7 @@ impl Postgres {
 
     /// Whether notifications that arrive during a query of Poolhouse are for the holder, which listens on this server
     /// and goes on doing so.
-    pub(crate) fn listens_alone(client: &Client, server: &Server) -> bool {
+    pub(crate) fn notifies_holder(client: &Client, server: &Server) -> bool {
         let keeps = client.pin.is_some() || client.mode == PoolMode::Session;
         match server.work.as_ref().map(|work| &work.purpose) {
             Some(Purpose::Survey(_)) => keeps || !Self::shares_listening(server),
@@ -69,7 +69,7 @@ impl Postgres {
         }
         let mut hubs = self.hubs.lock();
         if hubs.contains_key(&link.client.pool) {
-            link.server.begin(link.server_tag, Purpose::Unlisten(channels), &[b"UNLISTEN *"], link.out);
+            link.server.begin_queries(link.server_tag, Purpose::Unlisten(channels), &[b"UNLISTEN *"], link.out);
         } else {
             // The time-outs and settings of one client must not act on the server that all share.
             let clean = link.server.soil.is_clean() && link.server.settings.is_at_defaults();
@@ -85,7 +85,7 @@ impl Postgres {
         if server.hub_key().is_some() {
             let mut sql = Vec::new();
             cleaning::write_whole(&mut sql, true, server.settings.defaults());
-            server.begin(tag, Purpose::CleanListener, &[&sql], out);
+            server.begin_queries(tag, Purpose::CleanListener, &[&sql], out);
         }
     }
 
@@ -97,13 +97,13 @@ impl Postgres {
             return;
         }
         side.server.statements.drop_ours();
-        self.was_cleaned(side.server);
+        self.note_cleaned(side.server);
         self.drive_hub(side.server_tag, side.server, side.out);
     }
 
     /// The server of a client has stopped listening: the hub listens for the client, or this server does if the hub has
     /// gone meanwhile.
-    pub(crate) fn holder_unlistened(&self, link: &mut Link<'_>, channels: &[Box<[u8]>]) {
+    pub(crate) fn unlisten_answered(&self, link: &mut Link<'_>, channels: &[Box<[u8]>]) {
         let mut hubs = self.hubs.lock();
         let Some(hub) = hubs.get_mut(&link.client.pool) else {
             self.become_hub(&mut hubs, link, channels, false);
@@ -131,7 +131,7 @@ impl Postgres {
         if !self.add_pin(link, Pin::Listen) {
             return;
         }
-        let key = self.hubs.key();
+        let key = self.hubs.new_post_key();
         let barrier = NotificationBarrier::default();
         let mut hub =
             Hub { key, server: link.server_tag, channels: BTreeMap::new(), clients: BTreeMap::new(), barrier };
@@ -158,7 +158,7 @@ impl Postgres {
         heard: bool,
     ) -> bool {
         let listening = client.listening.get_or_insert_with(|| {
-            let key = self.hubs.key();
+            let key = self.hubs.new_post_key();
             Box::new(Listening { key, channels: Vec::new(), pending: Vec::new(), outdated: false })
         });
         for name in channels {
@@ -213,11 +213,11 @@ impl Postgres {
         if hub.clients.is_empty() {
             // It stays known until it listens no more: if a client wants to listen before that, it goes on.
             hub.channels.clear();
-            return server.begin(tag, Purpose::Retire, &[b"UNLISTEN *"], out);
+            return server.begin_queries(tag, Purpose::Retire, &[b"UNLISTEN *"], out);
         }
-        let (wanted, unwanted) = hub.changes();
+        let (wanted, unwanted) = hub.take_changes();
         // Whatever it is asked tells what was committed before.
-        let awaited = hub.barrier.ask();
+        let awaited = hub.barrier.begin_question();
         drop(hubs);
         let mut sql = Vec::new();
         for (word, names) in [("LISTEN ", &wanted), ("UNLISTEN ", &unwanted)] {
@@ -228,7 +228,7 @@ impl Postgres {
             }
         }
         if awaited || !sql.is_empty() {
-            server.begin(tag, Purpose::Listen(wanted), &[&sql], out);
+            server.begin_queries(tag, Purpose::Listen(wanted), &[&sql], out);
         }
     }
 

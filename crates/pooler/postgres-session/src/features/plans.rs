@@ -26,7 +26,7 @@ pub(crate) fn discard_first(link: &mut Link<'_>, findings: &Findings) -> Option<
         return None;
     }
     link.server.traces.insert(Suspects::TEMPORARY);
-    link.client.phase = Phase::Applying;
-    link.server.begin(link.server_tag, Purpose::Discard, &[DISCARD], link.out);
+    link.client.phase = Phase::ServerAtWork;
+    link.server.begin_queries(link.server_tag, Purpose::Discard, &[DISCARD], link.out);
     Some(Step::Later)
 }

@@ -25,7 +25,7 @@ use crate::{
     features::{cleaning, plans, preface::steps::Steps, prepared::named, sequences},
     session::{
         Arrived, Client, ClientId, Link, OwnQueries, Phase, Postgres, Purpose, Server, ServerSide, Soil, Stage, cancel,
-        plans::PlanFate, preface::Preface, prepared::CleaningStatements,
+        our_statements::CleaningStatements, plans::PlanFate, preface::Preface,
     },
     sql::{Findings, Pairs, Settings, Suspects, is_identity, parameters::write_set, scan::scan},
     wire::{Failure, HEADER, Header, front, message::write, take_text, write_query},
@@ -51,7 +51,7 @@ impl Postgres {
     /// Gives a server that was just granted the settings of its holder, and cleans it first if another client may have
     /// left something behind.
     pub(crate) fn prepare_for(&self, link: &mut Link<'_>) {
-        if self.asks_for_defaults(link) {
+        if self.ask_or_follow_defaults(link) {
             return;
         }
         let want = link.client.settings().current().clone();
@@ -59,9 +59,9 @@ impl Postgres {
         let holder = Some(ClientId(link.client_tag, link.client.secret));
         let same_holder = std::mem::replace(&mut link.server.held_last, holder) == holder;
         let cleans = !link.server.soil.is_clean() && !same_holder;
-        let forgets = sequences::must_discard(link.client_tag, link.client, link.server);
+        let forgets = sequences::begin_lease(link.client_tag, link.client, link.server);
         let fresh = !link.server.plans.is_used();
-        let plans = link.server.plans.judge(&want, same_holder, link.server.catalogue.shared());
+        let plans = link.server.plans.begin_lease(&want, same_holder, link.server.catalogue.shared());
         if plans == PlanFate::ReplaceServer {
             return self.take_another(link);
         }
@@ -102,7 +102,7 @@ impl Postgres {
             Steps::new(to).step(cleaning::BEGIN);
             write_query(to, &sql);
         };
-        link.server.begin_with(link.server_tag, Purpose::Preface(Box::new(preface)), 1, write_all, link.out);
+        link.server.begin_messages(link.server_tag, Purpose::Preface(Box::new(preface)), 1, write_all, link.out);
     }
 
     /// A used server cannot serve this client: it is closed, and the client gets one that is connected for it. At the
@@ -149,7 +149,7 @@ impl Postgres {
             steps.last(b"COMMIT");
         }
         let preface = Preface::new(want, true, steps.count, link.client.unnamed.parse().cloned());
-        link.server.begin_with(
+        link.server.begin_messages(
             link.server_tag,
             Purpose::Preface(Box::new(preface)),
             0,
@@ -169,7 +169,7 @@ impl Postgres {
         link.server.stage = Stage::Closed;
         link.release(Verdict::Discard);
         link.client.wants_unused = true;
-        link.out.push(link.client.lease_request(link.client_tag));
+        link.out.push(link.client.take_lease_request(link.client_tag));
         true
     }
 

@@ -22,7 +22,7 @@ const UNDEFINED_VALUE: &[u8] = b"DO $poolhouse$ BEGIN RAISE EXCEPTION USING ERRC
 
 /// A client is granted a server. True if the server has to forget last values first.
 #[inline]
-pub(crate) fn must_discard(me: ClientTag, client: &Client, server: &mut Server) -> bool {
+pub(crate) fn begin_lease(me: ClientTag, client: &Client, server: &mut Server) -> bool {
     let asker = client.habits.asks_last_values.then_some(ClientId(me, client.secret));
     server.sequences.begin_lease(asker)
 }
@@ -42,9 +42,9 @@ pub(crate) fn discard_first(link: &mut Link<'_>, findings: &Findings, message: &
     }
     if link.server.exchange.is_settled() {
         link.client.habits.asks_last_values = true;
-        link.client.phase = Phase::Applying;
+        link.client.phase = Phase::ServerAtWork;
         link.server.sequences.give_to(ClientId(link.client_tag, link.client.secret));
-        link.server.begin(link.server_tag, Purpose::Discard, &[DISCARD], link.out);
+        link.server.begin_queries(link.server_tag, Purpose::Discard, &[DISCARD], link.out);
         return Some(Step::Later);
     }
     if link.server.exchange.is_between_requests() {

@@ -13,7 +13,7 @@ use crate::{
         Client, Link, Lookup, Phase, Postgres, Purpose, ServerSide,
         client_login::{Login, Step},
         client_settings::ClientSettings,
-        learned::LoginOutcome,
+        known_parameters::LoginOutcome,
         send_away,
     },
     wire::{
@@ -325,7 +325,7 @@ impl Postgres {
             Err(why) => return refuse_route(me, client, why, out),
         }
         match self.parameters.outcome(client.pool, &login.start.settings, false) {
-            Some(learned) => complete(self.node, me, client, learned, out),
+            Some(learned) => complete_login(self.node, me, client, learned, out),
             None => out.push(Effect::Lease { client: me, pool: client.pool, kind: LeaseKind::Exclusive }),
         }
     }
@@ -347,7 +347,7 @@ impl Postgres {
         let Phase::Login(login) = &link.client.phase else { unreachable!("the client is logging in") };
         if let Some(asked) = login.asked() {
             if let Some(found) = self.look_up(link, asked) {
-                self.go_on(link.client_tag, link.client, found, link.out);
+                self.go_on_with_proof(link.client_tag, link.client, found, link.out);
             }
             return;
         }
@@ -361,17 +361,22 @@ impl Postgres {
             self.parameters_learned(link);
         } else {
             // Even one that has nothing to do tells what is new.
-            link.server.begin(link.server_tag, Purpose::Learn(want.extras), &[&sql], link.out);
+            link.server.begin_queries(link.server_tag, Purpose::Learn(want.extras), &[&sql], link.out);
         }
     }
 
     pub(crate) fn lookup_answered(&self, side: &mut ServerSide<'_>, (lookup, failure): (Lookup, Option<Failure>)) {
         if let Some((tag, found)) = self.looked_up(side, lookup, failure) {
-            self.go_on(tag, side.clients.get(tag).expect("the holder of a server has a session"), found, side.out);
+            self.go_on_with_proof(
+                tag,
+                side.clients.get(tag).expect("the holder of a server has a session"),
+                found,
+                side.out,
+            );
         }
     }
 
-    fn go_on(&self, me: ClientTag, client: &mut Client, found: Result<Proof, Unknown>, out: &mut Outbox) {
+    fn go_on_with_proof(&self, me: ClientTag, client: &mut Client, found: Result<Proof, Unknown>, out: &mut Outbox) {
         self.ask_for_proof(me, client, found, out);
         // What the client has sent meanwhile was not consumed.
         out.push(Effect::Wake { client: me });
@@ -385,19 +390,19 @@ impl Postgres {
             base: link.server.settings.defaults().clone(),
             facts: link.server.facts.current().clone(),
         };
-        self.parameters.answered(link.server.settings.answer_clock());
+        self.parameters.note_answer_time(link.server.settings.answer_clock());
         if link.server.settings.is_explained() {
             self.parameters.learn(link.server.pool, &login.start.settings, learned.clone());
         }
         link.client.tries = 0;
         link.release(Verdict::Clean);
-        complete(self.node, link.client_tag, link.client, learned, link.out);
+        complete_login(self.node, link.client_tag, link.client, learned, link.out);
         // What the client has sent meanwhile was not consumed.
         link.wake();
     }
 }
 
-pub(crate) fn complete(node: u8, me: ClientTag, client: &mut Client, learned: LoginOutcome, out: &mut Outbox) {
+pub(crate) fn complete_login(node: u8, me: ClientTag, client: &mut Client, learned: LoginOutcome, out: &mut Outbox) {
     let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
     client.secret = cancel_key::new_secret(login.start.version, random());
     // First: what follows waits for a place, if need be.

@@ -6,7 +6,7 @@ use seam::{CloseReason, Effect, Peer};
 use crate::{
     session::{
         Postgres, Purpose, ServerSide, Stage, Survey,
-        survey::{self, Statements},
+        survey::{self, StatementScope},
     },
     sql::{Suspects, scan::scan},
     wire::Failure,
@@ -40,9 +40,9 @@ impl Postgres {
                 let hidden = if acts_unseen { Suspects::OPAQUE } else { Suspects::NONE };
                 let asked =
                     Suspects::SETTINGS.union(found.suspects.intersection(Suspects::MAY_CHANGE_ROLE)).union(hidden);
-                let sql = survey::write(asked, &found.custom, Statements::OfSql);
-                let survey = Survey::new(asked, Vec::new(), &found.custom, Statements::OfSql);
-                side.server.begin(side.server_tag, Purpose::Connected(survey), &[&sql], side.out);
+                let sql = survey::write(asked, &found.custom, StatementScope::OfSql);
+                let survey = Survey::new(asked, Vec::new(), &found.custom, StatementScope::OfSql);
+                side.server.begin_queries(side.server_tag, Purpose::Connected(survey), &[&sql], side.out);
             }
             (Some(set), None) => {
                 if set.pin.is_some() || !set.channels.is_empty() || set.too_long {

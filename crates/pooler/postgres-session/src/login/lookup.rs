@@ -27,7 +27,7 @@ impl Postgres {
                 let Asked { database, user, .. } = asked;
                 let question = |to: &mut Vec<u8>| write_question(to, &ask.query, &user);
                 let lookup = Lookup::new(database, user.clone());
-                link.server.begin_with(link.server_tag, Purpose::Lookup(lookup), 1, question, link.out);
+                link.server.begin_messages(link.server_tag, Purpose::Lookup(lookup), 1, question, link.out);
                 None
             }
             found => {

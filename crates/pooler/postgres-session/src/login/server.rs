@@ -14,7 +14,7 @@ use crate::{
         facts::Facts,
         plans::Plans,
         server::CancelKey,
-        server_login::{Deriving, Login, Proof, Step},
+        server_login::{Deriving, Login, ServerProof, Step},
         server_settings::ServerSettings,
     },
     sql::{Pairs, Settings, is_fact, parameters::MAX_SETTINGS_BYTES},
@@ -34,7 +34,7 @@ const MAX_LOGIN_MESSAGE: u32 = 64 * 1024;
 const MAX_LOGIN_MESSAGES: u32 = 1000;
 
 /// What follows from an authentication request.
-enum Answer {
+enum AuthenticationReply {
     Send(Vec<u8>),
     Nothing,
     /// An answer that takes time; posts with this key continue it.
@@ -82,7 +82,7 @@ impl Postgres {
             bound: false,
             scram: None,
             deriving: None,
-            proof: Proof::None,
+            proof: ServerProof::None,
             parameters: Pairs::default(),
             asked: None,
             messages: 0,
@@ -93,9 +93,9 @@ impl Postgres {
                 login.step = Step::Handshake;
                 out.push(Effect::StartTls { peer: Peer::Server(me) });
             }
-            (Tls::Require, false) => login.ask(me, out),
-            (Tls::Allow, _) if second => login.ask(me, out),
-            (Tls::Prefer, _) if !second => login.ask(me, out),
+            (Tls::Require, false) => login.ask_for_tls(me, out),
+            (Tls::Allow, _) if second => login.ask_for_tls(me, out),
+            (Tls::Prefer, _) if !second => login.ask_for_tls(me, out),
             (Tls::Never | Tls::Allow | Tls::Prefer, _) => login.start(me, out),
         }
         Server::new(pool, login, catalogue)
@@ -113,7 +113,7 @@ impl Postgres {
     pub(crate) fn go_on_deriving(&self, me: ServerTag, server: &mut Server, key: u64, out: &mut Outbox) {
         let Stage::Login(login) = &server.stage else { return };
         if login.deriving.as_ref().is_some_and(|deriving| deriving.key == key) && self.derive_part(me, server, out) {
-            self.derivations.again((me, key));
+            self.derivations.put_back((me, key));
         }
     }
 
@@ -195,10 +195,10 @@ impl Postgres {
     ) -> Result<Taken, Refused> {
         match kind {
             back::AUTHENTICATION => match login.authentication(self, body)? {
-                Answer::Send(body) => send(me, &body, out),
-                Answer::Nothing => {}
-                Answer::Later(key) => self.derivations.add((me, key)),
-                Answer::Accepted => out.push(Effect::Authenticated { server: me }),
+                AuthenticationReply::Send(body) => send(me, &body, out),
+                AuthenticationReply::Nothing => {}
+                AuthenticationReply::Later(key) => self.derivations.add((me, key)),
+                AuthenticationReply::Accepted => out.push(Effect::Authenticated { server: me }),
             },
             back::BACKEND_KEY_DATA => {
                 let mut secret = body;
@@ -235,18 +235,18 @@ impl Postgres {
         let started_with = self.parameters.intern(Settings::new(reported, Pairs::default()));
         server.settings = ServerSettings::new(started_with);
         match server.connect_query.sql().cloned() {
-            Some(sql) => server.begin(me, Purpose::Connect, &[sql.as_bytes()], out),
+            Some(sql) => server.begin_queries(me, Purpose::Connect, &[sql.as_bytes()], out),
             None => self.connect_query_done(me, server, out),
         }
     }
 
     /// The server has run the `connect_query`.
     pub(crate) fn connect_query_done(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
-        server.settings.begin(self.parameters.defaults_version());
+        server.settings.set_defaults_to_current(self.parameters.defaults_version());
         server.plans = Plans::new(server.settings.defaults());
         server.facts.read_user();
         if self.parameters.are_defaults(server.pool, server.settings.defaults()) {
-            self.begin_with(server, None);
+            self.publish_defaults(server, None);
             self.defaults_known(me, server, out);
         } else {
             server.ask_defaults(me, AfterDefaults::Start, out);
@@ -323,7 +323,7 @@ impl Login {
         }
     }
 
-    fn ask(&mut self, me: ServerTag, out: &mut Outbox) {
+    fn ask_for_tls(&mut self, me: ServerTag, out: &mut Outbox) {
         self.step = Step::Asked;
         out.insert(Peer::Server(me), |to| _ = encryption::write_request(to));
     }
@@ -405,7 +405,7 @@ impl Login {
                 self.asked = Traits::answered(body).or(self.asked);
                 Ok(false)
             }
-            back::READY_FOR_QUERY if self.proof != Proof::Done => {
+            back::READY_FOR_QUERY if self.proof != ServerProof::Done => {
                 Err(Refused::for_now("the server was ready before it accepted us"))
             }
             back::READY_FOR_QUERY => Ok(true),
@@ -416,64 +416,64 @@ impl Login {
     }
 
     /// Takes an authentication request and gives the answer.
-    fn authentication(&mut self, postgres: &Postgres, mut body: &[u8]) -> Result<Answer, Refused> {
+    fn authentication(&mut self, postgres: &Postgres, mut body: &[u8]) -> Result<AuthenticationReply, Refused> {
         let kind = take_u32(&mut body).ok_or_else(|| Refused::for_now("the server sent a malformed request"))?;
         if self.deriving.is_some() {
             return Err(Refused::for_now("the server went on asking before it had our answer"));
         }
-        if self.proof == Proof::Done && !(kind == 0 && self.scram.is_some()) {
+        if self.proof == ServerProof::Done && !(kind == 0 && self.scram.is_some()) {
             return Err(Refused::for_now("the server went on asking after it had accepted us"));
         }
         if matches!(kind, 0 | 3 | 5) && self.how.encryption.binding == Binding::Require && !self.is_bound() {
             return Err(Refused::forever("channel_binding=require: the server asks for a login that cannot be bound"));
         }
         match kind {
-            3 | 5 if self.proof == Proof::Shown => {
+            3 | 5 if self.proof == ServerProof::Shown => {
                 Err(Refused::for_now("the server asked for the password again after it had been told"))
             }
-            3 | 5 if self.proof == Proof::Owed => {
+            3 | 5 if self.proof == ServerProof::Owed => {
                 Err(Refused::forever("the server changed the authentication method halfway"))
             }
-            0 if self.proof == Proof::Owed => {
+            0 if self.proof == ServerProof::Owed => {
                 Err(Refused::forever("the server accepted us without proving that it knows the password"))
             }
             0 => {
-                self.proof = Proof::Done;
+                self.proof = ServerProof::Done;
                 self.scram = None;
-                Ok(Answer::Accepted)
+                Ok(AuthenticationReply::Accepted)
             }
             3 => {
-                self.proof = Proof::Shown;
-                Ok(Answer::Send(with_zero(self.password()?.as_bytes())))
+                self.proof = ServerProof::Shown;
+                Ok(AuthenticationReply::Send(with_zero(self.password()?.as_bytes())))
             }
             5 => {
-                self.proof = Proof::Shown;
+                self.proof = ServerProof::Shown;
                 let salt = body.first_chunk().ok_or_else(|| Refused::for_now("the server sent no md5 salt"))?;
                 let stored = match (&self.how.password, &self.how.md5_hash) {
                     (None, Some(hash)) => hash.to_string(),
                     _ => md5::md5_hash(self.password()?, &self.how.user),
                 };
-                Ok(Answer::Send(with_zero(md5::answer(&stored, *salt).as_bytes())))
+                Ok(AuthenticationReply::Send(with_zero(md5::answer(&stored, *salt).as_bytes())))
             }
             10 => {
                 if self.how.password.is_none() && !postgres.keyring.knows(&self.how.user) {
                     self.password()?;
                 }
-                self.sasl_first(body).map(Answer::Send)
+                self.sasl_first(body).map(AuthenticationReply::Send)
             }
-            11 => match self.slow_part(postgres, body) {
+            11 => match self.slow_derivation(postgres, body) {
                 Some(deriving) => {
                     let key = deriving.key;
                     self.deriving = Some(deriving);
-                    Ok(Answer::Later(key))
+                    Ok(AuthenticationReply::Later(key))
                 }
-                None => self.sasl_respond(postgres, body).map(Answer::Send),
+                None => self.sasl_respond(postgres, body).map(AuthenticationReply::Send),
             },
             12 => {
                 let scram = self.scram.as_mut().ok_or_else(|| Refused::for_now("a SASL outcome out of turn"))?;
                 scram.verify(body).map_err(|error| Refused::forever(error.to_string()))?;
-                self.proof = Proof::Done;
-                Ok(Answer::Nothing)
+                self.proof = ServerProof::Done;
+                Ok(AuthenticationReply::Nothing)
             }
             _ => Err(Refused::forever(format!(
                 "the server asks for authentication method {kind}, which is not supported (use SCRAM, md5 or password)"
@@ -483,7 +483,7 @@ impl Login {
 
     /// The login has proved that there is no man in the middle.
     fn is_bound(&self) -> bool {
-        self.bound && self.proof == Proof::Done
+        self.bound && self.proof == ServerProof::Done
     }
 
     fn sasl_first(&mut self, mut mechanisms: &[u8]) -> Result<Vec<u8>, Refused> {
@@ -492,7 +492,7 @@ impl Login {
             plain |= mechanism == Mechanism::Plain.name().as_bytes();
             plus |= mechanism == Mechanism::Plus.name().as_bytes();
         }
-        if self.scram.is_some() || self.proof == Proof::Shown || !(plain || plus) {
+        if self.scram.is_some() || self.proof == ServerProof::Shown || !(plain || plus) {
             return Err(Refused::forever("the server does not offer SCRAM-SHA-256"));
         }
         let binding = self.channel_binding(plus)?;
@@ -503,17 +503,17 @@ impl Login {
         let mut body = with_zero(binding.mechanism().name().as_bytes());
         let (scram, first) = scram::Client::bound(nonce(), binding);
         self.scram = Some(scram);
-        self.proof = Proof::Owed;
+        self.proof = ServerProof::Owed;
         body.extend_from_slice(&(first.len() as u32).to_be_bytes());
         body.extend_from_slice(&first);
         Ok(body)
     }
 
     /// Keys that must be derived before the challenge can be answered, if that takes long.
-    fn slow_part(&self, postgres: &Postgres, challenge: &[u8]) -> Option<Box<Deriving>> {
+    fn slow_derivation(&self, postgres: &Postgres, challenge: &[u8]) -> Option<Box<Deriving>> {
         let password = self.how.password.as_deref().filter(|_| self.scram.is_some())?;
-        let derivation = postgres.keys.slow(scram::Hash::Sha256, challenge, password)?;
-        Some(Box::new(Deriving { key: postgres.hubs.key(), derivation, challenge: challenge.into() }))
+        let derivation = postgres.keys.slow_derivation(scram::Hash::Sha256, challenge, password)?;
+        Some(Box::new(Deriving { key: postgres.hubs.new_post_key(), derivation, challenge: challenge.into() }))
     }
 
     /// Answers the challenge with the password, or with the keys of the user's own login.

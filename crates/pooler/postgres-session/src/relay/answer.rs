@@ -4,7 +4,7 @@ use seam::{ClientTag, Effect, Outbox, Peer, ServerTag, Sessions};
 
 use crate::session::{Client, Link, Postgres, Server, ServerSide};
 
-pub(crate) enum Step {
+pub(crate) enum AnswerStep {
     Wait,
     Forward,
     Drop,

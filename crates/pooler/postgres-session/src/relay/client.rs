@@ -164,14 +164,14 @@ impl Relay<'_> {
             return self.message_to_server(postgres, header, end, here);
         }
         if self.client.answer_without_server(self.me, header.kind, self.out) {
-            if self.client.skip == Skip::Nothing && self.client.was_sent_unaware(self.bytes, end) {
+            if self.client.skip == Skip::Nothing && self.client.end_refusal(self.bytes, end) {
                 return Decision::Stop(refuse_dependent(self.me, self.client, self.bytes.len(), self.out));
             }
             return Decision::Drop;
         }
         // A message that needs a server is shown to one only when it is complete.
         if end == here || self.full {
-            self.client.ask(self.me, header.kind, self.out);
+            self.client.request_lease(self.me, header.kind, self.out);
         } else {
             self.out.need = header.total();
         }
@@ -278,7 +278,7 @@ impl Client {
 
     /// The ignored part ends at `end`. True if it was a request without a server, and another request, which the client
     /// sent before it was told, begins there. A Terminate is no request.
-    fn was_sent_unaware(&mut self, bytes: &[u8], end: usize) -> bool {
+    fn end_refusal(&mut self, bytes: &[u8], end: usize) -> bool {
         let Phase::Refused(unaware) = self.phase else { return false };
         self.phase = Phase::Ready;
         let behind = (unaware as usize).saturating_sub(end);
@@ -288,11 +288,11 @@ impl Client {
         }
     }
 
-    fn ask(&mut self, me: ClientTag, kind: u8, out: &mut Outbox) {
+    fn request_lease(&mut self, me: ClientTag, kind: u8, out: &mut Outbox) {
         self.phase = Phase::Waiting;
         self.asked_alone = matches!(kind, front::QUERY | front::FUNCTION_CALL);
         self.stand(me, Standing::Active, out);
-        out.push(self.lease_request(me));
+        out.push(self.take_lease_request(me));
     }
 }
 

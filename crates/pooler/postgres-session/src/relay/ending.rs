@@ -7,7 +7,7 @@ use seam::{
 
 use crate::{
     directory::PoolMode,
-    login::{client::complete, connect_query, lookup::fail_lookup},
+    login::{client::complete_login, connect_query, lookup::fail_lookup},
     session::{Client, Link, Phase, Postgres, Purpose, Server, ServerSide, Stage, cancel, refusal::seconds, send_away},
     wire::{CANCELLED, IDLE, Report, Severity, code},
 };
@@ -91,7 +91,7 @@ impl Postgres {
             && let Some(learned) = self.parameters.outcome(client.pool, &login.start.settings, true)
         {
             // It need not be asked for what is not told from memory alone for long.
-            complete(self.node, me, client, learned, out);
+            complete_login(self.node, me, client, learned, out);
             return out.push(Effect::Wake { client: me });
         }
         let stays =
@@ -162,7 +162,7 @@ impl Postgres {
         let client = side.clients.get(tag).expect("the holder of a server has a session");
         client.lease = None;
         let prefaced = matches!(&work, Some(work) if matches!(work.purpose, Purpose::Preface(_)));
-        let untouched = (matches!(client.phase, Phase::Applying) || (prefaced && client.ahead.bytes() == 0))
+        let untouched = (matches!(client.phase, Phase::ServerAtWork) || (prefaced && client.ahead.bytes() == 0))
             && client.pin.is_none()
             && side.server.exchange.status() == IDLE
             && work.is_none_or(|work| work.precedes_request());
@@ -227,7 +227,7 @@ impl Postgres {
             match &mut server.work {
                 Some(work) => {
                     let prefaced = matches!(work.purpose, Purpose::Preface(_));
-                    work.cancelled = prefaced || matches!(client.phase, Phase::Applying);
+                    work.cancelled = prefaced || matches!(client.phase, Phase::ServerAtWork);
                     if client.ahead.has_ended() {
                         server.cancel_ahead(tag, out);
                     }

@@ -7,7 +7,7 @@ use crate::{
     directory::{OnState, PoolMode},
     exchange::Note,
     features::prepared::named,
-    relay::answer::{Relay, Step},
+    relay::answer::{AnswerStep, Relay},
     session::{Client, Phase, Postgres, Server, Stage, reset::ToldCompletion},
     sql::{Suspects, Tag},
     wire::{Failure, HEADER, IDLE, Report, Severity, back, code, front, message::write, write_ready},
@@ -25,7 +25,7 @@ struct ReadyOutcome {
 }
 
 impl Postgres {
-    pub(crate) fn command_complete(&self, relay: &mut Relay<'_, '_>, server: &mut Server, end: usize) -> Step {
+    pub(crate) fn command_complete(&self, relay: &mut Relay<'_, '_>, server: &mut Server, end: usize) -> AnswerStep {
         let note = server.exchange.answered(back::COMMAND_COMPLETE);
         let tag = relay.bytes.get(relay.at + HEADER..end).unwrap_or_default();
         let told = match (note, server.traces.amended()) {
@@ -36,9 +36,9 @@ impl Postgres {
         };
         match told {
             ToldCompletion::Same => {}
-            ToldCompletion::Nothing => return Step::Drop,
+            ToldCompletion::Nothing => return AnswerStep::Drop,
             ToldCompletion::As(_) if tag.is_empty() => {
-                return Step::Broken("a CommandComplete that is too long".to_owned());
+                return AnswerStep::Broken("a CommandComplete that is too long".to_owned());
             }
             ToldCompletion::As(told) => {
                 relay.flush(server, relay.at);
@@ -48,7 +48,7 @@ impl Postgres {
                 relay.out.insert(Peer::Client(holder), |to| {
                     write(to, back::COMMAND_COMPLETE, |to| to.extend_from_slice(told));
                 });
-                return Step::Handled;
+                return AnswerStep::Handled;
             }
         }
         let forgets = server.traces.may_have_any(Suspects::DEALLOCATE);
@@ -66,8 +66,8 @@ impl Postgres {
             _ => {}
         }
         match note {
-            None | Some(Note::Amended(_)) => Step::Forward,
-            Some(_) => Step::Broken("a Parse or Close answered by a CommandComplete".to_owned()),
+            None | Some(Note::Amended(_)) => AnswerStep::Forward,
+            Some(_) => AnswerStep::Broken("a Parse or Close answered by a CommandComplete".to_owned()),
         }
     }
 
@@ -94,13 +94,13 @@ impl Postgres {
         server: &mut Server,
         whole: bool,
         end: usize,
-    ) -> Step {
+    ) -> AnswerStep {
         let bytes = relay.bytes;
         let body = whole.then(|| &bytes[relay.at + HEADER..end]);
-        let repeated = server.statements.is_to_repeat(&server.exchange, body.unwrap_or_default());
+        let repeated = server.statements.decide_repeat(&server.exchange, body.unwrap_or_default());
         let prepared = server.exchange.answers_extended();
         let syncs = server.exchange.enter_error();
-        if server.exchange.is_on_last_request() && !server.traces.is_discarded() {
+        if server.exchange.is_on_last_request() && !server.traces.has_discarded_all() {
             // A request that resets or stops listening is the last under way: what follows waits for its answer.
             server.unlistened.clear();
             server.traces.note_failure();
@@ -121,23 +121,23 @@ impl Postgres {
             link.end_pipeline();
         }
         if repeated {
-            return Step::Drop;
+            return AnswerStep::Drop;
         }
         if let Some(requests) = server.traces.amended() {
             renamed = renamed.as_deref().or(body).and_then(|body| requests.relocate(body)).or(renamed);
         }
-        let Some(renamed) = renamed else { return Step::Forward };
+        let Some(renamed) = renamed else { return AnswerStep::Forward };
         relay.flush(server, relay.at);
         relay.run = end;
         relay.out.insert(Peer::Client(server.lease().holder), |to| {
             write(to, back::ERROR_RESPONSE, |to| to.extend_from_slice(&renamed));
         });
-        Step::Handled
+        AnswerStep::Handled
     }
 
     /// A ReadyForQuery for the holder has been entered.
     #[inline]
-    pub(crate) fn ready(&self, relay: &mut Relay<'_, '_>, server: &mut Server, status: u8, end: usize) -> Step {
+    pub(crate) fn ready(&self, relay: &mut Relay<'_, '_>, server: &mut Server, status: u8, end: usize) -> AnswerStep {
         let settled = server.exchange.is_settled();
         if let Some(requests) = server.traces.amended() {
             requests.end_query();
@@ -149,7 +149,7 @@ impl Postgres {
         }
         relay.wake_holder(server);
         if !settled && status == IDLE {
-            return Step::Forward;
+            return AnswerStep::Forward;
         }
         if status != IDLE && relay.client(tag).mode == PoolMode::Statement {
             relay.flush(server, relay.at);
@@ -157,7 +157,7 @@ impl Postgres {
             return self.refuse_transaction(relay, server, settled);
         }
         if !settled {
-            return Step::Forward;
+            return AnswerStep::Forward;
         }
         relay.client(tag).copies.settled();
         if status == IDLE {
@@ -182,14 +182,14 @@ impl Postgres {
         if status != IDLE {
             link.stand(Standing::InTransaction);
             if ready.corrects && !link.client.owes_server() && !link.server.owes_client() {
-                self.survey_in_transaction(&mut link);
+                self.survey_for_resets(&mut link);
             }
         } else if link.may_release() {
             self.finish(&mut link);
         } else if !link.client.owes_server() {
             link.stand(Standing::Idle);
             if ready.corrects && !link.server.owes_client() {
-                self.survey_in_transaction(&mut link);
+                self.survey_for_resets(&mut link);
             }
         }
         if matches!(link.client.phase, Phase::Ready) && link.client.withheld_ready.is_some() {
@@ -199,7 +199,7 @@ impl Postgres {
                 link.client.tell_ready(tag, link.out);
             }
         }
-        Step::Handled
+        AnswerStep::Handled
     }
 
     /// What comes before the holder is told that the server is ready.
@@ -216,7 +216,7 @@ impl Postgres {
     }
 
     /// A transaction stays open in statement mode: it is rolled back, and the client is told.
-    fn refuse_transaction(&self, relay: &mut Relay<'_, '_>, server: &mut Server, settled: bool) -> Step {
+    fn refuse_transaction(&self, relay: &mut Relay<'_, '_>, server: &mut Server, settled: bool) -> AnswerStep {
         let mut link = relay.link(server);
         link.client.mid_message = false;
         link.server.lease_mut().told_mid_message = false;
@@ -234,12 +234,12 @@ impl Postgres {
                 write_ready(to, IDLE);
             });
             link.release(Verdict::Reset);
-            Step::Handled
+            AnswerStep::Handled
         } else {
             link.fail(&report, Blame::Client);
             link.release(Verdict::Discard);
             link.server.stage = Stage::Closed;
-            Step::Over
+            AnswerStep::Over
         }
     }
 }

@@ -13,7 +13,7 @@ enum Outcome {
     More,
     Broken(String),
     /// It failed within the holder's transaction, which has failed with it.
-    FailedWithin(Failure),
+    FailedInTransaction(Failure),
     /// A time-out or a cancel request ended it; it is tried again.
     Repeat(Box<OwnQueries>),
     Done(Box<OwnQueries>),
@@ -39,7 +39,7 @@ impl Server {
             && self.exchange.status() != IDLE
             && let Some(failure) = work.failure.take()
         {
-            return Outcome::FailedWithin(failure);
+            return Outcome::FailedInTransaction(failure);
         }
         let within = matches!(work.purpose, Purpose::Survey(_) | Purpose::Correct(_) | Purpose::Discard);
         if status != IDLE && !(within && work.failure.is_none() && status == self.exchange.status()) {
@@ -56,8 +56,8 @@ impl Postgres {
         match side.server.own_query_outcome(status) {
             Outcome::More => {}
             Outcome::Broken(what) => self.protocol_broken(side, &what),
-            Outcome::FailedWithin(failure) => {
-                self.failed_within(&mut side.link(), &failure);
+            Outcome::FailedInTransaction(failure) => {
+                self.failed_in_transaction(&mut side.link(), &failure);
             }
             Outcome::Repeat(work) => side.server.repeat_own_queries(side.server_tag, *work, side.out),
             Outcome::Done(work) => self.work_answered(side, *work),
@@ -78,7 +78,7 @@ impl Postgres {
             (Purpose::Connected(set), failure) => self.connect_query_ready(side, Some(&set), failure),
             (Purpose::Preface(preface), None) => self.preface_answered(side, (*preface, cancelled)),
             (Purpose::Preface(_), Some(_)) => unreachable!("its first error is the end of it"),
-            (Purpose::Reset { cleaned, statements }, None) => self.was_reset(side, cleaned, statements),
+            (Purpose::Reset { cleaned, statements }, None) => self.reset_answered(side, cleaned, statements),
             (Purpose::Check, None) => side.server.become_ready(side.server_tag, side.out),
             (Purpose::Reset { .. } | Purpose::Check, Some(failure)) => {
                 side.server.stage = Stage::Closed;
@@ -88,7 +88,7 @@ impl Postgres {
             (Purpose::Learn(extras), failure) => self.settings_learned(&mut side.link(), extras, failure),
             (Purpose::Survey(survey), None) => self.surveyed(&mut side.link(), survey),
             (Purpose::Survey(survey), Some(_)) => self.retry_survey(&mut side.link(), survey),
-            (Purpose::Unlisten(channels), None) => self.holder_unlistened(&mut side.link(), &channels),
+            (Purpose::Unlisten(channels), None) => self.unlisten_answered(&mut side.link(), &channels),
             (Purpose::Correct(settings), None) => {
                 let link = &mut side.link();
                 link.server.settings.apply(&settings, &self.parameters);

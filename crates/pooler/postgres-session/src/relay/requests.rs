@@ -138,7 +138,7 @@ fn watch_session(client: &mut Client, server: &mut Server, message: &Arrived<'_>
     let named = server.catalogue.shared().look_for_names(text, &mut findings.calls);
     if findings.suspects.intersects(Suspects::IRREVERSIBLE.union(Suspects::UNKNOWN_NAME))
         || named
-        || server.catalogue.shared().may_be_irreversible()
+        || server.catalogue.shared().any_text_may_be_irreversible()
     {
         server.soil.insert(Soil::IRREVERSIBLE);
     }
@@ -181,7 +181,7 @@ fn query(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, kept: 
         let findings = text.map_or_else(|| scan_beginning(message.body()), scan);
         let mut findings = link.server.judge(findings, text.unwrap_or_default());
         if message.is_whole()
-            && let Some(given_up) = deallocate::is_answered_here(link.client, link.server, message.body())
+            && let Some(given_up) = deallocate::answerable_deallocate(link.client, link.server, message.body())
         {
             // Though a message has come in part, such as the one that began a COPY which has ended on the client's
             // side.

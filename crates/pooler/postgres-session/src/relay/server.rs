@@ -6,10 +6,10 @@ use crate::{
     exchange::Note,
     features::prepared::{
         deallocate,
-        named::{self, Answer},
+        named::{self, ClientAnswer},
         replan,
     },
-    relay::answer::{Relay, Step},
+    relay::answer::{AnswerStep, Relay},
     session::{Client, PartialMessage, Postgres, Server, Stage},
     sql::{Suspects, is_fact},
     wire::{Failure, HEADER, Header, back, message::write_parse_complete, take_text},
@@ -69,26 +69,26 @@ impl Postgres {
                 relay.wake_holder(server);
             }
             let forwarded = match step {
-                Step::Forward => true,
-                Step::Drop => {
+                AnswerStep::Forward => true,
+                AnswerStep::Drop => {
                     relay.flush(server, relay.at);
                     relay.run = here;
                     false
                 }
-                Step::Handled => {
+                AnswerStep::Handled => {
                     assert!(relay.run == end, "a handled message leaves no run behind");
                     false
                 }
-                Step::Wait => {
+                AnswerStep::Wait => {
                     relay.out.need = if end > relay.bytes.len() { header.total() } else { 0 };
                     break;
                 }
-                Step::Broken(what) => {
+                AnswerStep::Broken(what) => {
                     relay.flush(server, relay.at);
                     self.protocol_broken(&mut relay.side(server), &what);
                     return input.bytes.len();
                 }
-                Step::Over => return input.bytes.len(),
+                AnswerStep::Over => return input.bytes.len(),
             };
             server.partial = PartialMessage::new(end - here, forwarded);
             relay.at = here;
@@ -99,9 +99,9 @@ impl Postgres {
     }
 
     #[inline]
-    fn step(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> Step {
+    fn step(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> AnswerStep {
         if !(4..=MAX_LENGTH).contains(&header.length) {
-            Step::Broken(format!("a message of length {}", header.length))
+            AnswerStep::Broken(format!("a message of length {}", header.length))
         } else if server.work.is_some() {
             self.for_us(relay, server, header, end)
         } else if server.holder().is_some() {
@@ -112,7 +112,7 @@ impl Postgres {
     }
 
     #[inline]
-    fn for_client(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> Step {
+    fn for_client(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> AnswerStep {
         let whole = end <= relay.bytes.len();
         relay.ended |= match header.kind {
             back::READY_FOR_QUERY => true,
@@ -120,48 +120,48 @@ impl Postgres {
             _ => false,
         };
         match header.kind {
-            back::COPY_DATA | back::NOTICE_RESPONSE => Step::Forward,
+            back::COPY_DATA | back::NOTICE_RESPONSE => AnswerStep::Forward,
             back::NOTIFICATION_RESPONSE => notification(relay, server, whole, end),
             back::READY_FOR_QUERY => match ready_status(relay, header, whole) {
                 Ok(status) if server.exchange.enter_ready(status) => {
                     server.unsynced = false;
                     if server.statements.is_about_to_repeat() && replan::repeat(&mut relay.link(server)) {
                         relay.wake_holder(server);
-                        Step::Drop
+                        AnswerStep::Drop
                     } else {
                         self.ready(relay, server, status, end)
                     }
                 }
-                Ok(_) => Step::Broken("a ReadyForQuery that no request asked for".to_owned()),
+                Ok(_) => AnswerStep::Broken("a ReadyForQuery that no request asked for".to_owned()),
                 Err(step) => step,
             },
             back::PARAMETER_STATUS => self.parameter(relay, server, whole, end),
-            back::ERROR_RESPONSE if !whole && !relay.full => Step::Wait,
+            back::ERROR_RESPONSE if !whole && !relay.full => AnswerStep::Wait,
             back::ERROR_RESPONSE => self.error_response(relay, server, whole, end),
             back::PARSE_COMPLETE | back::CLOSE_COMPLETE => match server.exchange.answered(header.kind) {
-                None => Step::Forward,
+                None => AnswerStep::Forward,
                 Some(note) => noted_answer(relay, server, note, whole, end),
             },
             back::COMMAND_COMPLETE
                 if server.traces.may_have_any(Suspects::WATCHED_COMPLETIONS) || !server.unlistened.is_empty() =>
             {
                 if !whole && !relay.full {
-                    return Step::Wait;
+                    return AnswerStep::Wait;
                 }
                 self.command_complete(relay, server, end)
             }
             back::BIND_COMPLETE => match server.exchange.answered(header.kind) {
-                None => Step::Forward,
-                Some(Note::Swallowed) => Step::Drop,
-                Some(_) => Step::Broken("a Parse or Close answered by a BindComplete".to_owned()),
+                None => AnswerStep::Forward,
+                Some(Note::Swallowed) => AnswerStep::Drop,
+                Some(_) => AnswerStep::Broken("a Parse or Close answered by a BindComplete".to_owned()),
             },
             back::PARAMETER_DESCRIPTION | back::ROW_DESCRIPTION | back::NO_DATA
                 if server.exchange.describing().is_some() =>
             {
                 self.described(relay, server, header, end)
             }
-            back::COPY_IN_RESPONSE if server.exchange.copy_begins() => Step::Forward,
-            back::COPY_IN_RESPONSE => Step::Broken("a COPY that no request has begun".to_owned()),
+            back::COPY_IN_RESPONSE if server.exchange.enter_copy_in() => AnswerStep::Forward,
+            back::COPY_IN_RESPONSE => AnswerStep::Broken("a COPY that no request has begun".to_owned()),
             back::COMMAND_COMPLETE
             | back::COPY_DONE
             | back::COPY_OUT_RESPONSE
@@ -171,48 +171,48 @@ impl Postgres {
             | back::PARAMETER_DESCRIPTION
             | back::PORTAL_SUSPENDED
             | back::ROW_DESCRIPTION => passed_on(server, header.kind),
-            kind => Step::Broken(unexpected(kind)),
+            kind => AnswerStep::Broken(unexpected(kind)),
         }
     }
 
     /// A part of the answer to a Describe that is looked at.
-    fn described(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> Step {
+    fn described(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> AnswerStep {
         if end > relay.bytes.len() && !relay.full {
-            return Step::Wait;
+            return AnswerStep::Wait;
         }
         let has_come = relay.bytes.get(relay.at + HEADER..end.min(relay.bytes.len())).unwrap_or_default();
         let client = server.holder().and_then(|tag| relay.clients.get(tag));
-        if self.description(client, server, (header.kind, has_come, header.total() - HEADER)) {
-            return Step::Forward;
+        if self.take_description(client, server, (header.kind, has_come, header.total() - HEADER)) {
+            return AnswerStep::Forward;
         }
         if header.kind != back::PARAMETER_DESCRIPTION {
             relay.wake_holder(server);
         }
-        Step::Drop
+        AnswerStep::Drop
     }
 
     /// A ParameterStatus: it concerns the server and its holder.
-    fn parameter(&self, relay: &mut Relay<'_, '_>, server: &mut Server, whole: bool, end: usize) -> Step {
+    fn parameter(&self, relay: &mut Relay<'_, '_>, server: &mut Server, whole: bool, end: usize) -> AnswerStep {
         match (whole, relay.full) {
-            (false, false) => return Step::Wait,
-            (false, true) => return Step::Broken("a ParameterStatus without an end".to_owned()),
+            (false, false) => return AnswerStep::Wait,
+            (false, true) => return AnswerStep::Broken("a ParameterStatus without an end".to_owned()),
             (true, _) => {}
         }
         if !server.record(self, &relay.bytes[relay.at + HEADER..end]) {
-            return Step::Broken("a malformed ParameterStatus".to_owned());
+            return AnswerStep::Broken("a malformed ParameterStatus".to_owned());
         }
         match server.holder() {
             Some(tag) if server.work.is_none() => {
                 if let Some(settings) = &mut relay.client(tag).settings {
                     settings.set_current(server.settings.current().clone());
                 }
-                Step::Forward
+                AnswerStep::Forward
             }
-            _ => Step::Drop,
+            _ => AnswerStep::Drop,
         }
     }
 
-    fn for_us(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> Step {
+    fn for_us(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> AnswerStep {
         let whole = end <= relay.bytes.len();
         let prefaces = server.is_prefaced();
         let work = server.work.as_mut().expect("the server is at work for us");
@@ -222,12 +222,12 @@ impl Postgres {
                     relay.flush(server, relay.at);
                     relay.run = end;
                     self.work_ready(&mut relay.side(server), status);
-                    if matches!(server.stage, Stage::Closed) { Step::Over } else { Step::Handled }
+                    if matches!(server.stage, Stage::Closed) { AnswerStep::Over } else { AnswerStep::Handled }
                 }
                 Err(step) => step,
             },
             back::PARAMETER_STATUS => self.parameter(relay, server, whole, end),
-            back::ERROR_RESPONSE if !whole && !relay.full => Step::Wait,
+            back::ERROR_RESPONSE if !whole && !relay.full => AnswerStep::Wait,
             back::ERROR_RESPONSE => {
                 work.answered = true;
                 let failure = Failure::read(relay.bytes.get(relay.at + HEADER..end).unwrap_or_default());
@@ -239,69 +239,75 @@ impl Postgres {
                 if prefaces {
                     let failure = server.work.as_mut().and_then(|work| work.failure.take()).expect("just set");
                     self.preface_failed(&mut relay.side(server), failure);
-                    return Step::Over;
+                    return AnswerStep::Over;
                 }
-                Step::Drop
+                AnswerStep::Drop
             }
-            back::PARSE_COMPLETE | back::BIND_COMPLETE if prefaces => Step::Drop,
-            back::PARSE_COMPLETE | back::BIND_COMPLETE | back::CLOSE_COMPLETE if work.is_lookup() => Step::Drop,
-            back::CLOSE_COMPLETE if !prefaces => Step::Broken(unexpected(header.kind)),
-            back::COMMAND_COMPLETE | back::CLOSE_COMPLETE if prefaces && !whole => Step::Wait,
+            back::PARSE_COMPLETE | back::BIND_COMPLETE if prefaces => AnswerStep::Drop,
+            back::PARSE_COMPLETE | back::BIND_COMPLETE | back::CLOSE_COMPLETE if work.is_lookup() => AnswerStep::Drop,
+            back::CLOSE_COMPLETE if !prefaces => AnswerStep::Broken(unexpected(header.kind)),
+            back::COMMAND_COMPLETE | back::CLOSE_COMPLETE if prefaces && !whole => AnswerStep::Wait,
             back::COMMAND_COMPLETE | back::EMPTY_QUERY_RESPONSE | back::CLOSE_COMPLETE => {
                 work.answered = true;
                 if !prefaces {
-                    return Step::Drop;
+                    return AnswerStep::Drop;
                 }
                 relay.flush(server, relay.at);
                 relay.run = end;
                 self.step_answered(&mut relay.side(server));
-                Step::Handled
+                AnswerStep::Handled
             }
-            back::DATA_ROW if !whole && !relay.full && work.reads_rows() => Step::Wait,
+            back::DATA_ROW if !whole && !relay.full && work.reads_rows() => AnswerStep::Wait,
             back::DATA_ROW => {
                 if !work.row(relay.bytes.get(relay.at + HEADER..end)) {
-                    return Step::Broken("a malformed DataRow".to_owned());
+                    return AnswerStep::Broken("a malformed DataRow".to_owned());
                 }
-                Step::Drop
+                AnswerStep::Drop
             }
             back::NOTIFICATION_RESPONSE => self.notify_without_request(relay, server, whole, end),
-            back::ROW_DESCRIPTION | back::NOTICE_RESPONSE => Step::Drop,
-            kind => Step::Broken(unexpected(kind)),
+            back::ROW_DESCRIPTION | back::NOTICE_RESPONSE => AnswerStep::Drop,
+            kind => AnswerStep::Broken(unexpected(kind)),
         }
     }
 
     /// A message while no client holds the server: only asynchronous ones may come.
-    fn for_no_client(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> Step {
+    fn for_no_client(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> AnswerStep {
         let whole = end <= relay.bytes.len();
         match header.kind {
             back::NOTIFICATION_RESPONSE => self.notify_without_request(relay, server, whole, end),
-            back::NOTICE_RESPONSE => Step::Drop,
+            back::NOTICE_RESPONSE => AnswerStep::Drop,
             back::PARAMETER_STATUS => self.parameter(relay, server, whole, end),
-            back::ERROR_RESPONSE if !whole && !relay.full => Step::Wait,
+            back::ERROR_RESPONSE if !whole && !relay.full => AnswerStep::Wait,
             back::ERROR_RESPONSE => {
                 let failure = Failure::read(relay.bytes.get(relay.at + HEADER..end).unwrap_or_default());
                 server.fatal = Some(failure.text().into());
                 server.stage = Stage::Closed;
                 let reason = CloseReason::Error(Blame::Server, failure.text());
                 relay.out.push(Effect::Close { peer: Peer::Server(relay.me), reason });
-                Step::Over
+                AnswerStep::Over
             }
-            kind => Step::Broken(unexpected(kind)),
+            kind => AnswerStep::Broken(unexpected(kind)),
         }
     }
 
     /// A notification while the server serves no client: it is for the clients of a hub, or for the holder, which may
     /// have been told already that its transaction is over.
-    fn notify_without_request(&self, relay: &mut Relay<'_, '_>, server: &Server, whole: bool, end: usize) -> Step {
+    fn notify_without_request(
+        &self,
+        relay: &mut Relay<'_, '_>,
+        server: &Server,
+        whole: bool,
+        end: usize,
+    ) -> AnswerStep {
         let for_all = server.hub_key().is_some();
-        let for_holder = server.holder().is_some_and(|tag| Self::listens_alone(relay.client(tag), server));
+        let for_holder = server.holder().is_some_and(|tag| Self::notifies_holder(relay.client(tag), server));
         match (whole, relay.full) {
-            _ if !for_all && !for_holder => Step::Drop,
-            (false, false) => Step::Wait,
-            (false, true) => Step::Broken("a notification without an end".to_owned()),
+            _ if !for_all && !for_holder => AnswerStep::Drop,
+            (false, false) => AnswerStep::Wait,
+            (false, true) => AnswerStep::Broken("a notification without an end".to_owned()),
             (true, _) if for_all => {
                 self.fan_out(server, &relay.bytes[relay.at..end], relay.out);
-                Step::Drop
+                AnswerStep::Drop
             }
             (true, _) => notification(relay, server, whole, end),
         }
@@ -309,58 +315,58 @@ impl Postgres {
 }
 
 /// A notification for the holder, unless the hub sends it the same.
-fn notification(relay: &mut Relay<'_, '_>, server: &Server, whole: bool, end: usize) -> Step {
+fn notification(relay: &mut Relay<'_, '_>, server: &Server, whole: bool, end: usize) -> AnswerStep {
     let holder = server.holder().expect("a client is served");
     if relay.client(holder).listening.is_none() {
-        return Step::Forward;
+        return AnswerStep::Forward;
     }
     if !whole && !relay.full {
-        return Step::Wait;
+        return AnswerStep::Wait;
     }
     // The process that notifies comes before the channel.
     let mut body = relay.bytes.get(relay.at + HEADER + 4..end).unwrap_or_default();
     let known = take_text(&mut body).is_some_and(|channel| relay.client(holder).listens_to(channel));
-    if known { Step::Drop } else { Step::Forward }
+    if known { AnswerStep::Drop } else { AnswerStep::Forward }
 }
 
 /// A ParseComplete or CloseComplete that answers a noted request.
-fn noted_answer(relay: &mut Relay<'_, '_>, server: &mut Server, note: Note, whole: bool, end: usize) -> Step {
+fn noted_answer(relay: &mut Relay<'_, '_>, server: &mut Server, note: Note, whole: bool, end: usize) -> AnswerStep {
     let client = server.holder().and_then(|tag| relay.clients.get(tag));
     match named::settle(note, true, client, server) {
-        Answer::Same => Step::Forward,
-        Answer::Nothing => Step::Drop,
-        answer @ (Answer::ParseComplete | Answer::Deallocated { .. }) => {
+        ClientAnswer::Same => AnswerStep::Forward,
+        ClientAnswer::Nothing => AnswerStep::Drop,
+        answer @ (ClientAnswer::ParseComplete | ClientAnswer::Deallocated { .. }) => {
             relay.flush(server, relay.at);
             relay.run = end;
             let tag = server.holder().expect("a client is served");
             relay.out.insert(Peer::Client(tag), |to| match answer {
-                Answer::Deallocated { all } => deallocate::write_complete(to, all),
+                ClientAnswer::Deallocated { all } => deallocate::write_complete(to, all),
                 _ => write_parse_complete(to),
             });
-            if whole { Step::Handled } else { Step::Broken("a CloseComplete with a body".to_owned()) }
+            if whole { AnswerStep::Handled } else { AnswerStep::Broken("a CloseComplete with a body".to_owned()) }
         }
     }
 }
 
 /// Decides about an answer of this type, which answers no Parse or Close.
 #[inline]
-fn passed_on(server: &mut Server, kind: u8) -> Step {
+fn passed_on(server: &mut Server, kind: u8) -> AnswerStep {
     match server.exchange.answered(kind) {
-        None | Some(Note::Amended(_)) => Step::Forward,
-        Some(_) => Step::Broken(format!("a Parse or Close answered by 0x{kind:02X}")),
+        None | Some(Note::Amended(_)) => AnswerStep::Forward,
+        Some(_) => AnswerStep::Broken(format!("a Parse or Close answered by 0x{kind:02X}")),
     }
 }
 
-fn ready_status(relay: &Relay<'_, '_>, header: Header, whole: bool) -> Result<u8, Step> {
+fn ready_status(relay: &Relay<'_, '_>, header: Header, whole: bool) -> Result<u8, AnswerStep> {
     if header.length != 5 {
-        return Err(Step::Broken(format!("a ReadyForQuery of length {}", header.length)));
+        return Err(AnswerStep::Broken(format!("a ReadyForQuery of length {}", header.length)));
     }
     if !whole {
-        return Err(Step::Wait);
+        return Err(AnswerStep::Wait);
     }
     match relay.bytes[relay.at + HEADER] {
         status @ (b'I' | b'T' | b'E') => Ok(status),
-        status => Err(Step::Broken(format!("a ReadyForQuery of unknown status 0x{status:02X}"))),
+        status => Err(AnswerStep::Broken(format!("a ReadyForQuery of unknown status 0x{status:02X}"))),
     }
 }
 

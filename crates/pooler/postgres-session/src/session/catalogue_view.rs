@@ -67,6 +67,6 @@ impl CatalogueView {
 
     /// What the server is to be asked about its catalogue now, if anything.
     pub(crate) fn next_reading(&self) -> Option<Reading> {
-        Catalogue::ask(&self.shared, self.trusted_functions.clone())
+        Catalogue::begin_reading(&self.shared, self.trusted_functions.clone())
     }
 }

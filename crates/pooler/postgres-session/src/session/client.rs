@@ -83,7 +83,7 @@ pub(crate) enum Phase {
     Refused(u32),
     Waiting,
     /// The granted server takes the client's settings.
-    Applying,
+    ServerAtWork,
     /// The client waits for a hub that is to listen for it.
     Subscribing,
     Closed,
@@ -200,7 +200,7 @@ impl Client {
         out.push(Effect::Wake { client: me });
     }
 
-    pub(crate) fn lease_request(&mut self, me: ClientTag) -> Effect {
+    pub(crate) fn take_lease_request(&mut self, me: ClientTag) -> Effect {
         let unused = std::mem::take(&mut self.wants_unused);
         let kind = if unused { LeaseKind::Fresh } else { LeaseKind::Exclusive };
         Effect::Lease { client: me, pool: self.pool, kind }

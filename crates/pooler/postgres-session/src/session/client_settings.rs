@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    session::learned::{LoginOutcome, Parameters},
+    session::known_parameters::{KnownParameters, LoginOutcome},
     sql::Settings,
 };
 
@@ -40,7 +40,7 @@ impl ClientSettings {
 
     /// What the client has not set is as in these defaults from now on. Returns what the client had before.
     #[cold]
-    pub(crate) fn rebase(&mut self, defaults: &Arc<Settings>, parameters: &Parameters) -> Arc<Settings> {
+    pub(crate) fn rebase(&mut self, defaults: &Arc<Settings>, parameters: &KnownParameters) -> Arc<Settings> {
         let from = std::mem::replace(&mut self.base, defaults.clone());
         self.start = parameters.intern(self.start.rebased(&from, defaults));
         let current = parameters.intern(self.current.rebased(&from, defaults));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::session::texts::KeptParse;
+use crate::session::kept_parses::KeptParse;
 
 #[derive(Default)]
 pub(crate) struct ClientUnnamed {

@@ -31,7 +31,7 @@ pub(crate) enum AfterDefaults {
 pub(crate) struct DefaultsQuestion {
     pub(crate) then: AfterDefaults,
     /// Names that the server has answered about.
-    told: Vec<Box<[u8]>>,
+    answered: Vec<Box<[u8]>>,
     /// Names of parameters that were set in the session, or that may have been.
     set: Vec<Box<[u8]>>,
     /// Names of parameters that a role or a database has set.
@@ -57,13 +57,13 @@ fn is_plain(name: &[u8]) -> bool {
 
 impl DefaultsQuestion {
     pub(crate) fn new(then: AfterDefaults) -> Self {
-        Self { then, told: Vec::new(), set: Vec::new(), of_role: Vec::new() }
+        Self { then, answered: Vec::new(), set: Vec::new(), of_role: Vec::new() }
     }
 
     pub(crate) fn row(&mut self, body: &[u8]) -> Option<()> {
         let columns = read_row::<3>(body)?;
         let (name, source) = (columns[0]?, columns[1].unwrap_or_default());
-        self.told.push(name.into());
+        self.answered.push(name.into());
         if source == SESSION || columns[2] != Some(b"t") {
             self.set.push(name.into());
         } else if OF_ROLE.contains(&source) {
@@ -75,7 +75,7 @@ impl DefaultsQuestion {
     /// The reported settings that were set in the session.
     pub(crate) fn set_of(&self, settings: &Settings) -> Pairs {
         let is_of = |names: &[Box<[u8]>], name: &[u8]| names.iter().any(|known| known.eq_ignore_ascii_case(name));
-        settings.reported.iter().filter(|(name, _)| is_of(&self.set, name) || !is_of(&self.told, name)).collect()
+        settings.reported.iter().filter(|(name, _)| is_of(&self.set, name) || !is_of(&self.answered, name)).collect()
     }
 }
 

@@ -154,7 +154,7 @@ impl Server {
     }
 
     /// Whether the acting user may see fewer settings than the user who has set them.
-    pub(crate) fn may_not_see_all(&self) -> bool {
+    pub(crate) fn may_not_see_all_settings(&self) -> bool {
         self.facts.began_as_superuser()
             && self.settings.current().extras.iter().any(|(name, value)| is_identity(name) && *value != *b"none")
     }
@@ -189,7 +189,7 @@ impl Server {
             && self.exchange.status() == IDLE;
         self.plans.mixed |= findings.suspects.intersects(Suspects::CONSTANTS) && !alone;
         if findings.suspects.intersects(Suspects::STRING_SYNTAX) {
-            self.mix_strings();
+            self.note_string_syntax_change();
         }
     }
 
@@ -201,7 +201,7 @@ impl Server {
         let asked_for = self.exchange.status() == IDLE && self.traces.may_have_any(Suspects::NEEDS_SETTINGS);
         self.plans.mixed |= !asked_for;
         if name == STANDARD_STRINGS && !asked_for {
-            self.mix_strings();
+            self.note_string_syntax_change();
         }
     }
 
@@ -214,7 +214,7 @@ impl Server {
             && self.catalogue.shared().keeps_plans()
     }
 
-    fn mix_strings(&mut self) {
+    fn note_string_syntax_change(&mut self) {
         if self.catalogue.shared().keeps_plans() {
             self.soil.insert(Soil::IRREVERSIBLE);
         }

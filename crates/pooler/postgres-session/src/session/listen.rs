@@ -84,7 +84,7 @@ impl Hubs {
         self.by_pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn key(&self) -> u64 {
+    pub(crate) fn new_post_key(&self) -> u64 {
         FIRST_KEY | self.next_key.fetch_add(1, Relaxed)
     }
 
@@ -138,7 +138,7 @@ impl Hub {
     }
 
     /// Channels that the server has to LISTEN to, and to UNLISTEN.
-    pub(crate) fn changes(&mut self) -> (Names, Names) {
+    pub(crate) fn take_changes(&mut self) -> (Names, Names) {
         let (mut wanted, mut unwanted) = (Vec::new(), Vec::new());
         for (name, channel) in &self.channels {
             match (channel.heard, channel.clients.is_empty()) {

@@ -43,17 +43,23 @@ impl Plans {
 
     /// A client with these settings is granted the server, perhaps the one that had it last.
     #[inline]
-    pub(crate) fn judge(&mut self, want: &Settings, same_holder: bool, catalogue: &Catalogue) -> PlanFate {
+    pub(crate) fn begin_lease(&mut self, want: &Settings, same_holder: bool, catalogue: &Catalogue) -> PlanFate {
         let used = std::mem::replace(&mut self.used, true);
         if !self.mixed && self.reading == want.reading() {
             PlanFate::Keep
         } else {
-            self.judge_other(want, same_holder, used, catalogue)
+            self.begin_lease_with_other_settings(want, same_holder, used, catalogue)
         }
     }
 
     #[cold]
-    fn judge_other(&mut self, want: &Settings, same_holder: bool, used: bool, catalogue: &Catalogue) -> PlanFate {
+    fn begin_lease_with_other_settings(
+        &mut self,
+        want: &Settings,
+        same_holder: bool,
+        used: bool,
+        catalogue: &Catalogue,
+    ) -> PlanFate {
         let there = used && catalogue.keeps_plans();
         let compiling = compiling(want);
         if there && self.compiling != compiling {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{session::texts::KeptParse, sql::Settings};
+use crate::{session::kept_parses::KeptParse, sql::Settings};
 
 pub(crate) struct Preface {
     /// The settings that the server will have.

@@ -68,7 +68,7 @@ impl RepeatableRequest {
     }
 
     /// Whether the request is to be repeated in place of passing this error on.
-    pub(crate) fn is_to_repeat(&mut self, exchange: &Exchange, error: &[u8]) -> bool {
+    pub(crate) fn decide_repeat(&mut self, exchange: &Exchange, error: &[u8]) -> bool {
         let repeat =
             self.stage == Stage::Asked && exchange.is_only_pipeline(self.count) && Failure::is_outdated_plan(error);
         self.stage = if repeat { Stage::Refused } else { Stage::Off };

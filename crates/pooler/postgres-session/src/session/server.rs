@@ -210,10 +210,10 @@ impl Server {
 }
 
 impl Server {
-    pub(crate) fn begin(&mut self, me: ServerTag, purpose: Purpose, queries: &[&[u8]], out: &mut Outbox) {
+    pub(crate) fn begin_queries(&mut self, me: ServerTag, purpose: Purpose, queries: &[&[u8]], out: &mut Outbox) {
         let write = |to: &mut Vec<u8>| queries.iter().for_each(|sql| write_query(to, sql));
         let text = if purpose.may_be_repeated() { queries.join(&b';').into() } else { Box::default() };
-        self.begin_with(me, purpose, queries.len() as u8, write, out);
+        self.begin_messages(me, purpose, queries.len() as u8, write, out);
         if let Some(work) = &mut self.work {
             work.text = text;
         }
@@ -224,14 +224,14 @@ impl Server {
     pub(crate) fn repeat_own_queries(&mut self, me: ServerTag, work: OwnQueries, out: &mut Outbox) {
         let guarded = [b"BEGIN;SET LOCAL statement_timeout = 0;", &work.text[..], b";COMMIT"].concat();
         // If the guard itself was too slow.
-        self.begin(me, work.purpose, &[&guarded, b"ROLLBACK"], out);
+        self.begin_queries(me, work.purpose, &[&guarded, b"ROLLBACK"], out);
         if let Some(again) = &mut self.work {
             (again.text, again.tries, again.cancelled) = (work.text, work.tries + 1, work.cancelled);
         }
     }
 
     /// Sends messages that `pending` ReadyForQuery answer.
-    pub(crate) fn begin_with(
+    pub(crate) fn begin_messages(
         &mut self,
         me: ServerTag,
         purpose: Purpose,
@@ -290,7 +290,7 @@ impl Server {
     #[cold]
     pub(crate) fn ask_defaults(&mut self, me: ServerTag, then: AfterDefaults, out: &mut Outbox) {
         let sql = defaults::write(self.settings.current());
-        self.begin(me, Purpose::Defaults(Box::new(DefaultsQuestion::new(then))), &[&sql], out);
+        self.begin_queries(me, Purpose::Defaults(Box::new(DefaultsQuestion::new(then))), &[&sql], out);
     }
 
     /// The server may be used, unless its defaults must be asked for first.
@@ -321,7 +321,7 @@ impl Server {
         }
         let Some(reading) = self.catalogue.next_reading() else { return false };
         let sql = reading.question(self.facts.version().major);
-        self.begin(me, Purpose::Catalogue(Box::new(reading), verdict), &[&sql, b"ROLLBACK"], out);
+        self.begin_queries(me, Purpose::Catalogue(Box::new(reading), verdict), &[&sql, b"ROLLBACK"], out);
         true
     }
 }

@@ -19,7 +19,7 @@ pub(crate) struct Login {
     /// The answer to the challenge waits for these keys.
     pub(crate) deriving: Option<Box<Deriving>>,
     /// What the server has proved.
-    pub(crate) proof: Proof,
+    pub(crate) proof: ServerProof,
     pub(crate) parameters: Pairs,
     /// The traits that the server has answered with, once it was asked.
     pub(crate) asked: Option<Traits>,
@@ -43,7 +43,7 @@ pub(crate) enum Step {
 }
 
 #[derive(PartialEq, Eq)]
-pub(crate) enum Proof {
+pub(crate) enum ServerProof {
     /// No proof was asked for.
     None,
     /// No proof, though the server has received the password or its hash.

@@ -4,7 +4,7 @@
 use std::sync::{Arc, atomic::AtomicU64};
 
 use crate::{
-    session::{defaults::DefaultsQuestion, learned::Parameters},
+    session::{defaults::DefaultsQuestion, known_parameters::KnownParameters},
     sql::{Pairs, Settings},
 };
 
@@ -20,9 +20,9 @@ pub(crate) struct ServerSettings {
     defaults: Arc<Settings>,
     /// Since `own` was checked, the server has reported another value, or a setting was reset.
     own_in_doubt: bool,
-    /// The version of the defaults at that check: see `Parameters::defaults_version`.
+    /// The version of the defaults at that check: see `KnownParameters::defaults_version`.
     checked_at: u64,
-    /// The clock of the answers of the pool: see `Parameters::clock`.
+    /// The clock of the answers of the pool: see `KnownParameters::clock`.
     answer_clock: Arc<AtomicU64>,
     /// Backslashes may escape in plain string constants.
     nonconforming_strings: bool,
@@ -44,7 +44,7 @@ impl ServerSettings {
     }
 
     /// The `connect_query` has run: the settings now are what every client of the server begins with.
-    pub(crate) fn begin(&mut self, defaults_version: u64) {
+    pub(crate) fn set_defaults_to_current(&mut self, defaults_version: u64) {
         self.defaults = self.current.clone();
         self.checked_at = defaults_version;
     }
@@ -78,7 +78,7 @@ impl ServerSettings {
     }
 
     /// The server reports a value. True if it is new.
-    pub(crate) fn report(&mut self, name: &[u8], value: &[u8], parameters: &Parameters) -> bool {
+    pub(crate) fn report(&mut self, name: &[u8], value: &[u8], parameters: &KnownParameters) -> bool {
         if self.reported(name) == Some(value) {
             return false;
         }
@@ -97,13 +97,13 @@ impl ServerSettings {
     }
 
     /// These are the settings that the server does not report.
-    pub(crate) fn replace_extras(&mut self, extras: Pairs, parameters: &Parameters) {
+    pub(crate) fn replace_extras(&mut self, extras: Pairs, parameters: &KnownParameters) {
         self.current = parameters.intern(Settings::new(self.current.reported.clone(), extras));
     }
 
     /// The settings of `wanted` were set, and the others reset. Reported values remain the last reports: a value may
     /// not be the expected one, and PostgreSQL reports none that has not changed.
-    pub(crate) fn apply(&mut self, wanted: &Arc<Settings>, parameters: &Parameters) {
+    pub(crate) fn apply(&mut self, wanted: &Arc<Settings>, parameters: &KnownParameters) {
         if wanted.reported == self.current.reported {
             self.current = wanted.clone();
         } else {
@@ -113,7 +113,7 @@ impl ServerSettings {
     }
 
     /// The session was cleaned: all but the reported values are known to be the defaults.
-    pub(crate) fn reset(&mut self, parameters: &Parameters) {
+    pub(crate) fn reset(&mut self, parameters: &KnownParameters) {
         self.replace_extras(self.defaults.extras.clone(), parameters);
         self.own_in_doubt = true;
     }
@@ -153,7 +153,7 @@ impl ServerSettings {
     }
 
     /// Takes the answer which settings are the session's own.
-    pub(crate) fn take_answer(&mut self, question: &DefaultsQuestion, parameters: &Parameters) -> OwnAnswer {
+    pub(crate) fn take_answer(&mut self, question: &DefaultsQuestion, parameters: &KnownParameters) -> OwnAnswer {
         self.own_in_doubt = false;
         let answered = question.set_of(&self.current);
         let is_set = |name: &[u8]| answered.get(name).is_some();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::{
     exchange::Exchange,
     session::{
-        prepared::{BoundLast, OwnNames, Prepared},
+        our_statements::{BoundLast, HolderNames, OurStatements},
         replan::RepeatableRequest,
         request::Arrived,
         statements::Statement,
@@ -19,9 +19,9 @@ const MAX_FORGETTING: usize = 64;
 #[derive(Default)]
 pub(crate) struct ServerStatements {
     /// Statements under names of ours, once there have been any.
-    ours: Option<Box<Prepared>>,
+    ours: Option<Box<OurStatements>>,
     /// Names of statements that the holder may have there under its own names.
-    own_names: OwnNames,
+    holder_names: HolderNames,
     /// The portal bound last, if a Describe of it may tell the client something new.
     bound_last: Option<Box<BoundLast>>,
     /// Portals of statements that deallocate all prepared statements.
@@ -35,7 +35,7 @@ impl ServerStatements {
     #[inline]
     pub(crate) fn begin_lease(&mut self) {
         self.forgetting = Vec::new();
-        self.own_names = OwnNames::default();
+        self.holder_names = HolderNames::default();
         self.bound_last = None;
         self.begin_transaction();
     }
@@ -57,15 +57,15 @@ impl ServerStatements {
 }
 
 impl ServerStatements {
-    pub(crate) fn ours(&self) -> Option<&Prepared> {
+    pub(crate) fn ours(&self) -> Option<&OurStatements> {
         self.ours.as_deref()
     }
 
-    pub(crate) fn ours_mut(&mut self) -> Option<&mut Prepared> {
+    pub(crate) fn ours_mut(&mut self) -> Option<&mut OurStatements> {
         self.ours.as_deref_mut()
     }
 
-    pub(crate) fn ours_or_new(&mut self) -> &mut Prepared {
+    pub(crate) fn ours_or_new(&mut self) -> &mut OurStatements {
         self.ours.get_or_insert_default()
     }
 
@@ -79,7 +79,7 @@ impl ServerStatements {
         if let Some(ours) = &mut self.ours {
             ours.clear();
         }
-        self.own_names = OwnNames::default();
+        self.holder_names = HolderNames::default();
     }
 
     /// A text may have deallocated any of our statements.
@@ -92,18 +92,18 @@ impl ServerStatements {
 
 impl ServerStatements {
     /// A Parse is forwarded under the client's own name.
-    pub(crate) fn note_own(&mut self, name: &[u8]) {
-        self.own_names.add(name);
+    pub(crate) fn note_holder_name(&mut self, name: &[u8]) {
+        self.holder_names.add(name);
         self.ours_or_new().has_clients = true;
     }
 
     /// A Close of that name is forwarded.
-    pub(crate) fn remove_own(&mut self, name: &[u8]) {
-        self.own_names.remove(name);
+    pub(crate) fn remove_holder_name(&mut self, name: &[u8]) {
+        self.holder_names.remove(name);
     }
 
-    pub(crate) fn may_have_own(&self, name: &[u8]) -> bool {
-        self.own_names.may_have(name)
+    pub(crate) fn may_have_holder_name(&self, name: &[u8]) -> bool {
+        self.holder_names.may_have(name)
     }
 
     /// A client may have parsed a statement under its own name since the statements were dropped last.
@@ -178,8 +178,8 @@ impl ServerStatements {
     }
 
     /// Whether the request is to be repeated in place of passing this error on.
-    pub(crate) fn is_to_repeat(&mut self, exchange: &Exchange, error: &[u8]) -> bool {
-        self.replan.as_mut().is_some_and(|replan| replan.is_to_repeat(exchange, error))
+    pub(crate) fn decide_repeat(&mut self, exchange: &Exchange, error: &[u8]) -> bool {
+        self.replan.as_mut().is_some_and(|replan| replan.decide_repeat(exchange, error))
     }
 
     /// The request that is to be repeated, now that the server is ready.

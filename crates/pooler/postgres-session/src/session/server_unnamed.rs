@@ -7,7 +7,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use seam::ClientTag;
 
-use crate::session::{prepared::Likeness, texts::KeptParse};
+use crate::session::{kept_parses::KeptParse, our_statements::Likeness};
 
 /// Most bytes of Parses of one pipeline that are remembered in case what replaces them is skipped, but for those that
 /// are counted elsewhere.
@@ -93,7 +93,7 @@ impl ServerUnnamed {
     }
 
     /// The client's request to replace or destroy its statement is noted, and will not be skipped.
-    pub(crate) fn ask(&mut self) {
+    pub(crate) fn note_certain_request(&mut self) {
         self.pending += 1;
     }
 

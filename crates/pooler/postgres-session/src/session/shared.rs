@@ -8,7 +8,8 @@ use crate::{
     directory::Directory,
     random::random,
     session::{
-        keyring::Keyring, learned::Parameters, listen::Hubs, pins::Pins, statements::Statements, texts::KeptParses,
+        kept_parses::KeptParses, keyring::Keyring, known_parameters::KnownParameters, listen::Hubs, pins::Pins,
+        statements::Statements,
     },
     sql::catalogue::Catalogues,
     wire::{cancel_key::MAX_NODE, encryption::SecondTries},
@@ -21,10 +22,10 @@ pub struct Postgres {
     /// Keys derived from passwords for servers.
     pub(crate) keys: scram::KeyCache,
     /// Servers whose keys are derived part by part.
-    pub(crate) derivations: scram::Turns<(ServerTag, u64)>,
+    pub(crate) derivations: scram::DerivationQueue<(ServerTag, u64)>,
     /// Keys learned from clients that logged in.
     pub(crate) keyring: Keyring,
-    pub(crate) parameters: Parameters,
+    pub(crate) parameters: KnownParameters,
     pub(crate) statements: Arc<Statements>,
     pub(crate) texts: KeptParses,
     pub(crate) pins: Pins,
@@ -51,9 +52,9 @@ impl Postgres {
             directory,
             mock: scram::Mock::new(random()),
             keys: scram::KeyCache::default(),
-            derivations: scram::Turns::default(),
+            derivations: scram::DerivationQueue::default(),
             keyring: Keyring::default(),
-            parameters: Parameters::default(),
+            parameters: KnownParameters::default(),
             statements: Arc::default(),
             texts: KeptParses::default(),
             pins: Pins::default(),

@@ -17,7 +17,7 @@ use std::{
 
 use crate::{
     random::random,
-    session::shapes::ToldDescription,
+    session::descriptions::ToldDescription,
     sql::{Findings, scan::scan},
 };
 
@@ -71,8 +71,8 @@ pub(crate) struct Statement {
 
 impl Statement {
     /// It belongs to one client: its meaning depends on that client's session.
-    pub(crate) fn is_own(&self) -> bool {
-        self.context == own_context(self.id)
+    pub(crate) fn is_of_one_client(&self) -> bool {
+        self.context == context_of_one_client(self.id)
     }
 
     fn is(&self, context: u64, schema_version: u32, body: &[u8], told: Option<&ToldDescription>) -> bool {
@@ -96,7 +96,7 @@ impl Statement {
 }
 
 /// A context that settings have only by chance.
-fn own_context(id: u32) -> u64 {
+fn context_of_one_client(id: u32) -> u64 {
     u64::MAX - u64::from(id)
 }
 
@@ -148,7 +148,7 @@ impl Statements {
         known.last_id = known.last_id.checked_add(1).expect("4 billion statements have not been seen yet");
         let id = known.last_id;
         let findings = scan(body);
-        let own = context.unwrap_or_else(|| own_context(id));
+        let own = context.unwrap_or_else(|| context_of_one_client(id));
         let (edition, retired) = (AtomicU32::new(0), AtomicBool::new(false));
         let told = told.cloned().unwrap_or_default();
         let name = format!("{}{id}", *PREFIX).into_boxed_str();
@@ -323,11 +323,11 @@ impl ClientStatements {
     }
 
     pub(crate) fn parse(&mut self, name: &[u8], statement: Arc<Statement>, pipeline: u32) {
-        self.ask(Pending { name: name.into(), parsed: Some(statement), described: false, pipeline });
+        self.push_pending(Pending { name: name.into(), parsed: Some(statement), described: false, pipeline });
     }
 
     pub(crate) fn close(&mut self, name: &[u8], pipeline: u32) {
-        self.ask(Pending { name: name.into(), parsed: None, described: false, pipeline });
+        self.push_pending(Pending { name: name.into(), parsed: None, described: false, pipeline });
     }
 
     /// A request was forwarded that deallocates all statements: what follows in its pipeline is carried out only if it
@@ -350,7 +350,7 @@ impl ClientStatements {
         self.pending.iter().skip(forgotten).rev().find(|pending| *pending.name == *name)
     }
 
-    fn ask(&mut self, pending: Pending) {
+    fn push_pending(&mut self, pending: Pending) {
         self.asked += 1;
         self.pending_bytes += pending.bytes();
         self.pending.push_back(pending);

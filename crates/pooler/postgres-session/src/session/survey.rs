@@ -33,7 +33,7 @@ pub(crate) fn custom_names(seen: &[&[Box<[u8]>]], known: &Pairs) -> Vec<Box<[u8]
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Statements {
+pub(crate) enum StatementScope {
     #[default]
     None,
     /// Statements prepared in SQL.
@@ -68,7 +68,7 @@ const GUARDED: [&str; 3] = ["statement_timeout", "lock_timeout", "jit"];
 
 /// The query in a form that no time-out of the client ends, with the session's own values of the guarding parameters
 /// and their defaults. It leaves nothing behind, within a transaction or outside.
-fn write_guarded(suspects: Suspects, custom: &[Box<[u8]>], statements: Statements, within: bool) -> Vec<u8> {
+fn write_guarded(suspects: Suspects, custom: &[Box<[u8]>], statements: StatementScope, within: bool) -> Vec<u8> {
     let (begin, end): (&[u8], &[u8]) = if within {
         (b"SAVEPOINT poolhouse;", b";ROLLBACK TO SAVEPOINT poolhouse;RELEASE SAVEPOINT poolhouse")
     } else {
@@ -96,7 +96,7 @@ fn write_guarded(suspects: Suspects, custom: &[Box<[u8]>], statements: Statement
     sql
 }
 
-pub(crate) fn write(suspects: Suspects, custom: &[Box<[u8]>], statements: Statements) -> Vec<u8> {
+pub(crate) fn write(suspects: Suspects, custom: &[Box<[u8]>], statements: StatementScope) -> Vec<u8> {
     let mut sql = Vec::new();
     // Rows of: s name value, for a setting; p word, for what pins; l name, for a channel that is listened to; u, if
     // pg_settings is not PostgreSQL's own.
@@ -112,9 +112,9 @@ pub(crate) fn write(suspects: Suspects, custom: &[Box<[u8]>], statements: Statem
           AND pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()) \
           UNION ALL SELECT 'l', channel, NULL FROM pg_catalog.pg_listening_channels() AS channel",
     );
-    if statements != Statements::None {
+    if statements != StatementScope::None {
         let named = format!(" OR name OPERATOR(pg_catalog.!~) '{NAMES_OF_POOLERS}'::pg_catalog.text");
-        let named = if statements == Statements::OfClients { named.as_bytes() } else { b"" };
+        let named = if statements == StatementScope::OfClients { named.as_bytes() } else { b"" };
         sql.extend_from_slice(
             b" UNION ALL SELECT 'p', 'prepare', NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_prepared_statements \
              WHERE from_sql",
@@ -175,12 +175,17 @@ pub(crate) struct Survey {
     pub(crate) guessed: Vec<Box<[u8]>>,
     /// Custom parameters to ask for in a repetition.
     custom: Vec<Box<[u8]>>,
-    statements: Statements,
+    statements: StatementScope,
     tries: u8,
 }
 
 impl Survey {
-    pub(crate) fn new(asked: Suspects, resets: Vec<Box<[u8]>>, custom: &[Box<[u8]>], statements: Statements) -> Self {
+    pub(crate) fn new(
+        asked: Suspects,
+        resets: Vec<Box<[u8]>>,
+        custom: &[Box<[u8]>],
+        statements: StatementScope,
+    ) -> Self {
         Self { asked, resets, custom: custom.to_vec(), statements, tries: 1, ..Self::default() }
     }
 
@@ -201,7 +206,7 @@ impl Survey {
         (self.tries < MAX_TRIES).then(|| (survey, self.guarded_sql(false)))
     }
 
-    pub(crate) fn within(&mut self) -> Vec<u8> {
+    pub(crate) fn guard_in_savepoint(&mut self) -> Vec<u8> {
         self.guarded = true;
         self.guarded_sql(true)
     }
@@ -212,7 +217,7 @@ impl Survey {
 
     /// A survey that was never answered.
     pub(crate) fn unknown(other: &Self) -> Self {
-        let mut unknown = Self::new(other.asked, Vec::new(), &[], Statements::None);
+        let mut unknown = Self::new(other.asked, Vec::new(), &[], StatementScope::None);
         unknown.asked.remove(Suspects::NEEDS_SETTINGS);
         unknown
     }
@@ -338,7 +343,7 @@ mod tests {
 
     fn survey(rows: &[[Option<&str>; 3]]) -> Survey {
         let resets = vec![Box::from(*b"datestyle"), Box::from(*b"geqo")];
-        let mut survey = Survey::new(Suspects::SETTINGS, resets, &[], Statements::OfSql);
+        let mut survey = Survey::new(Suspects::SETTINGS, resets, &[], StatementScope::OfSql);
         for [kind, name, value] in rows {
             let hex = |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
             let (name, value) = (name.map(hex), value.map(hex));
@@ -403,7 +408,7 @@ mod tests {
 
     #[test]
     fn a_malformed_row_is_noticed() {
-        let mut survey = Survey::new(Suspects::NONE, Vec::new(), &[], Statements::None);
+        let mut survey = Survey::new(Suspects::NONE, Vec::new(), &[], StatementScope::None);
         for body in [
             &b""[..],
             b"\0\x03",
@@ -420,12 +425,12 @@ mod tests {
         let sql = |suspects, custom: &[Box<[u8]>], statements| {
             String::from_utf8(write(suspects, custom, statements)).unwrap()
         };
-        assert!(!sql(Suspects::LOCK, &[], Statements::None).contains("pg_settings"));
-        let settings = sql(Suspects::SETTINGS, &[Box::from(*b"a.'b")], Statements::None);
+        assert!(!sql(Suspects::LOCK, &[], StatementScope::None).contains("pg_settings"));
+        let settings = sql(Suspects::SETTINGS, &[Box::from(*b"a.'b")], StatementScope::None);
         assert!(settings.contains("current_setting(E'a.\\x27b', true)"), "{settings}");
         assert!(!settings.contains("pg_prepared_statements"));
-        let of_sql = sql(Suspects::LOCK, &[], Statements::OfSql);
+        let of_sql = sql(Suspects::LOCK, &[], StatementScope::OfSql);
         assert!(of_sql.contains("pg_prepared_statements WHERE from_sql)"), "{of_sql}");
-        assert!(sql(Suspects::LOCK, &[], Statements::OfClients).contains("from_sql OR name"));
+        assert!(sql(Suspects::LOCK, &[], StatementScope::OfClients).contains("from_sql OR name"));
     }
 }

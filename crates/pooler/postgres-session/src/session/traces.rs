@@ -25,7 +25,7 @@ pub(crate) struct Traces {
     /// An error followed: whether the resets hold is asked when no transaction is open.
     resets_in_doubt: bool,
     /// The holder has discarded everything since the last survey.
-    discarded: bool,
+    discarded_all: bool,
     /// Requests that were forwarded in an amended form, if any were.
     amended: Option<Box<AmendedRequests>>,
 }
@@ -126,7 +126,7 @@ impl Traces {
 
     /// A survey within a transaction looks for resets. A rollback undoes what it finds, though the RESET may have been
     /// committed before.
-    pub(crate) fn note_survey_within(&mut self, in_transaction: bool) {
+    pub(crate) fn note_survey_for_resets(&mut self, in_transaction: bool) {
         self.suspects.remove(Suspects::RESET);
         self.resets_in_doubt |= in_transaction;
     }
@@ -137,7 +137,7 @@ impl Traces {
         if !self.resets_in_doubt {
             (self.custom, self.resets) = (Vec::new(), Vec::new());
         }
-        (self.discarded, self.resets_committed) = (false, false);
+        (self.discarded_all, self.resets_committed) = (false, false);
     }
 
     /// No transaction is open: doubtful resets can be asked for now.
@@ -156,16 +156,16 @@ impl Traces {
 
 impl Traces {
     pub(crate) fn note_discard_all(&mut self) {
-        self.discarded = true;
+        self.discarded_all = true;
     }
 
-    pub(crate) fn is_discarded(&self) -> bool {
-        self.discarded
+    pub(crate) fn has_discarded_all(&self) -> bool {
+        self.discarded_all
     }
 
     /// The server was surveyed.
     pub(crate) fn forget_discard_all(&mut self) {
-        self.discarded = false;
+        self.discarded_all = false;
     }
 
     /// Requests in an amended form, if there are any.

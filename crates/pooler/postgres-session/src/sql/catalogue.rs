@@ -185,7 +185,7 @@ impl Catalogue {
     }
 
     /// Whether any text may leave behind, by a trigger or the like, what no SQL takes back.
-    pub(crate) fn may_be_irreversible(&self) -> bool {
+    pub(crate) fn any_text_may_be_irreversible(&self) -> bool {
         self.irreversible_unseen.load(SeqCst)
     }
 
@@ -244,7 +244,7 @@ impl Catalogue {
     }
 
     /// What a server is to be asked now, if anything.
-    pub(crate) fn ask(this: &Arc<Self>, trusted: Arc<[String]>) -> Option<Reading> {
+    pub(crate) fn begin_reading(this: &Arc<Self>, trusted: Arc<[String]>) -> Option<Reading> {
         let now = this.now_ms();
         let due = this.stale.load(SeqCst) || now >= this.due_ms.load(SeqCst);
         let waits = now < this.not_before_ms.load(SeqCst) || this.changing.load(SeqCst) > 0;
@@ -263,7 +263,7 @@ impl Catalogue {
 
     /// The server did not answer: everything unknown counts as harmful. Returns what people are to be told, if it is
     /// new.
-    pub(crate) fn failed(&self, why: &str) -> Option<Vec<String>> {
+    pub(crate) fn reading_failed(&self, why: &str) -> Option<Vec<String>> {
         let told = vec![format!("the catalogue cannot be read: {why}")];
         self.clean.store(false, SeqCst);
         self.doubt();
@@ -277,7 +277,7 @@ impl Catalogue {
         news
     }
 
-    pub(crate) fn read(&self, mut reading: Reading) -> Option<Vec<String>> {
+    pub(crate) fn take_reading(&self, mut reading: Reading) -> Option<Vec<String>> {
         let schema_version = reading.schema_version;
         let now = self.now_ms();
         if reading.is_large() {
@@ -287,7 +287,7 @@ impl Catalogue {
             Outcome::Same => None,
             Outcome::Whole => self.take_over(reading),
             Outcome::Partly(partial) => {
-                self.read_partly(partial, now);
+                self.keep_partial(partial, now);
                 return None;
             }
         };
@@ -300,7 +300,7 @@ impl Catalogue {
     }
 
     /// More is to be read: until then everything is in doubt.
-    fn read_partly(&self, partial: Partial, now: u64) {
+    fn keep_partial(&self, partial: Partial, now: u64) {
         self.stale.store(true, SeqCst);
         self.doubt();
         let first = self.known.read().unwrap_or_else(PoisonError::into_inner).mark.is_empty();
@@ -364,17 +364,17 @@ pub(super) mod tests {
     #[test]
     fn what_changes_meanwhile_stays_in_doubt() {
         let catalogue = catalogue();
-        let ask = || Catalogue::ask(&catalogue, Arc::default());
+        let ask = || Catalogue::begin_reading(&catalogue, Arc::default());
         let reading = ask().unwrap();
         assert!(!catalogue.is_clean() && ask().is_none());
         let first = catalogue.assessment();
         catalogue.begin_change();
         catalogue.end_change();
-        catalogue.read(reading);
+        catalogue.take_reading(reading);
         assert!(!catalogue.is_clean());
         let mut reading = ask().unwrap();
         reading.row(&row(function("f", "sql", "select 1"))).unwrap();
-        catalogue.read(reading);
+        catalogue.take_reading(reading);
         assert!(catalogue.is_clean() && catalogue.knows(&[Box::from(*b"f")]) && !catalogue.knows(&[Box::from(*b"g")]));
         assert!(catalogue.assessment() != first && catalogue.assessment() == catalogue.assessment());
         catalogue.clock.store(READ_INTERVAL_MS - 1, Relaxed);
@@ -389,14 +389,14 @@ pub(super) mod tests {
         let now = AtomicU64::new(0);
         let ask = || {
             catalogue.clock.store(now.fetch_add(FIRST_PART_INTERVAL_MS, Relaxed) + FIRST_PART_INTERVAL_MS, Relaxed);
-            Catalogue::ask(&catalogue, Arc::default())
+            Catalogue::begin_reading(&catalogue, Arc::default())
         };
         let mark = |text, count: &'static str| row(["m", "", text, "", count, "off", ""]);
         let text = |reading: &Reading| String::from_utf8(reading.question(15)).unwrap();
         let mut reading = ask().unwrap();
         reading.row(&mark("1", "5000")).unwrap();
-        catalogue.read(reading);
-        assert!(!catalogue.is_clean() && Catalogue::ask(&catalogue, Arc::default()).is_none(), "too soon");
+        catalogue.take_reading(reading);
+        assert!(!catalogue.is_clean() && Catalogue::begin_reading(&catalogue, Arc::default()).is_none(), "too soon");
         catalogue.clock.store(CHANGE_CHECK_INTERVAL_MS, Relaxed);
         now.store(CHANGE_CHECK_INTERVAL_MS, Relaxed);
         let mut parts = 0;
@@ -407,14 +407,14 @@ pub(super) mod tests {
             assert_eq!(text(&reading).contains("> 20000"), parts == 2, "{}", text(&reading));
             let name = format!("f{parts}");
             reading.row(&row(function(&name, "sql", "select 1"))).unwrap();
-            catalogue.read(reading);
+            catalogue.take_reading(reading);
             parts += 1;
             reading = ask().unwrap();
         }
         assert!(parts > 10, "{parts}");
         // Whether it is still the same is asked at last.
         reading.row(&mark("1", "5000")).unwrap();
-        catalogue.read(reading);
+        catalogue.take_reading(reading);
         assert!(catalogue.is_clean() && catalogue.knows(&[Box::from(*b"f0"), Box::from(*b"f7")]));
     }
 
@@ -423,10 +423,10 @@ pub(super) mod tests {
         let catalogue = catalogue();
         let answer = |at_ms, rows: &[[&str; 7]]| {
             catalogue.clock.store(at_ms, Relaxed);
-            let mut reading = Catalogue::ask(&catalogue, Arc::default()).unwrap();
+            let mut reading = Catalogue::begin_reading(&catalogue, Arc::default()).unwrap();
             let sql = String::from_utf8(reading.question(15)).unwrap();
             rows.iter().for_each(|columns| reading.row(&row(*columns)).unwrap());
-            catalogue.read(reading);
+            catalogue.take_reading(reading);
             sql.contains("WITH marks")
         };
         let mark = |text| ["m", "", text, "", "5000", "off", ""];
@@ -447,9 +447,9 @@ pub(super) mod tests {
         let catalogue = catalogue();
         let read = |source| {
             catalogue.stale.store(true, SeqCst);
-            let mut reading = Catalogue::ask(&catalogue, Arc::default()).unwrap();
+            let mut reading = Catalogue::begin_reading(&catalogue, Arc::default()).unwrap();
             reading.row(&row(function("f", "sql", source))).unwrap();
-            catalogue.read(reading);
+            catalogue.take_reading(reading);
         };
         read("select 1");
         let granted = catalogue.assessment();
@@ -466,7 +466,7 @@ pub(super) mod tests {
         catalogue.end_change();
         read("select 2");
         assert!(catalogue.assessment().is_clean() && catalogue.assessment() != granted);
-        assert!(catalogue.failed("why").is_some());
+        assert!(catalogue.reading_failed("why").is_some());
         read("select 2");
         assert!(catalogue.assessment().is_clean() && catalogue.assessment() != granted);
     }

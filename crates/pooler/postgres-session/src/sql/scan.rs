@@ -57,7 +57,7 @@ pub(crate) fn scan_beginning(text: &[u8]) -> Findings {
 }
 
 /// What a text is, apart from the findings.
-struct Reading {
+struct Examined {
     unclear: bool,
     /// The text has procedural code.
     code: bool,
@@ -106,7 +106,7 @@ struct Reader<'a> {
     begun: bool,
 }
 
-fn examine(text: &[u8], found: &mut Findings, outermost: bool) -> Reading {
+fn examine(text: &[u8], found: &mut Findings, outermost: bool) -> Examined {
     let (mut code, mut escaped) = (false, false);
     let mut tokens = Tokens::new(text);
     let mut at = Reader { start: outermost, outermost, ..Reader::default() };
@@ -157,7 +157,7 @@ fn examine(text: &[u8], found: &mut Findings, outermost: bool) -> Reading {
     if escaped {
         settings::note_literals(text, found);
     }
-    Reading { unclear: tokens.unclear, code }
+    Examined { unclear: tokens.unclear, code }
 }
 
 /// Examines the body of a DO or of a function, which is this literal of the text.

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// The statements that a text deallocates, if the server knows them by another name or not at all.
-pub(crate) fn is_answered_here(client: &Client, server: &Server, text: &[u8]) -> Option<Deallocate> {
+pub(crate) fn answerable_deallocate(client: &Client, server: &Server, text: &[u8]) -> Option<Deallocate> {
     let named = client.named.as_ref()?;
     let may = text.first().is_some_and(|byte| byte.is_ascii_whitespace() || matches!(byte, b'd' | b'D' | b'-' | b'/'));
     let given_up = if may { deallocates(text)? } else { return None };

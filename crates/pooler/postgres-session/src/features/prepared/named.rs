@@ -20,7 +20,7 @@ use crate::{
     },
     session::{
         Arrived, Client, Likeness, Link, Need, PREFIX, Pin, Postgres, Reliance, Server, Soil, Statement, copy,
-        prepared::Prepared,
+        our_statements::OurStatements,
         request::Step,
         statements::{Meaning, NOTHING, TAKEN},
     },
@@ -98,11 +98,11 @@ fn parse(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, name: 
         link.server.exchange.note(Note::Taken);
         return Step::Replaced(name.end);
     }
-    if !message.is_whole() || link.server.statements.may_have_own(&message.bytes[name.clone()]) {
+    if !message.is_whole() || link.server.statements.may_have_holder_name(&message.bytes[name.clone()]) {
         // Too long to be kept: it stays with this server, under its own name. Where there was one like that, the server
         // tells whether it still is. A survey may not tell it from ours, or another pooler's.
         link.server.traces.insert(Suspects::PREPARE);
-        link.server.statements.note_own(&message.bytes[name]);
+        link.server.statements.note_holder_name(&message.bytes[name]);
         link.server.soil.insert(Soil::ALL);
         return Step::Forward;
     }
@@ -121,13 +121,13 @@ fn parse(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, name: 
     named.parse(name, statement.clone(), prepared.pipeline());
     match prepared.need_as_written(&statement) {
         // A Parse fails in a transaction that has failed, and a Close does not.
-        Need::Nothing if link.server.exchange.is_first_pipeline() => {
+        Need::Nothing if link.server.exchange.next_meets_no_failure() => {
             link.write_to_server(write_idle_close);
             link.server.exchange.note(Note::KnownParse);
         }
         need => {
             if need != Need::Parse {
-                write_own_close(prepared, &mut link.server.exchange, link.server_tag, statement.id, link.out);
+                write_our_close(prepared, &mut link.server.exchange, link.server_tag, statement.id, link.out);
             }
             // It names no types that others were told: a client that prepares a text anew is told its types now.
             link.out.insert(Peer::Server(link.server_tag), |to| write_parse(to, statement.name.as_bytes(), text));
@@ -198,7 +198,7 @@ fn close(link: &mut Link<'_>, message: &Arrived<'_>, name: Range<usize>) -> Step
                 link.server.traces.insert(Suspects::UNPIN);
             }
             if link.server.exchange.is_settled() {
-                link.server.statements.remove_own(name);
+                link.server.statements.remove_holder_name(name);
             }
             return Step::Forward;
         }
@@ -244,7 +244,7 @@ fn bind_or_describe(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<
         Some(now) => now == statement.context,
         // PostgreSQL looks at tables anew where the search_path is another, but not where a temporary one has come.
         None => {
-            statement.is_own()
+            statement.is_of_one_client()
                 || (there
                     && !may_hide_tables(link.client, link.server)
                     && !link.server.traces.may_have_any(Suspects::CONSTANTS))
@@ -328,7 +328,7 @@ fn compare(
         Likeness::Unknown => {
             ensure_prepared(link, statement);
             link.server.statements.ours_mut().expect("it has the statement").describe(statement, None);
-            told::ask(link, (&statement.name, Note::Probe))
+            told::probe(link, (&statement.name, Note::Probe))
         }
         Likeness::Same | Likeness::Asked => {
             link.client.awaits_answers = true;
@@ -406,12 +406,12 @@ pub(crate) fn ensure_prepared(link: &mut Link<'_>, statement: &Arc<Statement>) {
         return;
     }
     if need == Need::CloseAndParse {
-        write_own_close(prepared, &mut link.server.exchange, link.server_tag, statement.id, link.out);
+        write_our_close(prepared, &mut link.server.exchange, link.server_tag, statement.id, link.out);
     }
     let body = statement.parse_body();
     link.out.insert(Peer::Server(link.server_tag), |to| write_parse(to, statement.name.as_bytes(), &body));
     prepared.parse(statement);
-    link.server.exchange.note(Note::OwnParse(statement.id));
+    link.server.exchange.note(Note::OurParse(statement.id));
     make_room(link);
 }
 
@@ -419,16 +419,16 @@ pub(crate) fn ensure_prepared(link: &mut Link<'_>, statement: &Arc<Statement>) {
 fn make_room(link: &mut Link<'_>) {
     let prepared = link.server.statements.ours_mut().expect("it has statements");
     while let Some(id) = prepared.find_surplus(link.server.policy.max_prepared as usize) {
-        write_own_close(prepared, &mut link.server.exchange, link.server_tag, id, link.out);
+        write_our_close(prepared, &mut link.server.exchange, link.server_tag, id, link.out);
     }
 }
 
-fn write_own_close(prepared: &mut Prepared, exchange: &mut Exchange, tag: ServerTag, id: u32, out: &mut Outbox) {
+fn write_our_close(prepared: &mut OurStatements, exchange: &mut Exchange, tag: ServerTag, id: u32, out: &mut Outbox) {
     out.insert(Peer::Server(tag), |to| {
         write(to, front::CLOSE, |to| to.extend_from_slice(format!("S{}{id}\0", *PREFIX).as_bytes()));
     });
     prepared.close(id);
-    exchange.note(Note::OwnClose(id));
+    exchange.note(Note::OurClose(id));
 }
 
 pub(crate) fn write_idle_close(to: &mut Vec<u8>) {
@@ -442,7 +442,7 @@ fn is_ours(name: &[u8]) -> bool {
 
 /// What the client receives in place of an answer to a noted request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Answer {
+pub(crate) enum ClientAnswer {
     Same,
     Nothing,
     /// A ParseComplete.
@@ -453,7 +453,7 @@ pub(crate) enum Answer {
 }
 
 /// A request was answered, or (not `done`) discarded because of an error before it.
-pub(crate) fn settle(note: Note, done: bool, client: Option<&mut Client>, server: &mut Server) -> Answer {
+pub(crate) fn settle(note: Note, done: bool, client: Option<&mut Client>, server: &mut Server) -> ClientAnswer {
     if matches!(note, Note::Hidden | Note::Unnamed) {
         let holder = server.holder().zip(client);
         server.unnamed.settle(
@@ -461,38 +461,38 @@ pub(crate) fn settle(note: Note, done: bool, client: Option<&mut Client>, server
             false,
             holder.map(|(tag, client)| (client.unnamed_owner(tag), client.unnamed.parse_mut())),
         );
-        return if note == Note::Hidden { Answer::Nothing } else { Answer::Same };
+        return if note == Note::Hidden { ClientAnswer::Nothing } else { ClientAnswer::Same };
     }
     let named = client.and_then(|client| client.named.as_mut());
     match note {
         Note::Hidden | Note::Unnamed => unreachable!("these are dealt with above"),
-        Note::OwnParse(id) => {
+        Note::OurParse(id) => {
             server.statements.ours_mut().expect("it was asked").parsed(id, done);
-            return Answer::Nothing;
+            return ClientAnswer::Nothing;
         }
-        Note::OwnClose(id) => {
+        Note::OurClose(id) => {
             server.statements.ours_mut().expect("it was asked").closed(id, done);
-            return Answer::Nothing;
+            return ClientAnswer::Nothing;
         }
         Note::Parse(id) => server.statements.ours_mut().expect("it was asked").parsed(id, done),
         Note::KnownParse | Note::Close | Note::Taken => {}
-        Note::Deallocated { all } => return Answer::Deallocated { all },
-        Note::Amended(_) => return Answer::Same,
-        Note::Swallowed | Note::Stale => return Answer::Nothing,
-        Note::DescribedUnnamed(_) => return Answer::Same,
+        Note::Deallocated { all } => return ClientAnswer::Deallocated { all },
+        Note::Amended(_) => return ClientAnswer::Same,
+        Note::Swallowed | Note::Stale => return ClientAnswer::Nothing,
+        Note::DescribedUnnamed(_) => return ClientAnswer::Same,
         Note::ProbeUnnamed => {
             server.unnamed.likeness = Likeness::Unknown;
-            return Answer::Nothing;
+            return ClientAnswer::Nothing;
         }
         Note::Described | Note::Probe => {
             server.statements.ours_mut().expect("it was asked").described(None);
-            return Answer::Same;
+            return ClientAnswer::Same;
         }
     }
     if let Some(named) = named {
         named.settle(done);
     }
-    if note == Note::KnownParse { Answer::ParseComplete } else { Answer::Same }
+    if note == Note::KnownParse { ClientAnswer::ParseComplete } else { ClientAnswer::Same }
 }
 
 /// Undoes what was noted of requests that the server has discarded.

@@ -16,9 +16,9 @@ use crate::{
     features::rejection::refuse,
     session::{
         Arrived, Client, Likeness, Link, Need, Postgres, Reliance, Server, Statement,
-        prepared::BoundLast,
+        descriptions::{Description, Fit, ToldDescription, hash_columns},
+        our_statements::BoundLast,
         request::Step,
-        shapes::{Description, Fit, ToldDescription, hash_columns},
     },
     wire::{Failure, HEADER, Header, back, code, front, message::write, take_text},
 };
@@ -31,7 +31,7 @@ const STALE: &[u8] = b"DO $poolhouse$ BEGIN RAISE EXCEPTION USING ERRCODE = '0A0
 const CHANGED: &[u8] =
     b"SERROR\0VERROR\0C0A000\0Mcached plan must not change result type\0Fplancache.c\0RRevalidateCachedQuery\0\0";
 
-pub(crate) fn ask(link: &mut Link<'_>, (name, note): (&str, Note)) -> Step {
+pub(crate) fn probe(link: &mut Link<'_>, (name, note): (&str, Note)) -> Step {
     link.write_to_server(|to| {
         write(to, front::DESCRIBE, |to| to.extend_from_slice(format!("S{name}\0").as_bytes()));
         write(to, front::FLUSH, |_| {});
@@ -108,7 +108,7 @@ pub(crate) fn describe_portal(client: &mut Client, server: &mut Server, message:
 impl Postgres {
     /// A part of the answer to a Describe that is looked at: the arrived part of its body, and the length of the whole.
     /// True if it is for the client.
-    pub(crate) fn description(
+    pub(crate) fn take_description(
         &self,
         client: Option<&mut Client>,
         server: &mut Server,
@@ -138,7 +138,7 @@ impl Postgres {
         if !statement.told.tell(&described.description) {
             // Other clients were told something else. A client that prepares the text from now on is told this.
             statement.retire();
-            let context = (!statement.is_own()).then_some(statement.context);
+            let context = (!statement.is_of_one_client()).then_some(statement.context);
             let told = ToldDescription::new(&Description {
                 parameters: described.description.parameters.or(statement.told.parameters().map(Box::from)),
                 ..described.description

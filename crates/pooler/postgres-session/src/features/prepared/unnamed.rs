@@ -22,9 +22,9 @@ use crate::{
     },
     session::{
         Arrived, Client, Likeness, Link, Postgres, Server,
+        kept_parses::{KeptParse, KeptParses},
         request::Step,
         server_unnamed::Owner,
-        texts::{KeptParse, KeptParses},
     },
     sql::{Suspects, deallocates_all, scan::scan, scan_beginning},
     wire::{HEADER, front, message::write, write_parse},
@@ -87,7 +87,7 @@ fn deallocate(
     name: &[u8],
     kept: &mut Option<Range<usize>>,
 ) -> Step {
-    if may_be_skipped(texts, link, message, kept) {
+    if begin_replacement(texts, link, message, kept) {
         doubt_next(link);
     }
     link.client.unnamed.invalidate();
@@ -121,7 +121,7 @@ fn keep(texts: &KeptParses, client: &mut Client, message: &Arrived<'_>, kept: &m
 
 /// A request that replaces the statement is about to be forwarded. True if it may be skipped, and the former statement
 /// must be remembered.
-fn may_be_skipped(
+fn begin_replacement(
     texts: &KeptParses,
     link: &mut Link<'_>,
     message: &Arrived<'_>,
@@ -143,7 +143,7 @@ fn replace(texts: &KeptParses, link: &mut Link<'_>, message: &Arrived<'_>, kept:
     let at_hand = link.server.unnamed.owner == Some(link.client.unnamed_owner(link.client_tag));
     let is_like = !link.server.lease().mid_pipeline || link.server.unnamed.likeness == Likeness::Same;
     link.server.unnamed.likeness = if is_like { Likeness::Same } else { Likeness::Unknown };
-    if may_be_skipped(texts, link, message, kept) {
+    if begin_replacement(texts, link, message, kept) {
         let before = link.client.unnamed.take_parse();
         if before.is_some() {
             link.write_to_server(named::write_idle_close);
@@ -151,7 +151,7 @@ fn replace(texts: &KeptParses, link: &mut Link<'_>, message: &Arrived<'_>, kept:
         }
         link.server.unnamed.doubt(at_hand).replace(before);
     } else {
-        link.server.unnamed.ask();
+        link.server.unnamed.note_certain_request();
     }
     link.server.exchange.note(Note::Unnamed);
     link.client.unnamed.invalidate();
@@ -267,7 +267,7 @@ fn compare(link: &mut Link<'_>, message: &Arrived<'_>) -> Step {
         }
         Likeness::Unknown => {
             link.server.unnamed.likeness = Likeness::Asked;
-            told::ask(link, ("", Note::ProbeUnnamed))
+            told::probe(link, ("", Note::ProbeUnnamed))
         }
         Likeness::Same | Likeness::Asked => {
             link.client.awaits_answers = true;

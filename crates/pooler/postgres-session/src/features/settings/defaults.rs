@@ -19,13 +19,13 @@ use crate::{
 impl Postgres {
     /// A client has been granted a server. True if the server is first asked for its defaults.
     #[inline]
-    pub(crate) fn asks_for_defaults(&self, link: &mut Link<'_>) -> bool {
+    pub(crate) fn ask_or_follow_defaults(&self, link: &mut Link<'_>) -> bool {
         let version = self.parameters.defaults_version();
         if !link.server.settings.is_checked(version) {
             let known = link.server.settings.is_checked_at(version)
                 || self.parameters.are_defaults(link.server.pool, link.server.settings.defaults());
             if !known || !link.server.settings.is_explained() {
-                link.client.phase = Phase::Applying;
+                link.client.phase = Phase::ServerAtWork;
                 link.server.settings.begin_check(version);
                 link.server.ask_defaults(link.server_tag, AfterDefaults::Grant, link.out);
                 return true;
@@ -102,7 +102,7 @@ impl Postgres {
     ) {
         let then = question.then;
         if then == AfterDefaults::Start && failure.is_some() {
-            self.begin_with(server, Some(Vec::new()));
+            self.publish_defaults(server, Some(Vec::new()));
             return self.defaults_known(me, server, out);
         }
         let outdated = failure.is_some() || self.take_defaults(server, question).outdated;
@@ -133,14 +133,14 @@ impl Postgres {
         let outdated = !begins && self.has_outdated_defaults(server, if changed { &[] } else { &question.of_role });
         if begins || (changed && !outdated) {
             server.plans.note_settings_left(server.settings.current());
-            self.begin_with(server, begins.then_some(question.of_role));
+            self.publish_defaults(server, begins.then_some(question.of_role));
         }
         Found { set, outdated }
     }
 
     /// The server's defaults are those of all servers of its pool from now on.
-    pub(crate) fn begin_with(&self, server: &mut Server, of_role: Option<Vec<Box<[u8]>>>) {
-        self.parameters.begin_with(server.pool, server.settings.defaults(), server.facts.current(), of_role);
+    pub(crate) fn publish_defaults(&self, server: &mut Server, of_role: Option<Vec<Box<[u8]>>>) {
+        self.parameters.set_defaults(server.pool, server.settings.defaults(), server.facts.current(), of_role);
         server.settings.set_answer_clock(self.parameters.clock(server.pool));
     }
 

@@ -9,7 +9,7 @@ use crate::{
     features::settings::defaults::tell_differences,
     session::{
         AfterDefaults, Client, Link, Phase, Pin, Postgres, Purpose, Server, Soil, Survey,
-        survey::{self, Statements},
+        survey::{self, StatementScope},
     },
     sql::{Pairs, Suspects},
     wire::{Failure, IDLE, Report, Severity},
@@ -24,12 +24,12 @@ impl Postgres {
         if !plain && !self.finish_with_state(link) {
             return false;
         }
-        self.parameters.answered(link.server.settings.answer_clock());
+        self.parameters.note_answer_time(link.server.settings.answer_clock());
         if !link.server.settings.is_explained()
             && link.client.mode != PoolMode::Session
             && matches!(link.client.phase, Phase::Ready)
         {
-            link.client.phase = Phase::Applying;
+            link.client.phase = Phase::ServerAtWork;
             link.server.ask_defaults(link.server_tag, AfterDefaults::Finish, link.out);
             return false;
         }
@@ -40,7 +40,7 @@ impl Postgres {
     /// False if the server is not given back.
     #[cold]
     fn finish_with_state(&self, link: &mut Link<'_>) -> bool {
-        if self.survey(link) {
+        if self.survey_if_due(link) {
             return false;
         }
         if link.client.pin.is_some() {
@@ -52,7 +52,7 @@ impl Postgres {
 
     /// A transaction with suspects has ended. True if the server is surveyed: the client's next request waits for the
     /// answer.
-    fn survey(&self, link: &mut Link<'_>) -> bool {
+    fn survey_if_due(&self, link: &mut Link<'_>) -> bool {
         if link.client.listening.is_some() && !link.server.unlistened.is_empty() {
             self.unlisten(link.client, &link.server.unlistened.take(), link.out);
         }
@@ -75,21 +75,21 @@ impl Postgres {
         }
         if link.server.policy.on_state == OnState::Allow || !link.server.traces.may_have_any(relevant) {
             if advanced && !link.server.stays_out_of_pool() && link.server.policy.on_state != OnState::Allow {
-                self.ask(link);
+                self.begin_survey(link);
                 return true;
             }
             link.server.forget_suspects();
             return false;
         }
-        self.ask(link);
+        self.begin_survey(link);
         true
     }
 
     /// A parameter was reset within a transaction that goes on: it must be reset to the client's start.
-    pub(crate) fn survey_in_transaction(&self, link: &mut Link<'_>) {
+    pub(crate) fn survey_for_resets(&self, link: &mut Link<'_>) {
         link.server.traces.insert(Suspects::SETTINGS);
-        self.ask(link);
-        link.server.traces.note_survey_within(link.server.exchange.status() != IDLE);
+        self.begin_survey(link);
+        link.server.traces.note_survey_for_resets(link.server.exchange.status() != IDLE);
         if link.client.mode == PoolMode::Session {
             link.server.traces.note_survey_of_session();
         }
@@ -109,7 +109,7 @@ impl Postgres {
         if sql.is_empty() {
             self.corrected(link);
         } else {
-            link.server.begin(link.server_tag, Purpose::Correct(wanted), &[&sql], link.out);
+            link.server.begin_queries(link.server_tag, Purpose::Correct(wanted), &[&sql], link.out);
         }
     }
 
@@ -119,7 +119,7 @@ impl Postgres {
         let mut sql = Vec::new();
         link.server.settings.current().write_change(&wanted, &mut sql);
         if !sql.is_empty() {
-            link.server.begin(link.server_tag, Purpose::Correct(wanted), &[&sql], link.out);
+            link.server.begin_queries(link.server_tag, Purpose::Correct(wanted), &[&sql], link.out);
         }
         !sql.is_empty()
     }
@@ -132,8 +132,8 @@ impl Postgres {
         self.resume_after_notifications(link.client_tag, link.client, link.out);
     }
 
-    fn ask(&self, link: &mut Link<'_>) {
-        link.client.phase = Phase::Applying;
+    fn begin_survey(&self, link: &mut Link<'_>) {
+        link.client.phase = Phase::ServerAtWork;
         let known = link.client.settings().current();
         let hidden = if link.server.traces.may_have_any(Suspects::OPAQUE) {
             link.server.catalogue.shared().custom()
@@ -153,14 +153,14 @@ impl Postgres {
         let sql = if link.server.exchange.status() == IDLE {
             survey::write(link.server.traces.suspects(), &custom, statements)
         } else {
-            survey.within()
+            survey.guard_in_savepoint()
         };
-        link.server.begin(link.server_tag, Purpose::Survey(survey), &[&sql], link.out);
+        link.server.begin_queries(link.server_tag, Purpose::Survey(survey), &[&sql], link.out);
     }
 
     /// A query of Poolhouse after a RESET has failed, and with it the transaction: the client is told so before it is
     /// told that the server is ready, like at a transaction that fails at its end.
-    pub(crate) fn failed_within(&self, link: &mut Link<'_>, failure: &Failure) {
+    pub(crate) fn failed_in_transaction(&self, link: &mut Link<'_>, failure: &Failure) {
         link.server.exchange.transaction_failed();
         link.client.withheld_ready = Some(link.server.exchange.status());
         let report = Report {
@@ -178,7 +178,7 @@ impl Postgres {
         if link.server.exchange.status() == IDLE
             && let Some((survey, sql)) = survey.again()
         {
-            return link.server.begin(link.server_tag, Purpose::Survey(survey), &[&sql, b"ROLLBACK"], link.out);
+            return link.server.begin_queries(link.server_tag, Purpose::Survey(survey), &[&sql, b"ROLLBACK"], link.out);
         }
         // What it has is not known: it keeps it where it is.
         link.server.soil.insert(Soil::ALL);
@@ -196,12 +196,12 @@ impl Postgres {
         if survey.settings_asked() {
             let before = link.server.settings.current().unreported().collect::<Pairs>();
             self.take_over(link, &survey);
-            if link.server.may_not_see_all() {
+            if link.server.may_not_see_all_settings() {
                 link.server.soil.insert(Soil::STATE);
             }
             if link.server.policy.on_state == OnState::Pin
                 && before != link.server.settings.current().unreported().collect::<Pairs>()
-                && !link.server.traces.is_discarded()
+                && !link.server.traces.has_discarded_all()
             {
                 pin = pin.or(Some(Pin::Settings));
             }
@@ -215,14 +215,16 @@ impl Postgres {
         if link.server.traces.may_have_any(Suspects::UNKNOWN_NAME) || survey.too_long || survey.unlisted {
             pin = Some(Pin::UnknownSetting);
         }
-        if link.server.traces.is_discarded() && !link.server.traces.may_have_any(Suspects::SEQUENCE) {
+        if link.server.traces.has_discarded_all() && !link.server.traces.may_have_any(Suspects::SEQUENCE) {
             link.server.sequences.advanced = false;
         }
         if link.server.sequences.advanced {
             pin = pin.or(Some(Pin::Sequence));
         }
         // These do not end before the client does, or says DISCARD.
-        if matches!(link.client.pin, Some(Pin::UnknownSetting | Pin::Settings)) && !link.server.traces.is_discarded() {
+        if matches!(link.client.pin, Some(Pin::UnknownSetting | Pin::Settings))
+            && !link.server.traces.has_discarded_all()
+        {
             pin = pin.or(link.client.pin);
         }
         let stays = Self::stays_to_listen(link.client, &survey.channels);
@@ -268,15 +270,15 @@ impl Postgres {
 
 impl Server {
     /// The prepared statements that its holder may have on it beside ours. A holder that has any is pinned.
-    fn statements_to_ask_for(&self, client: &Client) -> Statements {
+    fn statements_to_ask_for(&self, client: &Client) -> StatementScope {
         let out_of_sight = self.traces.may_have_any(Suspects::OPAQUE) && self.catalogue.shared().prepares();
         let may_have = client.pin.is_some()
             || self.traces.may_have_any(Suspects::PREPARE.union(Suspects::IRREVERSIBLE))
             || out_of_sight;
         match may_have {
-            true if self.statements.may_have_clients() => Statements::OfClients,
-            true => Statements::OfSql,
-            false => Statements::None,
+            true if self.statements.may_have_clients() => StatementScope::OfClients,
+            true => StatementScope::OfSql,
+            false => StatementScope::None,
         }
     }
 }

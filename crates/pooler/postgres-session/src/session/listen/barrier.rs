@@ -41,7 +41,7 @@ impl NotificationBarrier {
     }
 
     /// The hub can be asked now. True if a client waits for that.
-    pub(crate) fn ask(&mut self) -> bool {
+    pub(crate) fn begin_question(&mut self) -> bool {
         self.late = false;
         if self.asked.clients.is_empty() {
             std::mem::swap(&mut self.asked, &mut self.next);
@@ -84,18 +84,18 @@ mod tests {
     #[test]
     fn a_client_that_comes_while_a_question_is_under_way_waits_for_the_next() {
         let mut waiting = NotificationBarrier::default();
-        assert!(waiting.wait(A.0, A.1, 0) && waiting.ask());
+        assert!(waiting.wait(A.0, A.1, 0) && waiting.begin_question());
         assert!(waiting.wait(B.0, B.1, 0));
         assert_eq!(waiting.answered(), [A]);
-        assert!(waiting.ask());
+        assert!(waiting.begin_question());
         assert_eq!(waiting.answered(), [B]);
-        assert!(!waiting.ask() && waiting.is_empty());
+        assert!(!waiting.begin_question() && waiting.is_empty());
     }
 
     #[test]
     fn no_client_waits_too_long_or_again_for_a_late_server() {
         let mut waiting = NotificationBarrier::default();
-        assert!(waiting.wait(A.0, A.1, 10) && waiting.ask() && waiting.wait(B.0, B.1, 300));
+        assert!(waiting.wait(A.0, A.1, 10) && waiting.begin_question() && waiting.wait(B.0, B.1, 300));
         assert_eq!(waiting.overdue(10 + MAX_NOTIFICATION_WAIT_MS - 1), []);
         assert_eq!(waiting.overdue(10 + MAX_NOTIFICATION_WAIT_MS), [A, B]);
         assert!(!waiting.wait(A.0, A.1, 700), "it is late");

@@ -8,7 +8,7 @@ use super::{
 
 fn judged(rows: &[[&str; 7]], trusted: &[&str]) -> Judged {
     let trusted: Vec<String> = trusted.iter().map(|&name| name.to_owned()).collect();
-    let mut reading = Catalogue::ask(&catalogue(), trusted.into()).unwrap();
+    let mut reading = Catalogue::begin_reading(&catalogue(), trusted.into()).unwrap();
     rows.iter().for_each(|columns| reading.row(&row(*columns)).unwrap());
     reading.judge()
 }
@@ -177,7 +177,7 @@ fn expressions_that_call_what_is_not_harmless_are_named() {
 
 #[test]
 fn a_malformed_row_is_noticed() {
-    let mut reading = Catalogue::ask(&catalogue(), Arc::default()).unwrap();
+    let mut reading = Catalogue::begin_reading(&catalogue(), Arc::default()).unwrap();
     for body in [&b""[..], b"\0\x07", b"\0\x07\0\0\0\x05ab"] {
         assert!(reading.row(body).is_none());
     }

@@ -39,7 +39,7 @@ pub(crate) struct LoginOutcome {
 }
 
 #[derive(Default)]
-pub(crate) struct Parameters {
+pub(crate) struct KnownParameters {
     interned: Mutex<InternedSettings>,
     memory: Mutex<PoolMemory>,
     /// Counts changes of the known defaults of any pool.
@@ -69,7 +69,7 @@ struct Defaults {
     last_answer_ms: Arc<AtomicU64>,
 }
 
-impl Parameters {
+impl KnownParameters {
     pub(crate) fn intern(&self, mut settings: Settings) -> Arc<Settings> {
         settings.compute_context();
         let mut known = lock(&self.interned);
@@ -106,8 +106,8 @@ impl Parameters {
     }
 
     /// These are the defaults of the pool from now on; if they are new, remembered outcomes are void. `of_role`: see
-    /// [`Parameters::defaults`]; `None` if that has not changed.
-    pub(crate) fn begin_with(
+    /// [`KnownParameters::defaults`]; `None` if that has not changed.
+    pub(crate) fn set_defaults(
         &self,
         pool: PoolId,
         settings: &Arc<Settings>,
@@ -122,7 +122,7 @@ impl Parameters {
         }
         let (old_of_role, last_answer_ms) = old.map(|old| (old.of_role, old.last_answer_ms)).unwrap_or_default();
         let of_role = of_role.unwrap_or(old_of_role);
-        self.answered(&last_answer_ms);
+        self.note_answer_time(&last_answer_ms);
         known
             .defaults
             .insert(pool, Defaults { settings: settings.clone(), facts: facts.clone(), of_role, last_answer_ms });
@@ -154,7 +154,7 @@ impl Parameters {
 
     /// A server with this clock has just answered.
     #[inline]
-    pub(crate) fn answered(&self, clock: &AtomicU64) {
+    pub(crate) fn note_answer_time(&self, clock: &AtomicU64) {
         let now = self.now_ms.load(Ordering::Relaxed);
         // Many do so in the same millisecond.
         if clock.load(Ordering::Relaxed) != now {
@@ -170,7 +170,7 @@ impl Parameters {
     /// The outcome of a login that asks for `wanted`, if it is known without asking a server. That a server takes no
     /// writes is remembered only for a short time, unless `even_if_old`.
     pub(crate) fn outcome(&self, pool: PoolId, wanted: &[(String, String)], even_if_old: bool) -> Option<LoginOutcome> {
-        let (key, name) = split(wanted);
+        let (key, name) = split_off_application_name(wanted);
         let known = lock(&self.memory);
         let defaults = known.defaults.get(&pool)?;
         let (settings, facts) = (defaults.settings.clone(), defaults.facts.clone());
@@ -190,7 +190,7 @@ impl Parameters {
 
     /// A client of the pool asked for `wanted` and got this.
     pub(crate) fn learn(&self, pool: PoolId, wanted: &[(String, String)], learned: LoginOutcome) {
-        let (key, name) = split(wanted);
+        let (key, name) = split_off_application_name(wanted);
         let mut base = learned;
         if name.is_some() {
             // Remembered with the application's name of the pool, which is replaced for each client.
@@ -216,7 +216,7 @@ const MAX_APPLICATION_NAME: usize = 63;
 
 /// Splits off an application name that the server will take as it is, which need not be learned. The rest is
 /// normalized.
-fn split(wanted: &[(String, String)]) -> (Pairs, Option<&str>) {
+fn split_off_application_name(wanted: &[(String, String)]) -> (Pairs, Option<&str>) {
     let verbatim =
         |value: &str| value.len() <= MAX_APPLICATION_NAME && value.bytes().all(|b| (b' '..=b'~').contains(&b));
     let mut name = None;
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn equal_sets_are_one_set() {
-        let parameters = Parameters::default();
+        let parameters = KnownParameters::default();
         let set = |value| Settings::new(pairs(&[("TimeZone", value)]), Pairs::default());
         assert!(Arc::ptr_eq(&parameters.intern(set("UTC")), &parameters.intern(set("UTC"))));
         assert!(!Arc::ptr_eq(&parameters.intern(set("UTC")), &parameters.intern(set("CET"))));
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn sets_without_a_user_are_dropped() {
-        let parameters = Parameters::default();
+        let parameters = KnownParameters::default();
         for i in 0..3 * MIN_SWEEP_COUNT {
             parameters.intern(Settings::new(pairs(&[("a", &i.to_string())]), Pairs::default()));
         }
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn the_application_name_does_not_change_what_a_text_means() {
-        let parameters = Parameters::default();
+        let parameters = KnownParameters::default();
         let context = |name, zone| {
             parameters
                 .intern(Settings::new(pairs(&[("application_name", name), ("TimeZone", zone)]), Pairs::default()))
@@ -279,13 +279,13 @@ mod tests {
 
     #[test]
     fn what_was_learned_is_known_for_every_application_name() {
-        let parameters = Parameters::default();
+        let parameters = KnownParameters::default();
         let pool = PoolId(1);
         let reported = pairs(&[("application_name", "ph"), ("TimeZone", "UTC")]);
         let defaults = parameters.intern(Settings::new(reported, Pairs::default()));
         let facts = Arc::new(pairs(&[("server_version", "17")]));
         assert!(parameters.outcome(pool, &[], false).is_none());
-        parameters.begin_with(pool, &defaults, &facts, None);
+        parameters.set_defaults(pool, &defaults, &facts, None);
         assert!(Arc::ptr_eq(&parameters.outcome(pool, &[], false).unwrap().settings, &defaults));
         let psql = parameters.outcome(pool, &wanted(&[("application_name", "psql")]), false).unwrap();
         assert_eq!(psql.settings.reported, pairs(&[("application_name", "psql"), ("TimeZone", "UTC")]));
@@ -304,9 +304,9 @@ mod tests {
 
     #[test]
     fn a_server_that_starts_otherwise_voids_what_was_learned() {
-        let parameters = Parameters::default();
+        let parameters = KnownParameters::default();
         let set = |value| parameters.intern(Settings::new(pairs(&[("TimeZone", value)]), Pairs::default()));
-        let start = |value| parameters.begin_with(PoolId(1), &set(value), &Arc::default(), None);
+        let start = |value| parameters.set_defaults(PoolId(1), &set(value), &Arc::default(), None);
         start("UTC");
         let learned = LoginOutcome { settings: set("UTC"), base: set("UTC"), facts: Arc::default() };
         parameters.learn(PoolId(1), &wanted(&[("a", "b")]), learned.clone());
@@ -320,15 +320,15 @@ mod tests {
 
     #[test]
     fn that_no_writes_are_taken_is_not_told_from_memory_for_long() {
-        let parameters = Parameters::default();
+        let parameters = KnownParameters::default();
         let settings = parameters.intern(Settings::new(pairs(&[("TimeZone", "UTC")]), Pairs::default()));
         let facts = |value| Arc::new(pairs(&[("in_hot_standby", value)]));
-        parameters.begin_with(PoolId(1), &settings, &facts("on"), None);
+        parameters.set_defaults(PoolId(1), &settings, &facts("on"), None);
         assert!(parameters.outcome(PoolId(1), &[], false).is_some());
         parameters.on_tick(READ_ONLY_FROM_MEMORY_MS);
         assert!(parameters.outcome(PoolId(1), &[], false).is_none());
         assert!(parameters.outcome(PoolId(1), &[], true).is_some());
-        parameters.answered(&parameters.clock(PoolId(1)));
+        parameters.note_answer_time(&parameters.clock(PoolId(1)));
         assert!(parameters.outcome(PoolId(1), &[], false).is_some());
         parameters.on_tick(3 * READ_ONLY_FROM_MEMORY_MS);
         parameters.fact_changed(PoolId(1), b"in_hot_standby", b"off");
@@ -337,13 +337,13 @@ mod tests {
 
     #[test]
     fn other_defaults_begin_another_epoch() {
-        let parameters = Parameters::default();
+        let parameters = KnownParameters::default();
         let set = |zone| parameters.intern(Settings::new(pairs(&[("TimeZone", zone)]), Pairs::default()));
-        parameters.begin_with(PoolId(1), &set("UTC"), &Arc::default(), Some(vec![Box::from(*b"TimeZone")]));
+        parameters.set_defaults(PoolId(1), &set("UTC"), &Arc::default(), Some(vec![Box::from(*b"TimeZone")]));
         let before = parameters.defaults_version();
-        parameters.begin_with(PoolId(1), &set("UTC"), &Arc::default(), None);
+        parameters.set_defaults(PoolId(1), &set("UTC"), &Arc::default(), None);
         assert_eq!((parameters.defaults_version(), parameters.defaults(PoolId(1)).unwrap().1.len()), (before, 1));
-        parameters.begin_with(PoolId(1), &set("CET"), &Arc::default(), Some(Vec::new()));
+        parameters.set_defaults(PoolId(1), &set("CET"), &Arc::default(), Some(Vec::new()));
         assert!(parameters.defaults_version() != before && parameters.are_defaults(PoolId(1), &set("CET")));
         assert!(!parameters.are_defaults(PoolId(1), &set("UTC")));
     }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::session::{
-    shapes::{Description, Fit},
+    descriptions::{Description, Fit},
     statements::Statement,
 };
 
@@ -18,7 +18,7 @@ const MAX_BOUND_STATEMENTS: usize = 2048;
 const MAX_TEXT_BYTES: usize = 8 << 20;
 
 #[derive(Default)]
-pub(crate) struct Prepared {
+pub(crate) struct OurStatements {
     map: BTreeMap<u32, ServerStatement>,
     clock: u64,
     /// The clock when the present lease or transaction began.
@@ -32,21 +32,21 @@ pub(crate) struct Prepared {
 }
 
 /// Most names of one holder that are told apart.
-const MAX_OWN_NAMES: usize = 64;
+const MAX_HOLDER_NAMES: usize = 64;
 
 /// Names under which the holder may have statements of its own on a server.
 #[derive(Default)]
-pub(crate) struct OwnNames {
+pub(crate) struct HolderNames {
     names: Vec<Box<[u8]>>,
     all: bool,
 }
 
-impl OwnNames {
+impl HolderNames {
     pub(crate) fn add(&mut self, name: &[u8]) {
         if self.may_have(name) {
             return;
         }
-        if self.names.len() < MAX_OWN_NAMES {
+        if self.names.len() < MAX_HOLDER_NAMES {
             self.names.push(name.into());
         } else {
             self.all = true;
@@ -141,7 +141,7 @@ pub(crate) enum Need {
     CloseAndParse,
 }
 
-impl Prepared {
+impl OurStatements {
     /// A lease has begun, or a transaction has ended: no portal is open.
     pub(crate) fn begin_transaction(&mut self) {
         self.transaction_began = self.clock;
@@ -365,7 +365,7 @@ mod tests {
     /// C, c, y: the same of a Close; S: a Sync is forwarded; D: a statement of unknown name is deallocated.
     fn need_after(steps: &str) -> Need {
         let statement = statements(1).remove(0);
-        let mut server = Prepared::default();
+        let mut server = OurStatements::default();
         for step in steps.chars() {
             match step {
                 'P' => server.parse(&statement),
@@ -394,8 +394,8 @@ mod tests {
         }
     }
 
-    fn with(all: &[Arc<Statement>]) -> Prepared {
-        let mut server = Prepared::default();
+    fn with(all: &[Arc<Statement>]) -> OurStatements {
+        let mut server = OurStatements::default();
         for s in all {
             server.parse(s);
             server.parsed(s.id, true);
@@ -424,7 +424,7 @@ mod tests {
     fn long_texts_go_before_there_are_many() {
         let all = Statements::default();
         let text = |i: usize| [i.to_string().as_bytes(), &[b' '; 60_000]].concat();
-        let mut server = Prepared::default();
+        let mut server = OurStatements::default();
         for i in 0..1000 {
             let s = all.intern(Some(1), 0, &text(i), None);
             server.parse(&s);
@@ -440,7 +440,7 @@ mod tests {
     #[test]
     fn a_plan_that_does_not_fit_is_parsed_again_by_every_server() {
         let s = statements(1).remove(0);
-        let mut servers = [Prepared::default(), Prepared::default()];
+        let mut servers = [OurStatements::default(), OurStatements::default()];
         for server in &mut servers {
             server.parse(&s);
             server.parsed(s.id, true);

@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::session::shapes::ToldDescription;
+use crate::session::descriptions::ToldDescription;
 
 /// Longest Parse that is kept without being counted.
 const MAX_UNCOUNTED_BYTES: usize = 16 * 1024;
