@@ -128,7 +128,7 @@ impl Exchange {
     }
 
     /// A query of Poolhouse has failed within the open transaction, and the transaction with it.
-    pub(crate) fn transaction_failed(&mut self) {
+    pub(crate) fn note_failed_transaction(&mut self) {
         self.status = b'E';
     }
 
@@ -270,7 +270,7 @@ impl Exchange {
             | back::ROW_DESCRIPTION
             | back::PORTAL_SUSPENDED
             | back::EMPTY_QUERY_RESPONSE
-            | back::COMMAND_COMPLETE => self.complete(),
+            | back::COMMAND_COMPLETE => self.settle_front(),
             _ => None,
         }
     }
@@ -302,7 +302,7 @@ impl Exchange {
             Some(Item::CopyExecute) => true,
             _ => false,
         };
-        if pending { 0 } else { self.copy_over() }
+        if pending { 0 } else { self.end_copying() }
     }
 
     /// The server sent a ReadyForQuery. False if no request can be answered by it.
@@ -349,7 +349,7 @@ impl Exchange {
     }
 
     #[inline]
-    fn complete(&mut self) -> Option<Note> {
+    fn settle_front(&mut self) -> Option<Note> {
         self.advance();
         match self.queue.front_mut()? {
             Item::Extended(count) => *count = count.saturating_sub(1),
@@ -360,7 +360,7 @@ impl Exchange {
                 }
                 Item::CopyExecute => {
                     *item = Item::Extended(0);
-                    self.copy_over();
+                    self.end_copying();
                 }
                 _ => {}
             },

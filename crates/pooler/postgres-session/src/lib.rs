@@ -187,7 +187,7 @@ impl Protocol for Postgres {
         servers: &mut dyn Sessions<ServerTag, Server>,
         out: &mut Outbox,
     ) {
-        self.lost_client(me, client, servers, out);
+        self.client_lost(me, client, servers, out);
     }
 
     fn server_gone(
@@ -197,7 +197,7 @@ impl Protocol for Postgres {
         clients: &mut dyn Sessions<ClientTag, Client>,
         out: &mut Outbox,
     ) {
-        self.lost_server(&mut ServerSide { server_tag: me, server, clients, out });
+        self.server_lost(&mut ServerSide { server_tag: me, server, clients, out });
     }
 
     fn refuse(&self, me: ClientTag, client: &mut Client, why: Refusal, out: &mut Outbox) {

@@ -121,7 +121,7 @@ impl Exchange {
     }
 
     /// The request that might begin a COPY has been answered. Returns the number of Syncs that were kept back.
-    pub(super) fn copy_over(&mut self) -> u32 {
+    pub(super) fn end_copying(&mut self) -> u32 {
         let was = std::mem::replace(&mut self.copying, Copying::No);
         self.progressed |= was != Copying::No;
         if let Copying::Taking { syncs, .. } = was { syncs } else { 0 }

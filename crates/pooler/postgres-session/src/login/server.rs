@@ -281,7 +281,7 @@ impl Postgres {
     pub(crate) fn server_handshake_failed(&self, server: &mut Server, failure: TlsFailure) -> CloseReason {
         let TlsFailure { certificate: permanent, message } = failure;
         let Stage::Login(login) = &server.stage else { return CloseReason::StartFailed { permanent, message } };
-        let again = self.second_tries.turned_away(server.pool, login.how.encryption.tls, true);
+        let again = self.second_tries.note_turned_away(server.pool, login.how.encryption.tls, true);
         CloseReason::StartFailed { permanent: permanent && !again, message }
     }
 
@@ -289,7 +289,7 @@ impl Postgres {
         let again = match &server.stage {
             Stage::Login(login) if refused.turned_away => {
                 let (tls, secured) = (login.how.encryption.tls, login.secured.is_some());
-                self.second_tries.turned_away(server.pool, tls, secured)
+                self.second_tries.note_turned_away(server.pool, tls, secured)
             }
             _ => false,
         };

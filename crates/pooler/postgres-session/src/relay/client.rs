@@ -106,7 +106,7 @@ impl Relay<'_> {
             let Some(header) = Header::read(&self.bytes[self.at..]) else { return self.at };
             let end = self.at + header.total();
             let here = end.min(self.bytes.len());
-            let forwarded = match self.message(postgres, header, end, here) {
+            let forwarded = match self.handle_message(postgres, header, end, here) {
                 Decision::Forward => true,
                 Decision::Drop => false,
                 Decision::Stop(consumed) => return consumed,
@@ -151,9 +151,9 @@ impl Relay<'_> {
 
     /// A message that ends at `end`, of which everything up to `here` has arrived.
     #[inline]
-    fn message(&mut self, postgres: &Postgres, header: Header, end: usize, here: usize) -> Decision {
+    fn handle_message(&mut self, postgres: &Postgres, header: Header, end: usize, here: usize) -> Decision {
         if !(4..=limit(header.kind)).contains(&header.length) {
-            self.client.violation(self.me, &unacceptable(header), self.out);
+            self.client.close_for_violation(self.me, &unacceptable(header), self.out);
             return Decision::Stop(self.bytes.len());
         }
         if header.kind == front::TERMINATE {
@@ -161,7 +161,7 @@ impl Relay<'_> {
             return Decision::Stop(self.bytes.len());
         }
         if self.lease.is_some() {
-            return self.message_to_server(postgres, header, end, here);
+            return self.handle_message_with_server(postgres, header, end, here);
         }
         if self.client.answer_without_server(self.me, header.kind, self.out) {
             if self.client.skip == Skip::Nothing && self.client.end_refusal(self.bytes, end) {
@@ -180,7 +180,7 @@ impl Relay<'_> {
 
     /// The same for a client that holds a server.
     #[inline]
-    fn message_to_server(&mut self, postgres: &Postgres, header: Header, end: usize, here: usize) -> Decision {
+    fn handle_message_with_server(&mut self, postgres: &Postgres, header: Header, end: usize, here: usize) -> Decision {
         // What stands before it makes room when it is consumed.
         let message = Arrived { header, bytes: self.bytes, at: self.at, full: self.full && self.at == 0 };
         let (tag, server) = self.lease.as_mut().expect("the client holds a server");

@@ -107,7 +107,7 @@ impl Postgres {
         }
     }
 
-    pub(crate) fn lost_client(
+    pub(crate) fn client_lost(
         &self,
         me: ClientTag,
         client: &mut Client,
@@ -144,7 +144,7 @@ impl Postgres {
         Link { client_tag: me, client, server_tag: tag, server, out }.release(verdict);
     }
 
-    pub(crate) fn lost_server(&self, side: &mut ServerSide<'_>) {
+    pub(crate) fn server_lost(&self, side: &mut ServerSide<'_>) {
         match std::mem::replace(&mut side.server.stage, Stage::Closed) {
             stage @ Stage::Login(_) => {
                 side.server.stage = stage;

@@ -25,7 +25,12 @@ struct ReadyOutcome {
 }
 
 impl Postgres {
-    pub(crate) fn command_complete(&self, relay: &mut Relay<'_, '_>, server: &mut Server, end: usize) -> AnswerStep {
+    pub(crate) fn handle_command_complete(
+        &self,
+        relay: &mut Relay<'_, '_>,
+        server: &mut Server,
+        end: usize,
+    ) -> AnswerStep {
         let note = server.exchange.answered(back::COMMAND_COMPLETE);
         let tag = relay.bytes.get(relay.at + HEADER..end).unwrap_or_default();
         let told = match (note, server.traces.amended()) {
@@ -53,10 +58,10 @@ impl Postgres {
         }
         let forgets = server.traces.may_have_any(Suspects::DEALLOCATE);
         match tag {
-            b"DISCARD ALL\0" if forgets => self.forgotten(relay, server, true),
+            b"DISCARD ALL\0" if forgets => self.note_deallocate_all(relay, server, true),
             // In session mode Poolhouse does not follow statements.
             b"DISCARD ALL\0" if server.traces.may_have_any(Suspects::RESET) => server.traces.note_discard_all(),
-            b"DEALLOCATE ALL\0" if forgets => self.forgotten(relay, server, false),
+            b"DEALLOCATE ALL\0" if forgets => self.note_deallocate_all(relay, server, false),
             // Of a statement that is not known by its name: it may have been one of ours.
             b"DEALLOCATE\0" | b"DO\0" if forgets => {
                 server.statements.doubt_all();
@@ -72,7 +77,7 @@ impl Postgres {
     }
 
     /// The server has deallocated all prepared statements and, with `all`, discarded everything else.
-    fn forgotten(&self, relay: &mut Relay<'_, '_>, server: &mut Server, all: bool) {
+    fn note_deallocate_all(&self, relay: &mut Relay<'_, '_>, server: &mut Server, all: bool) {
         server.statements.forget_all();
         if all {
             server.traces.note_discard_all();
@@ -88,7 +93,7 @@ impl Postgres {
         }
     }
 
-    pub(crate) fn error_response(
+    pub(crate) fn handle_error_response(
         &self,
         relay: &mut Relay<'_, '_>,
         server: &mut Server,
@@ -113,7 +118,7 @@ impl Postgres {
         }
         let mut link = relay.link(server);
         link.client.copies.failed();
-        let mut renamed = named::failed(body, prepared, link.client, link.server);
+        let mut renamed = named::error_answered(body, prepared, link.client, link.server);
         for _ in 0..syncs {
             // Behind a COPY that failed before more data came, they mean something again.
             link.write_to_server(|to| write(to, front::SYNC, |_| {}));
@@ -137,7 +142,13 @@ impl Postgres {
 
     /// A ReadyForQuery for the holder has been entered.
     #[inline]
-    pub(crate) fn ready(&self, relay: &mut Relay<'_, '_>, server: &mut Server, status: u8, end: usize) -> AnswerStep {
+    pub(crate) fn handle_ready(
+        &self,
+        relay: &mut Relay<'_, '_>,
+        server: &mut Server,
+        status: u8,
+        end: usize,
+    ) -> AnswerStep {
         let settled = server.exchange.is_settled();
         if let Some(requests) = server.traces.amended() {
             requests.end_query();

@@ -55,12 +55,12 @@ pub(crate) fn inspect(
         }
         // The server discards it.
         _ if link.server.exchange.is_skipping() => Step::Forward,
-        front::QUERY => query(postgres, link, message, kept),
+        front::QUERY => inspect_query(postgres, link, message, kept),
         front::FUNCTION_CALL => {
             if message.may_wait() {
                 return Step::Wait;
             }
-            function_call(link.server, message);
+            inspect_function_call(link.server, message);
             Step::Forward
         }
         front::BIND if link.server.traces.may_have_any(Suspects::BOUND_NAME) && message.may_wait() => Step::Wait,
@@ -85,10 +85,10 @@ pub(crate) fn inspect(
             Step::Forward
         }
         front::EXECUTE if link.server.statements.has_deallocating() => {
-            named::execute(link.client, link.server, message);
+            named::follow_execute(link.client, link.server, message);
             Step::Forward
         }
-        front::PARSE | front::BIND | front::DESCRIBE | front::CLOSE => statement(postgres, link, message, kept),
+        front::PARSE | front::BIND | front::DESCRIBE | front::CLOSE => inspect_statement(postgres, link, message, kept),
         _ => Step::Forward,
     }
 }
@@ -103,11 +103,16 @@ fn inspect_in_session(link: &mut Link<'_>, message: &Arrived<'_>) -> Step {
         }
         watch_session(link.client, link.server, message);
     }
-    reset::in_session(link, message)
+    reset::follow_in_session(link, message)
 }
 
 #[inline]
-fn statement(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, kept: &mut Option<Range<usize>>) -> Step {
+fn inspect_statement(
+    postgres: &Postgres,
+    link: &mut Link<'_>,
+    message: &Arrived<'_>,
+    kept: &mut Option<Range<usize>>,
+) -> Step {
     match message.statement_name() {
         None if message.may_wait() => Step::Wait,
         None | Some(None) => Step::Forward,
@@ -152,7 +157,7 @@ fn watch_call(server: &mut Server, message: &Arrived<'_>) {
 }
 
 /// A FunctionCall: the function is known to be harmless by its number, or may do anything.
-fn function_call(server: &mut Server, message: &Arrived<'_>) {
+fn inspect_function_call(server: &mut Server, message: &Arrived<'_>) {
     let mut body = message.body();
     if take_u32(&mut body).is_some_and(harmless::is_harmless_oid) {
         return;
@@ -168,7 +173,12 @@ fn function_call(server: &mut Server, message: &Arrived<'_>) {
     }
 }
 
-fn query(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, kept: &mut Option<Range<usize>>) -> Step {
+fn inspect_query(
+    postgres: &Postgres,
+    link: &mut Link<'_>,
+    message: &Arrived<'_>,
+    kept: &mut Option<Range<usize>>,
+) -> Step {
     if message.may_wait() {
         return Step::Wait;
     }
@@ -212,7 +222,7 @@ fn query(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, kept: 
                 return Step::Replaced(message.end());
             }
             if link.server.policy.on_state != OnState::Allow {
-                amended = reset::query(link, message, &mut findings);
+                amended = reset::amend_query(link, message, &mut findings);
             }
             if matches!(amended, Some(Step::Wait)) {
                 return Step::Wait;
@@ -220,7 +230,7 @@ fn query(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, kept: 
             link.server.suspect(&findings);
         }
     }
-    if let Some(step) = unnamed::query(&postgres.texts, link, message, kept) {
+    if let Some(step) = unnamed::follow_query(&postgres.texts, link, message, kept) {
         return step;
     }
     amended.unwrap_or(Step::Forward)

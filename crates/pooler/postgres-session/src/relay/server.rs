@@ -63,7 +63,7 @@ impl Postgres {
                 relay.at = here;
                 continue;
             }
-            let step = self.step(&mut relay, server, header, end);
+            let step = self.handle_message(&mut relay, server, header, end);
             let here = end.min(relay.bytes.len());
             if server.exchange.take_progress() {
                 relay.wake_holder(server);
@@ -99,20 +99,26 @@ impl Postgres {
     }
 
     #[inline]
-    fn step(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> AnswerStep {
+    fn handle_message(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> AnswerStep {
         if !(4..=MAX_LENGTH).contains(&header.length) {
             AnswerStep::Broken(format!("a message of length {}", header.length))
         } else if server.work.is_some() {
-            self.for_us(relay, server, header, end)
+            self.handle_for_us(relay, server, header, end)
         } else if server.holder().is_some() {
-            self.for_client(relay, server, header, end)
+            self.handle_for_holder(relay, server, header, end)
         } else {
-            self.for_no_client(relay, server, header, end)
+            self.handle_without_holder(relay, server, header, end)
         }
     }
 
     #[inline]
-    fn for_client(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> AnswerStep {
+    fn handle_for_holder(
+        &self,
+        relay: &mut Relay<'_, '_>,
+        server: &mut Server,
+        header: Header,
+        end: usize,
+    ) -> AnswerStep {
         let whole = end <= relay.bytes.len();
         relay.ended |= match header.kind {
             back::READY_FOR_QUERY => true,
@@ -121,7 +127,7 @@ impl Postgres {
         };
         match header.kind {
             back::COPY_DATA | back::NOTICE_RESPONSE => AnswerStep::Forward,
-            back::NOTIFICATION_RESPONSE => notification(relay, server, whole, end),
+            back::NOTIFICATION_RESPONSE => handle_notification(relay, server, whole, end),
             back::READY_FOR_QUERY => match ready_status(relay, header, whole) {
                 Ok(status) if server.exchange.enter_ready(status) => {
                     server.unsynced = false;
@@ -129,18 +135,18 @@ impl Postgres {
                         relay.wake_holder(server);
                         AnswerStep::Drop
                     } else {
-                        self.ready(relay, server, status, end)
+                        self.handle_ready(relay, server, status, end)
                     }
                 }
                 Ok(_) => AnswerStep::Broken("a ReadyForQuery that no request asked for".to_owned()),
                 Err(step) => step,
             },
-            back::PARAMETER_STATUS => self.parameter(relay, server, whole, end),
+            back::PARAMETER_STATUS => self.handle_parameter(relay, server, whole, end),
             back::ERROR_RESPONSE if !whole && !relay.full => AnswerStep::Wait,
-            back::ERROR_RESPONSE => self.error_response(relay, server, whole, end),
+            back::ERROR_RESPONSE => self.handle_error_response(relay, server, whole, end),
             back::PARSE_COMPLETE | back::CLOSE_COMPLETE => match server.exchange.answered(header.kind) {
                 None => AnswerStep::Forward,
-                Some(note) => noted_answer(relay, server, note, whole, end),
+                Some(note) => handle_noted_answer(relay, server, note, whole, end),
             },
             back::COMMAND_COMPLETE
                 if server.traces.may_have_any(Suspects::WATCHED_COMPLETIONS) || !server.unlistened.is_empty() =>
@@ -148,7 +154,7 @@ impl Postgres {
                 if !whole && !relay.full {
                     return AnswerStep::Wait;
                 }
-                self.command_complete(relay, server, end)
+                self.handle_command_complete(relay, server, end)
             }
             back::BIND_COMPLETE => match server.exchange.answered(header.kind) {
                 None => AnswerStep::Forward,
@@ -158,7 +164,7 @@ impl Postgres {
             back::PARAMETER_DESCRIPTION | back::ROW_DESCRIPTION | back::NO_DATA
                 if server.exchange.describing().is_some() =>
             {
-                self.described(relay, server, header, end)
+                self.handle_description(relay, server, header, end)
             }
             back::COPY_IN_RESPONSE if server.exchange.enter_copy_in() => AnswerStep::Forward,
             back::COPY_IN_RESPONSE => AnswerStep::Broken("a COPY that no request has begun".to_owned()),
@@ -170,13 +176,19 @@ impl Postgres {
             | back::NO_DATA
             | back::PARAMETER_DESCRIPTION
             | back::PORTAL_SUSPENDED
-            | back::ROW_DESCRIPTION => passed_on(server, header.kind),
+            | back::ROW_DESCRIPTION => handle_plain_answer(server, header.kind),
             kind => AnswerStep::Broken(unexpected(kind)),
         }
     }
 
     /// A part of the answer to a Describe that is looked at.
-    fn described(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> AnswerStep {
+    fn handle_description(
+        &self,
+        relay: &mut Relay<'_, '_>,
+        server: &mut Server,
+        header: Header,
+        end: usize,
+    ) -> AnswerStep {
         if end > relay.bytes.len() && !relay.full {
             return AnswerStep::Wait;
         }
@@ -192,7 +204,7 @@ impl Postgres {
     }
 
     /// A ParameterStatus: it concerns the server and its holder.
-    fn parameter(&self, relay: &mut Relay<'_, '_>, server: &mut Server, whole: bool, end: usize) -> AnswerStep {
+    fn handle_parameter(&self, relay: &mut Relay<'_, '_>, server: &mut Server, whole: bool, end: usize) -> AnswerStep {
         match (whole, relay.full) {
             (false, false) => return AnswerStep::Wait,
             (false, true) => return AnswerStep::Broken("a ParameterStatus without an end".to_owned()),
@@ -212,7 +224,7 @@ impl Postgres {
         }
     }
 
-    fn for_us(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> AnswerStep {
+    fn handle_for_us(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> AnswerStep {
         let whole = end <= relay.bytes.len();
         let prefaces = server.is_prefaced();
         let work = server.work.as_mut().expect("the server is at work for us");
@@ -226,7 +238,7 @@ impl Postgres {
                 }
                 Err(step) => step,
             },
-            back::PARAMETER_STATUS => self.parameter(relay, server, whole, end),
+            back::PARAMETER_STATUS => self.handle_parameter(relay, server, whole, end),
             back::ERROR_RESPONSE if !whole && !relay.full => AnswerStep::Wait,
             back::ERROR_RESPONSE => {
                 work.answered = true;
@@ -259,24 +271,30 @@ impl Postgres {
             }
             back::DATA_ROW if !whole && !relay.full && work.reads_rows() => AnswerStep::Wait,
             back::DATA_ROW => {
-                if !work.row(relay.bytes.get(relay.at + HEADER..end)) {
+                if !work.take_row(relay.bytes.get(relay.at + HEADER..end)) {
                     return AnswerStep::Broken("a malformed DataRow".to_owned());
                 }
                 AnswerStep::Drop
             }
-            back::NOTIFICATION_RESPONSE => self.notify_without_request(relay, server, whole, end),
+            back::NOTIFICATION_RESPONSE => self.handle_notification_without_request(relay, server, whole, end),
             back::ROW_DESCRIPTION | back::NOTICE_RESPONSE => AnswerStep::Drop,
             kind => AnswerStep::Broken(unexpected(kind)),
         }
     }
 
     /// A message while no client holds the server: only asynchronous ones may come.
-    fn for_no_client(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> AnswerStep {
+    fn handle_without_holder(
+        &self,
+        relay: &mut Relay<'_, '_>,
+        server: &mut Server,
+        header: Header,
+        end: usize,
+    ) -> AnswerStep {
         let whole = end <= relay.bytes.len();
         match header.kind {
-            back::NOTIFICATION_RESPONSE => self.notify_without_request(relay, server, whole, end),
+            back::NOTIFICATION_RESPONSE => self.handle_notification_without_request(relay, server, whole, end),
             back::NOTICE_RESPONSE => AnswerStep::Drop,
-            back::PARAMETER_STATUS => self.parameter(relay, server, whole, end),
+            back::PARAMETER_STATUS => self.handle_parameter(relay, server, whole, end),
             back::ERROR_RESPONSE if !whole && !relay.full => AnswerStep::Wait,
             back::ERROR_RESPONSE => {
                 let failure = Failure::read(relay.bytes.get(relay.at + HEADER..end).unwrap_or_default());
@@ -292,7 +310,7 @@ impl Postgres {
 
     /// A notification while the server serves no client: it is for the clients of a hub, or for the holder, which may
     /// have been told already that its transaction is over.
-    fn notify_without_request(
+    fn handle_notification_without_request(
         &self,
         relay: &mut Relay<'_, '_>,
         server: &Server,
@@ -309,13 +327,13 @@ impl Postgres {
                 self.fan_out(server, &relay.bytes[relay.at..end], relay.out);
                 AnswerStep::Drop
             }
-            (true, _) => notification(relay, server, whole, end),
+            (true, _) => handle_notification(relay, server, whole, end),
         }
     }
 }
 
 /// A notification for the holder, unless the hub sends it the same.
-fn notification(relay: &mut Relay<'_, '_>, server: &Server, whole: bool, end: usize) -> AnswerStep {
+fn handle_notification(relay: &mut Relay<'_, '_>, server: &Server, whole: bool, end: usize) -> AnswerStep {
     let holder = server.holder().expect("a client is served");
     if relay.client(holder).listening.is_none() {
         return AnswerStep::Forward;
@@ -330,7 +348,13 @@ fn notification(relay: &mut Relay<'_, '_>, server: &Server, whole: bool, end: us
 }
 
 /// A ParseComplete or CloseComplete that answers a noted request.
-fn noted_answer(relay: &mut Relay<'_, '_>, server: &mut Server, note: Note, whole: bool, end: usize) -> AnswerStep {
+fn handle_noted_answer(
+    relay: &mut Relay<'_, '_>,
+    server: &mut Server,
+    note: Note,
+    whole: bool,
+    end: usize,
+) -> AnswerStep {
     let client = server.holder().and_then(|tag| relay.clients.get(tag));
     match named::settle(note, true, client, server) {
         ClientAnswer::Same => AnswerStep::Forward,
@@ -350,7 +374,7 @@ fn noted_answer(relay: &mut Relay<'_, '_>, server: &mut Server, note: Note, whol
 
 /// Decides about an answer of this type, which answers no Parse or Close.
 #[inline]
-fn passed_on(server: &mut Server, kind: u8) -> AnswerStep {
+fn handle_plain_answer(server: &mut Server, kind: u8) -> AnswerStep {
     match server.exchange.answered(kind) {
         None | Some(Note::Amended(_)) => AnswerStep::Forward,
         Some(_) => AnswerStep::Broken(format!("a Parse or Close answered by 0x{kind:02X}")),

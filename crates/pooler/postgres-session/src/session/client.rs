@@ -184,7 +184,7 @@ impl Client {
         out.push(Effect::Close { peer: Peer::Client(me), reason });
     }
 
-    pub(crate) fn violation(&mut self, me: ClientTag, message: &str, out: &mut Outbox) {
+    pub(crate) fn close_for_violation(&mut self, me: ClientTag, message: &str, out: &mut Outbox) {
         let hint = "The client and Poolhouse no longer agree where a message begins.";
         let report = Report { severity: Severity::Fatal, code: code::PROTOCOL_VIOLATION, message, hint };
         self.fail(me, &report, Blame::Client, out);

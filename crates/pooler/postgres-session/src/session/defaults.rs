@@ -60,7 +60,7 @@ impl DefaultsQuestion {
         Self { then, answered: Vec::new(), set: Vec::new(), of_role: Vec::new() }
     }
 
-    pub(crate) fn row(&mut self, body: &[u8]) -> Option<()> {
+    pub(crate) fn take_row(&mut self, body: &[u8]) -> Option<()> {
         let columns = read_row::<3>(body)?;
         let (name, source) = (columns[0]?, columns[1].unwrap_or_default());
         self.answered.push(name.into());
@@ -97,13 +97,13 @@ mod tests {
             ["IntervalStyle", "user", "t"],
             ["x", "default", "f"],
         ] {
-            question.row(&row_body(&columns.map(Some))).unwrap();
+            question.take_row(&row_body(&columns.map(Some))).unwrap();
         }
         let set: Vec<_> = question.set_of(&settings).iter().map(|(name, _)| name.to_vec()).collect();
         assert_eq!(set, [b"TimeZone".to_vec(), b"x".to_vec(), b"y".to_vec()]);
         assert_eq!(question.of_role, [Box::from(*b"IntervalStyle")]);
         for bad in [&b""[..], b"\0\x02", b"\0\x03\0\0\0\x09ab"] {
-            assert!(question.row(bad).is_none());
+            assert!(question.take_row(bad).is_none());
         }
         assert!(write(&settings).ends_with(b"ANY ('{DateStyle,TimeZone,IntervalStyle,x,y}'::pg_catalog.text[])"));
     }

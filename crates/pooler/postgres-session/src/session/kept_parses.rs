@@ -60,7 +60,7 @@ pub(crate) enum Bytes<'a> {
 
 impl KeptParses {
     /// Bytes of all long Parses that are kept, and the number that had to go.
-    pub(crate) fn told(&self) -> (usize, u64) {
+    pub(crate) fn totals(&self) -> (usize, u64) {
         let kept = self.lock();
         (kept.bytes, kept.forgotten)
     }
@@ -171,9 +171,9 @@ mod tests {
         let text = texts.begin(20_000, &[1; 15_000]);
         text.append(&[2; 5000]);
         assert_eq!(text.bytes().unwrap()[14_999..15_001], [1, 2]);
-        assert_eq!(texts.told(), (20_000, 0));
+        assert_eq!(texts.totals(), (20_000, 0));
         drop(text);
-        assert_eq!(texts.told(), (0, 0));
+        assert_eq!(texts.totals(), (0, 0));
         assert!(!texts.keep(&[1; MAX_UNCOUNTED_BYTES]).is_long());
     }
 
@@ -182,10 +182,10 @@ mod tests {
         let texts = KeptParses::default();
         let all: Vec<_> = (0..5).map(|_| texts.keep(&vec![0; MAX_PARSE_BYTES])).collect();
         assert_eq!(all.iter().map(|text| text.bytes().is_some()).collect::<Vec<_>>(), [false, true, true, true, true]);
-        assert_eq!(texts.told(), (MAX_LONG_BYTES, 1));
+        assert_eq!(texts.totals(), (MAX_LONG_BYTES, 1));
         // What is gone grows no more.
         all[0].append(&[0; 100]);
-        assert_eq!(texts.told(), (MAX_LONG_BYTES, 1));
+        assert_eq!(texts.totals(), (MAX_LONG_BYTES, 1));
         assert!(texts.begin(MAX_PARSE_BYTES + 1, &[0; 100]).bytes().is_none());
     }
 }

@@ -34,7 +34,7 @@ impl Lookup {
         }
     }
 
-    pub(crate) fn row(&mut self, body: &[u8]) {
+    pub(crate) fn take_row(&mut self, body: &[u8]) {
         self.answer = match self.answer {
             Answer::NoUser => read_row(body, &self.user),
             _ => Answer::Unusable("more than one row"),
@@ -42,7 +42,7 @@ impl Lookup {
     }
 
     /// A row came that is too long for a user and a password.
-    pub(crate) fn long_row(&mut self) {
+    pub(crate) fn note_long_row(&mut self) {
         self.answer = Answer::Unusable("a row that is too long");
     }
 }
@@ -93,7 +93,7 @@ mod tests {
 
     fn lookup(rows: &[Vec<u8>]) -> Answer {
         let mut lookup = Lookup::new("db".into(), "app".into());
-        rows.iter().for_each(|body| lookup.row(body));
+        rows.iter().for_each(|body| lookup.take_row(body));
         std::mem::replace(&mut lookup.answer, Answer::NoUser)
     }
 

@@ -117,25 +117,25 @@ impl OwnQueries {
     }
 
     /// Takes a row; `None` if it is too long. False if it is malformed.
-    pub(crate) fn row(&mut self, body: Option<&[u8]>) -> bool {
+    pub(crate) fn take_row(&mut self, body: Option<&[u8]>) -> bool {
         match (&mut self.purpose, body) {
-            (Purpose::Survey(survey) | Purpose::Connected(survey), Some(body)) => survey.row(body).is_some(),
+            (Purpose::Survey(survey) | Purpose::Connected(survey), Some(body)) => survey.take_row(body).is_some(),
             (Purpose::Lookup(lookup), Some(body)) => {
-                lookup.row(body);
+                lookup.take_row(body);
                 true
             }
             (Purpose::Lookup(lookup), None) => {
-                lookup.long_row();
+                lookup.note_long_row();
                 true
             }
             (Purpose::Survey(survey) | Purpose::Connected(survey), None) => {
-                survey.long_row();
+                survey.note_long_row();
                 true
             }
-            (Purpose::Catalogue(reading, _), Some(body)) => reading.row(body).is_some(),
-            (Purpose::Defaults(question), Some(body)) => question.row(body).is_some(),
+            (Purpose::Catalogue(reading, _), Some(body)) => reading.take_row(body).is_some(),
+            (Purpose::Defaults(question), Some(body)) => question.take_row(body).is_some(),
             (Purpose::Catalogue(reading, _), None) => {
-                reading.long_row();
+                reading.note_long_row();
                 true
             }
             _ => true,

@@ -48,7 +48,7 @@ impl AmendedRequests {
     }
 
     /// An amended Query is forwarded, and nothing else is under way.
-    pub(crate) fn begin(&mut self, query: Amended) {
+    pub(crate) fn begin_query(&mut self, query: Amended) {
         (self.query, self.answered, self.ours) = (Some(query), 0, 0);
     }
 
@@ -69,7 +69,7 @@ impl AmendedRequests {
     }
 
     /// A Bind of this portal is forwarded, of a statement with this mark.
-    pub(crate) fn bind(&mut self, portal: &[u8], mark: Option<Tag>) {
+    pub(crate) fn note_bind(&mut self, portal: &[u8], mark: Option<Tag>) {
         self.portals.retain(|(known, _)| **known != *portal);
         if let Some(tag) = mark.filter(|_| self.portals.len() < MAX_REMEMBERED) {
             self.portals.push((portal.into(), tag));
@@ -78,7 +78,7 @@ impl AmendedRequests {
 
     /// A Parse of this name is forwarded. The server may refuse or discard it and keep the former statement. So what is
     /// known of that stays, unless the new statement `may_be_taken` for it, or the former one is certainly replaced.
-    pub(crate) fn name(&mut self, name: &[u8], resetting: ResetEffect, may_be_taken: bool, is_replaced: bool) {
+    pub(crate) fn note_parse(&mut self, name: &[u8], resetting: ResetEffect, may_be_taken: bool, is_replaced: bool) {
         if let Some((_, known)) = self.names.iter_mut().find(|(known, _)| **known == *name) {
             known.amended = if may_be_taken { resetting.amended } else { resetting.amended.or(known.amended) };
             known.unclear = resetting.unclear || (known.unclear && !is_replaced);

@@ -69,7 +69,7 @@ impl Postgres {
     pub fn memory(&self) -> impl Fn() -> Memory + Send + Sync + 'static {
         let (statements, texts) = (Arc::clone(&self.statements), self.texts.clone());
         move || {
-            let (bytes, unnamed_forgotten) = texts.told();
+            let (bytes, unnamed_forgotten) = texts.totals();
             Memory { named_bytes: statements.bytes() as u64, unnamed_bytes: bytes as u64, unnamed_forgotten }
         }
     }

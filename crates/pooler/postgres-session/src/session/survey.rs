@@ -195,7 +195,7 @@ impl Survey {
     }
 
     /// A repetition, and its query; `None` after enough tries.
-    pub(crate) fn again(&self) -> Option<(Self, Vec<u8>)> {
+    pub(crate) fn repetition(&self) -> Option<(Self, Vec<u8>)> {
         let survey = Self {
             tries: self.tries + 1,
             guessed: self.guessed.clone(),
@@ -222,7 +222,7 @@ impl Survey {
         unknown
     }
 
-    pub(crate) fn long_row(&mut self) {
+    pub(crate) fn note_long_row(&mut self) {
         self.too_long = true;
     }
 
@@ -241,7 +241,7 @@ impl Survey {
         self.asked.intersects(Suspects::NEEDS_SETTINGS)
     }
 
-    pub(crate) fn row(&mut self, body: &[u8]) -> Option<()> {
+    pub(crate) fn take_row(&mut self, body: &[u8]) -> Option<()> {
         let columns = read_row::<3>(body)?;
         if columns[0] == Some(b"u") {
             self.unlisted = true;
@@ -349,7 +349,7 @@ mod tests {
             let (name, value) = (name.map(hex), value.map(hex));
             let columns =
                 if *kind == Some("s") { [*kind, name.as_deref(), value.as_deref()] } else { [*kind, rows[0][1], None] };
-            survey.row(&row_body(&columns)).unwrap();
+            survey.take_row(&row_body(&columns)).unwrap();
         }
         survey
     }
@@ -416,7 +416,7 @@ mod tests {
             &row_body(&[Some("p"), Some("?"), None]),
             &row_body(&[None; 3]),
         ] {
-            assert!(survey.row(body).is_none());
+            assert!(survey.take_row(body).is_none());
         }
     }
 

@@ -373,7 +373,7 @@ pub(super) mod tests {
         catalogue.take_reading(reading);
         assert!(!catalogue.is_clean());
         let mut reading = ask().unwrap();
-        reading.row(&row(function("f", "sql", "select 1"))).unwrap();
+        reading.take_row(&row(function("f", "sql", "select 1"))).unwrap();
         catalogue.take_reading(reading);
         assert!(catalogue.is_clean() && catalogue.knows(&[Box::from(*b"f")]) && !catalogue.knows(&[Box::from(*b"g")]));
         assert!(catalogue.assessment() != first && catalogue.assessment() == catalogue.assessment());
@@ -394,7 +394,7 @@ pub(super) mod tests {
         let mark = |text, count: &'static str| row(["m", "", text, "", count, "off", ""]);
         let text = |reading: &Reading| String::from_utf8(reading.question(15)).unwrap();
         let mut reading = ask().unwrap();
-        reading.row(&mark("1", "5000")).unwrap();
+        reading.take_row(&mark("1", "5000")).unwrap();
         catalogue.take_reading(reading);
         assert!(!catalogue.is_clean() && Catalogue::begin_reading(&catalogue, Arc::default()).is_none(), "too soon");
         catalogue.clock.store(CHANGE_CHECK_INTERVAL_MS, Relaxed);
@@ -403,17 +403,17 @@ pub(super) mod tests {
         let mut reading = ask().unwrap();
         while !text(&reading).contains("WITH marks") {
             assert!(!catalogue.is_clean());
-            reading.row(&row(["b", "", if parts == 1 { "20000" } else { "" }, "", "", "0", ""])).unwrap();
+            reading.take_row(&row(["b", "", if parts == 1 { "20000" } else { "" }, "", "", "0", ""])).unwrap();
             assert_eq!(text(&reading).contains("> 20000"), parts == 2, "{}", text(&reading));
             let name = format!("f{parts}");
-            reading.row(&row(function(&name, "sql", "select 1"))).unwrap();
+            reading.take_row(&row(function(&name, "sql", "select 1"))).unwrap();
             catalogue.take_reading(reading);
             parts += 1;
             reading = ask().unwrap();
         }
         assert!(parts > 10, "{parts}");
         // Whether it is still the same is asked at last.
-        reading.row(&mark("1", "5000")).unwrap();
+        reading.take_row(&mark("1", "5000")).unwrap();
         catalogue.take_reading(reading);
         assert!(catalogue.is_clean() && catalogue.knows(&[Box::from(*b"f0"), Box::from(*b"f7")]));
     }
@@ -425,7 +425,7 @@ pub(super) mod tests {
             catalogue.clock.store(at_ms, Relaxed);
             let mut reading = Catalogue::begin_reading(&catalogue, Arc::default()).unwrap();
             let sql = String::from_utf8(reading.question(15)).unwrap();
-            rows.iter().for_each(|columns| reading.row(&row(*columns)).unwrap());
+            rows.iter().for_each(|columns| reading.take_row(&row(*columns)).unwrap());
             catalogue.take_reading(reading);
             sql.contains("WITH marks")
         };
@@ -448,7 +448,7 @@ pub(super) mod tests {
         let read = |source| {
             catalogue.stale.store(true, SeqCst);
             let mut reading = Catalogue::begin_reading(&catalogue, Arc::default()).unwrap();
-            reading.row(&row(function("f", "sql", source))).unwrap();
+            reading.take_row(&row(function("f", "sql", source))).unwrap();
             catalogue.take_reading(reading);
         };
         read("select 1");

@@ -71,7 +71,7 @@ struct Reset {
 
 /// Amends the text of a Query of a client with these settings at its `start`. `suspected`: the number of its statements
 /// that seem to reset something; `wide`: characters may be of several bytes that are not UTF-8.
-pub(crate) fn query(text: &[u8], suspected: usize, wide: bool, start: &Settings) -> Outcome<Amended> {
+pub(crate) fn amend_query(text: &[u8], suspected: usize, wide: bool, start: &Settings) -> Outcome<Amended> {
     let text = text.strip_suffix(b"\0").unwrap_or(text);
     if start.extras.is_empty() {
         return Outcome::Same;
@@ -130,7 +130,7 @@ pub(crate) fn query(text: &[u8], suspected: usize, wide: bool, start: &Settings)
 }
 
 /// Amends the body of a Parse behind the name: a text, and the types of its parameters.
-pub(crate) fn parse(body: &[u8], suspected: usize, start: &Settings) -> Outcome<Vec<u8>> {
+pub(crate) fn amend_parse(body: &[u8], suspected: usize, start: &Settings) -> Outcome<Vec<u8>> {
     let mut types = body;
     let Some(text) = take_text(&mut types) else { return Outcome::Unclear };
     if start.extras.is_empty() {
@@ -330,14 +330,14 @@ mod tests {
     }
 
     fn text(sql: &str, suspected: usize) -> String {
-        match with_start(|start| query(sql.as_bytes(), suspected, false, start)) {
+        match with_start(|start| amend_query(sql.as_bytes(), suspected, false, start)) {
             Outcome::Amended(amended) => String::from_utf8(amended.text).unwrap(),
             other => format!("{other:?}"),
         }
     }
 
     fn parsed(sql: &str) -> String {
-        match with_start(|start| parse(format!("{sql}\0\0\0").as_bytes(), 1, start)) {
+        match with_start(|start| amend_parse(format!("{sql}\0\0\0").as_bytes(), 1, start)) {
             Outcome::Amended(body) => String::from_utf8(body).unwrap().replace('\0', "~"),
             other => format!("{other:?}"),
         }
@@ -409,7 +409,9 @@ mod tests {
     #[test]
     fn a_place_in_the_text_is_told_as_the_client_counts() {
         let sql = "RESET TimeZone; RESET TimeZone; SELECT 'ü' FROM nowhere";
-        let Outcome::Amended(amended) = with_start(|start| query(sql.as_bytes(), 2, false, start)) else { panic!() };
+        let Outcome::Amended(amended) = with_start(|start| amend_query(sql.as_bytes(), 2, false, start)) else {
+            panic!()
+        };
         assert_eq!(amended.behind, [1, 1]);
         let of = |text: &str| 1 + text[..text.find("nowhere").unwrap()].chars().count();
         assert_eq!(amended.original(of(std::str::from_utf8(&amended.text).unwrap())), of(sql));

@@ -195,7 +195,7 @@ fn read_name<'a>(at: &mut Reader<'a>, word: &'a [u8], quoted: bool, tokens: &mut
         }
         if std::mem::take(&mut at.start) {
             let exits = found.exits;
-            let kind = kinds::begin(word, tokens, found);
+            let kind = kinds::read_first_words(word, tokens, found);
             // Behind another statement it is of no interest.
             found.several |= at.begun;
             found.exits = if std::mem::replace(&mut at.begun, true) { exits } else { found.exits };
@@ -236,7 +236,7 @@ fn procedural(word: &[u8], last: Before<'_>, tokens: &mut Tokens<'_>, found: &mu
     } else if is("set") && !last.may_end() {
         // UPDATE t SET
     } else if STARTS.iter().any(|start| is(start)) {
-        kinds::begin(word, tokens, found);
+        kinds::read_first_words(word, tokens, found);
     }
 }
 

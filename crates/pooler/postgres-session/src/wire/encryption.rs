@@ -89,7 +89,7 @@ impl SecondTries {
     }
 
     /// A connection made this way was turned away. True if the other way is worth trying next.
-    pub(crate) fn turned_away(&self, pool: PoolId, tls: Tls, secured: bool) -> bool {
+    pub(crate) fn note_turned_away(&self, pool: PoolId, tls: Tls, secured: bool) -> bool {
         let first_way = match tls {
             Tls::Never | Tls::Require => return false,
             Tls::Allow => !secured,
@@ -120,11 +120,11 @@ mod tests {
     #[test]
     fn each_way_is_tried_once_before_it_is_given_up() {
         let (tries, pool) = (SecondTries::default(), PoolId(3));
-        assert!(tries.turned_away(pool, Tls::Allow, false) && tries.has(pool));
-        assert!(!tries.turned_away(pool, Tls::Allow, true) && !tries.has(pool));
-        assert!(tries.turned_away(pool, Tls::Prefer, true) && tries.has(pool));
-        assert!(!tries.turned_away(pool, Tls::Prefer, false) && !tries.has(pool));
-        assert!(!tries.turned_away(pool, Tls::Require, true) && !tries.has(pool));
+        assert!(tries.note_turned_away(pool, Tls::Allow, false) && tries.has(pool));
+        assert!(!tries.note_turned_away(pool, Tls::Allow, true) && !tries.has(pool));
+        assert!(tries.note_turned_away(pool, Tls::Prefer, true) && tries.has(pool));
+        assert!(!tries.note_turned_away(pool, Tls::Prefer, false) && !tries.has(pool));
+        assert!(!tries.note_turned_away(pool, Tls::Require, true) && !tries.has(pool));
     }
 
     #[test]

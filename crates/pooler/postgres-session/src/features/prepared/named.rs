@@ -34,9 +34,9 @@ pub(crate) fn follow(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived
         return Step::TooMany;
     }
     match message.header.kind {
-        front::PARSE => parse(postgres, link, message, name),
-        front::CLOSE => close(link, message, name),
-        _ => bind_or_describe(postgres, link, message, name),
+        front::PARSE => follow_parse(postgres, link, message, name),
+        front::CLOSE => follow_close(link, message, name),
+        _ => follow_bind_or_describe(postgres, link, message, name),
     }
 }
 
@@ -78,7 +78,7 @@ fn may_hide_tables(client: &Client, server: &Server) -> bool {
     server.traces.may_have_any(Suspects::TEMPORARY) || matches!(client.pin, Some(Pin::Temporary | Pin::UnknownSetting))
 }
 
-fn parse(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, name: Range<usize>) -> Step {
+fn follow_parse(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, name: Range<usize>) -> Step {
     if message.may_wait() {
         return Step::Wait;
     }
@@ -108,7 +108,7 @@ fn parse(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, name: 
     }
     let text = &message.bytes[name.end + 1..message.end()];
     let name = &message.bytes[name];
-    let amended = reset::named_parse(link.client, link.server, text);
+    let amended = reset::amend_named_parse(link.client, link.server, text);
     let text = amended.as_deref().unwrap_or(text);
     let statement = postgres.statements.intern(
         context(link.client, link.server),
@@ -150,7 +150,7 @@ fn occupy_name(link: &mut Link<'_>) {
 }
 
 /// The name of the client's statement that a Parse of DEALLOCATE is about, if any; the error says what to do first.
-pub(crate) fn deallocated(
+pub(crate) fn name_to_deallocate(
     client: &mut Client,
     server: &mut Server,
     message: &Arrived<'_>,
@@ -184,7 +184,7 @@ pub(crate) fn deallocate(link: &mut Link<'_>, message: &Arrived<'_>, name: &[u8]
     Step::Replaced(message.end())
 }
 
-fn close(link: &mut Link<'_>, message: &Arrived<'_>, name: Range<usize>) -> Step {
+fn follow_close(link: &mut Link<'_>, message: &Arrived<'_>, name: Range<usize>) -> Step {
     let name = &message.bytes[name];
     match meaning(link.client, link.server, name) {
         Err(step) => return step,
@@ -212,7 +212,12 @@ fn close(link: &mut Link<'_>, message: &Arrived<'_>, name: Range<usize>) -> Step
     Step::Replaced(message.end())
 }
 
-fn bind_or_describe(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, name: Range<usize>) -> Step {
+fn follow_bind_or_describe(
+    postgres: &Postgres,
+    link: &mut Link<'_>,
+    message: &Arrived<'_>,
+    name: Range<usize>,
+) -> Step {
     let text = &message.bytes[name.clone()];
     let mut statement = match meaning(link.client, link.server, text) {
         Err(step) => return step,
@@ -232,7 +237,7 @@ fn bind_or_describe(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<
         Ok(Some(statement)) => statement,
     };
     if message.header.kind == front::BIND
-        && let Some(step) = bind(link, message, &statement)
+        && let Some(step) = follow_bind(link, message, &statement)
     {
         return step;
     }
@@ -276,7 +281,7 @@ fn bind_or_describe(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<
 }
 
 /// A Bind is about to be forwarded. Returns what to do instead, if anything.
-fn bind(link: &mut Link<'_>, message: &Arrived<'_>, statement: &Statement) -> Option<Step> {
+fn follow_bind(link: &mut Link<'_>, message: &Arrived<'_>, statement: &Statement) -> Option<Step> {
     link.server.lease_mut().may_copy |= copy::is_copy(&statement.body);
     let forgets = statement.findings.suspects.intersects(Suspects::DEALLOCATE);
     link.server.note_bound(message, forgets && deallocates_all(&statement.body));
@@ -346,7 +351,7 @@ impl Server {
 }
 
 /// An Execute, while portals are known that deallocate all statements.
-pub(crate) fn execute(client: &mut Client, server: &mut Server, message: &Arrived<'_>) {
+pub(crate) fn follow_execute(client: &mut Client, server: &mut Server, message: &Arrived<'_>) {
     let portal = take_text(&mut message.body()).unwrap_or_default();
     if !server.statements.is_deallocating(portal) {
         return;
@@ -510,7 +515,12 @@ pub(crate) fn settle_discarded(client: &mut Client, server: &mut Server) {
 /// An error was answered, to a message of the extended protocol if `prepared`: discarded requests are undone, and a
 /// stale statement is parsed anew everywhere. Returns the error with the client's name of a statement in place of ours,
 /// if it has one.
-pub(crate) fn failed(body: Option<&[u8]>, prepared: bool, client: &mut Client, server: &mut Server) -> Option<Vec<u8>> {
+pub(crate) fn error_answered(
+    body: Option<&[u8]>,
+    prepared: bool,
+    client: &mut Client,
+    server: &mut Server,
+) -> Option<Vec<u8>> {
     let taken = server.exchange.discarded().first() == Some(&Note::Taken);
     let renamed =
         body.and_then(|body| told::translate_stale_error(server, body).or_else(|| rename(body, taken, client)));

@@ -46,7 +46,7 @@ pub(crate) fn is_at_hand(me: ClientTag, client: &Client, server: &Server) -> boo
 
 /// A simple query is forwarded, which destroys the statement. `Some`: the query has to wait.
 #[inline]
-pub(crate) fn query(
+pub(crate) fn follow_query(
     texts: &KeptParses,
     link: &mut Link<'_>,
     message: &Arrived<'_>,
@@ -66,7 +66,7 @@ pub(crate) fn query(
         link.server.unnamed.owner = Some(link.client.unnamed_owner(link.client_tag));
     }
     *kept = None;
-    replaced(link.client_tag, link.client, link.server);
+    note_replaced(link.client_tag, link.client, link.server);
     None
 }
 
@@ -98,7 +98,7 @@ fn deallocate(
 
 /// The client has another statement, or none, and so has a server that had the one before.
 #[inline]
-fn replaced(me: ClientTag, client: &mut Client, server: &mut Server) {
+fn note_replaced(me: ClientTag, client: &mut Client, server: &mut Server) {
     let at_hand = server.unnamed.owner == Some(client.unnamed_owner(me));
     client.unnamed.invalidate();
     server.unnamed.owner = at_hand.then(|| client.unnamed_owner(me));
@@ -171,23 +171,28 @@ pub(crate) fn follow(
         return Step::Wait;
     }
     match message.header.kind {
-        front::PARSE => parse(postgres, link, message, kept),
+        front::PARSE => follow_parse(postgres, link, message, kept),
         front::CLOSE => {
             replace(&postgres.texts, link, message, kept);
             Step::Replaced(message.at)
         }
-        _ => bind_or_describe(postgres, link, message, kept),
+        _ => follow_bind_or_describe(postgres, link, message, kept),
     }
 }
 
-fn parse(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, kept: &mut Option<Range<usize>>) -> Step {
+fn follow_parse(
+    postgres: &Postgres,
+    link: &mut Link<'_>,
+    message: &Arrived<'_>,
+    kept: &mut Option<Range<usize>>,
+) -> Step {
     let texts = &postgres.texts;
     if message.may_wait() {
         return Step::Wait;
     }
     let whole = message.is_whole();
     let text = message.body().get(1..).unwrap_or_default();
-    match named::deallocated(link.client, link.server, message) {
+    match named::name_to_deallocate(link.client, link.server, message) {
         None => {}
         Some(Err(step)) => return step,
         Some(Ok(name)) => return deallocate(texts, link, message, &name, kept),
@@ -214,7 +219,7 @@ fn parse(postgres: &Postgres, link: &mut Link<'_>, message: &Arrived<'_>, kept: 
     Step::Replaced(message.at)
 }
 
-fn bind_or_describe(
+fn follow_bind_or_describe(
     postgres: &Postgres,
     link: &mut Link<'_>,
     message: &Arrived<'_>,
@@ -316,7 +321,7 @@ fn suspect(
         reject(link, front::PARSE);
     }
     if whole && link.server.policy.on_state != OnState::Allow {
-        *amended = reset::parse(link.client, text, &mut findings);
+        *amended = reset::amend_parse(link.client, text, &mut findings);
     }
     link.server.suspect(&findings);
     None

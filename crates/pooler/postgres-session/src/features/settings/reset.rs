@@ -17,7 +17,7 @@ impl Server {
     /// A Bind of a statement with this text is forwarded.
     pub(crate) fn note_amended_bind(&mut self, mut bind: &[u8], text: &[u8]) {
         if let (Some(tag), Some(portal)) = (reset::mark(text), take_text(&mut bind)) {
-            self.traces.begin_amended().bind(portal, Some(tag));
+            self.traces.begin_amended().note_bind(portal, Some(tag));
         }
     }
 }
@@ -49,12 +49,12 @@ pub(crate) fn follow_amended(client: &mut Client, server: &mut Server, message: 
         return Some(Step::Replaced(message.at));
     }
     if !requests.has_named() {
-        requests.bind(portal, None);
+        requests.note_bind(portal, None);
         return None;
     }
     let Some(name) = take_text(&mut body) else { return message.may_wait().then_some(Step::Wait) };
     let known = requests.effect_of(name);
-    requests.bind(portal, known.amended);
+    requests.note_bind(portal, known.amended);
     if known.unclear {
         server.note(&Findings {
             suspects: Suspects::RESET,
@@ -66,13 +66,13 @@ pub(crate) fn follow_amended(client: &mut Client, server: &mut Server, message: 
 }
 
 /// Amends a Query with these findings, if need be. `None`: it is forwarded as it is.
-pub(crate) fn query(link: &mut Link<'_>, message: &Arrived<'_>, findings: &mut Findings) -> Option<Step> {
+pub(crate) fn amend_query(link: &mut Link<'_>, message: &Arrived<'_>, findings: &mut Findings) -> Option<Step> {
     if !message.is_whole() || !findings.suspects.intersects(Suspects::RESETS) {
         return None;
     }
     let encoding = link.client.settings().current().reported.get(b"client_encoding");
     let wide = encoding.is_none_or(|encoding| encoding != b"UTF8");
-    match reset::query(message.body(), findings.resets.len(), wide, link.client.settings().start()) {
+    match reset::amend_query(message.body(), findings.resets.len(), wide, link.client.settings().start()) {
         Outcome::Unclear => None,
         Outcome::Same => {
             findings.settle_resets();
@@ -88,18 +88,18 @@ pub(crate) fn query(link: &mut Link<'_>, message: &Arrived<'_>, findings: &mut F
             findings.settle_resets();
             link.write_to_server(|to| write_query(to, &amended.text));
             copy::enter_query(&mut link.server.exchange, Some(&amended.text));
-            link.server.traces.begin_amended().begin(amended);
+            link.server.traces.begin_amended().begin_query(amended);
             Some(Step::Replaced(message.end()))
         }
     }
 }
 
 /// The body of a Parse behind its name, amended if need be. The findings become those of the returned text.
-pub(crate) fn parse(client: &Client, body: &[u8], findings: &mut Findings) -> Option<Vec<u8>> {
+pub(crate) fn amend_parse(client: &Client, body: &[u8], findings: &mut Findings) -> Option<Vec<u8>> {
     if !findings.suspects.intersects(Suspects::RESETS) {
         return None;
     }
-    match reset::parse(body, findings.resets.len(), client.settings().start()) {
+    match reset::amend_parse(body, findings.resets.len(), client.settings().start()) {
         Outcome::Unclear => None,
         Outcome::Same => {
             findings.settle_resets();
@@ -114,16 +114,16 @@ pub(crate) fn parse(client: &Client, body: &[u8], findings: &mut Findings) -> Op
 }
 
 /// The same for a Parse of a named statement.
-pub(crate) fn named_parse(client: &Client, server: &Server, body: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn amend_named_parse(client: &Client, server: &Server, body: &[u8]) -> Option<Vec<u8>> {
     if server.policy.on_state == OnState::Allow {
         return None;
     }
-    parse(client, body, &mut scan(body))
+    amend_parse(client, body, &mut scan(body))
 }
 
 /// Looks for resets in a message of a client in session mode.
 #[inline]
-pub(crate) fn in_session(link: &mut Link<'_>, message: &Arrived<'_>) -> Step {
+pub(crate) fn follow_in_session(link: &mut Link<'_>, message: &Arrived<'_>) -> Step {
     let kind = message.header.kind;
     if kind == front::QUERY {
         link.server.unnamed.owner = None;
@@ -132,11 +132,11 @@ pub(crate) fn in_session(link: &mut Link<'_>, message: &Arrived<'_>) -> Step {
     if own || !matches!(kind, front::QUERY | front::PARSE) {
         return Step::Forward;
     }
-    session_text(link, message)
+    follow_session_text(link, message)
 }
 
 #[cold]
-fn session_text(link: &mut Link<'_>, message: &Arrived<'_>) -> Step {
+fn follow_session_text(link: &mut Link<'_>, message: &Arrived<'_>) -> Step {
     if message.may_wait() {
         return Step::Wait;
     }
@@ -155,11 +155,11 @@ fn session_text(link: &mut Link<'_>, message: &Arrived<'_>) -> Step {
     let mut findings = scan(text);
     let mut step = Step::Forward;
     if kind == front::QUERY {
-        if let Some(done) = query(link, message, &mut findings) {
+        if let Some(done) = amend_query(link, message, &mut findings) {
             step = done;
         }
     } else {
-        let amended = parse(link.client, text, &mut findings);
+        let amended = amend_parse(link.client, text, &mut findings);
         let amended_as = amended.as_deref().and_then(reset::mark);
         let unclear = amended_as.is_none() && findings.suspects.intersects(Suspects::RESET);
         if amended_as.is_some() || unclear || link.server.traces.amended().is_some() {
@@ -168,7 +168,7 @@ fn session_text(link: &mut Link<'_>, message: &Arrived<'_>) -> Step {
             let may_be_taken = name.is_empty() || copy::is_copy(text) || findings.suspects.intersects(Suspects::OPAQUE);
             // No error before it can have it skipped.
             let is_replaced = name.is_empty() && link.server.exchange.is_settled();
-            link.server.traces.begin_amended().name(
+            link.server.traces.begin_amended().note_parse(
                 name,
                 ResetEffect { amended: amended_as, unclear },
                 may_be_taken,

@@ -161,7 +161,7 @@ impl Postgres {
     /// A query of Poolhouse after a RESET has failed, and with it the transaction: the client is told so before it is
     /// told that the server is ready, like at a transaction that fails at its end.
     pub(crate) fn failed_in_transaction(&self, link: &mut Link<'_>, failure: &Failure) {
-        link.server.exchange.transaction_failed();
+        link.server.exchange.note_failed_transaction();
         link.client.withheld_ready = Some(link.server.exchange.status());
         let report = Report {
             severity: Severity::Error,
@@ -176,7 +176,7 @@ impl Postgres {
     /// A survey failed. It is repeated in a transaction that the time-outs of the client do not end.
     pub(crate) fn retry_survey(&self, link: &mut Link<'_>, survey: Survey) {
         if link.server.exchange.status() == IDLE
-            && let Some((survey, sql)) = survey.again()
+            && let Some((survey, sql)) = survey.repetition()
         {
             return link.server.begin_queries(link.server_tag, Purpose::Survey(survey), &[&sql, b"ROLLBACK"], link.out);
         }

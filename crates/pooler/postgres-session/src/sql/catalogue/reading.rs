@@ -203,7 +203,7 @@ impl Reading {
         }
     }
 
-    pub(crate) fn row(&mut self, body: &[u8]) -> Option<()> {
+    pub(crate) fn take_row(&mut self, body: &[u8]) -> Option<()> {
         let [kind, schema, name, language, source, set, extension] = read_row(body)?.map(Option::unwrap_or_default);
         match kind {
             b"m" => {
@@ -236,7 +236,7 @@ impl Reading {
     }
 
     /// A row that is too long to be kept.
-    pub(crate) fn long_row(&mut self) {
+    pub(crate) fn note_long_row(&mut self) {
         self.rows.unreadable = true;
     }
 

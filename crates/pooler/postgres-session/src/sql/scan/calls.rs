@@ -85,7 +85,7 @@ pub(super) fn call(
         return;
     }
     match lower {
-        b"set_config" => settings::set_config(tokens.clone(), found),
+        b"set_config" => settings::note_set_config(tokens.clone(), found),
         lower => judge(lower, found),
     }
 }

@@ -19,7 +19,7 @@ pub(super) enum Kind {
 }
 
 /// Takes the first word of a statement, and perhaps more.
-pub(super) fn begin(word: &[u8], tokens: &mut Tokens<'_>, found: &mut Findings) -> Kind {
+pub(super) fn read_first_words(word: &[u8], tokens: &mut Tokens<'_>, found: &mut Findings) -> Kind {
     let mut buffer = [0; crate::sql::harmless::MAX_NAME];
     let word = settings::lower(word, &mut buffer).unwrap_or_default();
     let suspects = match word {
@@ -35,11 +35,11 @@ pub(super) fn begin(word: &[u8], tokens: &mut Tokens<'_>, found: &mut Findings) 
             if next_is(tokens, "prepared") { Suspects::DDL } else { Suspects::NONE }
         }
         b"set" => {
-            settings::set(tokens, found);
+            settings::note_set(tokens, found);
             return Kind::Plain;
         }
         b"reset" => {
-            settings::reset(tokens, found);
+            settings::note_reset(tokens, found);
             return Kind::Plain;
         }
         b"discard" if next_is(tokens, "all") => {
@@ -50,7 +50,7 @@ pub(super) fn begin(word: &[u8], tokens: &mut Tokens<'_>, found: &mut Findings) 
         b"discard" | b"close" => Suspects::UNPIN,
         b"deallocate" => Suspects::UNPIN.union(Suspects::DEALLOCATE),
         b"unlisten" => {
-            settings::unlisten(tokens, found);
+            settings::note_unlisten(tokens, found);
             Suspects::UNPIN
         }
         b"listen" => Suspects::LISTEN,

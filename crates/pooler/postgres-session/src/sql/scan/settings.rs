@@ -23,7 +23,7 @@ pub(super) fn next_is(tokens: &Tokens<'_>, other: &str) -> bool {
     matches!(tokens.clone().next(), Some(Token::Word(word)) if is(word, other))
 }
 
-pub(super) fn set(tokens: &mut Tokens<'_>, found: &mut Findings) {
+pub(super) fn note_set(tokens: &mut Tokens<'_>, found: &mut Findings) {
     let mut lasting = true;
     let mut ahead = tokens.clone();
     loop {
@@ -65,7 +65,7 @@ pub(super) fn set(tokens: &mut Tokens<'_>, found: &mut Findings) {
     }
     if back {
         found.suspects.insert(if lasting { Suspects::RESET } else { Suspects::LOCAL_RESET });
-        note_reset(tokens, found);
+        note_reset_name(tokens, found);
     }
     if name(tokens).is_none() {
         found.suspects.insert(Suspects::UNKNOWN_NAME);
@@ -94,14 +94,14 @@ fn note_temporary_path(text: &[u8], found: &mut Findings) {
     }
 }
 
-pub(super) fn reset(tokens: &Tokens<'_>, found: &mut Findings) {
+pub(super) fn note_reset(tokens: &Tokens<'_>, found: &mut Findings) {
     note_name(tokens, found);
-    note_reset(tokens, found);
+    note_reset_name(tokens, found);
     found.suspects.insert(Suspects::SETTINGS.union(Suspects::MEANING).union(Suspects::RESET));
 }
 
 /// Notes the name that follows as one that is reset.
-fn note_reset(tokens: &Tokens<'_>, found: &mut Findings) {
+fn note_reset_name(tokens: &Tokens<'_>, found: &mut Findings) {
     let name = name(tokens).unwrap_or_default().to_ascii_lowercase();
     note_reset_of(
         match &name[..] {
@@ -126,7 +126,7 @@ fn note_reset_of(name: &[u8], found: &mut Findings) {
 }
 
 /// Notes the channel that follows an UNLISTEN.
-pub(super) fn unlisten(tokens: &Tokens<'_>, found: &mut Findings) {
+pub(super) fn note_unlisten(tokens: &Tokens<'_>, found: &mut Findings) {
     let name = match tokens.clone().next() {
         Some(Token::Word(word)) => as_identifier(word.to_ascii_lowercase()),
         Some(Token::Quoted(word)) => as_identifier(undoubled(word, b'"')),
@@ -231,7 +231,7 @@ struct Argument<'a> {
 }
 
 /// What follows `set_config(`: `'name', value, whether it is local)`.
-pub(super) fn set_config(tokens: Tokens<'_>, found: &mut Findings) {
+pub(super) fn note_set_config(tokens: Tokens<'_>, found: &mut Findings) {
     let mut arguments = [Argument::default(); 3];
     let (mut at, mut depth, mut closed) = (0, 1, false);
     for token in tokens.take(MAX_TOKENS_AHEAD) {

@@ -9,7 +9,7 @@ use super::{
 fn judged(rows: &[[&str; 7]], trusted: &[&str]) -> Judged {
     let trusted: Vec<String> = trusted.iter().map(|&name| name.to_owned()).collect();
     let mut reading = Catalogue::begin_reading(&catalogue(), trusted.into()).unwrap();
-    rows.iter().for_each(|columns| reading.row(&row(*columns)).unwrap());
+    rows.iter().for_each(|columns| reading.take_row(&row(*columns)).unwrap());
     reading.judge()
 }
 
@@ -179,6 +179,6 @@ fn expressions_that_call_what_is_not_harmless_are_named() {
 fn a_malformed_row_is_noticed() {
     let mut reading = Catalogue::begin_reading(&catalogue(), Arc::default()).unwrap();
     for body in [&b""[..], b"\0\x07", b"\0\x07\0\0\0\x05ab"] {
-        assert!(reading.row(body).is_none());
+        assert!(reading.take_row(body).is_none());
     }
 }
