@@ -58,15 +58,16 @@ pub(crate) enum Note {
     Hidden,
     /// The client's Parse of the unnamed statement.
     Unnamed,
+    /// A Parse by Poolhouse of a statement of ours.
     OurParse(u32),
+    /// A Close by Poolhouse of a statement of ours.
     OurClose(u32),
+    /// The client's Parse of a named statement, forwarded under our name.
     Parse(u32),
     /// The client's Parse of a statement that the server already has: a Close that does nothing was sent in its place.
     KnownParse,
     /// A DEALLOCATE that the server need not carry out: a Close of an unknown portal was sent in its place.
-    Deallocated {
-        all: bool,
-    },
+    Deallocated { all: bool },
     /// The client's Parse under a name that is taken: the server will refuse it.
     Taken,
     /// The client's Close of a statement that the server keeps for others.
@@ -75,9 +76,11 @@ pub(crate) enum Note {
     Swallowed,
     /// The client's Describe whose answer is looked at.
     Described,
+    /// A Describe by Poolhouse of a named statement.
     Probe,
     /// The client's Describe of the unnamed statement, with that statement's version.
     DescribedUnnamed(u32),
+    /// A Describe by Poolhouse of the unnamed statement.
     ProbeUnnamed,
     /// An Execute by Poolhouse that fails, because the statement is not what its client was told.
     Stale,
@@ -196,7 +199,8 @@ impl Exchange {
         self.queue.front().is_some_and(|item| item.is_extended())
     }
 
-    /// The pipeline under way is the only one, so the transaction cannot have failed in an earlier one.
+    /// The next message meets no failed transaction when it is carried out: none has failed yet, and no unanswered
+    /// request ends with a ReadyForQuery, so a failure of one has the server skip the next message, too.
     pub(crate) fn next_meets_no_failure(&self) -> bool {
         self.status != b'E' && self.queue.iter().all(|item| item.is_extended())
     }
@@ -348,6 +352,7 @@ impl Exchange {
         self.discarded.extend(self.queue.drain(range).filter_map(noted));
     }
 
+    /// The request at the front is answered. Returns its note.
     #[inline]
     fn settle_front(&mut self) -> Option<Note> {
         self.advance();

@@ -68,8 +68,8 @@ impl Client {
         self.answer(server_first, |salt, iterations| Ok(cache.keys(password, salt, iterations)))
     }
 
-    /// The same with keys instead of a password: `find` gets the server's salt and iterations and returns the keys that
-    /// fit. [`Error::NoKeys`] if there are none.
+    /// Answers the challenge with keys instead of a password: `find` gets the server's salt and iterations and returns
+    /// the keys that fit. [`Error::NoKeys`] if there are none.
     pub fn respond_with<K: std::ops::Deref<Target = LoginKeys>>(
         &mut self,
         server_first: &[u8],

@@ -123,7 +123,8 @@ impl<M, const N: usize> Drop for Hi<M, N> {
 }
 
 /// The order of derivations, one part each [`PART_INTERVAL`]: all parts of the first, then those of the second. If they
-/// took turns, all might take longer than a login may. At most one entry for each server that is being logged in to.
+/// took turns, all might take longer than a login may. At most one entry for each login; that of a connection that has
+/// gone stays until its turn.
 pub struct DerivationQueue<T>(Mutex<Waiting<T>>);
 
 struct Waiting<T> {
@@ -136,7 +137,7 @@ impl<T> DerivationQueue<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).entries.push_back(whose);
     }
 
-    /// The owner of the last part waits for its next one.
+    /// The owner of the last part waits for its next one, before all others.
     pub fn put_back(&self, whose: T) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).entries.push_front(whose);
     }
@@ -146,7 +147,7 @@ impl<T> DerivationQueue<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).entries.clear();
     }
 
-    /// The owner of the next part, if it is due. If parts are left after it, its owner waits [again](Self::again).
+    /// The owner of the next part, if it is due. If parts are left after it, its owner is [put back](Self::put_back).
     pub fn next(&self, now: Duration) -> Option<T> {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if now < waiting.next_at {

@@ -64,7 +64,7 @@ impl Sha1Client {
     /// Checks that the server, too, knows the password.
     ///
     /// # Errors
-    /// It does not, or what it says is no end of an exchange.
+    /// The server does not know the password, or what it says is no end of an exchange.
     pub fn verify(&mut self, server_final: &[u8]) -> Result<(), Error> {
         let State::Responded { signature } = std::mem::replace(&mut self.0, State::Over) else {
             return Err(Error::OutOfTurn);

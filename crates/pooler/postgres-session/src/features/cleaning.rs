@@ -89,7 +89,7 @@ impl Postgres {
         side.server.become_ready(side.server_tag, side.out);
     }
 
-    /// All of the session but its prepared statements is as it was when the server was new.
+    /// Notes that all of the session but its prepared statements is as it was when the server was new.
     pub(crate) fn note_cleaned(&self, server: &mut Server) {
         server.forget_soil();
         server.settings.reset(&self.parameters);

@@ -37,8 +37,8 @@ impl Postgres {
         server.policy.share_listener && server.policy.on_state == OnState::Replay && utf8
     }
 
-    /// Whether notifications that arrive during a query of Poolhouse are for the holder, which listens on this server
-    /// and goes on doing so.
+    /// Whether notifications that arrive during a query of Poolhouse are for the server's holder, which listens on this
+    /// server and goes on doing so.
     pub(crate) fn notifies_holder(client: &Client, server: &Server) -> bool {
         let keeps = client.pin.is_some() || client.mode == PoolMode::Session;
         match server.work.as_ref().map(|work| &work.purpose) {
@@ -101,8 +101,8 @@ impl Postgres {
         self.drive_hub(side.server_tag, side.server, side.out);
     }
 
-    /// The server of a client has stopped listening: the hub listens for the client, or this server does if the hub has
-    /// gone meanwhile.
+    /// The server of a client has stopped listening, so that the hub listens for the client. If the pool has no hub any
+    /// more, this server becomes the hub.
     pub(crate) fn unlisten_answered(&self, link: &mut Link<'_>, channels: &[Box<[u8]>]) {
         let mut hubs = self.hubs.lock();
         let Some(hub) = hubs.get_mut(&link.client.pool) else {

@@ -34,7 +34,7 @@ use crate::{
 /// Servers that may fail to take the settings of a client before the client is told, if another server may take them.
 const MAX_TRIES: u8 = 3;
 
-/// The same for a permanent error, which another server may not raise if it comes from past use.
+/// Servers that may fail so with a permanent error, which another server may not raise if it comes from past use.
 const MAX_REFUSALS: u8 = 2;
 
 /// The parameter that a server refuses to set once its session has used a temporary table.

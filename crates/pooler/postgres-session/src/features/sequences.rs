@@ -20,7 +20,7 @@ const UNDEFINED_VALUE: &[u8] = b"DO $poolhouse$ BEGIN RAISE EXCEPTION USING ERRC
     MESSAGE = 'lastval is not yet defined in this session', \
     HINT = 'Ask for it in the transaction of its nextval, or use RETURNING.'; END $poolhouse$";
 
-/// A client is granted a server. True if the server has to forget last values first.
+/// The client is granted the server. True if the server has to forget last values first.
 #[inline]
 pub(crate) fn begin_lease(me: ClientTag, client: &Client, server: &mut Server) -> bool {
     let asker = client.habits.asks_last_values.then_some(ClientId(me, client.secret));

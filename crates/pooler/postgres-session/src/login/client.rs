@@ -376,6 +376,7 @@ impl Postgres {
         }
     }
 
+    /// It is known what the client has to prove.
     fn go_on_with_proof(&self, me: ClientTag, client: &mut Client, found: Result<Proof, Unknown>, out: &mut Outbox) {
         self.ask_for_proof(me, client, found, out);
         // What the client has sent meanwhile was not consumed.
@@ -402,6 +403,7 @@ impl Postgres {
     }
 }
 
+/// The client is logged in: tells it its parameters and its cancel key.
 pub(crate) fn complete_login(node: u8, me: ClientTag, client: &mut Client, learned: LoginOutcome, out: &mut Outbox) {
     let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
     client.secret = cancel_key::new_secret(login.start.version, random());

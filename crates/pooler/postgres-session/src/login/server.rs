@@ -60,12 +60,12 @@ struct Refused {
 }
 
 impl Refused {
-    /// It fails again until the database or the configuration is changed.
+    /// The login fails again until the database or the configuration is changed.
     fn forever(message: impl Into<String>) -> Self {
         Self { permanent: true, message: message.into(), turned_away: false, unknown: false }
     }
 
-    /// It may succeed next time.
+    /// The login may succeed next time.
     fn for_now(message: impl Into<String>) -> Self {
         Self { permanent: false, message: message.into(), turned_away: false, unknown: false }
     }
@@ -323,6 +323,7 @@ impl Login {
         }
     }
 
+    /// Asks the server for TLS.
     fn ask_for_tls(&mut self, me: ServerTag, out: &mut Outbox) {
         self.step = Step::Asked;
         out.insert(Peer::Server(me), |to| _ = encryption::write_request(to));

@@ -89,9 +89,9 @@ struct Relay<'a> {
 
 /// What was decided about a message, or about the part of it that has arrived.
 enum Decision {
-    /// It is forwarded, and so is the rest of it.
+    /// The message is forwarded, and so is its rest.
     Forward,
-    /// It is dealt with, and the rest of it is dropped.
+    /// The message is dealt with, and its rest is dropped.
     Drop,
     /// No more of this input is taken: this number of bytes is consumed.
     Stop(usize),
@@ -178,7 +178,7 @@ impl Relay<'_> {
         Decision::Stop(self.at)
     }
 
-    /// The same for a client that holds a server.
+    /// Handles a message of a client that holds a server.
     #[inline]
     fn handle_message_with_server(&mut self, postgres: &Postgres, header: Header, end: usize, here: usize) -> Decision {
         // What stands before it makes room when it is consumed.
@@ -276,8 +276,8 @@ impl Client {
         true
     }
 
-    /// The ignored part ends at `end`. True if it was a request without a server, and another request, which the client
-    /// sent before it was told, begins there. A Terminate is no request.
+    /// The skipped part ends at `end`: ends [`Phase::Refused`]. True if another request, which the client sent before
+    /// it was told of the refusal, begins there. A Terminate is no request.
     fn end_refusal(&mut self, bytes: &[u8], end: usize) -> bool {
         let Phase::Refused(unaware) = self.phase else { return false };
         self.phase = Phase::Ready;
@@ -288,6 +288,7 @@ impl Client {
         }
     }
 
+    /// Requests a server for a message of this type.
     fn request_lease(&mut self, me: ClientTag, kind: u8, out: &mut Outbox) {
         self.phase = Phase::Waiting;
         self.asked_alone = matches!(kind, front::QUERY | front::FUNCTION_CALL);

@@ -12,9 +12,9 @@ use crate::{
 enum Outcome {
     More,
     Broken(String),
-    /// It failed within the holder's transaction, which has failed with it.
+    /// The query has failed within the holder's transaction, and the transaction with it.
     FailedInTransaction(Failure),
-    /// A time-out or a cancel request ended it; it is tried again.
+    /// A time-out or a cancel request has ended the query, which is tried again.
     Repeat(Box<OwnQueries>),
     Done(Box<OwnQueries>),
 }

@@ -34,6 +34,7 @@ pub struct Client {
     /// The client has received a part of a message of its server: nothing can be inserted now.
     pub(crate) mid_message: bool,
 
+    /// The status of a ReadyForQuery that is kept back from the client.
     pub(crate) withheld_ready: Option<u8>,
 
     // Its requests.
@@ -82,7 +83,7 @@ pub(crate) enum Phase {
     /// the client sent before it was told.
     Refused(u32),
     Waiting,
-    /// The granted server takes the client's settings.
+    /// The client's server answers queries of Poolhouse, or is about to be lost: the client's requests wait.
     ServerAtWork,
     /// The client waits for a hub that is to listen for it.
     Subscribing,
@@ -184,6 +185,7 @@ impl Client {
         out.push(Effect::Close { peer: Peer::Client(me), reason });
     }
 
+    /// Closes the connection of a client that broke the protocol.
     pub(crate) fn close_for_violation(&mut self, me: ClientTag, message: &str, out: &mut Outbox) {
         let hint = "The client and Poolhouse no longer agree where a message begins.";
         let report = Report { severity: Severity::Fatal, code: code::PROTOCOL_VIOLATION, message, hint };
@@ -200,6 +202,7 @@ impl Client {
         out.push(Effect::Wake { client: me });
     }
 
+    /// The request for a lease, once: the wish for an unused server ends with it.
     pub(crate) fn take_lease_request(&mut self, me: ClientTag) -> Effect {
         let unused = std::mem::take(&mut self.wants_unused);
         let kind = if unused { LeaseKind::Fresh } else { LeaseKind::Exclusive };

@@ -17,14 +17,18 @@ const SESSION: &[u8] = b"session";
 /// Sources of values that a role or a database has.
 const OF_ROLE: [&[u8]; 3] = [b"database", b"user", b"database user"];
 
+/// What follows the answer about the defaults of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum AfterDefaults {
     /// The server has just logged in, and its defaults differ from those of earlier servers.
     Start,
+    /// The server becomes ready.
     Ready,
     /// The server returns to its pool.
     Release(Verdict),
+    /// The holder's transaction is over, and the server is given back.
     Finish,
+    /// A client was just granted the server.
     Grant,
 }
 

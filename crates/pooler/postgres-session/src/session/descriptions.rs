@@ -78,7 +78,7 @@ impl ToldDescription {
         }
     }
 
-    /// The same of its parameters alone.
+    /// How the parameters of a server's statement fit.
     pub(crate) fn fit_of_parameters(&self, there: &Description) -> Fit {
         fit(self.parameters.get(), there.parameters.as_ref())
     }

@@ -24,7 +24,7 @@ impl Facts {
         facts
     }
 
-    /// The acting user is the one that the session belongs to.
+    /// Takes the acting user for the one that was logged in as: no client has had the server yet.
     pub(crate) fn read_user(&mut self) {
         self.user = self.current.get(b"session_authorization").map(Into::into);
     }

@@ -56,8 +56,8 @@ impl Server {
             // Only what the text says counts.
             findings.suspects.remove(Suspects::OPAQUE);
         }
-        let judged = self.policy.reset != ResetPolicy::Never;
-        if judged && !findings.calls.is_empty() && !self.catalogue.shared().knows(&findings.calls) {
+        let looks_at_calls = self.policy.reset != ResetPolicy::Never;
+        if looks_at_calls && !findings.calls.is_empty() && !self.catalogue.shared().knows(&findings.calls) {
             findings.suspects.insert(Suspects::OPAQUE);
         }
         findings
@@ -164,15 +164,15 @@ impl Server {
         if self.has_state() {
             self.soil.insert(Soil::ALL);
         }
-        let reads = self.policy.reset != ResetPolicy::Never && self.policy.on_state != OnState::Allow;
+        let watches = self.watches_catalogue();
         let since_grant = self.catalogue.since_grant();
         match since_grant {
-            SinceGrant::MayTouchState if reads => self.soil.insert(Soil::STATE),
-            SinceGrant::MayTouchStatements if reads => self.soil.insert(Soil::ALL),
+            SinceGrant::MayTouchState if watches => self.soil.insert(Soil::STATE),
+            SinceGrant::MayTouchStatements if watches => self.soil.insert(Soil::ALL),
             _ if self.policy.reset == ResetPolicy::Always => self.soil.insert(Soil::STATE),
             _ => {}
         }
-        self.plans.temporary |= reads && since_grant != SinceGrant::Harmless;
+        self.plans.temporary |= watches && since_grant != SinceGrant::Harmless;
     }
 }
 
@@ -214,6 +214,8 @@ impl Server {
             && self.catalogue.shared().keeps_plans()
     }
 
+    /// Text constants may be read otherwise from here on. Functions that keep plans keep such constants, and no SQL
+    /// takes that back.
     fn note_string_syntax_change(&mut self) {
         if self.catalogue.shared().keeps_plans() {
             self.soil.insert(Soil::IRREVERSIBLE);

@@ -28,6 +28,7 @@ const READ_ONLY: [&[u8]; 2] = [b"in_hot_standby", b"default_transaction_read_onl
 
 type Names = Vec<Box<[u8]>>;
 
+/// What a login has brought: the settings and facts that the client was told.
 #[derive(Clone)]
 pub(crate) struct LoginOutcome {
     /// The client's settings, in the server's spelling.
@@ -38,6 +39,7 @@ pub(crate) struct LoginOutcome {
     pub(crate) facts: Arc<Pairs>,
 }
 
+/// Parameters of all pools that are known without asking a server.
 #[derive(Default)]
 pub(crate) struct KnownParameters {
     interned: Mutex<InternedSettings>,
@@ -105,7 +107,7 @@ impl KnownParameters {
         lock(&self.memory).defaults.get(&pool).map(|known| (known.settings.clone(), known.of_role.clone()))
     }
 
-    /// These are the defaults of the pool from now on; if they are new, remembered outcomes are void. `of_role`: see
+    /// Sets the defaults of the pool; if they are new, remembered outcomes are void. `of_role`: see
     /// [`KnownParameters::defaults`]; `None` if that has not changed.
     pub(crate) fn set_defaults(
         &self,
@@ -152,7 +154,7 @@ impl KnownParameters {
         lock(&self.memory).defaults.get(&pool).map(|known| known.last_answer_ms.clone()).unwrap_or_default()
     }
 
-    /// A server with this clock has just answered.
+    /// A server with this clock has just answered: sets the clock to now.
     #[inline]
     pub(crate) fn note_answer_time(&self, clock: &AtomicU64) {
         let now = self.now_ms.load(Ordering::Relaxed);

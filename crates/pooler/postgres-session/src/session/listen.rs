@@ -32,6 +32,7 @@ pub(crate) const HEARD: u8 = b'+';
 /// Begins a post for a client that cannot go on listening; the reason follows.
 pub(crate) const LOST: u8 = b'!';
 
+/// A post for a client whose hub is replaced: the client has to go at the end of its transaction.
 pub(crate) const OUTDATED: u8 = b'~';
 
 pub(crate) type Names = Vec<Box<[u8]>>;
@@ -46,17 +47,18 @@ pub(crate) struct Listening {
     pub(crate) outdated: bool,
 }
 
+/// The hubs of all pools.
 #[derive(Default)]
 pub(crate) struct Hubs {
     by_pool: Mutex<BTreeMap<PoolId, Hub>>,
     next_key: AtomicU64,
     /// The driver's clock, in milliseconds.
     now_ms: AtomicU64,
-    /// Some client may be waiting for its notifications.
+    /// A client may be waiting for its notifications.
     awaited: AtomicBool,
 }
 
-/// A server that listens for the clients of its pool.
+/// A server that listens for the clients of one pool, those clients, and their channels.
 pub(crate) struct Hub {
     pub(crate) key: u64,
     pub(crate) server: ServerTag,
@@ -68,6 +70,7 @@ pub(crate) struct Hub {
 
 #[derive(Default)]
 pub(crate) struct Channel {
+    /// The server listens to it.
     pub(crate) heard: bool,
     /// Keys of the clients that listen to the channel.
     pub(crate) clients: Vec<u64>,
@@ -84,6 +87,7 @@ impl Hubs {
         self.by_pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// A key for posts that no connection of this process has had.
     pub(crate) fn new_post_key(&self) -> u64 {
         FIRST_KEY | self.next_key.fetch_add(1, Relaxed)
     }
@@ -137,7 +141,7 @@ impl Hub {
         }
     }
 
-    /// Channels that the server has to LISTEN to, and to UNLISTEN.
+    /// Channels that the server has to LISTEN to, and to UNLISTEN. The latter are forgotten.
     pub(crate) fn take_changes(&mut self) -> (Names, Names) {
         let (mut wanted, mut unwanted) = (Vec::new(), Vec::new());
         for (name, channel) in &self.channels {

@@ -17,6 +17,7 @@ const MAX_BOUND_STATEMENTS: usize = 2048;
 /// Most bytes of a server's statements, but for those that the open transaction has bound.
 const MAX_TEXT_BYTES: usize = 8 << 20;
 
+/// The statements that a server has, or was asked for, under names of ours.
 #[derive(Default)]
 pub(crate) struct OurStatements {
     map: BTreeMap<u32, ServerStatement>,
@@ -28,6 +29,7 @@ pub(crate) struct OurStatements {
     describing: VecDeque<Describing>,
     /// The statements that clean the server.
     pub(crate) cleaning: CleaningStatements,
+    /// A client may have parsed a statement under its own name.
     pub(crate) has_clients: bool,
 }
 
@@ -104,6 +106,7 @@ struct ServerStatement {
     probes: u32,
 }
 
+/// The portal that was bound last, and its statement.
 pub(crate) struct BoundLast {
     pub(crate) portal: Box<[u8]>,
     /// The client's name of the statement.
@@ -124,15 +127,17 @@ pub(crate) struct Describing {
 /// Whether a server's statement is what its client was told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Likeness {
-    /// It is, or the client will have been told by this server when it has read all answers.
+    /// The statement is the same, or the client will have been told by this server when it has read all answers.
     #[default]
     Same,
     Different,
     /// The server has to be asked.
     Unknown,
+    /// The server was asked, and has not answered.
     Asked,
 }
 
+/// What a server needs before a statement can be used there.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Need {
     Nothing,
@@ -165,8 +170,8 @@ impl OurStatements {
         if fits && (asked || (copy.there && copy.closing == 0)) { Need::Nothing } else { Need::CloseAndParse }
     }
 
-    /// The same for a client that prepares it anew: a copy whose types were named as others were told them does not
-    /// count, unless it may have open portals.
+    /// What the server needs for a client that prepares the statement anew: a copy whose types were named as others
+    /// were told them does not count, unless it may have open portals.
     pub(crate) fn need_as_written(&mut self, statement: &Arc<Statement>) -> Need {
         let need = self.need(statement);
         let names_told = |copy: &ServerStatement| copy.names_told && copy.bound <= self.transaction_began;
@@ -229,7 +234,7 @@ impl OurStatements {
         }
     }
 
-    /// The same of its parameters alone.
+    /// Whether the parameters of the server's statement are what clients were told.
     pub(crate) fn likeness_of_parameters(&self, statement: &Statement) -> Likeness {
         let Some(copy) = self.map.get(&statement.id) else { return Likeness::Unknown };
         match statement.told.fit_of_parameters(&copy.description) {
@@ -248,14 +253,15 @@ impl OurStatements {
         self.describing.push_back(Describing { name: name.map(Box::from), statement, parsed, description });
     }
 
-    /// The answer to the oldest such Describe has begun.
+    /// The answer to the oldest Describe noted by `describe` has begun.
     pub(crate) fn describe_parameters(&mut self, parameters: Box<[u8]>) {
         if let Some(describing) = self.describing.front_mut() {
             describing.description.parameters = Some(parameters);
         }
     }
 
-    /// The oldest such Describe was answered, or (without `columns`) discarded. An answer tells what the server has.
+    /// The oldest Describe noted by `describe` was answered, or (without `columns`) discarded. An answer tells what the
+    /// server has.
     pub(crate) fn described(&mut self, columns: Option<u64>) -> Describing {
         let mut describing = self.describing.pop_front().expect("only what was asked is answered");
         describing.description.columns = columns;

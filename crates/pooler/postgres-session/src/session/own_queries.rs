@@ -15,7 +15,7 @@ use crate::{
     wire::{Failure, code},
 };
 
-/// Most repetitions of a query that a time-out of the client has ended.
+/// Most repetitions of a query that a time-out or a cancel request of the client has ended.
 const MAX_TRIES: u8 = 8;
 
 pub(crate) struct OwnQueries {
@@ -37,6 +37,7 @@ pub(crate) enum Purpose {
     Preface(Box<Preface>),
     /// Learns the settings that a client will have; holds those that the server does not report.
     Learn(Pairs),
+    /// Cleans the server after its last holder.
     Reset {
         /// All but the statements of Poolhouse is cleaned.
         cleaned: bool,
@@ -45,6 +46,7 @@ pub(crate) enum Purpose {
     },
     /// Learns what the database could do to sessions; then the server is given back, or becomes ready.
     Catalogue(Box<Reading>, Option<Verdict>),
+    /// An empty query, to see that an idle server answers.
     Check,
     /// Learns what the holder has left behind.
     Survey(Survey),
@@ -64,6 +66,7 @@ pub(crate) enum Purpose {
     Connect,
     /// Learns what the `connect_query` has set.
     Connected(Survey),
+    /// Asks who may log in.
     Lookup(Lookup),
     /// Learns which parameters have the session's defaults.
     Defaults(Box<DefaultsQuestion>),
@@ -77,7 +80,7 @@ impl Purpose {
 }
 
 impl OwnQueries {
-    /// A time-out or a cancel request ended it, nothing else is wrong, and it may be tried again.
+    /// A time-out or a cancel request has ended the query, nothing else is wrong, and it may be tried again.
     pub(crate) fn is_to_repeat(&self) -> bool {
         let ended = self.failure.as_ref().is_some_and(|failure| failure.code == code::QUERY_CANCELED);
         ended && self.purpose.may_be_repeated() && self.tries < MAX_TRIES
@@ -96,7 +99,7 @@ impl OwnQueries {
         matches!(self.purpose, Purpose::Lookup(_))
     }
 
-    /// It comes before the holder's request, not because of an earlier one.
+    /// The query comes before the holder's request, not because of an earlier one.
     pub(crate) fn precedes_request(&self) -> bool {
         match &self.purpose {
             Purpose::Defaults(question) => question.then == AfterDefaults::Grant,

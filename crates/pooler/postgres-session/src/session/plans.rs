@@ -6,7 +6,9 @@ use crate::sql::{Catalogue, Settings, parameter_names::rules_compiling};
 pub(crate) struct Plans {
     /// See [`Settings::reading`].
     reading: u64,
+    /// Plans may have been made by other settings than those of `reading`.
     pub(super) mixed: bool,
+    /// A client has had the server.
     used: bool,
     /// The holder's values of the parameters by which functions are compiled, which sessions do once.
     compiling: Box<[u8]>,
@@ -41,7 +43,8 @@ impl Plans {
         self.used
     }
 
-    /// A client with these settings is granted the server, perhaps the one that had it last.
+    /// A client with these settings is granted the server, perhaps the one that had it last. Returns what becomes of
+    /// the plans.
     #[inline]
     pub(crate) fn begin_lease(&mut self, want: &Settings, same_holder: bool, catalogue: &Catalogue) -> PlanFate {
         let used = std::mem::replace(&mut self.used, true);
@@ -66,7 +69,7 @@ impl Plans {
             return PlanFate::ReplaceServer;
         }
         if there && same_holder {
-            // As on a connection of its own. Others have to do with it.
+            // As on a connection of its own: its plans of before stay, too.
             self.mixed = true;
             return PlanFate::Keep;
         }

@@ -67,7 +67,8 @@ impl RepeatableRequest {
         self.stage == Stage::Refused
     }
 
-    /// Whether the request is to be repeated in place of passing this error on.
+    /// Decides whether the request is to be repeated in place of passing this error on: it is kept for that, or
+    /// dropped.
     pub(crate) fn decide_repeat(&mut self, exchange: &Exchange, error: &[u8]) -> bool {
         let repeat =
             self.stage == Stage::Asked && exchange.is_only_pipeline(self.count) && Failure::is_outdated_plan(error);

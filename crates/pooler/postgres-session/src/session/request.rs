@@ -4,14 +4,15 @@ use std::ops::Range;
 
 use crate::wire::{HEADER, Header, front, take_text};
 
+/// What becomes of a message.
 pub(crate) enum Step {
-    /// It is entered into the exchange and forwarded as it is.
+    /// The message is entered into the exchange and forwarded as it is.
     Forward,
     /// More of the message, or of the answers, has to come first.
     Wait,
-    /// It was entered and forwarded in another form up to here; the rest of it follows as it is.
+    /// The message was entered and forwarded in another form up to here; its rest follows as it is.
     Replaced(usize),
-    /// It was answered without the server.
+    /// The message was answered without the server.
     Answered,
     /// The server is asked something first; then the message is handed over again.
     Later,
@@ -19,6 +20,7 @@ pub(crate) enum Step {
     TooMany,
 }
 
+/// A message, as far as it has arrived.
 pub(crate) struct Arrived<'a> {
     pub(crate) header: Header,
     pub(crate) bytes: &'a [u8],

@@ -67,6 +67,7 @@ pub struct Server {
     pub(crate) held_last: Option<ClientId>,
     pub(crate) catalogue: CatalogueView,
 
+    /// Channels that forwarded texts stop listening to, unless the transaction fails.
     pub(crate) unlistened: Unlistened,
 
     // Of `features::settings`.
@@ -94,7 +95,7 @@ pub(crate) enum Stage {
 pub(crate) enum Duty {
     /// The server returns to its pool after each transaction, or with its client in session mode.
     Pooled,
-    /// Its holder keeps the server beyond transactions: see `features::pins`.
+    /// The holder keeps the server beyond transactions: see `features::pins`.
     Pinned,
     /// The server listens for all clients of its pool. Their requests come with this key.
     Hub(u64),
@@ -210,6 +211,7 @@ impl Server {
 }
 
 impl Server {
+    /// Sends queries, each of which a ReadyForQuery answers.
     pub(crate) fn begin_queries(&mut self, me: ServerTag, purpose: Purpose, queries: &[&[u8]], out: &mut Outbox) {
         let write = |to: &mut Vec<u8>| queries.iter().for_each(|sql| write_query(to, sql));
         let text = if purpose.may_be_repeated() { queries.join(&b';').into() } else { Box::default() };
@@ -219,11 +221,11 @@ impl Server {
         }
     }
 
-    /// A time-out of the client, or a late cancel request, has ended a query of Poolhouse: it is repeated where no
-    /// time-out of the session acts.
+    /// A time-out of the client, or a late cancel request, has ended a query of Poolhouse: it is repeated in a
+    /// transaction without statement_timeout.
     pub(crate) fn repeat_own_queries(&mut self, me: ServerTag, work: OwnQueries, out: &mut Outbox) {
         let guarded = [b"BEGIN;SET LOCAL statement_timeout = 0;", &work.text[..], b";COMMIT"].concat();
-        // If the guard itself was too slow.
+        // The ROLLBACK is for a BEGIN or SET that was too slow itself.
         self.begin_queries(me, work.purpose, &[&guarded, b"ROLLBACK"], out);
         if let Some(again) = &mut self.work {
             (again.text, again.tries, again.cancelled) = (work.text, work.tries + 1, work.cancelled);
@@ -313,10 +315,14 @@ impl Server {
         }
     }
 
+    /// What functions may do to sessions matters to this pool.
+    pub(crate) fn watches_catalogue(&self) -> bool {
+        self.policy.reset != ResetPolicy::Never && self.policy.on_state != OnState::Allow
+    }
+
     /// Asks what the database could do to sessions, if that is due. True if it was asked.
     pub(crate) fn ask_catalogue(&mut self, me: ServerTag, verdict: Option<Verdict>, out: &mut Outbox) -> bool {
-        let of_interest = self.policy.reset != ResetPolicy::Never && self.policy.on_state != OnState::Allow;
-        if !of_interest {
+        if !self.watches_catalogue() {
             return false;
         }
         let Some(reading) = self.catalogue.next_reading() else { return false };

@@ -96,7 +96,7 @@ impl ServerSettings {
         self.current = current;
     }
 
-    /// These are the settings that the server does not report.
+    /// Replaces the settings that the server does not report.
     pub(crate) fn replace_extras(&mut self, extras: Pairs, parameters: &KnownParameters) {
         self.current = parameters.intern(Settings::new(self.current.reported.clone(), extras));
     }

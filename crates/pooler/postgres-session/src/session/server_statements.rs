@@ -20,7 +20,7 @@ const MAX_FORGETTING: usize = 64;
 pub(crate) struct ServerStatements {
     /// Statements under names of ours, once there have been any.
     ours: Option<Box<OurStatements>>,
-    /// Names of statements that the holder may have there under its own names.
+    /// Names that the holder has given to statements which it may have there.
     holder_names: HolderNames,
     /// The portal bound last, if a Describe of it may tell the client something new.
     bound_last: Option<Box<BoundLast>>,
@@ -102,6 +102,7 @@ impl ServerStatements {
         self.holder_names.remove(name);
     }
 
+    /// The server may have a statement to which the holder gave this name.
     pub(crate) fn may_have_holder_name(&self, name: &[u8]) -> bool {
         self.holder_names.may_have(name)
     }
@@ -177,7 +178,7 @@ impl ServerStatements {
         self.replan.as_ref().is_some_and(|replan| replan.is_refused())
     }
 
-    /// Whether the request is to be repeated in place of passing this error on.
+    /// Decides whether the request is to be repeated in place of passing this error on.
     pub(crate) fn decide_repeat(&mut self, exchange: &Exchange, error: &[u8]) -> bool {
         self.replan.as_mut().is_some_and(|replan| replan.decide_repeat(exchange, error))
     }

@@ -92,7 +92,7 @@ impl ServerUnnamed {
         self.doubt.is_some()
     }
 
-    /// The client's request to replace or destroy its statement is noted, and will not be skipped.
+    /// The client's request to replace or destroy its statement, which will not be skipped, is about to be noted.
     pub(crate) fn note_certain_request(&mut self) {
         self.pending += 1;
     }

@@ -1,6 +1,6 @@
 //! Named prepared statements. Clients choose names, and several clients may mean the same text; servers know each text
 //! under one name of ours (`poolhouse_<secret>_7`), whichever client asked for it. The statements of one client are
-//! here, those of one server in `prepared`.
+//! here, those of one server in `our_statements`.
 //!
 //! An error may yet discard a forwarded request. So a request without an answer is believed only up to the Sync that
 //! ends its pipeline.
@@ -65,12 +65,12 @@ pub(crate) struct Statement {
     pub(crate) edition: AtomicU32,
     /// What clients were told of it.
     pub(crate) told: ToldDescription,
-    /// It was found to be stale: a Parse of its text gets another statement.
+    /// The statement was found to be stale: a Parse of its text gets another one.
     retired: AtomicBool,
 }
 
 impl Statement {
-    /// It belongs to one client: its meaning depends on that client's session.
+    /// The statement belongs to one client: its meaning depends on that client's session.
     pub(crate) fn is_of_one_client(&self) -> bool {
         self.context == context_of_one_client(self.id)
     }
@@ -95,7 +95,7 @@ impl Statement {
     }
 }
 
-/// A context that settings have only by chance.
+/// The context of a statement that belongs to one client: a value that settings have only by chance.
 fn context_of_one_client(id: u32) -> u64 {
     u64::MAX - u64::from(id)
 }
@@ -229,11 +229,12 @@ impl Pending {
     }
 }
 
+/// What a client means by the name of a statement.
 #[derive(Clone)]
 pub(crate) enum Meaning {
     Statement(Arc<Statement>),
     Nothing,
-    /// It depends on answers to earlier pipelines that are still to come.
+    /// The meaning depends on answers to earlier pipelines that are still to come.
     Undecided,
 }
 
@@ -242,6 +243,7 @@ pub(crate) enum Meaning {
 pub(crate) enum Reliance {
     /// The client has only just asked for the statement.
     New,
+    /// The client was told nothing of the columns.
     Untold,
     /// The client was told, or will have been told by the server that it holds.
     Told,

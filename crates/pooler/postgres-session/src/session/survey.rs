@@ -10,7 +10,7 @@ use crate::{
     wire::read_row,
 };
 
-/// Parameters listed as set in the session that belong to a transaction or to the server.
+/// Names of parameters that are listed as set in the session, but belong to a transaction or to the server.
 const NOT_OF_SESSION: [&str; 4] =
     ["transaction_isolation", "transaction_read_only", "transaction_deferrable", "in_hot_standby"];
 
@@ -32,6 +32,7 @@ pub(crate) fn custom_names(seen: &[&[Box<[u8]>]], known: &Pairs) -> Vec<Box<[u8]
     names
 }
 
+/// Which prepared statements a survey asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum StatementScope {
     #[default]
@@ -206,6 +207,7 @@ impl Survey {
         (self.tries < MAX_TRIES).then(|| (survey, self.guarded_sql(false)))
     }
 
+    /// Guards the survey, and returns its query for an open transaction.
     pub(crate) fn guard_in_savepoint(&mut self) -> Vec<u8> {
         self.guarded = true;
         self.guarded_sql(true)

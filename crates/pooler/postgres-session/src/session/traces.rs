@@ -16,7 +16,7 @@ pub(crate) struct Traces {
     suspects: Suspects,
     /// Custom parameters that the texts name.
     custom: Names,
-    /// The same since the last cleaning.
+    /// Custom parameters that texts since the last cleaning name.
     custom_since_cleaning: Names,
     /// Parameters that RESET or DISCARD in the texts may have reset.
     resets: Names,
@@ -124,14 +124,15 @@ impl Traces {
         }
     }
 
-    /// A survey within a transaction looks for resets. A rollback undoes what it finds, though the RESET may have been
-    /// committed before.
+    /// A survey looks for resets. If that is within a transaction, a rollback undoes what the survey finds, though the
+    /// RESET may have been committed before.
     pub(crate) fn note_survey_for_resets(&mut self, in_transaction: bool) {
         self.suspects.remove(Suspects::RESET);
         self.resets_in_doubt |= in_transaction;
     }
 
-    /// The same of a client in session mode, which keeps its server.
+    /// Such a survey of a client in session mode, which keeps its server, also settles what was noted as set and as
+    /// discarded.
     pub(crate) fn note_survey_of_session(&mut self) {
         self.suspects.remove(Suspects::SETTINGS);
         if !self.resets_in_doubt {
@@ -155,10 +156,12 @@ impl Traces {
 }
 
 impl Traces {
+    /// DISCARD ALL was answered. What is noted of the texts stays until the survey.
     pub(crate) fn note_discard_all(&mut self) {
         self.discarded_all = true;
     }
 
+    /// The holder has discarded everything since the last survey.
     pub(crate) fn has_discarded_all(&self) -> bool {
         self.discarded_all
     }

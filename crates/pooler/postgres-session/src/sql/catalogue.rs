@@ -36,7 +36,7 @@ const READ_INTERVAL_MS: u64 = 10_000;
 /// time at most.
 const FIRST_PART_INTERVAL_MS: u64 = 100;
 
-/// The same for a later reading: a hundredth of the time.
+/// Milliseconds between the parts of a large catalogue at later readings: a hundredth of the time.
 const PART_INTERVAL_MS: u64 = 1_000;
 
 /// Milliseconds after which a large catalogue is checked for changes.
@@ -76,7 +76,7 @@ pub(crate) struct Catalogue {
     doubts: AtomicU64,
     /// Servers with DDL in an open transaction.
     changing: AtomicU32,
-    /// It was changed since the last reading.
+    /// The catalogue was changed since the last reading.
     stale: AtomicBool,
     /// A server is being asked.
     asking: AtomicBool,
@@ -86,15 +86,15 @@ pub(crate) struct Catalogue {
     not_before_ms: AtomicU64,
     /// The parts of a large catalogue that were read.
     partial: Mutex<Option<Partial>>,
-    /// Nothing in it can touch a session behind a text.
+    /// Nothing in the catalogue can touch a session behind a text.
     clean: AtomicBool,
-    /// Something in it may prepare or deallocate statements.
+    /// Something in the catalogue may prepare or deallocate statements.
     prepares: AtomicBool,
-    /// It has functions whose plans a session keeps.
+    /// The catalogue has functions whose plans a session keeps.
     keeps_plans: AtomicBool,
     /// A trigger or a stored expression may do what no SQL takes back.
     irreversible_unseen: AtomicBool,
-    /// It has functions whose names have to be looked for in all texts.
+    /// The catalogue has functions whose names have to be looked for in all texts.
     watches_names: AtomicBool,
     known: RwLock<Contents>,
 }
@@ -184,7 +184,7 @@ impl Catalogue {
         self.is_clean() && calls.iter().all(|name| known.functions.contains(name))
     }
 
-    /// Whether any text may leave behind, by a trigger or the like, what no SQL takes back.
+    /// Whether any text may leave behind what no SQL takes back, by a trigger or the like.
     pub(crate) fn any_text_may_be_irreversible(&self) -> bool {
         self.irreversible_unseen.load(SeqCst)
     }
@@ -236,14 +236,14 @@ impl Catalogue {
         self.doubt();
     }
 
-    /// That transaction has ended.
+    /// A transaction with DDL has ended.
     pub(crate) fn end_change(&self) {
         self.stale.store(true, SeqCst);
         self.changing.fetch_sub(1, SeqCst);
         self.schema_version.fetch_add(1, SeqCst);
     }
 
-    /// What a server is to be asked now, if anything.
+    /// Begins to read the catalogue: what a server is to be asked now, if anything.
     pub(crate) fn begin_reading(this: &Arc<Self>, trusted: Arc<[String]>) -> Option<Reading> {
         let now = this.now_ms();
         let due = this.stale.load(SeqCst) || now >= this.due_ms.load(SeqCst);
@@ -277,6 +277,7 @@ impl Catalogue {
         news
     }
 
+    /// The server has answered. Returns what people are to be told, if it is new.
     pub(crate) fn take_reading(&self, mut reading: Reading) -> Option<Vec<String>> {
         let schema_version = reading.schema_version;
         let now = self.now_ms();
@@ -299,7 +300,7 @@ impl Catalogue {
         news
     }
 
-    /// More is to be read: until then everything is in doubt.
+    /// Keeps the parts that were read. More is to be read: until then everything is in doubt.
     fn keep_partial(&self, partial: Partial, now: u64) {
         self.stale.store(true, SeqCst);
         self.doubt();

@@ -161,7 +161,8 @@ impl Settings {
         self.reported == other.reported && covers(self, other) && covers(other, self)
     }
 
-    /// A hash of all that may rule what a text means: everything but the application's name. For interned sets.
+    /// A hash of all that may rule what a text means: everything but the application's name and custom parameters. Zero
+    /// until `compute_context`, which interning calls.
     pub(crate) fn context(&self) -> u64 {
         self.context
     }
@@ -253,7 +254,7 @@ impl Settings {
         self.extras.iter().filter(|(name, _)| !is_identity(name)).chain(identity)
     }
 
-    /// The same without a change of who acts.
+    /// Appends SQL that leads a session from these settings to others, without a change of who acts.
     pub(crate) fn write_change_but_identity(&self, to: &Settings, sql: &mut Vec<u8>) {
         // One may be refused as long as another is set: log_parser_stats and log_statement_stats.
         for (name, _) in self.extras.iter() {

@@ -191,7 +191,7 @@ fn write_start(sql: &mut Vec<u8>, place: Place, reset: &Reset, start: &Settings)
     for (name, value) in start.extras.iter() {
         let meant = match &reset.name {
             Some(one) => one.eq_ignore_ascii_case(name),
-            // These are not set back with all the others.
+            // RESET ALL does not reset the identity.
             None => !is_identity(name),
         };
         if meant {

@@ -56,7 +56,7 @@ pub(crate) fn scan_beginning(text: &[u8]) -> Findings {
     supposed
 }
 
-/// What a text is, apart from the findings.
+/// What the examination of a text has shown, apart from the findings.
 struct Examined {
     unclear: bool,
     /// The text has procedural code.

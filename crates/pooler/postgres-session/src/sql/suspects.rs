@@ -32,7 +32,7 @@ impl Suspects {
     pub(crate) const BOUND_NAME: Self = Self(1 << 12);
     /// Resets parameters to their values at the start of the session.
     pub(crate) const RESET: Self = Self(1 << 13);
-    /// The same for the transaction only.
+    /// Resets parameters for the transaction only.
     pub(crate) const LOCAL_RESET: Self = Self(1 << 14);
     /// Not of a text: a request was forwarded in an amended form.
     pub(crate) const AMENDED: Self = Self(1 << 15);
@@ -78,7 +78,13 @@ impl Suspects {
     pub(crate) const LASTING: Self = Self(Self::VISIBLY_LASTING.0 | Self::OPAQUE.0 | Self::DDL.0);
     /// Leaves state behind in a session, as the text says.
     pub(crate) const VISIBLY_LASTING: Self = Self(
-        1 | Self::TEMPORARY.0 | Self::CURSOR.0 | Self::LOCK.0 | Self::LISTEN.0 | Self::PREPARE.0 | Self::UNKNOWN_NAME.0,
+        Self::SETTINGS.0
+            | Self::TEMPORARY.0
+            | Self::CURSOR.0
+            | Self::LOCK.0
+            | Self::LISTEN.0
+            | Self::PREPARE.0
+            | Self::UNKNOWN_NAME.0,
     );
     /// What a text that cannot be read may do.
     pub(crate) const ANYTHING: Self = Self(((1 << 15) - 1) | Self::OPAQUE.0 | Self::DDL.0 | Self::CONSTANTS.0);

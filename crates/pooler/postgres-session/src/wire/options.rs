@@ -81,8 +81,8 @@ fn apply(switch: char, value: &str, settings: &mut Vec<(String, String)>) -> boo
             ];
             further.iter().filter(|(from, ..)| level >= *from).for_each(|(_, name, value)| set(name, value));
         }
-        // Those of the whole server, -P and -W can be had only when a server's connection begins, or not by a client at
-        // all.
+        // Options of the whole server, -P and -W can be had only when a server's connection begins, or not by a client
+        // at all.
         _ => return WITHOUT_MEANING.contains(switch),
     }
     true

@@ -8,7 +8,8 @@ use crate::{
     wire::{IDLE, back, front, message::write, write_ready, write_text},
 };
 
-/// The statements that a text deallocates, if the server knows them by another name or not at all.
+/// The statements that a text deallocates, if Poolhouse can answer it: the server knows them by another name, or not at
+/// all.
 pub(crate) fn answerable_deallocate(client: &Client, server: &Server, text: &[u8]) -> Option<Deallocate> {
     let named = client.named.as_ref()?;
     let may = text.first().is_some_and(|byte| byte.is_ascii_whitespace() || matches!(byte, b'd' | b'D' | b'-' | b'/'));

@@ -225,7 +225,8 @@ fn follow_bind_or_describe(
         Ok(None) if is_ours(text) => {
             return forward_as_nothing(link, message, &name);
         }
-        // The same, or it is one that was prepared there by other means, and what it does is not known here.
+        // The server says that there is none, or has one that was prepared by other means, and what that does is not
+        // known here.
         Ok(None) => {
             if message.header.kind == front::BIND {
                 link.server.note_bound(message, false);

@@ -5,7 +5,7 @@
 //! and Describe until it parses the text anew. Who is told the columns of each portal relies on nothing. An unnamed
 //! statement that is parsed again is asked for each time, unless it has no columns.
 //!
-//! What was told is with the statement, which all have that were told the same (`session::shapes`).
+//! What was told is with the statement, which all have that were told the same (`session::descriptions`).
 
 use std::{ops::Range, sync::Arc};
 
@@ -31,6 +31,7 @@ const STALE: &[u8] = b"DO $poolhouse$ BEGIN RAISE EXCEPTION USING ERRCODE = '0A0
 const CHANGED: &[u8] =
     b"SERROR\0VERROR\0C0A000\0Mcached plan must not change result type\0Fplancache.c\0RRevalidateCachedQuery\0\0";
 
+/// Asks the server for the columns of a statement; the request waits for the answer.
 pub(crate) fn probe(link: &mut Link<'_>, (name, note): (&str, Note)) -> Step {
     link.write_to_server(|to| {
         write(to, front::DESCRIBE, |to| to.extend_from_slice(format!("S{name}\0").as_bytes()));
@@ -106,8 +107,8 @@ pub(crate) fn describe_portal(client: &mut Client, server: &mut Server, message:
 }
 
 impl Postgres {
-    /// A part of the answer to a Describe that is looked at: the arrived part of its body, and the length of the whole.
-    /// True if it is for the client.
+    /// Takes a part of the answer to a Describe that is looked at: the arrived part of its body, and the length of the
+    /// whole. True if it is for the client.
     pub(crate) fn take_description(
         &self,
         client: Option<&mut Client>,

@@ -119,8 +119,8 @@ fn keep(texts: &KeptParses, client: &mut Client, message: &Arrived<'_>, kept: &m
     }
 }
 
-/// A request that replaces the statement is about to be forwarded. True if it may be skipped, and the former statement
-/// must be remembered.
+/// A request that replaces the statement is about to be forwarded: keeps the former Parse if the request may be
+/// skipped. True if it may, and the former statement must be remembered.
 fn begin_replacement(
     texts: &KeptParses,
     link: &mut Link<'_>,

@@ -17,7 +17,8 @@ use crate::{
 };
 
 impl Postgres {
-    /// A client has been granted a server. True if the server is first asked for its defaults.
+    /// A client has been granted a server. Asks the server for its defaults if they are not known (true), or has the
+    /// client follow them.
     #[inline]
     pub(crate) fn ask_or_follow_defaults(&self, link: &mut Link<'_>) -> bool {
         let version = self.parameters.defaults_version();
@@ -92,7 +93,7 @@ impl Postgres {
         }
     }
 
-    /// The same for a server without a holder.
+    /// A server without a holder has described the defaults of its session.
     fn defaults_answered_idle(
         &self,
         me: ServerTag,
@@ -138,7 +139,7 @@ impl Postgres {
         Found { set, outdated }
     }
 
-    /// The server's defaults are those of all servers of its pool from now on.
+    /// The server's defaults become those of all servers of its pool.
     pub(crate) fn publish_defaults(&self, server: &mut Server, of_role: Option<Vec<Box<[u8]>>>) {
         self.parameters.set_defaults(server.pool, server.settings.defaults(), server.facts.current(), of_role);
         server.settings.set_answer_clock(self.parameters.clock(server.pool));

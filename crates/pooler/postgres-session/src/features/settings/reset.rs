@@ -113,7 +113,7 @@ pub(crate) fn amend_parse(client: &Client, body: &[u8], findings: &mut Findings)
     }
 }
 
-/// The same for a Parse of a named statement.
+/// Amends the body of a Parse of a named statement behind its name, if need be.
 pub(crate) fn amend_named_parse(client: &Client, server: &Server, body: &[u8]) -> Option<Vec<u8>> {
     if server.policy.on_state == OnState::Allow {
         return None;

@@ -21,7 +21,7 @@ impl Postgres {
     #[inline]
     pub(crate) fn finish(&self, link: &mut Link<'_>) -> bool {
         let plain = link.server.traces.is_none() && link.client.pin.is_none();
-        if !plain && !self.finish_with_state(link) {
+        if !plain && self.survey_or_keep(link) {
             return false;
         }
         self.parameters.note_answer_time(link.server.settings.answer_clock());
@@ -37,17 +37,17 @@ impl Postgres {
         true
     }
 
-    /// False if the server is not given back.
+    /// Surveys the server, or leaves it to its pinned client. False if neither: the server can be given back.
     #[cold]
-    fn finish_with_state(&self, link: &mut Link<'_>) -> bool {
+    fn survey_or_keep(&self, link: &mut Link<'_>) -> bool {
         if self.survey_if_due(link) {
-            return false;
+            return true;
         }
-        if link.client.pin.is_some() {
+        let keeps = link.client.pin.is_some();
+        if keeps {
             link.stand(Standing::Idle);
-            return false;
         }
-        true
+        keeps
     }
 
     /// A transaction with suspects has ended. True if the server is surveyed: the client's next request waits for the
@@ -85,7 +85,8 @@ impl Postgres {
         true
     }
 
-    /// A parameter was reset within a transaction that goes on: it must be reset to the client's start.
+    /// A parameter was reset, and the client goes on with this server, in a transaction or in session mode: what was
+    /// reset must be set to the client's start.
     pub(crate) fn survey_for_resets(&self, link: &mut Link<'_>) {
         link.server.traces.insert(Suspects::SETTINGS);
         self.begin_survey(link);
@@ -132,6 +133,7 @@ impl Postgres {
         self.resume_after_notifications(link.client_tag, link.client, link.out);
     }
 
+    /// Asks the server what the client may have left in it; the client's next request waits for the answer.
     fn begin_survey(&self, link: &mut Link<'_>) {
         link.client.phase = Phase::ServerAtWork;
         let known = link.client.settings().current();
@@ -221,7 +223,7 @@ impl Postgres {
         if link.server.sequences.advanced {
             pin = pin.or(Some(Pin::Sequence));
         }
-        // These do not end before the client does, or says DISCARD.
+        // These pins do not end before the client does, or says DISCARD.
         if matches!(link.client.pin, Some(Pin::UnknownSetting | Pin::Settings))
             && !link.server.traces.has_discarded_all()
         {

@@ -40,7 +40,7 @@ impl NotificationBarrier {
         true
     }
 
-    /// The hub can be asked now. True if a client waits for that.
+    /// The hub can be asked now: the clients that wait so far belong to that question. True if there are any.
     pub(crate) fn begin_question(&mut self) -> bool {
         self.late = false;
         if self.asked.clients.is_empty() {

@@ -84,10 +84,10 @@ struct Function {
     language: Box<[u8]>,
     source: Box<[u8]>,
     set: Box<[u8]>,
-    /// The extension that it belongs to; empty if to none.
+    /// The extension that the function belongs to; empty if to none.
     extension: Box<[u8]>,
     fires: bool,
-    /// It can be called without a parenthesis, like a column.
+    /// The function can be called without a parenthesis, like a column.
     by_notation: bool,
 }
 
@@ -368,13 +368,13 @@ impl Function {
         full_name(&self.schema, &self.name)
     }
 
-    /// Whether the configuration trusts it.
+    /// Whether the configuration trusts the function.
     fn is_trusted(&self, trusted: &[String]) -> bool {
         let extension = |entry: &String| entry.strip_prefix("extension:").map(str::as_bytes) == Some(&*self.extension);
         trusted.iter().any(extension) || is_listed(trusted, &self.schema, &self.name)
     }
 
-    /// Its source can be read. People add such functions to extensions, too.
+    /// The source of the function can be read. People add such functions to extensions, too.
     fn is_readable(&self) -> bool {
         matches!(&*self.language, b"sql" | b"plpgsql")
     }

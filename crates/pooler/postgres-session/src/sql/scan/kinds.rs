@@ -9,11 +9,11 @@ use crate::sql::{
 /// What the first word of a statement says about the rest.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It is read like any other.
+    /// The statement is read like any other.
     Plain,
-    /// Another statement follows its options.
+    /// Options follow, and then another statement.
     Prefix,
-    /// Its first text constant is procedural code.
+    /// The first text constant of the statement is procedural code.
     Procedural,
     OfTable,
 }
