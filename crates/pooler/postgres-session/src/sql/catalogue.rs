@@ -267,6 +267,7 @@ impl Catalogue {
         let told = vec![format!("the catalogue cannot be read: {why}")];
         self.clean.store(false, SeqCst);
         self.doubt();
+        self.prepares.store(true, SeqCst);
         self.keeps_plans.store(true, SeqCst);
         self.due_ms.store(self.now_ms() + READ_INTERVAL_MS, SeqCst);
         self.stale.store(false, SeqCst);
@@ -470,5 +471,18 @@ pub(super) mod tests {
         assert!(catalogue.reading_failed("why").is_some());
         read("select 2");
         assert!(catalogue.assessment().is_clean() && catalogue.assessment() != granted);
+    }
+
+    #[test]
+    fn after_a_failed_reading_functions_may_prepare() {
+        let catalogue = catalogue();
+        let mut reading = Catalogue::begin_reading(&catalogue, Arc::default()).unwrap();
+        reading.take_row(&row(function("f", "sql", "select 1"))).unwrap();
+        catalogue.take_reading(reading);
+        assert!(!catalogue.prepares());
+        catalogue.begin_change();
+        catalogue.end_change();
+        catalogue.reading_failed("why");
+        assert!(catalogue.prepares());
     }
 }
