@@ -270,7 +270,7 @@ impl ServerHandshake {
     /// Derives the next part of the keys, and replies to the challenge after the last one.
     pub fn derive_more(&mut self, keys: &KeyCache, to: &mut Vec<u8>) -> HandshakeStep {
         let Stage::Deriving(deriving) = &mut self.stage else { return HandshakeStep::Wait };
-        if !deriving.derivation.go_on(keys) {
+        if !deriving.derivation.derive_part(keys) {
             return HandshakeStep::Later;
         }
         let Stage::Deriving(deriving) = std::mem::replace(&mut self.stage, Stage::Hello) else {

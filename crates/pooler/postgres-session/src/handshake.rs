@@ -149,7 +149,7 @@ impl ServerHandshake {
             }
             let mut outbox = Outbox::new();
             let bytes = Input { bytes: &self.unread, full: false, unread: false, now: Duration::ZERO };
-            let consumed = login.postgres.server_login_input(SERVER, &mut self.server, bytes, &mut outbox);
+            let consumed = login.postgres.take_server_login_input(SERVER, &mut self.server, bytes, &mut outbox);
             login.postgres.derive_all(SERVER, &mut self.server, &mut outbox);
             let code = code_of_error(&self.unread[..consumed]);
             self.unread.drain(..consumed);

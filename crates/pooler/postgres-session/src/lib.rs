@@ -98,7 +98,7 @@ impl Protocol for Postgres {
         match client.phase {
             Phase::Ready | Phase::Refused(_) => self.relay_client(me, client, servers, input, 0, out),
             Phase::Login(_) => {
-                let at = self.login_input(me, client, input, out);
+                let at = self.take_login_input(me, client, input, out);
                 if matches!(client.phase, Phase::Ready) {
                     self.relay_client(me, client, servers, input, at, out)
                 } else {
@@ -121,7 +121,7 @@ impl Protocol for Postgres {
         match server.stage {
             Stage::Ready => self.relay_server(me, server, clients, input, 0, out),
             Stage::Login(_) => {
-                let at = self.server_login_input(me, server, input, out);
+                let at = self.take_server_login_input(me, server, input, out);
                 if matches!(server.stage, Stage::Ready) {
                     self.relay_server(me, server, clients, input, at, out)
                 } else {

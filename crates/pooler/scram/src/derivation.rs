@@ -56,13 +56,13 @@ struct Hi<M, const N: usize> {
 impl Derivation {
     /// Derives one part, unless another login has brought the keys into `cache` meanwhile. True if the cache has the
     /// keys: the client may respond at once.
-    pub fn go_on(&mut self, cache: &KeyCache) -> bool {
+    pub fn derive_part(&mut self, cache: &KeyCache) -> bool {
         if cache.knows(&self.name) {
             return true;
         }
         let keys = match &mut self.rounds {
-            Rounds::Sha1(hi) => hi.go_on(PART_ITERATIONS).map(sha1::keys),
-            Rounds::Sha256(hi) => hi.go_on(PART_ITERATIONS).map(Keys::of),
+            Rounds::Sha1(hi) => hi.make_rounds(PART_ITERATIONS).map(sha1::keys),
+            Rounds::Sha256(hi) => hi.make_rounds(PART_ITERATIONS).map(Keys::of),
         };
         let done = keys.is_some();
         keys.into_iter().for_each(|keys| cache.insert(self.name, keys));
@@ -104,7 +104,7 @@ impl<M: Mac + KeyInit + Clone, const N: usize> Hi<M, N> {
     }
 
     /// Makes this number of rounds at most. Returns the result after the last.
-    fn go_on(&mut self, most: u32) -> Option<&[u8; N]> {
+    fn make_rounds(&mut self, most: u32) -> Option<&[u8; N]> {
         let count = most.min(self.left);
         for _ in 0..count {
             self.last = Self::round(&self.keyed, &[&self.last]);
@@ -177,10 +177,10 @@ mod tests {
                 Hi::<Hmac<Sha256>, KEY_BYTES>::new(b"pencil", b"salt", iterations),
                 Hi::<Hmac<Sha1>, SHA1_BYTES>::new(b"", b"s", 7),
             );
-            while long.go_on(1000).is_none() {}
-            assert_eq!(long.go_on(1), Some(&crypto::salted_password(b"pencil", b"salt", iterations)));
-            while short.go_on(3).is_none() {}
-            assert_eq!(short.go_on(1), Some(&pbkdf2::pbkdf2_hmac_array::<Sha1, SHA1_BYTES>(b"", b"s", 7)));
+            while long.make_rounds(1000).is_none() {}
+            assert_eq!(long.make_rounds(1), Some(&crypto::salted_password(b"pencil", b"salt", iterations)));
+            while short.make_rounds(3).is_none() {}
+            assert_eq!(short.make_rounds(1), Some(&pbkdf2::pbkdf2_hmac_array::<Sha1, SHA1_BYTES>(b"", b"s", 7)));
         }
     }
 
@@ -194,9 +194,9 @@ mod tests {
             let many = challenge(3 * PART_ITERATIONS + 1);
             let mut slow = cache.slow_derivation(hash, many.as_bytes(), "p\u{e4}ss\u{ad}").expect("it is slow");
             let mut other = cache.slow_derivation(hash, many.as_bytes(), "p\u{e4}ss\u{ad}").expect("it is slow, too");
-            assert!(!other.go_on(&cache));
-            assert_eq!([0; 3].map(|_| slow.go_on(&cache)), [false, false, true]);
-            assert!(other.go_on(&cache), "what one login has derived is there for all");
+            assert!(!other.derive_part(&cache));
+            assert_eq!([0; 3].map(|_| slow.derive_part(&cache)), [false, false, true]);
+            assert!(other.derive_part(&cache), "what one login has derived is there for all");
             assert!(cache.slow_derivation(hash, many.as_bytes(), "p\u{e4}ss\u{ad}").is_none());
         }
         // What was kept is what is derived at once elsewhere.

@@ -34,14 +34,14 @@ enum Progress {
 }
 
 impl Login {
-    fn challenge(&mut self, me: ClientTag, stored: Arc<str>, out: &mut Outbox) {
+    fn challenge_for_md5(&mut self, me: ClientTag, stored: Arc<str>, out: &mut Outbox) {
         let salt = random();
         self.step = Step::Md5 { stored, salt };
         out.insert(Peer::Client(me), |to| write_authentication(to, 5, |to| to.extend_from_slice(&salt)));
     }
 
     /// Offers a SCRAM exchange, bound to the TLS connection if possible.
-    fn offer(&mut self, me: ClientTag, exchange: scram::Server, out: &mut Outbox) {
+    fn offer_scram(&mut self, me: ClientTag, exchange: scram::Server, out: &mut Outbox) {
         let both = [Mechanism::Plus, Mechanism::Plain];
         let mechanisms = if exchange.offers_channel() { &both[..] } else { &both[1..] };
         out.insert(Peer::Client(me), |to| write_sasl_offer(to, mechanisms));
@@ -50,15 +50,21 @@ impl Login {
 }
 
 impl Postgres {
-    pub(crate) fn login_input(&self, me: ClientTag, client: &mut Client, input: Input<'_>, out: &mut Outbox) -> usize {
+    pub(crate) fn take_login_input(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        input: Input<'_>,
+        out: &mut Outbox,
+    ) -> usize {
         let mut at = 0;
         loop {
             let Phase::Login(login) = &client.phase else { return at };
             let bytes = &input.bytes[at..];
             let progress = match login.step {
-                Step::Packet => self.login_packet(me, client, bytes, out),
+                Step::Packet => self.take_login_packet(me, client, bytes, out),
                 Step::Parameters | Step::Asking => Progress::Wait,
-                _ => self.login_answer(me, client, bytes, out),
+                _ => self.take_login_answer(me, client, bytes, out),
             };
             match progress {
                 Progress::Consumed(count) => at += count,
@@ -68,7 +74,7 @@ impl Postgres {
         }
     }
 
-    fn login_packet(&self, me: ClientTag, client: &mut Client, bytes: &[u8], out: &mut Outbox) -> Progress {
+    fn take_login_packet(&self, me: ClientTag, client: &mut Client, bytes: &[u8], out: &mut Outbox) -> Progress {
         let (packet, length) = match startup::read(bytes) {
             Ok(Some(read)) => read,
             Ok(None) => return Progress::Wait,
@@ -87,7 +93,7 @@ impl Postgres {
                 Progress::Wait
             }
             Packet::Tls => {
-                self.direct_tls(me, client, out);
+                self.begin_direct_tls(me, client, out);
                 Progress::Wait
             }
             Packet::Ssl if self.offers_tls(client) => {
@@ -116,7 +122,7 @@ impl Postgres {
                     client.close(me, CloseReason::Done, out);
                     return Progress::Wait;
                 }
-                self.begin(me, client, *start, out);
+                self.begin_proof(me, client, *start, out);
                 if matches!(client.phase, Phase::Closed) { Progress::Wait } else { Progress::Consumed(length) }
             }
         }
@@ -144,7 +150,7 @@ impl Postgres {
         login.secured.is_none() && self.directory.encryption(login.origin.listener) != Encryption::Off
     }
 
-    fn direct_tls(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+    fn begin_direct_tls(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
         let offered = self.offers_tls(client);
         let Phase::Login(login) = &mut client.phase else { unreachable!("the client is logging in") };
         if !offered || !login.declined.is_empty() {
@@ -173,7 +179,7 @@ impl Postgres {
     }
 
     /// Chooses how the client has to prove itself, and asks for the proof.
-    fn begin(&self, me: ClientTag, client: &mut Client, start: Start, out: &mut Outbox) {
+    fn begin_proof(&self, me: ClientTag, client: &mut Client, start: Start, out: &mut Outbox) {
         if start.negotiate {
             out.insert(Peer::Client(me), |to| write_negotiation(to, start.version, &start.unknown_options));
         }
@@ -204,10 +210,10 @@ impl Postgres {
             Err(Unknown::User) => {
                 let Start { database, user, .. } = &login.start;
                 return match self.look(database, user) {
-                    Look::Md5 => login.challenge(me, md5::no_hash(random()), out),
+                    Look::Md5 => login.challenge_for_md5(me, md5::no_hash(random()), out),
                     Look::Scram(shape) => {
                         let exchange = scram::Server::mock(&self.mock, user, shape, nonce());
-                        login.offer(me, exchange.offering_channel(channel), out);
+                        login.offer_scram(me, exchange.offering_channel(channel), out);
                     }
                 };
             }
@@ -220,11 +226,11 @@ impl Postgres {
             Proof::Trust => self.authenticated(me, client, None, out),
             Proof::Ask(ask) => {
                 login.step = Step::Asking;
-                self.ask_who(me, client, ask, out);
+                self.request_lookup(me, client, ask, out);
             }
-            Proof::Md5(stored) => login.challenge(me, stored, out),
+            Proof::Md5(stored) => login.challenge_for_md5(me, stored, out),
             Proof::Scram(verifier) => {
-                login.offer(me, scram::Server::new(verifier, nonce()).offering_channel(channel), out);
+                login.offer_scram(me, scram::Server::new(verifier, nonce()).offering_channel(channel), out);
             }
             Proof::Certificate => {
                 let shown = login.secured.as_ref().and_then(|secured| secured.peer_name.as_deref());
@@ -250,7 +256,7 @@ impl Postgres {
         best.unwrap_or(Look::Scram(scram::Shape::default()))
     }
 
-    fn login_answer(&self, me: ClientTag, client: &mut Client, bytes: &[u8], out: &mut Outbox) -> Progress {
+    fn take_login_answer(&self, me: ClientTag, client: &mut Client, bytes: &[u8], out: &mut Outbox) -> Progress {
         let Some(header) = Header::read(bytes) else { return Progress::Wait };
         if header.kind != front::PASSWORD || !(4..=SMALL_LIMIT).contains(&header.length) {
             let message = "expected a password or SASL response";

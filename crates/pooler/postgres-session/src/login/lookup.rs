@@ -13,7 +13,7 @@ use crate::{
 
 impl Postgres {
     /// A server must be asked for the proof of the client.
-    pub(crate) fn ask_who(&self, me: ClientTag, client: &mut Client, ask: Ask, out: &mut Outbox) {
+    pub(crate) fn request_lookup(&self, me: ClientTag, client: &mut Client, ask: Ask, out: &mut Outbox) {
         client.pool = ask.pool;
         client.retried = false;
         out.push(Effect::Lease { client: me, pool: ask.pool, kind: LeaseKind::Exclusive });

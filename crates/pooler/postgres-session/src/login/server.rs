@@ -127,19 +127,19 @@ impl Postgres {
     fn derive_part(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) -> bool {
         let Stage::Login(login) = &mut server.stage else { return false };
         let Some(deriving) = &mut login.deriving else { return false };
-        if !deriving.derivation.go_on(&self.keys) {
+        if !deriving.derivation.derive_part(&self.keys) {
             return true;
         }
         let challenge = std::mem::take(&mut deriving.challenge);
         login.deriving = None;
-        match login.sasl_respond(self, &challenge) {
+        match login.respond_to_challenge(self, &challenge) {
             Ok(body) => send(me, &body, out),
             Err(refused) => self.fail(me, server, refused, out),
         }
         false
     }
 
-    pub(crate) fn server_login_input(
+    pub(crate) fn take_server_login_input(
         &self,
         me: ServerTag,
         server: &mut Server,
@@ -151,7 +151,7 @@ impl Postgres {
             let bytes = &input.bytes[at..];
             if login.step != Step::Started {
                 let Some(answer) = bytes.first() else { return at };
-                match login.answered(me, *answer, bytes.len() > 1, out) {
+                match login.take_tls_answer(me, *answer, bytes.len() > 1, out) {
                     Ok(()) => at += 1,
                     Err(refused) => {
                         self.fail(me, server, refused, out);
@@ -168,7 +168,7 @@ impl Postgres {
                 Err(Refused::for_now(text))
             } else if let Some(body) = bytes.get(HEADER..header.total()) {
                 login.messages += 1;
-                self.login_message(me, login, &mut server.key, (header.kind, body), out)
+                self.take_login_message(me, login, &mut server.key, (header.kind, body), out)
             } else {
                 return at;
             };
@@ -185,7 +185,7 @@ impl Postgres {
         at
     }
 
-    fn login_message(
+    fn take_login_message(
         &self,
         me: ServerTag,
         login: &mut Login,
@@ -194,7 +194,7 @@ impl Postgres {
         out: &mut Outbox,
     ) -> Result<Taken, Refused> {
         match kind {
-            back::AUTHENTICATION => match login.authentication(self, body)? {
+            back::AUTHENTICATION => match login.answer_authentication(self, body)? {
                 AuthenticationReply::Send(body) => send(me, &body, out),
                 AuthenticationReply::Nothing => {}
                 AuthenticationReply::Later(key) => self.derivations.add((me, key)),
@@ -208,7 +208,7 @@ impl Postgres {
                 *key = CancelKey { pid, secret: secret.into() };
             }
             kind => {
-                if !login.report(kind, body)? {
+                if !login.take_report(kind, body)? {
                     return Ok(Taken::More);
                 }
                 match login.fit().map_err(Refused::for_now)? {
@@ -330,7 +330,7 @@ impl Login {
     }
 
     /// Takes the answer to the request for TLS. `more`: bytes follow it.
-    fn answered(&mut self, me: ServerTag, answer: u8, more: bool, out: &mut Outbox) -> Result<(), Refused> {
+    fn take_tls_answer(&mut self, me: ServerTag, answer: u8, more: bool, out: &mut Outbox) -> Result<(), Refused> {
         match answer {
             // Whatever stands behind it is not encrypted, and so need not come from the server.
             encryption::AGREED if more => {
@@ -374,7 +374,7 @@ impl Login {
     }
 
     /// Takes a message that is not about authentication; true when the server is ready.
-    fn report(&mut self, kind: u8, mut body: &[u8]) -> Result<bool, Refused> {
+    fn take_report(&mut self, kind: u8, mut body: &[u8]) -> Result<bool, Refused> {
         match kind {
             back::ERROR_RESPONSE => {
                 let failure = Failure::read(body);
@@ -417,7 +417,7 @@ impl Login {
     }
 
     /// Takes an authentication request and gives the answer.
-    fn authentication(&mut self, postgres: &Postgres, mut body: &[u8]) -> Result<AuthenticationReply, Refused> {
+    fn answer_authentication(&mut self, postgres: &Postgres, mut body: &[u8]) -> Result<AuthenticationReply, Refused> {
         let kind = take_u32(&mut body).ok_or_else(|| Refused::for_now("the server sent a malformed request"))?;
         if self.deriving.is_some() {
             return Err(Refused::for_now("the server went on asking before it had our answer"));
@@ -460,7 +460,7 @@ impl Login {
                 if self.how.password.is_none() && !postgres.keyring.knows(&self.how.user) {
                     self.password()?;
                 }
-                self.sasl_first(body).map(AuthenticationReply::Send)
+                self.begin_scram(body).map(AuthenticationReply::Send)
             }
             11 => match self.slow_derivation(postgres, body) {
                 Some(deriving) => {
@@ -468,7 +468,7 @@ impl Login {
                     self.deriving = Some(deriving);
                     Ok(AuthenticationReply::Later(key))
                 }
-                None => self.sasl_respond(postgres, body).map(AuthenticationReply::Send),
+                None => self.respond_to_challenge(postgres, body).map(AuthenticationReply::Send),
             },
             12 => {
                 let scram = self.scram.as_mut().ok_or_else(|| Refused::for_now("a SASL outcome out of turn"))?;
@@ -487,7 +487,7 @@ impl Login {
         self.bound && self.proof == ServerProof::Done
     }
 
-    fn sasl_first(&mut self, mut mechanisms: &[u8]) -> Result<Vec<u8>, Refused> {
+    fn begin_scram(&mut self, mut mechanisms: &[u8]) -> Result<Vec<u8>, Refused> {
         let (mut plain, mut plus) = (false, false);
         while let Some(mechanism) = take_text(&mut mechanisms) {
             plain |= mechanism == Mechanism::Plain.name().as_bytes();
@@ -518,7 +518,7 @@ impl Login {
     }
 
     /// Answers the challenge with the password, or with the keys of the user's own login.
-    fn sasl_respond(&mut self, postgres: &Postgres, challenge: &[u8]) -> Result<Vec<u8>, Refused> {
+    fn respond_to_challenge(&mut self, postgres: &Postgres, challenge: &[u8]) -> Result<Vec<u8>, Refused> {
         let scram = self.scram.as_mut().ok_or_else(|| Refused::for_now("a SASL challenge out of turn"))?;
         let user = &self.how.user;
         let answer = match &self.how.password {

@@ -34,14 +34,14 @@ impl CopyCandidates {
     #[inline]
     pub(crate) fn follow(&mut self, mode: PoolMode, message: &Arrived<'_>) -> bool {
         match message.header.kind {
-            front::PARSE => self.parse(mode, message),
+            front::PARSE => self.note_parse(mode, message),
             front::BIND => return self.named || self.unnamed != Unnamed::No,
             _ => {}
         }
         false
     }
 
-    fn parse(&mut self, mode: PoolMode, message: &Arrived<'_>) {
+    fn note_parse(&mut self, mode: PoolMode, message: &Arrived<'_>) {
         let mut text = message.body();
         let name = take_text(&mut text);
         // Of one that is too long to be looked at, only a comment can hide what it is.

@@ -90,7 +90,7 @@ impl AmendedRequests {
     /// Takes the tag of a CommandComplete.
     pub(crate) fn translate_completion(&mut self, tag: &[u8]) -> ToldCompletion {
         let Some(query) = &self.query else { return ToldCompletion::Same };
-        if let Some(tag) = reset::mark(&query.text) {
+        if let Some(tag) = reset::tag_of_amended(&query.text) {
             return ToldCompletion::As(tag);
         }
         if self.ours > 0 {

@@ -255,7 +255,7 @@ impl Catalogue {
         // What has changed meanwhile may be in a part that was read.
         let so_far = this.partial.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(so_far) = so_far.filter(|partial| partial.schema_version == schema_version) {
-            return Some(Reading::go_on(asked, so_far, trusted));
+            return Some(Reading::continued(asked, so_far, trusted));
         }
         let known = this.known.read().unwrap_or_else(PoisonError::into_inner);
         Some(Reading::new(asked, known.mark.clone(), schema_version, trusted))
@@ -285,7 +285,7 @@ impl Catalogue {
         if reading.is_large() {
             self.not_before_ms.store(now + CHANGE_CHECK_INTERVAL_MS, SeqCst);
         }
-        let news = match reading.outcome() {
+        let news = match reading.take_outcome() {
             Outcome::Same => None,
             Outcome::Whole => self.take_over(reading),
             Outcome::Partly(partial) => {

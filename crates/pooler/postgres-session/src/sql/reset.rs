@@ -82,7 +82,7 @@ pub(crate) fn amend_query(text: &[u8], suspected: usize, wide: bool, start: &Set
     }
     let Some(statements) = statements(text) else { return Outcome::Unclear };
     if let ([(tokens, _)], 1) = (&statements[..], suspected) {
-        return match reset(tokens).map(|reset| alone(&reset, start)) {
+        return match read_reset(tokens).map(|reset| amend_alone(&reset, start)) {
             Some(Outcome::Amended(text)) => Outcome::Amended(Amended { text, ..Amended::default() }),
             Some(Outcome::Same) => Outcome::Same,
             Some(Outcome::Unclear) | None => Outcome::Unclear,
@@ -101,7 +101,7 @@ pub(crate) fn amend_query(text: &[u8], suspected: usize, wide: bool, start: &Set
             continue;
         }
         let mut count = 0;
-        if let Some(reset) = reset(&tokens) {
+        if let Some(reset) = read_reset(&tokens) {
             resets += 1;
             amended.text.extend_from_slice(&text[done..end]);
             let before = amended.text.len();
@@ -141,8 +141,8 @@ pub(crate) fn amend_parse(body: &[u8], suspected: usize, start: &Settings) -> Ou
     }
     let Some(statements) = statements(text) else { return Outcome::Unclear };
     let ([(tokens, _)], 1) = (&statements[..], suspected) else { return Outcome::Unclear };
-    let Some(reset) = reset(tokens) else { return Outcome::Unclear };
-    let mut amended = match alone(&reset, start) {
+    let Some(reset) = read_reset(tokens) else { return Outcome::Unclear };
+    let mut amended = match amend_alone(&reset, start) {
         Outcome::Amended(amended) => amended,
         Outcome::Same => return Outcome::Same,
         Outcome::Unclear => return Outcome::Unclear,
@@ -153,7 +153,7 @@ pub(crate) fn amend_parse(body: &[u8], suspected: usize, start: &Settings) -> Ou
 }
 
 /// The statement in place of this one, if it is alone in its text: a second one would make the text a transaction.
-fn alone(reset: &Reset, start: &Settings) -> Outcome<Vec<u8>> {
+fn amend_alone(reset: &Reset, start: &Settings) -> Outcome<Vec<u8>> {
     let mut amended = MARKS[usize::from(!reset.tells_reset)].0.to_vec();
     let written = if reset.name.is_none() {
         amended.extend_from_slice(&[b"DO ", QUOTE, b" BEGIN RESET ALL;"].concat());
@@ -171,7 +171,7 @@ fn alone(reset: &Reset, start: &Settings) -> Outcome<Vec<u8>> {
 }
 
 /// The command that the client is told for a statement with this text, if the text is amended.
-pub(crate) fn mark(body: &[u8]) -> Option<Tag> {
+pub(crate) fn tag_of_amended(body: &[u8]) -> Option<Tag> {
     MARKS.iter().find(|(mark, _)| body.starts_with(mark)).map(|(_, tag)| *tag)
 }
 
@@ -258,7 +258,7 @@ fn statements(text: &[u8]) -> Option<Vec<Statement<'_>>> {
     Some(found)
 }
 
-fn reset(tokens: &[Token<'_>]) -> Option<Reset> {
+fn read_reset(tokens: &[Token<'_>]) -> Option<Reset> {
     let (first, mut rest) = tokens.split_first()?;
     let tells_reset = is_word(Some(first), "reset");
     if !tells_reset && !is_word(Some(first), "set") {

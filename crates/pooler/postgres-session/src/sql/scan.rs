@@ -35,7 +35,7 @@ pub(crate) fn scan(text: &[u8]) -> Findings {
         findings = scan(&named);
         findings.suspects.insert(if qualified { Suspects::NONE } else { Suspects::NAME_FROM_VIEW });
     }
-    if findings.suspects.intersects(Suspects::RESETS) && reset::mark(text).is_some() {
+    if findings.suspects.intersects(Suspects::RESETS) && reset::tag_of_amended(text).is_some() {
         // It was amended before: what it sets back is as it should be.
         findings.settle_resets();
     }
@@ -202,7 +202,7 @@ fn read_name<'a>(at: &mut Reader<'a>, word: &'a [u8], quoted: bool, tokens: &mut
             at.prefix = kind == Kind::Prefix;
             at.procedural = kind == Kind::Procedural;
             at.table = if kind == Kind::OfTable { Table::Next } else { Table::No };
-            anywhere(word, at, found);
+            note_word(word, at, found);
             return at.end_name(Before::Word(word));
         }
     } else {
@@ -213,21 +213,21 @@ fn read_name<'a>(at: &mut Reader<'a>, word: &'a [u8], quoted: bool, tokens: &mut
     } else {
         at.table = if at.table == Table::Next { Table::Last } else { Table::No };
     }
-    anywhere(word, at, found);
+    note_word(word, at, found);
     if at.procedural && at.outermost && !["language", "plpgsql"].iter().any(|known| settings::is(word, known)) {
         // Of another language than that nothing is known.
         found.suspects.insert(UNREAD_CODE);
     }
     if !at.outermost && !quoted && !qualified {
         // In procedural code a statement begins after many words, and a text may be composed.
-        procedural(word, at.last, tokens, found);
+        read_procedural_word(word, at.last, tokens, found);
     }
     (at.last_but_one, at.last) = (at.last, if quoted { Before::Quoted } else { Before::Word(word) });
     (at.name, at.dot) = (Some((word, quoted, qualified)), false);
 }
 
 /// A word of procedural code, which may begin a statement.
-fn procedural(word: &[u8], last: Before<'_>, tokens: &mut Tokens<'_>, found: &mut Findings) {
+fn read_procedural_word(word: &[u8], last: Before<'_>, tokens: &mut Tokens<'_>, found: &mut Findings) {
     let is = |other: &str| settings::is(word, other);
     // ON CONFLICT DO is no statement.
     let composes = is("execute") || (is("do") && !next_is(tokens, "nothing") && !next_is(tokens, "update"));
@@ -326,7 +326,7 @@ fn read_symbol<'a>(at: &mut Reader<'a>, symbol: u8, tokens: &Tokens<'a>, found: 
 
 /// A word anywhere in a statement.
 #[inline]
-fn anywhere(word: &[u8], at: &mut Reader<'_>, found: &mut Findings) {
+fn note_word(word: &[u8], at: &mut Reader<'_>, found: &mut Findings) {
     let Some(first) = word.first() else { return };
     let is = |other: &str| settings::is(word, other);
     let before =

@@ -53,7 +53,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// Takes a token whose first byte may begin several kinds; `None` if it was a comment.
-    fn unusual(&mut self, first: u8) -> Option<Token<'a>> {
+    fn take_unusual(&mut self, first: u8) -> Option<Token<'a>> {
         Some(match *self.rest {
             [b'-', b'-', ..] => {
                 let end = self.rest.iter().position(|&byte| byte == b'\n' || byte == b'\r');
@@ -67,26 +67,26 @@ impl<'a> Tokens<'a> {
             }
             [b'e' | b'E', b'\'', ..] => {
                 self.take(2);
-                Token::Literal(self.quoted(b'\'', true))
+                Token::Literal(self.take_quoted(b'\'', true))
             }
             [b'b' | b'B' | b'x' | b'X' | b'n' | b'N', b'\'', ..] => {
                 self.take(2);
-                Token::Literal(self.quoted(b'\'', false))
+                Token::Literal(self.take_quoted(b'\'', false))
             }
             [b'u' | b'U', b'&', quote @ (b'\'' | b'"'), ..] => {
                 self.take(3);
-                self.quoted(quote, false);
+                self.take_quoted(quote, false);
                 if quote == b'"' { Token::EscapedName } else { Token::Escaped }
             }
             [b'\'', ..] => {
                 self.take(1);
-                Token::Literal(self.quoted(b'\'', false))
+                Token::Literal(self.take_quoted(b'\'', false))
             }
             [b'"', ..] => {
                 self.take(1);
-                Token::Quoted(self.quoted(b'"', false))
+                Token::Quoted(self.take_quoted(b'"', false))
             }
-            [b'$', ..] => match self.dollar_quoted() {
+            [b'$', ..] => match self.take_dollar_quoted() {
                 Some(body) => Token::Literal(body),
                 None => {
                     self.take_while(|byte| byte.is_ascii_digit());
@@ -122,7 +122,7 @@ impl<'a> Tokens<'a> {
 
     /// Takes a quoted text and its closing `quote`. A doubled quote does not close it, nor one behind a backslash if
     /// `escapes`. A text constant may go on behind a line break and another quote.
-    fn quoted(&mut self, quote: u8, escapes: bool) -> &'a [u8] {
+    fn take_quoted(&mut self, quote: u8, escapes: bool) -> &'a [u8] {
         let mut at = 0;
         while let Some(&byte) = self.rest.get(at) {
             if byte == b'\\' && quote == b'\'' {
@@ -145,7 +145,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// Takes a text in dollar quotes, if one is at the front.
-    fn dollar_quoted(&mut self) -> Option<&'a [u8]> {
+    fn take_dollar_quoted(&mut self) -> Option<&'a [u8]> {
         let tag = 1 + self.rest[1..].iter().take_while(|&&byte| in_word(byte) && byte != b'$').count();
         if self.rest.get(tag) != Some(&b'$') || self.rest[1].is_ascii_digit() {
             return None;
@@ -181,7 +181,7 @@ impl<'a> Iterator for Tokens<'a> {
                 }
                 Class::End => return None,
                 Class::Prefix | Class::Other => {
-                    if let Some(token) = self.unusual(first) {
+                    if let Some(token) = self.take_unusual(first) {
                         return Some(token);
                     }
                 }

@@ -16,7 +16,7 @@ use crate::{
 impl Server {
     /// A Bind of a statement with this text is forwarded.
     pub(crate) fn note_amended_bind(&mut self, mut bind: &[u8], text: &[u8]) {
-        if let (Some(tag), Some(portal)) = (reset::mark(text), take_text(&mut bind)) {
+        if let (Some(tag), Some(portal)) = (reset::tag_of_amended(text), take_text(&mut bind)) {
             self.traces.begin_amended().note_bind(portal, Some(tag));
         }
     }
@@ -160,7 +160,7 @@ fn follow_session_text(link: &mut Link<'_>, message: &Arrived<'_>) -> Step {
         }
     } else {
         let amended = amend_parse(link.client, text, &mut findings);
-        let amended_as = amended.as_deref().and_then(reset::mark);
+        let amended_as = amended.as_deref().and_then(reset::tag_of_amended);
         let unclear = amended_as.is_none() && findings.suspects.intersects(Suspects::RESET);
         if amended_as.is_some() || unclear || link.server.traces.amended().is_some() {
             // The unnamed statement is always replaced. A DO has the tag of an amended statement, and a COPY must be

@@ -169,7 +169,7 @@ impl Reading {
     }
 
     /// Continues what was read so far.
-    pub(super) fn go_on(asked: Asked, so_far: Partial, trusted: Arc<[String]>) -> Self {
+    pub(super) fn continued(asked: Asked, so_far: Partial, trusted: Arc<[String]>) -> Self {
         let Partial { mark, schema_version, rows, part } = so_far;
         Self { rows, part, verifies: part.is_none(), ..Self::new(asked, mark, schema_version, trusted) }
     }
@@ -186,7 +186,7 @@ impl Reading {
     }
 
     /// The server has answered. Returns what to do with it.
-    pub(super) fn outcome(&mut self) -> Outcome {
+    pub(super) fn take_outcome(&mut self) -> Outcome {
         let (mark, schema_version) = (self.mark.clone(), self.schema_version);
         match self.part {
             Some(part) => Outcome::Partly(Partial {
