@@ -235,7 +235,7 @@ impl Transport {
     pub fn start_tls(&mut self, key: u32, connector: &TlsConnector, host: &str, received: &[u8]) {
         let id = self.slot_id(key);
         let Some(conn) = self.slot(id).conn else { return };
-        match connector.connect(host) {
+        match connector.client_channel(host) {
             Err(error) => {
                 let fault = TransportFault::Tls { certificate: true };
                 self.fail(id, TransportError { fault, message: error.to_string() });
@@ -297,7 +297,7 @@ impl Transport {
         let mut may_sleep = until > now + SPIN_TIME;
         if may_sleep && self.alarm.is_none_or(|alarm| alarm > until || alarm <= now) {
             let wake = Time(until.0 - SPIN_TIME.as_nanos() as u64);
-            self.reactor.alarm(wake - now)?;
+            self.reactor.arm_timer(wake - now)?;
             self.alarm = Some(wake);
         }
         loop {
@@ -501,7 +501,7 @@ impl TransportFault {
     fn of(error: &io::Error) -> Self {
         use io::ErrorKind as Kind;
         if let Some(failure) = tls_failure_of(error) {
-            return Self::Tls { certificate: failure.certificate };
+            return Self::Tls { certificate: failure.bad_certificate };
         }
         match error.kind() {
             // The kernel refuses a missing Unix socket like a port where no socket listens.

@@ -200,9 +200,9 @@ pub struct PoolSpec {
     /// Between which sizes it may be changed while it runs, by [`Handle::resize`](crate::Handle::resize), instead of
     /// the `max_size` of its rules; `None`: it may not.
     pub sizes: Option<(u32, u32)>,
-    /// A pool that no client uses for this long is forgotten, if [`Upstreams::forget`] agrees; `None`: it stays. Its
-    /// idle servers are closed then, if its `min_size` is only kept `min_size_once_connected`; otherwise it stays as
-    /// long as it has any.
+    /// A pool that no client uses for this long is forgotten, if [`Upstreams::try_forget`] agrees; `None`: it stays. Its
+    /// idle servers are closed then, if its `min_size` holds only `min_size_once_connected`; otherwise it stays as long
+    /// as it has any.
     pub forget_after: Option<Duration>,
     /// Anything that changes when servers must be made anew, because where they are or how they log in has changed.
     pub revision: u64,
@@ -247,7 +247,7 @@ pub trait Upstreams: Send + Sync + 'static {
     /// No client has used a pool for [`PoolSpec::forget_after`]. True if it is forgotten from here on: the protocol
     /// hands its id out no more, nor does it give that to another pool. False if the id was handed out since this was
     /// asked last: who got it is about to come.
-    fn forget(&self, pool: PoolId) -> bool {
+    fn try_forget(&self, pool: PoolId) -> bool {
         let _ = pool;
         false
     }

@@ -1,5 +1,5 @@
-//! ClientFilter clients of a worker could be evicted first, and whether clients come back as fast as they are evicted,
-//! so that each eviction only costs a login. Evicts no client.
+//! The clients of a worker that could be evicted first, and whether clients come back as fast as they are evicted, so
+//! that each eviction only costs a login. Evicts no client.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ const LOOP_WINDOW: Duration = Duration::from_secs(10);
 /// An evicted client that was here for less than this has probably been evicted before.
 pub(crate) const MAX_YOUNG_AGE: Duration = Duration::from_secs(30);
 
-/// Evictions of such clients in a window that make a loop, if they are at least half of all.
+/// Evictions of young clients in a window that make a loop, if they are at least half of all evictions.
 const MIN_LOOP_EVICTIONS: u32 = 10;
 
 /// A client's place in the order of eviction: whether it holds a server, and since when it is idle.
 pub(crate) type Rank = (bool, Time);
 
-/// The clients of a worker that could be evicted first, in order, and when that was so.
+/// The clients of a worker that could be evicted first, in order, and when the worker published them.
 #[derive(Debug, Default)]
 pub(crate) struct Evictable {
     pub(crate) at: Time,

@@ -78,7 +78,7 @@ impl Handle {
 
     /// Whether every worker that has not ended answers within this time.
     pub fn answers(&self, timeout: Duration) -> bool {
-        let (reply, answers) = sync_channel(self.process.board.len());
+        let (reply, answers) = sync_channel(self.process.boards.len());
         let asked = self.ask(|| Command::Servers { limit: 0, reply: reply.clone() });
         let (until, mut answered) = (Instant::now() + timeout, 0);
         while answered < asked {
@@ -110,7 +110,7 @@ impl Handle {
             process.registry.recap(&pool, &spec.caps, &mut demands);
             let now = process.clock.now();
             self.operate(&pool, |guarded| {
-                guarded.pool.set_shared_limit(process.registry.room(&pool));
+                guarded.pool.set_shared_limit(process.registry.smallest_limit(&pool));
                 pool.reconfigure(guarded, spec, now);
                 guarded.pool.handle_timeout(now);
             });
@@ -155,7 +155,7 @@ impl Handle {
     /// Closes a client, by the id that [`Handle::clients`] lists. False if there is none. Waits up to 200 ms.
     pub fn kill(&self, client: u64) -> bool {
         // The id says which worker it is of: see `Worker::client_id`.
-        let worker = (client % self.process.board.len() as u64) as usize;
+        let worker = (client % self.process.boards.len() as u64) as usize;
         let (reply, answer) = sync_channel(1);
         self.workers.command(worker, Command::Kill { client, reply });
         answer.recv_timeout(REPLY_TIMEOUT).unwrap_or(false)
@@ -190,7 +190,7 @@ impl Handle {
             let now = self.process.clock.now();
             self.operate(&pool, |guarded| {
                 // Read under the pool's lock: of two changes at once, the one that comes to the pool last knows both.
-                guarded.pool.set_shared_limit(self.process.registry.room(&pool));
+                guarded.pool.set_shared_limit(self.process.registry.smallest_limit(&pool));
                 guarded.pool.handle_timeout(now);
             });
         }
@@ -227,19 +227,19 @@ impl Handle {
 
 impl Handle {
     fn broadcast(&self, command: impl Fn() -> Command) {
-        for worker in 0..self.process.board.len() {
+        for worker in 0..self.process.boards.len() {
             self.workers.command(worker, command());
         }
     }
 
     /// Asks the workers that have not ended. Returns their number.
     fn ask(&self, question: impl Fn() -> Command) -> usize {
-        let present = self.process.board.iter().enumerate().filter(|(_, board)| !board.ended.load(SeqCst));
+        let present = self.process.boards.iter().enumerate().filter(|(_, board)| !board.ended.load(SeqCst));
         present.map(|(worker, _)| self.workers.command(worker, question())).count()
     }
 
     fn ask_all<T>(&self, question: impl Fn(SyncSender<Vec<T>>) -> Command) -> Vec<T> {
-        let (reply, answers) = sync_channel(self.process.board.len());
+        let (reply, answers) = sync_channel(self.process.boards.len());
         let asked = self.ask(|| question(reply.clone()));
         let mut all = Vec::new();
         for _ in 0..asked {
@@ -267,7 +267,7 @@ impl Handle {
             self.operate(&pool, |guarded| {
                 // Read under the pool's lock: of two orders at once, the one that comes to the pool last knows both.
                 let order = orders().order_for(&spec.name());
-                pool.follow(guarded, order, now);
+                pool.apply_order(guarded, order, now);
             });
         }
         true

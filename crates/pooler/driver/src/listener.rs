@@ -224,11 +224,11 @@ impl Listener {
     /// If there are more clients than the soft limit: a client whose login takes too long, and which is to be told that
     /// it goes.
     pub(crate) fn displace_slow(&self, now: Time) -> Option<Displaced> {
-        if !self.reserve() {
+        if !self.reserve_eviction() {
             return None;
         }
         let displaced = self.displace(None, false, now);
-        self.hand_back();
+        self.cancel_eviction();
         if displaced.is_some() {
             self.unauthenticated_left();
         }
@@ -248,7 +248,7 @@ impl Listener {
     }
 
     /// Reserves an eviction, if there are more clients than the soft limit: one of them is about to be evicted.
-    pub(crate) fn reserve(&self) -> bool {
+    pub(crate) fn reserve_eviction(&self) -> bool {
         self.gate().reserve_eviction()
     }
 
@@ -257,13 +257,13 @@ impl Listener {
         self.gate().evictions_wanted()
     }
 
-    /// The client for which an eviction was reserved stays.
-    pub(crate) fn hand_back(&self) {
+    /// Gives up the eviction that [`reserve_eviction`](Self::reserve_eviction) has reserved: the client stays.
+    pub(crate) fn cancel_eviction(&self) {
         self.gate().cancel_eviction();
     }
 
     /// A client leaves for which no eviction was reserved, and is here for a while yet.
-    pub(crate) fn leaves(&self) {
+    pub(crate) fn note_leaving(&self) {
         self.gate().note_leaving();
     }
 

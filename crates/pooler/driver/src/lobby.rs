@@ -30,15 +30,15 @@ pub(crate) type Net = Option<IpAddr>;
 pub(crate) struct LobbyClient {
     pub(crate) worker: u8,
     pub(crate) slot: u32,
-    /// Tells it from others that had the same slot.
+    /// Tells the client from others that had the same slot.
     pub(crate) serial: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Displaced {
     pub(crate) client: LobbyClient,
-    /// How many clients like it its address had.
-    pub(crate) of: usize,
+    /// How many clients of its address had not logged in, or were monitors, as it was.
+    pub(crate) of_its_address: usize,
 }
 
 /// Whether a client may be a monitor.
@@ -79,30 +79,29 @@ struct ByAddress {
 }
 
 impl ByAddress {
-    fn of(&self, net: Net) -> usize {
+    fn count_of(&self, net: Net) -> usize {
         self.counts.get(&net).copied().unwrap_or(0)
     }
 
-    /// The first one of the address that has most, if a newcomer from there may take its place; and how many that
-    /// address has.
+    /// The first client of the address that has most, if a newcomer from `newcomer` may take its place.
     fn first_of_most(&self, newcomer: Net) -> Option<Displaced> {
-        let (of, most) = *self.by_count.last()?;
+        let (of_its_address, most) = *self.by_count.last()?;
         let (.., client) = *self.order.range((most, 0, FIRST_CLIENT)..).next()?;
-        (of >= self.of(newcomer) + 2).then_some(Displaced { client, of })
+        (of_its_address >= self.count_of(newcomer) + 2).then_some(Displaced { client, of_its_address })
     }
 
     fn add(&mut self, entry: Entry, client: LobbyClient) {
         self.order.insert((entry.net, entry.number, client));
-        self.set(entry.net, self.of(entry.net) + 1);
+        self.set(entry.net, self.count_of(entry.net) + 1);
     }
 
     fn remove(&mut self, entry: Entry, client: LobbyClient) {
         self.order.remove(&(entry.net, entry.number, client));
-        self.set(entry.net, self.of(entry.net) - 1);
+        self.set(entry.net, self.count_of(entry.net) - 1);
     }
 
     fn set(&mut self, net: Net, count: usize) {
-        self.by_count.remove(&(self.of(net), net));
+        self.by_count.remove(&(self.count_of(net), net));
         if count == 0 {
             self.counts.remove(&net);
         } else {
@@ -132,7 +131,8 @@ impl Lobby {
                 .map(|(_, client)| *client)
                 .filter(|client| now - self.clients[client].since >= MAX_LOGIN_TIME)
         };
-        let slow = slow().map(|client| Displaced { client, of: self.logins.of(self.clients[&client].net) });
+        let slow =
+            slow().map(|client| Displaced { client, of_its_address: self.logins.count_of(self.clients[&client].net) });
         let displaced = slow.or_else(|| full.then(|| self.logins.first_of_most(net)).flatten())?;
         self.take(displaced.client);
         Some(displaced)
@@ -140,7 +140,7 @@ impl Lobby {
 
     /// How many clients of this address are to log in.
     pub(crate) fn logins_of(&self, net: Net) -> usize {
-        self.logins.of(net)
+        self.logins.count_of(net)
     }
 
     pub(crate) fn monitor_count(&self) -> u32 {
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn the_address_with_most_loses_the_one_that_came_first() {
         let mut lobby = crowd(&[1, 2, 2, 1, 1, 2, 2]);
-        assert_eq!(lobby.make_room(net(3), true, NOW), Some(Displaced { client: client(1), of: 4 }));
+        assert_eq!(lobby.make_room(net(3), true, NOW), Some(Displaced { client: client(1), of_its_address: 4 }));
         assert!(!lobby.leave(client(1)) && lobby.leave(client(2)), "its place is another's");
         assert_eq!(goes(&mut lobby, 3, NOW), Some(0));
         // Among addresses with as many clients any may lose one; an address with one more than the newcomer's loses
@@ -259,7 +259,7 @@ mod tests {
                 came += 1;
             }
         }
-        assert_eq!((lobby.logins.of(net(1)), lobby.logins.of(net(2)), came), (5, 4, 13));
+        assert_eq!((lobby.logins.count_of(net(1)), lobby.logins.count_of(net(2)), came), (5, 4, 13));
     }
 
     #[test]
@@ -285,7 +285,7 @@ mod tests {
     fn a_slow_login_goes_before_clients_of_the_address_with_most() {
         let mut lobby = crowd(&[1, 1]);
         (2..50).for_each(|slot| lobby.enter(client(slot), net(2), LATER));
-        let oldest = Some(Displaced { client: client(0), of: 2 });
+        let oldest = Some(Displaced { client: client(0), of_its_address: 2 });
         assert_eq!(lobby.make_room(net(2), true, LATER), oldest, "for a client of the busiest address, too");
         assert_eq!((goes(&mut lobby, 3, LATER), goes(&mut lobby, 3, LATER)), (Some(1), Some(2)));
         assert_eq!(goes(&mut lobby, 2, LATER), None);
@@ -302,7 +302,7 @@ mod tests {
         lobby.end_monitoring(client(2), LATER);
         assert!(lobby.is_monitor(client(1)) && !lobby.is_monitor(client(2)));
         assert_eq!([2, 2].map(|last| goes(&mut lobby, last, Time(9_000_000_000))), [Some(2), None]);
-        assert_eq!((lobby.clients.len(), lobby.monitors.of(net(1)), lobby.queue.len()), (2, 2, 0));
+        assert_eq!((lobby.clients.len(), lobby.monitors.count_of(net(1)), lobby.queue.len()), (2, 2, 0));
     }
 
     #[test]
@@ -314,9 +314,9 @@ mod tests {
             [yes, yes, yes, yes, Monitoring::Denied]
         );
         assert_eq!(lobby.begin_monitoring(client(1), 4, NOW), yes, "it does already");
-        let instead_of = Some(Displaced { client: client(0), of: 4 });
+        let instead_of = Some(Displaced { client: client(0), of_its_address: 4 });
         assert_eq!(lobby.begin_monitoring(client(5), 4, NOW), Monitoring::Allowed { instead_of });
-        let instead_of = Some(Displaced { client: client(1), of: 3 });
+        let instead_of = Some(Displaced { client: client(1), of_its_address: 3 });
         assert_eq!(lobby.begin_monitoring(client(6), 4, NOW), Monitoring::Allowed { instead_of });
         assert_eq!(
             [7, 0, 9].map(|slot| lobby.begin_monitoring(client(slot), 4, NOW)),

@@ -52,9 +52,9 @@ pub(crate) enum Message<P: Protocol, R: Reactor> {
     SurveyDone(Box<Survey>),
     /// Another client has got the place of this one, the first of the `of` clients of its address that have not logged
     /// in.
-    Displaced { client: ClientKey, of: usize },
+    Displaced { client: ClientKey, of_its_address: usize },
     /// Another client is a monitor instead of this one, the first of the `of` monitors of its address.
-    EndMonitoring { client: ClientKey, of: usize },
+    EndMonitoring { client: ClientKey, of_its_address: usize },
     /// Something that any thread of the process can ask for.
     Command(Command),
 }
@@ -176,7 +176,7 @@ impl<P: Protocol, R: Reactor> Mailbox<P, R> {
         Self { queue: Mutex::default(), sleeping: AtomicBool::new(false), waker, posted: AtomicUsize::new(0) }
     }
 
-    /// Leaves a message; knocks only if the worker sleeps.
+    /// Leaves a message. Wakes the worker if it sleeps.
     pub(crate) fn send(&self, message: Message<P, R>) {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner).push_back(message);
         if self.sleeping.swap(false, SeqCst)
@@ -192,8 +192,8 @@ impl<P: Protocol, R: Reactor> Mailbox<P, R> {
         into.append(&mut queue);
     }
 
-    /// Before waiting: announces sleep. False when there is mail, and no time to sleep.
-    pub(crate) fn may_sleep(&self) -> bool {
+    /// Announces that the worker is about to sleep. False if there is mail: then the worker stays awake.
+    pub(crate) fn announce_sleep(&self) -> bool {
         self.sleeping.store(true, SeqCst);
         if self.queue.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
             return true;
@@ -202,7 +202,8 @@ impl<P: Protocol, R: Reactor> Mailbox<P, R> {
         false
     }
 
-    pub(crate) fn awake(&self) {
+    /// The worker is awake: a message need not wake it.
+    pub(crate) fn end_sleep(&self) {
         self.sleeping.store(false, SeqCst);
     }
 }

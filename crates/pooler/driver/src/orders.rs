@@ -35,7 +35,7 @@ impl Orders {
         self.databases.get(database).copied().unwrap_or(self.all)
     }
 
-    /// Changes the order for one database, or for all. False if there are too many databases have orders of their own.
+    /// Changes the order for one database, or for all. False if too many databases have orders of their own.
     pub(crate) fn change(&mut self, database: Option<&DatabaseName>, change: impl Fn(&mut Order)) -> bool {
         let Some(database) = database else {
             change(&mut self.all);

@@ -13,8 +13,8 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Whether a line may be written now: then how many were withheld since the last one, if any.
-    pub(crate) fn permits(&mut self, now: Time) -> Option<Option<u64>> {
+    /// Counts a line. `None`: it is withheld. Otherwise how many were withheld since the last one, if any.
+    pub(crate) fn take_line(&mut self, now: Time) -> Option<Option<u64>> {
         let second = now.0 / 1_000_000_000;
         if second != self.second {
             (self.second, self.lines) = (second, 0);
@@ -35,9 +35,9 @@ mod tests {
     #[test]
     fn a_flood_is_told_as_a_number_in_the_next_second() {
         let mut pace = Pace::default();
-        let written = (0..1000).filter(|_| pace.permits(Time(5)).is_some()).count();
+        let written = (0..1000).filter(|_| pace.take_line(Time(5)).is_some()).count();
         assert_eq!(written, MAX_LINES_PER_SECOND as usize);
-        assert_eq!(pace.permits(Time(1_000_000_000)), Some(Some(990)));
-        assert_eq!(pace.permits(Time(1_000_000_001)), Some(None));
+        assert_eq!(pace.take_line(Time(1_000_000_000)), Some(Some(990)));
+        assert_eq!(pace.take_line(Time(1_000_000_001)), Some(None));
     }
 }

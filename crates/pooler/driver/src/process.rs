@@ -15,7 +15,7 @@ use std::{
 use pool::Time;
 
 use crate::{
-    client_state::STATES,
+    client_state::{STATES, State},
     clock::Clock,
     config::{DriverConfig, Upstreams},
     evictions::Evictable,
@@ -34,7 +34,7 @@ pub(crate) struct Process {
     pub(crate) listeners: Vec<Listener>,
     pub(crate) registry: Registry,
     pub(crate) tenants: Tenants,
-    pub(crate) board: Vec<Board>,
+    pub(crate) boards: Vec<Board>,
     pub(crate) throttle: Throttle,
     pub(crate) resolver: Resolver,
     pub(crate) clock: Clock,
@@ -61,7 +61,7 @@ impl Process {
         reactor: &'static str,
     ) -> Self {
         let process = Self {
-            board: (0..config.workers).map(|_| Board::new(listeners.len())).collect(),
+            boards: (0..config.workers).map(|_| Board::new(listeners.len())).collect(),
             throttle: Throttle::new(config.max_auth_failures),
             listening: AtomicUsize::new(listeners.len()),
             listeners,
@@ -87,7 +87,7 @@ impl Process {
 
     /// Whether all workers have ended.
     pub(crate) fn is_over(&self) -> bool {
-        self.board.iter().all(|board| board.ended.load(SeqCst))
+        self.boards.iter().all(|board| board.ended.load(SeqCst))
     }
 
     /// The pools of a database, or all.
@@ -100,7 +100,7 @@ impl Process {
     /// Everything that is counted.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let now = self.clock.now();
-        let workers = self.board.iter().map(|board| WorkerSnapshot {
+        let workers = self.boards.iter().map(|board| WorkerSnapshot {
             cpu: Duration::from_nanos(board.cpu_ns.load(Relaxed)),
             clients: board.clients.load(Relaxed),
             transactions: board.transactions.load(Relaxed),
@@ -127,16 +127,17 @@ impl Process {
     }
 
     fn listener_snapshot(&self, listener: usize) -> ListenerSnapshot {
-        let sum = |states: &[usize]| -> u64 {
-            let of = |board: &Board| states.iter().map(|s| board.states[listener][*s].load(Relaxed)).sum::<u64>();
-            self.board.iter().map(of).sum()
+        let sum = |states: &[State]| -> u64 {
+            let of =
+                |board: &Board| states.iter().map(|s| board.states[listener][*s as usize].load(Relaxed)).sum::<u64>();
+            self.boards.iter().map(of).sum()
         };
         ListenerSnapshot {
-            login: sum(&[0]),
-            idle: sum(&[1]),
-            waiting: sum(&[2]),
-            active: sum(&[3, 4]),
-            subscribed: sum(&[5]),
+            login: sum(&[State::Login]),
+            idle: sum(&[State::Idle]),
+            waiting: sum(&[State::Waiting]),
+            active: sum(&[State::Active, State::Transaction]),
+            subscribed: sum(&[State::Subscribed]),
             ..self.listeners[listener].snapshot()
         }
     }

@@ -171,11 +171,11 @@ pub trait Reactor: 'static {
     /// Bytes that were to be sent and are still here.
     fn unsent(&self, id: ConnId) -> usize;
 
-    /// How many bytes have left in all that could not leave at once, counted round and round. While anything is unsent,
+    /// How many bytes have left in all that could not leave at once, wrapping around. While anything is unsent,
     /// a change tells that the peer reads.
     fn deferred_bytes_sent(&self, id: ConnId) -> u32;
 
-    /// Sends of what is unsent as much as the socket takes. A system may say that a socket takes more only when a large
+    /// Sends as much of the unsent bytes as the socket takes. A system may say that a socket takes more only when a large
     /// part of its buffer is free, which takes minutes where the peer reads slowly.
     fn try_to_send(&mut self, id: ConnId);
 
@@ -197,7 +197,7 @@ pub trait Reactor: 'static {
     fn half_close(&mut self, id: ConnId);
 
     /// Says that nothing more will be sent, and gives the socket to the caller, which can ask whether the peer
-    /// [has answered](Self::has_peer_closed). What has not been sent is lost.
+    /// [has closed its side](Self::has_peer_closed). What has not been sent is lost.
     ///
     /// # Errors
     /// When it cannot be let go of: then it is closed.

@@ -22,10 +22,10 @@ use crate::{
 
 pub(crate) struct Registry {
     upstreams: Arc<dyn Upstreams>,
-    /// Locked before a pool and the accounts, if it is locked for a change.
+    /// Locked before a pool and `budget_state`, if it is locked for a change.
     pools: RwLock<PoolTable>,
     /// May be locked while a pool is locked. No pool may be locked while this is.
-    accounts: Mutex<Accounts>,
+    budget_state: Mutex<BudgetState>,
     pub(crate) alarms: Alarms,
     /// The number of times that pools were configured anew.
     pub(crate) configured: AtomicU64,
@@ -50,7 +50,7 @@ struct Database {
 }
 
 /// The budget with its caps, and the pools that have memberships in it.
-struct Accounts {
+struct BudgetState {
     budget: Budget,
     caps: BTreeMap<String, Cap>,
     memberships: HashMap<MemberId, Membership>,
@@ -60,7 +60,7 @@ struct Accounts {
 
 /// A cap as configured, and in the budget.
 struct Cap {
-    scope: CapId,
+    id: CapId,
     limit: u32,
 }
 
@@ -89,11 +89,12 @@ pub(crate) enum Demand {
 impl Registry {
     /// `workers`: the number of workers that tend the pools. `reserved` of each cap is left to another process.
     pub(crate) fn new(upstreams: Arc<dyn Upstreams>, workers: usize, reserved: HashMap<String, u32>) -> Self {
-        let accounts = Accounts { budget: Budget::new(), caps: BTreeMap::new(), memberships: HashMap::new(), reserved };
+        let budget_state =
+            BudgetState { budget: Budget::new(), caps: BTreeMap::new(), memberships: HashMap::new(), reserved };
         Self {
             upstreams,
             pools: RwLock::default(),
-            accounts: Mutex::new(accounts),
+            budget_state: Mutex::new(budget_state),
             alarms: Alarms::new(workers),
             configured: AtomicU64::new(0),
             outages: Outages::default(),
@@ -114,12 +115,12 @@ impl Registry {
     /// Makes the pools that exist from the start. What they want done is done at the workers' first tick.
     pub(crate) fn open_at_start(&self, now: Time) {
         for id in self.upstreams.at_start() {
-            self.pool(id, now);
+            self.find_or_make(id, now);
         }
     }
 
     /// The pool behind an id, made when it is first asked for; `None` if it is forgotten.
-    pub(crate) fn pool(&self, id: PoolId, now: Time) -> Option<Arc<SharedPool>> {
+    pub(crate) fn find_or_make(&self, id: PoolId, now: Time) -> Option<Arc<SharedPool>> {
         if let Some(pool) = self.known(id) {
             return Some(pool);
         }
@@ -131,20 +132,21 @@ impl Registry {
         let spec = self.upstreams.spec(id)?;
         let labels = spec.labels();
         let order = self.orders.lock().unwrap_or_else(PoisonError::into_inner).order_for(&spec.name());
-        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
-        let scopes = accounts.scopes(&spec.caps);
-        let (caps, room) = (names(&spec.caps), accounts.room(spec.caps.iter().map(|(name, _)| name)));
-        let member = accounts.budget.add_member(&scopes);
+        let mut budget_state = self.budget_state.lock().unwrap_or_else(PoisonError::into_inner);
+        let ids = budget_state.find_or_add_caps(&spec.caps);
+        let (caps, shared_limit) =
+            (names(&spec.caps), budget_state.smallest_limit(spec.caps.iter().map(|(name, _)| name)));
+        let member = budget_state.budget.add_member(&ids);
         let pool = Arc::new(SharedPool::new(id, (spec, self.upstreams.tenant(id)), member, now));
         {
             // What the pool wants done already it is asked for later. It can be locked here, since no worker knows it
             // yet.
             let mut guarded = pool.lock();
-            guarded.pool.set_shared_limit(room);
-            pool.follow(&mut guarded, order, now);
+            guarded.pool.set_shared_limit(shared_limit);
+            pool.apply_order(&mut guarded, order, now);
             pool.set_first_alarm(&self.alarms, now);
         }
-        accounts.memberships.insert(member, Membership { pool: Arc::clone(&pool), caps, unasked: 0 });
+        budget_state.memberships.insert(member, Membership { pool: Arc::clone(&pool), caps, unasked: 0 });
         pools.by_id.insert(id, Arc::clone(&pool));
         pools.databases.entry(labels).or_default().pools += 1;
         Some(pool)
@@ -161,9 +163,9 @@ impl Registry {
         some.extend(pools.by_id.range(id..).take(count).map(|(_, pool)| Arc::clone(pool)));
     }
 
-    /// Whether a pool without clients may be forgotten: the source of pool ids decides.
-    pub(crate) fn may_forget(&self, id: PoolId) -> bool {
-        self.upstreams.forget(id)
+    /// Has the source of pool ids forget a pool without clients. False if it refuses.
+    pub(crate) fn try_forget(&self, id: PoolId) -> bool {
+        self.upstreams.try_forget(id)
     }
 
     /// Forgets a pool that is [gone](SharedPool::is_gone). Requests that are under way for it find no membership any
@@ -175,62 +177,62 @@ impl Registry {
             pools.leave(&pool.spec().labels(), counted);
         }
         self.outages.forget(pool.id);
-        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(membership) = accounts.remove_membership(pool) {
-            accounts.budget.remove_member(pool.member);
-            accounts.drop_empty(&membership.caps);
+        let mut budget_state = self.budget_state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(membership) = budget_state.remove_membership(pool) {
+            budget_state.budget.remove_member(pool.member);
+            budget_state.drop_empty(&membership.caps);
         }
-        accounts.drain_actions(demands);
+        budget_state.drain_actions(demands);
     }
 
     /// Puts a pool under the caps of its spec, and these at their limits.
     pub(crate) fn recap(&self, pool: &SharedPool, caps: &[(String, u32)], demands: &mut Vec<Demand>) {
-        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
-        if accounts.membership(pool).is_none() {
+        let mut budget_state = self.budget_state.lock().unwrap_or_else(PoisonError::into_inner);
+        if budget_state.membership(pool).is_none() {
             return;
         }
         for (name, limit) in caps {
-            accounts.limit(name, *limit);
+            budget_state.set_cap_limit(name, *limit);
         }
-        let scopes = accounts.scopes(caps);
-        accounts.budget.set_caps(pool.member, &scopes);
-        let membership = accounts.membership(pool).expect("just seen");
+        let ids = budget_state.find_or_add_caps(caps);
+        budget_state.budget.set_caps(pool.member, &ids);
+        let membership = budget_state.membership(pool).expect("just seen");
         let before = std::mem::replace(&mut membership.caps, names(caps));
-        accounts.drop_empty(&before);
-        accounts.drain_actions(demands);
+        budget_state.drop_empty(&before);
+        budget_state.drain_actions(demands);
     }
 
     /// Leaves `reserved` of each cap to other processes. False if it does already.
     pub(crate) fn reserve(&self, reserved: HashMap<String, u32>, demands: &mut Vec<Demand>) -> bool {
-        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
-        if accounts.reserved == reserved {
+        let mut budget_state = self.budget_state.lock().unwrap_or_else(PoisonError::into_inner);
+        if budget_state.reserved == reserved {
             return false;
         }
-        accounts.reserved = reserved;
-        let caps: Vec<_> = accounts.caps.iter().map(|(name, cap)| (name.clone(), cap.limit)).collect();
+        budget_state.reserved = reserved;
+        let caps: Vec<_> = budget_state.caps.iter().map(|(name, cap)| (name.clone(), cap.limit)).collect();
         for (name, limit) in caps {
-            accounts.limit(&name, limit);
+            budget_state.set_cap_limit(&name, limit);
         }
-        accounts.drain_actions(demands);
+        budget_state.drain_actions(demands);
         true
     }
 
     /// How many servers a pool can have under its caps, if no other pool has any; `u32::MAX`: any number.
-    pub(crate) fn room(&self, pool: &SharedPool) -> u32 {
-        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
-        let caps = accounts.membership(pool).map(|membership| membership.caps.clone()).unwrap_or_default();
-        accounts.room(caps.iter())
+    pub(crate) fn smallest_limit(&self, pool: &SharedPool) -> u32 {
+        let mut budget_state = self.budget_state.lock().unwrap_or_else(PoisonError::into_inner);
+        let caps = budget_state.membership(pool).map(|membership| membership.caps.clone()).unwrap_or_default();
+        budget_state.smallest_limit(caps.iter())
     }
 
     /// How much of each cap is used here.
     pub(crate) fn caps(&self) -> Vec<CapUsage> {
-        let accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
+        let budget_state = self.budget_state.lock().unwrap_or_else(PoisonError::into_inner);
         let usage = |(name, cap): (&String, &Cap)| CapUsage {
             name: name.clone(),
-            used: accounts.budget.usage(cap.scope).0,
+            used: budget_state.budget.usage(cap.id).0,
             limit: cap.limit,
         };
-        accounts.caps.iter().map(usage).collect()
+        budget_state.caps.iter().map(usage).collect()
     }
 
     /// How many pools there are.
@@ -316,18 +318,18 @@ impl Registry {
 
     /// The setting because of which a pool gets no more servers for now, if it is not its own size.
     pub(crate) fn limiting(&self, pool: &SharedPool) -> Option<&'static str> {
-        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
-        accounts.membership(pool)?;
-        let full = accounts.budget.full_cap(pool.member)?;
-        accounts.caps.iter().find(|(_, cap)| cap.scope == full).map(|(name, _)| setting_of(name))
+        let mut budget_state = self.budget_state.lock().unwrap_or_else(PoisonError::into_inner);
+        budget_state.membership(pool)?;
+        let full = budget_state.budget.full_cap(pool.member)?;
+        budget_state.caps.iter().find(|(_, cap)| cap.id == full).map(|(name, _)| setting_of(name))
     }
 
     /// The setting that leaves a pool the least room.
     pub(crate) fn narrowest(&self, pool: &SharedPool) -> Option<&'static str> {
-        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
-        let caps = accounts.membership(pool)?.caps.clone();
+        let mut budget_state = self.budget_state.lock().unwrap_or_else(PoisonError::into_inner);
+        let caps = budget_state.membership(pool)?.caps.clone();
         let limits =
-            caps.iter().filter_map(|name| Some((accounts.allowed(name, accounts.caps.get(name)?.limit), name)));
+            caps.iter().filter_map(|name| Some((budget_state.allowed(name, budget_state.caps.get(name)?.limit), name)));
         limits.filter(|(limit, _)| *limit > 0).min_by_key(|(limit, _)| *limit).map(|(_, name)| setting_of(name))
     }
 
@@ -343,12 +345,12 @@ impl Registry {
         demands: &mut Vec<Demand>,
         f: impl FnOnce(&mut Budget, &mut Membership, &mut Vec<Demand>),
     ) {
-        let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
-        let Accounts { budget, memberships, .. } = &mut *accounts;
+        let mut budget_state = self.budget_state.lock().unwrap_or_else(PoisonError::into_inner);
+        let BudgetState { budget, memberships, .. } = &mut *budget_state;
         if let Some(membership) = memberships.get_mut(&pool.member).filter(|membership| membership.pool.id == pool.id) {
             f(budget, membership, demands);
         }
-        accounts.drain_actions(demands);
+        budget_state.drain_actions(demands);
     }
 }
 
@@ -380,7 +382,7 @@ impl PoolTable {
     }
 }
 
-impl Accounts {
+impl BudgetState {
     /// The membership of a pool; `None` if it is forgotten. Another pool may have its number in the budget by now.
     fn membership(&mut self, pool: &SharedPool) -> Option<&mut Membership> {
         self.memberships.get_mut(&pool.member).filter(|membership| membership.pool.id == pool.id)
@@ -395,31 +397,31 @@ impl Accounts {
     fn drop_empty(&mut self, names: &[String]) {
         let Self { budget, caps, .. } = self;
         for name in names {
-            if caps.get(name).is_some_and(|cap| budget.remove_empty_cap(cap.scope)) {
+            if caps.get(name).is_some_and(|cap| budget.remove_empty_cap(cap.id)) {
                 caps.remove(name);
             }
         }
     }
 
-    /// The scopes of these caps, made where they are new.
-    fn scopes(&mut self, caps: &[(String, u32)]) -> Vec<CapId> {
-        let mut scopes = Vec::with_capacity(caps.len());
+    /// The ids of these caps. New ones are added to the budget.
+    fn find_or_add_caps(&mut self, caps: &[(String, u32)]) -> Vec<CapId> {
+        let mut ids = Vec::with_capacity(caps.len());
         for (name, limit) in caps {
             let allowed = self.allowed(name, *limit);
             let Self { budget, caps, .. } = self;
             let cap = caps.entry(name.clone());
-            scopes.push(cap.or_insert_with(|| Cap { scope: budget.add_cap(allowed), limit: *limit }).scope);
+            ids.push(cap.or_insert_with(|| Cap { id: budget.add_cap(allowed), limit: *limit }).id);
         }
-        scopes
+        ids
     }
 
     /// Sets a cap that exists to this limit.
-    fn limit(&mut self, name: &str, limit: u32) {
+    fn set_cap_limit(&mut self, name: &str, limit: u32) {
         let allowed = self.allowed(name, limit);
         let Some(cap) = self.caps.get_mut(name) else { return };
         cap.limit = limit;
-        if self.budget.usage(cap.scope).1 != allowed {
-            self.budget.set_limit(cap.scope, allowed);
+        if self.budget.usage(cap.id).1 != allowed {
+            self.budget.set_limit(cap.id, allowed);
         }
     }
 
@@ -432,7 +434,7 @@ impl Accounts {
     }
 
     /// The smallest of the limits of these caps; `u32::MAX` without any.
-    fn room<'a>(&self, names: impl Iterator<Item = &'a String>) -> u32 {
+    fn smallest_limit<'a>(&self, names: impl Iterator<Item = &'a String>) -> u32 {
         let limits = names.filter_map(|name| Some(self.allowed(name, self.caps.get(name)?.limit)));
         limits.filter(|limit| *limit > 0).min().unwrap_or(u32::MAX)
     }

@@ -9,14 +9,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Lookups that may wait; each belongs to a connection in the making, of which there are
-/// `max_connecting` per pool.
+/// Lookups that may wait. Each belongs to a connection in the making, and a pool makes at most `max_connecting` at a
+/// time.
 const MAX_LOOKUPS: usize = 4096;
 const MAX_THREADS: usize = 8;
 /// Threads that look up the same name at a time.
 const MAX_THREADS_OF_A_NAME: usize = 2;
-/// A lookup that waited longer is not asked any more: the connection that asked was given up, and others wait behind
-/// it.
+/// A lookup that waited longer fails: the connection that asked was given up, and other lookups wait behind it.
 const MAX_LOOKUP_AGE: Duration = Duration::from_secs(5);
 
 /// Addresses of one name that are tried; a name server may give thousands.
@@ -64,7 +63,7 @@ impl Resolver {
         Self(Arc::new(LookupQueue { state: Mutex::default(), news: Condvar::new(), ask: Box::new(ask) }))
     }
 
-    /// Resolves; `answer` is called on one of the resolver's threads, or at once if too many questions wait.
+    /// Resolves; `answer` is called on one of the resolver's threads, or at once if too many lookups wait.
     pub fn resolve(&self, host: &str, port: u16, answer: impl FnOnce(Answer) + Send + 'static) {
         let lookup = Lookup { host: host.to_owned(), port, asked: Instant::now(), answer: Box::new(answer) };
         let mut state = self.0.lock();
@@ -138,7 +137,7 @@ impl LookupQueue {
 }
 
 impl State {
-    /// The oldest lookup whose name is not being asked for too often already.
+    /// The oldest lookup whose name is not looked up by [`MAX_THREADS_OF_A_NAME`] threads already.
     fn next(&mut self) -> Option<Lookup> {
         let free = |q: &Lookup| self.names.get(&q.host).is_none_or(|n| *n < MAX_THREADS_OF_A_NAME);
         let at = self.waiting.iter().position(free)?;

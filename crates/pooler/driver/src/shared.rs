@@ -39,7 +39,7 @@ impl<P: Protocol, R: Reactor> Shared<P, R> {
 
     /// A worker has ended, meant or not.
     pub(crate) fn on_ended(&self, number: usize, failed: bool) {
-        self.process.board[number].ended.store(true, SeqCst);
+        self.process.boards[number].ended.store(true, SeqCst);
         // The others cannot go on without it: its servers and its mail are gone.
         if failed || !self.process.is_ending() {
             (0..self.mailboxes.len()).for_each(|worker| self.command(worker, Command::Stop));

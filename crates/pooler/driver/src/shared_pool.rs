@@ -219,8 +219,8 @@ impl SharedPool {
         self.gone.load(Relaxed)
     }
 
-    /// A client asks the pool for a server. False if the pool is forgotten. Called under the pool's lock.
-    pub(crate) fn admits(&self, guarded: &mut Guarded) -> bool {
+    /// Counts that a client logs in or asks for a server. False if the pool is forgotten. Called under the pool's lock.
+    pub(crate) fn note_use(&self, guarded: &mut Guarded) -> bool {
         guarded.idleness.uses += 1;
         !self.is_gone()
     }
@@ -228,15 +228,15 @@ impl SharedPool {
     /// A client has logged in to the pool. False if the pool is forgotten.
     pub(crate) fn enter(&self) -> bool {
         let mut guarded = self.lock();
-        let admits = self.admits(&mut guarded);
-        if admits {
+        let usable = self.note_use(&mut guarded);
+        if usable {
             self.clients.fetch_add(1, Relaxed);
         }
-        admits
+        usable
     }
 
     /// Checks whether no client has used the pool for this long. If so, it closes the servers that it can do without,
-    /// and once it has none it is forgotten, if `may` agrees. True if it has been forgotten just now. Called under the
+    /// and once it has none it is forgotten, if `try_forget` agrees. True if it has been forgotten just now. Called under the
     /// pool's lock, by one worker only.
     pub(crate) fn forget_if_idle(
         &self,
@@ -244,7 +244,7 @@ impl SharedPool {
         alarms: &Alarms,
         after: Duration,
         now: Time,
-        may: impl FnOnce() -> bool,
+        try_forget: impl FnOnce() -> bool,
     ) -> bool {
         let Guarded { pool, idleness, .. } = guarded;
         let counts = pool.counts();
@@ -262,7 +262,7 @@ impl SharedPool {
             }
             return false;
         }
-        if !may() {
+        if !try_forget() {
             idleness.since = now;
             return false;
         }
@@ -288,8 +288,8 @@ impl SharedPool {
         }
     }
 
-    /// Follows the orders of an operator.
-    pub(crate) fn follow(&self, guarded: &mut Guarded, order: Order, now: Time) {
+    /// Puts the order of an operator in force.
+    pub(crate) fn apply_order(&self, guarded: &mut Guarded, order: Order, now: Time) {
         self.drained.store(order.drained, Relaxed);
         let config = self.effective(&self.spec());
         if *guarded.pool.config() != config {
@@ -335,9 +335,9 @@ impl SharedPool {
         PoolConfig { min_size, max_size, ..spec.config.clone() }
     }
 
-    /// Whether all servers may be renewed on account of what one of them said: not twice within
-    /// [`MIN_RENEWAL_INTERVAL`].
-    pub(crate) fn may_renew(&self, now: Time) -> bool {
+    /// Notes that all servers are renewed on account of what one of them said. False if that was less than
+    /// [`MIN_RENEWAL_INTERVAL`] ago.
+    pub(crate) fn try_begin_renewal(&self, now: Time) -> bool {
         let last = self.renewed.load(Relaxed);
         let may = last == 0 || now - Time(last) >= MIN_RENEWAL_INTERVAL;
         if may {

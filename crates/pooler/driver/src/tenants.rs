@@ -40,7 +40,7 @@ pub(crate) type TenantIds = [Option<TenantId>; 2];
 
 /// Names a client that waits for its places.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Ticket(u64);
+pub(crate) struct TenantTicket(u64);
 
 /// Whether a client that has logged in has its places.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +48,7 @@ pub(crate) enum Entrance {
     Inside(TenantIds),
     /// The client waits. `in_vain`: as many clients wait as may, so it is refused unless it gets its places at once.
     Awaits {
-        ticket: Ticket,
+        ticket: TenantTicket,
         in_vain: bool,
     },
 }
@@ -66,7 +66,7 @@ struct Table {
     ids: HashMap<Tenant, TenantId>,
     accounts: Slab<Account>,
     /// In the order in which they came.
-    awaiting: BTreeMap<Ticket, Awaiting>,
+    awaiting: BTreeMap<TenantTicket, Awaiting>,
     /// Tenants with more clients than their soft limit, and since when.
     crowded: BTreeMap<TenantId, Time>,
     last_ticket: u64,
@@ -82,7 +82,7 @@ struct Account {
     tenant: Tenant,
     gate: Gate,
     limited: bool,
-    queue: BTreeSet<Ticket>,
+    queue: BTreeSet<TenantTicket>,
     refused: u64,
     /// The clients that could be evicted first, by worker.
     evictable: HashMap<u8, Evictable>,
@@ -137,7 +137,7 @@ impl Tenants {
             };
             let in_vain = ids(tenants).any(is_full);
             table.last_ticket += 1;
-            let ticket = Ticket(table.last_ticket);
+            let ticket = TenantTicket(table.last_ticket);
             for id in ids(tenants) {
                 table.of(id).queue.insert(ticket);
             }
@@ -173,7 +173,7 @@ impl Tenants {
     }
 
     /// Returns the clients, among these that wait, that have got their places. They count as told.
-    pub(crate) fn placed<T>(&self, waiting: impl Iterator<Item = (T, Ticket)>) -> Vec<(T, TenantIds)> {
+    pub(crate) fn take_placed<T>(&self, waiting: impl Iterator<Item = (T, TenantTicket)>) -> Vec<(T, TenantIds)> {
         let mut table = self.table();
         let placed = waiting.filter_map(|(client, ticket)| {
             table.awaiting.get(&ticket).filter(|awaiting| awaiting.placed)?;
@@ -184,7 +184,7 @@ impl Tenants {
 
     /// A client waits no longer. Returns its places, if it has got them meanwhile; otherwise the tenant that is full,
     /// and its hard limit.
-    pub(crate) fn give_up(&self, ticket: Ticket, now: Time) -> Result<TenantIds, (Tenant, u32)> {
+    pub(crate) fn give_up(&self, ticket: TenantTicket, now: Time) -> Result<TenantIds, (Tenant, u32)> {
         self.change(|table| {
             let Awaiting { tenants, placed } = table.awaiting.remove(&ticket).expect("it waits");
             if placed {
@@ -199,7 +199,7 @@ impl Tenants {
     }
 
     /// A client that waits goes, or is refused for another reason.
-    pub(crate) fn step_back(&self, ticket: Ticket, now: Time) {
+    pub(crate) fn step_back(&self, ticket: TenantTicket, now: Time) {
         self.change(|table| {
             let Awaiting { tenants, placed } = table.awaiting.remove(&ticket).expect("it waits");
             match placed {
@@ -214,8 +214,8 @@ impl Tenants {
         self.change(|table| table.left(tenants, leaving, now));
     }
 
-    /// A client leaves for which [`reserve`](Self::reserve) was not called.
-    pub(crate) fn leaves(&self, tenants: TenantIds, now: Time) {
+    /// A client leaves for which [`reserve_eviction`](Self::reserve_eviction) was not called.
+    pub(crate) fn note_leaving(&self, tenants: TenantIds, now: Time) {
         self.change(|table| {
             for id in ids(tenants) {
                 table.of(id).gate.note_leaving();
@@ -225,7 +225,7 @@ impl Tenants {
     }
 
     /// Reserves an eviction, if clients of a tenant should go: one of them is about to be evicted.
-    pub(crate) fn reserve(&self, id: TenantId, now: Time) -> bool {
+    pub(crate) fn reserve_eviction(&self, id: TenantId, now: Time) -> bool {
         self.change(|table| {
             let Some(account) = table.accounts.get_mut(index(id)) else { return false };
             let reserved = account.gate.reserve_eviction();
@@ -375,7 +375,7 @@ impl Table {
         }
     }
 
-    fn leave_queues(&mut self, ticket: Ticket, tenants: TenantIds, now: Time) {
+    fn leave_queues(&mut self, ticket: TenantTicket, tenants: TenantIds, now: Time) {
         for id in ids(tenants) {
             self.of(id).queue.remove(&ticket);
             self.note(id, now);

@@ -1,8 +1,8 @@
 //! Slows down clients that guess passwords. A client of the same address that knows its password is not locked out.
 //!
-//! From the Nth failure within a minute on, at most [`MAX_LOGINS_AT_A_TIME`] clients of an address may be logging in;
+//! From the Nth failure within a minute on, at most [`MAX_LOGINS_PER_ADDRESS`] clients of an address may be logging in;
 //! the others wait for their turn, first come, first served. A login that succeeds ends its turn at once. One that
-//! fails keeps it for [`FAILURE_DELAY`], and its answer is kept back as long. This bounds the guesses a second, however
+//! fails keeps it for [`FAILURE_DELAY`], and its answer is delayed as long. This bounds the guesses a second, however
 //! many connections they come on, while a right password gets in as soon as it has its turn. A turn ends by itself
 //! after [`MAX_TURN_TIME`]: no client can keep others waiting by saying nothing.
 
@@ -19,14 +19,14 @@ use std::{
 
 use pool::Time;
 
-/// How long the answer to a failed login is kept back.
+/// How long the answer to a failed login is delayed.
 pub(crate) const FAILURE_DELAY: Duration = Duration::from_secs(1);
 /// How long the turn of a client may last; then it waits for another turn.
 const MAX_TURN_TIME: Duration = Duration::from_secs(2);
 /// Failures are counted over this time.
 const FAILURE_WINDOW: Duration = Duration::from_secs(60);
 /// Clients that may be logging in at a time from an address with too many failures.
-const MAX_LOGINS_AT_A_TIME: usize = 16;
+const MAX_LOGINS_PER_ADDRESS: usize = 16;
 /// Addresses that are counted one by one. Further ones are counted in [`ADDRESS_GROUPS`] groups, so that a limit holds
 /// for them, too.
 const MAX_ADDRESSES: usize = 4096;
@@ -95,12 +95,13 @@ impl Throttle {
         self.failures.load(Relaxed)
     }
 
-    pub(crate) fn is_quiet(&self) -> bool {
+    /// Whether no login has failed since the start, so that no client waits for a turn.
+    pub(crate) fn has_no_failures(&self) -> bool {
         !self.any.load(Relaxed)
     }
 
     /// Counts a failure, by a client that may have a ticket. True when its answer is to be delayed.
-    pub(crate) fn failed(&self, address: Option<IpAddr>, ticket: Option<LoginTicket>, now: Time) -> bool {
+    pub(crate) fn note_failure(&self, address: Option<IpAddr>, ticket: Option<LoginTicket>, now: Time) -> bool {
         self.failures.fetch_add(1, Relaxed);
         let Some(address) = address else { return false };
         self.any.store(true, Relaxed);
@@ -153,7 +154,7 @@ impl Throttle {
                 table.next
             }
         };
-        let free = MAX_LOGINS_AT_A_TIME.saturating_sub(record.turns.len());
+        let free = MAX_LOGINS_PER_ADDRESS.saturating_sub(record.turns.len());
         let is_next = record.waiting.iter().take(free).any(|other| *other == number);
         if is_next {
             record.waiting.remove(&number);
@@ -163,7 +164,7 @@ impl Throttle {
     }
 
     /// The client has logged in, or has gone without having failed.
-    pub(crate) fn left(&self, ticket: LoginTicket) {
+    pub(crate) fn end_turn(&self, ticket: LoginTicket) {
         if let Some(record) = self.lock().records.get_mut(&ticket.key) {
             record.leave(ticket.number);
         }

@@ -85,8 +85,9 @@ pub(crate) struct Failed(TlsFailure);
 
 impl Failed {
     pub(crate) fn error(error: &rustls::Error) -> io::Error {
-        let certificate = matches!(error, rustls::Error::InvalidCertificate(_)) || is_alert_about_certificate(error);
-        io::Error::other(Self(TlsFailure { certificate, message: explain(error) }))
+        let bad_certificate =
+            matches!(error, rustls::Error::InvalidCertificate(_)) || is_alert_about_certificate(error);
+        io::Error::other(Self(TlsFailure { bad_certificate, message: explain(error) }))
     }
 }
 

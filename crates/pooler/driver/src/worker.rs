@@ -112,7 +112,7 @@ use crate::{
 
 pub(crate) struct Worker<P: Protocol, R: Reactor> {
     number: u8,
-    /// The process state of `shared`, one step nearer.
+    /// The same as `shared.process`.
     process: Arc<Process>,
     shared: Arc<Shared<P, R>>,
     reactor: R,
@@ -136,8 +136,8 @@ pub(crate) struct Worker<P: Protocol, R: Reactor> {
     login_delays: LoginDelays,
     lingering: Lingering,
     closing_clients: closing_clients::ClosingClients<R>,
-    /// Clients to which all has been sent, and whose sessions are to be told.
-    sent: Vec<ClientKey>,
+    /// Clients to whom all bytes have left, and whose sessions are to be told.
+    flushed_clients: Vec<ClientKey>,
     mail: VecDeque<Message<P, R>>,
     work: VecDeque<Work>,
     outboxes: Outboxes,
@@ -148,7 +148,7 @@ pub(crate) struct Worker<P: Protocol, R: Reactor> {
     upgrading: Option<Peer>,
     next_serial: u32,
     next_tick: Time,
-    /// When the worker checks again what it checks less often than at each tick.
+    /// When the worker next looks for idle clients of pools, slow readers, silent hosts and outdated servers.
     next_idle_check: Time,
     counters: Counters,
     shutdown: Shutdown,
@@ -264,7 +264,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             login_delays: LoginDelays::default(),
             lingering: Lingering::default(),
             closing_clients: closing_clients::ClosingClients::new(),
-            sent: Vec::new(),
+            flushed_clients: Vec::new(),
             mail: VecDeque::new(),
             work: VecDeque::new(),
             outboxes: Outboxes::default(),
@@ -354,8 +354,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Message::Post(post) => self.on_post(post),
             Message::Survey(survey) => self.survey(survey),
             Message::SurveyDone(survey) => self.on_survey_done(&survey),
-            Message::Displaced { client, of } => self.on_displaced(client, of),
-            Message::EndMonitoring { client, of } => self.end_monitoring(client, of),
+            Message::Displaced { client, of_its_address } => self.on_displaced(client, of_its_address),
+            Message::EndMonitoring { client, of_its_address } => self.end_monitoring(client, of_its_address),
             Message::Command(command) => self.handle_command(command),
         }
     }
@@ -466,6 +466,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     fn publish(&mut self) {
-        self.counters.publish(&self.process.board[usize::from(self.number)]);
+        self.counters.publish(&self.process.boards[usize::from(self.number)]);
     }
 }

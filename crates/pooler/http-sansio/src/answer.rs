@@ -32,7 +32,7 @@ pub struct Answer {
     /// The status code (RFC 9110, section 15).
     pub status: u16,
     /// `Content-Type`.
-    pub content: Option<&'static str>,
+    pub content_type: Option<&'static str>,
     /// Further header fields, with names in lower case. Content-Length, Connection and the fields of CORS are added.
     pub fields: Vec<(&'static str, String)>,
     /// `None` for a status that allows no body.
@@ -41,8 +41,8 @@ pub struct Answer {
 
 impl Answer {
     /// An answer with a body and no further fields.
-    pub fn new(status: u16, content: &'static str, body: Vec<u8>) -> Self {
-        Self { status, content: Some(content), fields: Vec::new(), body: Some(body) }
+    pub fn new(status: u16, content_type: &'static str, body: Vec<u8>) -> Self {
+        Self { status, content_type: Some(content_type), fields: Vec::new(), body: Some(body) }
     }
 
     pub(crate) fn denied(service: &Service, denied: &Denied) -> Self {
@@ -62,7 +62,7 @@ impl Answer {
 
     /// The answer to a preflight request (CORS).
     pub(crate) fn permission(options: &AnswerOptions) -> Self {
-        let mut answer = Self { status: 204, content: None, fields: Vec::new(), body: None };
+        let mut answer = Self { status: 204, content_type: None, fields: Vec::new(), body: None };
         if options.origin.is_some() {
             answer.fields.push(("access-control-allow-methods", METHODS.to_owned()));
             answer.fields.push(("access-control-allow-headers", "authorization, *".to_owned()));
@@ -74,7 +74,7 @@ impl Answer {
     /// The head of a stream of server-sent events.
     pub(crate) fn events() -> Self {
         let fields = vec![("cache-control", "no-store".to_owned())];
-        Self { status: 200, content: Some("text/event-stream"), fields, body: None }
+        Self { status: 200, content_type: Some("text/event-stream"), fields, body: None }
     }
 
     /// All fields except those that only one version of HTTP has.
@@ -83,7 +83,7 @@ impl Answer {
         service: &'a Service,
         options: &'a AnswerOptions,
     ) -> impl Iterator<Item = (&'static str, &'a str)> {
-        let content = self.content.map(|content| ("content-type", content));
+        let content_type = self.content_type.map(|value| ("content-type", value));
         let origin = options.origin.as_deref().into_iter().flat_map(|origin| {
             let varies = (origin != "*").then_some(("vary", "origin"));
             [("access-control-allow-origin", origin), ("access-control-expose-headers", service.exposed)]
@@ -91,7 +91,7 @@ impl Answer {
                 .chain(varies)
         });
         let fields = self.fields.iter().map(|(name, value)| (*name, &**value));
-        content.into_iter().chain(origin).chain(fields)
+        content_type.into_iter().chain(origin).chain(fields)
     }
 
     /// The head and the body in HTTP/1.1.

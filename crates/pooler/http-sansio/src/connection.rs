@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::{
-    Answer, Denied, Door, End, Event, MemoryBudget, Service, Stream,
+    Answer, Denied, Door, End, InputEvent, MemoryBudget, Service, Stream,
     http1::{Http1, Step},
     http2::Http2,
     memory_budget::MemoryShare,
@@ -36,7 +36,7 @@ impl<C> Connection<C> {
         bytes: &'b [u8],
         held: usize,
         door: &mut D,
-    ) -> (usize, Option<Event<'b, C>>) {
+    ) -> (usize, Option<InputEvent<'b, C>>) {
         let mut at = 0;
         if let Version::One(one) = &mut self.version {
             let (used, step) = one.read(bytes, self.service, &mut self.refusal, &mut self.share, door);
@@ -54,7 +54,7 @@ impl<C> Connection<C> {
         }
         let Version::Two(two) = &mut self.version else { unreachable!("it has just become HTTP/2") };
         let request = two.read(&bytes[at..], held, self.refusal.as_deref(), &mut self.share, door);
-        (bytes.len(), request.map(Event::Request))
+        (bytes.len(), request.map(InputEvent::Request))
     }
 
     /// Answers a request. The answer is dropped if the client has cancelled the request.
@@ -72,28 +72,28 @@ impl<C> Connection<C> {
 
     /// Answers a request with a stream of events, which lasts until one side ends it. Returns false if the client has
     /// cancelled the request.
-    pub fn open(&mut self, stream: Stream) -> bool {
+    pub fn open_events(&mut self, stream: Stream) -> bool {
         match &mut self.version {
-            Version::One(one) => one.open(stream, self.service),
-            Version::Two(two) => two.open(stream),
+            Version::One(one) => one.open_events(stream, self.service),
+            Version::Two(two) => two.open_events(stream),
         }
     }
 
     /// Sends events, as an [`EventWriter`](crate::EventWriter) writes them, on these streams. A stream that its client
     /// reads too slowly is ended, as is one for which there is no memory.
-    pub fn say(&mut self, streams: impl IntoIterator<Item = Stream>, events: &[u8]) {
-        let budget = self.share.limit().saturating_sub(self.holds());
+    pub fn send_events(&mut self, streams: impl IntoIterator<Item = Stream>, events: &[u8]) {
+        let available = self.share.limit().saturating_sub(self.holds());
         match &mut self.version {
-            Version::One(one) => one.say(streams, events, budget),
-            Version::Two(two) => two.say(streams, events, budget),
+            Version::One(one) => one.send_events(streams, events, available),
+            Version::Two(two) => two.send_events(streams, events, available),
         }
     }
 
     /// Ends a stream of events. In HTTP/1.1 this ends the connection.
-    pub fn reset(&mut self, stream: Stream) {
+    pub fn end_events(&mut self, stream: Stream) {
         match &mut self.version {
-            Version::One(one) => one.reset(stream),
-            Version::Two(two) => two.reset(stream),
+            Version::One(one) => one.end_events(stream),
+            Version::Two(two) => two.end_events(stream),
         }
     }
 
@@ -137,12 +137,12 @@ impl<C> Connection<C> {
         }
     }
 
-    /// Bytes of answers that have not been flushed: because of the limit of [`Connection::flush`], or of the client's
-    /// flow control window (HTTP/2).
-    pub fn unread(&self) -> usize {
+    /// Bytes of answers that have not been flushed, because of the limit of [`Connection::flush`], or of the client's
+    /// flow control window (HTTP/2). In HTTP/1.1 events count, too; in HTTP/2 they do not.
+    pub fn unflushed(&self) -> usize {
         match &self.version {
-            Version::One(one) => one.unread(),
-            Version::Two(two) => two.unread(),
+            Version::One(one) => one.unflushed(),
+            Version::Two(two) => two.unflushed(),
         }
     }
 
@@ -175,9 +175,9 @@ impl<C> Connection<C> {
         }
     }
 
-    /// Whether the owner may hold `held` bytes for requests, besides what the connection holds itself. If so, they are
-    /// counted.
-    pub fn may_hold(&mut self, held: usize) -> bool {
+    /// Counts `held` bytes for requests, besides what the connection holds itself, if the memory allows them. False if
+    /// it does not.
+    pub fn try_hold(&mut self, held: usize) -> bool {
         let all = self.holds() + held;
         let permitted = all <= self.share.limit();
         if permitted {

@@ -1,7 +1,7 @@
 //! Server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>). Only the data field is used.
 
 /// Maximum number of bytes of a stream that wait for the client.
-pub(crate) const MAX_UNREAD_EVENTS: usize = 32 * 1024 * 1024;
+pub(crate) const MAX_UNREAD_EVENT_BYTES: usize = 32 * 1024 * 1024;
 
 /// Writes one event. Invalid UTF-8 is replaced.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ impl<'t> EventWriter<'t> {
         let mut rest = text.as_bytes();
         // One pass, because the data may consist of line ends only.
         while let Some(end) = rest.iter().position(|byte| matches!(byte, b'\r' | b'\n')) {
-            if self.0.len() > MAX_UNREAD_EVENTS {
+            if self.0.len() > MAX_UNREAD_EVENT_BYTES {
                 return;
             }
             self.0.extend_from_slice(&rest[..end]);

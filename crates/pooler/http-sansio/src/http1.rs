@@ -3,10 +3,10 @@
 use std::{borrow::Cow, collections::VecDeque};
 
 use crate::{
-    Answer, Denied, Door, End, Event, Method, Service, Stream, Target,
+    Answer, Denied, Door, End, InputEvent, Method, Service, Stream, Target,
     access::{self, AnswerOptions},
     body::{Body, MAX_DISCARDED_BODY},
-    events::MAX_UNREAD_EVENTS,
+    events::MAX_UNREAD_EVENT_BYTES,
     head::{self, Framing, Head, MAX_HEAD},
     http2::PREFACE,
     memory_budget::MemoryShare,
@@ -55,7 +55,7 @@ pub(crate) enum Step<'b, C> {
     On,
     /// More input is needed, or the answer to a request.
     Wait,
-    Tell(Event<'b, C>),
+    Tell(InputEvent<'b, C>),
     /// The client switches to HTTP/2.
     Http2,
 }
@@ -165,8 +165,8 @@ impl<C> Http1<C> {
         let asked = AdmittedRequest { method, target, fields, caller };
         let behind = &bytes[length..];
         match framing {
-            Framing::Length(most) if behind.len() as u64 >= most => {
-                let body = &behind[..most as usize];
+            Framing::Length(size) if behind.len() as u64 >= size => {
+                let body = &behind[..size as usize];
                 let event = self.hand_over(asked, options, Cow::Borrowed(body));
                 Ok((length + body.len(), Step::Tell(event)))
             }
@@ -176,7 +176,7 @@ impl<C> Http1<C> {
                 }
                 body.bytes.reserve(behind.len());
                 self.stage = Stage::Body(Box::new(Upload { asked, options, body }));
-                Ok((length, Step::Tell(Event::Uploading)))
+                Ok((length, Step::Tell(InputEvent::Uploading)))
             }
         }
     }
@@ -219,10 +219,10 @@ impl<C> Http1<C> {
         asked: AdmittedRequest<C>,
         options: AnswerOptions,
         body: Cow<'b, [u8]>,
-    ) -> Event<'b, C> {
+    ) -> InputEvent<'b, C> {
         self.stage = Stage::Unanswered(options);
         self.stream = Stream(self.stream.0.wrapping_add(1));
-        Event::Request(asked.with_body(self.stream, body))
+        InputEvent::Request(asked.with_body(self.stream, body))
     }
 
     /// Answers a preflight request. Its body is discarded.
@@ -293,21 +293,21 @@ impl<C> Http1<C> {
         }
     }
 
-    /// See [`Connection::open`](crate::Connection::open).
-    pub(crate) fn open(&mut self, stream: Stream, service: &Service) -> bool {
+    /// See [`Connection::open_events`](crate::Connection::open_events).
+    pub(crate) fn open_events(&mut self, stream: Stream, service: &Service) -> bool {
         let Some(options) = self.take_unanswered(stream) else { return false };
         self.write(Answer::events(), &options.last(), service);
         self.stage = Stage::Events;
         true
     }
 
-    /// See [`Connection::say`](crate::Connection::say).
-    pub(crate) fn say(&mut self, streams: impl IntoIterator<Item = Stream>, events: &[u8], available: usize) {
+    /// See [`Connection::send_events`](crate::Connection::send_events).
+    pub(crate) fn send_events(&mut self, streams: impl IntoIterator<Item = Stream>, events: &[u8], available: usize) {
         if !(matches!(self.stage, Stage::Events) && streams.into_iter().any(|stream| stream == self.stream)) {
             return;
         }
-        let waiting = self.unread() + events.len();
-        if waiting <= MAX_UNREAD_EVENTS && events.len() <= available {
+        let waiting = self.unflushed() + events.len();
+        if waiting <= MAX_UNREAD_EVENT_BYTES && events.len() <= available {
             return match self.pieces.back_mut() {
                 Some(last) if last.len() + events.len() <= MAX_EVENT_PIECE => last.extend_from_slice(events),
                 _ => self.push(events.to_vec()),
@@ -318,8 +318,8 @@ impl<C> Http1<C> {
         self.stage = self.over(End::Fault(message));
     }
 
-    /// See [`Connection::reset`](crate::Connection::reset).
-    pub(crate) fn reset(&mut self, stream: Stream) {
+    /// See [`Connection::end_events`](crate::Connection::end_events).
+    pub(crate) fn end_events(&mut self, stream: Stream) {
         if matches!(self.stage, Stage::Events) && stream == self.stream {
             self.stage = self.over(End::Done);
         }
@@ -339,7 +339,7 @@ impl<C> Http1<C> {
     pub(crate) fn fail(&mut self, denied: &Denied, service: &Service) {
         match self.take_unanswered(self.stream) {
             None if matches!(self.stage, Stage::Over) => {}
-            // The request has been answered, or is being answered.
+            // An answer has been given or has begun, so no refusal can follow it.
             None if matches!(self.stage, Stage::Events | Stage::Discard(_)) => self.stage = self.over(fault(denied)),
             options => self.fail_as(options.unwrap_or_default(), denied, service),
         }
@@ -370,11 +370,11 @@ impl<C> Http1<C> {
     /// The memory that it holds: the body that is arriving, and answers until their last byte is flushed.
     pub(crate) fn holds(&self) -> usize {
         let body = if let Stage::Body(upload) = &self.stage { upload.body.bytes.len() } else { 0 };
-        body + self.unread()
+        body + self.unflushed()
     }
 
-    /// See [`Connection::unread`](crate::Connection::unread).
-    pub(crate) fn unread(&self) -> usize {
+    /// See [`Connection::unflushed`](crate::Connection::unflushed).
+    pub(crate) fn unflushed(&self) -> usize {
         self.pieces.iter().map(Vec::len).sum()
     }
 

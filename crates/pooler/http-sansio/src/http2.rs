@@ -47,7 +47,7 @@ const MAX_UNANSWERED_REQUESTS: usize = 1000;
 const INITIAL_WINDOW_SIZE: u32 = 1024 * 1024;
 
 /// Bytes of unread answers from which on the client has to read before more of its requests are carried out.
-const MAX_UNREAD_ANSWERS: usize = 1024 * 1024;
+const MAX_UNREAD_ANSWER_BYTES: usize = 1024 * 1024;
 
 pub(crate) struct Http2<C> {
     service: &'static Service,
@@ -59,8 +59,8 @@ pub(crate) struct Http2<C> {
     /// Unanswered requests.
     unanswered: BTreeMap<Stream, (SendResponse<Bytes>, AnswerOptions)>,
     sendings: Vec<Sending>,
-    /// Bytes of answers in `sendings`.
-    unread: usize,
+    /// Bytes of answers and events in `sendings`.
+    unsent: usize,
     /// How many bytes of bodies the current flush may still write, and whether it has reached its limit.
     allowed: usize,
     withheld: bool,
@@ -108,7 +108,7 @@ impl<C> Http2<C> {
             arrived: VecDeque::new(),
             unanswered: BTreeMap::new(),
             sendings: Vec::new(),
-            unread: 0,
+            unsent: 0,
             allowed: 0,
             withheld: false,
             uploading: 0,
@@ -291,7 +291,7 @@ impl<C> Http2<C> {
 
     /// See [`Connection::is_behind`](crate::Connection::is_behind).
     pub(crate) fn is_behind(&self) -> bool {
-        self.unread > MAX_UNREAD_ANSWERS
+        self.unsent > MAX_UNREAD_ANSWER_BYTES
     }
 
     /// Writes all that can be written. Bodies are limited by `allowed` and by flow control.
@@ -319,7 +319,7 @@ impl<C> Http2<C> {
             let goes_on = sending.feed(&mut self.allowed, &mut self.withheld, context);
             let left = if goes_on { sending.waiting } else { 0 };
             moved |= left < before;
-            self.unread -= before - left;
+            self.unsent -= before - left;
             if !goes_on {
                 self.ended.extend(sending.events);
             }
@@ -338,7 +338,7 @@ impl<C> Http2<C> {
         let ends = body.is_empty() || options.head_only;
         let stream = begin(respond, &answer, options, self.service, length, ends);
         let Some(stream) = stream.filter(|_| !ends) else { return };
-        self.unread += body.len();
+        self.unsent += body.len();
         self.sendings.push(Sending::whole(stream, body));
     }
 
@@ -349,8 +349,8 @@ impl<C> Http2<C> {
         }
     }
 
-    /// See [`Connection::open`](crate::Connection::open).
-    pub(crate) fn open(&mut self, stream: Stream) -> bool {
+    /// See [`Connection::open_events`](crate::Connection::open_events).
+    pub(crate) fn open_events(&mut self, stream: Stream) -> bool {
         let Some((respond, options)) = self.unanswered.remove(&stream) else { return false };
         let begun = begin(respond, &Answer::events(), &options, self.service, None, false);
         let opened = begun.is_some();
@@ -358,9 +358,14 @@ impl<C> Http2<C> {
         opened
     }
 
-    /// See [`Connection::say`](crate::Connection::say).
-    pub(crate) fn say(&mut self, streams: impl IntoIterator<Item = Stream>, events: &[u8], mut available: usize) {
-        // The events are copied once, for the first stream that has available.
+    /// See [`Connection::send_events`](crate::Connection::send_events).
+    pub(crate) fn send_events(
+        &mut self,
+        streams: impl IntoIterator<Item = Stream>,
+        events: &[u8],
+        mut available: usize,
+    ) {
+        // The events are copied once, for the first stream for which there is memory.
         let mut copy = None;
         for stream in streams {
             let Some(sending) = self.sendings.iter_mut().find(|sending| sending.events == Some(stream)) else {
@@ -369,19 +374,19 @@ impl<C> Http2<C> {
             let fits = events.len() <= available && sending.fits(events.len());
             if fits {
                 sending.add(copy.get_or_insert_with(|| Bytes::copy_from_slice(events)));
-                self.unread += events.len();
+                self.unsent += events.len();
                 available -= events.len();
             } else {
-                self.reset(stream);
+                self.end_events(stream);
             }
         }
     }
 
-    /// See [`Connection::reset`](crate::Connection::reset).
-    pub(crate) fn reset(&mut self, stream: Stream) {
+    /// See [`Connection::end_events`](crate::Connection::end_events).
+    pub(crate) fn end_events(&mut self, stream: Stream) {
         let Some(at) = self.sendings.iter().position(|sending| sending.events == Some(stream)) else { return };
         let sending = self.sendings.swap_remove(at);
-        self.unread -= sending.waiting;
+        self.unsent -= sending.waiting;
         sending.reset();
         self.ended.push(stream);
     }
@@ -417,7 +422,7 @@ impl<C> Http2<C> {
     pub(crate) fn flush(&mut self, to: &mut Vec<u8>, most: usize) {
         self.allowed = most;
         self.write_all();
-        if self.closing && self.unanswered.is_empty() && self.unread() == 0 && !self.over {
+        if self.closing && self.unanswered.is_empty() && self.unflushed() == 0 && !self.over {
             self.send_go_away();
             self.over(End::Done);
         }
@@ -429,8 +434,8 @@ impl<C> Http2<C> {
         self.withheld && matches!(self.state, State::Open(_)) && !self.over
     }
 
-    /// See [`Connection::unread`](crate::Connection::unread).
-    pub(crate) fn unread(&self) -> usize {
+    /// See [`Connection::unflushed`](crate::Connection::unflushed).
+    pub(crate) fn unflushed(&self) -> usize {
         self.sendings.iter().filter(|sending| sending.events.is_none()).map(|sending| sending.waiting).sum()
     }
 

@@ -6,9 +6,9 @@
 //! that connections hold. A protocol describes itself as a [`Service`], decides who may send requests as a [`Door`],
 //! and keeps a [`Connection`] for each client:
 //!
-//! 1. [`Connection::read`] with the client's bytes, until it returns no [`Event`];
-//! 2. for each [`Request`], in any order: one [`Connection::answer`] or [`Connection::deny`]; or [`Connection::open`],
-//!    and from then on [`Connection::say`];
+//! 1. [`Connection::read`] with the client's bytes, until it returns no [`InputEvent`];
+//! 2. for each [`Request`], in any order: one [`Connection::answer`] or [`Connection::deny`]; or [`Connection::open_events`],
+//!    and from then on [`Connection::send_events`];
 //! 3. [`Connection::flush`] after that, for the bytes to be sent to the client, then [`Connection::ended`] and
 //!    [`Connection::end`]; and again, once the client has taken them, if it [has more](Connection::has_more).
 //!
@@ -37,7 +37,7 @@ pub use self::{
     events::EventWriter,
     head::Method,
     memory_budget::MemoryBudget,
-    outcome::{End, Event},
+    outcome::{End, InputEvent},
     request::{Request, Stream},
     target::Target,
 };

@@ -1,10 +1,10 @@
-//! Events of a connection, in any version of HTTP.
+//! What input leads to, and how a connection ends, in any version of HTTP.
 
 use crate::Request;
 
 /// The result of a client's input.
 #[derive(Debug)]
-pub enum Event<'b, C> {
+pub enum InputEvent<'b, C> {
     /// A body is arriving in pieces (HTTP/1.1): the client is no longer idle.
     Uploading,
     /// A complete request. In HTTP/1.1 no more input is read before its answer has been flushed.

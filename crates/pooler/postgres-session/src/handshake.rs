@@ -175,7 +175,8 @@ impl ServerHandshake {
 
     /// The handshake that [`Step::StartTls`] asked for has failed. Returns why the login ends.
     pub fn tls_failed(&mut self, login: &SharedLogin, certificate: bool, message: String) -> Fault {
-        let reason = login.postgres.server_tls_failed(&mut self.server, TlsFailure { certificate, message });
+        let reason =
+            login.postgres.server_tls_failed(&mut self.server, TlsFailure { bad_certificate: certificate, message });
         self.refusal(reason, login)
     }
 

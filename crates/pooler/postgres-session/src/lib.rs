@@ -204,7 +204,7 @@ impl Protocol for Postgres {
         self.turn_away(me, client, why, out);
     }
 
-    fn server_outdated(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+    fn request_release(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
         self.hub_outdated(me, server, out);
     }
 

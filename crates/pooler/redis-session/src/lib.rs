@@ -30,8 +30,8 @@ use std::time::Duration;
 
 use http_sansio::MemoryBudget;
 use seam::{
-    ClientRules, ClientTag, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, Secured, Seen, ServerTag,
-    Sessions,
+    ClientRules, ClientTag, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, Secured, ServerTag,
+    Sessions, SurveyedClient,
 };
 
 use self::sentinel::Start;
@@ -228,7 +228,7 @@ impl Protocol for Redis {
         &self,
         _: ClientTag,
         client: &mut Client,
-        seen: &Seen<'_>,
+        seen: &SurveyedClient<'_>,
         question: &[u8],
         answer: &mut Vec<u8>,
         out: &mut Outbox,
@@ -247,7 +247,7 @@ impl Protocol for Redis {
         client.on_gone(servers, out);
     }
 
-    fn server_outdated(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+    fn request_release(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
         self.hub_outdated(me, server, out);
     }
 

@@ -129,7 +129,7 @@ pub enum Effect {
     /// The client needs a server of this pool. The driver holds the client's input back until it calls
     /// [`granted`](crate::Protocol::granted) or [`lease_failed`](crate::Protocol::lease_failed).
     Lease { client: ClientTag, pool: PoolId, kind: LeaseKind },
-    /// The client that holds the server gives it back. Or: the session that [keeps](Effect::Retain) the server does.
+    /// The client that holds the server gives it back, or the session that [retains](Effect::Retain) it does.
     Release { server: ServerTag, verdict: Verdict },
     /// The client gives back its share of a server. If the driver wants the server back, or it is not clean, the pool
     /// gets it when the last client has left, with the worst verdict of all.

@@ -25,7 +25,7 @@ impl Origin {
 
 /// What the driver knows of a client, for the answer to a [survey](crate::Effect::Survey).
 #[derive(Clone, Debug)]
-pub struct Seen<'a> {
+pub struct SurveyedClient<'a> {
     /// The client's address, for people.
     pub address: &'a str,
     /// The listener that accepted it, for people.
@@ -213,7 +213,7 @@ impl Default for ClientRules {
 ///
 /// 1. [`server_start`](Protocol::server_start), when the connection is open. The session logs in.
 /// 2. [`Effect::Ready`](crate::Effect::Ready) ends the start: the pool has the server from now on. Or
-///    [`Effect::Retain`](crate::Effect::Retain) ends it: the session keeps the server, and no client gets it.
+///    [`Effect::Retain`](crate::Effect::Retain) ends it: the session retains the server, and no client gets it.
 /// 3. [`server_input`](Protocol::server_input), whenever bytes arrive, also while no client holds the server.
 /// 4. [`reset`](Protocol::reset) or [`check`](Protocol::check), when the pool wants the server cleaned or tested.
 ///    `Effect::Ready` ends either.
@@ -361,12 +361,12 @@ pub trait Protocol: Send + Sync + 'static {
         &self,
         me: ClientTag,
         client: &mut Self::Client,
-        seen: &Seen<'_>,
+        facts: &SurveyedClient<'_>,
         question: &[u8],
         answer: &mut Vec<u8>,
         out: &mut Outbox,
     ) {
-        let _ = (me, client, seen, question, answer, out);
+        let _ = (me, client, facts, question, answer, out);
         unreachable!("the protocol never asks");
     }
 
@@ -426,10 +426,10 @@ pub trait Protocol: Send + Sync + 'static {
         let _ = (me, server, out);
     }
 
-    /// The pool wants back a server that its session keeps ([`Effect::Retain`](crate::Effect::Retain)): the pool makes
+    /// The pool wants back a server that its session retains ([`Effect::Retain`](crate::Effect::Retain)): the pool makes
     /// its servers anew, or needs the server for others. The session releases the server as soon as nothing is in
     /// progress there. The driver calls this again and again until it has.
-    fn server_outdated(&self, me: ServerTag, server: &mut Self::Server, out: &mut Outbox) {
+    fn request_release(&self, me: ServerTag, server: &mut Self::Server, out: &mut Outbox) {
         let _ = (me, server, out);
     }
 
@@ -481,7 +481,7 @@ pub trait Protocol: Send + Sync + 'static {
     /// The TLS handshake with a server has failed, and its connection ends. Returns for which reason.
     fn server_tls_failed(&self, server: &mut Self::Server, failure: TlsFailure) -> CloseReason {
         let _ = server;
-        CloseReason::StartFailed { permanent: failure.certificate, message: failure.message }
+        CloseReason::StartFailed { permanent: failure.bad_certificate, message: failure.message }
     }
 
     /// The driver has forgotten a pool that no client has used for long. The protocol drops what it keeps about it. The

@@ -24,14 +24,14 @@ pub struct Secured {
     /// without a certificate, and for servers.
     pub peer_name: Option<String>,
     /// The two sides have agreed on an application protocol (ALPN).
-    pub alpn: bool,
+    pub alpn_agreed: bool,
 }
 
 /// Why a TLS handshake with a server failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TlsFailure {
     /// One side does not accept the other's certificate, so another attempt would fail, too.
-    pub certificate: bool,
+    pub bad_certificate: bool,
     /// The error, for the log and for clients. It holds no secret.
     pub message: String,
 }

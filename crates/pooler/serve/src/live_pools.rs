@@ -329,7 +329,7 @@ impl Upstreams for LivePools {
         Some(spec)
     }
 
-    fn forget(&self, pool: PoolId) -> bool {
+    fn try_forget(&self, pool: PoolId) -> bool {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         let Some(entry) = table.entries.get(&pool) else { return true };
         if entry.handed_out.swap(false, Relaxed) {
@@ -404,8 +404,8 @@ mod tests {
             (spec.forget_after, spec.config.min_size_once_connected),
             (Some(std::time::Duration::from_secs(600)), true)
         );
-        assert!(!pools.forget(id), "a client that was just told of it is about to come");
-        assert!(pools.forget(id));
+        assert!(!pools.try_forget(id), "a client that was just told of it is about to come");
+        assert!(pools.try_forget(id));
         assert!(pools.spec(id).is_none() && pools.suspicious(id).is_empty() && pools.tuning(id).is_none());
         let again = pools.route("made_up", "u").unwrap().pool;
         assert_ne!(again, id, "an id is never another pool's");
@@ -429,7 +429,7 @@ mod tests {
         pools.succeed(with(&SHOP.replace("\"shop\"", "\"other\"")));
         let spec = pools.spec(id).unwrap();
         assert!(spec.forget_after.is_some() && spec.config.min_size_once_connected);
-        assert!(!pools.forget(id) && pools.forget(id));
+        assert!(!pools.try_forget(id) && pools.try_forget(id));
         pools.succeed(with(SHOP));
         assert_ne!(pools.route("shop", "u").unwrap().pool, id);
     }
@@ -445,7 +445,7 @@ mod tests {
         let shared = pools.route("shop", "u").unwrap().pool;
         assert_eq!(pools.route("shop", "v").unwrap().pool, shared);
         assert!(pools.spec(shared).unwrap().forget_after.is_none());
-        assert!(!pools.forget(u) && pools.forget(u));
+        assert!(!pools.try_forget(u) && pools.try_forget(u));
         assert!(pools.spec(v).is_some() && pools.spec(shared).is_some());
     }
 

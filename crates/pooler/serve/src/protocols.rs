@@ -9,8 +9,8 @@ use mongodb_session::MongoDb;
 use postgres_session::Postgres;
 use redis_session::Redis;
 use seam::{
-    ClientRules, ClientTag, CloseReason, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, Secured, Seen,
-    ServerTag, Sessions, TlsFailure,
+    ClientRules, ClientTag, CloseReason, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, Secured,
+    ServerTag, Sessions, SurveyedClient, TlsFailure,
 };
 use upstream::Kind;
 
@@ -172,8 +172,8 @@ impl Protocol for Protocols {
         call!(self, Client, client, protocol => protocol.lease_failed(me, client, why, arrived, out));
     }
 
-    fn server_outdated(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
-        call!(self, Server, server, protocol => protocol.server_outdated(me, server, out));
+    fn request_release(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
+        call!(self, Server, server, protocol => protocol.request_release(me, server, out));
     }
 
     fn request_return(
@@ -199,7 +199,7 @@ impl Protocol for Protocols {
         &self,
         me: ClientTag,
         client: &mut Client,
-        seen: &Seen<'_>,
+        seen: &SurveyedClient<'_>,
         question: &[u8],
         answer: &mut Vec<u8>,
         out: &mut Outbox,

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use http_sansio::{Answer, Connection, Denied, Door, End, Event, EventWriter, Rules, Service, Stream};
+use http_sansio::{Answer, Connection, Denied, Door, End, EventWriter, InputEvent, Rules, Service, Stream};
 use libfuzzer_sys::fuzz_target;
 
 static SERVICE: Service = Service {
@@ -61,8 +61,8 @@ impl Exchange {
             at += used;
             match event {
                 None => break,
-                Some(Event::Uploading) => assert!(!self.ended, "a body on a closed connection"),
-                Some(Event::Request(request)) => {
+                Some(InputEvent::Uploading) => assert!(!self.ended, "a body on a closed connection"),
+                Some(InputEvent::Request(request)) => {
                     assert!(!self.ended, "a request on a closed connection");
                     assert!(request.body.len() <= 4096 && !self.waiting.contains(&request.stream));
                     self.waiting.push(request.stream);
@@ -95,13 +95,13 @@ impl Exchange {
         match how % 4 {
             0 => self.connection.answer(stream, Answer::new(200, "text/plain", vec![b'x'; how * 1000])),
             1 => self.connection.deny(stream, &Denied::crowded()),
-            _ if self.connection.open(stream) => {
+            _ if self.connection.open_events(stream) => {
                 self.open.push(stream);
                 let mut events = Vec::new();
                 let mut event = EventWriter::new(&mut events);
                 event.push(b"a\nb");
                 event.end();
-                self.connection.say(self.open.iter().copied(), &events);
+                self.connection.send_events(self.open.iter().copied(), &events);
             }
             _ => {}
         }

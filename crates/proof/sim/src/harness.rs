@@ -50,8 +50,8 @@ impl Upstreams for Revised {
         Some(spec)
     }
 
-    fn forget(&self, pool: PoolId) -> bool {
-        self.upstreams.forget(pool)
+    fn try_forget(&self, pool: PoolId) -> bool {
+        self.upstreams.try_forget(pool)
     }
 
     fn at_start(&self) -> Vec<PoolId> {

@@ -151,9 +151,9 @@ impl Epoll {
         }
     }
 
-    /// Has the wait that is under way after `delay` end then, once: from now on there is this instead of ticks. Good to
-    /// some tens of microseconds, where a time-out of `epoll_wait` has milliseconds.
-    pub fn alarm(&mut self, delay: Duration) -> io::Result<()> {
+    /// Ends a wait once, after `delay`. From the first call on the reactor has no ticks. Good to some tens of
+    /// microseconds, where a time-out of `epoll_wait` has milliseconds.
+    pub fn arm_timer(&mut self, delay: Duration) -> io::Result<()> {
         self.ticking = false;
         // Zero would switch it off.
         let delay = delay.max(Duration::from_nanos(1));

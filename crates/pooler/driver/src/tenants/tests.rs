@@ -27,7 +27,7 @@ fn comes(tenants: &Tenants, of: [Option<Tenant>; 2]) -> TenantIds {
     }
 }
 
-fn waits(tenants: &Tenants, of: [Option<Tenant>; 2]) -> Ticket {
+fn waits(tenants: &Tenants, of: [Option<Tenant>; 2]) -> TenantTicket {
     match tenants.enter(of, limits, NOW) {
         Entrance::Inside(_) => panic!("there is a place"),
         Entrance::Awaits { ticket, in_vain } => {
@@ -37,8 +37,8 @@ fn waits(tenants: &Tenants, of: [Option<Tenant>; 2]) -> Ticket {
     }
 }
 
-fn has_place(tenants: &Tenants, ticket: Ticket) -> Option<TenantIds> {
-    tenants.placed([((), ticket)].into_iter()).pop().map(|((), tenants)| tenants)
+fn has_place(tenants: &Tenants, ticket: TenantTicket) -> Option<TenantIds> {
+    tenants.take_placed([((), ticket)].into_iter()).pop().map(|((), tenants)| tenants)
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn only_the_crowded_have_clients_that_should_go() {
     comes(&tenants, [database("b"), None]);
     let [(crowded, _)] = tenants.crowded()[..] else { panic!("one is crowded") };
     assert_eq!(Some(crowded), all[0][0]);
-    assert!(tenants.any_crowded() && tenants.reserve(crowded, NOW) && !tenants.reserve(crowded, NOW));
+    assert!(tenants.any_crowded() && tenants.reserve_eviction(crowded, NOW) && !tenants.reserve_eviction(crowded, NOW));
     assert!(!tenants.any_crowded(), "the one that should go does");
     tenants.left(all[0], true, NOW);
     assert_eq!((tenants.crowded().len(), tenants.snapshot()[0].evictions), (0, 1));

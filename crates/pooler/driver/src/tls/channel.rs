@@ -222,7 +222,7 @@ impl Channel {
         Secured {
             end_point: if accepted { own } else { peer.and_then(|der| certificate::end_point(der)) },
             peer_name: peer.filter(|_| accepted).and_then(|der| certificate::common_name(der)),
-            alpn: common.alpn_protocol().is_some(),
+            alpn_agreed: common.alpn_protocol().is_some(),
         }
     }
 }

@@ -41,8 +41,8 @@ impl TlsConnector {
         Ok(Self(Arc::new(config)))
     }
 
-    /// A connection to be begun with `host`, a name or an address.
-    pub fn connect(&self, host: &str) -> Result<Channel, TlsError> {
+    /// The channel of a TLS connection to `host`, a name or an address. Sends nothing.
+    pub fn client_channel(&self, host: &str) -> Result<Channel, TlsError> {
         let name = ServerName::try_from(host.to_owned())
             .map_err(|_| TlsError::new(format!("\"{host}\" is no host name that a certificate could be for")))?;
         Ok(Channel::connecting(UnbufferedClientConnection::new(Arc::clone(&self.0), name)?))

@@ -64,7 +64,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     pub(super) fn on_accept_failed(&mut self, listener: u32, error: &std::io::Error) {
         self.process.listeners[listener as usize].count_accept_failed();
-        if let Some(withheld) = self.paces.accept_failed.permits(self.now) {
+        if let Some(withheld) = self.paces.accept_failed.take_line(self.now) {
             let name = &self.process.listeners[listener as usize].name;
             tracing::error!(withheld, listener = %name, %error, "cannot accept clients; trying again shortly");
         }
@@ -101,10 +101,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Gives a client to the worker that has the fewest.
     pub(super) fn assign_client(&mut self, socket: R::Socket, listener: u32, admission: Admission) {
-        let board = &self.process.board;
-        let load = |n: &usize| (board[*n].clients.load(Relaxed), *n != usize::from(self.number));
-        let chosen = (0..board.len()).min_by_key(load).expect("there is a worker");
-        board[chosen].clients.fetch_add(1, SeqCst);
+        let boards = &self.process.boards;
+        let load = |n: &usize| (boards[*n].clients.load(Relaxed), *n != usize::from(self.number));
+        let chosen = (0..boards.len()).min_by_key(load).expect("there is a worker");
+        boards[chosen].clients.fetch_add(1, SeqCst);
         if chosen == usize::from(self.number) {
             self.add_client(socket, listener, admission);
         } else {

@@ -1,5 +1,5 @@
-//! ClientFilter hosts are tried for a new server, in which order and for how long each, and why the earlier ones
-//! failed. Opens nothing.
+//! The hosts that are tried for a new server: in which order, for how long each, and why the earlier ones failed. Opens
+//! nothing.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,12 +20,12 @@ pub(super) enum HostRequirement {
 
 /// The hosts that are left for one new server.
 pub(super) struct Attempts {
-    /// As it was when the connection was begun.
+    /// The spec of the pool as it was when the connection was begun.
     pub(super) spec: Arc<PoolSpec>,
-    /// Where in the list it began.
+    /// The index in the list of the host that was tried first.
     first: usize,
     tried: usize,
-    /// What was wrong with them.
+    /// What was wrong with the hosts that were tried.
     errors: String,
 }
 
@@ -55,7 +55,7 @@ impl Attempts {
         Some((address, requirement))
     }
 
-    /// The host_index of the next host in the list.
+    /// The index in the list of the host that is tried next.
     pub(super) fn host_index(&self) -> usize {
         (self.first + self.tried) % self.spec.hosts.addresses.len()
     }
@@ -64,12 +64,12 @@ impl Attempts {
         self.all() - self.tried
     }
 
-    /// Its part of the time there is for connecting.
+    /// How long each host may take, as its part of the time for connecting.
     pub(super) fn share(&self) -> Duration {
         self.spec.config.connect_timeout / self.all() as u32
     }
 
-    /// The host that was tried last will not do.
+    /// Notes why the host that was tried last does not serve.
     pub(super) fn note(&mut self, error: &str) {
         let hosts = self.spec.hosts.addresses.len();
         if hosts == 1 {
@@ -84,7 +84,7 @@ impl Attempts {
         self.errors.push_str(error);
     }
 
-    /// What was wrong with all of them.
+    /// What was wrong with the hosts that were tried.
     pub(super) fn errors(&self) -> &str {
         &self.errors
     }

@@ -106,7 +106,7 @@ pub(super) trait HasSession {
 /// The clients of a worker, as sessions of servers see them.
 pub(super) struct ClientSessions<'a, C> {
     clients: &'a mut Slab<C>,
-    /// ClientFilter of them was looked at last.
+    /// The slot of the client that was looked at last.
     pub(super) shown: Option<usize>,
 }
 

@@ -15,7 +15,7 @@ use seam::{ClientTag, CloseReason, PoolId, Protocol, Verdict};
 use super::{
     Worker,
     calls::{ServerSessions, Source, call},
-    cancel_request::{CancelRequest, Upgrade},
+    cancel_request::{CancelRequest, TlsRequest},
     lease::Lease,
     servers::ServerConn,
     usage::Usage,
@@ -47,7 +47,7 @@ pub(super) struct CancelConnection {
 
 enum Step {
     /// The connection must be secured before the request is sent.
-    Ask(Upgrade, Box<Channel>),
+    Ask(TlsRequest, Box<Channel>),
     Asked(u8, Box<Channel>),
     /// The handshake is under way.
     Handshake,
@@ -122,7 +122,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Opens a connection beside a server's own, to where that is connected, secures it if `upgrade` is given, and
     /// sends `bytes` there.
-    pub(super) fn open_cancel(&mut self, slot: usize, bytes: &[u8], upgrade: Option<Upgrade>) {
+    pub(super) fn open_cancel(&mut self, slot: usize, bytes: &[u8], upgrade: Option<TlsRequest>) {
         let Some(server) = self.servers.get(slot).filter(|server| server.cancels.may_begin()) else { return };
         let peer = match &server.address {
             Address::Unix(_) => None,
@@ -149,7 +149,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     ) -> bool {
         let step = match &request.upgrade {
             None => Step::Plain,
-            Some(upgrade) => match super::tls_upgrade::connect(&request.spec, &request.address) {
+            Some(upgrade) => match super::tls_upgrade::client_channel(&request.spec, &request.address) {
                 Ok(channel) => Step::Ask(upgrade.clone(), Box::new(channel)),
                 Err(error) => {
                     tracing::warn!(%error, "cannot send a cancel request");

@@ -1,4 +1,4 @@
-//! A cancel request on its way: what is said, where, and in which channel; and the cancel requests for one server.
+//! A cancel request on its way: its bytes, its address and its channel; and the cancel requests for one server.
 //! Opens nothing.
 
 use std::{net::SocketAddr, rc::Rc, sync::Arc};
@@ -58,15 +58,15 @@ impl Cancels {
     }
 }
 
-/// What is asked for first, and the byte that agrees.
-pub(super) type Upgrade = (Vec<u8>, u8);
+/// The bytes that ask the server for TLS, and the byte by which it agrees.
+pub(super) type TlsRequest = (Vec<u8>, u8);
 
-/// A cancel request, and where it goes: to where the server is connected.
+/// A cancel request, and the address that the server is connected to.
 pub(super) struct CancelRequest {
     pub(super) bytes: Vec<u8>,
-    pub(super) upgrade: Option<Upgrade>,
+    pub(super) upgrade: Option<TlsRequest>,
     pub(super) address: Address,
-    /// What the name of a TCP address stood for.
+    /// The address that the host name stood for when the server was connected.
     pub(super) peer: Option<SocketAddr>,
     /// What TLS to the server needs.
     pub(super) spec: Arc<PoolSpec>,

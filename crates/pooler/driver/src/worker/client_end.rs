@@ -70,7 +70,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.clients[slot].sent_away = counted;
         // Another line tells more of clients that are displaced.
         if !matches!(why, Refusal::ShuttingDown | Refusal::Drained { .. } | Refusal::Displaced)
-            && let Some(withheld) = self.paces.sent_away.permits(self.now)
+            && let Some(withheld) = self.paces.sent_away.take_line(self.now)
         {
             tracing::info!(
                 withheld,
@@ -197,8 +197,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     fn count_leaving(&mut self, slot: usize) {
         let client = &mut self.clients[slot];
         if client.places.is_admitted() && client.places.begin_leaving() {
-            self.process.listeners[usize::from(client.listener)].leaves();
-            self.process.tenants.leaves(client.places.tenants(), self.now);
+            self.process.listeners[usize::from(client.listener)].note_leaving();
+            self.process.tenants.note_leaving(client.places.tenants(), self.now);
         }
     }
 
@@ -209,7 +209,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return self.log_login_failed(slot, message);
         }
         if let CloseReason::Error(blame, message) = reason
-            && let Some(withheld) = self.paces.client_error.permits(self.now)
+            && let Some(withheld) = self.paces.client_error.take_line(self.now)
         {
             let (client, database, user) = (self.client_address(slot), self.database(slot), self.user(slot));
             match blame {
@@ -337,6 +337,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             }
             Admission::Displaced => listener.displaced_left(),
         }
-        self.process.board[usize::from(self.number)].clients.fetch_sub(1, Relaxed);
+        self.process.boards[usize::from(self.number)].clients.fetch_sub(1, Relaxed);
     }
 }

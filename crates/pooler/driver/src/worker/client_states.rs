@@ -23,7 +23,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     pub(super) fn set_standing(&mut self, slot: usize, standing: Standing) {
         let Some(client) = self.clients.get(slot) else { return };
-        let standing = if client.pool.is_some() { standing } else { self.standing_before_login(slot, standing) };
+        let standing = if client.pool.is_some() { standing } else { self.note_standing_before_login(slot, standing) };
         let client = &mut self.clients[slot];
         client.standing = standing;
         if standing == Standing::Reading && client.state == State::Idle {

@@ -17,7 +17,7 @@ use super::{
     life::{Life, ReadSide},
     login_delays::LoginDelay,
     places::Places,
-    sharing::MAX_UNREAD,
+    sharing::MAX_UNREAD_BYTES,
     timeout_queues::{Queue, QueueEntries},
 };
 use crate::{
@@ -185,7 +185,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         let pool = self.clients[slot].pool.expect("it has logged in");
         let shared = Arc::clone(self.pools.used(pool));
-        self.follow_pool(slot, &shared, None);
+        self.update_user_timeout(slot, &shared, None);
         if shared.drained.load(Relaxed) {
             let why = Refusal::Drained { at_login: self.clients[slot].places.is_in_tenant_queue() };
             self.push_client_work(slot, ClientWork::Refuse(why));
@@ -195,14 +195,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Its session uses another pool from now on. False if that is drained: then the client has to go, and nothing is
     /// to be done for it there.
     pub(super) fn on_uses_pool(&mut self, slot: usize, pool: PoolId) -> bool {
-        let shared = self.pools.find(pool, self.now);
+        let shared = self.pools.find_or_make(pool, self.now);
         let Some(client) = self.clients.get_mut(slot) else { return true };
         // It stays with the one before if this one is forgotten: its session hears of that when it asks for a server.
         let Some(shared) = shared.filter(|shared| shared.enter()) else { return true };
         let before = client.pool.replace(pool).expect("a client that has logged in uses a pool");
         let before = Arc::clone(self.pools.used(before));
         before.clients.fetch_sub(1, Relaxed);
-        self.follow_pool(slot, &shared, Some(&before));
+        self.update_user_timeout(slot, &shared, Some(&before));
         let stays = !shared.drained.load(Relaxed);
         if !stays {
             self.refuse(slot, Refusal::Drained { at_login: false });
@@ -210,11 +210,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         stays
     }
 
-    /// The times of this pool hold for the client.
-    fn follow_pool(&mut self, slot: usize, shared: &SharedPool, before: Option<&SharedPool>) {
+    /// Gives the client's socket the time-out that follows from the idle time of this pool.
+    fn update_user_timeout(&mut self, slot: usize, shared: &SharedPool, before: Option<&SharedPool>) {
         let client = &self.clients[slot];
         let rules = &self.process.listeners[usize::from(client.listener)];
-        // Its pool's idle time, or that of a listener that was reconfigured, may be another than its socket began with.
+        // The idle time of the pool, or of a listener that was reconfigured, may differ from the one that the socket
+        // began with.
         let timeout_of =
             |pool: &SharedPool| socket::user_timeout(pool.spec().timeouts.over(rules.timeouts()).client_idle);
         let (was, user_timeout) = (before.map_or(rules.user_timeout, timeout_of), timeout_of(shared));
@@ -238,7 +239,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.note_activity(server as usize);
         }
         let client = &mut self.clients[slot];
-        if client.input.is_empty() && !self.is_input_paused(slot) && !self.awaits_turn(slot) {
+        if client.input.is_empty() && !self.is_input_paused(slot) && !self.queue_for_login_turn(slot) {
             let (used, need) = self.hand_over(slot, Source::Ring(buffer, 0), &buffer[..length]);
             if used < length
                 && let Some(client) = self.open_client(slot, serial)
@@ -266,7 +267,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if self.clients[slot].input.is_empty() {
             return self.rearm_client(slot);
         }
-        if self.is_input_paused(slot) || self.awaits_turn(slot) {
+        if self.is_input_paused(slot) || self.queue_for_login_turn(slot) {
             return;
         }
         let serial = self.clients[slot].serial;
@@ -291,7 +292,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 return (length, 0);
             };
             // What came before may have been more than its login, and this is another one.
-            let asks_again = |worker: &mut Self| at > 0 && worker.awaits_turn(slot);
+            let asks_again = |worker: &mut Self| at > 0 && worker.queue_for_login_turn(slot);
             if client.lease.is_waiting() || self.is_input_paused(slot) || asks_again(self) {
                 need = 0;
                 break;
@@ -369,7 +370,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             && match client.lease {
                 Lease::Held { .. } => true,
                 // What is answered here is not the upstream's to keep.
-                Lease::None => client.state != State::Login && self.reactor.unsent(client.conn) < MAX_UNREAD,
+                Lease::None => client.state != State::Login && self.reactor.unsent(client.conn) < MAX_UNREAD_BYTES,
                 Lease::Shared { .. } | Lease::Waiting { .. } | Lease::Joining { .. } => false,
             }
     }
@@ -390,7 +391,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return;
         }
         if std::mem::take(&mut client.notify_flushed) {
-            self.sent.push(ClientKey { slot: slot as u32, serial: client.serial });
+            self.flushed_clients.push(ClientKey { slot: slot as u32, serial: client.serial });
         }
         match client.lease {
             Lease::Held { server } => {
@@ -408,23 +409,24 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// A session is to be told when all has left that was sent to its client.
+    /// A session is to be told when all bytes for its client have left.
     pub(super) fn request_flush_notice(&mut self, slot: usize) {
         let Some(client) = self.clients.get_mut(slot) else { return };
         match self.reactor.is_sending(client.conn) {
             true => client.notify_flushed = true,
-            false => self.sent.push(ClientKey { slot: slot as u32, serial: client.serial }),
+            false => self.flushed_clients.push(ClientKey { slot: slot as u32, serial: client.serial }),
         }
     }
 
-    /// The peer has gone while we were not receiving: it waits for a server, or does not read.
+    /// The client has ended its connection while the worker did not receive from it, because it waits for a server or
+    /// does not read.
     pub(super) fn on_client_hung_up(&mut self, slot: usize) {
         let is_owed = self.is_owed_answers(slot);
         let client = &mut self.clients[slot];
         if client.read_side == ReadSide::Open {
             client.read_side = ReadSide::HungUp;
         }
-        // Otherwise the end is seen when it is listened to again.
+        // In all other states the worker sees the end when it receives from the client again.
         if client.lease.is_waiting()
             || client.places.is_in_tenant_queue()
             || client.input.len() >= self.process.config.max_buffered_input

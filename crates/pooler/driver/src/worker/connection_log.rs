@@ -134,7 +134,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     pub(super) fn log_login_failed(&mut self, slot: usize, reason: Option<&str>) {
-        if let Some(withheld) = self.paces.auth_failed.permits(self.now) {
+        if let Some(withheld) = self.paces.auth_failed.take_line(self.now) {
             let listener = &self.process.listeners[usize::from(self.clients[slot].listener)].name;
             tracing::info!(
                 withheld, client = %self.client_address(slot), database = %self.database(slot), user = %self.user(slot),
@@ -149,7 +149,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if pool.lost.swap(since.0.max(1), Relaxed) != 0 {
             return;
         }
-        if let Some(withheld) = self.paces.database_lost.permits(self.now) {
+        if let Some(withheld) = self.paces.database_lost.take_line(self.now) {
             let (spec, error) = (pool.spec(), pool.last_error());
             let (database, user, error) = (&spec.database, &spec.user, error.as_deref().unwrap_or_default());
             tracing::error!(
@@ -165,7 +165,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return;
         }
         let away: Duration = self.now - Time(pool.lost.swap(0, Relaxed));
-        if let Some(withheld) = self.paces.database_lost.permits(self.now) {
+        if let Some(withheld) = self.paces.database_lost.take_line(self.now) {
             let spec = pool.spec();
             tracing::warn!(
                 withheld, database = %spec.database, user = %spec.user, away_s = in_log(away),

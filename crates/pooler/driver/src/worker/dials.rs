@@ -52,7 +52,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.dial_again(pool, id, attempts, None);
     }
 
-    /// Begins, or goes on with another host. `conn`: a connection to the last one that has yet to end.
+    /// Begins, or goes on with another host. `open`: the connection to the host before, which has yet to end.
     pub(super) fn dial_again(
         &mut self,
         pool: Arc<SharedPool>,
@@ -206,14 +206,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.rearm_server(server_slot);
     }
 
-    /// The host at hand will not do.
+    /// The host that is tried does not serve: the next one is tried.
     fn dial_failed(&mut self, slot: usize, error: &str) {
         let mut dial = self.dials.remove(slot);
         dial.attempts.note(error);
         self.dial_again(dial.pool, dial.id, dial.attempts, None);
     }
 
-    /// No connection was made. `conn`: one that was begun with, and has yet to end.
+    /// No server was made. `open`: the connection that was tried last, if it has yet to end.
     pub(super) fn connect_failed(
         &mut self,
         pool: &Arc<SharedPool>,
@@ -222,7 +222,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         fault: ConnectFault,
         open: Option<OpenConnection>,
     ) {
-        if let Some(withheld) = self.paces.server_lost.permits(self.now) {
+        if let Some(withheld) = self.paces.server_lost.take_line(self.now) {
             let spec = pool.spec();
             tracing::warn!(withheld, database = %spec.database, user = %spec.user, "{error}");
         }
@@ -239,7 +239,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         dial.pool.set_last_error(format!("connecting to {} takes too long", dial.address));
     }
 
-    /// Where there are several addresses or hosts, gives each its part of the time there is for connecting.
+    /// Where there are several addresses or hosts, each gets its part of the time for connecting.
     pub(super) fn try_next_addresses(&mut self) {
         let late = |dial: &Dial| {
             let share = dial.attempts.share() / (dial.addresses.len() as u32 + 1);

@@ -26,7 +26,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let mut last_post = None;
         let mut at = 0;
         while at < out.effects.len() {
-            if !self.tenant_queue.is_empty() && self.defers(&out, at, source) {
+            if !self.tenant_queue.is_empty() && self.try_defer(&out, at, source) {
                 at += 1;
                 continue;
             }
@@ -127,12 +127,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// The client lets wait more than can be kept for it.
+    /// Disconnects a client for which more bytes wait than may be kept.
     #[cold]
     fn give_up_unread(&mut self, slot: usize, unsent: usize) {
         let client = &mut self.clients[slot];
         if client.life.close() {
-            // At once: it is not to have time for reading all that.
+            // At once, so that the client gets no time for reading all of them.
             self.push_client_work(slot, ClientWork::Gone);
             let message = format!("the client does not read: {unsent} bytes wait for it, and no more are kept");
             self.log_end(slot, &CloseReason::Error(Blame::Client, message));

@@ -57,7 +57,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.settle();
             self.flush();
         }
-        if !self.sent.is_empty() {
+        if !self.flushed_clients.is_empty() {
             self.notify_flushed_clients();
             self.flush();
         }
@@ -66,8 +66,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return None;
         }
         self.sharing.pause(self.now);
-        let permitted =
-            self.mail.is_empty() && self.sent.is_empty() && self.shared.mailboxes[usize::from(self.number)].may_sleep();
+        let permitted = self.mail.is_empty()
+            && self.flushed_clients.is_empty()
+            && self.shared.mailboxes[usize::from(self.number)].announce_sleep();
         let at_most = self.server_deadlines.next_soiled().map(|due| due.since(self.now));
         Some(Sleep { permitted, at_most })
     }
@@ -75,7 +76,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Waits until something happens.
     pub(crate) fn wait(&mut self, sleep: Sleep) -> io::Result<()> {
         self.reactor.wait(sleep.permitted, sleep.at_most)?;
-        self.shared.mailboxes[usize::from(self.number)].awake();
+        self.shared.mailboxes[usize::from(self.number)].end_sleep();
         Ok(())
     }
 
@@ -104,7 +105,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Tells sessions that all has left that was sent. What they send then has its turn beside what others do.
     fn notify_flushed_clients(&mut self) {
-        for client in std::mem::take(&mut self.sent) {
+        for client in std::mem::take(&mut self.flushed_clients) {
             let slot = client.slot as usize;
             if self.client_is(client) && !self.clients[slot].life.is_closing() {
                 self.call_client(slot, Source::NONE, |protocol, tag, session, out| {

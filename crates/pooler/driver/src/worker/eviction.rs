@@ -65,7 +65,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if most > 0 {
             self.evict_first(&mut own, self.evictable_elsewhere(listener), most, Group::Listener);
         }
-        let mut published = process.board[usize::from(self.number)].evictable(listener);
+        let mut published = process.boards[usize::from(self.number)].evictable(listener);
         published.at = self.now;
         published.ranks.clear();
         published.ranks.extend(own.iter().map(|(rank, _)| *rank));
@@ -118,7 +118,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// What other workers could evict at a listener.
     fn evictable_elsewhere(&self, listener: usize) -> Vec<Rank> {
         let mut all = Vec::new();
-        for (number, board) in self.process.board.iter().enumerate() {
+        for (number, board) in self.process.boards.iter().enumerate() {
             if number != usize::from(self.number) {
                 let published = board.evictable(listener);
                 if self.now - published.at <= TICK * TICKS_UNTIL_SILENT {
@@ -142,10 +142,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return;
         }
         match group {
-            Group::Listener if rules.reserve() => process.tenants.leaves(tenants, self.now),
-            Group::Tenant(tenant) if process.tenants.reserve(tenant, self.now) => {
-                process.tenants.leaves(others(tenant), self.now);
-                rules.leaves();
+            Group::Listener if rules.reserve_eviction() => process.tenants.note_leaving(tenants, self.now),
+            Group::Tenant(tenant) if process.tenants.reserve_eviction(tenant, self.now) => {
+                process.tenants.note_leaving(others(tenant), self.now);
+                rules.note_leaving();
             }
             _ => return,
         }

@@ -1,4 +1,4 @@
-//! What a client has of a pool. Knows neither.
+//! What a client has of a pool. Knows no client and no pool.
 
 use pool::{Need, Ticket};
 use seam::PoolId;
@@ -7,9 +7,9 @@ use seam::PoolId;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Lease {
     None,
-    /// A place in its queue. Without a ticket it was granted a server that is on its way, or was refused one: that
-    /// needs no deadline, because nothing but messages between live workers and work of this one stands between it and
-    /// the outcome.
+    /// A place in the pool's queue. Without a ticket the client was granted a server that is on its way, or was refused
+    /// one: that needs no deadline, because the client waits only for messages between live workers and for work of
+    /// this one.
     Waiting {
         pool: PoolId,
         ticket: Option<Ticket>,
@@ -23,8 +23,8 @@ pub(super) enum Lease {
     Joining {
         pool: PoolId,
     },
-    /// A share of a server; `place` is the client's place among the clients of the share. `heard`: its session has got
-    /// input since it has the share.
+    /// A share of a server; `index` is the client's index among the clients of the share. `heard`: the client's session
+    /// has got input since the client has the share.
     Shared {
         server: u32,
         index: u32,

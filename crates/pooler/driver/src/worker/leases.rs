@@ -51,7 +51,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let ticket = match self.pools.check_out(pool, waiter, need, self.now) {
             Some(CheckOut::Granted(grant)) if grant.home == home => {
                 if self.server_usable(pool, grant.server) {
-                    self.attach(slot, pool, &grant);
+                    self.begin_hold(slot, pool, &grant);
                     return true;
                 }
                 // Its end has been seen, but not dealt with yet.
@@ -65,7 +65,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Some(CheckOut::Queued(ticket)) => {
                 // A server that is shared now would not be for it.
                 if need == Need::Any {
-                    self.offer(pool);
+                    self.give_back_unused(pool);
                 }
                 Some(ticket)
             }
@@ -97,7 +97,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let number = client.waiter;
         let waiter = self.client_waiter(slot, number);
         // A pool that is forgotten has no queue.
-        let (shared, now) = (self.pools.find(pool, self.now), self.now);
+        let (shared, now) = (self.pools.find_or_make(pool, self.now), self.now);
         let waited = ticket.zip(shared).and_then(|(ticket, pool)| {
             self.pools.operate(&pool, self.now, |guarded| guarded.pool.cancel(ticket, waiter, now))
         });
@@ -125,12 +125,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if !self.server_usable(pool, grant.server) {
             return self.on_client_grant_lost(pool, (slot, number));
         }
-        self.attach(slot as usize, pool, grant);
+        self.begin_hold(slot as usize, pool, grant);
         self.feed(slot as usize);
     }
 
     /// Puts client and server together.
-    fn attach(&mut self, slot: usize, pool: PoolId, grant: &Grant) {
+    fn begin_hold(&mut self, slot: usize, pool: PoolId, grant: &Grant) {
         let server_slot = self.server_here(pool, grant.server).expect("a granted server lives where the pool says");
         let server = &mut self.servers[server_slot];
         let free = server.usage.is_free() && matches!(server.phase, Phase::Live);
@@ -141,7 +141,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.clients[slot].lease = Lease::Held { server: server_slot as u32 };
         self.refresh_state(slot);
         if grant.waited >= self.process.config.slow_wait
-            && let Some(withheld) = self.paces.slow_wait.permits(self.now)
+            && let Some(withheld) = self.paces.slow_wait.take_line(self.now)
         {
             let spec = self.servers[server_slot].pool.spec();
             tracing::warn!(
@@ -208,7 +208,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         let slot = slot as usize;
         let why = self.lease_failure(pool, reason, waited);
-        if let Some(withheld) = self.paces.no_server.permits(self.now) {
+        if let Some(withheld) = self.paces.no_server.take_line(self.now) {
             tracing::warn!(
                 withheld,
                 client = %self.client_address(slot), database = %pool.spec().database, user = %pool.spec().user,
@@ -309,7 +309,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         match self.servers[slot].usage.is_retained() {
             true => self.servers[slot].usage = Usage::Free,
-            false => self.part(slot),
+            false => self.end_lease_of_holder(slot),
         }
         let server = &mut self.servers[slot];
         if server.cancels.are_under_way() {
@@ -325,7 +325,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if matches!(self.servers[slot].phase, Phase::Starting(_)) {
             return self.retain_from_start(slot);
         }
-        self.part(slot);
+        self.end_lease_of_holder(slot);
         let server = &mut self.servers[slot];
         server.usage = Usage::Retained;
         let served = std::mem::take(&mut server.served);
@@ -345,7 +345,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// Ends the lease of a server's holder.
-    fn part(&mut self, slot: usize) {
+    fn end_lease_of_holder(&mut self, slot: usize) {
         let server = &mut self.servers[slot];
         let holder = server.usage.end_hold();
         let client = &mut self.clients[holder];
@@ -419,7 +419,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// A server of a pool is to see to what no client waits for.
     pub(super) fn request_reset(&mut self, pool: PoolId) {
         let now = self.now;
-        if let Some(shared) = self.pools.find(pool, self.now) {
+        if let Some(shared) = self.pools.find_or_make(pool, self.now) {
             self.pools.operate(&shared, self.now, |guarded| guarded.pool.request_reset(now));
         }
     }
@@ -427,7 +427,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Whether a server that is about to be checked in is to be closed for another pool: the budget has asked for one.
     #[cold]
     fn offer_to_budget(&mut self, pool: PoolId, server: ServerId) -> bool {
-        let pool = self.pools.find(pool, self.now).expect("it has a server here");
+        let pool = self.pools.find_or_make(pool, self.now).expect("it has a server here");
         if !pool.lock().pool.can_spare(server, self.now) {
             return false;
         }
@@ -544,7 +544,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         };
         let spec = pool.spec();
         let error = format!("{what} within the {:?} of connect_time", spec.config.connect_timeout);
-        if let Some(withheld) = self.paces.server_lost.permits(self.now) {
+        if let Some(withheld) = self.paces.server_lost.take_line(self.now) {
             tracing::warn!(withheld, database = %spec.database, user = %spec.user, "server given up: {error}");
         }
         pool.set_last_error(error.as_str());
@@ -586,7 +586,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn on_outdated(&mut self, slot: usize) {
         let Some(server) = self.servers.get_mut(slot) else { return };
         let (pool, now) = (Arc::clone(&server.pool), self.now);
-        if !pool.may_renew(now) {
+        if !pool.try_begin_renewal(now) {
             return;
         }
         let (spec, address) = (pool.spec(), server.address.to_string());

@@ -73,9 +73,9 @@ enum LoginTurn {
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     // ---- turns ----
 
-    /// Whether the client must wait for its turn to log in.
-    pub(super) fn awaits_turn(&mut self, slot: usize) -> bool {
-        if self.clients[slot].state != State::Login || self.process.throttle.is_quiet() {
+    /// Asks the throttle for the client's turn to log in. True if the client has to wait; then it is queued.
+    pub(super) fn queue_for_login_turn(&mut self, slot: usize) -> bool {
+        if self.clients[slot].state != State::Login || self.process.throttle.has_no_failures() {
             return false;
         }
         let address = self.client_ip(slot);
@@ -110,7 +110,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// The client's login is over, well or not: others may have its turn.
     pub(super) fn end_turn(&mut self, slot: usize) {
         if let Some(ticket) = self.clients[slot].login_ticket.take() {
-            self.process.throttle.left(*ticket);
+            self.process.throttle.end_turn(*ticket);
         }
     }
 
@@ -138,7 +138,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.push_client_work(slot, ClientWork::LoginFailed);
         let address = self.client_ip(slot);
         let ticket = self.clients[slot].login_ticket.take().map(|ticket| *ticket);
-        if !self.process.throttle.failed(address, ticket, self.now) {
+        if !self.process.throttle.note_failure(address, ticket, self.now) {
             return;
         }
         self.clients[slot].login.answer_delayed = true;

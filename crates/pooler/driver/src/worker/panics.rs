@@ -40,7 +40,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     #[cold]
     pub(super) fn count_defect(&mut self) {
         self.process.panics.fetch_add(1, Relaxed);
-        if let Some(withheld) = self.paces.panic.permits(self.now) {
+        if let Some(withheld) = self.paces.panic.take_line(self.now) {
             tracing::error!(withheld, "{WHY}");
         }
     }

@@ -79,8 +79,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     fn forget_if_idle(&mut self, pool: &Arc<SharedPool>, after: Duration) {
         let (process, now) = (Arc::clone(&self.process), self.now);
         let counted = self.pools.operate(pool, now, |guarded| {
-            let may = || process.registry.may_forget(pool.id);
-            let gone = pool.forget_if_idle(guarded, &process.registry.alarms, after, now, may);
+            let try_forget = || process.registry.try_forget(pool.id);
+            let gone = pool.forget_if_idle(guarded, &process.registry.alarms, after, now, try_forget);
             gone.then(|| guarded.stats.clone())
         });
         let Some(counted) = counted else { return };

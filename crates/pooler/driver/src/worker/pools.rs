@@ -28,7 +28,7 @@ pub(super) enum Location {
     Closing(u32),
 }
 
-/// ClientFilter time-outs any of the pools overrides.
+/// The time-outs that at least one known pool overrides.
 #[derive(Default)]
 struct Overrides {
     client_idle: bool,
@@ -76,8 +76,8 @@ impl Pools {
 
     // ---- which are known ----
 
-    /// The pool behind an id; `None` if it is forgotten.
-    pub(super) fn find(&mut self, id: PoolId, now: Time) -> Option<Arc<SharedPool>> {
+    /// The pool behind an id, made if it is new; `None` if it is forgotten.
+    pub(super) fn find_or_make(&mut self, id: PoolId, now: Time) -> Option<Arc<SharedPool>> {
         self.learn(id, now).cloned()
     }
 
@@ -95,7 +95,7 @@ impl Pools {
         match self.known.entry(id) {
             Entry::Occupied(known) => Some(known.into_mut()),
             Entry::Vacant(entry) => {
-                let pool = self.process.registry.pool(id, now).filter(|pool| !pool.is_gone())?;
+                let pool = self.process.registry.find_or_make(id, now).filter(|pool| !pool.is_gone())?;
                 self.overrides.add(&pool.spec().timeouts);
                 Some(entry.insert(pool))
             }
@@ -135,7 +135,7 @@ impl Pools {
         self.learn(pool, now)?;
         let (home, pool) = (self.home, self.known.get(&pool).expect("just learnt"));
         operate(pool, &mut self.actions, &self.process.registry.alarms, now, |guarded| {
-            if !pool.admits(guarded) {
+            if !pool.note_use(guarded) {
                 return None;
             }
             let outcome = guarded.pool.check_out_for(waiter, home, need, now);
@@ -153,7 +153,7 @@ impl Pools {
         let mut due = std::mem::take(&mut self.due);
         self.process.registry.alarms.take_due(usize::from(self.home.0), now, &mut due);
         for (pool, at) in due.drain(..) {
-            if let Some(pool) = self.find(pool, now) {
+            if let Some(pool) = self.find_or_make(pool, now) {
                 self.handle_alarm(&pool, at, now);
             }
         }

@@ -40,7 +40,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     fn log_return_request(&mut self, slot: usize, holder: usize) {
-        if let Some(withheld) = self.paces.return_requested.permits(self.now) {
+        if let Some(withheld) = self.paces.return_requested.take_line(self.now) {
             let spec = self.servers[slot].pool.spec();
             tracing::warn!(
                 withheld,

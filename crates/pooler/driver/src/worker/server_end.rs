@@ -62,7 +62,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         let (spec, message) = (server.pool.spec(), message_of(&reason));
         let (database, user) = (&spec.database, &spec.user);
-        if let Some(withheld) = self.paces.server_lost.permits(self.now) {
+        if let Some(withheld) = self.paces.server_lost.take_line(self.now) {
             let held = server.usage.holder().is_some() || share.is_some();
             tracing::warn!(withheld, %database, %user, held, "server lost: {message}");
         }

@@ -358,7 +358,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         server.pinned = reason;
         let (holder, spec) = (server.usage.holder(), server.pool.spec());
         if let (Some(reason), Some(client)) = (reason, holder)
-            && let Some(withheld) = self.paces.pinned.permits(self.now)
+            && let Some(withheld) = self.paces.pinned.take_line(self.now)
         {
             tracing::info!(
                 withheld,
@@ -371,11 +371,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// A client may not keep a server, because clients keep as many servers of its pool as they may.
     pub(super) fn on_pin_refused(&mut self, slot: usize, pool: PoolId, reason: &'static str) {
-        let Some(pool) = self.pools.find(pool, self.now) else { return };
+        let Some(pool) = self.pools.find_or_make(pool, self.now) else { return };
         pool.lock().stats.on_pin_refused(reason);
         // If the session ends for this reason, another line of the log says so.
         let goes_on = self.clients.get(slot).is_some_and(|client| !client.life.is_closing());
-        if goes_on && let Some(withheld) = self.paces.pin_refused.permits(self.now) {
+        if goes_on && let Some(withheld) = self.paces.pin_refused.take_line(self.now) {
             let spec = pool.spec();
             tracing::warn!(
                 withheld,

@@ -85,7 +85,7 @@ impl Share {
         index
     }
 
-    /// The client in this index leaves. Returns the client that has got the index.
+    /// The client at this index leaves. Returns the client that has got the index.
     pub(super) fn leave(&mut self, index: u32, verdict: Verdict) -> Option<usize> {
         self.clients.swap_remove(index as usize);
         self.worst = self.worst.max(verdict);

@@ -22,7 +22,7 @@ use std::{
 use pool::{CheckOut, CheckOutFailed, Grant, Need, Time};
 use seam::{Blame, CloseReason, LeaseFailure, PoolId, Protocol, Verdict};
 
-pub(super) use self::stalls::MAX_UNREAD;
+pub(super) use self::stalls::MAX_UNREAD_BYTES;
 use self::{
     coalescing::Coalescing,
     replacement::{Probe, Replacement},
@@ -151,7 +151,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// gone are forgotten first.
     fn has_room(&mut self, pool: PoolId) -> bool {
         // A pool that is forgotten tells the clients that wait for it, in time.
-        let most = self.pools.find(pool, self.now).map_or(0, |pool| pool.spec().config.max_waiters as usize);
+        let most = self.pools.find_or_make(pool, self.now).map_or(0, |pool| pool.spec().config.max_waiters as usize);
         let (clients, mux) = (self.clients.len(), self.sharing.mux(pool).expect("a client waits with a mux"));
         if mux.joining.len() >= clients || (most > 0 && mux.joining.len() >= most) {
             let mut joining = std::mem::take(&mut mux.joining);
@@ -194,9 +194,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             // What ends a server gives it back. Nothing was sent, so the clients that wait simply ask again.
             return self.on_mux_grant_lost(pool, waiter);
         };
-        self.serve(pool, slot);
+        self.set_mux_server(pool, slot);
         if grant.waited >= self.process.config.slow_wait
-            && let Some(withheld) = self.paces.slow_wait.permits(self.now)
+            && let Some(withheld) = self.paces.slow_wait.take_line(self.now)
         {
             let spec = self.servers[slot].pool.spec();
             tracing::warn!(
@@ -216,7 +216,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// From now on the mux has this server.
-    fn serve(&mut self, pool: PoolId, slot: usize) {
+    fn set_mux_server(&mut self, pool: PoolId, slot: usize) {
         let now = self.now;
         self.sharing.mux(pool).expect("a server is for a mux").state = MuxState::Serving(slot);
         let server = &mut self.servers[slot];
@@ -292,7 +292,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return self.on_replacement_failed(pool, waiter, reason);
         }
         let mux = self.sharing.muxes.remove(&pool.id).expect("a mux waits until it has an answer");
-        if let Some(withheld) = self.paces.no_server.permits(self.now) {
+        if let Some(withheld) = self.paces.no_server.take_line(self.now) {
             tracing::warn!(
                 withheld,
                 database = %pool.spec().database, user = %pool.spec().user,
@@ -364,7 +364,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// A client waits for a server of this pool: one that is shared, and has no client at the moment, may be it.
-    pub(super) fn offer(&mut self, pool: PoolId) {
+    pub(super) fn give_back_unused(&mut self, pool: PoolId) {
         if let Some(server) = self.sharing.mux(pool).and_then(|mux| mux.server())
             && self.share(server).is_empty()
         {

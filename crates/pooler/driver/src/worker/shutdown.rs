@@ -108,7 +108,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.clients.is_empty()
             && self.process.listening.load(SeqCst) == 0
             && none_waits()
-            && self.process.board.iter().all(gone)
+            && self.process.boards.iter().all(gone)
     }
 
     /// While draining: sends clients away that have become idle, or wait for what other clients may do.

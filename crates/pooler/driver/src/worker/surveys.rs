@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use seam::{ClientTag, Protocol, Seen};
+use seam::{ClientTag, Protocol, SurveyedClient};
 
 use super::{Work, Worker, calls::Source};
 use crate::{
@@ -29,7 +29,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             let is_idle = matches!(client.state, State::Idle | State::Subscribed);
             let address = self.client_address(slot);
             let process = Arc::clone(&self.process);
-            let seen = Seen {
+            let facts = SurveyedClient {
                 address: &address,
                 listener: &process.listeners[usize::from(client.listener)].name,
                 age: self.now - client.born,
@@ -38,7 +38,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             let Survey { question, answer, .. } = &mut *survey;
             let before = answer.len();
             let called = self.call_client(slot, Source::NONE, |protocol, tag, session, out| {
-                protocol.surveyed(tag, session, &seen, question, answer, out);
+                protocol.surveyed(tag, session, &facts, question, answer, out);
             });
             if called.is_none() {
                 answer.truncate(before);

@@ -1,5 +1,5 @@
 //! Clients that have logged in and wait for a place with their database or their user. Until they have it, their
-//! sessions get no input, effects for them are deferred back (the answer to the login first of all), and for the
+//! sessions get no input, effects for them are deferred (the answer to the login first of all), and for the
 //! listener they have yet to log in.
 
 use std::{sync::Arc, time::Duration};
@@ -10,10 +10,10 @@ use seam::{Blame, Bytes, ClientTag, CloseReason, Effect, Outbox, Peer, PoolId, P
 use super::{ClientWork, Worker, calls::Source};
 use crate::{
     reactor::Reactor,
-    tenants::{Entrance, TenantIds, Ticket},
+    tenants::{Entrance, TenantIds, TenantTicket},
 };
 
-/// Effects that are deferred back for one client: the answer to its login, and those that come with it.
+/// Effects that are deferred for one client: the answer to its login, and those that come with it.
 const MAX_DEFERRED_EFFECTS: usize = 256;
 
 /// The clients of a worker that wait for a place with their database or their user.
@@ -23,11 +23,11 @@ pub(super) struct TenantQueue(Vec<TenantWaiter>);
 struct TenantWaiter {
     slot: usize,
     /// `None`: the client gets no place, since its database is drained or another client has its place at the listener.
-    ticket: Option<Ticket>,
+    ticket: Option<TenantTicket>,
     since: Time,
     /// The client is refused at the next tick unless it has a place by then, because too many wait.
     in_vain: bool,
-    /// What is deferred back for the client.
+    /// The effects that are deferred for the client.
     deferred: Outbox,
 }
 
@@ -58,7 +58,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Its session knows which pool it belongs to.
     fn on_logged_in(&mut self, slot: usize, pool: PoolId, user: &Arc<str>) {
-        let shared = self.pools.find(pool, self.now);
+        let shared = self.pools.find_or_make(pool, self.now);
         let Some(shared) = shared.filter(|shared| shared.enter()) else { return self.on_forgotten(slot) };
         let client = &mut self.clients[slot];
         client.pool = Some(pool);
@@ -90,7 +90,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.push_close(slot, CloseReason::Error(Blame::Exhausted, message));
     }
 
-    pub(super) fn join_tenant_queue(&mut self, slot: usize, ticket: Option<Ticket>, in_vain: bool) {
+    pub(super) fn join_tenant_queue(&mut self, slot: usize, ticket: Option<TenantTicket>, in_vain: bool) {
         self.clients[slot].places.set_in_tenant_queue(true);
         self.tenant_queue.0.push(TenantWaiter { slot, ticket, since: self.now, in_vain, deferred: Outbox::new() });
     }
@@ -101,7 +101,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if client.places.is_admitted() && !client.life.is_closing() {
             let process = Arc::clone(&self.process);
             let limits = |tenant: &Tenant| process.registry.limits(tenant);
-            let Some(shared) = self.pools.find(pool, self.now) else {
+            let Some(shared) = self.pools.find_or_make(pool, self.now) else {
                 self.on_forgotten(slot);
                 return false;
             };
@@ -137,14 +137,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     fn note_full(&mut self, slot: usize, of: &Tenant, limit: u32) {
-        if let Some(withheld) = self.paces.tenant_full.permits(self.now) {
+        if let Some(withheld) = self.paces.tenant_full.take_line(self.now) {
             let client = self.client_address(slot);
             tracing::warn!(withheld, %client, hard_limit = limit, "too many clients of {of}");
         }
     }
 
-    /// Keeps back an effect for a client that waits. False if the effect is to be executed.
-    pub(super) fn defers(&mut self, out: &Outbox, at: usize, source: Source<'_>) -> bool {
+    /// Defers an effect for a client that waits. False if the effect is to be executed.
+    pub(super) fn try_defer(&mut self, out: &Outbox, at: usize, source: Source<'_>) -> bool {
         let Some(slot) = client_of(&out.effects[at]).map(ClientTag::slot) else { return false };
         if !self.clients.get(slot).is_some_and(|client| client.places.is_in_tenant_queue()) {
             return false;
@@ -179,7 +179,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         let process = Arc::clone(&self.process);
         let all = self.tenant_queue.0.iter().filter_map(|waiting| Some((waiting.slot, waiting.ticket?)));
-        for (slot, tenants) in process.tenants.placed(all) {
+        for (slot, tenants) in process.tenants.take_placed(all) {
             let deferred = self.leave_tenant_queue(slot).deferred;
             self.admit_tenant_waiter(slot, tenants, deferred);
         }

@@ -47,7 +47,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         self.pools.handle_alarms(self.now);
         self.forget_idle_pools();
-        let board = &self.process.board[usize::from(self.number)];
+        let board = &self.process.boards[usize::from(self.number)];
         board.cpu_ns.store(self.process.clock.cpu_time(), Relaxed);
     }
 
@@ -88,7 +88,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// A login takes too long. If it waits for a server, the client is told why there is none.
     fn end_login(&mut self, slot: usize) {
         let pool = match self.clients[slot].lease {
-            Lease::Waiting { pool, .. } => self.pools.find(pool, self.now),
+            Lease::Waiting { pool, .. } => self.pools.find_or_make(pool, self.now),
             _ => None,
         };
         let waits = pool.is_some();
@@ -236,6 +236,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// A server that goes on on its own account is to be given back.
     pub(super) fn request_release(&mut self, slot: usize) {
-        self.call_server(slot, Source::NONE, |protocol, tag, session, out| protocol.server_outdated(tag, session, out));
+        self.call_server(slot, Source::NONE, |protocol, tag, session, out| protocol.request_release(tag, session, out));
     }
 }

@@ -20,10 +20,10 @@ use crate::{
     tls::{Channel, TlsError, tls_failure_of},
 };
 
-/// A TLS connection to be begun with one of a pool's hosts.
-pub(super) fn connect(spec: &PoolSpec, address: &Address) -> Result<Channel, TlsError> {
+/// The channel of a TLS connection to one of a pool's hosts. Sends nothing.
+pub(super) fn client_channel(spec: &PoolSpec, address: &Address) -> Result<Channel, TlsError> {
     match (&spec.tls, address) {
-        (Some(connector), Address::Tcp { host, .. }) => connector.connect(host),
+        (Some(connector), Address::Tcp { host, .. }) => connector.client_channel(host),
         (Some(_), Address::Unix(_)) => Err(TlsError::new("there is no TLS on a Unix socket")),
         (None, _) => Err(TlsError::new("this pool has no TLS")),
     }
@@ -54,7 +54,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                     return;
                 };
                 let conn = server.conn;
-                let reason = match connect(&server.pool.spec(), &server.address) {
+                let reason = match client_channel(&server.pool.spec(), &server.address) {
                     Ok(channel) => match self.reactor.start_tls(conn, channel, received) {
                         Submitted::Broken(error) => CloseReason::Error(Blame::Server, format!("cannot send: {error}")),
                         Submitted::Done | Submitted::Pending => return,
@@ -97,7 +97,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// The client's connection is over. A failure of TLS is worth a line: its client knows it only as numbers.
     pub(super) fn on_client_broken(&mut self, slot: usize, error: &io::Error) {
         if let Some(TlsFailure { message, .. }) = tls_failure_of(error)
-            && let Some(withheld) = self.paces.client_error.permits(self.now)
+            && let Some(withheld) = self.paces.client_error.take_line(self.now)
         {
             tracing::info!(withheld, client = %self.client_address(slot), "TLS failed: {message}");
         }

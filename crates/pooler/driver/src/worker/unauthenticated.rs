@@ -45,17 +45,18 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.push_client_work(slot, ClientWork::Refuse(Refusal::Displaced));
     }
 
-    /// Another client has got the place of one that lives here. If that one has logged in meanwhile, it knows already.
-    pub(super) fn on_displaced(&mut self, client: ClientKey, of: usize) {
+    /// Another client has got the place of a client of this worker. If that client has logged in meanwhile, it knows
+    /// already.
+    pub(super) fn on_displaced(&mut self, client: ClientKey, of_its_address: usize) {
         let slot = client.slot as usize;
         if !self.client_is(client) || !self.clients[slot].places.leave_lobby() {
             return;
         }
         self.clients[slot].places.displace();
-        if let Some(withheld) = self.paces.displaced.permits(self.now) {
+        if let Some(withheld) = self.paces.displaced.take_line(self.now) {
             tracing::warn!(
                 withheld,
-                listener = %self.listener_of(slot).name, client = %self.client_address(slot), of_its_address = of,
+                listener = %self.listener_of(slot).name, client = %self.client_address(slot), of_its_address,
                 "too many clients: one that has not logged in gives way to another"
             );
         }
@@ -63,8 +64,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.refresh_state(slot);
     }
 
-    /// Another client is a monitor instead of one that lives here.
-    pub(super) fn end_monitoring(&mut self, client: ClientKey, of: usize) {
+    /// Another client is a monitor instead of a client of this worker.
+    pub(super) fn end_monitoring(&mut self, client: ClientKey, of_its_address: usize) {
         let slot = client.slot as usize;
         if !self.client_is(client)
             || self.clients[slot].state != State::Subscribed
@@ -72,20 +73,21 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         {
             return;
         }
-        if let Some(withheld) = self.paces.monitoring_ended.permits(self.now) {
+        if let Some(withheld) = self.paces.monitoring_ended.take_line(self.now) {
             tracing::warn!(
                 withheld,
-                listener = %self.listener_of(slot).name, client = %self.client_address(slot), of_its_address = of,
+                listener = %self.listener_of(slot).name, client = %self.client_address(slot), of_its_address,
                 "too many clients only look on without logging in: login_time runs for one of the address that has most"
             );
         }
         self.set_standing(slot, Standing::Login);
     }
 
-    /// The standing of a client that has not logged in, and whose session reports `standing`.
-    pub(super) fn standing_before_login(&self, slot: usize, standing: Standing) -> Standing {
+    /// Begins or ends the monitoring of a client that has not logged in, as its session reports. Returns the standing that
+    /// the client gets.
+    pub(super) fn note_standing_before_login(&self, slot: usize, standing: Standing) -> Standing {
         match standing {
-            Standing::Subscribed if self.may_monitor(slot) => Standing::Subscribed,
+            Standing::Subscribed if self.try_begin_monitoring(slot) => Standing::Subscribed,
             Standing::Subscribed => Standing::Login,
             Standing::Login => {
                 if self.clients[slot].state == State::Subscribed {
@@ -97,22 +99,24 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// Whether a client may be a monitor. Another one, of an address that has more monitors, may be none any longer.
-    fn may_monitor(&self, slot: usize) -> bool {
+    /// Makes a client a monitor if it may be one. A monitor of an address that has more of them may lose its place for
+    /// that.
+    fn try_begin_monitoring(&self, slot: usize) -> bool {
         let monitoring = self.listener_of(slot).begin_monitoring(self.lobby_client(slot), self.now);
         if let Monitoring::Allowed {
-            instead_of: Some(Displaced { client: LobbyClient { worker, slot, serial }, of }),
+            instead_of: Some(Displaced { client: LobbyClient { worker, slot, serial }, of_its_address }),
         } = monitoring
         {
             self.shared.mailboxes[usize::from(worker)]
-                .send(Message::EndMonitoring { client: ClientKey { slot, serial }, of });
+                .send(Message::EndMonitoring { client: ClientKey { slot, serial }, of_its_address });
         }
         monitoring != Monitoring::Denied
     }
 
     /// Tells a client that another one has got its place, or that there are too many.
     pub(super) fn notify_displaced(&self, displaced: Displaced) {
-        let Displaced { client: LobbyClient { worker, slot, serial }, of } = displaced;
-        self.shared.mailboxes[usize::from(worker)].send(Message::Displaced { client: ClientKey { slot, serial }, of });
+        let Displaced { client: LobbyClient { worker, slot, serial }, of_its_address } = displaced;
+        self.shared.mailboxes[usize::from(worker)]
+            .send(Message::Displaced { client: ClientKey { slot, serial }, of_its_address });
     }
 }

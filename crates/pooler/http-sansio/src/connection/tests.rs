@@ -59,8 +59,8 @@ impl Peer {
             at += used;
             match event {
                 None => break,
-                Some(Event::Uploading) => self.log.push("uploading".to_owned()),
-                Some(Event::Request(request)) => {
+                Some(InputEvent::Uploading) => self.log.push("uploading".to_owned()),
+                Some(InputEvent::Request(request)) => {
                     let path: Vec<_> = request.target.path.iter().map(|part| String::from_utf8_lossy(part)).collect();
                     let body = String::from_utf8_lossy(&request.body);
                     let fields: Vec<_> =
@@ -222,16 +222,16 @@ fn events_go_on_until_the_connection_ends() {
         event.end();
         to
     };
-    peer.connection.say([stream], &event("too early"));
+    peer.connection.send_events([stream], &event("too early"));
     assert_eq!(peer.told(), "");
-    assert!(peer.connection.open(stream) && !peer.connection.open(stream));
-    peer.connection.say([stream], &event("a"));
+    assert!(peer.connection.open_events(stream) && !peer.connection.open_events(stream));
+    peer.connection.send_events([stream], &event("a"));
     let told = peer.told();
     assert!(told.contains("content-type: text/event-stream\r\n") && told.contains("connection: close\r\n"), "{told}");
     assert!(told.ends_with("\r\n\r\ndata: a\n\n"));
     peer.hear(get("/"));
     assert_eq!(peer.log().len(), 1, "nothing more is asked here");
-    peer.connection.reset(stream);
+    peer.connection.end_events(stream);
     assert_eq!(peer.connection.end(), Some(End::Done));
 }
 
@@ -309,13 +309,13 @@ fn what_is_not_read_of_events_is_bounded() {
     let mut peer = http2();
     peer.hear(get2(1, "/events", "t"));
     let stream = peer.asked[0];
-    assert!(peer.connection.open(stream));
+    assert!(peer.connection.open_events(stream));
     for _ in 0..32 {
-        peer.connection.say([stream], &vec![b'x'; 1 << 20]);
+        peer.connection.send_events([stream], &vec![b'x'; 1 << 20]);
         peer.told();
     }
     assert!(peer.connection.is_behind() && peer.connection.ended().is_empty());
-    peer.connection.say([stream], &vec![b'x'; 1 << 20]);
+    peer.connection.send_events([stream], &vec![b'x'; 1 << 20]);
     assert_eq!((peer.connection.ended(), peer.connection.is_behind()), (vec![stream], false));
     assert_eq!(peer.connection.end(), None, "other requests go on");
 }
@@ -325,13 +325,13 @@ fn what_is_not_read_of_events_of_http1_waits_here_and_is_bounded_too() {
     let mut peer = Peer::new();
     peer.hear(get("/events"));
     let stream = peer.asked[0];
-    assert!(peer.connection.open(stream));
+    assert!(peer.connection.open_events(stream));
     peer.told();
     for _ in 0..32 {
-        peer.connection.say([stream], &vec![b'x'; 1 << 20]);
+        peer.connection.send_events([stream], &vec![b'x'; 1 << 20]);
     }
     assert_eq!((peer.told_of(500).len(), peer.connection.has_more(), peer.connection.end()), (500, true, None));
-    peer.connection.say([stream], &vec![b'x'; 1 << 20]);
+    peer.connection.send_events([stream], &vec![b'x'; 1 << 20]);
     assert!(matches!(peer.connection.end(), Some(End::Fault(why)) if why.contains("does not read")));
     assert!(!peer.connection.has_more(), "nothing is kept of it");
 }
@@ -344,20 +344,20 @@ fn events_for_which_there_is_no_room_end_their_streams() {
             let mut peer = if number % 2 == 0 { Peer::with_budget(&budget) } else { http2_with_budget(&budget) };
             peer.hear(if number % 2 == 0 { get("/events").into_bytes() } else { get2(1, "/events", "t") });
             let stream = peer.asked[0];
-            assert!(peer.connection.open(stream));
+            assert!(peer.connection.open_events(stream));
             peer.told();
             (peer, stream)
         })
         .collect();
     for _ in 0..12 {
         for (peer, stream) in &mut subscribers {
-            peer.connection.say([*stream], &vec![b'x'; 1 << 20]);
+            peer.connection.send_events([*stream], &vec![b'x'; 1 << 20]);
             peer.connection.count(0);
         }
     }
     let held: usize = subscribers.iter().map(|(peer, _)| peer.connection.holds()).sum();
     assert!(held <= 300 << 20, "{held} bytes are held for clients that do not read");
-    assert!(held >= 100 << 20, "there is budget for some");
+    assert!(held >= 100 << 20, "there is room for some");
 }
 
 #[test]
@@ -404,7 +404,7 @@ fn answers_of_http2_go_on_when_the_client_has_taken_those_before() {
 /// A connection that holds all that it may.
 fn hoarder(budget: &Arc<MemoryBudget>) -> Peer {
     let mut peer = Peer::with_budget(budget);
-    assert!((0..400).rev().any(|held| peer.connection.may_hold(held << 20)), "there is budget for nothing at least");
+    assert!((0..400).rev().any(|held| peer.connection.try_hold(held << 20)), "there is room for nothing at least");
     peer
 }
 
@@ -457,10 +457,10 @@ fn answers_that_are_not_read_leave_less_room_to_others() {
     slow.told_of(1000);
     slow.connection.count(0);
     let mut next = http2_with_budget(&budget);
-    assert!(!next.connection.may_hold(150 << 20));
+    assert!(!next.connection.try_hold(150 << 20));
     assert!(slow.told().len() > (100 << 20) - 1000);
     slow.connection.count(0);
-    assert!(next.connection.may_hold(150 << 20));
+    assert!(next.connection.try_hold(150 << 20));
 }
 
 #[test]
@@ -468,7 +468,7 @@ fn a_cancelled_request_gets_no_answer() {
     let mut peer = http2();
     peer.hear(get2(1, "/a", "t"));
     peer.hear([0, 0, 4, 3, 0, 0, 0, 0, 1, 0, 0, 0, 8]);
-    assert!(!peer.connection.open(peer.asked[0]));
+    assert!(!peer.connection.open_events(peer.asked[0]));
     peer.answer("too late");
     assert!(!peer.told().contains("too late"));
     assert_eq!(peer.connection.end(), None);

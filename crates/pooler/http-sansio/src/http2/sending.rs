@@ -6,7 +6,7 @@ use bytes::Bytes;
 use h2::{Reason, SendStream, server::SendResponse};
 use http::Response;
 
-use crate::{Answer, Service, Stream, access::AnswerOptions, events::MAX_UNREAD_EVENTS};
+use crate::{Answer, Service, Stream, access::AnswerOptions, events::MAX_UNREAD_EVENT_BYTES};
 
 pub(super) struct Sending {
     stream: SendStream<Bytes>,
@@ -38,7 +38,7 @@ impl Sending {
 
     /// Whether `length` more bytes may wait for the client.
     pub(super) fn fits(&self, length: usize) -> bool {
-        self.waiting + length <= MAX_UNREAD_EVENTS
+        self.waiting + length <= MAX_UNREAD_EVENT_BYTES
     }
 
     pub(super) fn add(&mut self, bytes: &Bytes) {

@@ -162,7 +162,7 @@ impl Postgres {
 
     pub(crate) fn login_secured(&self, me: ClientTag, client: &mut Client, secured: Secured, out: &mut Outbox) {
         let Phase::Login(login) = &mut client.phase else { return };
-        let wrong = login.direct && !secured.alpn;
+        let wrong = login.direct && !secured.alpn_agreed;
         login.secured = Some(secured);
         if wrong {
             // Otherwise a browser could be made to speak to us.

@@ -269,7 +269,7 @@ impl Postgres {
         assert!(login.step == Step::Handshake, "a handshake that was asked for is done once");
         let direct = login.how.encryption.direct;
         server.wire = if direct { Wire::Direct } else { Wire::Asked };
-        if direct && !secured.alpn {
+        if direct && !secured.alpn_agreed {
             let refused = "the server does not know its protocol's name (ALPN), which sslnegotiation=direct needs";
             return self.fail(me, server, Refused::forever(refused), out);
         }
@@ -279,7 +279,7 @@ impl Postgres {
 
     /// The TLS handshake failed. Returns what that means for the pool.
     pub(crate) fn server_handshake_failed(&self, server: &mut Server, failure: TlsFailure) -> CloseReason {
-        let TlsFailure { certificate: permanent, message } = failure;
+        let TlsFailure { bad_certificate: permanent, message } = failure;
         let Stage::Login(login) = &server.stage else { return CloseReason::StartFailed { permanent, message } };
         let again = self.second_tries.note_turned_away(server.pool, login.how.encryption.tls, true);
         CloseReason::StartFailed { permanent: permanent && !again, message }

@@ -4,7 +4,7 @@
 
 use std::io::Write;
 
-use seam::{Blame, CloseReason, Effect, LeaseKind, Outbox, Peer, Seen, Standing};
+use seam::{Blame, CloseReason, Effect, LeaseKind, Outbox, Peer, Standing, SurveyedClient};
 
 use super::{
     Client, Outcome,
@@ -107,7 +107,7 @@ impl Redis {
     pub(crate) fn answer_survey(
         &self,
         client: &mut Client,
-        seen: &Seen<'_>,
+        seen: &SurveyedClient<'_>,
         question: &[u8],
         answer: &mut Vec<u8>,
         out: &mut Outbox,
@@ -237,7 +237,7 @@ impl Client {
     /// Writes the client's line in Redis's format. It has all fields in their order, because client libraries read them
     /// by name. A field that Poolhouse does not know has its default. `asks`: the command of the client itself; the
     /// last commands of other clients are not known.
-    fn describe(&self, seen: &Seen<'_>, asks: Option<AboutClients>, to: &mut Vec<u8>) {
+    fn describe(&self, seen: &SurveyedClient<'_>, asks: Option<AboutClients>, to: &mut Vec<u8>) {
         let [sub, psub, ssub] = self.subscription_counts();
         let transaction = self.lease.transaction();
         let blocked = self.lease.held().is_some_and(|held| held.blocked_on().is_some()) || self.waits_to_block();
@@ -336,7 +336,7 @@ impl<'a> Filter<'a> {
         Ok(())
     }
 
-    fn matches(&self, client: &Client, seen: &Seen<'_>, itself: bool) -> bool {
+    fn matches(&self, client: &Client, seen: &SurveyedClient<'_>, itself: bool) -> bool {
         let user = client.identity.user_name();
         let is = |wanted: Option<&[u8]>, has: &str| wanted.is_none_or(|wanted| wanted == has.as_bytes());
         let subscribes = || client.subscription_counts().iter().any(|count| *count > 0);

@@ -24,7 +24,7 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use http_sansio::{Connection, Denied, Event, MemoryBudget, Method, Request, Stream};
+use http_sansio::{Connection, Denied, InputEvent, MemoryBudget, Method, Request, Stream};
 use seam::{Effect, Input, Outbox, Standing};
 
 pub(crate) use self::revoking::StreamClients;
@@ -96,9 +96,9 @@ impl EndlessAnswer {
     /// Writes events, and begins the answer with the first of them.
     fn say(&mut self, events: &[u8], connection: &mut Connection<Arc<Access>>) {
         if !std::mem::replace(&mut self.begun, true) {
-            connection.open(self.stream);
+            connection.open_events(self.stream);
         }
-        connection.say([self.stream], events);
+        connection.send_events([self.stream], events);
     }
 }
 
@@ -114,7 +114,7 @@ impl HttpSession {
     }
 
     pub(crate) fn is_being_read(&self) -> bool {
-        self.connection.unread() > 0
+        self.connection.unflushed() > 0
     }
 
     /// Whether a post with this key is about another configuration.
@@ -195,8 +195,10 @@ impl Redis {
             }
             match event {
                 None => break,
-                Some(Event::Uploading) => out.push(Effect::Standing { client: client.tag, standing: Standing::Active }),
-                Some(Event::Request(request)) => self.queue_request(client, request, out),
+                Some(InputEvent::Uploading) => {
+                    out.push(Effect::Standing { client: client.tag, standing: Standing::Active })
+                }
+                Some(InputEvent::Request(request)) => self.queue_request(client, request, out),
             }
         }
         client.flush(out);
@@ -207,7 +209,7 @@ impl Redis {
         let stream = request.stream;
         let http = client.http_mut();
         let request = self.read_request(request, http.connection.has_streams());
-        let request = request.and_then(|request| match http.connection.may_hold(http.weight() + request.weight()) {
+        let request = request.and_then(|request| match http.connection.try_hold(http.weight() + request.weight()) {
             true => Ok(request),
             false => Err(Denied::crowded()),
         });

@@ -86,7 +86,7 @@ impl Upstreams for Setup {
     }
 
     /// Configured pools are never forgotten: cleanup tasks at their hosts belong to them.
-    fn forget(&self, _: PoolId) -> bool {
+    fn try_forget(&self, _: PoolId) -> bool {
         false
     }
 

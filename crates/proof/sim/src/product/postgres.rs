@@ -43,7 +43,7 @@ impl Upstreams for Setup {
         Some(PoolSpec { user, caps, ..random_setup::spec_at(0, "sim".into(), self.config.clone()) })
     }
 
-    fn forget(&self, pool: PoolId) -> bool {
+    fn try_forget(&self, pool: PoolId) -> bool {
         self.pool_ids.forget(pool);
         true
     }

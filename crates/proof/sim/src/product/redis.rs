@@ -37,7 +37,7 @@ impl Upstreams for Setup {
         Some(random_setup::spec_at(0, (place / 2).to_string(), self.config.clone()))
     }
 
-    fn forget(&self, pool: PoolId) -> bool {
+    fn try_forget(&self, pool: PoolId) -> bool {
         self.pool_ids.forget(pool);
         true
     }

@@ -15,7 +15,7 @@ const SSL_REQUEST: &[u8] = &[0, 0, 0, 8, 4, 210, 22, 47];
 const CHANNEL: &[u8] = b"hash of the certificate";
 
 fn secured() -> Secured {
-    Secured { end_point: Some(CHANNEL.into()), peer_name: None, alpn: true }
+    Secured { end_point: Some(CHANNEL.into()), peer_name: None, alpn_agreed: true }
 }
 
 /// The session of a client, and the effects of its last call.
@@ -179,7 +179,7 @@ fn direct_tls_asks_nothing_and_needs_the_protocols_name() {
     assert!(text(&server.is_secured(secured())).contains("user~app~"));
 
     let mut server = Called::new(direct);
-    server.is_secured(Secured { alpn: false, ..secured() });
+    server.is_secured(Secured { alpn_agreed: false, ..secured() });
     assert!(server.failed().unwrap().0);
 }
 

@@ -10,7 +10,7 @@ use crate::reactor::{Buffer, ConnId, Data, Submitted};
 /// Bytes that may wait for one slow peer. The worker stops reading from the other side as soon as anything waits, keeps
 /// a bounded number of them for clients that would have others wait, and gives up clients that do not read what is
 /// posted to them, so this is reached only by a defect or by one huge message; the connection is then broken off.
-const MAX_UNSENT: usize = 192 << 20;
+const MAX_UNSENT_BYTES: usize = 192 << 20;
 
 /// What a peer that does not read has not taken yet.
 pub(super) struct Unsent {
@@ -65,14 +65,14 @@ impl Epoll {
         let unsent =
             conn.unsent.get_or_insert_with(|| Box::new(Unsent { chunks: VecDeque::with_capacity(1), bytes: 0 }));
         unsent.bytes += bytes.len() - sent;
-        if unsent.bytes > MAX_UNSENT {
+        if unsent.bytes > MAX_UNSENT_BYTES {
             return Submitted::Broken(io::Error::other("the peer does not read what is sent to it"));
         }
         unsent.chunks.push_back(chunk);
         Submitted::Pending
     }
 
-    /// Sends of what is unsent as much as the socket takes. True if that is all.
+    /// Sends as much of the unsent bytes as the socket takes. True if that is all.
     pub(super) fn send_unsent(&mut self, id: ConnId) -> io::Result<bool> {
         let conn = &mut self.conns[id.0 as usize];
         let (Some(unsent), Some(socket)) = (conn.unsent.as_mut(), conn.socket.as_ref()) else { return Ok(false) };

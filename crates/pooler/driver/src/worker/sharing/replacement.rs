@@ -170,7 +170,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         let Some(unresponsive) = self.sharing.mux(pool).and_then(|mux| mux.server()) else { return };
         self.share(unresponsive).start_yielding();
-        self.serve(pool, slot);
+        self.set_mux_server(pool, slot);
         if self.share(unresponsive).is_empty() {
             self.give_back(unresponsive);
         }

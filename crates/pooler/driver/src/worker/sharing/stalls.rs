@@ -1,6 +1,6 @@
 //! Clients of a shared server that do not read what comes for them.
 //!
-//! Redis would keep what a client has not read. Here the server is listened to no more once a client has [`MAX_UNREAD`]
+//! Redis would keep what a client has not read. Here the server is listened to no more once a client has [`MAX_UNREAD_BYTES`]
 //! bytes to read, and the clients whose answers come behind wait. From then on no client joins that server; newcomers
 //! go to another one (`replacement`). If other clients wait, what comes for the client is kept as long as there is
 //! room. Where there is no room, the others wait for a bounded time in all; then the clients that stall are
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Bytes that a client may leave unread before the server that it shares is listened to no more.
-pub(in crate::worker) const MAX_UNREAD: usize = 256 << 10;
+pub(in crate::worker) const MAX_UNREAD_BYTES: usize = 256 << 10;
 
 /// Bytes that a worker keeps for all clients that do not read while others wait behind them.
 const MAX_STALLED_BYTES: usize = 128 << 20;
@@ -65,7 +65,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(in crate::worker) fn note_unread(&mut self, slot: usize) {
         let Lease::Shared { server, .. } = self.clients[slot].lease else { return };
         let unsent = self.reactor.unsent(self.clients[slot].conn);
-        if unsent < MAX_UNREAD {
+        if unsent < MAX_UNREAD_BYTES {
             return;
         }
         let now = self.now;
@@ -107,7 +107,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let Some(at) = self.sharing.stalls.position(slot) else { return };
         self.stop_holding(at);
         let client = &self.clients[slot];
-        if client.life.is_closing() || self.reactor.unsent(client.conn) < MAX_UNREAD {
+        if client.life.is_closing() || self.reactor.unsent(client.conn) < MAX_UNREAD_BYTES {
             self.sharing.stalls.0.swap_remove(at);
         }
     }

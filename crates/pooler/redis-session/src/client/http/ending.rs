@@ -54,7 +54,7 @@ impl Client {
         if freed || blocked && !http.output.is_behind {
             out.push(Effect::Wake { client: me });
         }
-        let unread = http.connection.unread();
+        let unread = http.connection.unflushed();
         let reads = unread < std::mem::replace(&mut http.output.unread, unread);
         if reads && http.requests.queue.is_empty() && self.lease.is_none() {
             out.push(Effect::Standing { client: self.tag, standing: self.standing() });

@@ -107,7 +107,7 @@ impl EventStreams {
     /// Writes events to the streams that have subscribed to their name.
     pub(super) fn forward_events(&self, posted: &PostedEvents<'_>, connection: &mut Http) {
         let hear = self.list.iter().filter(|stream| stream.open && stream.hears(posted.topic, posted.name));
-        connection.say(hear.map(|stream| stream.stream), posted.events);
+        connection.send_events(hear.map(|stream| stream.stream), posted.events);
     }
 
     /// Takes the outcome of a change of subscriptions.
@@ -116,13 +116,13 @@ impl EventStreams {
             Some(PubSubReply::Confirmed(Subscription { begins: true, .. })) => {
                 let Some(at) = self.awaiting_subscription() else { return };
                 let (stream, mut events) = (&mut self.list[at], Vec::new());
-                stream.open = connection.open(stream.stream);
+                stream.open = connection.open_events(stream.stream);
                 if !stream.open {
                     // The client has cancelled the request.
                     self.list.swap_remove(at);
                     self.has_unused_subscriptions = true;
                 } else if Messages::default().take(bytes, &mut events).is_ok() {
-                    connection.say([stream.stream], &events);
+                    connection.send_events([stream.stream], &events);
                 }
             }
             Some(PubSubReply::Refused(why)) => self.refuse_awaiting(&denied_by(why), connection),
@@ -148,7 +148,7 @@ impl EventStreams {
             self.has_unused_subscriptions = true;
         }
         for stream in self.list.extract_if(.., |stream| ends(stream)) {
-            connection.reset(stream.stream);
+            connection.end_events(stream.stream);
             self.has_unused_subscriptions = true;
         }
     }
@@ -157,7 +157,7 @@ impl EventStreams {
     fn lose(&mut self, why: &str, connection: &mut Http) {
         self.refuse_awaiting(&Denied::new(503, format!("ERR Poolhouse: {why}")), connection);
         for stream in std::mem::take(&mut self.list) {
-            connection.reset(stream.stream);
+            connection.end_events(stream.stream);
         }
     }
 

@@ -217,7 +217,7 @@ impl Client {
         http.requests.queue[at].add_reply_part(bytes, over);
         if http.requests.queue[at].held() > MAX_UNCOUNTED_RESULTS {
             let held = http.weight();
-            if !http.connection.may_hold(held) {
+            if !http.connection.try_hold(held) {
                 http.requests.queue[at].drop_results();
             }
         }

@@ -31,7 +31,7 @@ fn a_turn_takes_part_in_so_many_handshakes_and_none_is_forgotten() {
         assert!(matches!(reactor.start_tls(conn, acceptor.accept().unwrap(), &[]), Submitted::Done));
         reactor.receive(conn);
         let mut hello = Vec::new();
-        connector.connect("host.test").unwrap().begin(&[], &mut hello).unwrap();
+        connector.client_channel("host.test").unwrap().begin(&[], &mut hello).unwrap();
         there.write_all(&hello).unwrap();
         peers.push(there);
     }
