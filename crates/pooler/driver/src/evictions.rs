@@ -30,6 +30,8 @@ pub(crate) struct Evictions {
     since: Time,
     all: u32,
     young: u32,
+    /// A loop was reported in this window.
+    reported: bool,
 }
 
 impl Evictions {
@@ -43,8 +45,8 @@ impl Evictions {
             return false;
         }
         self.young = self.young.saturating_add(1);
-        // Once, when the last one that it takes is seen.
-        self.young == MIN_LOOP_EVICTIONS.max(self.all.div_ceil(2))
+        let is_loop = self.young >= MIN_LOOP_EVICTIONS.max(self.all.div_ceil(2));
+        is_loop && !std::mem::replace(&mut self.reported, true)
     }
 }
 
@@ -64,6 +66,14 @@ mod tests {
         let mut evictions = Evictions::default();
         assert_eq!((0..100).filter(|_| evictions.note(MOMENT, at(1))).count(), 1);
         assert_eq!((0..100).filter(|_| evictions.note(MOMENT, at(12))).count(), 1);
+    }
+
+    #[test]
+    fn evictions_that_are_half_young_more_than_once_are_told_once() {
+        let mut evictions = Evictions::default();
+        let ages = [(MOMENT, 10), (MINUTE, 11), (MOMENT, 2)];
+        let ages = ages.into_iter().flat_map(|(age, count)| std::iter::repeat_n(age, count));
+        assert_eq!(ages.filter(|age| evictions.note(*age, at(1))).count(), 1);
     }
 
     #[test]
