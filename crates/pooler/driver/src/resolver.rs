@@ -72,7 +72,8 @@ impl Resolver {
             return lookup.fail("too many questions wait");
         }
         state.waiting.push_back(lookup);
-        if state.idle == 0 && state.threads < MAX_THREADS {
+        // An idle thread that was notified of an earlier lookup counts as idle until it has woken.
+        if state.waiting.len() > state.idle && state.threads < MAX_THREADS {
             let queue = Arc::clone(&self.0);
             match std::thread::Builder::new().name("resolver".into()).spawn(move || queue.work()) {
                 Ok(_) => state.threads += 1,
@@ -190,6 +191,33 @@ mod tests {
         drop(release);
         let dead = (0..20).filter(|_| inbox.recv_timeout(Duration::from_secs(5)) == Ok("dead")).count();
         assert_eq!(dead, 20, "every lookup is answered");
+    }
+
+    #[test]
+    fn a_lookup_does_not_wait_behind_one_for_which_an_idle_thread_has_yet_to_wake() {
+        let (release, held) = channel::<()>();
+        let held = Mutex::new(held);
+        let resolver = Resolver::asking(move |host, _| {
+            if host == "dead" {
+                let _ = held.lock().unwrap().recv();
+            }
+            Ok(Vec::new())
+        });
+        let (answers, inbox) = channel();
+        let resolve = |host: &'static str| {
+            let answers = answers.clone();
+            resolver.resolve(host, 1, move |_| answers.send(host).unwrap());
+        };
+        resolve("first");
+        assert_eq!(inbox.recv_timeout(Duration::from_secs(5)), Ok("first"));
+        while resolver.0.lock().idle == 0 {
+            std::thread::yield_now();
+        }
+        resolve("dead");
+        resolve("alive");
+        assert_eq!(inbox.recv_timeout(Duration::from_secs(5)), Ok("alive"));
+        drop(release);
+        assert_eq!(inbox.recv_timeout(Duration::from_secs(5)), Ok("dead"));
     }
 
     #[test]
