@@ -158,21 +158,31 @@ impl Protocol for Lines {
 
     fn server_gone(
         &self,
-        _: ServerTag,
+        me: ServerTag,
         server: &mut LineServer,
         clients: &mut dyn Sessions<ClientTag, LineClient>,
         out: &mut Outbox,
     ) {
-        if let Some(client) = server.holder.take() {
-            let session = clients.get(client).expect("a holder is there");
+        if let Some(client) = server.holder.take()
+            && let Some(session) = clients.get(client).filter(|session| session.server == Some(me))
+        {
             (session.server, session.asked) = (None, false);
             out.insert(Peer::Client(client), |bytes| bytes.extend(b"server lost\n"));
             out.push(Effect::Standing { client, standing: Standing::Idle });
         }
     }
 
-    fn refuse(&self, me: ClientTag, _: &mut LineClient, why: Refusal, out: &mut Outbox) {
+    /// A client whose request took too long stays, if it has a server.
+    fn refuse(&self, me: ClientTag, client: &mut LineClient, why: Refusal, out: &mut Outbox) {
         out.insert(Peer::Client(me), |bytes| bytes.extend(format!("refused {why:?}\n").as_bytes()));
+        if why == Refusal::QueryTimeout
+            && let Some(server) = client.server.take()
+        {
+            client.asked = false;
+            out.push(Effect::Release { server, verdict: Verdict::Discard });
+            out.push(Effect::Standing { client: me, standing: Standing::Idle });
+            return;
+        }
         out.push(Effect::Close { peer: Peer::Client(me), reason: CloseReason::Done });
     }
 
@@ -274,6 +284,17 @@ fn clients_and_servers_that_die_at_random_disturb_no_other_client() {
         let counts = harness.handle.snapshot().pools[0].counts;
         counts.in_use == 0 && counts.waiters == 0 && counts.closing == 0
     });
+}
+
+#[test]
+fn a_client_that_stays_though_its_request_took_too_long_is_not_counted_as_sent_away() {
+    let timeouts = Timeouts { query: Some(Duration::from_millis(100)), ..Timeouts::default() };
+    let harness = Harness::open(1, PoolConfig::default(), roomy(), timeouts);
+    let mut client = harness.client();
+    assert_eq!(client.ask("slow 3000 x"), "refused QueryTimeout");
+    assert_eq!(client.ask("y"), "1:y");
+    let sent_away = &harness.handle.snapshot().listeners[0].evictions;
+    assert!(sent_away.iter().all(|(_, count)| *count == 0), "{sent_away:?}");
 }
 
 #[test]

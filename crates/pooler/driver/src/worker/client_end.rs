@@ -52,8 +52,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if self.clients[slot].life.is_closing() {
             return;
         }
-        let listener = &self.process.listeners[usize::from(self.clients[slot].listener)];
-        let counted = match &why {
+        let reason = match &why {
             Refusal::Evicted => Some(SentAway::Evicted),
             Refusal::IdleTimeout => Some(SentAway::IdleTimeout),
             Refusal::LoginTimeout => Some(SentAway::LoginTimeout),
@@ -64,10 +63,32 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Refusal::Displaced => Some(SentAway::Crowded),
             Refusal::TooManyClients { .. } | Refusal::Full { .. } | Refusal::Throttled { .. } | Refusal::Killed => None,
         };
-        if let Some(counted) = counted {
-            listener.count_sent_away(counted);
+        self.clients[slot].sent_away = reason;
+        if why == Refusal::QueryTimeout {
+            // The session may end only the request, and the client stays.
+            self.send_refusal(slot, why.clone());
+            let Some(client) = self.clients.get_mut(slot) else { return };
+            if !client.life.is_closing() && client.state == State::Idle && client.lease == Lease::None {
+                client.sent_away = None;
+                return;
+            }
+            self.note_sent_away(slot, &why);
+        } else {
+            self.note_sent_away(slot, &why);
+            self.send_refusal(slot, why);
         }
-        self.clients[slot].sent_away = counted;
+        if self.clients.get(slot).is_some_and(|client| !client.life.is_closing()) {
+            self.push_close(slot, CloseReason::Done);
+        }
+    }
+
+    /// Counts and logs that a client is sent away.
+    fn note_sent_away(&mut self, slot: usize, why: &Refusal) {
+        let client = &self.clients[slot];
+        let reason = client.sent_away;
+        if let Some(reason) = reason {
+            self.process.listeners[usize::from(client.listener)].count_sent_away(reason);
+        }
         // Another line tells more of clients that are displaced.
         if !matches!(why, Refusal::ShuttingDown | Refusal::Drained { .. } | Refusal::Displaced)
             && let Some(withheld) = self.paces.sent_away.take_line(self.now)
@@ -75,19 +96,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             tracing::info!(
                 withheld,
                 client = %self.client_address(slot), database = %self.database(slot), user = %self.user(slot),
-                reason = counted.map_or_else(|| format!("{why:?}"), |counted| counted.label().to_owned()),
+                reason = reason.map_or_else(|| format!("{why:?}"), |reason| reason.label().to_owned()),
                 "client sent away"
             );
-        }
-        let ends_request = why == Refusal::QueryTimeout;
-        self.send_refusal(slot, why);
-        if let Some(client) = self.clients.get_mut(slot).filter(|client| !client.life.is_closing()) {
-            // Its session has ended what took too long, and nothing else.
-            if ends_request && client.state == State::Idle && client.lease == Lease::None {
-                client.sent_away = None;
-                return;
-            }
-            self.push_close(slot, CloseReason::Done);
         }
     }
 
