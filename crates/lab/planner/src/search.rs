@@ -107,13 +107,14 @@ struct Judged {
     tight: Vec<Missed>,
     /// Objectives that are missed without a margin.
     missed: Vec<Missed>,
-    /// An operation waited for a connection of the pools whose size is sought.
+    /// In a load that misses an objective with the margin, an operation waited for a connection of the pools whose size
+    /// is sought.
     has_pool_wait: bool,
     /// The simulation ran to its end. If it did not, it does not with larger pools either.
     is_complete: bool,
-    /// The share of operations that failed.
+    /// The share of the last load's operations that failed.
     failed: f64,
-    /// The 99th percentile of the response time in milliseconds. Infinite if no operation was answered.
+    /// The 99th percentile of the last load's response time in milliseconds. Infinite if no operation was answered.
     p99: f64,
     /// Connections made in all simulated loads.
     created: u64,
@@ -400,23 +401,30 @@ impl<'q, 'p> Search<'q, 'p> {
         })
     }
 
-    /// Simulates the shortened loads with these sizes, up to the first load that misses an objective.
+    /// Simulates the shortened loads with these sizes, up to the first load that misses an objective: with the margin of
+    /// `until`, since a candidate that does without a margin has to do so with each load.
     fn judge(&mut self, sizes: &Sizes, until: Until) -> Judged {
-        let mut judged = Judged::default();
+        let mut judged = Judged { is_complete: true, ..Judged::default() };
+        let margin = match until {
+            Until::End => 0.0,
+            Until::CertainMiss(margin) => margin,
+        };
         for plan in self.short_plans(sizes, 0) {
             (self.progress)(self.simulations, sizes);
             self.simulations += 1;
             let outcomes = [self.simulate(&plan, until)];
-            judged = Judged {
-                tight: self.missed(&outcomes, self.margin),
-                missed: self.missed(&outcomes, 0.0),
-                has_pool_wait: has_pool_wait(&outcomes[0]),
-                is_complete: outcomes[0].is_complete || outcomes[0].stopped_early,
-                failed: failed(&outcomes[0].result.total),
-                p99: outcomes[0].result.total.response_ms.as_ref().map_or(f64::INFINITY, |response| response.p99),
-                created: judged.created + outcomes[0].result.total.connections.created,
-            };
-            if !judged.tight.is_empty() {
+            let outcome = &outcomes[0];
+            let total = &outcome.result.total;
+            let tight = self.missed(&outcomes, self.margin);
+            // A larger pool does not help a load that meets its objectives.
+            judged.has_pool_wait |= !tight.is_empty() && has_pool_wait(outcome);
+            judged.is_complete &= outcome.is_complete || outcome.stopped_early;
+            judged.tight.extend(tight);
+            judged.missed.extend(self.missed(&outcomes, 0.0));
+            judged.failed = failed(total);
+            judged.p99 = total.response_ms.as_ref().map_or(f64::INFINITY, |response| response.p99);
+            judged.created += total.connections.created;
+            if !self.missed(&outcomes, margin).is_empty() {
                 break;
             }
         }

@@ -37,6 +37,20 @@ fn evenly_spaced_operations_of_constant_length_need_the_connections_of_littles_l
 }
 
 #[test]
+fn a_load_that_cannot_keep_the_margin_does_not_hide_what_another_load_needs() {
+    // The first load meets the objective with any size, and the margin with none. The second needs 1000/s x 48 ms.
+    let prediction = plan_postgres(
+        "[load]\nrate = 1\nduration = \"20s\"\nspacing = \"even\"\n[pool]\nmax_size = 30\n[[variant]]\nname = \"few\"\n\
+         [[variant]]\nname = \"many\"\nload = { rate = 1000, duration = \"5s\" }\n[plan]\nservice = \"48ms\"\n\
+         spread = \"constant\"\nobjectives = [\"p99<50ms\"]\n",
+    );
+    let best = prediction.best.as_ref().unwrap();
+    assert_eq!((best.met, best.with_margin), (true, false), "{:?}", best.sizes);
+    assert!((46..=50).contains(&best.sizes.max_size), "{:?}", best.sizes);
+    assert_eq!(best.too_small, Some(best.sizes.max_size - 1));
+}
+
+#[test]
 fn a_stall_sets_the_size_and_connections_made_in_it_come_too_late() {
     let mut flags = even(300.0);
     let window = Window { first: seconds(5), length: seconds(2), every: Some(seconds(10)) };
