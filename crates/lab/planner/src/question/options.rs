@@ -296,8 +296,10 @@ impl Options {
 
     /// Refuses times whose sums could overflow.
     fn check_times(&self) -> Result<(), OptionError> {
-        let ConnectOptions { dns, tcp, tls, auth, ready, processor_time } = self.connect;
-        let of_connect = [dns, tcp, tls, auth, ready, processor_time].map(|time| ("connect", time));
+        let of_connect = [self.connect, self.connect_unless_measured].into_iter().flat_map(|options| {
+            let ConnectOptions { dns, tcp, tls, auth, ready, processor_time } = options;
+            [dns, tcp, tls, auth, ready, processor_time].map(|time| ("connect", time))
+        });
         let times = [
             ("service", self.service),
             ("service_p99", self.service_p99),

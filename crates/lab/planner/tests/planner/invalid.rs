@@ -56,6 +56,10 @@ fn a_wrong_key_or_value_is_named_with_its_place() {
         let error = error(plan);
         assert!(error.contains(place) && error.contains(why), "{plan}: {error}");
     }
+    let text = format!("{FILE}[plan]\nservice = \"1ms\"\nconnect = {{ auth = \"25h\" }}\n");
+    let measured = Options { measured: Some("no-such.json".into()), ..Options::default() };
+    let error = read(&text, &measured).unwrap_err();
+    assert!(error.contains("more than a day"), "the file's times stand in for times that were not measured: {error}");
     let error = read(FILE, &Options::default()).unwrap_err();
     assert!(error.contains("how long does the server take for one operation?"), "{error}");
 }
