@@ -126,12 +126,12 @@ impl Chooser {
         self.visits.push(visit);
     }
 
-    /// The database does not let in the clients of the point handed out last. No larger number is tried
-    /// again; the coarse pass goes on half way between it and the largest number that was let in.
+    /// The database does not let in the clients of the point handed out last. Neither this nor a larger number is handed
+    /// out again. The next number of the coarse pass is half way between it and the largest number that was let in.
     pub fn refused(&mut self, clients: u32) {
         assert!(std::mem::take(&mut self.outstanding), "nothing was to be measured");
         self.queue.retain(|&n| n < clients);
-        self.ceiling = Some(clients);
+        self.ceiling = Some(self.ceiling.map_or(clients, |ceiling| ceiling.min(clients)));
     }
 
     /// What was measured, in order.
@@ -173,11 +173,13 @@ impl Chooser {
         let reference = *self.reference.get_or_insert(best.clients);
         let rounds_left = self.rounds.saturating_sub(self.round) as usize + 1;
         let share = (self.left() as usize).div_ceil(rounds_left).clamp(1, MAX_ROUND_POINTS);
-        let wanted = self.wanted(&known, best);
+        let is_allowed = |clients: &u32| self.ceiling.is_none_or(|ceiling| *clients < ceiling);
+        let mut wanted = self.wanted(&known, best);
+        wanted.retain(is_allowed);
         if self.round > self.rounds && wanted.len() < 2 {
             return Vec::new();
         }
-        let mut chosen = Vec::from_iter((self.round <= self.rounds).then_some(reference));
+        let mut chosen = Vec::from_iter((self.round <= self.rounds).then_some(reference).filter(is_allowed));
         for clients in wanted {
             if chosen.len() < share && !chosen.contains(&clients) {
                 chosen.push(clients);
@@ -461,6 +463,27 @@ mod tests {
             chooser.record(Visit { clients: next.clients, round: next.round, throughput, ..Visit::default() });
         }
         assert!((80..=90).contains(&most) && refusals <= 5, "{most} after {refusals} refusals");
+    }
+
+    #[test]
+    fn a_number_that_is_refused_in_a_later_round_is_not_asked_for_again() {
+        for seed in 0..20 {
+            let mut chooser = Chooser::new(1, 64, 5, seed);
+            // After the coarse pass others take all connections but 40.
+            let mut refusals: Vec<u32> = Vec::new();
+            while let Some(next) = chooser.poll_next() {
+                let lowest = refusals.iter().min();
+                assert!(lowest.is_none_or(|lowest| next.clients < *lowest), "seed {seed}: {next:?} {refusals:?}");
+                if next.round > 0 && next.clients > 40 {
+                    refusals.push(next.clients);
+                    chooser.refused(next.clients);
+                    continue;
+                }
+                let throughput = f64::from(next.clients);
+                chooser.record(Visit { clients: next.clients, round: next.round, throughput, ..Visit::default() });
+            }
+            assert!(!refusals.is_empty(), "seed {seed}");
+        }
     }
 
     #[test]
