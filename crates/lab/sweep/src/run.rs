@@ -216,7 +216,8 @@ fn broken(error: ProbeError) -> SweepError {
 fn within(options: SweepOptions, limits: Limits, warnings: &mut Vec<String>) -> Result<SweepOptions, SweepError> {
     let Limits { max_connections, reserved, others } = limits;
     let room = limits.room();
-    if room <= options.from {
+    // A sweep of one number shows nothing, unless one number was asked for.
+    if room <= options.from && room < options.to {
         return Err(SweepError {
             blame: Blame::Target,
             message: format!(
@@ -366,6 +367,9 @@ mod tests {
         let limits = Limits { max_connections: 10, reserved: 3, others: 6 };
         let error = within(options(8), limits, &mut Vec::new()).unwrap_err();
         assert!(error.message.contains("raise max_connections"), "{error}");
+        let one = options(1);
+        assert_eq!(within(one, limits, &mut Vec::new()).map(|options| options.to), Ok(1), "one number was asked for");
+        assert!(within(SweepOptions { from: 2, ..options(2) }, limits, &mut Vec::new()).is_err());
     }
 
     #[test]
