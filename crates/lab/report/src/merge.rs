@@ -73,6 +73,12 @@ pub fn merge(results: &[BenchResult]) -> Result<BenchResult, MergeError> {
     about.load = distinct(results.iter().map(|result| result.about.load.as_str()), "; ");
     about.load = format!("from {} load machines: {}", results.len(), about.load);
     about.command = None;
+    about.doctor.clear();
+    for finding in results.iter().flat_map(|result| &result.about.doctor) {
+        if !about.doctor.contains(finding) {
+            about.doctor.push(finding.clone());
+        }
+    }
     let mut warnings: Vec<String> = results.iter().flat_map(|result| result.warnings.iter().cloned()).collect();
     warnings.sort();
     warnings.dedup();
@@ -207,6 +213,17 @@ mod tests {
     fn joining_one_result_changes_no_percentile() {
         let one = result(1..=1000);
         assert_eq!(merge(std::slice::from_ref(&one)).unwrap().total, one.total);
+    }
+
+    #[test]
+    fn the_doctors_findings_of_all_load_machines_are_kept_once() {
+        let found = |findings: &[&str]| {
+            let mut result = result(1..=10);
+            result.about.doctor = findings.iter().map(|finding| (*finding).to_owned()).collect();
+            result
+        };
+        let merged = merge(&[found(&["exhausted", "stall"]), found(&["churn", "stall"])]).unwrap();
+        assert_eq!(merged.about.doctor, ["exhausted", "stall", "churn"]);
     }
 
     #[test]
