@@ -276,7 +276,7 @@ fn question(args: &PlanArgs) -> Result<Question, String> {
         (None, None) => unreachable!("clap asks for a scenario or a rate"),
     };
     if let Some(seed) = args.output.seed {
-        question.cases.iter_mut().for_each(|case| case.seed = seed);
+        question.loads.iter_mut().for_each(|load| load.seed = seed);
     }
     Ok(question)
 }

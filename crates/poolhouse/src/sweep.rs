@@ -268,7 +268,7 @@ fn show(name: &str, now: &Progress<'_>, terminal: bool) {
         return;
     }
     let last = now.last.map_or(String::new(), |visit| {
-        format!("; {} clients did {}/s", visit.clients, report::findings::amount(visit.throughput))
+        format!("; {} clients did {}/s", visit.clients, report::sweep_sentences::format_amount(visit.throughput))
     });
     let all = now.done + now.left as usize;
     let line = format!("{name}: {}/{all} at most, {} clients now{last}", now.done + 1, now.clients);

@@ -7,7 +7,8 @@ use load::plan::{Plan, Shape, Spacing};
 use serde::Serialize;
 
 use crate::{
-    facts::{Facts, poisson_quantile},
+    facts::{Facts, rare_peak},
+    front::DEFAULT_EVICT_MIN_IDLE,
     question::Question,
     server::POLLING_MONITORS_PER_HOST,
     sizes::{Sizes, seconds},
@@ -16,12 +17,8 @@ use crate::{
 
 /// Share of the expected clients by which the soft limit is higher.
 const CLIENT_RESERVE: f64 = 0.25;
-/// The soft limit as a share of the hard limit.
-const SOFT_LIMIT_SHARE: f64 = 0.8;
-/// Poolhouse's default of `evict_min_idle`.
-const DEFAULT_EVICT_MIN_IDLE: Duration = Duration::from_secs(5);
-/// Share of the moments in which more clients that cannot be evicted are connected than the soft limit allows.
-const MAX_EXCESS_SHARE: f64 = 0.001;
+/// The advised soft limit as a share of the hard limit.
+const ADVISED_SOFT_SHARE: f64 = 0.8;
 
 /// Settings of the pool of each instance, and limits for clients. Unknown settings are null; times are in seconds.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -100,7 +97,7 @@ pub fn client_limits(question: &Question, load: &Plan, max_size: u32) -> Option<
         (true, Shape::Closed { clients, .. }) if question.is_sweep => (f64::from(*clients), false),
         (true, _) => {
             // Monitoring connections are clients of the Poolhouse, too.
-            let watching = question.spec.watchers.min(POLLING_MONITORS_PER_HOST);
+            let watching = question.spec.monitors_per_instance.min(POLLING_MONITORS_PER_HOST);
             (f64::from(load.pool.instances) * (f64::from(max_size) + f64::from(watching)), false)
         }
         (false, Shape::Open { spacing, .. }) => {
@@ -115,14 +112,13 @@ pub fn client_limits(question: &Question, load: &Plan, max_size: u32) -> Option<
         }
         (false, _) => return None,
     };
-    let rare_peak = at_random.then(|| poisson_quantile(expected, MAX_EXCESS_SHARE));
+    let rare_peak = at_random.then(|| rare_peak(expected));
     let soft = (expected * (1.0 + CLIENT_RESERVE)).ceil().max(1.0).max(rare_peak.map_or(0.0, f64::from));
-    Some(ClientLimits { expected, rare_peak, soft: soft as u32, hard: (soft / SOFT_LIMIT_SHARE).ceil() as u32 })
+    Some(ClientLimits { expected, rare_peak, soft: soft as u32, hard: (soft / ADVISED_SOFT_SHARE).ceil() as u32 })
 }
 
 /// The limits for clients of one Poolhouse in front of all instances, whose pools have the given or the recommended
-/// size,
-/// whichever is larger. `None`: the load has no pool.
+/// size, whichever is larger. `None`: the load has no pool.
 pub fn client_limits_of_pools(question: &Question, load: &Plan, recommended: u32) -> Option<ClientLimits> {
     let given = load.pool.config.max_size;
     load.pool.reuse.then(|| client_limits(question, load, given.max(recommended))).flatten()

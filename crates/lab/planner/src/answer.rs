@@ -10,13 +10,13 @@ use crate::{
     prediction::{Best, Case, FORMAT, Prediction},
     question::Question,
     reasons,
-    run::{Outcome, own_pool, run},
+    run::{Outcome, front_with_pool, run},
     search::{self, Bound, Found},
 };
 
 pub fn predict(question: &Question, progress: search::Progress<'_>) -> Prediction {
-    let load = question.first_pooled().or(question.cases.first()).expect("a question has a load");
-    let given: Vec<Case> = question.cases.iter().map(|load| case(question, &run(load, &question.spec))).collect();
+    let load = question.first_pooled().or(question.loads.first()).expect("a question has a load");
+    let given: Vec<Case> = question.loads.iter().map(|load| case(question, &run(load, &question.spec))).collect();
     let found = search::search(question, &mut *progress);
     let one_pool = (load.pool.reuse && load.pool.instances > 1).then(|| {
         let mut one = question.clone();
@@ -72,7 +72,7 @@ pub fn predict(question: &Question, progress: search::Progress<'_>) -> Predictio
 
 fn settings_to_paste(question: &Question, load: &Plan, prediction: &Prediction) -> Vec<Fragment> {
     let target = question.is_database_known.then_some(&load.target);
-    let clients_only = if question.first_pooled().is_none() { limits_only(question) } else { None };
+    let clients_only = if question.first_pooled().is_none() { client_limits_only(question) } else { None };
     // Behind one Poolhouse for all, pools that need it stay as given.
     let kept = prediction.shared_settings.as_ref().filter(|_| prediction.needs_one_in_front()).map(|one| Advice {
         max_size: load.pool.config.max_size,
@@ -93,8 +93,8 @@ fn settings_to_paste(question: &Question, load: &Plan, prediction: &Prediction) 
         return Vec::new();
     };
     let pooler = match &prediction.shared_settings {
-        // The pool found is that of the drivers.
-        _ if own_pool(load).is_some() && prediction.settings.is_some() => None,
+        // The recommended size is that of the drivers' pools before the Poolhouse, so no pooler's settings are printed.
+        _ if front_with_pool(load).is_some() && prediction.settings.is_some() => None,
         // One pooler serves all instances. Pools that share a budget already belong to one.
         Some(one) if question.spec.budget.is_none() => Some(one),
         _ => Some(each),
@@ -112,8 +112,8 @@ fn case(question: &Question, outcome: &Outcome) -> Case {
         most_connections: outcome.server.most,
         refused: outcome.server.refused,
         at_once: outcome.server.at_once,
-        rejected: outcome.gate.0,
-        evicted: outcome.gate.1,
+        rejected: outcome.front.rejected,
+        evicted: outcome.front.evicted,
     }
 }
 
@@ -129,8 +129,8 @@ fn best(question: &Question, found: &Found, instances: u32) -> Best {
         met: found.missed.is_empty(),
         with_margin: found.with_margin,
         too_small: found.too_small.as_ref().map(|(size, _)| *size),
-        most: found.most.0,
-        bound: found.most.1,
+        most: found.max_allowed.0,
+        bound: found.max_allowed.1,
         other_seeds: found.spread.clone(),
         other_seeds_that_met: found.seeds_that_met,
         simulations: found.simulations,
@@ -143,16 +143,16 @@ fn forbidden(question: &Question, load: &Plan) -> Option<String> {
     let (limit, bound) = search::limits(load, &question.spec).find(|(limit, _)| *limit < instances)?;
     let whose = if bound == Bound::Gate { "the hard_limit of the Poolhouse in front" } else { "the server" };
     let count = crate::words::counted(instances.into(), "instance");
-    let beside = if question.spec.watchers > 0 { " beside those that watch it" } else { "" };
+    let beside = if question.spec.monitors_per_instance > 0 { " beside those that watch it" } else { "" };
     Some(format!(
         "Each of {count} needs a connection at least, and {whose} lets in {limit}{beside}. Raise that limit, or put \
          one pool in front of all instances."
     ))
 }
 
-/// The settings for a load without a pool: limits for clients.
-fn limits_only(question: &Question) -> Option<Advice> {
-    let load = question.cases.first()?;
+/// The settings for a load without a pool: limits for its clients only.
+fn client_limits_only(question: &Question) -> Option<Advice> {
+    let load = question.loads.first()?;
     let limits = advice::client_limits(question, load, 0)?;
     let real_time = |time: std::time::Duration| time.mul_f64(question.compression);
     Some(Advice {

@@ -1,6 +1,5 @@
 //! Figures of a load on a server by arithmetic, without simulation: Little's law at the mean and in a stall, and how
-//! long
-//! a pool takes to grow.
+//! long a pool takes to grow.
 
 use std::time::Duration;
 
@@ -12,11 +11,13 @@ use crate::{question::Question, server::Spec};
 
 /// Factor of the rule of thumb "processors x utilisation x factor". With it the rule meets the published case of 32
 /// processors, for which 300 to 500 connections are best.
-pub const CPU_FACTOR: f64 = 15.0;
+pub const RULE_FACTOR: f64 = 15.0;
 /// Utilisation of that rule.
-pub const UTILISATION: f64 = 0.8;
+pub const RULE_UTILISATION: f64 = 0.8;
 /// Share of the best throughput that [`Facts::server_best`] may lose.
 const MAX_SERVER_LOSS: f64 = 0.05;
+/// Share of the moments in which more operations are concurrent than [`rare_peak`] says.
+const MAX_EXCESS_SHARE: f64 = 0.001;
 
 /// Times are in milliseconds; unknown figures are null.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -74,13 +75,13 @@ impl Facts {
                 .processors
                 .filter(|_| !spec.connect.work.is_zero())
                 .map(|processors| f64::from(processors.count) / spec.connect.work.as_secs_f64()),
-            connect_in_stall_ms: worst_stall(&load.faults).map(|(delay, length)| {
+            connect_in_stall_ms: worst_stall(&load.faults).map(|WorstStall { delay, length }| {
                 // The answers of the login come one after the other, and those within the stall are late.
                 let late = length.as_nanos().div_ceil(delay.as_nanos().max(1));
                 let late = u32::try_from(late).unwrap_or(u32::MAX).min(spec.connect.trips() - 1);
                 ms(connect + delay * late)
             }),
-            by_processors: question.cpus.map(|cpus| f64::from(cpus) * UTILISATION * CPU_FACTOR),
+            by_processors: question.cpus.map(|cpus| f64::from(cpus) * RULE_UTILISATION * RULE_FACTOR),
             at_once: match load.shape {
                 Shape::Burst { at_once, .. } => Some(at_once),
                 Shape::Closed { clients, .. } => Some(clients),
@@ -114,20 +115,27 @@ impl Facts {
     }
 }
 
-/// Delay and length of the stall in which the most operations pile up.
-pub fn worst_stall(faults: &[Fault]) -> Option<(Duration, Duration)> {
+/// The stall in which the most operations pile up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WorstStall {
+    /// The delay of each answer.
+    pub delay: Duration,
+    pub length: Duration,
+}
+
+pub fn worst_stall(faults: &[Fault]) -> Option<WorstStall> {
     let stalls = faults.iter().filter_map(|fault| match fault {
-        Fault::Stall { delay, window } => Some((*delay, window.length)),
-        Fault::BlackHole { window } => Some((window.length, window.length)),
+        Fault::Stall { delay, window } => Some(WorstStall { delay: *delay, length: window.length }),
+        Fault::BlackHole { window } => Some(WorstStall { delay: window.length, length: window.length }),
         Fault::Delay { .. } | Fault::Forget { .. } | Fault::Cut { .. } => None,
     });
-    stalls.max_by_key(|(delay, length)| (*delay.min(length), *delay))
+    stalls.max_by_key(|stall| (stall.delay.min(stall.length), stall.delay))
 }
 
 /// Extra time for which an operation holds its connection in the worst stall. It is bounded by the stall's length,
 /// because operations pile up only while the stall lasts.
 fn stall_delay(spec: &Spec, faults: &[Fault]) -> Option<Duration> {
-    worst_stall(faults).map(|(delay, length)| (delay * spec.trips).min(length))
+    worst_stall(faults).map(|stall| (stall.delay * spec.trips).min(stall.length))
 }
 
 fn peak_rate(shape: &Shape) -> Option<f64> {
@@ -141,16 +149,17 @@ fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// The smallest number that a Poisson distribution with this mean exceeds with a probability of at most `rare`. It is
-/// the number of concurrent operations with random arrivals (M/G/infinity).
-pub fn poisson_quantile(mean: f64, rare: f64) -> u32 {
+/// The smallest number that a Poisson distribution with this mean exceeds with a probability of at most
+/// [`MAX_EXCESS_SHARE`]. With random arrivals the number of concurrent operations has this distribution (M/G/infinity).
+pub fn rare_peak(mean: f64) -> u32 {
     // With a large mean the distribution is nearly normal, and e^-mean underflows.
     if mean > 500.0 {
-        // The skewness adds 1.4 to the normal quantile (Cornish and Fisher 1938), and rounding half a step.
+        // The normal quantile of the share is 3.1. The skewness adds 1.4 to the normal quantile (Cornish and Fisher
+        // 1938), and rounding half a step.
         return (mean + 3.1 * mean.sqrt() + 2.0).ceil() as u32;
     }
     let (mut likely, mut sum, mut n) = ((-mean).exp(), (-mean).exp(), 0);
-    while 1.0 - sum > rare && n < 10_000 {
+    while 1.0 - sum > MAX_EXCESS_SHARE && n < 10_000 {
         n += 1;
         likely *= mean / f64::from(n);
         sum += likely;
@@ -163,15 +172,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_poisson_quantile_is_that_of_the_tables() {
-        // P(N <= 10 | 5) = 0.9863, P(N <= 13 | 5) = 0.9993.
-        assert_eq!(
-            [poisson_quantile(5.0, 0.02), poisson_quantile(5.0, 0.001), poisson_quantile(0.0, 0.001)],
-            [10, 13, 0]
-        );
-        assert!((1090..1110).contains(&poisson_quantile(1000.0, 0.001)));
+    fn a_rare_peak_is_the_poisson_quantile_of_the_tables() {
+        // P(N <= 12 | 5) = 0.9980, P(N <= 13 | 5) = 0.9993.
+        assert_eq!([rare_peak(5.0), rare_peak(0.0)], [13, 0]);
+        assert!((1090..1110).contains(&rare_peak(1000.0)));
         // Where the approximation begins it joins the sum, and never falls below it.
-        let (sum, near) = (poisson_quantile(500.0, 0.001), poisson_quantile(500.001, 0.001));
+        let (sum, near) = (rare_peak(500.0), rare_peak(500.001));
         assert!((sum..=sum + 2).contains(&near), "{sum} and {near}");
     }
 }

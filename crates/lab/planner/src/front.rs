@@ -11,11 +11,18 @@ use pool::{Gate, GateConfig, IdleQueue, IdleTicket, Time};
 pub use servers::{PoolDecision, ServerPool};
 
 /// Defaults of Poolhouse's settings.
-const DEFAULT_EVICT_MIN_IDLE: Duration = Duration::from_secs(5);
+pub const DEFAULT_EVICT_MIN_IDLE: Duration = Duration::from_secs(5);
 const REDIS_CLIENT_IDLE_TIME: Duration = Duration::from_secs(310);
 const DEFAULT_HARD_LIMIT: u32 = 12_500;
 /// The default soft limit as a fraction of the hard limit.
-const SOFT_LIMIT_SHARE: (u64, u64) = (4, 5);
+const DEFAULT_SOFT_SHARE: (u64, u64) = (4, 5);
+
+/// Numbers of clients.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FrontStats {
+    pub rejected: u64,
+    pub evicted: u64,
+}
 
 #[derive(Debug)]
 pub struct Front {
@@ -31,7 +38,7 @@ impl Front {
     pub fn new(wishes: &PoolhouseWishes, target: &Target) -> Self {
         let evict_min_idle = wishes.evict_min_idle.unwrap_or(DEFAULT_EVICT_MIN_IDLE);
         let hard_limit = hard_limit(wishes);
-        let share = u64::from(hard_limit) * SOFT_LIMIT_SHARE.0 / SOFT_LIMIT_SHARE.1;
+        let share = u64::from(hard_limit) * DEFAULT_SOFT_SHARE.0 / DEFAULT_SOFT_SHARE.1;
         let soft_limit = wishes.soft_limit.unwrap_or(share.max(1) as u32);
         let gate = Gate::new(GateConfig { soft_limit, hard_limit, evict_min_idle });
         let usual = matches!(target, Target::Redis(_)).then_some(REDIS_CLIENT_IDLE_TIME);
@@ -79,8 +86,9 @@ impl Front {
         if self.gate.evictions_wanted() > 0 { too_long.min(since + self.evict_min_idle) } else { too_long }
     }
 
-    /// A client to be disconnected by now, and since when it is due.
-    pub fn next_removal(&mut self, now: Time) -> Option<(u32, Time)> {
+    /// Removes a client that is to be disconnected by now, and counts an eviction as such. Returns the client, and
+    /// since when it is due.
+    pub fn pop_removal(&mut self, now: Time) -> Option<(u32, Time)> {
         let due = self.deadline();
         if due > now {
             return None;
@@ -97,8 +105,8 @@ impl Front {
         Some((conn, now))
     }
 
-    pub fn rejections_and_evictions(&self) -> (u64, u64) {
-        (self.gate.rejections(), self.gate.evictions())
+    pub fn stats(&self) -> FrontStats {
+        FrontStats { rejected: self.gate.rejections(), evicted: self.gate.evictions() }
     }
 }
 
@@ -119,7 +127,7 @@ mod tests {
         let mut front = Front::new(&PoolhouseWishes { client_idle_time: Some(None), ..wishes }, &target);
         let within: Vec<u32> = (0..clients).filter(|_| front.admit()).collect();
         within.iter().for_each(|conn| front.mark_idle(*conn, Time(0)));
-        let sent = std::iter::from_fn(|| front.next_removal(Time(0) + DEFAULT_EVICT_MIN_IDLE)).count();
+        let sent = std::iter::from_fn(|| front.pop_removal(Time(0) + DEFAULT_EVICT_MIN_IDLE)).count();
         (within.len() as u32, sent as u32)
     }
 

@@ -13,7 +13,7 @@ pub const FORMAT: u32 = 1;
 #[derive(Clone, Debug, Serialize)]
 pub struct Prediction {
     pub format: u32,
-    /// Always `plan`; a measurement has another kind.
+    /// Always `plan`. The result of a run has no kind.
     pub kind: &'static str,
     pub name: String,
     /// The description of the scenario.

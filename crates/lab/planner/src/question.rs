@@ -1,6 +1,5 @@
 //! A planner's question: loads with their given pool settings, the server model, and objectives. It comes from a
-//! scenario
-//! file, which may be one that `poolhouse bench` runs, or from the command line.
+//! scenario file, which may be one that `poolhouse bench` runs, or from the command line.
 
 mod options;
 
@@ -48,7 +47,7 @@ pub struct Question {
     /// The description of the scenario.
     pub about: String,
     /// The loads, each with its given pool settings.
-    pub cases: Vec<Plan>,
+    pub loads: Vec<Plan>,
     pub spec: Spec,
     pub objectives: Vec<Comparison>,
     /// Share by which upper limits are lowered.
@@ -134,7 +133,7 @@ pub fn from_text(
         let reserved = options.reserved.unwrap_or(default_reserved(&target));
         (spec.limit, spec.reserved) = (Some(start.max_connections), reserved);
     }
-    let (cases, best_rate) = match &scenario.sweep {
+    let (loads, best_rate) = match &scenario.sweep {
         None => (scenario.plans, None),
         Some(sweep) => {
             let curve = spec.curve.clone().filter(|_| options.curve.is_some()).ok_or_else(|| {
@@ -146,14 +145,14 @@ pub fn from_text(
             (sweep_loads(&scenario.name, sweep, &curve), Some(curve.best(0.0).0))
         }
     };
-    if let Err(message) = cases.iter().try_for_each(|case| check_bounds(case, &spec)) {
+    if let Err(message) = loads.iter().try_for_each(|load| check_bounds(load, &spec)) {
         return Err(settings::Problem::error(message).in_file(path).into());
     }
     if let Some(best) = best_rate.filter(|_| options.objectives.is_empty()) {
         options.objectives.push(format!("rate>={}", round_down(best * (1.0 - MAX_SWEEP_LOSS))));
     }
     let question =
-        build(scenario.name, cases, spec, options, assumptions).map_err(|message| place(("objectives", message)))?;
+        build(scenario.name, loads, spec, options, assumptions).map_err(|message| place(("objectives", message)))?;
     Ok(Question {
         about: scenario.about,
         compression: scenario.compression.unwrap_or(1.0),
@@ -237,7 +236,7 @@ impl Question {
 
     /// The first load that has a pool.
     pub fn first_pooled(&self) -> Option<&Plan> {
-        self.cases.iter().find(|case| case.pool.reuse)
+        self.loads.iter().find(|load| load.pool.reuse)
     }
 }
 
@@ -251,8 +250,7 @@ pub struct Missed {
 }
 
 /// Moves a stall that is rarer than once in the default load length into the load, because a percentile over hours
-/// would
-/// not show it. Returns the assumption. A stall with a given beginning stays where it is.
+/// would not show it. Returns the assumption. A stall with a given beginning stays where it is.
 fn move_rare_stall_into_load(fault: &mut Fault) -> Option<String> {
     let Fault::Stall { window, .. } = fault else { return None };
     let every = window.every.filter(|every| *every == window.first && *every >= DEFAULT_LOAD_LENGTH)?;
@@ -276,19 +274,19 @@ fn round_down(rate: f64) -> f64 {
 }
 
 /// Refuses a load that takes too long to simulate, or whose times could overflow.
-fn check_bounds(case: &Plan, spec: &Spec) -> Result<(), String> {
+fn check_bounds(load: &Plan, spec: &Spec) -> Result<(), String> {
     let too_long = |what: &str| Err(format!("{what} is too long to be played: give a year at most"));
-    let delays = case.faults.iter().filter_map(|fault| match fault {
+    let delays = load.faults.iter().filter_map(|fault| match fault {
         Fault::Delay { delay, jitter } => Some(delay.saturating_add(*jitter)),
         Fault::Stall { delay, .. } => Some(*delay),
         Fault::BlackHole { window } => Some(window.length),
         Fault::Forget { .. } | Fault::Cut { .. } => None,
     });
-    let (length, operations) = length_and_operations(case, spec);
+    let (length, operations) = length_and_operations(load, spec);
     match () {
-        () if length.saturating_add(case.warmup) > MAX_LOAD_LENGTH => too_long("the load"),
-        () if case.timeout > MAX_LOAD_LENGTH => too_long("the time-out of an operation"),
-        () if case.freeze.is_some_and(|window| window.length > MAX_LOAD_LENGTH) => too_long("the freeze"),
+        () if length.saturating_add(load.warmup) > MAX_LOAD_LENGTH => too_long("the load"),
+        () if load.timeout > MAX_LOAD_LENGTH => too_long("the time-out of an operation"),
+        () if load.freeze.is_some_and(|window| window.length > MAX_LOAD_LENGTH) => too_long("the freeze"),
         () if delays.max().is_some_and(|delay| delay > MAX_DELAY) => {
             Err("a delay on the way of more than a day: nothing could be planned with that".to_owned())
         }
@@ -302,16 +300,16 @@ fn check_bounds(case: &Plan, spec: &Spec) -> Result<(), String> {
 }
 
 /// The shortest length of a load, and its approximate number of operations.
-fn length_and_operations(case: &Plan, spec: &Spec) -> (Duration, f64) {
-    match &case.shape {
+fn length_and_operations(load: &Plan, spec: &Spec) -> (Duration, f64) {
+    match &load.shape {
         Shape::Open { stages, .. } => {
             let length = stages.iter().map(|stage| stage.duration).fold(Duration::ZERO, Duration::saturating_add);
             (length, stages.iter().map(Stage::expected).sum())
         }
         Shape::Closed { clients, think, duration, operations } => {
-            let each = spec.mean_hold_time(&case.faults).saturating_add(*think).as_secs_f64().max(1e-9);
-            let connections = case.pool.config.effective_max_size().saturating_mul(case.pool.instances);
-            let at_once = if case.pool.reuse { connections.min(*clients) } else { *clients };
+            let each = spec.mean_hold_time(&load.faults).saturating_add(*think).as_secs_f64().max(1e-9);
+            let connections = load.pool.config.effective_max_size().saturating_mul(load.pool.instances);
+            let at_once = if load.pool.reuse { connections.min(*clients) } else { *clients };
             let curve = spec.curve.as_ref().map(|curve| curve.best(0.0).0);
             let processors = spec.processors.map(|all| all.best(spec.service.mean()).0);
             let rate = curve.into_iter().chain(processors).fold(f64::from(at_once) / each, f64::min);
@@ -326,19 +324,19 @@ fn length_and_operations(case: &Plan, spec: &Spec) -> (Duration, f64) {
 
 fn build(
     name: String,
-    cases: Vec<Plan>,
+    loads: Vec<Plan>,
     spec: Spec,
     options: Options,
     mut assumptions: Vec<String>,
 ) -> Result<Question, String> {
     let texts = match options.objectives.is_empty() {
-        true => default_objectives(&cases, &spec, &mut assumptions),
+        true => default_objectives(&loads, &spec, &mut assumptions),
         false => options.objectives,
     };
     Ok(Question {
         name,
         about: String::new(),
-        cases,
+        loads,
         objectives: texts.iter().map(|text| parse_objective(text)).collect::<Result<_, _>>()?,
         margin: options.margin.unwrap_or(DEFAULT_MARGIN),
         compression: 1.0,
@@ -354,10 +352,10 @@ fn build(
 }
 
 /// The default objectives: few operations fail, and few wait for a connection for longer than one is held.
-fn default_objectives(cases: &[Plan], spec: &Spec, assumptions: &mut Vec<String>) -> Vec<String> {
+fn default_objectives(loads: &[Plan], spec: &Spec, assumptions: &mut Vec<String>) -> Vec<String> {
     let mut texts = vec!["errors<0.1%".to_owned()];
-    if let Some(case) = cases.iter().find(|case| case.pool.reuse) {
-        let wait = spec.mean_hold_time(&case.faults).as_millis().max(MIN_WAIT_OBJECTIVE_MS);
+    if let Some(load) = loads.iter().find(|load| load.pool.reuse) {
+        let wait = spec.mean_hold_time(&load.faults).as_millis().max(MIN_WAIT_OBJECTIVE_MS);
         texts.insert(0, format!("pool_wait_p99<{wait}ms"));
     }
     assumptions.push(format!("No objective was given, so these are used: {}.", texts.join(", ")));
@@ -374,7 +372,7 @@ fn default_reserved(target: &Target) -> u32 {
 
 /// Loads with all clients of a sweep, on pools of the measured sizes.
 fn sweep_loads(name: &str, sweep: &SweepPlan, curve: &Curve) -> Vec<Plan> {
-    let known: Vec<u32> = curve.known_at().collect();
+    let known: Vec<u32> = curve.known_concurrencies().collect();
     let step = known.len().div_ceil(MAX_SWEEP_LOADS).max(1);
     let clients = sweep.through_clients.unwrap_or(sweep.options.to);
     let shape = Shape::Closed { clients, think: Duration::ZERO, duration: SWEEP_LOAD_LENGTH, operations: None };

@@ -16,7 +16,7 @@ use load::{
 use pool::Time;
 
 use crate::{
-    front::{Front, PoolDecision, ServerPool},
+    front::{Front, FrontStats, PoolDecision, ServerPool},
     server::{ConnectOutcome, Delivery, POLLING_MONITORS_PER_HOST, Server, ServerStats, Spec},
 };
 use events::{Event, EventKind, Events, UpstreamEvent};
@@ -36,8 +36,8 @@ pub struct Outcome {
     /// The result in the load generator's form.
     pub result: BenchResult,
     pub server: ServerStats,
-    /// Numbers of clients that the Poolhouse in front has rejected and evicted.
-    pub gate: (u64, u64),
+    /// All zero if there is no Poolhouse in front.
+    pub front: FrontStats,
     /// The longest wait in the pools of the plan, not counting the wait in the pool of a Poolhouse in front. `None` if
     /// no operation has got a connection.
     pub longest_wait: Option<Duration>,
@@ -85,14 +85,14 @@ fn simulate(plan: &Plan, spec: &Spec, events: Events, should_stop: StopCheck<'_>
         if simulation.began.is_none()
             && let Some(at) = engine.measured_from()
         {
-            simulation.load_begins(at);
-            step_limit.load_begins();
+            simulation.begin_load(at);
+            step_limit.begin_load();
         }
-        if step_limit.is_early_stop_check_due() && should_stop(&engine, now) {
+        if step_limit.take_early_stop_check() && should_stop(&engine, now) {
             (is_complete, stopped_early) = (false, true);
             break;
         }
-        if step_limit.is_exceeded(&engine, simulation.began.is_some(), now) {
+        if step_limit.count_step(&engine, simulation.began.is_some(), now) {
             is_complete = false;
             break;
         }
@@ -127,7 +127,7 @@ fn simulate(plan: &Plan, spec: &Spec, events: Events, should_stop: StopCheck<'_>
     Outcome {
         result,
         server: simulation.server.stats(),
-        gate: simulation.front.as_ref().map_or((0, 0), Front::rejections_and_evictions),
+        front: simulation.front.as_ref().map(Front::stats).unwrap_or_default(),
         longest_wait: engine.longest_wait(),
         is_complete,
         stopped_early,
@@ -187,7 +187,7 @@ impl<'s> Simulation<'s> {
             server: Server::new(spec, &plan.faults, plan.seed ^ SERVER_SEED)
                 .with_monitors(monitoring_connections(plan, spec)),
             front: plan.poolhouse.as_ref().map(|wishes| Front::new(wishes, &plan.target)),
-            servers: own_pool(plan).map(|wishes| ServerPool::new(wishes, Time(0))),
+            servers: front_with_pool(plan).map(|wishes| ServerPool::new(wishes, Time(0))),
             upstream: Vec::new(),
             events,
             connections: Vec::new(),
@@ -196,9 +196,9 @@ impl<'s> Simulation<'s> {
         }
     }
 
-    fn load_begins(&mut self, at: Time) {
+    fn begin_load(&mut self, at: Time) {
         self.began = Some(at);
-        if let Some(cut) = self.server.load_begins(at) {
+        if let Some(cut) = self.server.begin_load(at) {
             self.push(cut, EventKind::AllCut, u32::MAX, 0);
         }
     }
@@ -270,7 +270,7 @@ impl<'s> Simulation<'s> {
         let counts = self.servers.is_none();
         let (at, kind) = match self.server.connect(self.front.is_some(), counts && !rejected, now) {
             ConnectOutcome::Established(at, _) if rejected => {
-                connection.refusal = Some(ErrorKind(Cow::Borrowed(self.server.rejection())));
+                connection.refusal = Some(ErrorKind(Cow::Borrowed(self.server.refusal_error())));
                 (at, EventKind::Refused)
             }
             ConnectOutcome::Established(at, phases) => {
@@ -294,7 +294,7 @@ impl<'s> Simulation<'s> {
     #[inline]
     fn process_due(&mut self, engine: &mut Engine, now: Time) {
         loop {
-            while let Some((conn, due)) = self.front.as_mut().and_then(|front| front.next_removal(now)) {
+            while let Some((conn, due)) = self.front.as_mut().and_then(|front| front.pop_removal(now)) {
                 let connection = &mut self.connections[conn as usize];
                 connection.is_closed_by_front = true;
                 let (generation, at) = (connection.generation, self.server.push_arrival(due));
@@ -334,7 +334,8 @@ impl<'s> Simulation<'s> {
                 if let Some(servers) = &mut self.servers {
                     servers.release(conn, now);
                 }
-                let error = (kind == EventKind::Rejected).then(|| ErrorKind(Cow::Borrowed(self.server.rejection())));
+                let error =
+                    (kind == EventKind::Rejected).then(|| ErrorKind(Cow::Borrowed(self.server.refusal_error())));
                 engine.ended(id, Ended { error, reusable: true }, now);
             }
             EventKind::Arrived => match &mut self.servers {
@@ -416,13 +417,13 @@ impl<'s> Simulation<'s> {
                 let stands = self.upstream[slot as usize].established_at + self.server.log_in(now);
                 return self.push(stands, EventKind::Upstream(UpstreamEvent::Established), slot, generation);
             }
-            UpstreamEvent::Established => return servers.connected(slot, now),
-            UpstreamEvent::Refused => servers.refused(slot, now),
-            UpstreamEvent::Closed => servers.closed(slot, now),
+            UpstreamEvent::Established => return servers.handle_connected(slot, now),
+            UpstreamEvent::Refused => servers.handle_refused(slot, now),
+            UpstreamEvent::Closed => servers.handle_closed(slot, now),
         }
         let upstream = std::mem::take(&mut self.upstream[slot as usize]);
         if upstream.counts_at_server {
-            self.server.connection_closed();
+            self.server.free_place();
         }
     }
 
@@ -487,7 +488,7 @@ impl<'s> Simulation<'s> {
         }
         let connection = std::mem::take(&mut self.connections[conn as usize]);
         if connection.counts_at_server {
-            self.server.connection_closed();
+            self.server.free_place();
         }
         if let Some(front) = self.front.as_mut().filter(|_| connection.admitted) {
             front.remove_client(conn, connection.is_closed_by_front);
@@ -511,9 +512,9 @@ fn is_live(
 
 /// Monitoring connections that drivers (those of all instances, or that of the Poolhouse in front) keep to the server.
 pub fn monitoring_connections(plan: &Plan, spec: &Spec) -> u32 {
-    match own_pool(plan).is_some() || spec.budget.is_some() {
-        true => spec.watchers.min(POLLING_MONITORS_PER_HOST),
-        false if plan.pool.reuse => spec.watchers.saturating_mul(plan.pool.instances),
+    match front_with_pool(plan).is_some() || spec.budget.is_some() {
+        true => spec.monitors_per_instance.min(POLLING_MONITORS_PER_HOST),
+        false if plan.pool.reuse => spec.monitors_per_instance.saturating_mul(plan.pool.instances),
         false => 0,
     }
 }
@@ -525,7 +526,7 @@ pub fn max_pool_connections(plan: &Plan, spec: &Spec) -> Option<u32> {
 
 /// The settings of the Poolhouse in front if it leases a server to each running operation. With Redis, clients share
 /// servers.
-pub fn own_pool(plan: &Plan) -> Option<&PoolhouseWishes> {
+pub fn front_with_pool(plan: &Plan) -> Option<&PoolhouseWishes> {
     plan.poolhouse.as_ref().filter(|_| !matches!(plan.target, Target::Redis(_)))
 }
 

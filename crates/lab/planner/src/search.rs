@@ -14,12 +14,12 @@ use crate::{
     facts::Facts,
     front::hard_limit,
     question::{Missed, Question},
-    run::{Outcome, max_pool_connections, own_pool, run, run_until},
+    run::{Outcome, front_with_pool, max_pool_connections, run, run_until},
     server::Spec,
     sizes::Sizes,
     upkeep::Upkeep,
 };
-use loads::{advised, highest_rate, max_operations, shortened, with};
+use loads::{highest_rate, max_operations, shortened, with_advised_settings, with_sizes};
 
 /// Candidate idle times in seconds of the real service.
 const CANDIDATE_IDLE_TIMES_S: [u64; 8] = [10, 30, 60, 2 * 60, 5 * 60, 10 * 60, 30 * 60, 60 * 60];
@@ -57,7 +57,7 @@ pub struct Found {
     /// Number of simulations run.
     pub simulations: u32,
     /// The largest size allowed, and what bounds it.
-    pub most: (u32, Bound),
+    pub max_allowed: (u32, Bound),
 }
 
 /// What bounds the size of a pool.
@@ -81,7 +81,7 @@ pub enum Bound {
 pub fn limits(load: &Plan, spec: &Spec) -> impl Iterator<Item = (u32, Bound)> {
     let gate = load.poolhouse.as_ref().map(hard_limit);
     // Behind these pools, the pool of a Poolhouse in front may decide how many connections reach the server.
-    let room = max_pool_connections(load, spec).filter(|_| own_pool(load).is_none());
+    let room = max_pool_connections(load, spec).filter(|_| front_with_pool(load).is_none());
     let limits = [(gate, Bound::Gate), (room, Bound::Server)].into_iter();
     limits.filter_map(|(limit, bound)| Some((limit?, bound))).filter(|(limit, _)| !is_enforced_by_budget(spec, *limit))
 }
@@ -102,9 +102,9 @@ pub fn search(question: &Question, progress: Progress<'_>) -> Option<Found> {
 
 /// The evaluation of a candidate.
 #[derive(Default)]
-struct Judged {
+struct JudgedCandidate {
     /// Objectives that are missed with the margin.
-    tight: Vec<Missed>,
+    missed_with_margin: Vec<Missed>,
     /// Objectives that are missed without a margin.
     missed: Vec<Missed>,
     /// In a load that misses an objective with the margin, an operation waited for a connection of the pools whose size
@@ -113,7 +113,7 @@ struct Judged {
     /// The simulation ran to its end. If it did not, it does not with larger pools either.
     is_complete: bool,
     /// The share of the last load's operations that failed.
-    failed: f64,
+    failed_share: f64,
     /// The 99th percentile of the last load's response time in milliseconds. Infinite if no operation was answered.
     p99: f64,
     /// Connections made in all simulated loads.
@@ -147,13 +147,13 @@ impl<'q, 'p> Search<'q, 'p> {
     fn new(question: &'q Question, progress: Progress<'p>) -> Option<Self> {
         let first = question.first_pooled()?;
         let mut loads: Vec<Plan> = Vec::new();
-        for case in &question.cases {
+        for load in &question.loads {
             let alike =
-                case.pool.reuse && case.pool.instances == first.pool.instances && case.poolhouse == first.poolhouse;
+                load.pool.reuse && load.pool.instances == first.pool.instances && load.poolhouse == first.poolhouse;
             let same =
-                |load: &Plan| (&load.shape, &load.faults, load.freeze) == (&case.shape, &case.faults, case.freeze);
+                |other: &Plan| (&other.shape, &other.faults, other.freeze) == (&load.shape, &load.faults, load.freeze);
             if alike && !loads.iter().any(same) {
-                loads.push(advised(question, first, case));
+                loads.push(with_advised_settings(question, first, load));
             }
         }
         // A count is smaller in a part of a load than in the whole.
@@ -166,9 +166,9 @@ impl<'q, 'p> Search<'q, 'p> {
         let (most, bound) = self.max_allowed_size()?;
         let (max_size, with_margin, mut too_small) = self.max_size(most);
         self.margin = if with_margin { self.question.margin } else { 0.0 };
-        let full = self.full(max_size);
+        let all_kept = self.all_kept(max_size);
         // The clients of a sweep use all connections all the time.
-        let sizes = if self.is_met(&full) && !self.question.is_sweep { self.shrink(full) } else { full };
+        let sizes = if self.is_met(&all_kept) && !self.question.is_sweep { self.shrink(all_kept) } else { all_kept };
         let (sizes, outcomes, missed) = self.confirm(sizes, most, &mut too_small);
         // A simulation that does not run to its end tells nothing, with any seed.
         let is_complete = outcomes.iter().all(|outcome| outcome.is_complete);
@@ -185,7 +185,7 @@ impl<'q, 'p> Search<'q, 'p> {
             spread,
             seeds_that_met,
             simulations: self.simulations,
-            most: (most, bound),
+            max_allowed: (most, bound),
         };
         let found = if is_complete { self.apply_rules(found) } else { found };
         Some(Found { simulations: self.simulations, ..found })
@@ -210,14 +210,15 @@ impl<'q, 'p> Search<'q, 'p> {
     /// # Errors
     /// The objectives that only these settings miss. Empty if the settings are worse in another respect.
     fn with_upkeep(&mut self, upkeep: Upkeep, found: &Found) -> Result<Found, Vec<Missed>> {
-        let (outcomes, _) = self.judge_full_loads(&found.sizes);
+        let (outcomes, _) = self.judge_whole_loads(&found.sizes);
         let margin = if found.with_margin { self.question.margin } else { 0.0 };
-        let (missed, tight) = (self.missed(&outcomes, 0.0), self.missed(&outcomes, margin));
-        let no_worse = if found.missed.is_empty() { tight.is_empty() } else { missed.len() <= found.missed.len() };
-        let fails_more = most_failed(&outcomes) > most_failed(&found.outcomes) * FAILURE_TOLERANCE;
+        let (missed, missed_with_margin) = (self.missed(&outcomes, 0.0), self.missed(&outcomes, margin));
+        let no_worse =
+            if found.missed.is_empty() { missed_with_margin.is_empty() } else { missed.len() <= found.missed.len() };
+        let fails_more = max_failed_share(&outcomes) > max_failed_share(&found.outcomes) * FAILURE_TOLERANCE;
         if !no_worse || fails_more || outcomes.iter().any(|outcome| !outcome.is_complete) {
             let is_new = |miss: &Missed| found.missed.iter().all(|known| known.objective != miss.objective);
-            return Err(tight.into_iter().filter(is_new).collect());
+            return Err(missed_with_margin.into_iter().filter(is_new).collect());
         }
         let (spread, seeds_that_met) = self.run_other_seeds(&found.sizes);
         if seeds_that_met < found.seeds_that_met {
@@ -248,9 +249,9 @@ impl<'q, 'p> Search<'q, 'p> {
             return None;
         }
         // Behind a Poolhouse with its own pool, the size does not decide the concurrency at the server.
-        let curve = self.spec.curve.as_ref().filter(|_| own_pool(load).is_none());
+        let curve = self.spec.curve.as_ref().filter(|_| front_with_pool(load).is_none());
         let known = curve.and_then(|curve| curve.measured_until()).map(|until| (until, Bound::Measured));
-        let relied = curve.and_then(|curve| curve.searched()).map(|(_, to)| (to, Bound::Safe));
+        let relied = curve.and_then(|curve| curve.searched_range()).map(|(_, to)| (to, Bound::Safe));
         let measured = known.into_iter().chain(relied);
         for (limit, bound) in measured.filter(|(limit, _)| !is_enforced_by_budget(self.spec, *limit)) {
             // Each instance has at least one connection.
@@ -271,7 +272,7 @@ impl<'q, 'p> Search<'q, 'p> {
     /// objectives, then the fewest failures, then the shortest p99; or, if the server is overloaded, the size with the
     /// highest throughput.
     fn max_size(&mut self, most: u32) -> (u32, bool, TooSmall) {
-        let mut tried: Vec<(u32, Judged)> = Vec::new();
+        let mut tried: Vec<(u32, JudgedCandidate)> = Vec::new();
         let fewest = self.smallest_size(most);
         let mut size = self.min_size_by_littles_law().min(most).max(fewest);
         // Candidates run to their end, to rank the ones that are too small. With an overloaded server no ranking is
@@ -279,16 +280,19 @@ impl<'q, 'p> Search<'q, 'p> {
         let saturation_size = self.saturation_size();
         let until = if saturation_size.is_some() { Until::CertainMiss(0.0) } else { Until::End };
         loop {
-            let judged = self.judge(&self.full(size), until);
+            let judged = self.judge(&self.all_kept(size), until);
             // If no operation waited for a connection, a larger pool changes nothing.
-            let last = judged.tight.is_empty() || !judged.has_pool_wait || !judged.is_complete || size >= most;
+            let last =
+                judged.missed_with_margin.is_empty() || !judged.has_pool_wait || !judged.is_complete || size >= most;
             tried.push((size, judged));
             if last {
                 break;
             }
             size = ((f64::from(size) * SIZE_GROWTH_FACTOR).ceil() as u32).max(size + 1).min(most);
         }
-        for (margin, missed) in [(self.margin, (|j| &j.tight) as fn(&Judged) -> &Vec<Missed>), (0.0, |j| &j.missed)] {
+        for (margin, missed) in
+            [(self.margin, (|j| &j.missed_with_margin) as fn(&JudgedCandidate) -> &Vec<Missed>), (0.0, |j| &j.missed)]
+        {
             let Some(enough) = tried.iter().position(|(_, judged)| missed(judged).is_empty()) else { continue };
             let too_small = enough.checked_sub(1).map(|at| (tried[at].0, missed(&tried[at].1).clone()));
             let with_margin = margin >= self.margin;
@@ -302,9 +306,9 @@ impl<'q, 'p> Search<'q, 'p> {
         let last = tried.last().map(|(size, judged)| (*size, judged.missed.clone()));
         let nearest = tried.iter().min_by(|(one, a), (other, b)| {
             // A candidate with which no operation succeeds comes last.
-            let none_succeeds = (a.failed >= 1.0).cmp(&(b.failed >= 1.0));
+            let none_succeeds = (a.failed_share >= 1.0).cmp(&(b.failed_share >= 1.0));
             let fewer = none_succeeds.then(a.missed.len().cmp(&b.missed.len()));
-            fewer.then(a.failed.total_cmp(&b.failed)).then(a.p99.total_cmp(&b.p99)).then(one.cmp(other))
+            fewer.then(a.failed_share.total_cmp(&b.failed_share)).then(a.p99.total_cmp(&b.p99)).then(one.cmp(other))
         });
         let nearest = nearest.map_or(most, |(size, _)| *size);
         (nearest, false, last)
@@ -315,7 +319,7 @@ impl<'q, 'p> Search<'q, 'p> {
     /// fewer operations fail while the load lasts, but they pile up in the server.
     fn saturation_size(&self) -> Option<u32> {
         let load = &self.loads[0];
-        let (does, at_once) = Facts::of(self.question, load).server_best.filter(|_| own_pool(load).is_none())?;
+        let (does, at_once) = Facts::of(self.question, load).server_best.filter(|_| front_with_pool(load).is_none())?;
         let peaks = self.loads.iter().filter_map(|load| Facts::of(self.question, load).peak_rate);
         let too_much = peaks.into_iter().any(|rate| rate > does);
         let elsewhere = self.spec.mean_hold_time(&load.faults).saturating_sub(self.spec.service.mean());
@@ -328,7 +332,7 @@ impl<'q, 'p> Search<'q, 'p> {
         let mut below = low.as_ref().map_or(fewest - 1, |(size, _)| *size);
         while high - below > 1 {
             let middle = below + (high - below) / 2;
-            let missed = self.judge(&self.full(middle), Until::CertainMiss(self.margin)).tight;
+            let missed = self.judge(&self.all_kept(middle), Until::CertainMiss(self.margin)).missed_with_margin;
             if missed.is_empty() {
                 high = middle;
             } else {
@@ -352,29 +356,29 @@ impl<'q, 'p> Search<'q, 'p> {
     }
 
     /// Sizes with all connections made at the start, as far as the shared budget allows.
-    fn full(&self, max_size: u32) -> Sizes {
+    fn all_kept(&self, max_size: u32) -> Sizes {
         let pool = &self.loads[0].pool;
         let each = self.spec.budget.map_or(max_size, |budget| budget / pool.instances);
         Sizes { max_size, min_size: max_size.min(each), max_idle_time: pool.config.max_idle_time }
     }
 
     /// Lowers the min size, then the idle time as far as no additional connections are made.
-    fn shrink(&mut self, full: Sizes) -> Sizes {
-        let (mut low, mut high) = (0, full.min_size);
+    fn shrink(&mut self, all_kept: Sizes) -> Sizes {
+        let (mut low, mut high) = (0, all_kept.min_size);
         // 0 is tried first: it is often sufficient.
         while low < high {
-            let middle = if low == 0 && high == full.min_size { 0 } else { low + (high - low) / 2 };
-            if self.is_met(&Sizes { min_size: middle, ..full }) {
+            let middle = if low == 0 && high == all_kept.min_size { 0 } else { low + (high - low) / 2 };
+            if self.is_met(&Sizes { min_size: middle, ..all_kept }) {
                 high = middle;
             } else {
                 low = middle + 1;
             }
         }
-        if f64::from(high) > f64::from(full.max_size) * KEEP_ALL_SHARE {
+        if f64::from(high) > f64::from(all_kept.max_size) * KEEP_ALL_SHARE {
             // Closing the few remaining connections when idle would save too little.
-            return full;
+            return all_kept;
         }
-        let sizes = Sizes { min_size: high, ..full };
+        let sizes = Sizes { min_size: high, ..all_kept };
         let compression = self.question.compression;
         let times = CANDIDATE_IDLE_TIMES_S.iter().map(|seconds| Duration::from_secs_f64(*seconds as f64 / compression));
         let shorter = times.filter(|time| sizes.max_idle_time.is_none_or(|given| *time < given));
@@ -382,7 +386,7 @@ impl<'q, 'p> Search<'q, 'p> {
         for time in shorter.collect::<Vec<_>>() {
             let shorter = Sizes { max_idle_time: Some(time), ..sizes };
             let judged = self.judge(&shorter, Until::CertainMiss(self.margin));
-            if judged.tight.is_empty() && judged.created <= created {
+            if judged.missed_with_margin.is_empty() && judged.created <= created {
                 return shorter;
             }
         }
@@ -390,7 +394,7 @@ impl<'q, 'p> Search<'q, 'p> {
     }
 
     fn is_met(&mut self, sizes: &Sizes) -> bool {
-        self.judge(sizes, Until::CertainMiss(self.margin)).tight.is_empty()
+        self.judge(sizes, Until::CertainMiss(self.margin)).missed_with_margin.is_empty()
     }
 
     fn simulate(&self, plan: &Plan, until: Until) -> Outcome {
@@ -401,10 +405,10 @@ impl<'q, 'p> Search<'q, 'p> {
         })
     }
 
-    /// Simulates the shortened loads with these sizes, up to the first load that misses an objective: with the margin of
-    /// `until`, since a candidate that does without a margin has to do so with each load.
-    fn judge(&mut self, sizes: &Sizes, until: Until) -> Judged {
-        let mut judged = Judged { is_complete: true, ..Judged::default() };
+    /// Simulates the shortened loads with these sizes, up to the first load that misses an objective: with the margin
+    /// of `until`, since a candidate that does without a margin has to do so with each load.
+    fn judge(&mut self, sizes: &Sizes, until: Until) -> JudgedCandidate {
+        let mut judged = JudgedCandidate { is_complete: true, ..JudgedCandidate::default() };
         let margin = match until {
             Until::End => 0.0,
             Until::CertainMiss(margin) => margin,
@@ -415,13 +419,13 @@ impl<'q, 'p> Search<'q, 'p> {
             let outcomes = [self.simulate(&plan, until)];
             let outcome = &outcomes[0];
             let total = &outcome.result.total;
-            let tight = self.missed(&outcomes, self.margin);
+            let missed_with_margin = self.missed(&outcomes, self.margin);
             // A larger pool does not help a load that meets its objectives.
-            judged.has_pool_wait |= !tight.is_empty() && has_pool_wait(outcome);
+            judged.has_pool_wait |= !missed_with_margin.is_empty() && has_pool_wait(outcome);
             judged.is_complete &= outcome.is_complete || outcome.stopped_early;
-            judged.tight.extend(tight);
+            judged.missed_with_margin.extend(missed_with_margin);
             judged.missed.extend(self.missed(&outcomes, 0.0));
-            judged.failed = failed(total);
+            judged.failed_share = failed_share(total);
             judged.p99 = total.response_ms.as_ref().map_or(f64::INFINITY, |response| response.p99);
             judged.created += total.connections.created;
             if !self.missed(&outcomes, margin).is_empty() {
@@ -436,11 +440,11 @@ impl<'q, 'p> Search<'q, 'p> {
     }
 
     fn plans(&self, sizes: &Sizes, seed: u64) -> Vec<Plan> {
-        self.loads.iter().map(|load| with(load, sizes, seed)).collect()
+        self.loads.iter().map(|load| with_sizes(load, sizes, seed)).collect()
     }
 
     fn short_plans(&self, sizes: &Sizes, seed: u64) -> Vec<Plan> {
-        self.short.iter().map(|load| with(load, sizes, seed)).collect()
+        self.short.iter().map(|load| with_sizes(load, sizes, seed)).collect()
     }
 }
 
@@ -455,12 +459,12 @@ fn is_pool_wait(longest: Option<Duration>) -> bool {
 }
 
 /// The largest share of a load's operations that failed.
-fn most_failed(outcomes: &[Outcome]) -> f64 {
-    outcomes.iter().map(|outcome| failed(&outcome.result.total)).fold(0.0, f64::max)
+fn max_failed_share(outcomes: &[Outcome]) -> f64 {
+    outcomes.iter().map(|outcome| failed_share(&outcome.result.total)).fold(0.0, f64::max)
 }
 
 /// The share of operations that failed; 1 if none ended.
-fn failed(total: &Measured) -> f64 {
+fn failed_share(total: &Measured) -> f64 {
     let errors = total.errors.values().sum::<u64>() as f64;
     let ended = total.requests as f64 + errors;
     if ended > 0.0 { errors / ended } else { 1.0 }

@@ -39,12 +39,12 @@ pub struct Spec {
     /// Connections within the limit that are reserved for other users.
     pub reserved: u32,
     /// The error with which the server refuses a connection above its limit.
-    pub full: &'static str,
+    pub refusal_error: &'static str,
     /// The limit that all pools share if they belong to one Poolhouse (its `max_server_connections`). `None` if only
     /// the pools' own limits apply.
     pub budget: Option<u32>,
     /// Monitoring connections of each instance, outside its pool; see [`MONGODB_MONITORS_PER_HOST`].
-    pub watchers: u32,
+    pub monitors_per_instance: u32,
 }
 
 /// Processing time of each phase of connecting, at both ends, without network delay. `None` if there is no such phase.
@@ -112,9 +112,9 @@ impl Spec {
             connect: Connect::default(),
             limit: None,
             reserved: 0,
-            full: POSTGRES_FULL,
+            refusal_error: POSTGRES_FULL,
             budget: None,
-            watchers: 0,
+            monitors_per_instance: 0,
         }
     }
 
@@ -202,12 +202,12 @@ impl<'s> Server<'s> {
     }
 
     /// The error with which the server refuses a connection above its limit.
-    pub fn rejection(&self) -> &'static str {
-        self.spec.full
+    pub fn refusal_error(&self) -> &'static str {
+        self.spec.refusal_error
     }
 
     /// Starts the fault windows. Returns the time of the first cut of all connections.
-    pub fn load_begins(&mut self, now: Time) -> Option<Time> {
+    pub fn begin_load(&mut self, now: Time) -> Option<Time> {
         self.timeline.load_start = Some(now.0);
         self.timeline.next_cut(now.0.saturating_sub(1)).map(Time)
     }
@@ -218,10 +218,10 @@ impl<'s> Server<'s> {
     }
 
     /// Makes a connection. `through_front`: to the Poolhouse in front, which has a limit of its own. `counts`: the
-    /// connection counts toward the server's limit until [`Self::connection_closed`].
+    /// connection counts toward the server's limit until [`Self::free_place`].
     pub fn connect(&mut self, through_front: bool, counts: bool, now: Time) -> ConnectOutcome {
         let connect = &self.spec.connect;
-        let full = !through_front && self.max_connections.is_some_and(|max| self.open >= max);
+        let is_full = !through_front && self.max_connections.is_some_and(|max| self.open >= max);
         let begun = now.0;
         let mut phases = Phases::default();
         let mut at = begun;
@@ -247,9 +247,9 @@ impl<'s> Server<'s> {
             at += times.draw(&mut self.random) as u64;
             for _ in 0..trips {
                 at = self.add_round_trip(at);
-                if full {
+                if is_full {
                     self.refused += 1;
-                    return ConnectOutcome::Refused(Time(at), ErrorKind(Cow::Borrowed(self.spec.full)));
+                    return ConnectOutcome::Refused(Time(at), ErrorKind(Cow::Borrowed(self.spec.refusal_error)));
                 }
             }
             let taken = Some(Duration::from_nanos(at - from));
@@ -260,9 +260,12 @@ impl<'s> Server<'s> {
                 _ => phases.ready = taken,
             }
         }
-        if full {
+        if is_full {
             self.refused += 1;
-            return ConnectOutcome::Refused(Time(self.add_round_trip(at)), ErrorKind(Cow::Borrowed(self.spec.full)));
+            return ConnectOutcome::Refused(
+                Time(self.add_round_trip(at)),
+                ErrorKind(Cow::Borrowed(self.spec.refusal_error)),
+            );
         }
         self.open += u32::from(counts);
         self.max_open = self.max_open.max(self.open);
@@ -279,7 +282,7 @@ impl<'s> Server<'s> {
     /// Starts a login. Returns its wait for a processor.
     pub fn log_in(&mut self, now: Time) -> Duration {
         let work = self.spec.connect.work.as_nanos() as u64;
-        Duration::from_nanos(self.queue.as_mut().map_or(0, |queue| queue.take(now.0, work)))
+        Duration::from_nanos(self.queue.as_mut().map_or(0, |queue| queue.occupy(now.0, work)))
     }
 
     fn login_needs_processor(&self) -> bool {
@@ -312,16 +315,16 @@ impl<'s> Server<'s> {
 
     /// Starts to serve an operation. `first`: the first one on its connection. Returns when it is served; `None` if
     /// that depends on later arrivals, see [`Self::next_served`].
-    pub fn start_service(&mut self, conn: u32, made: u32, first: bool, now: Time) -> Option<Time> {
+    pub fn start_service(&mut self, conn: u32, generation: u32, first: bool, now: Time) -> Option<Time> {
         let alone = self.spec.service.draw(&mut self.random);
         // The first operation's extra time is processor time.
         let more = if first { self.spec.first.as_nanos() as u64 } else { 0 };
         if let Some(queue) = &mut self.queue {
-            return Some(Time(queue.done(now.0, alone as u64, more)));
+            return Some(Time(queue.serve(now.0, alone as u64, more)));
         }
         let Some(sharing) = &mut self.sharing else { return Some(Time(now.0 + alone as u64 + more)) };
         let work = (alone + more as f64) / self.spec.service.mean().as_nanos().max(1) as f64;
-        sharing.enter(conn, made, work, now);
+        sharing.enter(conn, generation, work, now);
         None
     }
 
@@ -367,7 +370,7 @@ impl<'s> Server<'s> {
         Time(now.0 + CLOSE_NS)
     }
 
-    pub fn connection_closed(&mut self) {
+    pub fn free_place(&mut self) {
         self.open = self.open.checked_sub(1).expect("the number of open connections is positive");
     }
 
@@ -444,7 +447,7 @@ mod tests {
         let spec = spec();
         let stands = |faults: &[Fault]| {
             let mut server = Server::new(&spec, faults, 1);
-            server.load_begins(Time(0));
+            server.begin_load(Time(0));
             match server.connect(false, true, Time(0)) {
                 ConnectOutcome::Established(at, phases) => (at.0 / MS, phases.auth.unwrap().as_millis() as u64),
                 ConnectOutcome::Refused(..) => panic!("refused"),
@@ -463,7 +466,7 @@ mod tests {
         let stands =
             |server: &mut Server<'_>| matches!(server.connect(false, true, Time(0)), ConnectOutcome::Established(..));
         assert_eq!([(); 3].map(|()| stands(&mut server)), [true, true, false]);
-        server.connection_closed();
+        server.free_place();
         assert!(stands(&mut server));
         assert_eq!(server.stats(), ServerStats { most: 2, refused: 1, at_once: None });
         // A monitoring connection takes one of the two.

@@ -16,7 +16,8 @@ const WAIT_FACTOR: f64 = 2.0;
 /// The largest `max_connecting` that the rules recommend.
 const MAX_USEFUL_CONNECTING: u32 = 16;
 
-/// Times are those of the simulation.
+/// Settings that follow from the sizes by rules. The life time is shortened by the scenario's compression; the wait
+/// time is that of the real service.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Upkeep {
     pub max_connecting: u32,

@@ -36,10 +36,10 @@ struct Series {
     created: Vec<f64>,
 }
 
-pub(super) fn of(result: &BenchResult) -> Run<'_> {
+pub(super) fn chart_data(result: &BenchResult) -> Run<'_> {
     Run {
         name: &result.name,
-        steps: result.steps.iter().map(|step| (short(step.from_s), step.name.as_str())).collect(),
+        steps: result.steps.iter().map(|step| (round_to_four_digits(step.from_s), step.name.as_str())).collect(),
         series: series(seconds(result)),
         response: line(result.total.response_ms.as_ref()),
         service: line(result.total.service_ms.as_ref()),
@@ -73,13 +73,13 @@ pub(super) fn json(data: &impl Serialize) -> String {
 }
 
 /// Rounds to four digits, which keeps the page small.
-pub(super) fn short(value: f64) -> f64 {
+pub(super) fn round_to_four_digits(value: f64) -> f64 {
     if value.is_finite() { format!("{value:.3e}").parse().expect("a number that was just written") } else { 0.0 }
 }
 
 fn line(percentiles: Option<&Percentiles>) -> Vec<[f64; 2]> {
     let points = percentiles.map(distribution::line).unwrap_or_default();
-    points.iter().map(|point| [short(point.one_in), short(point.ms)]).collect()
+    points.iter().map(|point| [round_to_four_digits(point.one_in), round_to_four_digits(point.ms)]).collect()
 }
 
 /// Points with the mean of counts, the median of medians, and the largest of other values.
@@ -87,7 +87,7 @@ fn series(seconds: &[Second]) -> Series {
     let mut all = Series::default();
     for group in seconds.chunks(seconds.len().div_ceil(MAX_POINTS).max(1)) {
         let mean = |of: fn(&Second) -> u64| {
-            short(group.iter().map(|second| of(second) as f64).sum::<f64>() / group.len() as f64)
+            round_to_four_digits(group.iter().map(|second| of(second) as f64).sum::<f64>() / group.len() as f64)
         };
         let most = |of: fn(&Second) -> u32| f64::from(group.iter().map(of).max().unwrap_or(0));
         all.t.push(short_time(group[0].at_s));
@@ -96,9 +96,9 @@ fn series(seconds: &[Second]) -> Series {
         all.errors.push(mean(|second| second.errors));
         all.dropped.push(mean(|second| second.dropped));
         all.created.push(mean(|second| second.created.into()));
-        all.p50.push(median(group.iter().filter_map(|second| second.p50_ms).collect()).map(short));
-        all.p99.push(largest(group.iter().filter_map(|second| second.p99_ms)).map(short));
-        all.max.push(largest(group.iter().filter_map(|second| second.max_ms)).map(short));
+        all.p50.push(median(group.iter().filter_map(|second| second.p50_ms).collect()).map(round_to_four_digits));
+        all.p99.push(largest(group.iter().filter_map(|second| second.p99_ms)).map(round_to_four_digits));
+        all.max.push(largest(group.iter().filter_map(|second| second.max_ms)).map(round_to_four_digits));
         all.connections.push(most(|second| second.connections));
         all.in_use.push(most(|second| second.in_use));
         all.waiting.push(most(|second| second.waiting));

@@ -1,6 +1,5 @@
 //! Comparisons of a metric of a result with a limit, such as `p99<50ms`. A comparison that holds is true. A run fails
-//! if
-//! one of its `fail_if` holds; an objective of a plan is met if it holds.
+//! if one of its `fail_if` holds; an objective of a plan is met if it holds.
 
 use settings::nearest;
 
@@ -76,9 +75,9 @@ impl Comparison {
         let (name, rest) = (text[..place].trim(), &text[place..]);
         let (sign, operator) = OPERATORS.iter().find(|(sign, _)| rest.starts_with(sign)).expect("it begins with one");
         let value = rest[sign.len()..].trim();
-        let (metric, limit) = match time(name) {
+        let (metric, limit) = match find_time_metric(name) {
             Some((interval, statistic, rank)) => (Metric::Time(interval, statistic, rank), milliseconds(value)?),
-            None => count(name, value)?,
+            None => parse_count_metric(name, value)?,
         };
         Ok(Self { text: text.trim().to_owned(), metric, operator: *operator, limit })
     }
@@ -87,10 +86,10 @@ impl Comparison {
         &self.text
     }
 
-    /// Whether the comparison holds. `margin`: share by which an upper limit is lowered. `None`: the metric was not
-    /// measured.
+    /// Whether the comparison holds. `margin`: the share by which an upper limit is lowered; lower limits stay as they
+    /// are. `None`: the metric was not measured.
     pub fn holds(&self, measured: &Measured, margin: f64) -> Option<bool> {
-        self.metric.of(measured).map(|value| match self.operator {
+        self.metric.value(measured).map(|value| match self.operator {
             Operator::Above => value > self.limit,
             Operator::AtLeast => value >= self.limit,
             Operator::Below => value < self.limit * (1.0 - margin),
@@ -118,7 +117,7 @@ impl Comparison {
         match self.metric {
             // Counts only grow.
             Metric::Errors | Metric::Dropped | Metric::Requests | Metric::Created => {
-                self.metric.of(measured).is_some_and(exceeds)
+                self.metric.value(measured).is_some_and(exceeds)
             }
             Metric::ErrorsPercent => share(measured.errors.values().sum()),
             Metric::DroppedPercent => share(measured.dropped),
@@ -148,7 +147,7 @@ impl Comparison {
 
     /// The measured value of the metric, with its unit.
     pub fn shown(&self, measured: &Measured) -> String {
-        self.metric.of(measured).map_or("unknown".to_owned(), |value| self.metric.show(value))
+        self.metric.value(measured).map_or("unknown".to_owned(), |value| self.metric.show(value))
     }
 
     /// The limit in milliseconds of a comparison that bounds the response time from above.
@@ -163,7 +162,7 @@ impl Comparison {
     }
 }
 
-fn time(name: &str) -> Option<(Interval, Statistic, Option<f64>)> {
+fn find_time_metric(name: &str) -> Option<(Interval, Statistic, Option<f64>)> {
     let (interval, name) = INTERVAL_PREFIXES
         .iter()
         .find_map(|(prefix, interval)| Some((*interval, name.strip_prefix(prefix)?)))
@@ -171,7 +170,7 @@ fn time(name: &str) -> Option<(Interval, Statistic, Option<f64>)> {
     STATISTICS.iter().find(|(known, ..)| *known == name).map(|(_, statistic, rank)| (interval, *statistic, *rank))
 }
 
-fn count(name: &str, value: &str) -> Result<(Metric, f64), String> {
+fn parse_count_metric(name: &str, value: &str) -> Result<(Metric, f64), String> {
     let (number, percent) = value.strip_suffix('%').map_or((value, false), |number| (number.trim(), true));
     let metric = match (name, percent) {
         ("errors", false) => Metric::Errors,
@@ -227,7 +226,7 @@ fn count_from_rank(count: u64, rank: f64) -> u64 {
 }
 
 impl Metric {
-    fn of(self, measured: &Measured) -> Option<f64> {
+    fn value(self, measured: &Measured) -> Option<f64> {
         let errors = measured.errors.values().sum::<u64>() as f64;
         let ended = measured.requests as f64 + errors;
         let part = |count: f64, of: f64| (of > 0.0).then(|| count / of * 100.0);

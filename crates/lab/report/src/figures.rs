@@ -109,7 +109,7 @@ pub fn error_share(measured: &Measured) -> String {
 }
 
 /// A percentile in milliseconds.
-pub fn of(percentiles: Option<&Percentiles>, which: fn(&Percentiles) -> f64) -> String {
+pub fn percentile_ms(percentiles: Option<&Percentiles>, which: fn(&Percentiles) -> f64) -> String {
     ms(percentiles.filter(|all| all.count > 0).map(which))
 }
 
@@ -230,8 +230,11 @@ mod tests {
 
     #[test]
     fn an_unknown_value_is_a_dash() {
-        assert_eq!([ms(None), ms(Some(f64::NAN)), rate(None), percent(0, 0), of(None, |all| all.p50)], [DASH; 5]);
-        assert_eq!(of(Some(&Percentiles::default()), |all| all.p50), DASH);
+        assert_eq!(
+            [ms(None), ms(Some(f64::NAN)), rate(None), percent(0, 0), percentile_ms(None, |all| all.p50)],
+            [DASH; 5]
+        );
+        assert_eq!(percentile_ms(Some(&Percentiles::default()), |all| all.p50), DASH);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Reads result files.
+//! Reads result files, and makes one page of several.
 
 use std::{
     fs::File,
@@ -15,13 +15,13 @@ use crate::result::{
 };
 
 /// The largest result file that is read, in bytes.
-pub const MAX_FILE: u64 = 256 << 20;
+pub const MAX_FILE_BYTES: u64 = 256 << 20;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     #[error("{}: {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
-    #[error("{}: more than {} MB, which no result has", .0.display(), MAX_FILE >> 20)]
+    #[error("{}: more than {} MB, which no result has", .0.display(), MAX_FILE_BYTES >> 20)]
     TooLarge(PathBuf),
     #[error("{}: not a result of `poolhouse bench` or `poolhouse sweep`: {source}", path.display())]
     NotAResult { path: PathBuf, source: serde_json::Error },
@@ -113,16 +113,16 @@ fn read_any(path: &Path) -> Result<ResultFile, ReadError> {
     let text = read_text(path)?;
     if is_list(&text) {
         let runs: Vec<BenchResult> = parse(path, &text)?;
-        runs.iter().try_for_each(|run| expect(path, run.format, FORMAT))?;
+        runs.iter().try_for_each(|run| check_format(path, run.format, FORMAT))?;
         return Ok(ResultFile::Variants(runs));
     }
     let Kind { kind } = parse(path, &text)?;
     if kind == SWEEP {
         let sweep: SweepResult = parse(path, &text)?;
-        return expect(path, sweep.format, sweep::FORMAT).map(|()| ResultFile::Sweep(Box::new(sweep)));
+        return check_format(path, sweep.format, sweep::FORMAT).map(|()| ResultFile::Sweep(Box::new(sweep)));
     }
     let run: BenchResult = parse(path, &text)?;
-    expect(path, run.format, FORMAT).map(|()| ResultFile::Run(Box::new(run)))
+    check_format(path, run.format, FORMAT).map(|()| ResultFile::Run(Box::new(run)))
 }
 
 /// Distinguishes the result of a sweep from that of a run.
@@ -142,15 +142,15 @@ fn parse<T: DeserializeOwned>(path: &Path, text: &[u8]) -> Result<T, ReadError> 
     serde_json::from_slice(text).map_err(|source| ReadError::NotAResult { path: path.to_owned(), source })
 }
 
-fn expect(path: &Path, format: u32, expected: u32) -> Result<(), ReadError> {
+fn check_format(path: &Path, format: u32, expected: u32) -> Result<(), ReadError> {
     if format == expected { Ok(()) } else { Err(ReadError::Format { path: path.to_owned(), format, expected }) }
 }
 
 fn read_text(path: &Path) -> Result<Vec<u8>, ReadError> {
     let mut text = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut text));
+    let read = File::open(path).and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut text));
     match read {
-        Ok(_) if text.len() as u64 > MAX_FILE => Err(ReadError::TooLarge(path.to_owned())),
+        Ok(_) if text.len() as u64 > MAX_FILE_BYTES => Err(ReadError::TooLarge(path.to_owned())),
         Ok(_) => Ok(text),
         Err(source) => Err(ReadError::Io { path: path.to_owned(), source }),
     }

@@ -57,7 +57,7 @@ impl Grid {
                     let cells: Vec<_> = cells.iter().map(String::as_str).collect();
                     writeln!(out, "{}", self.line(&cells, &widths))?;
                 }
-                Row::Title(title) => writeln!(out, "{}", cut(title, most))?,
+                Row::Title(title) => writeln!(out, "{}", cut_text(title, most))?,
             }
         }
         Ok(())
@@ -122,7 +122,7 @@ impl Grid {
     fn line(&self, cells: &[&str], widths: &[usize]) -> String {
         let mut line = String::new();
         for (index, (cell, width)) in cells.iter().zip(widths).enumerate() {
-            let (cell, width) = (cut(cell, *width), *width);
+            let (cell, width) = (cut_text(cell, *width), *width);
             line.push_str(&" ".repeat(if index > 0 { GAP } else { 0 }));
             match self.columns[index].words {
                 true => line.push_str(&format!("{cell:<width$}")),
@@ -161,7 +161,7 @@ fn span(widths: &[usize], from: usize, to: usize) -> usize {
     widths[from..to].iter().sum::<usize>() + GAP * (to - from).saturating_sub(1)
 }
 
-fn cut(text: &str, width: usize) -> String {
+fn cut_text(text: &str, width: usize) -> String {
     if chars(text) <= width {
         return text.to_owned();
     }

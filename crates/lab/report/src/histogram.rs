@@ -121,8 +121,7 @@ impl Histogram {
     }
 
     /// Adds the operations that a closed loop did not start while it waited for a long answer: for each duration d
-    /// above
-    /// the median m, also d - m, d - 2m, and so on (Tene's correction for coordinated omission).
+    /// above the median m, also d - m, d - 2m, and so on (Tene's correction for coordinated omission).
     pub fn corrected(&self) -> Self {
         let usual = self.counts.value_at_quantile(0.5).max(self.counts.max() / MAX_ADDED_VALUES).max(1);
         Self { counts: self.counts.clone_correct(usual), too_long: self.too_long }
@@ -154,13 +153,13 @@ impl Histogram {
 }
 
 /// A big-endian number at an offset.
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
+fn read_word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
 /// Inflates the encoding if it is deflated, and checks its stated length, for which the reader allocates memory.
 fn inflate(bytes: Vec<u8>) -> Result<Vec<u8>, BadHistogram> {
-    let bytes = match word(&bytes, 0) {
+    let bytes = match read_word(&bytes, 0) {
         Some(cookie) if cookie & !WORD_SIZE_BITS == DEFLATED_COOKIE => {
             let mut inflated = Vec::new();
             let deflated = bytes.get(DEFLATED_HEAD_BYTES..).unwrap_or_default();
@@ -170,7 +169,7 @@ fn inflate(bytes: Vec<u8>) -> Result<Vec<u8>, BadHistogram> {
         }
         _ => bytes,
     };
-    match word(&bytes, 4) {
+    match read_word(&bytes, 4) {
         Some(length) if length as usize <= bytes.len().saturating_sub(HEAD_BYTES) => Ok(bytes),
         _ => Err(BadHistogram("it is cut short, or too large")),
     }

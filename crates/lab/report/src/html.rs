@@ -11,9 +11,9 @@ use super::{
     charts,
     elements::{Chart, Table},
     figures::{self, DASH},
+    page_tables::{TOTAL, by_step, run_tables},
     side_by_side,
     sweep_page::{self, SweepView},
-    tables::{TOTAL, by_step, run_tables},
 };
 use crate::result::{BenchResult, Measured, Percentiles, sweep::SweepResult};
 
@@ -92,7 +92,7 @@ impl<'a> Builder<'a> {
             sweep: None,
             notes: None,
         });
-        self.data.runs.extend(results.iter().map(charts::of));
+        self.data.runs.extend(results.iter().map(charts::chart_data));
         self.data.groups.push((first, first + results.len()));
     }
 
@@ -106,7 +106,7 @@ impl<'a> Builder<'a> {
             sweep: Some((index, sweep_page::view(index, result))),
             notes: None,
         });
-        self.data.sweeps.push(sweep_page::lines(result));
+        self.data.sweeps.push(sweep_page::chart_data(result));
     }
 
     fn notes(&mut self, notes: &Notes) {
@@ -255,7 +255,7 @@ fn tiles(result: &BenchResult) -> Vec<Tile> {
     let total = &result.total;
     let percentile = |label, of: &Option<Percentiles>, which: fn(&Percentiles) -> f64, note: &str| Tile {
         label,
-        value: figures::of(of.as_ref(), which),
+        value: figures::percentile_ms(of.as_ref(), which),
         unit: "ms",
         note: note.to_owned(),
         bad: false,

@@ -10,7 +10,7 @@ use crate::result::Second;
 /// More redraws would flicker, and take processor time from the load.
 const MAX_REDRAWS_PER_S: u8 = 5;
 /// Most characters of a name and of a step.
-const MAX_NAME: usize = 32;
+const MAX_NAME_CHARS: usize = 32;
 /// The second line is cut at the width of the terminal.
 const WITH_END: &str = "[{bar:20}] {prefix}\n  {wide_msg}";
 const WITHOUT_END: &str = "{spinner} {prefix}\n  {wide_msg}";
@@ -33,15 +33,15 @@ pub struct Counts {
 impl Live {
     /// `length`: the length of the run, if known. Nothing is drawn before [`Self::show`].
     pub fn new(label: &str, length: Option<Duration>) -> Self {
-        Self::on(ProgressDrawTarget::stderr_with_hz(MAX_REDRAWS_PER_S), label, length)
+        Self::with_target(ProgressDrawTarget::stderr_with_hz(MAX_REDRAWS_PER_S), label, length)
     }
 
-    fn on(target: ProgressDrawTarget, label: &str, length: Option<Duration>) -> Self {
+    fn with_target(target: ProgressDrawTarget, label: &str, length: Option<Duration>) -> Self {
         let bar = ProgressBar::with_draw_target(length.map(millis), target);
         let style = ProgressStyle::with_template(if length.is_some() { WITH_END } else { WITHOUT_END })
             .expect("a valid template");
         bar.set_style(style.progress_chars("=> "));
-        Self { bar, label: short(label), length }
+        Self { bar, label: cut_name(label), length }
     }
 
     /// Draws the state at `at` from the beginning of the run. `step` may be empty; `last`: the last whole second. To be
@@ -49,7 +49,7 @@ impl Live {
     pub fn show(&mut self, at: Duration, step: &str, last: Option<&Second>, counts: Counts) {
         let of =
             self.length.map(|length| format!(" of {}", figures::seconds(length.as_secs_f64()))).unwrap_or_default();
-        let step = if step.is_empty() { String::new() } else { format!(", {}", short(step)) };
+        let step = if step.is_empty() { String::new() } else { format!(", {}", cut_name(step)) };
         self.bar.set_prefix(format!("{}{of}  {}{step}", figures::seconds(at.as_secs_f64().floor()), self.label));
         self.bar.set_message(message(last, counts));
         self.bar.set_position(millis(at).min(self.length.map_or(u64::MAX, millis)));
@@ -83,9 +83,13 @@ fn message(last: Option<&Second>, counts: Counts) -> String {
     parts.join("  ")
 }
 
-fn short(text: &str) -> String {
+fn cut_name(text: &str) -> String {
     let text = figures::printable(text);
-    if text.chars().count() <= MAX_NAME { text } else { text.chars().take(MAX_NAME - 1).chain(['…']).collect() }
+    if text.chars().count() <= MAX_NAME_CHARS {
+        text
+    } else {
+        text.chars().take(MAX_NAME_CHARS - 1).chain(['…']).collect()
+    }
 }
 
 fn millis(time: Duration) -> u64 {
@@ -121,7 +125,7 @@ mod tests {
     #[test]
     fn two_lines_show_the_state_of_the_run() {
         let (terminal, target) = terminal(120);
-        let mut live = Live::on(target, "churn", Some(Duration::from_secs(10)));
+        let mut live = Live::with_target(target, "churn", Some(Duration::from_secs(10)));
         live.show(Duration::from_millis(5_700), "burst 3", Some(&second()), COUNTS);
         let shown = terminal.contents();
         let (first, last) = shown.split_once('\n').expect("two lines");
@@ -135,7 +139,7 @@ mod tests {
     #[test]
     fn a_dropped_display_leaves_nothing_behind() {
         let (terminal, target) = terminal(80);
-        let mut live = Live::on(target, "churn", Some(Duration::from_secs(10)));
+        let mut live = Live::with_target(target, "churn", Some(Duration::from_secs(10)));
         live.show(Duration::from_secs(5), "", Some(&second()), COUNTS);
         assert_ne!(terminal.contents(), "");
         drop(live);
@@ -145,7 +149,8 @@ mod tests {
     #[test]
     fn unknown_figures_are_not_shown_as_zero() {
         let (terminal, target) = terminal(100);
-        let mut live = Live::on(target, "a\u{1b}[2Jname that is so long that it would not fit into a line", None);
+        let mut live =
+            Live::with_target(target, "a\u{1b}[2Jname that is so long that it would not fit into a line", None);
         live.show(Duration::ZERO, "", Some(&Second::default()), Counts::default());
         let shown = terminal.contents();
         assert!(
@@ -160,7 +165,7 @@ mod tests {
     #[test]
     fn a_bar_of_an_overdue_run_is_full() {
         let (terminal, target) = terminal(100);
-        let mut live = Live::on(target, "slow", Some(Duration::from_secs(1)));
+        let mut live = Live::with_target(target, "slow", Some(Duration::from_secs(1)));
         live.show(Duration::from_secs(7), "", None, Counts::default());
         assert!(terminal.contents().starts_with("[====================] 7 s of 1 s  slow"), "{}", terminal.contents());
     }

@@ -50,19 +50,19 @@ const FIGURES: &[Figure] = &[
     number("failed", "", "failed", |run| figures::count(figures::errors_of(&run.total))),
     number("failing_from", "", "failing from", failing_from),
     number("per_s", "", "per s", |run| figures::rate(run.total.rate())),
-    number("issue_p50", "until sent, ms", "p50", |run| of(run, |all| &all.issue_ms, |all| all.p50)),
-    number("issue_p99", "until sent, ms", "p99", |run| of(run, |all| &all.issue_ms, |all| all.p99)),
-    number("response_p50", "response, ms", "p50", |run| of(run, |all| &all.response_ms, |all| all.p50)),
-    number("response_mean", "response, ms", "mean", |run| of(run, |all| &all.response_ms, |all| all.mean)),
-    number("response_p90", "response, ms", "p90", |run| of(run, |all| &all.response_ms, |all| all.p90)),
-    number("response_p99", "response, ms", "p99", |run| of(run, |all| &all.response_ms, |all| all.p99)),
-    number("response_max", "response, ms", "max", |run| of(run, |all| &all.response_ms, |all| all.max)),
-    number("connect_p50", "connecting, ms", "p50", |run| of(run, |all| &all.connect_ms.total, |all| all.p50)),
-    number("connect_p99", "connecting, ms", "p99", |run| of(run, |all| &all.connect_ms.total, |all| all.p99)),
+    number("issue_p50", "until sent, ms", "p50", |run| percentile(run, |all| &all.issue_ms, |all| all.p50)),
+    number("issue_p99", "until sent, ms", "p99", |run| percentile(run, |all| &all.issue_ms, |all| all.p99)),
+    number("response_p50", "response, ms", "p50", |run| percentile(run, |all| &all.response_ms, |all| all.p50)),
+    number("response_mean", "response, ms", "mean", |run| percentile(run, |all| &all.response_ms, |all| all.mean)),
+    number("response_p90", "response, ms", "p90", |run| percentile(run, |all| &all.response_ms, |all| all.p90)),
+    number("response_p99", "response, ms", "p99", |run| percentile(run, |all| &all.response_ms, |all| all.p99)),
+    number("response_max", "response, ms", "max", |run| percentile(run, |all| &all.response_ms, |all| all.max)),
+    number("connect_p50", "connecting, ms", "p50", |run| percentile(run, |all| &all.connect_ms.total, |all| all.p50)),
+    number("connect_p99", "connecting, ms", "p99", |run| percentile(run, |all| &all.connect_ms.total, |all| all.p99)),
     number("opened", "", "opened", |run| figures::count(run.total.connections.created)),
     number("most", "", "at most", |run| figures::count(run.total.connections.most.into())),
-    Figure { name: "why", group: "", heading: "failed because", words: true, shown: why },
-    Figure { name: "lost", group: "", heading: "server ended", words: true, shown: lost },
+    Figure { name: "why", group: "", heading: "failed because", words: true, shown: error_counts },
+    Figure { name: "lost", group: "", heading: "server ended", words: true, shown: lost_connections },
 ];
 
 /// Reasons of the client for closing a connection.
@@ -71,7 +71,7 @@ const CLIENT_REASONS: [&str; 9] =
 
 /// The table for a terminal. `None` if no scenario names figures.
 pub(super) fn grid(results: &[BenchResult]) -> Option<Grid> {
-    let figures = chosen(results)?;
+    let figures = chosen_figures(results)?;
     let mut columns = vec![Column { group: "", heading: "side by side", words: true }];
     columns.extend(figures.iter().map(|f| Column { group: f.group, heading: f.heading, words: f.words }));
     let mut grid = Grid::new(columns);
@@ -80,7 +80,7 @@ pub(super) fn grid(results: &[BenchResult]) -> Option<Grid> {
 }
 
 pub(super) fn table(results: &[BenchResult]) -> Option<Table> {
-    let figures = chosen(results)?;
+    let figures = chosen_figures(results)?;
     let heading =
         |f: &&Figure| if f.group.is_empty() { f.heading.to_owned() } else { format!("{} {}", f.group, f.heading) };
     let headings: Vec<String> = [vec!["run".to_owned()], figures.iter().map(heading).collect()].concat();
@@ -89,7 +89,7 @@ pub(super) fn table(results: &[BenchResult]) -> Option<Table> {
 }
 
 /// The figures that the first result with figures names. Words come last, because they are long.
-fn chosen(results: &[BenchResult]) -> Option<Vec<&'static Figure>> {
+fn chosen_figures(results: &[BenchResult]) -> Option<Vec<&'static Figure>> {
     let names = results.iter().map(|result| &result.about.columns).find(|names| !names.is_empty())?;
     let figures = FIGURES.iter().filter(|figure| names.iter().any(|name| name == figure.name));
     Some(figures.collect::<Vec<_>>()).filter(|figures| !figures.is_empty())
@@ -106,8 +106,12 @@ fn rows(results: &[BenchResult], figures: &[&Figure]) -> Vec<Vec<String>> {
     beside.map(row).collect()
 }
 
-fn of(run: &BenchResult, what: fn(&Measured) -> &Option<Percentiles>, which: fn(&Percentiles) -> f64) -> String {
-    figures::of(what(&run.total).as_ref(), which)
+fn percentile(
+    run: &BenchResult,
+    what: fn(&Measured) -> &Option<Percentiles>,
+    which: fn(&Percentiles) -> f64,
+) -> String {
+    figures::percentile_ms(what(&run.total).as_ref(), which)
 }
 
 /// Time from the beginning of the measured load to the first failure.
@@ -117,17 +121,17 @@ fn failing_from(run: &BenchResult) -> String {
     first.map_or(DASH.to_owned(), |second| figures::seconds(second.at_s - begin))
 }
 
-fn why(run: &BenchResult) -> String {
-    listed(figures::by_count(&run.total.errors))
+fn error_counts(run: &BenchResult) -> String {
+    join_counts(figures::by_count(&run.total.errors))
 }
 
-fn lost(run: &BenchResult) -> String {
+fn lost_connections(run: &BenchResult) -> String {
     let mut all = figures::by_count(&run.total.connections.closed);
     all.retain(|(reason, _)| !CLIENT_REASONS.contains(reason));
-    listed(all)
+    join_counts(all)
 }
 
-fn listed(counts: Vec<(&str, u64)>) -> String {
+fn join_counts(counts: Vec<(&str, u64)>) -> String {
     let texts: Vec<String> = counts.iter().map(|(name, count)| format!("{name} {}", figures::count(*count))).collect();
     if texts.is_empty() { DASH.to_owned() } else { texts.join(", ") }
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::{
-    charts::short,
+    charts::round_to_four_digits,
     elements::{Chart, Table, Tile},
     figures::{self, DASH, environment},
 };
@@ -33,7 +33,7 @@ pub(super) fn view(index: usize, result: &SweepResult) -> SweepView {
         subtitle: about.server.iter().map(|server| format!("{server} at ")).chain([about.target.clone()]).collect(),
         load: about.load.clone(),
         interrupted: result.interrupted,
-        notice: notice(result),
+        notice: bracket_warning(result),
         warnings: result.warnings.clone(),
         tiles: tiles(result),
         because: verdict.map(reasons).unwrap_or_default(),
@@ -84,7 +84,7 @@ struct Mark {
     dash: bool,
 }
 
-fn notice(result: &SweepResult) -> Option<String> {
+fn bracket_warning(result: &SweepResult) -> Option<String> {
     let verdict = result.verdict.as_ref()?;
     (!verdict.bracketed).then(|| {
         let rises = if verdict.shape == "open" { "may still rise" } else { "still rises" };
@@ -303,7 +303,7 @@ fn about(result: &SweepResult) -> Vec<(&'static str, String)> {
 }
 
 /// The data of the script.
-pub(super) fn lines(result: &SweepResult) -> Lines {
+pub(super) fn chart_data(result: &SweepResult) -> Lines {
     let mut marks = Vec::new();
     if let Some(verdict) = &result.verdict {
         let (use_this, best) = (verdict.recommended_clients, verdict.best_clients);
@@ -334,7 +334,7 @@ pub(super) fn lines(result: &SweepResult) -> Lines {
             .fit
             .iter()
             .flat_map(|fit| &fit.line)
-            .map(|point| [short(point.clients), short(point.throughput)])
+            .map(|point| [round_to_four_digits(point.clients), round_to_four_digits(point.throughput)])
             .collect(),
         marks,
     }
@@ -343,12 +343,12 @@ pub(super) fn lines(result: &SweepResult) -> Lines {
 fn line(curve: &Curve) -> Line {
     let point = |point: &CurvePoint| LinePoint {
         clients: point.clients,
-        throughput: short(point.throughput),
-        low: short(point.low),
-        high: short(point.high),
-        p50: point.p50_ms.map(short),
-        p95: point.p95_ms.map(short),
-        p99: point.p99_ms.map(short),
+        throughput: round_to_four_digits(point.throughput),
+        low: round_to_four_digits(point.low),
+        high: round_to_four_digits(point.high),
+        p50: point.p50_ms.map(round_to_four_digits),
+        p95: point.p95_ms.map(round_to_four_digits),
+        p99: point.p99_ms.map(round_to_four_digits),
     };
     Line { name: curve.name.clone(), points: curve.points.iter().map(point).collect() }
 }
@@ -372,7 +372,11 @@ mod tests {
         };
         assert_eq!(said(&result, "Clients tested").as_deref(), Some("1 to 64"));
         assert_eq!(said(&result, "Clients asked for").as_deref(), Some("1 to 256"));
-        assert!(notice(&result).is_some_and(|text| text.contains("still rises at 64")), "{:?}", notice(&result));
+        assert!(
+            bracket_warning(&result).is_some_and(|text| text.contains("still rises at 64")),
+            "{:?}",
+            bracket_warning(&result)
+        );
         result.direct.points.push(point(256));
         assert_eq!(said(&result, "Clients asked for"), None);
         assert_eq!(said(&SweepResult::default(), "Clients tested").as_deref(), Some(DASH));

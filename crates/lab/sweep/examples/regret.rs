@@ -7,8 +7,8 @@ use std::{error::Error, fmt::Write as _, fs};
 
 use serde::Serialize;
 use sweep::{
-    judge::{Judged, judge},
-    synthetic::{System, systems},
+    judge::{JudgedSweep, judge},
+    synthetic::{SyntheticDatabase, systems},
 };
 
 /// All that the table is made of.
@@ -27,7 +27,7 @@ struct Results {
 struct OfSystem {
     name: String,
     planted_best: u32,
-    sweeps: Vec<Judged>,
+    sweeps: Vec<JudgedSweep>,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn of(system: &System, seeds: u64) -> OfSystem {
+fn of(system: &SyntheticDatabase, seeds: u64) -> OfSystem {
     let sweeps = (1..=seeds).map(|seed| judge(system, seed)).collect();
     OfSystem { name: system.name.to_owned(), planted_best: system.best().0, sweeps }
 }
@@ -67,7 +67,7 @@ fn table(results: &Results) -> String {
          | always 10 | law alone |\n|-|-|-|-|-|-|-|-|-|-|-|\n",
     );
     for system in &results.systems {
-        let of = |value: fn(&Judged) -> f64, share| quantile(system.sweeps.iter().map(value), share);
+        let of = |value: fn(&JudgedSweep) -> f64, share| quantile(system.sweeps.iter().map(value), share);
         let _ = writeln!(
             text,
             "| {} | {} | {:.0} | {:.0} | {:.1}% | {:.1}% | {:.2} | {:.0}% | {:.0}% | {:.0}% | {:.0}% ({:.0}%) |",

@@ -26,8 +26,8 @@ pub(super) enum Doubt {
 }
 
 /// What a number does at least, whichever of its speeds it has tomorrow; `None`: its slower speed is not known.
-fn at_worst(place: &PointEstimate, known: &CurveEstimate, verdict: &Verdict) -> Option<f64> {
-    let measured = place.smoothed * (1.0 - known.error(place.visits));
+fn worst_throughput(place: &PointEstimate, known: &CurveEstimate, verdict: &Verdict) -> Option<f64> {
+    let measured = place.smoothed * (1.0 - known.standard_error(place.visits));
     match verdict.two_speeds.iter().find(|t| t.clients == place.clients) {
         Some(speeds) => speeds.slow.map(|slow| slow.min(measured)),
         None => Some(measured),
@@ -36,8 +36,8 @@ fn at_worst(place: &PointEstimate, known: &CurveEstimate, verdict: &Verdict) -> 
 
 /// The numbers around the best that lose little, each taken at its worst, and the smallest one within 5% of the
 /// best of them.
-pub(super) fn safe(known: &CurveEstimate, verdict: &Verdict) -> Option<(Safe, PointEstimate)> {
-    let at_worst: Vec<f64> = known.points.iter().map(|p| at_worst(p, known, verdict).unwrap_or(0.0)).collect();
+pub(super) fn safe_range(known: &CurveEstimate, verdict: &Verdict) -> Option<(Safe, PointEstimate)> {
+    let at_worst: Vec<f64> = known.points.iter().map(|p| worst_throughput(p, known, verdict).unwrap_or(0.0)).collect();
     let top = (0..at_worst.len()).max_by(|&a, &b| at_worst[a].total_cmp(&at_worst[b]).then(b.cmp(&a)))?;
     let best = at_worst[top];
     if best <= 0.0 {
@@ -74,14 +74,14 @@ pub(super) fn to_know(verdict: &Verdict, doubts: &[Doubt], most: u32) -> Vec<Str
             "Sweep again in an hour, and after the server was started anew, until {} had the same speed each time; \
              or on a machine whose processors do not sleep (a virtual machine wakes a sleeping processor slowly), \
              with the load from another machine.",
-            unsteady(verdict)
+            describe_two_speed_clients(verdict)
         ),
     };
     doubts.iter().map(sentence).collect()
 }
 
 /// The numbers with two speeds that matter to the verdict.
-fn unsteady(verdict: &Verdict) -> String {
+fn describe_two_speed_clients(verdict: &Verdict) -> String {
     let numbers: Vec<String> = verdict.two_speeds.iter().map(|t| t.clients.to_string()).collect();
     let clients = if verdict.two_speeds.iter().all(|t| t.clients == 1) { "client" } else { "clients" };
     format!("{} {clients}", numbers.join(" and "))

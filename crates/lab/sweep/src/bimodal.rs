@@ -30,27 +30,27 @@ const SIDE_MEASUREMENTS: usize = 2;
 /// Iterations of the median polish.
 const POLISH_ITERATIONS: u32 = 4;
 
-/// Operations in a slice; slices with fewer are joined.
+/// Fewest operations in a slice; slices with fewer are joined.
 const MIN_SLICE_OPERATIONS: f64 = 40.0;
 const SLICE_SECONDS: f64 = 0.1;
-/// Slices of a measurement that is looked at.
+/// Fewest slices of a measurement in which two speeds are looked for.
 const MIN_SLICES: usize = 8;
-/// Share of the slices at either speed.
+/// Smallest share of the slices at either speed.
 const MIN_SPEED_SHARE: f64 = 0.2;
 /// Distance between the two groups of slices, in standard deviations of a slice.
 const MIN_SLICE_DEVIATIONS: f64 = 5.0;
-/// Changes between the two speeds, as a share of the slices: a speed lasts.
+/// Most changes between the two speeds, as a share of the slices: a speed lasts.
 const MAX_CHANGE_SHARE: f64 = 0.25;
-/// Measurements of one number in which the speed changed.
+/// Fewest measurements of one number in which the speed must have changed.
 const MIN_CHANGED_MEASUREMENTS: usize = 2;
-/// Share of the measurements of all other numbers that may change, too.
-const MAX_OTHERS_SHARE: f64 = 0.34;
+/// Largest share of the measurements of all other numbers in which the speed may have changed, too.
+const MAX_OTHERS_CHANGED_SHARE: f64 = 0.34;
 
 /// Clients up to which a sleeping processor can decide the speed.
 const MAX_SUSPECT_CLIENTS: u32 = 4;
 /// Neighbours have up to this many times the clients.
 const NEIGHBOUR_REACH: u32 = 16;
-/// Neighbours that are needed for a prediction.
+/// Fewest neighbours for a prediction.
 const MIN_NEIGHBOURS: usize = 3;
 /// Distance from the prediction, in standard deviations.
 const MIN_UNLIKELY_DEVIATIONS: f64 = 4.0;
@@ -62,22 +62,22 @@ pub(crate) fn bimodal(visits: &[Visit]) -> Vec<TwoSpeeds> {
     numbers.dedup();
     let mut found: BTreeMap<u32, TwoSpeeds> = BTreeMap::new();
     for &clients in &numbers {
-        if let Some(seen) = between(visits, clients).or_else(|| within(visits, clients)) {
+        if let Some(seen) = find_two_groups(visits, clients).or_else(|| find_speed_changes(visits, clients)) {
             found.insert(clients, seen);
         }
     }
-    for suspect in unlike_neighbours(visits, &found.keys().copied().collect::<Vec<_>>()) {
+    for suspect in find_unlike_neighbours(visits, &found.keys().copied().collect::<Vec<_>>()) {
         found.entry(suspect.clients).or_insert(suspect);
     }
     found.into_values().collect()
 }
 
 /// The two groups into which the measurements of this number fall.
-fn between(visits: &[Visit], clients: u32) -> Option<TwoSpeeds> {
+fn find_two_groups(visits: &[Visit], clients: u32) -> Option<TwoSpeeds> {
     let residuals = residuals(visits);
     let mut own: Vec<(f64, f64)> = (0..visits.len())
         .filter(|&i| visits[i].clients == clients)
-        .filter_map(|i| Some((excused(visits, &residuals, i)?, visits[i].throughput)))
+        .filter_map(|i| Some((unshared_residual(visits, &residuals, i)?, visits[i].throughput)))
         .collect();
     own.sort_by(|a, b| a.0.total_cmp(&b.0));
     let cut = (1..own.len()).max_by(|&a, &b| (own[a].0 - own[a - 1].0).total_cmp(&(own[b].0 - own[b - 1].0)))?;
@@ -85,7 +85,7 @@ fn between(visits: &[Visit], clients: u32) -> Option<TwoSpeeds> {
     let middle = |group: &[(f64, f64)]| median(&mut group.iter().map(|v| v.0).collect::<Vec<_>>());
     let apart = if slow.len().min(fast.len()) > 1 { MIN_GROUP_RATIO } else { MIN_SINGLE_RATIO };
     let gap = fast[0].0 - slow[slow.len() - 1].0;
-    let wanted = (MIN_GAP_DEVIATIONS * noise_beside(visits, clients)).max(MIN_GAP_RATIO.ln());
+    let wanted = (MIN_GAP_DEVIATIONS * noise_of_others(visits, Some(clients))).max(MIN_GAP_RATIO.ln());
     let speed = |group: &[(f64, f64)]| median(&mut group.iter().map(|v| v.1).collect::<Vec<_>>());
     let are_apart = middle(fast) - middle(slow) >= apart.ln() && speed(fast) >= apart * speed(slow);
     if !are_apart || gap < wanted {
@@ -102,9 +102,9 @@ fn between(visits: &[Visit], clients: u32) -> Option<TwoSpeeds> {
     })
 }
 
-/// The logarithm of each visit's throughput against the level of its number; `None`: nothing was done, or the number
-/// was visited once. Tukey's median polish finds the levels and the speed of the machine over time in turn, so that a
-/// number that was mostly measured in slow minutes has no lower level for that.
+/// The logarithm of each visit's throughput less the level of its number of clients. The speed of the machine stays in
+/// it; Tukey's median polish takes it out only while it finds the levels, so that a number that was mostly measured in
+/// slow minutes gets no lower level. `None`: no operation was done, or the number was visited once.
 fn residuals(visits: &[Visit]) -> Vec<Option<f64>> {
     let mut common = vec![0.0; visits.len()];
     let mut residuals = Vec::new();
@@ -118,7 +118,7 @@ fn residuals(visits: &[Visit]) -> Vec<Option<f64>> {
         let residual = |v: &Visit| Some(v.throughput.ln() - levels.get(&v.clients)?).filter(|r| r.is_finite());
         residuals = visits.iter().map(residual).collect();
         for (i, common) in common.iter_mut().enumerate() {
-            let [mut near, after] = beside(visits, &residuals, i);
+            let [mut near, after] = residuals_beside(visits, &residuals, i);
             near.extend(after);
             *common = median(&mut near);
         }
@@ -127,7 +127,7 @@ fn residuals(visits: &[Visit]) -> Vec<Option<f64>> {
 }
 
 /// The residuals of the visits before and after one, of other numbers than its own.
-fn beside(visits: &[Visit], residuals: &[Option<f64>], i: usize) -> [Vec<f64>; 2] {
+fn residuals_beside(visits: &[Visit], residuals: &[Option<f64>], i: usize) -> [Vec<f64>; 2] {
     let is_other = |j: &usize| visits[*j].clients != visits[i].clients;
     let before = (0..i).rev().filter(is_other).filter_map(|j| residuals[j]).take(SIDE_MEASUREMENTS);
     let after = (i + 1..visits.len()).filter(is_other).filter_map(|j| residuals[j]).take(SIDE_MEASUREMENTS);
@@ -136,7 +136,7 @@ fn beside(visits: &[Visit], residuals: &[Option<f64>], i: usize) -> [Vec<f64>; 2
 
 /// The residual of a visit, less what the visits just before or just after it share with it. This only shrinks a
 /// residual: a number that jumps must not make its neighbours in time look as if they jumped.
-fn excused(visits: &[Visit], residuals: &[Option<f64>], i: usize) -> Option<f64> {
+fn unshared_residual(visits: &[Visit], residuals: &[Option<f64>], i: usize) -> Option<f64> {
     let own = residuals[i]?;
     let excuse = |side: &Vec<f64>| match side.len() {
         // All visits of one side must share it.
@@ -144,14 +144,14 @@ fn excused(visits: &[Visit], residuals: &[Option<f64>], i: usize) -> Option<f64>
         SIDE_MEASUREMENTS => side.iter().copied().fold(own, f64::max).min(0.0),
         _ => 0.0,
     };
-    let excuses = beside(visits, residuals, i).map(|side| excuse(&side));
+    let excuses = residuals_beside(visits, residuals, i).map(|side| excuse(&side));
     let most = if excuses[0].abs() > excuses[1].abs() { excuses[0] } else { excuses[1] };
     Some(own - most)
 }
 
-/// The relative deviation of one measurement, by the repeats of all other numbers.
-fn noise_beside(visits: &[Visit], clients: u32) -> f64 {
-    let others: Vec<&Visit> = visits.iter().filter(|v| v.clients != clients && v.throughput > 0.0).collect();
+/// The relative deviation of one measurement, by the repeats of all numbers of clients but one.
+fn noise_of_others(visits: &[Visit], except: Option<u32>) -> f64 {
+    let others: Vec<&Visit> = visits.iter().filter(|v| Some(v.clients) != except && v.throughput > 0.0).collect();
     let mut distances = Vec::new();
     for (at, a) in others.iter().enumerate() {
         let repeats = others[..at].iter().filter(|b| b.clients == a.clients);
@@ -161,11 +161,11 @@ fn noise_beside(visits: &[Visit], clients: u32) -> f64 {
 }
 
 /// The two speeds of measurements of this number in whose middle the speed changed.
-fn within(visits: &[Visit], clients: u32) -> Option<TwoSpeeds> {
+fn find_speed_changes(visits: &[Visit], clients: u32) -> Option<TwoSpeeds> {
     let (own, others): (Vec<&Visit>, Vec<&Visit>) = visits.iter().partition(|v| v.clients == clients);
     let both: Vec<(f64, f64)> = own.iter().filter_map(|v| split_speeds(&v.slices)).collect();
     let alike = others.iter().filter(|v| split_speeds(&v.slices).is_some()).count();
-    if both.len() < MIN_CHANGED_MEASUREMENTS || alike as f64 > MAX_OTHERS_SHARE * others.len() as f64 {
+    if both.len() < MIN_CHANGED_MEASUREMENTS || alike as f64 > MAX_OTHERS_CHANGED_SHARE * others.len() as f64 {
         return None;
     }
     let times = u32::try_from(both.len()).expect("visits are few");
@@ -222,9 +222,9 @@ fn squares(values: &[f64]) -> f64 {
     values.iter().map(|v| (v - mean).powi(2)).sum()
 }
 
-/// What the prediction knows of a number of clients.
+/// A number of clients as the prediction sees it: the suspected one, or one that it is compared with.
 #[derive(Clone, Copy)]
-struct Neighbour {
+struct NumberSeen {
     clients: f64,
     /// Operations per second.
     throughput: f64,
@@ -236,13 +236,13 @@ struct Neighbour {
 /// The smallest numbers of clients, as long as their neighbours do not predict their speed. Numbers in `known` are
 /// bimodal already, and no prediction uses them. Larger numbers are not suspected: near a peak or a cliff any speed is
 /// possible.
-fn unlike_neighbours(visits: &[Visit], known: &[u32]) -> Vec<TwoSpeeds> {
+fn find_unlike_neighbours(visits: &[Visit], known: &[u32]) -> Vec<TwoSpeeds> {
     let mut left = neighbours(visits);
     left.retain(|n| !known.contains(&(n.clients as u32)));
-    let noise = noise_beside(visits, 0);
+    let noise = noise_of_others(visits, None);
     let mut found = Vec::new();
     while let Some((here, others)) = left.split_first() {
-        let Some(expected) = unlike(here, others, noise) else { break };
+        let Some(expected) = unlike_response(here, others, noise) else { break };
         let is_fast = here.p50_ms < expected;
         found.push(TwoSpeeds {
             clients: here.clients as u32,
@@ -259,7 +259,7 @@ fn unlike_neighbours(visits: &[Visit], known: &[u32]) -> Vec<TwoSpeeds> {
     found
 }
 
-fn neighbours(visits: &[Visit]) -> Vec<Neighbour> {
+fn neighbours(visits: &[Visit]) -> Vec<NumberSeen> {
     let mut by_clients: BTreeMap<u32, Vec<&Visit>> = BTreeMap::new();
     for visit in visits.iter().filter(|v| v.throughput > 0.0) {
         by_clients.entry(visit.clients).or_default().push(visit);
@@ -272,15 +272,15 @@ fn neighbours(visits: &[Visit]) -> Vec<Neighbour> {
             false => f64::from(clients) * 1000.0 / throughput,
         };
         let visits = u32::try_from(here.len()).expect("visits are few");
-        Neighbour { clients: f64::from(clients), throughput, p50_ms, visits }
+        NumberSeen { clients: f64::from(clients), throughput, p50_ms, visits }
     };
     by_clients.iter().map(neighbour).collect()
 }
 
 /// The predicted response time of the fewest clients, if theirs is far from it: shorter than the law of their
 /// neighbours allows, or longer than with more clients.
-fn unlike(here: &Neighbour, others: &[Neighbour], noise: f64) -> Option<f64> {
-    let near: Vec<Neighbour> =
+fn unlike_response(here: &NumberSeen, others: &[NumberSeen], noise: f64) -> Option<f64> {
+    let near: Vec<NumberSeen> =
         others.iter().filter(|n| n.clients <= f64::from(NEIGHBOUR_REACH) * here.clients).copied().collect();
     if here.clients > f64::from(MAX_SUSPECT_CLIENTS) || near.len() < MIN_NEIGHBOURS {
         return None;
@@ -289,7 +289,7 @@ fn unlike(here: &Neighbour, others: &[Neighbour], noise: f64) -> Option<f64> {
         let error = (noise / f64::from(here.visits).sqrt()).hypot(error);
         (here.p50_ms / expected).ln().abs() >= MIN_SPEED_RATIO.ln().max(MIN_UNLIKELY_DEVIATIONS * error)
     };
-    let (least, misfit) = least_expected(&near, here.clients)?;
+    let (least, misfit) = shortest_expected_response(&near, here.clients)?;
     let most = near[0].p50_ms;
     if here.p50_ms < least && is_far(least, misfit) {
         return Some(least);
@@ -301,7 +301,7 @@ fn unlike(here: &Neighbour, others: &[Neighbour], noise: f64) -> Option<f64> {
 /// The shortest median response time that a law of contention allows for this number of clients, and how far, in
 /// relation, its neighbours are from that law: R(N) = R N (1 + b (N - 1)), in which all work is serial and each pair of
 /// clients costs extra. With less serial work, fewer clients take longer. Tries values of b.
-fn least_expected(neighbours: &[Neighbour], clients: f64) -> Option<(f64, f64)> {
+fn shortest_expected_response(neighbours: &[NumberSeen], clients: f64) -> Option<(f64, f64)> {
     let slowdown = |b: f64, n: f64| (n * (1.0 + b * (n - 1.0))).ln();
     let try_one = |b: f64| {
         let off: Vec<f64> = neighbours.iter().map(|n| n.p50_ms.ln() - slowdown(b, n.clients)).collect();

@@ -10,8 +10,8 @@ use super::{
 const MIN_RISE: f64 = 0.02;
 /// Ratio of the clients of a step.
 const STEP_RATIO: f64 = 1.35;
-/// Standard errors that make a difference.
-const MIN_ERRORS: f64 = 2.0;
+/// Fewest standard errors that make a difference.
+const MIN_STANDARD_ERRORS: f64 = 2.0;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Ending {
@@ -25,7 +25,9 @@ pub(super) enum Ending {
 /// What happens at the end of this curve.
 pub(super) fn ending(known: &CurveEstimate, best: PointEstimate) -> Ending {
     let Some((last, before)) = known.points.split_last() else { return Ending::Unknown };
-    let margin = |a: &PointEstimate, b: &PointEstimate| MIN_ERRORS * known.error(a.visits).hypot(known.error(b.visits));
+    let margin = |a: &PointEstimate, b: &PointEstimate| {
+        MIN_STANDARD_ERRORS * known.standard_error(a.visits).hypot(known.standard_error(b.visits))
+    };
     if last.smoothed < best.smoothed * (1.0 - MAX_LOSS.max(margin(last, &best))) {
         return Ending::Bracketed;
     }
@@ -47,7 +49,7 @@ fn is_step(from: &PointEstimate, to: &PointEstimate) -> bool {
 /// weighed by their errors). A curve bends downwards, so the line is too steep for its end rather than too flat.
 fn most_gain(known: &CurveEstimate, from: usize) -> f64 {
     let points = || known.points[from..].iter().filter(|p| p.throughput > 0.0);
-    let weight = |p: &PointEstimate| known.error(p.visits).powi(-2);
+    let weight = |p: &PointEstimate| known.standard_error(p.visits).powi(-2);
     let (x, y) = (|p: &PointEstimate| f64::from(p.clients).ln(), |p: &PointEstimate| p.throughput.ln());
     let all: f64 = points().map(weight).sum();
     let mean = |of: &dyn Fn(&PointEstimate) -> f64| points().map(|p| weight(p) * of(p)).sum::<f64>() / all;
@@ -57,7 +59,7 @@ fn most_gain(known: &CurveEstimate, from: usize) -> f64 {
         return f64::INFINITY;
     }
     let slope = points().map(|p| weight(p) * (x(p) - middle) * (y(p) - level)).sum::<f64>() / wide;
-    ((slope + MIN_ERRORS / wide.sqrt()) * STEP_RATIO.ln()).exp_m1()
+    ((slope + MIN_STANDARD_ERRORS / wide.sqrt()) * STEP_RATIO.ln()).exp_m1()
 }
 
 #[cfg(test)]

@@ -3,10 +3,10 @@
 //! halves the gaps beside it. Knows nothing of databases and of time; it is told what was measured.
 //!
 //! The whole costs at most a quarter of an exhaustive sweep, which measures a grid of up to [`MAX_GRID`] numbers in
-//! every round. (Ranges of a few numbers are the exception: see [`budget`].)
+//! every round. (Ranges of a few numbers are the exception: see [`visit_budget`].)
 //!
-//! Call order: [`Chooser::poll_next`], measure it, then [`Chooser::record`] or [`Chooser::refused`]; again until there
-//! is no next.
+//! Call order: [`Chooser::poll_next`], measure it, then [`Chooser::record`] or [`Chooser::record_refusal`]; again until
+//! there is no next.
 
 use arrivals::Random;
 
@@ -38,12 +38,12 @@ const CLIFF_URGENCY: f64 = 10.0;
 const CLOSE_RATIO_AT_CLIFF: f64 = 1.03;
 /// Share of the best throughput below which two points in a row end the coarse pass.
 const COARSE_END_SHARE: f64 = 0.75;
-/// Ratio of the clients of these two points to those of the best.
+/// Ratio of the clients of the second of these points to those of the best.
 const COARSE_END_RATIO: u32 = 4;
 /// Points of the coarse pass where the fewest clients are the best: one client may have met a fast minute.
 const MIN_COARSE_POINTS: usize = 5;
-/// Standard errors below the best at which a point cannot be the best.
-const MAX_ERRORS: f64 = 2.0;
+/// Standard errors below the best from which on a point cannot be the best.
+const MAX_STANDARD_ERRORS: f64 = 2.0;
 /// Share of the best throughput above which points of the coarse pass are repeated: one measurement may have been
 /// unlucky.
 const REPEAT_SHARE: f64 = 0.6;
@@ -84,7 +84,7 @@ impl Chooser {
         queue.reverse();
         Self {
             rounds,
-            budget: budget(from, to, rounds),
+            budget: visit_budget(from, to, rounds),
             random: Random::new(seed),
             queue,
             round: 0,
@@ -104,7 +104,7 @@ impl Chooser {
             self.queue.extend(self.below_the_ceiling());
         }
         while self.queue.is_empty() {
-            if self.round >= MAX_ROUNDS_RATIO * self.rounds || self.left() == 0 || self.visits.is_empty() {
+            if self.round >= MAX_ROUNDS_RATIO * self.rounds || self.remaining_visits() == 0 || self.visits.is_empty() {
                 return None;
             }
             self.round += 1;
@@ -113,7 +113,7 @@ impl Chooser {
                 return None;
             }
         }
-        if self.left() == 0 {
+        if self.remaining_visits() == 0 {
             return None;
         }
         self.outstanding = true;
@@ -126,9 +126,10 @@ impl Chooser {
         self.visits.push(visit);
     }
 
-    /// The database does not let in the clients of the point handed out last. Neither this nor a larger number is handed
-    /// out again. The next number of the coarse pass is half way between it and the largest number that was let in.
-    pub fn refused(&mut self, clients: u32) {
+    /// The database does not let in the clients of the point handed out last. Neither this nor a larger number is
+    /// handed out again. The next number of the coarse pass is half way between it and the largest number that was let
+    /// in.
+    pub fn record_refusal(&mut self, clients: u32) {
         assert!(std::mem::take(&mut self.outstanding), "nothing was to be measured");
         self.queue.retain(|&n| n < clients);
         self.ceiling = Some(self.ceiling.map_or(clients, |ceiling| ceiling.min(clients)));
@@ -145,7 +146,7 @@ impl Chooser {
     }
 
     /// The most visits this sweep may still make, for a progress bar.
-    pub fn left(&self) -> u32 {
+    pub fn remaining_visits(&self) -> u32 {
         self.budget.saturating_sub(u32::try_from(self.visits.len()).expect("visits are few"))
     }
 
@@ -172,7 +173,7 @@ impl Chooser {
         let Some(best) = known.highest() else { return Vec::new() };
         let reference = *self.reference.get_or_insert(best.clients);
         let rounds_left = self.rounds.saturating_sub(self.round) as usize + 1;
-        let share = (self.left() as usize).div_ceil(rounds_left).clamp(1, MAX_ROUND_POINTS);
+        let share = (self.remaining_visits() as usize).div_ceil(rounds_left).clamp(1, MAX_ROUND_POINTS);
         let is_allowed = |clients: &u32| self.ceiling.is_none_or(|ceiling| *clients < ceiling);
         let mut wanted = self.wanted(&known, best);
         wanted.retain(is_allowed);
@@ -192,13 +193,13 @@ impl Chooser {
     /// Candidates for the next measurements, the most important first.
     fn wanted(&self, known: &CurveEstimate, best: PointEstimate) -> Vec<u32> {
         let mut wanted = vec![best.clients];
-        let adds_points = self.left() >= FINAL_REPEATS;
+        let adds_points = self.remaining_visits() >= FINAL_REPEATS;
         let mut contenders = contenders(known, best);
         contenders.retain(|&clients| clients != best.clients);
         let mut gaps = Vec::new();
         for (rank, clients) in std::iter::once(best.clients).chain(contenders.iter().copied()).enumerate() {
             let at = known.points.iter().position(|p| p.clients == clients).expect("one of them");
-            let unlucky = suspects(&known.points, at);
+            let unlucky = unconfirmed_cliffs(&known.points, at);
             if unlucky.is_empty() {
                 gaps.extend(gaps_beside(known, at, adds_points && rank < TOP_POINTS));
             }
@@ -210,24 +211,24 @@ impl Chooser {
         }
         wanted.splice(1..1, gaps.into_iter().map(|(_, middle)| middle));
         if adds_points && self.round > 1 {
-            wanted.extend(edge(&known.points, best));
+            wanted.extend(recommendation_gap(&known.points, best));
         }
         if self.round == 1 {
-            wanted.extend(second_look(&known.points, best));
+            wanted.extend(coarse_repeats(&known.points, best));
         }
         if !adds_points {
             let within = known.points.iter().find(|p| p.smoothed >= (1.0 - MAX_LOSS) * best.smoothed);
             wanted.extend(within.map(|p| p.clients));
         }
         wanted.extend(contenders);
-        wanted.extend(hidden(&known.points, best));
+        wanted.extend(cliff_neighbours(&known.points, best));
         wanted
     }
 }
 
 /// The numbers of an exhaustive sweep: up to [`MAX_GRID`] of them from one end to the other, spaced evenly in the
 /// logarithm.
-pub fn exhaustive(from: u32, to: u32) -> Vec<u32> {
+pub fn exhaustive_grid(from: u32, to: u32) -> Vec<u32> {
     let mut found = vec![from, to];
     found.dedup();
     // Small numbers coincide when they are rounded, so that more steps are needed than numbers wanted.
@@ -243,8 +244,8 @@ pub fn exhaustive(from: u32, to: u32) -> Vec<u32> {
 
 /// Visits that a sweep may make: a quarter of the exhaustive sweep's, but enough for the coarse pass and one point in
 /// each round.
-pub fn budget(from: u32, to: u32, rounds: u32) -> u32 {
-    let whole = u32::try_from(exhaustive(from, to).len()).expect("at most MAX_GRID") * rounds;
+pub fn visit_budget(from: u32, to: u32, rounds: u32) -> u32 {
+    let whole = u32::try_from(exhaustive_grid(from, to).len()).expect("at most MAX_GRID") * rounds;
     let least = u32::try_from(coarse(from, to).len()).expect("a few") + rounds;
     (whole / 4).max(least.min(whole))
 }
@@ -276,7 +277,7 @@ fn gaps_beside(known: &CurveEstimate, at: usize, all: bool) -> Vec<(f64, u32)> {
     let above = points.get(at + 1).map(|p| (points[at], *p));
     let mut gaps = Vec::new();
     for (low, high) in [below, above].into_iter().flatten() {
-        let noise = MAX_ERRORS * known.error(low.visits).hypot(known.error(high.visits));
+        let noise = MAX_STANDARD_ERRORS * known.standard_error(low.visits).hypot(known.standard_error(high.visits));
         let share = CLIFF_SHARE.min(1.0 - noise);
         let falls = low.throughput.min(high.throughput) < share * low.throughput.max(high.throughput);
         let gap = (low.clients, high.clients);
@@ -294,7 +295,7 @@ fn gaps_beside(known: &CurveEstimate, at: usize, all: bool) -> Vec<(f64, u32)> {
 
 /// Points close beside the best that seem to lie beyond a cliff, but were measured once or twice only: they may have
 /// been unlucky, and the cliff may be elsewhere.
-fn suspects(points: &[PointEstimate], at: usize) -> Vec<u32> {
+fn unconfirmed_cliffs(points: &[PointEstimate], at: usize) -> Vec<u32> {
     let low = |p: &&PointEstimate| p.max < CLIFF_SHARE * points[at].throughput && p.visits < CLIFF_VISITS;
     let near = |p: &&PointEstimate| ratio((p.clients.min(points[at].clients), p.clients.max(points[at].clients))) < 1.5;
     beside(points, at).filter(low).filter(near).map(|p| p.clients).collect()
@@ -302,7 +303,7 @@ fn suspects(points: &[PointEstimate], at: usize) -> Vec<u32> {
 
 /// The neighbours of the best that seem to lie beyond a cliff, until they were measured so often that all of it cannot
 /// have been bad luck.
-fn hidden(points: &[PointEstimate], best: PointEstimate) -> Vec<u32> {
+fn cliff_neighbours(points: &[PointEstimate], best: PointEstimate) -> Vec<u32> {
     let Some(at) = points.iter().position(|p| p.clients == best.clients) else { return Vec::new() };
     let low = |p: &&PointEstimate| p.throughput < CLIFF_SHARE * best.throughput && p.visits < OUTLIER_VISITS;
     beside(points, at).filter(low).map(|p| p.clients).collect()
@@ -314,14 +315,14 @@ fn beside(points: &[PointEstimate], at: usize) -> impl Iterator<Item = &PointEst
 
 /// The middle of the gap in which the recommendation lies: between the last point that is not within 5% of the best,
 /// and the next.
-fn edge(points: &[PointEstimate], best: PointEstimate) -> Option<u32> {
+fn recommendation_gap(points: &[PointEstimate], best: PointEstimate) -> Option<u32> {
     let first = points.iter().position(|p| p.smoothed >= (1.0 - MAX_LOSS) * best.smoothed)?;
     let before = points.get(first.checked_sub(1)?)?;
     middle((before.clients, points[first].clients), CLOSE_RATIO)
 }
 
 /// Coarse points that one unlucky measurement may hide, the highest first.
-fn second_look(points: &[PointEstimate], best: PointEstimate) -> Vec<u32> {
+fn coarse_repeats(points: &[PointEstimate], best: PointEstimate) -> Vec<u32> {
     let mut near: Vec<&PointEstimate> =
         points.iter().filter(|p| p.throughput >= REPEAT_SHARE * best.throughput).collect();
     near.sort_by(|a, b| b.throughput.total_cmp(&a.throughput));
@@ -334,7 +335,8 @@ fn contenders(known: &CurveEstimate, best: PointEstimate) -> Vec<u32> {
     let promise = |p: &PointEstimate| {
         let doubtful = p.visits < CLIFF_VISITS || (p.visits < OUTLIER_VISITS && known.has_outliers(p));
         let value = if doubtful { p.max.max(p.smoothed) } else { p.smoothed };
-        value * (1.0 + MAX_ERRORS * known.error(p.visits).hypot(known.error(best.visits))) / best.smoothed
+        value * (1.0 + MAX_STANDARD_ERRORS * known.standard_error(p.visits).hypot(known.standard_error(best.visits)))
+            / best.smoothed
     };
     let mut left: Vec<&PointEstimate> = known.points.iter().filter(|p| promise(p) >= 1.0).collect();
     left.sort_by(|a, b| promise(b).total_cmp(&promise(a)));
@@ -373,19 +375,19 @@ mod tests {
     #[test]
     fn the_exhaustive_grid_has_32_different_numbers_or_all_of_a_smaller_range() {
         for (from, to) in [(1, 256), (1, 97), (1, 1000), (1, 10_000), (10, 400)] {
-            let grid = exhaustive(from, to);
+            let grid = exhaustive_grid(from, to);
             assert_eq!(grid.len(), MAX_GRID, "{from}..{to}: {grid:?}");
             assert!(grid.is_sorted_by(|a, b| a < b) && grid[0] == from && grid[31] == to, "{grid:?}");
         }
-        assert_eq!(exhaustive(1, 7), [1, 2, 3, 4, 5, 6, 7]);
-        assert_eq!(exhaustive(5, 5), [5]);
+        assert_eq!(exhaustive_grid(1, 7), [1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(exhaustive_grid(5, 5), [5]);
     }
 
     #[test]
     fn a_sweep_costs_at_most_a_quarter_of_an_exhaustive_one() {
         for (to, rounds) in [(32, 5), (97, 5), (256, 5), (256, 8), (1000, 5), (10_000, 5)] {
             let chooser = run(Chooser::new(1, to, rounds, 7), usl(0.01, 1e-4));
-            let whole = exhaustive(1, to).len() * rounds as usize;
+            let whole = exhaustive_grid(1, to).len() * rounds as usize;
             assert!(4 * chooser.visits().len() <= whole, "{} of {whole}", chooser.visits().len());
         }
     }
@@ -455,7 +457,7 @@ mod tests {
         while let Some(next) = chooser.poll_next() {
             if next.clients > 90 {
                 refusals += 1;
-                chooser.refused(next.clients);
+                chooser.record_refusal(next.clients);
                 continue;
             }
             most = most.max(next.clients);
@@ -476,7 +478,7 @@ mod tests {
                 assert!(lowest.is_none_or(|lowest| next.clients < *lowest), "seed {seed}: {next:?} {refusals:?}");
                 if next.round > 0 && next.clients > 40 {
                     refusals.push(next.clients);
-                    chooser.refused(next.clients);
+                    chooser.record_refusal(next.clients);
                     continue;
                 }
                 let throughput = f64::from(next.clients);

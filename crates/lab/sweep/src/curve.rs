@@ -15,12 +15,12 @@ const PRIOR_WEIGHT: f64 = 3.0;
 pub(crate) const MEDIAN_DISTANCE: f64 = 0.9539;
 /// Lower bound of the noise of one visit.
 const MIN_NOISE: f64 = 0.005;
-/// Standard deviations above the median at which a visit met other conditions.
+/// Standard deviations by which a point's highest visit must exceed its median to count as an outlier.
 const OUTLIER_DEVIATIONS: f64 = 4.0;
 /// Change over the whole sweep that is reported.
 const MIN_DRIFT: f64 = 0.03;
 /// Standard errors of a reported change.
-const MIN_DRIFT_ERRORS: f64 = 3.0;
+const MIN_DRIFT_STANDARD_ERRORS: f64 = 3.0;
 /// Ratio of the standard deviation of a median of normal values to that of their mean: sqrt(pi / 2).
 const MEDIAN_TO_MEAN: f64 = 1.2533;
 
@@ -87,7 +87,7 @@ impl CurveEstimate {
         let point = |p: &PointEstimate| smoothing::Point {
             clients: p.clients,
             throughput: p.throughput,
-            error: known.error(p.visits),
+            error: known.standard_error(p.visits),
         };
         let smoothed = smoothing::smoothed(&known.points.iter().map(point).collect::<Vec<_>>());
         for (place, smoothed) in known.points.iter_mut().zip(smoothed) {
@@ -104,7 +104,7 @@ impl CurveEstimate {
     /// The point that is reported as the best: its throughput less one standard error is the highest, so that few lucky
     /// measurements do not win against many.
     pub(crate) fn best(&self) -> Option<PointEstimate> {
-        self.top(|p| p.smoothed * (1.0 - self.error(p.visits)))
+        self.top(|p| p.smoothed * (1.0 - self.standard_error(p.visits)))
     }
 
     fn top(&self, value: impl Fn(&PointEstimate) -> f64) -> Option<PointEstimate> {
@@ -112,13 +112,13 @@ impl CurveEstimate {
         seen.reduce(|best, p| if value(&p) > value(&best) { p } else { best })
     }
 
-    /// A point's visits are further apart than noise explains.
+    /// Whether the highest visit of a point is further above its median than noise explains.
     pub(crate) fn has_outliers(&self, place: &PointEstimate) -> bool {
         place.max > place.throughput * (1.0 + OUTLIER_DEVIATIONS * self.noise)
     }
 
     /// Relative standard error of a point's median.
-    pub(crate) fn error(&self, visits: u32) -> f64 {
+    pub(crate) fn standard_error(&self, visits: u32) -> f64 {
         let shape = if visits > 2 { MEDIAN_TO_MEAN } else { 1.0 };
         shape * self.noise / f64::from(visits.max(1)).sqrt()
     }
@@ -157,7 +157,7 @@ impl Trend {
         let error = ((yy - slope * xy).max(0.0) / freedom / xx).sqrt();
         let span = last.at_s - first.at_s;
         let change = (slope * span).exp() - 1.0;
-        let significant = change.abs() > MIN_DRIFT && slope.abs() > MIN_DRIFT_ERRORS * error;
+        let significant = change.abs() > MIN_DRIFT && slope.abs() > MIN_DRIFT_STANDARD_ERRORS * error;
         Self { slope, middle: (first.at_s + last.at_s) / 2.0, change: Some(change), significant }
     }
 

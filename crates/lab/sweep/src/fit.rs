@@ -86,7 +86,7 @@ fn descend(points: &[(f64, f64)], start: Vector) -> Vector {
     let mut damping = 1e-3;
     for _ in 0..MAX_STEPS {
         let (normal, downhill) = derivatives(points, &at);
-        // Who stands at its bound and would cross it takes no part in this step.
+        // A parameter at zero whose derivative would push it below zero stays there for this step.
         let free: [bool; PARAMETERS] = std::array::from_fn(|i| at[i] > 0.0 || downhill[i] > 0.0);
         let mut damped = normal;
         let mut right = downhill;
@@ -152,7 +152,7 @@ fn describe(points: &[(f64, f64)], at: Vector, from: f64, to: f64) -> Fit {
     let rest = squares(points, &at);
     let variance = rest / freedom as f64;
     let (normal, _) = derivatives(points, &at);
-    let reach = student(freedom);
+    let reach = student_quantile(freedom);
     let estimate = |i: usize| {
         let mut unit = Vector::default();
         unit[i] = 1.0;
@@ -220,7 +220,7 @@ pub(crate) fn solve(mut matrix: Matrix, mut right: Vector) -> Option<Vector> {
 
 /// The 97.5% quantile of Student's distribution: from the usual table up to 10 degrees of freedom, beyond that by the
 /// expansion of Abramowitz and Stegun 26.7.5.
-pub(crate) fn student(freedom: usize) -> f64 {
+pub(crate) fn student_quantile(freedom: usize) -> f64 {
     const TABLE: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
     assert!(freedom > 0, "an interval needs a degree of freedom");
     let n = freedom as f64;
@@ -329,7 +329,7 @@ mod tests {
     #[test]
     fn students_quantiles_agree_with_the_table() {
         for (freedom, wanted) in [(4, 2.776), (10, 2.228), (12, 2.179), (29, 2.045), (120, 1.980)] {
-            near(student(freedom), wanted, 1e-3);
+            near(student_quantile(freedom), wanted, 1e-3);
         }
     }
 }

@@ -9,17 +9,17 @@ use super::{
     Probe, chooser,
     curve::median,
     fit, measure,
-    synthetic::System,
+    synthetic::SyntheticDatabase,
     verdict::{self, Generator},
 };
 use load::plan::SweepOptions;
 
 /// Measurements of each of the two numbers that are compared, in turn.
 const REPEATS: usize = 500;
-/// The load that the rule "processors x utilisation x factor" wants a processor to have, ...
+/// Utilisation in the rule "processors x utilisation x factor".
 const RULE_UTILISATION: f64 = 0.8;
-/// ... and connections that each busy processor needs: the factor with which the rule meets the published case (32
-/// processors, best at 300 to 500).
+/// Factor of that rule. With it the rule meets the published case of 32 processors, for which 300 to 500 connections
+/// are best.
 const RULE_FACTOR: f64 = 15.0;
 
 /// The rules of thumb that the sweep is compared with, each a number of clients.
@@ -37,7 +37,7 @@ pub struct Rules<T> {
 
 /// One sweep of one system, judged.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Judged {
+pub struct JudgedSweep {
     /// Of the noise, the order and everything else.
     pub seed: u64,
     /// The best that was found.
@@ -63,7 +63,7 @@ pub struct Judged {
 }
 
 /// How each sweep is made: seven rounds of three seconds, one more to warm up.
-pub fn options(system: &System, seed: u64) -> SweepOptions {
+pub fn options(system: &SyntheticDatabase, seed: u64) -> SweepOptions {
     SweepOptions {
         from: 1,
         to: system.to,
@@ -78,7 +78,7 @@ pub fn options(system: &System, seed: u64) -> SweepOptions {
 ///
 /// # Panics
 /// If a synthetic system cannot be measured, which it always can.
-pub fn judge(system: &System, seed: u64) -> Judged {
+pub fn judge(system: &SyntheticDatabase, seed: u64) -> JudgedSweep {
     let options = options(system, seed);
     let mut probe = system.probe(seed);
     let swept = measure(&mut probe, &options, ("synthetic", system.name), &mut |_| ()).expect("a curve");
@@ -90,7 +90,7 @@ pub fn judge(system: &System, seed: u64) -> Judged {
     let rules = rules(system, &coarse);
     let regret = |clients: u32, salt: u64| compare(system, clients, exhaustive, seed.wrapping_mul(31) ^ salt);
     let top = system.best().1;
-    Judged {
+    JudgedSweep {
         seed,
         found: verdict.best_clients,
         recommended: verdict.recommended_clients,
@@ -111,7 +111,7 @@ pub fn judge(system: &System, seed: u64) -> Judged {
 }
 
 /// What the rules of thumb choose; within the range, as the sweep does.
-pub fn rules(system: &System, coarse: &[(f64, f64)]) -> Rules<u32> {
+pub fn rules(system: &SyntheticDatabase, coarse: &[(f64, f64)]) -> Rules<u32> {
     let within = |n: f64| (n.round() as u32).clamp(1, system.to);
     let processors = f64::from(system.processors);
     let law = fit::fit(coarse).ok().and_then(|fit| fit.peak_clients).unwrap_or(f64::from(system.to));
@@ -124,9 +124,9 @@ pub fn rules(system: &System, coarse: &[(f64, f64)]) -> Rules<u32> {
 }
 
 /// Every point of the grid in every round, in order: the number with the highest median, and the seconds it took.
-fn sweep_exhaustively(system: &System, options: &SweepOptions) -> (u32, f64) {
+fn sweep_exhaustively(system: &SyntheticDatabase, options: &SweepOptions) -> (u32, f64) {
     let mut probe = system.probe(options.seed ^ 0xe0e0);
-    let grid = chooser::exhaustive(options.from, options.to);
+    let grid = chooser::exhaustive_grid(options.from, options.to);
     let mut seen: Vec<(u32, Vec<f64>)> = grid.into_iter().map(|n| (n, Vec::new())).collect();
     for _ in 0..options.rounds {
         for (clients, values) in &mut seen {
@@ -140,7 +140,7 @@ fn sweep_exhaustively(system: &System, options: &SweepOptions) -> (u32, f64) {
 }
 
 /// 1 - X(a) / X(b), measured in turn.
-fn compare(system: &System, a: u32, b: u32, seed: u64) -> f64 {
+fn compare(system: &SyntheticDatabase, a: u32, b: u32, seed: u64) -> f64 {
     let mut probe = system.probe(seed);
     let (mut of_a, mut of_b) = (0.0, 0.0);
     let second = Duration::from_secs(1);

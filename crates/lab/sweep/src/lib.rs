@@ -87,7 +87,7 @@ pub struct Progress<'a> {
 
 /// A curve, and how it ended.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Measured {
+pub struct MeasuredCurve {
     pub curve: Curve,
     pub interrupted: bool,
     /// Why more clients were not let in, if so.
@@ -106,13 +106,13 @@ pub fn measure(
     options: &SweepOptions,
     (name, target): (&str, &str),
     progress: &mut dyn FnMut(&Progress<'_>),
-) -> Result<Measured, ProbeError> {
+) -> Result<MeasuredCurve, ProbeError> {
     let mut chooser = Chooser::new(options.from, options.to, options.rounds, options.seed);
     let (mut interrupted, mut refused, mut failed) = (false, None, None);
     while let Some(next) = chooser.poll_next() {
         progress(&Progress {
             done: chooser.visits().len(),
-            left: chooser.left(),
+            left: chooser.remaining_visits(),
             clients: next.clients,
             round: next.round,
             last: chooser.visits().last(),
@@ -125,7 +125,7 @@ pub fn measure(
                 break;
             }
             Err(ProbeError::TooMany(why)) if !chooser.visits().is_empty() => {
-                chooser.refused(next.clients);
+                chooser.record_refusal(next.clients);
                 refused = Some(why);
             }
             Err(ProbeError::Failed(why)) if !chooser.visits().is_empty() => {
@@ -137,13 +137,13 @@ pub fn measure(
     }
     let mut curve = curve_of(chooser.visits(), chooser.reference());
     (curve.name, curve.target) = (name.to_owned(), target.to_owned());
-    let grid = chooser::exhaustive(options.from, options.to).len();
+    let grid = chooser::exhaustive_grid(options.from, options.to).len();
     curve.effort = Effort {
         visits: u32::try_from(curve.visits.len()).expect("visits are few"),
         exhaustive_visits: u32::try_from(grid).expect("at most 32") * options.rounds,
         seconds: probe.now_s(),
     };
-    Ok(Measured { curve, interrupted, refused, failed })
+    Ok(MeasuredCurve { curve, interrupted, refused, failed })
 }
 
 /// The curve that visits make; without names and effort.
@@ -154,7 +154,7 @@ pub(crate) fn curve_of(visits: &[Visit], reference: Option<u32>) -> Curve {
         .iter()
         .map(|place| {
             let here: Vec<&Visit> = visits.iter().filter(|v| v.clients == place.clients).collect();
-            let half = 1.96 * known.error(place.visits) * place.throughput;
+            let half = 1.96 * known.standard_error(place.visits) * place.throughput;
             CurvePoint {
                 clients: place.clients,
                 visits: place.visits,
@@ -220,7 +220,7 @@ mod tests {
         }
     }
 
-    fn sweep(visits: u32) -> Result<Measured, ProbeError> {
+    fn sweep(visits: u32) -> Result<MeasuredCurve, ProbeError> {
         let second = Duration::from_secs(1);
         let options = SweepOptions { from: 1, to: 64, rounds: 3, duration: second, warmup: second, seed: 1 };
         measure(&mut Failing(visits), &options, ("directly", "nowhere"), &mut |_| ())

@@ -17,7 +17,7 @@ const LIMITS_QUERY: &str = "SELECT current_setting('max_connections')::int, \
                             pg_catalog.pg_stat_activity WHERE pid <> pg_catalog.pg_backend_pid() AND (backend_type = \
                             'client backend' OR (backend_type IS NULL AND datname IS NOT NULL)))";
 
-/// What a server says of its limits.
+/// What a server says of its limits, and how much of them is in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// `max_connections`.
@@ -39,7 +39,7 @@ impl Limits {
 ///
 /// # Errors
 /// Why it could not be asked.
-pub fn limits(target: &PostgresTarget) -> Result<Limits, TargetError> {
+pub fn ask_limits(target: &PostgresTarget) -> Result<Limits, TargetError> {
     let row = postgres::ask(target, LIMITS_QUERY, QUERY_TIMEOUT)?;
     let number = |i: usize| row.get(i).and_then(|value| value.as_deref()?.parse().ok());
     match (number(0), number(1), number(2)) {
@@ -48,9 +48,9 @@ pub fn limits(target: &PostgresTarget) -> Result<Limits, TargetError> {
     }
 }
 
-/// What is to be cleaned up between two points: the tables that a script changes; `None`: it changes nothing that we
-/// know of.
-pub(super) fn vacuums(target: &PostgresTarget) -> Vec<String> {
+/// The statements that clean up the tables that a script changes, between two points. Empty: no script is known to
+/// change one.
+pub(super) fn vacuum_statements(target: &PostgresTarget) -> Vec<String> {
     let writes = |script: &Script| matches!(script, Script::TpcbLike | Script::SimpleUpdate);
     if target.scripts.iter().any(|(script, _)| writes(script)) {
         let schema = target.schema.replace('"', "\"\"");
@@ -85,9 +85,9 @@ mod tests {
     #[test]
     fn only_loads_that_write_are_cleaned_up_after() {
         let file = |text: &str| Script::File("x.sql".into(), text.to_owned());
-        assert!(vacuums(&target(vec![Script::SelectOnly, file("SELECT updated FROM t;")])).is_empty());
-        assert_eq!(vacuums(&target(vec![file("update t set a = 1;")])), ["VACUUM"]);
-        assert_eq!(vacuums(&target(vec![Script::TpcbLike]))[0], "VACUUM \"load\"\"s\".pgbench_branches");
+        assert!(vacuum_statements(&target(vec![Script::SelectOnly, file("SELECT updated FROM t;")])).is_empty());
+        assert_eq!(vacuum_statements(&target(vec![file("update t set a = 1;")])), ["VACUUM"]);
+        assert_eq!(vacuum_statements(&target(vec![Script::TpcbLike]))[0], "VACUUM \"load\"\"s\".pgbench_branches");
     }
 
     #[test]

@@ -29,21 +29,21 @@ pub(crate) fn corrections(visits: &[Visit], logs: &[f64]) -> Option<Vec<f64>> {
         return None;
     }
     let start = visits.iter().map(|v| v.at_s).fold(f64::INFINITY, f64::min);
-    let seen = Seen {
+    let repeated_visits = RepeatedVisits {
         times: repeated.iter().map(|&i| visits[i].at_s - start).collect(),
         group: repeated.iter().map(|&i| groups.binary_search(&visits[i].clients).expect("one of them")).collect(),
         logs: repeated.iter().map(|&i| logs[i]).collect(),
-        groups: groups.len(),
+        group_count: groups.len(),
     };
-    let calm = seen.fit(0.0)?;
-    let found = WALK_VARIANCES.iter().filter_map(|&moves| seen.fit(moves));
+    let calm = repeated_visits.fit(0.0)?;
+    let found = WALK_VARIANCES.iter().filter_map(|&walk_variance| repeated_visits.fit(walk_variance));
     let found = found.reduce(|best, one| if one.likelihood > best.likelihood { one } else { best })?;
     if found.likelihood < calm.likelihood + MIN_LIKELIHOOD_GAIN {
         return None;
     }
-    let mut changes: Vec<f64> = visits.iter().map(|visit| -found.walk(&seen, visit.at_s - start)).collect();
-    for (at, (&i, left)) in repeated.iter().zip(found.residuals(&seen)).enumerate() {
-        changes[i] = found.levels[seen.group[at]] + left - logs[i];
+    let mut changes: Vec<f64> = visits.iter().map(|visit| -found.walk(&repeated_visits, visit.at_s - start)).collect();
+    for (at, (&i, left)) in repeated.iter().zip(found.residuals(&repeated_visits)).enumerate() {
+        changes[i] = found.levels[repeated_visits.group[at]] + left - logs[i];
     }
     // The corrected throughput is that at the mean speed of the machine.
     let mean = changes.iter().sum::<f64>() / changes.len() as f64;
@@ -51,17 +51,17 @@ pub(crate) fn corrections(visits: &[Visit], logs: &[f64]) -> Option<Vec<f64>> {
 }
 
 /// The visits of points that were visited more than once.
-struct Seen {
+struct RepeatedVisits {
     /// Seconds since the first visit of all.
     times: Vec<f64>,
     group: Vec<usize>,
     logs: Vec<f64>,
-    groups: usize,
+    group_count: usize,
 }
 
 /// The model fitted to them for one variance of the walk.
 struct Fitted {
-    moves: f64,
+    walk_variance: f64,
     likelihood: f64,
     /// Of each point.
     levels: Vec<f64>,
@@ -71,40 +71,45 @@ struct Fitted {
     weights: Vec<f64>,
 }
 
-impl Seen {
-    fn fit(&self, moves: f64) -> Option<Fitted> {
+impl RepeatedVisits {
+    fn fit(&self, walk_variance: f64) -> Option<Fitted> {
         let count = self.times.len();
         let covariance =
-            Cholesky::of(count, |i, j| moves * self.times[i].min(self.times[j]) + f64::from(u8::from(i == j)))?;
+            Cholesky::of(count, |i, j| walk_variance * self.times[i].min(self.times[j]) + f64::from(u8::from(i == j)))?;
         let of_group =
             |group: usize| (0..count).map(|i| f64::from(u8::from(self.group[i] == group))).collect::<Vec<_>>();
-        let columns: Vec<Vec<f64>> = (0..self.groups).map(|group| covariance.solve(&of_group(group))).collect();
+        let columns: Vec<Vec<f64>> = (0..self.group_count).map(|group| covariance.solve(&of_group(group))).collect();
         let sum = |values: &[f64], group: usize| {
             (0..count).filter(|&i| self.group[i] == group).map(|i| values[i]).sum::<f64>()
         };
-        let normal = Cholesky::of(self.groups, |i, j| sum(&columns[i], j))?;
+        let normal = Cholesky::of(self.group_count, |i, j| sum(&columns[i], j))?;
         let solved = covariance.solve(&self.logs);
-        let right: Vec<f64> = (0..self.groups).map(|group| sum(&solved, group)).collect();
+        let right: Vec<f64> = (0..self.group_count).map(|group| sum(&solved, group)).collect();
         let levels = normal.solve(&right);
         let left: Vec<f64> = (0..count).map(|i| self.logs[i] - levels[self.group[i]]).collect();
         let weights = covariance.solve(&left);
-        let freedom = (count - self.groups) as f64;
+        let freedom = (count - self.group_count) as f64;
         let squares: f64 = left.iter().zip(&weights).map(|(a, b)| a * b).sum();
         let likelihood =
             -0.5 * (covariance.log_determinant() + normal.log_determinant() + freedom * (squares / freedom).ln());
-        likelihood.is_finite().then_some(Fitted { moves, likelihood, levels, covariance, weights })
+        likelihood.is_finite().then_some(Fitted { walk_variance, likelihood, levels, covariance, weights })
     }
 }
 
 impl Fitted {
     /// The estimate of the walk at a time.
-    fn walk(&self, seen: &Seen, time: f64) -> f64 {
-        seen.times.iter().zip(&self.weights).map(|(at, weight)| self.moves * at.min(time) * weight).sum()
+    fn walk(&self, repeated_visits: &RepeatedVisits, time: f64) -> f64 {
+        repeated_visits
+            .times
+            .iter()
+            .zip(&self.weights)
+            .map(|(at, weight)| self.walk_variance * at.min(time) * weight)
+            .sum()
     }
 
     /// The part of each visit that the others do not predict.
-    fn residuals(&self, seen: &Seen) -> Vec<f64> {
-        let count = seen.times.len();
+    fn residuals(&self, repeated_visits: &RepeatedVisits) -> Vec<f64> {
+        let count = repeated_visits.times.len();
         let unit = |i: usize| (0..count).map(|j| f64::from(u8::from(i == j))).collect::<Vec<_>>();
         (0..count).map(|i| self.weights[i] / self.covariance.solve(&unit(i))[i]).collect()
     }

@@ -37,11 +37,11 @@ pub fn generator() -> Generator {
 }
 
 /// A target as people may see it: without password.
-pub fn shown(target: &Target) -> String {
+pub fn url_without_password(target: &Target) -> String {
     run::shown(target.url())
 }
 
-pub struct Real<'a> {
+pub struct DatabaseProbe<'a> {
     target: Target,
     origin: Instant,
     stop: &'a AtomicBool,
@@ -70,13 +70,13 @@ struct OtherConnections {
 }
 
 impl OtherConnections {
-    /// The last point's connections have left.
-    fn are_alone(&self, open: u32) -> bool {
+    /// Whether all open connections belong to others: the last point's connections have left.
+    fn include_all(&self, open: u32) -> bool {
         open <= self.known
     }
 
-    /// Connections that are still open long after the last point belong to other programs.
-    fn have_come(&mut self, open: u32) {
+    /// Counts connections that are still open long after the last point as those of other programs.
+    fn record_newcomers(&mut self, open: u32) {
         let more = open - self.known;
         self.known = open;
         self.complaint.get_or_insert_with(|| {
@@ -87,14 +87,14 @@ impl OtherConnections {
     }
 }
 
-impl<'a> Real<'a> {
+impl<'a> DatabaseProbe<'a> {
     /// A probe of this target; `limits`: those that a PostgreSQL tells, and a pooler does not.
     pub fn new(target: Target, limits: Option<Limits>, timeout: Duration, seed: u64, stop: &'a AtomicBool) -> Self {
         let postgres = match (&target, limits) {
             (Target::Postgres(target), Some(limits)) => Some(Postgres {
                 target: target.clone(),
                 others: OtherConnections { known: limits.others, complaint: None },
-                vacuums: limits::vacuums(target),
+                vacuums: limits::vacuum_statements(target),
             }),
             _ => None,
         };
@@ -108,15 +108,15 @@ impl<'a> Real<'a> {
     }
 
     /// Waits until the last point's connections have left, and cleans up after a load that writes.
-    fn tidy(&mut self) -> Result<(), ProbeError> {
+    fn wait_and_vacuum(&mut self) -> Result<(), ProbeError> {
         let Some(postgres) = self.postgres.as_mut().filter(|_| self.visits > 0) else { return Ok(()) };
         let Postgres { target, others, vacuums } = postgres;
         let since = Instant::now();
         loop {
-            match limits::limits(target) {
-                Ok(now) if others.are_alone(now.others) => break,
+            match limits::ask_limits(target) {
+                Ok(now) if others.include_all(now.others) => break,
                 Ok(now) if since.elapsed() >= LEAVE_TIMEOUT => {
-                    others.have_come(now.others);
+                    others.record_newcomers(now.others);
                     break;
                 }
                 Ok(_) => {}
@@ -140,7 +140,7 @@ impl<'a> Real<'a> {
     }
 
     fn run(&mut self, clients: u32, shape: Shape, warmup: Duration) -> Result<Visit, ProbeError> {
-        self.tidy()?;
+        self.wait_and_vacuum()?;
         self.visits += 1;
         let seed = self.seed.wrapping_add(self.visits);
         let plan = Plan { warmup, timeout: self.timeout, seed, ..plan_of(&self.target, clients, shape) };
@@ -153,7 +153,7 @@ impl<'a> Real<'a> {
             let measuring = engine.is_measuring();
             meter.look(measuring);
             if measuring {
-                slices.note(now, engine.progress(now).succeeded);
+                slices.record(now, engine.progress(now).succeeded);
             }
         };
         let context = RunContext { origin, stop: self.stop, via: None, watch: &mut watch };
@@ -172,14 +172,16 @@ impl<'a> Real<'a> {
         if result.total.errors.contains_key(TOO_MANY_CONNECTIONS) {
             return Err(refusal(clients, true, TOO_MANY_CONNECTIONS));
         }
-        if let Some(why) = sent_away(&result.total, clients).filter(|_| !matches!(self.target, Target::Postgres(_))) {
+        if let Some(why) =
+            describe_rejections(&result.total, clients).filter(|_| !matches!(self.target, Target::Postgres(_)))
+        {
             return Err(refusal(clients, true, &why));
         }
-        Ok(visit(&result, warmup, &meter, slices))
+        Ok(visit_of(&result, warmup, &meter, slices))
     }
 }
 
-impl Probe for Real<'_> {
+impl Probe for DatabaseProbe<'_> {
     fn measure(&mut self, clients: u32, warmup: Duration, duration: Duration) -> Result<Visit, ProbeError> {
         self.run(clients, closed(clients, duration), warmup)
     }
@@ -224,7 +226,7 @@ fn refusal(clients: u32, full: bool, why: &str) -> ProbeError {
 
 /// Why more connections were lost or refused than there are clients, each made anew and lost again: a full Redis lets
 /// in and sends away.
-fn sent_away(total: &Measured, clients: u32) -> Option<String> {
+fn describe_rejections(total: &Measured, clients: u32) -> Option<String> {
     let connections = &total.connections;
     let lost = connections.closed.get("error").copied().unwrap_or(0) + connections.failed.values().sum::<u64>();
     let most =
@@ -233,7 +235,7 @@ fn sent_away(total: &Measured, clients: u32) -> Option<String> {
     (lost > u64::from(clients)).then(|| why.unwrap_or_else(|| "it closes connections".to_owned()))
 }
 
-fn visit(result: &BenchResult, warmup: Duration, meter: &Meter, slices: Slices) -> Visit {
+fn visit_of(result: &BenchResult, warmup: Duration, meter: &Meter, slices: Slices) -> Visit {
     let total = &result.total;
     let response = total.response_ms.as_ref().filter(|times| times.count > 0);
     let per_second = result.series.iter().filter(|second| second.at_s >= warmup.as_secs_f64());
@@ -262,7 +264,7 @@ struct Slices {
 impl Slices {
     const MAX_SLICES: usize = 10_000;
 
-    fn note(&mut self, now: Time, done: u64) {
+    fn record(&mut self, now: Time, done: u64) {
         let Some((since, before)) = self.last else {
             self.last = Some((now, done));
             return;
@@ -293,7 +295,7 @@ mod tests {
         let mut slices = Slices::default();
         let at = |ms: u64| Time(ms * 1_000_000);
         for (ms, done) in [(1000, 500), (1050, 510), (1100, 520), (1250, 535), (1340, 600)] {
-            slices.note(at(ms), done);
+            slices.record(at(ms), done);
         }
         assert_eq!(slices.speeds, [200.0, 100.0], "what the warm-up did does not count");
     }
@@ -301,11 +303,11 @@ mod tests {
     #[test]
     fn others_that_come_and_stay_are_waited_for_once() {
         let mut others = OtherConnections { known: 3, complaint: None };
-        assert!(others.are_alone(3) && !others.are_alone(5));
-        others.have_come(5);
+        assert!(others.include_all(3) && !others.include_all(5));
+        others.record_newcomers(5);
         let complaint = others.complaint.clone().unwrap();
-        assert!(others.are_alone(5) && complaint.starts_with("2 more"), "{complaint}");
-        others.have_come(9);
+        assert!(others.include_all(5) && complaint.starts_with("2 more"), "{complaint}");
+        others.record_newcomers(9);
         assert_eq!(others.complaint.as_ref(), Some(&complaint), "one complaint is enough");
     }
 
@@ -317,8 +319,8 @@ mod tests {
             total.errors.insert("error ERR".to_owned(), 9);
             total
         };
-        assert_eq!(sent_away(&total(3), 8), None);
-        assert_eq!(sent_away(&total(50), 8).as_deref(), Some("error ERR"));
+        assert_eq!(describe_rejections(&total(3), 8), None);
+        assert_eq!(describe_rejections(&total(50), 8).as_deref(), Some("error ERR"));
     }
 
     #[test]

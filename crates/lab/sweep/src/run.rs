@@ -3,14 +3,14 @@
 
 use std::{fmt, sync::atomic::AtomicBool, time::Duration};
 
-use report::findings;
+use report::sweep_sentences;
 
 use super::{
-    Measured, ProbeError, Progress,
-    limits::{Limits, limits},
+    MeasuredCurve, ProbeError, Progress,
+    limits::{Limits, ask_limits},
     measure,
-    real::{self, Real},
-    verdict::{self, Reserve, settings},
+    real::{self, DatabaseProbe},
+    verdict::{self, ServerKind, settings},
 };
 use load::plan::SweepOptions;
 use load::{
@@ -36,7 +36,7 @@ pub struct Order<'p> {
     /// A second curve, through a pooler.
     pub through: Option<Through<'p>>,
     pub options: SweepOptions,
-    /// When an operation has failed.
+    /// The time after which an operation counts as failed.
     pub timeout: Duration,
     /// The command line, without passwords.
     pub command: Option<String>,
@@ -99,7 +99,7 @@ impl Order<'_> {
                      lower, or raise --through-clients (`through_clients`)"
                 )));
             }
-            room(&self.target, clients, duration).map_err(|error| SweepError {
+            prepare_descriptors(&self.target, clients, duration).map_err(|error| SweepError {
                 message: format!("for {clients} clients through the pooler (--through-clients): {}", error.message),
                 ..error
             })?;
@@ -108,8 +108,9 @@ impl Order<'_> {
     }
 }
 
-/// Checks that this process can have a connection for each client.
-fn room(target: &Target, clients: u32, duration: Duration) -> Result<(), SweepError> {
+/// Checks the plan for this number of clients, and raises the process's limit of descriptors to have a connection for
+/// each.
+fn prepare_descriptors(target: &Target, clients: u32, duration: Duration) -> Result<(), SweepError> {
     let plan = real::plan_of(target, clients, real::closed(clients, duration));
     plan.check().map_err(|message| SweepError { blame: Blame::Configuration, message })?;
     Ok(reserve_descriptors(&plan)?)
@@ -133,15 +134,15 @@ pub fn run(
         })?;
     }
     let limits = match &order.target {
-        Target::Postgres(target) => Some(limits(target)?),
+        Target::Postgres(target) => Some(ask_limits(target)?),
         Target::Redis(_) | Target::MongoDb(_) | Target::Http(_) => None,
     };
     let mut warnings: Vec<String> = server.is_pooled.then(|| POOLER_WARNING.to_owned()).into_iter().collect();
-    let options = limits.map_or(Ok(order.options), |limits| within(order.options, limits, &mut warnings))?;
-    room(&order.target, options.to, options.duration)?;
-    warnings.extend(beyond_scale(&order.target, options.to));
-    let mut probe = Real::new(order.target.clone(), limits, order.timeout, options.seed, stop);
-    let direct = curve(&mut probe, &options, "directly", &order.target, progress)?;
+    let options = limits.map_or(Ok(order.options), |limits| clamp_to_limits(order.options, limits, &mut warnings))?;
+    prepare_descriptors(&order.target, options.to, options.duration)?;
+    warnings.extend(warn_beyond_scale(&order.target, options.to));
+    let mut probe = DatabaseProbe::new(order.target.clone(), limits, order.timeout, options.seed, stop);
+    let direct = measure_curve(&mut probe, &options, "directly", &order.target, progress)?;
     let mut result = SweepResult {
         format: FORMAT,
         kind: "sweep".to_owned(),
@@ -150,17 +151,17 @@ pub fn run(
         warnings,
         ..SweepResult::default()
     };
-    result.direct = ended(direct, &mut result);
+    result.direct = record_end(direct, &mut result);
     result.verdict = verdict::verdict(&result.direct, real::generator(), options.seed);
-    let reserve = limits.map_or(Reserve::Other, |limits| Reserve::Postgres(Some(limits.reserved)));
+    let reserve = limits.map_or(ServerKind::Other, |limits| ServerKind::Postgres(Some(limits.reserved)));
     result.settings = result.verdict.as_ref().map(|verdict| settings(verdict, reserve));
     result.warnings.extend(probe.complaints());
     let best = result.verdict.as_ref().map(|verdict| verdict.recommended_clients);
-    if let Some((through, best)) = order.through.zip(best).filter(|_| goes_on(&result)) {
+    if let Some((through, best)) = order.through.zip(best).filter(|_| may_go_on(&result)) {
         let options = SweepOptions { rounds: options.rounds.min(MAX_POOLER_ROUNDS), to: through.clients, ..options };
         let measured = through_the_pooler(through.pooler, best, &options, (order.timeout, stop), progress);
         match measured {
-            Ok(measured) => result.through = Some(ended(measured, &mut result)),
+            Ok(measured) => result.through = Some(record_end(measured, &mut result)),
             Err(error) => result.failed = Some(error.message),
         }
     }
@@ -169,12 +170,12 @@ pub fn run(
     Ok(result)
 }
 
-fn goes_on(result: &SweepResult) -> bool {
+fn may_go_on(result: &SweepResult) -> bool {
     !result.interrupted && result.failed.is_none()
 }
 
-/// Writes down how a curve ended, and gives the curve.
-fn ended(measured: Measured, result: &mut SweepResult) -> Curve {
+/// Notes in `result` how a curve ended, and returns the curve.
+fn record_end(measured: MeasuredCurve, result: &mut SweepResult) -> Curve {
     result.interrupted = measured.interrupted;
     result.failed = measured.failed;
     result.warnings.extend(measured.refused);
@@ -188,32 +189,37 @@ fn through_the_pooler(
     options: &SweepOptions,
     (timeout, stop): (Duration, &AtomicBool),
     progress: &mut dyn FnMut(&str, &Progress<'_>),
-) -> Result<Measured, SweepError> {
+) -> Result<MeasuredCurve, SweepError> {
     let (name, pooler) = match pooler {
         Pooler::At(pooler) => ("through the pooler".to_owned(), pooler),
         Pooler::Started(start) => (format!("through a pool of {best}"), start(best)?),
     };
-    let mut probe = Real::new(pooler.clone(), None, timeout, options.seed, stop);
-    curve(&mut probe, options, &name, &pooler, progress)
+    let mut probe = DatabaseProbe::new(pooler.clone(), None, timeout, options.seed, stop);
+    measure_curve(&mut probe, options, &name, &pooler, progress)
         .map_err(|error| SweepError { message: format!("{name}: {}", error.message), ..error })
 }
 
-fn curve(
-    probe: &mut Real<'_>,
+fn measure_curve(
+    probe: &mut DatabaseProbe<'_>,
     options: &SweepOptions,
     name: &str,
     target: &Target,
     progress: &mut dyn FnMut(&str, &Progress<'_>),
-) -> Result<Measured, SweepError> {
-    measure(probe, options, (name, &real::shown(target)), &mut |now| progress(name, now)).map_err(broken)
+) -> Result<MeasuredCurve, SweepError> {
+    measure(probe, options, (name, &real::url_without_password(target)), &mut |now| progress(name, now))
+        .map_err(sweep_error)
 }
 
-fn broken(error: ProbeError) -> SweepError {
+fn sweep_error(error: ProbeError) -> SweepError {
     SweepError { blame: Blame::Target, message: error.to_string() }
 }
 
-/// Keeps the range below what the server lets in.
-fn within(options: SweepOptions, limits: Limits, warnings: &mut Vec<String>) -> Result<SweepOptions, SweepError> {
+/// Keeps the range below what the server lets in, with a warning if that makes it smaller.
+fn clamp_to_limits(
+    options: SweepOptions,
+    limits: Limits,
+    warnings: &mut Vec<String>,
+) -> Result<SweepOptions, SweepError> {
     let Limits { max_connections, reserved, others } = limits;
     let room = limits.room();
     // A sweep of one number shows nothing, unless one number was asked for.
@@ -237,7 +243,7 @@ fn within(options: SweepOptions, limits: Limits, warnings: &mut Vec<String>) -> 
 }
 
 /// In TPC-B-like loads every transaction updates one of as many branches as the scale says.
-fn beyond_scale(target: &Target, to: u32) -> Option<String> {
+fn warn_beyond_scale(target: &Target, to: u32) -> Option<String> {
     let Target::Postgres(target) = target else { return None };
     let contends = target.scripts.iter().any(|(script, _)| *script == Script::TpcbLike);
     (contends && to > target.scale).then(|| {
@@ -274,10 +280,10 @@ fn doubts(result: &SweepResult) -> Vec<String> {
                 100.0 * noise
             ));
         }
-        doubts.extend(errors(curve, result.asked.point_s));
+        doubts.extend(describe_errors(curve, result.asked.point_s));
     }
     if let Some(verdict) = &result.verdict {
-        doubts.extend(verdict.two_speeds.iter().map(findings::describe_two_speeds));
+        doubts.extend(verdict.two_speeds.iter().map(sweep_sentences::describe_two_speeds));
         match verdict.limited_by.as_deref() {
             Some("generator") => doubts.push(
                 "The load generator used all of its processor, so that this is its limit and not the database's: use \
@@ -299,7 +305,7 @@ fn doubts(result: &SweepResult) -> Vec<String> {
     doubts
 }
 
-fn errors(curve: &Curve, point_s: f64) -> Option<String> {
+fn describe_errors(curve: &Curve, point_s: f64) -> Option<String> {
     let failed: u64 = curve.visits.iter().map(|v| v.errors).sum();
     let done: f64 = curve.visits.iter().map(|v| v.throughput * point_s).sum();
     (failed as f64 > MAX_ERROR_SHARE * done)
@@ -331,7 +337,7 @@ fn about(order: &Order<'_>, server: String) -> About {
         shape: "sweep".to_owned(),
         load,
         pool: "one connection for each client, opened before and kept".to_owned(),
-        target: real::shown(&order.target),
+        target: real::url_without_password(&order.target),
         server: Some(server),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         machine: machine::describe(),
@@ -356,20 +362,24 @@ mod tests {
     fn the_range_stays_below_what_the_server_lets_in_and_the_reader_is_told() {
         let limits = Limits { max_connections: 100, reserved: 3, others: 2 };
         let mut warnings = Vec::new();
-        assert_eq!(within(options(256), limits, &mut warnings).unwrap().to, 95);
+        assert_eq!(clamp_to_limits(options(256), limits, &mut warnings).unwrap().to, 95);
         assert!(warnings[0].contains("95 clients instead of 256"), "{warnings:?}");
-        assert_eq!(within(options(64), limits, &mut warnings).unwrap().to, 64);
+        assert_eq!(clamp_to_limits(options(64), limits, &mut warnings).unwrap().to, 64);
         assert_eq!(warnings.len(), 1);
     }
 
     #[test]
     fn a_server_without_room_is_an_error_that_says_what_to_do() {
         let limits = Limits { max_connections: 10, reserved: 3, others: 6 };
-        let error = within(options(8), limits, &mut Vec::new()).unwrap_err();
+        let error = clamp_to_limits(options(8), limits, &mut Vec::new()).unwrap_err();
         assert!(error.message.contains("raise max_connections"), "{error}");
         let one = options(1);
-        assert_eq!(within(one, limits, &mut Vec::new()).map(|options| options.to), Ok(1), "one number was asked for");
-        assert!(within(SweepOptions { from: 2, ..options(2) }, limits, &mut Vec::new()).is_err());
+        assert_eq!(
+            clamp_to_limits(one, limits, &mut Vec::new()).map(|options| options.to),
+            Ok(1),
+            "one number was asked for"
+        );
+        assert!(clamp_to_limits(SweepOptions { from: 2, ..options(2) }, limits, &mut Vec::new()).is_err());
     }
 
     #[test]
@@ -396,15 +406,15 @@ mod tests {
         assert_eq!(doubts(&early), ["Interrupted before anything was measured, so there is nothing to conclude."]);
         let broken = SweepResult { failed: Some("the disk is full".to_owned()), ..SweepResult::default() };
         assert!(doubts(&broken)[0].contains("the disk is full"), "{:?}", doubts(&broken));
-        let measured = Measured {
+        let measured = MeasuredCurve {
             curve: Curve { name: "directly".to_owned(), ..Curve::default() },
             interrupted: false,
             refused: Some("No room.".to_owned()),
             failed: Some("gone".to_owned()),
         };
         let mut result = SweepResult::default();
-        assert_eq!(ended(measured, &mut result).name, "directly");
-        assert!(!goes_on(&result) && result.warnings == ["No room."] && result.failed.as_deref() == Some("gone"));
+        assert_eq!(record_end(measured, &mut result).name, "directly");
+        assert!(!may_go_on(&result) && result.warnings == ["No room."] && result.failed.as_deref() == Some("gone"));
     }
 
     fn order(from: u32, through: u32) -> Order<'static> {

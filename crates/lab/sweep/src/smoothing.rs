@@ -44,7 +44,7 @@ pub(crate) fn smoothed(points: &[Point]) -> Vec<f64> {
             (at(point), value(point), 1.0 / (point.error.powi(2) + off))
         });
         let Some(found) = parabola(weighed) else { return smoothed };
-        off = misfit(points, &near, |point| value(point) - height(&found, at(point)));
+        off = misfit(points, &near, |point| value(point) - value_at(&found, at(point)));
         line = Some(found);
     }
     let line = line.expect("found twice");
@@ -52,7 +52,7 @@ pub(crate) fn smoothed(points: &[Point]) -> Vec<f64> {
         let point = &points[i];
         let own = point.error.powi(2);
         let weight = off / (off + own);
-        smoothed[i] = (weight * value(point) + (1.0 - weight) * height(&line, at(point))) * top.throughput;
+        smoothed[i] = (weight * value(point) + (1.0 - weight) * value_at(&line, at(point))) * top.throughput;
     }
     smoothed
 }
@@ -65,7 +65,7 @@ fn misfit(points: &[Point], near: &[usize], residual: impl Fn(&Point) -> f64) ->
     (scatter / freedom - noise / near.len() as f64).max(0.0)
 }
 
-fn height(line: &Vector, x: f64) -> f64 {
+fn value_at(line: &Vector, x: f64) -> f64 {
     line[0] + line[1] * x + line[2] * x * x
 }
 

@@ -53,7 +53,7 @@ pub enum Noise {
 
 /// A database that exists only as a curve.
 #[derive(Clone, Debug)]
-pub struct System {
+pub struct SyntheticDatabase {
     pub name: &'static str,
     /// The largest number of clients that is tested.
     pub to: u32,
@@ -65,7 +65,7 @@ pub struct System {
     pub processors: u32,
 }
 
-impl System {
+impl SyntheticDatabase {
     /// True throughput at the beginning.
     pub fn throughput(&self, clients: u32) -> f64 {
         let n = f64::from(clients);
@@ -94,21 +94,21 @@ impl System {
     }
 
     /// The database, to be measured with this seed.
-    pub fn probe(&self, seed: u64) -> Virtual<'_> {
-        Virtual { system: self, random: Random::new(seed), now_s: 0.0, bad_times: false }
+    pub fn probe(&self, seed: u64) -> SyntheticProbe<'_> {
+        SyntheticProbe { system: self, random: Random::new(seed), now_s: 0.0, bad_times: false }
     }
 }
 
 /// A synthetic database under measurement.
 #[derive(Debug)]
-pub struct Virtual<'a> {
-    system: &'a System,
+pub struct SyntheticProbe<'a> {
+    system: &'a SyntheticDatabase,
     random: Random,
     now_s: f64,
     bad_times: bool,
 }
 
-impl Probe for Virtual<'_> {
+impl Probe for SyntheticProbe<'_> {
     fn measure(&mut self, clients: u32, warmup: Duration, duration: Duration) -> Result<Visit, ProbeError> {
         self.now_s += (warmup + duration).as_secs_f64();
         let drift = (1.0 + self.system.drift_per_hour).powf(self.now_s / 3600.0);
@@ -145,8 +145,8 @@ impl Probe for Virtual<'_> {
 }
 
 /// The systems that the sweep is judged by.
-pub fn systems() -> Vec<System> {
-    let system = |name, to, course, noise, drift_per_hour, processors| System {
+pub fn systems() -> Vec<SyntheticDatabase> {
+    let system = |name, to, course, noise, drift_per_hour, processors| SyntheticDatabase {
         name,
         to,
         course,

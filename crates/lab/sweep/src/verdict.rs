@@ -14,8 +14,8 @@ use super::{
     curve::{CurveEstimate, PointEstimate},
 };
 use load::run::processors::{is_generator_full, is_machine_full};
-use report::findings::amount;
 use report::result::sweep::{Curve, CurvePoint, Estimate, Safe, Settings, Verdict};
+use report::sweep_sentences::format_amount;
 
 /// Resamples of the curve.
 const RESAMPLES: usize = 1000;
@@ -23,6 +23,12 @@ const RESAMPLES: usize = 1000;
 const PEAK_END_SHARE: f64 = 0.9;
 /// Share of a full machine at which the load generator is part of the limit.
 const MIN_GENERATOR_SHARE: f64 = 0.15;
+/// Largest loss with which confidence can be medium.
+const MAX_MEDIUM_LOSS: f64 = 0.15;
+/// Largest noise of one visit with which confidence can be medium.
+const MAX_MEDIUM_NOISE: f64 = 0.15;
+/// Largest loss with which confidence can be high.
+const MAX_HIGH_CONFIDENCE_LOSS: f64 = 0.10;
 /// Connections kept free for administrators, monitoring, backups and replication.
 const MIN_RESERVE: u32 = 10;
 /// Instances of the application in the example.
@@ -39,8 +45,8 @@ pub struct Generator {
 
 /// The verdict; `None` if at no number of clients anything was done.
 pub fn verdict(curve: &Curve, generator: Generator, seed: u64) -> Option<Verdict> {
-    let Found { known, seen, best, recommended } = Found::of(curve)?;
-    let (loss, best_from, best_to) = resample(&known, &seen, recommended, best, seed);
+    let Found { known, eligible, best, recommended } = Found::of(curve)?;
+    let (loss, best_from, best_to) = resample(&known, &eligible, recommended, best, seed);
     let top = bracketing::ending(&known, best);
     let fewest = known.points.first().map_or(1, |p| p.clients);
     let mut verdict = Verdict {
@@ -61,7 +67,7 @@ pub fn verdict(curve: &Curve, generator: Generator, seed: u64) -> Option<Verdict
     let doubts = doubts(&verdict, &known);
     verdict.confidence = confidence(&verdict, &known, &doubts).to_owned();
     advise(&mut verdict, &known, &doubts);
-    verdict.because = because(curve, &verdict);
+    verdict.because = explain(curve, &verdict);
     Some(verdict)
 }
 
@@ -69,7 +75,7 @@ pub fn verdict(curve: &Curve, generator: Generator, seed: u64) -> Option<Verdict
 struct Found {
     known: CurveEstimate,
     /// The numbers that were measured often enough to be recommended.
-    seen: Vec<PointEstimate>,
+    eligible: Vec<PointEstimate>,
     best: PointEstimate,
     /// The smallest within 5% of the best.
     recommended: PointEstimate,
@@ -81,15 +87,15 @@ impl Found {
         let known = CurveEstimate::of(&curve.visits);
         let best = known.best()?;
         let often = known.points.iter().map(|p| p.visits).max().unwrap_or(0).min(2);
-        let seen: Vec<PointEstimate> = known.points.iter().copied().filter(|p| p.visits >= often).collect();
-        let recommended = *seen.iter().find(|p| p.smoothed >= (1.0 - MAX_LOSS) * best.smoothed).unwrap_or(&best);
-        Some(Self { known, seen, best, recommended })
+        let eligible: Vec<PointEstimate> = known.points.iter().copied().filter(|p| p.visits >= often).collect();
+        let recommended = *eligible.iter().find(|p| p.smoothed >= (1.0 - MAX_LOSS) * best.smoothed).unwrap_or(&best);
+        Some(Self { known, eligible, best, recommended })
     }
 }
 
-/// What a server keeps of its connections for itself.
+/// The kind of server that the settings are for, and what it reserves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Reserve {
+pub enum ServerKind {
     /// Connections that a PostgreSQL reserves for superusers and other roles; `None`: not known.
     Postgres(Option<u32>),
     /// Another database, whose limit has nothing to do with its load.
@@ -97,7 +103,7 @@ pub enum Reserve {
 }
 
 /// The settings that follow.
-pub fn settings(verdict: &Verdict, server: Reserve) -> Settings {
+pub fn settings(verdict: &Verdict, server: ServerKind) -> Settings {
     let max_size = verdict.recommended_clients;
     let others = match (verdict.bracketed, verdict.bracketed_below) {
         (true, true) => "",
@@ -115,10 +121,10 @@ pub fn settings(verdict: &Verdict, server: Reserve) -> Settings {
         "max_size {max_size}{others}: {why}; whoever finds them all busy waits in the pool, where waiting costs the \
          database nothing."
     );
-    let Reserve::Postgres(reserved) = server else {
+    let ServerKind::Postgres(reserved) = server else {
         let limit =
             "The server's own limit of connections must be above that, for every Poolhouse and whoever else connects.";
-        let because = vec![pool, limit.to_owned(), shared(max_size)];
+        let because = vec![pool, limit.to_owned(), describe_sharing(max_size)];
         return Settings { max_size, max_connections: None, reserve: None, because };
     };
     let reserve = MIN_RESERVE.max(max_size.div_ceil(10)) + reserved.unwrap_or(0);
@@ -128,12 +134,12 @@ pub fn settings(verdict: &Verdict, server: Reserve) -> Settings {
         max_size + reserve,
         reserved.map_or_else(String::new, |n| format!(" ({n} of them the server keeps back itself)")),
     );
-    let because = vec![pool, server, shared(max_size)];
+    let because = vec![pool, server, describe_sharing(max_size)];
     Settings { max_size, max_connections: Some(max_size + reserve), reserve: Some(reserve), because }
 }
 
-/// How the instances of an application come by their connections.
-fn shared(max_size: u32) -> String {
+/// How the instances of an application share their connections.
+fn describe_sharing(max_size: u32) -> String {
     match max_size {
         1 => "All instances of the application share this one: with more than one instance that takes one pooler in \
               front."
@@ -154,21 +160,21 @@ fn shared(max_size: u32) -> String {
 /// smallest and largest that win in at least 2.5% of the draws.
 fn resample(
     known: &CurveEstimate,
-    seen: &[PointEstimate],
+    eligible: &[PointEstimate],
     recommended: PointEstimate,
     best: PointEstimate,
     seed: u64,
 ) -> (Estimate, u32, u32) {
     let mut random = Random::new(seed ^ 0x5eed_0f5a);
     let mut losses = Vec::with_capacity(RESAMPLES);
-    let mut wins = vec![0usize; seen.len()];
+    let mut wins = vec![0usize; eligible.len()];
     for _ in 0..RESAMPLES {
         let drawn: Vec<f64> =
-            seen.iter().map(|p| p.smoothed * (1.0 + known.error(p.visits) * random.normal())).collect();
-        let top = (0..seen.len()).max_by(|&a, &b| drawn[a].total_cmp(&drawn[b])).expect("the best was seen");
+            eligible.iter().map(|p| p.smoothed * (1.0 + known.standard_error(p.visits) * random.normal())).collect();
+        let top = (0..eligible.len()).max_by(|&a, &b| drawn[a].total_cmp(&drawn[b])).expect("the best was seen");
         wins[top] += 1;
         let of = |place: PointEstimate| {
-            seen.iter().position(|p| p.clients == place.clients).map_or(place.smoothed, |i| drawn[i])
+            eligible.iter().position(|p| p.clients == place.clients).map_or(place.smoothed, |i| drawn[i])
         };
         losses.push(1.0 - of(recommended) / of(best));
     }
@@ -176,7 +182,7 @@ fn resample(
     let share = |s: f64| losses[(s * (RESAMPLES - 1) as f64).round() as usize];
     let value = 1.0 - recommended.smoothed / best.smoothed;
     let loss = Estimate { value, low: share(0.025).min(value), high: share(0.975).max(value) };
-    let winners = || seen.iter().zip(&wins).filter(|(_, won)| **won * 40 >= RESAMPLES).map(|(p, _)| p.clients);
+    let winners = || eligible.iter().zip(&wins).filter(|(_, won)| **won * 40 >= RESAMPLES).map(|(p, _)| p.clients);
     (loss, winners().min().unwrap_or(best.clients).min(best.clients), winners().max().unwrap_or(0).max(best.clients))
 }
 
@@ -193,15 +199,15 @@ fn shape(known: &CurveEstimate, best: PointEstimate, top: Ending) -> &'static st
     }
 }
 
-/// What was the limit at the best point; `seen`: there was one, since more clients gained nothing.
-fn limit(at: Option<&CurvePoint>, generator: Generator, seen: bool) -> Option<String> {
+/// What was the limit at the best point. `is_bracketed`: there was one, since more clients gained nothing.
+fn limit(at: Option<&CurvePoint>, generator: Generator, is_bracketed: bool) -> Option<String> {
     let at = at?;
     let cores = at.generator_cores?;
     let who = if is_generator_full(cores, generator.threads) {
         "generator"
     } else if is_machine_full(at.machine_idle?) && cores >= MIN_GENERATOR_SHARE * f64::from(generator.processors) {
         "machine"
-    } else if seen {
+    } else if is_bracketed {
         "database"
     } else {
         return None;
@@ -220,7 +226,7 @@ fn doubts(verdict: &Verdict, known: &CurveEstimate) -> Vec<Doubt> {
         (falls, Doubt::OnlyFalls),
         (is_generator, Doubt::Generator),
         (is_unsteady, Doubt::TwoSpeeds),
-        (verdict.loss.high > 0.15 || known.noise > 0.15, Doubt::Noise),
+        (verdict.loss.high > MAX_MEDIUM_LOSS || known.noise > MAX_MEDIUM_NOISE, Doubt::Noise),
     ];
     all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, doubt)| doubt).collect()
 }
@@ -229,7 +235,7 @@ fn confidence(verdict: &Verdict, known: &CurveEstimate, doubts: &[Doubt]) -> &'s
     let is_steady = !known.drifted && known.measured_noise.is_some() && verdict.two_speeds.is_empty();
     match () {
         () if !doubts.is_empty() => "low",
-        () if is_steady && verdict.bracketed_below && verdict.loss.high <= 0.10 => "high",
+        () if is_steady && verdict.bracketed_below && verdict.loss.high <= MAX_HIGH_CONFIDENCE_LOSS => "high",
         () => "medium",
     }
 }
@@ -243,22 +249,26 @@ fn advise(verdict: &mut Verdict, known: &CurveEstimate, doubts: &[Doubt]) {
     if doubts.is_empty() {
         return;
     }
-    let safe = advice::safe(known, verdict);
+    let safe = advice::safe_range(known, verdict);
     verdict.safe = safe.map(|(safe, _)| safe);
     if let Some((_, least)) = safe.filter(|_| is_range) {
         (verdict.recommended_clients, verdict.recommended_throughput) = (least.clients, least.smoothed);
     }
 }
 
-fn clients(number: u32) -> String {
+fn counted_clients(number: u32) -> String {
     if number == 1 { "1 client".to_owned() } else { format!("{number} clients") }
 }
 
 /// Where the best is, and what the curve does beyond it.
-fn course(curve: &Curve, verdict: &Verdict) -> String {
+fn describe_course(curve: &Curve, verdict: &Verdict) -> String {
     let (first, last) = (curve.points.first(), curve.points.last());
     let (first, last) = first.zip(last).expect("there is a best point");
-    let top = format!("{} operations/s with {}", amount(verdict.best_throughput), clients(verdict.best_clients));
+    let top = format!(
+        "{} operations/s with {}",
+        format_amount(verdict.best_throughput),
+        counted_clients(verdict.best_clients)
+    );
     let range = if verdict.best_from == verdict.best_to {
         String::new()
     } else {
@@ -269,20 +279,20 @@ fn course(curve: &Curve, verdict: &Verdict) -> String {
         "open" => format!(
             "{top}{range}; whether it still rises beyond {} is not known: the peak is not bracketed, test more \
              clients, or longer.",
-            clients(last.clients)
+            counted_clients(last.clients)
         ),
-        "flat" => format!("{top}{range}, and any other number does about as well: {}", ends(last)),
-        "falling" => format!("{top}, the fewest that were tested; more clients only lose: {}", ends(last)),
-        "peak" => format!("{top}{range}; beyond that it falls: {}", ends(last)),
-        _ => format!("{top}{range}; beyond the knee more clients gain nothing: {}", ends(last)),
+        "flat" => format!("{top}{range}, and any other number does about as well: {}", describe_end(last)),
+        "falling" => format!("{top}, the fewest that were tested; more clients only lose: {}", describe_end(last)),
+        "peak" => format!("{top}{range}; beyond that it falls: {}", describe_end(last)),
+        _ => format!("{top}{range}; beyond the knee more clients gain nothing: {}", describe_end(last)),
     };
     if verdict.bracketed_below {
         return above;
     }
-    format!("{above} Fewer than {} were not tested, and may do as well or better.", clients(first.clients))
+    format!("{above} Fewer than {} were not tested, and may do as well or better.", counted_clients(first.clients))
 }
 
-fn because(curve: &Curve, verdict: &Verdict) -> Vec<String> {
+fn explain(curve: &Curve, verdict: &Verdict) -> Vec<String> {
     let recommended = point(curve, verdict.recommended_clients);
     let latency = |p: Option<&CurvePoint>| p.and_then(|p| p.p95_ms);
     let saved = match (latency(recommended), latency(point(curve, verdict.best_clients))) {
@@ -294,18 +304,18 @@ fn because(curve: &Curve, verdict: &Verdict) -> Vec<String> {
     let rule = match verdict.safe.filter(|_| verdict.is_range()) {
         Some(Safe { from, to, throughput }) => {
             let slowest = if verdict.two_speeds.is_empty() { "" } else { ", each at the slower of its speeds" };
-            let who = if from == to { clients(from) } else { format!("{from} to {to} clients") };
-            format!("{who} did {} operations/s or more{slowest}.", amount(throughput))
+            let who = if from == to { counted_clients(from) } else { format!("{from} to {to} clients") };
+            format!("{who} did {} operations/s or more{slowest}.", format_amount(throughput))
         }
         None if verdict.recommended_clients == verdict.best_clients => format!(
             "{} operations/s with {}, more than with any other number.",
-            amount(verdict.recommended_throughput),
-            clients(verdict.recommended_clients),
+            format_amount(verdict.recommended_throughput),
+            counted_clients(verdict.recommended_clients),
         ),
         None => format!(
             "{} operations/s with {}, {:.1}% less than the best ({:.1}% to {:.1}%){saved}.",
-            amount(verdict.recommended_throughput),
-            clients(verdict.recommended_clients),
+            format_amount(verdict.recommended_throughput),
+            counted_clients(verdict.recommended_clients),
             100.0 * verdict.loss.value,
             100.0 * verdict.loss.low,
             100.0 * verdict.loss.high,
@@ -317,7 +327,7 @@ fn because(curve: &Curve, verdict: &Verdict) -> Vec<String> {
         |noise| format!("one measurement varies by {:.1}%", 100.0 * noise),
     );
     vec![
-        course(curve, verdict),
+        describe_course(curve, verdict),
         rule,
         format!("Confidence {}: {} measurements, {noise}, {limit}.", verdict.confidence, curve.visits.len(),),
     ]
@@ -340,8 +350,8 @@ fn limit_in_words(curve: &Curve, verdict: &Verdict) -> &'static str {
     }
 }
 
-fn ends(last: &CurvePoint) -> String {
-    format!("{} operations/s with {}.", amount(last.throughput), clients(last.clients))
+fn describe_end(last: &CurvePoint) -> String {
+    format!("{} operations/s with {}.", format_amount(last.throughput), counted_clients(last.clients))
 }
 
 fn point(curve: &Curve, clients: u32) -> Option<&CurvePoint> {
@@ -388,7 +398,7 @@ mod tests {
         assert_eq!((verdict.shape.as_str(), verdict.confidence.as_str()), ("rising", "low"));
         assert!(verdict.because[0].contains("not bracketed"), "{:?}", verdict.because);
         assert!(verdict.because[2].contains("no limit was reached"), "{:?}", verdict.because);
-        assert!(settings(&verdict, Reserve::Postgres(Some(3))).because[0].contains("or more"));
+        assert!(settings(&verdict, ServerKind::Postgres(Some(3))).because[0].contains("or more"));
     }
 
     #[test]
@@ -413,7 +423,7 @@ mod tests {
         let falls = judged(&[(8, 100.0), (16, 80.0), (32, 60.0), (64, 30.0)]);
         assert!(!falls.bracketed_below && falls.confidence == "low", "{falls:?}");
         assert!(falls.because[0].contains("Fewer than 8 clients were not tested"), "{:?}", falls.because);
-        assert!(settings(&falls, Reserve::Postgres(None)).because[0].contains("8 or fewer"));
+        assert!(settings(&falls, ServerKind::Postgres(None)).because[0].contains("8 or fewer"));
         let inside = judged(&[(8, 50.0), (16, 80.0), (32, 100.0), (64, 70.0)]);
         assert!(inside.bracketed_below && !inside.because[0].contains("not tested"), "{inside:?}");
         let recommended = judged(&[(8, 98.0), (16, 100.0), (32, 80.0), (64, 70.0)]);
@@ -447,11 +457,11 @@ mod tests {
     #[test]
     fn settings_leave_a_reserve_on_the_server() {
         let verdict = Verdict { recommended_clients: 40, bracketed: true, bracketed_below: true, ..Verdict::default() };
-        let few = settings(&verdict, Reserve::Postgres(Some(3)));
+        let few = settings(&verdict, ServerKind::Postgres(Some(3)));
         assert_eq!((few.max_size, few.reserve, few.max_connections), (40, Some(13), Some(53)));
-        let many = settings(&Verdict { recommended_clients: 400, ..verdict.clone() }, Reserve::Postgres(None));
+        let many = settings(&Verdict { recommended_clients: 400, ..verdict.clone() }, ServerKind::Postgres(None));
         assert_eq!((many.reserve, many.max_connections), (Some(40), Some(440)));
-        let other = settings(&verdict, Reserve::Other);
+        let other = settings(&verdict, ServerKind::Other);
         assert_eq!((other.max_size, other.reserve, other.max_connections), (40, None, None));
         assert!(other.because.len() == 3 && !other.because[1].contains("max_connections"), "{:?}", other.because);
         assert!(few.because[1].contains("3 of them the server keeps back"), "{:?}", few.because);
@@ -460,7 +470,8 @@ mod tests {
     #[test]
     fn what_instances_get_adds_up_to_no_more_than_there_is() {
         let said = |recommended_clients| {
-            settings(&Verdict { recommended_clients, ..Verdict::default() }, Reserve::Postgres(None)).because[2].clone()
+            settings(&Verdict { recommended_clients, ..Verdict::default() }, ServerKind::Postgres(None)).because[2]
+                .clone()
         };
         assert!(said(16).contains("4 instances each has 4"), "{}", said(16));
         for few in 1..4 {

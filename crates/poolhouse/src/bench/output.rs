@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use ::report::{files, html, result::BenchResult, table};
+use ::report::{files, html, result::BenchResult, run_text};
 use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
@@ -93,7 +93,7 @@ pub fn show(outputs: Outputs, results: &[BenchResult]) -> anyhow::Result<()> {
         [one] => json(one),
         several => json(&several),
     };
-    outputs.write_all(|out| table::write(out, results), json, || html::page(results))
+    outputs.write_all(|out| run_text::write(out, results), json, || html::page(results))
 }
 
 /// The exit status, after saying what was missed.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use ::report::findings::{amount, lead};
+use ::report::sweep_sentences::{describe_recommendation, format_amount};
 use ::report::{
     self, printable,
     result::sweep::{Curve, SweepResult, Verdict},
@@ -30,7 +30,7 @@ pub fn text(result: &SweepResult) -> String {
         curve(&mut text, through, None);
     }
     if let Some(verdict) = verdict {
-        let _ = writeln!(text, "\n{}", printable(&lead(verdict)));
+        let _ = writeln!(text, "\n{}", printable(&describe_recommendation(verdict)));
         verdict.because.iter().for_each(|line| writeln!(text, "  {}", printable(line)).expect("a string"));
         for line in &verdict.to_know {
             let _ = writeln!(text, "  To know more: {}", printable(line));
@@ -72,9 +72,9 @@ fn curve(text: &mut String, curve: &Curve, verdict: Option<&Verdict>) {
             text,
             "{:>7}  {:>12}  {:>4.1} {:>9} {:>8} {:>8} {:>8} {:>6}  {}{mark}",
             point.clients,
-            amount(point.throughput),
+            format_amount(point.throughput),
             half,
-            point.believed.map_or_else(|| "-".to_owned(), amount),
+            point.believed.map_or_else(|| "-".to_owned(), format_amount),
             milliseconds(point.p50_ms),
             milliseconds(point.p95_ms),
             milliseconds(point.p99_ms),

@@ -11,11 +11,12 @@ const HIKARI_MIN_IDLE_TIME: Duration = Duration::from_secs(10);
 const HIKARI_MIN_LIFE_TIME: Duration = Duration::from_secs(30);
 const HIKARI_MIN_WAIT_TIME: Duration = Duration::from_millis(250);
 
-fn of_each(of: &'static str, place: &'static str, text: String, missing: Vec<&'static str>) -> Fragment {
+fn application_fragment(of: &'static str, place: &'static str, text: String, missing: Vec<&'static str>) -> Fragment {
     Fragment { of, place, is_for_all: false, text, missing }
 }
 
-fn seconds(time: Option<Duration>) -> f64 {
+/// For products in which 0 does not switch a time off.
+fn seconds_or_endless(time: Option<Duration>) -> f64 {
     time.unwrap_or(ENDLESS).as_secs_f64()
 }
 
@@ -34,7 +35,7 @@ pub fn hikaricp(advice: &Advice) -> Fragment {
         "=",
     );
     // HikariCP counts only idle connections towards its minimum, so it may keep more.
-    of_each("HikariCP", "each instance's properties", text.join("\n"), without(advice, &[]))
+    application_fragment("HikariCP", "each instance's properties", text.join("\n"), without_counterpart(advice, &[]))
 }
 
 pub fn django(advice: &Advice) -> Fragment {
@@ -42,9 +43,9 @@ pub fn django(advice: &Advice) -> Fragment {
         [
             ("\"min_size\"", number(advice.min_size)),
             ("\"max_size\"", number(advice.max_size)),
-            ("\"timeout\"", number(seconds(advice.max_wait_time))),
-            ("\"max_idle\"", number(seconds(advice.max_idle_time))),
-            ("\"max_lifetime\"", number(seconds(advice.max_life_time))),
+            ("\"timeout\"", number(seconds_or_endless(advice.max_wait_time))),
+            ("\"max_idle\"", number(seconds_or_endless(advice.max_idle_time))),
+            ("\"max_lifetime\"", number(seconds_or_endless(advice.max_life_time))),
         ],
         ": ",
     );
@@ -54,7 +55,7 @@ pub fn django(advice: &Advice) -> Fragment {
          DATABASES[\"default\"].setdefault(\"OPTIONS\", {{}})[\"pool\"] = {{\n    {},\n}}",
         pool.join(",\n    ")
     );
-    of_each("Django", "settings.py of each instance", text, without(advice, &[]))
+    application_fragment("Django", "settings.py of each instance", text, without_counterpart(advice, &[]))
 }
 
 pub fn rails(advice: &Advice) -> Fragment {
@@ -62,13 +63,18 @@ pub fn rails(advice: &Advice) -> Fragment {
     let text = lines(
         [
             ("pool", number(advice.max_size)),
-            ("checkout_timeout", number(seconds(advice.max_wait_time))),
+            ("checkout_timeout", number(seconds_or_endless(advice.max_wait_time))),
             ("idle_timeout", number(advice.max_idle_time.map_or(0.0, |time| time.as_secs_f64()))),
         ],
         ": ",
     );
     let text = format!("# each process has such a pool\n{}", text.join("\n"));
-    of_each("Rails", "config/database.yml of each instance", text, without(advice, &["min_size", "max_life_time"]))
+    application_fragment(
+        "Rails",
+        "config/database.yml of each instance",
+        text,
+        without_counterpart(advice, &["min_size", "max_life_time"]),
+    )
 }
 
 pub fn node_postgres(advice: &Advice) -> Fragment {
@@ -86,7 +92,7 @@ pub fn node_postgres(advice: &Advice) -> Fragment {
         ": ",
     );
     let text = format!("new pg.Pool({{\n  {},\n}})", text.join(",\n  "));
-    of_each("node-postgres", "the Pool of each instance", text, without(advice, &[]))
+    application_fragment("node-postgres", "the Pool of each instance", text, without_counterpart(advice, &[]))
 }
 
 pub fn sqlalchemy(advice: &Advice) -> Fragment {
@@ -94,13 +100,18 @@ pub fn sqlalchemy(advice: &Advice) -> Fragment {
         [
             ("pool_size", number(advice.max_size)),
             ("max_overflow", number(0)),
-            ("pool_timeout", number(seconds(advice.max_wait_time))),
+            ("pool_timeout", number(seconds_or_endless(advice.max_wait_time))),
             ("pool_recycle", number(advice.max_life_time.map_or(-1.0, |time| time.as_secs_f64().ceil()))),
         ],
         "=",
     );
     let text = format!("create_engine(\n    url,\n    {},\n)", text.join(",\n    "));
-    of_each("SQLAlchemy", "the engine of each process", text, without(advice, &["min_size", "max_idle_time"]))
+    application_fragment(
+        "SQLAlchemy",
+        "the engine of each process",
+        text,
+        without_counterpart(advice, &["min_size", "max_idle_time"]),
+    )
 }
 
 pub fn pgx(advice: &Advice) -> Fragment {
@@ -115,7 +126,7 @@ pub fn pgx(advice: &Advice) -> Fragment {
         "=",
     );
     let place = "the connection string of each instance's pgxpool";
-    of_each("pgx", place, text.join("&"), without(advice, &["max_wait_time"]))
+    application_fragment("pgx", place, text.join("&"), without_counterpart(advice, &["max_wait_time"]))
 }
 
 pub fn mongodb(advice: &Advice) -> Fragment {
@@ -131,15 +142,16 @@ pub fn mongodb(advice: &Advice) -> Fragment {
         ],
         "=",
     );
-    let mut missing = without(advice, &["max_life_time"]);
+    let mut missing = without_counterpart(advice, &["max_life_time"]);
     missing.retain(|name| *name != "max_connecting");
     // A driver has one pool for each host of a replica set.
     let place = "each instance's connection string, for the pool of each host";
-    of_each(MONGODB, place, text.join("&"), missing)
+    application_fragment(MONGODB, place, text.join("&"), missing)
 }
 
-/// Settings without a counterpart in the pool of an application, and `more` of them.
-fn without(advice: &Advice, more: &[&'static str]) -> Vec<&'static str> {
+/// The names of Poolhouse's settings without a counterpart in the pool of an application. `more`: those that this
+/// product lacks besides.
+fn without_counterpart(advice: &Advice, more: &[&'static str]) -> Vec<&'static str> {
     let clients = [
         ("max_connecting", true),
         ("evict_min_idle", advice.evict_min_idle.is_some()),

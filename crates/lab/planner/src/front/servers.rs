@@ -90,7 +90,7 @@ impl ServerPool {
         self.check_in(client, CheckIn::Discard, now);
     }
 
-    pub fn connected(&mut self, slot: u32, now: Time) {
+    pub fn handle_connected(&mut self, slot: u32, now: Time) {
         let server = self.server(slot);
         if let Some(grant) = self.pool.handle_connected(server, HOME, now) {
             self.grant(grant);
@@ -98,14 +98,14 @@ impl ServerPool {
         self.execute_actions(now);
     }
 
-    pub fn refused(&mut self, slot: u32, now: Time) {
+    pub fn handle_refused(&mut self, slot: u32, now: Time) {
         let server = self.server(slot);
         self.servers[slot as usize] = None;
         self.pool.handle_connect_failed(server, false, now);
         self.execute_actions(now);
     }
 
-    pub fn closed(&mut self, slot: u32, now: Time) {
+    pub fn handle_closed(&mut self, slot: u32, now: Time) {
         let server = self.server(slot);
         self.servers[slot as usize] = None;
         self.pool.handle_closed(server, now);
@@ -201,7 +201,7 @@ mod tests {
         let mut servers = ServerPool::new(&wishes, Time(0));
         (0..3).for_each(|client| servers.request(client, Time(0)));
         assert_eq!(decisions(&mut servers), [PoolDecision::Connect(0)]);
-        servers.connected(0, Time(10 * MS));
+        servers.handle_connected(0, Time(10 * MS));
         assert_eq!(decisions(&mut servers), [PoolDecision::Grant { client: 0, first: true }]);
         servers.release(0, Time(20 * MS));
         assert_eq!(decisions(&mut servers), [PoolDecision::Grant { client: 1, first: false }]);
@@ -212,7 +212,7 @@ mod tests {
         servers.remove_client(1, Time(110 * MS));
         assert_eq!(decisions(&mut servers), [PoolDecision::Close(0)]);
         servers.request(2, Time(110 * MS));
-        servers.closed(0, Time(120 * MS));
+        servers.handle_closed(0, Time(120 * MS));
         assert!(matches!(decisions(&mut servers)[..], [PoolDecision::Connect(_)]));
     }
 
@@ -221,7 +221,7 @@ mod tests {
         let wishes = PoolhouseWishes { max_size: Some(1), ..PoolhouseWishes::default() };
         let mut servers = ServerPool::new(&wishes, Time(0));
         servers.request(0, Time(0));
-        servers.connected(0, Time(MS));
+        servers.handle_connected(0, Time(MS));
         servers.remove_client(0, Time(MS));
         assert_eq!(decisions(&mut servers), [PoolDecision::Connect(0), PoolDecision::Close(0)]);
     }
@@ -231,7 +231,7 @@ mod tests {
         let wishes = PoolhouseWishes { max_size: Some(1), ..PoolhouseWishes::default() };
         let mut servers = ServerPool::new(&wishes, Time(0));
         (0..3).for_each(|client| servers.request(client, Time(0)));
-        servers.connected(0, Time(MS));
+        servers.handle_connected(0, Time(MS));
         servers.remove_client(1, Time(2 * MS));
         servers.release(0, Time(3 * MS));
         assert_eq!(decisions(&mut servers)[2..], [PoolDecision::Grant { client: 2, first: false }]);

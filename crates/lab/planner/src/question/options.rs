@@ -7,9 +7,10 @@ use std::{
 };
 
 use ::report::{
-    files, findings,
+    files,
     histogram::Histogram,
     result::{BenchResult, Percentiles, sweep::SweepResult},
+    sweep_sentences,
 };
 use load::plan::{Script, Target};
 use settings::Section;
@@ -184,7 +185,7 @@ impl Options {
             processor_time: section.duration_on("processor_time"),
             trips: section.number("trips", 1..=1000),
             pause: section.duration_on("pause"),
-            connect: section.table("connect", &[CONNECT_KEYS]).map(|table| connect(&table)).unwrap_or_default(),
+            connect: section.table("connect", &[CONNECT_KEYS]).map(|table| read_connect(&table)).unwrap_or_default(),
             server_limit: section.number("server_limit", 1..=MAX_NUMBER),
             reserved: section.number("reserved", 0..=MAX_NUMBER),
             budget: section.number("budget", 1..=MAX_NUMBER),
@@ -194,7 +195,7 @@ impl Options {
             memory_mb: section.decimal("memory_mb", 0.001..=100_000.0),
             products: Vec::new(),
             connect_unless_measured: ConnectOptions::default(),
-            platform: section.table("platform", &[PLATFORM_KEYS]).and_then(|table| platform(&table)),
+            platform: section.table("platform", &[PLATFORM_KEYS]).and_then(|table| read_platform(&table)),
         }
     }
 
@@ -264,14 +265,14 @@ impl Options {
             (None, curve) => curve,
         };
         let processors = self.processors(curve.is_some(), service.mean())?;
-        let (auth_trips, full, trips) = protocol_defaults(target);
+        let (auth_trips, refusal_error, trips) = protocol_defaults(target);
         let limit = self.server_limit;
         if let (Some(limit), Some(reserved)) = (limit, self.reserved)
             && reserved >= limit
         {
             return Err(("reserved", format!("{reserved} of {limit} connections are reserved: none is left")));
         }
-        let connect = self.connect(&measured, auth_trips, assumed).map_err(|message| ("measured", message))?;
+        let connect = self.connect_model(&measured, auth_trips, assumed).map_err(|message| ("measured", message))?;
         check_login(&connect, processors.is_some()).map_err(|message| ("connect", message.to_owned()))?;
         Ok(Spec {
             first: self.first.unwrap_or_default(),
@@ -282,9 +283,9 @@ impl Options {
             connect,
             limit,
             reserved: self.reserved.unwrap_or(0),
-            full,
+            refusal_error,
             budget: self.budget,
-            watchers: match (target, self.platform) {
+            monitors_per_instance: match (target, self.platform) {
                 (Target::MongoDb(_), None) => MONGODB_MONITORS_PER_HOST,
                 // Drivers detect that they run in a function, and poll.
                 (Target::MongoDb(_), Some(_)) => POLLING_MONITORS_PER_HOST,
@@ -318,12 +319,13 @@ impl Options {
         sweep: Option<(&SweepResult, &Curve)>,
         assumed: &mut Vec<String>,
     ) -> Result<Times, OptionError> {
-        let all = sum(measured, |result| result.total.service_ms.as_ref()).map_err(|message| ("measured", message))?;
+        let all = sum_histograms(measured, |result| result.total.service_ms.as_ref())
+            .map_err(|message| ("measured", message))?;
         let times = match (all, self.service, sweep) {
             (Some(histogram), _, _) => {
                 let times = Times::measured(&histogram).ok_or(("measured", "nothing was served".to_owned()))?;
                 // A measured service time includes the pause of the client.
-                let times = times.without(self.pause.unwrap_or_default());
+                let times = times.shortened_by(self.pause.unwrap_or_default());
                 if times.mean().is_zero() {
                     let message = "no operation that was measured was longer: nothing is left for the server";
                     return Err(("pause", message.to_owned()));
@@ -372,12 +374,17 @@ impl Options {
         }
     }
 
-    fn connect(&self, measured: &[BenchResult], auth_trips: u32, assumed: &mut Vec<String>) -> Result<Connect, String> {
+    fn connect_model(
+        &self,
+        measured: &[BenchResult],
+        auth_trips: u32,
+        assumed: &mut Vec<String>,
+    ) -> Result<Connect, String> {
         let has_measured = measured.iter().any(|result| result.total.connect_ms.total.is_some());
         let options = if has_measured { self.connect } else { self.connect.or(self.connect_unless_measured) };
         let phase = |said: Option<Duration>, of: fn(&BenchResult) -> Option<&Percentiles>| match said {
             Some(time) => Ok(Some(Times::Constant(time))),
-            None => sum(measured, of).map(|all| all.and_then(|histogram| Times::measured(&histogram))),
+            None => sum_histograms(measured, of).map(|all| all.and_then(|histogram| Times::measured(&histogram))),
         };
         let mut connect = Connect {
             dns: phase(options.dns, |result| result.total.connect_ms.dns.as_ref())?,
@@ -417,7 +424,7 @@ fn read_curve(sweep: &SweepResult, assumed: &mut Vec<String>) -> Result<Curve, O
     let verdict = sweep.verdict.as_ref();
     for speeds in verdict.iter().flat_map(|verdict| &verdict.two_speeds) {
         let taken = if speeds.slow.is_some() { "the slower one" } else { "no more than the others let expect" };
-        assumed.push(format!("Of the curve: {} The plan takes {taken}.", findings::describe_two_speeds(speeds)));
+        assumed.push(format!("Of the curve: {} The plan takes {taken}.", sweep_sentences::describe_two_speeds(speeds)));
     }
     let curve = Curve::measured(sweep).ok_or(("curve", "it has no point".to_owned()))?;
     // An unreliable curve has a warning of its own.
@@ -456,7 +463,7 @@ fn check_login(connect: &Connect, knows_processors: bool) -> Result<(), &'static
     }
 }
 
-fn connect(section: &Section<'_>) -> ConnectOptions {
+fn read_connect(section: &Section<'_>) -> ConnectOptions {
     ConnectOptions {
         dns: section.duration_on("dns"),
         tcp: section.duration_on("tcp"),
@@ -467,7 +474,7 @@ fn connect(section: &Section<'_>) -> ConnectOptions {
     }
 }
 
-fn platform(section: &Section<'_>) -> Option<Platform> {
+fn read_platform(section: &Section<'_>) -> Option<Platform> {
     for key in PLATFORM_KEYS.iter().filter(|key| !section.has(key)) {
         section.error("", format!("`platform` needs `{key}`"));
     }
@@ -507,7 +514,10 @@ fn read_measured(path: &Path) -> Result<Vec<BenchResult>, String> {
 ///
 /// # Errors
 /// A histogram was not kept, or cannot be read.
-fn sum(results: &[BenchResult], of: fn(&BenchResult) -> Option<&Percentiles>) -> Result<Option<Histogram>, String> {
+fn sum_histograms(
+    results: &[BenchResult],
+    of: fn(&BenchResult) -> Option<&Percentiles>,
+) -> Result<Option<Histogram>, String> {
     let mut all: Option<Histogram> = None;
     for percentiles in results.iter().filter_map(of) {
         let text = percentiles.histogram.as_deref().ok_or("it has percentiles, and not the histogram behind them")?;
@@ -519,6 +529,6 @@ fn sum(results: &[BenchResult], of: fn(&BenchResult) -> Option<&Percentiles>) ->
 
 /// The mean time of an operation at the fewest clients of the curve, and their number.
 fn time_alone(curve: &Curve) -> Option<(Duration, u32)> {
-    let fewest = curve.known_at().next()?;
+    let fewest = curve.known_concurrencies().next()?;
     Some((Duration::try_from_secs_f64(f64::from(fewest) / curve.throughput(fewest)).ok()?, fewest))
 }

@@ -6,14 +6,14 @@ use crate::{
     advice::{Advice, client_limits_of_pools},
     prediction::{Best, Prediction},
     question::Question,
-    run::own_pool,
+    run::front_with_pool,
     words::counted,
 };
 
 /// What to do. Empty if no load has a pool.
 pub fn answer(question: &Question, load: &Plan, prediction: &Prediction) -> Vec<String> {
     if let (Some(one), Some(settings)) = (&prediction.shared, &prediction.shared_settings)
-        && own_pool(load).is_none()
+        && front_with_pool(load).is_none()
         && question.spec.budget.is_none()
     {
         let each = prediction.settings.as_ref().map_or(0, |each| each.max_size);
@@ -33,8 +33,7 @@ pub fn answer(question: &Question, load: &Plan, prediction: &Prediction) -> Vec<
 }
 
 /// Recommends one Poolhouse for all instances. Its clients are their pools, of the given size or of `each`, whichever
-/// is
-/// larger.
+/// is larger.
 fn in_front(question: &Question, load: &Plan, one: &Best, settings: &Advice, each: u32) -> Vec<String> {
     let instances = counted(load.pool.instances.into(), "instance");
     let first = if one.met {

@@ -1,6 +1,5 @@
 //! Warns of stalls that the objectives cannot show, so that any pool meets them: a stall after the end of the load, or
-//! one
-//! that affects too few operations for the percentile.
+//! one that affects too few operations for the percentile.
 
 use std::time::Duration;
 
@@ -14,15 +13,15 @@ use crate::{
 };
 
 pub(super) fn warn(question: &Question, to: &mut Explanation) {
-    let mut warnings: Vec<String> = question.cases.iter().filter_map(|case| warning(question, case)).collect();
+    let mut warnings: Vec<String> = question.loads.iter().filter_map(|load| warning(question, load)).collect();
     warnings.dedup();
     to.warnings.extend(warnings);
 }
 
-fn warning(question: &Question, case: &Plan) -> Option<String> {
-    let Shape::Open { stages, .. } = &case.shape else { return None };
+fn warning(question: &Question, load: &Plan) -> Option<String> {
+    let Shape::Open { stages, .. } = &load.shape else { return None };
     let length: Duration = stages.iter().map(|stage| stage.duration).sum();
-    let windows = case.faults.iter().filter_map(|fault| match fault {
+    let windows = load.faults.iter().filter_map(|fault| match fault {
         Fault::Stall { window, .. } | Fault::BlackHole { window } => Some(*window),
         Fault::Delay { .. } | Fault::Forget { .. } | Fault::Cut { .. } => None,
     });

@@ -9,7 +9,7 @@ use crate::{
     fragments::MONGODB,
     prediction::Prediction,
     question::Question,
-    run::{max_pool_connections, monitoring_connections, own_pool},
+    run::{front_with_pool, max_pool_connections, monitoring_connections},
     server::MONGODB_MONITORS_PER_HOST,
     sizes::Sizes,
     words::{counted, ms, number, percent, time},
@@ -20,10 +20,10 @@ const POSTGRES_DEFAULT_LIMIT: (u32, u64) = (100, 97);
 
 pub(super) fn explain(question: &Question, load: &Plan, prediction: &Prediction, to: &mut Explanation) {
     front(question, load, prediction, to);
-    if own_pool(load).is_none() {
+    if front_with_pool(load).is_none() {
         warn_of_given(question, to);
     }
-    if let Some(settings) = prediction.settings.as_ref().filter(|_| own_pool(load).is_none()) {
+    if let Some(settings) = prediction.settings.as_ref().filter(|_| front_with_pool(load).is_none()) {
         let monitors = u64::from(monitoring_connections(load, &question.spec));
         server_limit(question, load, settings, to);
         mongodb_monitors(question, settings, to);
@@ -40,7 +40,7 @@ pub(super) fn explain(question: &Question, load: &Plan, prediction: &Prediction,
             ),
         );
     }
-    if own_pool(load).is_none() {
+    if front_with_pool(load).is_none() {
         one_pool_for_all(prediction, to);
     }
     refused(question, prediction, to);
@@ -48,39 +48,39 @@ pub(super) fn explain(question: &Question, load: &Plan, prediction: &Prediction,
     platform(question, to);
 }
 
-/// The most connections of all pools of a case, apart from a budget.
-fn max_connections(case: &Plan) -> u64 {
-    u64::from(case.pool.config.effective_max_size()) * u64::from(case.pool.instances)
+/// The most connections of all pools of a load, apart from a budget.
+fn max_connections(load: &Plan) -> u64 {
+    u64::from(load.pool.config.effective_max_size()) * u64::from(load.pool.instances)
 }
 
-/// Whether the pools of a case could open more connections than the server allows.
-pub(super) fn could_want_more(question: &Question, case: &Plan) -> bool {
+/// Whether the pools of a load could open more connections than the server allows.
+pub(super) fn could_want_more(question: &Question, load: &Plan) -> bool {
     let shared = question.spec.budget.map_or(u64::MAX, u64::from);
-    case.pool.reuse
-        && max_pool_connections(case, &question.spec)
-            .is_some_and(|free| max_connections(case).min(shared) > u64::from(free))
+    load.pool.reuse
+        && max_pool_connections(load, &question.spec)
+            .is_some_and(|free| max_connections(load).min(shared) > u64::from(free))
 }
 
 /// Warns of given pools that could open more connections than the server allows, though not under this load.
 fn warn_of_given(question: &Question, to: &mut Explanation) {
     let shared = question.spec.budget.map_or(u64::MAX, u64::from);
-    let more = question.cases.iter().filter(|case| could_want_more(question, case));
-    let Some(case) = more.max_by_key(|case| max_connections(case)) else { return };
-    let Some(free) = max_pool_connections(case, &question.spec) else { return };
-    let instances = counted(case.pool.instances.into(), "instance");
-    let wanted = match (case.pool.config.max_size, shared) {
-        (_, shared) if shared < max_connections(case) => {
+    let more = question.loads.iter().filter(|load| could_want_more(question, load));
+    let Some(load) = more.max_by_key(|load| max_connections(load)) else { return };
+    let Some(free) = max_pool_connections(load, &question.spec) else { return };
+    let instances = counted(load.pool.instances.into(), "instance");
+    let wanted = match (load.pool.config.max_size, shared) {
+        (_, shared) if shared < max_connections(load) => {
             format!("{shared} connections could be wanted by {instances} together")
         }
         (0, _) => format!("any number of connections could be wanted by {instances} without a max_size"),
-        (size, _) => format!("{instances} x {size} = {} connections could be wanted", max_connections(case)),
+        (size, _) => format!("{instances} x {size} = {} connections could be wanted", max_connections(load)),
     };
-    let each = match free / case.pool.instances.max(1) {
+    let each = match free / load.pool.instances.max(1) {
         0 => String::new(),
-        _ if case.pool.instances == 1 => String::new(),
+        _ if load.pool.instances == 1 => String::new(),
         1 => ", 1 for each".to_owned(),
         each => {
-            let of_two = free_during_deployment(question, case).unwrap_or(free) / (2 * case.pool.instances);
+            let of_two = free_during_deployment(question, load).unwrap_or(free) / (2 * load.pool.instances);
             format!(", {each} for each, or {of_two} while a deployment runs old and new ones side by side")
         }
     };
@@ -97,16 +97,16 @@ fn free_during_deployment(question: &Question, load: &Plan) -> Option<u32> {
 
 /// Explains what a Poolhouse in front of the pools changes.
 fn front(question: &Question, load: &Plan, prediction: &Prediction, to: &mut Explanation) {
-    if own_pool(load).is_some() && prediction.settings.is_some() {
+    if front_with_pool(load).is_some() && prediction.settings.is_some() {
         let text =
             "The max_size that is found is that of the pools before the Poolhouse, and so is what is to be pasted.";
         to.reason("in front", text.to_owned());
     }
-    let is_sized = |case: &Plan| {
-        let of_redis = case.poolhouse.filter(|_| matches!(case.target, Target::Redis(_)));
+    let is_sized = |load: &Plan| {
+        let of_redis = load.poolhouse.filter(|_| matches!(load.target, Target::Redis(_)));
         of_redis.is_some_and(|wishes| wishes.max_size.is_some() || wishes.max_wait_time.is_some())
     };
-    if question.cases.iter().any(is_sized) {
+    if question.loads.iter().any(is_sized) {
         to.warn(
             "Clients of Redis share the servers of the Poolhouse in front: its max_size and max_wait_time are not \
              played."
@@ -158,23 +158,23 @@ fn server_limit(question: &Question, load: &Plan, settings: &Advice, to: &mut Ex
 
 /// Explains the monitoring connections of MongoDB's drivers.
 fn mongodb_monitors(question: &Question, settings: &Advice, to: &mut Explanation) {
-    let watchers = question.spec.watchers;
-    if watchers == 0 || question.spec.budget.is_some() {
+    let monitors_per_instance = question.spec.monitors_per_instance;
+    if monitors_per_instance == 0 || question.spec.budget.is_some() {
         return;
     }
-    let which = match watchers {
+    let which = match monitors_per_instance {
         MONGODB_MONITORS_PER_HOST => {
             "two connections besides, whatever maxPoolSize is: one waits for news of the host, one measures the way \
              to it"
         }
         _ => "one connection besides, whatever maxPoolSize is, which asks the host what it is",
     };
-    let at_each = (u64::from(settings.max_size) + u64::from(watchers)) * u64::from(settings.instances);
+    let at_each = (u64::from(settings.max_size) + u64::from(monitors_per_instance)) * u64::from(settings.instances);
     to.reason(
         "each host",
         format!(
             "A driver of MongoDB has such a pool for each host of a replica set, and {which}. Each host has a limit \
-             of its own, and at each {} x ({} + {watchers}) = {at_each} count.",
+             of its own, and at each {} x ({} + {monitors_per_instance}) = {at_each} count.",
             counted(settings.instances.into(), "instance"),
             settings.max_size
         ),
@@ -185,13 +185,13 @@ fn mongodb_monitors(question: &Question, settings: &Advice, to: &mut Explanation
 fn warn_of_monitors(question: &Question, load: &Plan, prediction: &Prediction, to: &mut Explanation) {
     let Some(settings) = prediction.settings.as_ref().filter(|_| !question.is_database_known) else { return };
     let Some(free) = max_pool_connections(load, &question.spec) else { return };
-    let (instances, watchers) = (u64::from(settings.instances), u64::from(MONGODB_MONITORS_PER_HOST));
-    let wanted = settings.total_max_size() + watchers * instances;
+    let (instances, monitors_per_instance) = (u64::from(settings.instances), u64::from(MONGODB_MONITORS_PER_HOST));
+    let wanted = settings.total_max_size() + monitors_per_instance * instances;
     let is_pasted = prediction.fragments.iter().any(|fragment| fragment.of == MONGODB);
     if !is_pasted || wanted <= u64::from(free) {
         return;
     }
-    let way_out = match (u64::from(free) / instances).saturating_sub(watchers) {
+    let way_out = match (u64::from(free) / instances).saturating_sub(monitors_per_instance) {
         0 => "raise the server's limit".to_owned(),
         size => format!("lower maxPoolSize to {size}"),
     };
@@ -266,12 +266,12 @@ fn one_pool_for_all(prediction: &Prediction, to: &mut Explanation) {
 }
 
 fn refused(question: &Question, prediction: &Prediction, to: &mut Explanation) {
-    let most = question.cases.iter().zip(&prediction.given).max_by_key(|(_, given)| given.refused);
-    let Some((case, refused)) = most.map(|(case, given)| (case, given.refused)).filter(|(_, refused)| *refused > 0)
+    let most = question.loads.iter().zip(&prediction.given).max_by_key(|(_, given)| given.refused);
+    let Some((load, refused)) = most.map(|(load, given)| (load, given.refused)).filter(|(_, refused)| *refused > 0)
     else {
         return;
     };
-    if let Some(limit) = max_pool_connections(case, &question.spec) {
+    if let Some(limit) = max_pool_connections(load, &question.spec) {
         to.reason(
             "refused",
             format!(
@@ -284,7 +284,7 @@ fn refused(question: &Question, prediction: &Prediction, to: &mut Explanation) {
 
 /// Limits for clients of one Poolhouse in front of all instances.
 fn clients_of_one(question: &Question, load: &Plan, prediction: &Prediction) -> Option<String> {
-    let one = prediction.shared_settings.as_ref().filter(|_| own_pool(load).is_none())?;
+    let one = prediction.shared_settings.as_ref().filter(|_| front_with_pool(load).is_none())?;
     if question.spec.budget.is_some() {
         return None;
     }

@@ -5,10 +5,10 @@ use load::plan::{Plan, PoolConfig};
 use super::Explanation;
 use crate::{
     advice::Advice,
-    facts::{CPU_FACTOR, UTILISATION, worst_stall},
+    facts::{RULE_FACTOR, RULE_UTILISATION, WorstStall, worst_stall},
     prediction::Prediction,
     question::Question,
-    run::{max_pool_connections, own_pool},
+    run::{front_with_pool, max_pool_connections},
     words::{counted, ms, number, percent, time},
 };
 
@@ -63,7 +63,7 @@ fn littles_law(load: &Plan, prediction: &Prediction, to: &mut Explanation) {
 
 fn in_stall(question: &Question, load: &Plan, prediction: &Prediction, to: &mut Explanation) {
     let facts = &prediction.facts;
-    let (Some(held), Some(need), Some(rate), Some((delay, length))) =
+    let (Some(held), Some(need), Some(rate), Some(WorstStall { delay, length })) =
         (facts.held_in_stall_ms, facts.in_use_in_stall, facts.peak_rate, worst_stall(&load.faults))
     else {
         return;
@@ -80,16 +80,16 @@ fn in_stall(question: &Question, load: &Plan, prediction: &Prediction, to: &mut 
             number(need / facts.in_use_at_mean.unwrap_or(need))
         ),
     );
-    if own_pool(load).is_some() {
+    if front_with_pool(load).is_some() {
         // The Poolhouse in front decides how many of these connections reach the database.
         return;
     }
     let mut sizes = Vec::new();
-    let alike = |case: &&Plan| case.pool.reuse && (&case.shape, &case.faults) == (&load.shape, &load.faults);
-    for case in question.cases.iter().filter(alike) {
-        let PoolConfig { max_size, .. } = case.pool.config;
-        let limits = [max_pool_connections(case, &question.spec), question.spec.budget];
-        let wanted = if max_size == 0 { u32::MAX } else { max_size.saturating_mul(case.pool.instances) };
+    let alike = |other: &&Plan| other.pool.reuse && (&other.shape, &other.faults) == (&load.shape, &load.faults);
+    for other in question.loads.iter().filter(alike) {
+        let PoolConfig { max_size, .. } = other.pool.config;
+        let limits = [max_pool_connections(other, &question.spec), question.spec.budget];
+        let wanted = if max_size == 0 { u32::MAX } else { max_size.saturating_mul(other.pool.instances) };
         let all = limits.into_iter().flatten().fold(wanted, u32::min);
         let is_unlimited = all == u32::MAX;
         if let Some(max_rate) = facts.max_rate_in_stall(all).filter(|_| !is_unlimited && !sizes.contains(&all)) {
@@ -228,9 +228,9 @@ fn rule_of_thumb(question: &Question, prediction: &Prediction, to: &mut Explanat
     to.reason(
         "rule of thumb",
         format!(
-            "{} x {} x {CPU_FACTOR} = {} connections.{judged}",
+            "{} x {} x {RULE_FACTOR} = {} connections.{judged}",
             counted(cpus.into(), "processor"),
-            percent(UTILISATION),
+            percent(RULE_UTILISATION),
             number(rule)
         ),
     );

@@ -15,8 +15,8 @@ const MAX_CASES: usize = 6;
 const MAX_MISSED: usize = 2;
 
 /// Names the objectives that the given settings miss.
-fn given(question: &Question, prediction: &Prediction, to: &mut Explanation) {
-    for (case, load) in prediction.given.iter().zip(&question.cases).take(MAX_CASES) {
+fn explain_given(question: &Question, prediction: &Prediction, to: &mut Explanation) {
+    for (case, load) in prediction.given.iter().zip(&question.loads).take(MAX_CASES) {
         let own = case.result.name.split_once(": ").map_or("as given", |(_, own)| own);
         let text = match &case.missed[..] {
             [] if limits::could_want_more(question, load) => {
@@ -40,13 +40,13 @@ fn describe_miss(miss: &Missed) -> String {
 }
 
 /// An adjective for "smallest": with low confidence in the curve, only its reliable range is searched.
-fn reliable(prediction: &Prediction) -> &'static str {
+fn size_adjective(prediction: &Prediction) -> &'static str {
     if prediction.facts.server_safe.is_some() { " reliable one" } else { "" }
 }
 
 pub(super) fn explain(question: &Question, prediction: &Prediction, to: &mut Explanation) {
     if !question.is_sweep {
-        given(question, prediction, to);
+        explain_given(question, prediction, to);
     }
     if let Some(forbidden) = &prediction.forbidden {
         to.reason("none", forbidden.clone());
@@ -61,13 +61,13 @@ pub(super) fn explain(question: &Question, prediction: &Prediction, to: &mut Exp
     }
     if question.is_sweep && best.met {
         let all = prediction.objectives.join(", ");
-        to.reason("found", format!("{} is the smallest{} that meets {all}.", best.words, reliable(prediction)));
+        to.reason("found", format!("{} is the smallest{} that meets {all}.", best.words, size_adjective(prediction)));
         return;
     }
     if best.met {
-        let which = reliable(prediction);
+        let which = size_adjective(prediction);
         let text = match best.too_small {
-            // The full loads raised the size in steps.
+            // The whole loads raised the size in steps.
             Some(size) if size + 1 < best.sizes.max_size => {
                 format!("meets the objectives. A max_size of {size} is too small; one between them may do.")
             }

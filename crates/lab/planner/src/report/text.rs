@@ -50,7 +50,7 @@ pub fn write(out: &mut dyn Write, prediction: &Prediction) -> io::Result<()> {
     if let [one] = &mut results[..] {
         "as given".clone_into(&mut one.name);
     }
-    table::figures_by_step(&results).write(out, WIDTH)?;
+    run_text::figures_by_step(&results).write(out, WIDTH)?;
     writeln!(out)?;
     for reason in &prediction.reasons {
         let about = format!("  {:<width$}", reason.about, width = REASON_COLUMN - 2);

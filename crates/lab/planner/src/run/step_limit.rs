@@ -60,7 +60,7 @@ impl StepLimit {
     }
 
     /// Starts the progress checks and the early-stop checks.
-    pub fn load_begins(&mut self) {
+    pub fn begin_load(&mut self) {
         self.next_check = self.steps + PROGRESS_CHECK_STEPS;
         self.next_early_stop_check = self.steps + FIRST_EARLY_STOP_STEPS;
     }
@@ -69,9 +69,9 @@ impl StepLimit {
         self.steps
     }
 
-    /// Whether an early-stop check is due. If so, the next one is scheduled.
+    /// Whether an early-stop check is due. If so, schedules the next one.
     #[inline]
-    pub fn is_early_stop_check_due(&mut self) -> bool {
+    pub fn take_early_stop_check(&mut self) -> bool {
         let due = self.steps >= self.next_early_stop_check;
         if due {
             self.early_stop_interval *= 2;
@@ -82,7 +82,7 @@ impl StepLimit {
 
     /// Counts a step. Returns whether the simulation has to stop instead.
     #[inline]
-    pub fn is_exceeded(&mut self, engine: &Engine, has_begun: bool, now: Time) -> bool {
+    pub fn count_step(&mut self, engine: &Engine, has_begun: bool, now: Time) -> bool {
         if self.steps < self.next_check {
             self.steps += 1;
             return false;
@@ -132,11 +132,11 @@ mod tests {
     fn intervals_between_early_stop_checks_double() {
         let mut limit = StepLimit::new(0, false);
         limit.steps = 500;
-        assert!(!limit.is_early_stop_check_due(), "the load has not begun");
-        limit.load_begins();
+        assert!(!limit.take_early_stop_check(), "the load has not begun");
+        limit.begin_load();
         let due = (0..100 * FIRST_EARLY_STOP_STEPS).filter(|_| {
             limit.steps += 1;
-            limit.is_early_stop_check_due()
+            limit.take_early_stop_check()
         });
         let at: Vec<u64> = due.map(|n| (n + 1) / FIRST_EARLY_STOP_STEPS).collect();
         assert_eq!(at, [1, 3, 7, 15, 31, 63]);

@@ -57,7 +57,7 @@ fn the_result_does_not_depend_on_when_stale_events_are_removed() {
             let result = serde_json::to_string(&outcome.result).unwrap();
             (
                 outcome.max_pending_events,
-                (result, outcome.server, outcome.gate, outcome.longest_wait, outcome.is_complete),
+                (result, outcome.server, outcome.front, outcome.longest_wait, outcome.is_complete),
             )
         };
         let ((most, kept), (few, thrown)) = (run_with(usize::MAX), run_with(2));

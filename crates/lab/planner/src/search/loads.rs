@@ -19,8 +19,8 @@ const MIN_FAULT_PERIODS: u32 = 4;
 
 /// The load with the settings advised for all sizes: the upkeep settings of the first load, and a client idle time of
 /// the Poolhouse above the time for which the platform keeps a frozen function.
-pub(super) fn advised(question: &Question, first: &Plan, case: &Plan) -> Plan {
-    let mut load = case.clone();
+pub(super) fn with_advised_settings(question: &Question, first: &Plan, original: &Plan) -> Plan {
+    let mut load = original.clone();
     Upkeep::given(&first.pool.config).apply_to(&mut load.pool.config);
     if let (Some(platform), Some(poolhouse)) = (question.platform, &mut load.poolhouse) {
         poolhouse.client_idle_time = Some(Some(platform.safe_client_idle_time().div_f64(question.compression)));
@@ -29,7 +29,7 @@ pub(super) fn advised(question: &Question, first: &Plan, case: &Plan) -> Plan {
 }
 
 /// The load with these sizes of its pools.
-pub(super) fn with(load: &Plan, sizes: &Sizes, seed: u64) -> Plan {
+pub(super) fn with_sizes(load: &Plan, sizes: &Sizes, seed: u64) -> Plan {
     let mut plan = load.clone();
     let Sizes { max_size, min_size, max_idle_time } = *sizes;
     plan.pool.config = PoolConfig { max_size, min_size, max_idle_time, ..plan.pool.config };

@@ -124,7 +124,7 @@ const ENOUGH: &str = "enough";
 #[test]
 fn a_candidate_that_is_stopped_early_misses_the_objective_with_the_whole_load() {
     for (what, question) in loads() {
-        let (plan, mut progress) = (&question.cases[0], |_: u32, _: &Sizes| ());
+        let (plan, mut progress) = (&question.loads[0], |_: u32, _: &Sizes| ());
         let most = max_operations(plan);
         let (mut checks, mut certain) = (0, 0);
         let whole = run_until(plan, &question.spec, &mut |engine, now| {

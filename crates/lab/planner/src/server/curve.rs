@@ -40,7 +40,10 @@ impl Curve {
         let speeds = |clients: u32| two_speeds.iter().find(|speeds| speeds.clients == clients);
         let believed = |point: &CurvePoint| {
             let measured = point.believed.unwrap_or(point.throughput);
-            (f64::from(point.clients), speeds(point.clients).map_or(measured, |speeds| slower(speeds, measured)))
+            (
+                f64::from(point.clients),
+                speeds(point.clients).map_or(measured, |speeds| slower_throughput(speeds, measured)),
+            )
         };
         let is_known = |(n, x): &(f64, f64)| *n > 0.0 && *x > 0.0 && n / x < MAX_RESPONSE_S;
         let points: Vec<(f64, f64)> = sweep.direct.points.iter().map(believed).filter(is_known).collect();
@@ -50,8 +53,8 @@ impl Curve {
             let numbers = points.iter().skip(1).map(|(n, _)| *n as u32);
             Safe { from: safe.from, to: safe.to, least: numbers.filter(no_chance).fold(safe.from, u32::min) }
         });
-        let safe = safe.filter(|safe| points.iter().any(|(n, _)| safe.has(*n)));
-        let doubt = low.filter(|_| safe.is_none()).map(|verdict| to_know(&verdict.to_know));
+        let safe = safe.filter(|safe| points.iter().any(|(n, _)| safe.contains(*n)));
+        let doubt = low.filter(|_| safe.is_none()).map(|verdict| describe_remedy(&verdict.to_know));
         let inner = || {
             let between = points.get(1..points.len().checked_sub(1)?)?.iter().map(|(n, _)| *n as u32);
             let least = between.clone().find(no_chance)?;
@@ -88,18 +91,18 @@ impl Curve {
     }
 
     /// The concurrencies of the curve's points.
-    pub fn known_at(&self) -> impl Iterator<Item = u32> + '_ {
+    pub fn known_concurrencies(&self) -> impl Iterator<Item = u32> + '_ {
         self.points.iter().map(|(n, _)| *n as u32)
     }
 
     /// The reliable range of concurrency. `None`: all points, or none if there is [`Self::doubt`].
     pub fn safe(&self) -> Option<(u32, u32)> {
-        self.searched().filter(|_| self.doubt.is_none())
+        self.searched_range().filter(|_| self.doubt.is_none())
     }
 
     /// The range of concurrency that is searched: the reliable range, or without one all points but the first and the
     /// last. `None`: all points.
-    pub fn searched(&self) -> Option<(u32, u32)> {
+    pub fn searched_range(&self) -> Option<(u32, u32)> {
         self.safe.map(|safe| (safe.from, safe.to))
     }
 
@@ -115,7 +118,7 @@ impl Curve {
 
     /// The highest throughput in the searched range, and the lowest concurrency that loses at most `max_loss` of it.
     pub fn best(&self, max_loss: f64) -> (f64, u32) {
-        let safe = || self.points.iter().filter(|(n, _)| self.safe.is_none_or(|safe| safe.has(*n)));
+        let safe = || self.points.iter().filter(|(n, _)| self.safe.is_none_or(|safe| safe.contains(*n)));
         let most = safe().map(|(_, x)| *x).fold(0.0, f64::max);
         let first = safe().find(|(_, x)| *x >= most * (1.0 - max_loss));
         (most, first.map_or(1, |(n, _)| n.ceil() as u32))
@@ -123,13 +126,13 @@ impl Curve {
 }
 
 impl Safe {
-    fn has(&self, n: f64) -> bool {
+    fn contains(&self, n: f64) -> bool {
         f64::from(self.from) <= n && n <= f64::from(self.to)
     }
 }
 
 /// What would make the measurement reliable, as the sweep says it.
-fn to_know(sentences: &[String]) -> String {
+fn describe_remedy(sentences: &[String]) -> String {
     match sentences {
         [] => "Sweep again, for longer or on a quieter machine (--point-time 10s, more --rounds).".to_owned(),
         sentences => sentences.join(" "),
@@ -138,7 +141,7 @@ fn to_know(sentences: &[String]) -> String {
 
 /// The throughput at the slower of two speeds. If only the faster one was seen, the one that other response times let
 /// expect.
-fn slower(speeds: &TwoSpeeds, measured: f64) -> f64 {
+fn slower_throughput(speeds: &TwoSpeeds, measured: f64) -> f64 {
     let expected = speeds.p50_ms.zip(speeds.expected_p50_ms).map(|(seen, expected)| measured * seen / expected);
     speeds.slow.or(expected).map_or(measured, |slow| slow.min(measured))
 }
@@ -197,12 +200,12 @@ mod tests {
             sweep.verdict = Some(Verdict { safe, to_know, ..verdict.clone() });
             let curve = Curve::measured(&sweep).unwrap();
             assert_eq!((curve.safe(), curve.doubt()), (None, Some("Sweep again.")));
-            assert_eq!((curve.searched(), curve.least(), curve.best(0.05)), (Some((2, 8)), 2, (3100.0, 2)));
+            assert_eq!((curve.searched_range(), curve.least(), curve.best(0.05)), (Some((2, 8)), 2, (3100.0, 2)));
         }
         let mut short = sweep.clone();
         short.direct.points.truncate(2);
         let curve = Curve::measured(&short).unwrap();
-        assert!(curve.searched().is_none() && curve.doubt().is_some(), "two points have none between them");
+        assert!(curve.searched_range().is_none() && curve.doubt().is_some(), "two points have none between them");
         // More confidence: every number counts.
         sweep.verdict = Some(Verdict { confidence: "medium".to_owned(), ..verdict });
         let curve = Curve::measured(&sweep).unwrap();

@@ -1,17 +1,14 @@
 //! A queue for the server's processors: an operation needs one for part of its time, and waits in order of arrival if
-//! all
-//! are busy. It keeps its processor until it needs none any more, like operations that are shorter than a time slice.
+//! all are busy. It keeps its processor until it needs none any more, like operations that are shorter than a time
+//! slice.
 //!
 //! The configured processor time is a mean and part of the service time: the beginning of an operation needs a
-//! processor,
-//! and an operation that runs alone takes as long as was drawn for it. All operations need a processor for equally
-//! long,
-//! except for shorter ones. That length is the one with the given mean: for a mean of 0.8 ms of exponentially
-//! distributed
-//! operations of 1 ms it is 1.61 ms, which 20% of them reach. So what makes a few operations long is not work (but
-//! locks,
-//! disks, the network), unless all of the time is work. A measurement by bursts (`bench/prediction.py`) gives only the
-//! mean, because each operation waits for the work of the operations before it, whatever the share of each.
+//! processor, and an operation that runs alone takes as long as was drawn for it. All operations need a processor for
+//! equally long, except for shorter ones. That length is the one with the given mean: for a mean of 0.8 ms of
+//! exponentially distributed operations of 1 ms it is 1.61 ms, which 20% of them reach. So what makes a few operations
+//! long is not work (but locks, disks, the network), unless all of the time is work. A measurement by bursts
+//! (`bench/prediction.py`) gives only the mean, because each operation waits for the work of the operations before it,
+//! whatever the share of each.
 
 use std::{cmp::Reverse, collections::BinaryHeap, time::Duration};
 
@@ -44,19 +41,19 @@ impl Queue {
     /// Idle processors. `service`: the service times of operations that run alone.
     pub fn new(processors: Processors, service: &Times) -> Self {
         let free = (0..processors.count.max(1)).map(|_| Reverse(0)).collect();
-        Self { max_work_ns: service.cut_to(processors.work).round() as u64, free }
+        Self { max_work_ns: service.bound_for_mean(processors.work).round() as u64, free }
     }
 
     /// When an operation ends that arrives now, takes `alone` nanoseconds by itself and `more` nanoseconds of processor
     /// time besides. Calls are in order of time.
-    pub fn done(&mut self, now: u64, alone: u64, more: u64) -> u64 {
-        let waits = self.take(now, alone.min(self.max_work_ns) + more);
+    pub fn serve(&mut self, now: u64, alone: u64, more: u64) -> u64 {
+        let waits = self.occupy(now, alone.min(self.max_work_ns) + more);
         now + waits + alone + more
     }
 
     /// Occupies a processor for `work` nanoseconds. Returns the wait before, in nanoseconds. Calls are in order of
     /// time.
-    pub fn take(&mut self, now: u64, work: u64) -> u64 {
+    pub fn occupy(&mut self, now: u64, work: u64) -> u64 {
         let Reverse(free) = self.free.pop().expect("there is a processor");
         let begins = free.max(now);
         self.free.push(Reverse(begins + work));
@@ -75,15 +72,15 @@ mod tests {
     #[test]
     fn operations_beyond_the_processors_wait_in_order() {
         let mut queue = Queue::new(TWO, &ALONE);
-        let done: Vec<u64> = (0..5).map(|_| queue.done(1000, 400, 0)).collect();
+        let done: Vec<u64> = (0..5).map(|_| queue.serve(1000, 400, 0)).collect();
         assert_eq!(done, [1400, 1400, 1500, 1500, 1600]);
-        assert_eq!(queue.done(5000, 400, 0), 5400, "an operation that finds a free processor does not wait");
+        assert_eq!(queue.serve(5000, 400, 0), 5400, "an operation that finds a free processor does not wait");
     }
 
     #[test]
     fn extra_work_delays_later_operations_and_a_shorter_one_needs_less() {
         let mut queue = Queue::new(Processors { count: 1, ..TWO }, &ALONE);
-        assert_eq!([queue.done(0, 400, 250), queue.done(0, 400, 0), queue.done(0, 20, 0)], [650, 750, 470]);
+        assert_eq!([queue.serve(0, 400, 250), queue.serve(0, 400, 0), queue.serve(0, 20, 0)], [650, 750, 470]);
     }
 
     #[test]
@@ -97,11 +94,11 @@ mod tests {
             // An hour apart they are alone.
             let mut queue = Queue::new(Processors { count: 2, work }, &service);
             let hours = (0..).map(|n: u64| n * 3_600_000_000_000);
-            let taken: u64 = drawn.iter().zip(hours).map(|(alone, now)| queue.done(now, *alone, 0) - now).sum();
+            let taken: u64 = drawn.iter().zip(hours).map(|(alone, now)| queue.serve(now, *alone, 0) - now).sum();
             assert!((mean(taken) - 1.0).abs() < 0.02, "{service:?}: {}", mean(taken));
             // All at once, one processor is busy for as long as all of them need one.
             let mut queue = Queue::new(Processors { count: 1, work }, &service);
-            drawn.iter().for_each(|alone| _ = queue.done(0, *alone, 0));
+            drawn.iter().for_each(|alone| _ = queue.serve(0, *alone, 0));
             let busy = queue.free.peek().map_or(0, |Reverse(free)| *free);
             assert!((mean(busy) - 0.8).abs() < 0.01, "{service:?}: {}", mean(busy));
         }

@@ -31,9 +31,9 @@ impl Sharing {
     }
 
     /// Adds an operation. `work` is in multiples of the mean work.
-    pub fn enter(&mut self, conn: u32, made: u32, work: f64, now: Time) {
+    pub fn enter(&mut self, conn: u32, generation: u32, work: f64, now: Time) {
         self.advance(now);
-        self.present.push(Reverse(((self.progress + work.max(0.0)).to_bits(), conn, made)));
+        self.present.push(Reverse(((self.progress + work.max(0.0)).to_bits(), conn, generation)));
         self.most = self.most.max(self.present.len() as u32);
     }
 
@@ -51,7 +51,7 @@ impl Sharing {
             return None;
         }
         self.advance(now);
-        self.present.pop().map(|Reverse((_, conn, made))| (conn, made))
+        self.present.pop().map(|Reverse((_, conn, generation))| (conn, generation))
     }
 
     /// The greatest number of concurrent operations.

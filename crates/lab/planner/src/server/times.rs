@@ -11,9 +11,9 @@ const NORMAL_P99: f64 = 2.326_347_874;
 pub const MAX_P99_RATIO: f64 = 14.0;
 
 /// Relative precision of a cut.
-const CUT_PRECISION: f64 = 1e-6;
+const BOUND_PRECISION: f64 = 1e-6;
 /// A thousand days, in nanoseconds.
-const MAX_CUT: f64 = 86_400e12;
+const MAX_BOUND_NS: f64 = 86_400e12;
 
 /// A distribution of durations.
 #[derive(Clone, PartialEq, Debug)]
@@ -23,12 +23,12 @@ pub enum Times {
     Exponential(Duration),
     /// Lognormal, with this mean and this deviation of the logarithm.
     Lognormal(Duration, f64),
-    Measured(Measured),
+    Measured(MeasuredTimes),
 }
 
 /// Measured durations in nanoseconds, each after the share of all that are at most as long.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Measured {
+pub struct MeasuredTimes {
     steps: Vec<(f64, f64)>,
     mean: Duration,
     count: u64,
@@ -61,12 +61,12 @@ impl Times {
             steps.push((seen as f64 / count as f64, duration.as_secs_f64() * 1e9));
         }
         let mean = Duration::from_secs_f64(sum / count.max(1) as f64);
-        (count > 0).then_some(Self::Measured(Measured { steps, mean, count }))
+        (count > 0).then_some(Self::Measured(MeasuredTimes { steps, mean, count }))
     }
 
     /// Shortens each measured duration, but not below zero. Other distributions stay as they are.
     #[must_use]
-    pub fn without(self, part: Duration) -> Self {
+    pub fn shortened_by(self, part: Duration) -> Self {
         let Self::Measured(mut measured) = self else { return self };
         let part_ns = part.as_nanos() as f64;
         measured.steps.iter_mut().for_each(|(_, ns)| *ns = (*ns - part_ns).max(0.0));
@@ -84,7 +84,7 @@ impl Times {
             Self::Measured(mut measured) => {
                 let factor = mean.as_secs_f64() / measured.mean.as_secs_f64().max(1e-9);
                 measured.steps.iter_mut().for_each(|(_, ns)| *ns *= factor);
-                Self::Measured(Measured { mean, ..measured })
+                Self::Measured(MeasuredTimes { mean, ..measured })
             }
         }
     }
@@ -112,16 +112,16 @@ impl Times {
 
     /// The bound in nanoseconds with which bounded durations have this mean. Infinite if the mean is not below their
     /// own.
-    pub fn cut_to(&self, mean: Duration) -> f64 {
+    pub fn bound_for_mean(&self, mean: Duration) -> f64 {
         let mean = mean.as_nanos() as f64;
         let (mut low, mut high) = (0.0, mean.max(1.0));
-        while self.bounded_mean(high) < mean * (1.0 - CUT_PRECISION) {
+        while self.bounded_mean(high) < mean * (1.0 - BOUND_PRECISION) {
             (low, high) = (high, 2.0 * high);
-            if high > MAX_CUT {
+            if high > MAX_BOUND_NS {
                 return f64::INFINITY;
             }
         }
-        while high - low > high * CUT_PRECISION {
+        while high - low > high * BOUND_PRECISION {
             let middle = f64::midpoint(low, high);
             if self.bounded_mean(middle) < mean { low = middle } else { high = middle }
         }
@@ -129,12 +129,12 @@ impl Times {
     }
 
     /// The mean in nanoseconds of durations with this bound.
-    fn bounded_mean(&self, most: f64) -> f64 {
+    fn bounded_mean(&self, bound_ns: f64) -> f64 {
         match self {
-            Self::Constant(time) => (time.as_nanos() as f64).min(most),
+            Self::Constant(time) => (time.as_nanos() as f64).min(bound_ns),
             Self::Exponential(mean) => {
                 let mean = mean.as_nanos().max(1) as f64;
-                -mean * (-most / mean).exp_m1()
+                -mean * (-bound_ns / mean).exp_m1()
             }
             Self::Lognormal(mean, deviation) => {
                 let mean = mean.as_nanos() as f64;
@@ -143,7 +143,7 @@ impl Times {
                 let (sum, weights) = steps.fold((0.0, 0.0), |(sum, weights), normal| {
                     let weight = (-normal * normal / 2.0).exp();
                     let time = mean * (deviation * normal - deviation * deviation / 2.0).exp();
-                    (sum + weight * time.min(most), weights + weight)
+                    (sum + weight * time.min(bound_ns), weights + weight)
                 });
                 sum / weights
             }
@@ -152,7 +152,7 @@ impl Times {
                 let parts = measured
                     .steps
                     .iter()
-                    .map(|(until, ns)| (until - std::mem::replace(&mut before, *until)) * ns.min(most));
+                    .map(|(until, ns)| (until - std::mem::replace(&mut before, *until)) * ns.min(bound_ns));
                 parts.sum()
             }
         }
@@ -175,7 +175,7 @@ impl Times {
     }
 }
 
-impl Measured {
+impl MeasuredTimes {
     fn draw(&self, random: &mut Random) -> f64 {
         let share = random.fraction();
         let at = self.steps.partition_point(|(until, _)| *until < share);
@@ -219,12 +219,12 @@ mod tests {
     fn a_pause_shortens_measured_durations_only() {
         let mut histogram = Histogram::new();
         (0..1000).for_each(|n| histogram.record(Duration::from_micros(400_000 + n)));
-        let times = Times::measured(&histogram).unwrap().without(Duration::from_millis(400));
+        let times = Times::measured(&histogram).unwrap().shortened_by(Duration::from_millis(400));
         assert!(times.mean() < Duration::from_micros(900), "{:?}", times.mean());
         let all = drawn(&times);
         assert!(all[0] >= 0.0 && *all.last().unwrap() < 5.0, "{:?}", all.last());
         let given = Times::Constant(Duration::from_millis(3));
-        assert_eq!(given.clone().without(Duration::from_millis(1)), given);
+        assert_eq!(given.clone().shortened_by(Duration::from_millis(1)), given);
     }
 
     #[test]
@@ -259,18 +259,21 @@ mod tests {
     fn bounded_durations_have_the_given_mean() {
         let ms = Duration::from_millis(10);
         // Of an exponential distribution, the mean m (1 - e^(-c/m)).
-        near(Times::Exponential(ms).cut_to(Duration::from_millis(8)) / 1e6, 10.0 * 5f64.ln(), 0.001);
-        near(Times::Constant(ms).cut_to(Duration::from_millis(8)) / 1e6, 8.0, 0.001);
+        near(Times::Exponential(ms).bound_for_mean(Duration::from_millis(8)) / 1e6, 10.0 * 5f64.ln(), 0.001);
+        near(Times::Constant(ms).bound_for_mean(Duration::from_millis(8)) / 1e6, 8.0, 0.001);
         let mut histogram = Histogram::new();
         (1..=1000).for_each(|n| histogram.record(Duration::from_micros(n * 100)));
         let measured = Times::measured(&histogram).unwrap();
         for times in [Times::Exponential(ms), Times::lognormal(ms, Duration::from_millis(60)).unwrap(), measured] {
             let half = times.mean() / 2;
-            let cut = times.cut_to(half) / 1e6;
+            let cut = times.bound_for_mean(half) / 1e6;
             let all = drawn(&times);
             near(all.iter().map(|ms| ms.min(cut)).sum::<f64>() / all.len() as f64, half.as_secs_f64() * 1e3, 0.01);
-            assert_eq!(times.cut_to(times.mean() * 2), f64::INFINITY);
-            assert!(times.cut_to(times.mean()) > 1.9e9 * times.mean().as_secs_f64(), "hardly any duration is above it");
+            assert_eq!(times.bound_for_mean(times.mean() * 2), f64::INFINITY);
+            assert!(
+                times.bound_for_mean(times.mean()) > 1.9e9 * times.mean().as_secs_f64(),
+                "hardly any duration is above it"
+            );
         }
     }
 

@@ -14,7 +14,7 @@ use super::{POSTGRES, ask, ms, plan_postgres, read, reasons, scenario, seconds, 
 /// The result of the first load with all recommended settings.
 fn run_with_settings(question: &Question, prediction: &Prediction) -> Measured {
     let settings = prediction.settings.as_ref().unwrap();
-    let mut plan = question.cases[0].clone();
+    let mut plan = question.loads[0].clone();
     let load_time = |time: std::time::Duration| time.div_f64(question.compression);
     plan.pool.config = PoolConfig {
         max_size: settings.max_size,
@@ -110,8 +110,7 @@ fn the_same_question_has_the_same_answer() {
 #[test]
 fn an_idle_time_that_makes_more_connections_is_not_recommended() {
     // Busy, quiet for 20 s, and busy again: an idle time of 10 s closes all but one connection. The objectives allow
-    // the
-    // wait for new ones.
+    // the wait for new ones.
     let stages = "stages = [{ duration = \"5s\", from = 200, to = 200 }, { duration = \"20s\", from = 1, to = 1 }, \
                   { duration = \"5s\", from = 200, to = 200 }]\n";
     let plan = "[plan]\nservice = \"20ms\"\nspread = \"constant\"\nconnect = { auth = \"5ms\" }\nobjectives = \
@@ -171,13 +170,13 @@ fn the_recommended_limits_reject_few_clients_with_random_arrivals() {
         hard_limit: Some(limit("hard_limit")),
         ..PoolhouseWishes::default()
     };
-    question.cases[0].poolhouse = Some(wishes);
-    let outcome = run(&question.cases[0], &question.spec);
-    assert!(outcome.gate.1 > 1000, "most are evicted in the end: {:?}", outcome.gate);
-    assert!(outcome.gate.0 <= 1, "{} of 1,800 are rejected", outcome.gate.0);
+    question.loads[0].poolhouse = Some(wishes);
+    let outcome = run(&question.loads[0], &question.spec);
+    assert!(outcome.front.evicted > 1000, "most are evicted in the end: {}", outcome.front.evicted);
+    assert!(outcome.front.rejected <= 1, "{} of 1,800 are rejected", outcome.front.rejected);
     // The limits depend on `evict_min_idle`, so it is in the fragment, too.
     let sooner = PoolhouseWishes { evict_min_idle: Some(ms(500)), ..PoolhouseWishes::default() };
-    question.cases[0].poolhouse = Some(sooner);
+    question.loads[0].poolhouse = Some(sooner);
     assert!(ask(&question).fragments[0].text.contains("\nevict_min_idle = \"500ms\""));
     let text = reasons(&prediction, "clients");
     assert!(text.contains("seldom has to make room for more"), "{text}");

@@ -14,7 +14,7 @@ use super::{ask, flags, ms, plan_postgres, read, reasons, seconds, sweep, with_c
 fn facts(fault: Fault) -> Facts {
     let flags = Flags { faults: vec![fault], ..flags(800.0, seconds(60), PoolWishes::default()) };
     let question = from_flags(&flags, Options { service: Some(ms(15)), ..Options::default() }).unwrap();
-    Facts::of(&question, &question.cases[0])
+    Facts::of(&question, &question.loads[0])
 }
 
 #[test]

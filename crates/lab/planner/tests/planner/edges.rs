@@ -156,8 +156,8 @@ const MAX_STEPS: u64 = 2_100_000;
 fn clients_that_reconnect_or_fail_without_end_do_not_keep_the_plan_from_ending() {
     for (what, text) in restless() {
         let question = scenario(POSTGRES, &text);
-        for case in &question.cases {
-            let outcome = planner::run::run(case, &question.spec);
+        for load in &question.loads {
+            let outcome = planner::run::run(load, &question.spec);
             assert!(outcome.steps <= MAX_STEPS, "{what}: {}", outcome.steps);
         }
         if what == NO_WAITING {
@@ -173,7 +173,7 @@ fn clients_that_reconnect_or_fail_without_end_do_not_keep_the_plan_from_ending()
 fn a_simulation_in_which_clients_only_reconnect_is_cut_short_with_a_warning() {
     let (_, text) = restless().remove(8);
     let question = scenario(POSTGRES, &text);
-    let outcome = planner::run::run(&question.cases[0], &question.spec);
+    let outcome = planner::run::run(&question.loads[0], &question.spec);
     assert!(!outcome.is_complete && outcome.result.interrupted);
     assert_eq!(
         question.missed(&outcome.result, 0.0).len(),
@@ -190,7 +190,7 @@ fn a_simulation_of_rare_operations_on_many_connections_is_not_cut_short() {
     let text = "[load]\nrate = 0.5\nduration = \"1h\"\n[pool]\ninstances = 200\nmax_size = 20\nmin_size = \
                 20\nmax_life_time = \"60s\"\n[plan]\nservice = \"5ms\"\n";
     let question = scenario("start = \"postgres\"\nmax_connections = 5000", text);
-    let outcome = planner::run::run(&question.cases[0], &question.spec);
+    let outcome = planner::run::run(&question.loads[0], &question.spec);
     assert!(outcome.is_complete && outcome.steps > 600_000, "{}", outcome.steps);
 }
 

@@ -151,7 +151,7 @@ fn only_postgresql_takes_a_round_trip_before_the_tls_handshake() {
         let way = "[[fault]]\nkind = \"delay\"\ndelay = \"5ms\"\n";
         let text = format!("{}{way}[plan]\nservice = \"1ms\"\n{connect}\n", FILE.replace("postgres", start));
         let question = read(&text, &Options::default()).unwrap();
-        question.spec.mean_connect_time(&question.cases[0].faults)
+        question.spec.mean_connect_time(&question.loads[0].faults)
     };
     // TCP's, one or two for TLS, and those of the login: three of SCRAM, or one.
     assert_eq!((connecting("postgres"), connecting("redis")), (ms(63), ms(33)));

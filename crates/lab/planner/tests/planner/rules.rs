@@ -141,7 +141,12 @@ fn two_limits_at_the_gate_serve_a_flood_that_one_limit_rejects() {
             ..PoolhouseWishes::default()
         });
         let outcome = simulate(&plan, &spec(Times::Constant(ms(100))));
-        (outcome.result.total.requests, outcome.gate.0, outcome.gate.1, outcome.result.total.connections.most)
+        (
+            outcome.result.total.requests,
+            outcome.front.rejected,
+            outcome.front.evicted,
+            outcome.result.total.connections.most,
+        )
     };
     assert_eq!(flood(200, 200), (200, 400, 0, 200));
     let (served, rejected, evicted, most) = flood(150, 200);

@@ -12,7 +12,7 @@ pub const FORMAT: u32 = 1;
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct SweepResult {
     pub format: u32,
-    /// Always `sweep`; a run has another kind.
+    /// Always `sweep`. The result of a run has no kind.
     pub kind: String,
     pub about: About,
     pub asked: Asked,
@@ -282,8 +282,8 @@ pub struct Settings {
     pub max_size: u32,
     /// `max_connections` of the server; null: it is no PostgreSQL.
     pub max_connections: Option<u32>,
-    /// Of these kept free for administrators, backups, replication and a second pool during a deployment; null
-    /// likewise.
+    /// Of these, the connections that the settings keep free for administrators, monitoring, backups and replication,
+    /// and those that the server reserves itself; null likewise.
     pub reserve: Option<u32>,
     /// The reasoning in three lines.
     pub because: Vec<String>,

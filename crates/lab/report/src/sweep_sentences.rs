@@ -6,7 +6,7 @@ use crate::{
 };
 
 /// The recommendation in one line.
-pub fn lead(verdict: &Verdict) -> String {
+pub fn describe_recommendation(verdict: &Verdict) -> String {
     let open = match (verdict.bracketed, verdict.bracketed_below) {
         (true, true) => "",
         (true, false) => " or fewer (fewer were not tested)",
@@ -33,7 +33,7 @@ fn connections(number: u32) -> String {
 /// A warning about a number of clients with two speeds.
 pub fn describe_two_speeds(speeds: &TwoSpeeds) -> String {
     let who = if speeds.clients == 1 { "1 client has".to_owned() } else { format!("{} clients have", speeds.clients) };
-    let (slow, fast) = (speeds.slow.map(amount), speeds.fast.map(amount));
+    let (slow, fast) = (speeds.slow.map(format_amount), speeds.fast.map(format_amount));
     match (speeds.seen.as_str(), slow, fast) {
         ("within", Some(slow), Some(fast)) => format!(
             "{who} two speeds: in {} measurements it changed in the middle between {slow}/s and {fast}/s. Which one \
@@ -57,7 +57,7 @@ pub fn describe_two_speeds(speeds: &TwoSpeeds) -> String {
 }
 
 /// A number for people: `12,341`, `8.4`.
-pub fn amount(number: f64) -> String {
+pub fn format_amount(number: f64) -> String {
     if number < 100.0 { format!("{number:.1}") } else { figures::count(number.round_ties_even() as u64) }
 }
 
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn amounts_have_thousands_separators() {
         assert_eq!(
-            [amount(8.44), amount(999.4), amount(12_341.2), amount(1_234_567.0)],
+            [format_amount(8.44), format_amount(999.4), format_amount(12_341.2), format_amount(1_234_567.0)],
             ["8.4", "999", "12,341", "1,234,567"]
         );
     }
@@ -76,17 +76,21 @@ mod tests {
     #[test]
     fn the_recommendation_is_one_number_or_a_range() {
         let sure = Verdict { recommended_clients: 1, bracketed: true, bracketed_below: true, ..Verdict::default() };
-        assert_eq!(lead(&sure), "Use 1 connection.");
+        assert_eq!(describe_recommendation(&sure), "Use 1 connection.");
         let rising = Verdict { recommended_clients: 64, bracketed_below: true, ..Verdict::default() };
-        assert_eq!(lead(&rising), "Use 64 connections or more (not bracketed).");
+        assert_eq!(describe_recommendation(&rising), "Use 64 connections or more (not bracketed).");
         let range = |from, to| {
             let safe = Some(Safe { from, to, throughput: 100.0 });
-            lead(&Verdict { advice: "range".to_owned(), safe, ..sure.clone() })
+            describe_recommendation(&Verdict { advice: "range".to_owned(), safe, ..sure.clone() })
         };
         assert_eq!(range(2, 8), "No number is recommended yet. 2 to 8 connections are safe.");
         assert_eq!(range(8, 8), "No number is recommended yet. Of those tested, 8 connections can be relied on.");
         let none = Verdict { advice: "range".to_owned(), ..sure };
-        assert!(lead(&none).starts_with("No number is recommended"), "{}", lead(&none));
+        assert!(
+            describe_recommendation(&none).starts_with("No number is recommended"),
+            "{}",
+            describe_recommendation(&none)
+        );
     }
 
     #[test]

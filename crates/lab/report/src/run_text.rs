@@ -1,18 +1,17 @@
 //! The table at the end of a run: plain text of at most [`WIDTH`] columns. Columns, lines and phases without a value
-//! are
-//! left out.
+//! are left out.
 
 use std::io::{self, Write};
 
 use super::{
-    figures::{self, DASH},
+    figures::{self, DASH, percentile_ms},
     grid::{Column, Grid, WIDTH, wrap},
     side_by_side,
 };
 use crate::result::{BenchResult, Connections, Measured, STRAIGHT};
 
 /// Most texts of errors that are printed, the most frequent first.
-const MAX_ERROR_TEXTS: usize = 2;
+const MAX_PRINTED_ERROR_TEXTS: usize = 2;
 
 /// Writes one result, or several variants, with a line for each step.
 ///
@@ -42,7 +41,7 @@ pub fn write(out: &mut dyn Write, results: &[BenchResult]) -> io::Result<()> {
 fn head(out: &mut dyn Write, result: &BenchResult) -> io::Result<()> {
     let about = &result.about;
     let shown = |text: &str| figures::printable(text);
-    line(
+    write_line(
         out,
         "",
         &format!(
@@ -52,16 +51,16 @@ fn head(out: &mut dyn Write, result: &BenchResult) -> io::Result<()> {
         ),
     )?;
     let server = about.server.as_deref().map(|server| format!("{}, ", shown(server))).unwrap_or_default();
-    line(out, "  target   ", &format!("{server}{}", shown(&about.target)))?;
-    line(out, "  load     ", &shown(&about.load))?;
+    write_line(out, "  target   ", &format!("{server}{}", shown(&about.target)))?;
+    write_line(out, "  load     ", &shown(&about.load))?;
     if let Some(asks) = &about.asks {
-        line(out, "  asks     ", &shown(asks))?;
+        write_line(out, "  asks     ", &shown(asks))?;
     }
     if let Some(way) = about.way.as_ref().filter(|way| *way != STRAIGHT) {
-        line(out, "  way      ", &shown(way))?;
+        write_line(out, "  way      ", &shown(way))?;
     }
-    line(out, "  pool     ", &shown(&about.pool))?;
-    line(out, "  seed     ", &about.seed.to_string())
+    write_line(out, "  pool     ", &shown(&about.pool))?;
+    write_line(out, "  seed     ", &about.seed.to_string())
 }
 
 /// The steps and the total of each result.
@@ -110,34 +109,34 @@ const FIELDS: &[Field] = &[
     field("", "per s", true, |all| figures::rate(all.rate())),
     field("", "errors", true, figures::error_share),
     field("", "dropped", false, |all| figures::count_or_dash(all.dropped)),
-    field("response ms", "p50", true, |all| figures::of(all.response_ms.as_ref(), |of| of.p50)),
-    field("response ms", "p95", true, |all| figures::of(all.response_ms.as_ref(), |of| of.p95)),
-    field("response ms", "p99", true, |all| figures::of(all.response_ms.as_ref(), |of| of.p99)),
-    field("response ms", "max", true, |all| figures::of(all.response_ms.as_ref(), |of| of.max)),
-    field("service ms", "p50", false, |all| figures::of(all.service_ms.as_ref(), |of| of.p50)),
-    field("service ms", "p99", false, |all| figures::of(all.service_ms.as_ref(), |of| of.p99)),
-    field("wait ms", "p99", false, |all| figures::of(all.pool_wait_ms.as_ref(), |of| of.p99)),
-    field("in front", "p99", false, |all| figures::of(all.front_wait_ms.as_ref(), |of| of.p99)),
+    field("response ms", "p50", true, |all| percentile_ms(all.response_ms.as_ref(), |p| p.p50)),
+    field("response ms", "p95", true, |all| percentile_ms(all.response_ms.as_ref(), |p| p.p95)),
+    field("response ms", "p99", true, |all| percentile_ms(all.response_ms.as_ref(), |p| p.p99)),
+    field("response ms", "max", true, |all| percentile_ms(all.response_ms.as_ref(), |p| p.max)),
+    field("service ms", "p50", false, |all| percentile_ms(all.service_ms.as_ref(), |p| p.p50)),
+    field("service ms", "p99", false, |all| percentile_ms(all.service_ms.as_ref(), |p| p.p99)),
+    field("wait ms", "p99", false, |all| percentile_ms(all.pool_wait_ms.as_ref(), |p| p.p99)),
+    field("in front", "p99", false, |all| percentile_ms(all.front_wait_ms.as_ref(), |p| p.p99)),
     field("", "opened", false, |all| figures::count_or_dash(all.connections.created)),
 ];
 
 fn below(out: &mut dyn Write, name: &str, result: &BenchResult) -> io::Result<()> {
     let total = &result.total;
     writeln!(out)?;
-    line(
+    write_line(
         out,
         "",
         &format!("{name}{} operations in {}", figures::count(total.requests), figures::seconds(total.duration_s)),
     )?;
     if !total.errors.is_empty() {
-        line(out, "  errors       ", &list(&figures::by_count(&total.errors)))?;
+        write_line(out, "  errors       ", &list(&figures::by_count(&total.errors)))?;
     }
-    line(out, "  connections  ", &connections(&total.connections))?;
+    write_line(out, "  connections  ", &connections(&total.connections))?;
     if !total.connections.failed.is_empty() {
-        line(out, "  not opened   ", &list(&figures::by_count(&total.connections.failed)))?;
+        write_line(out, "  not opened   ", &list(&figures::by_count(&total.connections.failed)))?;
     }
-    for (text, count) in figures::by_count(&result.error_texts).into_iter().take(MAX_ERROR_TEXTS) {
-        line(out, "  said         ", &format!("{} times: {}", figures::count(count), figures::printable(text)))?;
+    for (text, count) in figures::by_count(&result.error_texts).into_iter().take(MAX_PRINTED_ERROR_TEXTS) {
+        write_line(out, "  said         ", &format!("{} times: {}", figures::count(count), figures::printable(text)))?;
     }
     if let Some(rates) = figures::opened_per_hour(result) {
         let rates: Vec<_> = rates
@@ -145,10 +144,10 @@ fn below(out: &mut dyn Write, name: &str, result: &BenchResult) -> io::Result<()
             .map(|(cause, rate)| format!("{} {}", figures::printable(cause), figures::rate(Some(*rate))))
             .collect();
         let rates = if rates.is_empty() { "none".to_owned() } else { rates.join(", ") };
-        line(out, "  per hour     ", &format!("opened per {}: {rates}", figures::hour(result)))?;
+        write_line(out, "  per hour     ", &format!("opened per {}: {rates}", figures::hour(result)))?;
     }
     if let Some(size) = figures::steady_size(result) {
-        line(out, "  steady size  ", &format!("{} connections", figures::range(size)))?;
+        write_line(out, "  steady size  ", &format!("{} connections", figures::range(size)))?;
     }
     let phases = figures::phases(total);
     if !phases.is_empty() {
@@ -168,10 +167,10 @@ fn below(out: &mut dyn Write, name: &str, result: &BenchResult) -> io::Result<()
         grid.write(out, WIDTH)?;
     }
     for said in &result.about.doctor {
-        line(out, "  doctor       ", &figures::printable(said))?;
+        write_line(out, "  doctor       ", &figures::printable(said))?;
     }
     for warning in &result.warnings {
-        line(out, "  warning: ", &figures::printable(warning))?;
+        write_line(out, "  warning: ", &figures::printable(warning))?;
     }
     Ok(())
 }
@@ -200,7 +199,7 @@ fn list(counts: &[(&str, u64)]) -> String {
 }
 
 /// Writes a label and a text. Wrapped lines are aligned with the first one.
-fn line(out: &mut dyn Write, label: &str, text: &str) -> io::Result<()> {
+fn write_line(out: &mut dyn Write, label: &str, text: &str) -> io::Result<()> {
     writeln!(out, "{label}{}", wrap(text, label.chars().count(), WIDTH))
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     elements::{Row, Table},
-    figures::{self, DASH},
+    figures::{self, DASH, percentile_ms},
 };
 use crate::result::{BenchResult, Measured, Percentiles};
 
@@ -66,20 +66,20 @@ const FIELDS: &[Field] = &[
     Field { group: "", heading: "per s", shown: |all| figures::rate(all.rate()) },
     Field { group: "", heading: "errors", shown: figures::error_share },
     Field { group: "", heading: "dropped", shown: |all| figures::count_or_dash(all.dropped) },
-    Field { group: "response, ms", heading: "p50", shown: |all| figures::of(all.response_ms.as_ref(), |of| of.p50) },
-    Field { group: "response, ms", heading: "p90", shown: |all| figures::of(all.response_ms.as_ref(), |of| of.p90) },
-    Field { group: "response, ms", heading: "p95", shown: |all| figures::of(all.response_ms.as_ref(), |of| of.p95) },
-    Field { group: "response, ms", heading: "p99", shown: |all| figures::of(all.response_ms.as_ref(), |of| of.p99) },
-    Field { group: "response, ms", heading: "p99.9", shown: |all| figures::of(all.response_ms.as_ref(), |of| of.p999) },
-    Field { group: "response, ms", heading: "max", shown: |all| figures::of(all.response_ms.as_ref(), |of| of.max) },
-    Field { group: "service, ms", heading: "p50", shown: |all| figures::of(all.service_ms.as_ref(), |of| of.p50) },
-    Field { group: "service, ms", heading: "p99", shown: |all| figures::of(all.service_ms.as_ref(), |of| of.p99) },
-    Field { group: "wait, ms", heading: "p50", shown: |all| figures::of(all.pool_wait_ms.as_ref(), |of| of.p50) },
-    Field { group: "wait, ms", heading: "p99", shown: |all| figures::of(all.pool_wait_ms.as_ref(), |of| of.p99) },
+    Field { group: "response, ms", heading: "p50", shown: |all| percentile_ms(all.response_ms.as_ref(), |p| p.p50) },
+    Field { group: "response, ms", heading: "p90", shown: |all| percentile_ms(all.response_ms.as_ref(), |p| p.p90) },
+    Field { group: "response, ms", heading: "p95", shown: |all| percentile_ms(all.response_ms.as_ref(), |p| p.p95) },
+    Field { group: "response, ms", heading: "p99", shown: |all| percentile_ms(all.response_ms.as_ref(), |p| p.p99) },
+    Field { group: "response, ms", heading: "p99.9", shown: |all| percentile_ms(all.response_ms.as_ref(), |p| p.p999) },
+    Field { group: "response, ms", heading: "max", shown: |all| percentile_ms(all.response_ms.as_ref(), |p| p.max) },
+    Field { group: "service, ms", heading: "p50", shown: |all| percentile_ms(all.service_ms.as_ref(), |p| p.p50) },
+    Field { group: "service, ms", heading: "p99", shown: |all| percentile_ms(all.service_ms.as_ref(), |p| p.p99) },
+    Field { group: "wait, ms", heading: "p50", shown: |all| percentile_ms(all.pool_wait_ms.as_ref(), |p| p.p50) },
+    Field { group: "wait, ms", heading: "p99", shown: |all| percentile_ms(all.pool_wait_ms.as_ref(), |p| p.p99) },
     Field {
         group: "of it in front",
         heading: "p99",
-        shown: |all| figures::of(all.front_wait_ms.as_ref(), |of| of.p99),
+        shown: |all| percentile_ms(all.front_wait_ms.as_ref(), |p| p.p99),
     },
     Field { group: "connections", heading: "opened", shown: |all| figures::count_or_dash(all.connections.created) },
     Field {
