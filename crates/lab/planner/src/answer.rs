@@ -20,8 +20,8 @@ pub fn predict(question: &Question, progress: search::Progress<'_>) -> Predictio
     let found = search::search(question, &mut *progress);
     let one_pool = (load.pool.reuse && load.pool.instances > 1).then(|| {
         let mut one = question.clone();
-        one.cases.retain(|case| case.pool.instances == load.pool.instances);
-        one.cases.iter_mut().for_each(|case| case.pool.instances = 1);
+        one.loads.retain(|other| other.pool.instances == load.pool.instances);
+        one.loads.iter_mut().for_each(|load| load.pool.instances = 1);
         one
     });
     let found_for_one = one_pool.as_ref().and_then(|one| search::search(one, &mut *progress));

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use ::report::{
     figures::printable,
     grid::{WIDTH, wrap},
-    table,
+    run_text,
 };
 
 use crate::prediction::Prediction;
