@@ -200,9 +200,9 @@ pub struct PoolSpec {
     /// Between which sizes it may be changed while it runs, by [`Handle::resize`](crate::Handle::resize), instead of
     /// the `max_size` of its rules; `None`: it may not.
     pub sizes: Option<(u32, u32)>,
-    /// A pool that no client uses for this long is forgotten, if [`Upstreams::try_forget`] agrees; `None`: it stays. Its
-    /// idle servers are closed then, if its `min_size` holds only `min_size_once_connected`; otherwise it stays as long
-    /// as it has any.
+    /// A pool that no client uses for this long is forgotten, if [`Upstreams::try_forget`] agrees; `None`: it stays.
+    /// Its idle servers are closed then, if its `min_size` holds only `min_size_once_connected`; otherwise it stays as
+    /// long as it has any.
     pub forget_after: Option<Duration>,
     /// Anything that changes when servers must be made anew, because where they are or how they log in has changed.
     pub revision: u64,

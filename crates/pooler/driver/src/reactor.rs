@@ -175,8 +175,8 @@ pub trait Reactor: 'static {
     /// a change tells that the peer reads.
     fn deferred_bytes_sent(&self, id: ConnId) -> u32;
 
-    /// Sends as much of the unsent bytes as the socket takes. A system may say that a socket takes more only when a large
-    /// part of its buffer is free, which takes minutes where the peer reads slowly.
+    /// Sends as much of the unsent bytes as the socket takes. A system may say that a socket takes more only when a
+    /// large part of its buffer is free, which takes minutes where the peer reads slowly.
     fn try_to_send(&mut self, id: ConnId);
 
     /// Whether anything that was to be sent is still here.

@@ -236,8 +236,8 @@ impl SharedPool {
     }
 
     /// Checks whether no client has used the pool for this long. If so, it closes the servers that it can do without,
-    /// and once it has none it is forgotten, if `try_forget` agrees. True if it has been forgotten just now. Called under the
-    /// pool's lock, by one worker only.
+    /// and once it has none it is forgotten, if `try_forget` agrees. True if it has been forgotten just now. Called
+    /// under the pool's lock, by one worker only.
     pub(crate) fn forget_if_idle(
         &self,
         guarded: &mut Guarded,

@@ -78,9 +78,9 @@ pub struct ListenerSnapshot {
     pub logins: u64,
     /// Refused since the start, by reason.
     pub rejections: Vec<(&'static str, u64)>,
-    /// Evicted since the start, by reason.
+    /// Clients sent away since the start, by reason.
     pub evictions: Vec<(&'static str, u64)>,
-    /// Those of them that did not end their side of the connection, by reason.
+    /// Clients sent away that did not end their side of the connection, by reason.
     pub unanswered: Vec<(&'static str, u64)>,
     /// How often clients were seen to come back as fast as they were evicted.
     pub eviction_loops: u64,

@@ -102,7 +102,7 @@ pub(crate) fn has_peer_closed(socket: &OwnedFd) -> bool {
 pub(crate) fn has_hung_up(socket: &OwnedFd) -> bool {
     let mut asked = [PollFd::new(socket, PollFlags::RDHUP)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    // Where it cannot be told, that is found out when the client is listened to.
+    // Where the kernel cannot tell, the worker finds it out when it receives from the client.
     poll(&mut asked, Some(&now)).is_ok_and(|ready| ready > 0)
 }
 

@@ -7,8 +7,8 @@
 //! and keeps a [`Connection`] for each client:
 //!
 //! 1. [`Connection::read`] with the client's bytes, until it returns no [`InputEvent`];
-//! 2. for each [`Request`], in any order: one [`Connection::answer`] or [`Connection::deny`]; or [`Connection::open_events`],
-//!    and from then on [`Connection::send_events`];
+//! 2. for each [`Request`], in any order: one [`Connection::answer`] or [`Connection::deny`]; or
+//!    [`Connection::open_events`], and from then on [`Connection::send_events`];
 //! 3. [`Connection::flush`] after that, for the bytes to be sent to the client, then [`Connection::ended`] and
 //!    [`Connection::end`]; and again, once the client has taken them, if it [has more](Connection::has_more).
 //!

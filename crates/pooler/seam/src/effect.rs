@@ -205,7 +205,7 @@ pub enum Effect {
     /// `user` in the metrics.
     ///
     /// If its database or its user has as many clients as it may have, the client waits for a place there. The driver
-    /// keeps back all later effects for this client until it has the place, so this effect comes before the answer to
+    /// defers all later effects for this client until it has the place, so this effect comes before the answer to
     /// the login. If the client waits for too long, these effects are dropped and the client is refused
     /// ([`Refusal::Full`](crate::Refusal::Full)).
     ///

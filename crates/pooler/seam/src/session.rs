@@ -426,8 +426,8 @@ pub trait Protocol: Send + Sync + 'static {
         let _ = (me, server, out);
     }
 
-    /// The pool wants back a server that its session retains ([`Effect::Retain`](crate::Effect::Retain)): the pool makes
-    /// its servers anew, or needs the server for others. The session releases the server as soon as nothing is in
+    /// The pool wants back a server that its session retains ([`Effect::Retain`](crate::Effect::Retain)): the pool
+    /// makes its servers anew, or needs the server for others. The session releases the server as soon as nothing is in
     /// progress there. The driver calls this again and again until it has.
     fn request_release(&self, me: ServerTag, server: &mut Self::Server, out: &mut Outbox) {
         let _ = (me, server, out);

@@ -358,7 +358,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if matches!(client.lease, Lease::Shared { .. }) && self.is_input_paused(slot) {
             return;
         }
-        // A client that does not read its own answers is not listened to either.
+        // The worker does not receive from a client that does not read its own answers either.
         if self.reactor.is_sending(client.conn) && !self.upstream_keeps_replies(client) {
             return;
         }

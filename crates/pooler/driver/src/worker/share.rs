@@ -138,7 +138,7 @@ impl Share {
         self.due.is_overdue() || self.stalled.ever()
     }
 
-    /// Whether the server is not listened to, because a client does not read.
+    /// Whether the worker receives nothing from the server, because a client does not read.
     pub(super) fn is_stalled(&self) -> bool {
         self.stalled.is_any()
     }

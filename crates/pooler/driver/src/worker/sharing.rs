@@ -352,7 +352,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.counters.add_transactions(1);
         let gives_back = share.is_empty() && share.is_to_be_returned();
         if share.is_yielding() || sending {
-            // It was not listened to on account of this server, or of what it has not read.
+            // The worker did not receive from the client, on account of this server or of bytes that the client has not
+            // read.
             self.push_client_work(slot, ClientWork::Feed);
         }
         if !self.sharing.stalls.is_empty() {

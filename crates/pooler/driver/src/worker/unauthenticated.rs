@@ -83,8 +83,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.set_standing(slot, Standing::Login);
     }
 
-    /// Begins or ends the monitoring of a client that has not logged in, as its session reports. Returns the standing that
-    /// the client gets.
+    /// Begins or ends the monitoring of a client that has not logged in, as its session reports. Returns the standing
+    /// that the client gets.
     pub(super) fn note_standing_before_login(&self, slot: usize, standing: Standing) -> Standing {
         match standing {
             Standing::Subscribed if self.try_begin_monitoring(slot) => Standing::Subscribed,

@@ -6,7 +6,7 @@ use pool::Time;
 
 #[derive(Default)]
 pub(in crate::worker) struct Stalled {
-    /// The clients on account of which the server is not listened to.
+    /// The clients on account of which the worker receives nothing from the server.
     clients: u32,
     /// Up to when `others_waited` counts.
     counted: Time,
@@ -30,7 +30,7 @@ impl Stalled {
         self.ever = true;
     }
 
-    /// The server is not listened to on account of one more client.
+    /// The worker receives nothing from the server on account of one more client.
     pub(in crate::worker) fn add(&mut self, now: Time) {
         if self.clients == 0 {
             self.counted = now;
@@ -38,7 +38,7 @@ impl Stalled {
         self.clients += 1;
     }
 
-    /// The server is listened to again as far as one of these clients is concerned.
+    /// One of these clients keeps the worker no longer from receiving from the server.
     pub(in crate::worker) fn remove(&mut self) {
         self.clients -= 1;
     }

@@ -1,11 +1,11 @@
 //! Clients of a shared server that do not read what comes for them.
 //!
-//! Redis would keep what a client has not read. Here the server is listened to no more once a client has [`MAX_UNREAD_BYTES`]
-//! bytes to read, and the clients whose answers come behind wait. From then on no client joins that server; newcomers
-//! go to another one (`replacement`). If other clients wait, what comes for the client is kept as long as there is
-//! room. Where there is no room, the others wait for a bounded time in all; then the clients that stall are
-//! disconnected. Neither more stalls nor what is read in between make that time longer. A client that keeps no others
-//! waiting may take its time, as long as it reads at all.
+//! Redis would keep what a client has not read. Here the worker receives from the server no more once a client has
+//! [`MAX_UNREAD_BYTES`] bytes to read, and the clients whose answers come behind wait. From then on no client joins
+//! that server; newcomers go to another one (`replacement`). If other clients wait, what comes for the client is kept
+//! as long as there is room. Where there is no room, the others wait for a bounded time in all; then the clients that
+//! stall are disconnected. Neither more stalls nor what is read in between make that time longer. A client that keeps
+//! no others waiting may take its time, as long as it reads at all.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::{
     worker::{Worker, lease::Lease},
 };
 
-/// Bytes that a client may leave unread before the server that it shares is listened to no more.
+/// Bytes that a client may leave unread before the worker receives no more from the server that it shares.
 pub(in crate::worker) const MAX_UNREAD_BYTES: usize = 256 << 10;
 
 /// Bytes that a worker keeps for all clients that do not read while others wait behind them.
@@ -38,7 +38,7 @@ const MIN_READ: usize = 128 << 10;
 struct Stall {
     client: u32,
     server: u32,
-    /// The server is not listened to on account of this client.
+    /// The worker receives nothing from the server on account of this client.
     holds: bool,
     /// When the client was last found to have read enough.
     since: Time,
@@ -122,7 +122,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.sharing.stalls.0.retain(|stall| !stall.holds || stall.server as usize != server);
     }
 
-    /// The server of this stall is listened to again.
+    /// The worker receives from the server of this stall again.
     fn stop_holding(&mut self, at: usize) {
         let stall = &mut self.sharing.stalls.0[at];
         let server = stall.server as usize;
