@@ -1,4 +1,4 @@
-//! Memory of the requests that sessions hold, over all clients. One user's requests leave quota for those of others.
+//! Memory of the requests that sessions hold, over all clients. One user's requests leave half of it to the others.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

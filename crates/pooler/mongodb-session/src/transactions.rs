@@ -202,7 +202,7 @@ mod tests {
         transactions.begin(session(&other, 1), 1, 0);
         assert_eq!(transactions.host(&session(&other, 1), 1), Some(0));
         transactions.note_refused(&session(&other, 1), 1);
-        // Ended transactions make quota.
+        // Transactions that have ended count no more.
         (0..10).for_each(|number| transactions.end(&session(&one, number), 1));
         transactions.on_tick(Duration::from_secs(1));
         transactions.begin(session(&one, MAX_SESSIONS), 1, 0);

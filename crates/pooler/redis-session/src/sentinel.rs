@@ -63,10 +63,8 @@ impl Start {
             Self::Sentinel(question) => question.reply(reply),
             Self::Master { asking: Some(hello), .. } => {
                 // The first element of the reply to ROLE.
-                hello.role = resp::parts(reply)
-                    .first()
-                    .map(|role| String::from_utf8_lossy(role).into_owned())
-                    .unwrap_or_default();
+                let parts = if reply.starts_with(b"*") { resp::parts(reply) } else { Vec::new() };
+                hello.role = parts.first().map(|role| String::from_utf8_lossy(role).into_owned()).unwrap_or_default();
                 check_role(std::mem::take(hello))
             }
             Self::Master { login, asking } => match login.reply(reply) {
@@ -163,8 +161,13 @@ mod tests {
             assert_eq!(matches!(progress, Progress::Done { .. }), good, "{role}");
         }
         // Older than HELLO.
-        for (role, good) in [("*1\r\n$6\r\nmaster\r\n", true), ("*1\r\n$5\r\nslave\r\n", false), ("-NOPERM\r\n", false)]
-        {
+        let replies = [
+            ("*1\r\n$6\r\nmaster\r\n", true),
+            ("*1\r\n$5\r\nslave\r\n", false),
+            ("+master\r\n", false),
+            ("-NOPERM\r\n", false),
+        ];
+        for (role, good) in replies {
             let mut start = Start::at_master(login(None));
             start.reply(b"-ERR unknown command `HELLO`\r\n");
             assert!(matches!(start.reply(b"+PONG\r\n"), Progress::Say { .. }));
