@@ -115,6 +115,12 @@ def keys():
 
 
 @functools.cache
+def program_text():
+    """The program's sources, with literals that go on in the next line in one piece."""
+    return " ".join(re.sub(r"\\\n\s*", "", path.read_text()) for path in SOURCES)
+
+
+@functools.cache
 def scenario_keys():
     """All keys of scenario files."""
     files = [path for path in SOURCES if ("load" in path.parts and "scenario" in "/".join(path.parts)) or "question" in path.relative_to(pooler.ROOT).parts]
@@ -223,14 +229,14 @@ def test_every_error_of_the_guides_table_is_in_the_program():
     table = guide.split("| what a client sees |")[1].split("\n\n")[0]
     texts = [re.sub(r"^[0-9A-Z]{5} ?", "", span) for line in table.splitlines() for span in re.findall(r"`([^`]+)`", line.split(" | ")[0])]
     parts = [part.strip() for text in texts if " " in text for part in text.split("…") if part.strip()]
-    program = " ".join(re.sub(r"\\\n\s*", "", path.read_text()).replace('\\"', '"') for path in SOURCES)
+    program = program_text().replace('\\"', '"')
     # messages of PostgreSQL
     parts.remove("is not yet defined in this session")
     assert len(parts) >= 4 and not [part for part in parts if part not in program]
 
 
 def test_every_log_line_that_is_shown_is_in_the_program():
-    program = " ".join(path.read_text() for path in SOURCES)
+    program = program_text()
     lines = [line for path in PAGES for _, block in fenced(path.read_text(), "") for line in re.findall(r"^INFO (.*)$", block, re.MULTILINE)]
     assert len(lines) >= 3 and not [line for line in lines if f'"{line}"' not in program]
 

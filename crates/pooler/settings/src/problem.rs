@@ -138,7 +138,7 @@ impl From<Problem> for Problems {
 }
 
 /// Keys whose values hold no secret.
-const NON_SECRET_KEYS: &[&str] = &[
+const KEYS_WITHOUT_SECRETS: &[&str] = &[
     "about",
     "allow",
     "application_name_add_host",
@@ -308,7 +308,7 @@ fn mask_code(code: &str) -> String {
         result.push_str(before);
         rest = value;
         let key = last_word(&before[..equals]);
-        if !NON_SECRET_KEYS.contains(&key) && (is_secret(key) || !is_plain(value)) {
+        if !KEYS_WITHOUT_SECRETS.contains(&key) && (is_secret(key) || !is_plain(value)) {
             return result + &mask_all(rest);
         }
     }
