@@ -45,9 +45,9 @@ pub enum Need {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ConnectFault {
     Transient,
-    /// It will fail, too, until something is changed.
+    /// The next connect will fail, too, until the configuration or the upstream is changed.
     Permanent,
-    /// It will fail, too, because the upstream does not know the name. That is no outage.
+    /// The next connect will fail, too, because the upstream does not know the database. That is no outage.
     Unknown,
 }
 

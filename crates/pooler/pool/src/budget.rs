@@ -92,11 +92,11 @@ pub struct Budget {
     /// Since the last `rebalance` a request has ended: its member may have long idle connections from now on.
     may_have_long_idle: bool,
     /// Scratch: the members that wait, the one with the fewest permits first.
-    order: Order,
+    queue: WaitingQueue,
 }
 
 /// (permits that count, whether it has any, when its request began, member), the smallest first.
-type Order = BinaryHeap<Reverse<(u32, bool, u64, u32)>>;
+type WaitingQueue = BinaryHeap<Reverse<(u32, bool, u64, u32)>>;
 
 #[derive(Debug)]
 struct Cap {
@@ -377,7 +377,8 @@ impl Budget {
         self.note_refused(member);
     }
 
-    /// A member that was asked for a long idle connection has none. It is not asked for one again before `report_spare`.
+    /// A member that was asked for a long idle connection has none. It is not asked for one again before
+    /// `report_spare`.
     pub fn reclaim_long_idle_failed(&mut self, member: MemberId) {
         self.member_mut(member).lacks_long_idle = true;
         self.note_refused(member);
@@ -461,8 +462,8 @@ impl Budget {
             cap.spare = cap.free_permits();
             cap.coming = cap.reclaims;
         }
-        let mut order = self.start_order();
-        while let Some(Reverse((.., at))) = order.pop() {
+        let mut queue = self.start_queue();
+        while let Some(Reverse((.., at))) = queue.pop() {
             let id = MemberId(at);
             let caps = || self.caps_of(id).map(|cap| &self.caps[cap]);
             if caps().all(|cap| cap.spare > 0) {
@@ -478,9 +479,9 @@ impl Budget {
             } else {
                 continue;
             }
-            self.order_again(&mut order, id);
+            self.push_again(&mut queue, id);
         }
-        self.order = order;
+        self.queue = queue;
     }
 
     fn grant(&mut self, id: MemberId) {
@@ -499,22 +500,22 @@ impl Budget {
     }
 
     /// All members that wait, in the order in which they are served.
-    fn start_order(&mut self) -> Order {
-        let mut order = core::mem::take(&mut self.order);
-        order.clear();
+    fn start_queue(&mut self) -> WaitingQueue {
+        let mut queue = core::mem::take(&mut self.queue);
+        queue.clear();
         for (at, member) in (0..).zip(&mut self.members) {
             member.promised = 0;
             if member.present && member.pending > 0 {
-                order.push(Reverse((member.counted_permits(0), member.unreclaimed() > 0, member.since, at)));
+                queue.push(Reverse((member.counted_permits(0), member.unreclaimed() > 0, member.since, at)));
             }
         }
-        order
+        queue
     }
 
-    fn order_again(&self, order: &mut Order, id: MemberId) {
+    fn push_again(&self, queue: &mut WaitingQueue, id: MemberId) {
         let member = self.member(id);
         if member.pending > member.promised {
-            order.push(Reverse((
+            queue.push(Reverse((
                 member.counted_permits(member.promised),
                 member.unreclaimed() > 0,
                 member.since,

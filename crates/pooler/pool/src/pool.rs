@@ -69,9 +69,9 @@ use self::{backoff::Backoff, sharing::Sharing};
 ///   that is checked in, is closed.
 /// - [`Need::Lasting`]: the client will hold its server without a time limit. Together such clients get at most
 ///   `max_size - 1` servers, or one if that is all. Beyond that they wait in a queue of their own, and no other waiter
-///   waits behind them. If the pool becomes smaller ([`Pool::reconfigure`], [`Pool::set_shared_limit`]), so that they have all
-///   its servers while others wait, [`Action::RequestReturn`] asks for those in excess. A client that is asked gives its
-///   server back or is closed. If neither happens, it is asked again.
+///   waits behind them. If the pool becomes smaller ([`Pool::reconfigure`], [`Pool::set_shared_limit`]), so that they
+///   have all its servers while others wait, [`Action::RequestReturn`] asks for those in excess. A client that is asked
+///   gives its server back or is closed. If neither happens, it is asked again.
 ///
 /// # Connections
 ///
@@ -79,8 +79,8 @@ use self::{backoff::Backoff, sharing::Sharing};
 ///   beyond `max_size` in all (servers that are closing included), nor beyond `max_connecting` at a time.
 /// - Each server, from its connect until it is gone, has one permit of the [`crate::Budget`], which the caller releases
 ///   then. Without a budget, answer each [`Action::AskPermit`] with `handle_permit`.
-/// - If the upstream does not know the name ([`ConnectFault::Unknown`]), all waiters fail, and so does each check-out
-///   until the next try.
+/// - If the upstream does not know the database ([`ConnectFault::Unknown`]), all waiters fail, and so does each
+///   check-out until the next try.
 ///
 /// # What other pools get
 ///
@@ -119,7 +119,7 @@ pub struct Pool {
     /// See [`Pool::set_shared_limit`].
     shared_limit: u32,
     backoff: Backoff,
-    /// A connection was made, and the upstream has known the name since.
+    /// A connection was made, and the upstream has known the database since.
     has_connected: bool,
     /// The upstream is unavailable, or the pool is paused and waiters are held.
     unavailable: bool,
@@ -183,13 +183,13 @@ impl Pool {
     }
 
     /// The pool neither grants nor connects from now on. Servers in use stay so until they are checked in.
-    pub fn pause(&mut self, hold: PauseMode, now: Time) {
+    pub fn pause(&mut self, mode: PauseMode, now: Time) {
         let now = self.tick(now);
         if self.mode == Mode::Closed {
             return;
         }
-        self.mode = Mode::Paused(hold);
-        if hold == PauseMode::FailWaiters {
+        self.mode = Mode::Paused(mode);
+        if mode == PauseMode::FailWaiters {
             self.fail_waiters(CheckOutFailed::Paused, now);
         }
         self.settle(now);
@@ -286,7 +286,7 @@ impl Pool {
             Mode::Paused(PauseMode::FailWaiters) => return CheckOut::Failed(CheckOutFailed::Paused),
             Mode::Closed => return CheckOut::Failed(CheckOutFailed::PoolClosed),
         }
-        if self.is_name_unknown(now) {
+        if self.is_database_unknown(now) {
             return CheckOut::Failed(CheckOutFailed::Unknown);
         }
         if self.waiting() >= self.limits.max_waiters {

@@ -86,7 +86,7 @@ pub enum CheckOutFailed {
     Unavailable,
     /// The upstream refused a connection, and would refuse the next one.
     Refused,
-    /// The upstream does not know the name.
+    /// The upstream does not know the database.
     Unknown,
     /// There were `max_waiters` waiters.
     QueueFull,

@@ -357,7 +357,7 @@ impl Slots {
         assert_eq!(lasting, self.lasting as usize, "the count of lasting servers is wrong");
         assert!(
             self.slots.iter().all(|slot| !slot.pinned || slot.state == State::InUse),
-            "one is kept that is not in use"
+            "a server is pinned that is not in use"
         );
         for (list, state) in [(self.connecting, State::Connecting), (self.checking, State::Checking)] {
             let (mut at, mut n, mut last) = (list.head, 0, Time(0));

@@ -62,7 +62,7 @@ pub use orders::Control;
 const MAX_CONCURRENT_QUERIES: usize = 4;
 /// Streamed answers at a time; further requests are answered with 503. Each keeps a snapshot of all pools until the
 /// client has read it.
-const MAX_CONCURRENT_STREAMS: usize = 8;
+const MAX_STREAMED_ANSWERS: usize = 8;
 
 /// Entries of a list, if the request names no limit.
 const DEFAULT_LIMIT: usize = 1_000;
@@ -83,7 +83,7 @@ struct Inner {
     began: Instant,
     draining: AtomicBool,
     queries: Semaphore,
-    streams: Arc<Semaphore>,
+    streamed_answers: Arc<Semaphore>,
     findings: Findings,
     history: History,
 }
@@ -96,11 +96,11 @@ impl Inner {
 
     /// `/api/pools`, in pieces.
     fn pools_json(&self) -> impl Iterator<Item = Vec<u8>> + Send + Unpin + use<> {
-        api::pools(self.handle.snapshot(), (&self.instance, self.began.elapsed()), self.details())
+        api::pools(self.handle.snapshot(), (&self.instance, self.began.elapsed()), self.extras_of_pools())
     }
 
-    /// What a pool shows beside its snapshot.
-    fn details(&self) -> impl Fn(PoolId) -> api::About + Send + Unpin + use<> {
+    /// What `/api/pools` shows of a pool beside its snapshot: suspicious functions and its tuner.
+    fn extras_of_pools(&self) -> impl Fn(PoolId) -> api::About + Send + Unpin + use<> {
         let (reloader, tuners) = (Arc::clone(&self.control.reloader), self.control.tuning.tuners());
         move |id| (reloader.suspicious(id), tuners.get(&id).map(tuned::shown))
     }
@@ -128,7 +128,7 @@ impl Inner {
         }
         let clients = |which, max| self.handle.clients(which, max).into_iter().map(api::client).collect();
         Some(Sample {
-            look: api::look(self.handle.snapshot(), (&self.instance, self.began.elapsed()), self.details()),
+            look: api::look(self.handle.snapshot(), (&self.instance, self.began.elapsed()), self.extras_of_pools()),
             holders: clients(ClientFilter::Holders, findings::MAX_HOLDERS),
             clients: clients(ClientFilter::All, findings::MAX_CLIENTS),
         })
@@ -158,7 +158,7 @@ impl Admin {
             began: Instant::now(),
             draining: AtomicBool::new(false),
             queries: Semaphore::new(MAX_CONCURRENT_QUERIES),
-            streams: Arc::new(Semaphore::new(MAX_CONCURRENT_STREAMS)),
+            streamed_answers: Arc::new(Semaphore::new(MAX_STREAMED_ANSWERS)),
             findings: Findings::new(new_examiner),
             history: History::default(),
         }))
@@ -219,7 +219,7 @@ impl Admin {
         &self,
         question: impl FnOnce(&Inner) -> T + Send + 'static,
     ) -> Option<(T, OwnedSemaphorePermit)> {
-        let permit = Arc::clone(&self.0.streams).try_acquire_owned().ok()?;
+        let permit = Arc::clone(&self.0.streamed_answers).try_acquire_owned().ok()?;
         Some((self.query(question).await?, permit))
     }
 }

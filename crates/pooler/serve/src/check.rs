@@ -69,7 +69,7 @@ pub fn check(config: &Config, machine: Machine) -> Vec<Problem> {
     found
 }
 
-/// The errors of the parts that could be read of an invalid configuration. SessionsOf intact parts are compared, so that no
+/// The errors of the parts that could be read of an invalid configuration. Only intact parts are compared, so that no
 /// error is the consequence of another one.
 pub(crate) fn errors_of_a_part(config: &Config, intact: IntactSections) -> Vec<Problem> {
     let mut found = Vec::new();

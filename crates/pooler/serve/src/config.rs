@@ -320,7 +320,7 @@ pub enum Reset {
     Auto,
     /// Whenever a server changes hands.
     Always,
-    /// SessionsOf after a client that was pinned or disconnected.
+    /// Only after a client that was pinned or disconnected.
     Never,
 }
 
@@ -368,9 +368,9 @@ impl fmt::Display for Mode {
 }
 
 impl PoolSettings {
-    /// The sizes between which a pool is tuned, if it is. `shared_limit` is the smallest limit that it shares with other
-    /// pools; 0 is no limit.
-    pub fn tuning(&self, shared_limit: u32) -> Option<tuner::Limits> {
+    /// The sizes between which a pool is tuned, if it is. `shared_limit` is the smallest limit that the pool shares
+    /// with other pools; 0 is no limit.
+    pub fn tuner_limits(&self, shared_limit: u32) -> Option<tuner::Limits> {
         let AutoSize { enabled, min, max, window, start: _ } = self.auto;
         let min = min.max(self.config.min_size);
         let shared_limit = if shared_limit == 0 { u32::MAX } else { shared_limit };
@@ -380,16 +380,17 @@ impl PoolSettings {
 
     /// The largest number of servers that a pool may ever have.
     pub fn most_servers(&self) -> u32 {
-        self.tuning(0).map_or(self.config.effective_max_size(), |limits| limits.max)
+        self.tuner_limits(0).map_or(self.config.effective_max_size(), |limits| limits.max)
     }
 
-    /// The largest number of servers under this smallest shared limit; 0 is no limit.
+    /// The largest number of servers if `shared_limit` is the smallest limit that the pool shares with others; 0 is no
+    /// limit.
     pub fn max_servers_within(&self, shared_limit: u32) -> u32 {
         let own = self.config.effective_max_size();
         if shared_limit == 0 { own } else { own.min(shared_limit) }
     }
 
-    /// The largest number of pinned servers under this smallest shared limit.
+    /// The largest number of pinned servers with this `shared_limit`, which is as in `max_servers_within`.
     pub fn max_pinned(&self, shared_limit: u32) -> u32 {
         self.state.max_pinned.unwrap_or((self.max_servers_within(shared_limit) / 2).max(1))
     }

@@ -44,7 +44,7 @@ mod predecessors;
 mod reporting;
 mod successor;
 
-pub use limits::Limits;
+pub use limits::LimitShares;
 pub use predecessor::{Sockets, SuccessorListener};
 pub use predecessors::Predecessors;
 pub use successor::{Inherited, take_over};

@@ -79,7 +79,7 @@ impl KnownUsers {
         let table = &mut *self.lock();
         password.note_look(&mut table.looks);
         table.unknown.remove(user);
-        let same = table.known.get(user).filter(|old| old.password.is_same(&password));
+        let same = table.known.get(user).filter(|old| old.password.is_same_text(&password));
         let password = same.map_or_else(|| Arc::new(password), |old| Arc::clone(&old.password));
         make_room(&mut table.known, user, MAX_KNOWN, |known| known.validity.until, now);
         let known = Known { password: Arc::clone(&password), validity: Validity::new(now, holds) };

@@ -27,7 +27,7 @@ use upstream::Kind;
 
 use crate::pools::{ConfigPools, MAX_POOLS};
 
-/// ConfigPools of all configurations together. ConfigPools that are no longer configured are dropped when they are unused.
+/// The most pools of all configurations together. Pools that are no longer configured are dropped when they are unused.
 const MAX_POOLS_OF_ALL: usize = 4 * MAX_POOLS;
 
 pub struct LivePools {
@@ -72,7 +72,7 @@ pub struct Succession {
     pub followed: usize,
     /// How many of the pools that followed have their servers replaced.
     pub renewed: usize,
-    /// ConfigPools that are no longer configured.
+    /// Pools that are no longer configured.
     pub left_behind: usize,
 }
 
@@ -91,14 +91,14 @@ impl LivePools {
     }
 
     /// Makes `next` the current configuration.
-    pub fn succeed(&self, next: ConfigPools) -> Succession {
-        let next = Arc::new(next.after(&self.current()));
+    pub fn make_current(&self, next: ConfigPools) -> Succession {
+        let next = Arc::new(next.inheriting_from(&self.current()));
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         let mut told = Succession::default();
         let mut ids = HashMap::new();
         let table = &mut *table;
         for (known, entry) in &mut table.entries {
-            let Some(id) = next.successor(&entry.pools, entry.id) else {
+            let Some(id) = next.pool_continuing(&entry.pools, entry.id) else {
                 told.left_behind += 1;
                 continue;
             };
@@ -131,8 +131,8 @@ impl LivePools {
     }
 
     /// The range of sizes within which a pool is tuned, if it is.
-    pub fn tuning(&self, pool: PoolId) -> Option<tuner::Limits> {
-        self.look_at(pool, ConfigPools::tuning)?
+    pub fn tuner_limits(&self, pool: PoolId) -> Option<tuner::Limits> {
+        self.look_at(pool, ConfigPools::tuner_limits)?
     }
 
     /// Whether the current configuration tunes any pool.
@@ -389,7 +389,7 @@ mod tests {
         let pools = LivePools::new(with(SHOP));
         let id = pools.route("shop", "u").unwrap().pool;
         assert_eq!(pools.spec(id).unwrap().config.max_size, 20);
-        let told = pools.succeed(with(&format!("{SHOP}max_size = 7\n")));
+        let told = pools.make_current(with(&format!("{SHOP}max_size = 7\n")));
         assert_eq!(told, Succession { followed: 1, renewed: 0, left_behind: 0 });
         assert_eq!((pools.spec(id).unwrap().config.max_size, pools.spec(id).unwrap().revision), (7, 0));
         assert_eq!(pools.route("shop", "v").unwrap().pool, id);
@@ -406,7 +406,7 @@ mod tests {
         );
         assert!(!pools.try_forget(id), "a client that was just told of it is about to come");
         assert!(pools.try_forget(id));
-        assert!(pools.spec(id).is_none() && pools.suspicious(id).is_empty() && pools.tuning(id).is_none());
+        assert!(pools.spec(id).is_none() && pools.suspicious(id).is_empty() && pools.tuner_limits(id).is_none());
         let again = pools.route("made_up", "u").unwrap().pool;
         assert_ne!(again, id, "an id is never another pool's");
         assert_eq!(pools.spec(again).unwrap().database, "made_up");
@@ -426,11 +426,11 @@ mod tests {
         let pools = LivePools::new(with(SHOP));
         let id = pools.route("shop", "u").unwrap().pool;
         assert_eq!(pools.spec(id).unwrap().forget_after, None);
-        pools.succeed(with(&SHOP.replace("\"shop\"", "\"other\"")));
+        pools.make_current(with(&SHOP.replace("\"shop\"", "\"other\"")));
         let spec = pools.spec(id).unwrap();
         assert!(spec.forget_after.is_some() && spec.config.min_size_once_connected);
         assert!(!pools.try_forget(id) && pools.try_forget(id));
-        pools.succeed(with(SHOP));
+        pools.make_current(with(SHOP));
         assert_ne!(pools.route("shop", "u").unwrap().pool, id);
     }
 
@@ -440,7 +440,7 @@ mod tests {
         let pools = LivePools::new(with(own));
         let [u, v] = ["u", "v"].map(|user| pools.route("shop", user).unwrap().pool);
         assert!([u, v].iter().all(|id| pools.spec(*id).unwrap().forget_after.is_none()), "they are configured");
-        pools.succeed(with(SHOP));
+        pools.make_current(with(SHOP));
         assert!([u, v].iter().all(|id| pools.spec(*id).unwrap().forget_after.is_some()));
         let shared = pools.route("shop", "u").unwrap().pool;
         assert_eq!(pools.route("shop", "v").unwrap().pool, shared);
@@ -453,14 +453,14 @@ mod tests {
     fn another_login_replaces_the_servers_and_keeps_the_clients() {
         let pools = LivePools::new(with(SHOP));
         let id = pools.route("shop", "u").unwrap().pool;
-        let told = pools.succeed(with(&SHOP.replace("app:pw", "app2:other")));
+        let told = pools.make_current(with(&SHOP.replace("app:pw", "app2:other")));
         assert_eq!(told.renewed, 1);
         let stricter = SHOP.replace("app:pw", "app2:other").replace("h/d", "h/d?sslmode=require");
-        assert_eq!(pools.succeed(with(&stricter)).renewed, 1);
-        let told = pools.succeed(with(&SHOP.replace("app:pw", "app2:other")));
+        assert_eq!(pools.make_current(with(&stricter)).renewed, 1);
+        let told = pools.make_current(with(&SHOP.replace("app:pw", "app2:other")));
         assert_eq!(told.renewed, 1);
         let moved = SHOP.replace("app:pw@h/", "app2:other@elsewhere:5433/");
-        assert_eq!(pools.succeed(with(&moved)).renewed, 1, "the servers of another host are others");
+        assert_eq!(pools.make_current(with(&moved)).renewed, 1, "the servers of another host are others");
         let (spec, login) = (pools.spec(id).unwrap(), pools.server_login(id));
         assert_eq!((spec.revision, spec.user.as_str()), (3, "app2"));
         assert_eq!((login.user.as_str(), login.password.as_deref()), ("app2", Some("other")));
@@ -477,15 +477,15 @@ mod tests {
         pools.answered("shop", "w", Some("md50123456789abcdef0123456789abcdef")).ok();
         let id = pools.route("shop", "w").unwrap().pool;
         assert_ne!(id, ask.pool);
-        let told = pools.succeed(with(&format!("{own}max_size = 7\n")));
+        let told = pools.make_current(with(&format!("{own}max_size = 7\n")));
         assert_eq!(told, Succession { followed: 2, renewed: 0, left_behind: 0 });
         assert!(matches!(pools.proof(local, "shop", "w"), Ok(Proof::Md5(_))));
         assert!(pools.server_login(id).md5_hash.is_some());
-        pools.succeed(with(&own.replace("lookup", "other")));
+        pools.make_current(with(&own.replace("lookup", "other")));
         let Ok(Proof::Ask(again)) = pools.proof(local, "shop", "w") else { panic!("it must be asked anew") };
         assert_eq!((again.pool, pools.server_login(again.pool).user.as_str()), (ask.pool, "other"));
         assert_eq!(
-            pools.succeed(with(&own.replace("lookup", "off").replace("auth_user", "auth_query"))).left_behind,
+            pools.make_current(with(&own.replace("lookup", "off").replace("auth_user", "auth_query"))).left_behind,
             2
         );
     }
@@ -495,11 +495,11 @@ mod tests {
         let other = SHOP.replace("shop", "other");
         let pools = LivePools::new(with(&format!("{SHOP}min_size = 3\n")));
         let id = pools.route("shop", "u").unwrap().pool;
-        assert_eq!(pools.succeed(with(&other)).left_behind, 1);
+        assert_eq!(pools.make_current(with(&other)).left_behind, 1);
         assert!(matches!(pools.route("shop", "u"), Err(Unknown::Database)));
         assert_eq!((pools.server_login(id).user.as_str(), pools.spec(id).unwrap().config.min_size), ("app", 0));
         // It may come back.
-        assert_eq!(pools.succeed(with(SHOP)).followed, 1);
+        assert_eq!(pools.make_current(with(SHOP)).followed, 1);
         assert_eq!(pools.route("shop", "u").unwrap().pool, id);
     }
 
@@ -509,7 +509,7 @@ mod tests {
         let pools = LivePools::new(with(own));
         let (u, v) = (pools.route("shop", "u").unwrap().pool, pools.route("shop", "v").unwrap().pool);
         assert_ne!(u, v);
-        let told = pools.succeed(config(&format!("[[user]]\nname = \"u\"\npassword = \"changed\"\n{own}")));
+        let told = pools.make_current(config(&format!("[[user]]\nname = \"u\"\npassword = \"changed\"\n{own}")));
         assert_eq!(told, Succession { followed: 1, renewed: 1, left_behind: 1 });
         assert_eq!(pools.server_login(v).password.as_deref(), Some("y"));
         assert_eq!(pools.server_login(u).password.as_deref(), Some("changed"));
@@ -520,7 +520,7 @@ mod tests {
         let fallback = "[[database]]\nname = \"*\"\nurl = \"postgres://app:pw@h\"\n";
         let pools = LivePools::new(with(fallback));
         let id = pools.route("shop", "u").unwrap().pool;
-        assert_eq!(pools.succeed(with(&format!("{fallback}{SHOP}"))).renewed, 1, "it is called `d` there now");
+        assert_eq!(pools.make_current(with(&format!("{fallback}{SHOP}"))).renewed, 1, "it is called `d` there now");
         assert_eq!(pools.server_login(id).database, "d");
         assert_eq!(pools.route("shop", "u").unwrap().pool, id);
     }

@@ -55,7 +55,7 @@ impl Password {
     }
 
     /// Whether both are the same stored text.
-    pub fn is_same(&self, other: &Self) -> bool {
+    pub fn is_same_text(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Plain(a, _), Self::Plain(b, _)) | (Self::Md5(a), Self::Md5(b)) => a == b,
             (Self::Scram(a), Self::Scram(b)) => a == b,

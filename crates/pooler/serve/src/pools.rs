@@ -34,10 +34,10 @@ use crate::{
     tokens::Tokens,
 };
 
-/// ConfigPools of one configuration.
+/// The most pools of one configuration.
 pub const MAX_POOLS: usize = 16_384;
 
-/// ConfigPools reserved for databases that are configured by name. Clients can invent any number of names under `"*"`, and
+/// Pools reserved for databases that are configured by name. Clients can invent any number of names under `"*"`, and
 /// get no more than the rest.
 const RESERVED_FOR_CONFIGURED: usize = MAX_POOLS / 4;
 
@@ -119,7 +119,7 @@ impl ConfigPools {
 
     /// Takes over what stays valid from the configuration before: verifiers of equal passwords, and looked-up users if
     /// the database and the query are the same.
-    pub fn after(self, earlier: &Self) -> Self {
+    pub fn inheriting_from(self, earlier: &Self) -> Self {
         let mut pools = self;
         for user in &pools.config.users {
             let before = earlier.user(&user.name).and_then(|before| before.password.as_ref());
@@ -276,7 +276,7 @@ impl ConfigPools {
     }
 
     /// The pool that continues one of an earlier configuration; `None` if its database or its user was removed.
-    pub fn successor(&self, earlier: &Self, pool: PoolId) -> Option<PoolId> {
+    pub fn pool_continuing(&self, earlier: &Self, pool: PoolId) -> Option<PoolId> {
         let (entry, before) = earlier.entry(pool);
         let index = match &entry.key {
             Key::Lookups { database, .. } => {

@@ -204,7 +204,7 @@ impl Protocol for Protocols {
         answer: &mut Vec<u8>,
         out: &mut Outbox,
     ) {
-        // SessionsOf Redis' CLIENT commands survey other clients.
+        // Only Redis' CLIENT commands survey other clients.
         if let Client::Redis(client) = client {
             self.redis.surveyed(me, client, seen, question, answer, out);
         }

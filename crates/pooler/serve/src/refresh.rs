@@ -21,5 +21,5 @@ fn refresh(reloader: &Reloader) -> std::time::Duration {
     if reloader.in_force().databases.iter().all(|database| database.srv.is_none()) {
         return MAX_REFRESH_INTERVAL;
     }
-    reloader.follow(renewed)
+    reloader.replace_config_with(renewed)
 }

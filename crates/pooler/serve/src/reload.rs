@@ -39,7 +39,7 @@ pub struct Reloader {
 
 /// Counts of reloads.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Reloads {
+pub struct ReloadCounts {
     pub failed: u64,
     pub done: u64,
     /// Whether the last reload failed, so that the file is not what runs. Always false without a file.
@@ -71,9 +71,9 @@ impl Reloader {
         Arc::clone(&self.in_force.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub fn count(&self) -> Reloads {
+    pub fn count(&self) -> ReloadCounts {
         let (failed, done, is_behind) = (&self.failed, &self.done, &self.is_behind);
-        Reloads { failed: failed.load(Relaxed), done: done.load(Relaxed), is_behind: is_behind.load(Relaxed) }
+        ReloadCounts { failed: failed.load(Relaxed), done: done.load(Relaxed), is_behind: is_behind.load(Relaxed) }
     }
 
     /// Reads the configuration and all files that it names, and puts it in force. Both outcomes are logged. Reading
@@ -108,7 +108,7 @@ impl Reloader {
 
     /// Replaces the configuration in force by what `renew` makes of it, if anything. Returns the second value of
     /// `renew`.
-    pub fn follow<T>(&self, renew: impl FnOnce(&Config) -> (Option<Config>, T)) -> T {
+    pub fn replace_config_with<T>(&self, renew: impl FnOnce(&Config) -> (Option<Config>, T)) -> T {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let (config, said) = renew(&self.in_force());
         let Some(config) = config else { return said };
@@ -137,7 +137,7 @@ impl Reloader {
         });
         let changes = Changes { listeners: listeners.collect(), max_auth_failures: config.serve.max_auth_failures };
         let config = Arc::new(config);
-        let pools = self.pools.succeed(ConfigPools::new(Arc::clone(&config), Arc::new(tls)));
+        let pools = self.pools.make_current(ConfigPools::new(Arc::clone(&config), Arc::new(tls)));
         self.handle.reconfigure(&changes);
         *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = config;
         Reloaded { pools, notes }

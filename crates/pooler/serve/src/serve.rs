@@ -22,7 +22,7 @@ use crate::{
     banner,
     check::{Machine, check},
     config::Config,
-    handover::{self, Inherited, Limits, Predecessors, Sockets, SuccessorListener},
+    handover::{self, Inherited, LimitShares, Predecessors, Sockets, SuccessorListener},
     live_pools::LivePools,
     logs::{LogFormat, LogOptions, Logs},
     pools::ConfigPools,
@@ -120,7 +120,7 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool, new_examiner: Ne
     );
     let handle = driver.handle();
     let limits = Arc::new(before.limits(driver.handle()));
-    succeed(before, inherited, &limits, &tuning);
+    tell_predecessor(before, inherited, &limits, &tuning);
     let giver = SuccessorListener::wait(&config, driver.handle(), Arc::clone(&limits), tuning, copies);
     let ended = runtime.block_on(watch(signals, &handle, &admin, admin_socket, &giver));
     // Dropping the runtime waits for requests that are being answered.
@@ -181,16 +181,16 @@ fn admin_runtime() -> Result<(tokio::runtime::Runtime, Signals), ServeError> {
 }
 
 /// Tells the predecessor, if there is one, that clients are served here from now on.
-fn succeed(before: Predecessors, inherited: Option<Inherited>, limits: &Arc<Limits>, tuning: &Tuning) {
+fn tell_predecessor(before: Predecessors, inherited: Option<Inherited>, limits: &Arc<LimitShares>, tuning: &Tuning) {
     if let Err(error) = before.follow(limits) {
         tracing::error!(%error, "limits do not hold together with the processes before this one");
     }
     let Some(inherited) = inherited else { return };
     match inherited.serving(limits) {
-        Ok(kept) => tuning.resume(kept),
+        Ok(sizes) => tuning.resume(sizes),
         Err(error) => tracing::error!(%error, "the process before this one may still be there: end it"),
     }
-    systemd::main_process();
+    systemd::notify_main_process();
 }
 
 /// The socket of a listener: inherited from the predecessor, or a new one.
@@ -292,7 +292,7 @@ async fn watch(
         serving = Some(tokio::spawn(connections::serve(connections::prepare(socket)?, admin.router())));
         tokio::spawn(admin.clone().keep_history());
     }
-    systemd::ready();
+    systemd::notify_ready();
     tokio::spawn(systemd::watchdog(handle.clone()));
     let tuning = Arc::clone(&admin.control().tuning);
     tokio::spawn(async move { tuning.run().await });
@@ -322,7 +322,7 @@ async fn watch(
     };
     tracing::info!(signal = why, "draining: no new clients, transactions may end; a second signal ends it");
     if !giver.has_left() {
-        systemd::stopping();
+        systemd::notify_stopping();
     }
     giver.close();
     admin.set_draining();
@@ -339,9 +339,9 @@ async fn watch(
 /// Reloads the configuration. The outcome is logged.
 async fn reload(admin: &Admin) {
     let reloader = Arc::clone(&admin.control().reloader);
-    systemd::reloading();
+    systemd::notify_reloading();
     let _ = tokio::task::spawn_blocking(move || reloader.reload()).await;
-    systemd::ready();
+    systemd::notify_ready();
 }
 
 async fn drained(handle: &Handle) {

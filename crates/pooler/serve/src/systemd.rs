@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use sd_notify::{NotifyState, notify};
 
-pub fn ready() {
+pub fn notify_ready() {
     tell(NotifyState::Ready);
 }
 
-/// A reload has begun; [`ready`] ends it.
-pub fn reloading() {
+/// A reload has begun; [`notify_ready`] ends it.
+pub fn notify_reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => tell_all(&[NotifyState::Reloading, now]),
         Err(_) => tell(NotifyState::Reloading),
@@ -17,11 +17,11 @@ pub fn reloading() {
 }
 
 /// Makes this process the service's main one.
-pub fn main_process() {
+pub fn notify_main_process() {
     tell(NotifyState::MainPid(std::process::id()));
 }
 
-pub fn stopping() {
+pub fn notify_stopping() {
     tell(NotifyState::Stopping);
 }
 

@@ -25,8 +25,8 @@ const MIN_SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 /// Sizes that are handed over; they fit into a line of the handover.
 const MAX_HANDED_OVER: usize = 1000;
 
-/// The size that a tuner has found for a pool, for the process that takes over. A process of an older version may leave fields out;
-/// without an age, a size is taken for too old to be trusted.
+/// The size that a tuner has found for a pool, for the process that takes over. A process of an older version may leave
+/// fields out; without an age, a size is taken for too old to be trusted.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct HandedOverSize {
     protocol: String,
@@ -58,7 +58,7 @@ pub struct Tuning {
 struct Tuned {
     tuners: HashMap<PoolId, Tuner>,
     /// Sizes from the predecessor whose pools do not exist here yet, and when they came.
-    kept: Vec<HandedOverSize>,
+    unclaimed: Vec<HandedOverSize>,
     received_at: Time,
 }
 
@@ -80,20 +80,20 @@ impl Tuning {
     }
 
     /// Takes over the predecessor's sizes: of each pool once it exists.
-    pub fn resume(&self, mut kept: Vec<HandedOverSize>) {
-        kept.truncate(MAX_HANDED_OVER);
+    pub fn resume(&self, mut sizes: Vec<HandedOverSize>) {
+        sizes.truncate(MAX_HANDED_OVER);
         let mut tuned = self.lock();
-        (tuned.kept, tuned.received_at) = (kept, self.now());
+        (tuned.unclaimed, tuned.received_at) = (sizes, self.now());
     }
 
     /// The sizes for a process that takes over.
-    pub fn known(&self) -> Vec<HandedOverSize> {
+    pub fn handed_over_sizes(&self) -> Vec<HandedOverSize> {
         let (tuned, now) = (self.lock(), self.now());
         let own = self.handle.loads().into_iter().filter_map(|load| {
             let finding = tuned.tuners.get(&load.id)?.finding(now);
             Some(HandedOverSize::of(&load, finding))
         });
-        let before = tuned.kept.iter().map(|kept| kept.after(now - tuned.received_at));
+        let before = tuned.unclaimed.iter().map(|size| size.after(now - tuned.received_at));
         own.chain(before).take(MAX_HANDED_OVER).collect()
     }
 
@@ -104,16 +104,16 @@ impl Tuning {
             *tuned = Tuned::default();
             return MAX_SAMPLE_INTERVAL;
         }
-        let Tuned { tuners, kept, received_at } = &mut *tuned;
+        let Tuned { tuners, unclaimed, received_at } = &mut *tuned;
         let now = self.now();
         let loads = self.handle.loads();
         let present: HashSet<PoolId> = loads.iter().map(|load| load.id).collect();
         tuners.retain(|id, _| present.contains(id));
         let mut pause = MAX_SAMPLE_INTERVAL;
         for load in &loads {
-            let Some(limits) = self.pools.tuning(load.id) else { continue };
+            let Some(limits) = self.pools.tuner_limits(load.id) else { continue };
             let tuner =
-                tuners.entry(load.id).or_insert_with(|| start_tuner(load, limits, (&mut *kept, *received_at), now));
+                tuners.entry(load.id).or_insert_with(|| new_tuner(load, limits, (&mut *unclaimed, *received_at), now));
             let bounded = (tuner.limits() != limits).then(|| tuner.set_limits(limits, now));
             for step in bounded.into_iter().chain(tuner.observe(&sample(load), now)) {
                 let PoolLoad { protocol, database, user, .. } = load;
@@ -176,15 +176,16 @@ impl HandedOverSize {
     }
 }
 
-/// The tuner of a pool that has none yet, from the predecessor's finding if there is one; `received_at` is when that came.
-fn start_tuner(
+/// The tuner of a pool that has none yet, from the predecessor's finding if there is one; `received_at` is when that
+/// came.
+fn new_tuner(
     load: &PoolLoad,
     limits: Limits,
-    (kept, received_at): (&mut Vec<HandedOverSize>, Time),
+    (unclaimed, received_at): (&mut Vec<HandedOverSize>, Time),
     now: Time,
 ) -> Tuner {
-    let Some(at) = kept.iter().position(|kept| kept.is_of(load)) else { return Tuner::new(limits, load.max_size) };
-    let finding = kept.swap_remove(at).after(now - received_at).finding();
+    let Some(at) = unclaimed.iter().position(|size| size.is_of(load)) else { return Tuner::new(limits, load.max_size) };
+    let finding = unclaimed.swap_remove(at).after(now - received_at).finding();
     let tuner = Tuner::resumed(limits, finding, now);
     let PoolLoad { protocol, database, user, .. } = load;
     let (servers, found) = (tuner.size(), tuner.state() == TunerState::Found);
@@ -239,10 +240,10 @@ mod tests {
 
     /// What a process knows of a pool that comes `passed` after it has read `said`.
     fn later(said: &str, passed: Duration) -> Finding {
-        let mut kept: Vec<HandedOverSize> = serde_json::from_str(said).unwrap();
+        let mut unclaimed: Vec<HandedOverSize> = serde_json::from_str(said).unwrap();
         let now = Time(5) + passed;
-        let tuner = start_tuner(&load(), LIMITS, (&mut kept, Time(5)), now);
-        assert!(kept.is_empty());
+        let tuner = new_tuner(&load(), LIMITS, (&mut unclaimed, Time(5)), now);
+        assert!(unclaimed.is_empty());
         tuner.finding(now)
     }
 

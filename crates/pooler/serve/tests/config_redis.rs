@@ -109,6 +109,6 @@ fn a_size_cannot_be_tuned_where_clients_share_connections() {
         url = \"postgres://a@h/x\"\n";
     let config = read(both).unwrap();
     let tuned: Vec<_> =
-        config.databases.iter().map(|d| (d.kind, d.pool.tuning(0).is_some(), d.pool.config.max_size)).collect();
+        config.databases.iter().map(|d| (d.kind, d.pool.tuner_limits(0).is_some(), d.pool.config.max_size)).collect();
     assert_eq!(tuned, [(Kind::Redis, false, 20), (Kind::Postgres, true, 20)]);
 }

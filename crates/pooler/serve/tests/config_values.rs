@@ -188,14 +188,14 @@ fn flags_have_a_size_tuned_within_bounds() {
     // The database of the URL, and whatever else its server has.
     let databases = tuned("postgres://a@h/d", flags.clone()).unwrap();
     let limits = tuner::Limits { min: 2, max: 12, window: Duration::from_secs(4) };
-    let found: Vec<_> = databases.iter().map(|d| (d.pool.tuning(0), d.pool.config.max_size)).collect();
+    let found: Vec<_> = databases.iter().map(|d| (d.pool.tuner_limits(0), d.pool.config.max_size)).collect();
     assert_eq!(found, [(Some(limits), 12), (Some(limits), 12)]);
     let start = Flags { auto_start_size: Some(5), ..flags.clone() };
     assert_eq!(tuned("mongodb://a@h/d", start).unwrap()[0].pool.config.max_size, 5);
     let redis = tuned("redis://h", flags).unwrap_err().to_string();
     assert!(redis.contains("clients of Redis share connections"), "{redis}");
     let number = tuned("postgres://a@h/d", Flags { max_size: Some(7), ..Flags::default() }).unwrap();
-    assert_eq!((number[0].pool.tuning(0), number[0].pool.config.max_size), (None, 7));
+    assert_eq!((number[0].pool.tuner_limits(0), number[0].pool.config.max_size), (None, 7));
 }
 
 #[test]
@@ -210,13 +210,13 @@ fn a_size_may_be_tuned_within_bounds_and_a_number_further_in_ends_that() {
         database("d", "auto_min_size = 30\n"),
         database("s", "auto_start_size = 9\n"),
     ));
-    let tuned: Vec<_> = config.databases.iter().map(|database| database.pool.tuning(0)).collect();
+    let tuned: Vec<_> = config.databases.iter().map(|database| database.pool.tuner_limits(0)).collect();
     let limits = |min, max| Some(tuner::Limits { min, max, window: Duration::from_secs(2) });
     assert_eq!(tuned, [limits(1, 60), None, limits(5, 12), limits(30, 60), limits(1, 60)]);
     let begins: Vec<_> = config.databases.iter().map(|database| database.pool.config.max_size).collect();
     assert_eq!(begins, [20, 7, 12, 30, 9]);
     // What other limits leave, unless a bound is named.
-    assert_eq!(config.databases[0].pool.tuning(25), limits(1, 25));
-    assert_eq!(config.databases[2].pool.tuning(6), limits(5, 12));
-    assert!(read(&database("e", "")).databases[0].pool.tuning(0).is_none(), "off by default");
+    assert_eq!(config.databases[0].pool.tuner_limits(25), limits(1, 25));
+    assert_eq!(config.databases[2].pool.tuner_limits(6), limits(5, 12));
+    assert!(read(&database("e", "")).databases[0].pool.tuner_limits(0).is_none(), "off by default");
 }

@@ -9,8 +9,8 @@
 //! - `window`: what was seen of a pool between two samples;
 //! - `evidence`: what a decision rests on.
 //!
-//! Order of calls: [`Tuner::observe`] about once a second with the pool's counters; then [`Tuner::size`] is the size that
-//! the pool is to have.
+//! Order of calls: [`Tuner::observe`] about once a second with the pool's counters; then [`Tuner::size`] is the size
+//! that the pool is to have.
 
 #![forbid(unsafe_code)]
 

@@ -33,7 +33,7 @@ const LIKELY_LOSS: (usize, f64) = (4, 0.05);
 const MAX_LONGER_STAY: f64 = 0.1;
 /// Pairs with more errors of the candidate after which it is given up, unless all pairs together have no more: if
 /// errors come anyway, some pairs are bad by chance.
-const MAX_BAD_PAIRS: u32 = 2;
+const MAX_ERROR_PAIRS: u32 = 2;
 /// Errors in one window that may be chance.
 const MAX_CHANCE_ERRORS: u64 = 3;
 /// Successive pairs without demand after which a trial ends.
@@ -191,7 +191,7 @@ impl Trial {
     }
 
     fn verdict(&self) -> Option<Reason> {
-        if self.error_pairs >= MAX_BAD_PAIRS && has_more_errors(&self.at_candidate, &self.at_present) {
+        if self.error_pairs >= MAX_ERROR_PAIRS && has_more_errors(&self.at_candidate, &self.at_present) {
             return Some(Reason::Errors);
         }
         let pairs = self.gains.len();

@@ -76,7 +76,7 @@ impl TunerState {
 #[derive(Clone, Debug)]
 pub struct Tuner {
     limits: Limits,
-    /// The limits, with a minimum above the servers that clients keep.
+    /// The limits, with a minimum above the pinned servers.
     usable: Limits,
     size: u32,
     stage: Stage,
@@ -139,7 +139,7 @@ struct Found {
     higher: u32,
     lower: u32,
     /// Successive windows with too many errors.
-    error_pairs: u32,
+    error_windows: u32,
     /// When a neighbour is tried next, and whether it is the smaller one, which comes after the larger one.
     probe_at: Time,
     probe_fewer: bool,
@@ -157,7 +157,7 @@ impl Found {
             level: None,
             higher: 0,
             lower: 0,
-            error_pairs: 0,
+            error_windows: 0,
             probe_at: now + rest,
             probe_fewer: false,
         }
@@ -342,8 +342,8 @@ impl Tuner {
         Some(Step { from, to, tries: None, reason, evidence: evidence.filter(|_| to < from) })
     }
 
-    fn start_trial(&mut self, candidate: u32, window: (Duration, &Window), most: usize) -> Step {
-        self.trial = Some(Trial::new(self.size, candidate, window, most));
+    fn start_trial(&mut self, candidate: u32, window: (Duration, &Window), max_pairs: usize) -> Step {
+        self.trial = Some(Trial::new(self.size, candidate, window, max_pairs));
         Step { from: self.size, to: self.size, tries: Some(candidate), reason: Reason::Tries, evidence: None }
     }
 
@@ -392,12 +392,12 @@ impl Tuner {
     fn revert_on_errors(&mut self, window: &Window, now: Time) -> Option<Step> {
         let Stage::Found(found) = &mut self.stage else { return None };
         let too_many = window.error_fraction() > MIN_RISEN_ERRORS.max(2.0 * found.before.errors);
-        found.error_pairs = if too_many { found.error_pairs + 1 } else { 0 };
-        if found.error_pairs < RISEN_ERRORS_WINDOWS || self.size <= found.before.size {
+        found.error_windows = if too_many { found.error_windows + 1 } else { 0 };
+        if found.error_windows < RISEN_ERRORS_WINDOWS || self.size <= found.before.size {
             return None;
         }
         let (from, to) = (self.size, found.before.size);
-        (found.hold, found.level, found.error_pairs, found.probe_at) = (None, None, 0, now + self.rest);
+        (found.hold, found.level, found.error_windows, found.probe_at) = (None, None, 0, now + self.rest);
         (found.higher, found.lower) = (0, 0);
         self.trial = None;
         self.set_size(to, now);

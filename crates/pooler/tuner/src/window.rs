@@ -1,5 +1,5 @@
-//! What was seen of a pool during some time: its counters at both ends, and its state at each sample between. It knows no
-//! size.
+//! What was seen of a pool during some time: its counters at both ends, and its state at each sample between. It knows
+//! no size.
 
 use std::time::Duration;
 
@@ -50,9 +50,9 @@ pub struct Window {
     pub(crate) samples: u32,
     /// Samples that saw a client wait.
     pub(crate) waiting: u32,
-    /// Clients that had a server without keeping it, or waited for one: the sum over all samples.
+    /// Clients that had a server that was not pinned, or waited for one: the sum over all samples.
     pub(crate) clients: u64,
-    /// Servers in use that clients do not keep: the sum over all samples.
+    /// Servers in use that are not pinned: the sum over all samples.
     pub(crate) busy: u64,
 }
 
@@ -122,9 +122,9 @@ impl Gauge {
         *self = Self { settles: Some(from), began: self.last, last: self.last, seen: Window::default() };
     }
 
-    /// Takes a sample. Returns the window if it is this long; the next one begins with this sample. With `waits_for_returns`, no
-    /// window ends, and no change has settled, before each server came back once on average: otherwise, holds that end
-    /// with one size would have begun with another.
+    /// Takes a sample. Returns the window if it is this long; the next one begins with this sample. With
+    /// `waits_for_returns`, no window ends, and no change has settled, before each server came back once on average:
+    /// otherwise, holds that end with one size would have begun with another.
     pub fn observe(&mut self, sample: &Sample, long: Duration, waits_for_returns: bool, now: Time) -> Option<Window> {
         self.last = Some((now, *sample));
         // A pool that replaces another one counts from 0.
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_is_what_happened_between_two_looks_and_the_next_one_follows() {
+    fn a_window_is_what_happened_between_two_samples_and_the_next_one_follows() {
         let mut gauge = Gauge::default();
         let long = Duration::from_secs(2);
         let ends: Vec<_> =
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn with_to_turn_a_window_ends_when_each_server_came_back_once() {
+    fn a_window_that_waits_for_returns_ends_when_each_server_came_back_once() {
         // Four servers, of which one comes back every two seconds.
         let ends = |waits_for_returns| {
             let mut gauge = Gauge::default();

@@ -19,8 +19,8 @@ pub struct MongoOptions {
     pub auth_source: Option<String>,
     /// `authMechanism` is SCRAM-SHA-1.
     pub sha1: bool,
-    /// `localThresholdMS`: how much longer than the nearest host another host may take to answer, if reads are to be sent
-    /// there.
+    /// `localThresholdMS`: how much longer than the nearest host another host may take to answer, if reads are to be
+    /// sent there.
     pub local_threshold: Option<Duration>,
 }
 

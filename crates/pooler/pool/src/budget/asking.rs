@@ -30,16 +30,16 @@ impl Budget {
         if self.pending == 0 {
             return;
         }
-        let mut order = self.start_order();
-        while let Some(Reverse((.., at))) = order.pop() {
+        let mut queue = self.start_queue();
+        while let Some(Reverse((.., at))) = queue.pop() {
             let id = MemberId(at);
             if self.order_reclaims_for(id) {
                 self.caps_of(id).for_each(|cap| self.caps[cap].spare -= 1);
                 self.member_mut(id).promised += 1;
-                self.order_again(&mut order, id);
+                self.push_again(&mut queue, id);
             }
         }
-        self.order = order;
+        self.queue = queue;
     }
 
     /// Whether each full cap of this member has another member that could give one up for it.
@@ -59,8 +59,8 @@ impl Budget {
         }
     }
 
-    /// Orders other members to release permits, until this one has a permit under all its caps. Returns false, and orders
-    /// nothing, if no member has enough permits, or one that was idle for long.
+    /// Orders other members to release permits, until this one has a permit under all its caps. Returns false, and
+    /// orders nothing, if no member has enough permits, or one that was idle for long.
     fn order_reclaims_for(&mut self, id: MemberId) -> bool {
         let member = self.member(id);
         let unmet = Unmet {

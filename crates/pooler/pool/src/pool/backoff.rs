@@ -24,8 +24,8 @@ enum LastFailure {
     Transient,
     /// The next try will fail, too, until something is changed.
     Permanent,
-    /// The upstream does not know the name.
-    UnknownName,
+    /// The upstream does not know the database.
+    UnknownDatabase,
 }
 
 impl Backoff {
@@ -50,9 +50,9 @@ impl Backoff {
         }
     }
 
-    /// Whether the upstream has said that it does not know the name, and the pause after that lasts.
-    pub(super) fn is_name_unknown(&self, now: Time) -> bool {
-        self.last == LastFailure::UnknownName && self.retry_at.is_some_and(|at| at > now)
+    /// Whether the upstream has said that it does not know the database, and the pause after that lasts.
+    pub(super) fn is_database_unknown(&self, now: Time) -> bool {
+        self.last == LastFailure::UnknownDatabase && self.retry_at.is_some_and(|at| at > now)
     }
 
     /// The upstream was reached by another pool. Returns whether that ends a pause: not if the last failure was this
@@ -63,7 +63,7 @@ impl Backoff {
 
     /// A connect has failed, or took too long.
     pub(super) fn note_failure(&mut self, now: Time) {
-        if self.last == LastFailure::UnknownName {
+        if self.last == LastFailure::UnknownDatabase {
             self.last = LastFailure::Transient;
         }
         self.failing_since.get_or_insert(now);
@@ -76,8 +76,8 @@ impl Backoff {
 
     /// A connect has failed, because the upstream does not know the database. With `is_failure` the database should
     /// exist, so an outage begins.
-    pub(super) fn note_unknown_name(&mut self, is_failure: bool, now: Time) {
-        self.last = LastFailure::UnknownName;
+    pub(super) fn note_unknown_database(&mut self, is_failure: bool, now: Time) {
+        self.last = LastFailure::UnknownDatabase;
         if is_failure {
             self.failing_since.get_or_insert(now);
         }

@@ -104,7 +104,7 @@ impl Pool {
                     self.note_connect_failure(now);
                     self.backoff.set_permanent(fault == ConnectFault::Permanent);
                 }
-                ConnectFault::Unknown => self.note_unknown_name(now),
+                ConnectFault::Unknown => self.note_unknown_database(now),
             }
             match fault {
                 ConnectFault::Transient => {}

@@ -14,7 +14,7 @@ impl Pool {
         self.slots.set_pinned(server, pinned);
     }
 
-    /// The longest time that a server has been in use, without servers that are [kept](Pool::set_pinned) or
+    /// The longest time that a server has been in use, without servers that are [pinned](Pool::set_pinned) or
     /// [lasting](crate::Need::Lasting). A large value is a transaction that does not end. O(n) in the servers.
     pub fn oldest_hold(&self, now: Time) -> Option<Duration> {
         self.slots.oldest_hold().map(|since| now - since)

@@ -14,7 +14,10 @@ impl Pool {
         self.waiters.check_invariants();
         self.deferred.check_invariants();
         self.needing_fresh.check_invariants();
-        assert!(self.deferred.len() == 0 || !self.admits_lasting(), "a waiter is held back although there is room");
+        assert!(
+            self.deferred.len() == 0 || !self.admits_lasting(),
+            "a waiter is deferred although it may have a server"
+        );
         self.check_sizes();
         self.check_waiters_are_served();
         for (server, slot) in self.slots.all() {

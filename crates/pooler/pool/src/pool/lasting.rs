@@ -8,12 +8,12 @@ use crate::{action::Action, slots::ServerId, time::Time};
 use super::{Mode, Pool};
 
 /// Nanoseconds after which a client that was asked to give its server back is asked again.
-const GIVE_WAY_INTERVAL: u64 = 5_000_000_000;
+const RETURN_REQUEST_INTERVAL: u64 = 5_000_000_000;
 
 impl Pool {
     /// The number of servers that the pool can have under limits that it shares with other pools, if the other pools
-    /// have none; `u32::MAX`: any number. Lasting clients have one less. It takes effect with the next call, which may be
-    /// [`Pool::handle_timeout`].
+    /// have none; `u32::MAX`: any number. Lasting clients have one less. It takes effect with the next call, which may
+    /// be [`Pool::handle_timeout`].
     pub fn set_shared_limit(&mut self, limit: u32) {
         self.shared_limit = limit;
     }
@@ -51,9 +51,9 @@ impl Pool {
         if fits { 0 } else { lasting.saturating_sub(self.max_servers().saturating_sub(1)) }
     }
 
-    /// Asks clients to give way, if there are too many lasting servers. Each has been held for a turn at least.
+    /// Requests the return of lasting servers, if there are too many of them. Each has been held for a turn at least.
     #[inline]
-    pub(super) fn ask_to_give_way(&mut self, now: Time) {
+    pub(super) fn request_excess_returns(&mut self, now: Time) {
         let excess = self.excess();
         if excess > 0 {
             self.request_returns(excess, now);
@@ -74,7 +74,7 @@ impl Pool {
 
     /// When the next client is to be asked.
     #[inline]
-    pub(super) fn next_give_way(&self) -> Time {
+    pub(super) fn next_return_request(&self) -> Time {
         match self.excess() {
             0 => Time::NEVER,
             excess => {
@@ -90,7 +90,7 @@ impl Pool {
         let (requested, mut others): (Vec<_>, Vec<_>) = self
             .slots
             .all_lasting()
-            .partition(|(_, slot)| slot.return_requested_at.is_some_and(|at| at.after(GIVE_WAY_INTERVAL) > now));
+            .partition(|(_, slot)| slot.return_requested_at.is_some_and(|at| at.after(RETURN_REQUEST_INTERVAL) > now));
         others.sort_by_key(|(_, slot)| (slot.pinned, slot.since));
         let missing = (excess as usize).saturating_sub(requested.len());
         others.into_iter().take(missing).map(|(server, slot)| (server, slot.since.after(self.limits.turn))).collect()
@@ -102,7 +102,7 @@ impl Pool {
             .slots
             .all_lasting()
             .filter_map(|(_, slot)| slot.return_requested_at)
-            .map(|at| at.after(GIVE_WAY_INTERVAL));
+            .map(|at| at.after(RETURN_REQUEST_INTERVAL));
         due.filter(|at| *at > self.now).min().unwrap_or(Time::NEVER)
     }
 }

@@ -65,8 +65,8 @@ impl Pool {
         self.give_up(Sought::Spare, now)
     }
 
-    /// The budget wants one server back, but only one that was idle for [`crate::LONG_IDLE_TURNS`]. Returns true if such a
-    /// one is being closed. Otherwise, [`Action::ReportSpare`] tells when there may be one.
+    /// The budget wants one server back, but only one that was idle for [`crate::LONG_IDLE_TURNS`]. Returns true if
+    /// such a one is being closed. Otherwise, [`Action::ReportSpare`] tells when there may be one.
     pub fn reclaim_long_idle(&mut self, now: Time) -> bool {
         self.give_up(Sought::LongIdle, now)
     }
@@ -162,9 +162,9 @@ impl Pool {
     }
 
     /// A server came back, and a waiter gets it. If there was always a waiter for a whole turn, servers come back here,
-    /// but there are too few of them: the pool reports that from time to time. A pool whose servers are all held for long
-    /// never reports congestion, because servers that other pools gave up for it might be held as well. (It may get
-    /// such servers all the same, by its own request.)
+    /// but there are too few of them: the pool reports that from time to time. A pool whose servers are all held for
+    /// long never reports congestion, because servers that other pools gave up for it might be held as well. (It may
+    /// get such servers all the same, by its own request.)
     #[inline]
     pub(super) fn note_congestion(&mut self, now: Time) {
         let waits = self.waiters.len() > 0 || self.needing_fresh.len() > 0;
@@ -174,8 +174,8 @@ impl Pool {
             self.permits_wanted > 0 && waits && since.after(self.limits.turn) <= now && again <= now;
     }
 
-    /// Notes for a report if a waiter has waited for a whole turn in which no client of this pool got a server. The report
-    /// is repeated each turn, because nothing else may happen meanwhile.
+    /// Notes for a report if a waiter has waited for a whole turn in which no client of this pool got a server. The
+    /// report is repeated each turn, because nothing else may happen meanwhile.
     pub(super) fn note_starvation(&mut self, now: Time) {
         if self.starves_at() <= now {
             self.sharing.starved_at = now;

@@ -35,7 +35,7 @@ impl Pool {
             self.reset_oldest_idle(now);
             self.update_availability(now);
         }
-        self.ask_to_give_way(now);
+        self.request_excess_returns(now);
         self.permits_wanted = self.wanted();
     }
 
@@ -49,8 +49,8 @@ impl Pool {
         }
     }
 
-    /// Whether a waiter needs a new connection, and `max_size` permits none. If `max_size` permits one, and the budget has
-    /// granted no permit for long, a server of this pool has to return its own.
+    /// Whether a waiter needs a new connection, and `max_size` permits none. If `max_size` permits one, and the budget
+    /// has granted no permit for long, a server of this pool has to return its own.
     #[inline]
     pub(super) fn needs_slot_for_fresh(&self, now: Time) -> bool {
         self.needing_fresh.front().is_some_and(|front| {
@@ -325,8 +325,8 @@ impl Pool {
         longest.min(self.available_since.after(self.limits.wait))
     }
 
-    /// When something is due for a waiter with [`crate::Need::Fresh`]: that an idle server is closed for it, or the end of
-    /// its wait.
+    /// When something is due for a waiter with [`crate::Need::Fresh`]: that an idle server is closed for it, or the end
+    /// of its wait.
     fn fresh_waiter_due(&self, since: Time) -> Time {
         let needs_slot = Some(since.after(PERMIT_NANOS)).filter(|at| *at > self.now);
         self.wait_ends(since).min(needs_slot.unwrap_or(Time::NEVER))
@@ -342,17 +342,17 @@ impl Pool {
 
     /// The upstream does not know the database. It may be created later. For a pool from the configuration this counts
     /// as an outage; for one that a client named it does not.
-    pub(super) fn note_unknown_name(&mut self, now: Time) {
+    pub(super) fn note_unknown_database(&mut self, now: Time) {
         self.reset_requested = false;
         self.has_connected = false;
-        self.backoff.note_unknown_name(!self.config.min_size_once_connected, now);
+        self.backoff.note_unknown_database(!self.config.min_size_once_connected, now);
         self.back_off(now);
     }
 
-    /// Whether the upstream has just said that it does not know the name, and no server works in spite of that.
+    /// Whether the upstream has just said that it does not know the database, and no server works in spite of that.
     #[inline]
-    pub(super) fn is_name_unknown(&self, now: Time) -> bool {
-        self.backoff.is_name_unknown(now) && self.slots.established() == 0
+    pub(super) fn is_database_unknown(&self, now: Time) -> bool {
+        self.backoff.is_database_unknown(now) && self.slots.established() == 0
     }
 
     /// No connect is tried for a while.
@@ -456,7 +456,7 @@ impl Pool {
             .min(self.backoff.retry_at())
             .min(self.spare_at())
             .min(self.starves_at())
-            .min(self.next_give_way());
+            .min(self.next_return_request());
         (at < Time::NEVER).then_some(at)
     }
 }

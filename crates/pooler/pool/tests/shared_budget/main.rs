@@ -70,8 +70,8 @@ struct Member {
     letters: VecDeque<(Time, Letter)>,
     /// Permits on their way to the pool.
     permits_sent: u32,
-    /// Permits on their way for which the pool has withdrawn its request; a new request takes one instead of asking again.
-    /// Negative while the withdrawal is on its way of a request whose permit the pool has refused.
+    /// Permits on their way for which the pool has withdrawn its request; a new request takes one instead of asking
+    /// again. Negative while the withdrawal is on its way of a request whose permit the pool has refused.
     unwanted: i32,
     servers: BTreeMap<usize, (ServerId, Is)>,
     waiting: BTreeMap<u64, Waiting>,

@@ -14,10 +14,11 @@ use tokio::{sync::OwnedSemaphorePermit, task::AbortHandle, time::sleep};
 /// A piece ends after the entry with which it reaches this many bytes.
 pub const PIECE: usize = 64 * 1024;
 
-/// Bounds all pieces together. The connections disconnects a client that reads nothing at all earlier.
+/// Bounds the time for all pieces together. A client that reads nothing at all is disconnected earlier, by
+/// [`connections`](super::connections).
 const BODY_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// It was not read in time, and ends before its end.
+/// The error of a body that the client did not read in time: it is cut off.
 #[derive(Debug, thiserror::Error)]
 #[error("a long answer was not read in time")]
 pub struct TooSlow;
@@ -28,29 +29,30 @@ pub struct Pieces<I> {
     /// reader has read the last one.
     left: Arc<Mutex<Option<Left<I>>>>,
     ends: AbortHandle,
-    rests: bool,
+    /// Whether the next poll yields to other connections before it makes a piece.
+    yields_next: bool,
 }
 
 struct Left<I> {
     pieces: I,
-    /// Others may have it when this has been read, or given up.
-    _place: OwnedSemaphorePermit,
+    /// Another answer may have the permit when this one has been read or given up.
+    _permit: OwnedSemaphorePermit,
 }
 
 impl<I: Send + 'static> Pieces<I> {
-    /// None is made yet. From now on it is to be read in time. Needs a runtime.
-    pub fn new(pieces: I, place: OwnedSemaphorePermit) -> Self {
-        Self::within(pieces, place, BODY_TIMEOUT)
+    /// A body of these pieces, none of which is made yet. The time of [`BODY_TIMEOUT`] begins now. Needs a runtime.
+    pub fn new(pieces: I, permit: OwnedSemaphorePermit) -> Self {
+        Self::within(pieces, permit, BODY_TIMEOUT)
     }
 
-    fn within(pieces: I, place: OwnedSemaphorePermit, time: Duration) -> Self {
-        let left = Arc::new(Mutex::new(Some(Left { pieces, _place: place })));
+    fn within(pieces: I, permit: OwnedSemaphorePermit, time: Duration) -> Self {
+        let left = Arc::new(Mutex::new(Some(Left { pieces, _permit: permit })));
         let late = Arc::clone(&left);
         let task = tokio::spawn(async move {
             sleep(time).await;
             give_up(&late);
         });
-        Self { left, ends: task.abort_handle(), rests: false }
+        Self { left, ends: task.abort_handle(), yields_next: false }
     }
 }
 
@@ -71,14 +73,14 @@ impl<I: Iterator<Item = Vec<u8>> + Unpin> Body for Pieces<I> {
     type Error = TooSlow;
 
     fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, TooSlow>>> {
-        if !std::mem::take(&mut self.rests) {
+        if !std::mem::take(&mut self.yields_next) {
             let piece = match &mut *self.left.lock().unwrap_or_else(PoisonError::into_inner) {
                 Some(left) => left.pieces.next(),
                 None => return Poll::Ready(Some(Err(TooSlow))),
             };
             // There is nothing to send of an empty one, but it took its time.
             if piece.as_ref().is_none_or(|piece| !piece.is_empty()) {
-                self.rests = true;
+                self.yields_next = true;
                 return Poll::Ready(piece.map(|piece| Ok(Frame::data(piece.into()))));
             }
         }
@@ -110,11 +112,11 @@ mod tests {
         }
     }
 
-    fn place(places: &Arc<Semaphore>) -> OwnedSemaphorePermit {
-        Arc::clone(places).try_acquire_owned().unwrap()
+    fn permit(permits: &Arc<Semaphore>) -> OwnedSemaphorePermit {
+        Arc::clone(permits).try_acquire_owned().unwrap()
     }
 
-    /// What it gives: a piece, a rest as `...`, the end as an empty text, or an error.
+    /// What the body gives: a piece, a yield as `...`, the end as an empty text, or an error.
     fn poll(body: &mut Pieces<impl Iterator<Item = Vec<u8>> + Unpin>, waker: &Waker) -> String {
         match Pin::new(body).poll_frame(&mut Context::from_waker(waker)) {
             Poll::Ready(Some(Ok(frame))) => String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap(),
@@ -127,11 +129,11 @@ mod tests {
     #[tokio::test]
     async fn each_piece_is_made_when_it_is_asked_for_and_others_have_their_turn_between_two() {
         let made = Arc::new(AtomicU32::new(0));
-        let (woken, places) = (Arc::new(Woken(AtomicU32::new(0))), Arc::new(Semaphore::new(1)));
+        let (woken, permits) = (Arc::new(Woken(AtomicU32::new(0))), Arc::new(Semaphore::new(1)));
         let waker = Waker::from(Arc::clone(&woken));
         let pieces = ["a", "b", "", "", "c"].into_iter().map(|text| text.as_bytes().to_vec());
         let making = Arc::clone(&made);
-        let mut body = Pieces::new(pieces.inspect(move |_| _ = making.fetch_add(1, Relaxed)), place(&places));
+        let mut body = Pieces::new(pieces.inspect(move |_| _ = making.fetch_add(1, Relaxed)), permit(&permits));
         let expected = [
             (1, 0, "a"),
             (1, 1, "..."),
@@ -150,17 +152,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_has_a_place_until_it_is_over_and_is_over_when_it_was_not_read_in_time() {
-        let places = Arc::new(Semaphore::new(1));
+    async fn a_body_has_a_permit_until_its_end_and_ends_when_it_was_not_read_in_time() {
+        let permits = Arc::new(Semaphore::new(1));
         let endless = || std::iter::repeat(b"a".to_vec());
-        let mut body = Pieces::new(endless(), place(&places));
-        assert_eq!((&*poll(&mut body, Waker::noop()), places.available_permits()), ("a", 0));
+        let mut body = Pieces::new(endless(), permit(&permits));
+        assert_eq!((&*poll(&mut body, Waker::noop()), permits.available_permits()), ("a", 0));
         drop(body);
-        assert_eq!(places.available_permits(), 1, "who asked is gone");
-        let mut body = Pieces::within(endless(), place(&places), Duration::from_millis(5));
+        assert_eq!(permits.available_permits(), 1, "who asked is gone");
+        let mut body = Pieces::within(endless(), permit(&permits), Duration::from_millis(5));
         assert_eq!(poll(&mut body, Waker::noop()), "a");
         // No piece is asked for meanwhile.
-        let _again = places.acquire().await.unwrap();
+        let _again = permits.acquire().await.unwrap();
         assert_eq!(
             ["...", "a long answer was not read in time"].map(|_| poll(&mut body, Waker::noop())),
             ["...", "a long answer was not read in time"]

@@ -55,7 +55,7 @@ pub async fn serve(socket: TcpListener, router: Router) {
 }
 
 async fn answer(stream: TcpStream, peer: SocketAddr, router: Router, slot: Arc<Slot>) {
-    let router = router.layer(from_fn_with_state(Arc::clone(&slot), slots::note));
+    let router = router.layer(from_fn_with_state(Arc::clone(&slot), slots::track_request));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)
@@ -63,7 +63,7 @@ async fn answer(stream: TcpStream, peer: SocketAddr, router: Router, slot: Arc<S
     let mut connection = pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        () = slot.asked_to_close() => {
+        () = slot.wait_until_asked_to_close() => {
             if !slot.has_requested() {
                 return;
             }
@@ -71,7 +71,7 @@ async fn answer(stream: TcpStream, peer: SocketAddr, router: Router, slot: Arc<S
             connection.as_mut().graceful_shutdown();
             tokio::select! {
                 ended = connection => ended,
-                () = slot.idle_for(LAST_READ_TIMEOUT) => {
+                () = slot.wait_until_idle_for(LAST_READ_TIMEOUT) => {
                     tracing::debug!(%peer, "a connection to the admin address does not read, \
                                             and another needs its place");
                     return;

@@ -1,5 +1,5 @@
-//! `/api/findings`: what the doctor finds in the last minutes. Samples are taken only while clients request findings, and
-//! forgotten soon after. Knows no symptom.
+//! `/api/findings`: what the doctor finds in the last minutes. Samples are taken only while clients request findings,
+//! and forgotten soon after. Knows no symptom.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -56,14 +56,14 @@ impl Findings {
         Self { new_examiner, samples: Mutex::new(Samples::new(new_examiner)) }
     }
 
-    /// Takes a sample, unless the last one is recent, and returns the findings of all samples. `look` gives `None` if there
-    /// are more than [`MAX_POOLS`]: the doctor would take long, and keep too much. The second value is whether a sample was
-    /// taken.
-    pub fn answer(&self, now: Instant, look: impl FnOnce() -> Option<Sample>) -> (Value, bool) {
+    /// Takes a sample, unless the last one is recent, and returns the findings of all samples. `take_sample` gives
+    /// `None` if there are more than [`MAX_POOLS`]: the doctor would take long, and keep too much. The second value is
+    /// whether a sample was taken.
+    pub fn answer(&self, now: Instant, take_sample: impl FnOnce() -> Option<Sample>) -> (Value, bool) {
         // Other requests meanwhile take no sample, and do not wait for this one.
-        let begun = self.samples().begin(now, self.new_examiner);
+        let begun = self.samples().begin_sample_if_due(now, self.new_examiner);
         if let Some(at) = begun {
-            let sample = look();
+            let sample = take_sample();
             self.samples().add(at, sample, self.new_examiner);
         }
         (self.samples().answer_json(), begun.is_some())
@@ -88,8 +88,9 @@ impl Samples {
         Self { older, younger, first_and_last: None, last_added: Duration::ZERO, has_too_many: false }
     }
 
-    /// The time since the first sample, if a new sample is due.
-    fn begin(&mut self, now: Instant, new_examiner: NewExaminer) -> Option<Duration> {
+    /// Begins a sample if one is due: notes its time, and forgets samples that are too old. Returns the time since the
+    /// first sample; `None` if no sample is due.
+    fn begin_sample_if_due(&mut self, now: Instant, new_examiner: NewExaminer) -> Option<Duration> {
         if let Some((_, last)) = self.first_and_last {
             let since = now.saturating_duration_since(last);
             if since < SAMPLE_INTERVAL {

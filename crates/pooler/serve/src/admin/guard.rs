@@ -36,7 +36,7 @@ pub fn may_look(headers: &HeaderMap, token: Option<&Secret>, names: &[String]) -
     if token.is_some_and(|token| shows(headers, token)) {
         return Ok(());
     }
-    // Our own page asks without an origin, and links of other sites lead here by navigation, which shows them nothing.
+    // The dashboard sends no Origin. A link on another site navigates here, and that site cannot read the answer.
     let foreign = |site: &[u8]| matches!(site, b"cross-site" | b"same-site");
     let navigates = headers.get(MODE).is_some_and(|mode| mode == "navigate");
     if headers.contains_key(ORIGIN) || headers.get(SITE).is_some_and(|site| foreign(site.as_bytes()) && !navigates) {

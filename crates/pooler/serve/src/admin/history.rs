@@ -1,6 +1,6 @@
-//! `/api/history`: what each pool did in the last hour, whether or not a page was open. Each [`SAMPLE_INTERVAL`] a sample
-//! of all pools becomes one point of each. It is bounded in pools and in points, and ends with the process. It does not
-//! know how the points are drawn.
+//! `/api/history`: what each pool did in the last hour, whether or not a page was open. Each [`SAMPLE_INTERVAL`] a
+//! sample of all pools becomes one point of each. It is bounded in pools and in points, and ends with the process. It
+//! does not know how the points are drawn.
 
 use std::{
     collections::{HashMap, VecDeque},

@@ -18,7 +18,7 @@ use self::{
     text::Samples,
 };
 use super::body::PIECE;
-use crate::reload::Reloads;
+use crate::reload::ReloadCounts;
 
 mod families;
 mod groups;
@@ -43,7 +43,7 @@ pub struct Process {
     /// What is held for clients.
     pub held: ProtocolMemory,
     /// How often the configuration was read again.
-    pub reloads: Reloads,
+    pub reloads: ReloadCounts,
     /// By pool, where there are any: functions and the like that could touch sessions behind the text of a statement.
     pub suspicious: HashMap<PoolId, u64>,
     /// The tuners of pools whose size is tuned.
@@ -278,7 +278,7 @@ pub(super) mod tests {
 
     #[test]
     fn every_promised_metric_is_there_with_its_labels() {
-        let reloads = Reloads { failed: 1, done: 2, is_behind: true };
+        let reloads = ReloadCounts { failed: 1, done: 2, is_behind: true };
         let held = ProtocolMemory {
             statements: postgres_session::Memory { named_bytes: 14, unnamed_bytes: 12, unnamed_forgotten: 13 },
             http: vec![redis_session::HttpHeld { listener: 0, bytes: 15, most: 16 }],

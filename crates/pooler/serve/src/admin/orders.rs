@@ -1,5 +1,5 @@
-//! Orders over the admin address: pause, resume, reconnect, drain, reload, kill. Each is a POST and answers with JSON; the
-//! guard decides which requests may give orders.
+//! Orders over the admin address: pause, resume, reconnect, drain, reload, kill. Each is a POST and answers with JSON;
+//! the guard decides which requests may give orders.
 
 use std::{
     net::SocketAddr,
@@ -45,10 +45,10 @@ pub fn router(admin: &Admin) -> Router<Admin> {
         .route("/api/drain", post(drain))
         .route("/api/reload", post(reload))
         .route("/api/kill", post(kill))
-        .route_layer(from_fn_with_state(admin.clone(), authorized))
+        .route_layer(from_fn_with_state(admin.clone(), check_and_log_order))
 }
 
-async fn authorized(
+async fn check_and_log_order(
     State(admin): State<Admin>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     request: Request,

@@ -1,4 +1,4 @@
-//! ConfigPools with `max_size = "auto"`: tuning needs transactions to count, and a database may have only one tuned pool,
+//! Pools with `max_size = "auto"`: tuning needs transactions to count, and a database may have only one tuned pool,
 //! because a tuner would mistake the effect of another tuner's step for that of its own.
 
 use settings::Problem;

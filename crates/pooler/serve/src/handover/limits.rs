@@ -13,53 +13,54 @@ use super::{Report, meeting};
 /// Servers under each limit, by the limit's name.
 pub type Held = HashMap<String, u32>;
 
-pub struct Limits {
+/// The shares of predecessors, this process and the successor in each limit.
+pub struct LimitShares {
     handle: Handle,
     process: u64,
-    left: Mutex<Left>,
+    reserved: Mutex<Reserved>,
 }
 
 #[derive(Default)]
-struct Left {
+struct Reserved {
     /// The last report of each predecessor that has not ended, by its number.
-    before: HashMap<usize, Report>,
-    after: Held,
+    predecessors: HashMap<usize, Report>,
+    successor: Held,
 }
 
-impl Limits {
+impl LimitShares {
     /// Leaves the predecessors what they hold, as the driver does from its start.
-    pub(super) fn new(handle: Handle, before: HashMap<usize, Report>) -> Self {
-        let left = Left { before, after: Held::new() };
-        Self { handle, process: meeting::random_number(), left: Mutex::new(left) }
+    pub(super) fn new(handle: Handle, predecessors: HashMap<usize, Report>) -> Self {
+        let reserved = Reserved { predecessors, successor: Held::new() };
+        Self { handle, process: meeting::random_number(), reserved: Mutex::new(reserved) }
     }
 
-    fn change(&self, change: impl FnOnce(&mut Left)) {
-        let mut left = self.left();
-        change(&mut left);
-        let mut sum = left.after.clone();
-        for (name, held) in held_before(left.before.values()) {
+    fn change(&self, change: impl FnOnce(&mut Reserved)) {
+        let mut reserved = self.lock();
+        change(&mut reserved);
+        let mut sum = reserved.successor.clone();
+        for (name, held) in held_before(reserved.predecessors.values()) {
             *sum.entry(name).or_default() += held;
         }
         self.handle.reserve(sum);
     }
 
-    fn left(&self) -> MutexGuard<'_, Left> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Reserved> {
+        self.reserved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A handle to the predecessor with this number.
-    pub(super) fn before(self: &Arc<Self>, number: usize) -> Before {
-        Before { limits: Arc::clone(self), number }
+    pub(super) fn followed_predecessor(self: &Arc<Self>, number: usize) -> FollowedPredecessor {
+        FollowedPredecessor { limits: Arc::clone(self), number }
     }
 
-    /// Records a predecessor's report.
-    pub(super) fn hold(&self, number: usize, report: Report) {
-        self.change(|left| _ = left.before.insert(number, report));
+    /// Records a predecessor's report, and reserves what it holds.
+    pub(super) fn record_report(&self, number: usize, report: Report) {
+        self.change(|reserved| _ = reserved.predecessors.insert(number, report));
     }
 
     /// Takes back the successor's share.
     pub fn take_back(&self) {
-        self.change(|left| left.after.clear());
+        self.change(|reserved| reserved.successor.clear());
     }
 
     /// Leaves the successor its share of each limit, while this process still accepts clients. Returns what the
@@ -76,14 +77,14 @@ impl Limits {
     fn share_with_clients(&self, clients: u64) -> Report {
         let limited = || self.handle.caps().into_iter().filter(|cap| cap.limit > 0);
         let mut report = Report { process: self.process, ..Report::default() };
-        self.change(|left| {
-            left.after.clear();
+        self.change(|reserved| {
+            reserved.successor.clear();
             // The driver knows only limits under which a server was once asked for.
-            report.held = held_before(left.before.values());
+            report.held = held_before(reserved.predecessors.values());
             for CapUsage { name, limit, .. } in limited() {
                 let rest = limit.saturating_sub(report.held.get(&name).copied().unwrap_or_default());
                 let own = share(rest, clients);
-                left.after.insert(name.clone(), rest - own.min(rest));
+                reserved.successor.insert(name.clone(), rest - own.min(rest));
                 report.own.insert(name, own);
             }
         });
@@ -98,15 +99,15 @@ impl Limits {
 }
 
 /// A predecessor that has not ended. When this is dropped, the predecessor's part of the limits is free.
-pub(super) struct Before {
-    limits: Arc<Limits>,
+pub(super) struct FollowedPredecessor {
+    limits: Arc<LimitShares>,
     number: usize,
 }
 
-impl Before {
+impl FollowedPredecessor {
     /// Records the predecessor's next report.
     pub(super) fn update(&self, report: Report) {
-        self.limits.hold(self.number, report);
+        self.limits.record_report(self.number, report);
     }
 
     /// Removes a predecessor that has ended. Returns how many others have not.
@@ -116,15 +117,15 @@ impl Before {
 
     fn remove(&self) -> usize {
         let mut others = 0;
-        self.limits.change(|left| {
-            left.before.remove(&self.number);
-            others = left.before.len();
+        self.limits.change(|reserved| {
+            reserved.predecessors.remove(&self.number);
+            others = reserved.predecessors.len();
         });
         others
     }
 }
 
-impl Drop for Before {
+impl Drop for FollowedPredecessor {
     fn drop(&mut self) {
         self.remove();
     }

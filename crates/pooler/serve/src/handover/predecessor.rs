@@ -12,7 +12,7 @@ use driver::Handle;
 use tokio::sync::Notify;
 
 use super::{
-    limits::Limits,
+    limits::LimitShares,
     reporting::{REPORT_INTERVAL, Reporter},
     *,
 };
@@ -36,7 +36,13 @@ pub struct Sockets {
 impl SuccessorListener {
     /// Starts to wait. If the configuration has no fixed address, or its name cannot be bound, no process can take over
     /// from this one; that is logged and has no other effect.
-    pub fn wait(config: &Config, handle: Handle, limits: Arc<Limits>, tuning: Arc<Tuning>, sockets: Sockets) -> Self {
+    pub fn wait(
+        config: &Config,
+        handle: Handle,
+        limits: Arc<LimitShares>,
+        tuning: Arc<Tuning>,
+        sockets: Sockets,
+    ) -> Self {
         let giver = Self {
             sockets: Arc::new(Mutex::new(Some(sockets))),
             left: Arc::new(Notify::new()),
@@ -113,7 +119,7 @@ impl Give {
                     // The successor binds this name for its own successor.
                     drop(listener);
                     // From now on no pool is tuned here.
-                    return self.reporter.report_to(&stream, self.tuning.known());
+                    return self.reporter.report_to(&stream, self.tuning.handed_over_sizes());
                 }
                 Err(error) => {
                     self.reporter.take_back();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use driver::Handle;
 
 use super::{
-    limits::{Before, Held, Limits, held_before},
+    limits::{FollowedPredecessor, Held, LimitShares, held_before},
     *,
 };
 
@@ -50,15 +50,15 @@ impl Predecessors {
     }
 
     /// The limits without what the predecessors hold.
-    pub fn limits(&self, handle: Handle) -> Limits {
-        Limits::new(handle, self.reports.clone())
+    pub fn limits(&self, handle: Handle) -> LimitShares {
+        LimitShares::new(handle, self.reports.clone())
     }
 
     /// Follows the reports of each predecessor until it has ended, on a thread each.
     ///
     /// # Errors
     /// When a thread cannot be started.
-    pub fn follow(self, limits: &Arc<Limits>) -> io::Result<()> {
+    pub fn follow(self, limits: &Arc<LimitShares>) -> io::Result<()> {
         let followed = self.others.into_iter().map(|predecessor| {
             let pid = pid(&predecessor.stream);
             tracing::info!(pid, "a process of this configuration still has clients: limits hold for both together");
@@ -89,25 +89,25 @@ fn first_report(stream: UnixStream, number: usize) -> io::Result<Option<Predeces
 
 impl Predecessor {
     /// Follows the predecessor's reports until it has ended.
-    pub(super) fn follow(self, limits: &Arc<Limits>) -> io::Result<()> {
-        let before = limits.before(self.number);
+    pub(super) fn follow(self, limits: &Arc<LimitShares>) -> io::Result<()> {
+        let predecessor = limits.followed_predecessor(self.number);
         self.stream.set_read_timeout(None)?;
-        let watch = move || follow(self.lines, before);
+        let watch = move || follow(self.lines, predecessor);
         std::thread::Builder::new().name("handover".into()).spawn(watch)?;
         Ok(())
     }
 }
 
 /// A predecessor that is stopped, or sends what is not understood, keeps what it held.
-fn follow(mut lines: Lines, before: Before) {
+fn follow(mut lines: Lines, predecessor: FollowedPredecessor) {
     loop {
         match lines.next() {
-            Ok(report) => before.update(report),
+            Ok(report) => predecessor.update(report),
             Err(error) if is_end(&error) => break,
             Err(error) => tracing::debug!(%error, "a process before this one"),
         }
     }
-    match before.end() {
+    match predecessor.end() {
         0 => tracing::info!("the process before has ended: all limits are this one's own"),
         others => tracing::info!(others, "a process before this one has ended; others have not"),
     }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use super::{limits::Limits, *};
+use super::{limits::LimitShares, *};
 
 /// Time between two reports, and after an error before the next connection is accepted.
 pub(super) const REPORT_INTERVAL: Duration = Duration::from_millis(200);
@@ -16,14 +16,14 @@ const MAX_SUCCESSORS: usize = 256;
 
 #[derive(Clone)]
 pub(super) struct Reporter {
-    pub limits: Arc<Limits>,
+    pub limits: Arc<LimitShares>,
     /// Whether this process accepts clients.
     is_serving: Arc<dyn Fn() -> bool + Send + Sync>,
     successors: Arc<AtomicUsize>,
 }
 
 impl Reporter {
-    pub(super) fn new(limits: Arc<Limits>, is_serving: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+    pub(super) fn new(limits: Arc<LimitShares>, is_serving: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self { limits, is_serving: Arc::new(is_serving), successors: Arc::default() }
     }
 

@@ -3,7 +3,7 @@
 use std::{os::fd::OwnedFd, sync::Arc};
 
 use super::{
-    limits::Limits,
+    limits::LimitShares,
     predecessors::{Predecessor, TAKEN_OVER_FROM, is_end, pid},
     *,
 };
@@ -76,12 +76,12 @@ impl Inherited {
     ///
     /// # Errors
     /// When the predecessor cannot be told. It may still listen, so this process serves all the same.
-    pub fn serving(self, limits: &Arc<Limits>) -> io::Result<Vec<HandedOverSize>> {
+    pub fn serving(self, limits: &Arc<LimitShares>) -> io::Result<Vec<HandedOverSize>> {
         let mut before = self.before;
         let first = send_line(&before.stream, &Serving { serving: true }).and_then(|()| before.lines.next());
         let tuned = first.and_then(|mut report: Report| {
             let (left, tuned) = (report.left, std::mem::take(&mut report.tuned));
-            limits.hold(before.number, report);
+            limits.record_report(before.number, report);
             if left { Ok(tuned) } else { Err(io::Error::other("the process before does not let go")) }
         });
         if tuned.is_ok() {

@@ -135,10 +135,10 @@ mod tests {
         let hosts = Directory::hosts(&pools);
         let [one, other] = [hosts[0], hosts[1]].map(|host| Directory::route(&pools, "", host).unwrap());
         assert!(pools.is_configured(one) && pools.is_configured(other));
-        pools.succeed(of("mongodb://b,c/?replicaSet=rs"));
+        pools.make_current(of("mongodb://b,c/?replicaSet=rs"));
         assert!(!pools.is_configured(one) && pools.is_configured(other));
         assert_eq!(Directory::route(&pools, "", hosts[1]), Ok(other));
-        pools.succeed(of("mongodb://a,b/?replicaSet=rs"));
+        pools.make_current(of("mongodb://a,b/?replicaSet=rs"));
         assert!(pools.is_configured(one), "it is back");
         assert_eq!(Directory::route(&pools, "", hosts[0]), Ok(one));
     }

@@ -125,7 +125,7 @@ impl Directory for ConfigPools {
                 password: auth.password.clone().or_else(own).map(text),
                 parameters: database.parameters.clone(),
                 encryption: dial::encryption(&database.hosts, &database.tls),
-                // SessionsOf Poolhouse itself runs statements there.
+                // Only Poolhouse itself runs statements there.
                 state: StatePolicy { reset: ResetPolicy::Never, ..StatePolicy::default() },
                 ..ServerLogin::default()
             };
@@ -151,7 +151,7 @@ impl Directory for ConfigPools {
             .into(),
             trusted_functions: settings.trusted_functions.clone(),
             mode: mode(settings.mode),
-            state: state_policy(&settings, self.room(database, user)),
+            state: state_policy(&settings, self.shared_limit(database, user)),
             target: database.target,
             encryption: dial::encryption(&database.hosts, &database.tls),
         }
@@ -166,8 +166,8 @@ fn mode(mode: Mode) -> PoolMode {
     }
 }
 
-/// `room` is the least of the limits that the pool shares with others.
-fn state_policy(settings: &PoolSettings, room: u32) -> StatePolicy {
+/// `shared_limit` is the smallest limit that the pool shares with others.
+fn state_policy(settings: &PoolSettings, shared_limit: u32) -> StatePolicy {
     let state = &settings.state;
     StatePolicy {
         on_state: state.on_session_state,
@@ -176,9 +176,9 @@ fn state_policy(settings: &PoolSettings, room: u32) -> StatePolicy {
             Reset::Always => ResetPolicy::Always,
             Reset::Never => ResetPolicy::Never,
         },
-        max_pinned: settings.max_pinned(room),
+        max_pinned: settings.max_pinned(shared_limit),
         // One that listens for all must leave one for everything else.
-        share_listener: settings.max_servers_within(room) > 1,
+        share_listener: settings.max_servers_within(shared_limit) > 1,
         max_prepared: state.max_prepared_statements.unwrap_or(StatePolicy::default().max_prepared),
     }
 }

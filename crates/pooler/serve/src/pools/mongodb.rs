@@ -103,7 +103,7 @@ impl ConfigPools {
 
     pub(crate) fn mongodb_max_pinned(&self, pool: PoolId) -> u32 {
         let (entry, database) = self.entry(pool);
-        database.pool.max_pinned(self.room(database, entry.key.user()))
+        database.pool.max_pinned(self.shared_limit(database, entry.key.user()))
     }
 
     /// The host's name, and the login there without the host's number.

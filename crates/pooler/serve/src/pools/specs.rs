@@ -48,7 +48,7 @@ impl ConfigPools {
         self.entry(pool).1.pool.pool_idle_time
     }
 
-    /// ConfigPools with a `min_size` whose login is known at the start: databases with a configured user, and users with a
+    /// Pools with a `min_size` whose login is known at the start: databases with a configured user, and users with a
     /// `min_size` of their own. Other pools start with the first client.
     pub fn at_start(&self) -> Vec<PoolId> {
         let mut pools: Vec<PoolId> = self.mongodb.into_iter().flat_map(|index| self.monitors(index)).collect();
@@ -122,11 +122,11 @@ impl ConfigPools {
     }
 
     /// The range of sizes within which a pool is tuned, if it is.
-    pub fn tuning(&self, pool: PoolId) -> Option<tuner::Limits> {
+    pub fn tuner_limits(&self, pool: PoolId) -> Option<tuner::Limits> {
         let (entry, database) = self.entry(pool);
         match entry.key {
             Key::Lookups { .. } | Key::MongoDb { monitors: true, .. } => None,
-            _ => self.sizes_to_try(&entry, database),
+            _ => self.tuner_limits_of(&entry, database),
         }
     }
 
@@ -135,13 +135,13 @@ impl ConfigPools {
         self.config.databases.iter().any(|database| database.pool.auto.enabled)
     }
 
-    fn sizes_to_try(&self, entry: &Entry, database: &Database) -> Option<tuner::Limits> {
+    fn tuner_limits_of(&self, entry: &Entry, database: &Database) -> Option<tuner::Limits> {
         let user = entry.key.user();
-        self.settings(database, user).tuning(self.room(database, user))
+        self.settings(database, user).tuner_limits(self.shared_limit(database, user))
     }
 
     /// The smallest limit that a pool's servers share with those of other pools; 0 if there is none.
-    pub(super) fn room(&self, database: &Database, user: &str) -> u32 {
+    pub(super) fn shared_limit(&self, database: &Database, user: &str) -> u32 {
         let limits = [
             self.config.limits.max_server_connections,
             database.max_connections,
@@ -152,7 +152,7 @@ impl ConfigPools {
     }
 
     fn sizes(&self, entry: &Entry, database: &Database) -> Option<(u32, u32)> {
-        self.sizes_to_try(entry, database).map(|limits| (limits.min, limits.max))
+        self.tuner_limits_of(entry, database).map(|limits| (limits.min, limits.max))
     }
 
     /// The limit of a user's servers over all databases; 0 if there is none.
@@ -217,7 +217,7 @@ impl ConfigPools {
         let max_user_connections = self.max_user_connections(user);
         // The last cap is the pool's own. It includes the pool's size, because caps hold across a handover.
         let size = self
-            .sizes_to_try(entry, database)
+            .tuner_limits_of(entry, database)
             .map_or(self.settings(database, user).config.max_size, |limits| limits.max);
         let of_pool = [size, database.max_user_connections].into_iter().filter(|limit| *limit > 0).min().unwrap_or(0);
         let caps = [

@@ -1,4 +1,4 @@
-//! ConfigPools of small configurations, asked as the protocol and the driver ask.
+//! The pools of small configurations, asked as the protocol and the driver ask.
 
 use std::path::Path;
 
@@ -231,7 +231,7 @@ fn a_tuned_pool_may_grow_to_what_the_limits_leave_and_a_user_with_a_size_of_his_
     let spec = pools.spec(u);
     assert_eq!((spec.config.max_size, spec.sizes), (20, Some((1, 40))));
     assert!(spec.caps.contains(&("user u of database a".to_owned(), 40)), "{:?}", spec.caps);
-    assert_eq!((pools.spec(v).config.max_size, pools.spec(v).sizes, pools.tuning(v)), (3, None, None));
+    assert_eq!((pools.spec(v).config.max_size, pools.spec(v).sizes, pools.tuner_limits(v)), (3, None, None));
     assert!(pools.tunes());
     let w = pools.spec(pools.route("a", "w").unwrap().pool);
     assert_eq!((w.config.min_size, w.config.max_size, w.sizes), (30, 30, Some((30, 40))));

@@ -55,8 +55,8 @@ struct Now {
 }
 
 impl Now {
-    /// Whether it closes soon. A connection with a request that arrived at that moment closes after the answer, which may
-    /// take long.
+    /// Whether it closes soon. A connection with a request that arrived at that moment closes after the answer, which
+    /// may take long.
     fn is_closing(&self) -> bool {
         self.asked_to_close && self.idle_since.is_some()
     }
@@ -112,12 +112,12 @@ impl Slots {
 
 impl Slot {
     /// Waits until the slot is needed for another connection.
-    pub async fn asked_to_close(&self) {
+    pub async fn wait_until_asked_to_close(&self) {
         self.goes.notified().await;
     }
 
     /// Waits until no request has been answered for this time, from now on.
-    pub async fn idle_for(&self, time: Duration) {
+    pub async fn wait_until_idle_for(&self, time: Duration) {
         loop {
             sleep(time).await;
             if lock(&self.now).idle_since.is_some_and(|since| since.elapsed() >= time) {
@@ -143,7 +143,7 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Marks the connection as busy until its answer has been sent.
-pub async fn note(State(slot): State<Arc<Slot>>, request: Request, next: Next) -> Response {
+pub async fn track_request(State(slot): State<Arc<Slot>>, request: Request, next: Next) -> Response {
     let pending = Pending::new(slot);
     next.run(request).await.map(|body| Body::new(Answer { body, _pending: pending }))
 }
@@ -210,7 +210,7 @@ mod tests {
         drop(Pending::new(Arc::clone(&fresh)));
         slots.ask_idlest_to_close(Instant::now() + MIN_IDLE);
         assert_eq!([&busy, &idle, &fresh].map(|slot| asked_to_close(slot)), [false, true, false]);
-        idle.asked_to_close().await;
+        idle.wait_until_asked_to_close().await;
         slots.ask_idlest_to_close(Instant::now() + MIN_IDLE);
         assert!(!asked_to_close(&fresh), "one at a time");
         drop(idle);

@@ -15,7 +15,7 @@ use super::{
         Samples,
     },
 };
-use crate::reload::Reloads;
+use crate::reload::ReloadCounts;
 
 /// A metric with all its samples.
 pub struct Family {
@@ -111,7 +111,7 @@ pub const FAMILIES: &[Family] = &[
         "poolhouse_reloads",
         "How often the configuration was read again",
         Process(|input, to| {
-            let Reloads { failed, done, .. } = input.process.reloads;
+            let ReloadCounts { failed, done, .. } = input.process.reloads;
             each(to, "result", [("failed", failed), ("done", done)]);
         }),
     ),
