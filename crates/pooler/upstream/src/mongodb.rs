@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use settings::nearest;
 
-use crate::tls::UrlTls;
+use crate::tls::{SslMode, UrlTls};
 
 /// Options that only MongoDB has.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -142,10 +142,8 @@ impl UrlOptions {
             }
             "tls" | "ssl" => self.secure = Some(parse_bool(key, &value)?),
             "tlsCAFile" => tls.parameter("sslrootcert", &value)?,
-            "tlsAllowInvalidHostnames" if parse_bool(key, &value)? => tls.parameter("sslmode", "verify-ca")?,
-            "tlsAllowInvalidCertificates" | "tlsInsecure" if parse_bool(key, &value)? => {
-                tls.parameter("sslmode", "require")?
-            }
+            "tlsAllowInvalidHostnames" if parse_bool(key, &value)? => tls.weaken(SslMode::VerifyCa),
+            "tlsAllowInvalidCertificates" | "tlsInsecure" if parse_bool(key, &value)? => tls.weaken(SslMode::Require),
             "connectTimeoutMS" => {
                 let time: u64 = value.parse().map_err(|_| "connectTimeoutMS is a whole number of milliseconds")?;
                 self.connect_time = (time > 0).then(|| Duration::from_millis(time));

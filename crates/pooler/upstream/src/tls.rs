@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use settings::choose;
 
+use crate::kind::Kind;
+
 pub const URL_TLS_KEYS: &[&str] = &["sslmode", "sslrootcert", "sslcert", "sslkey", "sslnegotiation", "channel_binding"];
 
 /// TLS towards an upstream.
@@ -119,13 +121,29 @@ impl UrlTls {
         Ok(())
     }
 
+    /// Verifies no more of the upstream's certificate than `mode` does.
+    pub fn weaken(&mut self, mode: SslMode) {
+        self.mode = Some(self.mode.map_or(mode, |given| given.min(mode)));
+    }
+
     /// Checks the parameters of a URL whose scheme implies TLS: by default the upstream must prove its identity.
     ///
     /// # Errors
-    /// As [`finish`](Self::finish), or `sslmode` permits a connection without TLS.
-    pub fn finish_strict(self) -> Result<UpstreamTls, String> {
+    /// As [`finish`](Self::finish), or `sslmode` permits a connection without TLS. An error has the option names of
+    /// this kind of URL.
+    pub fn finish_strict(self, kind: Kind) -> Result<UpstreamTls, String> {
         if self.mode.is_some_and(|mode| mode < SslMode::Require) {
             return Err("rediss:// is with TLS: its sslmode is verify-full, verify-ca or require".to_owned());
+        }
+        if self.mode == Some(SslMode::VerifyCa) && !matches!(self.root, Some(Root::File(_))) {
+            let (given, needed) = match kind {
+                Kind::MongoDb => ("tlsAllowInvalidHostnames", "tlsCAFile"),
+                Kind::Postgres | Kind::Redis => ("sslmode=verify-ca", "sslrootcert"),
+            };
+            return Err(format!(
+                "{given} needs {needed} with a file: \
+                 the authorities that this machine trusts sign certificates of any host"
+            ));
         }
         let verifies = self.mode.is_none_or(|mode| mode > SslMode::Require);
         let root = self.root.or(verifies.then_some(Root::System));

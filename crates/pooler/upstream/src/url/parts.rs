@@ -190,9 +190,9 @@ impl UrlParts {
         let hosts = addresses(self.kind, &self.hosts, &self.ports, sentinel.is_some())?;
         let tls = match (self.kind, self.secure) {
             (Kind::Postgres, _) => self.tls.finish()?,
-            (Kind::Redis, true) => self.tls.finish_strict()?,
+            (Kind::Redis, true) => self.tls.finish_strict(self.kind)?,
             // `mongodb+srv://` implies TLS unless `tls=false` is given.
-            (Kind::MongoDb, _) if self.mongo.secure.unwrap_or(self.srv) => self.tls.finish_strict()?,
+            (Kind::MongoDb, _) if self.mongo.secure.unwrap_or(self.srv) => self.tls.finish_strict(self.kind)?,
             (Kind::Redis | Kind::MongoDb, _) => UpstreamTls { mode: SslMode::Disable, ..UpstreamTls::default() },
         };
         let sockets = hosts.iter().filter(|address| matches!(address, Address::Unix(_))).count();

@@ -60,6 +60,29 @@ fn rediss_means_an_upstream_that_proves_who_it_is() {
 }
 
 #[test]
+fn certificates_of_any_host_need_an_authority_in_a_file() {
+    for (url, part) in [
+        ("rediss://h?sslmode=verify-ca", "sslmode=verify-ca needs sslrootcert with a file"),
+        ("mongodb://h/?tls=true&tlsAllowInvalidHostnames=true", "tlsAllowInvalidHostnames needs tlsCAFile with a file"),
+    ] {
+        let error = UpstreamUrl::parse(url).unwrap_err();
+        assert!(error.contains(part), "{url}: {error}");
+    }
+}
+
+#[test]
+fn the_order_of_mongodbs_tls_options_does_not_matter() {
+    for options in [
+        "tlsInsecure=true&tlsAllowInvalidHostnames=true",
+        "tlsAllowInvalidHostnames=true&tlsInsecure=true",
+        "tlsAllowInvalidHostnames=true&tlsAllowInvalidCertificates=true",
+    ] {
+        let url = UpstreamUrl::parse(&format!("mongodb://h/?tls=true&{options}"));
+        assert_eq!(url.map(|url| url.tls.mode), Ok(SslMode::Require), "{options}");
+    }
+}
+
+#[test]
 fn several_hosts_have_a_port_each_or_share_one() {
     assert_eq!(hosts("postgres://u@a:1,b,[::1]:3/x"), [tcp("a", 1), tcp("b", 5432), tcp("::1", 3)]);
     assert_eq!(hosts("postgres:///x?host=a,b&port=7"), [tcp("a", 7), tcp("b", 7)]);
