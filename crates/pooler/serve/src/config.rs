@@ -214,6 +214,8 @@ pub struct Database {
     pub ignored: Vec<Ignored>,
     /// The name whose hosts are looked up.
     pub srv: Option<SrvName>,
+    /// [`Database::mongo`] without the options that the look-up of the name has added.
+    pub mongo_of_url: MongoOptions,
     pub spots: Spots,
 }
 

@@ -62,7 +62,9 @@ fn resolved_with(
             }
             (Err(why), Some(before)) => {
                 tracing::warn!(name = name.host, "the hosts of this name stay as they are: {why}");
-                let (auth_source, replica_set) = (before.mongo.auth_source.clone(), before.mongo.replica_set.clone());
+                let (all, of_url) = (&before.mongo, &before.mongo_of_url);
+                let auth_source = all.auth_source.clone().filter(|_| of_url.auth_source.is_none());
+                let replica_set = all.replica_set.clone().filter(|_| of_url.replica_set.is_none());
                 set_hosts(&mut config.databases[index], before.hosts.addresses.clone(), auth_source, replica_set);
                 holds = MIN_REFRESH_INTERVAL;
             }
@@ -87,9 +89,9 @@ fn set_hosts(
     replica_set: Option<String>,
 ) {
     database.hosts.addresses = addresses;
-    let mongo = &mut database.mongo;
-    mongo.auth_source = mongo.auth_source.take().or(auth_source);
-    mongo.replica_set = mongo.replica_set.take().or(replica_set);
+    let of_url = &database.mongo_of_url;
+    database.mongo.auth_source = of_url.auth_source.clone().or(auth_source);
+    database.mongo.replica_set = of_url.replica_set.clone().or(replica_set);
 }
 
 fn servers() -> Result<Vec<SocketAddr>, String> {
@@ -125,6 +127,22 @@ mod tests {
         assert_eq!(database.hosts.to_string(), "a.example.net:27017");
         assert_eq!(database.mongo.auth_source.as_deref(), Some("own"));
         assert_eq!((database.mongo.replica_set.as_deref(), holds), (Some("rs0"), Duration::from_secs(5)));
+    }
+
+    #[test]
+    fn changed_options_of_the_name_and_of_the_url_replace_earlier_ones() {
+        let options = |config: &Config| {
+            let mongo = &config.databases[0].mongo;
+            (mongo.auth_source.clone(), mongo.replica_set.clone())
+        };
+        let (in_force, _) = resolved_with(config(""), None, &|_| Ok(seeds("a.example.net"))).unwrap();
+        let changed = Seeds { auth_source: None, replica_set: Some("rs1".to_owned()), ..seeds("a.example.net") };
+        let (renewed, _) = resolved_with(in_force.clone(), Some(&in_force), &|_| Ok(changed.clone())).unwrap();
+        assert_eq!(options(&renewed), (None, Some("rs1".to_owned())));
+        let silent: LookUp<'_> = &|_: &SrvName| Err("the name server does not answer".to_owned());
+        let (own, _) = resolved_with(config("?authSource=own"), None, &|_| Ok(seeds("a.example.net"))).unwrap();
+        let (reloaded, _) = resolved_with(config(""), Some(&own), silent).unwrap();
+        assert_eq!(options(&reloaded), (None, Some("rs0".to_owned())), "the URL names no authSource now");
     }
 
     #[test]

@@ -224,7 +224,7 @@ impl Reader<'_> {
             name,
             hosts,
             sentinel: url.sentinel,
-            mongo: url.mongo,
+            mongo: url.mongo.clone(),
             target: dial::target(url.session_attrs),
             database,
             user: url.user,
@@ -238,6 +238,7 @@ impl Reader<'_> {
             clients: tenant_limits(section),
             ignored: url.ignored,
             srv: url.srv,
+            mongo_of_url: url.mongo,
             spots: section.spots(),
         };
         match kind {

@@ -126,7 +126,7 @@ fn databases(url: UpstreamUrl, pool: PoolSettings) -> Vec<Database> {
         name: FALLBACK.to_owned(),
         hosts,
         sentinel: url.sentinel,
-        mongo: url.mongo,
+        mongo: url.mongo.clone(),
         target: dial::target(url.session_attrs),
         database: None,
         user: url.user,
@@ -140,6 +140,7 @@ fn databases(url: UpstreamUrl, pool: PoolSettings) -> Vec<Database> {
         clients: None,
         ignored: url.ignored,
         srv: url.srv,
+        mongo_of_url: url.mongo,
         spots: Default::default(),
     };
     match kind {
