@@ -22,26 +22,22 @@ Examples:
   poolhouse bench URL --burst 50 --idle 30s --rounds 5 --min-size 10 --max-idle-time 10s
   poolhouse bench URL --rate 200 --duration 1m --stall 200ms/2s/20s --max-size 100
   poolhouse bench http://127.0.0.1:8080/readings --rate 100 --duration 30s --body '{\"value\": {{random 1 100}}}' \
-                                                            --expect 201
+    --expect 201
   poolhouse bench 'redis://:${REDIS_PASSWORD}@cache:6379' --clients 50 --duration 30s --writes 0.1 --keys 100000
   poolhouse bench redis://127.0.0.1:6379 --command 'INCR visits' --rate 1000 --no-reuse
   poolhouse bench mongodb://127.0.0.1:27017/app --init --operation find-one --clients 50 --duration 30s
-  poolhouse bench mongodb://127.0.0.1:27017/app --command '{\"insert\": \"visits\", \"documents\": [{\"at\": 1}]}' \
-                                                            --rate 1000
+  poolhouse bench mongodb://127.0.0.1:27017/app \
+    --command '{\"insert\": \"visits\", \"documents\": [{\"at\": 1}]}' --rate 1000
   poolhouse bench scenarios/churn-trouble.toml --html churn.html
 
 Stages: DURATION:RATE is a straight ramp from the rate before to RATE (the first stage stays at its own rate, unless \
---rate
-says where to begin); DURATION:FROM..TO says both. Two equal numbers are a step.
-Without --rate, --stage or --burst the load is a closed loop: each client begins its next operation when the last has \
-ended,
-on a connection of its own. Such a loop is blind to stalls; an open one (--rate) is not, since its operations arrive \
-by the clock.
+--rate says where to begin); DURATION:FROM..TO says both. Two equal numbers are a step.
+Without --rate, --stage or --burst the load is a closed loop: each client begins its next operation when the last \
+has ended, on a connection of its own. Such a loop is blind to stalls; an open one (--rate) is not, since its \
+operations arrive by the clock.
 Thresholds: p50 p90 p95 p99 p999 mean max (of response, or with service_, pool_wait_, connect_ in front), errors, \
-dropped (also
-in %), rate, requests, created; with > >= < <=. A missed threshold ends with status 99; a run of a URL in which more \
-than half of all
-operations failed, with 1.
+dropped (also in %), rate, requests, created; with > >= < <=. A missed threshold ends with status 99; a run of a URL \
+in which more than half of all operations failed, with 1.
 Ctrl-C ends a run early and reports what it measured.";
 
 /// Measure a PostgreSQL, a Redis, a MongoDB or an HTTP service under load, and what its connections cost

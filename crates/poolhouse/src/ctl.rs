@@ -29,8 +29,8 @@ Examples:
   poolhouse ctl http://10.0.0.5:9930 --token-file /run/secrets/token drain --database shop
 
 Without an address the order is for the Poolhouse at http://127.0.0.1:9930.
-The token of [admin] comes from --token-file or from POOLHOUSE_ADMIN_TOKEN. Without one, changes are taken
-from this machine only.
+The token of [admin] comes from --token-file or from POOLHOUSE_ADMIN_TOKEN. Without one, changes are taken from this \
+machine only.
 
 Exit status: 0 done, 1 it failed or was not done in time, 2 bad usage.";
 

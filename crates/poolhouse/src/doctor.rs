@@ -48,17 +48,15 @@ Examples:
   poolhouse doctor scrapes.txt
 
 It only looks. Of a PostgreSQL it reads the statistics views, for which pg_monitor suffices, and no text of a \
-statement; of a PgBouncer
-what SHOW shows to one of stats_users; of a MongoDB serverStatus, hostInfo, its time limit of transactions and \
-$currentOp, for which clusterMonitor suffices, and no text of
-a command; of a Redis INFO and CLIENT LIST. Of an application's own pools it reads HikariCP's metrics as Micrometer \
-shows them (Prometheus
-text), from the application or from a file of scrapes, and the events of MongoDB's drivers (CMAP) from a file, as \
-lines of JSON.
+statement; of a PgBouncer what SHOW shows to one of stats_users; of a MongoDB serverStatus, hostInfo, its time limit \
+of transactions and $currentOp, for which clusterMonitor suffices, and no text of a command; of a Redis INFO and \
+CLIENT LIST. Of an application's own pools it reads HikariCP's metrics as Micrometer shows them (Prometheus text), \
+from the application or from a file of scrapes, and the events of MongoDB's drivers (CMAP) from a file, as lines of \
+JSON.
 A finding names two signals, the cause that looks alike and why it is not that, and what to change.
 Where what was seen suffices, the value to set is computed: the load that was seen is played with other values (as \
-`poolhouse plan` does it),
-and what comes of that is told with it. Else the value is that of a rule, and it says why.
+`poolhouse plan` does it), and what comes of that is told with it. Else the value is that of a rule, and it says \
+why.
 The token of [admin] comes from --token-file or from POOLHOUSE_ADMIN_TOKEN.
 
 Exit status: 0 healthy, 1 there are findings, 2 undetermined (or bad usage), 3 it could not look, or there is no pool.";

@@ -31,8 +31,8 @@ const MISSED: u8 = 99;
 const EXAMPLE: &str = "\
 Examples:
   poolhouse plan --rate 800 --service 15ms --stall 200ms/3s --max-size 100
-  poolhouse plan --rate 800 --service 15ms --service-p99 42ms --stall 200ms/2s/20s --objective 'p99<300ms' --objective \
-  'errors<0.1%'
+  poolhouse plan --rate 800 --service 15ms --service-p99 42ms --stall 200ms/2s/20s --objective 'p99<300ms' \
+    --objective 'errors<0.1%'
   poolhouse plan --rate 2000 --measured quiet.json --instances 10 --server-limit 500 --reserved 10
   poolhouse plan --rate 3000 --curve sweep.json --cpus 8
   poolhouse plan --rate 800 --service 15ms --instances 40 --max-size 10 --for poolhouse,django
@@ -40,16 +40,12 @@ Examples:
   poolhouse plan scenarios/churn-trouble.toml --json churn.json
 
 It runs the pool that Poolhouse itself uses in virtual time: first with the settings that are given, then with those \
-that it finds: the
-smallest max size, min size and idle time with which all objectives are met. A scenario is one that `poolhouse bench` \
-runs; its [plan] says
-what the server takes. --measured is a result of `poolhouse bench --json` without faults on the way; --curve one of \
-`poolhouse sweep --json`.
+that it finds: the smallest max size, min size and idle time with which all objectives are met. A scenario is one \
+that `poolhouse bench` runs; its [plan] says what the server takes. --measured is a result of `poolhouse bench \
+--json` without faults on the way; --curve one of `poolhouse sweep --json`.
 Objectives are conditions that must hold: p50 p90 p95 p99 p999 mean max (of response, or with service_, pool_wait_, \
-connect_ in front),
-errors, dropped (also in %), rate, requests, created; with > >= < <=. pool_wait_ is all waits for a connection on the \
-way, those in the
-pool of a Poolhouse in front included.
+connect_ in front), errors, dropped (also in %), rate, requests, created; with > >= < <=. pool_wait_ is all waits \
+for a connection on the way, those in the pool of a Poolhouse in front included.
 
 Exit status: 0 done, 1 it failed, 2 bad usage or scenario, 99 no setting meets the objectives.";
 

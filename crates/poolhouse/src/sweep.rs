@@ -44,10 +44,8 @@ Examples:
   poolhouse sweep redis://10.0.0.8:6379 --script visits.redis
 
 The sweep measures throughput at 1, 2, 4, ... clients until well past the best, and then around the best, in several \
-rounds and in
-random order. With the defaults it takes about five minutes. The load is real: use a copy of the database, or an hour \
-when it
-disturbs no users.
+rounds and in random order. With the defaults it takes about five minutes. The load is real: use a copy of the \
+database, or an hour when it disturbs no users.
 
 Exit status: 0 done, 1 it failed, 2 bad usage.";
 
