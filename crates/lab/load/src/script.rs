@@ -38,7 +38,7 @@ pub use builtin::{
 };
 pub use error::ScriptError;
 pub use program::Program;
-pub use redis::Turn;
+pub use redis::TransactionEffect;
 pub use request::Request;
 pub use sql::Statement;
 
@@ -77,13 +77,7 @@ impl Scripts {
         for (program, ((_, text), _)) in scripts.programs.iter().zip(&sources) {
             fits(program, text, protocol)?;
         }
-        match scripts.never_set() {
-            Some(name) => Err(ScriptError::of(
-                "the scripts",
-                format!("the variable :{name} is used and never set: write `\\set {name} ...`, or -D {name}=..."),
-            )),
-            None => Ok(scripts),
-        }
+        scripts.with_all_variables_set()
     }
 
     /// The same of scripts that hold commands of Redis: names and texts, with weights. A `:name` that nothing sets is a
@@ -102,14 +96,14 @@ impl Scripts {
     /// The same of scripts that hold commands of MongoDB.
     ///
     /// # Errors
-    /// The first mistake in a script; no script, or no weight above 0; a variable that stands for a value and is never
-    /// set.
+    /// The first mistake in a script; no script, or no weight above 0; a variable that is used outside of strings and
+    /// never set.
     pub fn of_mongodb(
         scripts: &[((String, &str), u32)],
         variables: &[(String, String)],
         seed: u64,
     ) -> Result<Self, ScriptError> {
-        Self::read(scripts, Language::MongoDb, &[], variables, seed)
+        Self::read(scripts, Language::MongoDb, &[], variables, seed)?.with_all_variables_set()
     }
 
     fn read(
@@ -151,6 +145,17 @@ impl Scripts {
         Ok(Self { names, programs, weights, initial, statements, seed })
     }
 
+    /// Refuses scripts with a variable that is used and never set.
+    fn with_all_variables_set(self) -> Result<Self, ScriptError> {
+        match self.never_set() {
+            Some(name) => Err(ScriptError::of(
+                "the scripts",
+                format!("the variable :{name} is used and never set: write `\\set {name} ...`, or -D {name}=..."),
+            )),
+            None => Ok(self),
+        }
+    }
+
     /// A variable that is used, and that nothing sets. Only the server knows which ones a `\gset` sets.
     fn never_set(&self) -> Option<&str> {
         let commands = || self.programs.iter().flat_map(|program| &program.commands);
@@ -159,6 +164,8 @@ impl Scripts {
         }
         let mut set: Vec<bool> = self.initial.iter().map(|value| *value != Value::Unset).collect();
         set[Names::CLIENT_ID.index()] = true;
+        // The name is there without being used. Only SQL gives it a value, and always does.
+        set[Names::SCALE.index()] = true;
         for command in commands() {
             match command {
                 Command::Set(id, _) => set[id.index()] = true,
@@ -168,6 +175,7 @@ impl Scripts {
                         set[id.index()] = true;
                     }
                 }),
+                Command::Request(request) => request.for_each_quoted_variable(&mut |id| set[id.index()] = true),
                 _ => {}
             }
         }

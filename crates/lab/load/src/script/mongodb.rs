@@ -81,6 +81,26 @@ impl Command {
         }
         result
     }
+
+    pub(super) fn for_each_quoted_variable(&self, name: &mut dyn FnMut(VarId)) {
+        self.fields.iter().for_each(|(_, node)| node.for_each_quoted_variable(name));
+    }
+}
+
+impl Node {
+    fn for_each_quoted_variable(&self, name: &mut dyn FnMut(VarId)) {
+        match self {
+            Self::Text(pieces) => pieces.iter().for_each(|piece| {
+                if let Piece::Quoted(id) = piece {
+                    name(*id);
+                }
+            }),
+            Self::Document(fields) => fields.iter().for_each(|(_, node)| node.for_each_quoted_variable(name)),
+            Self::Array(nodes) => nodes.iter().for_each(|node| node.for_each_quoted_variable(name)),
+            Self::Null | Self::Bool(_) | Self::Int(_) | Self::Long(_) | Self::Double(_) => {}
+            Self::Time(_) | Self::Id(_) | Self::Variable(_) => {}
+        }
+    }
 }
 
 fn write(name: &str, node: &Node, variables: &Variables<'_>, to: &mut Writer<'_>) -> Result<(), ErrorKind> {
@@ -273,7 +293,7 @@ fn special(fields: &[(String, Json)], names: &mut Names) -> Result<Option<Node>,
 }
 
 fn id(hex: &str) -> Option<[u8; 12]> {
-    if hex.len() != 24 || !hex.is_ascii() {
+    if hex.len() != 24 || !hex.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;
     }
     let mut id = [0; 12];

@@ -14,16 +14,19 @@ const MAX_WORDS: usize = 10_000;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Command {
     pub(super) words: Vec<Vec<Piece>>,
-    pub(super) turn: Turn,
+    pub(super) effect: TransactionEffect,
 }
 
-/// What a command means to the connection if it succeeds.
+/// What a command that succeeds does to the transaction of its connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Turn {
-    Plain,
-    /// From here on it belongs to a transaction, or keys are watched.
-    Begins,
-    Ends,
+pub enum TransactionEffect {
+    None,
+    /// Keys are watched until the next transaction ends.
+    Watch,
+    /// Keys are watched no more; within a transaction it is a command like others.
+    Unwatch,
+    Begin,
+    End,
 }
 
 /// Commands that change what the connection is for, and what to do instead.
@@ -64,11 +67,13 @@ pub(super) fn command(line: &str, offset: usize, names: &mut Names) -> Result<Op
     if name == "CLIENT" && upper(1) == "REPLY" {
         return Err((offset, "CLIENT REPLY cannot be used here: each command waits for its reply".to_owned()));
     }
-    let turn = match name.as_str() {
-        "MULTI" | "WATCH" => Turn::Begins,
-        "EXEC" | "DISCARD" | "UNWATCH" => Turn::Ends,
-        _ => Turn::Plain,
+    let effect = match name.as_str() {
+        "WATCH" => TransactionEffect::Watch,
+        "UNWATCH" => TransactionEffect::Unwatch,
+        "MULTI" => TransactionEffect::Begin,
+        "EXEC" | "DISCARD" => TransactionEffect::End,
+        _ => TransactionEffect::None,
     };
     let words = words.iter().map(|word| pieces(word, names)).collect::<Result<_, _>>();
-    Ok(Some(Command { words: words.map_err(|message| (offset, message))?, turn }))
+    Ok(Some(Command { words: words.map_err(|message| (offset, message))?, effect }))
 }

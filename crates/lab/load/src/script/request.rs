@@ -2,7 +2,8 @@
 
 use super::{
     mongodb,
-    redis::{self, Turn},
+    names::VarId,
+    redis::{self, TransactionEffect},
     sql::Piece,
 };
 
@@ -25,11 +26,18 @@ impl Request {
         }
     }
 
-    /// What it means to the connection.
-    pub fn turn(&self) -> Turn {
+    /// What it does to the transaction of its connection if it succeeds.
+    pub fn transaction_effect(&self) -> TransactionEffect {
         match &self.0 {
-            Words::Redis(command) => command.turn,
-            Words::MongoDb(_) => Turn::Plain,
+            Words::Redis(command) => command.effect,
+            Words::MongoDb(_) => TransactionEffect::None,
+        }
+    }
+
+    /// Names the variables within strings of a command of MongoDB, which stay as they are if nothing sets them.
+    pub(super) fn for_each_quoted_variable(&self, name: &mut dyn FnMut(VarId)) {
+        if let Words::MongoDb(command) = &self.0 {
+            command.for_each_quoted_variable(name);
         }
     }
 

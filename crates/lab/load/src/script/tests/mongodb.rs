@@ -83,6 +83,8 @@ fn what_is_wrong_is_told_at_its_place() {
         ("{\"find\": \"c\", \"tailable\": true}", "tailable"),
         ("{\"find\": \"c\", \"lsid\": {}}", "session"),
         ("{\"a\": {\"$date\": \"now\"}}", "no $date"),
+        ("{\"a\": {\"$oid\": \"+f+f+f+f+f+f+f+f+f+f+f+f\"}}", "no $oid"),
+        ("{\"find\": \":quoted\", \"filter\": {\"_id\": :unset}}", "the variable :unset is used and never set"),
         ("{\"a\": {\"$uuid\": \"x\"}}", "not available"),
         ("{\"a\": 1}\n\\gset", "MongoDB gives none"),
         ("\\sleep 1", ""),

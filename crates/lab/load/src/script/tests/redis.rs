@@ -63,11 +63,14 @@ fn a_transaction_is_known_by_its_ends() {
     let scripts = read("multi\nSET a 1\nEXEC\n", &[]).unwrap();
     let mut client = scripts.client(0);
     client.begin(&scripts);
-    let mut turns = Vec::new();
+    let mut effects = Vec::new();
     while let Step::Request(request) = client.next(&scripts) {
-        turns.push(request.turn());
+        effects.push(request.transaction_effect());
     }
-    assert_eq!(turns, [Turn::Begins, Turn::Plain, Turn::Ends]);
+    assert_eq!(
+        effects,
+        [TransactionEffect::Begin, TransactionEffect::None, TransactionEffect::End]
+    );
 }
 
 #[test]
