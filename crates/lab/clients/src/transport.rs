@@ -145,8 +145,16 @@ pub struct Transport {
     pending: VecDeque<(SlotId, PendingEvent)>,
     /// When the reactor wakes by itself.
     alarm: Option<Time>,
-    /// When connects go on with another address, in the order of time; one for each address.
-    address_timeouts: VecDeque<(Time, SlotId)>,
+    /// When connects go on with another address, in the order of time; one for each attempt.
+    address_timeouts: VecDeque<AddressTimeout>,
+}
+
+/// When an attempt to reach an address gives way to the next one.
+struct AddressTimeout {
+    at: Time,
+    id: SlotId,
+    /// The number of addresses that were untried when the attempt began: a later attempt has fewer.
+    untried: usize,
 }
 
 /// A connection, distinguished from earlier and later ones with its key.
@@ -160,6 +168,7 @@ struct Slot {
     serial: u32,
     address: Arc<Address>,
     conn: Option<ConnId>,
+    /// Those that are not tried yet.
     addresses: VecDeque<SocketAddr>,
 }
 
@@ -290,7 +299,7 @@ impl Transport {
         if !self.pending.is_empty() {
             return self.reactor.wait(false, None);
         }
-        let until = [until, self.address_timeouts.front().map(|(time, _)| *time)].into_iter().flatten().min();
+        let until = [until, self.address_timeouts.front().map(|timeout| timeout.at)].into_iter().flatten().min();
         let Some(until) = until else { return self.reactor.wait(true, None) };
         let now = self.now();
         // One that comes too early does no harm, and need not be set again each time.
@@ -374,8 +383,8 @@ impl Transport {
     fn try_addresses(&mut self, id: SlotId, mut addresses: VecDeque<SocketAddr>) {
         let address = addresses.pop_front().expect("there is an address to try");
         if !addresses.is_empty() {
-            let timeout = self.now() + ADDRESS_TIMEOUT;
-            self.address_timeouts.push_back((timeout, id));
+            let at = self.now() + ADDRESS_TIMEOUT;
+            self.address_timeouts.push_back(AddressTimeout { at, id, untried: addresses.len() });
         }
         self.slot(id).addresses = addresses;
         let conn = self.reactor.connect_tcp(address, Owner::Server(id.key));
@@ -409,13 +418,13 @@ impl Transport {
             return;
         }
         let now = self.now();
-        while let Some(&(timeout, id)) = self.address_timeouts.front() {
-            if timeout > now {
+        while let Some(&AddressTimeout { at, id, untried }) = self.address_timeouts.front() {
+            if at > now {
                 return;
             }
             self.address_timeouts.pop_front();
-            // One that is connected has forgotten the other addresses.
-            let waits = self.is_current(id) && self.slot(id).conn.is_some() && !self.slot(id).addresses.is_empty();
+            // A connection that is made has forgotten the other addresses, and a later attempt has a time-out of its own.
+            let waits = self.is_current(id) && self.slot(id).conn.is_some() && self.slot(id).addresses.len() == untried;
             if waits {
                 self.next_address(id, &io::ErrorKind::TimedOut.into());
             }

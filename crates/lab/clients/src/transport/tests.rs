@@ -99,6 +99,22 @@ fn an_address_that_does_not_answer_gives_way_to_the_next() {
 }
 
 #[test]
+fn the_timeout_of_an_address_that_has_failed_does_not_end_the_attempt_after_it() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut transport = transport();
+    let id = SlotId { key: 0, serial: 99 };
+    transport.slots.push(Some(Slot { serial: 99, address: tcp("three", 0), conn: None, addresses: VecDeque::new() }));
+    transport.try_addresses(id, [address; 3].into());
+    transport.next_address(id, &io::ErrorKind::ConnectionRefused.into());
+    for untried in [1, 0] {
+        transport.address_timeouts[0].at = transport.now();
+        transport.try_next_addresses();
+        assert_eq!(transport.slot(id).addresses.len(), untried);
+    }
+}
+
+#[test]
 fn a_port_where_nobody_listens_is_refused_and_the_key_is_free_again() {
     let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
     let mut transport = transport();
