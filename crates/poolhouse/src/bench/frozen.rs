@@ -105,7 +105,7 @@ pub fn run(
     };
     let (output, complaints, id) = start(plan, number, cleanup).map_err(|error| machine(&error))?;
     let messages = read_messages(output);
-    let result = freeze(id, window, &messages, cleanup, stop);
+    let result = freeze_until_done(id, window, &messages, cleanup, stop);
     let status = cleanup.wait(id, EXIT_TIMEOUT).map_err(|error| machine(&error))?;
     let complaints = complaints.join().unwrap_or_default();
     match (result, status.code()) {
@@ -153,33 +153,31 @@ fn read_messages(output: PipeReader) -> Receiver<Message> {
     messages
 }
 
-/// Freezes and thaws a child until its output ends. Returns its result.
-fn freeze(
+/// Freezes and thaws a child until its output ends. Returns the result that the child printed, if it printed one.
+fn freeze_until_done(
     id: ProcessId,
     window: Window,
     messages: &Receiver<Message>,
     cleanup: &Cleanup,
     stop: &AtomicBool,
 ) -> Option<String> {
-    let (mut result, mut schedule, mut stopped) = (None, None, false);
+    let (mut result, mut freezer) = (None, Freezer { window, schedule: None, is_stopped: false });
     loop {
         let now = Instant::now();
-        let next: Option<Instant> = schedule.as_ref().and_then(FreezeSchedule::next);
+        let next: Option<Instant> = freezer.schedule.as_ref().and_then(FreezeSchedule::next);
         let timeout = next.map_or(STOP_POLL, |next| next.saturating_duration_since(now).min(STOP_POLL));
         match messages.recv_timeout(timeout) {
-            Ok(Message::Begins(after)) => {
-                schedule = Some(FreezeSchedule { begin: Instant::now() + after, window, done: 0 })
-            }
+            Ok(Message::Begins(after)) => freezer.begin(Instant::now() + after),
             Ok(Message::Result(text)) => result = Some(text),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
-        if stop.load(Relaxed) && !stopped {
-            (stopped, schedule) = (true, None);
+        if stop.load(Relaxed) && !freezer.is_stopped {
+            freezer.stop();
             cleanup.signal(id, Signal::CONT);
             cleanup.signal(id, Signal::TERM);
         }
-        if let Some(schedule) = &mut schedule
+        if let Some(schedule) = &mut freezer.schedule
             && schedule.next().is_some_and(|next| next <= Instant::now())
         {
             cleanup.signal(id, schedule.take());
@@ -187,6 +185,28 @@ fn freeze(
     }
     cleanup.signal(id, Signal::CONT);
     result
+}
+
+/// What is known of a child's windows.
+struct Freezer {
+    window: Window,
+    /// `None`: the measured load has not begun, or the child is to end.
+    schedule: Option<FreezeSchedule>,
+    is_stopped: bool,
+}
+
+impl Freezer {
+    /// Notes when the measured load begins.
+    fn begin(&mut self, begin: Instant) {
+        // A child that was told to end must not be frozen before it does.
+        if !self.is_stopped {
+            self.schedule = Some(FreezeSchedule { begin, window: self.window, done: 0 });
+        }
+    }
+
+    fn stop(&mut self) {
+        (self.is_stopped, self.schedule) = (true, None);
+    }
 }
 
 /// When a child is frozen and thawed.
@@ -232,5 +252,16 @@ mod tests {
         once.take();
         once.take();
         assert_eq!(once.next(), None);
+    }
+
+    #[test]
+    fn a_child_that_was_told_to_end_is_not_frozen_when_its_load_begins() {
+        let window = Window { first: Duration::ZERO, length: Duration::from_secs(60), every: None };
+        let mut freezer = Freezer { window, schedule: None, is_stopped: false };
+        freezer.begin(Instant::now());
+        assert!(freezer.schedule.is_some());
+        freezer.stop();
+        freezer.begin(Instant::now());
+        assert!(freezer.schedule.is_none());
     }
 }

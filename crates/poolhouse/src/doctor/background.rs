@@ -74,15 +74,13 @@ impl BackgroundDoctor {
                 LookTarget::Postgres(url) => Box::new(SqlSource::new(url, None, None)),
             };
             let mut source = Compressed { source, compression };
-            let mut left = MAX_WINDOW_LOOKS;
+            let mut remaining_looks = MAX_WINDOW_LOOKS;
             let mut pause = |_: Duration| {
                 let until = Instant::now() + LOOK_INTERVAL;
                 while !is_over.load(Relaxed) && Instant::now() < until {
                     thread::sleep(POLL_INTERVAL);
                 }
-                left -= 1;
-                // A long run is looked at for as long as looks can be kept.
-                left > 0 && !is_over.load(Relaxed)
+                take_look(&mut remaining_looks) && !is_over.load(Relaxed)
             };
             look_repeatedly(&mut source, None, &mut pause)
         });
@@ -97,5 +95,22 @@ impl BackgroundDoctor {
             Ok(Err(error)) => vec![format!("could not look: {error:#}")],
             Err(_) => vec!["could not look, by a defect of its own".to_owned()],
         }
+    }
+}
+
+/// Counts a look. Returns whether another one can be kept; a last look that failed is repeated even so, and counted.
+fn take_look(remaining: &mut u32) -> bool {
+    *remaining = remaining.saturating_sub(1);
+    *remaining > 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::take_look;
+
+    #[test]
+    fn looks_that_are_repeated_at_the_end_do_not_begin_the_count_anew() {
+        let mut remaining = 2;
+        assert_eq!([(); 4].map(|()| take_look(&mut remaining)), [true, false, false, false]);
     }
 }
