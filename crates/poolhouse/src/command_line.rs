@@ -3,15 +3,15 @@
 
 /// The command line as it was given, without secrets.
 pub fn command_line() -> String {
-    told(std::env::args().skip(1))
+    join_without_secrets(std::env::args().skip(1))
 }
 
-fn told(arguments: impl Iterator<Item = String>) -> String {
+fn join_without_secrets(arguments: impl Iterator<Item = String>) -> String {
     let mut words = vec!["poolhouse".to_owned()];
     let mut hide = None;
     for word in arguments {
         let shown = match hide {
-            Some(hide) => hidden(hide, &word),
+            Some(hide) => hide_value(hide, &word),
             None => without_secret(&word),
         };
         hide = if hide.is_none() { hides_next(&word) } else { None };
@@ -52,7 +52,7 @@ fn short(word: &str) -> Option<(&str, Hide, &str)> {
     Some((&word[..=word.len() - rest.len()], *hide, &rest[1..]))
 }
 
-fn hidden(hide: Hide, value: &str) -> String {
+fn hide_value(hide: Hide, value: &str) -> String {
     match hide {
         Hide::Header => format!("{}: ***", value.split(':').next().unwrap_or_default()),
         Hide::Variable => format!("{}=***", value.split('=').next().unwrap_or_default()),
@@ -63,14 +63,14 @@ fn hidden(hide: Hide, value: &str) -> String {
 
 fn without_secret(word: &str) -> String {
     if let Some((flag, hide, value)) = short(word).filter(|(_, _, value)| !value.is_empty()) {
-        return format!("{flag}{}", hidden(hide, value));
+        return format!("{flag}{}", hide_value(hide, value));
     }
     let (flag, value) = match word.split_once('=') {
         Some((flag, value)) if flag.starts_with("--") => (format!("{flag}="), value),
         _ => (String::new(), word),
     };
     if let Some((_, hide)) = LONG.iter().find(|(long, _)| flag.strip_suffix('=') == Some(long)) {
-        return format!("{flag}{}", hidden(*hide, value));
+        return format!("{flag}{}", hide_value(*hide, value));
     }
     if value.contains("://") { format!("{flag}{}", url(value)) } else { word.to_owned() }
 }
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     fn line(words: &[&str]) -> String {
-        told(words.iter().map(|word| (*word).to_owned()))
+        join_without_secrets(words.iter().map(|word| (*word).to_owned()))
     }
 
     #[test]

@@ -136,7 +136,7 @@ pub fn run(args: CtlArgs) -> anyhow::Result<ExitCode> {
     Ok(if answer.is_done() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// List is asked over HTTP for an order, and how long that may take.
+/// The HTTP request for an order, with how long the order may take.
 fn request(order: &Order) -> Request {
     let which = |path: &str, which: &Scope| {
         let time = settings::show_duration(which.time);

@@ -32,7 +32,7 @@ const MAX_CONNECTIONS: u32 = 100;
 const SCALE: u32 = 20;
 /// Clients beside which a database with 100 connections still copes.
 const FITTING_CLIENTS: u32 = 90;
-/// Clients of the short-lived runs.
+/// Clients of the runs with short-lived connections, one for each transaction.
 const SHORT_LIVED_CLIENTS: u32 = 20;
 /// Descriptors that Poolhouse and pgbench may open.
 const DESCRIPTORS: u64 = 65_536;

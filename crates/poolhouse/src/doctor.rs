@@ -329,7 +329,7 @@ fn look_repeatedly(
 /// Records a line, if there is a recording, and returns it as the recording has it; `None` if the recording is full.
 fn record(recorder: &mut Option<Recorder>, line: Line) -> anyhow::Result<Option<Line>> {
     let Some(recorder) = recorder else { return Ok(Some(line)) };
-    let recorded = recorder.keep(line)?;
+    let recorded = recorder.record(line)?;
     if recorded.is_none() {
         eprintln!("the recording is full: the window ends here");
     }

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::Context;
 
-/// One that is open. If nothing is written, a file that was not there before is removed again.
+/// An open file for the output. If nothing is written, a file that was not there before is removed again.
 #[derive(Debug)]
 pub struct OutputFile {
     path: PathBuf,

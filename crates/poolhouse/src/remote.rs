@@ -11,7 +11,7 @@ use serde::{
 use serde_json::Value;
 
 /// Environment variable with the admin token.
-const TOKEN: &str = "POOLHOUSE_ADMIN_TOKEN";
+const TOKEN_VARIABLE: &str = "POOLHOUSE_ADMIN_TOKEN";
 
 /// Bounds connecting, and an answer beyond the time that the order itself takes.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -23,7 +23,7 @@ const MAX_VALUES: usize = serve::MAX_POOLS * serve::POOL_VALUES;
 /// What is said where a connection is refused.
 const REFUSED: &str = "nothing listens there. Is Poolhouse running, and is this what [admin] listen says";
 /// The admin address, unless another is configured.
-pub const DEFAULT: &str = "127.0.0.1:9930";
+pub const DEFAULT_ADDRESS: &str = "127.0.0.1:9930";
 
 /// The address of a Poolhouse, and the token.
 #[derive(Args)]
@@ -84,14 +84,14 @@ impl RemoteArgs {
     /// # Errors
     /// The URL is none, or the token cannot be read: bad usage.
     pub fn remote(&self) -> anyhow::Result<Remote> {
-        let token = self.token()?.or_else(|| std::env::var(TOKEN).ok());
+        let token = self.token()?.or_else(|| std::env::var(TOKEN_VARIABLE).ok());
         self.remote_with(token)
     }
 
     /// The same for an address that may be another server's, which must not get the token of the environment.
     ///
     /// # Errors
-    /// As above.
+    /// The URL is none, or the token cannot be read: bad usage.
     pub fn remote_without_own_token(&self) -> anyhow::Result<Remote> {
         self.remote_with(self.token()?)
     }
@@ -131,7 +131,7 @@ impl Remote {
             Some(_) => "this token is not the one of [admin] there",
             None => "orders need the token of [admin] there",
         };
-        format!("{said}: give it with --token-file FILE, or in the environment as {TOKEN}")
+        format!("{said}: give it with --token-file FILE, or in the environment as {TOKEN_VARIABLE}")
     }
 
     /// Gets what the server answers at once.
@@ -207,7 +207,7 @@ impl Remote {
             }
             _ => return String::new(),
         };
-        format!(" ({why}? By default it is http://{DEFAULT})")
+        format!(" ({why}? By default it is http://{DEFAULT_ADDRESS})")
     }
 
     fn too_long(&self) -> anyhow::Error {
@@ -256,7 +256,7 @@ fn shown(text: &str) -> String {
 }
 
 impl Answer {
-    /// All of it.
+    /// The text of the answer, read as JSON.
     ///
     /// # Errors
     /// It is JSON, but with numbers or texts that Rust cannot represent.

@@ -185,7 +185,7 @@ impl RequestFlags {
         let scheme = url.reveal().split_once("://").map_or("", |(scheme, _)| scheme).to_owned();
         match scheme.as_str() {
             "postgres" | "postgresql" => {
-                self.only(&Self {
+                self.refuse_other_flags(&Self {
                     http: HttpFlags::default(),
                     commands: CommandFlags::default(),
                     redis: RedisFlags::default(),
@@ -195,15 +195,19 @@ impl RequestFlags {
                 Ok(Target::Postgres(self.postgres(url)?))
             }
             "redis" | "rediss" => {
-                self.only(&Self { redis: self.redis.clone(), ..self.command_flags() })?;
+                self.refuse_other_flags(&Self { redis: self.redis.clone(), ..self.shared_command_flags() })?;
                 Ok(Target::Redis(self.redis(url)?))
             }
             "mongodb" => {
-                self.only(&Self { mongodb: self.mongodb.clone(), init: self.init, ..self.command_flags() })?;
+                self.refuse_other_flags(&Self {
+                    mongodb: self.mongodb.clone(),
+                    init: self.init,
+                    ..self.shared_command_flags()
+                })?;
                 Ok(Target::MongoDb(self.mongodb(url)?))
             }
             "http" | "https" => {
-                self.only(&Self { http: self.http.clone(), ..Self::default() })?;
+                self.refuse_other_flags(&Self { http: self.http.clone(), ..Self::default() })?;
                 Ok(Target::Http(self.http(url)?))
             }
             "mongodb+srv" => {
@@ -234,7 +238,7 @@ impl RequestFlags {
     }
 
     /// Refuses flags that are for another kind of target: `allowed` has the flags without those.
-    fn only(&self, allowed: &Self) -> Result<(), String> {
+    fn refuse_other_flags(&self, allowed: &Self) -> Result<(), String> {
         if self == allowed {
             return Ok(());
         }
@@ -247,7 +251,7 @@ impl RequestFlags {
     }
 
     /// The flags that Redis and MongoDB have in common.
-    fn command_flags(&self) -> Self {
+    fn shared_command_flags(&self) -> Self {
         Self {
             script: self.script.clone(),
             define: self.define.clone(),

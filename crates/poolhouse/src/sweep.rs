@@ -52,7 +52,7 @@ Exit status: 0 done, 1 it failed, 2 bad usage.";
 /// Find the number of connections at which a database stops gaining
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
-#[command(mut_args(without_http))]
+#[command(mut_args(hide_flag_of_http))]
 pub struct SweepArgs {
     /// The database: postgres://user:password@host/name, mongodb://user:password@host/name or
     /// redis://user:password@host:port. Other users of this machine can read it (`ps`): write ${NAME} in single quotes
@@ -110,7 +110,7 @@ pub struct SweepArgs {
 }
 
 /// A sweep asks no HTTP service: its help has none of the flags for one.
-fn without_http(flag: Arg) -> Arg {
+fn hide_flag_of_http(flag: Arg) -> Arg {
     let is_of_http = ["method", "header", "body", "expect"].contains(&flag.get_id().as_str());
     if is_of_http { flag.hide(true) } else { flag }
 }

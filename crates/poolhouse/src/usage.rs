@@ -8,7 +8,7 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
-use crate::{BAD_USAGE, remote::DEFAULT};
+use crate::{BAD_USAGE, remote::DEFAULT_ADDRESS};
 
 /// Examples that are shown.
 const MAX_EXAMPLES: usize = 2;
@@ -46,7 +46,7 @@ pub fn add_default_address(words: impl Iterator<Item = OsString>, root: &Command
         match word.starts_with('-') {
             true => at += 1 + usize::from(takes_value(word)),
             false if ctl.find_subcommand(word.to_ascii_lowercase()).is_some() => {
-                words.insert(at, format!("http://{DEFAULT}").into());
+                words.insert(at, format!("http://{DEFAULT_ADDRESS}").into());
                 break;
             }
             false => break,

@@ -28,7 +28,7 @@ pub enum Fault {
 /// A time, once or at regular intervals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Window {
-    /// From the beginning of the load to the first window.
+    /// From the beginning of the measured load, after the warm-up, to the first window.
     pub first: Duration,
     /// The length of each window.
     pub length: Duration,

@@ -7,8 +7,8 @@ use random::Random;
 
 use crate::fault::{Fault, Window};
 
-/// Windows of silence in a row that delay one arrival.
-const MAX_SILENCES: usize = 16;
+/// Black holes in a row that delay one arrival.
+const MAX_BLACK_HOLES: usize = 16;
 
 /// The direction of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,8 +22,8 @@ pub enum Direction {
 /// The faults of a plan. All times are nanoseconds of one monotonic clock.
 #[derive(Debug)]
 pub struct FaultTimeline {
-    /// When the load began; windows count from there.
-    pub load_start: Option<u64>,
+    /// When the measured load begins, after the warm-up: windows count from there. `None`: not known yet.
+    pub windows_start: Option<u64>,
     faults: Vec<Fault>,
     random: Random,
 }
@@ -31,13 +31,13 @@ pub struct FaultTimeline {
 impl FaultTimeline {
     /// The timeline of these faults. The seed is for jitter.
     pub fn new(faults: &[Fault], seed: u64) -> Self {
-        Self { load_start: None, faults: faults.to_vec(), random: Random::new(seed) }
+        Self { windows_start: None, faults: faults.to_vec(), random: Random::new(seed) }
     }
 
-    /// When bytes arrive that are sent now.
-    pub fn arrival(&mut self, direction: Direction, now: u64) -> u64 {
+    /// Draws when bytes arrive that are sent now.
+    pub fn draw_arrival(&mut self, direction: Direction, now: u64) -> u64 {
         let mut due = now;
-        let since = self.load_start.and_then(|began| now.checked_sub(began));
+        let since = self.windows_start.and_then(|began| now.checked_sub(began));
         for fault in &self.faults {
             match fault {
                 Fault::Delay { delay, jitter } => due += nanos(*delay) + self.random.below(nanos(*jitter) + 1),
@@ -47,11 +47,11 @@ impl FaultTimeline {
                 Fault::Stall { .. } | Fault::BlackHole { .. } | Fault::Forget { .. } | Fault::Cut { .. } => {}
             }
         }
-        self.end_of_silence(due)
+        self.end_of_black_hole(due)
     }
 
-    /// The time of a round trip, which TCP's handshake would take.
-    pub fn round_trip(&mut self) -> u64 {
+    /// Draws the time of a round trip, which TCP's handshake would take.
+    pub fn draw_round_trip(&mut self) -> u64 {
         let mut trip = 0;
         for fault in &self.faults {
             if let Fault::Delay { delay, jitter } = fault {
@@ -73,7 +73,7 @@ impl FaultTimeline {
 
     /// The first cut after a time.
     pub fn next_cut(&self, after: u64) -> Option<u64> {
-        let began = self.load_start?;
+        let began = self.windows_start?;
         let cuts = self.faults.iter().filter_map(|fault| match fault {
             Fault::Cut { window } => Some(window),
             _ => None,
@@ -89,10 +89,10 @@ impl FaultTimeline {
         .min()
     }
 
-    /// The end of the silence that a time falls into, or the time itself.
-    fn end_of_silence(&self, mut due: u64) -> u64 {
-        let Some(began) = self.load_start else { return due };
-        for _ in 0..MAX_SILENCES {
+    /// The end of the black hole that a time falls into, or the time itself.
+    fn end_of_black_hole(&self, mut due: u64) -> u64 {
+        let Some(began) = self.windows_start else { return due };
+        for _ in 0..MAX_BLACK_HOLES {
             let window = self.faults.iter().find_map(|fault| match fault {
                 Fault::BlackHole { window } => {
                     window.begins_at(due.checked_sub(began)?).map(|begin| began + begin + nanos(window.length))
@@ -110,7 +110,7 @@ impl FaultTimeline {
 
 impl Window {
     /// The beginning of the window that a time falls into, if there is one; both in nanoseconds since the beginning of
-    /// the load.
+    /// the measured load.
     pub fn begins_at(&self, at: u64) -> Option<u64> {
         let since = at.checked_sub(nanos(self.first))?;
         let within = self.every.map_or(since, |every| since % nanos(every).max(1));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     fn timeline(faults: &[Fault]) -> FaultTimeline {
-        FaultTimeline { load_start: Some(1000 * MS), ..FaultTimeline::new(faults, 1) }
+        FaultTimeline { windows_start: Some(1000 * MS), ..FaultTimeline::new(faults, 1) }
     }
 
     fn window(first: u64, length: u64, every: Option<u64>) -> Window {
@@ -146,17 +146,17 @@ mod tests {
         let mut timeline = timeline(&[Fault::Delay { delay: ms(5), jitter: ms(2) }]);
         let mut late: Vec<u64> = Vec::new();
         for direction in [Direction::Up, Direction::Down].repeat(200) {
-            late.push(timeline.arrival(direction, 50 * MS) - 50 * MS);
+            late.push(timeline.draw_arrival(direction, 50 * MS) - 50 * MS);
         }
         assert!(late.iter().all(|late| (5 * MS..=7 * MS).contains(late)));
         assert!(late.iter().any(|late| *late < 5_500_000) && late.iter().any(|late| *late > 6_500_000));
-        assert!((10 * MS..=14 * MS).contains(&timeline.round_trip()));
+        assert!((10 * MS..=14 * MS).contains(&timeline.draw_round_trip()));
     }
 
     #[test]
     fn a_stall_holds_up_what_comes_from_the_server_in_its_windows_only() {
         let mut timeline = timeline(&[Fault::Stall { delay: ms(200), window: window(100, 20, Some(500)) }]);
-        let mut late = |direction, at: u64| timeline.arrival(direction, at * MS) / MS - at;
+        let mut late = |direction, at: u64| timeline.draw_arrival(direction, at * MS) / MS - at;
         for at in [1100, 1119, 1600, 2119] {
             assert_eq!(late(Direction::Down, at), 200, "{at}");
             assert_eq!(late(Direction::Up, at), 0);
@@ -164,8 +164,8 @@ mod tests {
         for at in [0, 999, 1099, 1120, 1599] {
             assert_eq!(late(Direction::Down, at), 0, "{at}");
         }
-        timeline.load_start = None;
-        assert_eq!(timeline.arrival(Direction::Down, 1100 * MS), 1100 * MS);
+        timeline.windows_start = None;
+        assert_eq!(timeline.draw_arrival(Direction::Down, 1100 * MS), 1100 * MS);
     }
 
     #[test]
@@ -175,7 +175,7 @@ mod tests {
             Fault::BlackHole { window: window(100, 50, None) },
             Fault::BlackHole { window: window(140, 30, None) },
         ]);
-        let mut arrival = |at: u64| timeline.arrival(Direction::Up, at * MS) / MS;
+        let mut arrival = |at: u64| timeline.draw_arrival(Direction::Up, at * MS) / MS;
         assert_eq!(arrival(1080), 1090);
         assert_eq!(arrival(1095), 1170);
         assert_eq!(arrival(1159), 1170);

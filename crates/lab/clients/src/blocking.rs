@@ -9,7 +9,7 @@ use std::{
 use super::{
     TargetError,
     cancel::Cancels,
-    client::{Client, ClientProtocol, Disconnect, Progress},
+    client::{ClientProtocol, Disconnect, Progress, ProtocolConnection},
     transport::{Event, Transport},
 };
 use pool::Time;
@@ -27,7 +27,7 @@ pub struct BlockingClient<'a, P: ClientProtocol> {
     address: String,
     transport: Transport,
     /// `None`: the connection is closed.
-    client: Option<Client<P>>,
+    client: Option<ProtocolConnection<P>>,
     out: Vec<u8>,
     cancels: Cancels,
     awaits_answer: bool,
@@ -45,7 +45,7 @@ impl<'a, P: ClientProtocol> BlockingClient<'a, P> {
         let now = transport.now();
         let mut this = Self {
             address: P::hosts(&options)[0].address.to_string(),
-            client: Some(Client::open(KEY, &mut transport, &options, now)),
+            client: Some(ProtocolConnection::open(KEY, &mut transport, &options, now)),
             options,
             transport,
             out: Vec::new(),
@@ -65,19 +65,19 @@ impl<'a, P: ClientProtocol> BlockingClient<'a, P> {
     }
 
     /// The same client, whose requests are given up when `stop` is set.
-    pub fn until(mut self, stop: &'a AtomicBool) -> Self {
+    pub fn with_stop(mut self, stop: &'a AtomicBool) -> Self {
         self.stop = Some(stop);
         self
     }
 
     /// The state of the protocol; `None`: the connection is closed.
     pub fn protocol(&mut self) -> Option<&mut P> {
-        self.client.as_mut().map(Client::protocol)
+        self.client.as_mut().map(ProtocolConnection::protocol)
     }
 
     /// Whether the connection takes another request.
     pub fn is_open(&self) -> bool {
-        !self.awaits_answer && self.client.as_ref().is_some_and(Client::is_open)
+        !self.awaits_answer && self.client.as_ref().is_some_and(ProtocolConnection::is_open)
     }
 
     /// Sends the request that `write` appends, and waits for the answer, which the protocol then has. After an error

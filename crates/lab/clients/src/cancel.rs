@@ -41,7 +41,7 @@ impl Cancels {
         let count = under_way.clone();
         let started = thread::Builder::new().name("cancel".to_owned()).spawn(move || {
             // A server that cannot be reached runs no query either.
-            let _ = deliver(&address, &request);
+            let _ = deliver_and_wait(&address, &request);
             under_way.fetch_sub(1, Relaxed);
         });
         if started.is_err() {
@@ -58,7 +58,8 @@ impl Cancels {
     }
 }
 
-fn deliver(address: &Address, request: &[u8]) -> std::io::Result<()> {
+/// Sends the request, and waits until the server closes the connection: it has passed the request on then.
+fn deliver_and_wait(address: &Address, request: &[u8]) -> std::io::Result<()> {
     match address {
         Address::Tcp { host, port } => {
             // A name may have several addresses (`localhost`), of which only some have a listener.
@@ -78,7 +79,6 @@ fn deliver(address: &Address, request: &[u8]) -> std::io::Result<()> {
     }
 }
 
-/// The server closes when it has passed the request on.
 fn until_closed(stream: &mut impl Read) -> std::io::Result<()> {
     stream.read(&mut [0; 1]).map(|_| ())
 }

@@ -1,5 +1,5 @@
 //! One connection to a database: a protocol from the client's side on a connection of the transport, with the times of
-//! its phases. [`Client`] is what the protocols have in common.
+//! its phases. [`ProtocolConnection`] is what the protocols have in common.
 
 use std::{io, time::Duration};
 
@@ -138,7 +138,7 @@ pub trait ClientProtocol: Sized {
 }
 
 /// A connection in the protocol of a database.
-pub struct Client<P> {
+pub struct ProtocolConnection<P> {
     key: u32,
     /// Index of the host that is tried.
     host: usize,
@@ -149,7 +149,7 @@ pub struct Client<P> {
     protocol: Option<P>,
 }
 
-impl<P: ClientProtocol> Client<P> {
+impl<P: ClientProtocol> ProtocolConnection<P> {
     /// Begins to connect under a free key of the transport.
     pub fn open(key: u32, transport: &mut Transport, options: &P::Options, now: Time) -> Self {
         transport.open(key, &P::hosts(options)[0].address);
@@ -207,7 +207,7 @@ impl<P: ClientProtocol> Client<P> {
             Event::Ended { .. } => {
                 let (kind, message) = self.protocol.as_ref().and_then(P::farewell).unwrap_or_else(|| {
                     let message = format!("{} closed the connection", self.endpoint(options).address);
-                    (ErrorKind(CLOSED.into()), message)
+                    (ErrorKind(CLOSED_KIND.into()), message)
                 });
                 self.try_next_host(Disconnect { kind, permanent: false, message }, transport, options)
             }
@@ -330,9 +330,9 @@ fn transport_kind(fault: TransportFault) -> ErrorKind {
 }
 
 /// The kind of error for a connection that the peer ended without a word.
-const CLOSED: &str = "connection closed";
+const CLOSED_KIND: &str = "connection closed";
 /// The kind of error for a peer that breaks its protocol.
-pub(crate) const VIOLATION: &str = "protocol violation";
+pub(crate) const VIOLATION_KIND: &str = "protocol violation";
 
 /// The kernel refuses to wait for events.
 pub fn wait_error(error: &io::Error) -> TargetError {

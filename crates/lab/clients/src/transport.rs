@@ -423,7 +423,7 @@ impl Transport {
                 return;
             }
             self.address_timeouts.pop_front();
-            // A connection that is made has forgotten the other addresses, and a later attempt has a time-out of its own.
+            // A connection that is made has forgotten the other addresses; a later attempt has a time-out of its own.
             let waits = self.is_current(id) && self.slot(id).conn.is_some() && self.slot(id).addresses.len() == untried;
             if waits {
                 self.next_address(id, &io::ErrorKind::TimedOut.into());

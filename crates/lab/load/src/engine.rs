@@ -30,7 +30,7 @@ use self::{
 };
 use crate::{
     plan::Plan,
-    record::{EPHEMERAL, ErrorKind, Phases, RunMetrics},
+    record::{CLOSED_EPHEMERAL, ErrorKind, Phases, RunMetrics},
 };
 use report::result::Second;
 
@@ -89,7 +89,7 @@ pub struct Engine {
     /// Connections lost while the pool was being filled.
     lost_at_start: u32,
     has_connected: bool,
-    failure: Option<Failure>,
+    failure: Option<StartFailure>,
     /// Connections that are made before the load begins.
     required_connections: u32,
     /// The load begins when the pool has its minimum.
@@ -104,7 +104,7 @@ pub struct Engine {
 
 /// Why a run ended before its load began.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Failure {
+pub struct StartFailure {
     /// What the last connect failed with.
     pub kind: ErrorKind,
     /// Connections that were made.
@@ -202,7 +202,7 @@ impl Engine {
         self.handle_times(now);
         loop {
             while let Some((order, serial)) = self.orders.pop_front() {
-                if self.is_due(order, serial, now) {
+                if self.start_order_if_valid(order, serial, now) {
                     return Some(order);
                 }
             }
@@ -295,7 +295,7 @@ impl Engine {
             None => {
                 let op = self.ops.end(client);
                 self.metrics.record_success(op.part, now - op.scheduled, now - op.started, now);
-                self.load.op_over(client, now, op.pause(now));
+                self.load.on_operation_ended(client, now, op.pause(now));
             }
             Some(error) => self.fail_operation(client, error, now),
         }
@@ -304,7 +304,7 @@ impl Engine {
                 self.pools().check_in(instance, server, outcome.reusable, now);
                 self.take_pool_changes(now);
             }
-            None if self.closes_ephemeral || !outcome.reusable => self.close(conn, EPHEMERAL),
+            None if self.closes_ephemeral || !outcome.reusable => self.close(conn, CLOSED_EPHEMERAL),
             // The connection stays open, and no other operation uses it.
             None => {}
         }
@@ -390,7 +390,7 @@ impl Engine {
     }
 
     /// Why the run ended before it began: no connection could be made.
-    pub fn failure(&self) -> Option<&Failure> {
+    pub fn failure(&self) -> Option<&StartFailure> {
         self.failure.as_ref()
     }
 

@@ -246,7 +246,8 @@ pub struct PoolUnderTest {
     pub config: PoolConfig,
     /// False: each operation opens a connection of its own and closes it (ephemeral clients).
     pub reuse: bool,
-    /// Instances of the application, each with such a pool; operations go to them in turn.
+    /// Instances of the application, each with such a pool. In a closed loop each client belongs to one; random
+    /// arrivals choose one at random, others go to them in turn.
     pub instances: u32,
     /// Open `min_size` connections before the load begins.
     pub warm: bool,
@@ -291,7 +292,7 @@ impl Target {
         })
     }
 
-    /// The same of another place that speaks the same protocol.
+    /// Directs the target to another server, which speaks the same protocol.
     pub fn point_at(&mut self, url: &Secret) {
         *match self {
             Self::Postgres(target) => &mut target.url,

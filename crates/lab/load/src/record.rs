@@ -5,4 +5,4 @@ mod metrics;
 
 pub use clients::{ErrorKind, Phases};
 
-pub use metrics::{Cause, EPHEMERAL, Gauges, MAX_ERROR_KINDS, MAX_SECONDS, MAX_STEPS, Part, RunMetrics};
+pub use metrics::{CLOSED_EPHEMERAL, Cause, Gauges, MAX_ERROR_KINDS, MAX_SECONDS, MAX_STEPS, Part, RunMetrics};

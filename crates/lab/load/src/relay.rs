@@ -76,8 +76,8 @@ pub struct RelayCounts {
 #[derive(Default)]
 struct Shared {
     stopped: AtomicBool,
-    /// When the load began, on the monotonic clock; 0: it has not.
-    began: AtomicU64,
+    /// When windows of faults begin to count, on the monotonic clock; 0: they do not yet.
+    windows_start: AtomicU64,
     connections: AtomicU64,
     cut: AtomicU64,
     failed: AtomicU64,
@@ -127,13 +127,13 @@ impl Relay {
         self.address
     }
 
-    /// Starts the windows of faults at `origin`.
-    pub fn start_windows(&self, origin: Instant) {
-        let began = match origin.checked_duration_since(Instant::now()) {
+    /// Starts the windows of faults at `windows_start`.
+    pub fn start_windows(&self, windows_start: Instant) {
+        let began = match windows_start.checked_duration_since(Instant::now()) {
             Some(ahead) => now().saturating_add(nanos(ahead)),
-            None => now().saturating_sub(nanos(origin.elapsed())),
+            None => now().saturating_sub(nanos(windows_start.elapsed())),
         };
-        self.shared.began.store(began.max(1), Relaxed);
+        self.shared.windows_start.store(began.max(1), Relaxed);
         self.wake();
     }
 
@@ -200,7 +200,7 @@ impl RelayThread {
                 match event.data.u64() {
                     LISTENER => accept = true,
                     TIMER => self.alarm = None,
-                    WAKER => self.read_load_start(),
+                    WAKER => self.read_windows_start(),
                     key => touched.extend(self.ready(key, event.flags)),
                 }
             }
@@ -226,10 +226,10 @@ impl RelayThread {
         Some(slot)
     }
 
-    fn read_load_start(&mut self) {
-        let began = self.shared.began.load(Relaxed);
-        if began != 0 && self.timeline.load_start != Some(began) {
-            self.timeline.load_start = Some(began);
+    fn read_windows_start(&mut self) {
+        let began = self.shared.windows_start.load(Relaxed);
+        if began != 0 && self.timeline.windows_start != Some(began) {
+            self.timeline.windows_start = Some(began);
             self.cut_next = self.timeline.next_cut(began.saturating_sub(1));
         }
     }
@@ -237,7 +237,7 @@ impl RelayThread {
     fn pump(&mut self, slot: usize, now: u64) {
         let Some(pair) = self.pairs.get_mut(slot) else { return };
         let timeline = &mut self.timeline;
-        match pair.pump(now, &mut self.chunk, &mut |direction| timeline.arrival(direction, now)) {
+        match pair.pump(now, &mut self.chunk, &mut |direction| timeline.draw_arrival(direction, now)) {
             Ok(Some(next)) if pair.armed.is_none_or(|armed| next < armed) => {
                 pair.armed = Some(next);
                 self.due.push(Reverse((next, slot, pair.serial)));
@@ -309,8 +309,8 @@ impl RelayThread {
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
         // What is sent as soon as the handshake is over arrives this much later.
-        let handshake = now + self.timeline.round_trip();
-        let earliest = self.timeline.arrival(Direction::Up, handshake);
+        let handshake = now + self.timeline.draw_round_trip();
+        let earliest = self.timeline.draw_arrival(Direction::Up, handshake);
         self.serials += 1;
         let slot =
             self.pairs.insert(Pair::new(self.serials, client, server, now, earliest, self.timeline.max_silence()));

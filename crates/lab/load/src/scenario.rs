@@ -139,7 +139,7 @@ pub fn from_text(path: &Path, text: &str, variables: Variables<'_>, full: bool) 
     from_text_with(path, text, variables, full, |_, _| ()).map(|(scenario, ())| scenario)
 }
 
-/// The same, and what `more` reads of the file, such as the planner of `[plan]`.
+/// The same, and what `other` reads of the file, such as the planner of `[plan]`.
 ///
 /// # Errors
 /// All that is wrong with it, each at its place.

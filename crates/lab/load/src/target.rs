@@ -18,7 +18,7 @@ use driver::raise_descriptor_limit;
 use pool::Time;
 
 use crate::{
-    engine::{Engine, Failure},
+    engine::{Engine, StartFailure},
     plan::{Plan, Target},
 };
 
@@ -117,8 +117,8 @@ pub fn init(target: &Target, stop: &AtomicBool) -> Result<(), TargetError> {
 }
 
 /// The error of a load that could not begin without connections. `reason`: the message of the target.
-pub fn start_error(failure: &Failure, reason: Option<&str>) -> TargetError {
-    let Failure { kind, made, wanted } = failure;
+pub fn start_error(failure: &StartFailure, reason: Option<&str>) -> TargetError {
+    let StartFailure { kind, made, wanted } = failure;
     let how_many = match (*made, *wanted) {
         (0, _) | (_, 0) => "no connection could be made to begin with".to_owned(),
         (made, wanted) => format!("only {made} of {wanted} connections could be made to begin with"),
@@ -154,12 +154,12 @@ mod tests {
 
     #[test]
     fn a_server_that_is_full_is_quoted_with_a_cure() {
-        let full = Failure { kind: ErrorKind(TOO_MANY_CONNECTIONS.into()), made: 97, wanted: 100 };
+        let full = StartFailure { kind: ErrorKind(TOO_MANY_CONNECTIONS.into()), made: 97, wanted: 100 };
         let said = start_error(&full, Some("sorry, too many clients already (SQLSTATE 53300)")).message;
         for words in ["only 97 of 100", "sorry, too many clients already", "fewer --clients", "max_connections"] {
             assert!(said.contains(words), "{words}: {said}");
         }
-        let refused = Failure { kind: ErrorKind("connect refused".into()), made: 0, wanted: 100 };
+        let refused = StartFailure { kind: ErrorKind("connect refused".into()), made: 0, wanted: 100 };
         assert_eq!(start_error(&refused, None).message, "no connection could be made to begin with: connect refused");
     }
 }

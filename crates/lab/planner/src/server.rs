@@ -208,7 +208,7 @@ impl<'s> Server<'s> {
 
     /// Starts the fault windows. Returns the time of the first cut of all connections.
     pub fn begin_load(&mut self, now: Time) -> Option<Time> {
-        self.timeline.load_start = Some(now.0);
+        self.timeline.windows_start = Some(now.0);
         self.timeline.next_cut(now.0.saturating_sub(1)).map(Time)
     }
 
@@ -234,7 +234,7 @@ impl<'s> Server<'s> {
         phases.tcp = spend(&connect.tcp, &mut self.random, &mut at);
         // As with the relay in measurements, TCP's round trip is counted in the phase after it.
         let mut from = at;
-        at += self.timeline.round_trip();
+        at += self.timeline.draw_round_trip();
         for (place, (times, trips)) in [
             (&connect.tls, connect.tls_trips),
             (&connect.auth, connect.auth_trips),
@@ -295,7 +295,7 @@ impl<'s> Server<'s> {
         if now.0.saturating_sub(last.0) > self.network_idle_limit_ns {
             return Delivery::Lost;
         }
-        let mut up = self.timeline.arrival(Direction::Up, now.0);
+        let mut up = self.timeline.draw_arrival(Direction::Up, now.0);
         if self.queue.is_some() || self.sharing.is_some() {
             return Delivery::ArrivesAt(Time(up));
         }
@@ -310,7 +310,7 @@ impl<'s> Server<'s> {
     /// dropped the connection.
     pub fn arrival_time(&mut self, last: Time, now: Time) -> Option<Time> {
         let is_alive = now.0.saturating_sub(last.0) <= self.network_idle_limit_ns;
-        is_alive.then(|| Time(self.timeline.arrival(Direction::Up, now.0)))
+        is_alive.then(|| Time(self.timeline.draw_arrival(Direction::Up, now.0)))
     }
 
     /// Starts to serve an operation. `first`: the first one on its connection. Returns when it is served; `None` if
@@ -376,7 +376,7 @@ impl<'s> Server<'s> {
 
     /// When an unsolicited message arrives that is sent now.
     pub fn push_arrival(&mut self, now: Time) -> Time {
-        Time(self.timeline.arrival(Direction::Down, now.0))
+        Time(self.timeline.draw_arrival(Direction::Down, now.0))
     }
 
     pub fn stats(&self) -> ServerStats {
@@ -386,7 +386,7 @@ impl<'s> Server<'s> {
     /// When an operation ends whose first answer is sent at `left`: after its other round trips and its pause.
     #[inline]
     fn finish_round_trips(&mut self, left: u64) -> u64 {
-        let mut at = self.timeline.arrival(Direction::Down, left);
+        let mut at = self.timeline.draw_arrival(Direction::Down, left);
         for _ in 1..self.spec.trips {
             at = self.add_round_trip(at);
         }
@@ -395,8 +395,8 @@ impl<'s> Server<'s> {
 
     #[inline]
     fn add_round_trip(&mut self, at: u64) -> u64 {
-        let up = self.timeline.arrival(Direction::Up, at);
-        self.timeline.arrival(Direction::Down, up)
+        let up = self.timeline.draw_arrival(Direction::Up, at);
+        self.timeline.draw_arrival(Direction::Down, up)
     }
 }
 

@@ -18,7 +18,7 @@ impl Random {
     }
 
     /// Uniform in (0, 1]: never 0, so that its logarithm is finite.
-    pub fn fraction(&mut self) -> f64 {
+    pub fn positive_fraction(&mut self) -> f64 {
         ((self.bits() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
@@ -51,7 +51,7 @@ impl Random {
 
     /// Exponentially distributed with mean 1: the gap between two arrivals of a Poisson process of rate 1.
     pub fn exponential(&mut self) -> f64 {
-        -self.fraction().ln()
+        -self.positive_fraction().ln()
     }
 }
 
@@ -64,7 +64,7 @@ mod tests {
         let mut random = Random::new(1);
         let mut tenths = [0u32; 10];
         for _ in 0..100_000 {
-            let x = random.fraction();
+            let x = random.positive_fraction();
             assert!(x > 0.0 && x <= 1.0);
             tenths[((x * 10.0) as usize).min(9)] += 1;
         }

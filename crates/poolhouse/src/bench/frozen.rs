@@ -57,7 +57,7 @@ pub fn child_run() -> Option<ChildRun> {
 ///
 /// # Errors
 /// The parent is gone.
-pub fn serve(plan: &Plan, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
+pub fn execute_for_parent(plan: &Plan, stop: &AtomicBool) -> anyhow::Result<ExitCode> {
     // A frozen child would otherwise stay behind for ever.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let mut announced = false;
@@ -93,7 +93,7 @@ enum Message {
 ///
 /// # Errors
 /// As those of a run, or that there can be no such process.
-pub fn run(
+pub fn run_in_child(
     plan: &Plan,
     window: Window,
     number: usize,

@@ -90,7 +90,7 @@ pub fn run(args: BenchArgs) -> anyhow::Result<ExitCode> {
     if let Some(child) = frozen::child_run() {
         let interrupt = interrupt::watch()?;
         return match plan_of_child(&args, &child) {
-            Ok(plan) => frozen::serve(&plan, &interrupt.stop),
+            Ok(plan) => frozen::execute_for_parent(&plan, &interrupt.stop),
             Err(StartError::Usage(message)) => Ok(bad_usage(&message)),
             Err(StartError::Failed(error)) => Err(error),
         };
@@ -158,7 +158,7 @@ fn execute_all(runs: &Runs, cleanup: &Cleanup, stop: &AtomicBool) -> (Vec<BenchR
         if let Err(error) = made {
             return (results, Some(error.into()));
         }
-        match run_through_poolhouse(runs, plan, |plan| one(plan, n, cleanup, stop)) {
+        match run_through_poolhouse(runs, plan, |plan| run_one(plan, n, cleanup, stop)) {
             Ok(mut result) => {
                 result.about.scenario.clone_from(&runs.scenario.about);
                 result.about.compression = runs.scenario.compression;
@@ -421,9 +421,9 @@ fn sweep_of_scenario(sweep: SweepOfScenario, outputs: Outputs, stop: &AtomicBool
 }
 
 /// Runs a plan, here or in a process that is frozen now and then.
-fn one(plan: &Plan, number: usize, cleanup: &Cleanup, stop: &AtomicBool) -> Result<BenchResult, RunError> {
+fn run_one(plan: &Plan, number: usize, cleanup: &Cleanup, stop: &AtomicBool) -> Result<BenchResult, RunError> {
     let mut result = match plan.freeze {
-        Some(window) => frozen::run(plan, window, number, cleanup, stop),
+        Some(window) => frozen::run_in_child(plan, window, number, cleanup, stop),
         None => shown(plan, stop),
     }?;
     result.about.command = Some(command_line());

@@ -39,7 +39,7 @@ pub struct MongoDb {
     session: Option<Connection>,
 }
 
-/// A connection.
+/// A connection to the server, with what the server has told.
 struct Connection {
     querier: Querier,
     /// The id of this connection.
@@ -51,7 +51,7 @@ struct Connection {
     last_listed: Option<Instant>,
     /// How often pausing transactions were listed again.
     repeats: u32,
-    /// Why connections are not listed.
+    /// Why client connections are not listed; once set, it stays.
     hidden_because: Option<String>,
 }
 

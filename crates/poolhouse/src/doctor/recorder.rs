@@ -9,7 +9,8 @@ use std::{
 use anyhow::{Context, bail};
 use doctor::{FileReader, Line, MAX_LINE_BYTES, MAX_RECORDING_BYTES, Subject};
 
-/// Writes one. What the file had before stays until there is something to keep: who looks in vain loses nothing.
+/// Writes a recording to a file. What the file had before stays until the first line is recorded, so that a look that
+/// fails destroys nothing.
 pub struct Recorder {
     path: PathBuf,
     file: BufWriter<File>,
@@ -38,12 +39,12 @@ impl Recorder {
         Ok(Self { path: path.to_owned(), file: BufWriter::new(file), is_new, has_begun: false, written: 0 })
     }
 
-    /// Keeps a line, as much of it as fits, and returns what a reader will make of it. `None`: there is room left for
+    /// Records a line, as much of it as fits, and returns what a reader will make of it. `None`: there is room left for
     /// the end only.
     ///
     /// # Errors
     /// The system refuses, or the line is none that can be recorded.
-    pub fn keep(&mut self, line: Line) -> anyhow::Result<Option<Line>> {
+    pub fn record(&mut self, line: Line) -> anyhow::Result<Option<Line>> {
         let (_, text) = line.fitted();
         if self.written + text.len() as u64 + MAX_LINE_BYTES as u64 > MAX_RECORDING_BYTES {
             return Ok(None);
@@ -96,7 +97,8 @@ impl Drop for Recorder {
     }
 }
 
-/// Reads one, or what others recorded of drivers' own pools; from beginning to end and once, for it may be a pipe.
+/// Reads a recording, or what others recorded of drivers' own pools; from beginning to end and once, for it may be a
+/// pipe.
 ///
 /// # Errors
 /// It cannot be read, or is none, or not whole.

@@ -30,10 +30,11 @@ pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const APPLICATION_NAME: &str = "poolhouse doctor";
 /// Ends the version of a PgBouncer's console.
 const CONSOLE_VERSION_SUFFIX: &str = "/bouncer";
-/// Errors of a server without a free connection, and of one that refuses a login. Digits alone may be a port.
+/// The error of a server without a free connection. Digits alone may be a port.
 const TOO_MANY_CONNECTIONS: &str = "SQLSTATE 53300";
 /// The error of a PgBouncer for users that may not use its console.
 const CONSOLE_FORBIDDEN: &str = "not allowed (SQLSTATE 08P01)";
+/// Errors of a server that refuses a login.
 const LOGIN_REFUSALS: [&str; 3] = ["SQLSTATE 28000", "SQLSTATE 28P01", "SQLSTATE 3D000"];
 
 /// A source of looks.

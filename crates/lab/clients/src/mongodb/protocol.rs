@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     Endpoint, ErrorKind,
-    client::{ClientProtocol, Disconnect, Fault, LoginPhase, Step, VIOLATION},
+    client::{ClientProtocol, Disconnect, Fault, LoginPhase, Step, VIOLATION_KIND},
 };
 
 impl ClientProtocol for Requester {
@@ -49,7 +49,7 @@ impl ClientProtocol for Requester {
 impl Requester {
     fn describe(&self, fault: requester::Fault) -> Fault {
         let kind = match (fault.refused, self.is_greeted()) {
-            (false, _) => VIOLATION,
+            (false, _) => VIOLATION_KIND,
             (true, true) => "login refused",
             (true, false) => "refused",
         };

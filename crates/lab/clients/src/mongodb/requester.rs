@@ -15,7 +15,7 @@ use mongodb_session::{
 };
 
 /// Bounds the memory of an incomplete reply that is kept for the next one, in bytes.
-const MAX_KEPT_CAPACITY: usize = 64 * 1024;
+const MAX_PARTIAL_CAPACITY: usize = 64 * 1024;
 
 /// The result of the input so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -182,7 +182,7 @@ impl Requester {
                 }
                 let message = std::mem::take(&mut self.partial);
                 let verdict = self.take_message(&message, keys, out)?;
-                if message.capacity() <= MAX_KEPT_CAPACITY {
+                if message.capacity() <= MAX_PARTIAL_CAPACITY {
                     self.partial = message;
                     self.partial.clear();
                 }

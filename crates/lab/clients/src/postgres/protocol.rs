@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Endpoint, ErrorKind,
-    client::{ClientProtocol, Disconnect, Fault, Goodbye, LoginPhase, Step, VIOLATION},
+    client::{ClientProtocol, Disconnect, Fault, Goodbye, LoginPhase, Step, VIOLATION_KIND},
 };
 
 impl ClientProtocol for Requester {
@@ -65,7 +65,7 @@ impl ClientProtocol for Requester {
 fn fault(fault: session::Fault) -> Fault {
     let kind = match fault.code {
         Some(code) => sqlstate(std::str::from_utf8(&code).expect("only ASCII is taken")),
-        None if fault.violation => ErrorKind(VIOLATION.into()),
+        None if fault.violation => ErrorKind(VIOLATION_KIND.into()),
         None => ErrorKind("login failed".into()),
     };
     let disconnect = Disconnect { kind, permanent: fault.permanent, message: fault.message };

@@ -135,11 +135,11 @@ impl Requester {
         fault
     }
 
-    /// Sends what `write` appends, a statement or several, as one Query message.
+    /// Sends what `text` appends, a statement or several, as one Query message.
     ///
     /// # Errors
-    /// Those of `write`; nothing is sent then.
-    pub fn query_with<E>(
+    /// Those of `text`; nothing is sent then.
+    pub fn query_written_by<E>(
         &mut self,
         out: &mut Vec<u8>,
         text: impl FnOnce(&mut Vec<u8>) -> Result<(), E>,
@@ -159,7 +159,7 @@ impl Requester {
 
     /// Sends a statement, or several, as one Query message.
     pub fn query(&mut self, sql: &str, out: &mut Vec<u8>) {
-        let Ok(()) = self.query_with(out, |to| -> Result<(), Infallible> {
+        let Ok(()) = self.query_written_by(out, |to| -> Result<(), Infallible> {
             to.extend_from_slice(sql.as_bytes());
             Ok(())
         });

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     Endpoint, ErrorKind,
-    client::{ClientProtocol, Disconnect, Fault, Goodbye, LoginPhase, Step, VIOLATION},
+    client::{ClientProtocol, Disconnect, Fault, Goodbye, LoginPhase, Step, VIOLATION_KIND},
 };
 
 impl ClientProtocol for Requester {
@@ -60,7 +60,7 @@ impl ClientProtocol for Requester {
 }
 
 fn fault(fault: requester::Fault) -> Fault {
-    let kind = fault.reply.as_ref().map_or_else(|| ErrorKind(VIOLATION.into()), kind_of);
+    let kind = fault.reply.as_ref().map_or_else(|| ErrorKind(VIOLATION_KIND.into()), kind_of);
     let disconnect = Disconnect { kind, permanent: fault.permanent, message: fault.message };
     Fault { disconnect, detour: false }
 }

@@ -51,7 +51,7 @@ impl Fault {
 pub struct ErrorReply(Box<str>);
 
 /// Errors without a code of their own: Redis and Poolhouse send them to clients that they turn away.
-const KNOWN: [(&str, &str); 3] = [
+const TURNED_AWAY: [(&str, &str); 3] = [
     ("ERR max number of clients reached", "too many clients"),
     ("LOADING Poolhouse: the server connections stayed busy", "no server in time"),
     ("LOADING Poolhouse: no connection to Redis", "redis unavailable"),
@@ -67,7 +67,7 @@ impl ErrorReply {
     /// The name for counters: a few words for clients that are turned away, otherwise the code (`WRONGTYPE`). It has no
     /// part of the command.
     pub fn kind(&self) -> &str {
-        if let Some((_, kind)) = KNOWN.iter().find(|(begins, _)| self.0.starts_with(begins)) {
+        if let Some((_, kind)) = TURNED_AWAY.iter().find(|(begins, _)| self.0.starts_with(begins)) {
             return kind;
         }
         let code = self.0.split(' ').next().unwrap_or_default();

@@ -27,7 +27,7 @@ pub struct Entry {
     /// The client whose operation runs on the connection, or waits for it.
     pub op: Option<u32>,
     pub cause: Cause,
-    /// When connecting was ordered.
+    /// When the target took the order to connect; until then, when the order was given.
     pub since: Time,
 }
 

@@ -53,9 +53,9 @@ pub struct Instances {
     /// Deadlines of pools, each pool at most once. The true deadline of a pool may be later.
     deadlines: BTreeSet<(Time, u32)>,
     /// Those whose time has come, while they are looked at.
-    due: Vec<u32>,
+    due_pools: Vec<u32>,
     /// How long an unneeded connection stays, which is how long the loss of one may be the reason of a new one.
-    idle: Duration,
+    max_idle_time: Duration,
 }
 
 #[derive(Debug)]
@@ -70,7 +70,7 @@ struct Instance {
     losses: VecDeque<(Time, Cause)>,
     is_filled: bool,
     /// Its entry in [`Instances::deadlines`]; never: it has none.
-    due: Time,
+    deadline: Time,
 }
 
 impl Instances {
@@ -87,7 +87,7 @@ impl Instances {
             pool.ready(now);
             let member = budget.as_mut().map(|(budget, scope)| budget.add_member(&[*scope]));
             let is_filled = plan.config.min_size == 0;
-            Instance { pool, member, conns: Vec::new(), losses: VecDeque::new(), is_filled, due: Time::NEVER }
+            Instance { pool, member, conns: Vec::new(), losses: VecDeque::new(), is_filled, deadline: Time::NEVER }
         };
         let pools: Vec<Instance> = (0..plan.instances).map(instance).collect();
         let mut instances = Self {
@@ -98,8 +98,8 @@ impl Instances {
             tickets: Vec::new(),
             changes: VecDeque::new(),
             deadlines: BTreeSet::new(),
-            due: Vec::new(),
-            idle: plan.config.max_idle_time.unwrap_or(Duration::MAX),
+            due_pools: Vec::new(),
+            max_idle_time: plan.config.max_idle_time.unwrap_or(Duration::MAX),
         };
         (0..plan.instances).for_each(|n| instances.drain(n, now));
         instances
@@ -159,7 +159,7 @@ impl Instances {
     /// See [`Pool::handle_connect_failed`].
     pub fn connect_failed(&mut self, instance: u32, server: ServerId, permanent: bool, now: Time) {
         self.pools[instance as usize].pool.handle_connect_failed(server, permanent, now);
-        self.release(instance);
+        self.release_permit(instance);
         self.drain(instance, now);
     }
 
@@ -179,36 +179,36 @@ impl Instances {
 
     /// See [`Pool::handle_lost`].
     pub fn lost(&mut self, instance: u32, server: ServerId, now: Time) {
-        self.pools[instance as usize].note_loss(Cause::Replacement, self.idle, now);
+        self.pools[instance as usize].note_loss(Cause::Replacement, self.max_idle_time, now);
         self.pools[instance as usize].pool.handle_lost(server, now);
-        self.release(instance);
+        self.release_permit(instance);
         self.drain(instance, now);
     }
 
     /// See [`Pool::handle_closed`].
     pub fn closed(&mut self, instance: u32, server: ServerId, now: Time) {
         self.pools[instance as usize].pool.handle_closed(server, now);
-        self.release(instance);
+        self.release_permit(instance);
         self.drain(instance, now);
     }
 
     /// See [`Pool::handle_timeout`]: handles all pools that are due, in their order. There may be thousands of others.
     pub fn handle_timeout(&mut self, now: Time) {
-        let mut due = std::mem::take(&mut self.due);
+        let mut due_pools = std::mem::take(&mut self.due_pools);
         while self.deadline() <= now {
             let (_, instance) = self.deadlines.pop_first().expect("the one that is due");
-            self.pools[instance as usize].due = Time::NEVER;
-            due.push(instance);
+            self.pools[instance as usize].deadline = Time::NEVER;
+            due_pools.push(instance);
         }
-        due.sort_unstable();
-        for instance in due.drain(..) {
+        due_pools.sort_unstable();
+        for instance in due_pools.drain(..) {
             let pool = &mut self.pools[instance as usize].pool;
             if pool.poll_deadline().is_some_and(|at| at <= now) {
                 pool.handle_timeout(now);
             }
             self.drain(instance, now);
         }
-        self.due = due;
+        self.due_pools = due_pools;
     }
 
     /// See [`Pool::close`]: all of them.
@@ -231,7 +231,7 @@ impl Instances {
     }
 
     #[inline]
-    pub fn poll(&mut self, _now: Time) -> Option<Change> {
+    pub fn next_change(&mut self) -> Option<Change> {
         self.changes.pop_front()
     }
 
@@ -293,7 +293,7 @@ impl Instances {
     }
 
     /// Gives the permit of a connection that is gone back to the budget.
-    fn release(&mut self, at: u32) {
+    fn release_permit(&mut self, at: u32) {
         if let (Some(budget), Some(member)) = (&mut self.budget, self.pools[at as usize].member) {
             budget.release(member);
         }
@@ -319,10 +319,10 @@ impl Instances {
             let counts = instance.pool.counts();
             instance.is_filled = counts.idle + counts.in_use >= instance.pool.config().min_size;
         }
-        if let Some(deadline) = instance.pool.poll_deadline().filter(|deadline| *deadline < instance.due) {
-            self.deadlines.remove(&(instance.due, at));
+        if let Some(deadline) = instance.pool.poll_deadline().filter(|deadline| *deadline < instance.deadline) {
+            self.deadlines.remove(&(instance.deadline, at));
             self.deadlines.insert((deadline, at));
-            instance.due = deadline;
+            instance.deadline = deadline;
         }
     }
 
@@ -336,7 +336,7 @@ impl Instances {
             | Action::ReportSpare => {
                 let Some((budget, member)) = self.budget.as_mut().zip(instance.member) else {
                     assert!(matches!(action, Action::AskPermit | Action::WithdrawPermit), "nothing is asked back");
-                    // False would mean that it is wanted no more: then there is nothing to do.
+                    // If the pool needs no permit any more, nothing is to be undone: there is no budget.
                     _ = action == Action::AskPermit && instance.pool.handle_permit(now);
                     return;
                 };
@@ -363,8 +363,10 @@ impl Instances {
             }
             Action::Close { server, reason, .. } => {
                 match reason {
-                    Closed::Life => instance.note_loss(Cause::Rotation, self.idle, now),
-                    Closed::Error | Closed::Discarded => instance.note_loss(Cause::Replacement, self.idle, now),
+                    Closed::Life => instance.note_loss(Cause::Rotation, self.max_idle_time, now),
+                    Closed::Error | Closed::Discarded => {
+                        instance.note_loss(Cause::Replacement, self.max_idle_time, now)
+                    }
                     // There was one connection too many: no later one replaces an earlier one.
                     Closed::Idle => instance.losses.clear(),
                     _ => {}
@@ -387,9 +389,9 @@ impl Instances {
 
 impl Instance {
     /// Notes the loss of a connection that was in use or would have been kept.
-    fn note_loss(&mut self, cause: Cause, idle: Duration, now: Time) {
+    fn note_loss(&mut self, cause: Cause, max_idle_time: Duration, now: Time) {
         if self.losses.len() < MAX_SERVERS as usize {
-            self.losses.push_back((now + idle, cause));
+            self.losses.push_back((now + max_idle_time, cause));
         }
     }
 

@@ -50,7 +50,7 @@ pub struct Load {
     warmup: Duration,
     /// When the load begins, and when it is measured from.
     origin: Time,
-    measured: Time,
+    measured_from: Time,
 }
 
 #[derive(Debug)]
@@ -67,7 +67,7 @@ struct Closed {
     duration: Duration,
     operations: Option<u64>,
     begun: u64,
-    measures: bool,
+    is_measuring: bool,
     /// When clients begin their next operation, in order of time, as all think equally long.
     ready: VecDeque<(Time, u32)>,
     /// The same for clients that pause after a failure.
@@ -100,9 +100,10 @@ struct Burst {
     rounds: u32,
     /// Bursts that have begun, their idle time included.
     round: u32,
-    /// When the burst begins; after it, when it ended.
+    /// When the burst may begin; once its last operation has ended, when that was: the next idle time counts from
+    /// there.
     at: Time,
-    /// Operations of it that have not begun.
+    /// Operations of the burst that have not begun.
     left: u32,
     running: u32,
     /// Clients without an operation, and since when.
@@ -120,7 +121,7 @@ impl Load {
                 duration,
                 operations,
                 begun: 0,
-                measures: false,
+                is_measuring: false,
                 ready: VecDeque::with_capacity(clients as usize),
                 paused: VecDeque::new(),
             }),
@@ -139,12 +140,12 @@ impl Load {
                 free: Vec::with_capacity(at_once as usize),
             }),
         };
-        Self { kind, warmup, origin: Time(0), measured: Time(0) }
+        Self { kind, warmup, origin: Time(0), measured_from: Time(0) }
     }
 
     pub fn begin(&mut self, now: Time) {
         self.origin = now;
-        self.measured = now + self.warmup;
+        self.measured_from = now + self.warmup;
         match &mut self.kind {
             Kind::Closed(closed) => closed.ready.extend((0..closed.clients).map(|client| (now, client))),
             Kind::Open(_) => {}
@@ -160,11 +161,11 @@ impl Load {
     pub fn next(&mut self, now: Time, in_flight: u32, metrics: &mut RunMetrics) -> Next {
         match &mut self.kind {
             Kind::Closed(closed) => {
-                if !closed.measures && self.measured <= now {
-                    closed.measures = true;
-                    metrics.begin_step(&closed.name(), self.measured, None);
+                if !closed.is_measuring && self.measured_from <= now {
+                    closed.is_measuring = true;
+                    metrics.begin_step(&closed.name(), self.measured_from, None);
                 }
-                closed.next(now, self.measured)
+                closed.next(now, self.measured_from)
             }
             Kind::Open(open) => open.next(self.origin, now, in_flight, metrics),
             Kind::Burst(burst) => burst.next(now, metrics),
@@ -173,7 +174,7 @@ impl Load {
 
     /// An operation of a client has ended. `pause`: the client begins its next one no earlier than after this time.
     #[inline]
-    pub fn op_over(&mut self, client: u32, now: Time, pause: Duration) {
+    pub fn on_operation_ended(&mut self, client: u32, now: Time, pause: Duration) {
         match &mut self.kind {
             Kind::Closed(closed) if pause > closed.think => closed.paused.push_back((now + pause, client)),
             Kind::Closed(closed) => closed.ready.push_back((now + closed.think, client)),
@@ -192,7 +193,7 @@ impl Load {
         match &self.kind {
             Kind::Closed(closed) => {
                 let first = |queue: &VecDeque<(Time, u32)>| queue.front().map_or(Time::NEVER, |(at, _)| *at);
-                let phase = if closed.measures { self.measured + closed.duration } else { self.measured };
+                let phase = if closed.is_measuring { self.measured_from + closed.duration } else { self.measured_from };
                 first(&closed.ready).min(first(&closed.paused)).min(phase)
             }
             Kind::Open(open) => self.origin + open.deadline(),
@@ -205,7 +206,7 @@ impl Load {
     #[inline]
     pub fn is_over(&self, now: Time, in_flight: u32) -> bool {
         match &self.kind {
-            Kind::Closed(closed) => closed.is_complete() || self.measured + closed.duration <= now,
+            Kind::Closed(closed) => closed.is_complete() || self.measured_from + closed.duration <= now,
             Kind::Open(open) => open.is_over(now - self.origin),
             Kind::Burst(burst) => burst.round == burst.rounds && burst.left == 0 && in_flight == 0,
         }
@@ -214,7 +215,7 @@ impl Load {
     /// When the load is over according to the plan, if the plan says so.
     pub fn end(&self) -> Option<Time> {
         match &self.kind {
-            Kind::Closed(closed) => (!closed.is_complete()).then(|| self.measured + closed.duration),
+            Kind::Closed(closed) => (!closed.is_complete()).then(|| self.measured_from + closed.duration),
             Kind::Open(open) => Some(self.origin + open.length),
             Kind::Burst(_) => None,
         }
@@ -231,13 +232,13 @@ impl Load {
 
     /// When the warm-up is over.
     pub fn measured_from(&self) -> Time {
-        self.measured
+        self.measured_from
     }
 
     /// Until this time, operations that the plan counts on may end, though none begins any more.
     pub fn latest_end(&self) -> Time {
         match &self.kind {
-            Kind::Closed(closed) if closed.operations.is_some() => self.measured + closed.duration,
+            Kind::Closed(closed) if closed.operations.is_some() => self.measured_from + closed.duration,
             _ => Time(0),
         }
     }
@@ -277,8 +278,8 @@ impl Closed {
     }
 
     #[inline]
-    fn next(&mut self, now: Time, measured: Time) -> Next {
-        if measured + self.duration <= now || self.is_complete() {
+    fn next(&mut self, now: Time, measured_from: Time) -> Next {
+        if measured_from + self.duration <= now || self.is_complete() {
             return Next::Nothing;
         }
         let due = |queue: &VecDeque<(Time, u32)>| queue.front().is_some_and(|(at, _)| *at <= now);
@@ -290,7 +291,7 @@ impl Closed {
             return Next::Nothing;
         };
         let (scheduled, client) = queue.pop_front().expect("the one that is due");
-        let part = if self.measures { Part::Step(0) } else { Part::WarmUp };
+        let part = if self.is_measuring { Part::Step(0) } else { Part::WarmUp };
         self.begun += u64::from(part != Part::WarmUp);
         Next::Begin { client, scheduled, part }
     }

@@ -22,8 +22,8 @@ pub struct Operation {
     pub waited: Duration,
     present: bool,
     /// The operation is in the list of running time-outs, between the two neighbours below.
-    timed: bool,
-    since: Time,
+    has_timeout: bool,
+    timeout_since: Time,
     before: u32,
     after: u32,
 }
@@ -37,7 +37,7 @@ impl Operation {
     }
 }
 
-/// When an operation that was not sent was sent: later than any moment.
+/// `started` of an operation that has not been sent: later than any moment, so that a pause follows it.
 const NEVER_SENT: Time = Time::NEVER;
 
 const ABSENT: Operation = Operation {
@@ -47,14 +47,14 @@ const ABSENT: Operation = Operation {
     conn: None,
     waited: Duration::ZERO,
     present: false,
-    timed: false,
-    since: Time(0),
+    has_timeout: false,
+    timeout_since: Time(0),
     before: NONE,
     after: NONE,
 };
 
-/// All operations under way, by client. Those with a running time-out form a list in the order of their times, so that
-/// only its head has to be looked at.
+/// All operations that have begun and not ended, by client. Those with a running time-out form a list in the order of
+/// their times, so that only its head has to be looked at.
 #[derive(Debug)]
 pub struct Operations {
     entries: Vec<Operation>,
@@ -86,7 +86,7 @@ impl Operations {
     /// Gives an operation a connection of its own, which is being made: the time-out begins.
     pub fn connect(&mut self, client: u32, conn: ConnId, now: Time) {
         self.grant(client, conn);
-        self.run_time(client, now);
+        self.start_timeout(client, now);
     }
 
     /// Gives a connection to an operation. Returns the part of the run that the operation belongs to.
@@ -110,8 +110,8 @@ impl Operations {
     pub fn start(&mut self, client: u32, now: Time) {
         let op = self.get_mut(client);
         op.started = now;
-        if !op.timed {
-            self.run_time(client, now);
+        if !op.has_timeout {
+            self.start_timeout(client, now);
         }
     }
 
@@ -121,7 +121,7 @@ impl Operations {
         self.entries[client as usize].present = false;
         self.len -= 1;
         self.with_connection -= u32::from(op.conn.is_some());
-        if op.timed {
+        if op.has_timeout {
             self.unlink(op);
         }
         op
@@ -146,7 +146,7 @@ impl Operations {
     /// When the first time-out is due.
     #[inline]
     pub fn first_due(&self, timeout: Duration) -> Time {
-        self.entries.get(self.head as usize).map_or(Time::NEVER, |op| op.since + timeout)
+        self.entries.get(self.head as usize).map_or(Time::NEVER, |op| op.timeout_since + timeout)
     }
 
     /// The client whose time-out is due first.
@@ -170,14 +170,14 @@ impl Operations {
     }
 
     #[inline]
-    fn run_time(&mut self, client: u32, now: Time) {
+    fn start_timeout(&mut self, client: u32, now: Time) {
         let tail = self.tail;
-        let since = match self.entries.get(tail as usize) {
-            Some(last) => now.max(last.since),
+        let timeout_since = match self.entries.get(tail as usize) {
+            Some(last) => now.max(last.timeout_since),
             None => now,
         };
         let op = self.get_mut(client);
-        (op.timed, op.since, op.before, op.after) = (true, since, tail, NONE);
+        (op.has_timeout, op.timeout_since, op.before, op.after) = (true, timeout_since, tail, NONE);
         match tail {
             NONE => self.head = client,
             _ => self.entries[tail as usize].after = client,

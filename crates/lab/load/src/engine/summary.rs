@@ -96,7 +96,7 @@ impl Engine {
             warnings.push(format!("{dropped} arrivals were dropped, as too many operations had not ended."));
         }
         if self.load.is_closed() {
-            warnings.extend(stall_warning(&self.metrics.responses()));
+            warnings.extend(stall_warning(&self.metrics.all_responses()));
         }
         let Lateness { arrivals, late, worst } = self.load.lateness();
         if late * MIN_ARRIVALS_PER_LATE > arrivals {

@@ -4,12 +4,12 @@
 use std::{borrow::Cow, time::Duration};
 
 use super::{
-    CLOSE_TIMEOUT, ConnId, Engine, Failure, MAX_START_FAILURES, Order, Phase,
+    CLOSE_TIMEOUT, ConnId, Engine, MAX_START_FAILURES, Order, Phase, StartFailure,
     connections::State,
     instances::{self, Instances},
     load::Next,
 };
-use crate::record::{Cause, EPHEMERAL, ErrorKind, Gauges, Part};
+use crate::record::{CLOSED_EPHEMERAL, Cause, ErrorKind, Gauges, Part};
 use pool::Time;
 
 impl Engine {
@@ -33,9 +33,10 @@ impl Engine {
         }
     }
 
-    /// Whether an order still holds when the target takes it. If so, its time begins.
+    /// Returns whether an order still holds when the target takes it. If it does, its time begins: the time-out of an
+    /// operation, or the time that a connection takes.
     #[inline]
-    pub(super) fn is_due(&mut self, order: Order, serial: u32, now: Time) -> bool {
+    pub(super) fn start_order_if_valid(&mut self, order: Order, serial: u32, now: Time) -> bool {
         let (Order::Connect(conn) | Order::Run { conn, .. } | Order::Close(conn)) = order;
         let Some(entry) = self.conns.find(conn, serial) else { return false };
         match order {
@@ -83,7 +84,7 @@ impl Engine {
     /// Takes the changes that the pools have decided.
     #[inline]
     pub(super) fn take_pool_changes(&mut self, now: Time) {
-        while let Some(change) = self.pools().poll(now) {
+        while let Some(change) = self.pools().next_change() {
             self.on_pool_change(change, now);
         }
     }
@@ -177,7 +178,7 @@ impl Engine {
                 self.pools().check_in(instance, server, false, now);
                 self.take_pool_changes(now);
             }
-            None => self.close(conn, EPHEMERAL),
+            None => self.close(conn, CLOSED_EPHEMERAL),
         }
     }
 
@@ -192,7 +193,7 @@ impl Engine {
     fn fail_after(&mut self, client: u32, error: ErrorKind, taken: Duration, timed_out: bool, now: Time) {
         let op = self.ops.end(client);
         self.metrics.record_failure(op.part, error, taken, timed_out, now);
-        self.load.op_over(client, now, op.pause(now));
+        self.load.on_operation_ended(client, now, op.pause(now));
     }
 
     pub(super) fn begin_if_filled(&mut self, now: Time) {
@@ -228,7 +229,7 @@ impl Engine {
     /// No connection can be made: the run ends.
     pub(super) fn fail(&mut self, error: ErrorKind, now: Time) {
         let made = self.metrics.open();
-        self.failure.get_or_insert(Failure { kind: error, made, wanted: self.required_connections });
+        self.failure.get_or_insert(StartFailure { kind: error, made, wanted: self.required_connections });
         self.stop(now);
     }
 

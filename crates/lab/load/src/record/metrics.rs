@@ -64,8 +64,8 @@ impl Cause {
     }
 }
 
-/// Why a connection closes that was made for one operation.
-pub const EPHEMERAL: &str = "ephemeral";
+/// Why a connection that was made for one operation is closed.
+pub const CLOSED_EPHEMERAL: &str = "ephemeral";
 
 /// The state at a moment, for the series.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -84,13 +84,13 @@ pub struct RunMetrics {
     /// The part of the run that counts connections made and closed now.
     part: Part,
     /// Connections of the start and the warm-up.
-    start: StepMetrics,
+    before_steps: StepMetrics,
     series: Vec<Second>,
     /// The second that is under way, and its response times.
     second: Second,
-    responses: Histogram,
+    second_responses: Histogram,
     open: u32,
-    done: u64,
+    succeeded: u64,
     failed: u64,
     dropped: u64,
     /// Error messages of the target, and how often each came.
@@ -107,9 +107,9 @@ struct StepMetrics {
     response: Histogram,
     service: Histogram,
     issue: Histogram,
-    wait: Histogram,
+    pool_wait: Histogram,
     /// The wait in the pool of a pooler in front, if the target reports it.
-    front: Option<Box<Histogram>>,
+    front_wait: Option<Box<Histogram>>,
     connect: ConnectHistograms,
     errors: BTreeMap<ErrorKind, u64>,
     connect_errors: BTreeMap<ErrorKind, u64>,
@@ -146,12 +146,12 @@ impl RunMetrics {
             origin: None,
             steps: Vec::new(),
             part: Part::WarmUp,
-            start: StepMetrics::default(),
+            before_steps: StepMetrics::default(),
             series: Vec::new(),
             second: Second::default(),
-            responses: Histogram::new(),
+            second_responses: Histogram::new(),
             open: 0,
-            done: 0,
+            succeeded: 0,
             failed: 0,
             dropped: 0,
             error_texts: BTreeMap::new(),
@@ -228,15 +228,15 @@ impl RunMetrics {
     #[inline]
     pub fn record_wait(&mut self, part: Part, wait: Duration) {
         if let Some(step) = self.step(part) {
-            step.wait.record(wait);
+            step.pool_wait.record(wait);
         }
     }
 
     /// An operation got a connection from the pool after `wait`, and a server of the pooler in front after `in_front`.
     pub fn record_front_wait(&mut self, part: Part, wait: Duration, in_front: Duration) {
         if let Some(step) = self.step(part) {
-            step.wait.record(wait + in_front);
-            step.front.get_or_insert_default().record(in_front);
+            step.pool_wait.record(wait + in_front);
+            step.front_wait.get_or_insert_default().record(in_front);
         }
     }
 
@@ -246,9 +246,9 @@ impl RunMetrics {
         if self.is_closed {
             return;
         }
-        self.done += 1;
+        self.succeeded += 1;
         self.second.requests += 1;
-        self.responses.record(response);
+        self.second_responses.record(response);
         if let Some(current) = self.steps.last_mut().filter(|step| step.until.is_none_or(|until| now <= until)) {
             current.finished_meanwhile += 1;
         }
@@ -284,7 +284,7 @@ impl RunMetrics {
             None => timed_out,
         };
         if slow {
-            self.responses.record(taken);
+            self.second_responses.record(taken);
         }
     }
 
@@ -315,7 +315,7 @@ impl RunMetrics {
         }
         self.second.created += 1;
         let measured = self.part != Part::WarmUp;
-        let step = self.connections();
+        let step = self.connection_counters();
         step.created[if measured { cause } else { Cause::Start } as usize] += 1;
         step.max_open = step.max_open.max(open);
         step.connect.record(phases, total);
@@ -324,7 +324,7 @@ impl RunMetrics {
     /// A connection could not be made.
     pub fn count_connect_failure(&mut self, error: ErrorKind) {
         if !self.is_closed {
-            count(&mut self.connections().connect_errors, error);
+            count(&mut self.connection_counters().connect_errors, error);
         }
     }
 
@@ -332,7 +332,7 @@ impl RunMetrics {
     pub fn count_close(&mut self, reason: impl Into<Cow<'static, str>>) {
         self.open = self.open.checked_sub(1).expect("only what is open closes");
         if !self.is_closed {
-            *self.connections().closed.entry(reason.into()).or_default() += 1;
+            *self.connection_counters().closed.entry(reason.into()).or_default() += 1;
         }
     }
 
@@ -342,7 +342,7 @@ impl RunMetrics {
 
     /// Operations that succeeded, failed and were dropped until now.
     pub fn totals(&self) -> (u64, u64, u64) {
-        (self.done, self.failed, self.dropped)
+        (self.succeeded, self.failed, self.dropped)
     }
 
     /// The last whole second.
@@ -373,16 +373,16 @@ impl RunMetrics {
     fn end_second(&mut self, gauges: Gauges) {
         let second = Second {
             at_s: self.series.len() as f64,
-            p50_ms: self.responses.quantile_ms(0.5),
-            p99_ms: self.responses.quantile_ms(0.99),
-            max_ms: self.responses.max_ms(),
+            p50_ms: self.second_responses.quantile_ms(0.5),
+            p99_ms: self.second_responses.quantile_ms(0.99),
+            max_ms: self.second_responses.max_ms(),
             connections: self.open,
             in_use: gauges.in_use,
             waiting: gauges.waiting,
             ..std::mem::take(&mut self.second)
         };
         self.series.push(second);
-        self.responses.clear();
+        self.second_responses.clear();
     }
 
     /// Ends the metrics: what follows (closing the pool) is not counted.
@@ -428,7 +428,7 @@ impl RunMetrics {
     /// All steps together, connections of the start included.
     pub fn total_result(&self, now: Time) -> Measured {
         let mut sum = StepMetrics::default();
-        sum.add(&self.start, false);
+        sum.add(&self.before_steps, false);
         self.steps.iter().for_each(|step| sum.add(step, true));
         let from = self.steps.first().map_or(now, |step| step.from);
         let planned = self.steps.last().and_then(|step| step.until);
@@ -443,7 +443,7 @@ impl RunMetrics {
     }
 
     /// Response times of all steps together.
-    pub fn responses(&self) -> Histogram {
+    pub fn all_responses(&self) -> Histogram {
         let mut sum = Histogram::new();
         self.steps.iter().for_each(|step| sum.add(&step.response));
         sum
@@ -458,9 +458,9 @@ impl RunMetrics {
         }
     }
 
-    fn connections(&mut self) -> &mut StepMetrics {
+    fn connection_counters(&mut self) -> &mut StepMetrics {
         match self.part {
-            Part::WarmUp => &mut self.start,
+            Part::WarmUp => &mut self.before_steps,
             Part::Step(n) => &mut self.steps[n],
         }
     }
@@ -489,9 +489,9 @@ impl StepMetrics {
         self.response.add(&other.response);
         self.service.add(&other.service);
         self.issue.add(&other.issue);
-        self.wait.add(&other.wait);
-        if let Some(front) = &other.front {
-            self.front.get_or_insert_default().add(front);
+        self.pool_wait.add(&other.pool_wait);
+        if let Some(front) = &other.front_wait {
+            self.front_wait.get_or_insert_default().add(front);
         }
         self.connect.add(&other.connect);
         let kinds = [(&mut self.errors, &other.errors), (&mut self.connect_errors, &other.connect_errors)];
@@ -524,8 +524,8 @@ impl StepMetrics {
             response_ms: self.response.percentiles(true),
             service_ms: self.service.percentiles(true),
             issue_ms: self.issue.percentiles(true),
-            pool_wait_ms: self.wait.percentiles(true),
-            front_wait_ms: self.front.as_ref().and_then(|front| front.percentiles(true)),
+            pool_wait_ms: self.pool_wait.percentiles(true),
+            front_wait_ms: self.front_wait.as_ref().and_then(|front| front.percentiles(true)),
             connect_ms: self.connect.to_result(),
             connections: Connections {
                 created: self.created.iter().sum(),

@@ -35,15 +35,16 @@ struct SilenceLimit {
     max: u64,
     /// When bytes passed last.
     last: u64,
-    lost: bool,
+    is_forgotten: bool,
 }
 
 impl SilenceLimit {
-    /// Bytes are sent: returns whether the network still passes them.
-    fn passes(&mut self, now: u64) -> bool {
-        self.lost |= now.saturating_sub(self.last) > self.max;
+    /// Notes that bytes are sent. Returns whether the network still passes them: after too long a silence it has
+    /// forgotten the connection for good.
+    fn note_traffic(&mut self, now: u64) -> bool {
+        self.is_forgotten |= now.saturating_sub(self.last) > self.max;
         self.last = now;
-        !self.lost
+        !self.is_forgotten
     }
 }
 
@@ -104,7 +105,7 @@ impl Pair {
             connected: false,
             ends: [end(client, true), end(server, false)],
             flows: [Flow { last_due: earliest, ..Flow::default() }, Flow::default()],
-            silence: SilenceLimit { max: max_silence, last: now, lost: false },
+            silence: SilenceLimit { max: max_silence, last: now, is_forgotten: false },
         }
     }
 
@@ -175,13 +176,13 @@ impl Flow {
         while sender.readable && self.end.is_none() && self.under_way < MAX_UNDER_WAY {
             let free = buffer.len().min(MAX_UNDER_WAY - self.under_way);
             match sender.stream.read(&mut buffer[..free]) {
-                Ok(0) if silence.passes(now) => self.end = Some(arrival().max(self.last_due)),
+                Ok(0) if silence.note_traffic(now) => self.end = Some(arrival().max(self.last_due)),
                 Ok(0) => self.end_silently(now),
-                Ok(length) if silence.passes(now) => self.accept(&buffer[..length], arrival()),
+                Ok(length) if silence.note_traffic(now) => self.accept(&buffer[..length], arrival()),
                 Ok(_) => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => sender.readable = false,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) if !silence.passes(now) => self.end_silently(now),
+                Err(_) if !silence.note_traffic(now) => self.end_silently(now),
                 Err(error) => return Err(error),
             }
             self.deliver(receiver, now)?;

@@ -2,7 +2,7 @@
 //! thread. Follows no redirect, keeps no cookie and retries nothing: what is measured is what was prepared. Decides
 //! nothing about when.
 //!
-//! `line` is one connection, `template` the fields of a request, `alarm` the timer.
+//! `connection` is one connection, `template` the fields of a request, `alarm` the timer.
 
 mod alarm;
 mod connection;
@@ -53,7 +53,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub fn check(target: &HttpTarget) -> Result<Server, TargetError> {
     let prepared = PreparedTarget::read(target, native_roots)?;
     let runtime = runtime()?;
-    let mut head = prepared.request(&mut prepared.template_input(0));
+    let mut head = prepared.request(&mut initial_template_input(0));
     *head.method_mut() = Method::HEAD;
     *head.body_mut() = Full::default();
     let probed = runtime.block_on(async {
@@ -94,7 +94,7 @@ fn carry_out(
     LocalSet::new().block_on(&runtime, async {
         let alarm = Alarm::new().map_err(|error| wait_error(&error))?;
         let (reports, inbox) = mpsc::unbounded_channel();
-        let template_input = prepared.template_input(seed);
+        let template_input = initial_template_input(seed);
         let mut run = Run { prepared, template_input, context, alarm, conns: HashMap::new(), serial: 0, reports };
         run.run(engine, inbox).await.map_err(|error| wait_error(&error))
     })
@@ -172,10 +172,6 @@ impl PreparedTarget {
         format!("{}:{}", self.destination.host, self.destination.port)
     }
 
-    fn template_input(&self, seed: u64) -> TemplateInput {
-        TemplateInput { random: Random::new(seed, 0), sequence: 0, now: SystemTime::UNIX_EPOCH }
-    }
-
     /// The next request.
     fn request(&self, template_input: &mut TemplateInput) -> HttpRequest {
         template_input.sequence += 1;
@@ -206,6 +202,11 @@ impl PreparedTarget {
         };
         (!expected).then(|| ErrorKind(format!("status {status}").into()))
     }
+}
+
+/// What fields are filled in with before the first request.
+fn initial_template_input(seed: u64) -> TemplateInput {
+    TemplateInput { random: Random::new(seed, 0), sequence: 0, now: SystemTime::UNIX_EPOCH }
 }
 
 /// The headers that all requests have, unless the target sets its own.

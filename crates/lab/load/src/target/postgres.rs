@@ -64,7 +64,7 @@ fn asks_tables(target: &PostgresTarget) -> bool {
 /// # Errors
 /// Why that was not possible.
 pub fn init(target: &PostgresTarget, stop: &AtomicBool) -> Result<(), TargetError> {
-    tables::init(&mut connect(target)?.until(stop), target)
+    tables::init(&mut connect(target)?.with_stop(stop), target)
 }
 
 /// Asks one thing over a connection of its own, and returns the first row; empty: there was none.

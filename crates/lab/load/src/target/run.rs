@@ -5,7 +5,7 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 
 use clients::{
     Cancels,
-    client::{Client, ClientProtocol, Progress, wait_error},
+    client::{ClientProtocol, Progress, ProtocolConnection, wait_error},
     transport::{Event, Transport},
 };
 use pool::Time;
@@ -30,7 +30,7 @@ pub(super) struct Refusal {
 }
 
 /// Operations of scripts over one connection: writes their requests and reads the answers.
-pub(super) trait Operations: Clone {
+pub(super) trait ScriptExchange: Clone {
     type Protocol: ClientProtocol;
 
     /// Appends the request of a step, with the values of the client's variables.
@@ -68,12 +68,12 @@ pub(super) trait Operations: Clone {
     }
 }
 
-/// Carries out the engine's orders until it is done. Each connection gets a copy of `operations`.
+/// Carries out the engine's orders until it is done. Each connection gets a copy of `exchange`.
 ///
 /// # Errors
 /// What makes going on impossible, or kept the load from beginning.
-pub(super) fn carry_out<O: Operations>(
-    operations: O,
+pub(super) fn carry_out<O: ScriptExchange>(
+    exchange: O,
     options: &<O::Protocol as ClientProtocol>::Options,
     scripts: &Scripts,
     plan: &Plan,
@@ -82,7 +82,7 @@ pub(super) fn carry_out<O: Operations>(
 ) -> Result<(), TargetError> {
     reserve_descriptors(plan)?;
     let mut run = Run {
-        operations,
+        exchange,
         options,
         scripts,
         transport: Transport::new(context.origin).map_err(|error| wait_error(&error))?,
@@ -99,8 +99,8 @@ pub(super) fn carry_out<O: Operations>(
     engine.failure().map_or(Ok(()), |failure| Err(start_error(failure, run.refusal.as_deref())))
 }
 
-struct Run<'a, O: Operations> {
-    operations: O,
+struct Run<'a, O: ScriptExchange> {
+    exchange: O,
     options: &'a <O::Protocol as ClientProtocol>::Options,
     scripts: &'a Scripts,
     transport: Transport,
@@ -117,9 +117,9 @@ struct Run<'a, O: Operations> {
     refusal: Option<String>,
 }
 
-struct Conn<O: Operations> {
-    client: Client<O::Protocol>,
-    operations: O,
+struct Conn<O: ScriptExchange> {
+    client: ProtocolConnection<O::Protocol>,
+    exchange: O,
     work: Work,
 }
 
@@ -139,7 +139,7 @@ enum Work {
     Gone,
 }
 
-impl<O: Operations> Run<'_, O> {
+impl<O: ScriptExchange> Run<'_, O> {
     /// Carries out orders until there will be no more.
     fn drive(&mut self, engine: &mut Engine, context: &mut RunContext<'_>) -> Result<(), TargetError> {
         let mut now = self.transport.now();
@@ -197,10 +197,10 @@ impl<O: Operations> Run<'_, O> {
         if index >= self.conns.len() {
             self.conns.resize_with(index + 1, || None);
         }
-        let client = Client::open(conn.0, &mut self.transport, self.options, now);
+        let client = ProtocolConnection::open(conn.0, &mut self.transport, self.options, now);
         // A connection with the same number before has failed, which the engine knows.
         let before =
-            self.conns[index].replace(Conn { client, operations: self.operations.clone(), work: Work::Connecting });
+            self.conns[index].replace(Conn { client, exchange: self.exchange.clone(), work: Work::Connecting });
         assert!(before.is_none_or(|before| matches!(before.work, Work::Gone)), "a number stands for one connection");
     }
 
@@ -223,13 +223,13 @@ impl<O: Operations> Run<'_, O> {
     /// Takes an operation to its next request, pause, or end.
     fn advance(&mut self, conn: ConnId, engine: &mut Engine, now: Time) {
         let Self { scripts, conns, script_clients, transport, out, .. } = self;
-        let Conn { client, operations, work } = conns[conn.0 as usize].as_mut().expect("the connection is there");
+        let Conn { client, exchange, work } = conns[conn.0 as usize].as_mut().expect("the connection is there");
         let Work::Operation { client: number, operation } = work else { unreachable!("an operation is under way") };
         let script_client = script_clients[*number as usize].as_mut().expect("the client has begun");
         match script_client.next(scripts) {
             step @ (Step::Send(_) | Step::Request(_)) => {
                 out.clear();
-                match operations.write_request(client.protocol(), &step, (script_client, scripts), out) {
+                match exchange.write_request(client.protocol(), &step, (script_client, scripts), out) {
                     Ok(()) => transport.send(conn.0, out),
                     Err(error) => self.end(conn, Some(error), engine, now),
                 }
@@ -241,11 +241,11 @@ impl<O: Operations> Run<'_, O> {
     }
 
     fn answered(&mut self, conn: ConnId, engine: &mut Engine, now: Time) {
-        let Conn { client, operations, work } = self.conns[conn.0 as usize].as_mut().expect("the connection is there");
+        let Conn { client, exchange, work } = self.conns[conn.0 as usize].as_mut().expect("the connection is there");
         match work {
             Work::Operation { client: number, .. } => {
                 let script_client = self.script_clients[*number as usize].as_mut().expect("the client has begun");
-                match operations.read_answer(client.protocol(), script_client, self.scripts) {
+                match exchange.read_answer(client.protocol(), script_client, self.scripts) {
                     Ok(()) => self.advance(conn, engine, now),
                     Err(Refusal { kind, said }) => {
                         said.iter().for_each(|said| engine.note_error_text(said));
@@ -254,7 +254,7 @@ impl<O: Operations> Run<'_, O> {
                 }
             }
             Work::RollingBack { .. } => {
-                let reusable = !operations.in_transaction(client.protocol());
+                let reusable = !exchange.in_transaction(client.protocol());
                 let Work::RollingBack { error } = std::mem::replace(work, Work::Idle) else {
                     unreachable!("it was rolling back")
                 };
@@ -267,14 +267,14 @@ impl<O: Operations> Run<'_, O> {
     /// Ends an operation. A transaction that it has left open is rolled back before the connection is used again.
     fn end(&mut self, conn: ConnId, error: Option<ErrorKind>, engine: &mut Engine, now: Time) {
         let Self { conns, transport, out, .. } = self;
-        let Conn { client, operations, work } = conns[conn.0 as usize].as_mut().expect("the connection is there");
+        let Conn { client, exchange, work } = conns[conn.0 as usize].as_mut().expect("the connection is there");
         *work = Work::Idle;
-        if !operations.in_transaction(client.protocol()) {
+        if !exchange.in_transaction(client.protocol()) {
             return engine.ended(conn, Outcome { error, reusable: client.is_open() }, now);
         }
         let error = error.unwrap_or_else(|| ErrorKind("script: it leaves a transaction open".into()));
         out.clear();
-        if operations.roll_back(client.protocol(), out) {
+        if exchange.roll_back(client.protocol(), out) {
             *work = Work::RollingBack { error };
             transport.send(conn.0, out);
         } else {

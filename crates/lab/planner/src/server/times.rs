@@ -177,7 +177,7 @@ impl Times {
 
 impl MeasuredTimes {
     fn draw(&self, random: &mut Random) -> f64 {
-        let share = random.fraction();
+        let share = random.positive_fraction();
         let at = self.steps.partition_point(|(until, _)| *until < share);
         let (until, longest) = self.steps[at.min(self.steps.len() - 1)];
         let (from, shortest) = if at == 0 { return longest } else { self.steps[at - 1] };

@@ -83,7 +83,7 @@ impl Clients {
     fn drawn(&mut self) -> f64 {
         match self.work {
             // Those that come at the same moment must not all end at the same moment.
-            Work::Same if self.now_s == 0.0 => self.random.fraction(),
+            Work::Same if self.now_s == 0.0 => self.random.positive_fraction(),
             Work::Same => 1.0,
             Work::Drawn => self.random.exponential(),
         }

@@ -67,10 +67,7 @@ fn a_transaction_is_known_by_its_ends() {
     while let Step::Request(request) = client.next(&scripts) {
         effects.push(request.transaction_effect());
     }
-    assert_eq!(
-        effects,
-        [TransactionEffect::Begin, TransactionEffect::None, TransactionEffect::End]
-    );
+    assert_eq!(effects, [TransactionEffect::Begin, TransactionEffect::None, TransactionEffect::End]);
 }
 
 #[test]

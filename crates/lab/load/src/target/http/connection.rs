@@ -78,7 +78,7 @@ pub(super) async fn run(to: Destination, mut requests: mpsc::Receiver<HttpReques
     }
 }
 
-/// The first address that lets us in; with an error the word for what has no better one.
+/// Connects to the first address that accepts. The word with an error is its kind if `kind_of` knows no better one.
 async fn connect(to: &Destination, phases: &mut Phases) -> Result<TcpStream, (io::Error, &'static str)> {
     let addresses: Vec<SocketAddr> = match (to.via, to.host.parse()) {
         (Some(via), _) => vec![via],
@@ -169,18 +169,18 @@ async fn exchange(sender: &mut http1::SendRequest<Full<Bytes>>, request: HttpReq
 pub(super) async fn probe(
     to: Destination,
     request: HttpRequest,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Option<String>, (ErrorKind, String)> {
     let mut phases = Phases::default();
     let stream = connect(&to, &mut phases)
         .await
         .map_err(|(error, otherwise)| (kind_of(&error, otherwise), error.to_string()))?;
     let server = match &to.tls {
-        None => tokio::time::timeout(patience, server_of(stream, request)).await,
+        None => tokio::time::timeout(timeout, server_of(stream, request)).await,
         Some((connector, name)) => {
             let stream = connector.connect(name.clone(), stream).await;
             let stream = stream.map_err(|error| (kind_of(&error, "tls failed"), error.to_string()))?;
-            tokio::time::timeout(patience, server_of(stream, request)).await
+            tokio::time::timeout(timeout, server_of(stream, request)).await
         }
     };
     Ok(server.ok().flatten())

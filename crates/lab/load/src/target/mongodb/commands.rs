@@ -7,7 +7,7 @@ use clients::mongodb::{Requester, kind_of};
 use crate::{
     record::ErrorKind,
     script::{ScriptClient, Scripts, Step},
-    target::run::{Operations, Refusal},
+    target::run::{Refusal, ScriptExchange},
 };
 
 #[derive(Clone)]
@@ -24,7 +24,7 @@ impl Commands {
     }
 }
 
-impl Operations for Commands {
+impl ScriptExchange for Commands {
     type Protocol = Requester;
 
     fn write_request(

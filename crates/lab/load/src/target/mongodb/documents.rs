@@ -57,7 +57,7 @@ pub fn init(target: &MongoTarget, stop: &AtomicBool) -> Result<(), TargetError> 
         ));
     };
     let (client, database) = connect(target)?;
-    let mut client = client.until(stop);
+    let mut client = client.with_stop(stop);
     let value = "x".repeat(value_size as usize);
     let mut command = Vec::new();
     for collection in DROPS {

@@ -6,7 +6,7 @@ use crate::{
     plan::QueryProtocol,
     record::ErrorKind,
     script::{ScriptClient, Scripts, Step},
-    target::run::{Operations, Refusal},
+    target::run::{Refusal, ScriptExchange},
 };
 
 #[derive(Clone)]
@@ -24,7 +24,7 @@ impl Statements {
     }
 }
 
-impl Operations for Statements {
+impl ScriptExchange for Statements {
     type Protocol = Requester;
 
     fn write_request(
@@ -36,7 +36,7 @@ impl Operations for Statements {
     ) -> Result<(), ErrorKind> {
         let Step::Send(statement) = step else { unreachable!("a script of SQL holds no commands") };
         if self.protocol == QueryProtocol::Simple {
-            requester.query_with(out, |to| client.write_query(scripts, statement, to))?;
+            requester.query_written_by(out, |to| client.write_query(scripts, statement, to))?;
         } else {
             self.parameters.clear();
             for parameter in 0..statement.parameters() {

@@ -5,7 +5,7 @@ use clients::redis::{Requester, Words, kind_of};
 use crate::{
     record::ErrorKind,
     script::{ScriptClient, Scripts, Step, TransactionEffect},
-    target::run::{Operations, Refusal},
+    target::run::{Refusal, ScriptExchange},
 };
 
 /// The kind of error of an EXEC whose transaction the server has discarded.
@@ -50,7 +50,7 @@ impl Commands {
     }
 }
 
-impl Operations for Commands {
+impl ScriptExchange for Commands {
     type Protocol = Requester;
 
     fn write_request(
