@@ -116,7 +116,14 @@ impl Cursors {
             table.last_generated += 1;
             client_id = i64::MAX - table.last_generated;
         }
-        table.put(user, client_id, location);
+        if client_id == location.id {
+            table.put(user, client_id, location);
+        } else {
+            // No host knows a generated id, so the table must, even beyond the quota. Collisions are rare.
+            table.quota.note(user, 1);
+            let entry = Entry { user: Arc::clone(user), location, used: table.now };
+            table.entries.entry(client_id).or_default().push(entry);
+        }
         client_id
     }
 
@@ -164,6 +171,18 @@ mod tests {
         cursors.on_tick(CURSOR_TIMEOUT);
         cursors.add(&one, at(7));
         assert!(cursors.contains(&one, 7) && cursors.table().quota.taken() == 1, "all others are forgotten");
+    }
+
+    #[test]
+    fn a_generated_id_is_known_though_the_users_quota_is_full() {
+        let (cursors, user) = (Cursors::default(), Arc::from("u"));
+        let at = |host, id| CursorLocation { host, id, awaits_data: false };
+        (1..=MAX_CURSORS as i64).for_each(|id| _ = cursors.add(&user, at(0, id)));
+        let client_id = cursors.add(&user, at(1, 1));
+        assert_ne!(client_id, 1, "the client has a cursor of this id at host 0");
+        assert_eq!(cursors.find(&user, client_id), Some(at(1, 1)));
+        cursors.on_tick(CURSOR_TIMEOUT);
+        assert_eq!(cursors.table().quota.taken(), 0);
     }
 
     #[test]

@@ -82,10 +82,13 @@ pub struct AdvertisedTopology {
     pub session_minutes: Option<i32>,
 }
 
+/// A post may reach a session of another protocol with the same tag, so the keys of each protocol begin with a letter of
+/// its own.
+const FIRST_KEY: u64 = (b'M' as u64) << 56;
+
 impl Topology {
     pub fn new() -> Self {
-        // A post may reach a session of another protocol with the same tag, whose keys are smaller.
-        Self { last_key: 1 << 62, local_threshold: DEFAULT_LOCAL_THRESHOLD, ..Self::default() }
+        Self { last_key: FIRST_KEY, local_threshold: DEFAULT_LOCAL_THRESHOLD, ..Self::default() }
     }
 
     pub fn now(&self) -> Duration {
@@ -118,19 +121,15 @@ impl Topology {
         primaries.max_by_key(|(_, description)| description.election)
     }
 
-    /// Chooses a writable host, if one is known: the primary of the latest election, or any near mongos.
-    pub fn choose_writable(&mut self) -> Option<usize> {
+    /// A writable host, if one is known: the primary of the latest election, or the near mongos whose turn it is.
+    fn writable_host(&self) -> Option<usize> {
         if let Some((host, _)) = self.primary() {
             return Some(host);
         }
         let others = self
             .hosts_up()
             .filter(|(_, description)| matches!(description.server_type, ServerType::Standalone | ServerType::Mongos));
-        let chosen = self.choose_near(others.map(|(host, _)| host).collect());
-        if chosen.is_some() {
-            self.choices = self.choices.wrapping_add(1);
-        }
-        chosen
+        self.choose_near(others.map(|(host, _)| host).collect())
     }
 
     fn choose_near(&self, hosts: Vec<usize>) -> Option<usize> {
@@ -143,15 +142,30 @@ impl Topology {
             .is_some_and(|(latest, heard_at)| primary.election < latest && self.now < heard_at + STALE_PRIMARY_TIME)
     }
 
-    /// Selects a host; `None` if no suitable one is known.
+    /// Selects a host, and takes a turn if it is one of several equal hosts; `None` if no suitable one is known.
     pub fn choose(&mut self, target: Target, requirements: Option<&ReadRequirements>) -> Option<usize> {
+        let chosen = self.suitable_host(target, requirements)?;
+        let is_turn = match target {
+            Target::Host(_) => false,
+            Target::HostIfUp(host) if self.is_up(host) => false,
+            Target::HostIfUp(_) | Target::Writable => self.primary().is_none(),
+            Target::Read(_) => true,
+        };
+        if is_turn {
+            self.choices = self.choices.wrapping_add(1);
+        }
+        Some(chosen)
+    }
+
+    /// The host that [`Topology::choose`] would select. This takes no turn.
+    pub fn suitable_host(&self, target: Target, requirements: Option<&ReadRequirements>) -> Option<usize> {
         let preference = match target {
             Target::Host(host) => return Some(host),
             Target::HostIfUp(host) if self.is_up(host) => return Some(host),
-            Target::HostIfUp(_) | Target::Writable => return self.choose_writable(),
+            Target::HostIfUp(_) | Target::Writable => return self.writable_host(),
             Target::Read(preference) => preference,
         };
-        let primary = self.choose_writable();
+        let primary = self.writable_host();
         if primary.and_then(|host| self.description(host)).is_some_and(|description| description.set.is_none()) {
             // Standalone servers and mongos apply read preferences themselves.
             return primary;
@@ -167,14 +181,12 @@ impl Topology {
         let tags_of = |host: usize| self.description(host).map_or(&no_tags, |description| &description.tags);
         let sets = requirements.map_or(&[][..], |requirements| &requirements.tags);
         let any = |hosts: Vec<usize>| self.choose_near(tags::allowed(sets, hosts, tags_of));
-        let chosen = match preference {
+        match preference {
             ReadPreference::PrimaryPreferred => primary.or_else(|| any(secondaries)),
             ReadPreference::Secondary => any(secondaries),
             ReadPreference::SecondaryPreferred => any(secondaries).or(primary),
             ReadPreference::Nearest => any([secondaries, primary.into_iter().collect()].concat()),
-        };
-        self.choices = self.choices.wrapping_add(1);
-        chosen
+        }
     }
 
     fn last_write(&self, host: usize) -> Option<LastWrite> {
@@ -198,14 +210,14 @@ impl Topology {
     }
 
     /// All hosts that are up, a writable one first.
-    pub fn reachable_hosts(&mut self) -> Vec<usize> {
-        let first = self.choose_writable();
+    pub fn reachable_hosts(&self) -> Vec<usize> {
+        let first = self.writable_host();
         let others = self.hosts_up().map(|(host, _)| host).filter(|host| Some(*host) != first);
         first.into_iter().chain(others).collect()
     }
 
     /// The hosts that may have a cursor, a writable one first. Arbiters and members that are starting serve no reads.
-    pub fn readable_hosts(&mut self) -> Vec<usize> {
+    pub fn readable_hosts(&self) -> Vec<usize> {
         let mut hosts = self.reachable_hosts();
         hosts.retain(|host| self.description(*host).is_some_and(|known| known.server_type != ServerType::Other));
         hosts
@@ -231,7 +243,8 @@ impl Topology {
         self.hosts_up().any(|(_, description)| description.server_type == ServerType::Mongos)
     }
 
-    /// A host has sent a state change error: it is marked unknown, and all hosts are checked.
+    /// A host has sent a state change error: it is marked unknown, unless it is a standalone server, and all hosts are
+    /// checked.
     pub fn mark_unknown(&mut self, number: usize, out: &mut Outbox) {
         let before = self.server_types();
         let now = self.now;

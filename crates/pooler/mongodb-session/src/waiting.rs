@@ -171,10 +171,10 @@ impl MongoDb {
             _ => return self.close_if_stalled(client, out),
         };
         let (known, now) = {
-            let mut topology = self.topology();
+            let topology = self.topology();
             let is_hello = client.request.kind() == RequestKind::Hello;
             let (target, wanted) = (client.destination.target(), client.destination.requirements());
-            let served = is_hello || topology.choose(target, wanted).is_some();
+            let served = is_hello || topology.suitable_host(target, wanted).is_some();
             (topology.advertised().is_some() && served, topology.now())
         };
         if known {

@@ -13,6 +13,8 @@ use std::{
 
 use seam::LeaseFailure;
 
+use crate::command::block_option;
+
 /// A request for a server that failed sooner is not repeated: with a shorter `max_wait_time`, requests would never
 /// stop.
 const MIN_WAIT: Duration = Duration::from_millis(50);
@@ -28,7 +30,7 @@ pub(crate) struct BlockingWaits {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WaitOutcome {
-    /// The client has no wait, or another request would fail, too.
+    /// The client has no blocking wait, or its request failed for a reason that another request would meet, too.
     Fails,
     GoesOn,
     /// The time is over.
@@ -54,6 +56,7 @@ impl BlockingWaits {
         }
     }
 
+    /// The request for a server has failed. What it has waited counts.
     pub(crate) fn failed(&self, id: u64, why: &LeaseFailure) -> WaitOutcome {
         let mut left = self.lock();
         let (Some(left), LeaseFailure::WaitTimeout { waited, .. }) = (left.get_mut(&id), why) else {
@@ -75,8 +78,11 @@ pub(crate) fn block_timeout(arguments: &[&[u8]]) -> Option<Duration> {
     let time = match name.as_slice() {
         b"BLMPOP" | b"BZMPOP" => seconds(arguments.get(1)?)?,
         b"XREAD" | b"XREADGROUP" => {
-            let at = arguments.iter().position(|word| word.eq_ignore_ascii_case(b"BLOCK"))?;
-            Duration::from_millis(std::str::from_utf8(arguments.get(at + 1)?).ok()?.parse().ok()?)
+            let [option, millis, ..] = block_option(&arguments[1..])? else { return None };
+            if !option.eq_ignore_ascii_case(b"BLOCK") {
+                return None;
+            }
+            Duration::from_millis(std::str::from_utf8(millis).ok()?.parse().ok()?)
         }
         _ => seconds(arguments.last()?)?,
     };
@@ -125,6 +131,9 @@ mod tests {
             ("BLMPOP 3 1 a LEFT", Some(3000)),
             ("XREAD COUNT 2 BLOCK 250 STREAMS s $", Some(250)),
             ("XREADGROUP GROUP g c BLOCK 0 STREAMS s >", None),
+            ("XREADGROUP GROUP block c BLOCK 250 STREAMS s >", Some(250)),
+            ("XREADGROUP GROUP g block noack count 2 block 250 STREAMS s >", Some(250)),
+            ("XREADGROUP GROUP block 7 BLOCK 250 STREAMS s >", Some(250)),
             ("XREAD STREAMS s 0", None),
         ] {
             let words: Vec<&[u8]> = words.split(' ').map(str::as_bytes).collect();

@@ -143,7 +143,7 @@ pub fn kind(name: &[u8], rest: &[&[u8]]) -> Kind {
         b"BLPOP" | b"BRPOP" | b"BRPOPLPUSH" | b"BLMOVE" | b"BLMPOP" | b"BZPOPMIN" | b"BZPOPMAX" | b"BZMPOP" => {
             Kind::Blocking
         }
-        b"XREAD" | b"XREADGROUP" if blocks(rest) => Kind::Blocking,
+        b"XREAD" | b"XREADGROUP" if block_option(rest).is_some() => Kind::Blocking,
         b"SCRIPT" | b"FUNCTION" if is(second, b"KILL") => Kind::Control,
         b"FUNCTION" if is(second, b"STATS") => Kind::Control,
         b"INFO" => Kind::Control,
@@ -203,20 +203,21 @@ fn uppercase<'a>(name: &[u8], buffer: &'a mut [u8; MAX_NAME]) -> &'a [u8] {
     buffer
 }
 
-/// Whether XREAD or XREADGROUP has the option BLOCK, or an unknown option.
-fn blocks(rest: &[&[u8]]) -> bool {
+/// The arguments of XREAD or XREADGROUP from its option BLOCK or from an unknown option on; `None` if it has neither.
+/// A group and a consumer may be named as an option is.
+pub fn block_option<'a>(rest: &'a [&'a [u8]]) -> Option<&'a [&'a [u8]]> {
     let mut at = 0;
     while let Some(word) = rest.get(at) {
         let mut upper = [0; MAX_NAME];
         at += match uppercase(word, &mut upper) {
-            b"STREAMS" => return false,
+            b"STREAMS" => return None,
             b"NOACK" => 1,
             b"COUNT" | b"CLAIM" => 2,
             b"GROUP" => 3,
-            _ => return true,
+            _ => return Some(&rest[at..]),
         };
     }
-    true
+    Some(&[])
 }
 
 fn is(argument: Option<&[u8]>, word: &[u8]) -> bool {

@@ -3,6 +3,7 @@
 use seam::Standing;
 
 use super::*;
+use crate::routes::{ReadPreference, Target};
 
 #[test]
 fn a_request_that_waits_for_a_host_for_too_long_is_answered_once_and_its_connection_stays() {
@@ -18,6 +19,28 @@ fn a_request_that_waits_for_a_host_for_too_long_is_answered_once_and_its_connect
     assert_eq!((stage.hear(&bytes), stage.told(&bytes).len()), (bytes.len(), 0), "what was said of it is dropped");
     stage.ask(|body| _ = body.text("insert", "things").text("$db", "app"));
     assert_eq!(stage.wanted(), Some(PoolId(0)));
+}
+
+#[test]
+fn a_request_that_waited_for_a_host_takes_one_turn_among_equal_hosts() {
+    let mut stage = Stage::new();
+    let bytes = stage.ask(|body| {
+        body.text("find", "things").text("$db", "app");
+        body.document("$readPreference", |preference| _ = preference.text("mode", "secondary"));
+    });
+    assert_eq!(stage.wanted(), None);
+    stage.doors.0.lock().unwrap().extend([1, 2]);
+    stage.pass(topology::HEARTBEAT_INTERVAL);
+    [1, 2].map(|host| stage.watch(host, false));
+    let of_another = stage.mongodb.topology().choose(Target::Read(ReadPreference::Secondary), None).unwrap();
+    let client = stage.clients.0.get_mut(&CLIENT.0).unwrap();
+    let key = client.key;
+    stage.out.clear();
+    stage.mongodb.posted_to_client(CLIENT, client, key, &[], &mut stage.out);
+    assert!(stage.did(|effect| *effect == Effect::Wake { client: CLIENT }));
+    stage.hear(&bytes);
+    let host = stage.wanted().unwrap().0 as usize;
+    assert!(host != of_another && host > 0, "{host} after {of_another}");
 }
 
 #[test]

@@ -18,15 +18,15 @@ fn a_primary_that_was_replaced_takes_no_writes_though_its_successor_is_away() {
     let (mut topology, mut out) = (Topology::new(), Outbox::default());
     topology.learn(0, primary_of(1), HelloReceived::default(), &mut out);
     topology.learn(1, primary_of(2), HelloReceived::default(), &mut out);
-    assert_eq!(topology.choose_writable(), Some(1));
+    assert_eq!(topology.writable_host(), Some(1));
     topology.mark_unknown(1, &mut out);
-    assert_eq!(topology.choose_writable(), None);
+    assert_eq!(topology.writable_host(), None);
     assert!(!topology.serves(0, Target::Writable) && !topology.serves(1, Target::Writable));
     topology.learn(0, primary_of(1), HelloReceived::default(), &mut out);
-    assert_eq!(topology.choose_writable(), None);
+    assert_eq!(topology.writable_host(), None);
     assert!(topology.has_lost_transactions(0));
     topology.learn(0, primary_of(3), HelloReceived::default(), &mut out);
-    assert_eq!(topology.choose_writable(), Some(0));
+    assert_eq!(topology.writable_host(), Some(0));
 }
 
 #[test]
@@ -35,9 +35,21 @@ fn a_replica_set_that_was_made_anew_has_a_primary_after_a_while() {
     topology.learn(0, primary_of(9), HelloReceived::default(), &mut out);
     topology.mark_unknown(0, &mut out);
     topology.learn(0, primary_of(1), HelloReceived::default(), &mut out);
-    assert_eq!(topology.choose_writable(), None);
+    assert_eq!(topology.writable_host(), None);
     topology.on_tick(STALE_PRIMARY_TIME, &mut out);
-    assert_eq!(topology.choose_writable(), Some(0));
+    assert_eq!(topology.writable_host(), Some(0));
+}
+
+#[test]
+fn a_list_of_the_hosts_takes_no_turn_among_equal_mongos() {
+    let (mut topology, mut out) = (Topology::new(), Outbox::default());
+    for host in 0..2 {
+        let mongos = ServerDescription { server_type: ServerType::Mongos, set: None, ..primary_of(0) };
+        topology.learn(host, mongos, HelloReceived::default(), &mut out);
+    }
+    let first = topology.choose(Target::Writable, None);
+    assert_eq!(topology.readable_hosts().len(), 2);
+    assert_ne!(topology.choose(Target::Writable, None), first);
 }
 
 /// How often monitors have been asked since the last call, and how often the client has been notified.
