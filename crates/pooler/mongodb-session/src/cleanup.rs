@@ -44,7 +44,7 @@ impl MongoDb {
         }
         server.role = Role::Idle;
         out.push(Effect::Ready { server: me });
-        if self.cleanup_tasks.is_any(server.pool()) {
+        if self.cleanup_tasks.has_task(server.pool()) {
             out.push(Effect::ResetOne { pool: server.pool() });
         }
     }

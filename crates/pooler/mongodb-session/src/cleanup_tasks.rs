@@ -38,8 +38,8 @@ const MAX_SESSIONS: usize = 200_000;
 /// transaction.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
-/// How long a task to kill sessions may wait. Clients go on using the ids of killed sessions, so a expired kill would end
-/// new work. A transaction is aborted after a minute anyway, and so is a command whose connection is closed.
+/// How long a task to kill sessions may wait. Clients go on using the ids of killed sessions, so an expired kill would
+/// end new work. A transaction is aborted after a minute anyway, and so is a command whose connection is closed.
 const KILL_TIMEOUT: Duration = Duration::from_secs(2 * 60);
 
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
@@ -194,7 +194,7 @@ impl CleanupTasks {
         if table.now < table.last_sweep + SWEEP_INTERVAL { Vec::new() } else { table.sweep() }
     }
 
-    pub fn is_any(&self, pool: PoolId) -> bool {
+    pub fn has_task(&self, pool: PoolId) -> bool {
         self.table().tasks.contains_key(&pool)
     }
 
@@ -346,17 +346,17 @@ mod tests {
         for pool in 0..100 {
             tasks.add(PoolId(pool), &one, ended(MANY));
         }
-        let added = (0..100).filter(|pool| tasks.is_any(PoolId(*pool))).count();
+        let added = (0..100).filter(|pool| tasks.has_task(PoolId(*pool))).count();
         assert_eq!(added, MAX_SESSIONS / MANY / 2);
         for pool in 100..200 {
             tasks.add(PoolId(pool), &other, ended(MANY));
         }
-        assert!(tasks.is_any(PoolId(100)));
+        assert!(tasks.has_task(PoolId(100)));
         tasks.add(PoolId(200), &one, abort(1));
-        assert!(tasks.is_any(PoolId(200)), "it names no session");
+        assert!(tasks.has_task(PoolId(200)), "it names no session");
         tasks.take(PoolId(100)).unwrap().done();
         tasks.add(PoolId(201), &other, ended(MANY / 2));
-        assert!(tasks.is_any(PoolId(201)), "what is done is given back");
+        assert!(tasks.has_task(PoolId(201)), "what is done is given back");
     }
 
     #[test]
@@ -375,17 +375,17 @@ mod tests {
         let (tasks, [user, _], pool) = (CleanupTasks::default(), users(), PoolId(7));
         tasks.add(pool, &user, ended(3));
         let under_way = tasks.take(pool).unwrap();
-        assert!(!tasks.is_any(pool) && tasks.take_returned().is_empty() && tasks.table().sessions.taken() == 0);
+        assert!(!tasks.has_task(pool) && tasks.take_returned().is_empty() && tasks.table().sessions.taken() == 0);
         drop(under_way);
         assert_eq!((tasks.take_returned(), tasks.take_returned()), (vec![pool], vec![]));
         assert_eq!(tasks.table().sessions.taken(), 3);
         let again = tasks.take(pool).unwrap();
         assert!(matches!(&again.task, Some(task) if task.task == ended(3)));
         drop(again);
-        assert!(!tasks.is_any(pool) && tasks.take_returned().is_empty(), "it may be what has ended both");
+        assert!(!tasks.has_task(pool) && tasks.take_returned().is_empty(), "it may be what has ended both");
         tasks.add(pool, &user, ended(3));
         tasks.take(pool).unwrap().done();
-        assert!(!tasks.is_any(pool) && tasks.take_returned().is_empty() && tasks.table().sessions.taken() == 0);
+        assert!(!tasks.has_task(pool) && tasks.take_returned().is_empty() && tasks.table().sessions.taken() == 0);
     }
 
     #[test]
@@ -398,7 +398,7 @@ mod tests {
         tasks.add(goes, &user, ended(2));
         drop(tasks.take(goes));
         tasks.retain_only(|pool| pool == stays);
-        assert!(tasks.is_any(stays) && !tasks.is_any(goes) && tasks.take_returned().is_empty());
+        assert!(tasks.has_task(stays) && !tasks.has_task(goes) && tasks.take_returned().is_empty());
         assert_eq!([stays, goes, lives].map(|pool| tasks.is_used(pool)), [true, false, true]);
         assert_eq!(tasks.table().sessions.taken(), 1);
         drop(server);
@@ -414,9 +414,9 @@ mod tests {
         tasks.add(one, &user, ended(2));
         tasks.add(one, &user, abort(1));
         tasks.add(other, &user, CleanupTask::End { how: SessionEnd::Killed, sessions: [[1; 16]].into() });
-        assert!(tasks.on_tick(begin + KILL_TIMEOUT - Duration::from_secs(1)).is_empty() && tasks.is_any(other));
+        assert!(tasks.on_tick(begin + KILL_TIMEOUT - Duration::from_secs(1)).is_empty() && tasks.has_task(other));
         assert_eq!(tasks.on_tick(begin + KILL_TIMEOUT + SWEEP_INTERVAL), [(other, 1)]);
-        assert!(!tasks.is_any(other) && tasks.is_any(one));
+        assert!(!tasks.has_task(other) && tasks.has_task(one));
         // A task that comes back keeps the time at which it was added.
         let lost = tasks.take(one);
         assert!(tasks.on_tick(begin + SESSION_TIMEOUT - Duration::from_secs(1)).is_empty());

@@ -89,7 +89,7 @@ impl Client {
 
     /// Checks whether the client begins a TLS handshake. Returns how many bytes are consumed if that settles what to do
     /// with the input.
-    pub(crate) fn first_bytes(&mut self, input: Input<'_>, out: &mut Outbox) -> Option<usize> {
+    pub(crate) fn read_first_bytes(&mut self, input: Input<'_>, out: &mut Outbox) -> Option<usize> {
         if self.encryption == Encryption::Off {
             return None;
         }

@@ -60,7 +60,7 @@ impl MongoDb {
         if input.bytes.is_empty() {
             return 0;
         }
-        if let Some(consumed) = client.first_bytes(input, out) {
+        if let Some(consumed) = client.read_first_bytes(input, out) {
             return consumed;
         }
         match client.state {
@@ -178,7 +178,7 @@ impl MongoDb {
         match self.answer_locally(client, command, out)? {
             Some(LocalAnswer::Given) => return Ok(true),
             Some(LocalAnswer::AwaitsHost) => {
-                self.park(client, out);
+                self.wait_for_host(client, out);
                 return Ok(false);
             }
             None => {}
@@ -194,7 +194,7 @@ impl MongoDb {
     }
 
     fn note_route(&self, client: &mut Client, command: &Command<'_>, out: &mut Outbox) -> Result<(), Failure> {
-        let route = self.route(client.access.user(), command, out)?;
+        let route = self.make_route(client.access.user(), command, out)?;
         if let Some(resources) = &mut client.resources {
             resources.begin_request(namespace_of(command), &route.closed);
         }
@@ -204,7 +204,7 @@ impl MongoDb {
             _ => RequestKind::Other,
         });
         client.destination =
-            if is_broadcast(command.name) { self.all_hosts(client, command) } else { Destination::of(route) };
+            if is_broadcast(command.name) { self.begin_broadcast(client, command) } else { Destination::of(route) };
         Ok(())
     }
 

@@ -3,7 +3,8 @@
 /// Commands about the last write of a connection, which may have been another client's.
 const LAST_ERROR_COMMANDS: [&str; 5] = ["getLastError", "getPrevError", "resetError", "forceerror", "getlasterror"];
 
-const LOCAL: [&str; 8] =
+/// Commands that Poolhouse answers or refuses.
+const NEVER_RELAYED: [&str; 8] =
     ["hello", "isMaster", "ismaster", "saslStart", "saslContinue", "isdbgrid", "logout", "authenticate"];
 
 /// Commands that are routed by the cursors, sessions or transactions that they name.
@@ -18,10 +19,10 @@ const ROUTED: [&str; 8] = [
     "abortTransaction",
 ];
 
-/// Whether the name is that of a local or routed command in another case. Some servers ignore case, and would carry it
-/// out.
+/// Whether the name is that of a command that is routed or never relayed, in another case. Some servers ignore case,
+/// and would carry it out.
 pub fn is_misspelt(name: &str) -> bool {
-    let special = || LOCAL.iter().chain(&ROUTED);
+    let special = || NEVER_RELAYED.iter().chain(&ROUTED);
     special().all(|known| *known != name) && special().any(|known| known.eq_ignore_ascii_case(name))
 }
 

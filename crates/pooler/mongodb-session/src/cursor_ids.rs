@@ -3,9 +3,9 @@
 use crate::{MongoDb, client::Client, cursors::CursorLocation, request::RequestKind};
 
 impl MongoDb {
-    /// A reply has the id of a cursor at this host. Returns the id that the client gets.
-    pub(crate) fn translate_cursor_id(&self, client: &mut Client, host: usize, id: i64) -> i64 {
-        let client_id = self.client_cursor_id(client, host, id);
+    /// Notes the cursor of a reply, which has this id at this host. Returns the id that the client gets.
+    pub(crate) fn note_cursor(&self, client: &mut Client, host: usize, id: i64) -> i64 {
+        let client_id = self.register_cursor(client, host, id);
         if let Some(resources) = &mut client.resources {
             match client.destination.cursor() {
                 Some(named) if client_id == 0 => resources.cursor_closed(named.client_id),
@@ -19,7 +19,8 @@ impl MongoDb {
         client_id
     }
 
-    fn client_cursor_id(&self, client: &Client, host: usize, id: i64) -> i64 {
+    /// Adds, updates or removes the cursor of a reply in the table. Returns the id that the client knows.
+    fn register_cursor(&self, client: &Client, host: usize, id: i64) -> i64 {
         let user = client.access.user();
         match client.destination.cursor() {
             Some(named) if id == 0 => {

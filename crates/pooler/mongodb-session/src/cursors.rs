@@ -120,7 +120,7 @@ impl Cursors {
             table.put(user, client_id, location);
         } else {
             // No host knows a generated id, so the table must, even beyond the quota. Collisions are rare.
-            table.quota.note(user, 1);
+            table.quota.take_regardless(user, 1);
             let entry = Entry { user: Arc::clone(user), location, used: table.now };
             table.entries.entry(client_id).or_default().push(entry);
         }

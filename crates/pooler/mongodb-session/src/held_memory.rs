@@ -23,7 +23,7 @@ impl HeldMemory {
     /// The same for bytes that have already been received, and so are always counted.
     pub fn note(&self, user: &Arc<str>, more: usize) {
         if more > 0 {
-            self.quota().note(user, more);
+            self.quota().take_regardless(user, more);
         }
     }
 

@@ -60,8 +60,9 @@ impl MongoDb {
         }
     }
 
-    /// The destination of a broadcast: all hosts that have served the client's user.
-    pub(crate) fn all_hosts(&self, client: &Client, command: &Command<'_>) -> Destination {
+    /// Begins a broadcast to all hosts that have served the client's user. `killSessions` ends its transactions in the
+    /// table.
+    pub(crate) fn begin_broadcast(&self, client: &Client, command: &Command<'_>) -> Destination {
         let user = client.access.user();
         if command.name == "killSessions" {
             self.end_transactions(user, &sessions(command.subject).unwrap_or_default());
@@ -91,7 +92,7 @@ impl MongoDb {
     }
 
     /// A host has answered a broadcast, with an error or without. Returns whether another host is asked now.
-    pub(crate) fn note_broadcast(&self, client: &mut Client, error: Option<Vec<u8>>, out: &mut Outbox) -> bool {
+    pub(crate) fn advance_broadcast(&self, client: &mut Client, error: Option<Vec<u8>>, out: &mut Outbox) -> bool {
         client.destination.note_error(error);
         let asks = client.destination.is_broadcast() && client.destination.has_next_host();
         if asks {
@@ -101,13 +102,18 @@ impl MongoDb {
     }
 
     /// The same where a host has not replied. False for a request that is no broadcast.
-    pub(crate) fn note_broadcast_failure(&self, client: &mut Client, failure: &Failure, out: &mut Outbox) -> bool {
+    pub(crate) fn advance_broadcast_after_failure(
+        &self,
+        client: &mut Client,
+        failure: &Failure,
+        out: &mut Outbox,
+    ) -> bool {
         if !client.destination.is_broadcast() {
             return false;
         }
         let mut reply = Vec::new();
         failure.append(&mut reply, client.request.answers(), None);
-        self.note_broadcast(client, Some(reply), out)
+        self.advance_broadcast(client, Some(reply), out)
     }
 
     /// The client of a broadcast is gone: cleanup tasks kill the sessions at the hosts that remain.

@@ -28,13 +28,13 @@ impl Quota {
         let own = self.own.get(user).copied().unwrap_or(0);
         let fits = fits_quota(own, self.all, amount, max);
         if fits {
-            self.note(user, amount);
+            self.take_regardless(user, amount);
         }
         fits
     }
 
     /// Takes `amount` for a user even beyond the share.
-    pub fn note(&mut self, user: &Arc<str>, amount: usize) {
+    pub fn take_regardless(&mut self, user: &Arc<str>, amount: usize) {
         *self.own.entry(Arc::clone(user)).or_default() += amount;
         self.all += amount;
     }

@@ -146,7 +146,7 @@ impl Reply {
         self.left -= length;
     }
 
-    /// The client gets another message in offset of the current one.
+    /// The client gets another message in place of the current one.
     pub fn replace(&mut self) {
         self.left = 0;
     }

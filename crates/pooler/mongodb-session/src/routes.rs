@@ -86,7 +86,14 @@ pub struct Route {
 }
 
 impl MongoDb {
-    pub(crate) fn route(&self, user: &Arc<str>, command: &Command<'_>, out: &mut Outbox) -> Result<Route, Failure> {
+    /// Where a command goes. A `killCursors` removes its cursors from the table, and adds cleanup tasks for those at
+    /// other hosts.
+    pub(crate) fn make_route(
+        &self,
+        user: &Arc<str>,
+        command: &Command<'_>,
+        out: &mut Outbox,
+    ) -> Result<Route, Failure> {
         let cursors = cursors_of(command)?;
         match (command.name, cursors.first()) {
             ("getMore", Some(cursor)) => self.route_get_more(user, command, *cursor),

@@ -93,7 +93,7 @@ mod tests {
         Duration::from_secs(count)
     }
 
-    /// A write at the second `last`, of which the member told at the second `heard_at`.
+    /// A write in second `last`, of which the member told in second `heard_at`.
     fn written(heard_at: u64, last: i64) -> Option<LastWrite> {
         Some(LastWrite { last: last * 1000, heard_at: seconds(heard_at) })
     }

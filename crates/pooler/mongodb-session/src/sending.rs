@@ -45,7 +45,7 @@ impl MongoDb {
         client.wait = Wait::default();
         if let Err(failure) = self.select_server(client, out) {
             // The host is no longer configured. A broadcast continues with the remaining hosts.
-            if self.note_broadcast_failure(client, &failure, out) {
+            if self.advance_broadcast_after_failure(client, &failure, out) {
                 return;
             }
             let first = client.destination.take_error();

@@ -91,9 +91,9 @@ impl Server {
             // Some servers reply to unacknowledged requests: such a reply must not be taken for that to the ping.
             self.set_id_used(self.next_id());
         }
-        let sign = self.ping(me, out);
+        let ping_id = self.ping(me, out);
         if let Role::Serving(reply) = &mut self.role {
-            reply.await_ping(sign);
+            reply.await_ping(ping_id);
         }
     }
 

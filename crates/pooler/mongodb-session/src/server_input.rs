@@ -23,7 +23,7 @@ const MAX_OWN_REPLY: usize = 48 * 1024;
 /// relayed.
 const MAX_WHOLE_REPLY: usize = 16 * 1024;
 
-/// What `judge` decided about a complete message.
+/// What `choose_action` decided about a complete message.
 enum ReplyAction {
     /// It goes to the client, with this number replaced.
     Relay(Option<(usize, Number)>),
@@ -199,7 +199,7 @@ impl MongoDb {
                 ReplyAction::Relay(None)
             }
             Ok((_, ReplySummary { cursor: Some((id, at)), .. })) => {
-                let client_id = self.translate_cursor_id(client, host, id);
+                let client_id = self.note_cursor(client, host, id);
                 ReplyAction::Relay((client_id != id).then_some((body.start + at, Number::Int64(client_id))))
             }
             _ => ReplyAction::Relay(None),
@@ -240,7 +240,7 @@ impl MongoDb {
     ) {
         server.role = Role::Idle;
         out.push(Effect::Release { server: me, verdict: Verdict::Clean });
-        self.note_broadcast(client, error, out);
+        self.advance_broadcast(client, error, out);
     }
 
     fn relay(
@@ -259,7 +259,7 @@ impl MongoDb {
         }
         if let Some((id, offset)) = piece.cursor {
             let client = clients.get(reply.client()).expect("who is served is here");
-            let client_id = self.translate_cursor_id(client, host, id);
+            let client_id = self.note_cursor(client, host, id);
             piece.numbers.extend((client_id != id).then_some((offset, Number::Int64(client_id))));
         }
         reply.relay(piece.length, piece.numbers.into_iter(), out);
@@ -328,7 +328,7 @@ impl MongoDb {
                     // The server may have started the transaction: its further commands and its abort go to the same
                     // host.
                     self.note_transaction(client, server.host());
-                    if is_begun || !self.note_broadcast_failure(client, &Failure::server_lost(), out) {
+                    if is_begun || !self.advance_broadcast_after_failure(client, &Failure::server_lost(), out) {
                         let first = client.destination.take_error();
                         self.forget_request(client);
                         client.on_server_lost(is_begun, first, out);

@@ -82,8 +82,8 @@ pub struct AdvertisedTopology {
     pub session_minutes: Option<i32>,
 }
 
-/// A post may reach a session of another protocol with the same tag, so the keys of each protocol begin with a letter of
-/// its own.
+/// A post may reach a session of another protocol with the same tag, so the keys of each protocol begin with a letter
+/// of its own.
 const FIRST_KEY: u64 = (b'M' as u64) << 56;
 
 impl Topology {

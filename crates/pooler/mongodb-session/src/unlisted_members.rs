@@ -19,8 +19,8 @@ pub struct ConfiguredHost {
 }
 
 impl UnlistedMembers {
-    /// The members of `now` that have not been reported.
-    fn newly_unlisted(&self, now: BTreeSet<Arc<str>>) -> Vec<Arc<str>> {
+    /// Notes the members of `now` as reported. Returns those that were not before.
+    fn replace_reported(&self, now: BTreeSet<Arc<str>>) -> Vec<Arc<str>> {
         let mut reported = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let newly_unlisted = now.difference(&reported).cloned().collect();
         *reported = now;
@@ -60,7 +60,7 @@ impl MongoDb {
             let listed = |(host, name)| ConfiguredHost { name, own_name: topology.own_name(host) };
             unlisted(members, &names.into_iter().map(listed).collect::<Vec<_>>())
         };
-        self.unlisted.newly_unlisted(now).iter().for_each(|member| self.directory.note_unlisted(member));
+        self.unlisted.replace_reported(now).iter().for_each(|member| self.directory.note_unlisted(member));
     }
 }
 

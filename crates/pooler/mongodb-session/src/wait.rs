@@ -6,8 +6,8 @@ use std::time::Duration;
 pub struct Wait {
     /// When it began to wait, for a host or for a server.
     since: Option<Duration>,
-    /// Milliseconds spent in the queues of hosts that were up.
-    for_servers: u32,
+    /// The time spent in the queues of hosts that were up.
+    in_queues_ms: u32,
 }
 
 impl Wait {
@@ -26,14 +26,14 @@ impl Wait {
     }
 
     /// What remains of `limit` for waiting in queues.
-    pub fn left(self, limit: Duration) -> Duration {
-        limit.saturating_sub(Duration::from_millis(self.for_servers.into()))
+    pub fn remaining(self, limit: Duration) -> Duration {
+        limit.saturating_sub(Duration::from_millis(self.in_queues_ms.into()))
     }
 
     /// The request leaves the queue of a pool, in which it could have stayed until `until`.
-    pub fn note_queue_left(&mut self, limit: Duration, until: Option<Duration>, now: Duration) {
+    pub fn note_left_queue(&mut self, limit: Duration, until: Option<Duration>, now: Duration) {
         let Some(since) = self.since else { return };
         let left = until.unwrap_or(since + limit).saturating_sub(now);
-        self.for_servers = limit.saturating_sub(left).as_millis().try_into().unwrap_or(u32::MAX);
+        self.in_queues_ms = limit.saturating_sub(left).as_millis().try_into().unwrap_or(u32::MAX);
     }
 }

@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl MongoDb {
-    pub(crate) fn park(&self, client: &mut Client, out: &mut Outbox) {
+    pub(crate) fn wait_for_host(&self, client: &mut Client, out: &mut Outbox) {
         if client.access.is_counted() {
             out.push(Effect::Standing { client: client.tag, standing: Standing::Active });
         }
@@ -38,12 +38,12 @@ impl MongoDb {
             (topology.choose(client.destination.target(), client.destination.requirements()), topology.now())
         };
         let Some(host) = host else {
-            self.park(client, out);
+            self.wait_for_host(client, out);
             return Ok(());
         };
         let pool = self.pool_of(client, host)?;
-        let kind = self.kind_of_lease(client, (pool, host), out)?;
-        let until = self.limit_of_wait(client, pool, now);
+        let kind = self.prepare_lease(client, (pool, host), out)?;
+        let until = self.deadline_of_wait(client, pool, now);
         client.state = State::WaitingForServer { host: host as u32, until };
         if let Some(until) = until {
             self.topology().clients.set_deadline(until, client.tag, client.key);
@@ -68,7 +68,7 @@ impl MongoDb {
 
     /// Which kind of lease the request needs. A request that waits for other clients' writes takes a stream slot, or
     /// fails if there is none.
-    fn kind_of_lease(
+    fn prepare_lease(
         &self,
         client: &mut Client,
         (pool, host): (PoolId, usize),
@@ -95,7 +95,7 @@ impl MongoDb {
     fn recheck_queue(&self, client: &mut Client, out: &mut Outbox) {
         let State::WaitingForServer { host, until } = client.state else { return };
         let (host, target) = (host as usize, client.destination.target());
-        let (serves, is_over, is_up, now) = {
+        let (serves, has_lost_transactions, is_up, now) = {
             let topology = self.topology();
             (topology.serves(host, target), topology.has_lost_transactions(host), topology.is_up(host), topology.now())
         };
@@ -108,7 +108,8 @@ impl MongoDb {
             let failure = failure_of_wait(client, Failure::second_wait_timed_out(client.wait.elapsed(now)));
             return self.fail_waiting(client, &failure, out);
         }
-        if client.request.transaction() == Transaction::Continues && target == Target::Host(host) && is_over {
+        let continues = client.request.transaction() == Transaction::Continues;
+        if continues && target == Target::Host(host) && has_lost_transactions {
             withdraw(client, out);
             return self.fail_waiting(client, &Failure::primary_changed(), out);
         }
@@ -136,11 +137,11 @@ impl MongoDb {
 
     /// The deadline of a request that has waited before: `max_wait_time` over all pools, or `unavailable_wait_time`
     /// since it began to wait, whichever is longer.
-    fn limit_of_wait(&self, client: &Client, pool: PoolId, now: Duration) -> Option<Duration> {
+    fn deadline_of_wait(&self, client: &Client, pool: PoolId, now: Duration) -> Option<Duration> {
         // The pool itself enforces the limit of a request that has not waited before.
         let since = client.wait.begun_before(now)?;
         let limit = self.directory.max_wait(pool)?;
-        Some((now + client.wait.left(limit)).min(since + limit.max(self.directory.unavailable_wait())))
+        Some((now + client.wait.remaining(limit)).min(since + limit.max(self.directory.unavailable_wait())))
     }
 
     fn longest_wait(&self, client: &Client) -> Option<Duration> {
@@ -156,11 +157,12 @@ impl MongoDb {
     fn note_waited(&self, client: &mut Client, host: usize, until: Option<Duration>, now: Duration) {
         let pool = self.directory.route(client.access.user(), host).ok();
         if let Some(limit) = pool.and_then(|pool| self.directory.max_wait(pool)) {
-            client.wait.note_queue_left(limit, until, now);
+            client.wait.note_left_queue(limit, until, now);
         }
     }
 
-    /// A post: a host is known, or a deadline has passed.
+    /// A post: a host has replied, a host no longer serves its clients, a deadline has passed, or the rest of a request
+    /// has not come in time.
     pub(crate) fn on_post(&self, client: &mut Client, key: u64, out: &mut Outbox) {
         if client.key != key || client.closing {
             return;
@@ -205,7 +207,7 @@ impl MongoDb {
             return self.select_server_again(client, out);
         }
         let failure = failure_of_wait(client, Failure::lease_failed(why));
-        if self.note_broadcast_failure(client, &failure, out) {
+        if self.advance_broadcast_after_failure(client, &failure, out) {
             return;
         }
         self.fail_waiting(client, &failure, out);

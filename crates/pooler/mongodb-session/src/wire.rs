@@ -79,7 +79,7 @@ pub fn flags(message: &[u8]) -> Option<u32> {
     Some(u32::from_le_bytes(*message.get(HEADER..)?.first_chunk()?))
 }
 
-/// The offset of a message's body: the document with the command or the reply.
+/// Where a message's body is: the document with the command or the reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Body {
     At(Range<usize>),

@@ -57,7 +57,7 @@ impl BlockingWaits {
     }
 
     /// The request for a server has failed. What it has waited counts.
-    pub(crate) fn failed(&self, id: u64, why: &LeaseFailure) -> WaitOutcome {
+    pub(crate) fn on_request_failed(&self, id: u64, why: &LeaseFailure) -> WaitOutcome {
         let mut left = self.lock();
         let (Some(left), LeaseFailure::WaitTimeout { waited, .. }) = (left.get_mut(&id), why) else {
             return WaitOutcome::Fails;
@@ -108,15 +108,19 @@ mod tests {
         waits.begin(7, 5 * SECOND);
         waits.begin(7, 50 * SECOND);
         for _ in 0..2 {
-            assert_eq!(waits.failed(7, &busy(2 * SECOND)), WaitOutcome::GoesOn);
+            assert_eq!(waits.on_request_failed(7, &busy(2 * SECOND)), WaitOutcome::GoesOn);
         }
-        assert_eq!(waits.failed(7, &busy(Duration::ZERO)), WaitOutcome::Fails, "that would be asked for all the time");
-        assert_eq!(waits.failed(7, &LeaseFailure::QueueFull), WaitOutcome::Fails);
-        assert_eq!(waits.failed(8, &busy(SECOND)), WaitOutcome::Fails);
-        assert_eq!(waits.failed(7, &busy(2 * SECOND)), WaitOutcome::IsOver);
+        assert_eq!(
+            waits.on_request_failed(7, &busy(Duration::ZERO)),
+            WaitOutcome::Fails,
+            "that would be asked for all the time"
+        );
+        assert_eq!(waits.on_request_failed(7, &LeaseFailure::QueueFull), WaitOutcome::Fails);
+        assert_eq!(waits.on_request_failed(8, &busy(SECOND)), WaitOutcome::Fails);
+        assert_eq!(waits.on_request_failed(7, &busy(2 * SECOND)), WaitOutcome::IsOver);
         waits.end(7);
         waits.end(7);
-        assert_eq!((waits.failed(7, &busy(SECOND)), waits.count.load(Relaxed)), (WaitOutcome::Fails, 0));
+        assert_eq!((waits.on_request_failed(7, &busy(SECOND)), waits.count.load(Relaxed)), (WaitOutcome::Fails, 0));
     }
 
     #[test]

@@ -82,7 +82,7 @@ const _: () = assert!(size_of::<Client>() <= MAX_CLIENT_SIZE);
 
 enum Outcome {
     Consumed,
-    /// It stays in the input until something has happened.
+    /// It stays in the input until the client is woken (`Effect::Wake`) or gets its server.
     Waits,
 }
 
@@ -91,7 +91,7 @@ impl Redis {
         let speaks_http = self.directory.http(origin.listener).is_some();
         let mut client = Client {
             tag: me,
-            id: self.next_id(),
+            id: self.new_id(),
             encryption: self.directory.encryption(origin.listener),
             identity: Identity::unauthenticated(speaks_http),
             settings: Settings::default(),
@@ -102,7 +102,7 @@ impl Redis {
             partial: None,
             survey: Survey::None,
             subscriptions: None,
-            http: speaks_http.then(|| Box::new(HttpSession::new(origin.listener, self.room(origin.listener)))),
+            http: speaks_http.then(|| Box::new(HttpSession::new(origin.listener, self.memory_budget(origin.listener)))),
             closing: false,
         };
         match self.directory.welcome(origin) {
@@ -194,7 +194,7 @@ impl Redis {
                 // The bytes of a command that may begin are consumed by `read_partial`.
                 (0, self.begin_partial(client, servers, bytes, needed, full, out))
             }
-            Err(_) if client.waits_for_replies() => (0, Outcome::Waits),
+            Err(_) if client.hold_input_for_replies() => (0, Outcome::Waits),
             Err(error) => {
                 client.fail(&format!("ERR {error}"), out);
                 (bytes.len(), Outcome::Consumed)
@@ -231,8 +231,9 @@ impl Client {
         }
     }
 
-    /// Whether replies have to come before the client may be told anything else. If so, its input waits for them.
-    pub(crate) fn waits_for_replies(&mut self) -> bool {
+    /// Holds the input while replies are pending, which have to come before the client may be told anything else.
+    /// Returns whether any is pending.
+    pub(crate) fn hold_input_for_replies(&mut self) -> bool {
         self.replies.hold_input_if_any()
     }
 

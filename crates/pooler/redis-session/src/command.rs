@@ -25,15 +25,15 @@ pub enum Kind {
     /// PUBSUB NUMSUB and PUBSUB SHARDNUMSUB.
     SubscriberCount(Topic),
     /// SUBSCRIBE, UNSUBSCRIBE and their variants.
-    Subscription(Subscription),
+    Subscription(SubscriptionCommand),
     /// Changes the connection itself, or has more or fewer replies than one (MONITOR, CLIENT TRACKING). It pins the
     /// server to the client.
     Pinning,
     Auth,
     Hello,
     Select,
-    Client(AboutSelf),
-    Clients(AboutClients),
+    AboutSelf(AboutSelf),
+    AboutClients(AboutClients),
     Quit,
     Reset,
     /// The first words of an HTTP request. The bytes that follow are not commands, even if they look like some.
@@ -41,7 +41,7 @@ pub enum Kind {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Subscription {
+pub struct SubscriptionCommand {
     /// True for SUBSCRIBE, false for UNSUBSCRIBE.
     pub begins: bool,
     pub topic: Topic,
@@ -62,7 +62,7 @@ impl Topic {
     pub const ALL: [Self; 3] = [Self::Channel, Self::Pattern, Self::Shard];
 }
 
-impl Subscription {
+impl SubscriptionCommand {
     /// The command's name in its reply.
     pub fn name(self) -> &'static str {
         match (self.begins, self.topic) {
@@ -126,7 +126,7 @@ impl Kind {
     }
 
     /// Whether the command may hold its server without a time limit.
-    pub fn lasts(self) -> bool {
+    pub fn needs_long_term_lease(self) -> bool {
         matches!(self, Self::Blocking | Self::Wait | Self::Pinning)
     }
 }
@@ -173,25 +173,25 @@ pub fn kind(name: &[u8], rest: &[&[u8]]) -> Kind {
 }
 
 fn subscription(begins: bool, topic: Topic) -> Kind {
-    Kind::Subscription(Subscription { begins, topic })
+    Kind::Subscription(SubscriptionCommand { begins, topic })
 }
 
 fn client(subcommand: &[u8]) -> Kind {
     let mut upper = [0; MAX_NAME];
     match uppercase(subcommand, &mut upper) {
-        b"SETNAME" => Kind::Client(AboutSelf::SetName),
-        b"GETNAME" => Kind::Client(AboutSelf::GetName),
-        b"SETINFO" => Kind::Client(AboutSelf::SetInfo),
-        b"ID" => Kind::Client(AboutSelf::Id),
+        b"SETNAME" => Kind::AboutSelf(AboutSelf::SetName),
+        b"GETNAME" => Kind::AboutSelf(AboutSelf::GetName),
+        b"SETINFO" => Kind::AboutSelf(AboutSelf::SetInfo),
+        b"ID" => Kind::AboutSelf(AboutSelf::Id),
         b"TRACKING" | b"CACHING" | b"REPLY" | b"NO-EVICT" | b"NO-TOUCH" => Kind::Pinning,
         // Redis would list, close or unblock server connections, which serve other clients.
-        b"LIST" => Kind::Clients(AboutClients::List),
-        b"INFO" => Kind::Clients(AboutClients::Info),
-        b"KILL" => Kind::Clients(AboutClients::Kill),
-        b"UNBLOCK" => Kind::Clients(AboutClients::Unblock),
+        b"LIST" => Kind::AboutClients(AboutClients::List),
+        b"INFO" => Kind::AboutClients(AboutClients::Info),
+        b"KILL" => Kind::AboutClients(AboutClients::Kill),
+        b"UNBLOCK" => Kind::AboutClients(AboutClients::Unblock),
         b"PAUSE" | b"UNPAUSE" => Kind::Control,
         b"GETREDIR" | b"TRACKINGINFO" | b"HELP" => Kind::Ordinary,
-        _ => Kind::Client(AboutSelf::Unknown),
+        _ => Kind::AboutSelf(AboutSelf::Unknown),
     }
 }
 
@@ -235,7 +235,7 @@ mod tests {
         }
         assert_eq!(kind(b"client", &[]), Kind::Ordinary);
         assert_eq!(kind(b"client", &[b"help"]), Kind::Ordinary);
-        assert_eq!(kind(b"client", &[b"maint_notifications"]), Kind::Client(AboutSelf::Unknown));
+        assert_eq!(kind(b"client", &[b"maint_notifications"]), Kind::AboutSelf(AboutSelf::Unknown));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Glob patterns of channels, as Redis matches them: `*`, `?`, `[abc]`, `[^a-c]`, and `\\` as an escape. A pattern is
+//! Glob patterns of channels, as Redis matches them: `*`, `?`, `[abc]`, `[^a-c]`, and `\` as an escape. A pattern is
 //! parsed once. The caller bounds the cost of matching by a number of steps for all patterns together.
 
 /// Bytes of a pattern that is compared with names. Longer ones, which have no use, are left to Redis.
@@ -66,7 +66,7 @@ impl Pattern {
     }
 
     /// Whether it matches the whole name; `None` if `steps` do not suffice to find out. What follows a star is tried at
-    /// each position, but only the last star is ever gone back to.
+    /// each position. A mismatch goes back to the last star only.
     pub(crate) fn matches(&self, name: &[u8], steps: &mut usize) -> Option<bool> {
         if name.is_empty() {
             // To Redis not even a star matches nothing.

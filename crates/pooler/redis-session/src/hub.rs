@@ -21,7 +21,7 @@ use std::{
 
 use seam::{ClientTag, Effect, Outbox, Peer, PoolId, ServerTag};
 
-use crate::command::{Subscription, Topic};
+use crate::command::{SubscriptionCommand, Topic};
 pub(crate) use names::Name;
 use names::Names;
 use serving::Restoration;
@@ -57,7 +57,7 @@ pub(crate) mod notice {
 pub(crate) struct SubscriptionChange {
     /// The client's key in the hub, by which a post to another client is told apart.
     pub(crate) key: u64,
-    pub(crate) what: Subscription,
+    pub(crate) what: SubscriptionCommand,
     pub(crate) names: Arc<[Name]>,
 }
 
@@ -89,7 +89,7 @@ enum Home {
         /// The server's session was told of changes, and has not seen to them.
         notified: bool,
         /// Redis has refused an UNSUBSCRIBE, so no other client can use the connection.
-        stained: bool,
+        unsubscribe_refused: bool,
     },
 }
 
@@ -111,13 +111,13 @@ impl Hubs {
     }
 
     /// A key that no other client or server has.
-    pub(crate) fn key(&self) -> u64 {
+    pub(crate) fn new_key(&self) -> u64 {
         FIRST_KEY | self.next_key.fetch_add(1, Relaxed)
     }
 
     /// The same for a client to which messages are posted as events.
-    pub(crate) fn key_of_events(&self) -> u64 {
-        self.key() | OF_EVENTS
+    pub(crate) fn new_key_for_events(&self) -> u64 {
+        self.new_key() | OF_EVENTS
     }
 
     /// A client requests a change. [`notice::CHANGED`] or [`notice::REFUSED`] is posted to it. Returns whether it has
@@ -126,7 +126,7 @@ impl Hubs {
         let mut pools = self.lock();
         let (hub, seeks) = match pools.entry(pool) {
             Entry::Occupied(hub) => (hub.into_mut(), false),
-            Entry::Vacant(entry) => (entry.insert(Hub::new(self.key(), change.key)), true),
+            Entry::Vacant(entry) => (entry.insert(Hub::new(self.new_key(), change.key)), true),
         };
         hub.clients.insert(change.key, me);
         hub.changes.push_back(change);
@@ -166,7 +166,7 @@ impl Hubs {
         let mut pools = self.lock();
         let hub = pools.get_mut(&pool).filter(|hub| hub.is_sought_by(key))?;
         // The caller has the session see to the changes at once.
-        hub.home = Home::Held { server, notified: true, stained: false };
+        hub.home = Home::Held { server, notified: true, unsubscribe_refused: false };
         Some(hub.key)
     }
 
@@ -207,7 +207,7 @@ impl Hubs {
 
     /// Runs `f` with the hub whose server has this key. `f` returns false to end the hub. Returns false if the hub has
     /// ended, now or before.
-    pub(crate) fn serve(&self, pool: PoolId, key: u64, f: impl FnOnce(&mut Hub) -> bool) -> bool {
+    pub(crate) fn with_hub(&self, pool: PoolId, key: u64, f: impl FnOnce(&mut Hub) -> bool) -> bool {
         let mut pools = self.lock();
         let Some(hub) = pools.get_mut(&pool).filter(|hub| hub.key == key) else { return false };
         let goes_on = f(hub);

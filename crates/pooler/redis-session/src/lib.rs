@@ -67,7 +67,7 @@ pub struct Redis {
     /// The number of HTTP requests that may have written something.
     writes: AtomicU64,
     /// By listener: whether its clients speak HTTP, and the memory that those which do hold together.
-    rooms: Vec<(bool, Arc<MemoryBudget>)>,
+    memory_budgets: Vec<(bool, Arc<MemoryBudget>)>,
     hubs: hub::Hubs,
     /// Clients of HTTP that hear messages.
     streams: client::StreamClients,
@@ -96,7 +96,7 @@ impl Redis {
             directory,
             next_id: AtomicU64::new(1),
             writes: AtomicU64::new(0),
-            rooms: Vec::new(),
+            memory_budgets: Vec::new(),
             hubs: hub::Hubs::default(),
             streams: client::StreamClients::default(),
             blocking_waits: blocking_waits::BlockingWaits::default(),
@@ -106,25 +106,26 @@ impl Redis {
 
     pub fn with_http(mut self, listeners: &[bool]) -> Self {
         let count = listeners.iter().filter(|speaks| **speaks).count();
-        self.rooms = listeners.iter().map(|speaks| (*speaks, Arc::new(MemoryBudget::for_one_of(count)))).collect();
+        self.memory_budgets =
+            listeners.iter().map(|speaks| (*speaks, Arc::new(MemoryBudget::for_one_of(count)))).collect();
         self
     }
 
     /// Returns a function that tells what clients of HTTP hold.
     pub fn http_held(&self) -> impl Fn() -> Vec<HttpHeld> + Send + Sync + 'static {
-        let rooms = self.rooms.clone();
+        let budgets = self.memory_budgets.clone();
         move || {
-            let of = |(listener, (_, room)): (usize, &(bool, Arc<MemoryBudget>))| HttpHeld {
+            let of = |(listener, (_, budget)): (usize, &(bool, Arc<MemoryBudget>))| HttpHeld {
                 listener: listener as u16,
-                bytes: room.held() as u64,
-                most: room.most() as u64,
+                bytes: budget.held() as u64,
+                most: budget.most() as u64,
             };
-            rooms.iter().enumerate().filter(|(_, (speaks, _))| *speaks).map(of).collect()
+            budgets.iter().enumerate().filter(|(_, (speaks, _))| *speaks).map(of).collect()
         }
     }
 
-    fn room(&self, listener: u16) -> Arc<MemoryBudget> {
-        Arc::clone(&self.rooms[usize::from(listener)].1)
+    fn memory_budget(&self, listener: u16) -> Arc<MemoryBudget> {
+        Arc::clone(&self.memory_budgets[usize::from(listener)].1)
     }
 
     /// Whether the next command must not share a server, because of a pause. Counts it.
@@ -140,7 +141,7 @@ impl Redis {
         self.unshared_commands.store(if pauses { UNSHARED_COMMANDS_AFTER_PAUSE } else { 0 }, Relaxed);
     }
 
-    fn next_id(&self) -> u64 {
+    fn new_id(&self) -> u64 {
         self.next_id.fetch_add(1, Relaxed)
     }
 }
@@ -150,7 +151,7 @@ impl Protocol for Redis {
     type Server = Server;
 
     fn client_rules(&self, listener: u16) -> ClientRules {
-        let speaks_http = self.rooms.get(usize::from(listener)).is_some_and(|(speaks, _)| *speaks);
+        let speaks_http = self.memory_budgets.get(usize::from(listener)).is_some_and(|(speaks, _)| *speaks);
         ClientRules {
             upstream_keeps_replies: true,
             answers_half_closed: true,
@@ -187,7 +188,7 @@ impl Protocol for Redis {
     }
 
     fn client_flushed(&self, _: ClientTag, client: &mut Client, out: &mut Outbox) {
-        client.on_sent(out);
+        client.on_flushed(out);
     }
 
     fn server_input(
@@ -211,7 +212,7 @@ impl Protocol for Redis {
 
     fn lease_failed(&self, _: ClientTag, client: &mut Client, why: LeaseFailure, _arrived: usize, out: &mut Outbox) {
         let words = refusal::of_failure(&why);
-        if !self.on_no_hub_server(client, &words, out) && !self.goes_on_waiting(client, &why, out) {
+        if !self.on_no_hub_server(client, &words, out) && !self.continue_wait(client, &why, out) {
             client.on_lease_failed(&words, out);
         }
     }

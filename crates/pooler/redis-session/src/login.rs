@@ -32,7 +32,7 @@ pub enum Progress {
         hello: Hello,
     },
     /// It is a sentinel, and the master is at this address.
-    Elsewhere {
+    Redirected {
         host: String,
         port: u16,
     },

@@ -33,7 +33,7 @@ impl Redis {
                     return input.bytes.len();
                 }
                 ServerBytes::Replies => self.forward_reply(me, server, clients, bytes, at, out),
-                ServerBytes::OwnReply => server.own_reply(me, bytes, out),
+                ServerBytes::OwnReply => server.on_own_reply(me, bytes, out),
                 ServerBytes::Ignored => return input.bytes.len(),
             };
             match used {
@@ -128,7 +128,7 @@ impl Redis {
         error: Option<&str>,
         out: &mut Outbox,
     ) {
-        for recipient in server.selected(error.is_none()) {
+        for recipient in server.on_select_reply(error.is_none()) {
             if let Some(client) = alive(clients, recipient)
                 && client.has(me)
             {

@@ -126,7 +126,7 @@ impl Question {
             _ => None,
         };
         match address {
-            Some((host, port @ 1..)) => Progress::Elsewhere { host, port },
+            Some((host, port @ 1..)) => Progress::Redirected { host, port },
             _ => {
                 let name = &self.sentinel.master;
                 Progress::Failed { message: format!("the sentinel knows no master called `{name}`"), permanent: false }

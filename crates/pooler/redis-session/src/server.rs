@@ -226,7 +226,7 @@ impl Server {
     }
 
     /// Takes a whole reply to what Poolhouse sent while no client had the server.
-    pub(crate) fn own_reply(&mut self, me: ServerTag, bytes: &[u8], out: &mut Outbox) -> Result<usize, String> {
+    pub(crate) fn on_own_reply(&mut self, me: ServerTag, bytes: &[u8], out: &mut Outbox) -> Result<usize, String> {
         let end = ReplyScanner::default().advance(bytes).map_err(|error| format!("this is no Redis: {error}"))?;
         if !end.over {
             return Ok(0);
@@ -253,7 +253,7 @@ impl Server {
                 self.phase = Phase::Ready;
                 out.push(Effect::Ready { server: me });
             }
-            Progress::Elsewhere { host, port } => {
+            Progress::Redirected { host, port } => {
                 self.phase = Phase::Failed;
                 let reason = CloseReason::Redirected { host, port };
                 out.push(Effect::Close { peer: Peer::Server(me), reason });

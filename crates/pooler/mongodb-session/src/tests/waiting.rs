@@ -31,7 +31,7 @@ fn a_request_that_waited_for_a_host_takes_one_turn_among_equal_hosts() {
     assert_eq!(stage.wanted(), None);
     stage.doors.0.lock().unwrap().extend([1, 2]);
     stage.pass(topology::HEARTBEAT_INTERVAL);
-    [1, 2].map(|host| stage.watch(host, false));
+    [1, 2].into_iter().for_each(|host| _ = stage.watch(host, false));
     let of_another = stage.mongodb.topology().choose(Target::Read(ReadPreference::Secondary), None).unwrap();
     let client = stage.clients.0.get_mut(&CLIENT.0).unwrap();
     let key = client.key;

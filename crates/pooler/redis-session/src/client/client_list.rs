@@ -23,7 +23,7 @@ const CLOSED: u8 = b'x';
 const CLOSES_ITSELF: u8 = b'!';
 
 /// A client's answer to CLIENT UNBLOCK: it waited for a server, and waits no more.
-const UNBLOCKED: u8 = b'w';
+const STOPPED_WAITING: u8 = b'w';
 
 /// Clients that a command may name. Each of all clients compares itself with these.
 const MAX_IDS: usize = 256;
@@ -133,7 +133,7 @@ impl Redis {
             AboutClients::List | AboutClients::Info => client.describe(seen, itself.then_some(what), answer),
             AboutClients::Unblock if client.waits_to_block() => {
                 self.unblock_waiting(client, asks_for_error(words), out);
-                answer.push(UNBLOCKED);
+                answer.push(STOPPED_WAITING);
             }
             AboutClients::Unblock => {
                 let connection = client.lease.held_mut().and_then(Held::unblock);
@@ -214,7 +214,7 @@ impl Client {
     /// Sends CLIENT UNBLOCK for this connection, or for one that does not exist if the client is not blocked. The reply
     /// is pending already.
     fn unblock(&mut self, connection: &[u8], with_error: bool, out: &mut Outbox) {
-        let unblocked = connection == [UNBLOCKED];
+        let unblocked = connection == [STOPPED_WAITING];
         if unblocked {
             self.survey = Survey::Unblocked;
         }

@@ -42,15 +42,15 @@ impl Redis {
         let exclusive = exclusive || (kind.can_share() && self.takes_unshared_command());
         let is_wrong_reset = kind == Kind::Reset && arguments.len() > 1;
         if is_wrong_reset && !client.needs_its_server() {
-            return if client.waits_for_replies() { Outcome::Waits } else { client.wrong_arity("reset", out) };
+            return if client.hold_input_for_replies() { Outcome::Waits } else { client.wrong_arity("reset", out) };
         }
         // In a transaction, Redis queues most of these commands, and has its own errors for the others.
-        let refused = pinned::refused_by_redis(kind, arguments).filter(|_| client.needs_its_server());
+        let refused = pinned::why_withheld(kind, arguments).filter(|_| client.needs_its_server());
         if refused.is_some() {
             kind = Kind::Ordinary;
         } else if client.needs_its_server()
             && (is_wrong_reset
-                || matches!(kind, Kind::Select | Kind::Auth | Kind::Hello | Kind::Client(_) | Kind::Subscription(_)))
+                || matches!(kind, Kind::Select | Kind::Auth | Kind::Hello | Kind::AboutSelf(_) | Kind::Subscription(_)))
         {
             kind = Kind::Pinning;
         }
@@ -138,12 +138,12 @@ impl Redis {
         };
         let lease = match kind {
             _ if !exclusive => LeaseKind::Shared,
-            kind if kind.lasts() => LeaseKind::LongTerm,
+            kind if kind.needs_long_term_lease() => LeaseKind::LongTerm,
             _ => LeaseKind::Exclusive,
         };
         let blocks = kind == Kind::Blocking;
-        let elsewhere = database != client.settings.database();
-        client.request_lease(pool, LeaseRequest::new(lease, Purpose::Command { blocks }, elsewhere), out);
+        let in_other_database = database != client.settings.database();
+        client.request_lease(pool, LeaseRequest::new(lease, Purpose::Command { blocks }, in_other_database), out);
         if blocks {
             out.push(Effect::Standing { client: client.tag, standing: Standing::Blocked });
         }
@@ -173,8 +173,8 @@ impl Redis {
 
 /// Whether a command of this kind needs another server than this one, once no reply of it is pending.
 fn needs_another(held: &Held, kind: Kind) -> bool {
-    let lasts = kind.lasts() && !held.is_lasting() && !held.is_in_transaction();
-    held.is_elsewhere() || lasts || matches!(kind, Kind::Pinning | Kind::Wait)
+    let lasts = kind.needs_long_term_lease() && !held.is_long_term() && !held.is_in_transaction();
+    held.is_in_other_database() || lasts || matches!(kind, Kind::Pinning | Kind::Wait)
 }
 
 impl Client {

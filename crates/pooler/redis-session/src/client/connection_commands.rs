@@ -33,7 +33,7 @@ pub(super) fn needed_arguments<'a>(mut all: impl Iterator<Item = &'a [u8]>) -> V
     let mut arguments: Vec<&[u8]> = all.by_ref().take(MAX_READ_ARGUMENTS).collect();
     if arguments.len() == MAX_READ_ARGUMENTS {
         match kind(arguments[0], &arguments[1..]) {
-            Kind::Subscription(_) | Kind::Clients(_) => arguments.extend(all),
+            Kind::Subscription(_) | Kind::AboutClients(_) => arguments.extend(all),
             Kind::Blocking => arguments.extend(all.last()),
             _ => {}
         }
@@ -57,27 +57,27 @@ impl Redis {
         match kind {
             Kind::Auth | Kind::Hello | Kind::Quit | Kind::Reset | Kind::Http => {}
             _ if !client.identity.is_authenticated() => return Some(client.write_error(NO_LOGIN, out)),
-            Kind::Select | Kind::Client(_) | Kind::Clients(_) => {}
+            Kind::Select | Kind::AboutSelf(_) | Kind::AboutClients(_) => {}
             Kind::Pinning if has_redirect(arguments) => {}
             _ => return None,
         }
-        if client.waits_for_replies() {
+        if client.hold_input_for_replies() {
             return Some(Outcome::Waits);
         }
         Some(match kind {
             Kind::Auth => self.auth(client, arguments, out),
             Kind::Hello => self.hello(client, arguments, out),
             Kind::Select => self.select(client, arguments, out),
-            Kind::Client(command) => client.client_command(command, arguments, out),
+            Kind::AboutSelf(command) => client.client_command(command, arguments, out),
             Kind::Http => {
                 client.fail("ERR Poolhouse: this is HTTP, and here is Redis", out);
                 Outcome::Consumed
             }
-            Kind::Clients(_) if client.needs_its_server() => {
+            Kind::AboutClients(_) if client.needs_its_server() => {
                 client.fail("ERR Poolhouse tells of its clients outside of transactions only", out);
                 Outcome::Consumed
             }
-            Kind::Clients(what) => self.client_list_command(client, what, arguments, out),
+            Kind::AboutClients(what) => self.client_list_command(client, what, arguments, out),
             Kind::Pinning => {
                 let error = "ERR Poolhouse has no REDIRECT: the connection it names is not the client's own. \
                              Use RESP3, where invalidations come on the same connection";
@@ -226,7 +226,7 @@ impl Redis {
     fn reset(&self, client: &mut Client, out: &mut Outbox) -> Outcome {
         client.settings.reset();
         client.identity.log_out();
-        self.update_pool(client, out);
+        self.update_counting_pool(client, out);
         self.leave_subscriptions(client, out);
         out.push(Effect::Standing { client: client.tag, standing: client.standing() });
         client.say(b"+RESET\r\n", out);

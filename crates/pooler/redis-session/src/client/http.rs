@@ -103,10 +103,10 @@ impl EndlessAnswer {
 }
 
 impl HttpSession {
-    pub(crate) fn new(listener: u16, room: Arc<MemoryBudget>) -> Self {
+    pub(crate) fn new(listener: u16, budget: Arc<MemoryBudget>) -> Self {
         Self {
             listener,
-            connection: Connection::new(&SERVICE, room),
+            connection: Connection::new(&SERVICE, budget),
             requests: Requests::default(),
             output: Output::default(),
             messages: MessageRequests::default(),
@@ -126,14 +126,14 @@ impl HttpSession {
     fn lose_server(&mut self) {
         for request in &mut self.requests.queue {
             if request.needs_its_server() {
-                request.lose();
+                request.on_server_lost();
             }
         }
     }
 
-    /// Bytes of memory that whole requests take.
-    fn weight(&self) -> usize {
-        self.requests.queue.iter().map(PendingRequest::weight).sum()
+    /// Bytes of memory that the queued requests take, with the results that have come.
+    fn held_bytes(&self) -> usize {
+        self.requests.queue.iter().map(PendingRequest::held_bytes).sum()
     }
 }
 
@@ -181,7 +181,7 @@ impl Redis {
 
     /// Reads requests. Returns the number of bytes that were consumed.
     fn read_http(&self, client: &mut Client, bytes: &[u8], out: &mut Outbox) -> usize {
-        let (mut at, held) = (0, client.http_mut().weight());
+        let (mut at, held) = (0, client.http_mut().held_bytes());
         loop {
             let mut door = TokenLogin::new(&*self.directory, client);
             let (used, event) = client.http_mut().connection.read(&bytes[at..], held, &mut door);
@@ -209,10 +209,11 @@ impl Redis {
         let stream = request.stream;
         let http = client.http_mut();
         let request = self.read_request(request, http.connection.has_streams());
-        let request = request.and_then(|request| match http.connection.try_hold(http.weight() + request.weight()) {
-            true => Ok(request),
-            false => Err(Denied::crowded()),
-        });
+        let request =
+            request.and_then(|request| match http.connection.try_hold(http.held_bytes() + request.held_bytes()) {
+                true => Ok(request),
+                false => Err(Denied::crowded()),
+            });
         match request {
             Ok(request) => http.requests.queue.push_back(request),
             Err(denied) => {

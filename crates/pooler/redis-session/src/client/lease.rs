@@ -26,7 +26,7 @@ pub(crate) struct LeaseRequest {
     kind: LeaseKind,
     purpose: Purpose,
     /// The server is to be in another logical database than the client.
-    elsewhere: bool,
+    in_other_database: bool,
 }
 
 /// What a server is requested for.
@@ -48,9 +48,9 @@ pub(crate) enum Purpose {
 #[derive(Debug)]
 pub(crate) struct Held {
     server: ServerTag,
-    elsewhere: bool,
+    in_other_database: bool,
     /// The client may keep the server without a time limit.
-    lasting: bool,
+    long_term: bool,
     /// The server stays with the client until one of them goes: bytes pass unchanged.
     pinned: bool,
     transaction: Transaction,
@@ -151,8 +151,8 @@ impl Lease {
 }
 
 impl LeaseRequest {
-    pub(super) fn new(kind: LeaseKind, purpose: Purpose, elsewhere: bool) -> Self {
-        Self { kind, purpose, elsewhere }
+    pub(super) fn new(kind: LeaseKind, purpose: Purpose, in_other_database: bool) -> Self {
+        Self { kind, purpose, in_other_database }
     }
 
     /// This server answers the request.
@@ -161,8 +161,8 @@ impl LeaseRequest {
             LeaseKind::Shared => Lease::Shared { server, selecting: None },
             LeaseKind::Exclusive | LeaseKind::LongTerm | LeaseKind::Fresh => Lease::Held(Held {
                 server,
-                elsewhere: self.elsewhere,
-                lasting: self.kind == LeaseKind::LongTerm,
+                in_other_database: self.in_other_database,
+                long_term: self.kind == LeaseKind::LongTerm,
                 pinned: false,
                 transaction: Transaction::None,
                 blocked_on: None,
@@ -187,7 +187,7 @@ impl LeaseRequest {
     }
 
     /// Whether it is for a command that may keep the server without a time limit.
-    pub(super) fn is_for_lasting_command(&self) -> bool {
+    pub(super) fn is_for_long_term_command(&self) -> bool {
         self.kind == LeaseKind::LongTerm && matches!(self.purpose, Purpose::Command { .. })
     }
 
@@ -201,12 +201,12 @@ impl Held {
         self.server
     }
 
-    pub(super) fn is_elsewhere(&self) -> bool {
-        self.elsewhere
+    pub(super) fn is_in_other_database(&self) -> bool {
+        self.in_other_database
     }
 
-    pub(super) fn is_lasting(&self) -> bool {
-        self.lasting
+    pub(super) fn is_long_term(&self) -> bool {
+        self.long_term
     }
 
     /// Whether the client has begun a transaction, or watches keys for one.

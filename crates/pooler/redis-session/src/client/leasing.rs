@@ -31,7 +31,7 @@ impl Redis {
             Purpose::Select(database) => self.set_database(client, database, out),
             Purpose::Hello(version, name) => {
                 client.settings.set_version(version);
-                self.update_pool(client, out);
+                self.update_counting_pool(client, out);
                 if let Some(name) = name {
                     client.settings.set_name(name);
                 }
@@ -44,7 +44,7 @@ impl Redis {
     /// SELECT has succeeded.
     fn set_database(&self, client: &mut Client, database: u32, out: &mut Outbox) {
         client.settings.set_database(database);
-        self.update_pool(client, out);
+        self.update_counting_pool(client, out);
         out.insert(Peer::Client(client.tag), |to| to.extend_from_slice(b"+OK\r\n"));
     }
 

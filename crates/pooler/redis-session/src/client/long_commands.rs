@@ -55,7 +55,7 @@ pub(super) fn may_be_streamed(bytes: &[u8]) -> bool {
         return false;
     }
     match kind(beginning.name, beginning.second.as_slice()) {
-        Kind::Auth | Kind::Hello | Kind::Reset | Kind::Clients(_) => false,
+        Kind::Auth | Kind::Hello | Kind::Reset | Kind::AboutClients(_) => false,
         // CLIENT TRACKING may have REDIRECT as its last option.
         Kind::Pinning => !beginning.name.eq_ignore_ascii_case(b"CLIENT"),
         _ => true,
@@ -87,7 +87,7 @@ impl Redis {
             }
             Some(Kind::Subscription(_)) if !full => return Outcome::Waits,
             Some(Kind::Subscription(what)) if client.identity.is_authenticated() && !client.needs_its_server() => {
-                if client.waits_for_replies() {
+                if client.hold_input_for_replies() {
                     return Outcome::Waits;
                 }
                 client.partial = Some(PartialCommand::Subscription(SubscribedNames::new(what)));
@@ -98,7 +98,7 @@ impl Redis {
         match kind.filter(|kind| client.streams(*kind, bytes)) {
             Some(kind) => self.begin_stream(client, servers, kind, out),
             None => {
-                if full && !client.waits_for_replies() {
+                if full && !client.hold_input_for_replies() {
                     client.fail(TOO_LONG, out);
                 }
                 Outcome::Waits
@@ -174,8 +174,8 @@ impl Client {
             Kind::Auth
             | Kind::Hello
             | Kind::Select
-            | Kind::Client(_)
-            | Kind::Clients(_)
+            | Kind::AboutSelf(_)
+            | Kind::AboutClients(_)
             | Kind::Subscription(_)
             | Kind::Quit
             | Kind::Reset

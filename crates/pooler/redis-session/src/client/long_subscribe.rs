@@ -3,17 +3,17 @@
 use seam::Outbox;
 
 use super::Client;
-use crate::{Redis, command::Subscription, resp};
+use crate::{Redis, command::SubscriptionCommand, resp};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SubscribedNames {
-    what: Subscription,
+    what: SubscriptionCommand,
     /// Names that are to come; `None` before the first.
     left: Option<u64>,
 }
 
 impl SubscribedNames {
-    pub(super) fn new(what: Subscription) -> Self {
+    pub(super) fn new(what: SubscriptionCommand) -> Self {
         Self { what, left: None }
     }
 }

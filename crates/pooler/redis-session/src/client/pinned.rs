@@ -53,7 +53,7 @@ impl Redis {
                 Ok(Request::Nothing(length)) => end += length,
                 Ok(Request::Command(length, arguments)) => {
                     let arguments = connection_commands::needed_arguments(arguments);
-                    if let Some(why) = self.refused_of_pinned(client, &arguments) {
+                    if let Some(why) = self.why_withheld_from_pinned(client, &arguments) {
                         out.span(server, begin..end);
                         begin = end + length;
                         out.insert(server, |to| resp::command(to, &[why.as_bytes()]));
@@ -62,7 +62,7 @@ impl Redis {
                 }
                 Ok(Request::Inline(length, words)) => {
                     let arguments: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-                    let why = self.refused_of_pinned(client, &arguments);
+                    let why = self.why_withheld_from_pinned(client, &arguments);
                     out.span(server, begin..end);
                     end += length;
                     begin = end;
@@ -96,13 +96,13 @@ impl Redis {
     }
 
     /// Why this command must not pass; `None` if it may.
-    fn refused_of_pinned(&self, client: &Client, arguments: &[&[u8]]) -> Option<&'static str> {
+    fn why_withheld_from_pinned(&self, client: &Client, arguments: &[&[u8]]) -> Option<&'static str> {
         let kind = kind(arguments[0], &arguments[1..]);
         match kind {
-            Kind::Clients(_) => Some(CLIENTS),
+            Kind::AboutClients(_) => Some(CLIENTS),
             Kind::Pinning if connection_commands::has_redirect(arguments) => Some(REDIRECT),
             Kind::Reset if arguments.len() == 1 && self.reset_changes_user(client) => Some(RESET),
-            _ => refused_by_redis(kind, arguments),
+            _ => why_withheld(kind, arguments),
         }
     }
 
@@ -130,7 +130,7 @@ impl Client {
 
 /// Why this command must not go to Redis even while the client holds its server, in a transaction too; `None` if it
 /// may. Clients log in to Poolhouse, not to Redis.
-pub(super) fn refused_by_redis(kind: Kind, arguments: &[&[u8]]) -> Option<&'static str> {
+pub(super) fn why_withheld(kind: Kind, arguments: &[&[u8]]) -> Option<&'static str> {
     match kind {
         // With fewer or more arguments, it is an error in Redis.
         Kind::Auth if matches!(arguments.len(), 2 | 3) => Some(AUTH),

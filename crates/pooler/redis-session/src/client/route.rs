@@ -40,7 +40,7 @@ impl Redis {
 
     /// The client has selected another database, or speaks another version of the protocol: the pool that serves it now
     /// counts it.
-    pub(super) fn update_pool(&self, client: &mut Client, out: &mut Outbox) {
+    pub(super) fn update_counting_pool(&self, client: &mut Client, out: &mut Outbox) {
         if client.identity.counted_in().is_none() {
             return;
         }

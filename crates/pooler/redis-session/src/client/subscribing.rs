@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Redis, Server, Version,
-    command::{AboutSelf, Kind, Subscription, Topic},
+    command::{AboutSelf, Kind, SubscriptionCommand, Topic},
     hub::{Name, SubscriptionChange, notice},
     resp::{self, ReplyScanner},
     rest::messages::PostedEvents,
@@ -23,7 +23,7 @@ const MAX_SUBSCRIPTIONS: usize = 1 << 16;
 const MAX_NAME_BYTES: usize = 16 << 20;
 
 /// Bytes of messages that are kept until a reply ends.
-const MAX_PENDING: usize = 32 << 20;
+const MAX_HELD_MESSAGES: usize = 32 << 20;
 
 /// The subscriptions of a client, or its first request for one.
 pub(super) struct Subscriptions {
@@ -86,11 +86,11 @@ impl Redis {
     ) -> Option<Outcome> {
         let refused = client.has_subscriptions() && kind == Kind::Pinning;
         let restricted = client.is_restricted()
-            && !matches!(kind, Kind::Quit | Kind::Reset | Kind::Http | Kind::Client(AboutSelf::Unknown));
+            && !matches!(kind, Kind::Quit | Kind::Reset | Kind::Http | Kind::AboutSelf(AboutSelf::Unknown));
         if !client.identity.is_authenticated() || !(refused || restricted || matches!(kind, Kind::Subscription(_))) {
             return None;
         }
-        if client.waits_for_replies() {
+        if client.hold_input_for_replies() {
             return Some(Outcome::Waits);
         }
         Some(match kind {
@@ -122,7 +122,7 @@ impl Redis {
     pub(super) fn change_subscriptions(
         &self,
         client: &mut Client,
-        what: Subscription,
+        what: SubscriptionCommand,
         names: &[&[u8]],
         out: &mut Outbox,
     ) -> Result<(), String> {
@@ -148,7 +148,7 @@ impl Redis {
             client.subscriptions = Some(Box::new(Subscriptions {
                 pool,
                 version: client.settings.version(),
-                key: if client.http.is_some() { self.hubs.key_of_events() } else { self.hubs.key() },
+                key: if client.http.is_some() { self.hubs.new_key_for_events() } else { self.hubs.new_key() },
                 names: Default::default(),
                 name_bytes: 0,
                 change: None,
@@ -172,7 +172,7 @@ impl Redis {
         let has = |topic: &Topic| client.subscribed_names(*topic).next().is_some();
         let Some(topic) = Topic::ALL.into_iter().find(has) else { return false };
         // Subscriptions that exist can be ended.
-        let _ = self.change_subscriptions(client, Subscription { begins: false, topic }, &[], out);
+        let _ = self.change_subscriptions(client, SubscriptionCommand { begins: false, topic }, &[], out);
         if let Some(change) = client.subscriptions.as_mut().and_then(|own| own.change.as_mut()) {
             change.quiet = true;
         }
@@ -322,7 +322,7 @@ impl Client {
     }
 
     /// A change was made: the client has it from now on, and is told so unless `quiet`.
-    fn confirm(&mut self, what: Subscription, names: &[Name], quiet: bool, out: &mut Outbox) {
+    fn confirm(&mut self, what: SubscriptionCommand, names: &[Name], quiet: bool, out: &mut Outbox) {
         let version = self.settings.version();
         let mark = if version == Version::Resp3 { '>' } else { '*' };
         let mut own = self.subscriptions.as_deref_mut();
@@ -404,7 +404,7 @@ impl Client {
         } else {
             out.span(Peer::Client(self.tag), 0..bytes.len());
         }
-        if own.pending.len() > MAX_PENDING {
+        if own.pending.len() > MAX_HELD_MESSAGES {
             let message = "too many messages came during one reply, and no more are kept".to_owned();
             self.close(CloseReason::Error(Blame::Client, message), out);
         }

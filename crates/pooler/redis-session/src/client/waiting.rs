@@ -24,17 +24,17 @@ impl Redis {
 
     /// The request for a server has failed. Returns false if the client is to be told so. Otherwise it waits for
     /// another server, or gets the reply of its command's time-out.
-    pub(crate) fn goes_on_waiting(&self, client: &mut Client, why: &LeaseFailure, out: &mut Outbox) -> bool {
+    pub(crate) fn continue_wait(&self, client: &mut Client, why: &LeaseFailure, out: &mut Outbox) -> bool {
         if *why == LeaseFailure::Forgotten && client.lease.is_requested_for_command() {
             // Another pool serves the client now. Its command is read again, and requests a server of that pool.
             (client.lease, client.route) = (Lease::None, None);
             client.remind(out);
             return true;
         }
-        if !client.waits_for_lasting_server() {
+        if !client.waits_for_long_term_lease() {
             return false;
         }
-        match self.blocking_waits.failed(client.id, why) {
+        match self.blocking_waits.on_request_failed(client.id, why) {
             WaitOutcome::Fails => {
                 self.blocking_waits.end(client.id);
                 return false;
@@ -64,8 +64,8 @@ impl Redis {
 }
 
 impl Client {
-    fn waits_for_lasting_server(&self) -> bool {
-        matches!(&self.lease, Lease::Requested(request) if request.is_for_lasting_command())
+    fn waits_for_long_term_lease(&self) -> bool {
+        matches!(&self.lease, Lease::Requested(request) if request.is_for_long_term_command())
     }
 
     pub(super) fn waits_to_block(&self) -> bool {

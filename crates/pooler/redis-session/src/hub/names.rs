@@ -75,7 +75,8 @@ impl Names {
         self.by_topic.iter().all(HashMap::is_empty)
     }
 
-    pub(super) fn count_subscribed(&self) -> usize {
+    /// The number of names to which a client is subscribed, or wants to be.
+    pub(super) fn count_with_clients(&self) -> usize {
         let all = self.by_topic.iter().flat_map(HashMap::values);
         all.filter(|subscribers| !subscribers.clients.is_empty()).count()
     }

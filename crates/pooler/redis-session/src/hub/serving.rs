@@ -7,7 +7,7 @@ use seam::{ClientTag, Effect, Outbox, Peer, ServerTag};
 
 use super::{Home, Hub, Name, SubscriptionChange, names::Subscriber, notice, post, post_with_reason};
 use crate::{
-    command::{Subscription, Topic},
+    command::{SubscriptionCommand, Topic},
     resp::{self, PubSubReply},
 };
 
@@ -15,7 +15,7 @@ use crate::{
 const MAX_NAMES_PER_COMMAND: usize = 512;
 
 pub(super) struct SentCommand {
-    what: Subscription,
+    what: SubscriptionCommand,
     names: Arc<[Name]>,
     due: usize,
     reason: Reason,
@@ -67,8 +67,8 @@ impl Hub {
     }
 
     /// Whether no other client can use the server's connection.
-    pub(crate) fn is_stained(&self) -> bool {
-        matches!(self.home, Home::Held { stained: true, .. })
+    pub(crate) fn has_refused_unsubscribe(&self) -> bool {
+        matches!(self.home, Home::Held { unsubscribe_refused: true, .. })
     }
 
     fn subscribe(&mut self, server: ServerTag, tag: ClientTag, change: SubscriptionChange, out: &mut Outbox) {
@@ -110,7 +110,7 @@ impl Hub {
     /// Unsubscribes from names that no client wants any more.
     fn unsubscribe_unwanted(&mut self, server: ServerTag, out: &mut Outbox) {
         for (topic, names) in Topic::ALL.into_iter().zip(self.names.take_unwanted()) {
-            self.send_in_parts(server, Subscription { begins: false, topic }, &names, Reason::Cleanup, out);
+            self.send_in_parts(server, SubscriptionCommand { begins: false, topic }, &names, Reason::Cleanup, out);
         }
     }
 
@@ -120,7 +120,7 @@ impl Hub {
         for topic in Topic::ALL {
             let lost = self.names.request_all(topic);
             commands += lost.len().div_ceil(MAX_NAMES_PER_COMMAND);
-            self.send_in_parts(server, Subscription { begins: true, topic }, &lost, Reason::Restore, out);
+            self.send_in_parts(server, SubscriptionCommand { begins: true, topic }, &lost, Reason::Restore, out);
         }
         self.restoration = if commands > 0 { Restoration::Running(commands) } else { Restoration::None };
     }
@@ -128,7 +128,7 @@ impl Hub {
     fn send_in_parts(
         &mut self,
         server: ServerTag,
-        what: Subscription,
+        what: SubscriptionCommand,
         names: &[Name],
         reason: Reason,
         out: &mut Outbox,
@@ -185,8 +185,8 @@ impl Hub {
         let topic = command.what.topic;
         match command.reason {
             Reason::Cleanup => {
-                if let Home::Held { stained, .. } = &mut self.home {
-                    *stained = true;
+                if let Home::Held { unsubscribe_refused, .. } = &mut self.home {
+                    *unsubscribe_refused = true;
                 }
             }
             Reason::Subscribe(key) | Reason::Unsubscribe(key) => {
@@ -224,7 +224,7 @@ impl Hub {
             self.restoration = Restoration::None;
             tracing::warn!(
                 clients = self.clients.len(),
-                subscriptions = self.names.count_subscribed(),
+                subscriptions = self.names.count_with_clients(),
                 "subscriptions are restored on another connection; what was published meanwhile is lost"
             );
         }
@@ -278,7 +278,7 @@ fn post_all(to: &[Subscriber], bytes: Range<usize>, out: &mut Outbox) {
     out.effects.extend(to.iter().map(post));
 }
 
-fn send(server: ServerTag, what: Subscription, names: &[&[u8]], out: &mut Outbox) {
+fn send(server: ServerTag, what: SubscriptionCommand, names: &[&[u8]], out: &mut Outbox) {
     let upper = what.name().to_ascii_uppercase();
     out.insert(Peer::Server(server), |to| resp::command(to, &[&[upper.as_bytes()], names].concat()));
 }

@@ -70,7 +70,8 @@ impl World {
     fn wish(&mut self, client: u64, begins: bool, names: &[&str]) {
         let mut out = Outbox::new();
         let names = names.iter().map(|name| name.as_bytes().into()).collect();
-        let wish = SubscriptionChange { key: client, what: Subscription { begins, topic: Topic::Channel }, names };
+        let wish =
+            SubscriptionChange { key: client, what: SubscriptionCommand { begins, topic: Topic::Channel }, names };
         if self.hubs.request(POOL, ClientTag(client as u32), wish, &mut out) {
             self.told.entry(client).or_default().push(vec![notice::SEEK]);
         }
@@ -96,7 +97,7 @@ impl World {
 
     fn look(&mut self, out: &mut Outbox) {
         let Some(key) = self.key else { return };
-        if !self.hubs.serve(POOL, key, |hub| hub.send_changes(SERVER, out)) {
+        if !self.hubs.with_hub(POOL, key, |hub| hub.send_changes(SERVER, out)) {
             self.key = None;
             assert!(self.answers.is_empty(), "a server is given back that has been asked for something");
         }
@@ -107,7 +108,7 @@ impl World {
         let mut out = Outbox::new();
         if let (Some(answer), Some(key)) = (self.answers.pop_front(), self.key) {
             let said = resp::read_pubsub(&answer).expect("an answer");
-            assert!(self.hubs.serve(POOL, key, |hub| hub.answered(SERVER, said, &mut out)));
+            assert!(self.hubs.with_hub(POOL, key, |hub| hub.answered(SERVER, said, &mut out)));
             self.notified += 1;
         }
         if std::mem::take(&mut self.notified) > 0 {
@@ -126,13 +127,13 @@ impl World {
         let mut out = Outbox::new();
         let key = self.key.take().expect("there is a server");
         (self.answers, self.subscribed, self.notified) = (VecDeque::new(), BTreeSet::new(), 0);
-        self.hubs.serve(POOL, key, |hub| hub.on_server_lost(&mut out));
+        self.hubs.with_hub(POOL, key, |hub| hub.on_server_lost(&mut out));
         self.run(out);
     }
 
     fn publish(&mut self, channel: &str) {
         let (Some(key), mut out) = (self.key, Outbox::new()) else { return };
-        self.hubs.serve(POOL, key, |hub| {
+        self.hubs.with_hub(POOL, key, |hub| {
             if hub.fan_out(Topic::Channel, channel.as_bytes(), b"*message", &mut out) {
                 let start = out.inserted.len();
                 out.inserted.extend_from_slice(b"dmade");

@@ -1,7 +1,7 @@
 //! Messages of pub/sub and confirmations: arrays in RESP2, and the same as push messages in RESP3.
 
 use super::number::number;
-use crate::command::{Subscription, Topic};
+use crate::command::{SubscriptionCommand, Topic};
 
 /// A message, or the reply to a command of a subscriber.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -9,7 +9,7 @@ pub enum PubSubReply<'a> {
     /// A message for the subscribers of this name.
     Message(Topic, &'a [u8]),
     /// One name of a command is confirmed.
-    Confirmed(Subscription),
+    Confirmed(SubscriptionCommand),
     /// The whole command is refused, with this error.
     Refused(&'a [u8]),
     Pong,
@@ -27,7 +27,7 @@ pub fn read_pubsub(bytes: &[u8]) -> Option<PubSubReply<'_>> {
     let (_, used) = number(rest).ok()??;
     rest = &rest[used..];
     let word = take_string(&mut rest)?;
-    let done = |begins, topic| Some(PubSubReply::Confirmed(Subscription { begins, topic }));
+    let done = |begins, topic| Some(PubSubReply::Confirmed(SubscriptionCommand { begins, topic }));
     match word {
         b"message" => Some(PubSubReply::Message(Topic::Channel, take_string(&mut rest)?)),
         b"pmessage" => Some(PubSubReply::Message(Topic::Pattern, take_string(&mut rest)?)),
@@ -74,7 +74,7 @@ mod tests {
                 read("3\r\n$8\r\nsmessage\r\n$1\r\ns\r\n$9\r\nbeg"),
                 Some(PubSubReply::Message(Topic::Shard, b"s"))
             );
-            let done = PubSubReply::Confirmed(Subscription { begins: false, topic: Topic::Pattern });
+            let done = PubSubReply::Confirmed(SubscriptionCommand { begins: false, topic: Topic::Pattern });
             assert_eq!(read("3\r\n$12\r\npunsubscribe\r\n$1\r\nx\r\n:0\r\n"), Some(done));
         }
         assert_eq!(read_pubsub(b"-NOPERM no\r\n"), Some(PubSubReply::Refused(b"NOPERM no")));

@@ -11,7 +11,7 @@ use super::{
     rules::{self, Rules},
 };
 use crate::{
-    command::{Subscription, Topic},
+    command::{SubscriptionCommand, Topic},
     resp,
 };
 
@@ -144,7 +144,7 @@ impl Call {
     }
 
     /// The subscription that it begins, if any.
-    pub(crate) fn subscription(&self) -> Option<Subscription> {
+    pub(crate) fn subscription(&self) -> Option<SubscriptionCommand> {
         let (RequestKind::Events, Some(name)) = (self.kind, resp::parts(&self.wire).first().copied()) else {
             return None;
         };
@@ -153,7 +153,7 @@ impl Call {
             name if name.eq_ignore_ascii_case(b"psubscribe") => Topic::Pattern,
             _ => return None,
         };
-        Some(Subscription { begins: true, topic })
+        Some(SubscriptionCommand { begins: true, topic })
     }
 
     fn command(&mut self, words: &[Cow<'_, [u8]>], rules: &Rules) {

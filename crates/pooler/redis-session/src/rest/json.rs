@@ -31,7 +31,7 @@ pub(crate) fn result(to: &mut Vec<u8>, reply: &[u8], format: ResultFormat) -> bo
 }
 
 /// The most bytes that a reply may become. For text, it is the exact number.
-pub(crate) fn weight(reply: &[u8], format: ResultFormat) -> usize {
+pub(crate) fn max_json_length(reply: &[u8], format: ResultFormat) -> usize {
     if format != ResultFormat::Json {
         return reply.len() / 3 * 4 + reply.len();
     }

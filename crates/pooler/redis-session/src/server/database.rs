@@ -31,7 +31,7 @@ impl Server {
     }
 
     /// SELECT was answered. Returns the clients that wait for it.
-    pub(crate) fn selected(&mut self, succeeded: bool) -> Vec<Recipient> {
+    pub(crate) fn on_select_reply(&mut self, succeeded: bool) -> Vec<Recipient> {
         if succeeded {
             self.hello.unselected = None;
         }

@@ -24,7 +24,7 @@ pub(super) struct HubConnection {
 }
 
 /// Successive messages for the same subscribers.
-struct Run<'a> {
+struct MessageRun<'a> {
     topic: Topic,
     name: &'a [u8],
     messages: &'a [u8],
@@ -51,9 +51,9 @@ impl Redis {
     fn send_changes(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
         let Some(connection) = &server.hub else { return };
         let mut clean = connection.scanner.is_between();
-        let goes_on = self.hubs.serve(connection.pool, connection.key, |hub| {
+        let goes_on = self.hubs.with_hub(connection.pool, connection.key, |hub| {
             let goes_on = hub.send_changes(me, out);
-            clean &= !hub.is_stained();
+            clean &= !hub.has_refused_unsubscribe();
             goes_on
         });
         if !goes_on {
@@ -77,7 +77,7 @@ impl Redis {
     /// The server is lost. Returns false if it held no subscriptions.
     pub(crate) fn hub_lost(&self, server: &mut Server, out: &mut Outbox) -> bool {
         let Some(connection) = server.hub.take() else { return false };
-        self.hubs.serve(connection.pool, connection.key, |hub| hub.on_server_lost(out));
+        self.hubs.with_hub(connection.pool, connection.key, |hub| hub.on_server_lost(out));
         true
     }
 
@@ -117,7 +117,7 @@ impl Redis {
         answers: &mut bool,
         out: &mut Outbox,
     ) -> Result<usize, String> {
-        let mut run: Option<Run<'_>> = None;
+        let mut run: Option<MessageRun<'_>> = None;
         let mut at = 0;
         while at < bytes.len() {
             let (begins, begin) = (connection.scanner.is_between(), at);
@@ -144,7 +144,7 @@ impl Redis {
                     run.messages = &bytes[begin - run.messages.len()..at];
                 }
                 (Some(PubSubReply::Message(topic, name)), _) => {
-                    self.publish(connection, run.replace(Run { topic, name, messages: taken }), out);
+                    self.publish(connection, run.replace(MessageRun { topic, name, messages: taken }), out);
                 }
                 (answer, _) => {
                     self.publish(connection, run.take(), out);
@@ -166,12 +166,12 @@ impl Redis {
         };
         if gathered.len() > MAX_MESSAGE {
             let why = format!("a message of more than {MAX_MESSAGE} bytes came, and longer ones are not passed on");
-            self.hubs.serve(connection.pool, connection.key, |hub| {
+            self.hubs.with_hub(connection.pool, connection.key, |hub| {
                 hub.post_lost(topic, name, &why, out);
                 true
             });
         } else {
-            self.publish(connection, Some(Run { topic, name, messages: &gathered }), out);
+            self.publish(connection, Some(MessageRun { topic, name, messages: &gathered }), out);
         }
         Ok(false)
     }
@@ -186,7 +186,7 @@ impl Redis {
     ) -> Result<(), String> {
         let mut expected = false;
         if let Some(answer) = answer {
-            self.hubs.serve(connection.pool, connection.key, |hub| {
+            self.hubs.with_hub(connection.pool, connection.key, |hub| {
                 expected = hub.answered(me, answer, out);
                 true
             });
@@ -195,10 +195,10 @@ impl Redis {
         if expected { Ok(()) } else { Err(unasked()) }
     }
 
-    fn publish(&self, connection: &HubConnection, run: Option<Run<'_>>, out: &mut Outbox) {
-        let Some(Run { topic, name, messages }) = run else { return };
+    fn publish(&self, connection: &HubConnection, run: Option<MessageRun<'_>>, out: &mut Outbox) {
+        let Some(MessageRun { topic, name, messages }) = run else { return };
         let mut has_events = false;
-        self.hubs.serve(connection.pool, connection.key, |hub| {
+        self.hubs.with_hub(connection.pool, connection.key, |hub| {
             has_events = hub.fan_out(topic, name, messages, out);
             true
         });
@@ -207,7 +207,7 @@ impl Redis {
             let start = out.inserted.len();
             PostedEvents::write(topic, name, messages, &mut out.inserted);
             let events = start..out.inserted.len();
-            self.hubs.serve(connection.pool, connection.key, |hub| {
+            self.hubs.with_hub(connection.pool, connection.key, |hub| {
                 hub.fan_out_events(topic, name, events, out);
                 true
             });

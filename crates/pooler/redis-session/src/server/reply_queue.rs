@@ -15,7 +15,7 @@ const DEMOTED: [&[u8]; 2] = [b"-READONLY ", b"-UNBLOCKED force "];
 
 #[derive(Default)]
 pub(super) struct ReplyQueue {
-    runs: VecDeque<Run>,
+    runs: VecDeque<ReplyRun>,
     /// Where in the first reply the server's bytes are.
     scanner: ReplyScanner,
     /// The bytes are a push message (RESP3), not a reply.
@@ -26,7 +26,7 @@ pub(super) struct ReplyQueue {
 
 /// Successive replies of one kind to one client.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct ReplyRun {
     /// `None`: Poolhouse has sent the commands for itself.
     recipient: Option<Recipient>,
     kind: ReplyKind,
@@ -69,7 +69,7 @@ impl ReplyQueue {
     pub(super) fn push(&mut self, recipient: Option<Recipient>, kind: ReplyKind) {
         match self.runs.back_mut() {
             Some(last) if last.kind == kind && last.recipient == recipient => last.count += 1,
-            _ => self.runs.push_back(Run { recipient, kind, count: 1 }),
+            _ => self.runs.push_back(ReplyRun { recipient, kind, count: 1 }),
         }
     }
 
@@ -86,7 +86,7 @@ impl ReplyQueue {
             let push = ReplyPart { recipient: None, kind: ReplyKind::Plain, begins, taken: end.taken, over: false };
             return Ok((end.taken > 0).then_some(push));
         }
-        let Some(&Run { recipient, kind, .. }) = self.runs.front() else {
+        let Some(&ReplyRun { recipient, kind, .. }) = self.runs.front() else {
             // The log does not get the bytes: they may be a client's data.
             let (first, length) = (bytes[0].escape_ascii(), bytes.len());
             return Err(format!("the server said something unasked: {length} bytes that begin with `{first}`"));

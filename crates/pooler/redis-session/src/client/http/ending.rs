@@ -17,7 +17,7 @@ impl Client {
     }
 
     /// The client has taken all that was sent.
-    pub(crate) fn on_sent(&mut self, out: &mut Outbox) {
+    pub(crate) fn on_flushed(&mut self, out: &mut Outbox) {
         let http = self.http_mut();
         (http.output.awaits_flush, http.output.untaken) = (false, 0);
         self.flush(out);
@@ -33,12 +33,12 @@ impl Client {
         if http.connection.has_more() && !std::mem::replace(&mut http.output.awaits_flush, true) {
             out.push(Effect::NotifyFlushed { client: me });
         }
-        let held = http.weight();
+        let held = http.held_bytes();
         http.connection.count(held);
         let ended = http.connection.ended();
         http.messages.streams.forget(&ended);
         let reason = match http.connection.end() {
-            None => return self.flushed(!ended.is_empty(), out),
+            None => return self.after_flush(!ended.is_empty(), out),
             Some(End::Done) => CloseReason::Done,
             Some(End::Fault(why)) => CloseReason::Error(Blame::Client, why),
         };
@@ -46,7 +46,7 @@ impl Client {
     }
 
     /// Follows up a flush. `freed`: streams have ended, and their subscriptions may be unwanted.
-    fn flushed(&mut self, freed: bool, out: &mut Outbox) {
+    fn after_flush(&mut self, freed: bool, out: &mut Outbox) {
         let me = self.tag;
         let http = self.http_mut();
         let blocked = http.output.is_behind;

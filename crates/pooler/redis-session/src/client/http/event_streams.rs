@@ -11,7 +11,7 @@ use seam::Outbox;
 use super::{Client, revoking::REVOKED};
 use crate::{
     Redis,
-    command::{Subscription, Topic},
+    command::{SubscriptionCommand, Topic},
     hub::Name,
     resp::{self, PubSubReply},
     rest::{
@@ -36,14 +36,20 @@ struct EventStream {
     access: Arc<Access>,
     /// Its answer has begun. Otherwise it waits for its subscription, as one stream at a time does.
     open: bool,
-    what: Subscription,
+    what: SubscriptionCommand,
     names: HashSet<Box<[u8]>>,
 }
 
 impl Redis {
     /// Subscribes for a request, unless another stream waits for its subscription. Returns whether the request has
     /// failed: then the next one has its index.
-    pub(super) fn open_stream(&self, client: &mut Client, index: usize, what: Subscription, out: &mut Outbox) -> bool {
+    pub(super) fn open_stream(
+        &self,
+        client: &mut Client,
+        index: usize,
+        what: SubscriptionCommand,
+        out: &mut Outbox,
+    ) -> bool {
         if client.awaits_change() {
             return false;
         }
@@ -87,7 +93,7 @@ impl Redis {
                 .retain(|name| !client.http_mut().messages.streams.list.iter().any(|stream| stream.hears(topic, name)));
             if !names.is_empty() {
                 let names: Vec<&[u8]> = names.iter().map(|name| &**name).collect();
-                let what = Subscription { begins: false, topic };
+                let what = SubscriptionCommand { begins: false, topic };
                 // Subscriptions that exist can be ended.
                 let _ = self.change_subscriptions(client, what, &names, out);
                 return;
@@ -113,7 +119,7 @@ impl EventStreams {
     /// Takes the outcome of a change of subscriptions.
     pub(super) fn on_subscription_reply(&mut self, bytes: &[u8], connection: &mut Http) {
         match resp::read_pubsub(bytes) {
-            Some(PubSubReply::Confirmed(Subscription { begins: true, .. })) => {
+            Some(PubSubReply::Confirmed(SubscriptionCommand { begins: true, .. })) => {
                 let Some(at) = self.awaiting_subscription() else { return };
                 let (stream, mut events) = (&mut self.list[at], Vec::new());
                 stream.open = connection.open_events(stream.stream);

@@ -101,7 +101,7 @@ impl PendingRequest {
             // A byte becomes six at most, so only few replies have to be measured.
             if (self.body.len() + reply.len()) * 6 > MAX_ANSWER
                 && self.format != ResultFormat::Resp2
-                && self.body.len() + json::weight(reply, self.format) > MAX_ANSWER
+                && self.body.len() + json::max_json_length(reply, self.format) > MAX_ANSWER
             {
                 self.give_up_results();
             }
@@ -118,13 +118,13 @@ impl PendingRequest {
         (self.body, self.partial) = (Vec::new(), Vec::new());
     }
 
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn result_bytes(&self) -> usize {
         self.partial.len() + self.body.len()
     }
 
     /// The bytes of memory that commands and results take.
-    pub(super) fn weight(&self) -> usize {
-        self.call.wire.len() + self.call.commands.len() * size_of::<Command>() + self.held()
+    pub(super) fn held_bytes(&self) -> usize {
+        self.call.wire.len() + self.call.commands.len() * size_of::<Command>() + self.result_bytes()
     }
 
     fn add_result(&mut self, reply: &[u8]) {
@@ -192,7 +192,7 @@ impl PendingRequest {
     }
 
     /// Its server is lost: pending replies will not come, and a transaction cannot go on with another server.
-    pub(super) fn lose(&mut self) {
+    pub(super) fn on_server_lost(&mut self) {
         self.partial = Vec::new();
         if self.call.kind != RequestKind::Pipeline {
             self.deny(502, if self.is_in_transaction() { NOT_EXECUTED } else { UNKNOWN });
@@ -259,7 +259,7 @@ mod tests {
     /// The error after the loss of its server.
     fn lost(mut request: PendingRequest) -> Denied {
         assert!(request.needs_its_server());
-        request.lose();
+        request.on_server_lost();
         assert!(request.is_done(), "nothing of it is sent to another server");
         let Err(denied) = request.answer() else { panic!("it has no results") };
         denied

@@ -40,11 +40,11 @@ impl Redis {
         }
     }
 
-    /// Whether a request may begin to hear events. Its client is notified of other configurations from now on.
-    pub(super) fn may_begin_events(&self, client: &mut Client, index: usize) -> bool {
+    /// Has the client notified of new configurations. Returns whether the current one lets the request receive events.
+    pub(super) fn register_for_revoking(&self, client: &mut Client, index: usize) -> bool {
         let tag = client.tag;
         let http = client.http_mut();
-        let key = *http.messages.key.get_or_insert_with(|| self.hubs.key());
+        let key = *http.messages.key.get_or_insert_with(|| self.hubs.new_key());
         self.streams.clients.lock().unwrap_or_else(PoisonError::into_inner).insert(key, tag);
         let request = &http.requests.queue[index];
         resp::parts(&request.call.wire).first().is_some_and(|name| self.lets_hear(&request.access, name))

@@ -8,7 +8,7 @@ use seam::{Blame, CloseReason, Effect, Outbox, Peer};
 use super::{super::long_commands::MIN_STREAMED_LENGTH, Client, EndlessAnswer, PendingRequest, revoking::REVOKED};
 use crate::{
     Redis, Servers,
-    command::{Kind, Subscription, kind},
+    command::{Kind, SubscriptionCommand, kind},
     resp,
     rest::{
         call::{Call, Command, RequestKind},
@@ -18,7 +18,7 @@ use crate::{
     server::ReplyKind,
 };
 
-/// Bytes of results that are held without asking for room.
+/// Bytes of results that are held without asking the memory budget.
 const MAX_UNCOUNTED_RESULTS: usize = 64 * 1024;
 
 /// Bytes of commands that are sent before their replies have come. The driver limits what waits for a server, and many
@@ -30,7 +30,7 @@ const OF_ANOTHER_USER: &str =
     "ERR messages for a token with another user come over this connection: use another connection";
 
 enum Next {
-    /// None, until something has happened.
+    /// None, until a reply, a server or a change of subscriptions has come.
     Wait,
     /// The one that now has the index of the request that was sent.
     SameIndex,
@@ -53,7 +53,7 @@ impl Redis {
             if client.http_mut().output.is_behind && !goes_on {
                 return;
             }
-            let is_revoked = listens && !self.may_begin_events(client, index);
+            let is_revoked = listens && !self.register_for_revoking(client, index);
             let http = client.http_mut();
             let request = &mut http.requests.queue[index];
             if is_revoked {
@@ -96,12 +96,18 @@ impl Redis {
     }
 
     /// Sends a request for messages, and says which request is next.
-    fn send_subscription(&self, client: &mut Client, index: usize, what: Subscription, out: &mut Outbox) -> Next {
+    fn send_subscription(
+        &self,
+        client: &mut Client,
+        index: usize,
+        what: SubscriptionCommand,
+        out: &mut Outbox,
+    ) -> Next {
         if client.has_streams() && client.awaits_change() {
             return Next::Wait;
         }
         let access = Arc::clone(&client.http_mut().requests.queue[index].access);
-        match self.acts_as(client, &access, out) {
+        match self.switch_user(client, &access, out) {
             Ok(true) if self.begin_events(client, index, what, out) => Next::SameIndex,
             Ok(_) => Next::Wait,
             Err(error) => {
@@ -112,7 +118,7 @@ impl Redis {
     }
 
     /// Begins a stream of messages. Returns whether it has failed, and the next request may be sent.
-    fn begin_events(&self, client: &mut Client, index: usize, what: Subscription, out: &mut Outbox) -> bool {
+    fn begin_events(&self, client: &mut Client, index: usize, what: SubscriptionCommand, out: &mut Outbox) -> bool {
         if client.has_streams() {
             return self.open_stream(client, index, what, out);
         }
@@ -140,7 +146,7 @@ impl Redis {
         servers: &mut Servers<'_>,
         out: &mut Outbox,
     ) -> Result<bool, Box<str>> {
-        if !self.acts_as(client, access, out)? {
+        if !self.switch_user(client, access, out)? {
             return Ok(false);
         }
         let last = call.commands.len().saturating_sub(1);
@@ -155,7 +161,7 @@ impl Redis {
                 client.replies.hold_input();
                 return Ok(false);
             }
-            if client.has_unanswered(span.len()) {
+            if client.exceeds_unanswered(span.len()) {
                 client.replies.hold_input();
                 return Ok(false);
             }
@@ -165,7 +171,7 @@ impl Redis {
                 RequestKind::Events => Kind::Pinning,
                 _ => kind_of(&call.wire[span.clone()]),
             };
-            let due = match kind {
+            let reply = match kind {
                 Kind::Publish(_) | Kind::Control => match resp::beginning(&call.wire[span.clone()]) {
                     Some(begins) => self.reply_kind(client, kind, &[begins.name, begins.second.unwrap_or_default()]),
                     None => ReplyKind::Plain,
@@ -174,7 +180,7 @@ impl Redis {
             };
             match self.server_for(client, servers, kind, alone, out) {
                 Some((tag, server)) => {
-                    client.note_sent(tag, server, kind, due, out);
+                    client.note_sent(tag, server, kind, reply, out);
                     out.insert(Peer::Server(tag), |to| to.extend_from_slice(&call.wire[span.clone()]));
                     client.http_mut().requests.unanswered_bytes += span.len();
                     *next += 1;
@@ -187,7 +193,7 @@ impl Redis {
 
     /// Makes the client the user of the next request. `Ok(false)`: the replies to another user's requests have to come
     /// first. Fails with the reason if no pool serves the user.
-    fn acts_as(&self, client: &mut Client, access: &Access, out: &mut Outbox) -> Result<bool, Box<str>> {
+    fn switch_user(&self, client: &mut Client, access: &Access, out: &mut Outbox) -> Result<bool, Box<str>> {
         if *client.identity.user() != access.user || client.settings.database() != access.database {
             if !client.lease.is_none() {
                 client.replies.hold_input();
@@ -215,8 +221,8 @@ impl Client {
         let Some(http) = &mut self.http else { return false };
         let Some(at) = http.requests.queue.iter_mut().position(PendingRequest::is_waiting) else { return true };
         http.requests.queue[at].add_reply_part(bytes, over);
-        if http.requests.queue[at].held() > MAX_UNCOUNTED_RESULTS {
-            let held = http.weight();
+        if http.requests.queue[at].result_bytes() > MAX_UNCOUNTED_RESULTS {
+            let held = http.held_bytes();
             if !http.connection.try_hold(held) {
                 http.requests.queue[at].drop_results();
             }
@@ -224,8 +230,8 @@ impl Client {
         true
     }
 
-    /// Whether this many more bytes have to wait for replies.
-    fn has_unanswered(&mut self, more: usize) -> bool {
+    /// Whether this many more bytes have to wait for replies. Counts from 0 again when no reply is pending.
+    fn exceeds_unanswered(&mut self, more: usize) -> bool {
         if self.replies.is_empty() {
             self.http_mut().requests.unanswered_bytes = 0;
         }
