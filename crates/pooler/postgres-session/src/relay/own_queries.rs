@@ -35,8 +35,13 @@ impl Server {
             return Outcome::More;
         }
         let mut work = self.work.take().expect("the server is at work for us");
-        if let (b'E', Purpose::Survey(_) | Purpose::Correct(_)) = (status, &work.purpose)
-            && self.exchange.status() != IDLE
+        let fails_in_transaction = status == b'E' && self.exchange.status() != IDLE && work.failure.is_some();
+        if fails_in_transaction && matches!(work.purpose, Purpose::Discard) {
+            // The request that the discard precedes was not sent: no answer to it can tell of the failure.
+            return Outcome::Done(work);
+        }
+        if fails_in_transaction
+            && matches!(work.purpose, Purpose::Survey(_) | Purpose::Correct(_))
             && let Some(failure) = work.failure.take()
         {
             return Outcome::FailedInTransaction(failure);

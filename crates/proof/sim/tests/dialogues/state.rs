@@ -77,6 +77,22 @@ fn what_a_time_out_of_the_clients_ends_of_ours_is_done_again() {
 }
 
 #[test]
+fn a_discard_of_ours_that_fails_in_a_transaction_ends_the_client_with_the_servers_error() {
+    let (mut rig, server, client) = one_of_each();
+    rig.send(client, &messages("Q:BEGIN"));
+    rig.received(server);
+    rig.send(server, &messages("C:BEGIN~ Z:T"));
+    rig.received(client);
+    rig.send(client, &messages("Q:SELECT_lastval()"));
+    assert_eq!(rig.received(server), messages("Q:DISCARD_SEQUENCES;"));
+    rig.send(server, &messages("E:SERROR~C57014~Mtoo_slow~~ Z:E"));
+    let told = text(&rig.received(client));
+    assert!(told.contains("FATAL") && told.contains("Mtoo slow") && !told.contains("broke the protocol"), "{told}");
+    let sent = text(&rig.received(server));
+    assert!(sent.contains("ROLLBACK") && sent.contains("DISCARD SEQUENCES"), "{sent}");
+}
+
+#[test]
 fn a_pinned_client_that_leaves_has_everything_discarded() {
     in_all_pieces(PoolMode::Transaction, |rig, client, server| {
         rig.send(client, &messages("Q:CREATE_TEMP_TABLE_t(a_int)"));
