@@ -68,6 +68,11 @@ pub struct Backend {
 }
 
 impl Activity {
+    /// Clients' sessions, whether they are listed or not.
+    pub fn count_sessions(&self) -> u64 {
+        crate::sum(&[self.backends.len() as u64, self.hidden, self.left_out])
+    }
+
     /// Asks for the server's own figures; one row. `number` is its version, as `server_version_num` writes it.
     ///
     /// # Errors
@@ -185,7 +190,8 @@ impl Backend {
         self.works() && self.event.as_deref() == Some("ClientWrite")
     }
 
-    /// The session waits for a lock that another session has.
+    /// The session waits for a lock that another session has: not for a latch or a page of the server's memory, for
+    /// which no session is named.
     pub fn waits_for_lock(&self) -> bool {
         self.works() && self.wait.as_deref() == Some("Lock")
     }

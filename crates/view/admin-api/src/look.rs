@@ -252,6 +252,7 @@ mod tests {
             backend(4, "app", "idle in transaction", Some("Client")),
             backend(5, "other", "active", None),
             backend(6, "app", "active", Some("IO")),
+            backend(7, "app", "active", Some("LWLock")),
         ];
         let pool = |database: &str, user: &str| Pool {
             protocol: "postgres".to_owned(),
@@ -261,10 +262,11 @@ mod tests {
         };
         let mut look = Look { pools: vec![pool("shop", "app"), pool("shop", "other")], ..Look::default() };
         let server = |pid| PoolServer { database: "shop", user: "app", pid };
-        look.set_work([1, 2, 3, 4, 5, 9].into_iter().map(server), &backends, Some(8));
+        look.set_work([1, 2, 3, 4, 5, 7, 9].into_iter().map(server), &backends, Some(8));
         let work = look.pools[0].work.unwrap();
-        assert_eq!((work.sessions, work.ready, work.locked, work.others, work.disks), (4, 1, 1, 1, 0));
-        assert_eq!((work.working(), work.all_ready, work.processors), (3, 2, Some(8)));
+        assert_eq!((work.sessions, work.ready, work.locked, work.latched), (5, 1, 1, 1));
+        assert_eq!((work.others, work.disks), (1, 0));
+        assert_eq!((work.working(), work.all_ready, work.processors), (4, 2, Some(8)));
         assert_eq!(look.pools[1].work.map(|work| (work.sessions, work.all_ready)), Some((0, 2)));
     }
 }

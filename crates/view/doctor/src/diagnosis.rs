@@ -17,6 +17,7 @@ use crate::{
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Diagnosis {
+    /// What was looked at.
     pub of: Source,
     pub looked_at: String,
     /// Seconds from the first look to the last.
@@ -47,6 +48,16 @@ pub enum Source {
     /// The pools of a driver of MongoDB.
     #[serde(rename = "mongodb_driver")]
     MongoDriver,
+}
+
+impl Source {
+    /// A database was looked at alone, which does not know whether clients wait for a connection.
+    fn is_database(self) -> bool {
+        match self {
+            Self::Postgres | Self::MongoDb | Self::Redis => true,
+            Self::Poolhouse | Self::PgBouncer | Self::HikariCp | Self::MongoDriver => false,
+        }
+    }
 }
 
 /// Examines a pooler's window. Values of settings come from rules.
@@ -83,10 +94,10 @@ pub fn examine_with(window: &PoolerWindow, forecast: Option<&dyn Forecast>) -> D
 
 /// Examines the window of a PostgreSQL itself.
 pub fn examine_postgres(window: &PostgresWindow) -> Diagnosis {
-    let looked_at = window.series().last().map(|last| {
-        let sessions = admin_api::sum(&[last.backends.len() as u64, last.hidden, last.left_out]);
-        format!("{sessions} connections of PostgreSQL {}", last.version)
-    });
+    let looked_at = window
+        .series()
+        .last()
+        .map(|last| format!("{} connections of PostgreSQL {}", last.count_sessions(), last.version));
     let (verdicts, unseen) = (symptoms::postgres::examine(window), symptoms::postgres::name_unseen(window));
     of_server(Source::Postgres, window, looked_at, verdicts, unseen)
 }
@@ -207,9 +218,9 @@ impl Diagnosis {
         }
     }
 
-    /// There was nothing to look at: a pooler without a pool.
+    /// A pooler was looked at, and it has no pool.
     pub fn is_of_nothing(&self) -> bool {
-        !matches!(self.of, Source::Postgres | Source::MongoDb | Source::Redis) && self.pools == 0
+        !self.of.is_database() && self.pools == 0
     }
 
     /// The text for people. `bold` makes a heading bold in a terminal.
@@ -233,8 +244,7 @@ impl Diagnosis {
             true if this.is_of_nothing() => vec!["there was no pool to look at".to_owned()],
             true if this.is_quiet => vec![format!("nothing was asked of {}", this.looked_at)],
             true => {
-                let hides_waits = this.unseen.iter().any(|unseen| unseen.contains("wait for a connection"));
-                let blind = if hides_waits { "; whether clients wait cannot be seen from there" } else { "" };
+                let blind = if this.of.is_database() { "; whether clients wait cannot be seen from there" } else { "" };
                 vec![format!("healthy, as far as {} tell{blind}", this.looked_at)]
             }
             false => lines,

@@ -46,8 +46,13 @@ impl Gauge {
 
     /// The share of looks at which the number was `least` or more.
     pub(crate) fn share_from(&self, least: f64) -> f64 {
+        self.looks_from(least) as f64 / self.looks().max(1) as f64
+    }
+
+    /// Looks at which the number was `least` or more.
+    pub(crate) fn looks_from(&self, least: f64) -> usize {
         let enough = self.looks_by_value.iter().filter(|(value, _)| **value as f64 >= least);
-        enough.map(|(_, looks)| looks).sum::<usize>() as f64 / self.looks().max(1) as f64
+        enough.map(|(_, looks)| looks).sum()
     }
 
     fn looks(&self) -> usize {

@@ -133,7 +133,7 @@ pub(super) fn examine_postgres(window: &PostgresWindow) -> Verdict {
     let came = tally.begun.unwrap_or(seen).max(seen);
     let own_transactions =
         came.saturating_mul(TRANSACTIONS_PER_CONNECTION).saturating_add(TRANSACTIONS_PER_LOOK * window.looks() as u64);
-    let sessions = |look: &Activity| admin_api::sum(&[look.backends.len() as u64, look.hidden, look.left_out]);
+    let sessions = Activity::count_sessions;
     let arrivals = Arrivals {
         came,
         work: tally.ended.saturating_sub(own_transactions),

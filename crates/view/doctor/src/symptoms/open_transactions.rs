@@ -62,10 +62,10 @@ fn examine_origin(window: &PostgresWindow, origin: &Origin, own: &OriginTally) -
             format_percent(share),
             locked.mean()
         ),
-        _ => format!("its connections are {} of {}", own.now, (last.backends.len() as u64).saturating_add(last.hidden)),
+        _ => format!("its connections are {} of {}", own.now, last.count_sessions()),
     };
     if endless < MIN_ENDLESS || (endless as f64) < MIN_ENDLESS_SHARE * own.now as f64 {
-        return examine_pauses(last, origin, own, victims);
+        return examine_pauses(window, last, origin, own, victims);
     }
     Finding::new(Symptom::Leak, origin.name())
         .evidence(format!(
@@ -103,12 +103,19 @@ fn describe_limit(server: &Activity, pause_ms: f64) -> String {
     }
 }
 
-fn examine_pauses(server: &Activity, origin: &Origin, own: &OriginTally, victims: String) -> Verdict {
+fn examine_pauses(
+    window: &PostgresWindow,
+    server: &Activity,
+    origin: &Origin,
+    own: &OriginTally,
+    victims: String,
+) -> Verdict {
     let gauges = &own.gauges;
     let share_of_busy = |gauge: &Gauge| gauge.sum() as f64 / gauges.busy.sum().max(1) as f64;
     let (pausing, long) = (share_of_busy(&gauges.pausing), share_of_busy(&gauges.long_pausing));
     let is_alone = gauges.long_pausing.mean() < MAX_LONE_SESSIONS && gauges.longest_pause_ms < MIN_LONE_PAUSE_MS;
-    let look_share = gauges.long_pausing.share_above_zero();
+    // The origin's own gauges begin with the look that first saw the origin.
+    let look_share = gauges.long_pausing.looks_from(1.0) as f64 / window.looks().max(1) as f64;
     if look_share < MIN_LOOK_SHARE || pausing < MIN_PAUSING_SHARE || long < MIN_LONG_PAUSE_SHARE || is_alone {
         return Verdict::Absent;
     }

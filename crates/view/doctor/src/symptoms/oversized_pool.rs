@@ -10,20 +10,23 @@ use super::{
 };
 use crate::{
     finding::{Finding, Key, Symptom},
-    pooler::{PoolWindow, Step},
+    pooler::PoolWindow,
 };
 
 /// Looks at which the database showed the pool's sessions, at least.
-const MIN_LOOKS: usize = 4;
+const MIN_WORK_LOOKS: usize = 4;
 
 pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
-    if pool.steps.iter().filter_map(|step| step.session_work()).count() < MIN_LOOKS {
+    // Looks at the pool alone tell nothing of what its sessions did.
+    let works: Vec<Work> = pool.steps.iter().filter_map(|step| step.work).collect();
+    if works.iter().filter(|work| work.sessions > 0).count() < MIN_WORK_LOOKS {
         return Verdict::Absent;
     }
-    let work = |step: &Step| step.work.unwrap_or_default();
-    let mean = |of: fn(&Work) -> u64| pool.mean(|step| Some(of(&work(step)) as f64)).unwrap_or(0.0);
+    let mean = |of: fn(&Work) -> u64| works.iter().map(|work| of(work) as f64).sum::<f64>() / works.len() as f64;
+    let share =
+        |holds: &dyn Fn(&Work) -> bool| works.iter().filter(|work| holds(work)).count() as f64 / works.len() as f64;
     let (working, locked, all_ready) = (mean(Work::working), mean(|work| work.locked), mean(|work| work.all_ready));
-    let locked_share = pool.share(|step| work(step).locked as f64 >= MIN_LOCKED);
+    let locked_share = share(&|work| work.locked as f64 >= MIN_LOCKED);
     if locked_share >= MIN_LOOK_SHARE && locked >= MIN_LOCKED_SHARE * working {
         let useful = (working - locked).ceil().max(1.0);
         return saturated(
@@ -43,10 +46,10 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
             (useful, 2.0 * useful),
         );
     }
-    let processors = pool.steps.iter().rev().find_map(|step| work(step).processors).filter(|count| *count > 0);
+    let processors = works.iter().rev().find_map(|work| work.processors).filter(|count| *count > 0);
     let Some(processors) = processors.map(|count| count as f64) else { return Verdict::Absent };
     let enough = READY_PER_PROCESSOR * processors;
-    let busy_share = pool.share(|step| work(step).all_ready as f64 >= enough);
+    let busy_share = share(&|work| work.all_ready as f64 >= enough);
     // The finding of another pool tells of processors in whose load this pool has little part.
     let ready = mean(|work| work.ready);
     if busy_share < MIN_LOOK_SHARE || ready < MIN_LOCKED_SHARE * all_ready {

@@ -9,8 +9,8 @@ use crate::{
     pooler::PoolWindow,
 };
 
-/// Looks at a full pool, at least.
-const MIN_LOOKS: usize = 4;
+/// Looks at a full pool at which its sessions worked, at least.
+const MIN_WORK_LOOKS: usize = 4;
 /// From this share of the working sessions on, what they do is what occupies the pool.
 const MIN_MAJORITY: f64 = 0.5;
 /// Up to this many sessions ready to run for each processor, there is room for more.
@@ -18,11 +18,12 @@ const MAX_IDLE_CPU_LOAD: f64 = 0.5;
 /// From this many sessions ready to run for each processor on, more of them gain nothing.
 const MIN_BUSY_CPU_LOAD: f64 = 1.0;
 
-/// What the sessions did while the pool was full: shares of the working ones.
+/// What the working sessions of a full pool waited for: the mean of each kind as a share of the working sessions.
 #[derive(Clone, Copy)]
-struct WorkShares {
+struct WaitShares {
     ready: f64,
     locked: f64,
+    latched: f64,
     disks: f64,
     others: f64,
     /// Sessions of the whole database that were ready to run, on average.
@@ -32,17 +33,22 @@ struct WorkShares {
 
 /// The verdict, if the sessions tell; `evidence` is what was seen of the pool itself.
 pub(super) fn examine(pool: &PoolWindow<'_>, mut evidence: Vec<String>) -> Option<Verdict> {
-    let shares = WorkShares::of(pool)?;
+    let shares = WaitShares::of(pool)?;
     evidence.push(shares.describe());
-    if shares.locked >= MIN_MAJORITY {
-        return Some(saturated(
-            pool,
-            evidence,
-            "a larger pool does not cure it: its sessions would wait for the same locks",
-            "Find who holds the locks (pg_blocking_pids names which session blocks which), and make the transactions \
-             that take \
-             them shorter.",
-        ));
+    if shares.locked + shares.latched >= MIN_MAJORITY {
+        let (rules_out, advice) = if shares.locked >= shares.latched {
+            (
+                "a larger pool does not cure it: its sessions would wait for the same locks",
+                "Find who holds the locks (pg_blocking_pids names which session blocks which), and make the \
+                 transactions that take them shorter.",
+            )
+        } else {
+            (
+                "a larger pool does not cure it: its sessions would wait for the same latches",
+                "Find the latch (wait_event of pg_stat_activity names it): fewer sessions at once wait less for it.",
+            )
+        };
+        return Some(saturated(pool, evidence, rules_out, advice));
     }
     if shares.others >= MIN_MAJORITY {
         let rules_out =
@@ -65,12 +71,12 @@ pub(super) fn examine(pool: &PoolWindow<'_>, mut evidence: Vec<String>) -> Optio
     })
 }
 
-impl WorkShares {
+impl WaitShares {
     /// `None` if the database was not looked at, or shows none of these sessions.
     fn of(pool: &PoolWindow<'_>) -> Option<Self> {
         let full = pool.steps.iter().filter(|step| step.is_full());
         let works: Vec<Work> = full.filter_map(|step| step.work).filter(|work| work.working() > 0).collect();
-        if works.len() < MIN_LOOKS {
+        if works.len() < MIN_WORK_LOOKS {
             return None;
         }
         let mean = |of: fn(&Work) -> u64| works.iter().map(|work| of(work) as f64).sum::<f64>() / works.len() as f64;
@@ -79,6 +85,7 @@ impl WorkShares {
         Some(Self {
             ready: mean(|work| work.ready) / working,
             locked: mean(|work| work.locked) / working,
+            latched: mean(|work| work.latched) / working,
             disks: mean(|work| work.disks) / working,
             others: mean(|work| work.others) / working,
             all_ready: mean(|work| work.all_ready),
@@ -89,10 +96,12 @@ impl WorkShares {
     fn describe(&self) -> String {
         let processors = self.processors.map_or(String::new(), |count| format!(" on {count} processors"));
         format!(
-            "of its sessions with a statement {} waited for a processor or ran, {} for locks, {} for disks, {} for \
-             something else (a time, another server); {:.1} of all sessions were ready to run{processors}",
+            "of its sessions with a statement {} waited for a processor or ran, {} for locks, {} for latches of the \
+             server, {} for disks, {} for something else (a time, another server); {:.1} of all sessions were ready to \
+             run{processors}",
             format_percent(self.ready),
             format_percent(self.locked),
+            format_percent(self.latched),
             format_percent(self.disks),
             format_percent(self.others),
             self.all_ready
@@ -112,7 +121,7 @@ fn saturated(pool: &PoolWindow<'_>, evidence: Vec<String>, rules_out: &str, advi
         .into()
 }
 
-fn undecided(pool: &PoolWindow<'_>, seen: Vec<String>, shares: &WorkShares) -> Verdict {
+fn undecided(pool: &PoolWindow<'_>, seen: Vec<String>, shares: &WaitShares) -> Verdict {
     Undecided::new([Symptom::PoolTooSmall, Symptom::ServerSaturated], pool.name())
         .all_seen(seen)
         .needs(match shares.processors {

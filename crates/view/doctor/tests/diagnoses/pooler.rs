@@ -1,6 +1,6 @@
 //! Windows of a Poolhouse, one for each symptom, and healthy ones that resemble them.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{cell::Cell, collections::BTreeMap, time::Duration};
 
 use admin_api::{Client, Listener, ListenerClients, Look, Observation, Pool, PoolServers, Times, Tuning, Work};
 use doctor::{Diagnosis, PoolerWindow, Symptom, examine};
@@ -306,6 +306,7 @@ fn what_sessions_wait_for_decides_where_the_load_is_always_the_same() {
     for (work, expected) in [
         (Work { others: 10, ..work }, &[Symptom::PoolTooSmall][..]),
         (Work { locked: 8, ready: 2, ..work }, &[Symptom::ServerSaturated]),
+        (Work { latched: 8, ready: 2, ..work }, &[Symptom::ServerSaturated]),
         (Work { ready: 10, all_ready: 10, ..work }, &[Symptom::ServerSaturated]),
         (Work { ready: 10, all_ready: 12, processors: Some(32), ..work }, &[Symptom::PoolTooSmall]),
         // Between half of the processors and all of them.
@@ -315,6 +316,13 @@ fn what_sessions_wait_for_decides_where_the_load_is_always_the_same() {
         assert_eq!((symptoms(&diagnosis), diagnosis.undecided.is_empty()), (expected.to_vec(), !expected.is_empty()));
         let tells_of_locks = |evidence: &[String]| evidence.iter().any(|seen| seen.contains("for locks"));
         assert!(diagnosis.findings.iter().all(|finding| tells_of_locks(&finding.evidence)), "{work:?}");
+    }
+    // PostgreSQL names who holds a lock, and not who holds a latch.
+    for (work, names_blockers) in [
+        (Work { locked: 5, latched: 3, ready: 2, ..work }, true),
+        (Work { locked: 3, latched: 5, ready: 2, ..work }, false),
+    ] {
+        assert_eq!(steady(work).findings[0].advice.contains("pg_blocking_pids"), names_blockers, "{work:?}");
     }
     for (work, needs) in [
         (Work { ready: 10, all_ready: 10, processors: None, ..work }, "--processors"),
@@ -333,6 +341,15 @@ fn sessions_that_wait_for_their_clients_are_no_small_pool() {
     assert_eq!(symptoms(&found), [Symptom::TransactionsLeftOpen], "{found:?}");
     assert!(found.findings[0].rules_out.contains("1.0 of its sessions had something to do"), "{found:?}");
     assert_eq!(symptoms(&steady(Work { clients: 2, others: 8, ..work })), [Symptom::PoolTooSmall]);
+}
+
+/// The database was looked at with every fourth look at the pool.
+fn diagnosis_at_some_looks(moments: &[Moment], work: Work) -> Diagnosis {
+    let looks = Cell::new(0);
+    diagnosis(moments, |look| {
+        looks.set(looks.get() + 1);
+        look.pools[0].work = Some(work).filter(|_| looks.get() % 4 == 0);
+    })
 }
 
 #[test]
@@ -358,6 +375,7 @@ fn a_pool_that_lets_more_in_than_the_database_can_do_is_found_although_no_client
     for healthy in [
         Work { ready: 3, all_ready: 4, ..work },
         Work { locked: 1, ready: 1, ..work },
+        Work { latched: 7, ready: 2, ..work },
         Work { locked: 3, ready: 5, all_ready: 5, ..work },
         Work { ready: 1, all_ready: 9, ..work },
         Work { ready: 8, all_ready: 9, processors: None, ..work },
@@ -366,6 +384,10 @@ fn a_pool_that_lets_more_in_than_the_database_can_do_is_found_although_no_client
     ] {
         assert_eq!(symptoms(&of(busy, healthy)), [], "{healthy:?}");
     }
+    // Looks that lack the database's figures say nothing of it.
+    let at_some_looks = diagnosis_at_some_looks(&[busy; 40], Work { locked: 7, ready: 2, ..work });
+    assert_eq!(symptoms(&at_some_looks), [Symptom::ServerSaturated], "{at_some_looks:?}");
+    assert!(at_some_looks.findings[0].evidence[0].starts_with("7.0 of its 9.0 sessions"), "{at_some_looks:?}");
     // A transaction that was forgotten may hold the locks: that is told alone.
     let forgotten = Moment { pausing: 1, pause_ms: 60_000.0, ..busy };
     assert_eq!(symptoms(&of(forgotten, Work { locked: 7, ready: 1, ..work })), [Symptom::TransactionsLeftOpen]);

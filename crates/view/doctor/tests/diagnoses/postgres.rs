@@ -226,6 +226,30 @@ fn transactions_that_are_never_ended_are_a_leak_and_explain_the_locks() {
 }
 
 #[test]
+fn a_share_of_the_looks_is_of_all_looks_at_the_server() {
+    let late = |from: u64| {
+        window(40, move |n| {
+            let pausing = (0..6).filter(|_| n >= from).map(|pid| backend(pid, "idle in transaction", 400.0));
+            with(n, pausing.chain([Backend { application: "other".into(), ..backend(9, "idle", 90.0) }]))
+        })
+    };
+    assert_eq!(found(&late(38)), [], "two looks of forty");
+    let diagnosis = examine_postgres(&late(20));
+    assert_eq!(symptoms(&diagnosis), [Symptom::TransactionsLeftOpen], "{diagnosis:?}");
+    assert!(diagnosis.findings[0].evidence[1].starts_with("at 50% of the looks"), "{diagnosis:?}");
+}
+
+#[test]
+fn connections_that_are_not_listed_count_among_all() {
+    let left = |n: u64| {
+        let endless = (0..4).map(|pid| backend(pid, "idle in transaction", throughout_ms(n)));
+        Activity { hidden: 6, left_out: 90, ..with(n, endless) }
+    };
+    let diagnosis = examine_postgres(&window(40, left));
+    assert!(diagnosis.findings[0].evidence[2].ends_with("its connections are 4 of 100"), "{diagnosis:?}");
+}
+
+#[test]
 fn more_sessions_than_processors_are_saturation_only_where_the_processors_are_known() {
     for (processors, expected) in [(Some(4), &[Symptom::ServerSaturated][..]), (Some(8), &[]), (None, &[])] {
         let ready = |n| Activity { processors, ..with(n, (0..9).map(|pid| backend(pid, "active", 30.0))) };
