@@ -141,7 +141,7 @@ pub fn run(args: DoctorArgs) -> anyhow::Result<ExitCode> {
         print!("{}", diagnosis.text(bold));
     }
     Ok(match (&diagnosis.findings[..], &diagnosis.undecided[..]) {
-        ([], []) if diagnosis.is_of_nothing() => NO_LOOK.into(),
+        ([], []) if diagnosis.has_no_pools() => NO_LOOK.into(),
         ([], []) => ExitCode::SUCCESS,
         ([], _) => UNDETERMINED.into(),
         _ => FINDINGS.into(),
@@ -297,7 +297,7 @@ fn look_repeatedly(
                 if !subject.add(line)? {
                     eprintln!("it was restarted: what was seen before does not count");
                 }
-                if subject.is_full() {
+                if subject.is_at_memory_limit() {
                     eprintln!("more looks at so many pools are not kept: the window ends here");
                     break;
                 }

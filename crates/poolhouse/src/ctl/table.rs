@@ -15,15 +15,15 @@ impl Table {
 
     /// Names of databases may have been chosen by strangers, who are not to steer the terminal.
     fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.0.push(cells.into_iter().map(|cell| top::name(&cell)).collect());
+        self.0.push(cells.into_iter().map(|cell| top::format_name(&cell)).collect());
     }
 
     /// In columns as wide as their widest cell.
     fn show(&self) -> String {
-        let width = |column: usize| self.0.iter().map(|row| top::width(&row[column])).max().unwrap_or(0);
+        let width = |column: usize| self.0.iter().map(|row| top::text_width(&row[column])).max().unwrap_or(0);
         let widths: Vec<usize> = (0..self.0[0].len()).map(width).collect();
         let line = |row: &Vec<String>| {
-            let blanks = |cell: &str, width: usize| " ".repeat(width - top::width(cell));
+            let blanks = |cell: &str, width: usize| " ".repeat(width - top::text_width(cell));
             let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell}{}", blanks(cell, *width)));
             cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
         };

@@ -69,7 +69,7 @@ impl Source for Metrics {
     fn look(&mut self, began: Instant) -> anyhow::Result<Line> {
         let text = self.page.fetch()?;
         let at_us = micros_since(began);
-        let look = self.hikari.look(at_us as f64 / 1e3, &Scrape::read(&text));
+        let look = self.hikari.make_look(at_us as f64 / 1e3, &Scrape::read(&text));
         Ok(Line::Pooler { at_us, look: Box::new(look), holders: Vec::new() })
     }
 

@@ -66,10 +66,10 @@ impl MongoDb {
         if self.session.is_none() {
             let mut session = Connection::connect(&self.url)?;
             session.processors = match self.processors {
-                None => session.run(&Mongo::machine())?.as_ref().and_then(Mongo::processors),
+                None => session.run(&Mongo::machine_command())?.as_ref().and_then(Mongo::read_processors),
                 given => given,
             };
-            session.lifetime_s = session.run(&Mongo::lifetime())?.as_ref().and_then(Mongo::lifetime_s);
+            session.lifetime_s = session.run(&Mongo::lifetime_command())?.as_ref().and_then(Mongo::read_lifetime_s);
             self.session = Some(session);
         }
         self.session.as_mut().expect("it was just connected to").look()
@@ -104,13 +104,13 @@ impl Connection {
             repeats: 0,
             hidden_because: None,
         };
-        for hello in Mongo::hello() {
+        for hello in Mongo::hello_commands() {
             if let Some(answer) = this.run(&hello)? {
-                this.own_id = Mongo::connection(&answer);
+                this.own_id = Mongo::read_connection_id(&answer);
                 break;
             }
         }
-        if this.run(&Mongo::pooler())?.as_ref().is_some_and(Mongo::is_of_pooler) {
+        if this.run(&Mongo::pooler_command())?.as_ref().is_some_and(Mongo::is_of_pooler) {
             let why = "a Poolhouse answers at this address: name the server's own, or look at the Poolhouse \
                        (`poolhouse doctor http://ADMIN`)";
             this.hidden_because = Some(why.to_owned());
@@ -127,7 +127,7 @@ impl Connection {
     }
 
     fn look(&mut self) -> anyhow::Result<(Instant, Mongo)> {
-        let answer = match self.querier.query(ADMIN, &Mongo::status(), ANSWER_TIMEOUT)? {
+        let answer = match self.querier.query(ADMIN, &Mongo::status_command(), ANSWER_TIMEOUT)? {
             Reply::Done(answer) => answer,
             Reply::Refused { code: UNAUTHORIZED, message } => {
                 bail!("{message}: the user that looks needs the role clusterMonitor on admin")
@@ -149,12 +149,12 @@ impl Connection {
             return Ok(());
         }
         if self.hidden_because.is_none() && self.last_listed.is_none_or(|listed| listed.elapsed() >= LIST_INTERVAL) {
-            let command = Mongo::connections(self.own_id, look.process.starts_with("mongos"));
+            let command = Mongo::connections_command(self.own_id, look.process.starts_with("mongos"));
             match self.querier.query(ADMIN, &command, ANSWER_TIMEOUT)? {
                 Reply::Done(answer) => {
-                    let seen = Mongo::sessions(&answer);
+                    let seen = Mongo::read_sessions(&answer);
                     let again = self.list_again(&seen, &command)?;
-                    look.seen_again = again.is_some();
+                    look.are_listed_twice = again.is_some();
                     look.sessions = Some(again.unwrap_or(seen));
                 }
                 Reply::Refused { code: UNAUTHORIZED, .. } => {
@@ -186,6 +186,6 @@ impl Connection {
         let least = answered.elapsed();
         let Some(now) = self.run(command)? else { return Ok(None) };
         let apart = least..=began.elapsed();
-        Ok(Some(Mongo::seen_again(&Mongo::sessions(&before), Mongo::sessions(&now), &apart)))
+        Ok(Some(Mongo::measure_pauses(&Mongo::read_sessions(&before), Mongo::read_sessions(&now), &apart)))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use admin_api::{Client, MAX_INFO, MAX_LIST, MAX_LISTED, Redis as Look};
+use admin_api::{Client, MAX_INFO_BYTES, MAX_LIST_BYTES, MAX_LISTED_CLIENTS, Redis as Look};
 use anyhow::bail;
 use clients::redis::{Querier, Reply};
 use doctor::Line;
@@ -77,7 +77,7 @@ impl Connection {
         let is_first = self.last_listed.is_none();
         let info = match self
             .querier
-            .query(&Look::INFO, MAX_INFO, ANSWER_TIMEOUT)
+            .query(&Look::INFO_COMMAND, MAX_INFO_BYTES, ANSWER_TIMEOUT)
             .map_err(|error| explain_full(error.to_string()))?
         {
             Reply::Text { text, .. } => text,
@@ -86,7 +86,7 @@ impl Connection {
         };
         let mut look = Look::read(&info).map_err(anyhow::Error::msg)?;
         if is_first && look.max_clients.is_none() {
-            self.limit = self.query_number(&Look::LIMIT)?.as_deref().and_then(Look::limit);
+            self.limit = self.query_number(&Look::MAX_CLIENTS_COMMAND)?.as_deref().and_then(Look::read_max_clients);
         }
         look.max_clients = look.max_clients.or(self.limit);
         self.list(&mut look)?;
@@ -103,8 +103,8 @@ impl Connection {
 
     /// Lists connections, if that is allowed, they are not too many, and the last list is old enough.
     fn list(&mut self, look: &mut Look) -> anyhow::Result<()> {
-        if look.connected > MAX_LISTED {
-            look.hides_clients = Some(format!("they are not listed where there are more than {MAX_LISTED}"));
+        if look.connected > MAX_LISTED_CLIENTS {
+            look.hides_clients = Some(format!("they are not listed where there are more than {MAX_LISTED_CLIENTS}"));
             self.last_listed = self.last_listed.or(Some(Instant::now()));
             return Ok(());
         }
@@ -112,16 +112,16 @@ impl Connection {
             LIST_INTERVAL + LIST_INTERVAL_PER_CLIENT * u32::try_from(look.connected).expect("they are few enough");
         if self.hidden_because.is_none() && self.last_listed.is_none_or(|listed| listed.elapsed() >= every) {
             if self.own_id.is_none() {
-                self.own_id = self.query_number(&Look::OWN)?.as_deref().and_then(Look::own);
+                self.own_id = self.query_number(&Look::OWN_ID_COMMAND)?.as_deref().and_then(Look::read_own_id);
             }
-            match self.querier.query(&Look::CLIENTS, MAX_LIST, ANSWER_TIMEOUT)? {
+            match self.querier.query(&Look::CLIENTS_COMMAND, MAX_LIST_BYTES, ANSWER_TIMEOUT)? {
                 Reply::Text { text, .. } if Look::is_of_pooler(&text) => {
                     let why = "a Poolhouse answers at this address, and lists its own clients: name Redis's own \
                                address, or look at the Poolhouse (`poolhouse doctor http://ADMIN`)";
                     self.hidden_because = Some(why.to_owned());
                 }
                 Reply::Text { text, is_whole } => {
-                    let (clients, left_out) = Look::clients(&text, is_whole, self.own_id);
+                    let (clients, left_out) = Look::read_clients(&text, is_whole, self.own_id);
                     let lacking = if is_whole { 0 } else { look.connected.saturating_sub(clients.len() as u64) };
                     (look.clients, look.left_out) = (Some(clients), left_out.max(lacking));
                 }

@@ -7,8 +7,8 @@ use std::{
 };
 
 use admin_api::{
-    Activity, Backend, Client, Clients, Console, ConsoleAnswers, Look, MAX_BACKENDS, MAX_CONSOLE_ROWS, PoolServer, Row,
-    Servers,
+    Activity, Backend, Client, Clients, Console, ConsoleAnswers, Look, MAX_BACKENDS, MAX_CONSOLE_ROWS, Row,
+    ServerProcess, Servers,
 };
 use anyhow::{Context, bail};
 use clients::postgres::{Answer, Querier};
@@ -79,7 +79,7 @@ impl Source for PoolhouseSource {
             if let Some(backends) = backend.backends()? {
                 let of_postgres = servers.servers.iter().filter(|server| server.protocol == "postgres");
                 let servers = of_postgres.filter_map(|server| {
-                    Some(PoolServer { database: &server.database, user: &server.user, pid: server.backend? })
+                    Some(ServerProcess { database: &server.database, user: &server.user, pid: server.backend? })
                 });
                 look.set_work(servers, &backends, backend.processors());
             }
@@ -186,7 +186,7 @@ impl SqlSource {
             }
         }
         let backends = self.backend.as_mut().map(BackendDatabase::backends).transpose()?.flatten();
-        let (mut look, holders, clients) = self.console.look(at_us as f64 / 1e3, &shown, backends.as_deref());
+        let (mut look, holders, clients) = self.console.make_look(at_us as f64 / 1e3, &shown, backends.as_deref());
         if let (Some(backends), Some(backend)) = (&backends, &self.backend) {
             let servers = shown.servers.iter().filter_map(Console::server);
             look.set_work(servers, backends, backend.processors());

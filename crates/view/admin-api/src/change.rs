@@ -14,7 +14,7 @@ pub struct Change {
     pub accepted: u64,
     /// Clients that logged in, or were seen for the first time.
     pub logins: u64,
-    /// Clients gone by the next look; `None` if the source does not tell.
+    /// Clients that were gone at the look after the one that first saw them; `None` where logins are counted.
     pub brief: Option<u64>,
     /// How often the system refused to accept a client.
     pub accepts_failed: u64,
@@ -45,7 +45,7 @@ pub struct PoolChange {
     pub connect: BTreeMap<String, Times>,
     /// How long servers were held, of leases that ended.
     pub hold: Times,
-    /// For how much of that time they worked, if that is counted.
+    /// How long the database needed the servers within `hold`, if that is counted.
     pub busy_ms: Option<f64>,
 }
 
@@ -67,10 +67,10 @@ impl Change {
         let had = |id: u64| earlier.get(&id).copied().or(are_all.then_some(&nothing));
         let pools = after.pools.iter().filter_map(|pool| Some((pool.id, PoolChange::of(had(pool.id)?, pool))));
         let logins = |look: &Look| sum(look.listeners.iter().map(|l| &l.logins));
-        let came = |look: &Look| sum(look.listeners.iter().map(|l| &l.accepted));
-        let failed = |look: &Look| sum(look.listeners.iter().map(|l| &l.accepts_failed));
-        let turned = |look: &Look| sum(look.listeners.iter().flat_map(|l| l.rejections.values()));
-        let sent = |look: &Look| sum(look.listeners.iter().flat_map(|l| l.evictions.values()));
+        let accepted = |look: &Look| sum(look.listeners.iter().map(|l| &l.accepted));
+        let accepts_failed = |look: &Look| sum(look.listeners.iter().map(|l| &l.accepts_failed));
+        let rejected = |look: &Look| sum(look.listeners.iter().flat_map(|l| l.rejections.values()));
+        let evicted = |look: &Look| sum(look.listeners.iter().flat_map(|l| l.evictions.values()));
         let brief = |look: &Look| look.listeners.iter().filter_map(|l| l.brief).reduce(u64::saturating_add);
         let by_reason = |of: fn(&Listener) -> &Counts| grown(&together(before, of), &together(after, of));
         let share =
@@ -80,10 +80,10 @@ impl Change {
             pools: pools.collect(),
             logins: logins(after).saturating_sub(logins(before)),
             brief: brief(after).map(|gone| gone.saturating_sub(brief(before).unwrap_or(0))),
-            accepted: came(after).saturating_sub(came(before)),
-            accepts_failed: failed(after).saturating_sub(failed(before)),
-            rejected: turned(after).saturating_sub(turned(before)),
-            evicted: sent(after).saturating_sub(sent(before)),
+            accepted: accepted(after).saturating_sub(accepted(before)),
+            accepts_failed: accepts_failed(after).saturating_sub(accepts_failed(before)),
+            rejected: rejected(after).saturating_sub(rejected(before)),
+            evicted: evicted(after).saturating_sub(evicted(before)),
             evicted_for: by_reason(|listener| &listener.evictions),
             unanswered: by_reason(|listener| &listener.unanswered),
             auth_failures: after.auth_failures.saturating_sub(before.auth_failures),

@@ -192,8 +192,8 @@ impl Cmap {
     }
 
     /// The look that there is now.
-    pub fn look(&mut self, at_s: f64) -> Look {
-        let pools = self.pools.iter_mut().map(|(address, made)| made.pool(at_s, address)).collect();
+    pub fn make_look(&mut self, at_s: f64) -> Look {
+        let pools = self.pools.iter_mut().map(|(address, made)| made.make_pool(at_s, address)).collect();
         Look { pooler: Pooler::MongoDriver, instance: self.restarts.to_string(), pools, ..Look::default() }
     }
 }
@@ -261,7 +261,7 @@ impl PoolState {
         self.hold.sum_ms += (at_s - since).max(0.0) * 1e3;
     }
 
-    fn pool(&mut self, at_s: f64, address: &str) -> Pool {
+    fn make_pool(&mut self, at_s: f64, address: &str) -> Pool {
         let connections = self.connections.values();
         let in_use = connections.clone().filter(|connection| connection.out_since_s.is_some()).count() as u64;
         let connecting = connections.clone().filter(|connection| !connection.is_ready).count() as u64;
@@ -352,7 +352,7 @@ mod tests {
             let line = format!(r#"{{"time":{},"address":"db:1",{event}}}"#, 1_000 + n);
             cmap.add(&CmapEvent::read(&line).unwrap());
         }
-        let look = cmap.look(1_000.0 + events.len() as f64);
+        let look = cmap.make_look(1_000.0 + events.len() as f64);
         let pool = look.pools.into_iter().next().unwrap();
         (cmap, pool)
     }
@@ -396,7 +396,7 @@ mod tests {
         let first = [r#""event":"poolCreated""#, r#""event":"connectionCheckedOut","connectionId":1"#];
         let of = |events: &[&str]| {
             let (mut cmap, pool) = replay(events);
-            (pool.servers.in_use, cmap.look(2_000.0).instance)
+            (pool.servers.in_use, cmap.make_look(2_000.0).instance)
         };
         let before = of(&first);
         assert_eq!(before.0, 1);
@@ -415,7 +415,7 @@ mod tests {
             );
             cmap.add(&event(&line));
         }
-        assert_eq!(cmap.look(0.0).pools.len(), MAX_POOLS);
+        assert_eq!(cmap.make_look(0.0).pools.len(), MAX_POOLS);
         let mut made = PoolState::default();
         let mut ready = event(r#"{"event":"connectionReady","time":1,"connectionId":1}"#);
         for n in 0..MAX_CONNECTIONS as u64 + 9 {

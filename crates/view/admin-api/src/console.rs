@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    Backend, Client, Listener, ListenerClients, Look, Pool, PoolServer, PoolServers, PoolSettings, Pooler, Row, Times,
-    sum, unix_time::parse_seconds,
+    Backend, Client, Listener, ListenerClients, Look, Pool, PoolServers, PoolSettings, Pooler, Row, ServerProcess,
+    Times, sum, unix_time::parse_seconds,
 };
 
 /// Rows of one answer of the console that are taken.
@@ -71,11 +71,11 @@ struct KnownPool {
 #[derive(Clone, Copy, Debug, Default)]
 struct DatabaseStats {
     transactions: u64,
-    /// In microseconds. PgBouncer's time of a transaction, and of its first statement, begins before the client waits
+    /// PgBouncer's time of a transaction, and of its first statement, begins before the client waits
     /// for a server; that wait is subtracted. PgBouncer counts each time when it ends, so that the difference may be
     /// negative for a moment.
-    held: i64,
-    worked: i64,
+    held_us: i64,
+    worked_us: i64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +95,7 @@ fn number(row: &Row, name: &str) -> u64 {
 impl Console {
     /// A look, the clients that hold servers, and all clients. `at_ms`: the time, on any clock. `backends`: the
     /// sessions of the database, if it is looked at.
-    pub fn look(
+    pub fn make_look(
         &mut self,
         at_ms: f64,
         shown: &ConsoleAnswers,
@@ -109,8 +109,8 @@ impl Console {
             .flatten();
         let now = now.max().unwrap_or(0);
         let grown = self.count(shown);
-        let pools = self.pools(at_ms, shown, &grown);
-        let clients = self.clients(shown, is_first, now);
+        let pools = self.make_pools(at_ms, shown, &grown);
+        let clients = self.count_clients(shown, is_first, now);
         let holders = self.holders(shown, now, &clients, backends.unwrap_or(&[]));
         let states = |state: &str| clients.iter().filter(|(_, client)| client.state == state).count() as u64;
         let listener = Listener {
@@ -152,8 +152,8 @@ impl Console {
             let waited = time("total_wait_time");
             let now = DatabaseStats {
                 transactions: number(row, "total_xact_count"),
-                held: time("total_xact_time").saturating_sub(waited),
-                worked: time("total_query_time").saturating_sub(waited),
+                held_us: time("total_xact_time").saturating_sub(waited),
+                worked_us: time("total_query_time").saturating_sub(waited),
             };
             let database = text(row, "database").to_owned();
             if let Some(before) = self.stats.insert(database.clone(), now) {
@@ -163,8 +163,8 @@ impl Console {
                 }
                 let since = DatabaseStats {
                     transactions: now.transactions - before.transactions,
-                    held: now.held.saturating_sub(before.held),
-                    worked: now.worked.saturating_sub(before.worked),
+                    held_us: now.held_us.saturating_sub(before.held_us),
+                    worked_us: now.worked_us.saturating_sub(before.worked_us),
                 };
                 grown.insert(database, since);
             }
@@ -172,7 +172,7 @@ impl Console {
         grown
     }
 
-    fn pools(&mut self, at_ms: f64, shown: &ConsoleAnswers, grown: &BTreeMap<String, DatabaseStats>) -> Vec<Pool> {
+    fn make_pools(&mut self, at_ms: f64, shown: &ConsoleAnswers, grown: &BTreeMap<String, DatabaseStats>) -> Vec<Pool> {
         let settings: BTreeMap<&str, &Row> = shown.databases.iter().map(|row| (text(row, "name"), row)).collect();
         let rows = || shown.pools.iter().filter(|row| text(row, "database") != CONSOLE_DATABASE);
         if self.pools.len() > MAX_REMEMBERED {
@@ -196,17 +196,17 @@ impl Console {
                 let is_alone = users.get(database) == Some(&1);
                 if let Some(grown) = grown.get(database).filter(|_| is_alone) {
                     known.sum.transactions = known.sum.transactions.saturating_add(grown.transactions);
-                    known.sum.held = known.sum.held.saturating_add(grown.held);
-                    known.sum.worked = known.sum.worked.saturating_add(grown.worked);
+                    known.sum.held_us = known.sum.held_us.saturating_add(grown.held_us);
+                    known.sum.worked_us = known.sum.worked_us.saturating_add(grown.worked_us);
                 }
-                let pool = known.pool(at_ms, row, settings.get(database).copied().unwrap_or(&none), is_alone);
+                let pool = known.make_pool(at_ms, row, settings.get(database).copied().unwrap_or(&none), is_alone);
                 Pool { paused: pool.paused || is_paused, settings: timeouts, ..pool }
             })
             .collect()
     }
 
-    /// Clients by the address of PgBouncer's own object.
-    fn clients(&mut self, shown: &ConsoleAnswers, is_first: bool, now: u64) -> BTreeMap<String, Client> {
+    /// Counts clients that came and went, and makes a client of each row, by the address of PgBouncer's own object.
+    fn count_clients(&mut self, shown: &ConsoleAnswers, is_first: bool, now: u64) -> BTreeMap<String, Client> {
         let mut here = BTreeMap::new();
         let mut clients = BTreeMap::new();
         // Which clients are shown is chance where some are left out: one that appears has not come, and one that is
@@ -278,14 +278,14 @@ impl Console {
     }
 
     /// A row of SHOW SERVERS: its pool, and its process at the database.
-    pub fn server(row: &Row) -> Option<PoolServer<'_>> {
+    pub fn server(row: &Row) -> Option<ServerProcess<'_>> {
         let pid = text(row, "remote_pid").parse().ok()?;
-        Some(PoolServer { database: text(row, "database"), user: text(row, "user"), pid })
+        Some(ServerProcess { database: text(row, "database"), user: text(row, "user"), pid })
     }
 }
 
 impl KnownPool {
-    fn pool(&mut self, at_ms: f64, row: &Row, settings: &Row, is_alone: bool) -> Pool {
+    fn make_pool(&mut self, at_ms: f64, row: &Row, settings: &Row, is_alone: bool) -> Pool {
         let waiters = number(row, "cl_waiting");
         let servers = PoolServers {
             connecting: number(row, "sv_login"),
@@ -301,7 +301,7 @@ impl KnownPool {
         let outage_ms = self.without_server_since_ms.map(|since| at_ms - since).filter(|ms| *ms >= MIN_OUTAGE_MS);
         let max_wait = number(row, "maxwait") as f64 * 1e3 + number(row, "maxwait_us") as f64 / 1e3;
         let host = Some(text(settings, "host")).filter(|host| !host.is_empty()).unwrap_or("a Unix socket");
-        let hold = Times { buckets: vec![self.sum.transactions], sum_ms: self.sum.held as f64 / 1e3 };
+        let hold = Times { buckets: vec![self.sum.transactions], sum_ms: self.sum.held_us as f64 / 1e3 };
         Pool {
             id: self.id,
             protocol: "postgres".to_owned(),
@@ -316,7 +316,7 @@ impl KnownPool {
             min_size: number(settings, "min_pool_size"),
             transactions: self.sum.transactions,
             hold: if is_alone { hold } else { Times::default() },
-            busy_ms: is_alone.then_some((self.sum.worked as f64 / 1e3).max(0.0)),
+            busy_ms: is_alone.then_some((self.sum.worked_us as f64 / 1e3).max(0.0)),
             keeps_servers: Some(text(row, "pool_mode") == "session"),
             unavailable_ms: outage_ms,
             last_error: outage_ms.map(|_| "PgBouncer's console does not tell, its log does".to_owned()),
@@ -405,9 +405,9 @@ mod tests {
     fn figures_of_the_same_meaning_are_in_the_same_field() {
         let mut console = Console::default();
         let clients = [("0x1", "active", "0x51"), ("0x2", "waiting", ""), ("0x3", "active", "")];
-        console.look(0.0, &shown(100, 8_000_000, &clients), None);
+        console.make_look(0.0, &shown(100, 8_000_000, &clients), None);
         // Of three seconds of transactions two were spent waiting for a server.
-        let (look, holders, all) = console.look(500.0, &shown(150, 9_000_000, &clients), None);
+        let (look, holders, all) = console.make_look(500.0, &shown(150, 9_000_000, &clients), None);
         let [pool] = &look.pools[..] else { panic!("{:?}", look.pools) };
         assert_eq!((look.pooler, look.version.as_str()), (Pooler::PgBouncer, "1.18.0"));
         assert_eq!((pool.database.as_str(), pool.waiters, pool.max_size, pool.servers.in_use), ("shop", 1, 3, 2));
@@ -432,10 +432,10 @@ mod tests {
             state_ms: 900.0,
             ..Backend::default()
         };
-        let (_, holders, _) = Console::default().look(0.0, &shown(1, 1, &clients), Some(&[backend("app")]));
+        let (_, holders, _) = Console::default().make_look(0.0, &shown(1, 1, &clients), Some(&[backend("app")]));
         assert_eq!((holders[0].state.as_str(), holders[0].state_ms), ("transaction", 900.0));
         // A process of the same number whose user is another.
-        let (_, holders, _) = Console::default().look(0.0, &shown(1, 1, &clients), Some(&[backend("other")]));
+        let (_, holders, _) = Console::default().make_look(0.0, &shown(1, 1, &clients), Some(&[backend("other")]));
         assert_eq!(holders[0].state, "held");
     }
 
@@ -443,9 +443,9 @@ mod tests {
     fn clients_that_are_gone_at_the_next_look_are_counted() {
         let mut console = Console::default();
         let one = |ptr| [(ptr, "active", "")];
-        console.look(0.0, &shown(1, 1, &one("0x1")), None);
+        console.make_look(0.0, &shown(1, 1, &one("0x1")), None);
         for (ptr, came, brief) in [("0x2", 1, 0), ("0x3", 2, 1), ("0x3", 2, 1), ("0x4", 3, 1)] {
-            let (look, ..) = console.look(0.0, &shown(1, 1, &one(ptr)), None);
+            let (look, ..) = console.make_look(0.0, &shown(1, 1, &one(ptr)), None);
             assert_eq!((look.listeners[0].logins, look.listeners[0].brief), (came, Some(brief)), "{ptr}");
         }
     }
@@ -457,7 +457,7 @@ mod tests {
         for (ptr, left_out, came, brief) in
             [("0x1", 0, 0, 0), ("0x2", 9, 0, 0), ("0x3", 9, 0, 0), ("0x4", 0, 0, 0), ("0x5", 0, 1, 0), ("0x6", 0, 2, 1)]
         {
-            let (look, ..) = console.look(0.0, &one(ptr, left_out), None);
+            let (look, ..) = console.make_look(0.0, &one(ptr, left_out), None);
             let listener = &look.listeners[0];
             assert_eq!(
                 (listener.logins, listener.brief, look.clients_left_out),
@@ -470,8 +470,8 @@ mod tests {
     #[test]
     fn counters_that_begin_anew_are_another_process() {
         let mut console = Console::default();
-        let (before, ..) = console.look(0.0, &shown(100, 100, &[]), None);
-        let (after, ..) = console.look(1.0, &shown(3, 3, &[]), None);
+        let (before, ..) = console.make_look(0.0, &shown(100, 100, &[]), None);
+        let (after, ..) = console.make_look(1.0, &shown(3, 3, &[]), None);
         assert_ne!(before.instance, after.instance);
     }
 
@@ -482,14 +482,14 @@ mod tests {
             bare.pools[1].insert(name.to_owned(), "0".to_owned());
         }
         let mut console = Console::default();
-        let down = |console: &mut Console, at| console.look(at, &bare, None).0.pools[0].unavailable_ms;
+        let down = |console: &mut Console, at| console.make_look(at, &bare, None).0.pools[0].unavailable_ms;
         assert_eq!(down(&mut console, 100.0), None, "it is cold");
         assert_eq!(down(&mut console, 1_600.0), Some(1_500.0));
     }
 
     #[test]
     fn time_outs_are_told_in_milliseconds_and_none_where_they_are_off() {
-        let settings = Console::default().look(0.0, &shown(1, 1, &[]), None).0.pools[0].settings;
+        let settings = Console::default().make_look(0.0, &shown(1, 1, &[]), None).0.pools[0].settings;
         let told = (settings.transaction_idle_time, settings.client_idle_time, settings.max_idle_time);
         assert_eq!(told, (Some(30_000.0), None, Some(600_000.0)));
     }
@@ -498,11 +498,11 @@ mod tests {
     fn a_pause_of_everything_is_seen_where_that_is_shown() {
         let state = |paused: &str| {
             let state = Some(rows(&format!("key | value\nactive | no\npaused | {paused}")));
-            let look = Console::default().look(0.0, &ConsoleAnswers { state, ..shown(1, 1, &[]) }, None).0;
+            let look = Console::default().make_look(0.0, &ConsoleAnswers { state, ..shown(1, 1, &[]) }, None).0;
             (look.pools[0].paused, look.hides_pause)
         };
         assert_eq!((state("yes"), state("no")), ((true, false), (false, false)));
-        assert!(Console::default().look(0.0, &shown(1, 1, &[]), None).0.hides_pause);
+        assert!(Console::default().make_look(0.0, &shown(1, 1, &[]), None).0.hides_pause);
     }
 
     #[test]
@@ -515,7 +515,7 @@ mod tests {
             };
             let pools: Vec<Row> = (n * 100..n * 100 + 100).map(name).chain([name(usize::MAX)]).collect();
             let shown = ConsoleAnswers { stats: pools.clone(), pools, ..ConsoleAnswers::default() };
-            let (look, ..) = console.look(0.0, &shown, None);
+            let (look, ..) = console.make_look(0.0, &shown, None);
             twice += look.pools.iter().filter(|pool| !ids.insert(pool.id)).count();
         }
         assert_eq!((ids.len(), twice), (5_001, 49), "the pool that stays keeps its number, and no other has it");

@@ -46,7 +46,7 @@ pub struct Hikari {
 #[derive(Debug, Default)]
 struct KnownPool {
     id: u64,
-    /// Counters of the first scrape.
+    /// Counters of the first scrape, or zeros if the process has restarted since.
     base: Counters,
     /// Counters of the last scrape.
     last: Counters,
@@ -263,7 +263,7 @@ fn labels(mut rest: &str) -> Option<(Vec<(&str, String)>, &str)> {
 
 impl Hikari {
     /// A look, made of a scrape. `at_ms`: the time, on any clock.
-    pub fn look(&mut self, at_ms: f64, scrape: &Scrape) -> Look {
+    pub fn make_look(&mut self, at_ms: f64, scrape: &Scrape) -> Look {
         let uptime_s = scrape.uptime_s.filter(|uptime| uptime.is_finite()).map(|s| s.clamp(0.0, MAX_FIGURE / 1e3));
         let mut has_begun_anew = uptime_s.is_some_and(|uptime| uptime < self.uptime_s);
         self.uptime_s = uptime_s.unwrap_or(self.uptime_s);
@@ -285,7 +285,7 @@ impl Hikari {
                     without_connection_since_ms: None,
                 }
             });
-            if counted.is_before(&known.last) {
+            if counted.is_reset_since(&known.last) {
                 has_begun_anew = true;
                 known.base = Counters::default();
             }
@@ -327,9 +327,9 @@ impl Counters {
         }
     }
 
-    /// The counters have begun anew since the other ones.
-    fn is_before(&self, other: &Self) -> bool {
-        self.made < other.made || self.returned < other.returned
+    /// Whether the counters have begun anew since the process gave the counters in `earlier`.
+    fn is_reset_since(&self, earlier: &Self) -> bool {
+        self.made < earlier.made || self.returned < earlier.returned
     }
 
     fn since(&self, base: &Self) -> Self {
@@ -414,8 +414,8 @@ mod tests {
         let before =
             TEXT.replace("100.0", "0.0").replace(" 2.5", " 0.0").replace("} 4.0", "} 0.0").replace("12.0", "0.0");
         let mut hikari = Hikari::default();
-        hikari.look(0.0, &Scrape::read(&before));
-        let look = hikari.look(1.0, &scrape);
+        hikari.make_look(0.0, &Scrape::read(&before));
+        let look = hikari.make_look(1.0, &scrape);
         let [pool] = &look.pools[..] else { panic!("{look:?}") };
         assert_eq!(
             (pool.database.as_str(), pool.waiters, pool.max_size, pool.created, pool.transactions),
@@ -464,7 +464,7 @@ mod tests {
     fn labels_may_hold_anything() {
         let labels = "{application=\"a b\",pool=\"o\\\"n}e,\\\\\",}";
         let scrape = Scrape::read(&series("max 5 active 1 pending 0", labels));
-        let look = Hikari::default().look(0.0, &scrape);
+        let look = Hikari::default().make_look(0.0, &scrape);
         assert_eq!((look.pools[0].database.as_str(), look.pools[0].max_size), ("o\"n}e,\\ of a b", 5));
         for broken in [
             "hikaricp_connections{",
@@ -484,27 +484,27 @@ mod tests {
                 &TEXT.replace("8.0", value).replace("100.0", value).replace("99.5", value).replace("2.5", value),
             );
             let mut hikari = Hikari::default();
-            hikari.look(0.0, &Scrape::read(&TEXT.replace("100.0", "0.0").replace(" 2.5", " 0.0")));
-            let look = hikari.look(1.0, &scrape);
+            hikari.make_look(0.0, &Scrape::read(&TEXT.replace("100.0", "0.0").replace(" 2.5", " 0.0")));
+            let look = hikari.make_look(1.0, &scrape);
             assert_eq!(look.pools.is_empty(), value == "NaN", "a gauge of a pool that is gone: {value}");
             let is_sane = |pool: &Pool| pool.servers.in_use <= MAX_FIGURE as u64 && pool.hold.sum_ms.is_finite();
             assert!(look.pools.iter().all(is_sane) && look.uptime_ms.is_finite(), "{value}");
         }
         let many: String =
             (0..1_000).map(|n| series("max 1 active 0 pending 0", &format!("{{pool=\"{n}\"}}"))).collect();
-        assert_eq!(Hikari::default().look(0.0, &Scrape::read(&many)).pools.len(), MAX_POOLS);
+        assert_eq!(Hikari::default().make_look(0.0, &Scrape::read(&many)).pools.len(), MAX_POOLS);
     }
 
     #[test]
     fn a_pool_that_is_shown_late_does_not_bring_what_it_did_before() {
         let mut hikari = Hikari::default();
-        hikari.look(0.0, &Scrape::read(TEXT));
+        hikari.make_look(0.0, &Scrape::read(TEXT));
         let late = |used: u64| {
             let more = series(&format!("active 1 pending 0 max 5 usage_seconds_count {used}"), "{pool=\"late\"}");
             Scrape::read(&format!("{TEXT}{more}"))
         };
-        assert_eq!(hikari.look(1.0, &late(1_000_000)).pools[0].transactions, 0);
-        assert_eq!(hikari.look(2.0, &late(1_000_005)).pools[0].transactions, 5);
+        assert_eq!(hikari.make_look(1.0, &late(1_000_000)).pools[0].transactions, 0);
+        assert_eq!(hikari.make_look(2.0, &late(1_000_005)).pools[0].transactions, 5);
     }
 
     #[test]
@@ -531,7 +531,7 @@ mod tests {
     fn a_database_out_of_reach_is_seen_although_no_thread_waits_at_the_looks() {
         let mut hikari = Hikari::default();
         let mut down = |at: f64, pending, returned, timeouts| {
-            hikari.look(at, &outage(pending, returned, timeouts)).pools[0].unavailable_ms
+            hikari.make_look(at, &outage(pending, returned, timeouts)).pools[0].unavailable_ms
         };
         assert_eq!(down(0.0, 0, 100, 4), None, "no thread asks");
         assert_eq!(down(5_000.0, 0, 100, 5), None, "one gave up in between");
@@ -549,7 +549,7 @@ mod tests {
             Scrape::read(&format!("hikaricp_connections{{pool=\"a\"}} 4\n{}", series(&values, "{pool=\"a\"}")))
         };
         let seen = |active, idle, pending| {
-            let pool = Hikari::default().look(0.0, &text(active, idle, pending)).pools.remove(0);
+            let pool = Hikari::default().make_look(0.0, &text(active, idle, pending)).pools.remove(0);
             (pool.servers.in_use, pool.servers.idle, pool.waiters, pool.servers.total)
         };
         assert_eq!(seen(2, 2, 20), (4, 0, 18, 4));
@@ -566,7 +566,7 @@ mod tests {
         };
         let scrape = Scrape::read(&(of("a") + &of("b")));
         let names: Vec<String> =
-            Hikari::default().look(0.0, &scrape).pools.into_iter().map(|pool| pool.database).collect();
+            Hikari::default().make_look(0.0, &scrape).pools.into_iter().map(|pool| pool.database).collect();
         assert_eq!(names.len(), 2, "{names:?}");
         assert!(names.iter().all(|name| name.starts_with("shop of xxx") && name.chars().count() < MAX_NAME + 12));
     }

@@ -180,7 +180,7 @@ pub struct Server {
 
 /// A server of a pooler: its pool by database and user, and its process at the database.
 #[derive(Clone, Copy, Debug)]
-pub struct PoolServer<'s> {
+pub struct ServerProcess<'s> {
     pub database: &'s str,
     pub user: &'s str,
     pub pid: u32,
@@ -206,7 +206,7 @@ impl Look {
     /// Sets the work of each pool of PostgreSQL from what the database says of its servers' sessions.
     pub fn set_work<'s>(
         &mut self,
-        servers: impl Iterator<Item = PoolServer<'s>>,
+        servers: impl Iterator<Item = ServerProcess<'s>>,
         backends: &[Backend],
         processors: Option<u64>,
     ) {
@@ -261,7 +261,7 @@ mod tests {
             ..Pool::default()
         };
         let mut look = Look { pools: vec![pool("shop", "app"), pool("shop", "other")], ..Look::default() };
-        let server = |pid| PoolServer { database: "shop", user: "app", pid };
+        let server = |pid| ServerProcess { database: "shop", user: "app", pid };
         look.set_work([1, 2, 3, 4, 5, 7, 9].into_iter().map(server), &backends, Some(8));
         let work = look.pools[0].work.unwrap();
         assert_eq!((work.sessions, work.ready, work.locked, work.latched), (5, 1, 1, 1));

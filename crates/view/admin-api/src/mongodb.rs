@@ -80,9 +80,10 @@ pub struct Mongo {
     pub processors: Option<u64>,
     /// The connections, if they were asked for and may be seen.
     pub sessions: Option<Vec<Session>>,
-    /// The sessions were listed twice, so that their pauses are known, except of transactions that had just begun.
-    #[serde(default)]
-    pub seen_again: bool,
+    /// The sessions were listed twice for this look, so `pause_ms` is known of each transaction that was open at the
+    /// first list.
+    #[serde(default, rename = "seen_again")]
+    pub are_listed_twice: bool,
     /// Why the sessions may not be seen.
     pub hides_sessions: Option<String>,
 }
@@ -129,55 +130,55 @@ pub type Command = Vec<(&'static str, Value)>;
 
 impl Mongo {
     /// Asks for the number of this connection; the second command is for old servers.
-    pub fn hello() -> [Command; 2] {
+    pub fn hello_commands() -> [Command; 2] {
         [vec![("hello", json!(1))], vec![("isMaster", json!(1))]]
     }
 
-    /// The number of a connection, from the answer to [`hello`](Self::hello).
-    pub fn connection(answer: &Value) -> Option<u64> {
-        figure(answer.get("connectionId"))
+    /// The number of a connection, from the answer to [`hello_commands`](Self::hello_commands).
+    pub fn read_connection_id(answer: &Value) -> Option<u64> {
+        to_capped_count(answer.get("connectionId"))
     }
 
     /// Asks for the server's own figures.
-    pub fn status() -> Command {
+    pub fn status_command() -> Command {
         let mut command = vec![("serverStatus", json!(1))];
         command.extend(UNREAD_PARTS.map(|name| (name, json!(0))));
         command
     }
 
     /// Asks whether a pooler answers in place of the server.
-    pub fn pooler() -> Command {
+    pub fn pooler_command() -> Command {
         vec![("isdbgrid", json!(1))]
     }
 
-    /// Whether the answer to [`pooler`](Self::pooler) is a Poolhouse's.
+    /// Whether the answer to [`pooler_command`](Self::pooler_command) is a Poolhouse's.
     pub fn is_of_pooler(answer: &Value) -> bool {
         answer.get("hostname").and_then(Value::as_str) == Some("poolhouse")
     }
 
     /// Asks when transactions are ended.
-    pub fn lifetime() -> Command {
+    pub fn lifetime_command() -> Command {
         vec![("getParameter", json!(1)), (LIFETIME_PARAMETER, json!(1))]
     }
 
-    /// The seconds in the answer to [`lifetime`](Self::lifetime).
-    pub fn lifetime_s(answer: &Value) -> Option<u64> {
-        figure(answer.get(LIFETIME_PARAMETER))
+    /// The seconds in the answer to [`lifetime_command`](Self::lifetime_command).
+    pub fn read_lifetime_s(answer: &Value) -> Option<u64> {
+        to_capped_count(answer.get(LIFETIME_PARAMETER))
     }
 
-    pub fn machine() -> Command {
+    pub fn machine_command() -> Command {
         vec![("hostInfo", json!(1))]
     }
 
-    /// The processors of the machine, from the answer to [`machine`](Self::machine).
-    pub fn processors(answer: &Value) -> Option<u64> {
+    /// The processors of the machine, from the answer to [`machine_command`](Self::machine_command).
+    pub fn read_processors(answer: &Value) -> Option<u64> {
         let system = answer.get("system")?;
-        let of = |name| figure(system.get(name)).filter(|count| *count > 0);
+        let of = |name| to_capped_count(system.get(name)).filter(|count| *count > 0);
         of("numCoresAvailableToProcess").or(of("numCores"))
     }
 
     /// Asks for the connections, without `own` and without the server's own threads.
-    pub fn connections(own: Option<u64>, is_mongos: bool) -> Command {
+    pub fn connections_command(own: Option<u64>, is_mongos: bool) -> Command {
         let mut options = json!({ "allUsers": true, "idleConnections": true, "idleSessions": true });
         if is_mongos {
             // Its own ones, and not what it asks its shards.
@@ -201,8 +202,8 @@ impl Mongo {
         vec![("aggregate", json!(1)), ("pipeline", pipeline), ("cursor", json!({ "batchSize": MAX_SESSIONS }))]
     }
 
-    /// The connections, from the answer to [`connections`](Self::connections).
-    pub fn sessions(answer: &Value) -> Vec<Session> {
+    /// The connections, from the answer to [`connections_command`](Self::connections_command).
+    pub fn read_sessions(answer: &Value) -> Vec<Session> {
         let cursor = answer.get("cursor");
         let batch = cursor.and_then(|cursor| cursor.get("firstBatch").or(cursor.get("nextBatch")));
         let rows = batch.and_then(Value::as_array).into_iter().flatten();
@@ -211,7 +212,7 @@ impl Mongo {
 
     /// The sessions `now`, with the pauses that have gone on since the list `before`: these have grown by the time
     /// between the lists, which is `apart`. The pause of a transaction that had not begun then is unknown.
-    pub fn seen_again(before: &[Session], mut now: Vec<Session>, apart: &RangeInclusive<Duration>) -> Vec<Session> {
+    pub fn measure_pauses(before: &[Session], mut now: Vec<Session>, apart: &RangeInclusive<Duration>) -> Vec<Session> {
         let in_ms = |time: &Duration| time.as_secs_f64() * 1e3;
         let (least, most) = (in_ms(apart.start()) - MAX_CLOCK_DRIFT_MS, in_ms(apart.end()) + MAX_CLOCK_DRIFT_MS);
         let mut pauses = BTreeMap::<_, Vec<f64>>::new();
@@ -234,13 +235,13 @@ impl Mongo {
         now
     }
 
-    /// From the answer to [`status`](Self::status).
+    /// From the answer to [`status_command`](Self::status_command).
     ///
     /// # Errors
     /// What that lacks.
     pub fn read(answer: &Value) -> Result<Self, String> {
         let at = |path: &[&str]| path.iter().try_fold(answer, |value, name| value.get(name));
-        let count = |path: &[&str]| figure(at(path));
+        let count = |path: &[&str]| to_capped_count(at(path));
         let current = count(&["connections", "current"]).ok_or(
             "its serverStatus does not tell `connections.current`, \
             as FerretDB's does not: look at the Poolhouse in front of it, by its admin \
@@ -285,13 +286,14 @@ impl Mongo {
             transaction_lifetime_s: None,
             processors: None,
             sessions: None,
-            seen_again: false,
+            are_listed_twice: false,
             hides_sessions: None,
         })
     }
 
-    /// Whether this look and an earlier one are at the same run of the same server.
-    pub fn is_after(&self, before: &Self) -> bool {
+    /// Whether this look is at the same run of the same server as an earlier one, and its counters were not reset in
+    /// between.
+    pub fn is_same_run_as(&self, before: &Self) -> bool {
         (&self.host, self.pid) == (&before.host, before.pid)
             && self.uptime_ms >= before.uptime_ms
             && self.created >= before.created
@@ -301,16 +303,17 @@ impl Mongo {
 
 /// How long operations of a kind took together, in milliseconds, and their number.
 fn sum_of_latencies<'v>(at: &impl Fn(&[&str]) -> Option<&'v Value>, what: &str) -> (f64, u64) {
-    let micros = whole(at(&["opLatencies", what, "latency"])).unwrap_or(0).min(MAX_LATENCY_US);
-    (micros as f64 / 1e3, figure(at(&["opLatencies", what, "ops"])).unwrap_or(0))
+    let micros = to_count(at(&["opLatencies", what, "latency"])).unwrap_or(0).min(MAX_LATENCY_US);
+    (micros as f64 / 1e3, to_capped_count(at(&["opLatencies", what, "ops"])).unwrap_or(0))
 }
 
-/// A count, from any type of number.
-fn figure(value: Option<&Value>) -> Option<u64> {
-    whole(value).map(|count| count.min(MAX_FIGURE))
+/// The number as a count of at most [`MAX_FIGURE`].
+fn to_capped_count(value: Option<&Value>) -> Option<u64> {
+    to_count(value).map(|count| count.min(MAX_FIGURE))
 }
 
-fn whole(value: Option<&Value>) -> Option<u64> {
+/// The number as a count: fractions are cut off, and a negative number is 0.
+fn to_count(value: Option<&Value>) -> Option<u64> {
     let value = value?;
     value.as_u64().or(value.as_i64().map(|_| 0)).or_else(|| value.as_f64().map(|count| count as u64))
 }
@@ -331,11 +334,11 @@ impl Session {
         let client = text("client").or(text("client_s")).unwrap_or_default();
         let users = row.get("effectiveUsers").and_then(Value::as_array);
         let user = users.and_then(|users| users.first()?.get("user")?.as_str());
-        let micros = |name: &str| figure(row.get("transaction")?.get(name));
+        let micros = |name: &str| to_capped_count(row.get("transaction")?.get(name));
         let time = |name: &str| micros(name).map(|micros| micros as f64 / 1e3);
         let is_active = row.get("active").and_then(Value::as_bool).unwrap_or(false);
         Self {
-            id: figure(row.get("connectionId")),
+            id: to_capped_count(row.get("connectionId")),
             host: shortened(client.rsplit_once(':').map_or(client, |(host, _)| host)),
             application: shortened(text("appName").unwrap_or_default()),
             user: shortened(user.unwrap_or_default()),
@@ -430,7 +433,7 @@ mod tests {
             } },
             7,
         ] } });
-        let sessions = Mongo::sessions(&answer);
+        let sessions = Mongo::read_sessions(&answer);
         let first = Session {
             id: Some(7),
             host: "10.0.0.5".into(),
@@ -447,7 +450,7 @@ mod tests {
             ..Session::default()
         };
         assert_eq!(sessions, [first, second, Session::default()]);
-        assert!(Mongo::sessions(&json!({})).is_empty());
+        assert!(Mongo::read_sessions(&json!({})).is_empty());
     }
 
     #[test]
@@ -462,7 +465,7 @@ mod tests {
         let busy = Session { is_active: true, ..Session::default() };
         let now = vec![idle("web", 1_000.0, 50), idle("web", 480.0, 71), idle("other", 105.0, 9), busy];
         let apart = Duration::from_millis(100)..=Duration::from_millis(110);
-        let again = |before: &[Session], now| Mongo::seen_again(before, now, &apart);
+        let again = |before: &[Session], now| Mongo::measure_pauses(before, now, &apart);
         let told = |sessions: Vec<Session>| sessions.iter().map(|session| session.pause_ms).collect::<Vec<_>>();
         let pauses = told(again(&before, now));
         assert_eq!(pauses, [Some(100.0), Some(0.0), Some(0.0), None], "it went on, it had a command, it is another's");
@@ -482,7 +485,7 @@ mod tests {
 
     #[test]
     fn no_text_of_a_command_is_asked_for() {
-        let asked = format!("{:?}", Mongo::connections(Some(7), true));
+        let asked = format!("{:?}", Mongo::connections_command(Some(7), true));
         assert!(
             asked.contains("$project")
                 && !asked.contains("\"command\"")
@@ -493,9 +496,9 @@ mod tests {
     #[test]
     fn another_run_is_told_by_what_has_begun_anew() {
         let look = |pid, uptime_ms, created| Mongo { pid, uptime_ms, created: Some(created), ..Mongo::default() };
-        assert!(look(1, 9.0, 5).is_after(&look(1, 8.0, 5)));
+        assert!(look(1, 9.0, 5).is_same_run_as(&look(1, 8.0, 5)));
         for other in [look(2, 9.0, 5), look(1, 7.0, 5), look(1, 9.0, 4)] {
-            assert!(!other.is_after(&look(1, 8.0, 5)), "{other:?}");
+            assert!(!other.is_same_run_as(&look(1, 8.0, 5)), "{other:?}");
         }
     }
 }

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 /// Connections that one look lists. Of further ones only the number is known.
-pub const MAX_LISTED: u64 = 20_000;
+pub const MAX_LISTED_CLIENTS: u64 = 20_000;
 /// Bytes of INFO that are read.
-pub const MAX_INFO: usize = 256 * 1024;
+pub const MAX_INFO_BYTES: usize = 256 * 1024;
 /// Bytes of CLIENT LIST that are read: about 400 a connection.
-pub const MAX_LIST: usize = 16 * 1024 * 1024;
+pub const MAX_LIST_BYTES: usize = 16 * 1024 * 1024;
 const MAX_NAME: usize = 100;
 /// A larger figure counts as this one, so that sums do not overflow.
 const MAX_FIGURE: u64 = 9_000_000_000_000;
@@ -56,21 +56,21 @@ pub struct RedisClient {
     pub age_s: u64,
     /// How long the client has sent no command.
     pub idle_s: u64,
-    /// The client waits in a blocking command, or has subscribed: it is not idle for want of work.
+    /// The client waits in a blocking command, or has subscribed: its idle time says nothing of its use.
     pub waits: bool,
 }
 
 impl Redis {
     /// Asks for the server's own figures.
-    pub const INFO: [&str; 1] = ["INFO"];
+    pub const INFO_COMMAND: [&str; 1] = ["INFO"];
     /// Asks for the clients.
-    pub const CLIENTS: [&str; 2] = ["CLIENT", "LIST"];
+    pub const CLIENTS_COMMAND: [&str; 2] = ["CLIENT", "LIST"];
     /// Asks for the id of this connection.
-    pub const OWN: [&str; 2] = ["CLIENT", "ID"];
+    pub const OWN_ID_COMMAND: [&str; 2] = ["CLIENT", "ID"];
     /// Asks how many clients the server accepts, where INFO does not tell.
-    pub const LIMIT: [&str; 3] = ["CONFIG", "GET", "maxclients"];
+    pub const MAX_CLIENTS_COMMAND: [&str; 3] = ["CONFIG", "GET", "maxclients"];
 
-    /// From the answer to [`INFO`](Self::INFO).
+    /// From the answer to [`INFO_COMMAND`](Self::INFO_COMMAND).
     ///
     /// # Errors
     /// What that lacks.
@@ -97,36 +97,36 @@ impl Redis {
         })
     }
 
-    /// The value in the answer to [`LIMIT`](Self::LIMIT), which is an array of a name and a value.
-    pub fn limit(reply: &str) -> Option<u64> {
+    /// The value in the answer to [`MAX_CLIENTS_COMMAND`](Self::MAX_CLIENTS_COMMAND), which is an array of a name and a value.
+    pub fn read_max_clients(reply: &str) -> Option<u64> {
         reply.lines().next_back().and_then(count).filter(|most| *most > 0)
     }
 
-    /// The number in the answer to [`OWN`](Self::OWN).
-    pub fn own(reply: &str) -> Option<u64> {
+    /// The number in the answer to [`OWN_ID_COMMAND`](Self::OWN_ID_COMMAND).
+    pub fn read_own_id(reply: &str) -> Option<u64> {
         reply.strip_prefix(':').and_then(count)
     }
 
-    /// Whether the answer to [`CLIENTS`](Self::CLIENTS) is a Poolhouse's, of its own clients: Redis's have a descriptor
+    /// Whether the answer to [`CLIENTS_COMMAND`](Self::CLIENTS_COMMAND) is a Poolhouse's, of its own clients: Redis's have a descriptor
     /// each.
     pub fn is_of_pooler(list: &str) -> bool {
         list.lines().next().is_some_and(|line| line.contains(" fd=-1 "))
     }
 
-    /// Clients from the answer to [`CLIENTS`](Self::CLIENTS), without `own` and replicas, and how many lines beyond
-    /// [`MAX_LISTED`] there are. `is_whole`: nothing of the answer is lacking; otherwise its last line is not read.
-    pub fn clients(list: &str, is_whole: bool, own: Option<u64>) -> (Vec<RedisClient>, u64) {
+    /// Clients from the answer to [`CLIENTS_COMMAND`](Self::CLIENTS_COMMAND), without `own` and replicas, and how many lines beyond
+    /// [`MAX_LISTED_CLIENTS`] there are. `is_whole`: nothing of the answer is lacking; otherwise its last line is not read.
+    pub fn read_clients(list: &str, is_whole: bool, own: Option<u64>) -> (Vec<RedisClient>, u64) {
         let mut lines: Vec<&str> = list.lines().filter(|line| !line.is_empty()).collect();
         if !is_whole {
             lines.pop();
         }
-        let left_out = (lines.len() as u64).saturating_sub(MAX_LISTED);
-        let read = lines.into_iter().take(MAX_LISTED as usize).filter_map(RedisClient::read);
+        let left_out = (lines.len() as u64).saturating_sub(MAX_LISTED_CLIENTS);
+        let read = lines.into_iter().take(MAX_LISTED_CLIENTS as usize).filter_map(RedisClient::read);
         (read.filter(|client| Some(client.id) != own).collect(), left_out)
     }
 
     /// True if both looks are at the same run of the same server, and its counters were not reset in between.
-    pub fn is_after(&self, before: &Self) -> bool {
+    pub fn is_same_run_as(&self, before: &Self) -> bool {
         self.run_id == before.run_id && self.received >= before.received && self.commands >= before.commands
     }
 }
@@ -205,7 +205,7 @@ mod tests {
             id=5 addr=/run/redis.sock:0 flags=bU age=1 idle=1 cmd=blpop\n\
             id=6 addr=10.0.0.9:1 flags=S age=1 idle=0 cmd=replconf\n\
             id=7 addr=127.0.0.1:1 flags=N cmd=client\nnonsense\n";
-        let (clients, left_out) = Redis::clients(list, true, Some(7));
+        let (clients, left_out) = Redis::read_clients(list, true, Some(7));
         let web = RedisClient {
             id: 3,
             host: "10.0.0.5".into(),
@@ -218,27 +218,27 @@ mod tests {
         assert_eq!((&clients[0], clients.len(), left_out), (&web, 3, 0));
         assert!(clients[1].waits && clients[1].host == "[::1]" && clients[2].waits && clients[2].host.is_empty());
         // A line that may be cut is not read.
-        let (clients, _) = Redis::clients("id=1 flags=N\nid=23 fla", false, None);
+        let (clients, _) = Redis::read_clients("id=1 flags=N\nid=23 fla", false, None);
         assert_eq!(clients.iter().map(|client| client.id).collect::<Vec<_>>(), [1]);
-        let many: String = (0..MAX_LISTED + 5).map(|id| format!("id={id} flags=N\n")).collect();
-        let (clients, left_out) = Redis::clients(&many, true, None);
-        assert_eq!((clients.len() as u64, left_out), (MAX_LISTED, 5));
+        let many: String = (0..MAX_LISTED_CLIENTS + 5).map(|id| format!("id={id} flags=N\n")).collect();
+        let (clients, left_out) = Redis::read_clients(&many, true, None);
+        assert_eq!((clients.len() as u64, left_out), (MAX_LISTED_CLIENTS, 5));
     }
 
     #[test]
     fn single_numbers_are_read_from_replies_as_they_came() {
-        assert_eq!(Redis::limit("*2\r\n$10\r\nmaxclients\r\n$5\r\n10000\r\n"), Some(10_000));
-        assert_eq!((Redis::own(":17\r\n"), Redis::own("+OK\r\n")), (Some(17), None));
-        assert_eq!(Redis::limit("*0\r\n"), None);
+        assert_eq!(Redis::read_max_clients("*2\r\n$10\r\nmaxclients\r\n$5\r\n10000\r\n"), Some(10_000));
+        assert_eq!((Redis::read_own_id(":17\r\n"), Redis::read_own_id("+OK\r\n")), (Some(17), None));
+        assert_eq!(Redis::read_max_clients("*0\r\n"), None);
     }
 
     #[test]
     fn another_run_is_told_by_its_name_or_by_counters_that_begin_anew() {
         let look =
             |run_id: &str, received, commands| Redis { run_id: run_id.into(), received, commands, ..Redis::default() };
-        assert!(look("a", 5, 5).is_after(&look("a", 5, 4)));
+        assert!(look("a", 5, 5).is_same_run_as(&look("a", 5, 4)));
         for other in [look("b", 9, 9), look("a", 4, 9), look("a", 9, 3)] {
-            assert!(!other.is_after(&look("a", 5, 4)), "{other:?}");
+            assert!(!other.is_same_run_as(&look("a", 5, 4)), "{other:?}");
         }
     }
 }

@@ -99,7 +99,7 @@ pub fn examine_postgres(window: &PostgresWindow) -> Diagnosis {
         .last()
         .map(|last| format!("{} connections of PostgreSQL {}", last.count_sessions(), last.version));
     let (verdicts, unseen) = (symptoms::postgres::examine(window), symptoms::postgres::name_unseen(window));
-    of_server(Source::Postgres, window, looked_at, verdicts, unseen)
+    diagnose_server(Source::Postgres, window, looked_at, verdicts, unseen)
 }
 
 /// Examines the window of a MongoDB itself.
@@ -109,7 +109,7 @@ pub fn examine_mongodb(window: &MongoWindow) -> Diagnosis {
         format!("{} connections of MongoDB {}{mongos}", last.current, last.version)
     });
     let (verdicts, unseen) = (symptoms::mongodb::examine(window), symptoms::mongodb::name_unseen(window));
-    of_server(Source::MongoDb, window, looked_at, verdicts, unseen)
+    diagnose_server(Source::MongoDb, window, looked_at, verdicts, unseen)
 }
 
 /// Examines the window of a Redis itself.
@@ -117,10 +117,10 @@ pub fn examine_redis(window: &RedisWindow) -> Diagnosis {
     let looked_at =
         window.series().last().map(|last| format!("{} connections of Redis {}", last.connected, last.version));
     let (verdicts, unseen) = (symptoms::redis::examine(window), symptoms::redis::name_unseen(window));
-    of_server(Source::Redis, window, looked_at, verdicts, unseen)
+    diagnose_server(Source::Redis, window, looked_at, verdicts, unseen)
 }
 
-fn of_server<T: Tally>(
+fn diagnose_server<T: Tally>(
     of: Source,
     window: &ServerWindow<T>,
     looked_at: Option<String>,
@@ -153,7 +153,7 @@ fn printable(diagnosis: &Diagnosis) -> Diagnosis {
         if let Some(Setting { key: _, from, to }) = setting {
             from.iter_mut().chain([to]).for_each(clean);
         }
-        if let Some(Predicted { instead, note, now: _, played: _, then: _ }) = predicted.as_deref_mut() {
+        if let Some(Predicted { instead, note, now: _, simulated: _, after: _ }) = predicted.as_deref_mut() {
             instead.iter_mut().map(|instead| &mut instead.to).chain([note]).for_each(clean);
         }
     }
@@ -168,13 +168,14 @@ fn describe_value(finding: &Finding) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     if let Some(predicted) = &finding.predicted {
         lines.push(("now", describe_effect(&predicted.now)));
-        let played = predicted.played.as_ref();
-        lines
-            .extend(played.map(|played| ("played", format!("{}, with the present settings", describe_effect(played)))));
-        lines.push(("then", format!("{}: {}", describe_effect(&predicted.then), predicted.note)));
+        let simulated = predicted.simulated.as_ref();
+        lines.extend(
+            simulated.map(|simulated| ("played", format!("{}, with the present settings", describe_effect(simulated)))),
+        );
+        lines.push(("then", format!("{}: {}", describe_effect(&predicted.after), predicted.note)));
         let instead = predicted.instead.as_ref();
         lines.extend(
-            instead.map(|other| ("or set", format!("{} = {}: {}", other.key, other.to, describe_effect(&other.then)))),
+            instead.map(|other| ("or set", format!("{} = {}: {}", other.key, other.to, describe_effect(&other.after)))),
         );
     }
     if let Some(why) = &finding.not_planned {
@@ -219,7 +220,7 @@ impl Diagnosis {
     }
 
     /// A pooler was looked at, and it has no pool.
-    pub fn is_of_nothing(&self) -> bool {
+    pub fn has_no_pools(&self) -> bool {
         !self.of.is_database() && self.pools == 0
     }
 
@@ -241,7 +242,7 @@ impl Diagnosis {
             this.undecided.iter().map(|one| format!("{}: undetermined: {}", one.of, name_alternatives(&one.between)));
         let lines: Vec<String> = found.chain(undecided).collect();
         match lines.is_empty() {
-            true if this.is_of_nothing() => vec!["there was no pool to look at".to_owned()],
+            true if this.has_no_pools() => vec!["there was no pool to look at".to_owned()],
             true if this.is_quiet => vec![format!("nothing was asked of {}", this.looked_at)],
             true => {
                 let blind = if this.of.is_database() { "; whether clients wait cannot be seen from there" } else { "" };
@@ -272,7 +273,7 @@ impl Diagnosis {
         }
         if self.findings.is_empty() && self.undecided.is_empty() {
             text += match self.of {
-                _ if self.is_of_nothing() => "There is no pool yet: no client has asked for a database.\n",
+                _ if self.has_no_pools() => "There is no pool yet: no client has asked for a database.\n",
                 _ if self.is_quiet => QUIET_TEXT,
                 Source::Poolhouse => "Healthy: none of the symptoms that it knows.\n",
                 _ => "Healthy: none of the symptoms that can be seen from here.\n",
@@ -296,9 +297,9 @@ mod tests {
         let evil = || "a\u{1b}]0;b\u{7}\nc\u{9b}d\u{202e}e\u{200b}".to_owned();
         let setting = Setting { key: "max_size", from: Some(evil()), to: evil() };
         let finding = Finding::new(Symptom::PoolTooSmall, evil()).evidence(evil()).rules_out(evil()).advice(evil());
-        let then = Effect { transactions_per_s: 1.0, wait_p95_ms: None, created_an_hour: None };
-        let instead = Some(Instead { key: "min_size", to: evil(), then });
-        let predicted = Predicted { now: then, played: None, then, instead, note: evil() };
+        let after = Effect { transactions_per_s: 1.0, wait_p95_ms: None, created_an_hour: None };
+        let instead = Some(Instead { key: "min_size", to: evil(), after });
+        let predicted = Predicted { now: after, simulated: None, after, instead, note: evil() };
         let diagnosis = Diagnosis {
             of: Source::Poolhouse,
             looked_at: evil(),

@@ -168,7 +168,7 @@ impl ScrapeReader {
         }
         self.last_s = at_s;
         let at = duration_since(first, at_s);
-        let look = self.hikari.look(at.as_secs_f64() * 1e3, &scrape);
+        let look = self.hikari.make_look(at.as_secs_f64() * 1e3, &scrape);
         self.steps += look.pools.len();
         if self.steps > MAX_STEPS {
             return Err(ReadError(format!(
@@ -220,15 +220,15 @@ impl EventReader {
             self.next_s = at_s;
         }
         while self.next_s <= at_s {
-            self.look()?;
+            self.look_or_thin_out()?;
         }
         (self.last_s, event.at_s) = (at_s, at_s);
         self.cmap.add(&event);
         Ok(())
     }
 
-    /// Looks, or keeps fewer looks.
-    fn look(&mut self) -> Result<(), ReadError> {
+    /// Adds a look at the time of the next one; without room for it, thins out the looks instead.
+    fn look_or_thin_out(&mut self) -> Result<(), ReadError> {
         // One more comes at the end.
         if self.looks.len() + 1 >= MAX_LOOKS || self.pools >= MAX_EVENT_POOLS {
             return self.thin_out();
@@ -239,12 +239,12 @@ impl EventReader {
     }
 
     fn add(&mut self, at_s: f64) {
-        let look = self.cmap.look(at_s);
+        let look = self.cmap.make_look(at_s);
         self.pools += look.pools.len();
         self.looks.push((at_s, look));
     }
 
-    /// Makes the looks further apart, and forgets those in between.
+    /// Widens the interval between looks, and forgets the looks in between. Fails if there is no wider interval.
     fn thin_out(&mut self) -> Result<(), ReadError> {
         let (now, wider) = (
             LOOK_INTERVALS[self.interval].as_secs_f64(),

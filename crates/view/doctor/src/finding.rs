@@ -73,9 +73,11 @@ pub struct Finding {
 pub struct Predicted {
     pub now: Effect,
     /// The load simulated with the settings in force, where that is possible.
-    pub played: Option<Effect>,
+    #[serde(rename = "played")]
+    pub simulated: Option<Effect>,
     /// The load simulated with the proposed value.
-    pub then: Effect,
+    #[serde(rename = "then")]
+    pub after: Effect,
     /// Another setting that would cure it, too.
     pub instead: Option<Instead>,
     pub note: String,
@@ -87,7 +89,8 @@ pub struct Instead {
     /// As in the configuration.
     pub key: &'static str,
     pub to: String,
-    pub then: Effect,
+    #[serde(rename = "then")]
+    pub after: Effect,
 }
 
 /// A finding is built in the order in which people read it: evidence, the cause that it rules out, setting, advice.

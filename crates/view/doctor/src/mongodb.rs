@@ -14,9 +14,9 @@ use crate::{
     series::{Series, ServerWindow, Tally},
 };
 
-/// A pause within a transaction is long if it has lasted this long when it is seen: on average half of it is over by
-/// then. Where connections were listed only once, it is the sum of the pauses of a transaction.
-pub(crate) const SEEN_PAUSE_MS: f64 = 50.0;
+/// A pause is long if it went on for this long between two lists of the connections. Where connections were listed only
+/// once, the sum of a transaction's pauses is compared.
+pub(crate) const MIN_LONG_PAUSE_MS: f64 = 50.0;
 /// Commands that the doctor itself sends for each look.
 const COMMANDS_PER_LOOK: u64 = 1;
 /// Commands that the doctor itself sends for each list of connections.
@@ -74,10 +74,10 @@ pub(crate) struct TransactionTally {
     pub(crate) longest_ms: f64,
     /// Pauses that were seen where connections were listed twice.
     pub(crate) pauses: u64,
-    /// The pauses among them that went on for [`SEEN_PAUSE_MS`].
+    /// The pauses among them that went on for [`MIN_LONG_PAUSE_MS`].
     pub(crate) lasting: u64,
     /// Some connections were listed twice.
-    pub(crate) seen_again: bool,
+    pub(crate) are_listed_twice: bool,
     /// Transactions that every list showed without a command for longer than the window had lasted, by origin and the
     /// time that they have worked, which stays the same while they pause.
     standing: BTreeMap<(MongoOrigin, Option<u64>), u64>,
@@ -97,7 +97,7 @@ struct MongoOriginTally {
     now: u64,
     /// Connections that were in a list and not in the one before.
     came: u64,
-    /// The most transactions at once without a command for [`SEEN_PAUSE_MS`].
+    /// The most transactions at once without a command for [`MIN_LONG_PAUSE_MS`].
     paused: u64,
 }
 
@@ -105,7 +105,7 @@ impl Tally for MongoTally {
     type Look = Mongo;
 
     fn is_same_run(before: &Mongo, look: &Mongo) -> bool {
-        look.is_after(before)
+        look.is_same_run_as(before)
     }
 
     fn count(&mut self, series: &Series<Mongo>, at: Duration, look: &mut Mongo) -> bool {
@@ -115,13 +115,13 @@ impl Tally for MongoTally {
         self.own_commands = self.own_commands.saturating_add(own);
         self.count_figures(look);
         self.count_halving(at, look.current, commands.saturating_sub(own));
-        self.own_since_look = match (&look.sessions, look.seen_again) {
+        self.own_since_look = match (&look.sessions, look.are_listed_twice) {
             (_, true) => COMMANDS_PER_RECONNECT,
             (Some(_), false) => COMMANDS_PER_LIST,
             (None, false) => 0,
         };
         if let Some(sessions) = look.sessions.take() {
-            self.count_list(&sessions, look.seen_again, series.duration_until(at));
+            self.count_list(&sessions, look.are_listed_twice, series.duration_until(at));
         }
         // The doctor asks for these once, and not for each look.
         if let Some(last) = last {
@@ -174,7 +174,7 @@ impl MongoTally {
     fn count_list(&mut self, sessions: &[Session], again: bool, window: Duration) {
         let window_ms = window.as_millis() as f64;
         self.origins.values_mut().for_each(|origin| origin.now = 0);
-        self.transactions.seen_again |= again;
+        self.transactions.are_listed_twice |= again;
         let mut paused: BTreeMap<MongoOrigin, u64> = BTreeMap::new();
         let mut standing: BTreeMap<(MongoOrigin, Option<u64>), u64> = BTreeMap::new();
         for session in sessions {
@@ -240,8 +240,8 @@ impl TransactionTally {
     fn count_pause(&mut self, session: &Session, paused_ms: f64, again: bool) -> bool {
         self.longest_ms = self.longest_ms.max(paused_ms);
         let is_long = match session.pause_ms {
-            Some(pause) => pause >= SEEN_PAUSE_MS,
-            None => !again && paused_ms >= SEEN_PAUSE_MS,
+            Some(pause) => pause >= MIN_LONG_PAUSE_MS,
+            None => !again && paused_ms >= MIN_LONG_PAUSE_MS,
         };
         if session.pause_ms.is_some() {
             self.pauses = self.pauses.saturating_add(1);
@@ -317,7 +317,7 @@ mod tests {
         // A look, and a list that is asked for twice over a new connection.
         let listed = |n: u64| {
             let current = if n % 20 < 14 { 6 } else { 1 };
-            Mongo { sessions: Some(Vec::new()), seen_again: true, ..look(current, 100 + n * 4) }
+            Mongo { sessions: Some(Vec::new()), are_listed_twice: true, ..look(current, 100 + n * 4) }
         };
         let mut window = MongoWindow::default();
         (0..40).for_each(|n| assert!(window.add(Duration::from_millis(n * 100), listed(n))));

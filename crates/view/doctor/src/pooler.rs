@@ -26,7 +26,7 @@ pub struct PoolerWindow {
     /// By pool, one between two looks each.
     steps: BTreeMap<u64, Vec<Step>>,
     /// The memory of all steps, in steps without holders.
-    size: usize,
+    memory_steps: usize,
     /// Transactions that ended in all pools, also in those that are gone.
     transactions: u64,
     /// Pools of the last look beyond [`MAX_POOLS`].
@@ -62,7 +62,7 @@ pub(crate) struct Step {
     pub(crate) waiters: u64,
     pub(crate) in_use: u64,
     pub(crate) connecting: u64,
-    /// Servers that are cleaned, checked or closed: these are not free, either.
+    /// Servers that are cleaned, checked or being closed: they are taken, too.
     pub(crate) cleaned: u64,
     /// Servers in every state.
     pub(crate) open: u64,
@@ -145,7 +145,7 @@ impl PoolerWindow {
                 continue;
             }
             let step = Step::new(at, change.duration, pool, own, holders.remove(&pool.id).unwrap_or_default());
-            self.size += step.size();
+            self.memory_steps += step.memory_steps();
             self.steps.entry(pool.id).or_default().push(step);
         }
     }
@@ -156,13 +156,13 @@ impl PoolerWindow {
         if self.steps.len() + new > MAX_POOLS {
             let here: BTreeSet<u64> = look.pools.iter().map(|pool| pool.id).collect();
             self.steps.retain(|id, _| here.contains(id));
-            self.size = self.steps.values().flatten().map(Step::size).sum();
+            self.memory_steps = self.steps.values().flatten().map(Step::memory_steps).sum();
         }
     }
 
     /// No more looks can be kept.
-    pub fn is_full(&self) -> bool {
-        self.size >= MAX_STEPS
+    pub fn is_at_memory_limit(&self) -> bool {
+        self.memory_steps >= MAX_STEPS
     }
 
     /// Pools beyond those of which steps are kept.
@@ -269,7 +269,7 @@ impl Step {
     }
 
     /// Its memory, in steps without holders.
-    fn size(&self) -> usize {
+    fn memory_steps(&self) -> usize {
         1 + self.holders.len() / HOLDERS_PER_STEP
     }
 
@@ -284,7 +284,7 @@ impl Step {
     }
 
     /// All servers are taken, and clients wait.
-    pub(crate) fn is_full(&self) -> bool {
+    pub(crate) fn is_exhausted(&self) -> bool {
         self.waiters > 0 && self.taken() >= self.max_size
     }
 
@@ -432,9 +432,9 @@ mod tests {
             let holders = vec![Client { pool: Some(3), ..Client::default() }; 2 * HOLDERS_PER_STEP];
             window.add(Observation { at: Duration::from_secs(n), look, holders });
         }
-        assert_eq!((window.size, window.is_full()), (4 * (9 + 2), false));
-        window.size += MAX_STEPS - window.size;
-        assert!(window.is_full());
+        assert_eq!((window.memory_steps, window.is_at_memory_limit()), (4 * (9 + 2), false));
+        window.memory_steps += MAX_STEPS - window.memory_steps;
+        assert!(window.is_at_memory_limit());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::{
 
 /// A pause within a transaction that no ordinary work needs.
 pub(crate) const LONG_PAUSE_MS: f64 = 200.0;
-/// A pause so long that ending the transaction is the lesser evil.
+/// A pause so long that ending the transaction is better.
 pub(crate) const OVERLONG_PAUSE_MS: f64 = 5_000.0;
 /// A session that was idle for this long before it closed did not close because its work was done.
 const MIN_IDLE_BEFORE_CLOSE_MS: f64 = 1_000.0;

@@ -25,12 +25,12 @@ pub const MAX_RECORDING_BYTES: u64 = 256 * 1024 * 1024;
 pub const MAX_LINE_BYTES: usize = MAX_POOLS * 9 * 1024;
 pub const MAX_LOOKS: usize = 5_000;
 /// Fewer looks tell nothing.
-const MIN_LOOKS: usize = 4;
+const MIN_RECORDED_LOOKS: usize = 4;
 /// What a shorter window tells is chance: each pause in it seems endless.
 const MIN_WINDOW: Duration = Duration::from_secs(1);
 /// The version that is written, and the only one that is read.
 const VERSION: u32 = 1;
-/// Why a recording has no list.
+/// Why a recorded look lists no sessions of a MongoDB, or no clients of a Redis.
 const LIST_TOO_LONG: &str = "their names are so long that a recording does not hold the list";
 /// Numbers of a line.
 const MAX_NUMBERS: usize = 1_000_000;
@@ -131,7 +131,8 @@ impl Line {
     }
 
     /// The line and its text, with as much of it as fits into a file: of a pooler's pools those that a window looks at,
-    /// and where long names make the line too long, shorter lists. The line tells what is lacking.
+    /// and where long names make the line too long, shorter lists. The line tells how many
+    /// pools or sessions are lacking, but not how many holders or clients.
     pub fn fitted(mut self) -> (Self, String) {
         if let Self::Pooler { look, .. } = &mut self {
             look.keep_pools(MAX_POOLS);
@@ -258,8 +259,8 @@ impl Subject {
     }
 
     /// No more looks can be kept: there are too many pools at each.
-    pub fn is_full(&self) -> bool {
-        matches!(self, Self::Pooler(window) if window.is_full())
+    pub fn is_at_memory_limit(&self) -> bool {
+        matches!(self, Self::Pooler(window) if window.is_at_memory_limit())
     }
 
     fn duration(&self) -> Duration {
@@ -284,7 +285,7 @@ impl Subject {
     /// # Errors
     /// There are too few looks to say anything, or too little time is between them.
     pub fn examine_with(&self, forecast: Option<&dyn Forecast>) -> Result<Diagnosis, ReadError> {
-        if self.looks() < MIN_LOOKS {
+        if self.looks() < MIN_RECORDED_LOOKS {
             let looks = self.looks();
             return Err(ReadError(format!(
                 "only {looks} looks at this process: too few to say anything; use a longer --window"

@@ -52,7 +52,7 @@ impl Tally for RedisTally {
     type Look = Redis;
 
     fn is_same_run(before: &Redis, look: &Redis) -> bool {
-        look.is_after(before)
+        look.is_same_run_as(before)
     }
 
     fn count(&mut self, series: &Series<Redis>, at: Duration, look: &mut Redis) -> bool {

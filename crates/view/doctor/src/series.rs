@@ -19,7 +19,8 @@ pub trait Tally: Default {
     /// Whether two looks are at the same run of the same server.
     fn is_same_run(before: &Self::Look, look: &Self::Look) -> bool;
 
-    /// Counts a look. `series` has the looks before it. True if connections have come since the last of these.
+    /// Counts a look, takes out the lists that are not to be kept, and fills in what the doctor asks for only once.
+    /// `series` has the looks before it. True if connections have come since the last of these.
     fn count(&mut self, series: &Series<Self::Look>, at: Duration, look: &mut Self::Look) -> bool;
 }
 

@@ -31,6 +31,7 @@ use admin_api::{Counts, Look, Pooler};
 use crate::{
     finding::{Finding, Symptom, Undecided},
     pooler::{PoolWindow, PoolerWindow},
+    postgres::{LONG_PAUSE_MS, OVERLONG_PAUSE_MS},
 };
 
 /// Clients wait at this share of the looks at least; otherwise it is a burst that passes.
@@ -38,8 +39,12 @@ const MIN_WAITING_SHARE: f64 = 0.3;
 /// A proposed pool is at most this many times as large as the present one: beyond that the behaviour of the database
 /// was never observed.
 pub(crate) const MAX_GROWTH: u64 = 2;
-/// A pause within a transaction that no ordinary work needs.
-const LONG_PAUSE_MS: f64 = 200.0;
+/// A limit that breaks overlong pauses is proposed only if at most this share of the pauses is overlong.
+const MAX_OVERLONG_SHARE: f64 = 0.1;
+/// The proposed limit of a pause where few pauses are overlong.
+const OVERLONG_LIMIT_MS: f64 = 5_000.0;
+/// The proposed limit of a pause where transactions are never ended.
+const LEAK_LIMIT_MS: f64 = 30_000.0;
 /// What has a symptom that is of no single client.
 const WHOLE_SERVER: &str = "the whole server";
 const ALL_LISTENERS: &str = "all listeners";
@@ -61,7 +66,7 @@ impl Verdict {
         matches!(self, Self::Absent)
     }
 
-    /// The first symptom that is not absent: it explains those that come after it.
+    /// The first verdict that is not absent. It explains the others, so they are not examined.
     fn first_of(pool: &PoolWindow<'_>, examined: [fn(&PoolWindow<'_>) -> Self; 3]) -> Self {
         let mut verdicts = examined.into_iter().map(|examine| examine(pool));
         verdicts.find(|verdict| !verdict.is_absent()).unwrap_or(Self::Absent)

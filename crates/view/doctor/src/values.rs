@@ -11,15 +11,15 @@ use crate::{
     pooler::PoolWindow,
 };
 
-/// What is simulated with the settings in force must agree with what was seen, up to this factor.
-const MAX_RATE_RATIO: f64 = 1.3;
+/// Rates that were simulated with the settings in force and rates that were seen may differ by this factor.
+const MAX_SIMULATED_RATE_RATIO: f64 = 1.3;
 /// The same for percentiles, which are only known to lie in a bucket whose upper bound is up to 2.5 times its lower
 /// one.
-const MAX_PERCENTILE_RATIO: f64 = 2.5;
+const MAX_SIMULATED_PERCENTILE_RATIO: f64 = 2.5;
 /// Waits shorter than this are alike: clients do not notice them.
 const MAX_UNNOTICED_MS: f64 = 5.0;
 
-const TOO_LONG: &str = "it is more than is played";
+const SIMULATION_TOO_LONG: &str = "it is more than is played";
 
 /// A value and what it does; or why there is none.
 type Planned = Result<(Setting, Predicted), String>;
@@ -52,11 +52,11 @@ pub(crate) fn leave_unplanned(finding: Finding) -> Finding {
     }
 }
 
-/// The smallest size above `below` that is enough, up to `above`, and its effect. `then`: the effect of `above`, which
+/// The smallest size above `below` that is enough, up to `above`, and its effect. `after`: the effect of `above`, which
 /// is enough.
 fn smallest_enough(
     (mut below, mut above): (u32, u32),
-    mut then: Effect,
+    mut after: Effect,
     predict: impl Fn(u32) -> Result<Effect, String>,
     is_enough: impl Fn(&Effect) -> bool,
 ) -> Result<(u32, Effect), String> {
@@ -64,11 +64,11 @@ fn smallest_enough(
         let middle = below + (above - below) / 2;
         let effect = predict(middle)?;
         match is_enough(&effect) {
-            true => (above, then) = (middle, effect),
+            true => (above, after) = (middle, effect),
             false => below = middle,
         }
     }
-    Ok((above, then))
+    Ok((above, after))
 }
 
 /// Whether two figures are the same up to a factor.

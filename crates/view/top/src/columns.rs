@@ -4,8 +4,8 @@
 use std::cmp::Ordering;
 
 use crate::{
-    names::name,
-    numbers::{UNKNOWN, rate, time},
+    names::format_name,
+    numbers::{UNKNOWN, format_rate, format_time},
     report::{ClientRow, PoolRow},
 };
 
@@ -39,7 +39,7 @@ impl<R> Column<R> {
 
     pub fn cell(&self, row: &R) -> String {
         match self.content {
-            Content::Name(of) => name(of(row)),
+            Content::Name(of) => format_name(of(row)),
             Content::Number(cell, _) => cell(row),
         }
     }
@@ -74,29 +74,29 @@ pub const POOLS: &[Column<PoolRow>] = &[
     Column::name("DATABASE", 10, |pool| &pool.database),
     Column::name("USER", 8, |pool| &pool.user),
     Column::number("WAIT", 5, |pool| pool.waiters.to_string(), |pool| Some(pool.waiters as f64)),
-    Column::number("OLDEST", 6, |pool| time(pool.oldest_wait_ms), |pool| pool.oldest_wait_ms),
+    Column::number("OLDEST", 6, |pool| format_time(pool.oldest_wait_ms), |pool| pool.oldest_wait_ms),
     Column::number(
         "USE/MAX",
         7,
         |pool| format!("{}/{}", pool.in_use, pool.max_size),
         |pool| Some(pool.in_use as f64 / pool.max_size.max(1) as f64),
     ),
-    Column::number("TPS", 5, |pool| rate(pool.transactions_per_s), |pool| pool.transactions_per_s),
-    Column::number("HOLD", 5, |pool| time(pool.hold_p99_ms), |pool| pool.hold_p99_ms),
-    Column::number("QUEUED", 6, |pool| time(path(pool, "queued")), |pool| path(pool, "queued")),
-    Column::number("CREATED", 7, |pool| time(path(pool, "created")), |pool| path(pool, "created")),
-    Column::number("FAIL/S", 6, |pool| rate(pool.failed_per_s), |pool| pool.failed_per_s),
+    Column::number("TPS", 5, |pool| format_rate(pool.transactions_per_s), |pool| pool.transactions_per_s),
+    Column::number("HOLD", 5, |pool| format_time(pool.hold_p99_ms), |pool| pool.hold_p99_ms),
+    Column::number("QUEUED", 6, |pool| format_time(path(pool, "queued")), |pool| path(pool, "queued")),
+    Column::number("CREATED", 7, |pool| format_time(path(pool, "created")), |pool| path(pool, "created")),
+    Column::number("FAIL/S", 6, |pool| format_rate(pool.failed_per_s), |pool| pool.failed_per_s),
     Column::name("STATE", 5, |pool| state(pool.state)),
     Column::number("IDLE", 5, |pool| pool.idle.to_string(), |pool| Some(pool.idle as f64)),
     Column::number("CLIENTS", 7, |pool| pool.clients.to_string(), |pool| Some(pool.clients as f64)),
-    Column::number("NEW/MIN", 7, |pool| rate(pool.created_per_min), |pool| pool.created_per_min),
+    Column::number("NEW/MIN", 7, |pool| format_rate(pool.created_per_min), |pool| pool.created_per_min),
     Column::name("PROTOCOL", 8, |pool| &pool.protocol),
     Column::name("ADDRESS", 21, |pool| &pool.address),
 ];
 
 /// Columns of the clients that hold a server or wait for one.
 pub const CLIENTS: &[Column<ClientRow>] = &[
-    Column::number("FOR", 5, |client| time(Some(client.state_ms)), |client| Some(client.state_ms)),
+    Column::number("FOR", 5, |client| format_time(Some(client.state_ms)), |client| Some(client.state_ms)),
     Column::number("ID", 6, |client| client.id.to_string(), |client| Some(client.id as f64)),
     Column::name("STATE", 11, |client| &client.state),
     Column::name("PINNED", 9, |client| client.pinned.as_deref().unwrap_or(UNKNOWN)),

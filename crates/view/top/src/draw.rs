@@ -13,8 +13,8 @@ use ratatui::{
 
 use crate::{
     columns::{CLIENTS, Column, POOLS},
-    names::{name, width},
-    numbers::{rate, time},
+    names::{format_name, text_width},
+    numbers::{format_rate, format_time},
     screen::{Screen, Sort, View},
 };
 
@@ -64,10 +64,10 @@ impl Screen {
                 let most = (body.height * 2 / 3).max(2);
                 let parts = [Constraint::Length(pools.min(most)), Constraint::Length(1), Constraint::Min(0)];
                 let [above, _, below] = Layout::vertical(parts).areas(body);
-                self.list(frame, above, true);
-                self.list(frame, below, false);
+                self.draw_rows(frame, above, true);
+                self.draw_rows(frame, below, false);
             }
-            View::Clients | View::Pinned => self.list(frame, body, false),
+            View::Clients | View::Pinned => self.draw_rows(frame, body, false),
         }
         frame.render_widget(self.foot(now), foot);
     }
@@ -78,7 +78,7 @@ impl Screen {
     }
 
     /// The text in place of an empty list of clients; `None` below the pools, where there is no room.
-    fn nothing(&self) -> Option<String> {
+    fn describe_empty_list(&self) -> Option<String> {
         let which = match self.view {
             View::Pools => return None,
             View::Clients => "No client holds a server or waits for one",
@@ -90,7 +90,7 @@ impl Screen {
 
     fn title(&self) -> Line<'_> {
         let summary = &self.report.summary;
-        let version = if summary.version.is_empty() { String::new() } else { name(&summary.version) };
+        let version = if summary.version.is_empty() { String::new() } else { format_name(&summary.version) };
         let mut spans = Vec::new();
         // First in the line, so that nothing pushes it out of sight.
         if let Some(seconds) = self.drawn_silence_s {
@@ -103,7 +103,7 @@ impl Screen {
             spans.push(Span::raw(format!("  {}", cpu(&summary.cpu))));
         }
         if summary.accepted_per_s.is_some_and(|rate| rate > 0.0) {
-            spans.push(Span::raw(format!("  clients come {}/s", rate(summary.accepted_per_s))));
+            spans.push(Span::raw(format!("  clients come {}/s", format_rate(summary.accepted_per_s))));
         }
         for (what, per_second) in [
             ("turned away", summary.rejected_per_s),
@@ -111,7 +111,7 @@ impl Screen {
             ("failed logins", summary.auth_failures_per_s),
         ] {
             if per_second.is_some_and(|rate| rate > 0.0) {
-                spans.push(Span::styled(format!("  {what} {}/s", rate(per_second)), self.alarm()));
+                spans.push(Span::styled(format!("  {what} {}/s", format_rate(per_second)), self.alarm()));
             }
         }
         if summary.draining {
@@ -132,8 +132,8 @@ impl Screen {
             let colon = if states.is_empty() { "" } else { ": " };
             let text = format!(
                 "{} {}  clients {} of {}{colon}{}",
-                name(&listener.protocol),
-                name(&listener.name),
+                format_name(&listener.protocol),
+                format_name(&listener.name),
                 listener.total,
                 listener.hard_limit,
                 states.join(", ")
@@ -150,7 +150,7 @@ impl Screen {
     }
 
     fn foot(&self, now: Instant) -> Line<'_> {
-        if self.is_writing {
+        if self.is_editing_filter {
             return Line::from(vec![Span::styled("filter: ", BOLD), Span::raw(&self.filter), Span::styled("_", BOLD)]);
         }
         if let Some(error) = &self.error {
@@ -176,20 +176,20 @@ impl Screen {
         spans.into()
     }
 
-    fn list(&mut self, frame: &mut Frame<'_>, area: Rect, pools: bool) {
+    fn draw_rows(&mut self, frame: &mut Frame<'_>, area: Rect, is_of_pools: bool) {
         if area.height == 0 {
             return;
         }
         let page = usize::from(area.height - 1).max(1);
-        let moves = pools || self.view != View::Pools;
+        let moves = is_of_pools || self.view != View::Pools;
         if moves {
             self.page = page;
-            let rows = if pools { self.pools().len() } else { self.clients().len() };
+            let rows = if is_of_pools { self.pools().len() } else { self.clients().len() };
             self.skipped = self.skipped.min(rows.saturating_sub(page));
         }
         let seen = if moves { self.skipped..self.skipped + page } else { 0..page };
         let alarm = self.alarm();
-        let table = match pools {
+        let table = match is_of_pools {
             true => {
                 let alarms = |pool: &crate::PoolRow| {
                     pool.waiters > 0 || pool.state != "ready" || pool.failed_per_s.is_some_and(|failed| failed > 0.0)
@@ -199,12 +199,14 @@ impl Screen {
             }
             false => {
                 let style = |client: &crate::ClientRow| match client {
-                    client if client.is_forgotten() => alarm,
+                    client if client.pauses_for_long() => alarm,
                     client if client.waits() => DIM,
                     _ => Style::new(),
                 };
                 let clients = self.clients();
-                if let (true, Some(nothing)) = (clients.is_empty() && self.report_at.is_some(), self.nothing()) {
+                if let (true, Some(nothing)) =
+                    (clients.is_empty() && self.report_at.is_some(), self.describe_empty_list())
+                {
                     return frame.render_widget(Paragraph::new(nothing).wrap(Wrap { trim: false }), area);
                 }
                 table(CLIENTS, &clients, seen, area.width, self.sort[1], style)
@@ -271,14 +273,14 @@ impl crate::Report {
     pub fn lines(&self) -> String {
         let mut text = String::new();
         for listener in &self.listeners {
-            let (protocol, name) = (name(&listener.protocol), name(&listener.name));
+            let (protocol, name) = (format_name(&listener.protocol), format_name(&listener.name));
             text += &format!("{protocol} {name}  clients {} of {}\n", listener.total, listener.hard_limit);
         }
         text += "\n";
         text += &plain(POOLS, &self.pools);
         if !self.clients.is_empty() {
             let longest = self.clients.iter().map(|client| client.state_ms).fold(0.0, f64::max);
-            let (many, longest) = (self.clients.len(), time(Some(longest)));
+            let (many, longest) = (self.clients.len(), format_time(Some(longest)));
             text += &match self.more_clients {
                 true => format!("\nthe {many} that hold a server or wait longest, the first for {longest}\n"),
                 false => format!("\n{many} hold a server or wait, the first for {longest}\n"),
@@ -294,10 +296,10 @@ fn plain<R>(columns: &[Column<R>], rows: &[R]) -> String {
     let cells = rows.iter().map(|row| columns.iter().map(|column| column.cell(row)).collect::<Vec<_>>());
     let lines: Vec<Vec<String>> = std::iter::once(head).chain(cells).collect();
     let widths: Vec<usize> =
-        (0..columns.len()).map(|n| lines.iter().map(|line| width(&line[n])).max().unwrap_or(0)).collect();
+        (0..columns.len()).map(|n| lines.iter().map(|line| text_width(&line[n])).max().unwrap_or(0)).collect();
     let line = |cells: &Vec<String>| {
         let padded = cells.iter().zip(&widths).zip(columns).map(|((cell, most), column)| {
-            let blanks = " ".repeat(most - width(cell));
+            let blanks = " ".repeat(most - text_width(cell));
             if column.is_number() { blanks + cell } else { format!("{cell}{blanks}") }
         });
         padded.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
@@ -524,7 +526,7 @@ mod tests {
         let mut report = report(2, 0);
         report.pools[1].database = "数据库".to_owned();
         let text = report.lines();
-        let users = text.lines().filter_map(|line| Some(width(&line[..line.find(" app ")?])));
+        let users = text.lines().filter_map(|line| Some(text_width(&line[..line.find(" app ")?])));
         let users: Vec<_> = users.collect();
         assert!(users.len() == 2 && users[0] == users[1], "{text}");
     }

@@ -14,7 +14,7 @@ mod screen;
 mod signals;
 mod terminal;
 
-pub use names::{name, width};
+pub use names::{format_name, text_width};
 pub use report::{ClientRow, ListenerRow, PoolRow, Report, Summary};
 pub use screen::{Key, Outcome, Screen, View};
 pub use terminal::run;

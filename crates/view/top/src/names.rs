@@ -8,7 +8,7 @@ use crate::numbers::UNKNOWN;
 const MAX_NAME: usize = 128;
 
 /// The name cut to a length that fits, without characters that control a terminal; a dash if it is empty.
-pub fn name(name: &str) -> String {
+pub fn format_name(name: &str) -> String {
     if name.is_empty() {
         return UNKNOWN.to_owned();
     }
@@ -21,7 +21,7 @@ pub fn name(name: &str) -> String {
 }
 
 /// The columns of the terminal that a text takes.
-pub fn width(text: &str) -> usize {
+pub fn text_width(text: &str) -> usize {
     Span::raw(text).width()
 }
 
@@ -31,13 +31,13 @@ mod tests {
 
     #[test]
     fn a_long_name_is_cut() {
-        let cut = name(&"x".repeat(10_000));
+        let cut = format_name(&"x".repeat(10_000));
         assert!(cut.ends_with("x…") && cut.chars().count() == MAX_NAME + 1, "{cut}");
-        assert_eq!(name(&"x".repeat(MAX_NAME)), "x".repeat(MAX_NAME));
+        assert_eq!(format_name(&"x".repeat(MAX_NAME)), "x".repeat(MAX_NAME));
     }
 
     #[test]
     fn a_width_counts_columns_and_not_characters() {
-        assert_eq!((width("bench"), width("数据库"), width("cafe\u{301}")), (5, 6, 4));
+        assert_eq!((text_width("bench"), text_width("数据库"), text_width("cafe\u{301}")), (5, 6, 4));
     }
 }

@@ -8,7 +8,7 @@ const MAX_TIME_MS: f64 = 9_999.0 * 86_400e3;
 const MAX_RATE: f64 = 9_999e9;
 
 /// Milliseconds, in at most five characters.
-pub fn time(ms: Option<f64>) -> String {
+pub fn format_time(ms: Option<f64>) -> String {
     let Some(ms) = ms else { return UNKNOWN.to_owned() };
     let ms = ms.clamp(0.0, MAX_TIME_MS);
     let seconds = ms / 1e3;
@@ -25,7 +25,7 @@ pub fn time(ms: Option<f64>) -> String {
 }
 
 /// A rate, in at most five characters.
-pub fn rate(rate: Option<f64>) -> String {
+pub fn format_rate(rate: Option<f64>) -> String {
     let Some(rate) = rate else { return UNKNOWN.to_owned() };
     match rate.clamp(0.0, MAX_RATE) {
         0.0 => "0".to_owned(),
@@ -43,11 +43,11 @@ mod tests {
 
     #[test]
     fn times_take_at_most_five_characters() {
-        let shown = [0.04, 0.9996, 9.96, 999.6, 9_960.0, 119_600.0, 7_200_000.0, 1e10].map(|ms| time(Some(ms)));
+        let shown = [0.04, 0.9996, 9.96, 999.6, 9_960.0, 119_600.0, 7_200_000.0, 1e10].map(|ms| format_time(Some(ms)));
         assert_eq!(shown, ["40us", "1.0ms", "10ms", "1.0s", "10s", "2m", "2h", "116d"]);
-        assert_eq!(time(None), "-");
+        assert_eq!(format_time(None), "-");
         assert_eq!(
-            [-5.0, 1e308, f64::INFINITY].map(|ms| time(Some(ms))),
+            [-5.0, 1e308, f64::INFINITY].map(|ms| format_time(Some(ms))),
             ["0us", "9999d", "9999d"],
             "told by a strange server"
         );
@@ -55,8 +55,8 @@ mod tests {
 
     #[test]
     fn rates_take_at_most_five_characters() {
-        let shown = [0.0, 0.25, 9.96, 54_321.0, 123_456.0, 123_456_789.0].map(|r| rate(Some(r)));
+        let shown = [0.0, 0.25, 9.96, 54_321.0, 123_456.0, 123_456_789.0].map(|r| format_rate(Some(r)));
         assert_eq!(shown, ["0", "0.2", "10", "54321", "123k", "123M"]);
-        assert_eq!([-5.0, 1e308].map(|r| rate(Some(r))), ["0", "9999G"], "told by a strange server");
+        assert_eq!([-5.0, 1e308].map(|r| format_rate(Some(r))), ["0", "9999G"], "told by a strange server");
     }
 }

@@ -189,16 +189,16 @@ fn p99_ms(times: &admin_api::Times, bounds: &[f64]) -> Option<f64> {
 }
 
 /// A pause within a transaction that no program needs.
-const MIN_FORGOTTEN_PAUSE_MS: f64 = 5_000.0;
+const MIN_ALARMING_PAUSE_MS: f64 = 5_000.0;
 
 impl ClientRow {
     pub fn waits(&self) -> bool {
         self.state == "waiting"
     }
 
-    /// The client has a server, and has sent nothing for long.
-    pub fn is_forgotten(&self) -> bool {
-        self.state == "transaction" && self.state_ms >= MIN_FORGOTTEN_PAUSE_MS
+    /// The client has a server in a transaction, and has asked nothing for long.
+    pub fn pauses_for_long(&self) -> bool {
+        self.state == "transaction" && self.state_ms >= MIN_ALARMING_PAUSE_MS
     }
 
     fn new(client: &Client) -> Self {

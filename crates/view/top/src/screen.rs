@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     columns::{CLIENTS, Column, POOLS},
-    names::name,
+    names::format_name,
     report::{ClientRow, PoolRow, Report},
 };
 
@@ -70,7 +70,7 @@ pub struct Screen {
     pub(crate) sort: [Sort; 2],
     pub(crate) filter: String,
     /// Keys write the filter.
-    pub(crate) is_writing: bool,
+    pub(crate) is_editing_filter: bool,
     /// New reports are not shown.
     pub(crate) is_frozen: bool,
     pub(crate) shows_help: bool,
@@ -99,7 +99,7 @@ impl Screen {
             by(at(CLIENTS.iter().map(|column| column.head).collect(), "FOR")),
         ];
         Self {
-            address: name(address),
+            address: format_name(address),
             report: Report::default(),
             report_at: None,
             last_report_at: now,
@@ -109,7 +109,7 @@ impl Screen {
             view: View::Pools,
             sort,
             filter: String::new(),
-            is_writing: false,
+            is_editing_filter: false,
             is_frozen: false,
             shows_help: false,
             has_colours,
@@ -143,8 +143,8 @@ impl Screen {
     }
 
     pub fn press(&mut self, key: Key) -> Outcome {
-        if self.is_writing {
-            self.write(key);
+        if self.is_editing_filter {
+            self.edit_filter(key);
             return Outcome::Continue;
         }
         self.shows_help = key == Key::Char('?') && !self.shows_help;
@@ -152,11 +152,11 @@ impl Screen {
             Key::Char('q') => return Outcome::Quit,
             Key::Escape if self.filter.is_empty() => return Outcome::Quit,
             Key::Escape => self.filter.clear(),
-            Key::Char('/') => self.is_writing = true,
+            Key::Char('/') => self.is_editing_filter = true,
             Key::Char(' ') => self.is_frozen = !self.is_frozen,
             Key::Char('s') => self.sort_by_next(1),
-            Key::Char('S') => self.sort_by_next(self.columns() - 1),
-            Key::Char('r') => self.sort[self.table()].is_reversed ^= true,
+            Key::Char('S') => self.sort_by_next(self.column_count() - 1),
+            Key::Char('r') => self.sort[self.sort_index()].is_reversed ^= true,
             Key::Char('1') => self.turn_to(View::Pools),
             Key::Char('2') => self.turn_to(View::Clients),
             Key::Char('3') => self.turn_to(View::Pinned),
@@ -174,10 +174,10 @@ impl Screen {
         Outcome::Continue
     }
 
-    fn write(&mut self, key: Key) {
+    fn edit_filter(&mut self, key: Key) {
         match key {
-            Key::Enter => self.is_writing = false,
-            Key::Escape => (self.is_writing, self.filter) = (false, String::new()),
+            Key::Enter => self.is_editing_filter = false,
+            Key::Escape => (self.is_editing_filter, self.filter) = (false, String::new()),
             Key::Backspace => _ = self.filter.pop(),
             Key::Char(c) if self.filter.chars().count() < MAX_FILTER => self.filter.push(c),
             _ => {}
@@ -190,16 +190,16 @@ impl Screen {
     }
 
     /// The index of the sort in force.
-    pub(crate) fn table(&self) -> usize {
+    pub(crate) fn sort_index(&self) -> usize {
         usize::from(self.view != View::Pools)
     }
 
-    fn columns(&self) -> usize {
+    fn column_count(&self) -> usize {
         if self.view == View::Pools { POOLS.len() } else { CLIENTS.len() }
     }
 
     fn sort_by_next(&mut self, steps: usize) {
-        let (columns, table) = (self.columns(), self.table());
+        let (columns, table) = (self.column_count(), self.sort_index());
         let sort = &mut self.sort[table];
         *sort = Sort { column: (sort.column + steps) % columns, is_reversed: false };
     }

@@ -46,8 +46,8 @@ impl Signals {
         u8::try_from(SIGNAL_STATUS_BASE + signal).ok()
     }
 
-    /// Whether the process was stopped and continues; true once for each time.
-    pub(crate) fn has_continued(&self) -> bool {
+    /// Whether the process was stopped and has continued since the last call: each continuation is reported once.
+    pub(crate) fn take_continuation(&self) -> bool {
         self.has_continued.swap(false, SeqCst)
     }
 }

@@ -96,10 +96,10 @@ fn wait_for_action(
         if let Some(status) = signals.end() {
             return Ok(Action::End(status));
         }
-        if signals.has_continued() {
+        if signals.take_continuation() {
             return Ok(Action::Continue);
         }
-        if has_news(screen, reports)? || screen.has_aged(Instant::now()) {
+        if take_report(screen, reports)? || screen.has_aged(Instant::now()) {
             return Ok(Action::Draw);
         }
         if !event::poll(EVENT_TIMEOUT)? {
@@ -113,8 +113,8 @@ fn wait_for_action(
     }
 }
 
-/// Whether there is a report, or a reason why there is none.
-fn has_news(screen: &mut Screen, reports: &Receiver<Result<Report, String>>) -> io::Result<bool> {
+/// Takes a report, or a reason why there is none, into the screen. False if neither has come.
+fn take_report(screen: &mut Screen, reports: &Receiver<Result<Report, String>>) -> io::Result<bool> {
     match reports.try_recv() {
         Ok(Ok(report)) => screen.show(report, Instant::now()),
         Ok(Err(why)) => screen.fail(&why),
@@ -189,11 +189,11 @@ mod tests {
     fn the_loop_ends_when_the_thread_that_makes_reports_has_ended() {
         let mut screen = Screen::new("a", true, EVENT_TIMEOUT, Instant::now());
         let (reports, incoming) = sync_channel(1);
-        assert!(!has_news(&mut screen, &incoming).unwrap());
+        assert!(!take_report(&mut screen, &incoming).unwrap());
         reports.send(Err("no answer".to_owned())).unwrap();
         drop(reports);
-        assert!(has_news(&mut screen, &incoming).unwrap(), "what was told before is shown");
+        assert!(take_report(&mut screen, &incoming).unwrap(), "what was told before is shown");
         assert_eq!(screen.error.as_deref(), Some("no answer"));
-        assert!(has_news(&mut screen, &incoming).is_err());
+        assert!(take_report(&mut screen, &incoming).is_err());
     }
 }

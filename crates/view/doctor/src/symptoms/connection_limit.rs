@@ -40,7 +40,7 @@ const POOLS_SHARE: f64 = 0.9;
 const MAX_NAMED_ORIGINS: usize = 3;
 
 /// Nearly all allowed connections are open at nearly all looks.
-fn is_full(open: &Gauge, allowed: u64) -> bool {
+fn is_nearly_exhausted(open: &Gauge, allowed: u64) -> bool {
     allowed > 0 && open.share_from(MIN_TAKEN_SHARE * allowed as f64) >= MIN_LOOK_SHARE
 }
 
@@ -71,10 +71,10 @@ pub(super) fn examine_postgres(window: &PostgresWindow) -> Verdict {
     let Some((_, last)) = window.first_and_last() else { return Verdict::Absent };
     let all = &window.tally().all;
     let allowed = last.max_connections.saturating_sub(last.reserved);
-    let (kept, busy) = (all.sessions.mean(), all.busy.max());
+    let (open, busy) = (all.sessions.mean(), all.busy.max());
     let seen = last.backends.len() as f64;
-    if !is_full(&all.sessions, allowed)
-        || busy as f64 > MAX_USED_SHARE * kept
+    if !is_nearly_exhausted(&all.sessions, allowed)
+        || busy as f64 > MAX_USED_SHARE * open
         || seen < MIN_KNOWN_SHARE * (seen + last.hidden.saturating_add(last.left_out) as f64)
     {
         return Verdict::Absent;
@@ -85,8 +85,8 @@ pub(super) fn examine_postgres(window: &PostgresWindow) -> Verdict {
     let to = spare_size(busy);
     over_provisioned("max_connections", "max_size", to)
         .evidence(format!(
-            "{kept:.0} of {allowed} connections were taken ({}): {}",
-            format_percent(kept / allowed as f64),
+            "{open:.0} of {allowed} connections were taken ({}): {}",
+            format_percent(open / allowed as f64),
             name_largest(sessions_by_origin(window).into_iter())
         ))
         .evidence(format!("at most {busy} of them had a statement or a transaction at once"))
@@ -169,19 +169,19 @@ pub(super) fn examine_mongodb(window: &MongoWindow) -> Verdict {
     let refused = last.rejected.unwrap_or(0).saturating_sub(first.rejected.unwrap_or(0));
     let allowed = last.current.saturating_add(available);
     let connections = &window.tally().connections;
-    let kept = connections.mean();
-    let is_full = is_full(connections, allowed);
+    let open = connections.mean();
+    let is_nearly_exhausted = is_nearly_exhausted(connections, allowed);
     let taken =
-        format!("{kept:.0} of {allowed} connections were taken ({})", format_percent(kept / allowed.max(1) as f64));
+        format!("{open:.0} of {allowed} connections were taken ({})", format_percent(open / allowed.max(1) as f64));
     let refusals = format!("{refused} connections were refused for want of room while this was looked at");
     let Some(busy) = window.busy() else {
-        let has_signs = is_full || refused >= MIN_REFUSED;
+        let has_signs = is_nearly_exhausted || refused >= MIN_REFUSED;
         let needs = "how many connections have a command under way: this server does not tell, its log or the drivers' \
                      pools do";
         return if has_signs { undecided([taken, refusals], needs) } else { Verdict::Absent };
     };
     let busy = busy.max();
-    match is_full && busy as f64 <= MAX_USED_SHARE * kept {
+    match is_nearly_exhausted && busy as f64 <= MAX_USED_SHARE * open {
         true => over_provisioned_mongodb(window, busy, &taken, (refused > 0).then_some(refusals)),
         false if refused >= MIN_REFUSED => Finding::new(Symptom::ConnectionsRefused, WHOLE_SERVER)
             .all_evidence([refusals, taken])
@@ -227,15 +227,15 @@ pub(super) fn examine_redis(window: &RedisWindow) -> Verdict {
     let Some((first, last)) = window.first_and_last() else { return Verdict::Absent };
     let refused = last.rejected.saturating_sub(first.rejected);
     let connected = &window.tally().connected;
-    let kept = connected.mean();
-    let (is_full, taken) = match last.max_clients {
+    let open = connected.mean();
+    let (is_nearly_exhausted, taken) = match last.max_clients {
         Some(max) => (
-            is_full(connected, max),
-            format!("{kept:.0} of {max} connections were taken ({})", format_percent(kept / max.max(1) as f64)),
+            is_nearly_exhausted(connected, max),
+            format!("{open:.0} of {max} connections were taken ({})", format_percent(open / max.max(1) as f64)),
         ),
-        None => (false, format!("{kept:.0} connections were taken")),
+        None => (false, format!("{open:.0} connections were taken")),
     };
-    if !is_full && refused < MIN_REFUSED {
+    if !is_nearly_exhausted && refused < MIN_REFUSED {
         return Verdict::Absent;
     }
     let refusals = format!(
@@ -250,7 +250,7 @@ pub(super) fn examine_redis(window: &RedisWindow) -> Verdict {
         return undecided([taken, refusals], needs);
     }
     let used = lists.max_used;
-    match is_full && used as f64 <= MAX_USED_SHARE * kept {
+    match is_nearly_exhausted && used as f64 <= MAX_USED_SHARE * open {
         true => over_provisioned_redis(window, &taken, (refused > 0).then_some(refusals)),
         false if refused >= MIN_REFUSED => Finding::new(Symptom::ConnectionsRefused, WHOLE_SERVER)
             .all_evidence([refusals, taken])

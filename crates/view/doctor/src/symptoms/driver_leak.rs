@@ -18,16 +18,16 @@ const MIN_KEPT: f64 = 2.0;
 const MAX_STATEMENT_S: f64 = 300.0;
 /// The parts into which the window is cut to find since when connections have been kept.
 const WINDOW_PARTS: usize = 20;
-/// A kept connection has been in use for at least this many times as long as a use lasts.
+/// A connection counts as kept only after this many times the mean time of a use.
 const MIN_USES: f64 = 4.0;
-/// Looks at which it was in use, at least: fewer may each have met a burst.
-const MIN_LOOKS: usize = 8;
+/// Looks at which a kept connection was in use, at least: fewer looks may each have met a burst.
+const MIN_KEPT_LOOKS: usize = 8;
 
 /// Connections that were taken from some time on until the end.
 struct Kept {
-    /// Connections that were not given back in all of that time.
+    /// Connections that were not given back in all of `duration_ms`.
     connections: f64,
-    /// That time is the whole window.
+    /// The connections were taken for the whole window.
     is_throughout: bool,
     duration_ms: f64,
     /// The fewest connections that were taken.
@@ -117,7 +117,7 @@ fn find_kept(pool: &PoolWindow<'_>) -> Option<Kept> {
     (0..WINDOW_PARTS).map(|part| part * steps.len() / WINDOW_PARTS).find_map(|start| {
         let is_throughout = up + start == 0;
         let kept = Kept { is_throughout, ..Kept::in_all_of(&steps[start..], pool.hold_error_ms())? };
-        let is_long = kept.duration_ms >= min_ms && steps.len() - start >= MIN_LOOKS;
+        let is_long = kept.duration_ms >= min_ms && steps.len() - start >= MIN_KEPT_LOOKS;
         (kept.connections >= enough && (is_throughout || is_long)).then_some(kept)
     })
 }

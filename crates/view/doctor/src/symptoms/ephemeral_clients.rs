@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Connections in the window, at least.
-const MIN_CONNECTIONS: u64 = 50;
+const MIN_NEW_CONNECTIONS: u64 = 50;
 /// From this many connections a transaction on, clients do not keep their connections.
 const MIN_PER_TRANSACTION: f64 = 0.3;
 /// Connections arrive before this share of the looks at least; otherwise it is a burst that passes.
@@ -26,18 +26,18 @@ const MIN_SEEN_CLIENTS: u64 = 15;
 const MIN_SEEN_ARRIVING_SHARE: f64 = 0.6;
 
 /// Transactions that each connection to a PostgreSQL makes before its client sends anything.
-const TRANSACTIONS_PER_CONNECTION: u64 = 1;
+const POSTGRES_TRANSACTIONS_PER_CONNECTION: u64 = 1;
 /// Transactions of the doctor itself for each look at a PostgreSQL.
-const TRANSACTIONS_PER_LOOK: u64 = 2;
+const POSTGRES_TRANSACTIONS_PER_LOOK: u64 = 2;
 /// Commands that each connection to a Redis sends before its client does: a login, and two that name the library.
-const COMMANDS_PER_CONNECTION: u64 = 3;
+const REDIS_COMMANDS_PER_CONNECTION: u64 = 3;
 /// Commands of the doctor itself for each look at a Redis.
-const COMMANDS_PER_LOOK: u64 = 2;
+const REDIS_COMMANDS_PER_LOOK: u64 = 2;
 
 const RULES_OUT: &str = "this is no growing number of clients: they leave as fast as they come";
 
 /// Connections that came in a window, and the work of their clients.
-struct Arrivals {
+struct ConnectionArrivals {
     came: u64,
     /// Transactions, operations or commands.
     work: u64,
@@ -48,12 +48,12 @@ struct Arrivals {
     after: u64,
 }
 
-impl Arrivals {
+impl ConnectionArrivals {
     /// Connections keep coming, each does hardly any work, and they leave again. Connections of a new deployment, or of
     /// a pool that grows, stay.
     fn are_ephemeral(&self) -> bool {
         let stayed = self.after.saturating_sub(self.before);
-        self.came >= MIN_CONNECTIONS
+        self.came >= MIN_NEW_CONNECTIONS
             && self.share >= MIN_ARRIVING_SHARE
             && self.came as f64 / self.work.max(1) as f64 >= MIN_PER_TRANSACTION
             && stayed as f64 <= MAX_STAYED_SHARE * self.came as f64
@@ -73,14 +73,14 @@ pub(super) fn examine_pooler(window: &PoolerWindow) -> Verdict {
     }
     // A session that is refused a server of its own ends, and its client comes again: that is another finding.
     let refused = admin_api::sum(change.pools.values().flat_map(|pool| pool.pins_refused.values()));
-    let arrivals = Arrivals {
+    let arrivals = ConnectionArrivals {
         came: change.logins,
         work: window.transactions(),
         share: window.arrival_share(),
         before: first.clients(),
         after: last.clients(),
     };
-    let Arrivals { came, work: transactions, before, after, .. } = arrivals;
+    let ConnectionArrivals { came, work: transactions, before, after, .. } = arrivals;
     if refused as f64 > MAX_STAYED_SHARE * came as f64 || transactions == 0 || !arrivals.are_ephemeral() {
         return Verdict::Absent;
     }
@@ -102,7 +102,7 @@ pub(super) fn examine_pooler(window: &PoolerWindow) -> Verdict {
 /// PgBouncer does not count logins. But a client that is there at one look only has not stayed for long.
 fn examine_brief(window: &PoolerWindow, change: &Change, brief: u64) -> Verdict {
     let (came, share) = (change.logins, window.arrival_share());
-    let enough = came >= MIN_CONNECTIONS && share >= MIN_ARRIVING_SHARE
+    let enough = came >= MIN_NEW_CONNECTIONS && share >= MIN_ARRIVING_SHARE
         || came >= MIN_SEEN_CLIENTS && share >= MIN_SEEN_ARRIVING_SHARE;
     if !enough || (came - brief.min(came)) as f64 > MAX_STAYED_SHARE * came as f64 {
         return Verdict::Absent;
@@ -131,10 +131,11 @@ pub(super) fn examine_postgres(window: &PostgresWindow) -> Verdict {
     let tally = window.tally();
     let seen = admin_api::sum(tally.origins().map(|(_, own)| &own.came));
     let came = tally.begun.unwrap_or(seen).max(seen);
-    let own_transactions =
-        came.saturating_mul(TRANSACTIONS_PER_CONNECTION).saturating_add(TRANSACTIONS_PER_LOOK * window.looks() as u64);
+    let own_transactions = came
+        .saturating_mul(POSTGRES_TRANSACTIONS_PER_CONNECTION)
+        .saturating_add(POSTGRES_TRANSACTIONS_PER_LOOK * window.looks() as u64);
     let sessions = Activity::count_sessions;
-    let arrivals = Arrivals {
+    let arrivals = ConnectionArrivals {
         came,
         work: tally.ended.saturating_sub(own_transactions),
         share: window.series().arrival_share(),
@@ -168,7 +169,7 @@ pub(super) fn examine_mongodb(window: &MongoWindow) -> Verdict {
         return Verdict::Absent;
     };
     let share = window.series().arrival_share();
-    let arrivals = Arrivals { came, work, share, before: first.current, after: last.current };
+    let arrivals = ConnectionArrivals { came, work, share, before: first.current, after: last.current };
     if !arrivals.are_ephemeral() {
         return Verdict::Absent;
     }
@@ -193,9 +194,10 @@ pub(super) fn examine_redis(window: &RedisWindow) -> Verdict {
     let Some((first, last)) = window.first_and_last() else { return Verdict::Absent };
     let came = last.received.saturating_sub(first.received);
     let commands = last.commands.saturating_sub(first.commands);
-    let own_commands =
-        COMMANDS_PER_CONNECTION.saturating_mul(came).saturating_add(COMMANDS_PER_LOOK * window.looks() as u64);
-    let arrivals = Arrivals {
+    let own_commands = REDIS_COMMANDS_PER_CONNECTION
+        .saturating_mul(came)
+        .saturating_add(REDIS_COMMANDS_PER_LOOK * window.looks() as u64);
+    let arrivals = ConnectionArrivals {
         came,
         work: commands.saturating_sub(own_commands),
         share: window.series().arrival_share(),

@@ -6,7 +6,8 @@ use std::{collections::BTreeMap, time::Duration};
 use admin_api::{Pooler, Work};
 
 use super::{
-    LONG_PAUSE_MS, MIN_WAITING_SHARE, PAUSE_ADVICE, Verdict, format_duration, format_ms, format_percent, format_reasons,
+    LEAK_LIMIT_MS, LONG_PAUSE_MS, MAX_OVERLONG_SHARE, MIN_WAITING_SHARE, OVERLONG_LIMIT_MS, OVERLONG_PAUSE_MS,
+    PAUSE_ADVICE, Verdict, format_duration, format_ms, format_percent, format_reasons,
 };
 use crate::{
     finding::{Finding, Key, Symptom, Undecided, format_setting_time},
@@ -32,10 +33,6 @@ const MIN_MENTIONED_SHARE: f64 = 0.25;
 const MIN_WORK_LOOKS: usize = 4;
 /// Transactions that are needed for a mean.
 const MIN_TRANSACTIONS: u64 = 5;
-/// Ending the transaction is better than so long a pause, if at most [`MAX_OVERLONG_SHARE`] of the pauses are as long.
-const OVERLONG_PAUSE_MS: f64 = 5_000.0;
-/// See [`OVERLONG_PAUSE_MS`].
-const MAX_OVERLONG_SHARE: f64 = 0.1;
 
 /// Where no client waits: a pause in a full pool that the next client will notice.
 const MIN_FULL_POOL_PAUSE_MS: f64 = 1_000.0;
@@ -44,10 +41,6 @@ const MIN_FORGOTTEN_PAUSE_MS: f64 = 30_000.0;
 
 /// The proposed `transaction_idle_time` where no ordinary pause is known.
 const DEFAULT_LIMIT_MS: f64 = 60_000.0;
-/// The same where clients never come back.
-const LEAK_LIMIT_MS: f64 = 30_000.0;
-/// The same where few pauses are overlong.
-const OVERLONG_LIMIT_MS: f64 = 5_000.0;
 
 pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
     if pool.share_with_waiters() < MIN_WAITING_SHARE {
@@ -89,7 +82,7 @@ fn describe_waits(pool: &PoolWindow<'_>) -> String {
 
 /// The database tells that sessions wait for clients that are in the middle of something.
 fn examine_waits_for_clients(pool: &PoolWindow<'_>) -> Verdict {
-    let full = pool.steps.iter().filter(|step| step.is_full());
+    let full = pool.steps.iter().filter(|step| step.is_exhausted());
     let works: Vec<Work> = full.filter_map(|step| step.session_work()).collect();
     let mean = |of: fn(&Work) -> u64| works.iter().map(|work| of(work) as f64).sum::<f64>() / works.len() as f64;
     let (sessions, clients) = (mean(|work| work.sessions), mean(|work| work.clients));

@@ -16,7 +16,7 @@ const MIN_POOL_IDLE_CLOSES_PER_HOUR: f64 = 30.0;
 /// A wait for a new connection that clients notice.
 const MIN_CONNECT_MS: f64 = 5.0;
 /// Where a window has to show the churn: connections that came, and those that closed for idleness, at least.
-const MIN_CONNECTIONS: u64 = 10;
+const MIN_MADE_CONNECTIONS: u64 = 10;
 /// Closes for idleness as a share of all closed or made connections: from here on they are why others are made.
 const MIN_IDLE_CLOSE_SHARE: f64 = 0.5;
 /// From this many made connections a transaction on, clients or failures are the reason and not quiet times.
@@ -90,7 +90,7 @@ fn set(key: &'static str, from: Option<u64>, to: u64) -> Setting {
     Setting { key, from: from.map(|from| from.to_string()), to: to.to_string() }
 }
 
-/// A driver's own pool. `made`: how many connections it has made, in words.
+/// The verdict on a driver's own pool. `made_text`: how many connections it has made, in words.
 pub(super) fn examine_driver(pool: &PoolWindow<'_>, made_text: &str) -> Verdict {
     let (min, max) = (pool.last.min_size, pool.last.max_size);
     let (made, uses) = (pool.change.created, pool.change.transactions);
@@ -99,7 +99,7 @@ pub(super) fn examine_driver(pool: &PoolWindow<'_>, made_text: &str) -> Verdict 
     let idle = pool.change.closed.get("idle").copied();
     // A pool that tells no reasons is not known to have another one.
     let is_for_idleness = pool.last.closed.is_empty() || idle.unwrap_or(0) as f64 >= MIN_IDLE_CLOSE_SHARE * made as f64;
-    if made < MIN_CONNECTIONS
+    if made < MIN_MADE_CONNECTIONS
         || halvings.falls() < MIN_FALLS
         || made as f64 / uses.max(1) as f64 > MAX_CREATED_PER_TRANSACTION
         || min >= max
@@ -139,8 +139,8 @@ pub(super) fn examine_postgres(window: &PostgresWindow) -> impl Iterator<Item = 
 
 fn examine_origin(window: &PostgresWindow, origin: &Origin, own: &OriginTally) -> Verdict {
     let falls = own.halvings.falls();
-    if own.went_idle < MIN_CONNECTIONS
-        || own.came < MIN_CONNECTIONS
+    if own.went_idle < MIN_MADE_CONNECTIONS
+        || own.came < MIN_MADE_CONNECTIONS
         || (own.went_idle as f64) < MIN_IDLE_CLOSE_SHARE * own.went as f64
         || falls < MIN_FALLS
     {
@@ -178,7 +178,7 @@ pub(super) fn examine_mongodb(window: &MongoWindow) -> Verdict {
     let Some((came, commands)) = window.connections_and_commands() else { return Verdict::Absent };
     let tally = window.tally();
     let (falls, most) = (tally.idle_halvings, tally.max_before_halving);
-    if came < MIN_CONNECTIONS
+    if came < MIN_MADE_CONNECTIONS
         || falls < MIN_FALLS
         || (falls as f64) < MIN_IDLE_CLOSE_SHARE * tally.halvings.falls() as f64
         || came as f64 / commands.max(1) as f64 > MAX_CREATED_PER_TRANSACTION

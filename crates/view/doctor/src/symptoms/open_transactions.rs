@@ -3,11 +3,14 @@
 
 use admin_api::Activity;
 
-use super::{LONG_PAUSE_MS, PAUSE_ADVICE, Verdict, format_ms, format_percent};
+use super::{
+    LEAK_LIMIT_MS, LONG_PAUSE_MS, MAX_OVERLONG_SHARE, OVERLONG_LIMIT_MS, PAUSE_ADVICE, Verdict, format_ms,
+    format_percent,
+};
 use crate::{
     finding::{Finding, Setting, Symptom, format_setting_time},
     gauge::Gauge,
-    mongodb::{MongoWindow, SEEN_PAUSE_MS},
+    mongodb::{MIN_LONG_PAUSE_MS, MongoWindow},
     postgres::{Origin, OriginTally, PostgresWindow},
 };
 
@@ -28,19 +31,13 @@ const POSTGRES_SETTING: &str = "idle_in_transaction_session_timeout";
 const MIN_LONG_PAUSE_SHARE: f64 = 0.2;
 /// A lone connection must pause for this long.
 const MIN_LONE_PAUSE_MS: f64 = 60_000.0;
-/// A limit that breaks overlong pauses is proposed only if at most this share of the pauses is overlong.
-const MAX_OVERLONG_SHARE: f64 = 0.1;
-/// The proposed limit where transactions are never ended.
-const LEAK_LIMIT_MS: f64 = 30_000.0;
-/// The proposed limit where few pauses are overlong.
-const OVERLONG_LIMIT_MS: f64 = 5_000.0;
 
 /// MongoDB's own limit on transactions.
 const MONGODB_SETTING: &str = "transactionLifetimeLimitSeconds";
 /// The proposed value of that limit.
 const PROPOSED_LIFETIME_S: u64 = 30;
-/// The share of seen pauses that had lasted for 0.1 s: half of them if each lasts for 200 ms, none if a transaction has
-/// many short ones.
+/// The share of the pauses seen that went on from one list to the next, 0.1 s later: half of them if each lasts for
+/// 200 ms, none if a transaction has many short ones.
 const MIN_LASTING_SHARE: f64 = 0.3;
 
 pub(super) fn examine_postgres(window: &PostgresWindow) -> Vec<Verdict> {
@@ -169,7 +166,7 @@ pub(super) fn examine_mongodb(window: &MongoWindow) -> Verdict {
     let pause_ms = inactive / (started.max(1) as f64 / seconds) * 1e3;
     let is_long = match (window.tally().has_lists(), tally.pauses) {
         // All pauses that were seen twice had just begun, so their length is unknown.
-        (true, 0) => !tally.seen_again && tally.longest_ms >= SEEN_PAUSE_MS,
+        (true, 0) => !tally.are_listed_twice && tally.longest_ms >= MIN_LONG_PAUSE_MS,
         (true, pauses) => tally.lasting as f64 >= MIN_LASTING_SHARE * pauses as f64,
         (false, _) => started > 0,
     };

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Connections of one origin and user, at least.
-const MIN_CONNECTIONS: usize = 60;
+const MIN_ORIGIN_CONNECTIONS: usize = 60;
 /// At most this share of them works at a time.
 const MAX_WORKING_SHARE: f64 = 0.1;
 /// Connections that come within this time of each other are one batch.
@@ -78,7 +78,7 @@ fn examine<'c>(connections: impl Iterator<Item = Connection<'c>>, batch_ms: f64,
     let batches = ages.chunk_by(|a, b| b - a <= batch_ms).filter(|batch| batch.len() >= MIN_BATCH_CONNECTIONS);
     let sizes: Vec<usize> = batches.map(<[f64]>::len).collect();
     let in_batches: usize = sizes.iter().sum();
-    if own.len() < MIN_CONNECTIONS
+    if own.len() < MIN_ORIGIN_CONNECTIONS
         || working_share > MAX_WORKING_SHARE
         || sizes.len() < MIN_BATCHES
         || in_batches * 2 < own.len()

@@ -13,7 +13,7 @@ pub(super) fn pool_too_small(pool: &PoolWindow<'_>, evidence: Vec<String>, rules
     let max = pool.last.max_size;
     // By Little's law the servers in use and the waiting clients are what would be in use if no client waited. Where
     // clients wait for an answer before they ask again, there will be fewer.
-    let wanted = pool.mean(|step| step.is_full().then_some(step.wanted() as f64)).unwrap_or(max as f64);
+    let wanted = pool.mean(|step| step.is_exhausted().then_some(step.wanted() as f64)).unwrap_or(max as f64);
     let to = (wanted.ceil() as u64).min(max.saturating_mul(MAX_GROWTH)).max(max.saturating_add(1));
     let setting = Setting { key: pool.key(Key::MaxSize), from: Some(max.to_string()), to: to.to_string() };
     let is_tuned = pool.last.tuning.is_some();

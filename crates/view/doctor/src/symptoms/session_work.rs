@@ -74,7 +74,7 @@ pub(super) fn examine(pool: &PoolWindow<'_>, mut evidence: Vec<String>) -> Optio
 impl WaitShares {
     /// `None` if the database was not looked at, or shows none of these sessions.
     fn of(pool: &PoolWindow<'_>) -> Option<Self> {
-        let full = pool.steps.iter().filter(|step| step.is_full());
+        let full = pool.steps.iter().filter(|step| step.is_exhausted());
         let works: Vec<Work> = full.filter_map(|step| step.work).filter(|work| work.working() > 0).collect();
         if works.len() < MIN_WORK_LOOKS {
             return None;

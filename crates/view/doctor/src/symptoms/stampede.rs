@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Connections created after the outage, at least.
-const MIN_CONNECTIONS: u64 = 8;
+const MIN_CREATED_AFTER_OUTAGE: u64 = 8;
 /// Looks within this time after an outage belong to it.
 const AFTERMATH: Duration = Duration::from_secs(10);
 /// Creating a connection takes this many times as long as otherwise.
@@ -29,7 +29,7 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
     let made_around = made.saturating_add(admin_api::sum(down.iter().map(|step| &step.created)));
     // All other connections since the start.
     let others = pool.last.created.saturating_sub(made_around);
-    if made < MIN_CONNECTIONS || others == 0 || waiters == 0 {
+    if made < MIN_CREATED_AFTER_OUTAGE || others == 0 || waiters == 0 {
         return Verdict::Absent;
     }
     let all_ms: f64 = pool.last.connect.values().map(|times| times.sum_ms).sum();

@@ -12,8 +12,8 @@ use crate::{
     pooler::PoolWindow,
 };
 
-/// Looks with one number of servers in use that are needed to know how long work takes then.
-const MIN_LOOKS: usize = 2;
+/// Looks with one number of taken servers that are needed to know how long work takes then.
+const MIN_LOOKS_AT_LEVEL: usize = 2;
 /// Numbers of servers in use that are needed to see work get slower from one to the next. With fewer, the work of a
 /// busy time may only differ in kind from that of a quiet one.
 const MIN_LEVELS: usize = 3;
@@ -25,8 +25,8 @@ const MAX_SIMILAR_RATIO: f64 = 1.25;
 const MIN_LONGER_RATIO: f64 = 1.6;
 /// By chance, work at the higher of two levels may take a little less long: this ratio at least.
 const MIN_DIP_RATIO: f64 = 0.85;
-/// The share of pairs of looks at different levels at which work takes longer at the higher one. A level with few looks
-/// decides nothing by itself.
+/// The share of pairs of looks at different levels at which work takes at least [`MIN_DIP_RATIO`] times as long at the
+/// higher one. A level with few looks decides nothing by itself.
 const MIN_GROWING_SHARE: f64 = 0.9;
 /// The database's error when it has no connection left. The digits alone may be those of a port.
 const TOO_MANY_CONNECTIONS: &str = "SQLSTATE 53300";
@@ -39,10 +39,11 @@ const OWN_LIMITS: [(&str, &str, &str); 2] = [
 /// Attempts to connect in the window that reached the database and failed, at least: one may still be under way.
 const MIN_REFUSED: u64 = 2;
 
-/// What looks with one number of servers in use tell.
+/// What the looks with one number of taken servers tell.
 #[derive(Clone, Copy)]
 struct LoadLevel {
-    in_use: u64,
+    /// Servers in use, or being cleaned after it.
+    taken: u64,
     looks: usize,
     /// How long servers were held on average.
     hold_ms: f64,
@@ -78,11 +79,11 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
     if max == 0 {
         return undecided(pool, vec![waits], "how many servers the pool may have, which is not told");
     }
-    let full = pool.share(|step| step.is_full());
+    let full = pool.share(|step| step.is_exhausted());
     if full < waiting / 2.0 {
         return another_limit(pool, waits);
     }
-    let are_cleaned = pool.steps.iter().any(|step| step.is_full() && step.cleaned > 0);
+    let are_cleaned = pool.steps.iter().any(|step| step.is_exhausted() && step.cleaned > 0);
     let taken = if are_cleaned { "in use, or being cleaned after it," } else { "in use" };
     let in_use = format!("all {max} servers were {taken} at {} of the looks", format_percent(full));
     examine_full_pool(pool, waits, in_use)
@@ -92,8 +93,8 @@ pub(super) fn examine(pool: &PoolWindow<'_>) -> Verdict {
 fn examine_full_pool(pool: &PoolWindow<'_>, waits: String, in_use: String) -> Verdict {
     let max = pool.last.max_size;
     let levels = load_levels(pool);
-    let light = levels.iter().find(|level| (level.in_use as f64) <= MAX_LIGHT_SHARE * max as f64);
-    let (Some(light), Some(most)) = (light, levels.last().filter(|level| level.in_use >= max)) else {
+    let light = levels.iter().find(|level| (level.taken as f64) <= MAX_LIGHT_SHARE * max as f64);
+    let (Some(light), Some(most)) = (light, levels.last().filter(|level| level.taken >= max)) else {
         let needs = "looks at a light load to compare with: a longer window (--window 10m)";
         return by_session_work(pool, vec![waits, in_use], needs);
     };
@@ -102,9 +103,9 @@ fn examine_full_pool(pool: &PoolWindow<'_>, waits: String, in_use: String) -> Ve
     let compared = format!(
         "servers were held for {} on average when {} of them were in use, and for {} with {}",
         format_ms(most.hold_ms),
-        most.in_use,
+        most.taken,
         format_ms(light.hold_ms),
-        light.in_use
+        light.taken
     );
     if ratio.min < MIN_LONGER_RATIO && ratio.max >= MIN_LONGER_RATIO {
         let needs = "for how long connections are held to less than a millisecond, which is not told: the database \
@@ -134,17 +135,17 @@ fn by_session_work(pool: &PoolWindow<'_>, seen: Vec<String>, needs: &str) -> Ver
     session_work::examine(pool, seen.clone()).unwrap_or_else(|| undecided(pool, seen, needs))
 }
 
-/// Work takes longer the more of it there is, apart from what chance does.
+/// Work takes hardly ever less long at the higher of two levels.
 fn grows(levels: &[LoadLevel]) -> bool {
-    let (mut all, mut longer) = (0.0, 0.0);
+    let (mut all, mut not_shorter) = (0.0, 0.0);
     for (n, low) in levels.iter().enumerate() {
         for high in &levels[n + 1..] {
             let pairs = low.looks as f64 * high.looks as f64;
             all += pairs;
-            longer += if high.hold_ms >= MIN_DIP_RATIO * low.hold_ms { pairs } else { 0.0 };
+            not_shorter += if high.hold_ms >= MIN_DIP_RATIO * low.hold_ms { pairs } else { 0.0 };
         }
     }
-    longer >= MIN_GROWING_SHARE * all
+    not_shorter >= MIN_GROWING_SHARE * all
 }
 
 fn saturated(pool: &PoolWindow<'_>, levels: &[LoadLevel], ratio: f64, evidence: [String; 2]) -> Verdict {
@@ -203,11 +204,11 @@ fn load_levels(pool: &PoolWindow<'_>) -> Vec<LoadLevel> {
         let (looks, count, sum) = levels.entry(step.taken()).or_default();
         (*looks, *count, *sum) = (*looks + 1, count.saturating_add(step.hold.count()), *sum + step.hold.sum_ms);
     }
-    let enough = levels.into_iter().filter(|(_, (looks, ..))| *looks >= MIN_LOOKS);
+    let enough = levels.into_iter().filter(|(_, (looks, ..))| *looks >= MIN_LOOKS_AT_LEVEL);
     // For a moment a sum may be negative, where waits are counted before the transactions from which they are
     // subtracted.
-    let level = |(in_use, (looks, count, sum)): (u64, (usize, u64, f64))| LoadLevel {
-        in_use,
+    let level = |(taken, (looks, count, sum)): (u64, (usize, u64, f64))| LoadLevel {
+        taken,
         looks,
         hold_ms: (sum / count as f64).max(0.0),
     };
@@ -215,7 +216,7 @@ fn load_levels(pool: &PoolWindow<'_>) -> Vec<LoadLevel> {
 }
 
 fn describe_levels(levels: &[LoadLevel]) -> String {
-    let texts: Vec<_> = levels.iter().map(|level| format!("{}: {}", level.in_use, format_ms(level.hold_ms))).collect();
+    let texts: Vec<_> = levels.iter().map(|level| format!("{}: {}", level.taken, format_ms(level.hold_ms))).collect();
     match &texts[..] {
         [first, second, .., last] if texts.len() > 4 => format!("{first}, {second}, … {last}"),
         texts => texts.join(", "),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use admin_api::Times;
 
-use super::{Planned, TOO_LONG, are_alike, fit_size, smallest_enough};
+use super::{Planned, SIMULATION_TOO_LONG, are_alike, fit_size, smallest_enough};
 use crate::{
     finding::{Instead, Key, Predicted, Setting},
     forecast::{Arrivals, Effect, Forecast, HoldTimes, Load, Sizes},
@@ -20,10 +20,10 @@ const MAX_BURST_LOOKS: f64 = 1.5;
 /// The share of connections that may still be created although nothing is closed between bursts.
 const MAX_CREATED_SHARE: f64 = 0.1;
 /// Connections created an hour, as seen and as simulated, may differ by this factor: bursts differ in size.
-const MAX_RATE_RATIO: f64 = 1.5;
+const MAX_CREATED_RATE_RATIO: f64 = 1.5;
 /// Transactions of a burst that are simulated.
 const MAX_BURST_TRANSACTIONS: f64 = 2_000.0;
-/// Idle servers outlive the longest quiet time by this factor.
+/// The proposed max_idle_time, as a factor of the longest time between the beginnings of two bursts.
 const IDLE_TIME_FACTOR: f64 = 1.5;
 
 pub(super) fn plan(pool: &PoolWindow<'_>, forecast: &dyn Forecast) -> Planned {
@@ -35,11 +35,11 @@ pub(super) fn plan(pool: &PoolWindow<'_>, forecast: &dyn Forecast) -> Planned {
         max_idle_time: Some(seen.max_idle_time),
         max_connecting: pool.last.settings.max_connecting.and_then(|most| u32::try_from(most).ok()),
     };
-    let predict = |sizes: &Sizes| forecast.predict(&seen.load, sizes).ok_or_else(|| TOO_LONG.to_owned());
+    let predict = |sizes: &Sizes| forecast.predict(&seen.load, sizes).ok_or_else(|| SIMULATION_TOO_LONG.to_owned());
     let predict_min_size = |min_size: u32| predict(&Sizes { min_size, ..sizes });
-    let played = predict(&sizes)?;
-    let (made, was) = (created_an_hour(&played), created_an_hour(&seen.now));
-    if !are_alike(made, was, MAX_RATE_RATIO) {
+    let simulated = predict(&sizes)?;
+    let (made, was) = (created_an_hour(&simulated), created_an_hour(&seen.now));
+    if !are_alike(made, was, MAX_CREATED_RATE_RATIO) {
         return Err(format!(
             "bursts of {most} at once, played with the present settings, make {made:.0} connections an hour, and \
              {was:.0} were seen"
@@ -57,17 +57,17 @@ pub(super) fn plan(pool: &PoolWindow<'_>, forecast: &dyn Forecast) -> Planned {
             created_an_hour(&largest)
         ));
     }
-    let (to, then) = smallest_enough((min, most), largest, predict_min_size, is_enough)?;
+    let (to, after) = smallest_enough((min, most), largest, predict_min_size, is_enough)?;
     let longer = round_up(seen.max_interval.mul_f64(IDLE_TIME_FACTOR));
     let instead = predict(&Sizes { max_idle_time: Some(longer), ..sizes })?;
     let instead = is_enough(&instead).then(|| Instead {
         key: pool.key(Key::MaxIdleTime),
         to: format_rounded(longer),
-        then: instead,
+        after: instead,
     });
     let setting = Setting { key: pool.key(Key::MinSize), from: Some(min.to_string()), to: to.to_string() };
     let note = "the smallest with which at most a tenth as many connections are made".to_owned();
-    Ok((setting, Predicted { now: seen.now, played: Some(played), then, instead, note }))
+    Ok((setting, Predicted { now: seen.now, simulated: Some(simulated), after, instead, note }))
 }
 
 fn created_an_hour(effect: &Effect) -> f64 {

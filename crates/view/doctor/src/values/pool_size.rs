@@ -7,7 +7,8 @@ use std::time::Duration;
 use admin_api::Times;
 
 use super::{
-    MAX_PERCENTILE_RATIO, MAX_RATE_RATIO, MAX_UNNOTICED_MS, Planned, TOO_LONG, are_alike, fit_size, smallest_enough,
+    MAX_SIMULATED_PERCENTILE_RATIO, MAX_SIMULATED_RATE_RATIO, MAX_UNNOTICED_MS, Planned, SIMULATION_TOO_LONG,
+    are_alike, fit_size, smallest_enough,
 };
 use crate::{
     finding::{Key, Predicted, Setting},
@@ -18,9 +19,9 @@ use crate::{
 
 /// Transactions that are needed to know how long they hold a server.
 const MIN_TRANSACTIONS: u64 = 200;
-/// With this many times as many clients as servers, clients come as if at random: one waiting client more or less
-/// changes nothing.
-const MIN_RANDOM_RATIO: f64 = 2.0;
+/// With this many clients for each client that has a server or waits, clients come as if at random: one waiting client
+/// more or less changes nothing.
+const MIN_RANDOM_CLIENT_RATIO: f64 = 2.0;
 /// Servers being cleaned, as a share of the servers with clients: cleaning is not simulated.
 const MAX_CLEANED_SHARE: f64 = 0.1;
 /// Clients that are simulated one by one.
@@ -31,7 +32,7 @@ pub(super) fn plan(pool: &PoolWindow<'_>, forecast: &dyn Forecast) -> Planned {
     let max = fit_size(pool.last.max_size)?;
     let most = fit_size(pool.last.max_size.saturating_mul(MAX_GROWTH))?;
     let load = busy.load(pool)?;
-    let predict = |size: u32| forecast.predict(&load, &all_kept(size)).ok_or_else(|| TOO_LONG.to_owned());
+    let predict = |size: u32| forecast.predict(&load, &all_kept(size)).ok_or_else(|| SIMULATION_TOO_LONG.to_owned());
     let now = Effect {
         transactions_per_s: busy.rate,
         wait_p95_ms: busy.waited.quantile_ms(0.95, pool.bounds_ms),
@@ -39,24 +40,24 @@ pub(super) fn plan(pool: &PoolWindow<'_>, forecast: &dyn Forecast) -> Planned {
     };
     // Random arrivals do not slow down when they have to wait, so the present pool would have no steady state to
     // compare with.
-    let played = match load.arrivals {
+    let simulated = match load.arrivals {
         Arrivals::Clients { .. } => Some(predict(max)?),
         Arrivals::AtRandom { .. } | Arrivals::Bursts { .. } => None,
     };
-    if let Some(played) = &played {
-        check_agreement(&now, played)?;
+    if let Some(simulated) = &simulated {
+        check_agreement(&now, simulated)?;
     }
     let enough_ms = busy.hold_ms.max(MAX_UNNOTICED_MS);
     let is_enough = |effect: &Effect| effect.wait_p95_ms.is_some_and(|ms| ms <= enough_ms);
     let largest = predict(most)?;
-    let (to, then, note) = if is_enough(&largest) {
-        let (to, then) = smallest_enough((max, most), largest, predict, is_enough)?;
-        (to, then, format!("the smallest with which hardly any wait is longer than {}", format_ms(enough_ms)))
+    let (to, after, note) = if is_enough(&largest) {
+        let (to, after) = smallest_enough((max, most), largest, predict, is_enough)?;
+        (to, after, format!("the smallest with which hardly any wait is longer than {}", format_ms(enough_ms)))
     } else {
         (most, largest, "twice the size, which is not enough: look again after the change".to_owned())
     };
     let setting = Setting { key: pool.key(Key::MaxSize), from: Some(max.to_string()), to: to.to_string() };
-    Ok((setting, Predicted { now, played, then, instead: None, note }))
+    Ok((setting, Predicted { now, simulated, after, instead: None, note }))
 }
 
 /// A pool whose servers are all there from the start, and are never closed.
@@ -65,18 +66,18 @@ fn all_kept(size: u32) -> Sizes {
 }
 
 /// What is simulated must be what was seen, or the load is another one than is simulated.
-fn check_agreement(seen: &Effect, played: &Effect) -> Result<(), String> {
-    if !are_alike(seen.transactions_per_s, played.transactions_per_s, MAX_RATE_RATIO) {
+fn check_agreement(seen: &Effect, simulated: &Effect) -> Result<(), String> {
+    if !are_alike(seen.transactions_per_s, simulated.transactions_per_s, MAX_SIMULATED_RATE_RATIO) {
         return Err(format!(
             "played at the present size {:.0} transactions end a second, and {:.0} were seen",
-            played.transactions_per_s, seen.transactions_per_s
+            simulated.transactions_per_s, seen.transactions_per_s
         ));
     }
-    let Some((seen, played)) = seen.wait_p95_ms.zip(played.wait_p95_ms) else { return Ok(()) };
-    if !are_alike(seen.max(MAX_UNNOTICED_MS), played.max(MAX_UNNOTICED_MS), MAX_PERCENTILE_RATIO) {
+    let Some((seen, simulated)) = seen.wait_p95_ms.zip(simulated.wait_p95_ms) else { return Ok(()) };
+    if !are_alike(seen.max(MAX_UNNOTICED_MS), simulated.max(MAX_UNNOTICED_MS), MAX_SIMULATED_PERCENTILE_RATIO) {
         return Err(format!(
             "played at the present size one wait in twenty lasts over {}, and {} was seen",
-            format_ms(played),
+            format_ms(simulated),
             format_ms(seen)
         ));
     }
@@ -104,7 +105,7 @@ impl BusyPool {
         if pool.last.max_size == 0 {
             return Err("the pool has no size".to_owned());
         }
-        let full: Vec<&Step> = pool.steps.iter().copied().filter(|step| step.is_full()).collect();
+        let full: Vec<&Step> = pool.steps.iter().copied().filter(|step| step.is_exhausted()).collect();
         let (mut hold, mut waited) = (Times::default(), Times::default());
         for step in &full {
             hold.add(&step.hold);
@@ -126,7 +127,7 @@ impl BusyPool {
         let rate = count as f64 / seconds;
         // Little's law. Where it does not hold, times are not those of the servers that are counted.
         let by_law = rate * hold_ms / 1e3;
-        if !are_alike(by_law, in_use, MAX_RATE_RATIO) {
+        if !are_alike(by_law, in_use, MAX_SIMULATED_RATE_RATIO) {
             return Err(format!(
                 "what was counted does not fit together: {rate:.0} transactions a second, each of which held a server \
                  for {}, take {by_law:.1} servers at a time, while the looks found {in_use:.1} in use (transactions \
@@ -140,7 +141,7 @@ impl BusyPool {
 
     fn load(&self, pool: &PoolWindow<'_>) -> Result<Load, String> {
         let pause_s = (self.clients - self.inside) / self.rate;
-        let arrivals = if self.clients > MIN_RANDOM_RATIO * self.inside {
+        let arrivals = if self.clients > MIN_RANDOM_CLIENT_RATIO * self.inside {
             Arrivals::AtRandom { rate: self.clients / (pause_s + self.hold_ms / 1e3) }
         } else if self.clients <= MAX_CLIENTS {
             let pause = Duration::try_from_secs_f64(pause_s.max(0.0))

@@ -95,8 +95,8 @@ fn the_smallest_size_with_which_hardly_any_client_waits_for_long_is_proposed() {
     // 50 / 10 ms is as long as a transaction takes, and so is enough; the present ten are not.
     assert_eq!(setting(&diagnosis), Some(("max_size", Some("10"), "11")));
     let predicted = told.predicted.as_ref().unwrap();
-    assert_eq!((predicted.now.transactions_per_s, predicted.then), (2_000.0, effect(2_200.0, 50.0 / 11.0)));
-    assert_eq!(predicted.played, Some(effect(2_000.0, 9.0)));
+    assert_eq!((predicted.now.transactions_per_s, predicted.after), (2_000.0, effect(2_200.0, 50.0 / 11.0)));
+    assert_eq!(predicted.simulated, Some(effect(2_000.0, 9.0)));
     // Twenty clients of which eighteen are inside: the pause of the others is what two of them do not do at 2,000 a
     // second.
     let (load, sizes) = formula.asked.borrow()[0].clone();
@@ -125,7 +125,7 @@ fn many_clients_come_at_random_and_as_often_as_they_would_if_they_did_not_wait()
     let formula = Formula::new(|_, _| Some(effect(2_000.0, 1.0)));
     let diagnosis = examine_with(&crowded(1_000, 20, "postgres"), Some(&formula));
     let predicted = only(&diagnosis, Symptom::PoolTooSmall).predicted.as_ref().unwrap();
-    assert_eq!(predicted.played, None, "with the present size a queue would only grow");
+    assert_eq!(predicted.simulated, None, "with the present size a queue would only grow");
     let Arrivals::AtRandom { rate } = formula.asked.borrow()[0].0.arrivals else { panic!("at random") };
     // 980 of them pause, for 490 ms each.
     assert!((rate - 1_000.0 / 0.495).abs() < 1.0, "{rate}");
@@ -213,7 +213,7 @@ fn as_few_servers_are_kept_as_end_the_churn_and_a_longer_idle_time_is_told_besid
     assert_eq!(setting(&diagnosis), Some(("min_size", Some("0"), "8")));
     let predicted = told.predicted.as_ref().unwrap();
     // Eight connections every five seconds.
-    assert_eq!((predicted.now.created_an_hour, predicted.then.created_an_hour), (Some(5_760.0), Some(0.0)));
+    assert_eq!((predicted.now.created_an_hour, predicted.after.created_an_hour), (Some(5_760.0), Some(0.0)));
     let instead = predicted.instead.as_ref().unwrap();
     assert_eq!((instead.key, instead.to.as_str()), ("max_idle_time", "8s"));
     let (load, sizes) = formula.asked.borrow()[0].clone();

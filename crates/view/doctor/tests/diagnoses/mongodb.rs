@@ -217,7 +217,7 @@ fn findings_tell_whose_connections_these_are_and_what_was_seen() {
         // Transactions that had just begun are not those that pause for long.
         (
             |n| {
-                let mut look = Mongo { seen_again: true, ..listed(n, |_| paused("busy", 400.0)) };
+                let mut look = Mongo { are_listed_twice: true, ..listed(n, |_| paused("busy", 400.0)) };
                 look.sessions.iter_mut().for_each(|sessions| sessions.extend([lasting(0, 1), lasting(0, 1)]));
                 look
             },
@@ -248,9 +248,9 @@ fn many_short_pauses_of_a_long_transaction_are_not_one_long_pause() {
         assert_eq!(found(&window(40, twice)), expected, "{which_last} of six are no habit, or are one");
     }
     // Of transactions that had all begun since the list before nothing is known; listed once, there is nothing better.
-    for (seen_again, expected) in [(true, &[][..]), (false, &[Symptom::TransactionsLeftOpen])] {
-        let new = |n| Mongo { seen_again, ..listed(n, |_| paused("busy", 400.0)) };
-        assert_eq!(found(&window(40, new)), expected, "{seen_again}");
+    for (are_listed_twice, expected) in [(true, &[][..]), (false, &[Symptom::TransactionsLeftOpen])] {
+        let new = |n| Mongo { are_listed_twice, ..listed(n, |_| paused("busy", 400.0)) };
+        assert_eq!(found(&window(40, new)), expected, "{are_listed_twice}");
     }
 }
 
