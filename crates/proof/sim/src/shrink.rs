@@ -37,9 +37,15 @@ pub fn shrink<B: Bounds>(first: Violation, bounds: B, schedule: impl Fn(u64, B) 
     }
 }
 
-/// The kind of a failure: the first words of its last line, without numbers.
+/// The kind of a failure: the first words of the last line of its message, without numbers. The values that
+/// `assert_eq!` compares follow the message, and are no part of it.
 fn kind(what: &str) -> Vec<String> {
-    let line = what.trim_end().lines().last().unwrap_or_default();
+    let is_value = |line: &&str| line.starts_with("  left: ") || line.starts_with(" right: ");
+    let line = what.trim_end().lines().rev().find(|line| !is_value(line)).unwrap_or_default();
+    let line = ["assertion `left == right` failed: ", "assertion `left != right` failed: "]
+        .iter()
+        .find_map(|begin| line.strip_prefix(begin))
+        .unwrap_or(line);
     let words = line.split_whitespace().map(|word| word.replace(|c: char| c.is_ascii_digit(), ""));
     words.filter(|word| !word.is_empty()).take(3).collect()
 }
@@ -68,5 +74,15 @@ mod tests {
         let (found, within) = shrink(first, Most(100), schedule);
         assert_eq!(within, Most(7));
         assert_eq!((found.seed % 8, &*found.what), (7, "number 7 is too large"));
+    }
+
+    #[test]
+    fn failures_of_different_comparisons_are_of_different_kinds() {
+        let failure = |check: fn()| crate::runner::run(1, 1, |_| check(), |()| ()).expect_err("the check fails").what;
+        let twice = failure(|| assert_eq!(1, 2, "a row is there twice: [1, 1]"));
+        let again = failure(|| assert_eq!(3, 5, "a row is there twice: [4]"));
+        let panicked = failure(|| assert_eq!(1, 0, "a session has panicked"));
+        assert_eq!(kind(&twice), kind(&again));
+        assert_eq!((kind(&twice), kind(&panicked)), (kind("a row is there twice"), kind("a session has panicked")));
     }
 }
