@@ -19,11 +19,11 @@ static SERVICE: Service = Service {
 /// Requests that wait for their answers at a time.
 const MAX_WAITING: usize = 8;
 
-struct TestDirectory {
+struct TestDoor {
     token_in_query: bool,
 }
 
-impl Door for TestDirectory {
+impl Door for TestDoor {
     type Caller = u8;
 
     fn rules(&self) -> Option<Arc<Rules>> {
@@ -42,7 +42,7 @@ impl Door for TestDirectory {
 
 struct Exchange {
     connection: Connection<u8>,
-    directory: TestDirectory,
+    door: TestDoor,
     held: Vec<u8>,
     waiting: Vec<Stream>,
     open: Vec<Stream>,
@@ -56,7 +56,7 @@ impl Exchange {
         let mut at = 0;
         loop {
             let rest = &self.held[at..];
-            let (used, event) = self.connection.read(rest, self.waiting.len(), &mut self.directory);
+            let (used, event) = self.connection.read(rest, self.waiting.len(), &mut self.door);
             assert!(used <= rest.len(), "more is consumed than there is");
             at += used;
             match event {
@@ -115,10 +115,10 @@ fuzz_target!(|data: &[u8]| {
     if how & 2 == 2 {
         connection.refuse(Denied::new(429, "too many"));
     }
-    let directory = TestDirectory { token_in_query: how & 1 == 1 };
+    let door = TestDoor { token_in_query: how & 1 == 1 };
     let mut exchange = Exchange {
         connection,
-        directory,
+        door,
         held: Vec::new(),
         waiting: Vec::new(),
         open: Vec::new(),

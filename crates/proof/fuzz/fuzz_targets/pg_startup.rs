@@ -19,9 +19,9 @@ fuzz_target!(|data: &[u8]| {
         _ => Proof::Scram(Arc::new(scram::Verifier::from_password("pencil", b"salt", 1))),
     };
     let mut rig = TestDirectory { proof, ..TestDirectory::default() }.rig(16 * 1024);
-    let server = rig.server();
+    let server = rig.next_server();
     rig.send(server, &server_welcome());
-    let client = rig.client();
+    let client = rig.connect_client();
     rig.pieces = Pieces::Of(1 + usize::from(how >> 2));
     rig.send(client, data);
     rig.close(client);

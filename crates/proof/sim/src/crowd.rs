@@ -19,7 +19,7 @@ use driver::{DriverConfig, TenantLimits, Timeouts};
 use pool::{GateConfig, Time};
 
 pub use self::letter_protocol::LetterProtocol;
-use self::tenants::{DATABASES, Limits, Number, USERS};
+use self::tenants::{DATABASES, Limits, TenantIndex, USERS};
 use crate::{
     harness::{Harness, Rules},
     network::{Conditions, EndId, Network},
@@ -41,7 +41,7 @@ const MAX_SETTLING_TIME: Duration = Duration::from_secs(30);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum LastAction {
     Leaves,
-    Freezes,
+    StaysIdle,
     StaysInTransaction,
     Subscribes,
 }
@@ -62,9 +62,9 @@ enum ClientState {
 struct Client {
     end: Option<EndId>,
     /// Its database and its user.
-    login: [Number; 2],
+    login: [TenantIndex; 2],
     /// The database and user of its pending change.
-    pending_login: Option<[Number; 2]>,
+    pending_login: Option<[TenantIndex; 2]>,
     /// When it was last evicted, or refused for the limit of a tenant.
     turned_away_at: Option<Time>,
     /// When it acts next by itself.
@@ -92,18 +92,18 @@ impl Client {
     }
 
     /// Whether it counts for a tenant, both before and after its pending change.
-    fn counts_for(&self, tenant: Number) -> bool {
+    fn counts_for(&self, tenant: TenantIndex) -> bool {
         self.login.contains(&tenant) && self.pending_login.is_none_or(|to| to.contains(&tenant))
     }
 
     /// Whether it may count for a tenant.
-    fn may_count_for(&self, tenant: Number) -> bool {
+    fn may_count_for(&self, tenant: TenantIndex) -> bool {
         self.login.contains(&tenant) || self.pending_login.is_some_and(|to| to.contains(&tenant))
     }
 }
 
 /// The letter that logs a client in.
-fn digit(login: [Number; 2]) -> u8 {
+fn digit(login: [TenantIndex; 2]) -> u8 {
     b'0' + (login[0] * USERS + login[1] - DATABASES) as u8
 }
 
@@ -124,14 +124,16 @@ struct Crowd {
     limits: Limits,
     /// By tenant: the most clients allowed now. A lowered limit takes effect when the excess clients have left.
     most: [u32; DATABASES + USERS],
-    /// When limits were last changed, and when they are to be changed next.
-    reloads: [Time; 2],
+    /// When limits were last changed; 0: never.
+    last_reload: Time,
+    next_reload: Time,
     pause: Duration,
     clients: Vec<Client>,
     /// When a newcomer last got a place.
     progress: Time,
-    /// When a client last left, by itself or not; and when by itself.
-    departures: [Time; 2],
+    /// When a client last left, by itself or not.
+    last_departure: Time,
+    last_departure_by_itself: Time,
     outcome: Outcome,
     trace: bool,
 }
@@ -185,10 +187,8 @@ impl Crowd {
         let clients = clients(&mut rng, hard_limit);
         let pause = rng.pick(&[Duration::from_millis(1), evict_min_idle / 2, evict_min_idle * 2]);
         let (now, outcome) = (Time(0), Outcome::default());
-        let departures = [now; 2];
-        let next = if rng.percent(30) { now + rng.around(Duration::from_secs(1)) } else { Time::NEVER };
-        let most = std::array::from_fn(|number| limits.of(number).map_or(u32::MAX, |limits| limits.hard_limit));
-        let (progress, reloads) = (now, [now, next]);
+        let next_reload = if rng.percent(30) { now + rng.around(Duration::from_secs(1)) } else { Time::NEVER };
+        let most = std::array::from_fn(|tenant| limits.of(tenant).map_or(u32::MAX, |limits| limits.hard_limit));
         Self {
             harness,
             network,
@@ -197,11 +197,13 @@ impl Crowd {
             gate,
             limits,
             most,
-            reloads,
+            last_reload: now,
+            next_reload,
             pause,
             clients,
-            progress,
-            departures,
+            progress: now,
+            last_departure: now,
+            last_departure_by_itself: now,
             outcome,
             trace,
         }
@@ -212,9 +214,10 @@ impl Crowd {
         self.limits.draw(&mut self.rng, self.gate.hard_limit);
         self.harness.reload();
         let again = self.now + self.rng.around(Duration::from_secs(2));
-        self.reloads = [self.now, if self.rng.percent(50) { again } else { Time::NEVER }];
-        for (number, most) in self.most.iter_mut().enumerate() {
-            *most = (*most).max(self.limits.of(number).map_or(u32::MAX, |limits| limits.hard_limit));
+        self.last_reload = self.now;
+        self.next_reload = if self.rng.percent(50) { again } else { Time::NEVER };
+        for (tenant, most) in self.most.iter_mut().enumerate() {
+            *most = (*most).max(self.limits.of(tenant).map_or(u32::MAX, |limits| limits.hard_limit));
         }
     }
 
@@ -227,7 +230,7 @@ impl Crowd {
     fn step(&mut self) {
         self.outcome.steps += 1;
         assert!(self.outcome.steps < MAX_STEPS, "the schedule does not end");
-        if self.now >= self.reloads[1] {
+        if self.now >= self.next_reload {
             self.reload();
         }
         for end in self.network.take_changed() {
@@ -252,7 +255,7 @@ impl Crowd {
     fn advance_time(&mut self) {
         let wakes = self.clients.iter().map(|client| client.wake);
         let next = wakes
-            .chain([self.reloads[1]])
+            .chain([self.next_reload])
             .chain(self.network.next_at())
             .chain(self.harness.next_at())
             .min()
@@ -284,10 +287,10 @@ impl Crowd {
             }
             ClientState::Connecting | ClientState::Idle(_) if client.requests > 0 => {
                 client.requests -= 1;
-                let last = client.requests == 0;
+                let is_last = client.requests == 0;
                 let letter = match client.last {
-                    LastAction::StaysInTransaction if last => b't',
-                    LastAction::Subscribes if last => b's',
+                    LastAction::StaysInTransaction if is_last => b't',
+                    LastAction::Subscribes if is_last => b's',
                     _ => b'i',
                 };
                 client.sent.push_back(letter);
@@ -303,7 +306,7 @@ impl Crowd {
     }
 
     fn leave(&mut self, number: usize) {
-        self.departures = [self.now; 2];
+        (self.last_departure, self.last_departure_by_itself) = (self.now, self.now);
         self.disconnect(number);
     }
 
@@ -322,9 +325,9 @@ impl Crowd {
             let Client { login, state: before, .. } = self.clients[number];
             self.trace(|| format!("client {number} of {login:?}, {before:?}, gets {}", char::from(letter)));
             match letter {
-                b'F' => return self.refused(number),
-                b'T' => return self.refused_by_tenant(number),
-                b'E' => return self.evicted(number, before),
+                b'F' => return self.on_refused(number),
+                b'T' => return self.on_refused_by_tenant(number),
+                b'E' => return self.on_evicted(number, before),
                 b'C' | b'L' => return self.reconnect_later(number),
                 _ => {}
             }
@@ -337,18 +340,18 @@ impl Crowd {
             }
             if letter.is_ascii_digit() {
                 // Other clients may have got the places that it has left.
-                self.departures[0] = now;
+                self.last_departure = now;
                 client.login = client.pending_login.take().expect("the client sent a change");
             }
             client.state = if matches!(letter, b't' | b's') { ClientState::Busy } else { ClientState::Idle(now) };
             client.wake = match client.last {
                 LastAction::Leaves => now + pause,
                 _ if client.requests > 0 => now + pause,
-                // A frozen function ends after some time, too.
+                // A client that stays idle, in a transaction or subscribed leaves after some time, too.
                 _ => now + pause * 40,
             };
         }
-        if self.clients[number].end == Some(end) && self.network.is_over(end) {
+        if self.clients[number].end == Some(end) && self.network.has_input_ended(end) {
             let state = self.clients[number].state;
             assert_eq!(state, ClientState::Connecting, "client {number} is disconnected without an error");
             self.reconnect_later(number);
@@ -357,7 +360,7 @@ impl Crowd {
 
     /// Disconnects a client, which may connect again later.
     fn reconnect_later(&mut self, number: usize) {
-        self.departures[0] = self.now;
+        self.last_departure = self.now;
         self.disconnect(number);
         let pause = self.rng.around(self.pause * 4);
         let client = &mut self.clients[number];
@@ -367,7 +370,7 @@ impl Crowd {
         }
     }
 
-    fn evicted(&mut self, number: usize, before: ClientState) {
+    fn on_evicted(&mut self, number: usize, before: ClientState) {
         // A request may have crossed the eviction, so the start of its idle time is unknown.
         let right = match before {
             ClientState::Idle(since) => self.now - since + MAX_DELIVERY_TIME >= self.gate.evict_min_idle,
@@ -378,12 +381,12 @@ impl Crowd {
         self.outcome.counts[1] += 1;
         self.clients[number].turned_away_at = Some(self.now);
         self.reconnect_later(number);
-        if self.now - self.departures[1] <= MAX_DELIVERY_TIME || self.is_reload_recent() {
+        if self.now - self.last_departure_by_itself <= MAX_DELIVERY_TIME || self.is_reload_recent() {
             return;
         }
         // A client that leaves because of the limit of one tenant has left its listener and its other tenant as well.
         let is_limited = self.is_limited();
-        let here = |of: Option<Number>| {
+        let here = |of: Option<TenantIndex>| {
             let all = self.clients.iter().filter(|client| of.is_none_or(|of| client.may_count_for(of)));
             let counts = |client: &&Client| {
                 self.is_open_at_workers(client)
@@ -393,9 +396,9 @@ impl Crowd {
         };
         let GateConfig { soft_limit, hard_limit, .. } = self.gate;
         let of_listener = soft_limit < hard_limit && here(None) >= soft_limit;
-        let of_tenant = |tenant: &Number| {
+        let of_tenant = |tenant: &TenantIndex| {
             // A lowered limit may be below the present number of clients.
-            let lowered = self.reloads[0] > Time(0);
+            let lowered = self.last_reload > Time(0);
             let too_many = |limits: TenantLimits| {
                 let here = here(Some(*tenant));
                 here >= limits.soft_limit && (limits.soft_limit < limits.hard_limit || lowered)
@@ -421,12 +424,12 @@ impl Crowd {
 
     /// Whether limits were changed just now.
     fn is_reload_recent(&self) -> bool {
-        self.reloads[0] > Time(0) && self.now - self.reloads[0] < RELOAD_TIME
+        self.last_reload > Time(0) && self.now - self.last_reload < RELOAD_TIME
     }
 
     /// A tenant has refused a client.
-    fn refused_by_tenant(&mut self, number: usize) {
-        let departure = self.departures[0];
+    fn on_refused_by_tenant(&mut self, number: usize) {
+        let departure = self.last_departure;
         self.outcome.counts[2] += 1;
         let moved = self.clients[number].pending_login;
         if let Some(to) = moved {
@@ -438,7 +441,7 @@ impl Crowd {
             return;
         }
         let long = self.gate.evict_min_idle + TICK * 8;
-        let is_full = |tenant: &Number| {
+        let is_full = |tenant: &TenantIndex| {
             let of_tenant = || self.clients.iter().filter(|client| client.may_count_for(*tenant));
             let is_evictable =
                 |client: &Client| matches!(client.state, ClientState::Idle(since) if self.now - since > long);
@@ -462,8 +465,8 @@ impl Crowd {
         );
     }
 
-    fn refused(&mut self, number: usize) {
-        let departure = self.departures[0];
+    fn on_refused(&mut self, number: usize) {
+        let departure = self.last_departure;
         self.outcome.counts[2] += 1;
         self.reconnect_later(number);
         // Silent clients beyond their share evict no client: they leave by themselves.
@@ -529,7 +532,7 @@ fn clients(rng: &mut Rng, hard_limit: u32) -> Vec<Client> {
     let span = Duration::from_millis(rng.pick(&[1, 300, 3_000]));
     let waves = 1 + rng.below(4);
     let shape = rng.below(4);
-    let (silent, last) = (rng.pick(&[0, 0, 20, 60]), rng.pick(&[0, 10, 40]));
+    let (silent_percent, busy_percent) = (rng.pick(&[0, 0, 20, 60]), rng.pick(&[0, 10, 40]));
     let client = |number: usize| {
         let at = match shape {
             // A burst, waves, a ramp, a trickle.
@@ -539,8 +542,8 @@ fn clients(rng: &mut Rng, hard_limit: u32) -> Vec<Client> {
             _ => rng.around(span * 2),
         };
         let last = match rng.below(100) {
-            lot if lot < last => rng.pick(&[LastAction::StaysInTransaction, LastAction::Subscribes]),
-            lot if lot < 80 => LastAction::Freezes,
+            lot if lot < busy_percent => rng.pick(&[LastAction::StaysInTransaction, LastAction::Subscribes]),
+            lot if lot < 80 => LastAction::StaysIdle,
             _ => LastAction::Leaves,
         };
         Client {
@@ -550,7 +553,7 @@ fn clients(rng: &mut Rng, hard_limit: u32) -> Vec<Client> {
             turned_away_at: None,
             wake: Time(0) + at,
             state: ClientState::Disconnected,
-            silent: rng.percent(silent),
+            silent: rng.percent(silent_percent),
             requests: rng.below(4),
             last,
             sent: VecDeque::new(),

@@ -40,7 +40,7 @@ pub trait Database {
     fn hang_up(&mut self, connection: Connection, now: Duration);
 
     /// Number of acknowledged writes that were rolled back, as weak write concerns allow.
-    fn taken_back(&self) -> u64 {
+    fn rolled_back(&self) -> u64 {
         0
     }
 
@@ -64,10 +64,10 @@ pub trait Database {
     }
 
     /// Whether the limit of sessions counts a connection that has received bytes.
-    fn counts(&self, connection: Connection) -> bool {
-        self.open().contains(&connection)
+    fn counts_as_session(&self, connection: Connection) -> bool {
+        self.open_connections().contains(&connection)
     }
 
     /// Open connections, the oldest first.
-    fn open(&self) -> Vec<Connection>;
+    fn open_connections(&self) -> Vec<Connection>;
 }

@@ -153,7 +153,7 @@ impl<P: Protocol> Harness<P> {
         let ready = |worker: &usize| match self.crew.next_step(*worker) {
             NextStep::Work => true,
             NextStep::Wait(_) => {
-                self.wake_times[*worker].is_none_or(|until| now >= until) || self.views[*worker].is_awaited()
+                self.wake_times[*worker].is_none_or(|until| now >= until) || self.views[*worker].has_news()
             }
             NextStep::Nothing => false,
         };

@@ -9,6 +9,7 @@
 //! - reference: a model of the database that belongs to one client alone, and so knows every answer;
 //! - raw client: a client that sends damaged or arbitrary bytes, and checks nothing;
 //! - application: a MongoDB driver with an application on top, with several connections and its own checks;
+//! - self-checking client: a client that checks its answers without a reference, such as an application;
 //! - fault: what the simulation breaks, such as a connection or a host;
 //! - aside: a message that no request asked for, such as a notification;
 //! - crowd: clients that come and go at the limits of a listener, without a database;

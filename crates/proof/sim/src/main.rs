@@ -98,7 +98,7 @@ fn main() -> ExitCode {
         }
     };
     let begun = Instant::now();
-    let (mut steps, mut ended) = (0, [0; 3]);
+    let (mut steps, mut counts) = (0, [0; 3]);
     let result = match verb.as_str() {
         "postgres" | "redis" | "mongodb" => {
             let play = play(&verb).expect("one of these");
@@ -108,8 +108,8 @@ fn main() -> ExitCode {
                 |seed| play(seed, options.bounds, None, options.trace),
                 |done| {
                     steps += done.steps;
-                    ended[0] += done.faults;
-                    ended[1] += done.taken_back;
+                    counts[0] += done.faults;
+                    counts[1] += done.rolled_back;
                 },
             )
         }
@@ -119,7 +119,7 @@ fn main() -> ExitCode {
             |seed| crowd::play(seed, options.trace),
             |done| {
                 steps += done.steps;
-                (0..3).for_each(|n| ended[n] += done.counts[n]);
+                (0..3).for_each(|n| counts[n] += done.counts[n]);
             },
         ),
         _ => {
@@ -130,7 +130,12 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => {
             let took = begun.elapsed().as_secs_f64();
-            println!("{verb}: {} schedules, {steps} steps, {ended:?} in {took:.1} s", options.schedules);
+            let [a, b, c] = counts;
+            let counts = match verb.as_str() {
+                "crowd" => format!("{a} served, {b} evicted, {c} refused"),
+                _ => format!("{a} faults, {b} rolled back"),
+            };
+            println!("{verb}: {} schedules, {steps} steps, {counts} in {took:.1} s", options.schedules);
             ExitCode::SUCCESS
         }
         Err(violation) => {

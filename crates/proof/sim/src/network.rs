@@ -39,7 +39,7 @@ pub struct Conditions {
 
 /// How a host treats connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Host {
+pub enum HostBehaviour {
     Accepts,
     Refuses,
     /// Connecting fails at once, as without free descriptors.
@@ -63,8 +63,8 @@ pub(crate) struct State {
     /// Clients' ends that wait at the listener to be accepted.
     backlog: VecDeque<EndId>,
     is_listener_closed: bool,
-    /// Hosts that behave in another way than [`Host::Accepts`], or did.
-    hosts: BTreeMap<HostId, Host>,
+    /// The behaviour of each host whose behaviour was ever set. All others accept.
+    hosts: BTreeMap<HostId, HostBehaviour>,
     /// New connections that the database has not accepted yet.
     new_server_connections: VecDeque<EndId>,
     /// Ends that have received something, or whose window has opened, since the last [`Network::take_changed`].
@@ -183,7 +183,7 @@ impl Network {
     }
 
     /// Whether nothing more can be received: the peer has ended its side, or the connection is broken.
-    pub fn is_over(&self, end: EndId) -> bool {
+    pub fn has_input_ended(&self, end: EndId) -> bool {
         let state = self.lock();
         let end = &state.ends[end as usize];
         end.inbox.is_empty() && (end.fin || end.reset)
@@ -217,8 +217,8 @@ impl Network {
     }
 
     /// Changes how a host behaves. What a silent host withheld arrives when it is no longer silent.
-    pub fn set_host(&self, id: HostId, host: Host) {
-        self.lock().set_host(id, host);
+    pub fn set_host(&self, id: HostId, behaviour: HostBehaviour) {
+        self.lock().set_host(id, behaviour);
     }
 }
 
@@ -230,7 +230,8 @@ impl State {
                 break;
             }
             let (end, parcel) = entry.remove();
-            let silent = self.ends[end as usize].upstream.is_some_and(|host| self.host(host) == Host::Silent);
+            let silent =
+                self.ends[end as usize].upstream.is_some_and(|host| self.behaviour_of(host) == HostBehaviour::Silent);
             if silent && !matches!(parcel, Parcel::Answer(_)) {
                 self.withheld.push((end, parcel));
             } else {
@@ -239,13 +240,13 @@ impl State {
         }
     }
 
-    fn host(&self, id: HostId) -> Host {
-        self.hosts.get(&id).copied().unwrap_or(Host::Accepts)
+    fn behaviour_of(&self, id: HostId) -> HostBehaviour {
+        self.hosts.get(&id).copied().unwrap_or(HostBehaviour::Accepts)
     }
 
-    fn set_host(&mut self, id: HostId, host: Host) {
-        self.hosts.insert(id, host);
-        if host == Host::Silent {
+    fn set_host(&mut self, id: HostId, behaviour: HostBehaviour) {
+        self.hosts.insert(id, behaviour);
+        if behaviour == HostBehaviour::Silent {
             return;
         }
         for (end, parcel) in std::mem::take(&mut self.withheld) {
@@ -303,13 +304,13 @@ impl State {
 
     fn dial(&mut self, host: HostId) -> EndId {
         let end = self.add_connection(Some(host));
-        match self.host(host) {
-            Host::Accepts => {
+        match self.behaviour_of(host) {
+            HostBehaviour::Accepts => {
                 self.post(end, Parcel::Answer(true));
                 self.post(end + 1, Parcel::ServerConnect);
             }
-            Host::Refuses => self.post(end, Parcel::Answer(false)),
-            Host::Silent | Host::Unreachable => {}
+            HostBehaviour::Refuses => self.post(end, Parcel::Answer(false)),
+            HostBehaviour::Silent | HostBehaviour::Unreachable => {}
         }
         end
     }

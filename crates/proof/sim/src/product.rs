@@ -14,7 +14,6 @@
 mod client;
 mod client_protocol;
 mod database_server;
-mod extra_client;
 mod faults;
 pub mod mongodb;
 mod pool_ids;
@@ -22,6 +21,7 @@ pub mod postgres;
 mod random_setup;
 mod raw_client;
 pub mod redis;
+mod self_checking_client;
 #[cfg(test)]
 mod tests;
 
@@ -41,9 +41,9 @@ use crate::{
 use client::{Client, Environment};
 use client_protocol::ClientProtocol;
 use database_server::{DatabaseServer, elapsed};
-use extra_client::ExtraClient;
 use faults::{FaultPlan, Faults};
 use raw_client::RawClient;
+use self_checking_client::SelfCheckingClient;
 
 /// Steps after which a schedule counts as endless.
 const MAX_STEPS: u64 = 3_000_000;
@@ -53,7 +53,7 @@ const MAX_SETTLING_TIME: Duration = Duration::from_secs(30);
 /// Time after the last client has left by which servers are clean.
 const MAX_CLEANING_TIME: Duration = Duration::from_millis(100);
 
-/// The number of raw clients. No damage to a message turns it into the number of another client.
+/// The client number that all raw clients have. No damage to a message turns it into that of another client.
 const RAW_CLIENT: usize = 987_654;
 
 /// Time after a fault during which new requests may still fail, where hosts recover with the network.
@@ -66,7 +66,7 @@ pub struct Outcome {
     /// Faults so far.
     pub faults: u64,
     /// Acknowledged writes that the database has rolled back, as weak write concerns allow.
-    pub taken_back: u64,
+    pub rolled_back: u64,
     /// Fingerprint of the schedule, which depends on nothing but the seed.
     pub fingerprint: u64,
 }
@@ -112,7 +112,8 @@ impl shrink::Bounds for Bounds {
 /// Plays a schedule: by its seed, within bounds, with the bytes of a raw client, and with a trace or without.
 pub type Play = fn(u64, Bounds, Option<&[u8]>, bool) -> Outcome;
 
-/// Plays a short schedule in which a raw client sends these bytes, for a fuzzer. The first eight are the seed.
+/// Plays a short schedule in which a raw client sends these bytes, for a fuzzer. The first eight are also the
+/// seed.
 ///
 /// # Panics
 /// If a check fails.
@@ -127,7 +128,7 @@ enum Action {
     Worker(usize),
     Client(usize),
     RawClient(usize),
-    ExtraClient(usize),
+    SelfCheckingClient(usize),
     /// Hands a changed end to its owner.
     End(EndId),
     /// The database acts by itself.
@@ -151,7 +152,7 @@ pub struct Simulation<P: Protocol, S: ClientProtocol> {
     database_server: DatabaseServer<S::Database>,
     clients: Vec<Client<S>>,
     raw_clients: Vec<RawClient>,
-    extra_clients: Vec<Box<dyn ExtraClient<S::Database>>>,
+    self_checking_clients: Vec<Box<dyn SelfCheckingClient<S::Database>>>,
     rng: Rng,
     now: Time,
     /// Ends whose change is still to be handled.
@@ -186,7 +187,7 @@ impl<P: Protocol, S: ClientProtocol> Simulation<P, S> {
             database_server,
             clients,
             raw_clients,
-            extra_clients: Vec::new(),
+            self_checking_clients: Vec::new(),
             rng,
             now: Time(0),
             changed_ends: BTreeSet::new(),
@@ -223,7 +224,7 @@ impl<P: Protocol, S: ClientProtocol> Simulation<P, S> {
         let known: u32 = self.harness.handle().snapshot().pools.iter().map(|pool| pool.counts.total).sum();
         assert!(self.harness.servers() <= known as usize, "there is a connection of no pool: {}", self.describe());
         self.harness.check_sessions();
-        self.outcome.taken_back = self.database_server.database.taken_back();
+        self.outcome.rolled_back = self.database_server.database.rolled_back();
         let left = leftovers(&self.database_server.database);
         assert!(left.is_empty(), "left in the database: {left:?}");
         self.harness.handle().drain();
@@ -237,8 +238,11 @@ impl<P: Protocol, S: ClientProtocol> Simulation<P, S> {
     }
 
     fn all_have_gone(&self) -> bool {
-        let extra_clients = self.extra_clients.iter().all(|extra_client| extra_client.is_done());
-        extra_clients && self.clients.iter().all(Client::is_done) && self.raw_clients.iter().all(RawClient::is_done)
+        let self_checking_clients =
+            self.self_checking_clients.iter().all(|self_checking_client| self_checking_client.is_done());
+        self_checking_clients
+            && self.clients.iter().all(Client::is_done)
+            && self.raw_clients.iter().all(RawClient::is_done)
     }
 
     fn describe(&self) -> String {
@@ -249,7 +253,7 @@ impl<P: Protocol, S: ClientProtocol> Simulation<P, S> {
 
     /// Whether no connection to the database is left. Drained workers may leave some to the end of the process.
     fn has_no_servers(&self) -> bool {
-        self.drained || self.database_server.database.open().is_empty()
+        self.drained || self.database_server.database.open_connections().is_empty()
     }
 
     fn is_at_rest(&self) -> bool {
@@ -269,13 +273,15 @@ impl<P: Protocol, S: ClientProtocol> Simulation<P, S> {
         assert!(self.outcome.steps < MAX_STEPS, "the schedule does not end");
         if self.rng.per_myriad(100) {
             let some = self.rng.around(Duration::from_micros(20));
-            self.pass(self.now + some);
+            self.set_time(self.now + some);
         }
         self.database_server.accept(&self.network, self.now);
         self.changed_ends.extend(self.network.take_changed());
-        let actions = self.possible_actions();
+        let ready_workers = self.harness.ready();
+        self.update_delay(&ready_workers);
+        let actions = self.possible_actions(ready_workers);
         if actions.is_empty() {
-            return self.pass_to_next();
+            return self.advance_time();
         }
         let action = actions[self.rng.index(actions.len())];
         self.note(action);
@@ -286,8 +292,10 @@ impl<P: Protocol, S: ClientProtocol> Simulation<P, S> {
             }
             Action::Client(client) => self.with_client(client, Client::act),
             Action::RawClient(raw_client) => self.raw_clients[raw_client].act(&self.network, self.now),
-            Action::ExtraClient(extra_client) => {
-                self.with_extra_client(extra_client, |extra_client, env| extra_client.act(env));
+            Action::SelfCheckingClient(self_checking_client) => {
+                self.with_self_checking_client(self_checking_client, |self_checking_client, env| {
+                    self_checking_client.act(env)
+                });
             }
             Action::End(end) => {
                 self.changed_ends.remove(&end);
@@ -299,16 +307,19 @@ impl<P: Protocol, S: ClientProtocol> Simulation<P, S> {
         }
     }
 
-    fn possible_actions(&mut self) -> Vec<Action> {
+    fn possible_actions(&self, ready_workers: Vec<usize>) -> Vec<Action> {
         let now = self.now;
-        let mut actions: Vec<Action> = self.ready_workers().into_iter().map(Action::Worker).collect();
+        let delayed = self.faults.delayed_worker.map(|(worker, _)| worker);
+        let workers = ready_workers.into_iter().filter(|worker| Some(*worker) != delayed);
+        let mut actions: Vec<Action> = workers.map(Action::Worker).collect();
         let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
         let clients = (0..self.clients.len()).filter(|client| self.clients[*client].wake <= now);
         actions.extend(clients.map(Action::Client));
         let raw_clients = (0..self.raw_clients.len()).filter(|client| self.raw_clients[*client].wake <= now);
         actions.extend(raw_clients.map(Action::RawClient));
-        let extra_clients = (0..self.extra_clients.len()).filter(|client| self.extra_clients[*client].wake() <= now);
-        actions.extend(extra_clients.map(Action::ExtraClient));
+        let self_checking_clients =
+            (0..self.self_checking_clients.len()).filter(|client| self.self_checking_clients[*client].wake() <= now);
+        actions.extend(self_checking_clients.map(Action::SelfCheckingClient));
         actions.extend(self.changed_ends.iter().copied().map(Action::End));
         actions.extend(is_due(self.database_server.due()).then_some(Action::Database));
         actions.extend(self.is_to_drain().then_some(Action::Drain));
@@ -325,36 +336,35 @@ impl<P: Protocol, S: ClientProtocol> Simulation<P, S> {
         if let Some(client) = self.clients.iter().position(|client| client.has(end)) {
             return self.with_client(client, |client, env| client.on_event(end, env));
         }
-        if let Some(extra_client) = self.extra_clients.iter().position(|extra_client| extra_client.has(end)) {
-            return self.with_extra_client(extra_client, |extra_client, env| extra_client.on_event(end, env));
+        if let Some(self_checking_client) =
+            self.self_checking_clients.iter().position(|self_checking_client| self_checking_client.has(end))
+        {
+            return self.with_self_checking_client(self_checking_client, |self_checking_client, env| {
+                self_checking_client.on_event(end, env)
+            });
         }
         if let Some(raw_client) = self.raw_clients.iter_mut().find(|raw_client| raw_client.has(end)) {
             raw_client.on_event(&self.network);
         }
     }
 
-    /// Workers that have work, without the delayed one.
-    fn ready_workers(&mut self) -> Vec<usize> {
-        let mut workers = self.harness.ready();
-        if !workers.is_empty()
+    /// Ends a delay that is over. Without a delay, may draw a worker with work to delay.
+    fn update_delay(&mut self, ready_workers: &[usize]) {
+        if !ready_workers.is_empty()
             && self.faults.delayed_worker.is_none()
             && self.rng.per_myriad(self.faults.plan.delay_per_myriad)
         {
-            let worker = workers[self.rng.index(workers.len())];
+            let worker = ready_workers[self.rng.index(ready_workers.len())];
             self.faults.delayed_worker = Some((worker, self.now + self.rng.around(Duration::from_micros(300))));
         }
         self.faults.delayed_worker = self.faults.delayed_worker.filter(|(_, until)| *until > self.now);
-        if let Some((delayed_worker, _)) = self.faults.delayed_worker {
-            workers.retain(|worker| *worker != delayed_worker);
-        }
-        workers
     }
 
     /// Whether to drain now: at the moment in which the only client arrives.
     fn is_to_drain(&self) -> bool {
         let due = self.faults.plan.drain.is_some_and(|at| elapsed(self.now) >= at);
         let here = self.clients.iter().filter(|client| client.is_here()).count()
-            + self.extra_clients.iter().filter(|extra_client| extra_client.is_here()).count();
+            + self.self_checking_clients.iter().filter(|self_checking_client| self_checking_client.is_here()).count();
         due && self.network.has_pending_client() && here == 1
     }
 
@@ -364,7 +374,7 @@ impl<P: Protocol, S: ClientProtocol> Simulation<P, S> {
         self.outcome.faults += 1;
         self.clients.iter_mut().for_each(Client::retire);
         self.raw_clients.iter_mut().for_each(RawClient::retire);
-        self.extra_clients.iter_mut().for_each(|extra_client| extra_client.retire());
+        self.self_checking_clients.iter_mut().for_each(|self_checking_client| self_checking_client.retire());
         self.harness.handle().drain();
     }
 
@@ -374,20 +384,20 @@ impl<P: Protocol, S: ClientProtocol> Simulation<P, S> {
         self.clients = called;
     }
 
-    fn with_extra_client(
+    fn with_self_checking_client(
         &mut self,
-        extra_client: usize,
-        f: impl FnOnce(&mut dyn ExtraClient<S::Database>, &Environment<'_, S::Database>),
+        self_checking_client: usize,
+        f: impl FnOnce(&mut dyn SelfCheckingClient<S::Database>, &Environment<'_, S::Database>),
     ) {
-        let mut called = std::mem::take(&mut self.extra_clients);
-        f(&mut *called[extra_client], &self.environment());
-        self.extra_clients = called;
+        let mut called = std::mem::take(&mut self.self_checking_clients);
+        f(&mut *called[self_checking_client], &self.environment());
+        self.self_checking_clients = called;
     }
 
     fn environment(&self) -> Environment<'_, S::Database> {
         Environment {
             network: &self.network,
-            real: &self.database_server.database,
+            product_database: &self.database_server.database,
             now: self.now,
             faults: self.outcome.faults,
             lingering_faults: u64::from(
@@ -400,23 +410,27 @@ impl<P: Protocol, S: ClientProtocol> Simulation<P, S> {
         }
     }
 
-    fn pass(&mut self, to: Time) {
+    fn set_time(&mut self, to: Time) {
         self.now = to;
         self.harness.set_time(to);
         self.network.advance(to);
     }
 
-    fn pass_to_next(&mut self) {
+    fn advance_time(&mut self) {
         let clients = self.clients.iter().map(|client| client.wake).min().filter(|at| at.0 < u64::MAX);
         let raw_clients = self.raw_clients.iter().map(|raw_client| raw_client.wake).min().filter(|at| at.0 < u64::MAX);
-        let extra_clients =
-            self.extra_clients.iter().map(|extra_client| extra_client.wake()).min().filter(|at| at.0 < u64::MAX);
+        let self_checking_clients = self
+            .self_checking_clients
+            .iter()
+            .map(|self_checking_client| self_checking_client.wake())
+            .min()
+            .filter(|at| at.0 < u64::MAX);
         let times = [
             self.network.next_at(),
             self.harness.next_at(),
             clients,
             raw_clients,
-            extra_clients,
+            self_checking_clients,
             self.database_server.due(),
             self.faults.next,
             self.faults.recovery,
@@ -428,7 +442,7 @@ impl<P: Protocol, S: ClientProtocol> Simulation<P, S> {
         // When all workers have ended there may be no next event.
         let later = self.drained.then(|| self.now + Duration::from_millis(1));
         let next = next.or(later).unwrap_or_else(|| panic!("nothing will ever happen again: {}", self.describe()));
-        self.pass(next.max(self.now));
+        self.set_time(next.max(self.now));
     }
 
     fn note(&mut self, action: Action) {
@@ -440,7 +454,7 @@ impl<P: Protocol, S: ClientProtocol> Simulation<P, S> {
             Action::Fault => (5, 0),
             Action::Drain => (6, 0),
             Action::RawClient(raw_client) => (7, raw_client as u64),
-            Action::ExtraClient(extra_client) => (8, extra_client as u64),
+            Action::SelfCheckingClient(self_checking_client) => (8, self_checking_client as u64),
         };
         let fingerprint = &mut self.outcome.fingerprint;
         for value in [kind, of, self.now.0] {

@@ -16,7 +16,7 @@ use seam::{PoolId, Protocol, Tenant};
 
 use crate::{
     harness::{Harness, Rules, pool_spec},
-    network::{Conditions, EndId, Host, Network},
+    network::{Conditions, EndId, HostBehaviour, Network},
     random::Rng,
 };
 
@@ -163,7 +163,7 @@ impl<P: Protocol> Rig<P> {
     }
 
     /// Connects a client.
-    pub fn client(&mut self) -> EndId {
+    pub fn connect_client(&mut self) -> EndId {
         let end = self.network.connect();
         self.received.insert(end, Vec::new());
         self.settle();
@@ -171,16 +171,16 @@ impl<P: Protocol> Rig<P> {
     }
 
     /// The next new server connection. If there is none, the pool has to make one more.
-    pub fn server(&mut self) -> EndId {
+    pub fn next_server(&mut self) -> EndId {
         if self.new_servers.is_empty() {
-            let Counts { total, .. } = self.servers();
+            let Counts { total, .. } = self.server_counts();
             self.configure(|pool| (pool.min_size, pool.max_size) = (total + 1, total + 1));
         }
-        self.new_server().expect("the pool makes a server")
+        self.take_new_server().expect("the pool makes a server")
     }
 
     /// The next new server connection, if there is one.
-    pub fn new_server(&mut self) -> Option<EndId> {
+    pub fn take_new_server(&mut self) -> Option<EndId> {
         self.new_servers.pop_front()
     }
 
@@ -196,13 +196,13 @@ impl<P: Protocol> Rig<P> {
     }
 
     /// Takes what this end has received.
-    pub fn received(&mut self, end: EndId) -> Vec<u8> {
+    pub fn take_received(&mut self, end: EndId) -> Vec<u8> {
         std::mem::take(self.received.get_mut(&end).expect("an end"))
     }
 
     /// Whether Poolhouse has closed this connection.
     pub fn is_closed(&self, end: EndId) -> bool {
-        self.network.is_over(end)
+        self.network.has_input_ended(end)
     }
 
     pub fn close(&mut self, end: EndId) {
@@ -211,8 +211,8 @@ impl<P: Protocol> Rig<P> {
     }
 
     /// Makes the database reachable, or not.
-    pub fn set_database(&mut self, host: Host) {
-        self.network.set_host(0, host);
+    pub fn set_database(&mut self, behaviour: HostBehaviour) {
+        self.network.set_host(0, behaviour);
     }
 
     /// The workers accept no further clients, and end when all have left. With `drain`, idle clients are disconnected.
@@ -250,12 +250,12 @@ impl<P: Protocol> Rig<P> {
         self.settle();
     }
 
-    pub fn servers(&self) -> Counts {
+    pub fn server_counts(&self) -> Counts {
         self.harness.handle().pools(None)[0].counts
     }
 
     /// The listener's counts of clients.
-    pub fn clients(&self) -> ListenerSnapshot {
+    pub fn client_counts(&self) -> ListenerSnapshot {
         self.harness.handle().snapshot().listeners.remove(0)
     }
 
@@ -284,7 +284,7 @@ impl<P: Protocol> Rig<P> {
                 if let Some(received) = self.received.get_mut(&end) {
                     received.extend(self.network.receive(end, usize::MAX));
                 }
-                if self.servers.contains(&end) && self.network.is_over(end) && self.closed_servers.insert(end) {
+                if self.servers.contains(&end) && self.network.has_input_ended(end) && self.closed_servers.insert(end) {
                     self.network.close(end);
                 }
             }

@@ -15,42 +15,45 @@ const REPLY: &[u8] = b"i";
 const PLACES: usize = 100;
 
 fn gave_way(rig: &Rig<LetterProtocol>) -> u64 {
-    let counts = rig.clients().evictions;
+    let counts = rig.client_counts().evictions;
     counts.iter().find(|(reason, _)| *reason == "not_logged_in").expect("it is counted").1
 }
 
 #[test]
 fn a_client_that_logs_in_after_another_has_got_its_place_leaves_if_there_is_no_other_place() {
     let mut rig = Rig::with_workers(2, LetterProtocol, 64 * 1024);
-    let silent: Vec<_> = (0..PLACES).map(|_| rig.client()).collect();
+    let silent: Vec<_> = (0..PLACES).map(|_| rig.connect_client()).collect();
     rig.wait(Duration::from_millis(2_100));
-    let first = rig.client();
+    let first = rig.connect_client();
     rig.send(first, LOGIN);
-    assert_eq!((rig.received(first), rig.received(silent[0]), gave_way(&rig)), (REPLY.to_vec(), b"C".to_vec(), 1));
+    assert_eq!(
+        (rig.take_received(first), rig.take_received(silent[0]), gave_way(&rig)),
+        (REPLY.to_vec(), b"C".to_vec(), 1)
+    );
     // The second client belongs to the second worker.
     let mut second = None;
     rig.while_halted(1, |rig| {
-        let client = rig.client();
+        let client = rig.connect_client();
         rig.send(client, LOGIN);
-        assert_eq!(rig.received(client), REPLY, "it has a place");
+        assert_eq!(rig.take_received(client), REPLY, "it has a place");
         rig.send(silent[1], LOGIN);
         second = Some(client);
     });
     let second = second.expect("it came");
-    assert_eq!((rig.received(silent[1]), rig.is_closed(silent[1]), gave_way(&rig)), (b"C".to_vec(), true, 2));
+    assert_eq!((rig.take_received(silent[1]), rig.is_closed(silent[1]), gave_way(&rig)), (b"C".to_vec(), true, 2));
     // When a client has left there is room for one.
     rig.close(second);
     let mut come = || {
-        let client = rig.client();
+        let client = rig.connect_client();
         rig.send(client, LOGIN);
-        (rig.received(client), gave_way(&rig))
+        (rig.take_received(client), gave_way(&rig))
     };
     assert_eq!([come(), come()], [(REPLY.to_vec(), 2), (REPLY.to_vec(), 3)]);
     // Each place is released once.
-    assert_eq!(rig.received(silent[2]), b"C");
+    assert_eq!(rig.take_received(silent[2]), b"C");
     rig.close(first);
     silent[3..].iter().for_each(|end| rig.close(*end));
-    assert_eq!(rig.clients().login, 0);
+    assert_eq!(rig.client_counts().login, 0);
 }
 
 const SOON: Duration = Duration::from_millis(40);
@@ -75,24 +78,24 @@ fn full(soft_limit: u32, hard_limit: u32, workers: usize) -> (Rig<LetterProtocol
 
 /// Connects a client that logs in, whether or not there is a place.
 fn knock(rig: &mut Rig<LetterProtocol>) -> EndId {
-    let client = rig.client();
+    let client = rig.connect_client();
     rig.send(client, LOGIN);
     client
 }
 
 fn heard(rig: &mut Rig<LetterProtocol>, clients: &[EndId]) -> Vec<String> {
-    clients.iter().map(|client| String::from_utf8(rig.received(*client)).expect("letters")).collect()
+    clients.iter().map(|client| String::from_utf8(rig.take_received(*client)).expect("letters")).collect()
 }
 
 /// Connects a client that logs in; `None` if there is no place for it.
 fn come(rig: &mut Rig<LetterProtocol>) -> Option<EndId> {
-    let client = rig.client();
+    let client = rig.connect_client();
     rig.send(client, LOGIN);
-    (rig.received(client) == REPLY).then_some(client)
+    (rig.take_received(client) == REPLY).then_some(client)
 }
 
 fn evicted(rig: &Rig<LetterProtocol>) -> u64 {
-    let counts = rig.clients().evictions;
+    let counts = rig.client_counts().evictions;
     counts.iter().find(|(reason, _)| *reason == "soft_limit").expect("it is counted").1
 }
 
@@ -109,7 +112,7 @@ fn a_listener_that_is_full_of_idle_clients_opens_again_when_they_may_go() {
         rig.wait(EVICT_MIN_IDLE - SOON * 3);
         assert_eq!((come(&mut rig), evicted(&rig)), (None, 0));
         rig.wait(SOON * 4);
-        assert_eq!((rig.clients().idle, evicted(&rig)), (40, 10), "no more go than there are above the limit");
+        assert_eq!((rig.client_counts().idle, evicted(&rig)), (40, 10), "no more go than there are above the limit");
         assert!(
             first.iter().enumerate().all(|(number, end)| rig.is_closed(*end) == (number < 10)),
             "the longest idle go"
@@ -118,7 +121,7 @@ fn a_listener_that_is_full_of_idle_clients_opens_again_when_they_may_go() {
             assert!(come(&mut rig).is_some(), "newcomer {newcomer}");
             rig.wait(SOON);
         }
-        assert_eq!((rig.clients().idle, evicted(&rig)), (40, 30));
+        assert_eq!((rig.client_counts().idle, evicted(&rig)), (40, 30));
     }
 }
 
@@ -134,7 +137,7 @@ fn the_longest_idle_of_all_workers_go_a_few_at_a_time() {
     again(&mut rig, 1);
     again(&mut rig, 0);
     rig.wait(EVICT_MIN_IDLE + SOON * 10);
-    assert_eq!((rig.clients().idle, evicted(&rig)), (200, 300));
+    assert_eq!((rig.client_counts().idle, evicted(&rig)), (200, 300));
     let gone = clients.iter().skip(1).step_by(2).filter(|end| rig.is_closed(**end)).count();
     assert_eq!(gone, 250, "all that were idle longest");
     clients.clear();
@@ -150,7 +153,7 @@ fn a_client_stays_while_others_have_been_idle_for_longer() {
     }
     assert_eq!(clients.iter().map(|end| rig.is_closed(*end)).collect::<Vec<_>>(), [false, false, true, true]);
     rig.wait(EVICT_MIN_IDLE * 4);
-    assert_eq!((rig.clients().idle, evicted(&rig)), (2, 2));
+    assert_eq!((rig.client_counts().idle, evicted(&rig)), (2, 2));
 }
 
 #[test]
@@ -159,10 +162,10 @@ fn silent_clients_evict_no_more_clients_than_there_are_places_between_the_limits
     let clients: Vec<_> = (0..20).map(|_| come(&mut rig).expect("there is a place")).collect();
     rig.wait(EVICT_MIN_IDLE * 2);
     for _ in 0..10 {
-        (0..5).for_each(|_| _ = rig.client());
+        (0..5).for_each(|_| _ = rig.connect_client());
         rig.wait(SOON);
     }
-    assert_eq!((evicted(&rig), rig.clients().idle), (5, 15));
+    assert_eq!((evicted(&rig), rig.client_counts().idle), (5, 15));
     assert_eq!(clients.iter().filter(|end| rig.is_closed(**end)).count(), 5);
 }
 
@@ -176,7 +179,7 @@ fn newcomers_wait_until_clients_may_go() {
         assert_eq!(heard(&mut rig, &newcomers), [""; 12]);
         rig.wait(SOON * 5);
         assert_eq!(heard(&mut rig, &newcomers), ["i"; 12]);
-        assert_eq!((rig.clients().idle, evicted(&rig), rig.clients().rejections[0].1), (40, 22, 0));
+        assert_eq!((rig.client_counts().idle, evicted(&rig), rig.client_counts().rejections[0].1), (40, 22, 0));
     }
 }
 
@@ -189,8 +192,8 @@ fn a_newcomer_that_gets_no_place_in_time_is_refused() {
     rig.wait(SOON);
     assert_eq!(heard(&mut rig, &newcomers), ["i", ""]);
     rig.wait(NEWCOMER_WAIT - EVICT_MIN_IDLE);
-    assert_eq!((rig.received(newcomers[1]), rig.is_closed(newcomers[1])), (b"F".to_vec(), true));
-    assert_eq!((rig.clients().idle, rig.clients().rejections[0].1), (2, 1));
+    assert_eq!((rig.take_received(newcomers[1]), rig.is_closed(newcomers[1])), (b"F".to_vec(), true));
+    assert_eq!((rig.client_counts().idle, rig.client_counts().rejections[0].1), (2, 1));
 }
 
 #[test]
@@ -201,7 +204,7 @@ fn places_go_to_newcomers_in_the_order_in_which_they_came_and_to_none_that_has_g
     rig.close(clients[0]);
     // There is a place, but two newcomers are first.
     let late = knock(&mut rig);
-    assert_eq!(rig.received(late), b"");
+    assert_eq!(rig.take_received(late), b"");
     rig.wait(SOON * 2);
     assert_eq!(heard(&mut rig, &[newcomers[1], newcomers[2], late]), ["i", "", ""]);
     rig.close(clients[1]);
@@ -218,7 +221,7 @@ fn newcomers_that_have_left_keep_no_place_from_the_next() {
     gone.iter().for_each(|end| rig.close(*end));
     rig.close(clients[0]);
     rig.wait(SOON);
-    assert_eq!(rig.received(waits), REPLY);
+    assert_eq!(rig.take_received(waits), REPLY);
 }
 
 #[test]
@@ -229,7 +232,7 @@ fn no_more_than_256_newcomers_wait() {
     assert_eq!(rejected, 300 - 256);
     rig.wait(NEWCOMER_WAIT + SOON);
     let rejected = heard(&mut rig, &newcomers).iter().filter(|heard| *heard == "F").count();
-    assert_eq!((rejected, rig.clients().rejections[0].1), (256, 300));
+    assert_eq!((rejected, rig.client_counts().rejections[0].1), (256, 300));
 }
 
 #[test]
@@ -258,7 +261,7 @@ fn flood(soft_limit: u32, hard_limit: u32) -> (u64, u64) {
     let gate = GateConfig { soft_limit, hard_limit, evict_min_idle: EVICT_MIN_IDLE };
     let timeouts = Timeouts { newcomer_wait: Some(NEWCOMER_WAIT), ..Timeouts::default() };
     let mut rig = Rig::with_gate(gate, timeouts, 2, LetterProtocol, 64 * 1024);
-    let refused = |rig: &Rig<LetterProtocol>| rig.clients().rejections[0].1;
+    let refused = |rig: &Rig<LetterProtocol>| rig.client_counts().rejections[0].1;
     for _ in 0..1000 {
         knock(&mut rig);
         rig.wait(Duration::from_millis(1));

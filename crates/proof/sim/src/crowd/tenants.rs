@@ -13,21 +13,22 @@ pub const DATABASES: usize = 3;
 /// Number of users; the first has no name and no limits.
 pub const USERS: usize = 3;
 
-/// Databases have the first numbers, users the next ones.
-pub type Number = usize;
+/// The index of a tenant: databases come first, then users.
+pub type TenantIndex = usize;
 
 /// Limits by tenant.
 #[derive(Clone, Default)]
 pub struct Limits(Arc<Mutex<[Option<TenantLimits>; DATABASES + USERS]>>);
 
 impl Limits {
-    pub fn of(&self, tenant: Number) -> Option<TenantLimits> {
+    pub fn of(&self, tenant: TenantIndex) -> Option<TenantLimits> {
         self.0.lock().expect("it does not panic")[tenant]
     }
 
+    /// Draws new limits of all tenants, none above `most`. About half of the tenants, and the first user, get none.
     pub fn draw(&self, rng: &mut Rng, most: u32) {
-        let drawn = std::array::from_fn(|number| {
-            if number == DATABASES || rng.percent(50) {
+        let drawn = std::array::from_fn(|tenant| {
+            if tenant == DATABASES || rng.percent(50) {
                 return None;
             }
             let hard_limit = 1 + rng.below(u64::from(most)) as u32;

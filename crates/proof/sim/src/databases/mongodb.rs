@@ -83,7 +83,7 @@ pub struct MongoDb {
     /// A former primary that does not know of its successor.
     stale: Option<Stale>,
     /// Until this time, the session of the next executed write ends without an answer.
-    ambush: Option<Duration>,
+    answer_lost_until: Option<Duration>,
     written: Written,
     transactions: Transactions,
     pooler_checks: PoolerChecks,
@@ -93,14 +93,15 @@ pub struct MongoDb {
     closed: Vec<Connection>,
 }
 
+/// A host, as far as it has state of its own.
 #[derive(Default)]
 struct Host {
     cursors: BTreeMap<i64, Cursor>,
     /// Number of cursors opened so far.
-    opened: i64,
-    down: Option<Duration>,
+    cursors_opened: i64,
+    down_until: Option<Duration>,
     /// Time of the last `hello`.
-    asked: Duration,
+    last_hello: Duration,
 }
 
 struct Session {
@@ -130,7 +131,7 @@ impl MongoDb {
             version: 1,
             election: None,
             stale: None,
-            ambush: None,
+            answer_lost_until: None,
             written: Written::default(),
             transactions: Transactions::default(),
             pooler_checks: PoolerChecks::default(),
@@ -173,11 +174,11 @@ impl MongoDb {
     /// Hosts without a `hello` for this long.
     pub fn unwatched(&self, long: Duration) -> Vec<String> {
         let hosts = self.hosts.iter().take(if self.kind == Kind::Standalone { 1 } else { HOSTS }).enumerate();
-        let unwatched = hosts.filter(|(_, host)| host.asked + long < self.now);
+        let unwatched = hosts.filter(|(_, host)| host.last_hello + long < self.now);
         unwatched.map(|(host, _)| format!("no monitor watches host {host}")).collect()
     }
 
-    pub fn on_tick(&mut self, now: Duration) {
+    pub fn advance_clock(&mut self, now: Duration) {
         self.now = self.now.max(now);
     }
 
@@ -219,8 +220,8 @@ impl MongoDb {
     fn drop_session(&mut self, connection: Connection) {
         if self.sessions.remove(&connection).is_some() {
             self.closed.push(connection);
-            self.transactions.give_up(connection);
-            self.streams.give_up(connection);
+            self.transactions.forget_connection(connection);
+            self.streams.forget_connection(connection);
         }
     }
 }
@@ -234,10 +235,10 @@ impl Database for MongoDb {
     }
 
     fn connect_to(&mut self, port: u16, now: Duration) -> Connection {
-        self.on_tick(now);
+        self.advance_clock(now);
         self.last += 1;
         let (host, user) = (usize::from(port) % HOSTS, usize::from(port) / HOSTS);
-        if self.hosts[host].down.is_some() {
+        if self.hosts[host].down_until.is_some() {
             self.closed.push(self.last);
         } else {
             self.sessions.insert(self.last, Session { host, user, input: Vec::new(), waits: false });
@@ -246,31 +247,31 @@ impl Database for MongoDb {
     }
 
     fn disturb(&mut self, lot: u64, gently: bool, now: Duration) {
-        self.on_tick(now);
+        self.advance_clock(now);
         self.change_hosts(lot, gently);
     }
 
-    fn taken_back(&self) -> u64 {
+    fn rolled_back(&self) -> u64 {
         self.written.rolled_back()
     }
 
     fn receive(&mut self, connection: Connection, bytes: &[u8], now: Duration) {
-        self.on_tick(now);
-        self.ambush.take_if(|until| *until < now);
+        self.advance_clock(now);
+        self.answer_lost_until.take_if(|until| *until < now);
         let Some(session) = self.sessions.get_mut(&connection) else { return };
         session.input.extend(bytes);
         self.read_on(connection);
     }
 
     fn hang_up(&mut self, connection: Connection, now: Duration) {
-        self.on_tick(now);
+        self.advance_clock(now);
         self.sessions.remove(&connection);
-        self.transactions.give_up(connection);
-        self.streams.give_up(connection);
+        self.transactions.forget_connection(connection);
+        self.streams.forget_connection(connection);
     }
 
     fn due(&self) -> Option<Duration> {
-        let downs = self.hosts.iter().filter_map(|host| host.down);
+        let downs = self.hosts.iter().filter_map(|host| host.down_until);
         let stale = self.stale.as_ref().map(|stale| stale.until);
         let election = self.election.map(|election| election.0);
         let others = [election, stale, self.transactions.due(), self.written.due(), self.streams.due()];
@@ -278,7 +279,7 @@ impl Database for MongoDb {
     }
 
     fn tick(&mut self, now: Duration) {
-        self.on_tick(now);
+        self.advance_clock(now);
         self.settle();
     }
 
@@ -294,7 +295,7 @@ impl Database for MongoDb {
         self.drop_session(connection);
     }
 
-    fn open(&self) -> Vec<Connection> {
+    fn open_connections(&self) -> Vec<Connection> {
         self.sessions.keys().copied().collect()
     }
 }

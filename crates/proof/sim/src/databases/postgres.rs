@@ -43,7 +43,7 @@ pub struct Postgres {
     output: Vec<(Connection, Vec<u8>)>,
     closed: Vec<Connection>,
     /// Its configuration changes `IntervalStyle` from time to time.
-    is_reloaded: bool,
+    changes_configuration: bool,
 }
 
 impl Postgres {
@@ -52,8 +52,8 @@ impl Postgres {
     }
 
     /// A server whose configuration changes from time to time.
-    pub fn reloaded() -> Self {
-        Self { is_reloaded: true, ..Self::default() }
+    pub fn with_changing_configuration() -> Self {
+        Self { changes_configuration: true, ..Self::default() }
     }
 
     /// The committed rows, in the order of their insertion.
@@ -148,7 +148,7 @@ impl Postgres {
 impl Database for Postgres {
     fn connect(&mut self, now: Duration) -> Connection {
         self.count += 1;
-        let session = Session { is_reloaded: self.is_reloaded, ..Session::new(self.count, now) };
+        let session = Session { changes_configuration: self.changes_configuration, ..Session::new(self.count, now) };
         self.sessions.insert(self.count, session);
         self.count
     }
@@ -208,11 +208,11 @@ impl Database for Postgres {
         ours && !self.in_transaction(connection)
     }
 
-    fn counts(&self, connection: Connection) -> bool {
+    fn counts_as_session(&self, connection: Connection) -> bool {
         self.sessions.get(&connection).is_some_and(|session| session.phase == Phase::Ready)
     }
 
-    fn open(&self) -> Vec<Connection> {
+    fn open_connections(&self) -> Vec<Connection> {
         self.sessions.keys().copied().collect()
     }
 }

@@ -206,7 +206,7 @@ impl Database for Redis {
         self.close(connection);
     }
 
-    fn open(&self) -> Vec<Connection> {
+    fn open_connections(&self) -> Vec<Connection> {
         self.sessions.keys().copied().collect()
     }
 }

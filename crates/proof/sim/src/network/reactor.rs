@@ -17,7 +17,7 @@ use std::{
 
 use driver::reactor::{Buffer, Channel, Completion, ConnId, Data, Owner, Reactor, Ring, Submitted, Wake, writable};
 
-use super::{EndId, Host, Network, State};
+use super::{EndId, HostBehaviour, Network, State};
 use crate::random::Rng;
 
 #[derive(Clone, Default)]
@@ -91,7 +91,8 @@ struct Conn {
 }
 
 impl ReactorView {
-    pub fn is_awaited(&self) -> bool {
+    /// Whether the worker of the reactor has been woken, or a connection has news.
+    pub fn has_news(&self) -> bool {
         let state = self.network.lock();
         self.waker.is_awake() || self.conns.borrow().values().any(|conn| conn.has_news(&state))
     }
@@ -169,8 +170,9 @@ impl VirtualReactor {
         self.view.conns.borrow_mut().remove(&id.0).expect("a connection is closed once").end
     }
 
-    /// The next completion of a connection, if there is one now.
-    fn look(&mut self, id: u32) -> Option<Completion<Socket>> {
+    /// Carries on with a connection: accepts, sends the bytes that wait, or receives. Returns the completion, if there
+    /// is one now.
+    fn next_completion(&mut self, id: u32) -> Option<Completion<Socket>> {
         let mut conns = self.view.conns.borrow_mut();
         let conn = conns.get_mut(&id)?;
         let owner = conn.owner;
@@ -252,7 +254,7 @@ impl Reactor for VirtualReactor {
 
     fn next(&mut self) -> Option<Completion<Socket>> {
         while let Some(id) = self.round.pop_front() {
-            if let Some(completion) = self.look(id) {
+            if let Some(completion) = self.next_completion(id) {
                 // One round may report that bytes were sent and received, and several accepted connections.
                 if matches!(completion, Completion::Sent { .. } | Completion::Accepted { .. }) {
                     self.round.push_front(id);
@@ -274,7 +276,7 @@ impl Reactor for VirtualReactor {
 
     fn connect_tcp(&mut self, address: SocketAddr, owner: Owner) -> io::Result<ConnId> {
         let (mut state, host) = (self.view.network.lock(), address.port() - 1);
-        if state.host(host) == Host::Unreachable {
+        if state.behaviour_of(host) == HostBehaviour::Unreachable {
             return Err(io::Error::other("no descriptors are left"));
         }
         let end = state.dial(host);

@@ -36,8 +36,8 @@ pub struct Client<S: ClientProtocol> {
     reference: S::Database,
     rng: Rng,
     connection: Option<ClientConnection>,
-    /// Number of faults before the oldest connection that still matters.
-    faults: u64,
+    /// Faults before the oldest connection that still matters.
+    faults_before: u64,
     connections: u64,
     /// Most requests on a connection.
     requests: u64,
@@ -80,7 +80,8 @@ struct ClientConnection {
     requests: u64,
     answers_due: usize,
     waiting_since: Time,
-    faults: u64,
+    /// Faults before the oldest connection that still matters to this one.
+    faults_before: u64,
     cancelled: bool,
     /// All requests, for the message of a failed check.
     sent_log: Vec<String>,
@@ -88,6 +89,7 @@ struct ClientConnection {
     said_goodbye: bool,
     /// It vanishes at its next turn, at about the time of its answer.
     vanishes_next: bool,
+    /// When the missing asides are overdue, once the client waits for them.
     asides_deadline: Option<Time>,
 }
 
@@ -97,6 +99,33 @@ fn note_setting(parameters: &mut BTreeMap<Vec<u8>, Vec<u8>>, message: &Message) 
 }
 
 impl ClientConnection {
+    /// A connection that is to make this many requests.
+    fn new(end: EndId, reference: Connection, requests: u64, now: Time, faults_before: u64) -> Self {
+        Self {
+            end,
+            reference,
+            unsent: VecDeque::new(),
+            expected: VecDeque::new(),
+            expected_settings: VecDeque::new(),
+            reference_settings: BTreeMap::new(),
+            received_settings: BTreeMap::new(),
+            expected_asides: VecDeque::new(),
+            early_asides: VecDeque::new(),
+            received: Vec::new(),
+            opening_messages: Vec::new(),
+            opening: true,
+            requests,
+            answers_due: 0,
+            waiting_since: now,
+            faults_before,
+            cancelled: false,
+            sent_log: Vec::new(),
+            said_goodbye: false,
+            vanishes_next: false,
+            asides_deadline: None,
+        }
+    }
+
     /// Checks that no answer is overdue.
     fn check_answer_time(&self, client: usize, now: Time) {
         let in_time = self.answers_due == 0 || now.since(self.waiting_since) < MAX_ANSWER_TIME;
@@ -119,9 +148,10 @@ impl ClientConnection {
         }
     }
 
-    /// Whether the client waits for asides that are not overdue. Without answers due, none may have come too many.
-    fn awaits_asides(&mut self, number: usize, now: Time, faults: u64) -> bool {
-        let after_fault = faults > self.faults;
+    /// Fails if an aside is overdue, or has come though no client sent it. Returns whether the client still waits for
+    /// asides. The first call that finds some missing sets their deadline.
+    fn check_asides(&mut self, number: usize, now: Time, faults: u64) -> bool {
+        let after_fault = faults > self.faults_before;
         if !self.expected_asides.is_empty() {
             let until = *self.asides_deadline.get_or_insert(now + MAX_ASIDE_WAIT);
             let in_time = now < until || after_fault;
@@ -136,7 +166,7 @@ impl ClientConnection {
     }
 
     /// Compares an aside with the first one expected.
-    fn compare_aside(&mut self, message: Message, number: usize, after_fault: bool) {
+    fn check_aside(&mut self, message: Message, number: usize, after_fault: bool) {
         let Some(expected) = self.expected_asides.pop_front() else {
             self.early_asides.push_back(message);
             return;
@@ -153,10 +183,13 @@ impl ClientConnection {
 /// What a client sees of the simulation.
 pub struct Environment<'a, D> {
     pub network: &'a Network,
-    pub real: &'a D,
+    /// The database behind the product.
+    pub product_database: &'a D,
     pub now: Time,
+    /// Faults so far.
     pub faults: u64,
-    /// Those whose effects a new connection may still notice.
+    /// 1 if a new connection may still notice effects of earlier faults, else 0. A new connection counts that many of
+    /// `faults` as later than its begin.
     pub lingering_faults: u64,
     /// Whether to print all messages.
     pub trace: bool,
@@ -176,7 +209,7 @@ impl<S: ClientProtocol> Client<S> {
             protocol,
             rng,
             connection: None,
-            faults: 0,
+            faults_before: 0,
             connections,
             requests,
             wake,
@@ -193,7 +226,7 @@ impl<S: ClientProtocol> Client<S> {
         self.connection.is_some()
     }
 
-    /// Does not connect again.
+    /// From now on the client does not connect. A present connection goes on.
     pub fn retire(&mut self) {
         self.connections = 0;
     }
@@ -225,7 +258,7 @@ impl<S: ClientProtocol> Client<S> {
             return;
         }
         let is_idle = connection.answers_due == 0 && self.protocol.is_idle();
-        if is_idle && connection.awaits_asides(self.number, env.now, env.faults) {
+        if is_idle && connection.check_asides(self.number, env.now, env.faults) {
             return;
         }
         if is_idle && self.idle_per_myriad > 0 && self.rng.per_myriad(self.idle_per_myriad) {
@@ -283,32 +316,11 @@ impl<S: ClientProtocol> Client<S> {
     fn begin(&mut self, env: &Environment<'_, S::Database>) {
         self.connections -= 1;
         let faults = env.faults - env.lingering_faults;
-        self.faults = if self.protocol.uses_earlier_state() { self.faults.min(faults) } else { faults };
+        self.faults_before = if self.protocol.uses_earlier_state() { self.faults_before.min(faults) } else { faults };
         let end = env.network.connect();
         let reference = self.reference.connect(elapsed(env.now));
-        self.connection = Some(ClientConnection {
-            end,
-            reference,
-            unsent: VecDeque::new(),
-            expected: VecDeque::new(),
-            expected_settings: VecDeque::new(),
-            reference_settings: BTreeMap::new(),
-            received_settings: BTreeMap::new(),
-            expected_asides: VecDeque::new(),
-            early_asides: VecDeque::new(),
-            received: Vec::new(),
-            opening_messages: Vec::new(),
-            opening: true,
-            requests: (1 + self.rng.below(24)).min(self.requests),
-            answers_due: 0,
-            waiting_since: env.now,
-            faults: self.faults,
-            cancelled: false,
-            sent_log: Vec::new(),
-            said_goodbye: false,
-            vanishes_next: false,
-            asides_deadline: None,
-        });
+        let requests = (1 + self.rng.below(24)).min(self.requests);
+        self.connection = Some(ClientConnection::new(end, reference, requests, env.now, self.faults_before));
         let request = self.protocol.first_request(&mut self.rng);
         self.send_request(request, env);
     }
@@ -392,7 +404,7 @@ impl<S: ClientProtocol> Client<S> {
         }
         env.network.close(connection.end);
         if uncertain && connection.answers_due > 0 {
-            self.protocol.check_after_fault(env.real, &self.reference);
+            self.protocol.check_after_fault(env.product_database, &self.reference);
         }
         self.reference.hang_up(connection.reference, elapsed(env.now));
         while let Some(due) = self.reference.due() {
@@ -415,7 +427,7 @@ impl<S: ClientProtocol> Client<S> {
     /// Handles a change of one of its ends.
     pub fn on_event(&mut self, end: EndId, env: &Environment<'_, S::Database>) {
         if let Some(at) = self.cancels.iter().position(|cancel| *cancel == end) {
-            if env.network.is_over(end) {
+            if env.network.has_input_ended(end) {
                 env.network.close(end);
                 self.cancels.remove(at);
             }
@@ -431,22 +443,22 @@ impl<S: ClientProtocol> Client<S> {
             let bytes: Vec<u8> = connection.received.drain(..length).collect();
             self.protocol.on_message(&bytes);
             if let Some(message) = message {
-                self.compare(message, env);
+                self.check_message(message, env);
             }
         }
-        if self.connection.is_some() && env.network.is_over(end) {
+        if self.connection.is_some() && env.network.has_input_ended(end) {
             self.on_closed(env);
         }
     }
 
-    fn compare(&mut self, message: Message, env: &Environment<'_, S::Database>) {
+    fn check_message(&mut self, message: Message, env: &Environment<'_, S::Database>) {
         let connection = self.connection.as_mut().expect("there is a connection");
-        let after_fault = env.faults > connection.faults;
+        let after_fault = env.faults > connection.faults_before;
         if message.kind == Kind::Setting {
             return note_setting(&mut connection.received_settings, &message);
         }
         if message.kind == Kind::Aside {
-            return connection.compare_aside(message, self.number, after_fault);
+            return connection.check_aside(message, self.number, after_fault);
         }
         if connection.opening {
             let done = message.kind == Kind::End;
@@ -497,9 +509,9 @@ impl<S: ClientProtocol> Client<S> {
                     connection.describe(self.number),
                     connection.expected
                 );
-                self.protocol.check(env.real, &self.reference);
+                self.protocol.check(env.product_database, &self.reference);
                 if !after_fault {
-                    self.protocol.check_without_fault(env.real, &self.reference);
+                    self.protocol.check_without_fault(env.product_database, &self.reference);
                 }
             }
             self.wake = self.wake.min(env.now + self.rng.around(Duration::from_micros(100)));
@@ -509,7 +521,7 @@ impl<S: ClientProtocol> Client<S> {
     /// The product has closed the connection.
     fn on_closed(&mut self, env: &Environment<'_, S::Database>) {
         let connection = self.connection.as_ref().expect("there is a connection");
-        let after_fault = env.faults > connection.faults;
+        let after_fault = env.faults > connection.faults_before;
         let next = connection.expected.front();
         assert!(
             connection.said_goodbye || after_fault,

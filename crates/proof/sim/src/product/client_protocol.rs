@@ -70,7 +70,8 @@ pub trait ClientProtocol {
     /// The last message of a client; empty if it only closes.
     fn goodbye(&self) -> Vec<u8>;
 
-    /// The length of the first message, if it is complete, and the message, unless it is not compared.
+    /// The length of the first message, if it is complete, and the message, unless it is not compared. The protocol
+    /// may note what it saw.
     fn split_first(&mut self, bytes: &[u8], opening: bool) -> Option<(usize, Option<Message>)>;
 
     /// Sorts the messages of the opening, whose order is not defined.
@@ -79,11 +80,12 @@ pub trait ClientProtocol {
     /// Whether this is a documented difference.
     fn is_equivalent(&self, expected: &Message, got: &Message, after_fault: bool) -> bool;
 
-    /// Checks, when every request is answered, that the real database holds the same as the reference.
-    fn check(&mut self, real: &Self::Database, reference: &Self::Database);
+    /// Checks, when every request is answered, that the database behind the product holds the same as the reference.
+    fn check(&mut self, product_database: &Self::Database, reference: &Self::Database);
 
-    /// Checks, when the connection has ended during a request, that the real database holds all acknowledged writes.
-    fn check_after_fault(&mut self, real: &Self::Database, reference: &Self::Database);
+    /// Checks, when the connection has ended during a request, that the database behind the product holds all
+    /// acknowledged writes.
+    fn check_after_fault(&mut self, product_database: &Self::Database, reference: &Self::Database);
 
     /// The message that cancels the present request, for a connection of its own.
     fn cancel(&self) -> Option<Vec<u8>>;
@@ -114,5 +116,5 @@ pub trait ClientProtocol {
     }
 
     /// Checks, when every request is answered without a fault, that unacknowledged writes are there, too.
-    fn check_without_fault(&mut self, _real: &Self::Database, _own: &Self::Database) {}
+    fn check_without_fault(&mut self, _product_database: &Self::Database, _reference: &Self::Database) {}
 }

@@ -28,7 +28,7 @@ pub struct DatabaseServer<D> {
 
 impl<D: Database> fmt::Debug for DatabaseServer<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} open, connected {:?}", self.database.open(), self.ends)
+        write!(f, "{:?} open, connected {:?}", self.database.open_connections(), self.ends)
     }
 }
 
@@ -99,7 +99,7 @@ impl<D: Database> DatabaseServer<D> {
         if !bytes.is_empty() {
             self.database.receive(connection, &bytes, elapsed(now));
         }
-        if network.is_over(end) {
+        if network.has_input_ended(end) {
             self.database.hang_up(connection, elapsed(now));
             self.close(network, end);
         }
@@ -110,7 +110,7 @@ impl<D: Database> DatabaseServer<D> {
     pub fn sessions(&self) -> usize {
         self.connections
             .values()
-            .filter(|server| server.has_received && self.database.counts(server.connection))
+            .filter(|server| server.has_received && self.database.counts_as_session(server.connection))
             .count()
     }
 

@@ -7,7 +7,7 @@ use pool::Time;
 use seam::Protocol;
 
 use super::{Simulation, client_protocol::ClientProtocol};
-use crate::{databases::Database, network::Host};
+use crate::{databases::Database, network::HostBehaviour};
 
 /// Which faults a schedule has, and how often.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ impl<P: Protocol, S: ClientProtocol> Simulation<P, S> {
 
     pub(super) fn cause_fault(&mut self) {
         if self.faults.recovery.take_if(|at| *at <= self.now).is_some() {
-            (0..S::Database::PORTS).for_each(|port| self.network.set_host(port, Host::Accepts));
+            (0..S::Database::PORTS).for_each(|port| self.network.set_host(port, HostBehaviour::Accepts));
             _ = self.harness.handle().resume(None);
             if !self.faults.plan.unnoticeable {
                 self.faults.last = Some(self.now);
@@ -59,10 +59,10 @@ impl<P: Protocol, S: ClientProtocol> Simulation<P, S> {
         }
         self.outcome.faults += 1;
         self.faults.last = Some(self.now);
-        if self.disturbs_hosts() {
+        if self.draw_host_fault() {
             return self.database_server.disturb(&self.network, self.rng.next(), false, self.now);
         }
-        let open = self.database_server.database.open();
+        let open = self.database_server.database.open_connections();
         match self.rng.below(10) {
             0..=2 if !open.is_empty() => {
                 let (victim, politely) = (open[self.rng.index(open.len())], self.rng.percent(60));
@@ -74,7 +74,12 @@ impl<P: Protocol, S: ClientProtocol> Simulation<P, S> {
             }
             6 => open.iter().for_each(|victim| self.database_server.kill(&self.network, *victim, false, self.now)),
             7 | 8 if self.faults.recovery.is_none() => {
-                let how = self.rng.pick(&[Host::Refuses, Host::Silent, Host::Silent, Host::Unreachable]);
+                let how = self.rng.pick(&[
+                    HostBehaviour::Refuses,
+                    HostBehaviour::Silent,
+                    HostBehaviour::Silent,
+                    HostBehaviour::Unreachable,
+                ]);
                 self.set_some_host(how);
                 self.faults.recovery = Some(self.now + self.rng.around(Duration::from_millis(200)));
             }
@@ -84,13 +89,13 @@ impl<P: Protocol, S: ClientProtocol> Simulation<P, S> {
 
     /// Causes a fault that no client may notice: it concerns no request, or a request that was not sent yet.
     fn cause_unnoticeable_fault(&mut self) {
-        if self.disturbs_hosts() {
+        if self.draw_host_fault() {
             return self.database_server.disturb(&self.network, self.rng.next(), true, self.now);
         }
         match self.rng.below(4) {
             0 | 1 => self.database_server.kill_next_cleaning(),
             2 if self.faults.recovery.is_none() => {
-                let how = self.rng.pick(&[Host::Refuses, Host::Unreachable]);
+                let how = self.rng.pick(&[HostBehaviour::Refuses, HostBehaviour::Unreachable]);
                 self.set_some_host(how);
                 self.faults.recovery = Some(self.now + self.rng.around(Duration::from_millis(20)));
             }
@@ -98,12 +103,12 @@ impl<P: Protocol, S: ClientProtocol> Simulation<P, S> {
         }
     }
 
-    /// Whether the next fault is among the hosts.
-    fn disturbs_hosts(&mut self) -> bool {
+    /// Draws whether the next fault is among the hosts.
+    fn draw_host_fault(&mut self) -> bool {
         S::Database::HOSTS > 1 && self.rng.percent(60)
     }
 
-    fn set_some_host(&mut self, how: Host) {
+    fn set_some_host(&mut self, how: HostBehaviour) {
         let host = if S::Database::HOSTS > 1 { self.rng.below(S::Database::HOSTS.into()) } else { 0 };
         let ports = (host as u16..S::Database::PORTS).step_by(S::Database::HOSTS.into());
         ports.for_each(|port| self.network.set_host(port, how));

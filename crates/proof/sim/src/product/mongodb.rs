@@ -17,7 +17,7 @@ use pool::PoolConfig;
 use seam::{Encryption, Origin, PoolId};
 
 use super::{
-    Bounds, DatabaseServer, ExtraClient, Harness, Limits, Outcome, RAW_CLIENT, Simulation, pool_ids::PoolIds,
+    Bounds, DatabaseServer, Harness, Limits, Outcome, RAW_CLIENT, SelfCheckingClient, Simulation, pool_ids::PoolIds,
     random_setup,
 };
 use crate::{
@@ -67,17 +67,17 @@ struct Setup {
 }
 
 impl Setup {
-    fn monitors(&self, place: u32) -> bool {
-        place >= self.hosts * model::USERS as u32
+    fn monitors(&self, index: u32) -> bool {
+        index >= self.hosts * model::USERS as u32
     }
 }
 
 impl Upstreams for Setup {
     fn spec(&self, pool: PoolId) -> Option<PoolSpec> {
-        let place = self.pool_ids.index_of(pool)?;
+        let index = self.pool_ids.index_of(pool)?;
         let watch = PoolConfig { min_size: 1, max_size: 1, ..self.config.clone() };
-        let (host, user) = (place % self.hosts, place / self.hosts);
-        Some(match self.monitors(place) {
+        let (host, user) = (index % self.hosts, index / self.hosts);
+        Some(match self.monitors(index) {
             true => random_setup::spec_at(host as HostId, "app".into(), watch),
             false => {
                 random_setup::spec_at((host + user * model::HOSTS as u32) as HostId, "app".into(), self.config.clone())
@@ -92,7 +92,7 @@ impl Upstreams for Setup {
 
     fn at_start(&self) -> Vec<PoolId> {
         let first = self.hosts * model::USERS as u32;
-        (first..first + self.hosts).map(|place| self.pool_ids.id(place)).collect()
+        (first..first + self.hosts).map(|index| self.pool_ids.id_or_new(index)).collect()
     }
 }
 
@@ -145,7 +145,7 @@ impl Directory for Setup {
 
     fn route(&self, user: &str, host: usize) -> Result<PoolId, String> {
         let user = if self.secure { user_of(user).ok_or("no user of this name")? } else { 0 };
-        Ok(self.pool_ids.id(user * self.hosts + host as u32))
+        Ok(self.pool_ids.id_or_new(user * self.hosts + host as u32))
     }
 
     fn is_configured(&self, pool: PoolId) -> bool {
@@ -161,8 +161,8 @@ impl Directory for Setup {
     }
 
     fn server_login(&self, pool: PoolId) -> ServerLogin {
-        let place = self.pool_ids.index_of(pool).expect("it has a server");
-        let (host, monitors) = ((place % self.hosts) as usize, self.monitors(place));
+        let index = self.pool_ids.index_of(pool).expect("it has a server");
+        let (host, monitors) = ((index % self.hosts) as usize, self.monitors(index));
         ServerLogin { host, monitors, ..ServerLogin::default() }
     }
 }
@@ -175,8 +175,8 @@ fn user_of(name: &str) -> Option<u32> {
     (0..model::USERS).find(|user| name_of(*user) == name).map(|user| user as u32)
 }
 
-/// With a single server connection no application uses the hot row: a request that waits for a transaction would block
-/// it.
+/// Draws the applications. With a single server connection none uses the hot collection: a write that waits there for
+/// the end of a transaction would hold the connection that the transaction needs.
 fn applications(
     rng: &mut Rng,
     (bounds, count): (Bounds, usize),
@@ -197,8 +197,8 @@ fn applications(
         });
         let tasks = rng.pick(&[2, 5, 12]).min(bounds.requests);
         // Twins: applications of two users whose sessions have the same ids.
-        let session_of = if twins { number / model::USERS } else { number };
-        let profile = Profile { number, user, login, balanced, kind, tasks, pause, hot, never_vanishes, session_of };
+        let session_seed = if twins { number / model::USERS } else { number };
+        let profile = Profile { number, user, login, balanced, kind, tasks, pause, hot, never_vanishes, session_seed };
         Application::new(profile, Rng::new(rng.next()))
     };
     (0..count).map(&mut drawn).collect()
@@ -216,10 +216,11 @@ pub fn play(seed: u64, bounds: Bounds, raw_bytes: Option<&[u8]>, trace: bool) ->
     let applications_only = secure || rng.percent(20);
     let clients = if applications_only { 0 } else { (1 + rng.index(5)).min(bounds.clients) };
     let least = usize::from(applications_only);
-    let extra_clients = (least + if rng.percent(50) { rng.index(3) } else { 0 }).min(bounds.clients);
-    let raw_clients = random_setup::raw_clients(&mut rng, bounds).max(usize::from(raw_bytes.is_some()));
+    let self_checking_clients = (least + if rng.percent(50) { rng.index(3) } else { 0 }).min(bounds.clients);
+    let raw_clients = random_setup::raw_client_count(&mut rng, bounds).max(usize::from(raw_bytes.is_some()));
     let scarce = bounds.faults && rng.percent(15);
-    let max_size = if scarce { 1 } else { rng.pick(&[1, 2, (clients + extra_clients + raw_clients) as u32 + 1]) };
+    let max_size =
+        if scarce { 1 } else { rng.pick(&[1, 2, (clients + self_checking_clients + raw_clients) as u32 + 1]) };
     // Longer than a host refuses connections in a fault that no client may notice.
     let unavailable_wait_time = Some(Duration::from_millis(rng.pick(&[600, 2000])));
     let mut config = PoolConfig { unavailable_wait_time, ..random_setup::pool(&mut rng, max_size) };
@@ -246,9 +247,10 @@ pub fn play(seed: u64, bounds: Bounds, raw_bytes: Option<&[u8]>, trace: bool) ->
     let harness = Harness::new(MongoDb::new(setup.clone()), setup, rules, &network, &mut rng);
     let clients = random_setup::clients(&mut rng, bounds, clients, |number| MongoDbProtocol::new(number, kind));
     let raw_clients =
-        random_setup::raw_clients_sending(raw_bytes, raw_clients, MongoDbProtocol::new(RAW_CLIENT, kind), &mut rng);
+        random_setup::raw_clients(raw_bytes, raw_clients, MongoDbProtocol::new(RAW_CLIENT, kind), &mut rng);
     let never_vanishes = rng.percent(30);
-    let extra_clients = applications(&mut rng, (bounds, extra_clients), kind, secure, (max_size, never_vanishes));
+    let self_checking_clients =
+        applications(&mut rng, (bounds, self_checking_clients), kind, secure, (max_size, never_vanishes));
     let mut database = model::MongoDb::new(kind);
     if never_vanishes {
         database.limit_streams(MAX_PINNED as usize);
@@ -263,14 +265,16 @@ pub fn play(seed: u64, bounds: Bounds, raw_bytes: Option<&[u8]>, trace: bool) ->
         rng,
         trace,
     );
-    simulation.extra_clients =
-        extra_clients.into_iter().map(|extra_client| Box::new(extra_client) as Box<dyn ExtraClient<_>>).collect();
+    simulation.self_checking_clients = self_checking_clients
+        .into_iter()
+        .map(|self_checking_client| Box::new(self_checking_client) as Box<dyn SelfCheckingClient<_>>)
+        .collect();
     simulation.scarce = scarce;
     simulation.recovery_time = RECOVERY_TIME;
     simulation.max_cleaning_time = MAX_CLEANING_TIME;
     simulation.outcome.faults = u64::from(scarce);
     simulation.play(|database| {
         // When the workers have ended there are no monitors.
-        if database.open().is_empty() { Vec::new() } else { database.unwatched(MAX_WATCH_GAP) }
+        if database.open_connections().is_empty() { Vec::new() } else { database.unwatched(MAX_WATCH_GAP) }
     })
 }

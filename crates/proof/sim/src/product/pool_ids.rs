@@ -7,8 +7,8 @@ use std::{
 
 use seam::PoolId;
 
-/// The first id of pools that were forgotten before.
-const FIRST_REUSED_ID: u32 = 1 << 16;
+/// After any pool was forgotten, new ids are at least this.
+const MIN_LATER_ID: u32 = 1 << 16;
 
 /// A pool is known by its index among all possible pools.
 #[derive(Default)]
@@ -17,7 +17,7 @@ pub(super) struct PoolIds(Mutex<Table>);
 #[derive(Default)]
 struct Table {
     ids: BTreeMap<u32, PoolId>,
-    places: BTreeMap<PoolId, u32>,
+    indices: BTreeMap<PoolId, u32>,
     forgotten: u32,
 }
 
@@ -26,23 +26,24 @@ impl PoolIds {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn id(&self, place: u32) -> PoolId {
-        let Table { ids, places, forgotten } = &mut *self.table();
-        let new = if *forgotten > 0 { FIRST_REUSED_ID + *forgotten * (1 << 8) + place } else { place };
-        let id = *ids.entry(place).or_insert(PoolId(new));
-        places.insert(id, place);
+    /// The id of a pool, which gets one if it has none.
+    pub(super) fn id_or_new(&self, index: u32) -> PoolId {
+        let Table { ids, indices, forgotten } = &mut *self.table();
+        let new = if *forgotten > 0 { MIN_LATER_ID + *forgotten * (1 << 8) + index } else { index };
+        let id = *ids.entry(index).or_insert(PoolId(new));
+        indices.insert(id, index);
         id
     }
 
     /// The index of a pool; `None` if the pool is forgotten.
     pub(super) fn index_of(&self, id: PoolId) -> Option<u32> {
-        self.table().places.get(&id).copied()
+        self.table().indices.get(&id).copied()
     }
 
     pub(super) fn forget(&self, id: PoolId) {
         let mut table = self.table();
-        let place = table.places.remove(&id).expect("a pool is forgotten once");
-        table.ids.remove(&place);
+        let index = table.indices.remove(&id).expect("a pool is forgotten once");
+        table.ids.remove(&index);
         table.forgotten += 1;
     }
 

@@ -74,7 +74,7 @@ impl Directory for Setup {
 
     fn route(&self, _: &str, user: &str) -> Result<Route, Unknown> {
         let pool = USERS.iter().position(|known| *known == user).ok_or(Unknown::User)?;
-        Ok(Route { pool: self.pool_ids.id(pool as u32), mode: self.mode, pass_through: false, add_host: false })
+        Ok(Route { pool: self.pool_ids.id_or_new(pool as u32), mode: self.mode, pass_through: false, add_host: false })
     }
 
     fn catalogue_read(&self, _: PoolId, _: &[String]) {}
@@ -100,7 +100,7 @@ pub fn play(seed: u64, bounds: Bounds, raw_bytes: Option<&[u8]>, trace: bool) ->
     let mode = if rng.percent(15) { PoolMode::Session } else { PoolMode::Transaction };
     // Most schedules are small: they take less time, and a failure is easier to understand.
     let clients = (1 + rng.index(8).min(rng.index(8))).min(bounds.clients);
-    let raw_clients = random_setup::raw_clients(&mut rng, bounds).max(usize::from(raw_bytes.is_some()));
+    let raw_clients = random_setup::raw_client_count(&mut rng, bounds).max(usize::from(raw_bytes.is_some()));
     let all = (clients + raw_clients) as u32;
     let max_size = if mode == PoolMode::Session { all + 1 } else { 1 + rng.below(4) as u32 };
     let reset = rng.pick(&[ResetPolicy::Auto, ResetPolicy::Auto, ResetPolicy::Always]);
@@ -121,13 +121,10 @@ pub fn play(seed: u64, bounds: Bounds, raw_bytes: Option<&[u8]>, trace: bool) ->
     let harness = Harness::new(Postgres::new(setup.clone()), setup, rules, &network, &mut rng);
     let protocol = |number| PostgresProtocol::new(number, USERS[number % users], number < pinners);
     let clients = random_setup::clients(&mut rng, bounds, clients, protocol);
-    let raw_clients = random_setup::raw_clients_sending(
-        raw_bytes,
-        raw_clients,
-        PostgresProtocol::new(RAW_CLIENT, USERS[0], false),
-        &mut rng,
-    );
-    let database = if seed.is_multiple_of(4) { model::Postgres::reloaded() } else { model::Postgres::new() };
+    let raw_clients =
+        random_setup::raw_clients(raw_bytes, raw_clients, PostgresProtocol::new(RAW_CLIENT, USERS[0], false), &mut rng);
+    let database =
+        if seed.is_multiple_of(4) { model::Postgres::with_changing_configuration() } else { model::Postgres::new() };
     let simulation = Simulation::new(
         (harness, network, DatabaseServer::new(database, trace)),
         (clients, raw_clients),
@@ -142,6 +139,6 @@ pub fn play(seed: u64, bounds: Bounds, raw_bytes: Option<&[u8]>, trace: bool) ->
             left.extend(database.in_transaction(connection).then(|| "a transaction".to_owned()));
             left
         };
-        database.open().into_iter().flat_map(held).collect()
+        database.open_connections().into_iter().flat_map(held).collect()
     })
 }

@@ -55,7 +55,7 @@ pub(super) fn clients<S: ClientProtocol>(
 }
 
 /// One raw client that sends `raw_bytes`, or `count` that send damaged requests.
-pub(super) fn raw_clients_sending(
+pub(super) fn raw_clients(
     raw_bytes: Option<&[u8]>,
     count: usize,
     mut protocol: impl ClientProtocol,
@@ -73,8 +73,8 @@ pub(super) fn spec_at(host: HostId, database: String, config: PoolConfig) -> Poo
     PoolSpec { caps, forget_after: Some(UNUSED_AFTER), ..pool_spec("sim", database, host, config) }
 }
 
-/// The number of raw clients.
-pub(super) fn raw_clients(rng: &mut Rng, bounds: Bounds) -> usize {
+/// Draws how many raw clients a schedule has.
+pub(super) fn raw_client_count(rng: &mut Rng, bounds: Bounds) -> usize {
     let drawn = if rng.percent(30) { 1 + rng.index(3) } else { 0 };
     if bounds.raw_clients { drawn } else { 0 }
 }

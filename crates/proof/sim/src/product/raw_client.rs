@@ -68,7 +68,7 @@ impl RawClient {
         Self::new(bytes, rng)
     }
 
-    /// Does not connect any more.
+    /// From now on the client does not connect. A connected client goes on until it leaves.
     pub fn retire(&mut self) {
         if self.end.is_none() {
             (self.done, self.wake) = (true, Time(u64::MAX));
@@ -119,7 +119,7 @@ impl RawClient {
         if !self.reads_nothing {
             network.receive(end, usize::MAX);
         }
-        if network.is_over(end) {
+        if network.has_input_ended(end) {
             self.leave(network);
         }
     }

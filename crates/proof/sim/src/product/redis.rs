@@ -33,8 +33,8 @@ struct Setup {
 
 impl Upstreams for Setup {
     fn spec(&self, pool: PoolId) -> Option<PoolSpec> {
-        let place = self.pool_ids.index_of(pool)?;
-        Some(random_setup::spec_at(0, (place / 2).to_string(), self.config.clone()))
+        let index = self.pool_ids.index_of(pool)?;
+        Some(random_setup::spec_at(0, (index / 2).to_string(), self.config.clone()))
     }
 
     fn try_forget(&self, pool: PoolId) -> bool {
@@ -64,7 +64,7 @@ impl Directory for Setup {
         if database >= DATABASES {
             return Err("ERR DB index is out of range".into());
         }
-        Ok(self.pool_ids.id(database * 2 + u32::from(version == Version::Resp3)))
+        Ok(self.pool_ids.id_or_new(database * 2 + u32::from(version == Version::Resp3)))
     }
 
     fn epoch(&self) -> u64 {
@@ -72,9 +72,9 @@ impl Directory for Setup {
     }
 
     fn server_login(&self, pool: PoolId) -> ServerLogin {
-        let place = self.pool_ids.index_of(pool).expect("it has a server");
-        let version = if place % 2 == 1 { Version::Resp3 } else { Version::Resp2 };
-        ServerLogin { database: place / 2, version, ..ServerLogin::default() }
+        let index = self.pool_ids.index_of(pool).expect("it has a server");
+        let version = if index % 2 == 1 { Version::Resp3 } else { Version::Resp2 };
+        ServerLogin { database: index / 2, version, ..ServerLogin::default() }
     }
 }
 
@@ -86,7 +86,7 @@ pub fn play(seed: u64, bounds: Bounds, raw_bytes: Option<&[u8]>, trace: bool) ->
     let mut rng = Rng::new(seed);
     // Most schedules are small: they take less time, and a failure is easier to understand.
     let clients = (1 + rng.index(5).min(rng.index(5))).min(bounds.clients);
-    let raw_clients = random_setup::raw_clients(&mut rng, bounds).max(usize::from(raw_bytes.is_some()));
+    let raw_clients = random_setup::raw_client_count(&mut rng, bounds).max(usize::from(raw_bytes.is_some()));
     let max_size = (clients + raw_clients) as u32 + 2;
     let config = random_setup::pool(&mut rng, max_size);
     let setup = Arc::new(Setup {
@@ -99,8 +99,7 @@ pub fn play(seed: u64, bounds: Bounds, raw_bytes: Option<&[u8]>, trace: bool) ->
     let fault_plan = random_setup::fault_plan(&mut rng, bounds);
     let harness = Harness::new(Redis::new(setup.clone()), setup, rules, &network, &mut rng);
     let clients = random_setup::clients(&mut rng, bounds, clients, RedisProtocol::new);
-    let raw_clients =
-        random_setup::raw_clients_sending(raw_bytes, raw_clients, RedisProtocol::new(RAW_CLIENT), &mut rng);
+    let raw_clients = random_setup::raw_clients(raw_bytes, raw_clients, RedisProtocol::new(RAW_CLIENT), &mut rng);
     let simulation = Simulation::new(
         (harness, network, DatabaseServer::new(model::Redis::default(), trace)),
         (clients, raw_clients),
@@ -109,6 +108,7 @@ pub fn play(seed: u64, bounds: Bounds, raw_bytes: Option<&[u8]>, trace: bool) ->
         rng,
         trace,
     );
-    simulation
-        .play(|database| database.open().into_iter().flat_map(|connection| database.leftovers(connection)).collect())
+    simulation.play(|database| {
+        database.open_connections().into_iter().flat_map(|connection| database.leftovers(connection)).collect()
+    })
 }

@@ -40,25 +40,25 @@ fn renamed(request: &str, name: &str) -> Vec<u8> {
 /// The client prepares `a` on this server and gets its description. Returns our name of it.
 fn prepare(rig: &mut PostgresRig, client: EndId, server: EndId, (parameter, column): (u32, u32)) -> String {
     rig.send(client, &messages("P:a~select_$1~~~ D:Sa~ S"));
-    let name = name_of(&rig.received(server));
+    let name = name_of(&rig.take_received(server));
     let answer = [messages("1"), description(parameter, column), messages("Z:I")].concat();
     rig.send(server, &answer);
-    assert_eq!(rig.received(client), answer);
+    assert_eq!(rig.take_received(client), answer);
     name
 }
 
 /// The server describes the statement for a client that waits.
 fn make(rig: &mut PostgresRig, server: EndId, name: &str, (parameter, column): (u32, u32)) {
     let asked = [typed(name, INT4), ours(&format!("D:S{name}~ H"))].concat();
-    assert_eq!(text(&rig.received(server)), text(&asked));
+    assert_eq!(text(&rig.take_received(server)), text(&asked));
     rig.send(server, &[messages("1"), description(parameter, column)].concat());
 }
 
 fn assert_refused(rig: &mut PostgresRig, client: EndId, server: EndId, status: &str) {
-    let sent = text(&rig.received(server));
+    let sent = text(&rig.take_received(server));
     assert!(sent.contains("ERRCODE = '0A000'"), "{sent}");
     rig.send(server, &messages(&format!("1 2 E:SERROR~C0A000~Mcached~Rexec_stmt_raise~~ Z:{status}")));
-    let got = rig.received(client);
+    let got = rig.take_received(client);
     assert_eq!(error_code(&got), "0A000");
     assert!(text(&got).contains("Mcached plan must not change result type~"), "{}", text(&got));
     assert!(text(&got).contains("RRevalidateCachedQuery~") && got.ends_with(&messages(&format!("Z:{status}"))));
@@ -71,12 +71,12 @@ fn a_server_that_parses_the_text_again_is_asked_before_anything_is_executed() {
     let second = add_server(&mut rig);
     rig.send(client, &messages(USE));
     make(&mut rig, second, &name, (INT4, INT4));
-    assert_eq!(text(&rig.received(second)), text(&renamed(USE, &name)));
+    assert_eq!(text(&rig.take_received(second)), text(&renamed(USE, &name)));
     rig.send(second, &messages("2 C:SELECT_1~ Z:I"));
-    assert_eq!(rig.received(client), messages("2 C:SELECT_1~ Z:I"));
+    assert_eq!(rig.take_received(client), messages("2 C:SELECT_1~ Z:I"));
     // The server is asked once.
     rig.send(client, &messages(USE));
-    assert_eq!(text(&rig.received(second)), text(&renamed(USE, &name)));
+    assert_eq!(text(&rig.take_received(second)), text(&renamed(USE, &name)));
 }
 
 #[test]
@@ -88,8 +88,8 @@ fn a_client_gets_postgresqls_error_for_columns_that_it_was_not_told_until_it_pre
         rig.send(client, &messages(within));
         if status == "T" {
             rig.send(second, &messages("C:BEGIN~ Z:T"));
-            assert_eq!(rig.received(second), messages("Q:BEGIN"));
-            rig.received(client);
+            assert_eq!(rig.take_received(second), messages("Q:BEGIN"));
+            rig.take_received(client);
         }
         rig.send(client, &messages(USE));
         make(&mut rig, second, &name, (INT4, FLOAT4));
@@ -103,12 +103,12 @@ fn a_client_gets_postgresqls_error_for_columns_that_it_was_not_told_until_it_pre
         }
         rig.send(client, &messages("C:Sa~ S"));
         rig.send(second, &messages("3 Z:I"));
-        rig.received(second);
-        rig.received(client);
+        rig.take_received(second);
+        rig.take_received(client);
         let new = prepare(&mut rig, client, second, (FLOAT4, FLOAT4));
         assert_ne!(new, name);
         rig.send(client, &messages(USE));
-        assert_eq!(text(&rig.received(second)), text(&renamed(USE, &new)));
+        assert_eq!(text(&rig.take_received(second)), text(&renamed(USE, &new)));
     }
 }
 
@@ -117,42 +117,42 @@ fn a_client_relies_on_the_columns_of_a_portal_unless_it_asks_each_time() {
     let (mut rig, first, client) = one_of_each();
     let asking = "B:~a~~~~~~~ D:P~ E:~~~~~ S";
     rig.send(client, &messages("P:a~select_$1~~~ S"));
-    rig.received(first);
+    rig.take_received(first);
     rig.send(first, &messages("1 Z:I"));
-    rig.received(client);
+    rig.take_received(client);
     let answer = [messages("2"), columns(INT4), messages("C:SELECT_1~ Z:I")].concat();
     for _ in 0..2 {
         rig.send(client, &messages(asking));
-        rig.received(first);
+        rig.take_received(first);
         rig.send(first, &answer);
-        assert_eq!(rig.received(client), answer);
+        assert_eq!(rig.take_received(client), answer);
     }
     let second = add_server(&mut rig);
     rig.send(client, &messages(asking));
-    let sent = text(&rig.received(second));
+    let sent = text(&rig.take_received(second));
     assert!(
         sent.contains("select $1") && sent.ends_with(&text(&messages("E:~~~~~ S"))),
         "it is not asked first: {sent}"
     );
     let answer = [messages("2"), columns(FLOAT4), messages("C:SELECT_1~ Z:I")].concat();
     rig.send(second, &[messages("1"), answer.clone()].concat());
-    assert_eq!(rig.received(client), answer);
+    assert_eq!(rig.take_received(client), answer);
     // The client has the new description, with which the third server is compared.
     let third = add_server(&mut rig);
     rig.send(client, &messages(USE));
-    let sent = text(&rig.received(third));
+    let sent = text(&rig.take_received(third));
     assert!(sent.contains("select $1") && sent.ends_with(&text(&messages("H"))), "{sent}");
     rig.send(third, &[messages("1"), message(b't', &[0, 0]), columns(FLOAT4)].concat());
-    assert!(text(&rig.received(third)).starts_with("B"));
+    assert!(text(&rig.take_received(third)).starts_with("B"));
 }
 
 #[test]
 fn a_client_that_asks_for_the_columns_each_time_sends_no_value_of_another_type() {
     fn answered(rig: &mut PostgresRig, (client, server): (EndId, EndId), request: &str, answer: &[u8]) {
         rig.send(client, &messages(request));
-        rig.received(server);
+        rig.take_received(server);
         rig.send(server, answer);
-        assert_eq!(text(&rig.received(client)), text(answer));
+        assert_eq!(text(&rig.take_received(client)), text(answer));
     }
     for parameter in [INT4, FLOAT4] {
         let (mut rig, first, one) = one_of_each();
@@ -164,14 +164,14 @@ fn a_client_that_asks_for_the_columns_each_time_sends_no_value_of_another_type()
         answered(&mut rig, (one, first), "D:Sa~ S", &[description(INT4, INT4), messages("Z:I")].concat());
         answered(&mut rig, (two, second), "Q:COMMIT", &messages("C:COMMIT~ Z:I"));
         rig.send(one, &messages("B:~a~~~~~~~ D:P~ E:~~~~~ S"));
-        let asked = text(&rig.received(second));
+        let asked = text(&rig.take_received(second));
         assert!(asked.starts_with("D") && asked.ends_with(&text(&messages("H"))), "{asked}");
         rig.send(second, &description(parameter, FLOAT4));
         if parameter == FLOAT4 {
             assert_refused(&mut rig, one, second, "I");
         } else {
             // The client is about to get the columns.
-            assert!(text(&rig.received(second)).starts_with("B"));
+            assert!(text(&rig.take_received(second)).starts_with("B"));
         }
     }
 }
@@ -186,12 +186,12 @@ fn a_client_that_is_told_something_else_than_others_has_a_statement_of_its_own()
     let new = prepare(&mut rig, two, second, (INT4, FLOAT4));
     assert_eq!(new, name);
     rig.send(two, &messages(USE));
-    let sent = text(&rig.received(second));
+    let sent = text(&rig.take_received(second));
     assert!(!sent.contains(&text(&renamed(USE, &name))), "{sent}");
     rig.send(second, &[messages("1"), description(INT4, FLOAT4)].concat());
-    assert!(text(&rig.received(second)).starts_with("B"));
+    assert!(text(&rig.take_received(second)).starts_with("B"));
     rig.send(second, &messages("2 C:SELECT_1~ Z:I"));
-    assert_eq!(rig.received(two), messages("2 C:SELECT_1~ Z:I"));
+    assert_eq!(rig.take_received(two), messages("2 C:SELECT_1~ Z:I"));
     // The other client gets the description that it has, or an error.
     rig.send(one, &messages(USE));
     assert_refused(&mut rig, one, second, "I");
@@ -204,16 +204,16 @@ fn a_client_that_prepares_a_text_anew_gets_its_present_description() {
     let (second, two) = (add_server(&mut rig), add_client(&mut rig));
     rig.send(one, &messages(USE));
     make(&mut rig, second, &name, (INT4, INT4));
-    rig.received(second);
+    rig.take_received(second);
     rig.send(second, &messages("2 C:SELECT_1~ Z:I"));
-    rig.received(one);
+    rig.take_received(one);
     // The server's statement was parsed with the types that the first client got.
     rig.send(two, &messages("P:a~select_$1~~~ D:Sa~ S"));
     let anew = format!("C:S{name}~ P:{name}~select_$1~~~ D:S{name}~ S");
-    assert_eq!(text(&rig.received(second)), text(&ours(&anew)));
+    assert_eq!(text(&rig.take_received(second)), text(&ours(&anew)));
     let ready = messages("Z:I");
     rig.send(second, &[messages("3 1"), description(FLOAT4, INT4), ready.clone()].concat());
-    assert_eq!(rig.received(two), [messages("1"), description(FLOAT4, INT4), ready].concat());
+    assert_eq!(rig.take_received(two), [messages("1"), description(FLOAT4, INT4), ready].concat());
     rig.send(one, &messages(USE));
     assert_refused(&mut rig, one, second, "I");
     // A later client gets the description of the second one.
@@ -227,17 +227,17 @@ fn what_comes_behind_an_error_is_not_asked_for_any_more() {
     let name = prepare(&mut rig, client, first, (INT4, INT4));
     let second = add_server(&mut rig);
     rig.send(client, &messages(&format!("E:bad~~~~~ {USE}")));
-    let sent = text(&rig.received(second));
+    let sent = text(&rig.take_received(second));
     assert!(sent.contains("select $1") && sent.ends_with(&text(&messages("H"))), "{sent}");
     rig.send(second, &messages("E:SERROR~C34000~Mno~~"));
-    assert_eq!(error_code(&rig.received(client)), "34000");
-    assert!(text(&rig.received(second)).ends_with(&text(&messages("S"))));
+    assert_eq!(error_code(&rig.take_received(client)), "34000");
+    assert!(text(&rig.take_received(second)).ends_with(&text(&messages("S"))));
     rig.send(second, &messages("Z:I"));
-    rig.received(client);
+    rig.take_received(client);
     // The server does not have the statement, either.
     rig.send(client, &messages(USE));
     make(&mut rig, second, &name, (INT4, INT4));
-    assert_eq!(text(&rig.received(second)), text(&renamed(USE, &name)));
+    assert_eq!(text(&rig.take_received(second)), text(&renamed(USE, &name)));
 }
 
 #[test]
@@ -246,14 +246,14 @@ fn an_unnamed_statement_that_is_parsed_again_is_compared_with_what_was_told_of_i
     for column in [INT4, FLOAT4] {
         let (mut rig, first, client) = one_of_each();
         rig.send(client, &messages("P:~select_$1~~~ D:S~ S"));
-        assert_eq!(rig.received(first), messages("P:~select_$1~~~ D:S~ S"));
+        assert_eq!(rig.take_received(first), messages("P:~select_$1~~~ D:S~ S"));
         let answer = [messages("1"), description(INT4, INT4), messages("Z:I")].concat();
         rig.send(first, &answer);
-        assert_eq!(rig.received(client), answer);
+        assert_eq!(rig.take_received(client), answer);
         let second = add_server(&mut rig);
         for _ in 0..2 {
             rig.send(client, &messages(USE));
-            let again = text(&rig.received(second));
+            let again = text(&rig.take_received(second));
             if again == text(&messages(USE)) {
                 assert_eq!(column, INT4, "it is there");
             } else {
@@ -263,13 +263,13 @@ fn an_unnamed_statement_that_is_parsed_again_is_compared_with_what_was_told_of_i
                     assert_refused(&mut rig, client, second, "I");
                     continue;
                 }
-                assert_eq!(text(&rig.received(second)), text(&messages(USE)));
+                assert_eq!(text(&rig.take_received(second)), text(&messages(USE)));
             }
             rig.send(second, &messages("2 C:SELECT_1~ Z:I"));
-            assert_eq!(rig.received(client), messages("2 C:SELECT_1~ Z:I"));
+            assert_eq!(rig.take_received(client), messages("2 C:SELECT_1~ Z:I"));
         }
         // Another statement replaces it.
         rig.send(client, &messages(&format!("P:~select_2~~~ {USE}")));
-        assert_eq!(text(&rig.received(second)), text(&messages(&format!("P:~select_2~~~ {USE}"))));
+        assert_eq!(text(&rig.take_received(second)), text(&messages(&format!("P:~select_2~~~ {USE}"))));
     }
 }

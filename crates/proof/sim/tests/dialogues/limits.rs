@@ -25,7 +25,7 @@ fn crowded(mode: PoolMode) -> PostgresRig {
 fn ask(rig: &mut PostgresRig, client: EndId, server: EndId) {
     rig.send(client, &messages("Q:SELECT_1"));
     rig.send(server, &messages("C:SELECT_1~ Z:I"));
-    assert_eq!(rig.received(client), messages("C:SELECT_1~ Z:I"));
+    assert_eq!(rig.take_received(client), messages("C:SELECT_1~ Z:I"));
 }
 
 #[test]
@@ -34,12 +34,12 @@ fn a_listener_is_neither_evicted_nor_idle_for_too_long() {
         let rig = &mut crowded(mode);
         let (server, client) = (add_server(rig), add_client(rig));
         rig.send(client, &messages("Q:LISTEN_a"));
-        rig.received(server);
+        rig.take_received(server);
         rig.send(server, &messages("C:LISTEN~ Z:I"));
         if mode == PoolMode::Transaction {
             assert_surveyed(rig, server, &[["l", "a", ""]]);
         }
-        assert_eq!(rig.received(client), messages("C:LISTEN~ Z:I"));
+        assert_eq!(rig.take_received(client), messages("C:LISTEN~ Z:I"));
         let other = add_client(rig);
         rig.wait(Duration::from_secs(6));
         assert!(rig.is_closed(other) && !rig.is_closed(client), "{mode:?}: the one that does not listen goes");
@@ -49,7 +49,7 @@ fn a_listener_is_neither_evicted_nor_idle_for_too_long() {
         let unlistens = if mode == PoolMode::Transaction { add_server(rig) } else { server };
         rig.send(client, &messages("Q:UNLISTEN_*"));
         rig.send(unlistens, &messages("C:UNLISTEN~ Z:I"));
-        assert_eq!(rig.received(client), messages("C:UNLISTEN~ Z:I"));
+        assert_eq!(rig.take_received(client), messages("C:UNLISTEN~ Z:I"));
         rig.wait(Duration::from_secs(59));
         assert!(!rig.is_closed(client), "{mode:?}");
         rig.wait(Duration::from_secs(2));
@@ -79,13 +79,13 @@ fn a_client_in_a_transaction_or_a_request_is_not_evicted() {
     let (first, second) = (add_server(rig), add_server(rig));
     let (begun, querying, idle) = (add_client(rig), add_client(rig), add_client(rig));
     rig.send(begun, &messages("Q:BEGIN"));
-    let (of_begun, of_asks) = if rig.received(first).is_empty() { (second, first) } else { (first, second) };
+    let (of_begun, of_asks) = if rig.take_received(first).is_empty() { (second, first) } else { (first, second) };
     rig.send(of_begun, &messages("C:BEGIN~ Z:T"));
     rig.send(querying, &messages("Q:SELECT_1"));
     rig.wait(Duration::from_secs(50));
     assert_eq!([begun, querying, idle].map(|client| rig.is_closed(client)), [false, false, true]);
     rig.send(of_asks, &messages("C:SELECT_1~ Z:I"));
-    assert_eq!(rig.received(querying), messages("C:SELECT_1~ Z:I"));
+    assert_eq!(rig.take_received(querying), messages("C:SELECT_1~ Z:I"));
 }
 
 /// A rig whose database may have two clients, and in which a newcomer waits for three seconds.
@@ -104,9 +104,9 @@ fn a_client_waits_for_a_place_with_its_database_and_is_refused_in_the_end() {
     let here = [add_client(rig), add_client(rig)];
     let third = add_client_with(rig, &[]);
     rig.wait(Duration::from_millis(2_900));
-    assert!(rig.received(third).is_empty() && !rig.is_closed(third), "the client gets no answer to its login");
+    assert!(rig.take_received(third).is_empty() && !rig.is_closed(third), "the client gets no answer to its login");
     rig.wait(Duration::from_millis(200));
-    let received = rig.received(third);
+    let received = rig.take_received(third);
     assert_eq!(error_code(&received), "53300");
     let text = String::from_utf8_lossy(&received);
     assert!(text.contains("too many clients of database \"db\" (hard_limit = 2)"), "{text}");
@@ -124,14 +124,14 @@ fn a_free_place_goes_to_the_client_that_has_waited_longest_with_its_request() {
         let fourth = add_client_with(rig, &[]);
         rig.send(third, &messages("Q:SELECT_1"));
         rig.wait(Duration::from_secs(1));
-        assert!(rig.received(third).is_empty() && rig.received(server).is_empty(), "its query waits as well");
+        assert!(rig.take_received(third).is_empty() && rig.take_received(server).is_empty(), "its query waits as well");
         rig.close(first);
         rig.wait(Duration::from_millis(100));
-        rig.received(server);
+        rig.take_received(server);
         rig.send(server, &messages("C:SELECT_1~ Z:I"));
-        let received = rig.received(third);
+        let received = rig.take_received(third);
         assert!(received.starts_with(b"R") && received.ends_with(&messages("C:SELECT_1~ Z:I")));
-        assert!(rig.received(fourth).is_empty() && !rig.is_closed(fourth));
+        assert!(rig.take_received(fourth).is_empty() && !rig.is_closed(fourth));
     }
 }
 
@@ -145,7 +145,7 @@ fn above_the_soft_limit_of_a_database_the_longest_idle_client_is_evicted() {
     let third = add_client_with(rig, &[]);
     rig.wait(Duration::from_millis(950));
     assert_eq!([first, second, third].map(|client| rig.is_closed(client)), [true, false, false]);
-    assert!(rig.received(third).starts_with(b"R"), "it has the place");
+    assert!(rig.take_received(third).starts_with(b"R"), "it has the place");
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn a_client_that_waits_and_goes_takes_no_place() {
     rig.close(third);
     rig.close(first);
     rig.wait(Duration::from_millis(100));
-    assert!(rig.received(fourth).starts_with(b"R"), "the place is not lost");
+    assert!(rig.take_received(fourth).starts_with(b"R"), "the place is not lost");
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn limits_of_a_reload_hold_for_clients_that_are_there() {
     let third = add_client_with(rig, &[]);
     rig.limit_clients(TenantLimits { soft_limit: 3, hard_limit: 3 });
     rig.wait(Duration::from_millis(100));
-    assert!(rig.received(third).starts_with(b"R"), "it waits no longer");
+    assert!(rig.take_received(third).starts_with(b"R"), "it waits no longer");
     rig.limit_clients(TenantLimits { soft_limit: 1, hard_limit: 3 });
     rig.wait(Duration::from_millis(1_200));
     let over = [here[0], here[1], third].map(|client| rig.is_closed(client));

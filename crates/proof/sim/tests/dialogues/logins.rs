@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use postgres_session::{PoolMode, Proof};
 use sim::{
-    network::{EndId, Host},
+    network::{EndId, HostBehaviour},
     rig::{
         Pieces,
         postgres::{TestDirectory, message, messages, server_welcome, startup},
@@ -27,11 +27,11 @@ fn types(mut bytes: &[u8]) -> String {
 
 fn error(rig: &mut PostgresRig, client: EndId) -> String {
     assert!(rig.is_closed(client), "an error at login ends the connection");
-    text(&rig.received(client))
+    text(&rig.take_received(client))
 }
 
 fn connect_with(rig: &mut PostgresRig, parameters: &[(&str, &str)]) -> EndId {
-    let client = rig.client();
+    let client = rig.connect_client();
     rig.send(client, &startup(3 << 16, parameters));
     client
 }
@@ -40,10 +40,10 @@ fn connect_with(rig: &mut PostgresRig, parameters: &[(&str, &str)]) -> EndId {
 fn a_trusted_client_learns_its_parameters() {
     in_all_pieces(PoolMode::Transaction, |rig, _, server| {
         let client = connect_with(rig, &[("user", "app"), ("application_name", "psql")]);
-        let got = rig.received(client);
+        let got = rig.take_received(client);
         assert_eq!(types(&got), "RSSSSSKZ");
         assert!(text(&got).contains("application_name~psql~") && text(&got).contains("server_version~17.2~"));
-        assert_eq!(rig.received(server), b"", "a name that is taken as it is need not be learned");
+        assert_eq!(rig.take_received(server), b"", "a name that is taken as it is need not be learned");
     });
 }
 
@@ -51,22 +51,22 @@ fn a_trusted_client_learns_its_parameters() {
 fn start_up_settings_are_learned_from_a_server_once() {
     in_all_pieces(PoolMode::Transaction, |rig, _, server| {
         let settings = [("user", "app"), ("TimeZone", "cet"), ("options", "-c search_path=a,b")];
-        let one = rig.client();
+        let one = rig.connect_client();
         // A first query that does not wait for the welcome.
         rig.send(one, &[startup(3 << 16, &settings), messages("Q:hello")].concat());
         let sql = "SELECT pg_catalog.set_config('search_path','a,b',false);SET \"TimeZone\" = 'cet';\0";
-        assert_eq!(text(&rig.received(server)), text(&message(b'Q', sql.as_bytes())));
-        assert_eq!(rig.received(one), b"");
+        assert_eq!(text(&rig.take_received(server)), text(&message(b'Q', sql.as_bytes())));
+        assert_eq!(rig.take_received(one), b"");
         rig.send(server, &messages("C:SET~ T:~~ D:a,b C:SELECT_1~ S:TimeZone~CET~ Z:I"));
-        let got = rig.received(one);
+        let got = rig.take_received(one);
         assert_eq!(types(&got), "RSSSSSKZ");
         assert!(text(&got).contains("TimeZone~CET~") && !text(&got).contains("search_path"));
         // The server has its settings already.
-        assert_eq!(rig.received(server), messages("Q:hello"));
+        assert_eq!(rig.take_received(server), messages("Q:hello"));
         rig.send(server, &messages("C:OK~ Z:I"));
 
         let two = connect_with(rig, &settings);
-        assert_eq!(types(&rig.received(two)), "RSSSSSKZ");
+        assert_eq!(types(&rig.take_received(two)), "RSSSSSKZ");
 
         // A client without settings has them reset.
         let three = connect_with(rig, &[("user", "app")]);
@@ -79,7 +79,7 @@ fn start_up_settings_are_learned_from_a_server_once() {
 fn settings_that_the_server_refuses_end_the_login_in_its_words() {
     in_all_pieces(PoolMode::Transaction, |rig, _, server| {
         let client = connect_with(rig, &[("user", "app"), ("foo", "bar")]);
-        rig.received(server);
+        rig.take_received(server);
         rig.send(server, &messages("E:SERROR~VERROR~C42704~Munrecognized_parameter_foo~~ Z:I"));
         let error = error(rig, client);
         assert!(error.contains("FATAL") && error.contains("42704") && error.contains("unrecognized parameter foo"));
@@ -90,10 +90,10 @@ fn settings_that_the_server_refuses_end_the_login_in_its_words() {
 #[test]
 fn a_login_fails_when_no_server_can_tell_the_parameters() {
     let mut rig = trusting(PoolMode::Transaction);
-    rig.set_database(Host::Refuses);
+    rig.set_database(HostBehaviour::Refuses);
     rig.configure(|pool| pool.unavailable_wait_time = Some(Duration::from_secs(5)));
     let client = add_client_with(&mut rig, &[]);
-    assert_eq!((rig.received(client).len(), rig.servers().waiters), (0, 1));
+    assert_eq!((rig.take_received(client).len(), rig.server_counts().waiters), (0, 1));
     rig.wait(Duration::from_secs(6));
     assert!(error(&mut rig, client).contains("57P03"));
 }
@@ -104,7 +104,7 @@ fn a_login_asks_another_server_when_the_first_dies_and_fails_with_the_second() {
     let server = add_server(&mut rig);
     let client = add_client_with(&mut rig, &[("TimeZone", "cet")]);
     rig.close(server);
-    assert!(!rig.is_closed(client) && rig.received(client).is_empty());
+    assert!(!rig.is_closed(client) && rig.take_received(client).is_empty());
     let second = add_server(&mut rig);
     rig.close(second);
     assert!(error(&mut rig, client).contains("08006"));
@@ -118,11 +118,11 @@ fn a_password_is_proved_by_scram() {
         add_server(&mut rig);
         rig.pieces = pieces;
         let client = connect_with(&mut rig, &[("user", "app")]);
-        assert_eq!(text(&rig.received(client)[5..]), "~~~\u{a}SCRAM-SHA-256~~");
+        assert_eq!(text(&rig.take_received(client)[5..]), "~~~\u{a}SCRAM-SHA-256~~");
         let (mut exchange, first) = scram::Client::new("nonce".into());
         let length = (first.len() as u32).to_be_bytes();
         rig.send(client, &message(b'p', &[b"SCRAM-SHA-256\0", &length[..], &first].concat()));
-        let challenge = rig.received(client);
+        let challenge = rig.take_received(client);
         assert_eq!(challenge[..9], [b'R', 0, 0, 0, challenge.len() as u8 - 1, 0, 0, 0, 11]);
         let last = exchange.respond(&challenge[9..], password, &scram::KeyCache::default()).unwrap();
         rig.send(client, &message(b'p', &last));
@@ -133,7 +133,7 @@ fn a_password_is_proved_by_scram() {
             assert_eq!(rig.auth_failures(), 1);
             continue;
         }
-        let outcome = rig.received(client);
+        let outcome = rig.take_received(client);
         assert_eq!(types(&outcome), "RRSSSSSKZ");
         let end = 1 + u32::from_be_bytes(outcome[1..5].try_into().unwrap()) as usize;
         exchange.verify(&outcome[9..end]).unwrap();
@@ -149,7 +149,7 @@ fn a_client_that_cannot_be_served_gets_the_reason() {
             let mut rig = trusting(PoolMode::Transaction);
             add_server(&mut rig);
             rig.pieces = pieces;
-            let client = rig.client();
+            let client = rig.connect_client();
             rig.send(client, bytes);
             received.push(error(&mut rig, client));
         }
@@ -176,11 +176,11 @@ fn a_client_that_leaves_before_its_start_up_gets_no_answer() {
         for first in [&b""[..], &[0, 0, 0, 8, 4, 210, 22, 47]] {
             let mut rig = trusting(PoolMode::Transaction);
             rig.pieces = pieces;
-            let client = rig.client();
+            let client = rig.connect_client();
             rig.send(client, first);
-            rig.received(client);
+            rig.take_received(client);
             rig.send(client, b"X\0\0\0\x04");
-            assert_eq!((text(&rig.received(client)), rig.is_closed(client)), (String::new(), true), "{pieces:?}");
+            assert_eq!((text(&rig.take_received(client)), rig.is_closed(client)), (String::new(), true), "{pieces:?}");
         }
     }
 }
@@ -190,7 +190,7 @@ fn switches_of_the_command_line_are_settings() {
     let mut rig = trusting(PoolMode::Transaction);
     let server = add_server(&mut rig);
     connect_with(&mut rig, &[("user", "app"), ("options", "-S 8192 -fs -e")]);
-    let asked = text(&rig.received(server));
+    let asked = text(&rig.take_received(server));
     for (name, value) in [("work_mem", "8192"), ("enable_seqscan", "false"), ("datestyle", "euro")] {
         assert!(asked.to_lowercase().contains(&format!("set \"{name}\" = '{value}'")), "{asked}");
     }
@@ -201,9 +201,9 @@ fn a_surplus_client_is_refused_after_its_start_up() {
     let mut rig = trusting(PoolMode::Transaction);
     add_server(&mut rig);
     (0..100).for_each(|_| _ = add_client(&mut rig));
-    let client = rig.client();
+    let client = rig.connect_client();
     rig.send(client, &[8u32.to_be_bytes(), 80_877_103u32.to_be_bytes()].concat());
-    assert_eq!(rig.received(client), b"N");
+    assert_eq!(rig.take_received(client), b"N");
     rig.send(client, &startup(3 << 16, &[("user", "app")]));
     let error = error(&mut rig, client);
     assert!(error.contains("53300") && error.contains("hard_limit = 100"), "{error}");
@@ -215,9 +215,9 @@ fn a_surplus_client_is_refused_after_its_start_up() {
 fn starting(password: Option<&str>, pieces: Pieces) -> (PostgresRig, EndId, EndId) {
     let mut rig = TestDirectory { password: password.map(Arc::from), ..TestDirectory::default() }.rig(HELD);
     let client = add_client(&mut rig);
-    let server = rig.server();
+    let server = rig.next_server();
     let expected = [("user", "app"), ("database", "db"), ("application_name", "ph")];
-    assert_eq!(rig.received(server), startup(3 << 16, &expected));
+    assert_eq!(rig.take_received(server), startup(3 << 16, &expected));
     rig.pieces = pieces;
     (rig, client, server)
 }
@@ -238,17 +238,17 @@ fn poolhouse_proves_its_password_by_scram() {
     for pieces in all_pieces() {
         let (mut rig, client, server) = starting(Some("pencil"), pieces);
         rig.send(server, &request(10, b"SCRAM-SHA-1\0SCRAM-SHA-256\0\0"));
-        let first = rig.received(server);
+        let first = rig.take_received(server);
         let verifier = Arc::new(scram::Verifier::from_password("pencil", b"salt", 2));
         let mut exchange = scram::Server::new(verifier, "server".into());
         assert!(first[5..].starts_with(b"SCRAM-SHA-256\0"));
         let challenge = exchange.first(&first[23..]).unwrap();
         rig.send(server, &request(11, &challenge));
-        let last = rig.received(server);
+        let last = rig.take_received(server);
         let outcome = exchange.last(&last[5..]).unwrap();
         rig.send(server, &request(12, &outcome));
         rig.send(server, &server_welcome());
-        assert_eq!(types(&rig.received(client)), "RSSSSSKZ");
+        assert_eq!(types(&rig.take_received(client)), "RSSSSSKZ");
     }
 }
 
@@ -256,32 +256,32 @@ fn poolhouse_proves_its_password_by_scram() {
 fn the_keys_for_a_million_iterations_are_derived_part_by_part_while_others_are_served() {
     let mut rig = TestDirectory { password: Some("pencil".into()), ..TestDirectory::default() }.rig(HELD);
     let (other, client) = (add_server(&mut rig), add_client(&mut rig));
-    let server = rig.server();
-    rig.received(server);
+    let server = rig.next_server();
+    rig.take_received(server);
     rig.send(server, &request(10, b"SCRAM-SHA-256\0\0"));
-    let first = rig.received(server);
+    let first = rig.take_received(server);
     let verifier = Arc::new(scram::Verifier::from_password("pencil", b"salt", 100_000));
     let mut exchange = scram::Server::new(verifier, "server".into());
     rig.send(server, &request(11, &exchange.first(&first[23..]).unwrap()));
     for _ in 0..12 {
-        assert_eq!(rig.received(server), b"", "some parts are left");
+        assert_eq!(rig.take_received(server), b"", "some parts are left");
         rig.send(client, &messages("Q:hello"));
-        assert_eq!(rig.received(other), messages("Q:hello"));
+        assert_eq!(rig.take_received(other), messages("Q:hello"));
         rig.send(other, &messages("C:OK~ Z:I"));
-        assert_eq!(rig.received(client), messages("C:OK~ Z:I"));
+        assert_eq!(rig.take_received(client), messages("C:OK~ Z:I"));
         rig.wait(Duration::from_millis(20));
     }
     rig.wait(Duration::from_secs(1));
-    let outcome = exchange.last(&rig.received(server)[5..]).unwrap();
+    let outcome = exchange.last(&rig.take_received(server)[5..]).unwrap();
     rig.send(server, &[request(12, &outcome), server_welcome()].concat());
-    assert_eq!((rig.servers().total, rig.servers().connecting), (2, 0));
+    assert_eq!((rig.server_counts().total, rig.server_counts().connecting), (2, 0));
 
     // A server that sends another request meanwhile is given up, and so is one that closes.
     for leaves in [false, true] {
-        let server = rig.server();
-        rig.received(server);
+        let server = rig.next_server();
+        rig.take_received(server);
         rig.send(server, &request(10, b"SCRAM-SHA-256\0\0"));
-        let nonce = text(&rig.received(server)[23..]).split_once("r=").unwrap().1.to_owned();
+        let nonce = text(&rig.take_received(server)[23..]).split_once("r=").unwrap().1.to_owned();
         rig.send(server, &request(11, format!("r={nonce}x,s=AAAA,i=1000000").as_bytes()));
         if leaves {
             rig.close(server);
@@ -290,7 +290,7 @@ fn the_keys_for_a_million_iterations_are_derived_part_by_part_while_others_are_s
             assert!(rig.is_closed(server));
         }
         rig.wait(Duration::from_secs(10));
-        assert_eq!(rig.received(server), b"");
+        assert_eq!(rig.take_received(server), b"");
     }
 }
 
@@ -299,10 +299,10 @@ fn a_server_that_does_not_know_the_password_is_not_trusted() {
     for (pieces, bytes) in all_pieces().flat_map(|pieces| [(pieces, server_welcome()), (pieces, request(3, b""))]) {
         let (mut rig, client, server) = starting(Some("pencil"), pieces);
         rig.send(server, &request(10, b"SCRAM-SHA-256\0\0"));
-        rig.received(server);
+        rig.take_received(server);
         rig.send(server, &bytes);
         assert_failed(&mut rig, (client, server), true, &text(&bytes));
-        assert_eq!(rig.received(server), b"", "the password stays here");
+        assert_eq!(rig.take_received(server), b"", "the password stays here");
     }
 }
 
@@ -311,10 +311,10 @@ fn a_server_that_asks_for_the_password_without_end_is_told_it_once() {
     for kind in [3, 5] {
         let (mut rig, client, server) = starting(Some("pencil"), Pieces::Whole);
         rig.send(server, &request(kind, b"salt"));
-        assert_eq!(types(&rig.received(server)), "p");
+        assert_eq!(types(&rig.take_received(server)), "p");
         rig.send(server, &request(kind, b"salt").repeat(100));
         assert_failed(&mut rig, (client, server), false, "asked for the password again");
-        assert_eq!(rig.received(server), b"", "the password stays here");
+        assert_eq!(rig.take_received(server), b"", "the password stays here");
     }
 }
 
@@ -335,7 +335,7 @@ fn a_second_start_up_during_a_login_is_refused() {
     add_server(&mut rig);
     for user in ["app", "root"] {
         let client = connect_with(&mut rig, &[("user", "app")]);
-        assert_eq!(types(&rig.received(client)), "R");
+        assert_eq!(types(&rig.take_received(client)), "R");
         rig.send(client, &startup(3 << 16, &[("user", user)]));
         let error = error(&mut rig, client);
         assert!(error.contains("08P01") && !error.contains("R~~~~~~~~"), "{error}");
@@ -373,12 +373,12 @@ fn a_client_hears_in_the_servers_words_that_its_database_does_not_exist() {
     // The next client gets the same error without a new connection.
     let another = connect_with(&mut rig, &[("user", "app")]);
     assert!(self::error(&mut rig, another).contains("C3D000~"));
-    assert!(rig.new_server().is_none());
+    assert!(rig.take_new_server().is_none());
     // Later the database may exist.
     rig.wait(Duration::from_secs(6));
     let third = connect_with(&mut rig, &[("user", "app")]);
     add_server(&mut rig);
-    assert_eq!(types(&rig.received(third)), "RSSSSSKZ");
+    assert_eq!(types(&rig.take_received(third)), "RSSSSSKZ");
 }
 
 #[test]
@@ -388,5 +388,5 @@ fn a_server_that_closes_during_its_start_up_may_do_better_next_time() {
     rig.close(server);
     rig.wait(Duration::from_secs(1));
     add_server(&mut rig);
-    assert_eq!(types(&rig.received(client)), "RSSSSSKZ");
+    assert_eq!(types(&rig.take_received(client)), "RSSSSSKZ");
 }

@@ -34,7 +34,7 @@ fn answer(rows: &[Vec<u8>]) -> Vec<u8> {
 }
 
 fn arrives(rig: &mut PostgresRig, user: &str) -> EndId {
-    let client = rig.client();
+    let client = rig.connect_client();
     rig.send(client, &startup(3 << 16, &[("user", user)]));
     client
 }
@@ -44,17 +44,17 @@ fn a_looked_up_user_is_asked_for_the_proof_that_was_found() {
     for pieces in all_pieces() {
         let (mut rig, server) = asking(pieces);
         let client = arrives(&mut rig, "app");
-        let question = rig.received(server);
+        let question = rig.take_received(server);
         assert_eq!(question.iter().filter(|b| **b == b'P').count(), 1);
         assert!(question.ends_with(&messages("S")));
-        assert_eq!(rig.received(client), b"");
+        assert_eq!(rig.take_received(client), b"");
         rig.send(server, &answer(&[row(&[Some("app"), Some(&md5_hash("secret", "app"))])]));
-        let challenge = rig.received(client);
+        let challenge = rig.take_received(client);
         assert_eq!(challenge[..9], *b"R\0\0\0\x0c\0\0\0\x05");
-        assert_eq!(rig.servers().idle, 1);
+        assert_eq!(rig.server_counts().idle, 1);
         // The next lookup needs no second server.
         let other = arrives(&mut rig, "app");
-        assert!(!rig.received(server).is_empty() && rig.received(other).is_empty());
+        assert!(!rig.take_received(server).is_empty() && rig.take_received(other).is_empty());
     }
 }
 
@@ -64,9 +64,9 @@ fn an_unknown_user_meets_the_same_dialogue_as_a_known_one() {
         let (mut rig, server) = asking(pieces);
         for rows in [vec![], vec![row(&[Some("app"), None])]] {
             let client = arrives(&mut rig, "app");
-            rig.received(server);
+            rig.take_received(server);
             rig.send(server, &answer(&rows));
-            assert_eq!(rig.received(client)[..9], *b"R\0\0\0\x17\0\0\0\x0a");
+            assert_eq!(rig.take_received(client)[..9], *b"R\0\0\0\x17\0\0\0\x0a");
         }
     }
 }
@@ -81,16 +81,16 @@ fn a_lookup_that_fails_ends_the_login_without_telling_why() {
             answer(&[row(&[Some("app")])]),
         ] {
             let client = arrives(&mut rig, "app");
-            rig.received(server);
+            rig.take_received(server);
             rig.send(server, &said);
-            let received = text(&rig.received(client));
+            let received = text(&rig.take_received(client));
             assert!(
                 received.contains("57P03") && !received.contains("ours") && !received.contains("root"),
                 "{received}"
             );
             assert!(rig.is_closed(client));
         }
-        assert_eq!((rig.servers().idle, rig.is_closed(server)), (1, false), "the server stays");
+        assert_eq!((rig.server_counts().idle, rig.is_closed(server)), (1, false), "the server stays");
     }
 }
 
@@ -99,11 +99,11 @@ fn a_client_that_hangs_up_leaves_a_server_that_finishes_by_itself() {
     for pieces in all_pieces() {
         let (mut rig, server) = asking(pieces);
         let client = arrives(&mut rig, "app");
-        rig.received(server);
+        rig.take_received(server);
         rig.close(client);
-        assert_eq!(rig.received(server), b"", "nothing more is asked of it");
-        assert_eq!(rig.servers().idle, 0);
+        assert_eq!(rig.take_received(server), b"", "nothing more is asked of it");
+        assert_eq!(rig.server_counts().idle, 0);
         rig.send(server, &answer(&[row(&[Some("app"), Some("secret")])]));
-        assert_eq!(rig.servers().idle, 1);
+        assert_eq!(rig.server_counts().idle, 1);
     }
 }

@@ -22,9 +22,9 @@ fn with_a_time_zone(mode: PoolMode) -> (PostgresRig, EndId, EndId) {
     let mut rig = trusting(mode);
     let server = add_server(&mut rig);
     let client = add_client_with(&mut rig, &[("TimeZone", "CET")]);
-    rig.received(server);
+    rig.take_received(server);
     rig.send(server, &messages("S:TimeZone~CET~ C:SET~ Z:I"));
-    rig.received(client);
+    rig.take_received(client);
     (rig, client, server)
 }
 
@@ -32,16 +32,16 @@ fn with_a_time_zone(mode: PoolMode) -> (PostgresRig, EndId, EndId) {
 fn a_setting_that_was_discarded_goes_back_to_the_clients_start() {
     let (mut rig, client, server) = with_a_time_zone(PoolMode::Transaction);
     rig.send(client, &messages("Q:DISCARD_ALL"));
-    assert_eq!(rig.received(server), messages("Q:DISCARD_ALL"));
+    assert_eq!(rig.take_received(server), messages("Q:DISCARD_ALL"));
     // The next request of the client has to wait, even a Sync.
     rig.send(client, &messages("S Q:next"));
-    assert_eq!(rig.received(server), b"");
+    assert_eq!(rig.take_received(server), b"");
     rig.send(server, &messages("S:TimeZone~UTC~ C:DISCARD_ALL~ Z:I"));
     // The client gets its ReadyForQuery after the true value.
-    assert_eq!(rig.received(client), messages("S:TimeZone~UTC~ C:DISCARD_ALL~"));
+    assert_eq!(rig.take_received(client), messages("S:TimeZone~UTC~ C:DISCARD_ALL~"));
     assert_surveyed(&mut rig, server, &[]);
-    assert_eq!(rig.received(client), messages("S:TimeZone~CET~ Z:I Z:I"));
-    assert!(text(&rig.received(server)).contains("SET \"TimeZone\" = 'CET'"));
+    assert_eq!(rig.take_received(client), messages("S:TimeZone~CET~ Z:I Z:I"));
+    assert!(text(&rig.take_received(server)).contains("SET \"TimeZone\" = 'CET'"));
 }
 
 #[test]
@@ -49,12 +49,12 @@ fn a_reset_within_a_text_is_followed_by_the_clients_start_without_a_trace() {
     for mode in [PoolMode::Transaction, PoolMode::Session] {
         let (mut rig, client, server) = with_a_time_zone(mode);
         rig.send(client, &messages("Q:BEGIN;_RESET_ALL;_SET_a_=_1;_wrong"));
-        let sent = text(&rig.received(server));
+        let sent = text(&rig.take_received(server));
         assert!(sent.contains("BEGIN; RESET ALL;SET \"TimeZone\" = 'CET'; SET a = 1; wrong"), "{sent}");
         let wrong = "E:SERROR~C42601~P59~Mwrong~~";
         rig.send(server, &messages(&format!("C:BEGIN~ C:RESET~ C:SET~ C:SET~ {wrong} Z:E")));
         let expected = format!("C:BEGIN~ C:RESET~ C:SET~ {} Z:E", wrong.replace("P59", "P36"));
-        assert_eq!(text(&rig.received(client)), text(&messages(&expected)));
+        assert_eq!(text(&rig.take_received(client)), text(&messages(&expected)));
     }
 }
 
@@ -62,18 +62,18 @@ fn a_reset_within_a_text_is_followed_by_the_clients_start_without_a_trace() {
 fn what_a_time_out_of_the_clients_ends_of_ours_is_done_again() {
     let (mut rig, server, client) = one_of_each();
     rig.send(client, &messages("Q:SELECT_lastval()"));
-    assert_eq!(rig.received(server), messages("Q:DISCARD_SEQUENCES;"));
+    assert_eq!(rig.take_received(server), messages("Q:DISCARD_SEQUENCES;"));
     rig.send(server, &messages("E:SERROR~C57014~Mtoo_slow~~ Z:I"));
     for _ in 0..3 {
-        let again = text(&rig.received(server));
+        let again = text(&rig.take_received(server));
         assert!(again.contains("BEGIN;SET LOCAL statement_timeout = 0;DISCARD SEQUENCES;;COMMIT"), "{again}");
         // The guard is too slow itself, and its transaction is rolled back.
         rig.send(server, &messages("C:BEGIN~ E:SERROR~C57014~Mtoo_slow~~ Z:E C:ROLLBACK~ Z:I"));
     }
-    rig.received(server);
+    rig.take_received(server);
     rig.send(server, &messages("C:BEGIN~ C:SET~ C:DISCARD_SEQUENCES~ C:COMMIT~ Z:I C:ROLLBACK~ Z:I"));
-    assert_eq!(rig.received(client), b"");
-    assert_eq!(rig.received(server), messages("Q:SELECT_lastval()"));
+    assert_eq!(rig.take_received(client), b"");
+    assert_eq!(rig.take_received(server), messages("Q:SELECT_lastval()"));
 }
 
 #[test]
@@ -96,10 +96,10 @@ fn a_discard_of_ours_that_fails_in_a_transaction_ends_the_client_with_the_server
 fn a_pinned_client_that_leaves_has_everything_discarded() {
     in_all_pieces(PoolMode::Transaction, |rig, client, server| {
         rig.send(client, &messages("Q:CREATE_TEMP_TABLE_t(a_int)"));
-        rig.received(server);
+        rig.take_received(server);
         rig.send(server, &messages("C:CREATE_TABLE~ Z:I"));
         assert_surveyed(rig, server, &[["p", "temporary", ""]]);
-        assert_eq!(rig.servers().in_use, 1);
+        assert_eq!(rig.server_counts().in_use, 1);
         rig.close(client);
         assert_cleaned(rig, server);
     });
@@ -113,7 +113,7 @@ fn a_transaction_that_rolls_back_leaves_the_server_to_others() {
         rig.send(client, &messages("Q:LISTEN_a"));
         rig.send(server, &messages("C:LISTEN~ Z:T"));
         rig.send(client, &messages("Q:ROLLBACK"));
-        rig.received(server);
+        rig.take_received(server);
         rig.send(server, &messages("C:ROLLBACK~ Z:I"));
         assert_surveyed(rig, server, &[]);
         assert_clean(rig, server);
@@ -129,21 +129,21 @@ fn soiled_among(workers: usize, reset: ResetPolicy) -> (PostgresRig, EndId) {
     let directory =
         TestDirectory { state: StatePolicy { reset, ..StatePolicy::default() }, ..TestDirectory::default() };
     let mut rig = directory.rig_with_workers(workers, HELD);
-    let server = rig.server();
+    let server = rig.next_server();
     rig.send(server, &server_welcome());
     // The catalogue shows no functions with side effects.
-    assert!(text(&rig.received(server)).contains("pg_proc"));
+    assert!(text(&rig.take_received(server)).contains("pg_proc"));
     rig.send(server, &messages("C:COMMIT~ Z:I C:ROLLBACK~ Z:I"));
     (rig, server)
 }
 
 fn use_by(rig: &mut PostgresRig, client: EndId, server: EndId) {
     rig.send(client, &messages("Q:SELECT_1"));
-    rig.received(server);
+    rig.take_received(server);
     rig.send(server, &messages("C:OK~ Z:I"));
     assert_surveyed(rig, server, &[]);
-    rig.received(client);
-    assert_eq!(rig.servers().idle, 1);
+    rig.take_received(client);
+    assert_eq!(rig.server_counts().idle, 1);
 }
 
 fn answer_preface(rig: &mut PostgresRig, server: EndId) {
@@ -156,7 +156,7 @@ fn a_server_that_was_borrowed_to_log_in_is_cleaned_before_it_serves() {
     let one = add_client(&mut rig);
     use_by(&mut rig, one, server);
     let other = add_client_with(&mut rig, &[("TimeZone", "CET")]);
-    let learning = text(&rig.received(server));
+    let learning = text(&rig.take_received(server));
     assert!(learning.contains("'CET'"), "{learning}");
     rig.send(server, &messages("S:TimeZone~CET~ C:SET~ Z:I"));
     rig.send(other, &messages("Q:SELECT_2"));
@@ -189,17 +189,17 @@ fn a_server_that_moves_to_a_client_that_has_left_meanwhile_is_cleaned_there() {
     // Each worker has one client.
     let (one, other) = (add_client(&mut rig), add_client(&mut rig));
     rig.send(one, &messages("Q:SELECT_1"));
-    rig.received(server);
+    rig.take_received(server);
     rig.send(other, &messages("Q:SELECT_2"));
-    assert_eq!(rig.servers().waiters, 1);
+    assert_eq!(rig.server_counts().waiters, 1);
     rig.send(server, &messages("C:OK~ Z:I"));
     rig.while_halted(1, |rig| {
         // The server is on its way from one worker to the other.
         assert_surveyed(rig, server, &[]);
         rig.close(other);
-        assert_eq!(rig.servers().in_use, 1);
+        assert_eq!(rig.server_counts().in_use, 1);
     });
-    assert_eq!((rig.servers().idle, text(&rig.received(server))), (1, String::new()));
+    assert_eq!((rig.server_counts().idle, text(&rig.take_received(server))), (1, String::new()));
     assert_cleaned(&mut rig, server);
 }
 

@@ -31,9 +31,9 @@ pub fn ours(shorthand: &str) -> Vec<u8> {
 /// Parses `a` on the server; returns our name of it.
 fn parse(rig: &mut PostgresRig, client: EndId, server: EndId) -> String {
     rig.send(client, &messages(&format!("{PARSE} S")));
-    let name = name_of(&rig.received(server));
+    let name = name_of(&rig.take_received(server));
     rig.send(server, &messages("1 Z:I"));
-    assert_eq!(rig.received(client), messages("1 Z:I"));
+    assert_eq!(rig.take_received(client), messages("1 Z:I"));
     name
 }
 
@@ -42,17 +42,17 @@ fn a_statement_is_parsed_again_on_the_server_that_lacks_it() {
     in_all_pieces(PoolMode::Transaction, |rig, client, first| {
         let name = parse(rig, client, first);
         rig.send(client, &messages(USE));
-        assert_eq!(rig.received(first), ours(&USE.replace("~a~", &format!("~{name}~"))));
+        assert_eq!(rig.take_received(first), ours(&USE.replace("~a~", &format!("~{name}~"))));
         rig.send(first, &messages("2 C:SELECT_1~ Z:I"));
-        assert_eq!(rig.received(client), messages("2 C:SELECT_1~ Z:I"));
+        assert_eq!(rig.take_received(client), messages("2 C:SELECT_1~ Z:I"));
 
         let second = add_server(rig);
         rig.send(client, &messages(USE));
         let expected = format!("P:{name}~select_1~~~ {}", USE.replace("~a~", &format!("~{name}~")));
-        assert_eq!(rig.received(second), ours(&expected));
+        assert_eq!(rig.take_received(second), ours(&expected));
         rig.send(second, &messages("1 2 C:SELECT_1~ Z:I"));
-        assert_eq!(rig.received(client), messages("2 C:SELECT_1~ Z:I"));
-        assert_eq!(rig.servers().idle, 2);
+        assert_eq!(rig.take_received(client), messages("2 C:SELECT_1~ Z:I"));
+        assert_eq!(rig.server_counts().idle, 2);
     });
 }
 
@@ -63,13 +63,13 @@ fn a_close_that_may_be_skipped_is_waited_for_where_nothing_was_prepared_before()
     let server = add_server(&mut rig);
     rig.send(client, &messages("E:bad C:Sa~ S"));
     rig.send(client, &messages("P:a~select_2~~~ S"));
-    assert!(!text(&rig.received(server)).contains("select 2"), "whether `a` is closed is not known");
+    assert!(!text(&rig.take_received(server)).contains("select 2"), "whether `a` is closed is not known");
     rig.send(server, &messages("E:SERROR~C34000~~ Z:I"));
-    assert!(text(&rig.received(client)).contains("C34000"));
+    assert!(text(&rig.take_received(client)).contains("C34000"));
     // It is not closed, so the server is asked.
-    let sent = text(&rig.received(server));
+    let sent = text(&rig.take_received(server));
     rig.send(server, &messages("E:SERROR~C42P05~~ Z:I"));
-    assert!(text(&rig.received(client)).contains("C42P05"), "{sent}");
+    assert!(text(&rig.take_received(client)).contains("C42P05"), "{sent}");
 }
 
 #[test]
@@ -79,9 +79,9 @@ fn clients_with_the_same_text_share_a_statement() {
         let two = add_client(rig);
         rig.send(two, &messages("P:other~select_1~~~ B:~other~~~~~~~ E:~~~~~ S"));
         // A Close of no statement replaces the Parse.
-        assert_eq!(rig.received(server), ours(&format!("C:Spoolhouse#0~ B:~{name}~~~~~~~ E:~~~~~ S")));
+        assert_eq!(rig.take_received(server), ours(&format!("C:Spoolhouse#0~ B:~{name}~~~~~~~ E:~~~~~ S")));
         rig.send(server, &messages("3 2 C:SELECT_1~ Z:I"));
-        assert_eq!(rig.received(two), messages("1 2 C:SELECT_1~ Z:I"));
+        assert_eq!(rig.take_received(two), messages("1 2 C:SELECT_1~ Z:I"));
     });
 }
 
@@ -92,15 +92,15 @@ fn a_parse_of_ours_that_an_error_discarded_is_sent_again() {
         let second = add_server(rig);
         // The first of two pipelines fails before its Bind.
         rig.send(client, &messages(&format!("P:~wrong~~~ {USE} {USE}")));
-        let sent = text(&rig.received(second));
+        let sent = text(&rig.take_received(second));
         let plain = name.replace('#', "_");
         assert_eq!(sent.matches(&format!("{plain}~select 1")).count(), 2, "{sent}");
         assert_eq!(sent.matches(&format!("S{plain}~")).count(), 1, "{sent}");
         rig.send(second, &messages("E:SERROR~C42601~Mwrong~~ Z:I 3 1 2 C:SELECT_1~ Z:I"));
-        assert_eq!(rig.received(client), messages("E:SERROR~C42601~Mwrong~~ Z:I 2 C:SELECT_1~ Z:I"));
+        assert_eq!(rig.take_received(client), messages("E:SERROR~C42601~Mwrong~~ Z:I 2 C:SELECT_1~ Z:I"));
         // The server has it now.
         rig.send(client, &messages(USE));
-        assert_eq!(rig.received(second), ours(&USE.replace("~a~", &format!("~{name}~"))));
+        assert_eq!(rig.take_received(second), ours(&USE.replace("~a~", &format!("~{name}~"))));
     });
 }
 
@@ -112,12 +112,12 @@ fn a_statement_is_deallocated_where_it_is_not_and_could_not_be_parsed() {
         rig.send(client, &messages("P:~DEALLOCATE_a~~~ B:~~~~~~~~ E:~~~~~ S"));
         let taken = "C:Spoolhouse#00~ P:poolhouse#00~~~~";
         let rest = "P:~DEALLOCATE_poolhouse#00~~~ B:~~~~~~~~ E:~~~~~ S";
-        assert_eq!(text(&rig.received(second)), text(&ours(&format!("{taken} {rest}"))));
+        assert_eq!(text(&rig.take_received(second)), text(&ours(&format!("{taken} {rest}"))));
         rig.send(second, &messages("3 1 1 2 C:DEALLOCATE~ Z:I"));
-        assert_eq!(rig.received(client), messages("1 2 C:DEALLOCATE~ Z:I"));
+        assert_eq!(rig.take_received(client), messages("1 2 C:DEALLOCATE~ Z:I"));
         // The client does not have it any more.
         rig.send(client, &messages("P:a~select_2~~~ S"));
-        assert!(!text(&rig.received(second)).contains("poolhouse_00"));
+        assert!(!text(&rig.take_received(second)).contains("poolhouse_00"));
     });
 }
 
@@ -127,20 +127,20 @@ fn a_name_is_taken_until_it_is_closed() {
         parse(rig, client, server);
         rig.send(client, &messages("P:a~select_2~~~ S"));
         let idle = "C:Spoolhouse#00~ P:poolhouse#00~~~~";
-        assert_eq!(rig.received(server), ours(&format!("{idle} P:poolhouse#00~select_2~~~ S")));
+        assert_eq!(rig.take_received(server), ours(&format!("{idle} P:poolhouse#00~select_2~~~ S")));
         let error = "3 1 E:SERROR~C42P05~Mprepared_statement_\"poolhouse#00\"_already_exists~~ Z:I";
         rig.send(server, &ours(error));
-        let got = rig.received(client);
+        let got = rig.take_received(client);
         assert_eq!(error_code(&got), "42P05");
         assert!(text(&got).contains("prepared statement \"a\" already exists"), "{}", text(&got));
 
         rig.send(client, &messages("C:Sa~ S"));
-        assert_eq!(rig.received(server), ours("C:Spoolhouse#0~ S"));
+        assert_eq!(rig.take_received(server), ours("C:Spoolhouse#0~ S"));
         rig.send(server, &messages("3 Z:I"));
-        assert_eq!(rig.received(client), messages("3 Z:I"));
+        assert_eq!(rig.take_received(client), messages("3 Z:I"));
         // Now the server answers that it does not exist.
         rig.send(client, &messages(USE));
-        assert_eq!(rig.received(server), messages(USE));
+        assert_eq!(rig.take_received(server), messages(USE));
     });
 }
 
@@ -149,16 +149,16 @@ fn a_lone_deallocate_is_answered_without_the_server() {
     in_all_pieces(PoolMode::Transaction, |rig, client, server| {
         parse(rig, client, server);
         rig.send(client, &messages("Q:DEALLOCATE_a"));
-        assert_eq!(rig.received(client), messages("C:DEALLOCATE~ Z:I"));
-        assert_eq!((rig.received(server).len(), rig.servers().idle), (0, 1));
+        assert_eq!(rig.take_received(client), messages("C:DEALLOCATE~ Z:I"));
+        assert_eq!((rig.take_received(server).len(), rig.server_counts().idle), (0, 1));
         rig.send(client, &messages("Q:DEALLOCATE_ALL"));
-        assert_eq!(rig.received(client), messages("C:DEALLOCATE_ALL~ Z:I"));
+        assert_eq!(rig.take_received(client), messages("C:DEALLOCATE_ALL~ Z:I"));
         // This holds with any server.
         parse(rig, client, server);
         let other = add_server(rig);
         rig.send(client, &messages("Q:DEALLOCATE_ALL"));
-        assert_eq!(rig.received(client), messages("C:DEALLOCATE_ALL~ Z:I"));
-        assert_eq!(rig.received(other), b"");
+        assert_eq!(rig.take_received(client), messages("C:DEALLOCATE_ALL~ Z:I"));
+        assert_eq!(rig.take_received(other), b"");
     });
 }
 
@@ -170,9 +170,13 @@ fn a_bind_of_what_the_client_never_parsed_leaves_its_other_statements_as_they_ar
         rig.send(server, &messages("C:BEGIN~ Z:T"));
         rig.send(client, &messages("B:~nothing~~~~~~~ S"));
         rig.send(server, &messages("E:SERROR~C26000~Mprepared_statement_\"nothing\"_does_not_exist~~ Z:E"));
-        rig.received(server);
+        rig.take_received(server);
         rig.send(client, &messages("D:Sa~ S"));
-        assert_eq!(text(&rig.received(server)), text(&ours(&format!("D:S{name}~ S"))), "no Parse, which would fail");
+        assert_eq!(
+            text(&rig.take_received(server)),
+            text(&ours(&format!("D:S{name}~ S"))),
+            "no Parse, which would fail"
+        );
     });
 }
 
@@ -182,22 +186,22 @@ fn a_lone_deallocate_takes_the_unnamed_statement_and_in_a_transaction_the_portal
         parse(rig, client, server);
         rig.send(client, &messages("P:~select_2~~~ S"));
         rig.send(server, &messages("1 Z:I"));
-        rig.received(server);
+        rig.take_received(server);
         rig.send(client, &messages("Q:DEALLOCATE_a B:~~~~~~~~ S"));
-        assert_eq!(rig.received(server), messages("C:S~ B:~~~~~~~~ S"), "the server answers that there is none");
+        assert_eq!(rig.take_received(server), messages("C:S~ B:~~~~~~~~ S"), "the server answers that there is none");
         rig.send(server, &messages("3 E:SERROR~C26000~~ Z:I"));
-        assert_eq!(rig.received(client), messages("1 Z:I C:DEALLOCATE~ Z:I E:SERROR~C26000~~ Z:I"));
+        assert_eq!(rig.take_received(client), messages("1 Z:I C:DEALLOCATE~ Z:I E:SERROR~C26000~~ Z:I"));
 
         parse(rig, client, server);
         rig.send(client, &messages("Q:BEGIN"));
         rig.send(server, &messages("C:BEGIN~ Z:T"));
-        rig.received(server);
-        rig.received(client);
+        rig.take_received(server);
+        rig.take_received(client);
         rig.send(client, &messages("Q:DEALLOCATE_a"));
-        assert_eq!(rig.received(client), b"");
-        assert_eq!(rig.received(server), messages("C:P~ S"));
+        assert_eq!(rig.take_received(client), b"");
+        assert_eq!(rig.take_received(server), messages("C:P~ S"));
         rig.send(server, &messages("3 Z:T"));
-        assert_eq!(rig.received(client), messages("C:DEALLOCATE~ Z:T"));
+        assert_eq!(rig.take_received(client), messages("C:DEALLOCATE~ Z:T"));
     });
 }
 
@@ -209,10 +213,10 @@ fn a_statement_parsed_after_a_change_of_meaning_is_not_shared() {
         rig.send(server, &messages("C:BEGIN~ Z:T"));
         rig.send(client, &messages("Q:SET_LOCAL_DateStyle_=_German"));
         rig.send(server, &messages("C:SET~ Z:T"));
-        rig.received(server);
-        rig.received(client);
+        rig.take_received(server);
+        rig.take_received(client);
         rig.send(client, &messages("P:b~select_1~~~ S"));
-        assert_ne!(name_of(&rig.received(server)), name);
+        assert_ne!(name_of(&rig.take_received(server)), name);
     });
 }
 
@@ -222,18 +226,18 @@ fn what_comes_while_a_request_is_about_to_be_repeated_is_asked_behind_it() {
         let (mut rig, server, client) = one_of_each();
         let name = parse(&mut rig, client, server);
         rig.send(client, &messages(USE));
-        rig.received(server);
+        rig.take_received(server);
         // PostgreSQL sends its ReadyForQuery a moment after the error.
         rig.send(server, &messages("E:SERROR~C0A000~Mno~RRevalidateCachedQuery~~"));
         rig.send(client, &messages(next));
-        assert_eq!(text(&rig.received(server)), "", "{next}");
+        assert_eq!(text(&rig.take_received(server)), "", "{next}");
         rig.send(server, &messages("Z:I"));
         let renamed = |request: &str| request.replace("~a~", &format!("~{name}~"));
         let again = format!("C:S{name}~ P:{name}~select_1~~~ {}", renamed(USE));
-        let got = text(&rig.received(server));
+        let got = text(&rig.take_received(server));
         assert!(got.starts_with(&text(&ours(&again))) && got.len() > text(&ours(&again)).len(), "{next}: {got}");
         rig.send(server, &messages("3 1 2 C:SELECT_1~ Z:I"));
-        assert_eq!(rig.received(client), messages("2 C:SELECT_1~ Z:I"), "{next}");
+        assert_eq!(rig.take_received(client), messages("2 C:SELECT_1~ Z:I"), "{next}");
     }
 }
 
@@ -245,10 +249,10 @@ fn a_name_is_taken_for_a_text_that_is_too_long_to_be_kept_as_well() {
     rig.pieces = Pieces::Of(5000);
     rig.send(client, &messages(&format!("P:a~{long}~~~ S")));
     let idle = "C:Spoolhouse#00~ P:poolhouse#00~~~~";
-    let got = rig.received(server);
+    let got = rig.take_received(server);
     assert_eq!(got, ours(&format!("{idle} P:poolhouse#00~{long}~~~ S")));
     rig.send(server, &ours("3 1 E:SERROR~C42P05~Mprepared_statement_\"poolhouse#00\"_already_exists~~ Z:I"));
-    let got = rig.received(client);
+    let got = rig.take_received(client);
     assert_eq!(error_code(&got), "42P05");
     assert!(text(&got).contains("prepared statement \"a\" already exists"), "{}", text(&got));
 }
@@ -260,11 +264,11 @@ fn long_parses_of_a_pipeline_are_shared_as_those_that_come_alone() {
     let names = ["a", "b", "c", "d"];
     let pipeline = names.map(|name| format!("P:{name}~{name}{long}~~~")).join(" ");
     rig.send(client, &messages(&format!("{pipeline} S")));
-    let got = text(&rig.received(server));
+    let got = text(&rig.take_received(server));
     assert_eq!(got.matches("poolhouse_").count(), 4, "{} bytes", got.len());
     rig.send(server, &messages("1 1 1 1 Z:I"));
-    assert_eq!(text(&rig.received(server)), "", "it is not asked what is left there");
-    assert_eq!((rig.received(client), rig.servers().idle), (messages("1 1 1 1 Z:I"), 1));
+    assert_eq!(text(&rig.take_received(server)), "", "it is not asked what is left there");
+    assert_eq!((rig.take_received(client), rig.server_counts().idle), (messages("1 1 1 1 Z:I"), 1));
 }
 
 #[test]
@@ -274,10 +278,10 @@ fn no_pipeline_and_no_long_lease_leaves_more_statements_on_a_server_than_it_is_t
     rig.send(server, &messages("C:BEGIN~ Z:T"));
     let most = StatePolicy::default().max_prepared as usize;
     for turn in 0..2 {
-        rig.received(server);
+        rig.take_received(server);
         let parses = (0..most + 100).map(|n| format!("P:s{turn}.{n}~select_{turn},{n}~~~ ")).collect::<String>();
         rig.send(client, &messages(&format!("{parses} B:~s{turn}.0~~~~~~~ S")));
-        let got = text(&rig.received(server));
+        let got = text(&rig.take_received(server));
         let (parsed, closed) = (got.matches("~select").count(), got.matches("Spoolhouse_").count());
         // The first was closed, and is parsed again for its Bind.
         assert_eq!((parsed, closed), (most + 101, if turn == 0 { 102 } else { most + 102 }), "{turn}");
@@ -292,21 +296,21 @@ fn the_name_of_a_text_that_is_too_long_to_be_kept_is_taken_for_a_short_one_as_we
     rig.pieces = Pieces::Of(5000);
     rig.send(client, &messages(&format!("P:a~{}~~~ S", "x".repeat(2 * HELD))));
     rig.pieces = Pieces::Whole;
-    rig.received(server);
+    rig.take_received(server);
     rig.send(server, &messages("1 Z:I"));
     assert_surveyed(&mut rig, server, &[["p", "prepare", ""]]);
-    rig.received(client);
+    rig.take_received(client);
     rig.send(client, &messages("P:a~select_1~~~ S"));
-    assert_eq!(text(&rig.received(server)), text(&messages("P:a~select_1~~~ S")), "the server is asked");
+    assert_eq!(text(&rig.take_received(server)), text(&messages("P:a~select_1~~~ S")), "the server is asked");
     rig.send(server, &messages("E:SERROR~C42P05~Mtaken~~ Z:I"));
     assert_surveyed(&mut rig, server, &[["p", "prepare", ""]]);
-    assert_eq!(error_code(&rig.received(client)), "42P05");
+    assert_eq!(error_code(&rig.take_received(client)), "42P05");
     // The name is free after a Close.
     rig.send(client, &messages("C:Sa~ S"));
-    rig.received(server);
+    rig.take_received(server);
     rig.send(server, &messages("3 Z:I"));
     assert_surveyed(&mut rig, server, &[]);
-    assert_eq!(rig.received(client), messages("3 Z:I"));
+    assert_eq!(rig.take_received(client), messages("3 Z:I"));
     rig.send(client, &messages("P:a~select_1~~~ S"));
-    assert!(text(&rig.received(server)).contains("poolhouse_"));
+    assert!(text(&rig.take_received(server)).contains("poolhouse_"));
 }

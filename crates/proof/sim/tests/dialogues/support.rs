@@ -55,22 +55,22 @@ pub fn whole<T>(rig: &mut PostgresRig, act: impl FnOnce(&mut PostgresRig) -> T) 
 
 /// One more idle server, which is the next to be taken.
 pub fn add_server(rig: &mut PostgresRig) -> EndId {
-    let server = rig.server();
-    rig.received(server);
+    let server = rig.next_server();
+    rig.take_received(server);
     whole(rig, |rig| rig.send(server, &server_welcome()));
-    rig.received(server);
+    rig.take_received(server);
     server
 }
 
 pub fn add_client(rig: &mut PostgresRig) -> EndId {
     let client = add_client_with(rig, &[]);
-    rig.received(client);
+    rig.take_received(client);
     client
 }
 
 /// Connects a client with these parameters.
 pub fn add_client_with(rig: &mut PostgresRig, parameters: &[(&str, &str)]) -> EndId {
-    let client = rig.client();
+    let client = rig.connect_client();
     let parameters = [&[("user", "app")], parameters].concat();
     whole(rig, |rig| rig.send(client, &startup(3 << 16, &parameters)));
     client
@@ -78,22 +78,22 @@ pub fn add_client_with(rig: &mut PostgresRig, parameters: &[(&str, &str)]) -> En
 
 /// The server is idle again, and not cleaned.
 pub fn assert_clean(rig: &mut PostgresRig, server: EndId) {
-    rig.received(server);
+    rig.take_received(server);
     rig.wait(SOON);
-    assert_eq!((text(&rig.received(server)), rig.is_closed(server)), (String::new(), false));
-    assert!(rig.servers().idle > 0, "{:?}", rig.servers());
+    assert_eq!((text(&rig.take_received(server)), rig.is_closed(server)), (String::new(), false));
+    assert!(rig.server_counts().idle > 0, "{:?}", rig.server_counts());
 }
 
 /// The server is surveyed, and answers.
 pub fn assert_surveyed(rig: &mut PostgresRig, server: EndId, rows: &[[&str; 3]]) {
-    let asked = rig.received(server);
+    let asked = rig.take_received(server);
     assert!(text(&asked).contains("/* poolhouse */ SELECT"), "{}", text(&asked));
     rig.send(server, &survey_answer(rows));
 }
 
 /// The server has received this SQL before this query.
 pub fn assert_prefaced(rig: &mut PostgresRig, server: EndId, sql: &str, query: &str) {
-    let sent = text(&rig.received(server));
+    let sent = text(&rig.take_received(server));
     let parts = ["BEGIN", sql, "COMMIT~", query];
     let places: Vec<_> =
         parts.iter().map(|part| sent.find(part).unwrap_or_else(|| panic!("no {part} in {sent}"))).collect();
@@ -103,7 +103,7 @@ pub fn assert_prefaced(rig: &mut PostgresRig, server: EndId, sql: &str, query: &
 /// The server is cleaned, at the latest when no client takes it.
 pub fn assert_cleaned(rig: &mut PostgresRig, server: EndId) {
     rig.wait(SOON);
-    let sent = text(&rig.received(server));
+    let sent = text(&rig.take_received(server));
     for part in ["BEGIN", "RESET ALL", "DISCARD TEMP", "pg_advisory_unlock_all", "DEALLOCATE ALL", "COMMIT"] {
         assert!(sent.contains(part), "{sent}");
     }

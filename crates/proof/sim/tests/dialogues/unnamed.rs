@@ -19,16 +19,16 @@ fn parse(rig: &mut PostgresRig, client: EndId, server: EndId, length: usize) -> 
     rig.send(client, &parse);
     rig.pieces = Pieces::Whole;
     rig.send(client, &messages("S"));
-    assert_eq!(rig.received(server), [&parse[..], &messages("S")].concat());
+    assert_eq!(rig.take_received(server), [&parse[..], &messages("S")].concat());
     rig.send(server, &messages("1 Z:I"));
     answer_survey(rig, server);
-    assert_eq!(rig.received(client), messages("1 Z:I"));
+    assert_eq!(rig.take_received(client), messages("1 Z:I"));
     parse
 }
 
 /// Answers the survey that follows a text that was not read completely.
 fn answer_survey(rig: &mut PostgresRig, server: EndId) {
-    if text(&rig.received(server)).contains("/* poolhouse */ SELECT") {
+    if text(&rig.take_received(server)).contains("/* poolhouse */ SELECT") {
         rig.send(server, &survey_answer(&[]));
     }
 }
@@ -37,9 +37,9 @@ fn answer_survey(rig: &mut PostgresRig, server: EndId) {
 fn use_by_another(rig: &mut PostgresRig, server: EndId) {
     let other = add_client(rig);
     rig.send(other, &messages(&format!("P:~select_2~~~ {USE}")));
-    rig.received(server);
+    rig.take_received(server);
     rig.send(server, &messages("1 2 C:SELECT_1~ Z:I"));
-    rig.received(other);
+    rig.take_received(other);
 }
 
 #[test]
@@ -52,12 +52,12 @@ fn a_statement_of_any_length_is_parsed_again_where_it_is_not_at_hand() {
         // After a text that was not read completely the settings are unknown, and asked for before the next use.
         for _ in 0..if parse.len() > 4 * HELD { 1 } else { 2 } {
             rig.send(client, &messages(USE));
-            let got = rig.received(second);
+            let got = rig.take_received(second);
             let again = [&parse[..], &messages(USE)].concat();
             assert!(got == again, "{length}: {} bytes", got.len());
             rig.send(second, &messages("1 2 C:SELECT_1~ Z:I"));
             answer_survey(&mut rig, second);
-            assert_eq!(rig.received(client), messages("2 C:SELECT_1~ Z:I"));
+            assert_eq!(rig.take_received(client), messages("2 C:SELECT_1~ Z:I"));
             use_by_another(&mut rig, second);
         }
     }
@@ -70,12 +70,12 @@ fn a_long_statement_that_is_bound_together_with_its_parse_is_not_kept() {
     rig.pieces = Pieces::Of(5000);
     rig.send(client, &[&parse[..], &messages(USE)].concat());
     rig.pieces = Pieces::Whole;
-    assert_eq!(rig.received(server), [&parse[..], &messages(USE)].concat());
+    assert_eq!(rig.take_received(server), [&parse[..], &messages(USE)].concat());
     rig.send(server, &messages("1 2 C:SELECT_1~ Z:I"));
     assert_surveyed(&mut rig, server, &[]);
-    assert_eq!(rig.received(client), messages("1 2 C:SELECT_1~ Z:I"));
+    assert_eq!(rig.take_received(client), messages("1 2 C:SELECT_1~ Z:I"));
     rig.send(client, &messages(USE));
-    assert_eq!(text(&rig.received(server)), text(&messages(&format!("C:S~ {USE}"))));
+    assert_eq!(text(&rig.take_received(server)), text(&messages(&format!("C:S~ {USE}"))));
 }
 
 #[test]
@@ -83,13 +83,13 @@ fn a_client_whose_statement_was_forgotten_is_told_so() {
     let (mut rig, server, client) = one_of_each();
     parse(&mut rig, client, server, 33 << 20);
     rig.send(client, &messages(USE));
-    let sent = text(&rig.received(server));
+    let sent = text(&rig.take_received(server));
     assert!(sent.contains("ERRCODE = '26000'") && sent.contains("Poolhouse has forgotten its text"), "{sent}");
     rig.send(server, &messages("1 2 E:SERROR~C26000~Munnamed~~ Z:I"));
     answer_survey(&mut rig, server);
-    assert_eq!(error_code(&rig.received(client)), "26000");
+    assert_eq!(error_code(&rig.take_received(client)), "26000");
     // Another statement replaces it.
     parse(&mut rig, client, server, 100);
     rig.send(client, &messages(USE));
-    assert_eq!(rig.received(server), messages(USE));
+    assert_eq!(rig.take_received(server), messages(USE));
 }

@@ -4,7 +4,7 @@ use mongodb_session::bson::{Document, Value};
 
 use super::{
     MongoDb, document,
-    errors::fail,
+    errors::write_error,
     message::Request,
     transactions::{HOT, transaction_start},
     writes::Outcome,
@@ -12,7 +12,7 @@ use super::{
 use crate::databases::Connection;
 
 fn error(text: &str, code: i32) -> Vec<u8> {
-    document(|error| fail(error, text, code))
+    document(|error| write_error(error, text, code))
 }
 
 fn is_true(body: Document<'_>, name: &str) -> bool {
@@ -20,7 +20,7 @@ fn is_true(body: Document<'_>, name: &str) -> bool {
 }
 
 /// Whether a read may be executed by a secondary.
-fn is_for_any(body: Document<'_>) -> bool {
+fn allows_secondary(body: Document<'_>) -> bool {
     let preference = body.get("$readPreference").ok().flatten().and_then(Value::document);
     preference.and_then(|document| document.get("mode").ok().flatten()?.text()).is_some_and(|mode| mode != "primary")
 }
@@ -53,18 +53,18 @@ impl MongoDb {
             ("hello" | "isMaster" | "ismaster", _) => self.hello(from, host, name, request.body),
             ("ping", _) => ok(),
             ("insert" | "update", Value::Text(_)) if !self.takes_writes(host) => error("not primary", 10_107),
-            ("insert" | "update", Value::Text(HOT)) if self.is_taken(host, None) => {
+            ("insert" | "update", Value::Text(HOT)) if self.is_hot_locked(host, None) => {
                 self.wait_for_hot(from, message);
                 return None;
             }
             ("insert" | "update", Value::Text(collection)) => match self.write(from, name, collection, request)? {
-                Outcome::Done(_) if self.ambush.take().is_some() => {
+                Outcome::Done(_) if self.answer_lost_until.take().is_some() => {
                     self.drop_session(from);
                     return None;
                 }
                 Outcome::Done(answer) | Outcome::Nothing(answer) => answer,
             },
-            ("find", Value::Text(_)) if !self.takes_writes(host) && !is_for_any(request.body) => {
+            ("find", Value::Text(_)) if !self.takes_writes(host) && !allows_secondary(request.body) => {
                 error("not primary and secondaryOk=false", 13_435)
             }
             ("find", Value::Text(collection)) if is_true(request.body, "tailable") => {

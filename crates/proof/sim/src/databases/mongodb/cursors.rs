@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use mongodb_session::bson::{Document, Value, Writer};
 
-use super::{FIRST_CURSOR, MongoDb, document, errors::fail, message::Request, writes::Session};
+use super::{FIRST_CURSOR, MongoDb, document, errors::write_error, message::Request, writes::SessionKey};
 use crate::databases::Connection;
 
 /// Default number of documents in a first batch.
@@ -18,14 +18,14 @@ const MAX_WIDTH: i64 = 8000;
 
 pub struct Cursor {
     collection: String,
-    session: Option<Session>,
+    session: Option<SessionKey>,
     rest: VecDeque<Vec<u8>>,
     /// A tailable cursor: the number of rows read so far.
     read: Option<usize>,
 }
 
 impl Cursor {
-    pub fn is_of(&self, session: &Session) -> bool {
+    pub fn is_of(&self, session: &SessionKey) -> bool {
         self.session.as_ref() == Some(session)
     }
 }
@@ -92,8 +92,8 @@ impl MongoDb {
         let mut id = 0;
         if !rest.is_empty() {
             let host = &mut self.hosts[host];
-            id = FIRST_CURSOR + host.opened;
-            host.opened += 1;
+            id = FIRST_CURSOR + host.cursors_opened;
+            host.cursors_opened += 1;
             host.cursors.insert(id, Cursor { collection: collection.into(), session, rest, read: None });
         }
         document(|answer| batch(answer, "firstBatch", &first, id, collection))
@@ -106,8 +106,8 @@ impl MongoDb {
         let rows = self.rows(collection);
         let first: Vec<_> = rows.iter().take(size).enumerate().map(|(number, text)| row(number as i64, text)).collect();
         let host = &mut self.hosts[host];
-        let id = FIRST_CURSOR + host.opened;
-        host.opened += 1;
+        let id = FIRST_CURSOR + host.cursors_opened;
+        host.cursors_opened += 1;
         let (rest, read) = (VecDeque::new(), Some(first.len()));
         host.cursors.insert(id, Cursor { collection: collection.into(), session, rest, read });
         document(|answer| batch(answer, "firstBatch", &first, id, collection))
@@ -126,11 +126,11 @@ impl MongoDb {
         let rows = tailed.map(|cursor| self.rows(&cursor.collection)).unwrap_or_default();
         let cursors = &mut self.hosts[host].cursors;
         let Some(cursor) = cursors.get_mut(&id) else {
-            return document(|error| fail(error, &format!("cursor id {id} not found"), 43));
+            return document(|error| write_error(error, &format!("cursor id {id} not found"), 43));
         };
         let collection = body.get("collection").ok().flatten().and_then(Value::text);
         if cursor.session != session || collection != Some(&cursor.collection) {
-            return document(|error| fail(error, "the cursor is another session's or collection's", 13));
+            return document(|error| write_error(error, "the cursor is another session's or collection's", 13));
         }
         let size = count(body, "batchSize").map_or(BATCH, |size| size.clamp(1, 1000) as usize);
         if let Some(read) = &mut cursor.read {

@@ -11,12 +11,12 @@ use mongodb_session::wire::Answers;
 use super::{
     HOSTS, Kind, MongoDb, at_host, document, errors,
     message::Request,
-    writes::{Recent, Record, Session, last_of},
+    writes::{Recent, Record, SessionKey, last_of},
 };
 use crate::databases::Connection;
 
-/// How long a write may trigger an ambush.
-const AMBUSH: Duration = Duration::from_millis(500);
+/// Within this time, the answer to the next write is lost.
+const LOST_ANSWER_TIME: Duration = Duration::from_millis(500);
 
 /// A former primary that does not know of its successor.
 pub struct Stale {
@@ -32,7 +32,7 @@ pub struct Stale {
 
 impl Stale {
     /// The last write of a session here.
-    pub fn last_of(&self, session: &Session) -> Option<Record> {
+    pub fn last_of(&self, session: &SessionKey) -> Option<Record> {
         last_of(&self.recent, session)
     }
 }
@@ -71,10 +71,11 @@ impl MongoDb {
             return;
         }
         if what == 5 {
-            self.ambush = Some(self.now + AMBUSH);
+            self.answer_lost_until = Some(self.now + LOST_ANSWER_TIME);
             return;
         }
-        let busy = self.election.is_some() || self.stale.is_some() || self.hosts.iter().any(|host| host.down.is_some());
+        let busy =
+            self.election.is_some() || self.stale.is_some() || self.hosts.iter().any(|host| host.down_until.is_some());
         if busy {
             return;
         }
@@ -124,16 +125,16 @@ impl MongoDb {
     pub(super) fn settle(&mut self) {
         let now = self.now;
         for host in &mut self.hosts {
-            host.down.take_if(|until| *until <= now);
+            host.down_until.take_if(|until| *until <= now);
         }
         if let Some((_, favourite)) = self.election.take_if(|election| election.0 <= now) {
-            let can = |host: &usize| self.hosts[*host].down.is_none() && !self.is_stale(*host);
+            let can = |host: &usize| self.hosts[*host].down_until.is_none() && !self.is_stale(*host);
             self.primary = (0..HOSTS).map(|n| (favourite + n) % HOSTS).find(can);
             self.term += 1;
         }
         if let Some(stale) = self.stale.take_if(|stale| stale.until <= now) {
             let error = document(|error| {
-                errors::fail(error, "operation was interrupted: stepped down", 11_602);
+                errors::write_error(error, "operation was interrupted: stepped down", 11_602);
             });
             self.written.lose(stale.recent);
             for (to, answers) in stale.waiting {
@@ -152,7 +153,7 @@ impl MongoDb {
     /// A host goes down: its connections and cursors are lost. It never reuses the id of a cursor.
     fn crash(&mut self, host: usize, until: Duration) {
         at_host(&self.sessions, host).into_iter().for_each(|connection| self.drop_session(connection));
-        self.hosts[host].down = Some(until);
+        self.hosts[host].down_until = Some(until);
         self.hosts[host].cursors.clear();
         self.abort_all(host);
     }

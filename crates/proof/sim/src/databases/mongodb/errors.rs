@@ -19,13 +19,14 @@ const NAMES: [(i32, &str); 13] = [
     (13_435, "NotPrimaryNoSecondaryOk"),
 ];
 
-pub fn fail(error: &mut Writer<'_>, text: &str, code: i32) {
+/// Writes an error. Its code must be in [`NAMES`].
+pub fn write_error(error: &mut Writer<'_>, text: &str, code: i32) {
     let name = NAMES.iter().find(|(known, _)| *known == code).expect("a code that has a name").1;
     error.double("ok", 0.0).text("errmsg", text).int32("code", code).text("codeName", name);
 }
 
 /// Writes an error after which the whole transaction may be repeated.
-pub fn fail_transiently(error: &mut Writer<'_>, text: &str, code: i32) {
-    fail(error, text, code);
+pub fn write_transient_error(error: &mut Writer<'_>, text: &str, code: i32) {
+    write_error(error, text, code);
     error.texts("errorLabels", &["TransientTransactionError"]);
 }

@@ -11,8 +11,8 @@ const SESSION_MINUTES: i32 = 30;
 
 impl MongoDb {
     pub(super) fn hello(&mut self, from: Connection, host: usize, name: &str, body: Document<'_>) -> Vec<u8> {
-        self.hosts[host].asked = self.now;
-        self.tell_role(from, host);
+        self.hosts[host].last_hello = self.now;
+        self.note_hello(from, host);
         let (term, version) = self.believed(host);
         let primary = self.takes_writes(host);
         let hello_ok = body.get("helloOk").ok().flatten().is_some_and(Value::truth);

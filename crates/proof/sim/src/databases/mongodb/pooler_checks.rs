@@ -23,10 +23,10 @@ const LATE: Duration = Duration::from_secs(1);
 pub struct PoolerChecks {
     /// Writes so far, by user and id.
     seen: BTreeSet<(usize, i32)>,
-    /// Connections to which the primary of `of` has answered a `hello`.
+    /// Connections to which the primary of `informed_term` has answered a `hello`.
     informed: BTreeSet<Connection>,
-    /// A term.
-    of: u64,
+    /// The term of `informed`.
+    informed_term: u64,
     /// The last term that the pooler certainly knows, and since when.
     known: (u64, Duration),
 }
@@ -37,13 +37,13 @@ fn integer(body: Document<'_>, name: &str) -> Option<i64> {
 
 impl MongoDb {
     /// Notes a `hello`. A second one on the same connection proves that the first answer was read.
-    pub(super) fn tell_role(&mut self, to: Connection, host: usize) {
+    pub(super) fn note_hello(&mut self, to: Connection, host: usize) {
         if self.is_reference || self.kind != Kind::Set || self.primary != Some(host) {
             return;
         }
         let pooler_checks = &mut self.pooler_checks;
-        if pooler_checks.of != self.term {
-            (pooler_checks.of, pooler_checks.informed) = (self.term, BTreeSet::new());
+        if pooler_checks.informed_term != self.term {
+            (pooler_checks.informed_term, pooler_checks.informed) = (self.term, BTreeSet::new());
         }
         if !pooler_checks.informed.insert(to) && pooler_checks.known.0 < self.term {
             pooler_checks.known = (self.term, self.now);
@@ -62,16 +62,16 @@ impl MongoDb {
         }
         assert!(self.pooler_checks.seen.insert((user, answers.id)), "a write comes twice: {} of {user}", answers.id);
         let (term, since) = self.pooler_checks.known;
-        let ends = first.name == "abortTransaction";
+        let is_abort = first.name == "abortTransaction";
         let replaced =
             self.kind == Kind::Set && !self.is_reference && self.primary.is_some_and(|primary| primary != host);
-        let late = replaced && !ends && term == self.term && self.now > since + LATE;
+        let late = replaced && !is_abort && term == self.term && self.now > since + LATE;
         assert!(
             !late,
             "a write waits for host {host} though it is known since {since:?} that another was elected: {body:?}"
         );
         let outdated = self.stale.as_ref().is_some_and(|stale| stale.host == host && stale.term < term);
-        let outdated = outdated && !ends && Duration::from_nanos(asked as u64) > since;
+        let outdated = outdated && !is_abort && Duration::from_nanos(asked as u64) > since;
         assert!(!outdated, "a write goes to host {host}, of whose successor it is known since {since:?}: {body:?}");
     }
 }

@@ -35,7 +35,8 @@ impl Streams {
         self.waiting.iter().map(|waiting| waiting.until).min()
     }
 
-    pub fn give_up(&mut self, connection: Connection) {
+    /// Drops the requests of a connection that wait.
+    pub fn forget_connection(&mut self, connection: Connection) {
         self.waiting.retain(|waiting| waiting.from != connection);
     }
 }

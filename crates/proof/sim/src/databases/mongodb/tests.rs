@@ -199,7 +199,7 @@ fn an_election_ends_transactions_and_loses_what_only_the_primary_had() {
     table.database.tick(table.now);
     let there = table.connect(1);
     assert_eq!(table.end(there, "commitTransaction", 1), Some(251));
-    assert_eq!(table.database.taken_back(), 1);
+    assert_eq!(table.database.rolled_back(), 1);
 }
 
 #[test]

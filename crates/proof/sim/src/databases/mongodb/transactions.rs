@@ -9,7 +9,7 @@ use mongodb_session::bson::{Document, Value};
 use super::{
     Kind, MongoDb, cursors, document, errors,
     message::Request,
-    writes::{Record, Session, done, rows_of},
+    writes::{Record, SessionKey, done, rows_of},
 };
 use crate::databases::Connection;
 
@@ -21,7 +21,7 @@ const LIFETIME: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
 pub struct Transactions {
-    open: BTreeMap<(usize, Session), Open>,
+    open: BTreeMap<(usize, SessionKey), Open>,
     /// Writes that wait for the lock.
     waiting: Vec<(Connection, Vec<u8>)>,
 }
@@ -39,11 +39,12 @@ impl Transactions {
         self.open.values().map(|open| open.since + LIFETIME).min()
     }
 
-    pub fn give_up(&mut self, connection: Connection) {
+    /// Drops the writes of a connection that wait.
+    pub fn forget_connection(&mut self, connection: Connection) {
         self.waiting.retain(|(waiting, _)| *waiting != connection);
     }
 
-    pub fn open_of(&self, session: &Session) -> Vec<String> {
+    pub fn open_of(&self, session: &SessionKey) -> Vec<String> {
         let own = self.open.iter().filter(|((_, of), _)| of == session);
         own.map(|((host, _), open)| format!("transaction {} at host {host}", open.number)).collect()
     }
@@ -56,12 +57,12 @@ pub fn transaction_start(body: Document<'_>) -> Option<bool> {
 }
 
 fn gone() -> Vec<u8> {
-    document(|error| errors::fail_transiently(error, "the transaction has been aborted, or has never begun", 251))
+    document(|error| errors::write_transient_error(error, "the transaction has been aborted, or has never begun", 251))
 }
 
 impl MongoDb {
     /// The session of a command.
-    pub(super) fn session_of(&self, from: Connection, body: Document<'_>) -> Option<Session> {
+    pub(super) fn session_of(&self, from: Connection, body: Document<'_>) -> Option<SessionKey> {
         let user = self.sessions.get(&from).expect("it speaks").user;
         cursors::session(body).map(|session| (user, session))
     }
@@ -75,7 +76,7 @@ impl MongoDb {
         begins: bool,
     ) -> Option<Vec<u8>> {
         let host = self.sessions.get(&from).expect("it speaks").host;
-        let fail = |text: &str, code| Some(document(|error| errors::fail(error, text, code)));
+        let fail = |text: &str, code| Some(document(|error| errors::write_error(error, text, code)));
         let number = request.body.get("txnNumber").ok().flatten().and_then(Value::integer);
         let Some((session, number)) = self.session_of(from, request.body).zip(number) else {
             return fail("a transaction without its number", 9);
@@ -120,11 +121,17 @@ impl MongoDb {
         }
     }
 
-    fn write_within(&mut self, key: &(usize, Session), name: &str, collection: &str, request: &Request<'_>) -> Vec<u8> {
+    fn write_within(
+        &mut self,
+        key: &(usize, SessionKey),
+        name: &str,
+        collection: &str,
+        request: &Request<'_>,
+    ) -> Vec<u8> {
         let rows = rows_of(name, request);
-        if collection == HOT && self.is_taken(key.0, Some(&key.1)) {
+        if collection == HOT && self.is_hot_locked(key.0, Some(&key.1)) {
             self.abort(key);
-            return document(|error| errors::fail_transiently(error, "another transaction has it", 112));
+            return document(|error| errors::write_transient_error(error, "another transaction has it", 112));
         }
         let open = self.transactions.open.get_mut(key).expect("it is open");
         open.has_hot |= collection == HOT;
@@ -133,8 +140,8 @@ impl MongoDb {
         done(name, count, false)
     }
 
-    /// Whether another session's transaction has the lock.
-    pub(super) fn is_taken(&self, host: usize, by_others_than: Option<&Session>) -> bool {
+    /// Whether a transaction of another session locks the hot collection.
+    pub(super) fn is_hot_locked(&self, host: usize, by_others_than: Option<&SessionKey>) -> bool {
         let others = self.transactions.open.iter().filter(|((at, session), _)| {
             (*at == host || self.kind == Kind::Sharded) && Some(session) != by_others_than
         });
@@ -151,7 +158,7 @@ impl MongoDb {
         &mut self,
         from: Connection,
         request: &Request<'_>,
-        key: &(usize, Session),
+        key: &(usize, SessionKey),
         number: i64,
     ) -> Option<Vec<u8>> {
         if self.transactions.open.get(key).is_none_or(|open| open.number != number) {
@@ -168,30 +175,30 @@ impl MongoDb {
             return None;
         }
         let open = self.transactions.open.remove(key).expect("it is open");
-        self.written.take(open.rows, Some((key.1.clone(), Record { number, what: Record::COMMITTED })));
+        self.written.add(open.rows, Some((key.1.clone(), Record { number, what: Record::COMMITTED })));
         let answer = document(|answer| _ = answer.double("ok", 1.0));
-        let ambushed = self.ambush.take().is_some();
-        if ambushed {
+        let answer_lost = self.answer_lost_until.take().is_some();
+        if answer_lost {
             self.drop_session(from);
         }
         self.release();
-        (!ambushed).then_some(answer)
+        (!answer_lost).then_some(answer)
     }
 
-    fn abort(&mut self, key: &(usize, Session)) {
+    fn abort(&mut self, key: &(usize, SessionKey)) {
         if self.transactions.open.remove(key).is_some() {
             self.release();
         }
     }
 
     /// Aborts a session's transaction at any host.
-    fn abort_of(&mut self, session: &Session, number: i64) {
+    fn abort_of(&mut self, session: &SessionKey, number: i64) {
         self.transactions.open.retain(|(_, of), open| of != session || open.number != number);
         self.release();
     }
 
     /// Ends a session's transaction and cursors at a host.
-    pub(super) fn end_session(&mut self, host: usize, session: &Session) {
+    pub(super) fn end_session(&mut self, host: usize, session: &SessionKey) {
         self.abort(&(host, session.clone()));
         self.hosts[host].cursors.retain(|_, cursor| !cursor.is_of(session));
     }
@@ -236,7 +243,7 @@ impl MongoDb {
     }
 
     /// The number of a session's last write or transaction that a host knows.
-    fn last_number(&self, host: usize, session: &Session) -> Option<i64> {
+    fn last_number(&self, host: usize, session: &SessionKey) -> Option<i64> {
         let here = self.stale.as_ref().filter(|stale| stale.host == host).and_then(|stale| stale.last_of(session));
         self.written.record(session).into_iter().chain(here).map(|known| known.number).max()
     }

@@ -8,14 +8,14 @@ use std::{
 
 use mongodb_session::bson::{Document, Value};
 
-use super::{MongoDb, document, errors::fail, message::Request};
+use super::{MongoDb, document, errors::write_error, message::Request};
 use crate::databases::Connection;
 
 /// Time until a majority has a write.
 const REPLICATION: Duration = Duration::from_millis(20);
 
-/// A user, and the id of a session.
-pub type Session = (usize, Vec<u8>);
+/// A logical session: its user, and its id.
+pub type SessionKey = (usize, Vec<u8>);
 
 /// A session's last write or transaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub struct Recent {
     since: Duration,
     collection: String,
     rows: Vec<String>,
-    record: Option<(Session, Record)>,
+    record: Option<(SessionKey, Record)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,7 +53,7 @@ pub enum RowState {
 pub struct Written {
     /// The rows of each collection, in the order of their writing.
     collections: BTreeMap<String, Vec<String>>,
-    last: BTreeMap<Session, Record>,
+    last: BTreeMap<SessionKey, Record>,
     /// Writes that no majority has yet.
     recent: Vec<Recent>,
     rolled_back: BTreeSet<(String, String)>,
@@ -94,12 +94,12 @@ impl Written {
     }
 
     /// A session's last write.
-    pub fn record(&self, session: &Session) -> Option<Record> {
+    pub fn record(&self, session: &SessionKey) -> Option<Record> {
         last_of(&self.recent, session).or_else(|| self.last.get(session).copied())
     }
 
     /// Adds rows to what a majority has, after all earlier writes.
-    pub fn take(&mut self, rows: impl IntoIterator<Item = (String, String)>, record: Option<(Session, Record)>) {
+    pub fn add(&mut self, rows: impl IntoIterator<Item = (String, String)>, record: Option<(SessionKey, Record)>) {
         self.replicate();
         for (collection, row) in rows {
             self.collections.entry(collection).or_default().push(row);
@@ -133,7 +133,7 @@ impl Written {
 }
 
 /// The last of these writes of a session.
-pub fn last_of(recent: &[Recent], session: &Session) -> Option<Record> {
+pub fn last_of(recent: &[Recent], session: &SessionKey) -> Option<Record> {
     let records = recent.iter().rev().filter_map(|recent| recent.record.as_ref());
     records.into_iter().find(|(of, _)| of == session).map(|(_, record)| *record)
 }
@@ -191,7 +191,7 @@ impl MongoDb {
         let rows = rows_of(name, request);
         if rows.is_empty() {
             let empty = |error: &mut mongodb_session::bson::Writer<'_>| {
-                fail(error, "Write batch sizes must be between 1 and 100000", 16);
+                write_error(error, "Write batch sizes must be between 1 and 100000", 16);
             };
             return nothing(document(empty));
         }
@@ -209,7 +209,9 @@ impl MongoDb {
             match here.or_else(|| self.written.record(session)) {
                 Some(last) if last.number == *number => return nothing(done(name, last.what, true)),
                 Some(last) if last.number > *number => {
-                    return nothing(document(|error| fail(error, "a later write of the session has begun", 225)));
+                    return nothing(document(|error| {
+                        write_error(error, "a later write of the session has begun", 225)
+                    }));
                 }
                 _ => {}
             }
@@ -221,20 +223,20 @@ impl MongoDb {
                 None => self.written.recent.push(recent),
             }
         } else {
-            self.written.take(rows.into_iter().map(|row| (collection.to_owned(), row)), record);
+            self.written.add(rows.into_iter().map(|row| (collection.to_owned(), row)), record);
         }
         Some(Outcome::Done(done(name, count, false)))
     }
 }
 
-/// The answer to a write. `again`: it is a retry.
-pub fn done(name: &str, count: i32, again: bool) -> Vec<u8> {
+/// The answer to a write. `retried`: the write was executed before.
+pub fn done(name: &str, count: i32, retried: bool) -> Vec<u8> {
     document(|answer| {
         answer.int32("n", count);
         if name == "update" {
             answer.int32("nModified", count);
         }
-        if again {
+        if retried {
             answer.array("retriedStmtIds", |ids| _ = ids.int32("0", 0));
         }
         answer.double("ok", 1.0);

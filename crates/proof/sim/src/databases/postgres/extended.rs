@@ -24,7 +24,7 @@ impl Session {
         let count = reader.u16().ok_or_else(too_short)?;
         let oids: Option<Vec<u32>> = (0..count).map(|_| reader.u32()).collect();
         let oids = oids.ok_or_else(too_short)?;
-        self.start();
+        self.start_transaction();
         let (name, text) = (decode(name)?, decode(text)?);
         if name.is_empty() {
             self.statements.remove("");
@@ -67,7 +67,7 @@ impl Session {
         let (portal, name) = (reader.text().ok_or_else(too_short)?, reader.text().ok_or_else(too_short)?);
         let (portal, name) = (decode(portal)?, decode(name)?);
         let prepared = self.find_statement(&name)?;
-        self.start();
+        self.start_transaction();
         check_formats(&mut reader)?;
         let count = usize::from(reader.u16().ok_or_else(too_short)?);
         let wanted = prepared.types.len();
@@ -122,7 +122,7 @@ impl Session {
         let mut reader = Reader(body);
         let kind = reader.byte().ok_or_else(too_short)?;
         let name = decode(reader.text().ok_or_else(too_short)?)?;
-        self.start();
+        self.start_transaction();
         let (columns, types) = match kind {
             b'S' => {
                 let prepared = self.find_statement(&name)?;
@@ -144,7 +144,7 @@ impl Session {
             });
         }
         match columns {
-            Some(columns) => self.describe(&columns),
+            Some(columns) => self.send_description(&columns),
             None => self.send(b'n', |_| {}),
         }
         Ok(())
@@ -161,7 +161,7 @@ impl Session {
         }
         let leaves = portal.statement.as_ref().is_some_and(|statement| statement.node.ends_transaction());
         let spent = portal.done && portal.rows.is_none();
-        self.start();
+        self.start_transaction();
         if self.block == Block::Failed && !leaves {
             return Err(in_failed_transaction());
         }
@@ -213,11 +213,11 @@ impl Session {
             statement.node.is_of_transactions() || statement.node == Node::Discard(Discard::All)
         });
         if at_once && done.tag != "CLOSE CURSOR ALL" {
-            self.finish(shared);
+            self.finish_implicit_transaction(shared);
         } else {
             self.pipelining = true;
         }
-        self.complete(&done.tag);
+        self.send_complete(&done.tag);
     }
 
     /// Sends at most `limit` rows of a portal; 0: all.
@@ -228,15 +228,15 @@ impl Session {
         let sent: Vec<Vec<Value>> = rows.drain(..count).collect();
         let word = word.clone();
         for values in &sent {
-            self.row(values);
+            self.send_row(values);
         }
         self.pipelining = true;
         if limit > 0 && sent.len() == limit as usize {
             return self.send(b's', |_| {});
         }
         match word.strip_prefix('=') {
-            Some(word) => self.complete(word),
-            None => self.complete(&format!("{word} {}", sent.len())),
+            Some(word) => self.send_complete(word),
+            None => self.send_complete(&format!("{word} {}", sent.len())),
         }
     }
 
@@ -254,8 +254,8 @@ impl Session {
     }
 
     pub(super) fn sync(&mut self, shared: &mut Shared) {
-        self.finish(shared);
-        self.ready();
+        self.finish_implicit_transaction(shared);
+        self.send_ready();
     }
 }
 

@@ -97,7 +97,8 @@ pub(super) fn check_constants(expression: &Expression) -> Result<(), Failure> {
 }
 
 impl Session {
-    /// The value of an expression. A function that waits is a whole column.
+    /// Evaluates an expression. A function that waits has to be a whole column, as only the values of whole columns are
+    /// kept meanwhile.
     pub(super) fn evaluate(
         &mut self,
         shared: &mut Shared,

@@ -8,7 +8,7 @@ use super::{
     session::{Phase, Running, Session},
     settings::Settings,
     shared::Shared,
-    wire::{First, Reader, take_first, take_message},
+    wire::{Reader, StartupMessage, take_message, take_startup},
 };
 
 const RELOAD_INTERVAL: Duration = Duration::from_millis(300);
@@ -23,9 +23,9 @@ impl Session {
     /// Handles the input as far as possible. Returns a request to cancel another session, if this was one.
     pub(super) fn work(&mut self, shared: &mut Shared) -> Option<Cancel> {
         while self.phase == Phase::Start {
-            match take_first(&mut self.input) {
-                Ok(Some(first)) => {
-                    if let Some(cancel) = self.first(first) {
+            match take_startup(&mut self.input) {
+                Ok(Some(startup)) => {
+                    if let Some(cancel) = self.on_startup(startup) {
                         return Some(cancel);
                     }
                 }
@@ -50,15 +50,15 @@ impl Session {
         None
     }
 
-    fn first(&mut self, first: First) -> Option<Cancel> {
-        match first.code {
+    fn on_startup(&mut self, startup: StartupMessage) -> Option<Cancel> {
+        match startup.code {
             CANCEL => {
                 self.phase = Phase::Over;
-                let mut reader = Reader(&first.body);
+                let mut reader = Reader(&startup.body);
                 return Some((reader.u32()?, reader.u32()?));
             }
             PROTOCOL_3 => {
-                if let Err(failure) = self.log_in(&first.body) {
+                if let Err(failure) = self.log_in(&startup.body) {
                     self.end_with(failure);
                 }
             }
@@ -94,7 +94,7 @@ impl Session {
         let key = [self.pid.to_be_bytes(), self.secret.to_be_bytes()].concat();
         self.send(b'K', |to| to.extend(key));
         self.phase = Phase::Ready;
-        self.ready();
+        self.send_ready();
         Ok(())
     }
 
@@ -110,7 +110,7 @@ impl Session {
 
     /// A changed configuration takes effect at the next message.
     fn read_configuration(&mut self) {
-        if self.is_reloaded {
+        if self.changes_configuration {
             let style =
                 INTERVAL_STYLES[(self.now.as_millis() / RELOAD_INTERVAL.as_millis()) as usize % INTERVAL_STYLES.len()];
             self.settings.configure("intervalstyle", style);

@@ -42,7 +42,7 @@ pub(super) struct Portal {
     pub(super) statement: Option<Rc<Statement>>,
     pub(super) arguments: Vec<Value>,
     pub(super) columns: Option<Vec<Column>>,
-    /// The rows still to be sent, and the tag.
+    /// The rows still to be sent, and the tag. A tag that the number of rows does not follow begins with `=`.
     pub(super) rows: Option<(VecDeque<Vec<Value>>, String)>,
     /// It has been executed.
     pub(super) done: bool,
@@ -134,7 +134,7 @@ pub(super) struct Session {
     pub(super) now: Duration,
     pub(super) settings: Settings,
     /// The server's configuration changes from time to time.
-    pub(super) is_reloaded: bool,
+    pub(super) changes_configuration: bool,
     pub(super) statements: BTreeMap<String, Prepared>,
     pub(super) portals: BTreeMap<String, Portal>,
     pub(super) temps: Temps,
@@ -143,7 +143,8 @@ pub(super) struct Session {
     pub(super) transaction: Transaction,
     /// After an error, messages are skipped up to the next Sync.
     pub(super) skipping: bool,
-    /// The last message belongs to the extended protocol.
+    /// The last message belongs to the extended protocol, and is no Sync: after an error, messages are skipped up to
+    /// the next Sync.
     pub(super) extended: bool,
     /// A portal was executed since the last Sync.
     pub(super) pipelining: bool,
@@ -168,7 +169,7 @@ impl Session {
             output: Vec::new(),
             now,
             settings: Settings::default(),
-            is_reloaded: false,
+            changes_configuration: false,
             statements: BTreeMap::new(),
             portals: BTreeMap::new(),
             temps: Temps::new(),
@@ -203,7 +204,7 @@ impl Session {
         self.flush();
     }
 
-    pub(super) fn complete(&mut self, tag: &str) {
+    pub(super) fn send_complete(&mut self, tag: &str) {
         self.send(b'C', |to| text(to, tag.as_bytes()));
     }
 
@@ -229,7 +230,7 @@ impl Session {
     }
 
     /// Begins a transaction, if there is none.
-    pub(super) fn start(&mut self) {
+    pub(super) fn start_transaction(&mut self) {
         if self.block == Block::Idle {
             self.block = Block::Started;
             self.transaction = Transaction { temps: self.temps.clone(), ..Transaction::default() };
@@ -237,7 +238,7 @@ impl Session {
     }
 
     /// Ends an implicit transaction.
-    pub(super) fn finish(&mut self, shared: &mut Shared) {
+    pub(super) fn finish_implicit_transaction(&mut self, shared: &mut Shared) {
         if self.block == Block::Started {
             self.commit(shared);
         }
@@ -341,7 +342,7 @@ mod tests {
     fn a_transaction_that_fails_leaves_nothing_behind() {
         let mut shared = Shared::default();
         let mut session = Session::new(1, Duration::ZERO);
-        session.start();
+        session.start_transaction();
         session.block = Block::Open;
         session.temps.insert("t".into(), Vec::new());
         shared.insert(1, "", "a".into(), 1);

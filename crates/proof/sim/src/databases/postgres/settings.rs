@@ -9,7 +9,7 @@ use super::{
 };
 
 /// Values by names in small letters. Other parameters have the value of the session's start.
-type Values = BTreeMap<String, Option<String>>;
+type Values = BTreeMap<String, String>;
 
 #[derive(Default)]
 pub(super) struct Settings {
@@ -19,7 +19,7 @@ pub(super) struct Settings {
     /// Values of the server's configuration that differ from the default.
     configured: BTreeMap<&'static str, &'static str>,
     /// Values that hold now.
-    now: Values,
+    current: Values,
     /// Values that will hold after a commit.
     lasting: Values,
     /// Lasting values before the transaction, if it has changed any.
@@ -69,14 +69,14 @@ impl Settings {
         self.start.get(name).map(String::as_str).or_else(configured).or_else(default)
     }
 
-    fn set_now(&self, name: &str) -> Option<&str> {
-        self.now.get(name)?.as_deref()
+    fn current_value(&self, name: &str) -> Option<&str> {
+        self.current.get(name).map(String::as_str)
     }
 
     /// The value as it is kept; `None` if there is no such parameter. `name` is in small letters.
     fn raw(&self, name: &str) -> Option<&str> {
         let emptied = || self.custom.contains(name).then_some("");
-        self.set_now(name).or_else(|| self.of_start(name)).or_else(emptied)
+        self.current_value(name).or_else(|| self.of_start(name)).or_else(emptied)
     }
 
     /// The value as SHOW shows it.
@@ -102,10 +102,10 @@ impl Settings {
         };
         self.change();
         let put = |values: &mut Values| match &value {
-            Some(value) => _ = values.insert(lower.clone(), Some(value.clone())),
+            Some(value) => _ = values.insert(lower.clone(), value.clone()),
             None => _ = values.remove(&lower),
         };
-        put(&mut self.now);
+        put(&mut self.current);
         if !local {
             put(&mut self.lasting);
         }
@@ -122,7 +122,7 @@ impl Settings {
 
     pub(super) fn reset_all(&mut self) {
         self.change();
-        for values in [&mut self.now, &mut self.lasting] {
+        for values in [&mut self.current, &mut self.lasting] {
             values.retain(|name, _| name == "role" || name == "session_authorization");
         }
     }
@@ -137,21 +137,21 @@ impl Settings {
     pub(super) fn commit(&mut self) {
         if self.before.take().is_some() {
             self.all_told = false;
-            self.now = self.lasting.clone();
+            self.current = self.lasting.clone();
         }
     }
 
     pub(super) fn roll_back(&mut self) {
         if let Some(before) = self.before.take() {
             self.all_told = false;
-            self.now = before.clone();
+            self.current = before.clone();
             self.lasting = before;
         }
     }
 
     /// Names and kept values of parameters that the session has set, except custom ones and roles.
     pub(super) fn of_session(&self) -> Vec<(&'static str, String)> {
-        let set = |name: &str| self.set_now(name).map(str::to_owned);
+        let set = |name: &str| self.current_value(name).map(str::to_owned);
         let hidden = |name: &str| matches!(name, "role" | "session_authorization");
         let all = ALL.iter().filter(|parameter| !hidden(parameter.name));
         let all = all.filter_map(|parameter| Some((parameter.name, set(&parameter.name.to_ascii_lowercase())?)));
@@ -164,7 +164,7 @@ impl Settings {
             let name = parameter.name.to_ascii_lowercase();
             let configured = if self.configured.contains_key(&*name) { "configuration file" } else { "default" };
             let started = if self.start.contains_key(&name) { "client" } else { configured };
-            (parameter.name, if self.set_now(&name).is_some() { "session" } else { started })
+            (parameter.name, if self.current_value(&name).is_some() { "session" } else { started })
         })
     }
 
@@ -174,8 +174,8 @@ impl Settings {
             let start = self.of_start(name);
             start != Some(value.as_str()) && !(start.is_none() && value.is_empty())
         };
-        let set = self.lasting.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
-        set.filter(|(name, value)| differs(name, value)).map(|(name, value)| format!("{name} = {value}")).collect()
+        let differing = self.lasting.iter().filter(|(name, value)| differs(name, value));
+        differing.map(|(name, value)| format!("{name} = {value}")).collect()
     }
 
     /// Appends a ParameterStatus for each reported parameter that has changed.

@@ -18,10 +18,10 @@ use super::{
     wire::Reader,
 };
 
-/// Texts whose statements are remembered: those of the pooler, and some of the clients'.
+/// Texts whose statements are remembered. When there are more, all are forgotten.
 const MAX_PARSED: usize = 4096;
 
-/// The statements of a text. A text is parsed once, by whichever session reads it first.
+/// The statements of a text. Each thread remembers the texts that it has parsed.
 pub(super) fn parse_text(text: &str) -> Result<VecDeque<Rc<Statement>>, Failure> {
     thread_local! {
         static PARSED: RefCell<HashMap<String, VecDeque<Rc<Statement>>>> = RefCell::default();
@@ -47,7 +47,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<String, Failure> {
 
 impl Session {
     pub(super) fn query(&mut self, shared: &mut Shared, body: &[u8]) {
-        self.start();
+        self.start_transaction();
         self.statements.remove("");
         let mut reader = Reader(body);
         let text = reader.text().filter(|_| reader.0.is_empty());
@@ -58,9 +58,9 @@ impl Session {
             Err(failure) => return self.fail(shared, &failure),
         };
         if statements.is_empty() {
-            self.finish(shared);
+            self.finish_implicit_transaction(shared);
             self.send(b'I', |_| {});
-            return self.ready();
+            return self.send_ready();
         }
         let several = statements.len() > 1;
         self.running = Some(Running::Query(Query { rest: statements, several, job: None }));
@@ -70,7 +70,7 @@ impl Session {
         let mut job = match query.job.take() {
             Some(job) => job,
             None => {
-                let Some(next) = query.rest.pop_front() else { return self.ready() };
+                let Some(next) = query.rest.pop_front() else { return self.send_ready() };
                 match self.begin_job(next, query.several) {
                     Ok(job) => job,
                     Err(failure) => return self.fail(shared, &failure),
@@ -99,7 +99,7 @@ impl Session {
 
     fn begin_job(&mut self, statement: Rc<Statement>, several: bool) -> Result<Job, Failure> {
         if self.block != Block::Failed {
-            self.start();
+            self.start_transaction();
             if several && self.block == Block::Started {
                 self.block = Block::Implicit;
             }
@@ -107,7 +107,7 @@ impl Session {
         let columns = self.analyse_alone(&statement)?;
         self.portals.insert(String::new(), Portal::spent(&statement, columns.clone()));
         if statement.node.is_query() {
-            self.describe(columns.as_deref().unwrap_or_default());
+            self.send_description(columns.as_deref().unwrap_or_default());
         }
         Ok(Job { statement, columns, progress: Vec::new() })
     }
@@ -123,19 +123,19 @@ impl Session {
         self.portals.remove("");
         let columns = columns.unwrap_or_default();
         if !columns.is_empty() && !statement.node.is_query() {
-            self.describe(&columns);
+            self.send_description(&columns);
         }
         for values in &done.rows {
-            self.row(values);
+            self.send_row(values);
         }
         if last && self.block == Block::Implicit {
             self.block = Block::Started;
         }
         if last || statement.node.is_of_transactions() {
-            self.finish(shared);
+            self.finish_implicit_transaction(shared);
         }
         let tag = if done.counts { format!("{} {}", done.tag, done.rows.len()) } else { done.tag };
-        self.complete(&tag);
+        self.send_complete(&tag);
     }
 
     pub(super) fn end_query_copy(&mut self, shared: &mut Shared, mut query: Query, tag: String) {
@@ -145,11 +145,11 @@ impl Session {
         self.running = Some(Running::Query(query));
     }
 
-    pub(super) fn describe(&mut self, columns: &[Column]) {
+    pub(super) fn send_description(&mut self, columns: &[Column]) {
         describe(&mut self.buffer, columns);
     }
 
-    pub(super) fn row(&mut self, values: &[Value]) {
+    pub(super) fn send_row(&mut self, values: &[Value]) {
         row(&mut self.buffer, values);
     }
 
@@ -160,11 +160,11 @@ impl Session {
         if self.extended {
             self.skipping = true;
         } else {
-            self.ready();
+            self.send_ready();
         }
     }
 
-    pub(super) fn ready(&mut self) {
+    pub(super) fn send_ready(&mut self) {
         if self.block == Block::Idle {
             self.send_notifications();
         }

@@ -18,14 +18,14 @@ pub(super) fn text(to: &mut Vec<u8>, text: &[u8]) {
     to.push(0);
 }
 
-/// The first message of a connection, which has no kind.
+/// The start-up message, which has no kind.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct First {
+pub(super) struct StartupMessage {
     pub(super) code: u32,
     pub(super) body: Vec<u8>,
 }
 
-/// Takes the first message of the input; `None` if it is not complete.
+/// Takes the next message of the input; `None` if it is not complete.
 pub(super) fn take_message(input: &mut Vec<u8>) -> Result<Option<(u8, Vec<u8>)>, ()> {
     let Some(header) = input.get(..HEADER) else { return Ok(None) };
     let length = u32::from_be_bytes([header[1], header[2], header[3], header[4]]) as usize;
@@ -41,7 +41,8 @@ pub(super) fn take_message(input: &mut Vec<u8>) -> Result<Option<(u8, Vec<u8>)>,
     Ok(Some((kind, body)))
 }
 
-pub(super) fn take_first(input: &mut Vec<u8>) -> Result<Option<First>, ()> {
+/// Takes the start-up message of the input; `None` if it is not complete.
+pub(super) fn take_startup(input: &mut Vec<u8>) -> Result<Option<StartupMessage>, ()> {
     let Some(header) = input.first_chunk::<4>() else { return Ok(None) };
     let length = u32::from_be_bytes(*header) as usize;
     if !(8..=10_000).contains(&length) {
@@ -53,7 +54,7 @@ pub(super) fn take_first(input: &mut Vec<u8>) -> Result<Option<First>, ()> {
     let code = u32::from_be_bytes([input[4], input[5], input[6], input[7]]);
     let body = input[8..length].to_vec();
     input.drain(..length);
-    Ok(Some(First { code, body }))
+    Ok(Some(StartupMessage { code, body }))
 }
 
 /// Reads the body of a message.
@@ -104,6 +105,6 @@ mod tests {
     #[test]
     fn what_is_no_message_is_noticed() {
         assert_eq!(take_message(&mut vec![b'Q', 0, 0, 0, 3]), Err(()));
-        assert_eq!(take_first(&mut vec![0, 0, 0, 7]), Err(()));
+        assert_eq!(take_startup(&mut vec![0, 0, 0, 7]), Err(()));
     }
 }

@@ -73,7 +73,7 @@ impl Keyspace {
         value.map(|value| K::of_mut(value).ok_or(WRONG_TYPE.into())).transpose()
     }
 
-    /// The same; an empty value is added if there is none.
+    /// A value of this kind, which is added empty if the key has none; a value of another kind is an error.
     pub fn find_or_add<K: Kind>(&mut self, database: usize, key: &[u8]) -> Result<&mut K, Refusal> {
         let value = self.databases[database].entry(key.to_vec()).or_insert_with(|| K::default().wrap());
         K::of_mut(value).ok_or(WRONG_TYPE.into())

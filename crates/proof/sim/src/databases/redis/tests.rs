@@ -109,5 +109,5 @@ fn a_connection_that_breaks_the_protocol_or_is_killed_is_closed() {
     assert_eq!(server.received(client), "+PONG\r\n-ERR Protocol error: invalid multibulk length\r\n");
     server.redis.kill(other, true, server.now);
     assert_eq!(server.redis.take_closed(), [client, other]);
-    assert!(server.redis.open().is_empty());
+    assert!(server.redis.open_connections().is_empty());
 }

@@ -4,6 +4,7 @@
 
 mod answer;
 mod answer_check;
+mod await_cleanup;
 mod cursor_read;
 mod driver_connection;
 mod end_session;
@@ -11,7 +12,6 @@ mod expected_rows;
 mod tailable_read;
 mod task;
 mod transaction;
-mod verify;
 mod write;
 
 use std::time::Duration;
@@ -22,6 +22,7 @@ use pool::Time;
 use self::{
     answer::Outcome,
     answer_check::{AnswerCheck, Next},
+    await_cleanup::AwaitCleanup,
     cursor_read::CursorRead,
     driver_connection::{DriverConnection, Event},
     end_session::EndSession,
@@ -29,13 +30,12 @@ use self::{
     tailable_read::TailableRead,
     task::Task,
     transaction::{End, Statement, Transaction},
-    verify::Verify,
     write::Write,
 };
 use crate::{
     databases::mongodb::{ASKED, FIRST_ID, HOT, Kind, MongoDb},
     network::EndId,
-    product::{client::Environment, database_server::elapsed, extra_client::ExtraClient},
+    product::{client::Environment, database_server::elapsed, self_checking_client::SelfCheckingClient},
     random::Rng,
 };
 
@@ -62,7 +62,7 @@ pub struct Profile {
     /// It never vanishes during a task.
     pub never_vanishes: bool,
     /// The number from which the ids of its sessions are derived.
-    pub session_of: usize,
+    pub session_seed: usize,
 }
 
 pub struct Application {
@@ -79,7 +79,7 @@ pub struct Application {
     rows: ExpectedRows,
     task: Option<Task>,
     /// The connection of the last command.
-    bound: Option<EndId>,
+    last_connection: Option<EndId>,
     pending: Option<PendingRequest>,
     /// A connection that has to be ready before the next command.
     opening: Option<EndId>,
@@ -115,7 +115,7 @@ impl Application {
             last_row: 0,
             rows: ExpectedRows::default(),
             task: None,
-            bound: None,
+            last_connection: None,
             pending: None,
             opening: None,
             retired: false,
@@ -126,27 +126,27 @@ impl Application {
     }
 
     fn begin_session(&mut self) {
-        let mut rng = Rng::new((self.profile.session_of as u64) << 20 | self.sessions);
+        let mut rng = Rng::new((self.profile.session_seed as u64) << 20 | self.sessions);
         self.sessions += 1;
         self.last_number = 0;
         self.session = (u128::from(rng.next()) << 64 | u128::from(rng.next())).to_le_bytes();
         self.session[..4].copy_from_slice(b"app ");
     }
 
-    fn ledger(&self) -> String {
+    fn ledger_name(&self) -> String {
         format!("rows.a{}", self.profile.number)
     }
 
-    fn row(&mut self, collection: String) -> Row {
+    fn new_row(&mut self, collection: String) -> Row {
         self.last_row += 1;
         (collection, format!("{}of{}", self.last_row, self.profile.number))
     }
 
     /// Draws the next row.
-    fn some_row(&mut self) -> Row {
+    fn draw_row(&mut self) -> Row {
         let hot = self.profile.hot && self.rng.percent(30);
-        let collection = if hot { HOT.to_owned() } else { self.ledger() };
-        self.row(collection)
+        let collection = if hot { HOT.to_owned() } else { self.ledger_name() };
+        self.new_row(collection)
     }
 
     fn draw_task(&mut self) -> Task {
@@ -156,31 +156,31 @@ impl Application {
             10 => Task::EndSession(EndSession::new((self.profile.user, self.session), self.rng.percent(60))),
             0 | 1 => {
                 let modes = ["primary", "secondaryPreferred", "nearest", "secondary"];
-                let (label, mode) = (self.row(String::new()).1, self.rng.pick(&modes));
+                let (label, mode) = (self.new_row(String::new()).1, self.rng.pick(&modes));
                 let (count, size) = (self.rng.index(9), self.rng.below(4) as i32);
                 let exhausts = self.rng.percent(30);
                 Task::Read(CursorRead::new(label, count, size, mode, exhausts))
             }
             2 if self.rng.percent(40) => {
-                let collection = if self.profile.hot { HOT.to_owned() } else { self.ledger() };
+                let collection = if self.profile.hot { HOT.to_owned() } else { self.ledger_name() };
                 let (mode, rounds) = (self.rng.pick(&["primary", "secondaryPreferred", "nearest"]), self.rng.below(4));
                 Task::Tail(TailableRead::new(collection, mode, rounds as u32, 1 + self.rng.below(30) as i64))
             }
             2..=4 => {
-                let row = self.some_row();
+                let row = self.draw_row();
                 let numbered = kind != Kind::Standalone && self.rng.percent(80);
                 self.last_number += i64::from(numbered);
                 let quick = self.rng.percent(30);
                 Task::Write(Write::new(row, numbered.then_some(self.last_number), quick))
             }
             _ if kind == Kind::Standalone => {
-                let row = self.some_row();
+                let row = self.draw_row();
                 Task::Write(Write::new(row, None, false))
             }
             _ => {
                 let statements = (0..1 + self.rng.below(4)).map(|_| match self.rng.percent(30) {
-                    true => Statement::Read(self.ledger()),
-                    false => Statement::Write(self.some_row()),
+                    true => Statement::Read(self.ledger_name()),
+                    false => Statement::Write(self.draw_row()),
                 });
                 let statements = statements.collect();
                 let ends = [End::Commit, End::Commit, End::Commit, End::CommitTwice, End::Abort, End::Nothing];
@@ -199,13 +199,13 @@ impl Application {
         if self.pending.is_some() || self.opening.is_some() {
             return;
         }
-        let bound = self.bound.filter(|_| self.profile.balanced && task.is_bound());
+        let bound = self.last_connection.filter(|_| self.profile.balanced && task.is_bound());
         let chosen = match bound {
             Some(end) => self.connections.iter().position(|connection| connection.end == end),
             None => Some(self.rng.index(MAX_CONNECTIONS)),
         };
         // The task was bound to a connection that is gone, and its state with it.
-        let Some(chosen) = chosen else { return self.take(Outcome::Lost("it was pinned".into()), true, env) };
+        let Some(chosen) = chosen else { return self.on_outcome(Outcome::Lost("it was pinned".into()), true, env) };
         if chosen >= self.connections.len() {
             let connection = DriverConnection::open(env.network, self.profile.login.clone(), self.profile.balanced);
             self.opening = Some(connection.end);
@@ -240,21 +240,21 @@ impl Application {
         self.sent_log.push(format!("over {}: {}", connection.end, message.escape_ascii()));
         let faults = env.faults - env.lingering_faults;
         self.pending = Some(PendingRequest { end: connection.end, id, read: Vec::new(), since: env.now, faults });
-        self.bound = Some(connection.end);
+        self.last_connection = Some(connection.end);
         connection.send(env.network, &message);
     }
 
     /// Handles the outcome of the last command.
-    fn take(&mut self, outcome: Outcome, after_fault: bool, env: &Environment<'_, MongoDb>) {
+    fn on_outcome(&mut self, outcome: Outcome, after_fault: bool, env: &Environment<'_, MongoDb>) {
         let Some(task) = &mut self.task else { return };
         let mut check = AnswerCheck {
             rows: &mut self.rows,
-            real: env.real,
+            product_database: env.product_database,
             after_fault,
             rng: &mut self.rng,
             last_number: &mut self.last_number,
         };
-        let next = task.take(outcome, &mut check);
+        let next = task.on_outcome(outcome, &mut check);
         match next {
             Next::Send(pause) => self.wake = env.now + pause,
             Next::Done => {
@@ -262,7 +262,7 @@ impl Application {
                     self.begin_session();
                 }
                 self.wake = env.now + self.rng.around(self.profile.pause);
-                self.rows.check(env.real);
+                self.rows.check(env.product_database);
             }
         }
         self.pending = None;
@@ -285,7 +285,7 @@ impl Application {
         let task = self.task.take().map(|mut task| task.vanish(pending, &mut self.rows));
         self.begin_session();
         if self.profile.balanced && task.is_some() && self.profile.tasks > 0 {
-            self.task = Some(Task::Verify(Verify::new(user, session)));
+            self.task = Some(Task::AwaitCleanup(AwaitCleanup::new(user, session)));
         }
         self.wake = env.now + self.rng.around(Duration::from_millis(5));
     }
@@ -295,7 +295,7 @@ impl Application {
     }
 }
 
-impl ExtraClient<MongoDb> for Application {
+impl SelfCheckingClient<MongoDb> for Application {
     fn wake(&self) -> Time {
         self.wake
     }
@@ -350,7 +350,7 @@ impl ExtraClient<MongoDb> for Application {
                     }
                     match (outcome, next) {
                         (Outcome::Done { batch, .. }, Some(id)) => (pending.read, pending.id) = (batch, id),
-                        (outcome, _) => self.take(outcome, after_fault, env),
+                        (outcome, _) => self.on_outcome(outcome, after_fault, env),
                     }
                 }
                 Event::Lost(why) => {
@@ -366,7 +366,7 @@ impl ExtraClient<MongoDb> for Application {
                             task.vanish(false, &mut self.rows);
                         }
                     } else if let Some(after_fault) = after_fault {
-                        self.take(Outcome::Lost(why), after_fault, env);
+                        self.on_outcome(Outcome::Lost(why), after_fault, env);
                     } else {
                         assert!(env.faults > 0, "{} loses an idle connection: {why}", self.describe());
                     }

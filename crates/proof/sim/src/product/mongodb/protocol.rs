@@ -34,9 +34,10 @@ pub struct MongoDbProtocol {
     requests: Requests,
     kind: model::Kind,
     sent: SentRequest,
-    /// The cursor id in the last message that was split off, and in the last one of the reference.
-    cut: Option<i64>,
-    reference: Option<i64>,
+    /// The cursor id in the message that `split_first` saw last.
+    split_cursor_id: Option<i64>,
+    /// The cursor id in the last message of the reference.
+    reference_cursor_id: Option<i64>,
     acknowledged: Vec<String>,
     /// Rows whose write was certainly refused.
     refused: Vec<String>,
@@ -46,7 +47,15 @@ impl MongoDbProtocol {
     pub fn new(number: usize, kind: model::Kind) -> Self {
         let (acknowledged, refused) = (Vec::new(), Vec::new());
         let sent = SentRequest::default();
-        Self { requests: Requests::new(number), kind, sent, cut: None, reference: None, acknowledged, refused }
+        Self {
+            requests: Requests::new(number),
+            kind,
+            sent,
+            split_cursor_id: None,
+            reference_cursor_id: None,
+            acknowledged,
+            refused,
+        }
     }
 
     fn kind(&self, code: i64, text: &str) -> Kind {
@@ -54,12 +63,12 @@ impl MongoDbProtocol {
             _ if text.starts_with("Poolhouse:") => Kind::Fault,
             6 => Kind::Fault,
             // A host that was down has lost its cursors.
-            43 if !self.sent.knows_better => Kind::Fault,
+            43 if !self.sent.names_no_cursor => Kind::Fault,
             _ => Kind::End,
         }
     }
 
-    fn check_error(&mut self, answer: Document<'_>, code: i64, text: &str) {
+    fn note_error(&mut self, answer: Document<'_>, code: i64, text: &str) {
         assert!(
             !STATE_CHANGES.contains(&code) || text.starts_with("Poolhouse:"),
             "a driver gets a state change error: {code} {text}"
@@ -76,12 +85,12 @@ impl MongoDbProtocol {
         }
     }
 
-    fn read_cursor_id(&mut self, product_id: Option<i64>) {
+    fn note_success(&mut self, product_id: Option<i64>) {
         if let Some(row) = &self.sent.row {
             self.refused.retain(|refused| refused != row);
         }
         if let (Some(collection), Some(reference_id), Some(product_id)) =
-            (self.sent.opens.clone(), self.reference, product_id)
+            (self.sent.opens.clone(), self.reference_cursor_id, product_id)
             && reference_id != 0
         {
             assert!(
@@ -99,9 +108,9 @@ impl MongoDbProtocol {
         }
     }
 
-    fn ask_with(&mut self, (bytes, sent): (Vec<u8>, SentRequest)) -> Request {
+    fn note_request(&mut self, (bytes, sent): (Vec<u8>, SentRequest)) -> Request {
         self.sent = sent;
-        self.reference = None;
+        self.reference_cursor_id = None;
         let answers = usize::from(!self.sent.silent);
         Request { bytes, answers }
     }
@@ -115,18 +124,18 @@ impl ClientProtocol for MongoDbProtocol {
     }
 
     fn first_request(&mut self, rng: &mut Rng) -> Request {
-        let hello = self.requests.hello(rng);
-        self.ask_with(hello)
+        let hello = self.requests.begin_connection(rng);
+        self.note_request(hello)
     }
 
     fn next_request(&mut self, rng: &mut Rng) -> Request {
         let next = self.requests.next(rng);
-        self.ask_with(next)
+        self.note_request(next)
     }
 
     fn on_reference_message(&mut self, _: &Message) {
-        self.reference = self.cut;
-        if let (Some(cursor), Some(0)) = (&self.sent.reads, self.reference) {
+        self.reference_cursor_id = self.split_cursor_id;
+        if let (Some(cursor), Some(0)) = (&self.sent.reads, self.reference_cursor_id) {
             self.requests.cursors.retain(|known| known != cursor);
         }
     }
@@ -136,8 +145,8 @@ impl ClientProtocol for MongoDbProtocol {
         assert_eq!(header.answers, self.sent.id, "an answer to another request");
         let answer = wire::reply_document(bytes, &header).expect("it was cut");
         match answer_text::error(answer) {
-            Some((code, text)) => self.check_error(answer, code, &text),
-            None => self.read_cursor_id(self.cut),
+            Some((code, text)) => self.note_error(answer, code, &text),
+            None => self.note_success(self.split_cursor_id),
         }
     }
 
@@ -154,7 +163,7 @@ impl ClientProtocol for MongoDbProtocol {
         let message = bytes.get(..header.length)?;
         let answer = wire::reply_document(message, &header).expect("an answer that is well formed");
         let text = answer_text::text(answer).expect("a document that is well formed");
-        self.cut = answer_text::cursor(answer);
+        self.split_cursor_id = answer_text::cursor(answer);
         let kind = answer_text::error(answer).map_or(Kind::End, |(code, text)| self.kind(code, &text));
         Some((header.length, Some(Message { kind, text: text.into_bytes() })))
     }
@@ -173,21 +182,21 @@ impl ClientProtocol for MongoDbProtocol {
         closes > 0 && counts(expected, closes) && (least..closes).any(|killed| counts(got, killed))
     }
 
-    fn check(&mut self, real: &model::MongoDb, reference: &model::MongoDb) {
-        let ledger = self.requests.ledger();
-        let (real, reference) = (real.rows(&ledger), reference.rows(&ledger));
+    fn check(&mut self, product_database: &model::MongoDb, reference: &model::MongoDb) {
+        let ledger = self.requests.ledger_name();
+        let (real, reference) = (product_database.rows(&ledger), reference.rows(&ledger));
         assert!(real == reference, "{ledger} has {real:?} instead of {reference:?}");
         self.acknowledged = reference;
     }
 
-    fn check_without_fault(&mut self, real: &model::MongoDb, reference: &model::MongoDb) {
-        let silent = self.requests.unacknowledged();
-        let (real, reference) = (real.rows(&silent), reference.rows(&silent));
+    fn check_without_fault(&mut self, product_database: &model::MongoDb, reference: &model::MongoDb) {
+        let silent = self.requests.unacknowledged_name();
+        let (real, reference) = (product_database.rows(&silent), reference.rows(&silent));
         assert!(real == reference, "{silent} has {real:?} instead of {reference:?}");
     }
 
-    fn check_after_fault(&mut self, real: &model::MongoDb, _: &model::MongoDb) {
-        let real = real.rows(&self.requests.ledger());
+    fn check_after_fault(&mut self, product_database: &model::MongoDb, _: &model::MongoDb) {
+        let real = product_database.rows(&self.requests.ledger_name());
         let done = self.refused.iter().find(|row| real.contains(row));
         assert!(done.is_none(), "{done:?} is written, although its client got an error that says it is not");
         let known = &self.acknowledged;
@@ -196,7 +205,7 @@ impl ClientProtocol for MongoDbProtocol {
         once.sort_unstable();
         once.dedup();
         assert_eq!(once.len(), real.len(), "a row is there twice: {real:?}");
-        self.requests.become_another();
+        self.requests.change_alias();
         self.acknowledged.clear();
         self.refused.clear();
     }
@@ -220,7 +229,7 @@ impl ClientProtocol for MongoDbProtocol {
         let write = self.sent.repeatable_write && text.contains("RetryableWriteError");
         let read =
             self.sent.repeatable_read && READ_AGAIN.iter().any(|code| text.contains(&format!("code: Int32({code}),")));
-        if std::mem::replace(&mut self.sent.again, true) || !(write || read) {
+        if std::mem::replace(&mut self.sent.retried, true) || !(write || read) {
             return None;
         }
         // If the client leaves now, the outcome of the retry is unknown.

@@ -38,8 +38,9 @@ pub struct SentRequest {
     pub closes: usize,
     pub silent: bool,
     /// It names a cursor that does not exist.
-    pub knows_better: bool,
-    pub again: bool,
+    pub names_no_cursor: bool,
+    /// A driver has retried it.
+    pub retried: bool,
     /// Whether an attempt was executed is unknown.
     pub unknown: bool,
 }
@@ -48,7 +49,7 @@ pub struct Requests {
     number: usize,
     /// Part of its collections and session. It changes after a fault, when the fate of its last commands is unknown.
     alias: u32,
-    life: u32,
+    connection_count: u32,
     last_row: u32,
     last_number: i64,
     last_id: i32,
@@ -58,20 +59,20 @@ pub struct Requests {
 impl Requests {
     pub fn new(number: usize) -> Self {
         let last_id = (number % 1000) as i32 * 1_000_000;
-        Self { number, alias: 0, life: 0, last_row: 0, last_number: 0, last_id, cursors: Vec::new() }
+        Self { number, alias: 0, connection_count: 0, last_row: 0, last_number: 0, last_id, cursors: Vec::new() }
     }
 
     /// The collection of its acknowledged rows.
-    pub fn ledger(&self) -> String {
+    pub fn ledger_name(&self) -> String {
         format!("rows.p{}x{}", self.number, self.alias)
     }
 
     /// The collection of its unacknowledged rows.
-    pub fn unacknowledged(&self) -> String {
-        format!("silent.p{}x{}l{}", self.number, self.alias, self.life)
+    pub fn unacknowledged_name(&self) -> String {
+        format!("silent.p{}x{}l{}", self.number, self.alias, self.connection_count)
     }
 
-    pub fn become_another(&mut self) {
+    pub fn change_alias(&mut self) {
         self.alias += 1;
         self.cursors.clear();
     }
@@ -87,17 +88,17 @@ impl Requests {
         self.last_id
     }
 
-    fn row(&mut self) -> String {
+    fn new_row(&mut self) -> String {
         self.last_row += 1;
         format!("{}of{}", self.last_row, self.number)
     }
 
-    pub fn hello(&mut self, rng: &mut Rng) -> (Vec<u8>, SentRequest) {
-        self.life += 1;
-        self.greeting(rng)
+    pub fn begin_connection(&mut self, rng: &mut Rng) -> (Vec<u8>, SentRequest) {
+        self.connection_count += 1;
+        self.draw_hello(rng)
     }
 
-    fn greeting(&mut self, rng: &mut Rng) -> (Vec<u8>, SentRequest) {
+    fn draw_hello(&mut self, rng: &mut Rng) -> (Vec<u8>, SentRequest) {
         let id = self.next_id();
         let mut bytes = Vec::new();
         if rng.percent(50) {
@@ -124,14 +125,14 @@ impl Requests {
             20 if !self.cursors.is_empty() => self.close(rng),
             21 => self.plain(|body| _ = body.int32("ping", 1)),
             22 => self.plain(|body| _ = body.text("noSuchCommand", "x")),
-            23 if rng.percent(50) => self.greeting(rng),
+            23 if rng.percent(50) => self.draw_hello(rng),
             23 => {
                 let (bytes, sent) = self.plain(|body| {
                     body.int64("getMore", NO_CURSOR).text("collection", "numbers");
                 });
-                (bytes, SentRequest { knows_better: true, ..sent })
+                (bytes, SentRequest { names_no_cursor: true, ..sent })
             }
-            _ if !self.cursors.is_empty() => self.read_on(rng),
+            _ if !self.cursors.is_empty() => self.read_next_batch(rng),
             _ => self.read_numbers(rng),
         }
     }
@@ -142,13 +143,13 @@ impl Requests {
         let mut bytes = Vec::new();
         wire::request(&mut bytes, id, |body| {
             write(body);
-            belongs(body, &session);
+            append_session(body, &session);
         });
         (bytes.clone(), SentRequest { id, bytes, ..SentRequest::default() })
     }
 
     fn insert(&mut self, rng: &mut Rng, numbered: bool) -> (Vec<u8>, SentRequest) {
-        let (collection, row) = (self.ledger(), self.row());
+        let (collection, row) = (self.ledger_name(), self.new_row());
         self.last_number += i64::from(numbered);
         let number = numbered.then_some(self.last_number);
         let (bytes, sent) = self.insertion(rng, &collection, &row, number, false);
@@ -156,7 +157,7 @@ impl Requests {
     }
 
     fn insert_unacknowledged(&mut self, rng: &mut Rng) -> (Vec<u8>, SentRequest) {
-        let (collection, row) = (self.unacknowledged(), self.row());
+        let (collection, row) = (self.unacknowledged_name(), self.new_row());
         self.insertion(rng, &collection, &row, None, true)
     }
 
@@ -189,7 +190,7 @@ impl Requests {
             if silent {
                 body.document("writeConcern", |concern| _ = concern.int32("w", 0));
             }
-            belongs(&mut body, &session);
+            append_session(&mut body, &session);
         }
         let mut sections = [&[0][..], &body].concat();
         if place > 0 {
@@ -209,7 +210,7 @@ impl Requests {
     }
 
     fn update(&mut self) -> (Vec<u8>, SentRequest) {
-        let (collection, row) = (self.ledger(), self.row());
+        let (collection, row) = (self.ledger_name(), self.new_row());
         self.last_number += 1;
         let number = self.last_number;
         let (bytes, sent) = self.plain(|body| {
@@ -225,7 +226,7 @@ impl Requests {
     }
 
     fn read_ledger(&mut self, rng: &mut Rng) -> (Vec<u8>, SentRequest) {
-        let (collection, prefers) = (self.ledger(), rng.percent(50));
+        let (collection, prefers) = (self.ledger_name(), rng.percent(50));
         let size = if self.cursors.len() < MAX_CURSORS { rng.pick(&[2, 3, 1000]) } else { 1000 };
         let (bytes, sent) = self.plain(|body| {
             body.text("find", &collection).int32("batchSize", size);
@@ -242,7 +243,7 @@ impl Requests {
         let mode = rng.pick(&modes);
         let (count, width) = (rng.below(14) as i32, rng.pick(&[0, 0, 30, 300, 5000]));
         let size = if self.cursors.len() < MAX_CURSORS { rng.below(6) as i32 } else { 1000 };
-        let label = self.row();
+        let label = self.new_row();
         let (bytes, sent) = self.plain(|body| {
             body.text("find", "numbers").int32("batchSize", size);
             body.document("filter", |filter| {
@@ -253,7 +254,7 @@ impl Requests {
         (bytes, SentRequest { repeatable_read: true, opens: Some("numbers".into()), ..sent })
     }
 
-    fn read_on(&mut self, rng: &mut Rng) -> (Vec<u8>, SentRequest) {
+    fn read_next_batch(&mut self, rng: &mut Rng) -> (Vec<u8>, SentRequest) {
         let cursor = self.cursors[rng.index(self.cursors.len())].clone();
         let size = 1 + rng.below(5) as i32;
         let (id, session) = (self.next_id(), self.session());
@@ -261,7 +262,7 @@ impl Requests {
             let mut bytes = Vec::new();
             wire::request(&mut bytes, id, |body| {
                 body.int64("getMore", number).text("collection", &cursor.collection).int32("batchSize", size);
-                belongs(body, &session);
+                append_session(body, &session);
             });
             bytes
         };
@@ -286,7 +287,7 @@ impl Requests {
                         cursors.int64(&place.to_string(), number(cursor));
                     }
                 });
-                belongs(body, &session);
+                append_session(body, &session);
             });
             bytes
         };
@@ -295,7 +296,7 @@ impl Requests {
     }
 }
 
-fn belongs(body: &mut Writer<'_>, session: &[u8]) {
+fn append_session(body: &mut Writer<'_>, session: &[u8]) {
     body.document("lsid", |lsid| _ = lsid.binary("id", session));
     body.text("$db", "app");
 }

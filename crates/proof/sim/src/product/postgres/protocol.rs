@@ -122,9 +122,9 @@ impl ClientProtocol for PostgresProtocol {
         message.text.starts_with(b"E FATAL 08006 the servers of this database have been replaced")
     }
 
-    fn check(&mut self, real: &model::Postgres, reference: &model::Postgres) {
+    fn check(&mut self, product_database: &model::Postgres, reference: &model::Postgres) {
         let who = self.requests.who();
-        let (real, reference) = (rows(real, &who), rows(reference, &who));
+        let (real, reference) = (rows(product_database, &who), rows(reference, &who));
         assert!(
             self.requests.status != b'I' || real == reference,
             "{who} has {real:?} in the ledger instead of {reference:?}"
@@ -134,9 +134,9 @@ impl ClientProtocol for PostgresProtocol {
         }
     }
 
-    fn check_after_fault(&mut self, real: &model::Postgres, _: &model::Postgres) {
+    fn check_after_fault(&mut self, product_database: &model::Postgres, _: &model::Postgres) {
         let who = self.requests.who();
-        let real = rows(real, &who);
+        let real = rows(product_database, &who);
         let known = &self.requests.acknowledged;
         assert!(
             known.iter().all(|n| real.contains(n)),
@@ -146,7 +146,7 @@ impl ClientProtocol for PostgresProtocol {
         once.sort_unstable();
         once.dedup();
         assert_eq!(once.len(), real.len(), "a row of {who} is there twice: {real:?}");
-        self.requests.become_another();
+        self.requests.change_alias();
     }
 
     fn cancel(&self) -> Option<Vec<u8>> {

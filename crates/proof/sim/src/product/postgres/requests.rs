@@ -90,7 +90,7 @@ impl Requests {
         format!("p{}x{}", self.number, self.alias)
     }
 
-    pub(super) fn become_another(&mut self) {
+    pub(super) fn change_alias(&mut self) {
         self.alias += 1;
         self.acknowledged.clear();
     }
@@ -110,63 +110,64 @@ impl Requests {
 
     pub(super) fn next(&mut self, rng: &mut Rng) -> Request {
         if rng.percent(if self.parsed { 60 } else { 4 }) {
-            return one(self.unnamed(rng));
+            return one(self.draw_unnamed(rng));
         }
         self.parsed = false;
         if self.status != b'I' && rng.percent(if self.status == b'E' { 60 } else { 30 }) {
-            return one(self.statement_of(rng.pick(&["COMMIT", "COMMIT", "ROLLBACK"]), rng));
+            return one(self.encode_statement(rng.pick(&["COMMIT", "COMMIT", "ROLLBACK"]), rng));
         }
         match rng.below(100) {
             0..=44 => {
-                let sql = if self.status == b'I' { self.sql(rng) } else { self.sql_among_others(rng) };
-                one(self.statement_of(&sql, rng))
+                let sql = if self.status == b'I' { self.draw_sql(rng) } else { self.draw_sql_within_transaction(rng) };
+                one(self.encode_statement(&sql, rng))
             }
-            45..=54 => one(self.insert(rng)),
-            55..=66 => self.prepared(rng),
-            67..=71 => self.pipeline(rng),
-            72..=74 => self.names(rng),
-            75 => self.anything(rng),
+            45..=54 => one(self.draw_insert(rng)),
+            55..=66 => self.draw_prepared(rng),
+            67..=71 => self.draw_pipeline(rng),
+            72..=74 => self.draw_named_requests(rng),
+            75 => self.draw_messages(rng),
             76..=78 => {
                 // DISCARD ALL cannot run among other statements of a text.
-                let several: Vec<String> = (0..2 + rng.below(3)).map(|_| self.sql_among_others(rng)).collect();
+                let several: Vec<String> =
+                    (0..2 + rng.below(3)).map(|_| self.draw_sql_within_transaction(rng)).collect();
                 one(query(&several.join("; ").replace("DISCARD ALL", "RESET ALL")))
             }
-            79..=82 => self.copy(rng),
-            83..=86 => one(self.statement_of("BEGIN", rng)),
+            79..=82 => self.draw_copy(rng),
+            83..=86 => one(self.encode_statement("BEGIN", rng)),
             87..=89 => one(query("SELECT pg_sleep(0.003)")),
             90 => one(query("")),
             91..=93 => {
-                let sql = self.forgetting(rng);
-                one(self.statement_of(&sql, rng))
+                let sql = self.draw_forgetting_sql(rng);
+                one(self.encode_statement(&sql, rng))
             }
             _ if self.pins => {
-                let sql = self.pinning(rng);
-                one(self.statement_of(&sql, rng))
+                let sql = self.draw_pinning_sql(rng);
+                one(self.encode_statement(&sql, rng))
             }
             _ => {
-                let sql = self.sql_among_others(rng);
-                one(self.statement_of(&sql, rng))
+                let sql = self.draw_sql_within_transaction(rng);
+                one(self.encode_statement(&sql, rng))
             }
         }
     }
 
     /// A statement, by the simple or the extended protocol.
-    fn statement_of(&mut self, sql: &str, rng: &mut Rng) -> Vec<u8> {
+    fn encode_statement(&mut self, sql: &str, rng: &mut Rng) -> Vec<u8> {
         if rng.percent(60) { query(sql) } else { [run(sql, &[], rng.percent(50)), sync()].concat() }
     }
 
-    fn fresh(&mut self) -> u32 {
+    fn new_value(&mut self) -> u32 {
         self.value += 1;
         self.value
     }
 
     /// A statement that does not pin.
-    fn sql(&mut self, rng: &mut Rng) -> String {
+    fn draw_sql(&mut self, rng: &mut Rng) -> String {
         let name = rng.pick(&["app.tenant", "app.user", "application_name", "work_mem", "statement_timeout"]);
         let value = match name {
             "work_mem" => format!("{}MB", 4 + rng.below(3)),
             "statement_timeout" => format!("{}s", 500 + rng.below(3)),
-            _ => format!("v{}of{}", self.fresh(), self.number),
+            _ => format!("v{}of{}", self.new_value(), self.number),
         };
         let n = self.number;
         match rng.below(22) {
@@ -180,18 +181,19 @@ impl Requests {
             12..=13 => format!("SELECT count(*) FROM ledger WHERE who = '{}'", self.who()),
             14 => "SELECT 1/0".into(),
             15 => rng.pick(&["COMMIT", "ROLLBACK", "BEGIN"]).to_owned(),
-            16 => format!("NOTIFY c{n}, 'n{}'", self.fresh()),
+            16 => format!("NOTIFY c{n}, 'n{}'", self.new_value()),
             17 => format!("LISTEN c{n}"),
             18 => format!("UNLISTEN {}", rng.pick(&["*", &format!("c{n}")])),
             19 => format!("SELECT pg_advisory_xact_lock({n})"),
-            _ => format!("SELECT 'text {} of {n}'", self.fresh()),
+            _ => format!("SELECT 'text {} of {n}'", self.new_value()),
         }
     }
 
-    /// The same for a transaction that may fail: the pooler assumes that this undoes any LISTEN or UNLISTEN near it.
-    fn sql_among_others(&mut self, rng: &mut Rng) -> String {
+    /// Draws a statement for a transaction that may fail, without LISTEN and UNLISTEN: the pooler assumes that the
+    /// failure undoes any of these near it.
+    fn draw_sql_within_transaction(&mut self, rng: &mut Rng) -> String {
         loop {
-            let sql = self.sql(rng);
+            let sql = self.draw_sql(rng);
             if !sql.starts_with("UNLISTEN") && !sql.starts_with("LISTEN") {
                 return sql;
             }
@@ -199,7 +201,7 @@ impl Requests {
     }
 
     /// A statement that pins the client to its server.
-    fn pinning(&mut self, rng: &mut Rng) -> String {
+    fn draw_pinning_sql(&mut self, rng: &mut Rng) -> String {
         let n = self.number;
         match rng.below(14) {
             0 | 1 => "CREATE TEMP TABLE t (v text)".into(),
@@ -218,20 +220,20 @@ impl Requests {
         }
     }
 
-    fn row(&mut self) -> i64 {
+    fn new_row(&mut self) -> i64 {
         self.next_row += 1;
         self.next_row - 1
     }
 
-    fn insert(&mut self, rng: &mut Rng) -> Vec<u8> {
-        let (who, row) = (self.who(), self.row());
+    fn draw_insert(&mut self, rng: &mut Rng) -> Vec<u8> {
+        let (who, row) = (self.who(), self.new_row());
         if rng.percent(50) {
-            return self.statement_of(&format!("INSERT INTO ledger VALUES ('{who}', {row})"), rng);
+            return self.encode_statement(&format!("INSERT INTO ledger VALUES ('{who}', {row})"), rng);
         }
         [run("INSERT INTO ledger VALUES ($1, $2)", &[&who, &row.to_string()], false), sync()].concat()
     }
 
-    fn prepared(&mut self, rng: &mut Rng) -> Request {
+    fn draw_prepared(&mut self, rng: &mut Rng) -> Request {
         let name = rng.pick(&["a", "b"]);
         // The texts differ by name: with two names for one text, an error may quote either.
         let sql = match (rng.below(3), name) {
@@ -254,7 +256,7 @@ impl Requests {
     }
 
     /// Requests with the unnamed statement, some with an error before it is replaced.
-    fn unnamed(&mut self, rng: &mut Rng) -> Vec<u8> {
+    fn draw_unnamed(&mut self, rng: &mut Rng) -> Vec<u8> {
         let sql = rng.pick(&["SELECT $1", "SELECT 'first'", "SELECT 'second'"]);
         let arguments: &[&str] = if rng.percent(30) { &["bound"] } else { &[] };
         let fails = [bind("", "nosuch", &[]), execute("", 0)].concat();
@@ -269,12 +271,12 @@ impl Requests {
     }
 
     /// A statement that removes prepared statements.
-    fn forgetting(&mut self, rng: &mut Rng) -> String {
+    fn draw_forgetting_sql(&mut self, rng: &mut Rng) -> String {
         rng.pick(&["DEALLOCATE a", "DEALLOCATE b", "DEALLOCATE ALL"]).to_owned()
     }
 
     /// Several requests with named statements up to one Sync, and perhaps a DEALLOCATE after it.
-    fn names(&mut self, rng: &mut Rng) -> Request {
+    fn draw_named_requests(&mut self, rng: &mut Rng) -> Request {
         let mut bytes = Vec::new();
         for _ in 0..1 + rng.below(4) {
             let name = rng.pick(&["a", "b"]);
@@ -284,27 +286,27 @@ impl Requests {
                 3..=4 => [close(b'S', name), parse(name, sql)].concat(),
                 5..=6 => [bind("", name, &[]), execute("", 0)].concat(),
                 7 => describe(b'S', name),
-                8 => run(&self.forgetting(rng), &[], false),
+                8 => run(&self.draw_forgetting_sql(rng), &[], false),
                 _ => run("SELECT 1/0", &[], false),
             });
         }
         bytes.extend(sync());
         if rng.percent(40) {
-            bytes.extend(query(&self.forgetting(rng)));
+            bytes.extend(query(&self.draw_forgetting_sql(rng)));
             return Request { bytes, answers: 2 };
         }
         one(bytes)
     }
 
     /// Several requests up to one Sync, some with an error in the middle.
-    fn pipeline(&mut self, rng: &mut Rng) -> Request {
+    fn draw_pipeline(&mut self, rng: &mut Rng) -> Request {
         let mut bytes = Vec::new();
         for _ in 0..1 + rng.below(4) {
             let sql = match rng.below(6) {
-                0 => format!("INSERT INTO ledger VALUES ('{}', {})", self.who(), self.row()),
+                0 => format!("INSERT INTO ledger VALUES ('{}', {})", self.who(), self.new_row()),
                 1 => "SELECT 1/0".to_owned(),
                 2 => rng.pick(&["BEGIN", "COMMIT"]).to_owned(),
-                _ => self.sql_among_others(rng),
+                _ => self.draw_sql_within_transaction(rng),
             };
             bytes.extend(run(&sql, &[], rng.percent(30)));
             if sql == "DISCARD ALL" {
@@ -325,7 +327,7 @@ impl Requests {
     }
 
     /// Messages in any order: PostgreSQL has an answer to all of them.
-    fn anything(&mut self, rng: &mut Rng) -> Request {
+    fn draw_messages(&mut self, rng: &mut Rng) -> Request {
         let mut bytes = Vec::new();
         for _ in 0..2 + rng.below(14) {
             let (name, portal) = (rng.pick(&["a", "b"]), rng.pick(&["", "", "p"]));
@@ -333,12 +335,12 @@ impl Requests {
                 0 => "BEGIN".to_owned(),
                 1 | 2 => rng.pick(&["COMMIT", "ROLLBACK"]).to_owned(),
                 3 => "SELECT 1/0".to_owned(),
-                4 => format!("INSERT INTO ledger VALUES ('{}', {})", self.who(), self.row()),
+                4 => format!("INSERT INTO ledger VALUES ('{}', {})", self.who(), self.new_row()),
                 5 => format!("SELECT count(*) FROM ledger WHERE who = '{}'", self.who()),
                 6 => "SELECT $1".to_owned(),
                 7 => "rubbish".to_owned(),
                 8 => String::new(),
-                _ => format!("SELECT 'text {} of {}'", self.fresh(), self.number),
+                _ => format!("SELECT 'text {} of {}'", self.new_value(), self.number),
             };
             let arguments: &[&str] = if sql.contains("$1") { &["bound"] } else { &[] };
             // A named statement may be executed twice, so it inserts no row. The texts differ by name: with two names
@@ -362,8 +364,8 @@ impl Requests {
                     }
                 }
                 14 => message(b'H', b""),
-                15 => [query("COPY ledger FROM STDIN"), self.data()].concat(),
-                16 => [run("COPY ledger FROM STDIN", &[], false), self.data(), sync()].concat(),
+                15 => [query("COPY ledger FROM STDIN"), self.new_copy_data()].concat(),
+                16 => [run("COPY ledger FROM STDIN", &[], false), self.new_copy_data(), sync()].concat(),
                 // Without a COPY these messages have no effect.
                 17 => {
                     let (kind, body) = rng.pick(&[(b'd', &b"stray\n"[..]), (b'c', b""), (b'f', b"stray\0")]);
@@ -379,17 +381,17 @@ impl Requests {
     }
 
     /// A row for a COPY, and its end.
-    fn data(&mut self) -> Vec<u8> {
-        let row = format!("{}\t{}\n", self.who(), self.row());
+    fn new_copy_data(&mut self) -> Vec<u8> {
+        let row = format!("{}\t{}\n", self.who(), self.new_row());
         [message(b'd', row.as_bytes()), message(b'c', b"")].concat()
     }
 
     /// Rows by COPY, some with errors.
-    fn copy(&mut self, rng: &mut Rng) -> Request {
+    fn draw_copy(&mut self, rng: &mut Rng) -> Request {
         if rng.percent(20) {
             return one(query("COPY (SELECT 'out') TO STDOUT"));
         }
-        let rows: String = (0..1 + rng.below(3)).map(|_| format!("{}\t{}\n", self.who(), self.row())).collect();
+        let rows: String = (0..1 + rng.below(3)).map(|_| format!("{}\t{}\n", self.who(), self.new_row())).collect();
         let data = if rng.percent(20) { "rubbish\n".to_owned() } else { rows };
         let end = if rng.percent(15) { message(b'f', b"no\0") } else { message(b'c', b"") };
         let sql = "COPY ledger FROM STDIN";
@@ -398,7 +400,7 @@ impl Requests {
         }
         let copy = [run(sql, &[], false), message(b'd', data.as_bytes()), end, sync()].concat();
         if rng.percent(20) {
-            return Request { bytes: [copy, query(&self.forgetting(rng))].concat(), answers: 2 };
+            return Request { bytes: [copy, query(&self.draw_forgetting_sql(rng))].concat(), answers: 2 };
         }
         one(copy)
     }

@@ -39,9 +39,6 @@ fn end_of(bytes: &[u8], at: usize) -> Option<usize> {
     let mut end = behind;
     for _ in 0..many {
         end = end_of(bytes, end).filter(|end| *end <= bytes.len())?;
-        if end == bytes.len() {
-            continue;
-        }
     }
     Some(end)
 }
@@ -108,22 +105,22 @@ impl ClientProtocol for RedisProtocol {
         after_fault && expected.text == b":1\r\n" && (got.text == b":0\r\n" || got.text == b":2\r\n")
     }
 
-    fn check(&mut self, real: &model::Redis, reference: &model::Redis) {
-        let key = self.requests.ledger();
-        let (real, reference) = (real.list(&key), reference.list(&key));
+    fn check(&mut self, product_database: &model::Redis, reference: &model::Redis) {
+        let key = self.requests.ledger_key();
+        let (real, reference) = (product_database.list(&key), reference.list(&key));
         assert!(real == reference, "{} holds {real:?} instead of {reference:?}", String::from_utf8_lossy(&key));
         self.requests.acknowledged = reference;
     }
 
-    fn check_after_fault(&mut self, real: &model::Redis, _: &model::Redis) {
-        let real = real.list(&self.requests.ledger());
+    fn check_after_fault(&mut self, product_database: &model::Redis, _: &model::Redis) {
+        let real = product_database.list(&self.requests.ledger_key());
         let known = &self.requests.acknowledged;
         assert!(known.iter().all(|row| real.contains(row)), "a list holds {real:?}, acknowledged were {known:?}");
         let mut once = real.clone();
         once.sort_unstable();
         once.dedup();
         assert_eq!(once.len(), real.len(), "a row is there twice: {real:?}");
-        self.requests.become_another();
+        self.requests.change_alias();
     }
 
     fn cancel(&self) -> Option<Vec<u8>> {

@@ -38,7 +38,7 @@ impl Requests {
     }
 
     /// The key of the list of its rows.
-    pub(super) fn ledger(&self) -> Vec<u8> {
+    pub(super) fn ledger_key(&self) -> Vec<u8> {
         self.key("rows").into_bytes()
     }
 
@@ -46,7 +46,7 @@ impl Requests {
         format!("p{}x{}:{name}", self.number, self.alias)
     }
 
-    pub(super) fn become_another(&mut self) {
+    pub(super) fn change_alias(&mut self) {
         self.alias += 1;
         self.acknowledged.clear();
     }
@@ -63,18 +63,18 @@ impl Requests {
         let mut request = Request::default();
         let many = if rng.percent(25) { 2 + rng.below(6) } else { 1 };
         for _ in 0..many {
-            let next = self.single(rng);
+            let next = self.draw_command(rng);
             request.bytes.extend(next.bytes);
             request.answers += next.answers;
         }
         request
     }
 
-    fn single(&mut self, rng: &mut Rng) -> Request {
+    fn draw_command(&mut self, rng: &mut Rng) -> Request {
         let key = self.key(rng.pick(&["a", "b", "c"]));
         let list = self.key(rng.pick(&["l", "m"]));
         let rows = self.key("rows");
-        let value = format!("v{}of{}", self.row(), self.number);
+        let value = format!("v{}of{}", self.new_row(), self.number);
         let channel = format!("c{}", self.number);
         // Also right after a PUBLISH to itself, whose message takes another connection than its replies.
         if self.subscribes && rng.percent(15) {
@@ -123,7 +123,7 @@ impl Requests {
         one(command(&words))
     }
 
-    fn row(&mut self) -> u32 {
+    fn new_row(&mut self) -> u32 {
         self.next_row += 1;
         self.next_row - 1
     }

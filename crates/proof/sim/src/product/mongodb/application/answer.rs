@@ -36,7 +36,7 @@ pub struct Refusal {
     pub code: i64,
     pub text: String,
     /// It has the label RetryableWriteError.
-    pub again: bool,
+    pub retryable: bool,
     /// It has the label TransientTransactionError.
     pub transient: bool,
 }
@@ -71,8 +71,8 @@ impl Outcome {
             !STATE_CHANGES.contains(&code) || text.starts_with("Poolhouse:"),
             "a driver gets a state change error: {code} {text}"
         );
-        let again = answer_text::has_label(answer, "RetryableWriteError");
+        let retryable = answer_text::has_label(answer, "RetryableWriteError");
         let transient = answer_text::has_label(answer, "TransientTransactionError");
-        (Self::Refused(Refusal { code, text, again, transient }), more)
+        (Self::Refused(Refusal { code, text, retryable, transient }), more)
     }
 }

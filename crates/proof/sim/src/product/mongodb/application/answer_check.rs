@@ -15,7 +15,7 @@ use crate::{
 
 pub struct AnswerCheck<'a> {
     pub rows: &'a mut ExpectedRows,
-    pub real: &'a MongoDb,
+    pub product_database: &'a MongoDb,
     /// There was a fault after the command was sent, or shortly before.
     pub after_fault: bool,
     /// For pauses of a task.

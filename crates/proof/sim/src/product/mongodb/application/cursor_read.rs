@@ -49,7 +49,7 @@ impl CursorRead {
         body.document("$readPreference", |preference| _ = preference.text("mode", self.mode));
     }
 
-    pub fn take(&mut self, outcome: Outcome, check: &mut AnswerCheck<'_>) -> Next {
+    pub fn on_outcome(&mut self, outcome: Outcome, check: &mut AnswerCheck<'_>) -> Next {
         match outcome {
             Outcome::Done { batch, cursor } => {
                 self.read.extend(batch);

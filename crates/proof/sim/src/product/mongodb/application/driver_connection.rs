@@ -73,7 +73,7 @@ impl DriverConnection {
         let mut events = Vec::new();
         while let Some(length) = whole(&self.received) {
             let message: Vec<u8> = self.received.drain(..length).collect();
-            match self.take(network, message) {
+            match self.on_message(network, message) {
                 Ok(event) => events.extend(event),
                 Err(why) => {
                     events.push(Event::Lost(why));
@@ -81,13 +81,13 @@ impl DriverConnection {
                 }
             }
         }
-        if network.is_over(self.end) {
+        if network.has_input_ended(self.end) {
             events.push(Event::Lost("the connection was closed".into()));
         }
         events
     }
 
-    fn take(&mut self, network: &Network, message: Vec<u8>) -> Result<Option<Event>, String> {
+    fn on_message(&mut self, network: &Network, message: Vec<u8>) -> Result<Option<Event>, String> {
         match &mut self.phase {
             Phase::Ready => Ok(Some(Event::Message(message))),
             Phase::Greeting => {

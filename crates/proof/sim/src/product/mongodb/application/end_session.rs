@@ -11,22 +11,23 @@ use super::{
 };
 
 /// Pings until the hosts have ended the session.
-const MAX_LOOKS: u32 = 300;
+const MAX_PINGS: u32 = 300;
 
 pub struct EndSession {
     user: usize,
     session: [u8; 16],
     kills: bool,
-    looks: u32,
+    pings: u32,
 }
 
 impl EndSession {
     pub fn new((user, session): (usize, [u8; 16]), kills: bool) -> Self {
-        Self { user, session, kills, looks: 0 }
+        Self { user, session, kills, pings: 0 }
     }
 
+    /// Writes the command that ends the session; after it was sent, pings.
     pub fn command(&self, body: &mut Writer<'_>) {
-        if self.looks > 0 {
+        if self.pings > 0 {
             body.int32("ping", 1);
             return;
         }
@@ -35,7 +36,7 @@ impl EndSession {
         });
     }
 
-    pub fn take(&mut self, outcome: &Outcome, check: &AnswerCheck<'_>) -> Next {
+    pub fn on_outcome(&mut self, outcome: &Outcome, check: &AnswerCheck<'_>) -> Next {
         let acknowledged = match outcome {
             Outcome::Done { .. } => true,
             Outcome::Refused(refusal) => {
@@ -47,13 +48,13 @@ impl EndSession {
                 false
             }
         };
-        let left = check.real.open_of(self.user, &self.session);
+        let left = check.product_database.open_of(self.user, &self.session);
         if left.is_empty() || check.after_fault || !acknowledged {
             return Next::Done;
         }
         assert!(!self.kills, "left by a session that was killed: {left:?}");
-        assert!(self.looks < MAX_LOOKS, "left by a session that has ended: {left:?}");
-        self.looks += 1;
+        assert!(self.pings < MAX_PINGS, "left by a session that has ended: {left:?}");
+        self.pings += 1;
         Next::Send(Duration::from_millis(10))
     }
 }

@@ -46,8 +46,8 @@ impl ExpectedRows {
         assert!(too_many.is_none(), "a transaction reads {too_many:?} in {collection}, which were never written");
     }
 
-    pub fn check(&self, real: &MongoDb) {
-        let at = |(collection, row): &Row| real.row_state(collection, row);
+    pub fn check(&self, product_database: &MongoDb) {
+        let at = |(collection, row): &Row| product_database.row_state(collection, row);
         for row in &self.sure {
             assert_eq!(at(row), RowState::Kept(1), "{row:?} is acknowledged by a majority");
         }

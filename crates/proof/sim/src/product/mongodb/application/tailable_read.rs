@@ -46,7 +46,7 @@ impl TailableRead {
         }
     }
 
-    pub fn take(&mut self, outcome: Outcome, check: &mut AnswerCheck<'_>) -> Next {
+    pub fn on_outcome(&mut self, outcome: Outcome, check: &mut AnswerCheck<'_>) -> Next {
         match outcome {
             Outcome::Done { .. } if self.cursor != 0 && self.rounds == 0 => return Next::Done,
             Outcome::Done { batch, cursor } => {
@@ -55,7 +55,7 @@ impl TailableRead {
                 self.rounds -= u32::from(self.cursor != 0);
                 self.cursor = cursor;
                 self.read.extend(batch);
-                let rows = check.real.rows(&self.collection);
+                let rows = check.product_database.rows(&self.collection);
                 assert!(rows.starts_with(&self.read), "read are {:?} of {rows:?}", self.read);
                 return SEND_NOW;
             }

@@ -5,12 +5,12 @@ use mongodb_session::bson::Writer;
 use super::{
     answer::Outcome,
     answer_check::{AnswerCheck, Next},
+    await_cleanup::AwaitCleanup,
     cursor_read::CursorRead,
     end_session::EndSession,
     expected_rows::ExpectedRows,
     tailable_read::TailableRead,
     transaction::Transaction,
-    verify::Verify,
     write::Write,
 };
 
@@ -19,7 +19,7 @@ pub enum Task {
     Transaction(Transaction),
     Read(CursorRead),
     Tail(TailableRead),
-    Verify(Verify),
+    AwaitCleanup(AwaitCleanup),
     EndSession(EndSession),
 }
 
@@ -31,7 +31,7 @@ impl Task {
             Self::Transaction(transaction) => transaction.command(body),
             Self::Read(reading) => reading.command(body),
             Self::Tail(tailing) => tailing.command(body),
-            Self::Verify(verify) => verify.command(body),
+            Self::AwaitCleanup(await_cleanup) => await_cleanup.command(body),
             Self::EndSession(end) => end.command(body),
         }
     }
@@ -46,18 +46,18 @@ impl Task {
         match self {
             Self::Transaction(transaction) => transaction.database(),
             Self::EndSession(_) => "admin",
-            Self::Write(_) | Self::Read(_) | Self::Tail(_) | Self::Verify(_) => "app",
+            Self::Write(_) | Self::Read(_) | Self::Tail(_) | Self::AwaitCleanup(_) => "app",
         }
     }
 
-    pub fn take(&mut self, outcome: Outcome, check: &mut AnswerCheck<'_>) -> Next {
+    pub fn on_outcome(&mut self, outcome: Outcome, check: &mut AnswerCheck<'_>) -> Next {
         match self {
-            Self::Write(write) => write.take(outcome, check),
-            Self::Transaction(transaction) => transaction.take(outcome, check),
-            Self::Read(reading) => reading.take(outcome, check),
-            Self::Tail(tailing) => tailing.take(outcome, check),
-            Self::Verify(verify) => verify.take(&outcome, check),
-            Self::EndSession(end) => end.take(&outcome, check),
+            Self::Write(write) => write.on_outcome(outcome, check),
+            Self::Transaction(transaction) => transaction.on_outcome(outcome, check),
+            Self::Read(reading) => reading.on_outcome(outcome, check),
+            Self::Tail(tailing) => tailing.on_outcome(outcome, check),
+            Self::AwaitCleanup(await_cleanup) => await_cleanup.on_outcome(&outcome, check),
+            Self::EndSession(end) => end.on_outcome(&outcome, check),
         }
     }
 
@@ -66,7 +66,7 @@ impl Task {
         match self {
             Self::Write(write) => write.vanish(asked, rows),
             Self::Transaction(transaction) => transaction.vanish(asked, rows),
-            Self::Read(_) | Self::Tail(_) | Self::Verify(_) | Self::EndSession(_) => {}
+            Self::Read(_) | Self::Tail(_) | Self::AwaitCleanup(_) | Self::EndSession(_) => {}
         }
     }
 
@@ -76,7 +76,7 @@ impl Task {
             Self::Transaction(transaction) => transaction.is_begun(),
             Self::Read(reading) => reading.is_open(),
             Self::Tail(tailing) => tailing.is_open(),
-            Self::Write(_) | Self::Verify(_) | Self::EndSession(_) => false,
+            Self::Write(_) | Self::AwaitCleanup(_) | Self::EndSession(_) => false,
         }
     }
 }

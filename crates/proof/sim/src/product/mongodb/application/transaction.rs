@@ -40,7 +40,7 @@ enum Phase {
     At(usize),
     Commit,
     Abort {
-        again: bool,
+        begins_again: bool,
     },
 }
 
@@ -103,15 +103,15 @@ impl Transaction {
         if matches!(self.phase, Phase::At(_)) { "app" } else { "admin" }
     }
 
-    pub fn take(&mut self, outcome: Outcome, check: &mut AnswerCheck<'_>) -> Next {
+    pub fn on_outcome(&mut self, outcome: Outcome, check: &mut AnswerCheck<'_>) -> Next {
         match self.phase {
-            Phase::At(at) => self.take_statement(at, outcome, check),
-            Phase::Commit => self.take_commit(outcome, check),
-            Phase::Abort { again } => self.take_abort(again, &outcome, check),
+            Phase::At(at) => self.on_statement_outcome(at, outcome, check),
+            Phase::Commit => self.on_commit_outcome(outcome, check),
+            Phase::Abort { begins_again } => self.on_abort_outcome(begins_again, &outcome, check),
         }
     }
 
-    fn take_statement(&mut self, at: usize, outcome: Outcome, check: &mut AnswerCheck<'_>) -> Next {
+    fn on_statement_outcome(&mut self, at: usize, outcome: Outcome, check: &mut AnswerCheck<'_>) -> Next {
         let again = match outcome {
             Outcome::Done { batch, .. } => {
                 if let Statement::Read(collection) = &self.statements[at] {
@@ -124,7 +124,7 @@ impl Transaction {
                 }
                 self.phase = match self.end {
                     End::Commit | End::CommitTwice => Phase::Commit,
-                    End::Abort => Phase::Abort { again: false },
+                    End::Abort => Phase::Abort { begins_again: false },
                     End::Nothing => {
                         check.rows.rule_out(self.rows());
                         return Next::Done;
@@ -133,7 +133,7 @@ impl Transaction {
                 return self.pause(check);
             }
             Outcome::Refused(refusal) => {
-                assert!(!refusal.again, "a statement of a transaction is to be repeated alone: {refusal:?}");
+                assert!(!refusal.retryable, "a statement of a transaction is to be repeated alone: {refusal:?}");
                 let conflict = refusal.code == 112
                     && matches!(&self.statements[at], Statement::Write((collection, _)) if collection == HOT);
                 // A former primary has lost its transactions.
@@ -150,7 +150,7 @@ impl Transaction {
                 true
             }
         };
-        self.phase = Phase::Abort { again };
+        self.phase = Phase::Abort { begins_again: again };
         SEND_NOW
     }
 
@@ -158,7 +158,7 @@ impl Transaction {
         Next::Send(if check.rng.percent(80) { Duration::ZERO } else { check.rng.around(Duration::from_millis(5)) })
     }
 
-    fn take_commit(&mut self, outcome: Outcome, check: &mut AnswerCheck<'_>) -> Next {
+    fn on_commit_outcome(&mut self, outcome: Outcome, check: &mut AnswerCheck<'_>) -> Next {
         self.tries += 1;
         let again = match outcome {
             Outcome::Done { .. } => {
@@ -179,7 +179,7 @@ impl Transaction {
                 check.allow_error("a commit", &refusal);
                 assert!(!refusal.transient, "a transaction that may be committed is to be repeated: {refusal:?}");
                 self.unknown |= !refusal.is_not_done();
-                refusal.again
+                refusal.retryable
             }
             Outcome::Lost(why) => {
                 check.allow_disconnect("a commit", &why);
@@ -201,16 +201,16 @@ impl Transaction {
         Next::Done
     }
 
-    fn take_abort(&mut self, again: bool, outcome: &Outcome, check: &mut AnswerCheck<'_>) -> Next {
+    fn on_abort_outcome(&mut self, begins_again: bool, outcome: &Outcome, check: &mut AnswerCheck<'_>) -> Next {
         // Drivers retry an abort once, and ignore the outcome.
         self.tries += 1;
         let repeats = match outcome {
             Outcome::Refused(refusal) => {
-                let gone = refusal.code == 251 && (again || check.after_fault);
+                let gone = refusal.code == 251 && (begins_again || check.after_fault);
                 if !gone {
                     check.allow_error("an abort", refusal);
                 }
-                refusal.again
+                refusal.retryable
             }
             Outcome::Lost(why) => {
                 check.allow_disconnect("an abort", why);
@@ -222,7 +222,7 @@ impl Transaction {
             return SEND_NOW;
         }
         check.rows.rule_out(self.rows());
-        if again { self.begin_again(check) } else { Next::Done }
+        if begins_again { self.begin_again(check) } else { Next::Done }
     }
 
     /// Begins the whole transaction again, with another number and other rows.

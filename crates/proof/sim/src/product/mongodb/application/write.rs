@@ -34,7 +34,7 @@ impl Write {
         }
     }
 
-    pub fn take(&mut self, outcome: Outcome, check: &mut AnswerCheck<'_>) -> Next {
+    pub fn on_outcome(&mut self, outcome: Outcome, check: &mut AnswerCheck<'_>) -> Next {
         self.tries += 1;
         let again = match outcome {
             Outcome::Done { .. } => {
@@ -46,9 +46,9 @@ impl Write {
             }
             Outcome::Refused(refusal) => {
                 check.allow_error("a write", &refusal);
-                assert!(self.number.is_some() || !refusal.again, "what would be done twice is to be repeated");
+                assert!(self.number.is_some() || !refusal.retryable, "what would be done twice is to be repeated");
                 self.unknown |= !refusal.is_not_done();
-                refusal.again
+                refusal.retryable
             }
             Outcome::Lost(why) => {
                 check.allow_disconnect("a write", &why);

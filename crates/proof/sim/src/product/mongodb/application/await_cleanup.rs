@@ -10,7 +10,8 @@ use super::{
     answer_check::{AnswerCheck, Next},
 };
 
-pub struct Verify {
+/// Sends reads until the pooler has cleaned up what an earlier connection left.
+pub struct AwaitCleanup {
     pub user: usize,
     pub session: [u8; 16],
     tries: u32,
@@ -19,7 +20,7 @@ pub struct Verify {
 /// Requests by which the state is cleaned up.
 const MAX_TRIES: u32 = 200;
 
-impl Verify {
+impl AwaitCleanup {
     pub fn new(user: usize, session: [u8; 16]) -> Self {
         Self { user, session, tries: 0 }
     }
@@ -31,9 +32,9 @@ impl Verify {
         body.document("$readPreference", |preference| _ = preference.text("mode", mode));
     }
 
-    pub fn take(&mut self, outcome: &Outcome, check: &AnswerCheck<'_>) -> Next {
+    pub fn on_outcome(&mut self, outcome: &Outcome, check: &AnswerCheck<'_>) -> Next {
         self.tries += 1;
-        let left = check.real.open_of(self.user, &self.session);
+        let left = check.product_database.open_of(self.user, &self.session);
         if left.is_empty() || check.after_fault || !matches!(outcome, Outcome::Done { .. }) {
             return Next::Done;
         }

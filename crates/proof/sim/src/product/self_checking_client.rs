@@ -6,7 +6,7 @@ use super::client::Environment;
 use crate::network::EndId;
 
 /// `D`: the model of the database.
-pub trait ExtraClient<D> {
+pub trait SelfCheckingClient<D> {
     fn wake(&self) -> Time;
 
     fn act(&mut self, env: &Environment<'_, D>);
@@ -20,6 +20,6 @@ pub trait ExtraClient<D> {
 
     fn is_done(&self) -> bool;
 
-    /// Does not connect again after its present connections.
+    /// From now on the client begins no further task. A task under way goes on, and may still connect.
     fn retire(&mut self);
 }
