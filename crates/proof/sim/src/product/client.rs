@@ -173,6 +173,9 @@ impl ClientConnection {
         };
         let right = expected == message || after_fault;
         assert!(right, "{} gets {message:?} instead of {expected:?}", self.describe(number));
+        if self.expected_asides.is_empty() {
+            self.asides_deadline = None;
+        }
     }
 
     fn describe(&self, number: usize) -> String {
@@ -530,5 +533,22 @@ impl<S: ClientProtocol> Client<S> {
         );
         let uncertain = connection.answers_due > 0;
         self.end_connection(env, uncertain);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_aside_has_its_own_deadline() {
+        let mut connection = ClientConnection::new(0, 0, 1, Time(0), 0);
+        let aside = || Message { kind: Kind::Aside, text: b"a message".to_vec() };
+        for now in [Time(0), Time(0) + MAX_ASIDE_WAIT * 3] {
+            connection.expected_asides.push_back(aside());
+            assert!(connection.check_asides(1, now, 0));
+            connection.check_aside(aside(), 1, false);
+            assert!(!connection.check_asides(1, now, 0));
+        }
     }
 }
