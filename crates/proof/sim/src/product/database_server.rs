@@ -20,10 +20,26 @@ pub struct DatabaseServer<D> {
     connections: BTreeMap<EndId, ServerConnection>,
     ends: BTreeMap<Connection, EndId>,
     due: Option<Time>,
+    cleaning_kills: CleaningKills,
+}
+
+/// Kills of sessions that the pooler cleans.
+struct CleaningKills {
     /// The next session that the pooler cleans is killed.
-    kills_next_cleaning: bool,
-    /// How often that may still happen: the third time, a client gets an error, as documented.
-    cleaning_kills_left: u32,
+    is_planned: bool,
+    /// How many sessions may still be killed: at the third kill, a client gets an error, as documented.
+    left: u32,
+}
+
+impl CleaningKills {
+    fn plan(&mut self) {
+        self.is_planned = self.left > 0;
+    }
+
+    fn carry_out(&mut self) {
+        self.is_planned = false;
+        self.left -= 1;
+    }
 }
 
 impl<D: Database> fmt::Debug for DatabaseServer<D> {
@@ -55,8 +71,7 @@ impl<D: Database> DatabaseServer<D> {
             connections: BTreeMap::new(),
             ends,
             due: None,
-            kills_next_cleaning: false,
-            cleaning_kills_left: 2,
+            cleaning_kills: CleaningKills { is_planned: false, left: 2 },
         }
     }
 
@@ -90,9 +105,9 @@ impl<D: Database> DatabaseServer<D> {
         if self.trace && !bytes.is_empty() {
             println!("{:>12.6}   to session {connection}: {}", now.0 as f64 / 1e9, bytes.escape_ascii());
         }
-        if self.kills_next_cleaning && self.database.is_cleaning(connection, &bytes) {
+        if self.cleaning_kills.is_planned && self.database.is_cleaning(connection, &bytes) {
             // The session ends before it reads the cleaning.
-            self.kills_next_cleaning = false;
+            self.cleaning_kills.carry_out();
             server.discards_input = true;
             self.database.kill(connection, true, elapsed(now));
         }
@@ -114,10 +129,9 @@ impl<D: Database> DatabaseServer<D> {
             .count()
     }
 
-    /// Kills the next session that the pooler cleans, as an administrator would.
-    pub fn kill_next_cleaning(&mut self) {
-        self.kills_next_cleaning |= self.cleaning_kills_left > 0;
-        self.cleaning_kills_left = self.cleaning_kills_left.saturating_sub(1);
+    /// Plans to kill the next session that the pooler cleans, as an administrator would.
+    pub fn plan_cleaning_kill(&mut self) {
+        self.cleaning_kills.plan();
     }
 
     pub fn tick(&mut self, network: &Network, now: Time) {
@@ -185,5 +199,23 @@ impl<D: Database> DatabaseServer<D> {
         if let Some(end) = self.ends.get(&connection) {
             network.reset(*end);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_kills_count_and_not_plans() {
+        let mut kills = CleaningKills { is_planned: false, left: 2 };
+        for _ in 0..2 {
+            (0..3).for_each(|_| kills.plan());
+            assert!(kills.is_planned, "a kill is left");
+            kills.carry_out();
+            assert!(!kills.is_planned, "one plan leads to one kill");
+        }
+        kills.plan();
+        assert!(!kills.is_planned, "no kill is left");
     }
 }

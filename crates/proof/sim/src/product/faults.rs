@@ -93,7 +93,7 @@ impl<P: Protocol, S: ClientProtocol> Simulation<P, S> {
             return self.database_server.disturb(&self.network, self.rng.next(), true, self.now);
         }
         match self.rng.below(4) {
-            0 | 1 => self.database_server.kill_next_cleaning(),
+            0 | 1 => self.database_server.plan_cleaning_kill(),
             2 if self.faults.recovery.is_none() => {
                 let how = self.rng.pick(&[HostBehaviour::Refuses, HostBehaviour::Unreachable]);
                 self.set_some_host(how);
