@@ -21,6 +21,17 @@ const HELLO: [&str; 15] = [
     "electionId",
 ];
 
+/// Parts of errors that say that the command was not executed.
+const NOT_EXECUTED: [&str; 7] = [
+    "(NOT_PRIMARY)",
+    "Poolhouse: no server connection became free",
+    "Poolhouse: no connection to MongoDB",
+    "Poolhouse: too many requests wait",
+    "Poolhouse: no host of MongoDB",
+    "Poolhouse: this request would keep",
+    "Poolhouse: the primary at which",
+];
+
 pub fn text(answer: Document<'_>) -> Result<String, Malformed> {
     let mut text = String::new();
     if answer.get("maxWireVersion")?.is_some() {
@@ -74,6 +85,11 @@ pub fn error(answer: Document<'_>) -> Option<(i64, String)> {
     }
     let text = answer.get("errmsg").ok().flatten().and_then(Value::text).unwrap_or_default().to_owned();
     Some((answer.get("code").ok().flatten().and_then(Value::integer).unwrap_or(0), text))
+}
+
+/// Whether the text of an error says that the command was certainly not executed.
+pub fn says_not_executed(error: &str) -> bool {
+    NOT_EXECUTED.iter().any(|words| error.contains(words))
 }
 
 pub fn has_label(answer: Document<'_>, label: &str) -> bool {

@@ -21,15 +21,6 @@ pub const STATE_CHANGES: [i64; 9] = [91, 189, 10_058, 10_107, 11_600, 11_602, 13
 /// Codes after which a driver retries a read, by the specification "Retryable Reads".
 const READ_AGAIN: [i64; 13] = [6, 7, 89, 91, 134, 189, 262, 9001, 10_107, 11_600, 11_602, 13_435, 13_436];
 
-/// Parts of errors that say that the command was not executed.
-const NOT_DONE: [&str; 5] = [
-    "(NOT_PRIMARY)",
-    "Poolhouse: no server connection became free",
-    "Poolhouse: no connection to MongoDB",
-    "Poolhouse: too many requests wait",
-    "Poolhouse: no host of MongoDB",
-];
-
 pub struct MongoDbProtocol {
     requests: Requests,
     kind: model::Kind,
@@ -78,8 +69,7 @@ impl MongoDbProtocol {
             !labelled || self.sent.repeatable_write,
             "a driver is asked to repeat a command that is not repeatable: {text}"
         );
-        let not_done = NOT_DONE.iter().any(|words| text.contains(words));
-        self.sent.unknown |= !not_done;
+        self.sent.unknown |= !answer_text::says_not_executed(text);
         if !self.sent.unknown {
             self.refused.extend(self.sent.row.clone());
         }

@@ -7,17 +7,6 @@ use mongodb_session::{
 
 use super::super::{answer_text, protocol::STATE_CHANGES};
 
-/// Parts of errors that say that the command was not executed.
-const NOT_DONE: [&str; 7] = [
-    "(NOT_PRIMARY)",
-    "Poolhouse: no server connection became free",
-    "Poolhouse: no connection to MongoDB",
-    "Poolhouse: too many requests wait",
-    "Poolhouse: no host of MongoDB",
-    "Poolhouse: this request would keep",
-    "Poolhouse: the primary at which",
-];
-
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// Executed, with the rows of a batch and the id of the cursor, if the answer has these.
@@ -43,8 +32,8 @@ pub struct Refusal {
 
 impl Refusal {
     /// Whether the command was certainly not executed.
-    pub fn is_not_done(&self) -> bool {
-        NOT_DONE.iter().any(|words| self.text.contains(words))
+    pub fn is_not_executed(&self) -> bool {
+        answer_text::says_not_executed(&self.text)
     }
 }
 

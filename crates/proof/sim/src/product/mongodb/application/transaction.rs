@@ -178,7 +178,7 @@ impl Transaction {
             Outcome::Refused(refusal) => {
                 check.allow_error("a commit", &refusal);
                 assert!(!refusal.transient, "a transaction that may be committed is to be repeated: {refusal:?}");
-                self.unknown |= !refusal.is_not_done();
+                self.unknown |= !refusal.is_not_executed();
                 refusal.retryable
             }
             Outcome::Lost(why) => {

@@ -47,7 +47,7 @@ impl Write {
             Outcome::Refused(refusal) => {
                 check.allow_error("a write", &refusal);
                 assert!(self.number.is_some() || !refusal.retryable, "what would be done twice is to be repeated");
-                self.unknown |= !refusal.is_not_done();
+                self.unknown |= !refusal.is_not_executed();
                 refusal.retryable
             }
             Outcome::Lost(why) => {
