@@ -80,15 +80,15 @@ fn what_a_time_out_of_the_clients_ends_of_ours_is_done_again() {
 fn a_discard_of_ours_that_fails_in_a_transaction_ends_the_client_with_the_servers_error() {
     let (mut rig, server, client) = one_of_each();
     rig.send(client, &messages("Q:BEGIN"));
-    rig.received(server);
+    rig.take_received(server);
     rig.send(server, &messages("C:BEGIN~ Z:T"));
-    rig.received(client);
+    rig.take_received(client);
     rig.send(client, &messages("Q:SELECT_lastval()"));
-    assert_eq!(rig.received(server), messages("Q:DISCARD_SEQUENCES;"));
+    assert_eq!(rig.take_received(server), messages("Q:DISCARD_SEQUENCES;"));
     rig.send(server, &messages("E:SERROR~C57014~Mtoo_slow~~ Z:E"));
-    let told = text(&rig.received(client));
+    let told = text(&rig.take_received(client));
     assert!(told.contains("FATAL") && told.contains("Mtoo slow") && !told.contains("broke the protocol"), "{told}");
-    let sent = text(&rig.received(server));
+    let sent = text(&rig.take_received(server));
     assert!(sent.contains("ROLLBACK") && sent.contains("DISCARD SEQUENCES"), "{sent}");
 }
 
