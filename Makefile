@@ -165,14 +165,14 @@ fuzz: ## fuzz every parser for FUZZ_SECONDS each (nightly Rust)
 fuzz-corpus: ## replay the kept fuzzing corpus (nightly Rust)
 	scripts/fuzz.sh corpus
 
-lint: ## formatting, clippy (of the fuzz targets, too), the arrows between crates, file lengths
+lint: ## formatting, clippy (of the fuzz targets, too), the arrows between crates, lengths of files and functions, widths of lines
 	$(CARGO) fmt --all --check
 	@# Clippy links nothing: any file will do for libFuzzer, which takes long to compile.
 	CUSTOM_LIBFUZZER_PATH=$(CURDIR)/crates/proof/fuzz/Cargo.toml $(CARGO) clippy --workspace --all-targets --locked $(FOR_ALL) -- -D warnings
 	@# Alone: the features of a workspace are those of all its crates together.
 	$(CARGO) clippy -p poolhouse --no-default-features --locked $(FOR_ALL) -- -D warnings
 	scripts/check-layers
-	scripts/file-lengths
+	scripts/check-limits
 
 clean: ## remove what was built and the virtual environment
 	$(CARGO) clean

@@ -137,7 +137,8 @@ impl Reply {
         piece
     }
 
-    /// Relays the next `length` bytes of the current message, with the numbers at these offsets of the message replaced.
+    /// Relays the next `length` bytes of the current message, with the numbers at these offsets of the message
+    /// replaced.
     pub fn relay(&mut self, length: usize, numbers: impl Iterator<Item = (usize, Number)>, out: &mut Outbox) {
         if self.is_relayed() {
             let at = self.message.length - self.left;

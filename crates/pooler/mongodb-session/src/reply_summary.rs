@@ -252,7 +252,8 @@ mod tests {
         for code in [225, 251, 256] {
             assert_eq!(ends(0.0, Some(code), None), [true, true], "{code}");
         }
-        // `Unauthorized`, `MaxTimeMSExpired`, `ShutdownInProgress`, `PrimarySteppedDown`, `NotWritablePrimary`, `Interrupted`.
+        // `Unauthorized`, `MaxTimeMSExpired`, `ShutdownInProgress`, `PrimarySteppedDown`, `NotWritablePrimary`,
+        // `Interrupted`.
         for code in [13, 50, 91, 189, 10_107, 11_601] {
             assert_eq!(ends(0.0, Some(code), Some("RetryableWriteError")), [false, false], "{code}");
         }

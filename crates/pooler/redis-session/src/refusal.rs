@@ -14,7 +14,8 @@ pub fn of_failure(why: &LeaseFailure) -> String {
         {
             return match REFUSED.contains(&code_of(said)) {
                 true => format!(
-                    "{said} (Redis refuses Poolhouse itself: correct user and password in the url of its [[database]] or, where \
+                    "{said} (Redis refuses Poolhouse itself: correct user and password in the url of its [[database]] \
+                    or, where \
                      that has none, of the [[user]])"
                 ),
                 false => said.to_string(),
@@ -94,7 +95,8 @@ pub fn of_refusal(why: &Refusal) -> String {
             format!("{NO_SERVER}: an administrator drains this database. Connect again later.")
         }
         Refusal::Displaced => {
-            "ERR max number of clients reached, and this one took long to log in or shares its address with most of those who do"
+            "ERR max number of clients reached, and this one took long to log in or shares its address with most of \
+            those who do"
                 .to_owned()
         }
         Refusal::Killed => "ERR Poolhouse: closed by an operator".to_owned(),

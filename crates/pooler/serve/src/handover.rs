@@ -11,7 +11,7 @@
 //! ```text
 //! new                                old
 //!  {"take_over":1}          -->
-//!                           <--      {"listeners":[..],"admin":"..","held":{..},"own":{..},"process":7} and the sockets
+//!                           <--      {"listeners":[..],"admin":"..","held":{..},"own":{..},"process":7} and sockets
 //!  {"serving":true}         -->
 //!                           <--      {"left":true,"tuned":[..],..}  accepts no client any more, nor tunes any pool
 //!                           <--      {"held":{..},"own":{..},"process":7}  until its last client has gone

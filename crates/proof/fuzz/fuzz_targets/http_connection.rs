@@ -1,6 +1,6 @@
-//! A client sends any bytes, in any pieces, on an HTTP connection, while its requests are answered, opened for events or
-//! left waiting. Nothing may panic, no more may be consumed than was sent, and a closed connection yields no request.
-//! The first byte of the input selects the settings; 0xFF ends a piece.
+//! A client sends any bytes, in any pieces, on an HTTP connection, while its requests are answered, opened for events
+//! or left waiting. Nothing may panic, no more may be consumed than was sent, and a closed connection yields no
+//! request. The first byte of the input selects the settings; 0xFF ends a piece.
 #![no_main]
 
 use std::sync::Arc;

@@ -458,7 +458,8 @@ impl Crowd {
         let login = self.clients[number].login;
         assert!(
             login.iter().any(is_full),
-            "client {number} is refused at {:?} though its database and its user have places, or clients that may be evicted: \
+            "client {number} is refused at {:?} though its database and its user have places, or clients that may be \
+            evicted: \
              {:?}",
             self.now,
             login.map(|tenant| self.limits.of(tenant))

@@ -97,7 +97,8 @@ impl Redis {
         })
     }
 
-    /// The value in the answer to [`MAX_CLIENTS_COMMAND`](Self::MAX_CLIENTS_COMMAND), which is an array of a name and a value.
+    /// The value in the answer to [`MAX_CLIENTS_COMMAND`](Self::MAX_CLIENTS_COMMAND), which is an array of a name and a
+    /// value.
     pub fn read_max_clients(reply: &str) -> Option<u64> {
         reply.lines().next_back().and_then(count).filter(|most| *most > 0)
     }
@@ -107,14 +108,15 @@ impl Redis {
         reply.strip_prefix(':').and_then(count)
     }
 
-    /// Whether the answer to [`CLIENTS_COMMAND`](Self::CLIENTS_COMMAND) is a Poolhouse's, of its own clients: Redis's have a descriptor
-    /// each.
+    /// Whether the answer to [`CLIENTS_COMMAND`](Self::CLIENTS_COMMAND) is a Poolhouse's, of its own clients: Redis's
+    /// have a descriptor each.
     pub fn is_of_pooler(list: &str) -> bool {
         list.lines().next().is_some_and(|line| line.contains(" fd=-1 "))
     }
 
-    /// Clients from the answer to [`CLIENTS_COMMAND`](Self::CLIENTS_COMMAND), without `own` and replicas, and how many lines beyond
-    /// [`MAX_LISTED_CLIENTS`] there are. `is_whole`: nothing of the answer is lacking; otherwise its last line is not read.
+    /// Clients from the answer to [`CLIENTS_COMMAND`](Self::CLIENTS_COMMAND), without `own` and replicas, and how many
+    /// lines beyond [`MAX_LISTED_CLIENTS`] there are. `is_whole`: nothing of the answer is lacking; otherwise its last
+    /// line is not read.
     pub fn read_clients(list: &str, is_whole: bool, own: Option<u64>) -> (Vec<RedisClient>, u64) {
         let mut lines: Vec<&str> = list.lines().filter(|line| !line.is_empty()).collect();
         if !is_whole {

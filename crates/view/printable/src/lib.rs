@@ -93,8 +93,8 @@ mod tests {
 
     /// An escape, a bell, a delete, the eight-bit escape, ends of lines, marks of direction, a width of none, a soft
     /// hyphen, a tag.
-    const STEERING: &str = "\u{1b}\u{7}\u{7f}\u{9b}\r\n\t\u{2028}\u{2029}\u{200e}\u{202e}\u{2066}\u{2069}\u{61c}\u{200b}\u{200d}\
-        \u{feff}\u{ad}\u{e0041}";
+    const STEERING: &str = "\u{1b}\u{7}\u{7f}\u{9b}\r\n\t\u{2028}\u{2029}\u{200e}\u{202e}\u{2066}\u{2069}\u{61c}\
+        \u{200b}\u{200d}\u{feff}\u{ad}\u{e0041}";
 
     #[test]
     fn steering_characters_are_replaced_and_visible_ones_stay() {

@@ -2,8 +2,9 @@
 //!
 //! A request is answered when all its replies have come. So the loss of a server is an error in an answer, and never
 //! half an answer. An answer goes to the driver in parts, the next one when the client has taken the one before. So
-//! unread bytes stay here, and are counted with those of all clients ([`MemoryBudget`]). The last byte of the input is not
-//! consumed before the commands of all requests were sent, because the driver calls again only while it holds input.
+//! unread bytes stay here, and are counted with those of all clients ([`MemoryBudget`]). The last byte of the input is
+//! not consumed before the commands of all requests were sent, because the driver calls again only while it holds
+//! input.
 //!
 //! - [`token_login`]: the login by token;
 //! - [`sending`]: commands to servers, and replies as answers;
@@ -225,7 +226,8 @@ impl Redis {
         }
     }
 
-    /// Reads a request's commands, and checks that they are allowed. `among_others`: other requests share its connection.
+    /// Reads a request's commands, and checks that they are allowed. `among_others`: other requests share its
+    /// connection.
     fn read_request(&self, request: Request<'_, Arc<Access>>, among_others: bool) -> Result<PendingRequest, Denied> {
         let Request { stream, method, target, fields, body, caller: access } = request;
         let format = ResultFormat::read(&fields)?;

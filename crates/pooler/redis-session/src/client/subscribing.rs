@@ -110,7 +110,8 @@ impl Redis {
                 Outcome::Consumed
             }
             _ => {
-                let error = "ERR Poolhouse: this cannot be had together with subscriptions: use another connection for it, \
+                let error = "ERR Poolhouse: this cannot be had together with subscriptions: use another connection \
+                    for it, \
                              or do it before you subscribe";
                 client.write_error(error, out)
             }
@@ -316,7 +317,8 @@ impl Client {
             name = format!("{name}|{}", second.to_ascii_lowercase().escape_ascii());
         }
         let error = format!(
-            "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
+            "ERR Can't execute '{name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
+            this context"
         );
         self.write_error(&error, out)
     }

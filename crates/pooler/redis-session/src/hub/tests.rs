@@ -271,7 +271,8 @@ proptest! {
                 for (has, waits) in clients.values() {
                     // Its end may have come, and not have been heard of.
                     for name in has.iter().filter(|name| *waits != Some((false, **name))) {
-                        prop_assert!(world.subscribed.contains(&(Topic::Channel, name.as_bytes().to_vec())), "{}", name);
+                        let topic = (Topic::Channel, name.as_bytes().to_vec());
+                        prop_assert!(world.subscribed.contains(&topic), "{}", name);
                     }
                 }
             }
@@ -282,8 +283,8 @@ proptest! {
                 hear(&mut world, &mut clients, key);
             }
         }
-        let wanted: BTreeSet<_> =
-            clients.values().flat_map(|(has, _)| has.iter().map(|name| (Topic::Channel, name.as_bytes().to_vec()))).collect();
+        let names = clients.values().flat_map(|(has, _)| has.iter());
+        let wanted: BTreeSet<_> = names.map(|name| (Topic::Channel, name.as_bytes().to_vec())).collect();
         prop_assert!(clients.values().all(|(_, waits)| waits.is_none()));
         prop_assert_eq!(wanted, std::mem::take(&mut world.subscribed));
     }

@@ -244,7 +244,12 @@ mod tests {
 
         /// Whatever a server writes, it is a reply or refused, and never read beyond.
         #[test]
-        fn anything_may_come(bytes in proptest::collection::vec(prop_oneof![any::<u8>(), Just(b'\r'), Just(b'\n'), Just(b'*'), Just(b'1')], 0..200)) {
+        fn anything_may_come(
+            bytes in proptest::collection::vec(
+                prop_oneof![any::<u8>(), Just(b'\r'), Just(b'\n'), Just(b'*'), Just(b'1')],
+                0..200,
+            ),
+        ) {
             let mut scanner = ReplyScanner::default();
             if let Ok(end) = scanner.advance(&bytes) {
                 prop_assert!(end.taken <= bytes.len());

@@ -265,7 +265,8 @@ mod tests {
         /// it is.
         #[test]
         fn commands_are_read_as_they_were_written(
-            command in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..30), 1..6), cut in any::<prop::sample::Index>(),
+            command in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..30), 1..6),
+            cut in any::<prop::sample::Index>(),
         ) {
             let bytes = written(&command);
             prop_assert_eq!(arguments(&bytes), (bytes.len(), command));

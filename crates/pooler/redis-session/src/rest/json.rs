@@ -21,7 +21,8 @@ pub(crate) fn result(to: &mut Vec<u8>, reply: &[u8], format: ResultFormat) -> bo
         error(
             to,
             &format!(
-                "ERR the result has arrays within arrays, more than {MAX_DEPTH} deep, which Poolhouse does not write as JSON"
+                "ERR the result has arrays within arrays, more than {MAX_DEPTH} deep, which Poolhouse does not write \
+                as JSON"
             ),
         );
         return true;

@@ -155,8 +155,8 @@ mod tests {
             first in prop::sample::select(vec!["select", "UPDATE", "delete", "set", "with"]),
             parts in prop::collection::vec(prop::sample::select(vec![
                 " ", "\n", "a", "e", "x1", "'", "''", "$1", "$", "$a", ";", ".", "(", "\"", "\\", "-", "/", "*", "&",
-                "U", "=", "::", "[1]", "into", "pg_temp", "pg_settings", "set", "reset", "listen", "nextval", "set_config",
-                "update", "temporary", "\0", "ä", "12",
+                "U", "=", "::", "[1]", "into", "pg_temp", "pg_settings", "set", "reset", "listen", "nextval",
+                "set_config", "update", "temporary", "\0", "ä", "12",
             ]), 0..12),
         ) {
             let text = format!("{first} {}", parts.concat());

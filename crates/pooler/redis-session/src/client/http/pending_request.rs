@@ -17,11 +17,13 @@ use crate::rest::{
 const UNKNOWN: &str = "ERR Poolhouse: the connection to Redis was lost; whether the command was executed is not known";
 
 /// The same for a transaction whose EXEC had not been sent.
-const NOT_EXECUTED: &str = "ERR Poolhouse: the connection to Redis was lost before all of the transaction had been sent; nothing of it \
+const NOT_EXECUTED: &str = "ERR Poolhouse: the connection to Redis was lost before all of the transaction had been \
+    sent; nothing of it \
                             was executed";
 
 /// The error for results that were dropped, because all clients together hold too much.
-const NO_ROOM: &str = "ERR Poolhouse: the command was executed, but its results were dropped, because clients of HTTP hold as much \
+const NO_ROOM: &str = "ERR Poolhouse: the command was executed, but its results were dropped, because clients of HTTP \
+    hold as much \
                        here as they may together: ask again, or for less at a time";
 
 pub(super) struct PendingRequest {
@@ -111,7 +113,8 @@ impl PendingRequest {
 
     fn give_up_results(&mut self) {
         let why = format!(
-            "ERR Poolhouse: the command was executed, but its results were dropped, because they have more than {MAX_ANSWER} bytes: \
+            "ERR Poolhouse: the command was executed, but its results were dropped, because they have more than \
+            {MAX_ANSWER} bytes: \
              ask for less at a time"
         );
         self.deny(507, &why);

@@ -55,7 +55,8 @@ mod tests {
     fn a_survey_is_read_for_what_its_answer_depends_on() {
         let sql = "/* poolhouse */ SELECT 'p'::pg_catalog.text, 'temporary'::pg_catalog.text, NULL \
                    WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_prepared_statements WHERE from_sql) \
-                   UNION ALL SELECT 's', x FROM pg_catalog.pg_settings UNION ALL SELECT 's', pg_catalog.current_setting(E'a.\\x27b', true)";
+                   UNION ALL SELECT 's', x FROM pg_catalog.pg_settings \
+                   UNION ALL SELECT 's', pg_catalog.current_setting(E'a.\\x27b', true)";
         let node = statements(sql).unwrap().remove(0).node;
         let names = vec!["a.'b".into()];
         assert_eq!(node, Node::Survey { settings: true, names, statements: Statements::OfSql });
