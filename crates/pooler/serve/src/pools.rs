@@ -259,15 +259,15 @@ impl ConfigPools {
         let made_for: Option<Arc<str>> = user.filter(|_| made_up).map(Into::into);
         if let Some(user) = &made_for {
             let left = most.saturating_sub(table.entries.len());
-            let has = table.made_up.entry(Arc::clone(user)).or_default();
-            if *has >= left {
+            let has = table.made_up.get(user).copied().unwrap_or_default();
+            if has >= left {
                 let text = format!(
                     "user \"{user}\" has {has} databases that are in use, or were lately, \
                      and no more than that are left for all other users"
                 );
                 return Err(Unknown::Full(text));
             }
-            *has += 1;
+            table.made_up.insert(Arc::clone(user), has + 1);
         }
         let entry = Entry { database, key: key.clone(), made_for };
         let id = table.add(entry).ok_or_else(|| Unknown::Full("there are no numbers left for pools".to_owned()))?;

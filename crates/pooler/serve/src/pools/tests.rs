@@ -219,6 +219,25 @@ fn names_chosen_by_clients_cannot_make_pools_without_end_nor_leave_none_to_the_c
 }
 
 #[test]
+fn a_user_who_is_refused_a_pool_leaves_no_entry() {
+    let pools = pools(
+        "[auth]\nauth_user = \"lookup\"\nauth_password = \"pw\"\nauth_database = \"users\"\n\
+         [[database]]\nname = \"*\"\nurl = \"postgres://h\"\n",
+    );
+    let route = |n: usize| {
+        let key = Key::Postgres { database: "d".into(), user: format!("u{n}").into() };
+        pools.pool_for(0, key, Some(&format!("u{n}")))
+    };
+    // The pool that looks users up is there from the start.
+    let most = MAX_POOLS - RESERVED_FOR_CONFIGURED - 1;
+    for n in 0..most {
+        route(n).unwrap();
+    }
+    assert!(matches!(route(most), Err(Unknown::Full(_))));
+    assert_eq!(pools.table.read().unwrap().made_up.len(), most);
+}
+
+#[test]
 fn a_tuned_pool_may_grow_to_what_the_limits_leave_and_a_user_with_a_size_of_his_own_is_not_tuned() {
     let pools = pools(
         "[limits]\nmax_server_connections = 50\n[[database]]\nname = \"a\"\nurl = \"postgres://h\"\n\
