@@ -315,7 +315,7 @@ fn look_repeatedly(
     }
     let Some(mut subject) = subject else { bail!("there was no look") };
     let clients = source.clients().unwrap_or_else(|error| {
-        eprintln!("who is connected at the end it does not say: {}", printable::lines(&format!("{error:#}")));
+        eprintln!("could not list the clients at the end: {}", printable::lines(&format!("{error:#}")));
         Vec::new()
     });
     let end = Line::End { looks, clients };

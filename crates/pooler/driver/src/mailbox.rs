@@ -50,10 +50,9 @@ pub(crate) enum Message<P: Protocol, R: Reactor> {
     Survey(Box<Survey>),
     /// The answers to a survey of a client of this worker.
     SurveyDone(Box<Survey>),
-    /// Another client has got the place of this one, the first of the `of` clients of its address that have not logged
-    /// in.
+    /// Another client has got the place of this one, the first of the clients of its address that have not logged in.
     Displaced { client: ClientKey, of_its_address: usize },
-    /// Another client is a monitor instead of this one, the first of the `of` monitors of its address.
+    /// Another client is a monitor instead of this one, the first of the monitors of its address.
     EndMonitoring { client: ClientKey, of_its_address: usize },
     /// Something that any thread of the process can ask for.
     Command(Command),

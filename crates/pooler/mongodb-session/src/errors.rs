@@ -117,7 +117,7 @@ impl Failure {
                 Self::new(Code::HostUnreachable, format!("Poolhouse: MongoDB refuses the connection: {why}"))
             }
             LeaseFailure::QueueFull => {
-                let text = "Poolhouse: too many requests wait for a server connection (max_waiting)";
+                let text = "Poolhouse: too many requests wait for a server connection (max_waiters)";
                 Self::new(Code::TemporarilyUnavailable, text)
             }
             LeaseFailure::Closed | LeaseFailure::Forgotten => {

@@ -50,7 +50,8 @@ struct Table {
     next: u32,
     /// The driver's id, by the id in `current`.
     ids: HashMap<PoolId, PoolId>,
-    /// Whether a reload has merged two pools into one.
+    /// Whether two entries may be the same pool of the same configuration: a reload has merged two pools into one, or
+    /// came while threads asked for the pool in the configuration before.
     merged: bool,
 }
 
@@ -191,7 +192,7 @@ impl LivePools {
             }
         }
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        let Table { current, entries, next, ids, .. } = &mut *table;
+        let Table { current, entries, next, ids, merged } = &mut *table;
         if !pools.has(id) {
             return Ok(None);
         }
@@ -214,6 +215,8 @@ impl LivePools {
         );
         if is_current {
             ids.insert(id, known);
+        } else {
+            *merged = true;
         }
         Ok(Some(known))
     }

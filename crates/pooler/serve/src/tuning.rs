@@ -111,7 +111,10 @@ impl Tuning {
         tuners.retain(|id, _| present.contains(id));
         let mut pause = MAX_SAMPLE_INTERVAL;
         for load in &loads {
-            let Some(limits) = self.pools.tuner_limits(load.id) else { continue };
+            let Some(limits) = self.pools.tuner_limits(load.id) else {
+                tuners.remove(&load.id);
+                continue;
+            };
             let tuner =
                 tuners.entry(load.id).or_insert_with(|| new_tuner(load, limits, (&mut *unclaimed, *received_at), now));
             let bounded = (tuner.limits() != limits).then(|| tuner.set_limits(limits, now));
