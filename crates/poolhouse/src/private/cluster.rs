@@ -7,6 +7,7 @@
 use std::{
     fs,
     net::{SocketAddr, TcpListener},
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
@@ -85,7 +86,7 @@ impl Cluster {
     }
 
     fn superuser_of(&self, database: &str) -> Secret {
-        let (folder, port) = (self.directory.display(), self.address.port());
+        let (folder, port) = (url_encoded(&self.directory), self.address.port());
         Secret::new(format!("postgres:///{database}?host={folder}&port={port}&user={SUPERUSER}"))
     }
 
@@ -108,9 +109,9 @@ impl Cluster {
         }
         let started = shell.start(&mut postgres, POSTMASTER)?;
         let deadline = Instant::now() + Duration::from_secs(30);
-        while connect(&self.superuser_of("postgres")).is_err() {
+        while let Err(error) = connect(&self.superuser_of("postgres")) {
             if shell.cleanup.poll(started.id)?.is_some() || Instant::now() > deadline {
-                bail!("PostgreSQL did not start:\n{}", shell.last_errors(&started).trim());
+                bail!("PostgreSQL did not start ({error:#}):\n{}", shell.last_errors(&started).trim());
             }
             thread::sleep(Duration::from_millis(20));
         }
@@ -137,6 +138,17 @@ impl Cluster {
         shell.run(&mut pgbench, Duration::from_secs(120))?;
         Ok(())
     }
+}
+
+/// A path as the value of a URL's parameter.
+fn url_encoded(path: &Path) -> String {
+    let bytes = path.as_os_str().as_bytes().iter();
+    bytes
+        .map(|&byte| match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'/' | b'.' | b'_' | b'-' => char::from(byte).to_string(),
+            _ => format!("%{byte:02X}"),
+        })
+        .collect()
 }
 
 /// Different loopback addresses that are free.
@@ -201,6 +213,11 @@ fn version_of(shell: &Shell, bin: &Path) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_of_any_name_is_the_value_of_one_parameter() {
+        assert_eq!(url_encoded(Path::new("/tmp/a%b&c d-1")), "/tmp/a%25b%26c%20d-1");
+    }
 
     #[test]
     fn only_the_application_may_come_in_over_tcp() {
