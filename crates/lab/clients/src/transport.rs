@@ -145,7 +145,8 @@ pub struct Transport {
     pending: VecDeque<(SlotId, PendingEvent)>,
     /// When the reactor wakes by itself.
     alarm: Option<Time>,
-    /// When connects go on with another address, in the order of time; one for each attempt.
+    /// When connects go on with another address, in the order of time; one for each attempt but
+    /// that at the last address.
     address_timeouts: VecDeque<AddressTimeout>,
 }
 

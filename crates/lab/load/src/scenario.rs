@@ -95,7 +95,7 @@ impl Scenario {
     }
 
     /// The largest scale of the built-in scripts' tables that a run needs; `None`: no run needs them.
-    pub fn tables(&self) -> Option<u32> {
+    pub fn largest_table_scale(&self) -> Option<u32> {
         let scale = |target: &Target| match target {
             Target::Postgres(target) => {
                 target.scripts.iter().any(|(script, _)| !matches!(script, Script::File(..))).then_some(target.scale)
@@ -112,7 +112,7 @@ impl Scenario {
             Target::MongoDb(target) => matches!(target.work, MongoWork::BuiltIn { .. }),
             Target::Postgres(_) | Target::Redis(_) | Target::Http(_) => false,
         };
-        self.tables().is_some() || self.targets().any(needs_documents)
+        self.largest_table_scale().is_some() || self.targets().any(needs_documents)
     }
 
     /// What is asked, of the runs and of the sweep.

@@ -172,7 +172,8 @@ fn pairs(values: &[f64]) -> impl Iterator<Item = (f64, f64)> + '_ {
     values.iter().enumerate().flat_map(|(i, &a)| values[..i].iter().map(move |&b| (a, b)))
 }
 
-/// The median; of an even number of values the mean of the two in the middle; 0 of none.
+/// The median, for which the values are sorted in place; of an even number of values the mean of the two in the middle;
+/// 0 of none.
 pub(crate) fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     let half = values.len() / 2;

@@ -28,8 +28,8 @@ use crate::{
 /// Clients that may wait at a time for a place with one tenant.
 const MAX_TENANT_WAITERS: usize = 256;
 
-/// Tenants without clients that are kept for the sake of their counts.
-const MAX_EMPTY_TENANTS: usize = 1024;
+/// Above this number of tenants, those without clients are forgotten with their counts.
+const MAX_TENANTS_WITHOUT_SWEEP: usize = 1024;
 
 /// A tenant that has clients, or had some.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -414,7 +414,7 @@ impl Table {
 
     /// Forgets a tenant without clients, unless its counts are worth remembering.
     fn drop_empty(&mut self, id: TenantId) {
-        let many = self.accounts.len() > MAX_EMPTY_TENANTS;
+        let many = self.accounts.len() > MAX_TENANTS_WITHOUT_SWEEP;
         let account = self.of(id);
         if account.gate.clients() == 0 && account.queue.is_empty() && (many || !account.limited) {
             let Account { tenant, .. } = self.accounts.remove(index(id));

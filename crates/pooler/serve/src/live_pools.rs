@@ -175,7 +175,7 @@ impl LivePools {
         loop {
             let pools = self.current();
             let named = name(&pools)?;
-            if let Some(known) = self.known_as(&pools, id(&named))? {
+            if let Some(known) = self.find_or_add_id(&pools, id(&named))? {
                 return Ok((named, known));
             }
             // The pool was forgotten meanwhile: try again.
@@ -183,7 +183,7 @@ impl LivePools {
     }
 
     /// The driver's id of a pool; `None` if the pool has been forgotten.
-    fn known_as(&self, pools: &Arc<ConfigPools>, id: PoolId) -> Result<Option<PoolId>, Unknown> {
+    fn find_or_add_id(&self, pools: &Arc<ConfigPools>, id: PoolId) -> Result<Option<PoolId>, Unknown> {
         {
             let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
             if let Some(known) = table.ids.get(&id).filter(|_| Arc::ptr_eq(&table.current, pools)) {
@@ -274,7 +274,7 @@ impl Directory for LivePools {
             let pools = self.current();
             match pools.proof(origin, database, user)? {
                 Proof::Ask(ask) => {
-                    if let Some(pool) = self.known_as(&pools, ask.pool)? {
+                    if let Some(pool) = self.find_or_add_id(&pools, ask.pool)? {
                         return Ok(Proof::Ask(Ask { pool, ..ask }));
                     }
                 }
@@ -354,7 +354,7 @@ impl Upstreams for LivePools {
 
     fn at_start(&self) -> Vec<PoolId> {
         let pools = self.current();
-        pools.at_start().into_iter().filter_map(|id| self.known_as(&pools, id).ok().flatten()).collect()
+        pools.at_start().into_iter().filter_map(|id| self.find_or_add_id(&pools, id).ok().flatten()).collect()
     }
 
     fn tenant(&self, pool: PoolId) -> Option<Tenant> {

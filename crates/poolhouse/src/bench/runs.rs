@@ -302,7 +302,7 @@ fn secret_url(text: &str) -> Result<Secret, StartError> {
 fn from_scenario(args: &BenchArgs, path: &Path, interrupt: &Interrupt) -> Result<Job, StartError> {
     check_no_load_flags(args).map_err(|message| StartError::Usage(message.to_owned()))?;
     let mut scenario = load_scenario(args, path)?;
-    let tables = scenario.tables();
+    let tables = scenario.largest_table_scale();
     let about = Some(scenario.about.trim().to_owned()).filter(|about| !about.is_empty());
     let notes = ScenarioNotes { about, compression: scenario.compression, columns: scenario.columns.clone() };
     let doctor = args.output.doctor;
@@ -344,7 +344,8 @@ fn plans_of(args: &BenchArgs, scenario: &Scenario) -> Vec<Plan> {
     let made = args.requests.init() || (scenario.start.is_some() && args.target.is_none());
     for plan in &mut plans {
         // The tables of the largest scale serve all.
-        if let (Target::Postgres(target), true, Some(scale)) = (&mut plan.target, made, scenario.tables()) {
+        if let (Target::Postgres(target), true, Some(scale)) = (&mut plan.target, made, scenario.largest_table_scale())
+        {
             target.scale = scale;
         }
         plan.seed = args.output.seed.unwrap_or(plan.seed);

@@ -45,7 +45,7 @@ impl<R> Column<R> {
     }
 
     /// The order of two rows that are sorted by the column: by the alphabet, and larger numbers first. Unknown numbers
-    /// come last.
+    /// come last; a reversed order has them first.
     pub fn order(&self, a: &R, b: &R) -> Ordering {
         match self.content {
             Content::Name(of) => of(a).to_lowercase().cmp(&of(b).to_lowercase()),

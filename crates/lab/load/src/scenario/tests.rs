@@ -77,7 +77,7 @@ fn a_file_holds_several_runs() {
         (scenario.name.as_str(), scenario.start),
         ("stalls", Some(Start { kind: Kind::Postgres, max_connections: 300 }))
     );
-    assert_eq!(scenario.tables(), Some(10));
+    assert_eq!(scenario.largest_table_scale(), Some(10));
     let names: Vec<&str> = scenario.plans.iter().map(|plan| plan.name.as_str()).collect();
     assert_eq!(names, ["stalls: as it was", "stalls: larger"]);
     let sizes: Vec<u32> = scenario.plans.iter().map(|plan| plan.pool.config.max_size).collect();
@@ -148,7 +148,7 @@ fn an_http_target_has_a_request() {
     let Target::Http(target) = &scenario.plans[0].target else { panic!("HTTP") };
     assert_eq!((target.method.as_str(), target.expect.as_slice()), ("POST", &[201, 204][..]));
     assert_eq!(target.headers, [("Content-Type".to_owned(), "application/json".to_owned())]);
-    assert_eq!(scenario.tables(), None);
+    assert_eq!(scenario.largest_table_scale(), None);
 }
 
 #[test]
@@ -300,7 +300,7 @@ point_time = "20s"
 fn a_sweep_stands_in_the_place_of_a_load() {
     let read = scenario(SWEEP, false);
     let sweep = read.sweep.as_ref().expect("it has a sweep");
-    assert!(read.plans.is_empty() && read.start.is_some() && read.tables() == Some(50));
+    assert!(read.plans.is_empty() && read.start.is_some() && read.largest_table_scale() == Some(50));
     let options = sweep.options;
     assert_eq!((options.from, options.to, options.rounds, options.seed), (1, 40, 3, 7));
     assert_eq!((options.duration, options.warmup, sweep.through_clients), (secs(2), secs(1), Some(500)));
@@ -341,7 +341,7 @@ fn a_sweep_asks_a_mongodb_or_a_redis_like_a_postgresql() {
     let mut built_in = of("url = \"mongodb://127.0.0.1:1/shop\"\noperation = \"find-one\"\ndocuments = 50");
     let sweep = built_in.sweep.as_ref().expect("it has a sweep");
     assert!(matches!(sweep.target, Target::MongoDb(_)) && sweep.options.to == 9);
-    assert!(built_in.tables().is_none() && built_in.needs_making(), "--init makes the documents");
+    assert!(built_in.largest_table_scale().is_none() && built_in.needs_making(), "--init makes the documents");
     built_in.point_at(&Secret::new("mongodb://127.0.0.1:2/shop"));
     assert_eq!(built_in.sweep.unwrap().target.url(), "mongodb://127.0.0.1:2/shop");
     let of_script = of("url = \"mongodb://127.0.0.1:1/shop\"\ncommands = '{\"ping\": 1}'");
@@ -382,7 +382,10 @@ full = { poolhouse = { evict_min_idle = "5s" } }
 fn a_redis_of_one_s_own_has_commands_and_each_variant_a_poolhouse_and_a_freezer() {
     let read = scenario(FUNCTIONS, false);
     assert_eq!(read.start, Some(Start { kind: Kind::Redis, max_connections: 10_000 }));
-    assert_eq!((read.columns.as_slice(), read.tables()), (&["done".to_owned(), "why".to_owned()][..], None));
+    assert_eq!(
+        (read.columns.as_slice(), read.largest_table_scale()),
+        (&["done".to_owned(), "why".to_owned()][..], None)
+    );
     let Target::Redis(target) = &read.plans[0].target else { panic!("Redis") };
     assert!(matches!(&target.work, crate::plan::RedisWork::Scripts(all) if all[0].text == "SET a:b :value"));
     let limits = |plan: &Plan| {

@@ -57,7 +57,8 @@ pub struct Seed {
 }
 
 impl Seed {
-    /// Its reactor will never wait longer than `tick`. Zero: it waits until something happens, or for [`Epoll::arm_timer`].
+    /// Its reactor will never wait longer than `tick`. Zero: it waits until something happens, or for
+    /// [`Epoll::arm_timer`].
     pub fn new(tick: Duration) -> io::Result<(Self, Waker)> {
         let poll = Poll::new()?;
         let waker = mio::Waker::new(poll.registry(), WAKER)?;

@@ -42,8 +42,8 @@ const PART_INTERVAL_MS: u64 = 1_000;
 /// Milliseconds after which a large catalogue is checked for changes.
 const CHANGE_CHECK_INTERVAL_MS: u64 = 2_000;
 
-/// From this number on, catalogues of databases without a server are forgotten: clients can invent names.
-const MAX_WITHOUT_SERVERS: usize = 1024;
+/// From this number of catalogues on, those of databases without a server are forgotten: clients can invent names.
+const MIN_SWEEP_COUNT: usize = 1024;
 
 #[derive(Default)]
 pub(crate) struct Catalogues {
@@ -55,7 +55,7 @@ impl Catalogues {
     /// The catalogue of a database, which pools of several users may share.
     pub(crate) fn of(&self, database: &Arc<str>) -> Arc<Catalogue> {
         let mut by_database = self.by_database.lock().unwrap_or_else(PoisonError::into_inner);
-        if by_database.len() >= MAX_WITHOUT_SERVERS && !by_database.contains_key(database) {
+        if by_database.len() >= MIN_SWEEP_COUNT && !by_database.contains_key(database) {
             by_database.retain(|_, catalogue| Arc::strong_count(catalogue) > 1);
         }
         by_database.entry(database.clone()).or_insert_with(|| Arc::new(Catalogue::new(self.clock.clone()))).clone()

@@ -27,7 +27,8 @@ fn read_closely(name: &[u8], found: &mut Findings) {
     }
 }
 
-/// Passes on all names behind a dot, in PostgreSQL's spelling.
+/// Passes on all names behind a dot. Quotes that are doubled within a name stay so, and names in the notation `U&"…"`
+/// are left out.
 pub(crate) fn for_each_field(text: &[u8], mut take: impl FnMut(&[u8])) {
     let mut dot = false;
     for token in Tokens::new(text) {
