@@ -298,7 +298,7 @@ fn look_repeatedly(
                     eprintln!("it was restarted: what was seen before does not count");
                 }
                 if subject.is_at_memory_limit() {
-                    eprintln!("more looks at so many pools are not kept: the window ends here");
+                    eprintln!("more looks at this number of pools are not kept: the window ends here");
                     break;
                 }
             }

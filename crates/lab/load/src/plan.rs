@@ -152,7 +152,7 @@ impl Plan {
                 return Err("a goodbye is left out only where each operation has a connection of its own".to_owned());
             }
             () if !reuse && blind => {
-                return Err("only a pool with reuse has idle connections that nobody looks at".to_owned());
+                return Err("only a pool with reuse has idle connections that are not looked at".to_owned());
             }
             () if goodbye => return Ok(()),
             () => {}

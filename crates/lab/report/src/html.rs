@@ -323,7 +323,7 @@ fn run_charts(run: usize, result: &BenchResult) -> Vec<Chart> {
     }
     if [&result.total.response_ms, &result.total.service_ms].into_iter().flatten().any(|all| all.count > 0) {
         let closed = if result.about.shape == "closed" {
-            " In a closed loop the two hardly differ: whoever waits does not ask."
+            " In a closed loop the two hardly differ: a client that waits does not ask."
         } else {
             ""
         };

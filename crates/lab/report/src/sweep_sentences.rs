@@ -17,7 +17,10 @@ pub fn describe_recommendation(verdict: &Verdict) -> String {
     }
     match verdict.safe {
         Some(Safe { from, to, .. }) if from == to => {
-            format!("No number is recommended yet. Of those tested, {}{open} can be relied on.", connections(from))
+            format!(
+                "No number is recommended yet. Of the tested numbers, {}{open} can be relied on.",
+                connections(from)
+            )
         }
         Some(Safe { from, to, .. }) => {
             format!("No number is recommended yet. {from} to {to} connections{open} are safe.")
@@ -84,7 +87,7 @@ mod tests {
             describe_recommendation(&Verdict { advice: "range".to_owned(), safe, ..sure.clone() })
         };
         assert_eq!(range(2, 8), "No number is recommended yet. 2 to 8 connections are safe.");
-        assert_eq!(range(8, 8), "No number is recommended yet. Of those tested, 8 connections can be relied on.");
+        assert_eq!(range(8, 8), "No number is recommended yet. Of the tested numbers, 8 connections can be relied on.");
         let none = Verdict { advice: "range".to_owned(), ..sure };
         assert!(
             describe_recommendation(&none).starts_with("No number is recommended"),

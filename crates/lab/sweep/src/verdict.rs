@@ -123,7 +123,7 @@ pub fn settings(verdict: &Verdict, server: ServerKind) -> Settings {
     );
     let ServerKind::Postgres(reserved) = server else {
         let limit =
-            "The server's own limit of connections must be above that, for every Poolhouse and whoever else connects.";
+            "The server's own limit of connections must be above that, for every Poolhouse and all other clients.";
         let because = vec![pool, limit.to_owned(), describe_sharing(max_size)];
         return Settings { max_size, max_connections: None, reserve: None, because };
     };

@@ -97,9 +97,9 @@ fn missing_authentication(config: &Config, found: &mut Vec<Problem>) {
     if let Some(admin) = config.admin.listen.filter(|a| !Endpoint::Tcp(*a).is_local()) {
         let problem = Problem::warning(format!("the admin address {admin} can be reached from other machines"));
         let problem = problem.hint(match config.admin.token {
-            Some(_) => "looking asks for no token: whoever reaches it sees names and addresses of clients",
+            Some(_) => "looking asks for no token: everyone who reaches it sees names and addresses of clients",
             None => {
-                "whoever reaches it sees names and addresses of clients; changes need a `token` there, \
+                "everyone who reaches it sees names and addresses of clients; changes need a `token` there, \
                      and there is none"
             }
         });
@@ -109,7 +109,7 @@ fn missing_authentication(config: &Config, found: &mut Vec<Problem>) {
     for listener in reachable().filter(|listener| listener.http.is_some() && listener.tls.is_none()) {
         let problem = Problem::warning(format!("{} can be reached from other machines without TLS", listener.listen));
         let problem = problem
-            .hint("whoever is between reads the tokens: set tls_cert and tls_key, or have a proxy end TLS in front");
+            .hint("a listener between reads the tokens: set tls_cert and tls_key, or have a proxy end TLS in front");
         found.push(config.locate(problem, &listener.spots, "listen"));
     }
     if config.insecure_no_auth {

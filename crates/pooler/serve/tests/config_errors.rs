@@ -293,7 +293,7 @@ fn monitors_of_mongodb_that_take_every_connection_are_refused() {
     };
     let told = errors(&text(3));
     assert!(
-        told.contains("poolhouse.toml:2:26") && told.contains("nobody is served") && told.contains("write 4"),
+        told.contains("poolhouse.toml:2:26") && told.contains("no client is served") && told.contains("write 4"),
         "{told}"
     );
     assert!(serve::from_text(Path::new("poolhouse.toml"), &text(4), &|_| None).is_ok());

@@ -85,7 +85,7 @@ impl Reason {
             Self::NoGain => "more gain nothing",
             Self::Unclear => "the noise is too large to tell",
             Self::Errors => "errors have risen",
-            Self::NoDemand => "nobody waits any more, or nothing ends",
+            Self::NoDemand => "no client waits any more, or nothing ends",
             Self::Unfit => "the pool is paused, or its database out of reach",
             Self::Found => "the search is over",
             Self::Changed => "throughput is no longer what it was, so the search begins again",

@@ -36,7 +36,7 @@ use crate::{
 };
 
 /// What the doctor says of a target that it cannot look at.
-const NOTHING_TO_EXAMINE: &str = "nobody to look at: it looks at a Poolhouse and at PostgreSQL";
+const NOTHING_TO_EXAMINE: &str = "nothing to look at: it looks at a Poolhouse and at PostgreSQL";
 /// How long a client may wait for a server of the pooler that a sweep starts.
 const SWEEP_WAIT_TIME: Duration = Duration::from_secs(120);
 /// The time between two updates of the live display.

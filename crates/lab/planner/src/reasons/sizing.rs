@@ -184,7 +184,7 @@ fn warn_of_extrapolation(until: u32, prediction: &Prediction, to: &mut Explanati
     if let Some(beyond) = cases.filter_map(|case| case.at_once).filter(|at_once| *at_once > until).max() {
         to.warn(format!(
             "The server was measured up to {until} operations at once, and here up to {beyond} run at once: beyond \
-             {until} the throughput is taken to stay, which nobody has measured."
+             {until} the throughput is taken to stay, which was not measured."
         ));
     }
 }
@@ -218,7 +218,7 @@ fn rule_of_thumb(question: &Question, prediction: &Prediction, to: &mut Explanat
         let ratio = found as f64 / rule;
         let verdict = match ratio {
             r if r > 2.0 => {
-                "far more: see that the server can run so many at once, or let most of them wait in a pooler"
+                "far more: see that the server can run that number at once, or let most of them wait in a pooler"
             }
             r if r < 0.5 => "far fewer: nothing is gained by more",
             _ => "about the same",

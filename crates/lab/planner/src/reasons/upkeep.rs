@@ -155,7 +155,7 @@ fn idle_time(question: &Question, prediction: &Prediction, best: &Best, to: &mut
             "min size",
             format!(
                 "{} with an idle time of {idle}: the fewest that meet the objectives. Each costs the server memory \
-                 while nobody uses it.",
+                 while no client uses it.",
                 best.sizes.min_size
             ),
         );

@@ -176,7 +176,7 @@ impl Reader<'_> {
         }
         if let (Some(listener), true) = (http, sections.is_empty()) {
             let span = listener.spots.get("protocol").cloned().unwrap_or_default();
-            let problem = Problem::error("nobody can ask here: there is no [[token]]");
+            let problem = Problem::error("no client can ask here: there is no [[token]]");
             self.document.report(span, problem.hint("see docs/rest.md for one"));
         }
         http::refuse_impossible(&tokens, users, databases, |token, key, message| {
@@ -366,7 +366,7 @@ impl Reader<'_> {
         }
         let span = limits.spots.get("max_server_connections").cloned().unwrap_or_default();
         let problem = Problem::error(format!(
-            "with max_server_connections = {most} nobody is served: a connection to each of the {hosts} hosts of \
+            "with max_server_connections = {most} no client is served: a connection to each of the {hosts} hosts of \
              MongoDB asks what it is"
         ));
         self.document.report(span, problem.hint(format!("write {} or more", hosts + 1)));
