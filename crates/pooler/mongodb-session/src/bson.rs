@@ -155,7 +155,8 @@ impl<'a> Document<'a> {
         Ok(None)
     }
 
-    /// The same for a document within a command, with a limit: millions of elements would block a worker.
+    /// The value of the element with this name, in a document within a command. Fails beyond [`MAX_NESTED_ELEMENTS`]:
+    /// millions of elements would block a worker.
     pub fn get_nested(self, name: &str) -> Result<Option<Value<'a>>, Malformed> {
         for (count, element) in self.elements().enumerate() {
             let element = element?;

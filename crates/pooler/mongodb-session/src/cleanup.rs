@@ -32,8 +32,8 @@ impl MongoDb {
 
     /// A server has replied to Poolhouse itself: it gets the next task, or may be used.
     pub(crate) fn on_checked(&self, me: ServerTag, server: &mut Server, answer: Document<'_>, out: &mut Outbox) {
-        let Role::Checked(check) = &mut server.role else { unreachable!("it was asked") };
-        let (task, tasks) = (check.take_task(), check.tasks());
+        let Role::OwesReply(owed) = &mut server.role else { unreachable!("it was asked") };
+        let (task, tasks) = (owed.take_task(), owed.tasks());
         if let Some(task) = task {
             self.finish_task(task, answer);
         }

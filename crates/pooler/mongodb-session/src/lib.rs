@@ -11,7 +11,6 @@
 
 mod access;
 pub mod bson;
-mod check;
 mod cleanup;
 mod cleanup_tasks;
 mod client;
@@ -35,6 +34,7 @@ mod logical_sessions;
 mod login;
 mod monitor;
 mod monitoring;
+mod owed_reply;
 mod partial_requests;
 mod quota;
 mod reply;

@@ -3,7 +3,7 @@
 use seam::{ClientTag, Outbox, Peer};
 
 use crate::{
-    check::Check,
+    owed_reply::OwedReply,
     scan::Scan,
     wire::{Header, MORE_TO_COME, Number, Relayed},
 };
@@ -68,9 +68,9 @@ impl Reply {
     }
 
     /// Its client has gone: what the server still owes if it can be kept. In the middle of a message it cannot.
-    pub fn abandoned(&self) -> Option<Check> {
+    pub fn abandoned(&self) -> Option<OwedReply> {
         match self.expected {
-            Expected::Nothing { request } if self.left == 0 => Some(Check::of_ping_behind(self.awaited, request)),
+            Expected::Nothing { request } if self.left == 0 => Some(OwedReply::of_ping_behind(self.awaited, request)),
             _ => None,
         }
     }

@@ -3,11 +3,11 @@
 use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, PoolId, ServerTag, Verdict};
 
 use crate::{
-    check::Check,
     cleanup_tasks::{AssignedTask, PoolInUse},
     directory::ServerLogin,
     login::ServerHandshake,
     monitor::Monitor,
+    owed_reply::OwedReply,
     reply::Reply,
     wire,
 };
@@ -29,7 +29,7 @@ pub(crate) enum Role {
     Starting(Box<ServerHandshake>),
     Idle,
     Serving(Reply),
-    Checked(Check),
+    OwesReply(OwedReply),
     Monitor(Monitor),
 }
 
@@ -73,8 +73,8 @@ impl Server {
     pub(crate) fn abandon(&mut self) -> Verdict {
         match &self.role {
             Role::Serving(reply) => match reply.abandoned() {
-                Some(check) => {
-                    self.role = Role::Checked(check);
+                Some(owed) => {
+                    self.role = Role::OwesReply(owed);
                     Verdict::Reset
                 }
                 None => Verdict::Discard,
@@ -122,14 +122,14 @@ impl Server {
 
     /// Sends a cleanup task. The server may be used when it has replied.
     pub(crate) fn assign(&mut self, me: ServerTag, task: AssignedTask, out: &mut Outbox) {
-        let before = if let Role::Checked(check) = &self.role { check.tasks() } else { 0 };
+        let before = if let Role::OwesReply(owed) = &self.role { owed.tasks() } else { 0 };
         let id = self.new_id();
         out.insert(Peer::Server(me), |to| wire::request(to, id, |body| task.write(body)));
-        self.role = Role::Checked(Check::of_task(id, task, before + 1));
+        self.role = Role::OwesReply(OwedReply::of_task(id, task, before + 1));
     }
 
     pub(crate) fn check(&mut self, me: ServerTag, out: &mut Outbox) {
-        self.role = Role::Checked(Check::of_ping(self.ping(me, out)));
+        self.role = Role::OwesReply(OwedReply::of_ping(self.ping(me, out)));
     }
 
     pub(crate) fn fail(me: ServerTag, why: &str, out: &mut Outbox) {

@@ -300,8 +300,8 @@ impl MongoDb {
                 self.on_handshake_reply(me, server, (answer, now), out);
             }
             Role::Starting(_) => Server::fail(me, "an answer to what was not asked", out),
-            Role::Checked(check) if check.ignores(header.answers) => {}
-            Role::Checked(check) if check.awaits(header.answers) => self.on_checked(me, server, answer, out),
+            Role::OwesReply(owed) if owed.ignores(header.answers) => {}
+            Role::OwesReply(owed) if owed.awaits(header.answers) => self.on_checked(me, server, answer, out),
             Role::Monitor(monitor) if monitor.awaits(header.answers) => {
                 self.on_monitor_reply(me, server, (answer, now), out);
             }
@@ -337,7 +337,7 @@ impl MongoDb {
                 self.topology().request_checks(out);
             }
             Role::Monitor(monitor) => self.topology().monitor_lost(server.host(), monitor.key(), out),
-            Role::Starting(_) | Role::Idle | Role::Checked(_) => {}
+            Role::Starting(_) | Role::Idle | Role::OwesReply(_) => {}
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::cleanup_tasks::AssignedTask;
 
-pub struct Check {
+pub struct OwedReply {
     awaited: i32,
     /// An unacknowledged request of a client that has left.
     unwanted: Option<i32>,
@@ -11,7 +11,7 @@ pub struct Check {
     tasks: u32,
 }
 
-impl Check {
+impl OwedReply {
     pub fn of_ping(id: i32) -> Self {
         Self { awaited: id, unwanted: None, task: None, tasks: 0 }
     }
