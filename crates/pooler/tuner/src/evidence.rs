@@ -143,7 +143,7 @@ impl fmt::Display for Evidence {
             write!(f, " ({:+.1}% to {:+.1}%)", 100.0 * low, 100.0 * high)?;
         }
         write!(f, ", {:.0}/s beside {:.0}/s", at_candidate.throughput(), at_present.throughput())?;
-        let ms = |window: &Window| window.hold().as_secs_f64() * 1e3;
+        let ms = |window: &Window| window.mean_hold().as_secs_f64() * 1e3;
         write!(f, "; hold {:.2} ms beside {:.2} ms", ms(at_candidate), ms(at_present))?;
         write!(f, "; errors {} beside {}", at_candidate.errors, at_present.errors)
     }

@@ -10,7 +10,7 @@ const STEP_RATIOS: [f64; 3] = [1.25, 1.6, 2.0];
 /// Between sizes whose ratio is at most this, no size is tried.
 const MIN_TRIED_RATIO: f64 = 1.25;
 /// Successive trials without a decision on one side after which that side is done.
-const MAX_UNDECIDED: u32 = 2;
+const MAX_UNDECIDED_ON_A_SIDE: u32 = 2;
 /// The most trials of one search.
 pub const MAX_TRIALS: u32 = 24;
 
@@ -55,7 +55,7 @@ impl Side {
         self.undecided += 1;
         self.undecided_at = Some(at);
         self.step = (self.step + 1).min(STEP_RATIOS.len() - 1);
-        self.done |= self.undecided >= MAX_UNDECIDED;
+        self.done |= self.undecided >= MAX_UNDECIDED_ON_A_SIDE;
     }
 }
 

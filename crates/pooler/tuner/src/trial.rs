@@ -36,8 +36,8 @@ const MAX_LONGER_STAY: f64 = 0.1;
 const MAX_ERROR_PAIRS: u32 = 2;
 /// Errors in one window that may be chance.
 const MAX_CHANCE_ERRORS: u64 = 3;
-/// Successive pairs without demand after which a trial ends.
-const MAX_SILENT_PAIRS: u32 = 2;
+/// Successive pairs without demand, or in which hardly any hold ends, after which a trial ends.
+const MAX_PAIRS_WITHOUT_DEMAND: u32 = 2;
 /// If servers come back less often than this in a window on average, no window ends, and no change has settled, before
 /// each server came back once.
 const MIN_RETURNS: u64 = 4;
@@ -66,7 +66,7 @@ pub struct Trial {
     gains: Vec<f64>,
     stays: Vec<f64>,
     error_pairs: u32,
-    silent_pairs: u32,
+    pairs_without_demand: u32,
     at_present: Window,
     at_candidate: Window,
 }
@@ -88,7 +88,7 @@ impl Trial {
             gains: Vec::new(),
             stays: Vec::new(),
             error_pairs: 0,
-            silent_pairs: 0,
+            pairs_without_demand: 0,
             at_present: Window::default(),
             at_candidate: Window::default(),
         }
@@ -97,7 +97,7 @@ impl Trial {
     /// The trial, to be resumed later. Its pairs stay valid.
     pub fn paused(self) -> Self {
         let taken = self.taken.next_multiple_of(4);
-        Self { taken, from: self.gains.len(), half: None, silent_pairs: 0, ..self }
+        Self { taken, from: self.gains.len(), half: None, pairs_without_demand: 0, ..self }
     }
 
     /// Resumes the trial after a pause, of which this was the last window.
@@ -150,10 +150,10 @@ impl Trial {
         // While hardly any hold ends, because of a locked table for example, all sizes do as much.
         let stands_still = !present.has_returned(1) && !candidate.has_returned(1);
         if !present.has_demand() || stands_still {
-            self.silent_pairs += 1;
-            return (self.silent_pairs >= MAX_SILENT_PAIRS).then_some(Reason::NoDemand);
+            self.pairs_without_demand += 1;
+            return (self.pairs_without_demand >= MAX_PAIRS_WITHOUT_DEMAND).then_some(Reason::NoDemand);
         }
-        self.silent_pairs = 0;
+        self.pairs_without_demand = 0;
         self.error_pairs += u32::from(has_more_errors(&candidate, &present));
         // One is added to each, so that a window without ended holds has a logarithm.
         let of = |window: &Window| (window.completed as f64 + 1.0) / window.time.as_secs_f64().max(1e-9);

@@ -126,14 +126,14 @@ struct Baseline {
 struct Found {
     since: Time,
     /// How long it was known before: another tuner had found it.
-    aged: Duration,
+    age_at_start: Duration,
     /// When its neighbours were last tried, and none was better.
     confirmed: Option<Time>,
     before: Baseline,
     /// The mean hold with it, as another tuner has measured it.
     hold: Option<Duration>,
     /// The first window of the watch.
-    level: Option<Window>,
+    first_window: Option<Window>,
     /// Successive windows with a higher throughput than that; with a lower one, or with longer holds than the other
     /// tuner's.
     higher: u32,
@@ -150,11 +150,11 @@ impl Found {
     fn new(before: Baseline, now: Time, rest: Duration) -> Self {
         Self {
             since: now,
-            aged: Duration::ZERO,
+            age_at_start: Duration::ZERO,
             confirmed: None,
             before,
             hold: None,
-            level: None,
+            first_window: None,
             higher: 0,
             lower: 0,
             error_windows: 0,
@@ -164,7 +164,7 @@ impl Found {
     }
 
     fn known_for(&self, now: Time) -> Duration {
-        self.aged.saturating_add(now - self.since)
+        self.age_at_start.saturating_add(now - self.since)
     }
 
     /// The time since it was last better than its neighbours.
@@ -235,7 +235,7 @@ impl Tuner {
     /// Takes a sample of the pool, several times a window. Returns the decision, if there is one.
     pub fn observe(&mut self, sample: &Sample, now: Time) -> Option<Step> {
         let step = self.decide(sample, now)?;
-        Some(self.recorded(step))
+        Some(self.record(step))
     }
 
     /// Sets other limits. The search begins again from the best known size, which is not one that is only being tried.
@@ -244,7 +244,7 @@ impl Tuner {
         let from = self.best_known_size();
         let to = limits.clamp(from);
         self.restart_search(to, now);
-        self.recorded(Step { from, to, tries: None, reason: Reason::Bounds, evidence: None })
+        self.record(Step { from, to, tries: None, reason: Reason::Bounds, evidence: None })
     }
 
     /// The present size; during a trial, the one that the candidate is compared with.
@@ -252,7 +252,7 @@ impl Tuner {
         self.trial.as_ref().map_or(self.size, Trial::present)
     }
 
-    fn recorded(&mut self, step: Step) -> Step {
+    fn record(&mut self, step: Step) -> Step {
         self.steps[step.reason as usize] += 1;
         if step.evidence.is_some() {
             self.last = Some(step.clone());
@@ -397,7 +397,7 @@ impl Tuner {
             return None;
         }
         let (from, to) = (self.size, found.before.size);
-        (found.hold, found.level, found.error_windows, found.probe_at) = (None, None, 0, now + self.rest);
+        (found.hold, found.first_window, found.error_windows, found.probe_at) = (None, None, 0, now + self.rest);
         (found.higher, found.lower) = (0, 0);
         self.trial = None;
         self.set_size(to, now);
@@ -407,10 +407,10 @@ impl Tuner {
     /// Takes a window of the watch over the size that was found.
     fn watch(&mut self, window: &Window, now: Time) -> Option<Step> {
         let Stage::Found(found) = &mut self.stage else { unreachable!("it has found something") };
-        let level = found.level.get_or_insert(*window).throughput();
+        let level = found.first_window.get_or_insert(*window).throughput();
         let ratio = window.throughput() / level.max(1e-9);
         found.higher = if ratio > CHANGE_RATIO { found.higher + 1 } else { 0 };
-        let longer = found.hold.is_some_and(|hold| window.hold() > hold.mul_f64(CHANGE_RATIO));
+        let longer = found.hold.is_some_and(|hold| window.mean_hold() > hold.mul_f64(CHANGE_RATIO));
         found.lower = if longer || ratio * CHANGE_RATIO < 1.0 { found.lower + 1 } else { 0 };
         // This tuner knows throughput only since it began.
         let seen = if longer { found.known_for(now) } else { now - found.since };

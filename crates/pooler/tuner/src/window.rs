@@ -40,6 +40,7 @@ pub struct Sample {
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Window {
     pub time: Duration,
+    /// Holds of servers that have ended.
     pub completed: u64,
     /// The sum of their durations.
     pub held: Duration,
@@ -62,7 +63,7 @@ impl Window {
         self.completed as f64 / self.time.as_secs_f64().max(1e-9)
     }
 
-    pub fn hold(&self) -> Duration {
+    pub fn mean_hold(&self) -> Duration {
         Duration::from_secs_f64(self.held.as_secs_f64() / self.completed.max(1) as f64)
     }
 
@@ -178,7 +179,7 @@ mod tests {
         let ends: Vec<_> =
             (0..5).filter_map(|s| gauge.observe(&sample(1000 + s * 100, 6), long, false, Time(s * SECOND))).collect();
         assert_eq!(ends.len(), 2);
-        assert_eq!((ends[1].throughput(), ends[1].hold()), (100.0, Duration::from_millis(10)));
+        assert_eq!((ends[1].throughput(), ends[1].mean_hold()), (100.0, Duration::from_millis(10)));
         assert_eq!((ends[0].mean_clients(), ends[0].has_demand()), (10.0, true));
     }
 

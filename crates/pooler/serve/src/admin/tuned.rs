@@ -31,7 +31,7 @@ fn step(step: &Step) -> TuningStep {
 
 fn evidence(evidence: &Evidence) -> TuningEvidence {
     let Evidence { present, candidate, pairs, gain, interval, at_present, at_candidate, .. } = evidence;
-    let ms = |window: &tuner::Window| (window.completed > 0).then(|| window.hold().as_secs_f64() * 1e3);
+    let ms = |window: &tuner::Window| (window.completed > 0).then(|| window.mean_hold().as_secs_f64() * 1e3);
     TuningEvidence {
         candidate: (*candidate).into(),
         candidate_errors: at_candidate.errors,

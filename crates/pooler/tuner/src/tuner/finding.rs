@@ -14,7 +14,7 @@ pub struct Finding {
     pub found: bool,
     /// The size that the pool had before, and gets back if errors rise. It is `size` if there was no other.
     pub before: u32,
-    /// Errors at that time, as a fraction of all holds and errors.
+    /// Errors with the size `before`, as a fraction of all holds and errors.
     pub errors: f64,
     /// The mean hold with the size that was found, under demand, if it was measured. Throughput is not resumed: while
     /// the process before lets its clients finish, the next one has only some of them. Holds do not depend on that.
@@ -41,7 +41,7 @@ impl Tuner {
             false => Stage::searching(Search::new(limits, size), before),
             true => {
                 let hold = finding.hold.filter(|hold| !hold.is_zero());
-                Stage::Found(Found { aged: finding.age, hold, ..Found::new(before, now, tuner.rest) })
+                Stage::Found(Found { age_at_start: finding.age, hold, ..Found::new(before, now, tuner.rest) })
             }
         };
         tuner
@@ -58,7 +58,7 @@ impl Tuner {
             }
             Stage::Found(found) => {
                 let Baseline { size: before, errors } = found.before;
-                let own = found.level.filter(|level| level.completed > 0).map(|level| level.hold());
+                let own = found.first_window.filter(|window| window.completed > 0).map(|window| window.mean_hold());
                 Finding { size, found: true, before, errors, hold: found.hold.or(own), age: found.age(now) }
             }
         }
