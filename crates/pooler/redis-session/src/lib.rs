@@ -274,7 +274,7 @@ impl Protocol for Redis {
         pool: PoolId,
         out: &mut Outbox,
     ) -> bool {
-        self.ask_to_give_way(client, tag, pool, out)
+        self.on_return_requested(client, tag, pool, out)
     }
 
     fn reset(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {

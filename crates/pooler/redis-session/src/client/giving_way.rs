@@ -18,9 +18,16 @@ use crate::{Redis, login, resp};
 const GIVES_WAY: &str = "it kept its server for longest, there are fewer than before, and others wait for one";
 
 impl Redis {
-    /// The client is to give its server back. Returns false if it will do so by itself, when a reply or the rest of a
-    /// command has come.
-    pub(crate) fn ask_to_give_way(&self, client: &mut Client, tag: ServerTag, pool: PoolId, out: &mut Outbox) -> bool {
+    /// Makes the client give its server back, which the driver has requested: Redis unblocks the client, or it is
+    /// closed. Returns false, and does nothing, if the client will give the server back by itself, when a reply or the
+    /// rest of a command has come.
+    pub(crate) fn on_return_requested(
+        &self,
+        client: &mut Client,
+        tag: ServerTag,
+        pool: PoolId,
+        out: &mut Outbox,
+    ) -> bool {
         if client.replies.is_mid_reply() {
             // Redis has taken an element for the client, and the rest of it would be lost.
             return false;
