@@ -290,7 +290,7 @@ impl Registry {
     pub(crate) fn reclaim_failed(&self, pool: &SharedPool, demands: &mut Vec<Demand>) {
         self.with_membership(pool, demands, |budget, _, _| {
             budget.reclaim_failed(pool.member);
-            pool.awaits_idle.store(budget.awaits_spare(pool.member), Relaxed);
+            pool.awaits_idle.store(budget.lacks_spare(pool.member), Relaxed);
         });
     }
 

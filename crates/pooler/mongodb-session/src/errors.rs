@@ -112,7 +112,7 @@ impl Failure {
                 let text = format!("Poolhouse: no connection to MongoDB within {} ms: {why}", waited.as_millis());
                 Self::new(Code::HostUnreachable, text).transient()
             }
-            LeaseFailure::Unknown { said } => {
+            LeaseFailure::UnknownDatabase { said } => {
                 let why = said.as_deref().unwrap_or("the reason is not known");
                 Self::new(Code::HostUnreachable, format!("Poolhouse: MongoDB refuses the connection: {why}"))
             }

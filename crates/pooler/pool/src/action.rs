@@ -48,7 +48,7 @@ pub enum ConnectFault {
     /// The next connect will fail, too, until the configuration or the upstream is changed.
     Permanent,
     /// The next connect will fail, too, because the upstream does not know the database. That is no outage.
-    Unknown,
+    UnknownDatabase,
 }
 
 /// The state in which a server comes back.

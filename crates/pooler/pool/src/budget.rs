@@ -148,7 +148,7 @@ impl Budget {
 
     /// A new cap. 0: unlimited (it only counts).
     pub fn add_cap(&mut self, limit: u32) -> CapId {
-        let ceiling = Cap::ceiling(limit);
+        let ceiling = Cap::effective_limit(limit);
         let cap = Cap {
             members: 0,
             limit,
@@ -183,7 +183,7 @@ impl Budget {
     pub fn set_limit(&mut self, cap: CapId, limit: u32) {
         let cap = &mut self.caps[cap.0 as usize];
         cap.limit = limit;
-        cap.ceiling = Cap::ceiling(limit).max(cap.used);
+        cap.ceiling = Cap::effective_limit(limit).max(cap.used);
         self.distribute();
         self.rebalance();
     }
@@ -419,7 +419,7 @@ impl Budget {
     }
 
     /// Whether this member has answered that it has none to spare, so that `offer_returning` may lead to something.
-    pub fn awaits_spare(&self, member: MemberId) -> bool {
+    pub fn lacks_spare(&self, member: MemberId) -> bool {
         self.member(member).lacks_spare
     }
 
@@ -563,18 +563,19 @@ impl Budget {
 }
 
 impl Cap {
-    fn ceiling(limit: u32) -> u32 {
+    /// A limit as a number to compare with: 0 is unlimited.
+    fn effective_limit(limit: u32) -> u32 {
         if limit == 0 { u32::MAX } else { limit }
     }
 
     /// Free permits; negative after the limit was lowered.
     fn free_permits(&self) -> i64 {
-        i64::from(Self::ceiling(self.limit)) - i64::from(self.used)
+        i64::from(Self::effective_limit(self.limit)) - i64::from(self.used)
     }
 
     fn give_back(&mut self, permits: u32) {
         self.used -= permits;
-        self.ceiling = self.ceiling.min(Self::ceiling(self.limit).max(self.used));
+        self.ceiling = self.ceiling.min(Self::effective_limit(self.limit).max(self.used));
     }
 }
 

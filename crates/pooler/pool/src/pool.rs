@@ -79,7 +79,7 @@ use self::{backoff::Backoff, sharing::Sharing};
 ///   beyond `max_size` in all (servers that are closing included), nor beyond `max_connecting` at a time.
 /// - Each server, from its connect until it is gone, has one permit of the [`crate::Budget`], which the caller releases
 ///   then. Without a budget, answer each [`Action::AskPermit`] with `handle_permit`.
-/// - If the upstream does not know the database ([`ConnectFault::Unknown`]), all waiters fail, and so does each
+/// - If the upstream does not know the database ([`ConnectFault::UnknownDatabase`]), all waiters fail, and so does each
 ///   check-out until the next try.
 ///
 /// # What other pools get
@@ -287,7 +287,7 @@ impl Pool {
             Mode::Closed => return CheckOut::Failed(CheckOutFailed::PoolClosed),
         }
         if self.is_database_unknown(now) {
-            return CheckOut::Failed(CheckOutFailed::Unknown);
+            return CheckOut::Failed(CheckOutFailed::UnknownDatabase);
         }
         if self.waiting() >= self.limits.max_waiters {
             self.expire_waiters(now);

@@ -87,7 +87,7 @@ pub enum CheckOutFailed {
     /// The upstream refused a connection, and would refuse the next one.
     Refused,
     /// The upstream does not know the database.
-    Unknown,
+    UnknownDatabase,
     /// There were `max_waiters` waiters.
     QueueFull,
     /// The pool is paused. If it holds waiters, they fail after `unavailable_wait_time`.
@@ -102,7 +102,7 @@ impl CheckOutFailed {
         Self::Timeout,
         Self::Unavailable,
         Self::Refused,
-        Self::Unknown,
+        Self::UnknownDatabase,
         Self::QueueFull,
         Self::Paused,
     ];
@@ -115,7 +115,7 @@ impl CheckOutFailed {
             Self::Timeout => "timeout",
             Self::Unavailable => "unavailable",
             Self::Refused => "refused",
-            Self::Unknown => "unknown",
+            Self::UnknownDatabase => "unknown",
             Self::QueueFull => "queue_full",
             Self::Paused => "paused",
         }

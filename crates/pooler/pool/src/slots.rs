@@ -198,8 +198,8 @@ impl Slots {
     }
 
     /// Removes a server. Its id is void from now on.
-    pub(crate) fn free(&mut self, server: ServerId, now: Time) {
-        self.check(server);
+    pub(crate) fn remove(&mut self, server: ServerId, now: Time) {
+        self.assert_present(server);
         self.change(server.slot, State::Free, now);
         let slot = &mut self.slots[server.slot()];
         slot.generation = slot.generation.wrapping_add(1);
@@ -209,19 +209,19 @@ impl Slots {
 
     #[inline]
     pub(crate) fn get(&self, server: ServerId) -> &Slot {
-        self.check(server);
+        self.assert_present(server);
         &self.slots[server.slot()]
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, server: ServerId) -> &mut Slot {
-        self.check(server);
+        self.assert_present(server);
         &mut self.slots[server.slot()]
     }
 
     #[inline]
     pub(crate) fn set_state(&mut self, server: ServerId, state: State, now: Time) {
-        self.check(server);
+        self.assert_present(server);
         self.change(server.slot, state, now);
     }
 
@@ -288,7 +288,7 @@ impl Slots {
     }
 
     #[inline]
-    fn check(&self, server: ServerId) {
+    fn assert_present(&self, server: ServerId) {
         let slot = &self.slots[server.slot()];
         assert!(slot.generation == server.generation && slot.state != State::Free, "{server:?} is gone");
     }
@@ -316,7 +316,7 @@ impl Slots {
             State::Idle => {
                 self.idle.push_front(&mut self.slots, at, |s| &mut s.links);
                 let home = self.slots[at as usize].home;
-                self.home(home);
+                self.ensure_home(home);
                 self.homes[home.0 as usize].push_front(&mut self.slots, at, |s| &mut s.home_links);
             }
             State::Connecting => self.connecting.push_back(&mut self.slots, at, |s| &mut s.links),
@@ -337,13 +337,12 @@ impl Slots {
         self.homes[home.0 as usize].remove(&mut self.slots, at, |s| &mut s.home_links);
     }
 
-    /// The list of this home. It is made at its first use.
+    /// Makes the list of this home, if there is none yet.
     #[inline]
-    fn home(&mut self, home: Home) -> List {
+    fn ensure_home(&mut self, home: Home) {
         if self.homes.len() <= home.0 as usize {
             self.homes.resize(home.0 as usize + 1, List::EMPTY);
         }
-        self.homes[home.0 as usize]
     }
 
     /// Checks that counts, lists and states agree: O(n).
@@ -437,7 +436,7 @@ mod tests {
     fn slots_are_reused_with_other_ids() {
         let mut slots = Slots::new();
         let first = slots.create(Home(0), 0, Time(1));
-        slots.free(first, Time(2));
+        slots.remove(first, Time(2));
         let second = slots.create(Home(0), 0, Time(3));
         assert_eq!(first.slot(), second.slot());
         assert_ne!(first, second);
@@ -450,7 +449,7 @@ mod tests {
     fn the_id_of_a_server_that_is_gone_is_refused() {
         let mut slots = Slots::new();
         let server = slots.create(Home(0), 0, Time(1));
-        slots.free(server, Time(2));
+        slots.remove(server, Time(2));
         slots.create(Home(0), 0, Time(3));
         slots.get(server);
     }

@@ -219,7 +219,7 @@ impl ServerHandshake {
                 let detour = !self.on_detour && login.postgres.second_tries.has(POOL);
                 Fault { code: None, permanent, detour, violation: false, message }
             }
-            CloseReason::Unknown { message } => {
+            CloseReason::UnknownDatabase { message } => {
                 Fault { code: None, permanent: true, detour: false, violation: false, message }
             }
             CloseReason::Error(_, message) => Fault::violation(message),

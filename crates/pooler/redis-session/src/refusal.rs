@@ -9,7 +9,8 @@ pub const NO_SERVER: &str = "LOADING Poolhouse";
 /// The error of a command for which there is no server.
 pub fn of_failure(why: &LeaseFailure) -> String {
     let words = match why {
-        LeaseFailure::Unavailable { last_error: Some(said), .. } | LeaseFailure::Unknown { said: Some(said) }
+        LeaseFailure::Unavailable { last_error: Some(said), .. }
+        | LeaseFailure::UnknownDatabase { said: Some(said) }
             if is_redis_error(said) =>
         {
             return match REFUSED.contains(&code_of(said)) {
@@ -31,7 +32,7 @@ pub fn of_failure(why: &LeaseFailure) -> String {
             waited.as_secs_f64(),
             last_error.as_deref().unwrap_or("the reason is not known")
         ),
-        LeaseFailure::Unknown { said } => {
+        LeaseFailure::UnknownDatabase { said } => {
             format!("Redis refuses the connection: {}", said.as_deref().unwrap_or("the reason is not known"))
         }
         LeaseFailure::QueueFull => "too many clients wait for a server connection. Raise max_size.".to_owned(),
@@ -120,7 +121,7 @@ mod tests {
                 outage: Outage::Unreachable,
             })
         };
-        let unknown = of_failure(&LeaseFailure::Unknown { said: Some("ERR DB index is out of range".into()) });
+        let unknown = of_failure(&LeaseFailure::UnknownDatabase { said: Some("ERR DB index is out of range".into()) });
         assert_eq!(unknown, "ERR DB index is out of range");
         assert_eq!(error_of("NOPERM no"), "NOPERM no");
         let wrong = error_of("WRONGPASS invalid");

@@ -260,7 +260,7 @@ impl Server {
             }
             Progress::Unknown { message } => {
                 self.phase = Phase::Failed;
-                out.push(Effect::Close { peer: Peer::Server(me), reason: CloseReason::Unknown { message } });
+                out.push(Effect::Close { peer: Peer::Server(me), reason: CloseReason::UnknownDatabase { message } });
             }
             Progress::Failed { message, permanent } => {
                 self.phase = Phase::Failed;

@@ -109,7 +109,7 @@ pub enum CloseReason {
     },
     /// A server refused the start because there is no database of the name that was asked for. Clients that wait for a
     /// server fail at once, with this message; the pool does not count as out of reach.
-    Unknown {
+    UnknownDatabase {
         message: String,
     },
     /// A server that is starting has named the host of the upstream, and is not that host itself. The driver connects

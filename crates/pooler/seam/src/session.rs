@@ -75,7 +75,7 @@ pub enum LeaseFailure {
         outage: Outage,
     },
     /// The upstream has no database of the name that was asked for.
-    Unknown {
+    UnknownDatabase {
         /// The error of the upstream, if known.
         said: Option<Arc<str>>,
     },

@@ -255,7 +255,7 @@ impl Instances {
         let (kind, timed_out) = match reason {
             CheckOutFailed::Timeout => ("check-out timeout", true),
             CheckOutFailed::Unavailable => ("check-out unavailable", true),
-            CheckOutFailed::Refused | CheckOutFailed::Unknown => ("check-out refused", false),
+            CheckOutFailed::Refused | CheckOutFailed::UnknownDatabase => ("check-out refused", false),
             CheckOutFailed::QueueFull => ("check-out queue full", false),
             CheckOutFailed::Paused | CheckOutFailed::PoolCleared | CheckOutFailed::PoolClosed => {
                 ("check-out from a closed pool", false)

@@ -250,7 +250,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             CheckOutFailed::Refused => {
                 LeaseFailure::Unavailable { waited, last_error: pool.last_error(), outage: Outage::Refused }
             }
-            CheckOutFailed::Unknown => LeaseFailure::Unknown { said: pool.last_error() },
+            CheckOutFailed::UnknownDatabase => LeaseFailure::UnknownDatabase { said: pool.last_error() },
             CheckOutFailed::QueueFull => LeaseFailure::QueueFull,
             CheckOutFailed::PoolClosed | CheckOutFailed::PoolCleared => LeaseFailure::Closed,
         }

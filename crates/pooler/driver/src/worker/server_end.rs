@@ -114,7 +114,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return self.dial_host(server.pool, server.id, attempts, address, HostRequirement::Redirected);
         }
         let fault = match reason {
-            CloseReason::Unknown { .. } => ConnectFault::Unknown,
+            CloseReason::UnknownDatabase { .. } => ConnectFault::UnknownDatabase,
             CloseReason::StartFailed { permanent: true, .. } => ConnectFault::Permanent,
             _ => ConnectFault::Transient,
         };
@@ -155,7 +155,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 fn message_of(reason: &CloseReason) -> &str {
     match reason {
         CloseReason::StartFailed { message, .. }
-        | CloseReason::Unknown { message }
+        | CloseReason::UnknownDatabase { message }
         | CloseReason::Error(_, message) => message,
         CloseReason::Goodbye | CloseReason::Done => "the server ended the connection",
         CloseReason::Redirected { .. } => "the upstream is elsewhere",

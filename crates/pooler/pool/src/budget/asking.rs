@@ -95,7 +95,8 @@ impl Budget {
         true
     }
 
-    /// Whether a member under this full cap can be asked for this request.
+    /// Whether a member under this full cap can be asked for this request. Notes in the cap what need not be searched
+    /// again for later requests.
     fn can_be_reclaimed(&mut self, cap: usize, unmet: Unmet) -> bool {
         let over = self.caps[cap].spare < 0;
         // Requests are taken poorest member first, so `min_held` only grows: a cap without spare permits for one

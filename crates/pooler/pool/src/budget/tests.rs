@@ -133,9 +133,9 @@ fn a_returning_permit_stays_if_no_other_member_needs_it() {
     assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(a)]);
     budget.reclaim_failed(a);
     assert!(budget.withdraw(b));
-    assert!(budget.awaits_spare(a));
+    assert!(budget.lacks_spare(a));
     assert!(!budget.offer_returning(a));
-    assert!(!budget.awaits_spare(a));
+    assert!(!budget.lacks_spare(a));
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn a_member_without_a_spare_permit_is_asked_again_only_when_it_may_have_one() {
     assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(b)], "the next one is asked");
     budget.reclaim_failed(b);
     assert_eq!(actions(&mut budget), []);
-    assert!(budget.awaits_spare(a));
+    assert!(budget.lacks_spare(a));
     budget.report_spare(a);
     assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(a)]);
     budget.release(a);

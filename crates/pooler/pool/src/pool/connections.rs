@@ -104,12 +104,12 @@ impl Pool {
                     self.note_connect_failure(now);
                     self.backoff.set_permanent(fault == ConnectFault::Permanent);
                 }
-                ConnectFault::Unknown => self.note_unknown_database(now),
+                ConnectFault::UnknownDatabase => self.note_unknown_database(now),
             }
             match fault {
                 ConnectFault::Transient => {}
                 ConnectFault::Permanent => self.fail_waiters(CheckOutFailed::Refused, now),
-                ConnectFault::Unknown => self.fail_waiters(CheckOutFailed::Unknown, now),
+                ConnectFault::UnknownDatabase => self.fail_waiters(CheckOutFailed::UnknownDatabase, now),
             }
         }
         self.note_closing(server, now);

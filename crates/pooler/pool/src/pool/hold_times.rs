@@ -1,4 +1,4 @@
-//! How long servers have been held. It changes nothing about which waiter gets which server.
+//! How long servers have been held. Which waiter gets which server does not depend on it.
 
 use core::time::Duration;
 
@@ -8,8 +8,8 @@ use super::Pool;
 
 impl Pool {
     /// Sets whether a server in use is held for another reason than a transaction, until it is checked in: by its own
-    /// session, or pinned to its client. [`Pool::oldest_hold`] leaves it out. A server that is not in use is left as it
-    /// is.
+    /// session, or pinned to its client. [`Pool::oldest_hold`] leaves it out, and its client is asked last to give it
+    /// back. A server that is not in use is left as it is.
     pub fn set_pinned(&mut self, server: ServerId, pinned: bool) {
         self.slots.set_pinned(server, pinned);
     }

@@ -24,10 +24,10 @@ pub(super) struct Sharing {
     /// Since when there has always been a waiter.
     queued_since: Time,
     /// When starvation was last reported.
-    starved_at: Time,
+    starvation_reported_at: Time,
     reports_starvation: bool,
     /// When congestion was last reported.
-    congested_at: Time,
+    congestion_reported_at: Time,
     reports_congestion: bool,
 }
 
@@ -47,9 +47,9 @@ impl Sharing {
             sought: Sought::Nothing,
             last_grant: now,
             queued_since: now,
-            starved_at: now,
+            starvation_reported_at: now,
             reports_starvation: false,
-            congested_at: now,
+            congestion_reported_at: now,
             reports_congestion: false,
         }
     }
@@ -169,7 +169,7 @@ impl Pool {
     pub(super) fn note_congestion(&mut self, now: Time) {
         let waits = self.waiters.len() > 0 || self.needing_fresh.len() > 0;
         let since = self.sharing.queued_since.max(self.available_since);
-        let again = self.sharing.congested_at.after(self.limits.turn / TURN_FRACTION);
+        let again = self.sharing.congestion_reported_at.after(self.limits.turn / TURN_FRACTION);
         self.sharing.reports_congestion |=
             self.permits_wanted > 0 && waits && since.after(self.limits.turn) <= now && again <= now;
     }
@@ -177,19 +177,20 @@ impl Pool {
     /// Notes for a report if a waiter has waited for a whole turn in which no client of this pool got a server. The
     /// report is repeated each turn, because nothing else may happen meanwhile.
     pub(super) fn note_starvation(&mut self, now: Time) {
-        if self.starves_at() <= now {
-            self.sharing.starved_at = now;
+        if self.starvation_due() <= now {
+            self.sharing.starvation_reported_at = now;
             self.sharing.reports_starvation = true;
         }
     }
 
     /// When starvation is reported: not while a connection is being made, because that is what the waiter waits for.
     #[inline]
-    pub(super) fn starves_at(&self) -> Time {
+    pub(super) fn starvation_due(&self) -> Time {
         if self.permits_wanted == 0 || self.slots.count(State::Connecting) > 0 {
             return Time::NEVER;
         }
-        self.unserved_since().map_or(Time::NEVER, |since| since.max(self.sharing.starved_at).after(self.limits.turn))
+        self.unserved_since()
+            .map_or(Time::NEVER, |since| since.max(self.sharing.starvation_reported_at).after(self.limits.turn))
     }
 
     /// Whether a waiter has waited for a turn in which no server came free, and none is about to: no connection is
@@ -222,7 +223,7 @@ impl Pool {
             return Some(Action::ReportStarvation);
         }
         if core::mem::take(&mut self.sharing.reports_congestion) && self.permits_wanted > 0 {
-            self.sharing.congested_at = self.now;
+            self.sharing.congestion_reported_at = self.now;
             return Some(Action::ReportCongestion);
         }
         None

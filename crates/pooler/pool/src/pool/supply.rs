@@ -178,7 +178,7 @@ impl Pool {
             let (since, expires) = (self.slots.get(server).since, self.slots.get(server).expires);
             if expires <= now {
                 self.order_close(server, Closed::Life, now);
-            } else if since.after(self.limits.idle) > now || !self.close_long_idle(now) {
+            } else if since.after(self.limits.idle) > now || !self.close_past_idle_time(now) {
                 return (since.after(self.limits.check_after) >= now).then_some(server);
             }
             self.permits_wanted = self.wanted();
@@ -237,7 +237,7 @@ impl Pool {
     }
 
     pub(super) fn remove_server(&mut self, server: ServerId, now: Time) {
-        self.slots.free(server, now);
+        self.slots.remove(server, now);
         self.ceiling = self.ceiling.min(self.limits.max_size.max(self.slots.total()));
         self.settle(now);
     }
@@ -393,7 +393,7 @@ impl Pool {
         {
             self.order_close(server, Closed::Error, now);
         }
-        self.close_long_idle(now);
+        self.close_past_idle_time(now);
         if self.next_expiry <= now {
             self.close_old(now);
         }
@@ -406,9 +406,9 @@ impl Pool {
     }
 
     /// Closes servers that have been idle for too long, down to `min_size`. Returns whether there were any.
-    fn close_long_idle(&mut self, now: Time) -> bool {
+    fn close_past_idle_time(&mut self, now: Time) -> bool {
         let before = self.slots.count(State::Idle);
-        while let Some(at) = self.next_long_idle()
+        while let Some(at) = self.next_past_idle_time()
             && at <= now
         {
             let server = self.slots.oldest_idle().expect("an idle server, just seen");
@@ -419,7 +419,7 @@ impl Pool {
 
     /// When the next server will have been idle for too long.
     #[inline]
-    fn next_long_idle(&self) -> Option<Time> {
+    fn next_past_idle_time(&self) -> Option<Time> {
         if self.slots.established() <= self.config.min_size {
             return None;
         }
@@ -450,12 +450,12 @@ impl Pool {
             .min(self.waiters.front().map_or(Time::NEVER, |waiter| self.wait_ends(waiter.since)))
             .min(self.deferred.front().map_or(Time::NEVER, |waiter| self.wait_ends(waiter.since)))
             .min(self.needing_fresh.front().map_or(Time::NEVER, |waiter| self.fresh_waiter_due(waiter.since)))
-            .min(self.next_long_idle().unwrap_or(Time::NEVER))
+            .min(self.next_past_idle_time().unwrap_or(Time::NEVER))
             .min(started(since(self.slots.oldest_connecting())))
             .min(started(since(self.slots.oldest_checking())))
             .min(self.backoff.retry_at())
             .min(self.spare_at())
-            .min(self.starves_at())
+            .min(self.starvation_due())
             .min(self.next_return_request());
         (at < Time::NEVER).then_some(at)
     }

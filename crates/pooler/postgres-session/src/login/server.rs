@@ -296,7 +296,7 @@ impl Postgres {
         server.stage = Stage::Closed;
         let message = refused.message;
         let reason = match refused.unknown {
-            true => CloseReason::Unknown { message },
+            true => CloseReason::UnknownDatabase { message },
             false => CloseReason::StartFailed { permanent: refused.permanent && !again, message },
         };
         out.push(Effect::Close { peer: Peer::Server(me), reason });

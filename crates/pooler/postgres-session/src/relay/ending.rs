@@ -49,7 +49,7 @@ impl Shortage {
                 },
                 Blame::Server,
             ),
-            LeaseFailure::Unknown { said } => (
+            LeaseFailure::UnknownDatabase { said } => (
                 code::INVALID_CATALOG_NAME,
                 said.map_or_else(|| "the database does not exist".to_owned(), |said| said.to_string()),
                 String::new(),

@@ -146,7 +146,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let mux = self.sharing.mux(pool.id).expect("just seen");
         // The clients that wait are told what the upstream says to each new connection. Otherwise they go on waiting
         // for the server that the mux has.
-        if !matches!(reason, CheckOutFailed::Refused | CheckOutFailed::Unknown) {
+        if !matches!(reason, CheckOutFailed::Refused | CheckOutFailed::UnknownDatabase) {
             return;
         }
         for joiner in std::mem::take(&mut mux.joining) {

@@ -96,7 +96,7 @@ fn a_member_without_long_idle_permits_is_asked_again_only_after_it_reports_one()
     budget.reclaim_long_idle_failed(other);
     budget.report_congestion(busy);
     assert_eq!(actions(&mut budget), []);
-    assert!(!budget.awaits_spare(other), "it has nothing that it could release on return");
+    assert!(!budget.lacks_spare(other), "it has nothing that it could release on return");
     budget.report_spare(other);
     assert_eq!(actions(&mut budget), [ReclaimLongIdle(other)]);
 }

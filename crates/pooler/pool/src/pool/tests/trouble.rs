@@ -24,7 +24,7 @@ fn after_a_failed_connect_the_next_waits_and_the_pause_doubles_within_bounds() {
 
 #[test]
 fn a_pause_ends_when_another_pool_has_connected_unless_this_one_was_refused_for_itself() {
-    for fault in [ConnectFault::Transient, ConnectFault::Permanent, ConnectFault::Unknown] {
+    for fault in [ConnectFault::Transient, ConnectFault::Permanent, ConnectFault::UnknownDatabase] {
         let mut bench = Bench::new(PoolConfig { backoff_min: MS * 1000, backoff_max: MS * 1000, ..config() });
         bench.queue(A, 0);
         let server = bench.connects.remove(0);
@@ -113,11 +113,11 @@ fn a_name_that_the_upstream_does_not_know_fails_at_once_and_is_no_outage() {
     assert!(bench.connects.is_empty(), "nothing is kept of what may not exist");
     bench.queue(A, 0);
     let server = bench.connects.remove(0);
-    bench.pool.handle_connect_abandoned(server, ConnectFault::Unknown, at(1));
+    bench.pool.handle_connect_abandoned(server, ConnectFault::UnknownDatabase, at(1));
     bench.pool.handle_closed(server, at(1));
     bench.run(1);
-    assert_eq!(bench.failures(), [(1, CheckOutFailed::Unknown)]);
-    assert_eq!(bench.check_out(A, 2), CheckOut::Failed(CheckOutFailed::Unknown));
+    assert_eq!(bench.failures(), [(1, CheckOutFailed::UnknownDatabase)]);
+    assert_eq!(bench.check_out(A, 2), CheckOut::Failed(CheckOutFailed::UnknownDatabase));
     assert_eq!((bench.pool.unavailable_since(), bench.connects.len()), (None, 0));
     bench.timeout(10_000);
     assert!(bench.connects.is_empty(), "none is needed");
@@ -131,7 +131,7 @@ fn a_name_that_the_upstream_does_not_know_fails_at_once_and_is_no_outage() {
 fn a_name_that_is_configured_and_unknown_is_an_outage() {
     let mut bench = Bench::new(PoolConfig { min_size: 1, ..config() });
     let server = bench.connects.remove(0);
-    bench.pool.handle_connect_abandoned(server, ConnectFault::Unknown, at(1));
+    bench.pool.handle_connect_abandoned(server, ConnectFault::UnknownDatabase, at(1));
     bench.pool.handle_closed(server, at(1));
     bench.run(1);
     assert!(bench.pool.unavailable_since().is_some());

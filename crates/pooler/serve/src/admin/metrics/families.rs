@@ -338,7 +338,10 @@ pub const FAMILIES: &[Family] = &[
         "Check-outs that failed",
         Pools(|_, group, to| {
             let failed = group.counts(|pool| &pool.checkout_failed);
-            each(to, "reason", FAILED.map(|why| (why.as_str(), failed.get(why.as_str()).copied().unwrap_or(0))));
+            let count = |why: CheckOutFailed| (why.as_str(), failed.get(why.as_str()).copied().unwrap_or(0));
+            // A series that is not there before its first failure hides that one from `increase()`, so all are written
+            // from the start.
+            each(to, "reason", CheckOutFailed::ALL.map(count));
         }),
     ),
     family(
@@ -368,19 +371,6 @@ pub const FAMILIES: &[Family] = &[
             to.seconds(&[], oldest.as_secs_f64());
         }),
     ),
-];
-
-/// Why check-outs fail. A series that is not there before its first failure hides that one from `increase()`, so all
-/// are written from the start.
-const FAILED: [CheckOutFailed; 8] = [
-    CheckOutFailed::PoolClosed,
-    CheckOutFailed::PoolCleared,
-    CheckOutFailed::Timeout,
-    CheckOutFailed::Unavailable,
-    CheckOutFailed::Refused,
-    CheckOutFailed::Unknown,
-    CheckOutFailed::QueueFull,
-    CheckOutFailed::Paused,
 ];
 
 /// A number of each listener of HTTP.
@@ -426,8 +416,8 @@ fn each(to: &mut Samples<'_>, label: &str, counts: impl IntoIterator<Item = (&'s
     }
 }
 
-/// A histogram for each value of a label. Those without a value yet are written, too, for the reason that is at
-/// [`FAILED`].
+/// A histogram for each value of a label. Those without a value yet are written, too: `increase()` would not see the
+/// first value of a new series.
 fn times(to: &mut Samples<'_>, label: &str, times: BTreeMap<&'static str, DurationHistogram>) {
     for (value, times) in times {
         to.times(&[(label, value)], &times);
