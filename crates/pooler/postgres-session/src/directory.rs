@@ -25,14 +25,14 @@ pub trait Directory: Send + Sync + 'static {
 
     /// The same after a query that [`Proof::Ask`] named has found this stored password, or no user who may log in. Must
     /// not return [`Proof::Ask`].
-    fn answered(&self, database: &str, user: &str, stored: Option<&str>) -> Result<Proof, Unknown>;
+    fn note_lookup(&self, database: &str, user: &str, stored: Option<&str>) -> Result<Proof, Unknown>;
 
     /// The kinds of authentication that existing users are asked for, each once. A user who does not exist is asked for
     /// one of these.
     fn looks(&self, database: &str) -> Vec<Look>;
 
     /// A client that logged in as `user` gave a wrong proof: what is remembered of that user may be outdated.
-    fn refuted(&self, database: &str, user: &str);
+    fn note_refuted(&self, database: &str, user: &str);
 
     /// What serves `user`, who has been authenticated, in `database`. Not called before that, so that unauthenticated
     /// clients learn nothing of databases and use nothing up.
@@ -40,7 +40,7 @@ pub trait Directory: Send + Sync + 'static {
 
     /// The catalogue of a pool's database was read. `suspicious` names, for people, what could touch sessions behind
     /// the text of a statement. Called when it has changed.
-    fn catalogue_read(&self, pool: PoolId, suspicious: &[String]);
+    fn note_catalogue(&self, pool: PoolId, suspicious: &[String]);
 
     fn server_login(&self, pool: PoolId) -> ServerLogin;
 }

@@ -257,7 +257,7 @@ impl Directory for LoginDirectory {
         unreachable!("{NO_CLIENTS}")
     }
 
-    fn answered(&self, _: &str, _: &str, _: Option<&str>) -> Result<Proof, Unknown> {
+    fn note_lookup(&self, _: &str, _: &str, _: Option<&str>) -> Result<Proof, Unknown> {
         unreachable!("{NO_CLIENTS}")
     }
 
@@ -265,7 +265,7 @@ impl Directory for LoginDirectory {
         unreachable!("{NO_CLIENTS}")
     }
 
-    fn refuted(&self, _: &str, _: &str) {
+    fn note_refuted(&self, _: &str, _: &str) {
         unreachable!("{NO_CLIENTS}")
     }
 
@@ -273,7 +273,7 @@ impl Directory for LoginDirectory {
         unreachable!("{NO_CLIENTS}")
     }
 
-    fn catalogue_read(&self, _: PoolId, _: &[String]) {
+    fn note_catalogue(&self, _: PoolId, _: &[String]) {
         unreachable!("{NO_CLIENTS}")
     }
 

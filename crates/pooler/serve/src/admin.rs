@@ -48,7 +48,7 @@ mod findings;
 mod guard;
 mod gzip;
 mod history;
-mod listed;
+mod json_list;
 mod metrics;
 mod orders;
 mod page;
@@ -100,7 +100,7 @@ impl Inner {
     }
 
     /// What `/api/pools` shows of a pool beside its snapshot: suspicious functions and its tuner.
-    fn extras_of_pools(&self) -> impl Fn(PoolId) -> api::About + Send + Unpin + use<> {
+    fn extras_of_pools(&self) -> impl Fn(PoolId) -> api::PoolExtras + Send + Unpin + use<> {
         let (reloader, tuners) = (Arc::clone(&self.control.reloader), self.control.tuning.tuners());
         move |id| (reloader.suspicious(id), tuners.get(&id).map(tuned::shown))
     }
@@ -296,7 +296,7 @@ fn unready(pools: &[PoolState], is_ending: bool, databases: &HashSet<(&'static s
 
 async fn metrics(State(admin): State<Admin>, headers: HeaderMap) -> Response {
     let Some((pieces, permit)) = admin.query_streamed(Inner::metrics).await else { return busy() };
-    let is_packed = gzip::is_taken(&headers);
+    let is_packed = gzip::accepts_gzip(&headers);
     let body = match is_packed {
         true => Body::new(Pieces::new(Packed::new(pieces), permit)),
         false => Body::new(Pieces::new(pieces, permit)),
@@ -336,7 +336,7 @@ async fn history(State(admin): State<Admin>, uri: Uri) -> Response {
 }
 
 async fn clients(State(admin): State<Admin>, uri: Uri) -> Response {
-    match limit(&uri, true) {
+    match list_parameters(&uri, true) {
         Ok((limit, which)) => {
             streamed(admin.query_streamed(move |inner| api::clients(inner.handle.clients(which, limit))).await)
         }
@@ -345,14 +345,14 @@ async fn clients(State(admin): State<Admin>, uri: Uri) -> Response {
 }
 
 async fn servers(State(admin): State<Admin>, uri: Uri) -> Response {
-    match limit(&uri, false) {
+    match list_parameters(&uri, false) {
         Ok((limit, _)) => streamed(admin.query_streamed(move |inner| api::servers(inner.handle.servers(limit))).await),
         Err(message) => (StatusCode::BAD_REQUEST, message).into_response(),
     }
 }
 
 /// The number of entries that a request asks for, and of which clients.
-fn limit(uri: &Uri, of_clients: bool) -> Result<(usize, ClientFilter), String> {
+fn list_parameters(uri: &Uri, of_clients: bool) -> Result<(usize, ClientFilter), String> {
     let (mut limit, mut which) = (DEFAULT_LIMIT, ClientFilter::All);
     for pair in uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
         let number = pair.strip_prefix("limit=").and_then(|value| value.parse().ok());
@@ -411,7 +411,8 @@ mod tests {
 
     #[test]
     fn limits_of_lists_are_checked() {
-        let of = |query: &str, of_clients| limit(&format!("/api/clients{query}").parse().unwrap(), of_clients);
+        let of =
+            |query: &str, of_clients| list_parameters(&format!("/api/clients{query}").parse().unwrap(), of_clients);
         assert_eq!(of("", true), Ok((DEFAULT_LIMIT, ClientFilter::All)));
         assert_eq!(of("?limit=5", false), Ok((5, ClientFilter::All)));
         assert_eq!(of("?busy=true&limit=5", true), Ok((5, ClientFilter::Busy)));

@@ -370,13 +370,13 @@ impl fmt::Display for Mode {
 }
 
 impl PoolSettings {
-    /// The sizes between which a pool is tuned, if it is. `shared_limit` is the smallest limit that the pool shares
+    /// The sizes between which a pool is tuned, if it is. `smallest_cap` is the smallest limit that the pool shares
     /// with other pools; 0 is no limit.
-    pub fn tuner_limits(&self, shared_limit: u32) -> Option<tuner::Limits> {
+    pub fn tuner_limits(&self, smallest_cap: u32) -> Option<tuner::Limits> {
         let AutoSize { enabled, min, max, window, start: _ } = self.auto;
         let min = min.max(self.config.min_size);
-        let shared_limit = if shared_limit == 0 { u32::MAX } else { shared_limit };
-        let max = max.unwrap_or(AutoSize::DEFAULT_MAX_SIZE.min(shared_limit)).max(min);
+        let smallest_cap = if smallest_cap == 0 { u32::MAX } else { smallest_cap };
+        let max = max.unwrap_or(AutoSize::DEFAULT_MAX_SIZE.min(smallest_cap)).max(min);
         enabled.then_some(tuner::Limits { min, max, window })
     }
 
@@ -385,16 +385,16 @@ impl PoolSettings {
         self.tuner_limits(0).map_or(self.config.effective_max_size(), |limits| limits.max)
     }
 
-    /// The largest number of servers if `shared_limit` is the smallest limit that the pool shares with others; 0 is no
+    /// The largest number of servers if `smallest_cap` is the smallest limit that the pool shares with others; 0 is no
     /// limit.
-    pub fn max_servers_within(&self, shared_limit: u32) -> u32 {
+    pub fn max_servers_within(&self, smallest_cap: u32) -> u32 {
         let own = self.config.effective_max_size();
-        if shared_limit == 0 { own } else { own.min(shared_limit) }
+        if smallest_cap == 0 { own } else { own.min(smallest_cap) }
     }
 
-    /// The largest number of pinned servers with this `shared_limit`, which is as in `max_servers_within`.
-    pub fn max_pinned(&self, shared_limit: u32) -> u32 {
-        self.state.max_pinned.unwrap_or((self.max_servers_within(shared_limit) / 2).max(1))
+    /// The largest number of pinned servers with this `smallest_cap`, which is as in `max_servers_within`.
+    pub fn max_pinned(&self, smallest_cap: u32) -> u32 {
+        self.state.max_pinned.unwrap_or((self.max_servers_within(smallest_cap) / 2).max(1))
     }
 }
 

@@ -52,7 +52,7 @@ impl Validity {
         now < self.until
     }
 
-    fn refuted(&mut self, now: Instant) {
+    fn note_refuted(&mut self, now: Instant) {
         if now.saturating_duration_since(self.since) >= MIN_LOOKUP_INTERVAL {
             self.until = self.until.min(now);
         }
@@ -75,7 +75,7 @@ impl KnownUsers {
     }
 
     /// Records a password that was just looked up. Returns the value to use: the one known before, if it is equal.
-    pub fn found(&self, user: &str, password: Password, now: Instant, holds: Duration) -> Arc<Password> {
+    pub fn note_found(&self, user: &str, password: Password, now: Instant, holds: Duration) -> Arc<Password> {
         let table = &mut *self.lock();
         password.note_look(&mut table.looks);
         table.unknown.remove(user);
@@ -88,7 +88,7 @@ impl KnownUsers {
     }
 
     /// Records that the database has no such user, or none that may log in.
-    pub fn missing(&self, user: &str, now: Instant, holds: Duration) {
+    pub fn note_missing(&self, user: &str, now: Instant, holds: Duration) {
         let mut table = self.lock();
         table.known.remove(user);
         make_room(&mut table.unknown, user, MAX_UNKNOWN, |validity| validity.until, now);
@@ -101,11 +101,11 @@ impl KnownUsers {
     }
 
     /// Records a wrong password. The password may have been changed, or the user created, since the last lookup.
-    pub fn refuted(&self, user: &str, now: Instant) {
+    pub fn note_refuted(&self, user: &str, now: Instant) {
         let table = &mut *self.lock();
         let known = table.known.get_mut(user).map(|known| &mut known.validity);
         if let Some(validity) = known.or_else(|| table.unknown.get_mut(user)) {
-            validity.refuted(now);
+            validity.note_refuted(now);
         }
     }
 
@@ -142,50 +142,50 @@ mod tests {
     fn an_answer_holds_for_its_time_and_is_remembered_beyond() {
         let (users, start) = (KnownUsers::default(), Instant::now());
         assert!(users.fresh("app", start).is_none());
-        let first = users.found("app", plain("x"), start, MINUTE);
+        let first = users.note_found("app", plain("x"), start, MINUTE);
         assert!(matches!(users.fresh("app", start), Some(Some(p)) if Arc::ptr_eq(&p, &first)));
         assert!(users.fresh("app", start + MINUTE).is_none());
         assert!(users.last("app").is_some());
-        let second = users.found("app", plain("x"), start + MINUTE, MINUTE);
+        let second = users.note_found("app", plain("x"), start + MINUTE, MINUTE);
         assert!(Arc::ptr_eq(&first, &second), "a verifier that was derived is not derived anew");
-        let third = users.found("app", plain("y"), start + MINUTE, MINUTE);
+        let third = users.note_found("app", plain("y"), start + MINUTE, MINUTE);
         assert!(!Arc::ptr_eq(&first, &third));
     }
 
     #[test]
     fn an_unknown_name_is_remembered_and_may_become_a_user() {
         let (users, start) = (KnownUsers::default(), Instant::now());
-        users.missing("app", start, MINUTE / 10);
+        users.note_missing("app", start, MINUTE / 10);
         assert!(matches!(users.fresh("app", start), Some(None)));
         assert!(users.fresh("app", start + MINUTE / 10).is_none());
-        users.found("app", plain("x"), start, MINUTE);
+        users.note_found("app", plain("x"), start, MINUTE);
         assert!(matches!(users.fresh("app", start), Some(Some(_))));
-        users.missing("app", start, MINUTE);
+        users.note_missing("app", start, MINUTE);
         assert!(users.last("app").is_none());
     }
 
     #[test]
     fn a_wrong_password_makes_the_next_login_ask_again_but_not_at_once() {
         let (users, start) = (KnownUsers::default(), Instant::now());
-        users.found("app", plain("x"), start, MINUTE);
-        users.refuted("app", start + MIN_LOOKUP_INTERVAL / 2);
+        users.note_found("app", plain("x"), start, MINUTE);
+        users.note_refuted("app", start + MIN_LOOKUP_INTERVAL / 2);
         assert!(users.fresh("app", start + MIN_LOOKUP_INTERVAL).is_some());
-        users.refuted("app", start + MIN_LOOKUP_INTERVAL);
+        users.note_refuted("app", start + MIN_LOOKUP_INTERVAL);
         assert!(users.fresh("app", start + MIN_LOOKUP_INTERVAL).is_none());
     }
 
     #[test]
     fn the_time_of_a_lookup_does_not_tell_whether_a_user_exists() {
         let (users, start) = (KnownUsers::default(), Instant::now());
-        users.found("app", plain("x"), start, MINUTE);
-        users.missing("none", start, MINUTE);
+        users.note_found("app", plain("x"), start, MINUTE);
+        users.note_missing("none", start, MINUTE);
         let asked = |user: &str, now| users.fresh(user, now).is_none();
         for (after, refuted) in [(0, true), (100, true), (900, false), (1100, true), (1101, false), (70_000, false)] {
             let now = start + Duration::from_millis(after);
             assert_eq!(asked("app", now), asked("none", now), "{after} ms");
             if refuted {
-                users.refuted("app", now);
-                users.refuted("none", now);
+                users.note_refuted("app", now);
+                users.note_refuted("none", now);
             }
         }
         assert!(asked("app", start + Duration::from_millis(1101)), "a wrong password has the next login ask again");
@@ -194,9 +194,9 @@ mod tests {
     #[test]
     fn lookups_of_unknown_names_evict_no_known_user() {
         let (users, start) = (KnownUsers::default(), Instant::now());
-        users.found("app", plain("x"), start, MINUTE);
+        users.note_found("app", plain("x"), start, MINUTE);
         for n in 0..MAX_UNKNOWN + 50 {
-            users.missing(&format!("unknown{n}"), start, MINUTE);
+            users.note_missing(&format!("unknown{n}"), start, MINUTE);
         }
         assert!(users.fresh("app", start).is_some());
         assert_eq!(users.lock().unknown.len(), MAX_UNKNOWN);

@@ -166,8 +166,8 @@ impl LivePools {
         table.entries.get(&id).map(|entry| look(&entry.pools, entry.id))
     }
 
-    /// Finds a pool in the current configuration, and its driver's id.
-    fn find<T>(
+    /// Finds a pool in the current configuration, and its driver's id. Adds it if no client has asked for it yet.
+    fn find_or_add<T>(
         &self,
         name: impl Fn(&ConfigPools) -> Result<T, Unknown>,
         id: impl Fn(&T) -> PoolId,
@@ -182,7 +182,8 @@ impl LivePools {
         }
     }
 
-    /// The driver's id of a pool; `None` if the pool has been forgotten.
+    /// The driver's id of a pool, which is added if it has none yet, and counts as handed out from now on; `None` if
+    /// the pool has been forgotten.
     fn find_or_add_id(&self, pools: &Arc<ConfigPools>, id: PoolId) -> Result<Option<PoolId>, Unknown> {
         {
             let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
@@ -283,26 +284,26 @@ impl Directory for LivePools {
         }
     }
 
-    fn answered(&self, database: &str, user: &str, stored: Option<&str>) -> Result<Proof, Unknown> {
-        self.current().answered(database, user, stored)
+    fn note_lookup(&self, database: &str, user: &str, stored: Option<&str>) -> Result<Proof, Unknown> {
+        self.current().note_lookup(database, user, stored)
     }
 
     fn looks(&self, database: &str) -> Vec<Look> {
         self.current().looks(database)
     }
 
-    fn refuted(&self, database: &str, user: &str) {
-        self.current().refuted(database, user);
+    fn note_refuted(&self, database: &str, user: &str) {
+        self.current().note_refuted(database, user);
     }
 
     fn route(&self, database: &str, user: &str) -> Result<Route, Unknown> {
-        let (route, pool) = self.find(|pools| pools.route(database, user), |route| route.pool)?;
+        let (route, pool) = self.find_or_add(|pools| pools.route(database, user), |route| route.pool)?;
         Ok(Route { pool, ..route })
     }
 
-    fn catalogue_read(&self, pool: PoolId, suspicious: &[String]) {
+    fn note_catalogue(&self, pool: PoolId, suspicious: &[String]) {
         let entry = self.entry(pool);
-        entry.pools.catalogue_read(entry.id, suspicious);
+        entry.pools.note_catalogue(entry.id, suspicious);
         let database = entry.pools.server_login(entry.id).database_id;
         let mut known = self.suspicious.write().unwrap_or_else(PoisonError::into_inner);
         if suspicious.is_empty() {
@@ -327,7 +328,7 @@ impl Upstreams for LivePools {
         if !table.leads_to(pool, entry) {
             // No new client comes: idle servers may be closed.
             (spec.config.min_size, spec.config.min_size_once_connected, spec.sizes) = (0, true, None);
-            spec.forget_after = entry.pools.idle_time(entry.id);
+            spec.forget_after = entry.pools.pool_idle_time(entry.id);
         }
         Some(spec)
     }
@@ -420,7 +421,7 @@ mod tests {
         let pools = LivePools::new(with("[[database]]\nname = \"*\"\nurl = \"postgres://app:pw@h\"\n"));
         let [a, b] = ["a", "b"].map(|name| pools.route(name, "u").unwrap().pool);
         assert_ne!(pools.server_login(a).database_id, pools.server_login(b).database_id);
-        pools.catalogue_read(a, &["public.f".to_owned()]);
+        pools.note_catalogue(a, &["public.f".to_owned()]);
         assert_eq!((pools.suspicious(a).len(), pools.suspicious(b).len()), (1, 0));
     }
 
@@ -477,7 +478,7 @@ mod tests {
         let pools = LivePools::new(with(own));
         let Ok(Proof::Ask(ask)) = pools.proof(local, "shop", "w") else { panic!("it must be asked") };
         assert_eq!(pools.server_login(ask.pool).user, "lookup");
-        pools.answered("shop", "w", Some("md50123456789abcdef0123456789abcdef")).ok();
+        pools.note_lookup("shop", "w", Some("md50123456789abcdef0123456789abcdef")).ok();
         let id = pools.route("shop", "w").unwrap().pool;
         assert_ne!(id, ask.pool);
         let told = pools.make_current(with(&format!("{own}max_size = 7\n")));

@@ -234,14 +234,14 @@ impl ConfigPools {
         self.users.get(name).map(|i| &self.config.users[*i])
     }
 
-    /// The pool of a database with this key.
-    fn pool(&self, database: usize, key: Key) -> Result<PoolId, Unknown> {
-        self.pool_for(database, key, None)
+    /// The pool of a database with this key. It is added if there is none.
+    fn find_or_add_pool(&self, database: usize, key: Key) -> Result<PoolId, Unknown> {
+        self.find_or_add_pool_for(database, key, None)
     }
 
-    /// [`Self::pool`] for a client of this user. One user may have at most half of the free pools of databases that are
-    /// not configured by name.
-    fn pool_for(&self, database: usize, key: Key, user: Option<&str>) -> Result<PoolId, Unknown> {
+    /// [`Self::find_or_add_pool`] for a client of this user. One user may have at most half of the free pools of
+    /// databases that are not configured by name.
+    fn find_or_add_pool_for(&self, database: usize, key: Key, user: Option<&str>) -> Result<PoolId, Unknown> {
         if let Some(id) = self.table.read().unwrap_or_else(PoisonError::into_inner).ids.get(&key) {
             return Ok(*id);
         }
@@ -300,7 +300,7 @@ impl ConfigPools {
             (None, None) if self.admits(index, user) => Arc::clone(user),
             _ => return None,
         };
-        self.pool_for(index, entry.key.with_user(user), entry.made_for.as_deref()).ok()
+        self.find_or_add_pool_for(index, entry.key.with_user(user), entry.made_for.as_deref()).ok()
     }
 
     /// Whether a user may use a database, as far as the configuration tells.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     reload::Reloader,
-    seeds::{MAX_REFRESH_INTERVAL, MIN_REFRESH_INTERVAL, renewed},
+    seeds::{MAX_REFRESH_INTERVAL, MIN_REFRESH_INTERVAL, look_up_hosts_again},
 };
 
 pub async fn follow_names(reloader: Arc<Reloader>) {
@@ -21,5 +21,5 @@ fn refresh(reloader: &Reloader) -> std::time::Duration {
     if reloader.in_force().databases.iter().all(|database| database.srv.is_none()) {
         return MAX_REFRESH_INTERVAL;
     }
-    reloader.replace_config_with(renewed)
+    reloader.replace_config_with(look_up_hosts_again)
 }

@@ -18,7 +18,7 @@ use crate::{
     live_pools::{LivePools, Succession},
     pools::ConfigPools,
     read::from_file,
-    seeds::resolved,
+    seeds::look_up_hosts,
     tls::Tls,
 };
 
@@ -28,10 +28,10 @@ pub struct Reloader {
     /// The TLS settings of the opened listeners.
     tls: Arc<Tls>,
     /// The configuration at start. Its listeners are open, in its order, and settings that take a restart follow it.
-    began: Arc<Config>,
+    first: Arc<Config>,
     in_force: RwLock<Arc<Config>>,
     /// Held during a reload. Readers do not take it.
-    turn: Mutex<()>,
+    reloading: Mutex<()>,
     failed: AtomicU64,
     done: AtomicU64,
     is_behind: AtomicBool,
@@ -62,9 +62,9 @@ impl Reloader {
 
     /// For a process that has just started with `config`.
     pub fn new(handle: Handle, pools: Arc<LivePools>, config: Arc<Config>, tls: Arc<Tls>) -> Self {
-        let (began, in_force) = (Arc::clone(&config), RwLock::new(config));
+        let (first, in_force) = (Arc::clone(&config), RwLock::new(config));
         let (failed, done, is_behind) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
-        Self { handle, pools, tls, began, in_force, turn: Mutex::new(()), failed, done, is_behind }
+        Self { handle, pools, tls, first, in_force, reloading: Mutex::new(()), failed, done, is_behind }
     }
 
     pub fn in_force(&self) -> Arc<Config> {
@@ -82,8 +82,8 @@ impl Reloader {
     /// # Errors
     /// When the new configuration has an error; the old one then stays in force.
     pub fn reload(&self) -> Result<Reloaded, Problems> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let outcome = read(&self.in_force(), &self.began.listeners).and_then(|(config, warnings)| {
+        let _reloading = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
+        let outcome = read(&self.in_force(), &self.first.listeners).and_then(|(config, warnings)| {
             let tls = self.tls.renew(&config)?;
             Ok(self.put_in_force(config, tls, &warnings))
         });
@@ -109,7 +109,7 @@ impl Reloader {
     /// Replaces the configuration in force by what `renew` makes of it, if anything. Returns the second value of
     /// `renew`.
     pub fn replace_config_with<T>(&self, renew: impl FnOnce(&Config) -> (Option<Config>, T)) -> T {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _reloading = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         let (config, said) = renew(&self.in_force());
         let Some(config) = config else { return said };
         match self.tls.renew(&config) {
@@ -124,14 +124,14 @@ impl Reloader {
 
     fn put_in_force(&self, config: Config, tls: Tls, warnings: &[Problem]) -> Reloaded {
         let mut notes: Vec<String> = warnings.iter().map(one_line).collect();
-        note_restarts(&self.began, &config, &mut notes);
+        note_restarts(&self.first, &config, &mut notes);
         for listener in config.listeners.iter().filter(|listener| listener.tls.is_some()) {
-            let before = self.began.listeners.iter().find(|opened| opened.listen == listener.listen);
+            let before = self.first.listeners.iter().find(|opened| opened.listen == listener.listen);
             if before.is_some_and(|before| before.tls.is_none()) {
                 notes.push(format!("TLS at {} is new: restart Poolhouse for that", listener.listen));
             }
         }
-        let listeners = self.began.listeners.iter().map(|opened| {
+        let listeners = self.first.listeners.iter().map(|opened| {
             let now = config.listeners.iter().find(|listener| listener.listen == opened.listen).unwrap_or(opened);
             (now.gate, now.timeouts)
         });
@@ -152,7 +152,7 @@ fn read(in_force: &Config, opened: &[Listener]) -> Result<(Config, Vec<Problem>)
         return Err(problem.hint("start with --config, or restart with other arguments").into());
     };
     let config = from_file(Path::new(&path), in_force.insecure_no_auth)?;
-    let config = resolved(config, Some(in_force))?;
+    let config = look_up_hosts(config, Some(in_force))?;
     let serves = |listener: &Listener| config.databases_of(listener.kind).next().is_some();
     if !opened.iter().any(serves) {
         let problem = Problem::error("the file is for another kind of database than what is served");

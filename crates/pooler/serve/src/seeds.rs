@@ -21,21 +21,21 @@ type LookUp<'l> = &'l dyn Fn(&upstream::SrvName) -> Result<Seeds, String>;
 ///
 /// # Errors
 /// Every name that cannot be looked up and is not in `known`.
-pub fn resolved(config: Config, known: Option<&Config>) -> Result<Config, Problems> {
+pub fn look_up_hosts(config: Config, known: Option<&Config>) -> Result<Config, Problems> {
     if config.databases.iter().all(|database| database.srv.is_none()) {
         return Ok(config);
     }
     let servers = servers();
-    resolved_with(config, known, &|name| name.look_up(servers.as_ref().map_err(String::clone)?))
+    look_up_hosts_with(config, known, &|name| name.look_up(servers.as_ref().map_err(String::clone)?))
         .map(|(config, _)| config)
 }
 
 /// The configuration in force with present hosts, or `None` if nothing has changed; and the time until the next lookup.
 /// May block.
-pub fn renewed(in_force: &Config) -> (Option<Config>, Duration) {
+pub fn look_up_hosts_again(in_force: &Config) -> (Option<Config>, Duration) {
     let servers = servers();
     let look_up: LookUp<'_> = &|name| name.look_up(servers.as_ref().map_err(String::clone)?);
-    match resolved_with(in_force.clone(), Some(in_force), look_up) {
+    match look_up_hosts_with(in_force.clone(), Some(in_force), look_up) {
         Ok((config, holds)) => {
             let same = |(now, before): (&Database, &Database)| now.hosts == before.hosts && now.mongo == before.mongo;
             let is_new = !config.databases.iter().zip(&in_force.databases).all(same);
@@ -45,7 +45,7 @@ pub fn renewed(in_force: &Config) -> (Option<Config>, Duration) {
     }
 }
 
-fn resolved_with(
+fn look_up_hosts_with(
     mut config: Config,
     known: Option<&Config>,
     look_up: LookUp<'_>,
@@ -122,7 +122,8 @@ mod tests {
 
     #[test]
     fn options_in_the_url_take_precedence_over_those_of_the_name() {
-        let (config, holds) = resolved_with(config("?authSource=own"), None, &|_| Ok(seeds("a.example.net"))).unwrap();
+        let (config, holds) =
+            look_up_hosts_with(config("?authSource=own"), None, &|_| Ok(seeds("a.example.net"))).unwrap();
         let database = &config.databases[0];
         assert_eq!(database.hosts.to_string(), "a.example.net:27017");
         assert_eq!(database.mongo.auth_source.as_deref(), Some("own"));
@@ -135,28 +136,28 @@ mod tests {
             let mongo = &config.databases[0].mongo;
             (mongo.auth_source.clone(), mongo.replica_set.clone())
         };
-        let (in_force, _) = resolved_with(config(""), None, &|_| Ok(seeds("a.example.net"))).unwrap();
+        let (in_force, _) = look_up_hosts_with(config(""), None, &|_| Ok(seeds("a.example.net"))).unwrap();
         let changed = Seeds { auth_source: None, replica_set: Some("rs1".to_owned()), ..seeds("a.example.net") };
-        let (renewed, _) = resolved_with(in_force.clone(), Some(&in_force), &|_| Ok(changed.clone())).unwrap();
+        let (renewed, _) = look_up_hosts_with(in_force.clone(), Some(&in_force), &|_| Ok(changed.clone())).unwrap();
         assert_eq!(options(&renewed), (None, Some("rs1".to_owned())));
         let silent: LookUp<'_> = &|_: &SrvName| Err("the name server does not answer".to_owned());
-        let (own, _) = resolved_with(config("?authSource=own"), None, &|_| Ok(seeds("a.example.net"))).unwrap();
-        let (reloaded, _) = resolved_with(config(""), Some(&own), silent).unwrap();
+        let (own, _) = look_up_hosts_with(config("?authSource=own"), None, &|_| Ok(seeds("a.example.net"))).unwrap();
+        let (reloaded, _) = look_up_hosts_with(config(""), Some(&own), silent).unwrap();
         assert_eq!(options(&reloaded), (None, Some("rs0".to_owned())), "the URL names no authSource now");
     }
 
     #[test]
     fn a_failed_lookup_keeps_known_hosts_and_is_otherwise_an_error() {
         let silent: LookUp<'_> = &|_: &SrvName| Err("the name server does not answer".to_owned());
-        let (known, _) = resolved_with(config(""), None, &|_| Ok(seeds("a.example.net"))).unwrap();
-        let (kept, holds) = resolved_with(config(""), Some(&known), silent).unwrap();
+        let (known, _) = look_up_hosts_with(config(""), None, &|_| Ok(seeds("a.example.net"))).unwrap();
+        let (kept, holds) = look_up_hosts_with(config(""), Some(&known), silent).unwrap();
         assert_eq!((kept.databases[0].hosts.clone(), holds), (known.databases[0].hosts.clone(), MIN_REFRESH_INTERVAL));
         assert_eq!(kept.databases[0].mongo, known.databases[0].mongo);
-        let (changed, _) = resolved_with(config("?authSource=own&appName=x"), Some(&known), silent).unwrap();
+        let (changed, _) = look_up_hosts_with(config("?authSource=own&appName=x"), Some(&known), silent).unwrap();
         let mongo = &changed.databases[0].mongo;
         assert_eq!((mongo.auth_source.as_deref(), mongo.replica_set.as_deref()), (Some("own"), Some("rs0")));
         assert_eq!(changed.databases[0].hosts.addresses, known.databases[0].hosts.addresses);
-        let told = resolved_with(config(""), None, silent).unwrap_err().to_string();
+        let told = look_up_hosts_with(config(""), None, silent).unwrap_err().to_string();
         assert!(
             told.contains("p.toml:2:7") && told.contains("`c.example.net`") && told.contains("does not answer"),
             "{told}"

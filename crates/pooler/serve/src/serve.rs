@@ -29,7 +29,7 @@ use crate::{
     protocols::Protocols,
     refresh::follow_names,
     reload::Reloader,
-    seeds::resolved,
+    seeds::look_up_hosts,
     sockets::{Bound, SocketFile, adopt, bind, bind_admin},
     systemd,
     tls::Tls,
@@ -71,7 +71,7 @@ impl ServeError {
 /// # Errors
 /// When the configuration is wrong, a system call fails, or a worker panics.
 pub fn serve(config: Config, log: &LogOptions, take_over: bool, new_examiner: NewExaminer) -> Result<(), ServeError> {
-    let config = resolved(config, None)?;
+    let config = look_up_hosts(config, None)?;
     let problems = check(&config, Machine::here());
     if problems.iter().any(|problem| problem.severity == Severity::Error) {
         return Err(Problems(problems).into());
@@ -119,7 +119,7 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool, new_examiner: Ne
         move || ProtocolMemory { statements: statements(), http: http() },
     );
     let handle = driver.handle();
-    let limits = Arc::new(before.limits(driver.handle()));
+    let limits = Arc::new(before.limit_shares(driver.handle()));
     tell_predecessor(before, inherited, &limits, &tuning);
     let giver = SuccessorListener::wait(&config, driver.handle(), Arc::clone(&limits), tuning, copies);
     let ended = runtime.block_on(watch(signals, &handle, &admin, admin_socket, &giver));

@@ -111,7 +111,7 @@ impl Postgres {
         // where that is asked for.
         let tells = side.server.mode != PoolMode::Session && side.server.policy.reset == ResetPolicy::Auto;
         if let Some(suspicious) = news.filter(|_| tells) {
-            self.directory.catalogue_read(side.server.pool, &suspicious);
+            self.directory.note_catalogue(side.server.pool, &suspicious);
         }
         match verdict {
             None => side.server.become_ready(side.server_tag, side.out),

@@ -300,7 +300,7 @@ impl Postgres {
                 let user = &login.start.user;
                 let (code, message) = match error {
                     scram::Error::WrongProof => {
-                        self.directory.refuted(&login.start.database, user);
+                        self.directory.note_refuted(&login.start.database, user);
                         (code::INVALID_PASSWORD, format!("password authentication failed for user \"{user}\""))
                     }
                     _ => (code::PROTOCOL_VIOLATION, error.to_string()),

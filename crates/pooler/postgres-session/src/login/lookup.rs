@@ -45,7 +45,7 @@ impl Postgres {
         failure: Option<Failure>,
     ) -> Option<(ClientTag, Result<Proof, Unknown>)> {
         let found = lookup.found(failure);
-        let outcome = found.map(|found| self.directory.answered(&lookup.database, &lookup.user, found));
+        let outcome = found.map(|found| self.directory.note_lookup(&lookup.database, &lookup.user, found));
         if lookup.abandoned {
             side.out.push(Effect::Ready { server: side.server_tag });
         }

@@ -13,7 +13,7 @@ use driver::{
 use pool::PoolConfig;
 use seam::PoolId;
 
-use super::listed::{Listed, write};
+use super::json_list::{JsonList, write};
 
 /// Bytes of JSON that a pool takes at most in the answer of [`pools`], and values in it: the room that a reader needs.
 pub const POOL_BYTES: usize = 9 * 1024 + 256;
@@ -21,10 +21,10 @@ pub const POOL_BYTES: usize = 9 * 1024 + 256;
 pub const POOL_VALUES: usize = 480;
 
 /// What a pool shows beside its snapshot: functions that change sessions of its database, and its tuner if it has one.
-pub type About = (Arc<[String]>, Option<Tuning>);
+pub type PoolExtras = (Arc<[String]>, Option<Tuning>);
 
 /// `/api/pools` of this process, in pieces.
-pub fn pools<A: Fn(PoolId) -> About>(
+pub fn pools<A: Fn(PoolId) -> PoolExtras>(
     mut snapshot: Snapshot,
     (instance, uptime): (&str, Duration),
     about: A,
@@ -37,11 +37,11 @@ pub fn pools<A: Fn(PoolId) -> About>(
         let about = about(shown.id);
         write(text, &pool(shown, about, summarized));
     };
-    Listed::new(format!("{begin}\"pools\":[").into_bytes(), pools, write_pool, format!("]{end}").into_bytes())
+    JsonList::new(format!("{begin}\"pools\":[").into_bytes(), pools, write_pool, format!("]{end}").into_bytes())
 }
 
-/// The same as values.
-pub fn look(mut snapshot: Snapshot, process_id: (&str, Duration), about: impl Fn(PoolId) -> About) -> Look {
+/// `/api/pools` as values, for the doctor.
+pub fn look(mut snapshot: Snapshot, process_id: (&str, Duration), about: impl Fn(PoolId) -> PoolExtras) -> Look {
     let pools = std::mem::take(&mut snapshot.pools).into_iter();
     let pools = pools.map(|shown| {
         let about = about(shown.id);
@@ -52,12 +52,12 @@ pub fn look(mut snapshot: Snapshot, process_id: (&str, Duration), about: impl Fn
 
 /// `/api/clients`, in pieces.
 pub fn clients(clients: Vec<ClientInfo>) -> impl Iterator<Item = Vec<u8>> {
-    Listed::alone("clients", clients, |text, shown| write(text, &client(shown)))
+    JsonList::alone("clients", clients, |text, shown| write(text, &client(shown)))
 }
 
 /// `/api/servers`, in pieces.
 pub fn servers(servers: Vec<ServerInfo>) -> impl Iterator<Item = Vec<u8>> {
-    Listed::alone("servers", servers, |text, shown| write(text, &server(shown)))
+    JsonList::alone("servers", servers, |text, shown| write(text, &server(shown)))
 }
 
 /// All but the pools.
@@ -141,7 +141,7 @@ fn server(server: ServerInfo) -> Server {
 }
 
 /// `histogram` makes a pool's histograms.
-fn pool<H>(pool: PoolSnapshot, (suspicious, tuning): About, histogram: fn(&DurationHistogram) -> H) -> Pool<H> {
+fn pool<H>(pool: PoolSnapshot, (suspicious, tuning): PoolExtras, histogram: fn(&DurationHistogram) -> H) -> Pool<H> {
     let histograms = |named: &[(&'static str, DurationHistogram)]| -> BTreeMap<String, H> {
         named.iter().map(|(name, times)| ((*name).to_owned(), histogram(times))).collect()
     };
@@ -344,7 +344,7 @@ mod tests {
         }
     }
 
-    fn about(id: PoolId) -> About {
+    fn about(id: PoolId) -> PoolExtras {
         (Arc::from([]), (id.0 % 2 == 1).then(|| Tuning { state: "searching".to_owned(), ..Tuning::default() }))
     }
 

@@ -37,11 +37,11 @@ pub struct Sample {
 /// The samples that were taken while clients requested findings.
 pub struct Findings {
     new_examiner: NewExaminer,
-    samples: Mutex<Samples>,
+    examiners: Mutex<Examiners>,
 }
 
 /// Two examiners. The older one answers, until the younger one takes its place: an examiner only grows.
-struct Samples {
+struct Examiners {
     older: Box<dyn Examiner>,
     younger: Box<dyn Examiner>,
     /// The times of the first and the last sample.
@@ -53,7 +53,7 @@ struct Samples {
 
 impl Findings {
     pub fn new(new_examiner: NewExaminer) -> Self {
-        Self { new_examiner, samples: Mutex::new(Samples::new(new_examiner)) }
+        Self { new_examiner, examiners: Mutex::new(Examiners::new(new_examiner)) }
     }
 
     /// Takes a sample, unless the last one is recent, and returns the findings of all samples. `take_sample` gives
@@ -61,28 +61,28 @@ impl Findings {
     /// whether a sample was taken.
     pub fn answer(&self, now: Instant, take_sample: impl FnOnce() -> Option<Sample>) -> (Value, bool) {
         // Other requests meanwhile take no sample, and do not wait for this one.
-        let begun = self.samples().begin_sample_if_due(now, self.new_examiner);
+        let begun = self.examiners().begin_sample_if_due(now, self.new_examiner);
         if let Some(at) = begun {
             let sample = take_sample();
-            self.samples().add(at, sample, self.new_examiner);
+            self.examiners().add(at, sample, self.new_examiner);
         }
-        (self.samples().answer_json(), begun.is_some())
+        (self.examiners().answer_json(), begun.is_some())
     }
 
     /// Forgets all samples if no client has requested findings for [`FORGET_AFTER`].
     pub fn tidy(&self, now: Instant) {
-        let mut samples = self.samples();
-        if samples.first_and_last.is_some_and(|(_, last)| now.saturating_duration_since(last) >= FORGET_AFTER) {
-            *samples = Samples::new(self.new_examiner);
+        let mut examiners = self.examiners();
+        if examiners.first_and_last.is_some_and(|(_, last)| now.saturating_duration_since(last) >= FORGET_AFTER) {
+            *examiners = Examiners::new(self.new_examiner);
         }
     }
 
-    fn samples(&self) -> MutexGuard<'_, Samples> {
-        self.samples.lock().unwrap_or_else(PoisonError::into_inner)
+    fn examiners(&self) -> MutexGuard<'_, Examiners> {
+        self.examiners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Samples {
+impl Examiners {
     fn new(new_examiner: NewExaminer) -> Self {
         let (older, younger) = (new_examiner(), new_examiner());
         Self { older, younger, first_and_last: None, last_added: Duration::ZERO, has_too_many: false }
@@ -211,9 +211,9 @@ mod tests {
         }
         assert!(longest <= 2.0 * HALF_WINDOW.as_secs_f64(), "{longest}");
         findings.tidy(began + Duration::from_secs(2_010));
-        assert_ne!(findings.samples().older.looks(), 0);
+        assert_ne!(findings.examiners().older.looks(), 0);
         findings.tidy(began + Duration::from_secs(2_100));
-        assert_eq!(findings.samples().older.looks(), 0);
+        assert_eq!(findings.examiners().older.looks(), 0);
         assert_eq!(after(&findings, began, 2_101)["state"], json!("looking"));
     }
 
@@ -226,8 +226,8 @@ mod tests {
             look()
         };
         findings.answer(began + Duration::from_secs(3), slow);
-        let samples = findings.samples();
-        assert_eq!((samples.older.looks(), samples.older.duration()), (2, Duration::from_secs(9)));
+        let examiners = findings.examiners();
+        assert_eq!((examiners.older.looks(), examiners.older.duration()), (2, Duration::from_secs(9)));
     }
 
     #[test]
@@ -235,7 +235,7 @@ mod tests {
         let (findings, began) = findings();
         after(&findings, began, 0);
         let answer = findings.answer(began + Duration::from_secs(2), || None).0;
-        assert_eq!((&answer["state"], findings.samples().older.looks()), (&json!("too many pools"), 0));
+        assert_eq!((&answer["state"], findings.examiners().older.looks()), (&json!("too many pools"), 0));
         assert_eq!(after(&findings, began, 4)["state"], json!("looking"), "there are fewer again");
     }
 }

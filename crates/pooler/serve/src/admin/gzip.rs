@@ -5,8 +5,8 @@ use std::io::Write;
 use axum::http::{HeaderMap, header::ACCEPT_ENCODING};
 use flate2::{Compression, write::GzEncoder};
 
-/// Whether a request says that it takes this.
-pub fn is_taken(headers: &HeaderMap) -> bool {
+/// Whether a request accepts answers in gzip.
+pub fn accepts_gzip(headers: &HeaderMap) -> bool {
     let said = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     said.flat_map(|value| value.split(',')).any(|coding| {
         let (name, weight) = coding.split_once(';').unwrap_or((coding, "q=1"));
@@ -54,7 +54,7 @@ mod tests {
     fn it_is_taken_by_who_names_it_and_does_not_refuse_it() {
         let taken = |values: &[&'static str]| {
             let pairs = values.iter().map(|value| (ACCEPT_ENCODING, value.parse().unwrap()));
-            is_taken(&pairs.collect::<HeaderMap>())
+            accepts_gzip(&pairs.collect::<HeaderMap>())
         };
         for one in ["gzip", "GZIP", "deflate, gzip", "gzip;q=0.5", "br;q=1.0, gzip ; q=0.8, *;q=0.1"] {
             assert!(taken(&[one]), "{one}");

@@ -14,7 +14,7 @@ use driver::{BUCKET_BOUNDS_US, DurationHistogram, PoolSnapshot};
 use seam::PoolId;
 use serde::{Serialize, Serializer, ser::SerializeSeq};
 
-use super::listed::{Listed, write};
+use super::json_list::{JsonList, write};
 
 /// Time from one sample to the next.
 pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
@@ -121,7 +121,7 @@ impl History {
         let write_pool = |text: &mut Vec<u8>, pool: PoolPoints| {
             write(text, &Shown { id: pool.id.0, labels: &pool.labels, points: &pool.points });
         };
-        Listed::new(begin, self.lock().of(only), write_pool, b"]}".to_vec())
+        JsonList::new(begin, self.lock().of(only), write_pool, b"]}".to_vec())
     }
 
     /// The bytes that all points take.

@@ -45,8 +45,8 @@ pub const POOL_KEYS: &[&str] = &[
 /// Keys that only mean something where the size is tuned.
 pub const AUTO_KEYS: &[&str] = &["auto_min_size", "auto_max_size", "auto_start_size", "auto_window"];
 
-/// Bounds of the time for which a size is watched.
-const WINDOWS: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(600));
+/// Bounds of `auto_window`, the time for which a size is measured.
+const AUTO_WINDOW_BOUNDS: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(600));
 
 /// Shorter, and pools would be made anew for each request.
 const SHORTEST_POOL_IDLE_TIME: Duration = Duration::from_secs(1);
@@ -109,7 +109,7 @@ fn pool_idle_time(section: &Section<'_>) -> Option<Option<Duration>> {
 /// Whether the size is tuned, and how. A number in this section means that it is not.
 fn auto_size(section: &Section<'_>, size: Option<Option<u32>>, inherited: AutoSize) -> AutoSize {
     let window = section.duration_on("auto_window");
-    if window.is_some_and(|window| window < WINDOWS.0 || window > WINDOWS.1) {
+    if window.is_some_and(|window| window < AUTO_WINDOW_BOUNDS.0 || window > AUTO_WINDOW_BOUNDS.1) {
         section.error("auto_window", "`auto_window`: this must be a duration from 200ms to 10m");
     }
     let auto = AutoSize {

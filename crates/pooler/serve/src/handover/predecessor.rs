@@ -18,7 +18,7 @@ use super::{
 };
 use crate::tuning::Tuning;
 
-/// The thread that waits for a successor.
+/// A handle to the thread that waits for a successor.
 pub struct SuccessorListener {
     /// The listening sockets, until they are given away or closed.
     sockets: Arc<Mutex<Option<Sockets>>>,
@@ -51,7 +51,7 @@ impl SuccessorListener {
         };
         let sockets = Arc::clone(&giver.sockets);
         let reporter = Reporter::new(limits, move || locked(&sockets).is_some());
-        let give = Give {
+        let socket_giver = SocketGiver {
             handle,
             reporter: reporter.clone(),
             tuning,
@@ -69,7 +69,7 @@ impl SuccessorListener {
         if let Err(error) = at(meeting.bind_reporter(), Box::new(move |listener| reporter.serve(&listener))) {
             tracing::warn!(%error, "limits will not hold together with a process that follows this one");
         }
-        if let Err(error) = at(meeting.bind(), Box::new(move |listener| give.serve(listener))) {
+        if let Err(error) = at(meeting.bind(), Box::new(move |listener| socket_giver.serve(listener))) {
             tracing::warn!(%error, "no other process will be able to take over from this one");
         }
         giver
@@ -95,7 +95,8 @@ fn locked(sockets: &Mutex<Option<Sockets>>) -> MutexGuard<'_, Option<Sockets>> {
     sockets.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-struct Give {
+/// The thread that waits for a successor, and gives it the sockets.
+struct SocketGiver {
     handle: Handle,
     reporter: Reporter,
     tuning: Arc<Tuning>,
@@ -105,7 +106,7 @@ struct Give {
     has_given: Arc<AtomicBool>,
 }
 
-impl Give {
+impl SocketGiver {
     /// Serves one successor at a time, until one has taken over.
     fn serve(self, listener: UnixListener) {
         for stream in listener.incoming() {

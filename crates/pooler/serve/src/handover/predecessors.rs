@@ -49,8 +49,8 @@ impl Predecessors {
         held_before(self.reports.values())
     }
 
-    /// The limits without what the predecessors hold.
-    pub fn limits(&self, handle: Handle) -> LimitShares {
+    /// The shares in each limit: what the predecessors hold is left to them.
+    pub fn limit_shares(&self, handle: Handle) -> LimitShares {
         LimitShares::new(handle, self.reports.clone())
     }
 

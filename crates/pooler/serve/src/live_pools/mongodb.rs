@@ -21,7 +21,8 @@ impl LivePools {
     }
 }
 
-fn number(hosts: &mut Hosts, name: &str) -> usize {
+/// The number of a host, which is added if it has none.
+fn find_or_add_host(hosts: &mut Hosts, name: &str) -> usize {
     hosts.iter().position(|host| **host == *name).unwrap_or_else(|| {
         hosts.push(name.into());
         hosts.len() - 1
@@ -44,7 +45,7 @@ impl Directory for LivePools {
     fn hosts(&self) -> Vec<usize> {
         let names = self.current().mongodb_hosts();
         let mut hosts = self.host_names();
-        names.iter().map(|name| number(&mut hosts, name)).collect()
+        names.iter().map(|name| find_or_add_host(&mut hosts, name)).collect()
     }
 
     fn host_name(&self, host: usize) -> Arc<str> {
@@ -90,7 +91,7 @@ impl Directory for LivePools {
 
     fn route(&self, user: &str, host: usize) -> Result<PoolId, String> {
         let name = self.host_names().get(host).cloned().ok_or("there is no such host")?;
-        let found = self.find(|pools| pools.mongodb_route(user, &name), |id| *id);
+        let found = self.find_or_add(|pools| pools.mongodb_route(user, &name), |id| *id);
         found.map(|(_, known)| known).map_err(reason)
     }
 
@@ -111,7 +112,7 @@ impl Directory for LivePools {
     fn server_login(&self, pool: PoolId) -> ServerLogin {
         let entry = self.entry(pool);
         let (name, login) = entry.pools.mongodb_login(entry.id);
-        ServerLogin { host: number(&mut self.host_names(), &name), ..login }
+        ServerLogin { host: find_or_add_host(&mut self.host_names(), &name), ..login }
     }
 }
 

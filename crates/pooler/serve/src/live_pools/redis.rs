@@ -1,4 +1,4 @@
-//! The same for Redis.
+//! [`Directory`] of Redis' sessions, across configurations.
 
 use std::sync::{Arc, atomic::Ordering::Acquire};
 
@@ -22,7 +22,7 @@ impl Directory for LivePools {
     }
 
     fn route(&self, user: &str, database: u32, version: Version) -> Result<PoolId, String> {
-        let found = self.find(|pools| pools.redis_route(user, database, version), |id| *id);
+        let found = self.find_or_add(|pools| pools.redis_route(user, database, version), |id| *id);
         found.map(|(_, known)| known).map_err(reason)
     }
 

@@ -52,7 +52,7 @@ impl Directory for ConfigPools {
         }
     }
 
-    fn answered(&self, database: &str, user: &str, stored: Option<&str>) -> Result<Proof, Unknown> {
+    fn note_lookup(&self, database: &str, user: &str, stored: Option<&str>) -> Result<Proof, Unknown> {
         let Lookups { auth, known, .. } = self.lookups(database).ok_or(Unknown::User)?;
         let password = stored.map(|stored| Password::parse(&Secret::new(stored))).transpose();
         let password = password.unwrap_or_else(|error| {
@@ -61,9 +61,9 @@ impl Directory for ConfigPools {
         });
         let now = Instant::now();
         match password {
-            Some(password) => Ok(proof(&known.found(user, password, now, auth.cache_time))),
+            Some(password) => Ok(proof(&known.note_found(user, password, now, auth.cache_time))),
             None => {
-                known.missing(user, now, auth.failure_cache_time);
+                known.note_missing(user, now, auth.failure_cache_time);
                 Err(Unknown::User)
             }
         }
@@ -75,9 +75,9 @@ impl Directory for ConfigPools {
         if found.is_empty() { self.looks.clone() } else { found }
     }
 
-    fn refuted(&self, database: &str, user: &str) {
+    fn note_refuted(&self, database: &str, user: &str) {
         if let Some(lookups) = self.lookups(database) {
-            lookups.known.refuted(user, Instant::now());
+            lookups.known.note_refuted(user, Instant::now());
         }
     }
 
@@ -86,13 +86,13 @@ impl Directory for ConfigPools {
         let configured = &self.config.databases[index];
         let server_user = configured.user.as_deref().unwrap_or(user);
         let key = Key::Postgres { database: database.into(), user: server_user.into() };
-        let pool = self.pool_for(index, key, Some(user))?;
+        let pool = self.find_or_add_pool_for(index, key, Some(user))?;
         let pass_through = server_user == user && self.server_password(index, user).is_none();
         let settings = self.settings(configured, server_user);
         Ok(Route { pool, mode: mode(settings.mode), pass_through, add_host: settings.application_name_add_host })
     }
 
-    fn catalogue_read(&self, id: PoolId, suspicious: &[String]) {
+    fn note_catalogue(&self, id: PoolId, suspicious: &[String]) {
         let (entry, _) = self.entry(id);
         let (database, user) = (entry.key.label(), entry.key.user());
         if suspicious.is_empty() {
@@ -151,7 +151,7 @@ impl Directory for ConfigPools {
             .into(),
             trusted_functions: settings.trusted_functions.clone(),
             mode: mode(settings.mode),
-            state: state_policy(&settings, self.shared_limit(database, user)),
+            state: state_policy(&settings, self.smallest_cap(database, user)),
             target: database.target,
             encryption: dial::encryption(&database.hosts, &database.tls),
         }
@@ -166,8 +166,8 @@ fn mode(mode: Mode) -> PoolMode {
     }
 }
 
-/// `shared_limit` is the smallest limit that the pool shares with others.
-fn state_policy(settings: &PoolSettings, shared_limit: u32) -> StatePolicy {
+/// `smallest_cap` is the smallest limit that the pool shares with others.
+fn state_policy(settings: &PoolSettings, smallest_cap: u32) -> StatePolicy {
     let state = &settings.state;
     StatePolicy {
         on_state: state.on_session_state,
@@ -176,9 +176,9 @@ fn state_policy(settings: &PoolSettings, shared_limit: u32) -> StatePolicy {
             Reset::Always => ResetPolicy::Always,
             Reset::Never => ResetPolicy::Never,
         },
-        max_pinned: settings.max_pinned(shared_limit),
+        max_pinned: settings.max_pinned(smallest_cap),
         // One that listens for all must leave one for everything else.
-        share_listener: settings.max_servers_within(shared_limit) > 1,
+        share_listener: settings.max_servers_within(smallest_cap) > 1,
         max_prepared: state.max_prepared_statements.unwrap_or(StatePolicy::default().max_prepared),
     }
 }

@@ -31,7 +31,7 @@ impl ConfigPools {
     pub(super) fn monitors(&self, database: usize) -> Vec<PoolId> {
         let user: Arc<str> = self.config.databases[database].user.as_deref().unwrap_or_default().into();
         let key = |host: String| Key::MongoDb { host: host.into(), user: Arc::clone(&user), monitors: true };
-        self.host_names(database).filter_map(|host| self.pool(database, key(host)).ok()).collect()
+        self.host_names(database).filter_map(|host| self.find_or_add_pool(database, key(host)).ok()).collect()
     }
 }
 
@@ -93,7 +93,7 @@ impl ConfigPools {
         let index = self.mongodb.ok_or_else(|| forbidden("no MongoDB is configured any more"))?;
         self.host(index, host).ok_or_else(|| forbidden("this host is no longer configured"))?;
         let user = self.config.databases[index].user.as_deref().unwrap_or(user).into();
-        self.pool(index, Key::MongoDb { host: host.into(), user, monitors: false })
+        self.find_or_add_pool(index, Key::MongoDb { host: host.into(), user, monitors: false })
     }
 
     pub(crate) fn mongodb_max_wait(&self, pool: PoolId) -> Option<Duration> {
@@ -103,7 +103,7 @@ impl ConfigPools {
 
     pub(crate) fn mongodb_max_pinned(&self, pool: PoolId) -> u32 {
         let (entry, database) = self.entry(pool);
-        database.pool.max_pinned(self.shared_limit(database, entry.key.user()))
+        database.pool.max_pinned(self.smallest_cap(database, entry.key.user()))
     }
 
     /// The host's name, and the login there without the host's number.

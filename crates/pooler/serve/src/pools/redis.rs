@@ -84,7 +84,7 @@ impl ConfigPools {
     pub(crate) fn redis_route(&self, user: &str, database: u32, version: Version) -> Result<PoolId, Unknown> {
         let index = self.redis.ok_or_else(|| Unknown::Forbidden("no Redis is configured any more".to_owned()))?;
         let of_servers = self.config.databases[index].user.as_deref().unwrap_or(user).into();
-        self.pool_for(index, Key::Redis { database, version, user: of_servers }, Some(user))
+        self.find_or_add_pool_for(index, Key::Redis { database, version, user: of_servers }, Some(user))
     }
 }
 

@@ -44,7 +44,7 @@ impl ConfigPools {
     }
 
     /// How long a pool must be unused to be forgotten, once its database or user is no longer configured.
-    pub fn idle_time(&self, pool: PoolId) -> Option<Duration> {
+    pub fn pool_idle_time(&self, pool: PoolId) -> Option<Duration> {
         self.entry(pool).1.pool.pool_idle_time
     }
 
@@ -57,7 +57,7 @@ impl ConfigPools {
                 let known = self.server_password(index, user).is_some() || self.stored(index, user).is_none();
                 if known && self.settings(database, user).config.min_size > 0 {
                     let key = Key::Postgres { database: database.name.as_str().into(), user: user.into() };
-                    pools.extend(self.pool(index, key));
+                    pools.extend(self.find_or_add_pool(index, key));
                 }
             };
             match &database.user {
@@ -137,11 +137,11 @@ impl ConfigPools {
 
     fn tuner_limits_of(&self, entry: &Entry, database: &Database) -> Option<tuner::Limits> {
         let user = entry.key.user();
-        self.settings(database, user).tuner_limits(self.shared_limit(database, user))
+        self.settings(database, user).tuner_limits(self.smallest_cap(database, user))
     }
 
     /// The smallest limit that a pool's servers share with those of other pools; 0 if there is none.
-    pub(super) fn shared_limit(&self, database: &Database, user: &str) -> u32 {
+    pub(super) fn smallest_cap(&self, database: &Database, user: &str) -> u32 {
         let limits = [
             self.config.limits.max_server_connections,
             database.max_connections,

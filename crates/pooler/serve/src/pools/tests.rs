@@ -118,9 +118,9 @@ fn users_who_are_not_configured_are_looked_up_and_remembered() {
     assert_eq!((spec.database.as_str(), spec.config.max_size), ("a/auth_query", 2));
 
     let hash = "md50123456789abcdef0123456789abcdef";
-    assert!(matches!(pools.answered("a", "app", Some(hash)), Ok(Proof::Md5(_))));
+    assert!(matches!(pools.note_lookup("a", "app", Some(hash)), Ok(Proof::Md5(_))));
     assert!(matches!(ask("app"), Ok(Proof::Md5(_))));
-    assert!(matches!(pools.answered("a", "nobody", None), Err(Unknown::User)));
+    assert!(matches!(pools.note_lookup("a", "nobody", None), Err(Unknown::User)));
     assert!(matches!(ask("nobody"), Err(Unknown::User)));
     let route = pools.route("a", "app").unwrap();
     assert!(route.pass_through && route.pool != question.pool);
@@ -134,7 +134,7 @@ fn who_does_not_exist_looks_like_those_who_are_looked_up_once_any_is_known() {
     let plain = Look::Scram(scram::Shape::default());
     assert_eq!(pools.looks("a"), [plain], "as the configured user");
     let hash = "md50123456789abcdef0123456789abcdef";
-    assert!(pools.answered("a", "app", Some(hash)).is_ok());
+    assert!(pools.note_lookup("a", "app", Some(hash)).is_ok());
     assert_eq!((pools.looks("a"), pools.looks("nowhere")), (vec![Look::Md5], vec![Look::Md5]));
     assert_eq!(pools.looks("b"), [plain], "nobody is looked up there");
 }
@@ -226,7 +226,7 @@ fn a_user_who_is_refused_a_pool_leaves_no_entry() {
     );
     let route = |n: usize| {
         let key = Key::Postgres { database: "d".into(), user: format!("u{n}").into() };
-        pools.pool_for(0, key, Some(&format!("u{n}")))
+        pools.find_or_add_pool_for(0, key, Some(&format!("u{n}")))
     };
     // The pool that looks users up is there from the start.
     let most = MAX_POOLS - RESERVED_FOR_CONFIGURED - 1;

@@ -62,7 +62,7 @@ impl Directory for Setup {
         Ok(Proof::Trust)
     }
 
-    fn answered(&self, _: &str, _: &str, _: Option<&str>) -> Result<Proof, Unknown> {
+    fn note_lookup(&self, _: &str, _: &str, _: Option<&str>) -> Result<Proof, Unknown> {
         unreachable!("no user is looked up")
     }
 
@@ -70,14 +70,14 @@ impl Directory for Setup {
         Vec::new()
     }
 
-    fn refuted(&self, _: &str, _: &str) {}
+    fn note_refuted(&self, _: &str, _: &str) {}
 
     fn route(&self, _: &str, user: &str) -> Result<Route, Unknown> {
         let pool = USERS.iter().position(|known| *known == user).ok_or(Unknown::User)?;
         Ok(Route { pool: self.pool_ids.id_or_new(pool as u32), mode: self.mode, pass_through: false, add_host: false })
     }
 
-    fn catalogue_read(&self, _: PoolId, _: &[String]) {}
+    fn note_catalogue(&self, _: PoolId, _: &[String]) {}
 
     fn server_login(&self, pool: PoolId) -> ServerLogin {
         ServerLogin {

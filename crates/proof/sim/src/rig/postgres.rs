@@ -63,7 +63,7 @@ impl Directory for TestDirectory {
         Ok(Route { pool: POOL, mode: self.mode, pass_through: self.password.is_none(), add_host: false })
     }
 
-    fn answered(&self, _: &str, _: &str, stored: Option<&str>) -> Result<Proof, Unknown> {
+    fn note_lookup(&self, _: &str, _: &str, stored: Option<&str>) -> Result<Proof, Unknown> {
         stored.map(|hash| Proof::Md5(hash.into())).ok_or(Unknown::User)
     }
 
@@ -71,9 +71,9 @@ impl Directory for TestDirectory {
         Vec::new()
     }
 
-    fn refuted(&self, _: &str, _: &str) {}
+    fn note_refuted(&self, _: &str, _: &str) {}
 
-    fn catalogue_read(&self, _: PoolId, _: &[String]) {}
+    fn note_catalogue(&self, _: PoolId, _: &[String]) {}
 
     fn server_login(&self, _: PoolId) -> ServerLogin {
         ServerLogin {

@@ -40,21 +40,21 @@ struct Taken {
 /// The slot of a connection. Dropping it frees the slot.
 pub struct Slot {
     id: u64,
-    now: Mutex<Now>,
-    goes: Notify,
+    connection: Mutex<Connection>,
+    close_requested: Notify,
     taken: Arc<Mutex<Taken>>,
     _permit: OwnedSemaphorePermit,
 }
 
 /// The state of its connection.
-struct Now {
+struct Connection {
     /// Since when no request is being answered; `None` during an answer.
     idle_since: Option<Instant>,
     has_requested: bool,
     asked_to_close: bool,
 }
 
-impl Now {
+impl Connection {
     /// Whether it closes soon. A connection with a request that arrived at that moment closes after the answer, which
     /// may take long.
     fn is_closing(&self) -> bool {
@@ -75,19 +75,19 @@ impl Slots {
                 self.ask_idlest_to_close(Instant::now());
             }
             if let Ok(permit) = timeout(POLL_INTERVAL, free.acquire_owned()).await {
-                return self.slot(permit.expect("it is never closed"));
+                return self.add_slot(permit.expect("it is never closed"));
             }
         }
     }
 
-    fn slot(&self, permit: OwnedSemaphorePermit) -> Arc<Slot> {
+    fn add_slot(&self, permit: OwnedSemaphorePermit) -> Arc<Slot> {
         let mut taken = lock(&self.taken);
         taken.last += 1;
-        let now = Now { idle_since: Some(Instant::now()), has_requested: false, asked_to_close: false };
+        let connection = Connection { idle_since: Some(Instant::now()), has_requested: false, asked_to_close: false };
         let slot = Arc::new(Slot {
             id: taken.last,
-            now: Mutex::new(now),
-            goes: Notify::new(),
+            connection: Mutex::new(connection),
+            close_requested: Notify::new(),
             taken: Arc::clone(&self.taken),
             _permit: permit,
         });
@@ -98,14 +98,14 @@ impl Slots {
     /// Asks the connection that has been idle longest to close, unless one is closing.
     fn ask_idlest_to_close(&self, now: Instant) {
         let slots: Vec<Arc<Slot>> = lock(&self.taken).slots.values().filter_map(Weak::upgrade).collect();
-        if slots.iter().any(|slot| lock(&slot.now).is_closing()) {
+        if slots.iter().any(|slot| lock(&slot.connection).is_closing()) {
             return;
         }
-        let idle = slots.iter().filter_map(|slot| Some((lock(&slot.now).idle_since?, slot)));
+        let idle = slots.iter().filter_map(|slot| Some((lock(&slot.connection).idle_since?, slot)));
         let longest = idle.min_by_key(|(since, _)| *since);
         if let Some((_, slot)) = longest.filter(|(since, _)| now.saturating_duration_since(*since) >= MIN_IDLE) {
-            lock(&slot.now).asked_to_close = true;
-            slot.goes.notify_one();
+            lock(&slot.connection).asked_to_close = true;
+            slot.close_requested.notify_one();
         }
     }
 }
@@ -113,14 +113,14 @@ impl Slots {
 impl Slot {
     /// Waits until the slot is needed for another connection.
     pub async fn wait_until_asked_to_close(&self) {
-        self.goes.notified().await;
+        self.close_requested.notified().await;
     }
 
     /// Waits until no request has been answered for this time, from now on.
     pub async fn wait_until_idle_for(&self, time: Duration) {
         loop {
             sleep(time).await;
-            if lock(&self.now).idle_since.is_some_and(|since| since.elapsed() >= time) {
+            if lock(&self.connection).idle_since.is_some_and(|since| since.elapsed() >= time) {
                 return;
             }
         }
@@ -128,7 +128,7 @@ impl Slot {
 
     /// Whether it has sent any request.
     pub fn has_requested(&self) -> bool {
-        lock(&self.now).has_requested
+        lock(&self.connection).has_requested
     }
 }
 
@@ -153,16 +153,16 @@ struct Pending(Arc<Slot>);
 
 impl Pending {
     fn new(slot: Arc<Slot>) -> Self {
-        let mut now = lock(&slot.now);
-        (now.idle_since, now.has_requested) = (None, true);
-        drop(now);
+        let mut connection = lock(&slot.connection);
+        (connection.idle_since, connection.has_requested) = (None, true);
+        drop(connection);
         Self(slot)
     }
 }
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        lock(&self.0.now).idle_since = Some(Instant::now());
+        lock(&self.0.connection).idle_since = Some(Instant::now());
     }
 }
 
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     fn asked_to_close(slot: &Slot) -> bool {
-        lock(&slot.now).asked_to_close
+        lock(&slot.connection).asked_to_close
     }
 
     #[tokio::test]

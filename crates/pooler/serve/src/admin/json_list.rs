@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use super::body::PIECE;
 
-/// The pieces. Each entry is written when its piece is wanted.
-pub struct Listed<T, W> {
+/// The pieces of a JSON text around a list. Each entry is written when its piece is wanted.
+pub struct JsonList<T, W> {
     /// What stands before the entries, until it is given.
     begin: Vec<u8>,
     entries: std::vec::IntoIter<T>,
@@ -17,7 +17,7 @@ pub struct Listed<T, W> {
     end: Option<Vec<u8>>,
 }
 
-impl<T, W: Fn(&mut Vec<u8>, T)> Listed<T, W> {
+impl<T, W: Fn(&mut Vec<u8>, T)> JsonList<T, W> {
     /// `write` writes an entry behind what is there.
     pub fn new(begin: Vec<u8>, entries: Vec<T>, write: W, end: Vec<u8>) -> Self {
         Self { begin, entries: entries.into_iter(), write, follows: false, end: Some(end) }
@@ -29,7 +29,7 @@ impl<T, W: Fn(&mut Vec<u8>, T)> Listed<T, W> {
     }
 }
 
-impl<T, W: Fn(&mut Vec<u8>, T)> Iterator for Listed<T, W> {
+impl<T, W: Fn(&mut Vec<u8>, T)> Iterator for JsonList<T, W> {
     type Item = Vec<u8>;
 
     fn next(&mut self) -> Option<Vec<u8>> {
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     fn pieces(count: u32) -> Vec<Vec<u8>> {
-        Listed::alone("numbers", (0..count).collect(), |text, number: u32| write(text, &number)).collect()
+        JsonList::alone("numbers", (0..count).collect(), |text, number: u32| write(text, &number)).collect()
     }
 
     #[test]
