@@ -39,104 +39,29 @@ pub struct Rules {
 }
 
 /// Commands that a read-only token may use: those that Redis 7 has in its category `read`, the read-only forms of
-/// scripts, and some about the server. Sorted.
-const READS: &[&str] = &[
-    "BITCOUNT",
-    "BITFIELD_RO",
-    "BITPOS",
-    "COMMAND",
-    "DBSIZE",
-    "DUMP",
-    "ECHO",
-    "EVALSHA_RO",
-    "EVAL_RO",
-    "EXISTS",
-    "EXPIRETIME",
-    "FCALL_RO",
-    "GEODIST",
-    "GEOHASH",
-    "GEOPOS",
-    "GEORADIUSBYMEMBER_RO",
-    "GEORADIUS_RO",
-    "GEOSEARCH",
-    "GET",
-    "GETBIT",
-    "GETRANGE",
-    "HEXISTS",
-    "HGET",
-    "HGETALL",
-    "HKEYS",
-    "HLEN",
-    "HMGET",
-    "HRANDFIELD",
-    "HSCAN",
-    "HSTRLEN",
-    "HVALS",
-    "KEYS",
-    "LCS",
-    "LINDEX",
-    "LLEN",
-    "LOLWUT",
-    "LPOS",
-    "LRANGE",
-    "MEMORY|USAGE",
-    "MGET",
-    "OBJECT|ENCODING",
-    "OBJECT|FREQ",
-    "OBJECT|IDLETIME",
-    "OBJECT|REFCOUNT",
-    "PEXPIRETIME",
-    "PFCOUNT",
-    "PING",
-    "PSUBSCRIBE",
-    "PTTL",
-    "RANDOMKEY",
-    "SCAN",
-    "SCARD",
-    "SDIFF",
-    "SINTER",
-    "SINTERCARD",
-    "SISMEMBER",
-    "SMEMBERS",
-    "SMISMEMBER",
-    "SORT_RO",
-    "SRANDMEMBER",
-    "SSCAN",
-    "STRLEN",
-    "SUBSCRIBE",
-    "SUBSTR",
-    "SUNION",
-    "TIME",
-    "TOUCH",
-    "TTL",
-    "TYPE",
-    "XINFO|CONSUMERS",
-    "XINFO|GROUPS",
-    "XINFO|STREAM",
-    "XLEN",
-    "XPENDING",
-    "XRANGE",
-    "XREAD",
-    "XREVRANGE",
-    "ZCARD",
-    "ZCOUNT",
-    "ZDIFF",
-    "ZINTER",
-    "ZINTERCARD",
-    "ZLEXCOUNT",
-    "ZMSCORE",
-    "ZRANDMEMBER",
-    "ZRANGE",
-    "ZRANGEBYLEX",
-    "ZRANGEBYSCORE",
-    "ZRANK",
-    "ZREVRANGE",
-    "ZREVRANGEBYLEX",
-    "ZREVRANGEBYSCORE",
-    "ZREVRANK",
-    "ZSCAN",
-    "ZSCORE",
-    "ZUNION",
+/// scripts, and some about the server.
+const READS: &[&[&str]] = &[
+    // Keys
+    &["DUMP", "EXISTS", "EXPIRETIME", "KEYS", "PEXPIRETIME", "PTTL", "RANDOMKEY", "SCAN", "SORT_RO", "TOUCH", "TTL"],
+    &["TYPE", "MEMORY|USAGE", "OBJECT|ENCODING", "OBJECT|FREQ", "OBJECT|IDLETIME", "OBJECT|REFCOUNT"],
+    // Strings, bits and counts
+    &["BITCOUNT", "BITFIELD_RO", "BITPOS", "GET", "GETBIT", "GETRANGE", "LCS", "MGET", "PFCOUNT", "STRLEN", "SUBSTR"],
+    // Hashes
+    &["HEXISTS", "HGET", "HGETALL", "HKEYS", "HLEN", "HMGET", "HRANDFIELD", "HSCAN", "HSTRLEN", "HVALS"],
+    // Lists and sets
+    &["LINDEX", "LLEN", "LPOS", "LRANGE", "SCARD", "SDIFF", "SINTER", "SINTERCARD", "SISMEMBER", "SMEMBERS"],
+    &["SMISMEMBER", "SRANDMEMBER", "SSCAN", "SUNION"],
+    // Sorted sets
+    &["ZCARD", "ZCOUNT", "ZDIFF", "ZINTER", "ZINTERCARD", "ZLEXCOUNT", "ZMSCORE", "ZRANDMEMBER", "ZRANGE"],
+    &["ZRANGEBYLEX", "ZRANGEBYSCORE", "ZRANK", "ZREVRANGE", "ZREVRANGEBYLEX", "ZREVRANGEBYSCORE", "ZREVRANK", "ZSCAN"],
+    &["ZSCORE", "ZUNION"],
+    // Places
+    &["GEODIST", "GEOHASH", "GEOPOS", "GEORADIUSBYMEMBER_RO", "GEORADIUS_RO", "GEOSEARCH"],
+    // Streams
+    &["XINFO|CONSUMERS", "XINFO|GROUPS", "XINFO|STREAM", "XLEN", "XPENDING", "XRANGE", "XREAD", "XREVRANGE"],
+    // Scripts, channels and the server
+    &["EVALSHA_RO", "EVAL_RO", "FCALL_RO", "PSUBSCRIBE", "SUBSCRIBE", "COMMAND", "DBSIZE", "ECHO", "LOLWUT", "PING"],
+    &["TIME"],
 ];
 
 /// Longest name in the list, in bytes.
@@ -196,7 +121,7 @@ fn names(name: &[u8], second: Option<&[u8]>) -> (String, Option<String>) {
 }
 
 fn is_read(name: &str) -> bool {
-    READS.binary_search(&name).is_ok()
+    READS.iter().any(|commands| commands.contains(&name))
 }
 
 fn shown(name: &[u8]) -> String {
@@ -231,7 +156,6 @@ mod tests {
             let error = rules.refuses(name.as_bytes(), &[]).expect(name);
             assert!(error.starts_with("NOPERM"), "{error}");
         }
-        assert!(READS.is_sorted());
     }
 
     #[test]
