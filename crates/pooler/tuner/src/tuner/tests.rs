@@ -46,10 +46,34 @@ impl Course {
         }
         panic!("never {reason:?}: {:?}", self.tuner);
     }
+
+    fn run_while(&mut self, throughput: impl Fn(u32) -> u64, goes_on: impl Fn(&Tuner) -> bool) {
+        while goes_on(&self.tuner) {
+            self.second(&throughput);
+        }
+    }
+
+    /// The first decision within this many seconds in which a tenth and more of the holds fail.
+    fn with_errors(&mut self, seconds: u32) -> Option<(Reason, u32)> {
+        let step = (0..seconds).find_map(|_| {
+            self.sample.errors += 900;
+            self.second(late_knee)
+        });
+        step.map(|step| (step.reason, step.to))
+    }
 }
 
 fn knee(size: u32) -> u64 {
     1000 * u64::from(size.min(8))
+}
+
+fn late_knee(size: u32) -> u64 {
+    1000 * u64::from(size.min(40))
+}
+
+/// Throughput that grows with each server.
+fn grows(size: u32) -> u64 {
+    100 * u64::from(size)
 }
 
 #[test]
@@ -106,7 +130,6 @@ fn a_trial_is_resumed_when_clients_wait_again() {
 
 #[test]
 fn minutes_without_ended_holds_give_no_decision() {
-    let grows = |size: u32| 100 * u64::from(size);
     let mut course = Course::new(20);
     course.until(Reason::Tries, grows);
     for _ in 0..900 {
@@ -134,11 +157,8 @@ fn a_pool_that_does_not_work_is_left_alone_and_gets_its_size_back() {
 
 #[test]
 fn a_pause_while_more_servers_are_tried_does_not_reject_them() {
-    let grows = |size: u32| 100 * u64::from(size);
     let mut course = Course::new(20);
-    while course.tuner.size() <= 20 {
-        course.second(grows);
-    }
+    course.run_while(grows, |tuner| tuner.size() <= 20);
     (course.sample.is_working, course.sample.stopped_by_order) = (false, true);
     let step = course.second(grows).unwrap();
     assert_eq!((step.reason, step.to), (Reason::Unfit, 20));
@@ -149,11 +169,8 @@ fn a_pause_while_more_servers_are_tried_does_not_reject_them() {
 
 #[test]
 fn more_servers_with_which_the_database_fails_are_given_back() {
-    let grows = |size: u32| 100 * u64::from(size);
     let mut course = Course::new(20);
-    while course.tuner.size() <= 20 {
-        course.second(grows);
-    }
+    course.run_while(grows, |tuner| tuner.size() <= 20);
     course.sample.is_working = false;
     let step = course.second(grows).unwrap();
     assert_eq!((step.reason, step.to), (Reason::Errors, 20));
@@ -164,48 +181,28 @@ fn more_servers_with_which_the_database_fails_are_given_back() {
 
 #[test]
 fn risen_errors_take_back_more_servers() {
-    let grows = |size: u32| 1000 * u64::from(size.min(40));
     let mut course = Course::new(20);
-    let found = course.until(Reason::Found, grows);
+    let found = course.until(Reason::Found, late_knee);
     assert!(found.to >= 36, "{found:?}");
-    let step = (0..400).find_map(|_| {
-        course.sample.errors += 900;
-        course.second(grows)
-    });
-    assert_eq!(step.map(|step| (step.reason, step.to)), Some((Reason::Errors, 20)));
+    assert_eq!(course.with_errors(400), Some((Reason::Errors, 20)));
 }
 
 #[test]
 fn errors_count_also_without_demand() {
-    let grows = |size: u32| 1000 * u64::from(size.min(40));
     let mut course = Course::new(20);
-    course.until(Reason::Found, grows);
+    course.until(Reason::Found, late_knee);
     course.waiting = 0;
-    let step = (0..400).find_map(|_| {
-        course.sample.errors += 900;
-        course.second(grows)
-    });
-    assert_eq!(step.map(|step| (step.reason, step.to)), Some((Reason::Errors, 20)));
+    assert_eq!(course.with_errors(400), Some((Reason::Errors, 20)));
     // That was all that had been added.
-    assert!((0..400).all(|_| {
-        course.sample.errors += 900;
-        course.second(grows).is_none()
-    }));
+    assert_eq!(course.with_errors(400), None);
 }
 
 #[test]
 fn risen_errors_take_back_more_servers_during_a_trial_too() {
-    let grows = |size: u32| 1000 * u64::from(size.min(40));
     let mut course = Course::new(20);
-    course.until(Reason::Found, grows);
-    while course.tuner.state() != TunerState::Probing {
-        course.second(grows);
-    }
-    let step = (0..600).find_map(|_| {
-        course.sample.errors += 900;
-        course.second(grows)
-    });
-    assert_eq!(step.map(|step| (step.reason, step.to)), Some((Reason::Errors, 20)));
+    course.until(Reason::Found, late_knee);
+    course.run_while(late_knee, |tuner| tuner.state() != TunerState::Probing);
+    assert_eq!(course.with_errors(600), Some((Reason::Errors, 20)));
     assert_eq!((course.tuner.size(), course.tuner.state()), (20, TunerState::Found));
 }
 
@@ -236,9 +233,7 @@ fn servers_that_clients_keep_are_not_taken_into_account() {
 #[test]
 fn servers_that_clients_keep_end_a_trial_of_fewer() {
     let mut course = Course::new(20);
-    while course.tuner.size() == 20 {
-        course.second(knee);
-    }
+    course.run_while(knee, |tuner| tuner.size() == 20);
     assert_eq!(course.tuner.size(), 16);
     course.sample.pinned = 16;
     let step = course.second(knee).unwrap();
@@ -254,9 +249,7 @@ fn a_resumed_tuner_does_not_search_again() {
     let found = course.until(Reason::Fewer, knee).to;
     let found_at = course.now;
     // The minute in which a neighbour is tried does not count.
-    while course.tuner.state() != TunerState::Probing || course.tuner.size() == found {
-        course.second(knee);
-    }
+    course.run_while(knee, |tuner| tuner.state() != TunerState::Probing || tuner.size() == found);
     let finding = course.finding();
     assert_eq!((finding.size, finding.found, finding.before), (found, true, 20));
     assert_eq!(finding.age, Duration::from_nanos(course.now - found_at));
@@ -273,17 +266,12 @@ fn a_resumed_tuner_does_not_search_again() {
 
 #[test]
 fn a_resumed_tuner_gives_back_more_servers_if_errors_rise() {
-    let grows = |size: u32| 1000 * u64::from(size.min(40));
     let mut course = Course::new(20);
-    course.until(Reason::Found, grows);
+    course.until(Reason::Found, late_knee);
     let finding = course.finding();
     let with_errors = |finding: Finding| {
         let mut next = Course::resumed(finding);
-        let step = (0..500).find_map(|_| {
-            next.sample.errors += 900;
-            next.second(grows)
-        });
-        step.map(|step| (step.reason, step.to))
+        next.with_errors(500)
     };
     assert_eq!(with_errors(finding), Some((Reason::Errors, 20)));
     assert_eq!(with_errors(Finding { errors: 0.03, ..finding }), None, "there were as many before");
@@ -292,20 +280,13 @@ fn a_resumed_tuner_gives_back_more_servers_if_errors_rise() {
 
 #[test]
 fn a_resumed_search_knows_the_size_before() {
-    let grows = |size: u32| 1000 * u64::from(size.min(40));
     let mut course = Course::new(20);
-    let better = course.until(Reason::Better, grows).to;
+    let better = course.until(Reason::Better, late_knee).to;
     let finding = course.finding();
     assert_eq!((finding.size, finding.found, finding.before), (better, false, 20));
     let mut next = Course::resumed(finding);
-    while next.tuner.state() != TunerState::Found {
-        next.second(grows);
-    }
-    let step = (0..400).find_map(|_| {
-        next.sample.errors += 900;
-        next.second(grows)
-    });
-    assert_eq!(step.map(|step| (step.reason, step.to)), Some((Reason::Errors, 20)));
+    next.run_while(late_knee, |tuner| tuner.state() != TunerState::Found);
+    assert_eq!(next.with_errors(400), Some((Reason::Errors, 20)));
 }
 
 #[test]
@@ -359,9 +340,7 @@ fn with_demand_no_size_grows_that_old() {
 #[test]
 fn with_other_limits_the_search_begins_at_the_known_size() {
     let mut course = Course::new(20);
-    while course.tuner.size() == 20 {
-        course.second(knee);
-    }
+    course.run_while(knee, |tuner| tuner.size() == 20);
     assert_eq!(course.tuner.size(), 16);
     course.tuner.set_limits(Limits { max: 50, ..LIMITS }, Time(course.now));
     assert_eq!((course.tuner.size(), course.tuner.trial()), (20, None));
