@@ -98,7 +98,7 @@ pub struct Budget {
 /// (permits that count, whether it has any, when its request began, member), the smallest first.
 type WaitingQueue = BinaryHeap<Reverse<(u32, bool, u64, u32)>>;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Cap {
     members: u32,
     limit: u32,
@@ -118,7 +118,7 @@ struct Cap {
     lacks_long_idle: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Member {
     caps: [u32; MAX_CAPS_OF_A_MEMBER],
     cap_count: u8,
@@ -148,18 +148,7 @@ impl Budget {
 
     /// A new cap. 0: unlimited (it only counts).
     pub fn add_cap(&mut self, limit: u32) -> CapId {
-        let ceiling = Cap::effective_limit(limit);
-        let cap = Cap {
-            members: 0,
-            limit,
-            used: 0,
-            ceiling,
-            reclaims: 0,
-            spare: 0,
-            coming: 0,
-            lacks_spare: false,
-            lacks_long_idle: false,
-        };
+        let cap = Cap { limit, ceiling: Cap::effective_limit(limit), ..Cap::default() };
         if let Some(at) = self.free_caps.pop() {
             self.caps[at as usize] = cap;
             return CapId(at);
@@ -197,21 +186,7 @@ impl Budget {
     /// A new member, under all of these caps.
     pub fn add_member(&mut self, caps: &[CapId]) -> MemberId {
         assert!(caps.len() <= MAX_CAPS_OF_A_MEMBER, "a member under more than MAX_CAPS_OF_A_MEMBER caps");
-        let mut member = Member {
-            caps: [0; MAX_CAPS_OF_A_MEMBER],
-            cap_count: 0,
-            present: true,
-            lacks_spare: false,
-            lacks_long_idle: false,
-            starved: false,
-            used: 0,
-            granted: 0,
-            pending: 0,
-            congested: 0,
-            since: 0,
-            reclaims: 0,
-            promised: 0,
-        };
+        let mut member = Member { present: true, ..Member::default() };
         for cap in caps {
             assert!((cap.0 as usize) < self.caps.len(), "{cap:?} is of another budget");
             assert!(!member.caps().contains(&cap.0), "a member twice under {cap:?}");

@@ -431,26 +431,4 @@ mod tests {
         assert_eq!((slots.last_used_at(Home(0)), slots.oldest_idle()), (Some(a), Some(b)));
         slots.check_invariants();
     }
-
-    #[test]
-    fn slots_are_reused_with_other_ids() {
-        let mut slots = Slots::new();
-        let first = slots.create(Home(0), 0, Time(1));
-        slots.remove(first, Time(2));
-        let second = slots.create(Home(0), 0, Time(3));
-        assert_eq!(first.slot(), second.slot());
-        assert_ne!(first, second);
-        assert_eq!(slots.total(), 1);
-        slots.check_invariants();
-    }
-
-    #[test]
-    #[should_panic = "is gone"]
-    fn the_id_of_a_server_that_is_gone_is_refused() {
-        let mut slots = Slots::new();
-        let server = slots.create(Home(0), 0, Time(1));
-        slots.remove(server, Time(2));
-        slots.create(Home(0), 0, Time(3));
-        slots.get(server);
-    }
 }

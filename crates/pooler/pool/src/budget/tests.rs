@@ -2,7 +2,7 @@
 
 mod congestion;
 
-use alloc::vec::Vec;
+use alloc::{vec, vec::Vec};
 
 use super::*;
 
@@ -13,16 +13,26 @@ fn actions(budget: &mut Budget) -> Vec<BudgetAction> {
 
 /// A budget with one cap, and members that each have these permits.
 fn members<const N: usize>(limit: u32, permits: [u32; N]) -> (Budget, [MemberId; N]) {
+    let (mut budget, _, members) = capped(limit);
+    for (member, count) in members.iter().zip(permits) {
+        grant(&mut budget, &vec![*member; count as usize]);
+    }
+    (budget, members)
+}
+
+/// A budget with one cap, and members that have nothing yet.
+fn capped<const N: usize>(limit: u32) -> (Budget, CapId, [MemberId; N]) {
     let mut budget = Budget::new();
     let cap = budget.add_cap(limit);
-    let members = permits.map(|count| {
-        let member = budget.add_member(&[cap]);
-        for _ in 0..count {
-            assert_eq!(budget.request(member), Permit::Granted);
-        }
-        member
-    });
-    (budget, members)
+    let members = [(); N].map(|()| budget.add_member(&[cap]));
+    (budget, cap, members)
+}
+
+/// One permit for each, in this order.
+fn grant(budget: &mut Budget, members: &[MemberId]) {
+    for member in members {
+        assert_eq!(budget.request(*member), Permit::Granted);
+    }
 }
 
 /// Requests until one is denied.
@@ -60,9 +70,7 @@ fn a_cap_of_zero_only_counts() {
     let mut budget = Budget::new();
     let cap = budget.add_cap(0);
     let member = budget.add_member(&[cap]);
-    for _ in 0..1000 {
-        assert_eq!(budget.request(member), Permit::Granted);
-    }
+    grant(&mut budget, &[member; 1000]);
     assert_eq!(budget.usage(cap), (1000, 0));
     let free = budget.add_member(&[]);
     assert_eq!(budget.request(free), Permit::Granted);
@@ -71,10 +79,7 @@ fn a_cap_of_zero_only_counts() {
 #[test]
 fn a_released_permit_goes_to_the_waiting_member_with_the_fewest() {
     let (mut budget, [a, b, c]) = members(4, [0, 0, 0]);
-    assert_eq!(budget.request(a), Permit::Granted);
-    assert_eq!(budget.request(b), Permit::Granted);
-    assert_eq!(budget.request(b), Permit::Granted);
-    assert_eq!(budget.request(c), Permit::Granted);
+    grant(&mut budget, &[a, b, b, c]);
     assert_eq!(budget.request(b), Permit::Denied);
     assert_eq!(budget.request(a), Permit::Denied);
     assert_eq!(actions(&mut budget), []);
@@ -141,9 +146,7 @@ fn a_returning_permit_stays_if_no_other_member_needs_it() {
 #[test]
 fn of_equals_the_one_that_has_had_its_turn_for_longest_is_asked_first() {
     let (mut budget, [a, b, c, d]) = members(3, [0, 0, 0, 0]);
-    for member in [b, a, c] {
-        assert_eq!(budget.request(member), Permit::Granted);
-    }
+    grant(&mut budget, &[b, a, c]);
     assert_eq!(budget.request(d), Permit::Denied);
     assert_eq!(actions(&mut budget), [BudgetAction::Reclaim(b)]);
 }
@@ -202,9 +205,7 @@ fn the_cap_that_is_in_the_way_is_the_first_that_is_full() {
 #[test]
 fn a_member_without_a_spare_permit_is_asked_again_only_when_it_may_have_one() {
     let (mut budget, [a, b, c]) = members(5, [0, 0, 0]);
-    for _ in 0..3 {
-        assert_eq!(budget.request(a), Permit::Granted);
-    }
+    grant(&mut budget, &[a; 3]);
     assert_eq!(fill(&mut budget, b), 2);
     assert!(budget.withdraw(b));
     assert_eq!(budget.request(c), Permit::Denied);
@@ -222,12 +223,8 @@ fn a_member_without_a_spare_permit_is_asked_again_only_when_it_may_have_one() {
 
 #[test]
 fn a_withdrawn_request_is_not_granted_and_a_granted_one_cannot_be_withdrawn() {
-    let mut budget = Budget::new();
-    let cap = budget.add_cap(3);
-    let [a, b] = [(); 2].map(|()| budget.add_member(&[cap]));
-    for member in [a, a, b] {
-        assert_eq!(budget.request(member), Permit::Granted);
-    }
+    let (mut budget, cap, [a, b]) = capped(3);
+    grant(&mut budget, &[a, a, b]);
     assert_eq!(budget.request(b), Permit::Denied);
     assert!(budget.withdraw(b));
     budget.release(a);
@@ -243,12 +240,8 @@ fn a_withdrawn_request_is_not_granted_and_a_granted_one_cannot_be_withdrawn() {
 
 #[test]
 fn a_lower_cap_reclaims_from_the_members_with_the_most() {
-    let mut budget = Budget::new();
-    let cap = budget.add_cap(6);
-    let [a, b] = [(); 2].map(|()| budget.add_member(&[cap]));
-    for member in [b, b, a, a, a, a] {
-        assert_eq!(budget.request(member), Permit::Granted);
-    }
+    let (mut budget, cap, [a, b]) = capped(6);
+    grant(&mut budget, &[b, b, a, a, a, a]);
     budget.set_limit(cap, 3);
     let mut asked = actions(&mut budget);
     asked.sort_by_key(|action| *action == BudgetAction::Reclaim(a));
@@ -258,12 +251,8 @@ fn a_lower_cap_reclaims_from_the_members_with_the_most() {
 
 #[test]
 fn a_higher_cap_is_shared_out_at_once() {
-    let mut budget = Budget::new();
-    let cap = budget.add_cap(3);
-    let [a, b] = [(); 2].map(|()| budget.add_member(&[cap]));
-    for member in [a, a, b] {
-        assert_eq!(budget.request(member), Permit::Granted);
-    }
+    let (mut budget, cap, [a, b]) = capped(3);
+    grant(&mut budget, &[a, a, b]);
     assert_eq!(budget.request(a), Permit::Denied);
     assert_eq!(budget.request(b), Permit::Denied);
     budget.set_limit(cap, 5);
@@ -272,9 +261,7 @@ fn a_higher_cap_is_shared_out_at_once() {
 
 #[test]
 fn what_a_removed_member_had_goes_to_others() {
-    let mut budget = Budget::new();
-    let cap = budget.add_cap(2);
-    let [a, b] = [(); 2].map(|()| budget.add_member(&[cap]));
+    let (mut budget, cap, [a, b]) = capped(2);
     assert_eq!(fill(&mut budget, a), 2);
     assert_eq!(budget.request(b), Permit::Denied);
     budget.remove_member(a);

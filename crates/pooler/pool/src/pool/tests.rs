@@ -12,6 +12,7 @@ use alloc::{vec, vec::Vec};
 use core::time::Duration;
 
 use super::*;
+use crate::action::ConnectFault;
 
 const MS: Duration = Duration::from_millis(1);
 const A: Home = Home(0);
@@ -36,8 +37,7 @@ struct Bench {
 impl Bench {
     fn new(config: PoolConfig) -> Self {
         let mut bench = Self { pool: Pool::new(config, 1, at(0)), connects: vec![], actions: vec![], waiter: 0 };
-        bench.pool.ready(at(0));
-        bench.run(0);
+        bench.call(0, |pool, now| pool.ready(now));
         bench
     }
 
@@ -91,6 +91,23 @@ impl Bench {
         grant
     }
 
+    fn connect_failed(&mut self, permanent: bool, ms: u64) {
+        let server = self.connects.remove(0);
+        self.pool.handle_connect_failed(server, permanent, at(ms));
+        self.run(ms);
+    }
+
+    fn connect_refused(&mut self, fault: ConnectFault, ms: u64) {
+        let server = self.connects.remove(0);
+        self.pool.handle_connect_abandoned(server, fault, at(ms));
+        self.call(ms, |pool, now| pool.handle_closed(server, now));
+    }
+
+    fn call(&mut self, ms: u64, call: impl FnOnce(&mut Pool, Time)) {
+        call(&mut self.pool, at(ms));
+        self.run(ms);
+    }
+
     fn timeout(&mut self, ms: u64) {
         self.pool.handle_timeout(at(ms));
         self.run(ms);
@@ -105,6 +122,12 @@ impl Bench {
                 self.connected(ms).expect("a grant for the waiter").server
             })
             .collect()
+    }
+
+    /// The budget permits nothing.
+    fn timeout_without_permits(&mut self, ms: u64) {
+        self.pool.handle_timeout(at(ms));
+        self.run_withdrawn();
     }
 
     fn run_withdrawn(&mut self) {
@@ -254,8 +277,7 @@ fn a_discarded_server_closes_and_its_room_is_used_when_it_has() {
     assert_eq!(bench.check_in(server, A, CheckIn::Discard, 2), None);
     assert_eq!(bench.closes(), [(server, Closed::Discarded)]);
     assert_eq!((bench.connects.len(), bench.pool.counts().closing), (0, 1));
-    bench.pool.handle_closed(server, at(3));
-    bench.run(3);
+    bench.call(3, |pool, now| pool.handle_closed(server, now));
     assert!(bench.connected(4).is_some());
 }
 
@@ -403,8 +425,7 @@ fn a_server_in_use_by_its_own_session_goes_to_no_waiter_and_is_replaced_when_los
     assert!(bench.pool.handle_connected_in_use(server, A, at(2)));
     bench.run(2);
     assert_eq!((bench.pool.counts().in_use, bench.pool.counts().waiters), (1, 1));
-    bench.pool.handle_lost(server, at(3));
-    bench.run(3);
+    bench.call(3, |pool, now| pool.handle_lost(server, now));
     assert_eq!(bench.connects.len(), 1);
     assert!(bench.connected(4).is_some(), "the waiter gets a server that no session holds");
 }
@@ -413,8 +434,7 @@ fn a_server_in_use_by_its_own_session_goes_to_no_waiter_and_is_replaced_when_los
 fn a_server_that_became_stale_while_it_was_made_is_not_in_use_by_itself() {
     let mut bench = Bench::new(PoolConfig { max_size: 1, min_size: 1, ..config() });
     let server = bench.connects.pop().expect("it is made at the start");
-    bench.pool.clear(Clear::default(), at(1));
-    bench.run(1);
+    bench.call(1, |pool, now| pool.clear(Clear::default(), now));
     assert!(!bench.pool.handle_connected_in_use(server, A, at(2)));
     bench.run(2);
     assert_eq!(bench.closes().len(), 1);

@@ -116,12 +116,8 @@ fn the_member_with_the_most_is_asked_first_and_one_with_too_many_for_any_spare_o
     assert_eq!(report_congestion(&mut budget, busy, 1), [ReclaimLongIdle(more)]);
     budget.reclaim_long_idle_failed(more);
     assert_eq!(actions(&mut budget), [ReclaimLongIdle(few)]);
-    let mut budget = Budget::new();
-    let cap = budget.add_cap(5);
-    let [rich, busy] = [(); 2].map(|()| budget.add_member(&[cap]));
-    for member in [busy, rich, rich, rich, rich] {
-        assert_eq!(budget.request(member), Permit::Granted);
-    }
+    let (mut budget, _, [rich, busy]) = capped(5);
+    grant(&mut budget, &[busy, rich, rich, rich, rich]);
     assert_eq!(budget.request(busy), Permit::Denied);
     budget.report_congestion(busy);
     assert_eq!(actions(&mut budget), [Reclaim(rich)]);
@@ -177,9 +173,7 @@ fn under_two_full_caps_a_member_of_both_is_asked_or_one_of_each() {
     let of_database = budget.add_member(&[database]);
     let of_user = budget.add_member(&[user]);
     let of_both = budget.add_member(&[database, user]);
-    for member in [busy, busy, of_database, of_user, of_both] {
-        assert_eq!(budget.request(member), Permit::Granted);
-    }
+    grant(&mut budget, &[busy, busy, of_database, of_user, of_both]);
     assert_eq!(report_congestion(&mut budget, busy, 1), [ReclaimLongIdle(of_both)]);
     budget.reclaim_long_idle_failed(of_both);
     let mut asked = actions(&mut budget);

@@ -35,8 +35,7 @@ fn an_idle_server_makes_room_for_them() {
     bench.give(only, 2);
     let fresh_waiter = queue_fresh(&mut bench, 3);
     assert_eq!(bench.closes(), [(only, Closed::Discarded)]);
-    bench.pool.handle_closed(only, at(4));
-    bench.run(4);
+    bench.call(4, |pool, now| pool.handle_closed(only, now));
     assert_eq!(bench.connected(5).map(|grant| grant.waiter), Some(fresh_waiter));
 }
 
@@ -50,8 +49,7 @@ fn where_all_are_busy_the_next_that_comes_back_makes_room() {
     assert_eq!(bench.closes(), [(servers[0], Closed::Discarded)]);
     // One is enough.
     bench.give_to(servers[1], 3, 5);
-    bench.pool.handle_closed(servers[0], at(6));
-    bench.run(6);
+    bench.call(6, |pool, now| pool.handle_closed(servers[0], now));
     assert_eq!(bench.connected(7).map(|grant| grant.waiter), Some(fresh_waiter));
 }
 

@@ -62,8 +62,7 @@ fn a_deferred_waiter_may_leave_before_and_after_it_was_admitted() {
     let CheckOut::Queued(late) = lasting(&mut bench, 3) else { panic!("it waits") };
     // The first one's server is lost: there is room, and a new server is on its way.
     let other = bench.take(A, 4);
-    bench.pool.handle_lost(first, at(5));
-    bench.run(5);
+    bench.call(5, |pool, now| pool.handle_lost(first, now));
     assert_eq!((bench.pool.counts().waiters, bench.pool.counts().deferred), (1, 0));
     assert!(bench.pool.cancel(late, WaiterId(3), at(6)).is_some());
     bench.run(6);
@@ -128,8 +127,7 @@ fn in_a_smaller_pool_the_client_that_held_its_server_for_longest_is_asked_to_giv
             bench.queue(A, 1002);
         }
         assert_eq!(requested(&mut bench), held[..3], "of three servers two may be held");
-        bench.pool.handle_timeout(at(1004));
-        bench.run_withdrawn();
+        bench.timeout_without_permits(1004);
         assert_eq!(requested(&mut bench), []);
         assert!(bench.check_in(held[0], A, CheckIn::Reclaim, 1005).is_none());
         assert!(bench.check_in(held[1], A, CheckIn::Reclaim, 1005).is_none());
@@ -167,8 +165,7 @@ fn a_server_is_kept_for_a_turn_at_least_and_the_only_one_for_good() {
     bench.run_withdrawn();
     assert_eq!(requested(&mut bench), []);
     assert_eq!(bench.pool.poll_deadline(), Some(at(1250)));
-    bench.pool.handle_timeout(at(1250));
-    bench.run_withdrawn();
+    bench.timeout_without_permits(1250);
     assert_eq!(requested(&mut bench), [only]);
 
     let mut bench = idle(1);

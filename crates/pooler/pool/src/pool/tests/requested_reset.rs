@@ -50,9 +50,7 @@ fn a_pool_without_a_server_connects_one_once() {
     assert_eq!(reset(&mut bench).len(), 1);
     let mut bench = Bench::new(config());
     request_reset(&mut bench, 1);
-    let server = bench.connects.remove(0);
-    bench.pool.handle_connect_failed(server, false, at(2));
-    bench.run(2);
+    bench.connect_failed(false, 2);
     bench.timeout(60_000);
     assert!(bench.connects.is_empty(), "no waiter needs it");
 }
@@ -85,7 +83,6 @@ fn a_pool_that_is_paused_has_it_done_later() {
     bench.pool.pause(PauseMode::HoldWaiters, at(3));
     request_reset(&mut bench, 4);
     assert_eq!(reset(&mut bench), []);
-    bench.pool.ready(at(5));
-    bench.run(5);
+    bench.call(5, |pool, now| pool.ready(now));
     assert_eq!(reset(&mut bench), servers);
 }

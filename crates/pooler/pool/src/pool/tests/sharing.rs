@@ -113,18 +113,15 @@ fn a_pool_reports_starvation_when_its_waiters_got_no_server_for_a_turn() {
     let (mut bench, _) = without_permits(1, 0);
     wait(&mut bench, 100);
     assert_eq!(bench.pool.poll_deadline(), Some(at(100 + TURN)));
-    bench.pool.handle_timeout(at(100 + TURN - 1));
-    bench.run_withdrawn();
+    bench.timeout_without_permits(100 + TURN - 1);
     assert!(!bench.reports_starvation());
     for turn in 1..3 {
-        bench.pool.handle_timeout(at(100 + turn * TURN));
-        bench.run_withdrawn();
+        bench.timeout_without_permits(100 + turn * TURN);
         assert!(bench.reports_starvation(), "again after each turn");
     }
     assert!(bench.pool.handle_permit(at(700)));
     bench.run_withdrawn();
-    bench.pool.handle_timeout(at(999));
-    bench.run_withdrawn();
+    bench.timeout_without_permits(999);
     assert!(!bench.reports_starvation(), "a connection is being made");
 }
 
@@ -170,14 +167,6 @@ fn a_server_that_is_used_now_and_then_is_never_given_up_as_long_idle() {
         bench.give(s[1], ms + 1);
         assert_eq!(bench.reclaim_long_idle(ms + 2), ms == 1_000, "only the other one, once");
     }
-}
-
-#[test]
-fn servers_within_min_size_stay_even_if_they_are_idle() {
-    let mut bench = Bench::new(PoolConfig { min_size: 1, ..config() });
-    bench.connected(0);
-    assert!(!bench.reclaim_long_idle(9_999));
-    assert_eq!(bench.pool.poll_deadline(), None);
 }
 
 #[test]
@@ -229,8 +218,7 @@ fn a_pool_whose_servers_do_not_come_back_reports_starvation_and_no_congestion() 
         wait(&mut bench, 5);
     }
     for turn in 1..4 {
-        bench.pool.handle_timeout(at(5 + turn * TURN));
-        bench.run_withdrawn();
+        bench.timeout_without_permits(5 + turn * TURN);
     }
     // A new server is no sign that those in use come back.
     assert!(bench.pool.handle_permit(at(800)));
@@ -286,11 +274,9 @@ fn a_pool_is_not_stuck_while_it_is_paused_nor_for_a_turn_after() {
     let mut bench = Bench::new(PoolConfig { max_size: 1, ..config() });
     bench.busy(1, 0);
     bench.queue(A, 10_000);
-    bench.pool.pause(PauseMode::HoldWaiters, at(10_001));
-    bench.run(10_001);
+    bench.call(10_001, |pool, now| pool.pause(PauseMode::HoldWaiters, now));
     assert!(!bench.pool.is_stuck(at(20_000)));
-    bench.pool.ready(at(20_000));
-    bench.run(20_000);
+    bench.call(20_000, |pool, now| pool.ready(now));
     assert!(!bench.pool.is_stuck(at(20_000 + TURN - 1)));
     assert!(bench.pool.is_stuck(at(20_000 + TURN)));
 }

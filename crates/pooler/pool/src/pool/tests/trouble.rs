@@ -9,9 +9,7 @@ fn after_a_failed_connect_the_next_waits_and_the_pause_doubles_within_bounds() {
     bench.queue(A, 0);
     let (mut now, bounds) = (0, [200, 400, 400, 400]);
     for bound in bounds {
-        let server = bench.connects.remove(0);
-        bench.pool.handle_connect_failed(server, false, at(now));
-        bench.run(now);
+        bench.connect_failed(false, now);
         assert!(bench.connects.is_empty() && bench.pool.unavailable_since() == Some(at(0)));
         let next = bench.pool.poll_deadline().expect("a next try").0.div_ceil(1_000_000);
         assert!((now + 100..=now + bound).contains(&next), "{next} after {now}");
@@ -54,8 +52,7 @@ fn while_unavailable_waiters_wait_longer_and_a_recovery_does_not_fail_them() {
     });
     bench.queue(A, 0);
     bench.queue(A, 0);
-    let server = bench.connects.remove(0);
-    bench.pool.handle_connect_failed(server, false, at(10));
+    bench.connect_failed(false, 10);
     bench.timeout(5000);
     assert_eq!(bench.failures(), []);
     let server = bench.connected(10_000).expect("a grant").server;
@@ -72,8 +69,7 @@ fn waiters_fail_when_the_upstream_stays_away() {
     bench.queue(A, 0);
     for ms in 1..3000 {
         while !bench.connects.is_empty() {
-            let server = bench.connects.remove(0);
-            bench.pool.handle_connect_failed(server, false, at(ms));
+            bench.connect_failed(false, ms);
         }
         bench.timeout(ms);
     }
@@ -87,8 +83,7 @@ fn failing_connects_do_not_make_a_pool_unavailable_that_has_a_server() {
     let mut bench = Bench::new(config());
     bench.busy(1, 0);
     bench.queue(A, 0);
-    let server = bench.connects.remove(0);
-    bench.pool.handle_connect_failed(server, false, at(1));
+    bench.connect_failed(false, 1);
     assert_eq!(bench.pool.unavailable_since(), None);
     bench.timeout(2000);
     assert_eq!(bench.failures(), [(2, CheckOutFailed::Timeout)]);
@@ -100,9 +95,7 @@ fn a_permanent_refusal_fails_all_waiters() {
     bench.queue(A, 0);
     bench.queue(A, 0);
     bench.queue(A, 0);
-    let server = bench.connects.remove(0);
-    bench.pool.handle_connect_failed(server, true, at(1));
-    bench.run(1);
+    bench.connect_failed(true, 1);
     let refused = CheckOutFailed::Refused;
     assert_eq!(bench.failures(), [(1, refused), (2, refused), (3, refused)]);
 }
@@ -112,10 +105,7 @@ fn a_name_that_the_upstream_does_not_know_fails_at_once_and_is_no_outage() {
     let mut bench = Bench::new(PoolConfig { min_size: 2, min_size_once_connected: true, ..config() });
     assert!(bench.connects.is_empty(), "nothing is kept of what may not exist");
     bench.queue(A, 0);
-    let server = bench.connects.remove(0);
-    bench.pool.handle_connect_abandoned(server, ConnectFault::UnknownDatabase, at(1));
-    bench.pool.handle_closed(server, at(1));
-    bench.run(1);
+    bench.connect_refused(ConnectFault::UnknownDatabase, 1);
     assert_eq!(bench.failures(), [(1, CheckOutFailed::UnknownDatabase)]);
     assert_eq!(bench.check_out(A, 2), CheckOut::Failed(CheckOutFailed::UnknownDatabase));
     assert_eq!((bench.pool.unavailable_since(), bench.connects.len()), (None, 0));
@@ -130,10 +120,7 @@ fn a_name_that_the_upstream_does_not_know_fails_at_once_and_is_no_outage() {
 #[test]
 fn a_name_that_is_configured_and_unknown_is_an_outage() {
     let mut bench = Bench::new(PoolConfig { min_size: 1, ..config() });
-    let server = bench.connects.remove(0);
-    bench.pool.handle_connect_abandoned(server, ConnectFault::UnknownDatabase, at(1));
-    bench.pool.handle_closed(server, at(1));
-    bench.run(1);
+    bench.connect_refused(ConnectFault::UnknownDatabase, 1);
     assert!(bench.pool.unavailable_since().is_some());
     bench.timeout(10_000);
     assert_eq!(bench.connects.len(), 1, "it is tried again");
@@ -144,11 +131,9 @@ fn a_server_that_is_given_up_has_its_place_until_it_is_closed() {
     let mut bench = Bench::new(PoolConfig { max_size: 1, ..config() });
     let server = bench.busy(1, 0)[0];
     bench.queue(A, 1);
-    bench.pool.handle_abandoned(server, at(2));
-    bench.run(2);
+    bench.call(2, |pool, now| pool.handle_abandoned(server, now));
     assert_eq!((bench.connects.len(), bench.pool.counts().total), (0, 1));
-    bench.pool.handle_closed(server, at(3));
-    bench.run(3);
+    bench.call(3, |pool, now| pool.handle_closed(server, now));
     assert_eq!((bench.connects.len(), bench.pool.counts().total), (1, 1));
 }
 
@@ -171,21 +156,10 @@ fn an_upstream_that_drops_new_connections_is_not_dialled_in_a_loop() {
     let mut bench = Bench::new(PoolConfig { min_size: 1, ..config() });
     let server = bench.connects[0];
     bench.connected(1);
-    bench.pool.handle_lost(server, at(2));
-    bench.run(2);
+    bench.call(2, |pool, now| pool.handle_lost(server, now));
     assert!(bench.connects.is_empty());
     bench.timeout(202);
     assert_eq!(bench.connects.len(), 1);
-}
-
-#[test]
-fn a_lost_server_is_replaced_for_the_waiter() {
-    let mut bench = Bench::new(PoolConfig { max_size: 1, ..config() });
-    let server = bench.busy(1, 0)[0];
-    bench.queue(A, 1);
-    bench.pool.handle_lost(server, at(2));
-    bench.run(2);
-    assert!(bench.connected(3).is_some());
 }
 
 #[test]
@@ -197,8 +171,7 @@ fn a_pause_that_holds_grants_nothing_and_then_serves_all_it_can() {
     bench.queue(A, 3);
     bench.queue(A, 4);
     assert!(bench.pool.is_paused() && bench.actions().is_empty());
-    bench.pool.ready(at(5000));
-    bench.run(5000);
+    bench.call(5000, |pool, now| pool.ready(now));
     let actions = bench.actions();
     assert!(matches!(actions[..], [Action::Grant(Grant { waiter: WaiterId(3), source: GrantSource::Queued, .. })]));
     bench.timeout(6999);
@@ -236,8 +209,7 @@ fn a_clear_closes_idle_ones_now_and_those_in_use_at_check_in() {
     bench.queue(A, 1);
     let connecting = bench.connects.remove(0);
     bench.give_to(s[0], 3, 2);
-    bench.pool.clear(Clear::default(), at(3));
-    bench.run(3);
+    bench.call(3, |pool, now| pool.clear(Clear::default(), now));
     assert_eq!(bench.pool.generation(), 1);
     assert_eq!(bench.closes(), [(connecting, Closed::Stale)]);
     assert_eq!(bench.check_in(s[0], A, CheckIn::Clean, 4), None);
@@ -250,8 +222,7 @@ fn a_clear_keeps_waiters_for_new_servers_or_fails_them() {
     let mut bench = Bench::new(PoolConfig { max_size: 2, ..config() });
     bench.busy(1, 0);
     bench.queue(A, 1);
-    bench.pool.clear(Clear::default(), at(2));
-    bench.run(2);
+    bench.call(2, |pool, now| pool.clear(Clear::default(), now));
     assert_eq!(bench.pool.counts().waiters, 1);
     bench.pool.clear(Clear { fail_waiters: true, interrupt: false }, at(3));
     bench.run_withdrawn();
@@ -263,11 +234,9 @@ fn a_clear_that_interrupts_cuts_those_in_use_once() {
     let mut bench = Bench::new(PoolConfig { max_size: 3, ..config() });
     let s = bench.busy(3, 0);
     let clear = Clear { fail_waiters: false, interrupt: true };
-    bench.pool.clear(clear, at(1));
-    bench.run(1);
+    bench.call(1, |pool, now| pool.clear(clear, now));
     assert_eq!(bench.actions().len(), 3);
-    bench.pool.clear(clear, at(2));
-    bench.run(2);
+    bench.call(2, |pool, now| pool.clear(clear, now));
     assert_eq!(bench.actions(), []);
     bench.pool.handle_lost(s[0], at(3));
     bench.pool.handle_closed(s[1], at(3));
@@ -281,8 +250,7 @@ fn a_closed_pool_closes_everything_and_stays_closed() {
     let mut bench = Bench::new(config());
     let s = bench.busy(2, 0);
     bench.give(s[0], 1);
-    bench.pool.close(at(2));
-    bench.run(2);
+    bench.call(2, |pool, now| pool.close(now));
     assert_eq!(bench.closes(), [(s[0], Closed::PoolClosed)]);
     assert_eq!(bench.check_out(A, 3), CheckOut::Failed(CheckOutFailed::PoolClosed));
     bench.pool.ready(at(4));
@@ -325,8 +293,7 @@ fn a_pool_that_is_emptied_keeps_nothing_until_a_client_waits_again() {
     let second = bench.connects[0];
     assert!(bench.connected(1).is_none());
     bench.give(used, 2);
-    bench.pool.close_until_needed(at(3));
-    bench.run(3);
+    bench.call(3, |pool, now| pool.close_until_needed(now));
     for server in [used, second] {
         assert!(!bench.pool.is_empty());
         bench.pool.handle_closed(server, at(4));
