@@ -427,7 +427,7 @@ impl std::str::FromStr for Preset {
 }
 
 /// A user that may log in, or the rules for users of that name.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct User {
     pub name: String,
     /// `None` only if no user has a password.
@@ -454,19 +454,7 @@ pub struct User {
 impl User {
     /// A user without rules of its own.
     pub fn with_password(name: impl Into<String>, password: Option<Password>) -> Self {
-        Self {
-            name: name.into(),
-            password,
-            certificate: false,
-            mode: None,
-            max_size: None,
-            min_size: None,
-            max_wait_time: None,
-            timeouts: PoolTimeouts::default(),
-            max_user_connections: None,
-            clients: None,
-            spots: Spots::new(),
-        }
+        Self { name: name.into(), password, ..Self::default() }
     }
 }
 

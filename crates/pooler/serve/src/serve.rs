@@ -303,7 +303,7 @@ async fn watch(
             name = signals.ending.next() => break name,
             () = admin.control().drain.notified() => break "an order",
             _ = signals.hangup.recv() => reload(admin).await,
-            () = giver.left.notified() => {
+            () = giver.wait_until_left() => {
                 // The successor serves the admin address now.
                 if let Some(serving) = serving.take() {
                     serving.abort();

@@ -283,25 +283,7 @@ mod tests {
     fn a_pool_with_everything_takes_no_more_room_than_is_left_for_it() {
         // Years of each, and more reasons than there are.
         let full = DurationHistogram { buckets: [999_999_999_999; BUCKET_BOUNDS_US.len() + 1], sum_ns: u64::MAX };
-        let reasons = [
-            "reason-01",
-            "reason-02",
-            "reason-03",
-            "reason-04",
-            "reason-05",
-            "reason-06",
-            "reason-07",
-            "reason-08",
-            "reason-09",
-            "reason-10",
-            "reason-11",
-            "reason-12",
-            "reason-13",
-            "reason-14",
-            "reason-15",
-            "reason-16",
-        ];
-        let counts = reasons.map(|reason| (reason, 999_999_999_999)).to_vec();
+        let counts: Vec<(&str, u64)> = (1..=16).map(|n| (&*format!("reason-{n:02}").leak(), 999_999_999_999)).collect();
         let name = "n".repeat(255);
         let shown = PoolSnapshot {
             address: name.clone(),

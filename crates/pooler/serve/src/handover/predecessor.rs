@@ -19,12 +19,14 @@ use super::{
 use crate::tuning::Tuning;
 
 /// A handle to the thread that waits for a successor.
-pub struct SuccessorListener {
+pub struct SuccessorListener(Arc<Handover>);
+
+struct Handover {
     /// The listening sockets, until they are given away or closed.
-    sockets: Arc<Mutex<Option<Sockets>>>,
-    pub left: Arc<Notify>,
-    has_left: Arc<AtomicBool>,
-    has_given: Arc<AtomicBool>,
+    sockets: Mutex<Option<Sockets>>,
+    left: Notify,
+    has_left: AtomicBool,
+    has_given: AtomicBool,
 }
 
 /// Duplicates of the listening sockets, by their configured addresses.
@@ -43,24 +45,17 @@ impl SuccessorListener {
         tuning: Arc<Tuning>,
         sockets: Sockets,
     ) -> Self {
-        let giver = Self {
-            sockets: Arc::new(Mutex::new(Some(sockets))),
-            left: Arc::new(Notify::new()),
-            has_left: Arc::default(),
-            has_given: Arc::default(),
-        };
-        let sockets = Arc::clone(&giver.sockets);
-        let reporter = Reporter::new(limits, move || locked(&sockets).is_some());
-        let socket_giver = SocketGiver {
-            handle,
-            reporter: reporter.clone(),
-            tuning,
-            sockets: Arc::clone(&giver.sockets),
-            left: Arc::clone(&giver.left),
-            has_left: Arc::clone(&giver.has_left),
-            has_given: Arc::clone(&giver.has_given),
-        };
-        let Some(meeting) = Meeting::of(config) else { return giver };
+        let handover = Arc::new(Handover {
+            sockets: Mutex::new(Some(sockets)),
+            left: Notify::new(),
+            has_left: AtomicBool::new(false),
+            has_given: AtomicBool::new(false),
+        });
+        let listener = Self(Arc::clone(&handover));
+        let seen = Arc::clone(&handover);
+        let reporter = Reporter::new(limits, move || seen.sockets().is_some());
+        let socket_giver = SocketGiver { handle, reporter: reporter.clone(), tuning, handover };
+        let Some(meeting) = Meeting::of(config) else { return listener };
         let at = |listener: io::Result<UnixListener>, work: Box<dyn FnOnce(UnixListener) + Send>| {
             let listener = listener?;
             std::thread::Builder::new().name("handover".into()).spawn(move || work(listener))
@@ -72,27 +67,34 @@ impl SuccessorListener {
         if let Err(error) = at(meeting.bind(), Box::new(move |listener| socket_giver.serve(listener))) {
             tracing::warn!(%error, "no other process will be able to take over from this one");
         }
-        giver
+        listener
+    }
+
+    /// Waits until a successor serves clients.
+    pub async fn wait_until_left(&self) {
+        self.0.left.notified().await;
     }
 
     /// Whether a successor serves clients.
     pub fn has_left(&self) -> bool {
-        self.has_left.load(SeqCst)
+        self.0.has_left.load(SeqCst)
     }
 
     /// Whether a successor has the sockets; it may not serve yet. It then owns their files.
     pub fn has_given(&self) -> bool {
-        self.has_given.load(SeqCst)
+        self.0.has_given.load(SeqCst)
     }
 
     /// Closes the duplicates, so that no process can take over any more and no socket stays open because of them.
     pub fn close(&self) {
-        *locked(&self.sockets) = None;
+        *self.0.sockets() = None;
     }
 }
 
-fn locked(sockets: &Mutex<Option<Sockets>>) -> MutexGuard<'_, Option<Sockets>> {
-    sockets.lock().unwrap_or_else(PoisonError::into_inner)
+impl Handover {
+    fn sockets(&self) -> MutexGuard<'_, Option<Sockets>> {
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// The thread that waits for a successor, and gives it the sockets.
@@ -100,10 +102,7 @@ struct SocketGiver {
     handle: Handle,
     reporter: Reporter,
     tuning: Arc<Tuning>,
-    sockets: Arc<Mutex<Option<Sockets>>>,
-    left: Arc<Notify>,
-    has_left: Arc<AtomicBool>,
-    has_given: Arc<AtomicBool>,
+    handover: Arc<Handover>,
 }
 
 impl SocketGiver {
@@ -143,14 +142,14 @@ impl SocketGiver {
             return Err(io::Error::other("it speaks another version"));
         }
         {
-            let sockets = locked(&self.sockets);
+            let sockets = self.handover.sockets();
             let Some(Sockets { listeners, admin }) = &*sockets else {
                 return Err(io::Error::other("this process is already ending"));
             };
             let copies: io::Result<Vec<OwnedFd>> =
                 listeners.iter().chain(admin).map(|(_, fd)| fd.try_clone()).collect();
             let copies = copies?;
-            self.has_given.store(true, SeqCst);
+            self.handover.has_given.store(true, SeqCst);
             send_sockets(stream, &copies)?;
             let listeners = listeners.iter().map(|(name, _)| name.clone()).collect();
             let admin = admin.as_ref().map(|(name, _)| name.clone());
@@ -159,10 +158,10 @@ impl SocketGiver {
         }
         tracing::info!("another process takes over");
         let Serving { .. } = lines.next()?;
-        self.has_left.store(true, SeqCst);
-        *locked(&self.sockets) = None;
+        self.handover.has_left.store(true, SeqCst);
+        *self.handover.sockets() = None;
         self.handle.leave();
-        self.left.notify_one();
+        self.handover.left.notify_one();
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ::pool::PoolConfig;
-use driver::{Hosts, PoolSpec, PoolTimeouts, TenantLimits};
+use driver::{PoolSpec, PoolTimeouts, TenantLimits};
 use seam::{PoolId, Tenant};
 use upstream::Kind;
 
@@ -28,17 +28,28 @@ impl ConfigPools {
         let min_size_once_connected = database.name == FALLBACK || (of_postgres && has_no_named_user);
         let may_be_forgotten = (of_postgres && min_size_once_connected) || entry.key.is_made_up();
         PoolSpec {
+            config: PoolConfig { min_size_once_connected, ..settings.config },
+            sizes: self.sizes(&entry, database),
+            timeouts: settings.timeouts,
+            forget_after: settings.pool_idle_time.filter(|_| may_be_forgotten),
+            ..self.plain_spec(&entry, database)
+        }
+    }
+
+    /// A pool of the database's size, which is not tuned and never forgotten.
+    fn plain_spec(&self, entry: &Entry, database: &Database) -> PoolSpec {
+        PoolSpec {
             protocol: database.kind.word(),
             database: entry.key.label(),
             ordered_as: entry.key.ordered_as(),
             user: entry.key.user().to_string(),
             hosts: database.hosts.clone(),
             tls: self.tls.connector(entry.database),
-            config: PoolConfig { min_size_once_connected, ..settings.config },
-            caps: self.caps(&entry, database),
-            sizes: self.sizes(&entry, database),
-            timeouts: settings.timeouts,
-            forget_after: settings.pool_idle_time.filter(|_| may_be_forgotten),
+            config: database.pool.config.clone(),
+            caps: self.caps(entry, database),
+            sizes: None,
+            timeouts: PoolTimeouts::default(),
+            forget_after: None,
             revision: 0,
         }
     }
@@ -163,52 +174,26 @@ impl ConfigPools {
 
     /// The pool of one host of MongoDB. Its monitor does not count towards the limits of database and user.
     fn mongodb_spec(&self, entry: &Entry, database: &Database, host: &str, monitors: bool) -> PoolSpec {
-        let mut settings = self.settings(database, entry.key.user());
-        let mut caps = self.caps(entry, database);
+        let PoolSettings { config, timeouts, .. } = self.settings(database, entry.key.user());
+        let mut spec = PoolSpec { config, timeouts, ..self.plain_spec(entry, database) };
+        spec.hosts.addresses.retain(|address| address.to_string() == host);
         if monitors {
-            let config = &mut settings.config;
-            (config.min_size, config.max_size, config.max_life_time) = (1, 1, None);
-            caps.truncate(1);
+            (spec.config.min_size, spec.config.max_size, spec.config.max_life_time) = (1, 1, None);
+            spec.caps.truncate(1);
+        } else {
+            spec.sizes = self.sizes(entry, database);
         }
-        let all = &database.hosts;
-        let addresses = all.addresses.iter().filter(|address| address.to_string() == host).cloned().collect();
-        PoolSpec {
-            protocol: database.kind.word(),
-            database: entry.key.label(),
-            ordered_as: entry.key.ordered_as(),
-            user: entry.key.user().to_string(),
-            hosts: Hosts { addresses, ..all.clone() },
-            tls: self.tls.connector(entry.database),
-            config: settings.config,
-            caps,
-            sizes: if monitors { None } else { self.sizes(entry, database) },
-            timeouts: settings.timeouts,
-            forget_after: None,
-            revision: 0,
-        }
+        spec
     }
 
     /// The pool that looks up users. It is small, and counts towards the process's limit only.
     fn lookup_spec(&self, entry: &Entry, database: &Database, auth: &AuthQuery) -> PoolSpec {
-        let mut config = database.pool.config.clone();
-        config.max_size = auth.pool_size;
-        config.min_size = 0;
+        let mut spec = self.plain_spec(entry, database);
+        let config = &mut spec.config;
+        (config.min_size, config.max_size) = (0, auth.pool_size);
         config.max_connecting = config.max_connecting.min(auth.pool_size);
-        let process = self.config.limits.max_server_connections;
-        PoolSpec {
-            protocol: database.kind.word(),
-            database: entry.key.label(),
-            ordered_as: entry.key.ordered_as(),
-            user: entry.key.user().to_string(),
-            hosts: database.hosts.clone(),
-            tls: self.tls.connector(entry.database),
-            config,
-            caps: vec![("process".to_owned(), process)],
-            sizes: None,
-            timeouts: PoolTimeouts::default(),
-            forget_after: None,
-            revision: 0,
-        }
+        spec.caps.truncate(1);
+        spec
     }
 
     fn caps(&self, entry: &Entry, database: &Database) -> Vec<(String, u32)> {
