@@ -77,10 +77,15 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool, new_examiner: Ne
         return Err(Problems(problems).into());
     }
     let descriptors = driver::raise_descriptor_limit();
-    // Sockets are opened before any thread starts: `sockets::bind` changes the umask.
-    let Opened { inherited, listeners, admin_socket, admin_problem, copies } = Opened::open(&config, take_over)?;
-    // Signals are handled before the first client is served, so that no signal can end the process abruptly.
+    let mut inherited = None;
+    if take_over {
+        let error = ServeError::system("cannot take over from the present process");
+        inherited = handover::take_over(&config).map_err(error)?;
+    }
+    // Signals are handled before the first client can connect, so that no signal can end the process abruptly.
     let (runtime, signals) = admin_runtime()?;
+    // Sockets are opened before any thread starts: `sockets::bind` changes the umask.
+    let Opened { listeners, admin_socket, admin_problem, copies } = Opened::open(&config, inherited.as_mut())?;
     let logs = Logs::start(log).map_err(ServeError::Logging)?;
     for problem in problems.iter().chain(&admin_problem) {
         announce(problem, log.format);
@@ -139,7 +144,6 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool, new_examiner: Ne
 
 /// The listening sockets of a process.
 struct Opened {
-    inherited: Option<Inherited>,
     listeners: Vec<Bound>,
     admin_socket: Option<TcpListener>,
     admin_problem: Option<Problem>,
@@ -147,22 +151,17 @@ struct Opened {
 }
 
 impl Opened {
-    /// Takes the sockets over, or opens them.
-    fn open(config: &Config, take_over: bool) -> Result<Self, ServeError> {
-        let mut inherited = None;
-        if take_over {
-            let error = ServeError::system("cannot take over from the present process");
-            inherited = handover::take_over(config).map_err(error)?;
-        }
+    /// Opens the sockets that are not inherited.
+    fn open(config: &Config, mut inherited: Option<&mut Inherited>) -> Result<Self, ServeError> {
         // The admin address is opened first, so that it is open once a client's port is. An error of a listener is
         // still reported before one of the admin address.
-        let admin = admin_socket(config, inherited.as_mut());
-        let listeners = config.listeners.iter().map(|listener| open(listener, inherited.as_mut()));
+        let admin = admin_socket(config, inherited.as_deref_mut());
+        let listeners = config.listeners.iter().map(|listener| open(listener, inherited.as_deref_mut()));
         let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
         let (admin_socket, admin_problem) = admin?;
         let copies = copies(config, &listeners, admin_socket.as_ref());
         let copies = copies.map_err(ServeError::system("cannot copy a socket"))?;
-        Ok(Self { inherited, listeners, admin_socket, admin_problem, copies })
+        Ok(Self { listeners, admin_socket, admin_problem, copies })
     }
 }
 
