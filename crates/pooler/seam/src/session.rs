@@ -219,8 +219,8 @@ impl Default for ClientRules {
 ///    `Effect::Ready` ends either.
 /// 5. [`retire`](Protocol::retire) as the last call, if the pool closes the server.
 ///    [`server_gone`](Protocol::server_gone) as the last call, if the connection ends while clients have the server
-///    or the session keeps it: that lease is then over without a release. A server that is free and breaks gets no last
-///    call.
+///    or the session retains it: that lease is then over without a release. A server that is free and breaks gets no
+///    last call.
 ///
 /// # Rules for all calls
 ///
@@ -232,8 +232,8 @@ impl Default for ClientRules {
 ///   again after `granted`, `lease_failed` and [`Effect::Wake`](crate::Effect::Wake).
 /// - After `Effect::Close` of a client, what the client holds is released through `client_gone` at once, though its
 ///   last bytes may still be leaving.
-/// - A server that its session keeps stays on its worker. If its pool has given it up by the end of its start, `retire`
-///   is called instead of keeping it.
+/// - A server that its session retains stays on its worker. If its pool has given it up by the end of its start,
+///   `retire` is called, and the session has it no longer.
 ///
 /// # Shared servers
 ///

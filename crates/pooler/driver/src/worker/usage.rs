@@ -12,7 +12,7 @@ pub(super) enum Usage {
     Held(Hold),
     /// The clients of a mux share it.
     Shared(Box<Share>),
-    /// Its session keeps it, and its pool does not have it back.
+    /// Its session retains it, and its pool does not have it back.
     Retained,
     /// It was released while cancel requests for it were under way. When they have ended it is checked in with this
     /// verdict.
