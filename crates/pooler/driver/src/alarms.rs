@@ -9,7 +9,7 @@ use std::{
 use pool::Time;
 use seam::PoolId;
 
-/// Of all workers. A pool has one alarm at most.
+/// The alarms of all pools, by the worker that looks after the pool. A pool has one at most.
 pub(crate) struct Alarms(Vec<Mutex<BTreeSet<(Time, PoolId)>>>);
 
 impl Alarms {
@@ -22,7 +22,8 @@ impl Alarms {
         pool.0 as usize % self.0.len()
     }
 
-    /// A pool is to be looked at then, and not at the time `before`, if it had an alarm. To be called under its lock.
+    /// Sets the alarm of a pool to the time `at`, in place of the one at `before`, if the pool had one. To be called
+    /// under the lock of the pool.
     pub(crate) fn set(&self, pool: PoolId, before: Time, at: Time) {
         let mut alarms = self.0[self.keeper(pool)].lock().unwrap_or_else(PoisonError::into_inner);
         if before < Time::NEVER {
@@ -31,12 +32,12 @@ impl Alarms {
         alarms.insert((at, pool));
     }
 
-    /// A pool is gone, and had an alarm for then. To be called under its lock.
+    /// A pool is gone, and had an alarm for `at`. To be called under its lock.
     pub(crate) fn remove(&self, pool: PoolId, at: Time) {
         self.0[self.keeper(pool)].lock().unwrap_or_else(PoisonError::into_inner).remove(&(at, pool));
     }
 
-    /// Takes out those that are due at a worker, each with the time for which it was set.
+    /// Takes out a worker's alarms that are due, each with the time for which it was set.
     pub(crate) fn take_due(&self, worker: usize, now: Time, due: &mut Vec<(PoolId, Time)>) {
         let mut alarms = self.0[worker].lock().unwrap_or_else(PoisonError::into_inner);
         while alarms.first().is_some_and(|(at, _)| *at <= now) {

@@ -210,20 +210,21 @@ pub struct PoolSpec {
 
 impl PoolSpec {
     /// What orders call its database.
-    pub(crate) fn name(&self) -> DatabaseName {
-        DatabaseName { protocol: self.protocol, database: self.called().to_owned() }
+    pub(crate) fn name_in_orders(&self) -> DatabaseName {
+        DatabaseName { protocol: self.protocol, database: self.ordered_name().to_owned() }
     }
 
     /// What its metrics call its database.
-    pub(crate) fn labels(&self) -> DatabaseName {
+    pub(crate) fn name_in_metrics(&self) -> DatabaseName {
         DatabaseName { protocol: self.protocol, database: self.database.clone() }
     }
 
-    pub(crate) fn is(&self, name: &DatabaseName) -> bool {
-        (self.protocol, self.called()) == (name.protocol, name.database.as_str())
+    /// Whether orders call its database by this name.
+    pub(crate) fn is_called(&self, name: &DatabaseName) -> bool {
+        (self.protocol, self.ordered_name()) == (name.protocol, name.database.as_str())
     }
 
-    fn called(&self) -> &str {
+    fn ordered_name(&self) -> &str {
         self.ordered_as.as_deref().unwrap_or(&self.database)
     }
 }

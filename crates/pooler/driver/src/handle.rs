@@ -86,7 +86,7 @@ impl Handle {
             match answers.recv_timeout(left.min(REPLY_TIMEOUT)) {
                 Ok(_) => answered += 1,
                 // They may have ended instead.
-                Err(_) if self.is_drained() => return true,
+                Err(_) if self.is_over() => return true,
                 Err(_) if left.is_zero() => return false,
                 Err(_) => {}
             }
@@ -220,7 +220,7 @@ impl Handle {
     }
 
     /// Whether all workers have ended.
-    pub fn is_drained(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.process.is_over()
     }
 }
@@ -266,7 +266,7 @@ impl Handle {
             let (spec, now) = (pool.spec(), self.process.clock.now());
             self.operate(&pool, |guarded| {
                 // Read under the pool's lock: of two orders at once, the one that comes to the pool last knows both.
-                let order = orders().order_for(&spec.name());
+                let order = orders().order_for(&spec.name_in_orders());
                 pool.apply_order(guarded, order, now);
             });
         }

@@ -37,7 +37,7 @@ pub(crate) struct LobbyClient {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Displaced {
     pub(crate) client: LobbyClient,
-    /// How many clients of its address had not logged in, or were monitors, as it was.
+    /// How many clients of its address had not logged in; of a monitor, how many were monitors. The client is counted.
     pub(crate) of_its_address: usize,
 }
 

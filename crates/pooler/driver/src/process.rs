@@ -93,7 +93,7 @@ impl Process {
     /// The pools of a database, or all.
     pub(crate) fn pools(&self, database: Option<&DatabaseName>) -> Vec<Arc<SharedPool>> {
         let mut pools = self.registry.all();
-        pools.retain(|pool| database.is_none_or(|name| pool.spec().is(name)));
+        pools.retain(|pool| database.is_none_or(|name| pool.spec().is_called(name)));
         pools
     }
 
@@ -122,7 +122,7 @@ impl Process {
 
     fn pool_snapshot(&self, pool: &SharedPool, now: Time) -> PoolSnapshot {
         let told = pool.snapshot(now, &self.listeners);
-        let limited_by = if told.counts.waiters > 0 { self.registry.limiting(pool) } else { None };
+        let limited_by = if told.counts.waiters > 0 { self.registry.limiting_setting(pool) } else { None };
         PoolSnapshot { limited_by, ..told }
     }
 

@@ -130,8 +130,8 @@ impl Registry {
         }
         // Under the lock: a reload that comes after this answer finds the pool in the list and configures it.
         let spec = self.upstreams.spec(id)?;
-        let labels = spec.labels();
-        let order = self.orders.lock().unwrap_or_else(PoisonError::into_inner).order_for(&spec.name());
+        let labels = spec.name_in_metrics();
+        let order = self.orders.lock().unwrap_or_else(PoisonError::into_inner).order_for(&spec.name_in_orders());
         let mut budget_state = self.budget_state.lock().unwrap_or_else(PoisonError::into_inner);
         let ids = budget_state.find_or_add_caps(&spec.caps);
         let (caps, shared_limit) =
@@ -174,7 +174,7 @@ impl Registry {
         {
             let mut pools = self.pools.write().unwrap_or_else(PoisonError::into_inner);
             pools.by_id.remove(&pool.id);
-            pools.leave(&pool.spec().labels(), counted);
+            pools.leave(&pool.spec().name_in_metrics(), counted);
         }
         self.outages.forget(pool.id);
         let mut budget_state = self.budget_state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -317,7 +317,7 @@ impl Registry {
     }
 
     /// The setting because of which a pool gets no more servers for now, if it is not its own size.
-    pub(crate) fn limiting(&self, pool: &SharedPool) -> Option<&'static str> {
+    pub(crate) fn limiting_setting(&self, pool: &SharedPool) -> Option<&'static str> {
         let mut budget_state = self.budget_state.lock().unwrap_or_else(PoisonError::into_inner);
         budget_state.membership(pool)?;
         let full = budget_state.budget.full_cap(pool.member)?;
@@ -325,7 +325,7 @@ impl Registry {
     }
 
     /// The setting that leaves a pool the least room.
-    pub(crate) fn narrowest(&self, pool: &SharedPool) -> Option<&'static str> {
+    pub(crate) fn narrowest_setting(&self, pool: &SharedPool) -> Option<&'static str> {
         let mut budget_state = self.budget_state.lock().unwrap_or_else(PoisonError::into_inner);
         let caps = budget_state.membership(pool)?.caps.clone();
         let limits =

@@ -69,7 +69,7 @@ impl Resolver {
         let mut state = self.0.lock();
         if state.waiting.len() >= MAX_LOOKUPS {
             drop(state);
-            return lookup.fail("too many questions wait");
+            return lookup.fail("too many lookups wait");
         }
         state.waiting.push_back(lookup);
         // An idle thread that was notified of an earlier lookup counts as idle until it has woken.

@@ -55,9 +55,9 @@ pub(crate) struct SharedPool {
     pub(crate) host: AtomicUsize,
     /// When all servers were last renewed because one of them was outdated, in nanoseconds of the driver's clock; 0:
     /// never.
-    renewed: AtomicU64,
+    renewed_at: AtomicU64,
     /// When the log last reported the database out of reach, in nanoseconds of the driver's clock; 0: it is in reach.
-    pub(crate) lost: AtomicU64,
+    pub(crate) lost_at: AtomicU64,
     /// The time of the alarm that is set, in nanoseconds of the driver's clock; `u64::MAX`: none. Changed under the
     /// pool's lock.
     alarm: AtomicU64,
@@ -174,8 +174,8 @@ impl SharedPool {
             leaving: AtomicBool::new(false),
             resized: AtomicU32::new(0),
             host: AtomicUsize::new(0),
-            renewed: AtomicU64::new(0),
-            lost: AtomicU64::new(0),
+            renewed_at: AtomicU64::new(0),
+            lost_at: AtomicU64::new(0),
             alarm: AtomicU64::new(u64::MAX),
             spec: RwLock::new(Arc::new(spec)),
             guarded: Mutex::new(Guarded {
@@ -338,10 +338,10 @@ impl SharedPool {
     /// Notes that all servers are renewed on account of what one of them said. False if that was less than
     /// [`MIN_RENEWAL_INTERVAL`] ago.
     pub(crate) fn try_begin_renewal(&self, now: Time) -> bool {
-        let last = self.renewed.load(Relaxed);
+        let last = self.renewed_at.load(Relaxed);
         let may = last == 0 || now - Time(last) >= MIN_RENEWAL_INTERVAL;
         if may {
-            self.renewed.store(now.0.max(1), Relaxed);
+            self.renewed_at.store(now.0.max(1), Relaxed);
         }
         may
     }

@@ -28,8 +28,9 @@ use crate::{
 /// Clients that may wait at a time for a place with one tenant.
 const MAX_TENANT_WAITERS: usize = 256;
 
-/// Above this number of tenants, those without clients are forgotten with their counts.
-const MAX_TENANTS_WITHOUT_SWEEP: usize = 1024;
+/// With more tenants than this, those with clients included, one that loses its last client is forgotten with its
+/// counts.
+const MAX_REMEMBERED_TENANTS: usize = 1024;
 
 /// A tenant that has clients, or had some.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -126,7 +127,7 @@ impl Tenants {
         now: Time,
     ) -> Entrance {
         self.change(|table| {
-            let tenants = tenants.map(|tenant| Some(table.open(tenant?, &limits)));
+            let tenants = tenants.map(|tenant| Some(table.find_or_make(tenant?, &limits)));
             if table.have_room(tenants) {
                 table.take(tenants, now);
                 return Entrance::Inside(tenants);
@@ -159,7 +160,7 @@ impl Tenants {
         now: Time,
     ) -> Result<TenantIds, (Tenant, u32)> {
         self.change(|table| {
-            let to = tenants.map(|tenant| Some(table.open(tenant?, &limits)));
+            let to = tenants.map(|tenant| Some(table.find_or_make(tenant?, &limits)));
             let lacks = without(to, from);
             if let Some(id) = ids(lacks).find(|id| !table.accounts[index(*id)].gate.has_room()) {
                 let full = table.refuse(id);
@@ -325,7 +326,7 @@ impl Table {
         &mut self.accounts[index(id)]
     }
 
-    fn open(&mut self, tenant: Tenant, limits: &impl Fn(&Tenant) -> Option<TenantLimits>) -> TenantId {
+    fn find_or_make(&mut self, tenant: Tenant, limits: &impl Fn(&Tenant) -> Option<TenantLimits>) -> TenantId {
         if let Some(id) = self.ids.get(&tenant) {
             return *id;
         }
@@ -414,7 +415,7 @@ impl Table {
 
     /// Forgets a tenant without clients, unless its counts are worth remembering.
     fn drop_empty(&mut self, id: TenantId) {
-        let many = self.accounts.len() > MAX_TENANTS_WITHOUT_SWEEP;
+        let many = self.accounts.len() > MAX_REMEMBERED_TENANTS;
         let account = self.of(id);
         if account.gate.clients() == 0 && account.queue.is_empty() && (many || !account.limited) {
             let Account { tenant, .. } = self.accounts.remove(index(id));

@@ -1,10 +1,10 @@
 //! Slows down clients that guess passwords. A client of the same address that knows its password is not locked out.
 //!
-//! From the Nth failure within a minute on, at most [`MAX_LOGINS_PER_ADDRESS`] clients of an address may be logging in;
-//! the others wait for their turn, first come, first served. A login that succeeds ends its turn at once. One that
-//! fails keeps it for [`FAILURE_DELAY`], and its answer is delayed as long. This bounds the guesses a second, however
-//! many connections they come on, while a right password gets in as soon as it has its turn. A turn ends by itself
-//! after [`MAX_TURN_TIME`]: no client can keep others waiting by saying nothing.
+//! After more than `max_auth_failures` failures within a minute, at most [`MAX_LOGINS_PER_ADDRESS`] clients of an
+//! address may be logging in; the others wait for their turn, first come, first served. A login that succeeds ends its
+//! turn at once. One that fails keeps it for [`FAILURE_DELAY`], and its answer is delayed as long. This bounds the
+//! guesses a second, however many connections they come on, while a right password gets in as soon as it has its turn.
+//! A turn ends by itself after [`MAX_TURN_TIME`]: no client can keep others waiting by saying nothing.
 
 use std::{
     collections::{BTreeSet, HashMap, hash_map::RandomState},
@@ -37,7 +37,7 @@ const PRUNE_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct Throttle {
     max_failures: AtomicU32,
     failures: AtomicU64,
-    any: AtomicBool,
+    any_failure: AtomicBool,
     hasher: RandomState,
     table: Mutex<Table>,
 }
@@ -55,7 +55,7 @@ enum Key {
     /// An IPv4 address, or the first half of an IPv6 address, whose second half its owner can choose.
     Net(IpAddr),
     /// A group of addresses that are not counted one by one.
-    Crowd(u8),
+    Group(u8),
 }
 
 struct Record {
@@ -79,7 +79,7 @@ impl Throttle {
         Self {
             max_failures: AtomicU32::new(max_failures),
             failures: AtomicU64::new(0),
-            any: AtomicBool::new(false),
+            any_failure: AtomicBool::new(false),
             hasher: RandomState::new(),
             table: Mutex::default(),
         }
@@ -97,14 +97,14 @@ impl Throttle {
 
     /// Whether no login has failed since the start, so that no client waits for a turn.
     pub(crate) fn has_no_failures(&self) -> bool {
-        !self.any.load(Relaxed)
+        !self.any_failure.load(Relaxed)
     }
 
     /// Counts a failure, by a client that may have a ticket. True when its answer is to be delayed.
     pub(crate) fn note_failure(&self, address: Option<IpAddr>, ticket: Option<LoginTicket>, now: Time) -> bool {
         self.failures.fetch_add(1, Relaxed);
         let Some(address) = address else { return false };
-        self.any.store(true, Relaxed);
+        self.any_failure.store(true, Relaxed);
         let table = &mut *self.lock();
         let key = ticket.map_or_else(|| self.key_to_count(table, address, now), |ticket| ticket.key);
         let number = ticket.map_or_else(|| table.number(), |ticket| ticket.number);
@@ -175,7 +175,7 @@ impl Throttle {
         let key = Key::Net(net(address));
         match table.records.contains_key(&key) || table.records.len() < MAX_ADDRESSES {
             true => key,
-            false => self.crowd(key),
+            false => self.group_key(key),
         }
     }
 
@@ -188,8 +188,8 @@ impl Throttle {
         self.key_known(table, address)
     }
 
-    fn crowd(&self, key: Key) -> Key {
-        Key::Crowd((self.hasher.hash_one(key) % ADDRESS_GROUPS) as u8)
+    fn group_key(&self, key: Key) -> Key {
+        Key::Group((self.hasher.hash_one(key) % ADDRESS_GROUPS) as u8)
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {

@@ -316,7 +316,7 @@ async fn watch(
                 }
             }
             // Workers that end by themselves have failed; `join` reports it.
-            () = tokio::time::sleep(Duration::from_secs(1)) => if handle.is_drained() { return Ok(()) },
+            () = tokio::time::sleep(Duration::from_secs(1)) => if handle.is_over() { return Ok(()) },
         }
     };
     tracing::info!(signal = why, "draining: no new clients, transactions may end; a second signal ends it");
@@ -344,7 +344,7 @@ async fn reload(admin: &Admin) {
 }
 
 async fn drained(handle: &Handle) {
-    while !handle.is_drained() {
+    while !handle.is_over() {
         tokio::time::sleep(DRAIN_POLL_INTERVAL).await;
     }
 }

@@ -116,7 +116,7 @@ fn a_client_that_says_nothing_in_its_turn_loses_it() {
     let mut friend = Login::default();
     assert!(!friend.may(&throttle, HERE, now));
     assert!(friend.may(&throttle, HERE, now + MAX_TURN_TIME));
-    // There is room now, so that it may go on; in a crowd it would wait anew.
+    // There is room now, so that it may go on; in a group it would wait anew.
     assert!(silent[0].may(&throttle, HERE, now + MAX_TURN_TIME));
 }
 

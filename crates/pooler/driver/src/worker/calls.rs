@@ -27,7 +27,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         source: Source<'_>,
         f: impl FnOnce(&P, ClientTag, &mut P::Client, &mut Outbox) -> T,
     ) -> Option<T> {
-        let (mut out, tag) = (self.outbox(), self.client_tag(slot));
+        let (mut out, tag) = (self.take_outbox(), self.client_tag(slot));
         let (protocol, session) = (&*self.shared.protocol, &mut self.clients[slot].session);
         let Some(result) = call(|| f(protocol, tag, session, &mut out)) else {
             self.on_client_defect(slot, out);
@@ -44,7 +44,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         source: Source<'_>,
         f: impl FnOnce(&P, ServerTag, &mut P::Server, &mut Outbox) -> T,
     ) -> Option<T> {
-        let (mut out, tag) = (self.outbox(), self.server_tag(slot));
+        let (mut out, tag) = (self.take_outbox(), self.server_tag(slot));
         let (protocol, session) = (&*self.shared.protocol, &mut self.servers[slot].session);
         let Some(result) = call(|| f(protocol, tag, session, &mut out)) else {
             self.on_server_defect(slot, None, out);

@@ -264,7 +264,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let mut told = self.clients[slot].life.end();
         if !told && !self.clients[slot].life.is_broken() {
             told = true;
-            let mut out = self.outbox();
+            let mut out = self.take_outbox();
             let tag = self.client_tag(slot);
             let protocol = std::sync::Arc::clone(&self.shared.protocol);
             let (client, mut servers) = (&mut self.clients[slot], ServerSessions(&mut self.servers));

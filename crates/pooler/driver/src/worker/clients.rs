@@ -143,7 +143,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             address: peer.map(|peer| peer.ip().to_canonical()),
             port: peer.map_or(0, |peer| peer.port()),
         };
-        let mut out = self.outbox();
+        let mut out = self.take_outbox();
         let tag = self.client_tag(slot);
         let Some(session) = call(|| self.shared.protocol.client_start(tag, origin, &mut out)) else {
             self.discard(out);
@@ -297,7 +297,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 need = 0;
                 break;
             }
-            let mut out = self.outbox();
+            let mut out = self.take_outbox();
             let client = &mut self.clients[slot];
             let input = Input {
                 bytes: &bytes[at..],

@@ -40,7 +40,8 @@ impl<R: Reactor> ClosingClients<R> {
         Self { waiting: VecDeque::new(), next_check: Time(0) }
     }
 
-    /// Whether another one can be watched. That of a client that had logged in takes the place of one that had not.
+    /// Makes room to watch another connection: that of a client that had logged in takes the place of one whose client
+    /// had not. False if there is no room.
     pub(super) fn make_room(&mut self, unauthenticated: bool) -> bool {
         if self.waiting.len() < MAX_CLOSING_CLIENTS {
             return true;

@@ -146,7 +146,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// No connection of a pool works, and none can be made, since then.
     pub(super) fn log_database_lost(&mut self, pool: &Arc<SharedPool>, since: Option<Time>) {
         let Some(since) = since else { return };
-        if pool.lost.swap(since.0.max(1), Relaxed) != 0 {
+        if pool.lost_at.swap(since.0.max(1), Relaxed) != 0 {
             return;
         }
         if let Some(withheld) = self.paces.database_lost.take_line(self.now) {
@@ -161,10 +161,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// A connection of a pool has been made.
     pub(super) fn log_database_back(&mut self, pool: &Arc<SharedPool>) {
-        if pool.lost.load(Relaxed) == 0 {
+        if pool.lost_at.load(Relaxed) == 0 {
             return;
         }
-        let away: Duration = self.now - Time(pool.lost.swap(0, Relaxed));
+        let away: Duration = self.now - Time(pool.lost_at.swap(0, Relaxed));
         if let Some(withheld) = self.paces.database_lost.take_line(self.now) {
             let spec = pool.spec();
             tracing::warn!(

@@ -159,7 +159,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let server_slot = self.servers.vacant_key();
         self.reactor.set_owner(conn, Owner::Server(server_slot as u32));
         dial.pool.lock().stats.on_phase(shared_pool::ConnectPhase::Tcp, self.now - dial.since);
-        let mut out = self.outbox();
+        let mut out = self.take_outbox();
         let tag = self.server_tag(server_slot);
         let protocol = &self.shared.protocol;
         let session = call(|| match dial.requirement {

@@ -10,7 +10,7 @@ use crate::reactor::{Data, Reactor, Submitted};
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// An empty outbox; `execute` takes it back.
-    pub(super) fn outbox(&mut self) -> Outbox {
+    pub(super) fn take_outbox(&mut self) -> Outbox {
         self.outboxes.take()
     }
 

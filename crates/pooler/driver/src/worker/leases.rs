@@ -151,7 +151,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 "a client waited long for a server"
             );
         }
-        let mut out = self.outbox();
+        let mut out = self.take_outbox();
         let (client_tag, server_tag) = (self.client_tag(slot), self.server_tag(server_slot));
         let protocol = &self.shared.protocol;
         let (client, server) = (&mut self.clients[slot], &mut self.servers[server_slot]);
@@ -269,7 +269,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Limit::Setting("max_size")
         } else if let Some(said) = refused() {
             Limit::Database(said)
-        } else if let Some(name) = self.process.registry.limiting(pool) {
+        } else if let Some(name) = self.process.registry.limiting_setting(pool) {
             Limit::Setting(name)
         } else if at_a_time {
             Limit::AtATime("max_connecting")
@@ -277,7 +277,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Limit::Connecting
         } else {
             // Clients that keep servers for long leave one of these to others.
-            Limit::Setting(self.process.registry.narrowest(pool).unwrap_or("max_size"))
+            Limit::Setting(self.process.registry.narrowest_setting(pool).unwrap_or("max_size"))
         };
         let (in_use, connecting, left) = (counts.in_use, counts.connecting, counts.idle);
         Shortage { in_use, connecting, between: counts.total - in_use - connecting - left, left, limit }

@@ -90,7 +90,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if told {
             return;
         }
-        let mut out = self.outbox();
+        let mut out = self.take_outbox();
         let tag = self.client_tag(slot);
         let protocol = Arc::clone(&self.shared.protocol);
         let session = &mut self.clients[slot].session;

@@ -71,7 +71,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Tells the protocol the time. It may post, and have idle servers reset.
     pub(super) fn on_tick(&mut self) {
-        let mut out = self.outbox();
+        let mut out = self.take_outbox();
         self.shared.protocol.on_tick(self.now.since(Time(0)), &mut out);
         debug_assert!(
             out.effects.iter().all(|effect| matches!(effect, Effect::Post { .. } | Effect::ResetOne { .. })),

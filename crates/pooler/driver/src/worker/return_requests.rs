@@ -24,7 +24,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if self.clients[holder].life.is_closing() {
             return;
         }
-        let mut out = self.outbox();
+        let mut out = self.take_outbox();
         let (client_tag, server_tag) = (self.client_tag(holder), self.server_tag(slot));
         let protocol = Arc::clone(&self.shared.protocol);
         let session = &mut self.clients[holder].session;

@@ -24,7 +24,7 @@ pub(super) struct AnswerDue {
 }
 
 impl ServerDeadlines {
-    /// A server has been given back soiled, and no client has taken it.
+    /// Has a server that was given back soiled cleaned after [`MAX_SOILED_TIME`], if it is idle then.
     pub(super) fn add_soiled(&mut self, pool: PoolId, server: ServerId, now: Time) {
         self.soiled.push_back((now + MAX_SOILED_TIME, pool, server));
     }

@@ -21,7 +21,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Says goodbye and closes; the pool has given it up already.
     pub(super) fn retire(&mut self, slot: usize) {
         if !matches!(self.servers[slot].phase, Phase::Starting(_)) {
-            let mut out = self.outbox();
+            let mut out = self.take_outbox();
             let tag = self.server_tag(slot);
             let protocol = Arc::clone(&self.shared.protocol);
             let session = &mut self.servers[slot].session;
@@ -77,7 +77,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Tells the session of a server that it is gone, and ends the leases of its clients.
     fn notify_server_gone(&mut self, slot: usize, share: Option<&mut Share>) {
         let holder = self.servers[slot].usage.holder();
-        let mut out = self.outbox();
+        let mut out = self.take_outbox();
         let tag = self.server_tag(slot);
         let protocol = Arc::clone(&self.shared.protocol);
         let mut clients = ClientSessions::new(&mut self.clients);

@@ -161,7 +161,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let id = self.servers[slot].id;
         let (mut at, mut need) = (0, 0);
         while at < bytes.len() {
-            let mut out = self.outbox();
+            let mut out = self.take_outbox();
             let Some(server) = self.servers.get_mut(slot).filter(|server| server.id == id) else {
                 self.outboxes.put(out);
                 return (bytes.len(), 0);
@@ -289,7 +289,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// The start of a server has ended, and its session keeps it.
+    /// The start of a server has ended, and its session retains it.
     pub(super) fn retain_from_start(&mut self, slot: usize) {
         let server = &mut self.servers[slot];
         let (pool, id, last) = (Arc::clone(&server.pool), server.id, server.last_part_of_start());

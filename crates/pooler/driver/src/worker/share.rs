@@ -1,7 +1,7 @@
 //! What a server is to the clients of a worker that share it. Knows no client, no session and no connection.
 
 mod due_answer;
-mod stalled;
+mod server_stalls;
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use pool::Time;
 use seam::Verdict;
 
 use self::due_answer::DueAnswer;
-pub(super) use self::{due_answer::Answered, stalled::Stalled};
+pub(super) use self::{due_answer::Answered, server_stalls::ServerStalls};
 
 /// Bytes for a shared server that are collected before they are sent.
 const MAX_COLLECTED: usize = 16 << 10;
@@ -31,7 +31,7 @@ pub(super) struct Share {
     /// Bytes for the server.
     collected: Vec<u8>,
     due: DueAnswer,
-    stalled: Stalled,
+    stalls: ServerStalls,
 }
 
 /// What became of bytes for a shared server.
@@ -53,7 +53,7 @@ impl Share {
             answered: 0,
             collected: Vec::new(),
             due: DueAnswer::default(),
-            stalled: Stalled::default(),
+            stalls: ServerStalls::default(),
         }
     }
 
@@ -135,15 +135,15 @@ impl Share {
 
     /// Whether the server owes an answer for unusually long, or had to stop sending for a client that does not read.
     pub(super) fn is_unresponsive(&self) -> bool {
-        self.due.is_overdue() || self.stalled.ever()
+        self.due.is_overdue() || self.stalls.ever()
     }
 
     /// Whether the worker receives nothing from the server, because a client does not read.
     pub(super) fn is_stalled(&self) -> bool {
-        self.stalled.is_any()
+        self.stalls.is_any()
     }
 
-    /// The server says something.
+    /// The server says something: what was due has come, and what else its clients wait for is due from now on.
     pub(super) fn end_answer(&mut self, now: Time) -> Answered {
         self.due.end(now)
     }
@@ -158,8 +158,8 @@ impl Share {
         self.due.others_since(since)
     }
 
-    pub(super) fn stalled_mut(&mut self) -> &mut Stalled {
-        &mut self.stalled
+    pub(super) fn stalls_mut(&mut self) -> &mut ServerStalls {
+        &mut self.stalls
     }
 
     // ---- bytes for it ----
@@ -176,7 +176,7 @@ impl Share {
     }
 
     /// What was collected has been sent.
-    pub(super) fn sent(&mut self, now: Time) {
+    pub(super) fn note_sent(&mut self, now: Time) {
         self.collected.clear();
         self.due.begin(now);
     }

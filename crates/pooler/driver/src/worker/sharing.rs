@@ -135,7 +135,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let joiner = Joiner { client: slot as u32, waiter: client.waiter, since: self.now };
         if self.sharing.mux(pool).is_none() {
             self.start_sharing(pool, vec![joiner]);
-        } else if self.has_room(pool) {
+        } else if self.make_room_to_join(pool) {
             self.sharing.mux(pool).expect("just seen").joining.push(joiner);
         } else {
             let (waiter, reason) = (self.client_waiter(slot, joiner.waiter), CheckOutFailed::QueueFull);
@@ -147,9 +147,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         !self.clients[slot].lease.is_waiting()
     }
 
-    /// Whether one more client may wait for a share: as many may as may wait for servers of the pool. Clients that have
-    /// gone are forgotten first.
-    fn has_room(&mut self, pool: PoolId) -> bool {
+    /// Forgets clients that wait no longer, if need be. True if one more client may wait for a share: as many may as
+    /// may wait for servers of the pool.
+    fn make_room_to_join(&mut self, pool: PoolId) -> bool {
         // A pool that is forgotten tells the clients that wait for it, in time.
         let most = self.pools.find_or_make(pool, self.now).map_or(0, |pool| pool.spec().config.max_waiters as usize);
         let (clients, mux) = (self.clients.len(), self.sharing.mux(pool).expect("a client waits with a mux"));
@@ -246,7 +246,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.sharing.coalescing.begin_request(&mut self.clients[slot].counted);
         self.clients[slot].lease = Lease::Shared { server: server as u32, index, heard: false };
         self.refresh_state(slot);
-        let mut out = self.outbox();
+        let mut out = self.take_outbox();
         let (client_tag, server_tag) = (self.client_tag(slot), self.server_tag(server));
         let protocol = Arc::clone(&self.shared.protocol);
         let (client, server) = (&mut self.clients[slot], &mut self.servers[server]);
@@ -459,7 +459,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return;
         }
         let sent = self.reactor.send(server.conn, Data::Bytes(share.collected()));
-        share.sent(self.now);
+        share.note_sent(self.now);
         if let Submitted::Broken(error) = sent {
             server.link = Link::Down;
             self.end_server(slot, CloseReason::Error(Blame::Server, format!("cannot send: {error}")));
@@ -533,7 +533,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             (guarded.pool.counts().waits_for_any() || for_others, guarded.pool.is_paused())
         };
         let (held, idle) = (share.held_for(now), share.take_idle());
-        let unresponsive = self.check_answer(&pool, slot);
+        let unresponsive = self.replace_if_unresponsive(&pool, slot);
         let wanted = idle || paused || held >= MAX_SERVER_TIME || (waiters && held >= TICK);
         if wanted {
             let share = self.share(slot);

@@ -27,7 +27,7 @@ impl DueAnswer {
         self.since.get_or_insert(now);
     }
 
-    /// The server says something.
+    /// The server says something: what was due has come, and what else its clients wait for is due from now on.
     pub(super) fn end(&mut self, now: Time) -> Answered {
         let took = self.since.replace(now).map(|since| now - since);
         let was_overdue = std::mem::take(&mut self.overdue);

@@ -75,13 +75,14 @@ impl Coalescing {
 
     /// Pauses if that pays. The worker asks the kernel for news next.
     pub(super) fn pause(&mut self, now: Time) {
-        if self.pays(now) && self.able {
+        if self.decide_pause(now) && self.able {
             // A signal may end it early, which does no harm.
             let _ = rustix::thread::nanosleep(&PAUSE.try_into().expect("microseconds fit"));
         }
     }
 
-    fn pays(&mut self, now: Time) -> bool {
+    /// Counts this turn of the worker, and begins a new window if that is due. True if a pause pays.
+    fn decide_pause(&mut self, now: Time) -> bool {
         if now >= self.ends {
             self.previous = if now - self.ends < WINDOW { self.current } else { Count::default() };
             self.current = Count::default();
@@ -107,11 +108,11 @@ mod tests {
             turn.by_ref().take(batch).for_each(|client| coalescing.begin_request(&mut counted[client]));
             coalescing.end_requests(batch as u32);
             now = now + gap;
-            coalescing.pays(now);
+            coalescing.decide_pause(now);
         }
         turn.by_ref().take(batch).for_each(|client| coalescing.begin_request(&mut counted[client]));
         coalescing.under_way = waiting as u32;
-        coalescing.pays(now)
+        coalescing.decide_pause(now)
     }
 
     #[test]
@@ -131,11 +132,11 @@ mod tests {
     #[test]
     fn what_was_long_ago_does_not_count() {
         let (mut coalescing, mut counted) = (Coalescing::default(), vec![0; 100]);
-        coalescing.pays(Time(1));
+        coalescing.decide_pause(Time(1));
         (0..400).for_each(|n| coalescing.begin_request(&mut counted[n % 100]));
         coalescing.end_requests(400);
-        assert!(!coalescing.pays(Time(1) + WINDOW / 2));
-        assert!(coalescing.pays(Time(1) + WINDOW));
-        assert!(!coalescing.pays(Time(1) + WINDOW * 3));
+        assert!(!coalescing.decide_pause(Time(1) + WINDOW / 2));
+        assert!(coalescing.decide_pause(Time(1) + WINDOW));
+        assert!(!coalescing.decide_pause(Time(1) + WINDOW * 3));
     }
 }

@@ -67,8 +67,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         was_overdue
     }
 
-    /// Whether a mux's server is unresponsive by now. Asks for a replacement if clients wait that cannot join it.
-    pub(super) fn check_answer(&mut self, pool: &Arc<SharedPool>, slot: usize) -> bool {
+    /// Asks for a replacement if clients wait that cannot join a mux's server. True if that server is unresponsive.
+    pub(super) fn replace_if_unresponsive(&mut self, pool: &Arc<SharedPool>, slot: usize) -> bool {
         let (now, limit) = (self.now, self.sharing.round_trips.overdue_after(pool.id));
         let share = self.share(slot);
         share.check_answer(now, limit);

@@ -78,15 +78,15 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return;
         }
         stalls.0[at].server = server;
-        self.share(server as usize).stalled_mut().note();
+        self.share(server as usize).stalls_mut().note_stall();
         let others = self.keeps_others_waiting(server as usize);
         if others && self.stalled_bytes() <= MAX_STALLED_BYTES {
             return;
         }
         self.sharing.stalls.0[at].holds = true;
-        let stalled = self.share(server as usize).stalled_mut();
-        stalled.add(now);
-        if others && stalled.others_waited() >= MAX_WAIT_FOR_NEW_STALLS {
+        let stalls = self.share(server as usize).stalls_mut();
+        stalls.add(now);
+        if others && stalls.others_waited() >= MAX_WAIT_FOR_NEW_STALLS {
             self.push_close(slot, too_slow(unsent));
         }
     }
@@ -131,7 +131,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         if self.servers[server].usage.is_shared() {
             self.count_waiting(server);
-            self.share(server).stalled_mut().remove();
+            self.share(server).stalls_mut().remove();
         }
         self.rearm_server(server);
     }
@@ -139,9 +139,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Counts how long others have waited for the clients that stall a server. Returns the sum, if they wait now.
     fn count_waiting(&mut self, server: usize) -> Option<Duration> {
         let (now, others) = (self.now, self.keeps_others_waiting(server));
-        let stalled = self.share(server).stalled_mut();
-        stalled.count_waiting(others, now);
-        others.then_some(stalled.others_waited())
+        let stalls = self.share(server).stalls_mut();
+        stalls.count_waiting(others, now);
+        others.then_some(stalls.others_waited())
     }
 
     /// Keeps what comes for clients that keep others waiting, as far as there is room. Disconnects them otherwise, and

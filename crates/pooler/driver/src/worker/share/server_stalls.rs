@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use pool::Time;
 
+/// The stalls of one shared server: how many clients hold it up now, and how long others have waited for them.
 #[derive(Default)]
-pub(in crate::worker) struct Stalled {
+pub(in crate::worker) struct ServerStalls {
     /// The clients on account of which the worker receives nothing from the server.
     clients: u32,
     /// Up to when `others_waited` counts.
@@ -15,7 +16,7 @@ pub(in crate::worker) struct Stalled {
     ever: bool,
 }
 
-impl Stalled {
+impl ServerStalls {
     pub(super) fn is_any(&self) -> bool {
         self.clients > 0
     }
@@ -26,7 +27,7 @@ impl Stalled {
     }
 
     /// A client does not read.
-    pub(in crate::worker) fn note(&mut self) {
+    pub(in crate::worker) fn note_stall(&mut self) {
         self.ever = true;
     }
 
