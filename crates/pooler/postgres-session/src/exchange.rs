@@ -46,7 +46,7 @@ impl Item {
     }
 
     /// A ReadyForQuery answers it.
-    fn ends(self) -> bool {
+    fn ends_request(self) -> bool {
         !self.is_extended()
     }
 }
@@ -142,7 +142,7 @@ impl Exchange {
 
     /// Answers are awaited, and the next message begins a new request.
     pub(crate) fn is_between_requests(&self) -> bool {
-        !self.skipping && self.queue.back().is_some_and(|item| item.ends())
+        !self.skipping && self.queue.back().is_some_and(|item| item.ends_request())
     }
 
     /// Whether an error came, or a COPY began or ended, since the last call: a held-back message may have waited for
@@ -180,7 +180,7 @@ impl Exchange {
             Copying::Possible { asked: false } | Copying::No => {}
         }
         let Some(last) = self.queue.back() else { return true };
-        if last.ends() {
+        if last.ends_request() {
             return partly && self.queue.len() == 1;
         }
         let mut unanswered = 0;
@@ -323,8 +323,8 @@ impl Exchange {
                 }
             }
             // The server has answered less than was asked, but it says that it is ready.
-            Some(_) if self.unanswered().is_some() => {
-                let end = self.unanswered().expect("just seen");
+            Some(_) if self.end_of_run().is_some() => {
+                let end = self.end_of_run().expect("just seen");
                 self.discard(0..=end);
             }
             _ => return false,
@@ -334,8 +334,8 @@ impl Exchange {
     }
 
     /// The position of the Query or Sync that ends the run of extended-protocol messages at the front.
-    fn unanswered(&self) -> Option<usize> {
-        self.queue.iter().position(|item| item.ends())
+    fn end_of_run(&self) -> Option<usize> {
+        self.queue.iter().position(|item| item.ends_request())
     }
 
     /// None of the requests under way will be answered.

@@ -41,7 +41,8 @@ pub(crate) fn write(sql: &mut Vec<u8>, statements: bool, start: &Settings) {
     start.write_all(sql);
 }
 
-pub(crate) fn write_whole(sql: &mut Vec<u8>, statements: bool, start: &Settings) {
+/// As [`write`], in a transaction of its own.
+pub(crate) fn write_in_transaction(sql: &mut Vec<u8>, statements: bool, start: &Settings) {
     sql.extend_from_slice(BEGIN);
     sql.push(b';');
     write(sql, statements, start);
@@ -62,7 +63,7 @@ impl Postgres {
                 || server.connect_query.makes_objects());
         let mut cleaning = Vec::new();
         if cleaned {
-            write_whole(&mut cleaning, statements, server.settings.defaults());
+            write_in_transaction(&mut cleaning, statements, server.settings.defaults());
         }
         let connect_query = server.connect_query.to_repeat().filter(|_| cleaned).cloned();
         let mut queries: Vec<&[u8]> = Vec::new();

@@ -84,7 +84,7 @@ impl Postgres {
     fn clean_listener(&self, tag: ServerTag, server: &mut Server, out: &mut Outbox) {
         if server.hub_key().is_some() {
             let mut sql = Vec::new();
-            cleaning::write_whole(&mut sql, true, server.settings.defaults());
+            cleaning::write_in_transaction(&mut sql, true, server.settings.defaults());
             server.begin_queries(tag, Purpose::CleanListener, &[&sql], out);
         }
     }
@@ -259,7 +259,7 @@ impl Postgres {
                 }
             }
         }
-        resume_all(hub.barrier.answered(), side.out);
+        resume_all(hub.barrier.end_question(), side.out);
         if failure.is_some() {
             let Hub { channels, clients, .. } = hub;
             channels.values_mut().for_each(|channel| channel.clients.retain(|key| clients.contains_key(key)));

@@ -183,11 +183,11 @@ impl Postgres {
         let work = side.server.work.take().expect("it is at work for us");
         let Purpose::Preface(preface) = work.purpose else { unreachable!("it was asked for a preface") };
         side.server.unsynced = true;
-        self.preface_answered(side, (*preface, work.cancelled));
+        self.preface_succeeded(side, (*preface, work.cancelled));
     }
 
     /// The preface succeeded: the answers that follow are the client's.
-    pub(crate) fn preface_answered(&self, side: &mut ServerSide<'_>, (preface, cancelled): (Preface, bool)) {
+    pub(crate) fn preface_succeeded(&self, side: &mut ServerSide<'_>, (preface, cancelled): (Preface, bool)) {
         side.server.settings.apply(&preface.settings, &self.parameters);
         let link = &mut side.link();
         self.tell_reported(link);
@@ -342,7 +342,7 @@ impl Client {
     }
 }
 
-/// Whether no message after this one may go ahead.
+/// Whether a ReadyForQuery answers this message: no later one may go ahead of the preface.
 pub(crate) fn ends_request(header: Header) -> bool {
     matches!(header.kind, front::QUERY | front::FUNCTION_CALL | front::SYNC)
 }

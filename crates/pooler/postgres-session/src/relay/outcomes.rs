@@ -117,7 +117,7 @@ impl Postgres {
             }
         }
         let mut link = relay.link(server);
-        link.client.copies.failed();
+        link.client.copies.note_failure();
         let mut renamed = named::error_answered(body, prepared, link.client, link.server);
         for _ in 0..syncs {
             // Behind a COPY that failed before more data came, they mean something again.
@@ -170,7 +170,7 @@ impl Postgres {
         if !settled {
             return AnswerStep::Forward;
         }
-        relay.client(tag).copies.settled();
+        relay.client(tag).copies.note_settled();
         if status == IDLE {
             server.statements.begin_transaction();
         }

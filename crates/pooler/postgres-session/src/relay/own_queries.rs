@@ -81,7 +81,7 @@ impl Postgres {
             (Purpose::Lookup(lookup), failure) => self.lookup_answered(side, (lookup, failure)),
             (Purpose::Connect, failure) => self.connect_query_ready(side, None, failure),
             (Purpose::Connected(set), failure) => self.connect_query_ready(side, Some(&set), failure),
-            (Purpose::Preface(preface), None) => self.preface_answered(side, (*preface, cancelled)),
+            (Purpose::Preface(preface), None) => self.preface_succeeded(side, (*preface, cancelled)),
             (Purpose::Preface(_), Some(_)) => unreachable!("its first error is the end of it"),
             (Purpose::Reset { cleaned, statements }, None) => self.reset_answered(side, cleaned, statements),
             (Purpose::Check, None) => side.server.become_ready(side.server_tag, side.out),

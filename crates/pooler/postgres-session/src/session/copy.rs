@@ -56,13 +56,14 @@ impl CopyCandidates {
 
     /// All requests have been answered.
     #[inline]
-    pub(crate) fn settled(&mut self) {
+    pub(crate) fn note_settled(&mut self) {
         if self.unnamed == Unnamed::Replaced {
             self.unnamed = Unnamed::No;
         }
     }
 
-    pub(crate) fn failed(&mut self) {
+    /// A request has failed: the server may have discarded the Parse that replaced a COPY.
+    pub(crate) fn note_failure(&mut self) {
         if self.unnamed == Unnamed::Replaced {
             self.unnamed = Unnamed::Yes;
         }

@@ -110,7 +110,7 @@ impl Hubs {
         }
         let mut hubs = self.lock();
         for hub in hubs.values_mut() {
-            resume_all(hub.barrier.overdue(now_ms), out);
+            resume_all(hub.barrier.take_overdue(now_ms), out);
         }
         self.awaited.store(hubs.values().any(|hub| !hub.barrier.is_empty()), Relaxed);
     }

@@ -262,7 +262,7 @@ impl OurStatements {
 
     /// The oldest Describe noted by `describe` was answered, or (without `columns`) discarded. An answer tells what the
     /// server has.
-    pub(crate) fn described(&mut self, columns: Option<u64>) -> Describing {
+    pub(crate) fn settle_describe(&mut self, columns: Option<u64>) -> Describing {
         let mut describing = self.describing.pop_front().expect("only what was asked is answered");
         describing.description.columns = columns;
         let copy = self.map.get_mut(&describing.statement.id);
@@ -313,7 +313,7 @@ impl OurStatements {
     }
 
     /// A Parse of ours was answered, or discarded.
-    pub(crate) fn parsed(&mut self, id: u32, done: bool) {
+    pub(crate) fn settle_parse(&mut self, id: u32, done: bool) {
         if let Some(copy) = self.map.get_mut(&id) {
             copy.asked -= 1;
             copy.there |= done;
@@ -323,7 +323,7 @@ impl OurStatements {
     }
 
     /// A Close of ours was answered, or discarded.
-    pub(crate) fn closed(&mut self, id: u32, done: bool) {
+    pub(crate) fn settle_close(&mut self, id: u32, done: bool) {
         if let Some(copy) = self.map.get_mut(&id) {
             copy.closing -= 1;
             copy.there &= !done;
@@ -376,8 +376,8 @@ mod tests {
             match step {
                 'P' => server.parse(&statement),
                 'C' => server.close(statement.id),
-                'p' | 'x' => server.parsed(statement.id, step == 'p'),
-                'c' | 'y' => server.closed(statement.id, step == 'c'),
+                'p' | 'x' => server.settle_parse(statement.id, step == 'p'),
+                'c' | 'y' => server.settle_close(statement.id, step == 'c'),
                 'S' => server.end_pipeline(),
                 'D' => server.doubt_all(),
                 _ => panic!("{step}"),
@@ -404,7 +404,7 @@ mod tests {
         let mut server = OurStatements::default();
         for s in all {
             server.parse(s);
-            server.parsed(s.id, true);
+            server.settle_parse(s.id, true);
         }
         server
     }
@@ -434,10 +434,10 @@ mod tests {
         for i in 0..1000 {
             let s = all.intern(Some(1), 0, &text(i), None);
             server.parse(&s);
-            server.parsed(s.id, true);
+            server.settle_parse(s.id, true);
             while let Some(id) = server.find_surplus(500) {
                 server.close(id);
-                server.closed(id, true);
+                server.settle_close(id, true);
             }
         }
         assert!(server.map.len() * 60_000 <= MAX_TEXT_BYTES, "{}", server.map.len());
@@ -449,7 +449,7 @@ mod tests {
         let mut servers = [OurStatements::default(), OurStatements::default()];
         for server in &mut servers {
             server.parse(&s);
-            server.parsed(s.id, true);
+            server.settle_parse(s.id, true);
         }
         servers[0].outdated();
         servers[1].outdated();

@@ -120,7 +120,8 @@ impl ServerSettings {
 }
 
 impl ServerSettings {
-    /// Each reported value is the session's own, or was set in the session.
+    /// Whether no reported value needs an explanation: each is what RESET leads back to, or was set in the session, or
+    /// `own` was checked after the last report.
     #[inline]
     pub(crate) fn is_explained(&self) -> bool {
         let is_own = |(name, value)| self.own.reported.get(name) == Some(value);
@@ -129,7 +130,7 @@ impl ServerSettings {
 
     /// The session's own settings are known at this version of the defaults, without a doubt.
     #[inline]
-    pub(crate) fn is_checked(&self, defaults_version: u64) -> bool {
+    pub(crate) fn is_known_at(&self, defaults_version: u64) -> bool {
         self.checked_at == defaults_version && !self.own_in_doubt
     }
 

@@ -87,8 +87,8 @@ impl Traces {
         [&self.custom, &self.custom_since_cleaning]
     }
 
-    /// Whether a text may have set this custom parameter.
-    pub(crate) fn names_custom(&self, name: &[u8]) -> bool {
+    /// Whether a text since the last survey may have set this custom parameter.
+    pub(crate) fn may_have_set_custom(&self, name: &[u8]) -> bool {
         self.custom.iter().any(|seen| seen.eq_ignore_ascii_case(name))
     }
 }

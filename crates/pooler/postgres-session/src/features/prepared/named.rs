@@ -473,14 +473,14 @@ pub(crate) fn settle(note: Note, done: bool, client: Option<&mut Client>, server
     match note {
         Note::Hidden | Note::Unnamed => unreachable!("these are dealt with above"),
         Note::OurParse(id) => {
-            server.statements.ours_mut().expect("it was asked").parsed(id, done);
+            server.statements.ours_mut().expect("it was asked").settle_parse(id, done);
             return ClientAnswer::Nothing;
         }
         Note::OurClose(id) => {
-            server.statements.ours_mut().expect("it was asked").closed(id, done);
+            server.statements.ours_mut().expect("it was asked").settle_close(id, done);
             return ClientAnswer::Nothing;
         }
-        Note::Parse(id) => server.statements.ours_mut().expect("it was asked").parsed(id, done),
+        Note::Parse(id) => server.statements.ours_mut().expect("it was asked").settle_parse(id, done),
         Note::KnownParse | Note::Close | Note::Taken => {}
         Note::Deallocated { all } => return ClientAnswer::Deallocated { all },
         Note::Amended(_) => return ClientAnswer::Same,
@@ -491,7 +491,7 @@ pub(crate) fn settle(note: Note, done: bool, client: Option<&mut Client>, server
             return ClientAnswer::Nothing;
         }
         Note::Described | Note::Probe => {
-            server.statements.ours_mut().expect("it was asked").described(None);
+            server.statements.ours_mut().expect("it was asked").settle_describe(None);
             return ClientAnswer::Same;
         }
     }

@@ -133,7 +133,7 @@ impl Postgres {
             describe_unnamed(client, server, note, columns);
             return forward;
         }
-        let described = server.statements.ours_mut().expect("it was asked").described(columns);
+        let described = server.statements.ours_mut().expect("it was asked").settle_describe(columns);
         let statement = &described.statement;
         let Some(name) = described.name else { return false };
         if !statement.told.tell(&described.description) {

@@ -22,7 +22,7 @@ impl Postgres {
     #[inline]
     pub(crate) fn ask_or_follow_defaults(&self, link: &mut Link<'_>) -> bool {
         let version = self.parameters.defaults_version();
-        if !link.server.settings.is_checked(version) {
+        if !link.server.settings.is_known_at(version) {
             let known = link.server.settings.is_checked_at(version)
                 || self.parameters.are_defaults(link.server.pool, link.server.settings.defaults());
             if !known || !link.server.settings.is_explained() {

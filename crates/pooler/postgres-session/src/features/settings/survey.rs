@@ -150,7 +150,7 @@ impl Postgres {
                 .after(link.server.settings.current());
         survey.guessed = hidden
             .into_iter()
-            .filter(|name| known.extras.get(name).is_none() && !link.server.traces.names_custom(name))
+            .filter(|name| known.extras.get(name).is_none() && !link.server.traces.may_have_set_custom(name))
             .collect();
         let sql = if link.server.exchange.status() == IDLE {
             survey::write(link.server.traces.suspects(), &custom, statements)

@@ -50,13 +50,13 @@ impl NotificationBarrier {
     }
 
     /// The hub has answered: returns the clients that may go on.
-    pub(crate) fn answered(&mut self) -> Vec<(u64, ClientTag)> {
+    pub(crate) fn end_question(&mut self) -> Vec<(u64, ClientTag)> {
         self.late = false;
         std::mem::take(&mut self.asked.clients)
     }
 
-    /// The clients that may go on because time is up.
-    pub(crate) fn overdue(&mut self, now_ms: u64) -> Vec<(u64, ClientTag)> {
+    /// Takes out the clients that may go on because time is up.
+    pub(crate) fn take_overdue(&mut self, now_ms: u64) -> Vec<(u64, ClientTag)> {
         let due = |group: &Group| {
             !group.clients.is_empty() && now_ms.saturating_sub(group.since_ms) >= MAX_NOTIFICATION_WAIT_MS
         };
@@ -86,9 +86,9 @@ mod tests {
         let mut waiting = NotificationBarrier::default();
         assert!(waiting.wait(A.0, A.1, 0) && waiting.begin_question());
         assert!(waiting.wait(B.0, B.1, 0));
-        assert_eq!(waiting.answered(), [A]);
+        assert_eq!(waiting.end_question(), [A]);
         assert!(waiting.begin_question());
-        assert_eq!(waiting.answered(), [B]);
+        assert_eq!(waiting.end_question(), [B]);
         assert!(!waiting.begin_question() && waiting.is_empty());
     }
 
@@ -96,10 +96,10 @@ mod tests {
     fn no_client_waits_too_long_or_again_for_a_late_server() {
         let mut waiting = NotificationBarrier::default();
         assert!(waiting.wait(A.0, A.1, 10) && waiting.begin_question() && waiting.wait(B.0, B.1, 300));
-        assert_eq!(waiting.overdue(10 + MAX_NOTIFICATION_WAIT_MS - 1), []);
-        assert_eq!(waiting.overdue(10 + MAX_NOTIFICATION_WAIT_MS), [A, B]);
+        assert_eq!(waiting.take_overdue(10 + MAX_NOTIFICATION_WAIT_MS - 1), []);
+        assert_eq!(waiting.take_overdue(10 + MAX_NOTIFICATION_WAIT_MS), [A, B]);
         assert!(!waiting.wait(A.0, A.1, 700), "it is late");
-        assert_eq!(waiting.answered(), []);
+        assert_eq!(waiting.end_question(), []);
         assert!(waiting.wait(A.0, A.1, 800));
     }
 }

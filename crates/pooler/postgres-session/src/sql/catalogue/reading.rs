@@ -83,19 +83,21 @@ struct Function {
     name: Box<[u8]>,
     language: Box<[u8]>,
     source: Box<[u8]>,
-    set: Box<[u8]>,
+    /// Its SET clauses, one on each line.
+    set_clauses: Box<[u8]>,
     /// The extension that the function belongs to; empty if to none.
     extension: Box<[u8]>,
+    /// Triggers call it.
     fires: bool,
     /// The function can be called without a parenthesis, like a column.
     by_notation: bool,
 }
 
-/// A function that a stored expression calls, and the place of that.
-type Expression = (Box<[u8]>, Box<[u8]>);
+/// The name of a function that a stored expression calls, and where that expression is.
+type ExpressionCall = (Box<[u8]>, Box<[u8]>);
 
 /// A call by a function whose body is stored as an expression, or by an aggregate.
-struct Silent {
+struct StoredCall {
     schema: Box<[u8]>,
     caller: Box<[u8]>,
     called: Box<[u8]>,
@@ -125,9 +127,9 @@ pub(crate) struct Reading {
 struct Rows {
     functions: Vec<Function>,
     /// Functions that stored expressions call, and where.
-    expressions: Vec<Expression>,
+    expressions: Vec<ExpressionCall>,
     /// Calls that no source shows.
-    silent: Vec<Silent>,
+    stored_calls: Vec<StoredCall>,
     /// A row was too long.
     unreadable: bool,
 }
@@ -149,6 +151,8 @@ pub(super) enum Outcome {
     Partly(Partial),
 }
 
+/// What all rows of a reading come to: see [`Contents`](super::Contents), and for the flags the methods of
+/// [`Catalogue`](super::Catalogue).
 #[derive(Default)]
 pub(super) struct Judged {
     pub(super) mark: Box<[u8]>,
@@ -223,10 +227,14 @@ impl Reading {
                 name: name.into(),
                 language: language.into(),
                 source: source.into(),
-                set: set.into(),
+                set_clauses: set.into(),
                 extension: extension.into(),
             }),
-            b"c" => self.rows.silent.push(Silent { schema: schema.into(), called: name.into(), caller: source.into() }),
+            b"c" => self.rows.stored_calls.push(StoredCall {
+                schema: schema.into(),
+                called: name.into(),
+                caller: source.into(),
+            }),
             // Of a function one place is told.
             b"x" if self.rows.expressions.iter().any(|(known, _)| **known == *name && !name.contains(&b' ')) => {}
             b"x" => self.rows.expressions.push((name.into(), source.into())),
@@ -244,7 +252,7 @@ impl Reading {
         let keeps_plans = self.rows.unreadable || self.rows.functions.iter().any(Function::keeps_plans);
         let mut judged = Judged { mark: self.mark.clone(), keeps_plans, ..Judged::default() };
         let mut callers: Callers = HashMap::new();
-        for call in self.rows.silent.iter().filter(|call| !is_listed(&self.trusted, &call.schema, &call.caller)) {
+        for call in self.rows.stored_calls.iter().filter(|call| !is_listed(&self.trusted, &call.schema, &call.caller)) {
             if harmless::is_irreversible(&call.called) {
                 judged.irreversible.insert(call.caller.clone());
             }
@@ -283,7 +291,7 @@ impl Reading {
             .functions
             .iter()
             .map(|function| &*function.name)
-            .chain(self.rows.silent.iter().map(|call| &*call.caller))
+            .chain(self.rows.stored_calls.iter().map(|call| &*call.caller))
             .collect();
         for function in &self.rows.functions {
             let to_be_called = in_list(HARMFUL_IF_CALLED, &function.extension);
@@ -293,7 +301,7 @@ impl Reading {
             let why = if function.is_trusted(&self.trusted) {
                 None
             } else if in_list(TRUSTED, &function.extension) && !function.is_readable() {
-                function.judge_set(None, judged)
+                function.judge_set_clauses(None, judged)
             } else {
                 function.judge(&is_known, &own, judged, callers)
             };
@@ -397,7 +405,7 @@ impl Function {
             b"plpgsql" => scan_procedure(&self.source),
             _ => {
                 judged.prepares = true;
-                self.judge_set(None, judged);
+                self.judge_set_clauses(None, judged);
                 return Some(UNREADABLE);
             }
         };
@@ -416,7 +424,7 @@ impl Function {
                 }
             });
         }
-        let of_set = self.judge_set(Some(&findings), judged);
+        let of_set = self.judge_set_clauses(Some(&findings), judged);
         let why = why_not(&findings, &|name| is_known(name) || self.calls_its_own(name)).or(of_set);
         if why.is_some() {
             judged.prepares |=
@@ -427,8 +435,8 @@ impl Function {
 
     /// Judges SET clauses, which hold for one call: objects created by it may be temporary, texts may be read
     /// otherwise, and a seed stays. `findings`: of its source, if that can be read.
-    fn judge_set(&self, findings: Option<&Findings>, judged: &mut Judged) -> Option<&'static str> {
-        let set = self.set.to_ascii_lowercase();
+    fn judge_set_clauses(&self, findings: Option<&Findings>, judged: &mut Judged) -> Option<&'static str> {
+        let set = self.set_clauses.to_ascii_lowercase();
         let value = |name: &[u8]| set.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(name));
         if value(b"seed=").is_some() {
             judged.irreversible.insert(self.name.clone());
