@@ -1,6 +1,4 @@
-//! Clients that do not log in, from several addresses: they lose their places if there is no room. A client here sends
-//! words: `in` logs it in, `look` makes it a monitor, `wait` has it wait for a server that never comes. Each word is
-//! echoed.
+//! Clients that do not log in, from several addresses: they lose their places if there is no room.
 
 mod harness;
 
@@ -12,85 +10,19 @@ use std::{
 };
 
 use driver::Timeouts;
-use harness::{Client, Harness, POOL, eventually};
+use harness::{Client, Harness, eventually, lines::Lines};
 use pool::{GateConfig, PoolConfig};
-use seam::{
-    ClientTag, CloseReason, Effect, Input, LeaseFailure, LeaseKind, Origin, Outbox, Peer, PoolId, Protocol, Refusal,
-    ServerTag, Sessions, Standing,
-};
+use seam::LeaseKind;
 use socket2::{Domain, Socket, Type};
 
 /// No server is ever ready.
-struct Words;
-
-impl Protocol for Words {
-    type Client = ();
-    type Server = ();
-
-    fn client_start(&self, _: ClientTag, _: Origin, _: &mut Outbox) {}
-
-    fn server_start(&self, _: ServerTag, _: PoolId, _: &mut Outbox) {}
-
-    fn client_input(
-        &self,
-        me: ClientTag,
-        (): &mut (),
-        _: &mut dyn Sessions<ServerTag, ()>,
-        input: Input<'_>,
-        out: &mut Outbox,
-    ) -> usize {
-        let Some(end) = input.bytes.iter().position(|byte| *byte == b'\n') else { return 0 };
-        match &input.bytes[..end] {
-            b"in" => {
-                out.push(Effect::LoggedIn { client: me, pool: POOL, user: "".into() });
-                out.push(Effect::Standing { client: me, standing: Standing::Idle });
-            }
-            b"wait" => out.push(Effect::Lease { client: me, pool: POOL, kind: LeaseKind::Exclusive }),
-            b"look" => out.push(Effect::Standing { client: me, standing: Standing::Subscribed }),
-            _ => {}
-        }
-        out.span(Peer::Client(me), 0..end + 1);
-        end + 1
-    }
-
-    fn server_input(
-        &self,
-        _: ServerTag,
-        (): &mut (),
-        _: &mut dyn Sessions<ClientTag, ()>,
-        input: Input<'_>,
-        _: &mut Outbox,
-    ) -> usize {
-        input.bytes.len()
-    }
-
-    fn granted(&self, _: ClientTag, (): &mut (), _: ServerTag, (): &mut (), _: &mut Outbox) {}
-
-    fn lease_failed(&self, _: ClientTag, (): &mut (), _: LeaseFailure, _: usize, _: &mut Outbox) {}
-
-    fn client_gone(&self, _: ClientTag, (): &mut (), _: &mut dyn Sessions<ServerTag, ()>, _: &mut Outbox) {}
-
-    fn server_gone(&self, _: ServerTag, (): &mut (), _: &mut dyn Sessions<ClientTag, ()>, _: &mut Outbox) {}
-
-    fn refuse(&self, me: ClientTag, (): &mut (), why: Refusal, out: &mut Outbox) {
-        out.insert(Peer::Client(me), |bytes| bytes.extend(format!("refused {why:?}\n").as_bytes()));
-        out.push(Effect::Close { peer: Peer::Client(me), reason: CloseReason::Done });
-    }
-
-    fn reset(&self, me: ServerTag, (): &mut (), out: &mut Outbox) {
-        out.push(Effect::Ready { server: me });
-    }
-
-    fn check(&self, me: ServerTag, (): &mut (), out: &mut Outbox) {
-        out.push(Effect::Ready { server: me });
-    }
-}
+const LINES: Lines = Lines { kind: LeaseKind::Exclusive, starts: false };
 
 /// A driver with this many places. Above `soft_limit` idle clients are evicted.
 fn harness(soft_limit: u32, hard_limit: u32, login: Duration) -> Harness {
     let gate = GateConfig { soft_limit, hard_limit, evict_min_idle: Duration::ZERO };
     let timeouts = Timeouts { login: Some(login), ..Timeouts::default() };
-    Harness::of(Words, |_, _| (), (2, PoolConfig::default(), gate, timeouts))
+    Harness::of(LINES, |_, _| (), (2, PoolConfig::default(), gate, timeouts))
 }
 
 const LONG: Duration = Duration::from_secs(60);
@@ -132,8 +64,8 @@ fn a_displaced_client_that_does_not_read_is_gone_at_once() {
     let mut silent_clients = silent(&harness, 2, 2);
     let stream = silent_clients[0].0.get_mut();
     stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
-    let line = [&[b'x'; 8_000][..], b"\n"].concat();
-    while stream.write_all(&line).is_ok() {}
+    let line = format!("echo {}\n", "x".repeat(8_000));
+    while stream.write_all(line.as_bytes()).is_ok() {}
     let began = Instant::now();
     assert_eq!(from(&harness, 1).ask("in"), "in");
     let here = || harness.handle.snapshot().workers.iter().map(|worker| worker.clients).sum::<u64>();
@@ -148,8 +80,8 @@ fn a_client_whose_login_waits_for_a_server_keeps_its_place() {
         drop(stream);
     };
     let gate = GateConfig { soft_limit: 2, hard_limit: 2, evict_min_idle: Duration::ZERO };
-    let config = PoolConfig { connect_timeout: LONG, ..PoolConfig::default() };
-    let harness = Harness::of(Words, silent_upstream, (2, config, gate, Timeouts::default()));
+    let config = PoolConfig { connect_timeout: LONG, max_wait_time: Some(LONG), ..PoolConfig::default() };
+    let harness = Harness::of(LINES, silent_upstream, (2, config, gate, Timeouts::default()));
     let mut waiting = from(&harness, 1);
     assert_eq!(waiting.ask("wait"), "wait");
     let mut silent_one = silent(&harness, 1, 1).remove(0);

@@ -1,6 +1,5 @@
-//! The driver under a protocol of a few lines, with a server that this test plays itself: a client
-//! sends a line, the server answers `pid:line`. What PostgreSQL's tests can show only by chance (moves between workers,
-//! deaths at awkward moments) is provoked here.
+//! The driver under a protocol of lines, with a server that this test plays itself. What PostgreSQL's tests can show only
+//! by chance (moves between workers, deaths at awkward moments) is provoked here.
 
 mod harness;
 
@@ -17,183 +16,13 @@ use std::{
 };
 
 use driver::{Changes, Driver, DriverConfig, PoolSpec, Timeouts, Upstreams};
-use harness::{Harness, POOL, Spec, eventually, listener, roomy, upstream};
-use pool::{GateConfig, PoolConfig};
-use seam::{
-    ClientTag, CloseReason, Effect, Input, LeaseFailure, LeaseKind, Origin, Outbox, Peer, PoolId, Protocol, Refusal,
-    ServerTag, Sessions, Standing, Verdict,
+use harness::{
+    Harness, POOL, Spec, eventually,
+    lines::{Lines, PUT_OUT},
+    listener, roomy, upstream,
 };
-
-/// Lines there and back. `flood N` is answered without a server, by N megabytes, each when the one before has left.
-struct Lines;
-
-/// Megabytes that a flood has brought so far: one test has one.
-static PUT_OUT: AtomicU32 = AtomicU32::new(0);
-
-#[derive(Default)]
-struct LineClient {
-    server: Option<ServerTag>,
-    greeted: bool,
-    asked: bool,
-    /// Megabytes that it is still to be sent, one after another.
-    flood: usize,
-}
-
-struct LineServer {
-    holder: Option<ClientTag>,
-}
-
-impl Protocol for Lines {
-    type Client = LineClient;
-    type Server = LineServer;
-
-    fn client_start(&self, _: ClientTag, _: Origin, _: &mut Outbox) -> LineClient {
-        LineClient::default()
-    }
-
-    fn server_start(&self, me: ServerTag, _: PoolId, out: &mut Outbox) -> LineServer {
-        out.push(Effect::Ready { server: me });
-        LineServer { holder: None }
-    }
-
-    fn client_input(
-        &self,
-        me: ClientTag,
-        client: &mut LineClient,
-        _: &mut dyn Sessions<ServerTag, LineServer>,
-        input: Input<'_>,
-        out: &mut Outbox,
-    ) -> usize {
-        if !client.greeted {
-            client.greeted = true;
-            out.push(Effect::LoggedIn { client: me, pool: POOL, user: "".into() });
-            out.push(Effect::Standing { client: me, standing: Standing::Idle });
-        }
-        let Some(end) = input.bytes.iter().position(|b| *b == b'\n') else { return 0 };
-        if &input.bytes[..end] == b"dawdle" {
-            dawdle();
-        }
-        if let Some(count) = input.bytes[..end].strip_prefix(b"flood ") {
-            client.flood = String::from_utf8_lossy(count).parse().expect("a number");
-            // Told once, however often it asks.
-            out.push(Effect::NotifyFlushed { client: me });
-            out.insert(Peer::Client(me), |bytes| bytes.extend(b"flood\n"));
-            out.push(Effect::NotifyFlushed { client: me });
-            return end + 1;
-        }
-        match client.server {
-            None => {
-                out.push(Effect::Lease { client: me, pool: POOL, kind: LeaseKind::Exclusive });
-                0
-            }
-            // One question at a time; the answer's end wakes it.
-            Some(_) if client.asked => 0,
-            Some(server) => {
-                client.asked = true;
-                out.push(Effect::Standing { client: me, standing: Standing::Active });
-                out.span(Peer::Server(server), 0..end + 1);
-                end + 1
-            }
-        }
-    }
-
-    fn client_flushed(&self, me: ClientTag, client: &mut LineClient, out: &mut Outbox) {
-        let megabyte = b"f".repeat(1 << 20);
-        match client.flood {
-            0 => out.insert(Peer::Client(me), |bytes| bytes.extend(b"\n")),
-            _ => {
-                client.flood -= 1;
-                PUT_OUT.fetch_add(1, SeqCst);
-                out.insert(Peer::Client(me), |bytes| bytes.extend(megabyte));
-                out.push(Effect::NotifyFlushed { client: me });
-            }
-        }
-    }
-
-    fn server_input(
-        &self,
-        me: ServerTag,
-        server: &mut LineServer,
-        clients: &mut dyn Sessions<ClientTag, LineClient>,
-        input: Input<'_>,
-        out: &mut Outbox,
-    ) -> usize {
-        let client = server.holder.expect("answers only when asked");
-        let Some(end) = input.bytes.iter().position(|b| *b == b'\n') else {
-            out.span(Peer::Client(client), 0..input.bytes.len());
-            return input.bytes.len();
-        };
-        server.holder = None;
-        let session = clients.get(client).expect("a holder is there");
-        (session.server, session.asked) = (None, false);
-        out.push(Effect::Wake { client });
-        out.span(Peer::Client(client), 0..end + 1);
-        out.push(Effect::Release { server: me, verdict: Verdict::Clean });
-        out.push(Effect::Standing { client, standing: Standing::Idle });
-        end + 1
-    }
-
-    fn granted(&self, me: ClientTag, client: &mut LineClient, tag: ServerTag, server: &mut LineServer, _: &mut Outbox) {
-        assert!(server.holder.replace(me).is_none());
-        client.server = Some(tag);
-    }
-
-    fn lease_failed(&self, me: ClientTag, _: &mut LineClient, why: LeaseFailure, _: usize, out: &mut Outbox) {
-        out.insert(Peer::Client(me), |bytes| bytes.extend(format!("failed {why:?}\n").as_bytes()));
-        out.push(Effect::Close { peer: Peer::Client(me), reason: CloseReason::Done });
-    }
-
-    fn client_gone(
-        &self,
-        _: ClientTag,
-        client: &mut LineClient,
-        servers: &mut dyn Sessions<ServerTag, LineServer>,
-        out: &mut Outbox,
-    ) {
-        if let Some(server) = client.server.take() {
-            servers.get(server).expect("it is held").holder = None;
-            out.push(Effect::Release { server, verdict: Verdict::Discard });
-        }
-    }
-
-    fn server_gone(
-        &self,
-        me: ServerTag,
-        server: &mut LineServer,
-        clients: &mut dyn Sessions<ClientTag, LineClient>,
-        out: &mut Outbox,
-    ) {
-        if let Some(client) = server.holder.take()
-            && let Some(session) = clients.get(client).filter(|session| session.server == Some(me))
-        {
-            (session.server, session.asked) = (None, false);
-            out.insert(Peer::Client(client), |bytes| bytes.extend(b"server lost\n"));
-            out.push(Effect::Standing { client, standing: Standing::Idle });
-        }
-    }
-
-    /// A client whose request took too long stays, if it has a server.
-    fn refuse(&self, me: ClientTag, client: &mut LineClient, why: Refusal, out: &mut Outbox) {
-        out.insert(Peer::Client(me), |bytes| bytes.extend(format!("refused {why:?}\n").as_bytes()));
-        if why == Refusal::QueryTimeout
-            && let Some(server) = client.server.take()
-        {
-            client.asked = false;
-            out.push(Effect::Release { server, verdict: Verdict::Discard });
-            out.push(Effect::Standing { client: me, standing: Standing::Idle });
-            return;
-        }
-        out.push(Effect::Close { peer: Peer::Client(me), reason: CloseReason::Done });
-    }
-
-    fn reset(&self, me: ServerTag, _: &mut LineServer, out: &mut Outbox) {
-        out.push(Effect::Ready { server: me });
-    }
-
-    fn check(&self, me: ServerTag, _: &mut LineServer, out: &mut Outbox) {
-        out.push(Effect::Ready { server: me });
-    }
-}
+use pool::{GateConfig, PoolConfig};
+use seam::{LeaseKind, PoolId};
 
 /// An upstream that answers `number:line`; a line `die` makes it close, `slow MS ...` makes it think, `big N` answers N
 /// bytes.
@@ -218,14 +47,11 @@ fn serve(mut stream: TcpStream, number: u32) {
     }
 }
 
-/// A protocol's mistake: it keeps its worker.
-fn dawdle() {
-    thread::sleep(Duration::from_secs(1));
-}
+const LINES: Lines = Lines { kind: LeaseKind::Exclusive, starts: true };
 
 impl Harness {
     fn open(workers: usize, config: PoolConfig, gate: GateConfig, timeouts: Timeouts) -> Self {
-        Self::of(Lines, serve, (workers, config, gate, timeouts))
+        Self::of(LINES, serve, (workers, config, gate, timeouts))
     }
 
     fn small(workers: usize, max_size: u32) -> Self {
@@ -381,7 +207,7 @@ fn a_pool_that_is_made_during_a_reload_follows_the_new_rules() {
     let socket = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut stream = TcpStream::connect(socket.local_addr().unwrap()).unwrap();
     let listener = listener(socket, roomy(), Timeouts::default());
-    let driver = Driver::start(DriverConfig::default(), Arc::new(Lines), rules.clone(), vec![listener]).unwrap();
+    let driver = Driver::start(DriverConfig::default(), Arc::new(LINES), rules.clone(), vec![listener]).unwrap();
     stream.write_all(b"x\n").unwrap();
     was_asked.recv().unwrap();
     rules.max_size.store(7, SeqCst);

@@ -1,26 +1,30 @@
 //! Messages that arrive in small pieces, under a toy protocol whose messages begin with their length (4 bytes): its
 //! session says how much it needs, and counts how much it is shown.
 
+mod harness;
+
 use std::{
     io::{Read, Write},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::SeqCst},
     },
-    time::Duration,
 };
 
-use driver::{Driver, DriverConfig, ListenerSpec, PoolSpec, Timeouts, Upstreams};
-use pool::GateConfig;
+use driver::Timeouts;
+use harness::{Harness, roomy};
+use pool::PoolConfig;
 use seam::{
     ClientTag, Effect, Input, LeaseFailure, Origin, Outbox, Peer, PoolId, Protocol, Refusal, ServerTag, Sessions,
     Standing,
 };
 
-/// Answers each message with its length.
+/// Answers each message with its length and the sum of its bytes.
+struct Framed(Arc<Counts>);
+
 #[derive(Default)]
-struct Framed {
+struct Counts {
     calls: AtomicUsize,
     shown: AtomicUsize,
 }
@@ -47,8 +51,8 @@ impl Protocol for Framed {
         input: Input<'_>,
         out: &mut Outbox,
     ) -> usize {
-        self.calls.fetch_add(1, SeqCst);
-        self.shown.fetch_add(input.bytes.len(), SeqCst);
+        self.0.calls.fetch_add(1, SeqCst);
+        self.0.shown.fetch_add(input.bytes.len(), SeqCst);
         out.need = HEADER;
         let Some(header) = input.bytes.first_chunk::<HEADER>() else { return 0 };
         let total = HEADER + u32::from_be_bytes(*header) as usize;
@@ -83,34 +87,15 @@ impl Protocol for Framed {
     fn check(&self, _: ServerTag, (): &mut (), _: &mut Outbox) {}
 }
 
-struct Nowhere;
-
-impl Upstreams for Nowhere {
-    fn spec(&self, _: PoolId) -> Option<PoolSpec> {
-        unreachable!("no client asks for a server");
-    }
-
-    fn at_start(&self) -> Vec<PoolId> {
-        Vec::new()
-    }
-}
-
-/// Runs a driver, and gives a connection to it.
-fn with_client(protocol: &Arc<Framed>, use_it: impl FnOnce(TcpStream)) {
-    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = socket.local_addr().unwrap();
-    let gate = GateConfig { soft_limit: 9, hard_limit: 9, evict_min_idle: Duration::ZERO };
-    let (name, timeouts) = ("here".to_owned(), Timeouts::default());
-    let listener =
-        ListenerSpec { name, protocol: "lines", socket: socket.into(), tcp: true, gate, timeouts, tls: None };
-    let config = DriverConfig { workers: 1, ..DriverConfig::default() };
-    let driver = Driver::start(config, Arc::clone(protocol), Arc::new(Nowhere), vec![listener]).unwrap();
-    let client = TcpStream::connect(address).unwrap();
-    client.set_nodelay(true).unwrap();
-    client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    use_it(client);
-    driver.handle().stop();
-    assert!(driver.join());
+/// Runs a driver, and uses a connection to it.
+fn with_client(use_it: impl FnOnce(&mut TcpStream)) -> Arc<Counts> {
+    let counts = Arc::new(Counts::default());
+    let rules = (1, PoolConfig::default(), roomy(), Timeouts::default());
+    let harness = Harness::of(Framed(Arc::clone(&counts)), |_, _| (), rules);
+    let mut client = harness.client();
+    client.0.get_mut().set_nodelay(true).unwrap();
+    use_it(client.0.get_mut());
+    counts
 }
 
 fn message(size: usize) -> Vec<u8> {
@@ -132,41 +117,38 @@ fn hear(client: &mut TcpStream) -> u64 {
 #[test]
 fn a_message_in_pieces_of_one_byte_is_shown_to_its_session_a_few_times_and_not_for_each_piece() {
     const SIZE: usize = 60_000;
-    let protocol = Arc::new(Framed::default());
-    with_client(&protocol, |mut client| {
+    let counts = with_client(|client| {
         let message = message(SIZE);
         for byte in &message {
             client.write_all(&[*byte]).unwrap();
         }
-        assert_eq!(hear(&mut client), answer(&message[HEADER..]));
+        assert_eq!(hear(client), answer(&message[HEADER..]));
     });
-    let (calls, shown) = (protocol.calls.load(SeqCst), protocol.shown.load(SeqCst));
+    let (calls, shown) = (counts.calls.load(SeqCst), counts.shown.load(SeqCst));
     assert!(calls <= 4, "{calls} calls");
     assert!(shown < 2 * SIZE, "{shown} bytes were shown for {SIZE}");
 }
 
 #[test]
 fn pieces_that_hold_the_end_of_one_message_and_the_beginning_of_another_are_taken_in_order() {
-    let protocol = Arc::new(Framed::default());
-    with_client(&protocol, |mut client| {
+    with_client(|client| {
         let sizes = [0, 1, 7, 5_000, 3, 40_000, 2];
         let messages: Vec<Vec<u8>> = sizes.iter().map(|size| message(*size)).collect();
         for piece in messages.concat().chunks(997) {
             client.write_all(piece).unwrap();
         }
         for message in &messages {
-            assert_eq!(hear(&mut client), answer(&message[HEADER..]));
+            assert_eq!(hear(client), answer(&message[HEADER..]));
         }
     });
 }
 
 #[test]
 fn a_session_that_needs_more_than_can_be_held_is_shown_what_there_is() {
-    let protocol = Arc::new(Framed::default());
-    with_client(&protocol, |mut client| {
+    with_client(|client| {
         let message = message(1 << 20);
         client.write_all(&message[..70_000]).unwrap();
         // All that was held was taken at once, with its header.
-        assert!(hear(&mut client) & 0xffff_ffff >= 64 * 1024);
+        assert!(hear(client) & 0xffff_ffff >= 64 * 1024);
     });
 }
