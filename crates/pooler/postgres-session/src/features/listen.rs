@@ -23,7 +23,7 @@ use crate::{
         Client, Duty, Link, Phase, Pin, Postgres, Purpose, Server, ServerSide, Soil,
         listen::{
             HEARD, Hub, LOST, Listening, MAX_CHANNELS, MAX_PENDING_BYTES, NotificationBarrier, OUTDATED, Subscriber,
-            post, post_lost, resume_all,
+            count_with, post, post_lost, resume_all,
         },
     },
     sql::{ALL_CHANNELS, parameters::write_quoted_name},
@@ -57,9 +57,7 @@ impl Postgres {
     /// The server of a client listens to these channels. A hub listens to them from now on, this server if the pool has
     /// none, and the client goes on without the server.
     pub(crate) fn listen(&self, link: &mut Link<'_>, channels: Vec<Box<[u8]>>) {
-        if link.client.listening.as_ref().map_or(0, |listening| listening.channels.len()) + channels.len()
-            > MAX_CHANNELS
-        {
+        if count_with(link.client.listening.as_deref(), &channels) > MAX_CHANNELS {
             let message = format!("a client can listen to {MAX_CHANNELS} channels at most");
             let hint = "Use fewer channels, and tell what it is about in the payload.";
             let code = code::PROGRAM_LIMIT_EXCEEDED;

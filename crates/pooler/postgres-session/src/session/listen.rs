@@ -82,6 +82,12 @@ pub(crate) struct Subscriber {
     pub(crate) awaited: usize,
 }
 
+/// To how many channels a client listens when it listens to these, too.
+pub(crate) fn count_with(listening: Option<&Listening>, channels: &[Box<[u8]>]) -> usize {
+    let known = listening.map_or(&[][..], |listening| &listening.channels);
+    known.len() + channels.iter().filter(|channel| !known.contains(channel)).count()
+}
+
 impl Hubs {
     pub(crate) fn lock(&self) -> MutexGuard<'_, BTreeMap<PoolId, Hub>> {
         self.by_pool.lock().unwrap_or_else(PoisonError::into_inner)
@@ -174,4 +180,17 @@ pub(crate) fn post(to: ClientTag, key: u64, bytes: &[u8], out: &mut Outbox) {
 
 pub(crate) fn post_lost(to: ClientTag, key: u64, why: &str, out: &mut Outbox) {
     post(to, key, &[&[LOST], why.as_bytes()].concat(), out);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_channel_to_which_a_client_listens_already_counts_once() {
+        let channels = |names: &[&str]| names.iter().map(|name| Box::from(name.as_bytes())).collect::<Names>();
+        let listening = Listening { key: 1, channels: channels(&["a", "b"]), pending: Vec::new(), outdated: false };
+        assert_eq!(count_with(Some(&listening), &channels(&["b", "c"])), 3);
+        assert_eq!(count_with(None, &channels(&["b", "c"])), 2);
+    }
 }
