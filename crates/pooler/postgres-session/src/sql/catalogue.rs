@@ -114,7 +114,7 @@ impl Catalogue {
 struct Contents {
     /// Changes whenever the catalogue does.
     mark: Box<[u8]>,
-    /// Names, in lower case, of harmless functions.
+    /// Names of harmless functions, as the catalogue spells them.
     functions: HashSet<Box<[u8]>>,
     /// Functions and aggregates after which a server cannot be cleaned.
     irreversible: HashSet<Box<[u8]>>,

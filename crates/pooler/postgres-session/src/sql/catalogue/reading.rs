@@ -282,7 +282,7 @@ impl Reading {
             .functions
             .iter()
             .filter(|function| !in_list(HARMFUL_IF_CALLED, &function.extension))
-            .map(|function| function.name.to_ascii_lowercase().into())
+            .map(|function| function.name.clone())
             .collect();
         let is_known = |name: &[u8]| names.contains(name) || harmless::is_harmless(name);
         // Aggregates are called, too.

@@ -39,6 +39,15 @@ fn functions_that_can_be_read_and_touch_nothing_are_harmless() {
 }
 
 #[test]
+fn a_quoted_name_means_the_function_that_is_spelled_so() {
+    let spelled = |called| {
+        let rows = [function("MyFunc", "sql", "select 1"), function("f", "sql", called)];
+        judged(&rows, &[]).suspicious.len()
+    };
+    assert_eq!((spelled("select \"MyFunc\"()"), spelled("select MyFunc()")), (0, 1));
+}
+
+#[test]
 fn functions_that_could_touch_a_session_are_named() {
     for (language, source) in [
         ("sql", "select set_config('app.tenant', 'x', false)"),
