@@ -27,14 +27,13 @@ fn read_closely(name: &[u8], found: &mut Findings) {
     }
 }
 
-/// Passes on all names behind a dot. Quotes that are doubled within a name stay so, and names in the notation `U&"…"`
-/// are left out.
+/// Passes on all names behind a dot, in PostgreSQL's spelling. Names in the notation `U&"…"` are left out.
 pub(crate) fn for_each_field(text: &[u8], mut take: impl FnMut(&[u8])) {
     let mut dot = false;
     for token in Tokens::new(text) {
         match token {
             Token::Word(word) if dot => take(&word.to_ascii_lowercase()),
-            Token::Quoted(word) if dot => take(word),
+            Token::Quoted(word) if dot => take(&undoubled(word, b'"')),
             _ => {}
         }
         dot = token == Token::Symbol(b'.');
@@ -210,9 +209,9 @@ mod tests {
     #[test]
     fn all_names_behind_a_dot_are_handed_over() {
         let mut names = Vec::new();
-        for_each_field(b"select a.B, c . \"D\", (e).f, g[1].h, 'i.j', $1.k -- .l\n.m, n", |name| {
+        for_each_field(b"select a.B, c . \"D\"\"d\", (e).f, g[1].h, 'i.j', $1.k -- .l\n.m, n", |name| {
             names.push(name.to_vec())
         });
-        assert_eq!(names, [&b"b"[..], b"D", b"f", b"h", b"k", b"m"]);
+        assert_eq!(names, [&b"b"[..], b"D\"d", b"f", b"h", b"k", b"m"]);
     }
 }
