@@ -2,7 +2,10 @@
 
 use seam::{ClientTag, Effect, Outbox, Peer, ServerTag, Sessions};
 
-use crate::session::{Client, Link, Postgres, Server, ServerSide};
+use crate::{
+    session::{Client, Link, Postgres, Server, ServerSide},
+    wire::{HEADER, Header},
+};
 
 pub(crate) enum AnswerStep {
     Wait,
@@ -12,6 +15,15 @@ pub(crate) enum AnswerStep {
     Handled,
     Broken(String),
     Over,
+}
+
+/// A message of a server, at the place that its [`Relay`] has reached.
+#[derive(Clone, Copy)]
+pub(crate) struct Incoming {
+    pub(crate) header: Header,
+    /// Where the message ends, in the input or beyond it.
+    pub(crate) end: usize,
+    pub(crate) whole: bool,
 }
 
 /// One input of a server on its way to the client.
@@ -28,12 +40,28 @@ pub(crate) struct Relay<'a, 'b> {
     pub(crate) out: &'a mut Outbox,
 }
 
-impl Relay<'_, '_> {
+impl<'b> Relay<'_, 'b> {
     pub(crate) fn flush(&mut self, server: &Server, end: usize) {
         if let Some(holder) = server.holder() {
             self.out.span(Peer::Client(holder), self.run..end);
         }
         self.run = end;
+    }
+
+    /// Forwards what comes before this message, and nothing of the message.
+    pub(crate) fn skip(&mut self, server: &Server, message: Incoming) {
+        self.flush(server, self.at);
+        self.run = message.end;
+    }
+
+    /// The body of this message, if that has come.
+    pub(crate) fn body(&self, message: Incoming) -> Option<&'b [u8]> {
+        self.bytes.get(self.at + HEADER..message.end)
+    }
+
+    /// The rest of this message may still come while it waits.
+    pub(crate) fn may_wait(&self, message: Incoming) -> bool {
+        !message.whole && !self.full
     }
 
     pub(crate) fn take_part(&mut self, server: &mut Server) {

@@ -1,13 +1,14 @@
 //! A client's session after login: its requests become leases, forwarded spans, and entries in the exchange of the
 //! server that it holds.
 
-use std::ops::Range;
-
 use seam::{Blame, ClientTag, CloseReason, Input, Outbox, Peer, ServerTag, Sessions, Standing};
 
 use crate::{
     exchange::Admission,
-    features::{preface::ends_request, prepared::unnamed},
+    features::{
+        preface::ends_request,
+        prepared::unnamed::{self, Inspection},
+    },
     relay::requests::inspect,
     session::{Arrived, Client, Link, PartialMessage, Phase, Postgres, Server, client::Skip, copy, request::Step},
     wire::{
@@ -50,11 +51,10 @@ impl Postgres {
         }
         let lease = client.lease.map(|tag| (tag, servers.get(tag).expect("a leased server has a session")));
         let Input { bytes, full, .. } = input;
-        let mut relay = Relay { me, client, lease, bytes, full, at: from, kept: None, out };
-        let to = relay.run(self);
-        if let Some(parse) = relay.kept {
-            client.unnamed.keep(self.texts.keep(&bytes[parse]));
-        }
+        let inspection = Inspection { postgres: self, unbound: None };
+        let mut relay = Relay { me, client, lease, bytes, full, at: from, inspection, out };
+        let to = relay.run();
+        relay.inspection.keep_unbound(relay.client, bytes);
         if !prefaced || matches!(client.phase, Phase::Closed) {
             if let Phase::Refused(unaware) = &mut client.phase {
                 *unaware = unaware.saturating_sub(to as u32);
@@ -82,8 +82,7 @@ struct Relay<'a> {
     full: bool,
     /// Everything before this position is dealt with.
     at: usize,
-    /// The span of a Parse that is to be kept.
-    kept: Option<Range<usize>>,
+    inspection: Inspection<'a>,
     out: &'a mut Outbox,
 }
 
@@ -98,15 +97,15 @@ enum Decision {
 }
 
 impl Relay<'_> {
-    fn run(&mut self, postgres: &Postgres) -> usize {
+    fn run(&mut self) -> usize {
         loop {
-            if !self.client.partial.is_complete() && !self.take_part(postgres) {
+            if !self.client.partial.is_complete() && !self.take_part() {
                 return self.at;
             }
             let Some(header) = Header::read(&self.bytes[self.at..]) else { return self.at };
             let end = self.at + header.total();
             let here = end.min(self.bytes.len());
-            let forwarded = match self.handle_message(postgres, header, end, here) {
+            let forwarded = match self.handle_message(header, end, here) {
                 Decision::Forward => true,
                 Decision::Drop => false,
                 Decision::Stop(consumed) => return consumed,
@@ -117,7 +116,7 @@ impl Relay<'_> {
     }
 
     /// Takes more of a message that comes in parts. False if no more of this input can be taken.
-    fn take_part(&mut self, postgres: &Postgres) -> bool {
+    fn take_part(&mut self) -> bool {
         let part = self.client.partial.rest().min(self.bytes.len() - self.at);
         if self.client.partial.is_forwarded() {
             let (tag, _) = self.lease.as_ref().expect("a message under way has a server");
@@ -127,7 +126,7 @@ impl Relay<'_> {
         self.at += part;
         self.client.partial.take(part);
         // The server may have been done before the message was.
-        self.client.partial.is_complete() && self.give_back(postgres)
+        self.client.partial.is_complete() && self.give_back()
     }
 
     fn link(&mut self) -> Option<Link<'_>> {
@@ -137,7 +136,8 @@ impl Relay<'_> {
 
     /// Gives the server back if nothing is under way. False if the client's requests have to wait now.
     #[inline]
-    fn give_back(&mut self, postgres: &Postgres) -> bool {
+    fn give_back(&mut self) -> bool {
+        let postgres = self.inspection.postgres;
         let Some(mut link) = self.link() else { return true };
         if !link.may_release() {
             return true;
@@ -151,7 +151,7 @@ impl Relay<'_> {
 
     /// A message that ends at `end`, of which everything up to `here` has arrived.
     #[inline]
-    fn handle_message(&mut self, postgres: &Postgres, header: Header, end: usize, here: usize) -> Decision {
+    fn handle_message(&mut self, header: Header, end: usize, here: usize) -> Decision {
         if !(4..=limit(header.kind)).contains(&header.length) {
             self.client.close_for_violation(self.me, &unacceptable(header), self.out);
             return Decision::Stop(self.bytes.len());
@@ -161,7 +161,7 @@ impl Relay<'_> {
             return Decision::Stop(self.bytes.len());
         }
         if self.lease.is_some() {
-            return self.handle_message_with_server(postgres, header, end, here);
+            return self.handle_message_with_server(header, end, here);
         }
         if self.client.answer_without_server(self.me, header.kind, self.out) {
             if self.client.skip == Skip::Nothing && self.client.end_refusal(self.bytes, end) {
@@ -180,7 +180,7 @@ impl Relay<'_> {
 
     /// Handles a message of a client that holds a server.
     #[inline]
-    fn handle_message_with_server(&mut self, postgres: &Postgres, header: Header, end: usize, here: usize) -> Decision {
+    fn handle_message_with_server(&mut self, header: Header, end: usize, here: usize) -> Decision {
         // What stands before it makes room when it is consumed.
         let message = Arrived { header, bytes: self.bytes, at: self.at, full: self.full && self.at == 0 };
         let (tag, server) = self.lease.as_mut().expect("the client holds a server");
@@ -195,14 +195,14 @@ impl Relay<'_> {
             Admission::Drop => return Decision::Drop,
             Admission::Wait | Admission::Ask | Admission::Break => return Decision::Stop(self.at),
         }
-        let from = match inspect(postgres, link, &message, &mut self.kept) {
+        let from = match inspect(&mut self.inspection, link, &message) {
             Step::Forward => {
                 enter(link.server, &message);
                 self.at
             }
             Step::Replaced(to) => to,
             // A transaction that is open holds the server.
-            Step::Answered => return if self.give_back(postgres) { Decision::Drop } else { Decision::Stop(end) },
+            Step::Answered => return if self.give_back() { Decision::Drop } else { Decision::Stop(end) },
             Step::Wait => {
                 link.out.need = if end > self.bytes.len() { header.total() } else { 0 };
                 return Decision::Stop(self.at);

@@ -7,10 +7,10 @@ use crate::{
     directory::{OnState, PoolMode},
     exchange::Note,
     features::prepared::named,
-    relay::answer::{AnswerStep, Relay},
+    relay::answer::{AnswerStep, Incoming, Relay},
     session::{Client, Phase, Postgres, Server, Stage, reset::ToldCompletion},
     sql::{Suspects, Tag},
-    wire::{Failure, HEADER, IDLE, Report, Severity, back, code, front, message::write, write_ready},
+    wire::{Failure, IDLE, Report, Severity, back, code, front, message::write, write_ready},
 };
 
 /// Why a ReadyForQuery is kept back from the holder.
@@ -29,10 +29,10 @@ impl Postgres {
         &self,
         relay: &mut Relay<'_, '_>,
         server: &mut Server,
-        end: usize,
+        message: Incoming,
     ) -> AnswerStep {
         let note = server.exchange.answered(back::COMMAND_COMPLETE);
-        let tag = relay.bytes.get(relay.at + HEADER..end).unwrap_or_default();
+        let tag = relay.body(message).unwrap_or_default();
         let told = match (note, server.traces.amended()) {
             // Another tag is that of a statement which took the place of the amended one.
             (Some(Note::Amended(own)), _) if matches!(tag, b"" | b"DO\0" | b"SET\0") => ToldCompletion::As(own),
@@ -46,8 +46,7 @@ impl Postgres {
                 return AnswerStep::Broken("a CommandComplete that is too long".to_owned());
             }
             ToldCompletion::As(told) => {
-                relay.flush(server, relay.at);
-                relay.run = end;
+                relay.skip(server, message);
                 let told: &[u8] = if told == Tag::Reset { b"RESET\0" } else { b"SET\0" };
                 let holder = server.holder().expect("a client is served");
                 relay.out.insert(Peer::Client(holder), |to| {
@@ -97,11 +96,9 @@ impl Postgres {
         &self,
         relay: &mut Relay<'_, '_>,
         server: &mut Server,
-        whole: bool,
-        end: usize,
+        message: Incoming,
     ) -> AnswerStep {
-        let bytes = relay.bytes;
-        let body = whole.then(|| &bytes[relay.at + HEADER..end]);
+        let body = relay.body(message);
         let repeated = server.statements.decide_repeat(&server.exchange, body.unwrap_or_default());
         let prepared = server.exchange.answers_extended();
         let syncs = server.exchange.enter_error();
@@ -132,8 +129,7 @@ impl Postgres {
             renamed = renamed.as_deref().or(body).and_then(|body| requests.relocate(body)).or(renamed);
         }
         let Some(renamed) = renamed else { return AnswerStep::Forward };
-        relay.flush(server, relay.at);
-        relay.run = end;
+        relay.skip(server, message);
         relay.out.insert(Peer::Client(server.lease().holder), |to| {
             write(to, back::ERROR_RESPONSE, |to| to.extend_from_slice(&renamed));
         });
@@ -147,7 +143,7 @@ impl Postgres {
         relay: &mut Relay<'_, '_>,
         server: &mut Server,
         status: u8,
-        end: usize,
+        message: Incoming,
     ) -> AnswerStep {
         let settled = server.exchange.is_settled();
         if let Some(requests) = server.traces.amended() {
@@ -163,8 +159,7 @@ impl Postgres {
             return AnswerStep::Forward;
         }
         if status != IDLE && relay.client(tag).mode == PoolMode::Statement {
-            relay.flush(server, relay.at);
-            relay.run = end;
+            relay.skip(server, message);
             return self.refuse_transaction(relay, server, settled);
         }
         if !settled {
@@ -180,11 +175,10 @@ impl Postgres {
         }
         let ready = self.ready_outcome(relay.client(tag), server, status);
         if ready != ReadyOutcome::default() {
-            relay.flush(server, relay.at);
-            relay.run = end;
+            relay.skip(server, message);
             relay.client(tag).withheld_ready = Some(status);
         } else {
-            relay.flush(server, end);
+            relay.flush(server, message.end);
         }
         let mut link = relay.link(server);
         if std::mem::take(&mut link.server.lease_mut().told_mid_message) {

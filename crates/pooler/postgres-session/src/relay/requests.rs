@@ -1,13 +1,14 @@
 //! A client's message on its way to the server it holds: what must be known of it before it is forwarded, and in which
 //! form it is. Only texts and names are looked at; everything else passes by.
 
-use std::ops::Range;
-
 use crate::{
     directory::{OnState, PoolMode},
     features::{
         plans,
-        prepared::{deallocate, named, told, unnamed},
+        prepared::{
+            deallocate, named, told,
+            unnamed::{self, Inspection},
+        },
         rejection::reject,
         sequences,
         settings::{
@@ -15,20 +16,14 @@ use crate::{
             reset,
         },
     },
-    session::{Arrived, Client, Link, Postgres, Server, Soil, request::Step},
+    session::{Arrived, Client, Link, Server, Soil, request::Step},
     sql::{ALL_CHANNELS, Findings, Suspects, harmless, scan::scan, scan_beginning},
     wire::{front, take_text, take_u32},
 };
 
-/// Looks at a message before it is entered into the exchange. `kept` is the span of an unnamed Parse that has not been
-/// bound.
+/// Looks at a message before it is entered into the exchange.
 #[inline]
-pub(crate) fn inspect(
-    postgres: &Postgres,
-    link: &mut Link<'_>,
-    message: &Arrived<'_>,
-    kept: &mut Option<Range<usize>>,
-) -> Step {
+pub(crate) fn inspect(inspection: &mut Inspection<'_>, link: &mut Link<'_>, message: &Arrived<'_>) -> Step {
     if link.server.statements.is_about_to_repeat() {
         link.client.awaits_answers = true;
         return Step::Wait;
@@ -55,7 +50,7 @@ pub(crate) fn inspect(
         }
         // The server discards it.
         _ if link.server.exchange.is_skipping() => Step::Forward,
-        front::QUERY => inspect_query(postgres, link, message, kept),
+        front::QUERY => inspect_query(inspection, link, message),
         front::FUNCTION_CALL => {
             if message.may_wait() {
                 return Step::Wait;
@@ -78,7 +73,7 @@ pub(crate) fn inspect(
             if unnamed::is_at_hand(link.client_tag, link.client, link.server) && message.names_no_statement() =>
         {
             if message.header.kind == front::BIND {
-                *kept = None;
+                inspection.unbound = None;
                 note_bound_names(link.server, message);
                 link.server.note_bound(message, link.client.unnamed.deallocates_all());
             }
@@ -88,7 +83,7 @@ pub(crate) fn inspect(
             named::follow_execute(link.client, link.server, message);
             Step::Forward
         }
-        front::PARSE | front::BIND | front::DESCRIBE | front::CLOSE => inspect_statement(postgres, link, message, kept),
+        front::PARSE | front::BIND | front::DESCRIBE | front::CLOSE => inspect_statement(inspection, link, message),
         _ => Step::Forward,
     }
 }
@@ -107,17 +102,12 @@ fn inspect_in_session(link: &mut Link<'_>, message: &Arrived<'_>) -> Step {
 }
 
 #[inline]
-fn inspect_statement(
-    postgres: &Postgres,
-    link: &mut Link<'_>,
-    message: &Arrived<'_>,
-    kept: &mut Option<Range<usize>>,
-) -> Step {
+fn inspect_statement(inspection: &mut Inspection<'_>, link: &mut Link<'_>, message: &Arrived<'_>) -> Step {
     match message.statement_name() {
         None if message.may_wait() => Step::Wait,
         None | Some(None) => Step::Forward,
-        Some(Some(name)) if name.is_empty() => unnamed::follow(postgres, link, message, kept),
-        Some(Some(name)) => named::follow(postgres, link, message, name),
+        Some(Some(name)) if name.is_empty() => unnamed::follow(inspection, link, message),
+        Some(Some(name)) => named::follow(inspection.postgres, link, message, name),
     }
 }
 
@@ -173,12 +163,7 @@ fn inspect_function_call(server: &mut Server, message: &Arrived<'_>) {
     }
 }
 
-fn inspect_query(
-    postgres: &Postgres,
-    link: &mut Link<'_>,
-    message: &Arrived<'_>,
-    kept: &mut Option<Range<usize>>,
-) -> Step {
+fn inspect_query(inspection: &mut Inspection<'_>, link: &mut Link<'_>, message: &Arrived<'_>) -> Step {
     if message.may_wait() {
         return Step::Wait;
     }
@@ -200,7 +185,7 @@ fn inspect_query(
                 return Step::Wait;
             }
             if !link.client.mid_message && link.server.exchange.is_settled() && link.server.exchange.status() != b'E' {
-                *kept = None;
+                inspection.unbound = None;
                 return deallocate::settle(link, message, &given_up);
             }
         }
@@ -211,7 +196,7 @@ fn inspect_query(
             return step;
         }
         if let Some(text) = text
-            && let Some(step) = postgres.pin_before(link, (&findings, text), message)
+            && let Some(step) = inspection.postgres.pin_before(link, (&findings, text), message)
         {
             return step;
         }
@@ -230,7 +215,7 @@ fn inspect_query(
             link.server.suspect(&findings);
         }
     }
-    if let Some(step) = unnamed::follow_query(&postgres.texts, link, message, kept) {
+    if let Some(step) = unnamed::follow_query(inspection, link, message) {
         return step;
     }
     amended.unwrap_or(Step::Forward)

@@ -9,7 +9,7 @@ use crate::{
         named::{self, ClientAnswer},
         replan,
     },
-    relay::answer::{AnswerStep, Relay},
+    relay::answer::{AnswerStep, Incoming, Relay},
     session::{Client, PartialMessage, Postgres, Server, Stage},
     sql::{Suspects, is_fact},
     wire::{Failure, HEADER, Header, back, message::write_parse_complete, take_text},
@@ -63,8 +63,8 @@ impl Postgres {
                 relay.at = here;
                 continue;
             }
-            let step = self.handle_message(&mut relay, server, header, end);
             let here = end.min(relay.bytes.len());
+            let step = self.handle_message(&mut relay, server, Incoming { header, end, whole: here == end });
             if server.exchange.take_progress() {
                 relay.wake_holder(server);
             }
@@ -99,64 +99,58 @@ impl Postgres {
     }
 
     #[inline]
-    fn handle_message(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> AnswerStep {
-        if !(4..=MAX_LENGTH).contains(&header.length) {
-            AnswerStep::Broken(format!("a message of length {}", header.length))
+    fn handle_message(&self, relay: &mut Relay<'_, '_>, server: &mut Server, message: Incoming) -> AnswerStep {
+        if !(4..=MAX_LENGTH).contains(&message.header.length) {
+            AnswerStep::Broken(format!("a message of length {}", message.header.length))
         } else if server.work.is_some() {
-            self.handle_for_us(relay, server, header, end)
+            self.handle_for_us(relay, server, message)
         } else if server.holder().is_some() {
-            self.handle_for_holder(relay, server, header, end)
+            self.handle_for_holder(relay, server, message)
         } else {
-            self.handle_without_holder(relay, server, header, end)
+            self.handle_without_holder(relay, server, message)
         }
     }
 
     #[inline]
-    fn handle_for_holder(
-        &self,
-        relay: &mut Relay<'_, '_>,
-        server: &mut Server,
-        header: Header,
-        end: usize,
-    ) -> AnswerStep {
-        let whole = end <= relay.bytes.len();
-        relay.ended |= match header.kind {
+    fn handle_for_holder(&self, relay: &mut Relay<'_, '_>, server: &mut Server, message: Incoming) -> AnswerStep {
+        let kind = message.header.kind;
+        relay.ended |= match kind {
             back::READY_FOR_QUERY => true,
             back::COMMAND_COMPLETE => server.exchange.answers_extended(),
             _ => false,
         };
-        match header.kind {
+        match kind {
             back::COPY_DATA | back::NOTICE_RESPONSE => AnswerStep::Forward,
-            back::NOTIFICATION_RESPONSE => handle_notification(relay, server, whole, end),
-            back::READY_FOR_QUERY => match ready_status(relay, header, whole) {
+            back::NOTIFICATION_RESPONSE => handle_notification(relay, server, message),
+            back::READY_FOR_QUERY => match ready_status(relay, message) {
                 Ok(status) if server.exchange.enter_ready(status) => {
                     server.unsynced = false;
                     if server.statements.is_about_to_repeat() && replan::repeat(&mut relay.link(server)) {
                         relay.wake_holder(server);
                         AnswerStep::Drop
                     } else {
-                        self.handle_ready(relay, server, status, end)
+                        self.handle_ready(relay, server, status, message)
                     }
                 }
                 Ok(_) => AnswerStep::Broken("a ReadyForQuery that no request asked for".to_owned()),
                 Err(step) => step,
             },
-            back::PARAMETER_STATUS => self.handle_parameter(relay, server, whole, end),
-            back::ERROR_RESPONSE if !whole && !relay.full => AnswerStep::Wait,
-            back::ERROR_RESPONSE => self.handle_error_response(relay, server, whole, end),
-            back::PARSE_COMPLETE | back::CLOSE_COMPLETE => match server.exchange.answered(header.kind) {
+            back::PARAMETER_STATUS => self.handle_parameter(relay, server, message),
+            back::ERROR_RESPONSE if relay.may_wait(message) => AnswerStep::Wait,
+            back::ERROR_RESPONSE => self.handle_error_response(relay, server, message),
+            back::PARSE_COMPLETE | back::CLOSE_COMPLETE => match server.exchange.answered(kind) {
                 None => AnswerStep::Forward,
-                Some(note) => handle_noted_answer(relay, server, note, whole, end),
+                Some(note) => handle_noted_answer(relay, server, note, message),
             },
             back::COMMAND_COMPLETE
                 if server.traces.may_have_any(Suspects::WATCHED_COMPLETIONS) || !server.unlistened.is_empty() =>
             {
-                if !whole && !relay.full {
+                if relay.may_wait(message) {
                     return AnswerStep::Wait;
                 }
-                self.handle_command_complete(relay, server, end)
+                self.handle_command_complete(relay, server, message)
             }
-            back::BIND_COMPLETE => match server.exchange.answered(header.kind) {
+            back::BIND_COMPLETE => match server.exchange.answered(kind) {
                 None => AnswerStep::Forward,
                 Some(Note::Swallowed) => AnswerStep::Drop,
                 Some(_) => AnswerStep::Broken("a Parse or Close answered by a BindComplete".to_owned()),
@@ -164,7 +158,7 @@ impl Postgres {
             back::PARAMETER_DESCRIPTION | back::ROW_DESCRIPTION | back::NO_DATA
                 if server.exchange.describing().is_some() =>
             {
-                self.handle_description(relay, server, header, end)
+                self.handle_description(relay, server, message)
             }
             back::COPY_IN_RESPONSE if server.exchange.enter_copy_in() => AnswerStep::Forward,
             back::COPY_IN_RESPONSE => AnswerStep::Broken("a COPY that no request has begun".to_owned()),
@@ -176,22 +170,17 @@ impl Postgres {
             | back::NO_DATA
             | back::PARAMETER_DESCRIPTION
             | back::PORTAL_SUSPENDED
-            | back::ROW_DESCRIPTION => handle_plain_answer(server, header.kind),
+            | back::ROW_DESCRIPTION => handle_plain_answer(server, kind),
             kind => AnswerStep::Broken(unexpected(kind)),
         }
     }
 
     /// A part of the answer to a Describe that is looked at.
-    fn handle_description(
-        &self,
-        relay: &mut Relay<'_, '_>,
-        server: &mut Server,
-        header: Header,
-        end: usize,
-    ) -> AnswerStep {
-        if end > relay.bytes.len() && !relay.full {
+    fn handle_description(&self, relay: &mut Relay<'_, '_>, server: &mut Server, message: Incoming) -> AnswerStep {
+        if relay.may_wait(message) {
             return AnswerStep::Wait;
         }
+        let Incoming { header, end, .. } = message;
         let has_come = relay.bytes.get(relay.at + HEADER..end.min(relay.bytes.len())).unwrap_or_default();
         let client = server.holder().and_then(|tag| relay.clients.get(tag));
         if self.take_description(client, server, (header.kind, has_come, header.total() - HEADER)) {
@@ -204,13 +193,14 @@ impl Postgres {
     }
 
     /// A ParameterStatus: it concerns the server and its holder.
-    fn handle_parameter(&self, relay: &mut Relay<'_, '_>, server: &mut Server, whole: bool, end: usize) -> AnswerStep {
-        match (whole, relay.full) {
-            (false, false) => return AnswerStep::Wait,
-            (false, true) => return AnswerStep::Broken("a ParameterStatus without an end".to_owned()),
-            (true, _) => {}
+    fn handle_parameter(&self, relay: &mut Relay<'_, '_>, server: &mut Server, message: Incoming) -> AnswerStep {
+        if relay.may_wait(message) {
+            return AnswerStep::Wait;
         }
-        if !server.record(self, &relay.bytes[relay.at + HEADER..end]) {
+        let Some(body) = relay.body(message) else {
+            return AnswerStep::Broken("a ParameterStatus without an end".to_owned());
+        };
+        if !server.record(self, body) {
             return AnswerStep::Broken("a malformed ParameterStatus".to_owned());
         }
         match server.holder() {
@@ -224,28 +214,26 @@ impl Postgres {
         }
     }
 
-    fn handle_for_us(&self, relay: &mut Relay<'_, '_>, server: &mut Server, header: Header, end: usize) -> AnswerStep {
-        let whole = end <= relay.bytes.len();
+    fn handle_for_us(&self, relay: &mut Relay<'_, '_>, server: &mut Server, message: Incoming) -> AnswerStep {
         let prefaces = server.is_prefaced();
         let work = server.work.as_mut().expect("the server is at work for us");
-        match header.kind {
-            back::READY_FOR_QUERY => match ready_status(relay, header, whole) {
+        match message.header.kind {
+            back::READY_FOR_QUERY => match ready_status(relay, message) {
                 Ok(status) => {
-                    relay.flush(server, relay.at);
-                    relay.run = end;
+                    relay.skip(server, message);
                     self.work_ready(&mut relay.side(server), status);
                     if matches!(server.stage, Stage::Closed) { AnswerStep::Over } else { AnswerStep::Handled }
                 }
                 Err(step) => step,
             },
-            back::PARAMETER_STATUS => self.handle_parameter(relay, server, whole, end),
-            back::ERROR_RESPONSE if !whole && !relay.full => AnswerStep::Wait,
+            back::PARAMETER_STATUS => self.handle_parameter(relay, server, message),
+            back::ERROR_RESPONSE if relay.may_wait(message) => AnswerStep::Wait,
             back::ERROR_RESPONSE => {
                 work.answered = true;
-                let failure = Failure::read(relay.bytes.get(relay.at + HEADER..end).unwrap_or_default());
-                work.failure.get_or_insert(failure);
-                if whole {
-                    server.note_fatal(&relay.bytes[relay.at + HEADER..end]);
+                let body = relay.body(message);
+                work.failure.get_or_insert(Failure::read(body.unwrap_or_default()));
+                if let Some(body) = body {
+                    server.note_fatal(body);
                 }
                 // Even a FATAL one tells that nothing behind it was carried out.
                 if prefaces {
@@ -257,47 +245,39 @@ impl Postgres {
             }
             back::PARSE_COMPLETE | back::BIND_COMPLETE if prefaces => AnswerStep::Drop,
             back::PARSE_COMPLETE | back::BIND_COMPLETE | back::CLOSE_COMPLETE if work.is_lookup() => AnswerStep::Drop,
-            back::CLOSE_COMPLETE if !prefaces => AnswerStep::Broken(unexpected(header.kind)),
-            back::COMMAND_COMPLETE | back::CLOSE_COMPLETE if prefaces && !whole => AnswerStep::Wait,
+            back::CLOSE_COMPLETE if !prefaces => AnswerStep::Broken(unexpected(back::CLOSE_COMPLETE)),
+            back::COMMAND_COMPLETE | back::CLOSE_COMPLETE if prefaces && !message.whole => AnswerStep::Wait,
             back::COMMAND_COMPLETE | back::EMPTY_QUERY_RESPONSE | back::CLOSE_COMPLETE => {
                 work.answered = true;
                 if !prefaces {
                     return AnswerStep::Drop;
                 }
-                relay.flush(server, relay.at);
-                relay.run = end;
+                relay.skip(server, message);
                 self.step_answered(&mut relay.side(server));
                 AnswerStep::Handled
             }
-            back::DATA_ROW if !whole && !relay.full && work.reads_rows() => AnswerStep::Wait,
+            back::DATA_ROW if relay.may_wait(message) && work.reads_rows() => AnswerStep::Wait,
             back::DATA_ROW => {
-                if !work.take_row(relay.bytes.get(relay.at + HEADER..end)) {
+                if !work.take_row(relay.body(message)) {
                     return AnswerStep::Broken("a malformed DataRow".to_owned());
                 }
                 AnswerStep::Drop
             }
-            back::NOTIFICATION_RESPONSE => self.handle_notification_without_request(relay, server, whole, end),
+            back::NOTIFICATION_RESPONSE => self.handle_idle_notification(relay, server, message),
             back::ROW_DESCRIPTION | back::NOTICE_RESPONSE => AnswerStep::Drop,
             kind => AnswerStep::Broken(unexpected(kind)),
         }
     }
 
     /// A message while no client holds the server: only asynchronous ones may come.
-    fn handle_without_holder(
-        &self,
-        relay: &mut Relay<'_, '_>,
-        server: &mut Server,
-        header: Header,
-        end: usize,
-    ) -> AnswerStep {
-        let whole = end <= relay.bytes.len();
-        match header.kind {
-            back::NOTIFICATION_RESPONSE => self.handle_notification_without_request(relay, server, whole, end),
+    fn handle_without_holder(&self, relay: &mut Relay<'_, '_>, server: &mut Server, message: Incoming) -> AnswerStep {
+        match message.header.kind {
+            back::NOTIFICATION_RESPONSE => self.handle_idle_notification(relay, server, message),
             back::NOTICE_RESPONSE => AnswerStep::Drop,
-            back::PARAMETER_STATUS => self.handle_parameter(relay, server, whole, end),
-            back::ERROR_RESPONSE if !whole && !relay.full => AnswerStep::Wait,
+            back::PARAMETER_STATUS => self.handle_parameter(relay, server, message),
+            back::ERROR_RESPONSE if relay.may_wait(message) => AnswerStep::Wait,
             back::ERROR_RESPONSE => {
-                let failure = Failure::read(relay.bytes.get(relay.at + HEADER..end).unwrap_or_default());
+                let failure = Failure::read(relay.body(message).unwrap_or_default());
                 server.fatal = Some(failure.text().into());
                 server.stage = Stage::Closed;
                 let reason = CloseReason::Error(Blame::Server, failure.text());
@@ -310,64 +290,54 @@ impl Postgres {
 
     /// A notification while the server serves no client: it is for the clients of a hub, or for the holder, which may
     /// have been told already that its transaction is over.
-    fn handle_notification_without_request(
-        &self,
-        relay: &mut Relay<'_, '_>,
-        server: &Server,
-        whole: bool,
-        end: usize,
-    ) -> AnswerStep {
+    fn handle_idle_notification(&self, relay: &mut Relay<'_, '_>, server: &Server, message: Incoming) -> AnswerStep {
         let for_all = server.hub_key().is_some();
         let for_holder = server.holder().is_some_and(|tag| Self::notifies_holder(relay.client(tag), server));
-        match (whole, relay.full) {
+        match (message.whole, relay.full) {
             _ if !for_all && !for_holder => AnswerStep::Drop,
             (false, false) => AnswerStep::Wait,
             (false, true) => AnswerStep::Broken("a notification without an end".to_owned()),
             (true, _) if for_all => {
-                self.fan_out(server, &relay.bytes[relay.at..end], relay.out);
+                self.fan_out(server, &relay.bytes[relay.at..message.end], relay.out);
                 AnswerStep::Drop
             }
-            (true, _) => handle_notification(relay, server, whole, end),
+            (true, _) => handle_notification(relay, server, message),
         }
     }
 }
 
 /// A notification for the holder, unless the hub sends it the same.
-fn handle_notification(relay: &mut Relay<'_, '_>, server: &Server, whole: bool, end: usize) -> AnswerStep {
+fn handle_notification(relay: &mut Relay<'_, '_>, server: &Server, message: Incoming) -> AnswerStep {
     let holder = server.holder().expect("a client is served");
     if relay.client(holder).listening.is_none() {
         return AnswerStep::Forward;
     }
-    if !whole && !relay.full {
+    if relay.may_wait(message) {
         return AnswerStep::Wait;
     }
     // The process that notifies comes before the channel.
-    let mut body = relay.bytes.get(relay.at + HEADER + 4..end).unwrap_or_default();
+    let mut body = relay.body(message).and_then(|body| body.get(4..)).unwrap_or_default();
     let known = take_text(&mut body).is_some_and(|channel| relay.client(holder).listens_to(channel));
     if known { AnswerStep::Drop } else { AnswerStep::Forward }
 }
 
 /// A ParseComplete or CloseComplete that answers a noted request.
-fn handle_noted_answer(
-    relay: &mut Relay<'_, '_>,
-    server: &mut Server,
-    note: Note,
-    whole: bool,
-    end: usize,
-) -> AnswerStep {
+fn handle_noted_answer(relay: &mut Relay<'_, '_>, server: &mut Server, note: Note, message: Incoming) -> AnswerStep {
     let client = server.holder().and_then(|tag| relay.clients.get(tag));
     match named::settle(note, true, client, server) {
         ClientAnswer::Same => AnswerStep::Forward,
         ClientAnswer::Nothing => AnswerStep::Drop,
         answer @ (ClientAnswer::ParseComplete | ClientAnswer::Deallocated { .. }) => {
-            relay.flush(server, relay.at);
-            relay.run = end;
+            relay.skip(server, message);
             let tag = server.holder().expect("a client is served");
             relay.out.insert(Peer::Client(tag), |to| match answer {
                 ClientAnswer::Deallocated { all } => deallocate::write_complete(to, all),
                 _ => write_parse_complete(to),
             });
-            if whole { AnswerStep::Handled } else { AnswerStep::Broken("a CloseComplete with a body".to_owned()) }
+            match message.whole {
+                true => AnswerStep::Handled,
+                false => AnswerStep::Broken("a CloseComplete with a body".to_owned()),
+            }
         }
     }
 }
@@ -381,11 +351,11 @@ fn handle_plain_answer(server: &mut Server, kind: u8) -> AnswerStep {
     }
 }
 
-fn ready_status(relay: &Relay<'_, '_>, header: Header, whole: bool) -> Result<u8, AnswerStep> {
-    if header.length != 5 {
-        return Err(AnswerStep::Broken(format!("a ReadyForQuery of length {}", header.length)));
+fn ready_status(relay: &Relay<'_, '_>, message: Incoming) -> Result<u8, AnswerStep> {
+    if message.header.length != 5 {
+        return Err(AnswerStep::Broken(format!("a ReadyForQuery of length {}", message.header.length)));
     }
-    if !whole {
+    if !message.whole {
         return Err(AnswerStep::Wait);
     }
     match relay.bytes[relay.at + HEADER] {

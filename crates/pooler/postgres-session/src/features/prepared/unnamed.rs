@@ -21,10 +21,7 @@ use crate::{
         settings::{bound_names::note_bound_names, reset},
     },
     session::{
-        Arrived, Client, Likeness, Link, Postgres, Server,
-        kept_parses::{KeptParse, KeptParses},
-        request::Step,
-        server_unnamed::Owner,
+        Arrived, Client, Likeness, Link, Postgres, Server, kept_parses::KeptParse, request::Step, server_unnamed::Owner,
     },
     sql::{Suspects, deallocates_all, scan::scan, scan_beginning},
     wire::{HEADER, front, message::write, write_parse},
@@ -35,6 +32,22 @@ const FORGOTTEN: &[u8] = b"DO $poolhouse$ BEGIN RAISE EXCEPTION USING ERRCODE = 
     MESSAGE = 'unnamed prepared statement does not exist', \
     DETAIL = 'Poolhouse has forgotten its text, which is long: it was bound too late, or is above 32 MB.', \
     HINT = 'Send Bind together with Parse, or prepare the statement under a name.'; END $poolhouse$";
+
+/// The inspection of the messages of one input.
+pub(crate) struct Inspection<'a> {
+    pub(crate) postgres: &'a Postgres,
+    /// The span of the unnamed Parse that has not been bound, if there is one.
+    pub(crate) unbound: Option<Range<usize>>,
+}
+
+impl Inspection<'_> {
+    /// Keeps the Parse that has not been bound, which is among these bytes.
+    pub(crate) fn keep_unbound(&mut self, client: &mut Client, bytes: &[u8]) {
+        if let Some(span) = self.unbound.take() {
+            client.unnamed.keep(self.postgres.texts.keep(&bytes[span]));
+        }
+    }
+}
 
 /// Whether the server has the client's unnamed statement, and no more must be known of it.
 #[inline]
@@ -47,13 +60,12 @@ pub(crate) fn is_at_hand(me: ClientTag, client: &Client, server: &Server) -> boo
 /// A simple query is forwarded, which destroys the statement. `Some`: the query has to wait.
 #[inline]
 pub(crate) fn follow_query(
-    texts: &KeptParses,
+    inspection: &mut Inspection<'_>,
     link: &mut Link<'_>,
     message: &Arrived<'_>,
-    kept: &mut Option<Range<usize>>,
 ) -> Option<Step> {
     if link.server.lease().mid_pipeline {
-        keep(texts, link.client, message, kept);
+        inspection.keep_unbound(link.client, message.bytes);
         if link.server.unnamed.is_undecided() {
             link.client.awaits_answers = true;
             return Some(Step::Wait);
@@ -65,7 +77,7 @@ pub(crate) fn follow_query(
         link.server.unnamed.supersede();
         link.server.unnamed.owner = Some(link.client.unnamed_owner(link.client_tag));
     }
-    *kept = None;
+    inspection.unbound = None;
     note_replaced(link.client_tag, link.client, link.server);
     None
 }
@@ -80,14 +92,8 @@ fn doubt_next(link: &mut Link<'_>) {
 }
 
 /// Forwards the Parse of a DEALLOCATE in another form. The statement stays with this server.
-fn deallocate(
-    texts: &KeptParses,
-    link: &mut Link<'_>,
-    message: &Arrived<'_>,
-    name: &[u8],
-    kept: &mut Option<Range<usize>>,
-) -> Step {
-    if begin_replacement(texts, link, message, kept) {
+fn deallocate(inspection: &mut Inspection<'_>, link: &mut Link<'_>, message: &Arrived<'_>, name: &[u8]) -> Step {
+    if begin_replacement(inspection, link, message) {
         doubt_next(link);
     }
     link.client.unnamed.invalidate();
@@ -112,38 +118,26 @@ pub(crate) fn invalidate(me: ClientTag, client: &mut Client, server: &mut Server
     client.unnamed.invalidate();
 }
 
-/// Keeps the Parse of this span.
-fn keep(texts: &KeptParses, client: &mut Client, message: &Arrived<'_>, kept: &mut Option<Range<usize>>) {
-    if let Some(span) = kept.take() {
-        client.unnamed.keep(texts.keep(&message.bytes[span]));
-    }
-}
-
 /// A request that replaces the statement is about to be forwarded: keeps the former Parse if the request may be
 /// skipped. True if it may, and the former statement must be remembered.
-fn begin_replacement(
-    texts: &KeptParses,
-    link: &mut Link<'_>,
-    message: &Arrived<'_>,
-    kept: &mut Option<Range<usize>>,
-) -> bool {
+fn begin_replacement(inspection: &mut Inspection<'_>, link: &mut Link<'_>, message: &Arrived<'_>) -> bool {
     if !link.server.lease().mid_pipeline {
         link.server.unnamed.supersede();
-        *kept = None;
+        inspection.unbound = None;
         return false;
     }
-    keep(texts, link.client, message, kept);
+    inspection.keep_unbound(link.client, message.bytes);
     let at_hand = link.server.unnamed.owner == Some(link.client.unnamed_owner(link.client_tag));
     !at_hand || link.client.unnamed.parse().is_some() || link.server.unnamed.is_in_doubt()
 }
 
 /// A Parse or Close of the statement is about to be forwarded. The former statement is remembered if this may be
 /// skipped.
-fn replace(texts: &KeptParses, link: &mut Link<'_>, message: &Arrived<'_>, kept: &mut Option<Range<usize>>) {
+fn replace(inspection: &mut Inspection<'_>, link: &mut Link<'_>, message: &Arrived<'_>) {
     let at_hand = link.server.unnamed.owner == Some(link.client.unnamed_owner(link.client_tag));
     let is_like = !link.server.lease().mid_pipeline || link.server.unnamed.likeness == Likeness::Same;
     link.server.unnamed.likeness = if is_like { Likeness::Same } else { Likeness::Unknown };
-    if begin_replacement(texts, link, message, kept) {
+    if begin_replacement(inspection, link, message) {
         let before = link.client.unnamed.take_parse();
         if before.is_some() {
             link.write_to_server(named::write_idle_close);
@@ -158,35 +152,24 @@ fn replace(texts: &KeptParses, link: &mut Link<'_>, message: &Arrived<'_>, kept:
     link.server.unnamed.owner = Some(link.client.unnamed_owner(link.client_tag));
 }
 
-/// Follows a message about the unnamed statement. `kept` is the span of a Parse that has not been bound.
-pub(crate) fn follow(
-    postgres: &Postgres,
-    link: &mut Link<'_>,
-    message: &Arrived<'_>,
-    kept: &mut Option<Range<usize>>,
-) -> Step {
+/// Follows a message about the unnamed statement.
+pub(crate) fn follow(inspection: &mut Inspection<'_>, link: &mut Link<'_>, message: &Arrived<'_>) -> Step {
     let replaces = matches!(message.header.kind, front::PARSE | front::CLOSE);
     if link.server.unnamed.is_undecided() && (link.server.lease().mid_pipeline || !replaces) {
         link.client.awaits_answers = true;
         return Step::Wait;
     }
     match message.header.kind {
-        front::PARSE => follow_parse(postgres, link, message, kept),
+        front::PARSE => follow_parse(inspection, link, message),
         front::CLOSE => {
-            replace(&postgres.texts, link, message, kept);
+            replace(inspection, link, message);
             Step::Replaced(message.at)
         }
-        _ => follow_bind_or_describe(postgres, link, message, kept),
+        _ => follow_bind_or_describe(inspection, link, message),
     }
 }
 
-fn follow_parse(
-    postgres: &Postgres,
-    link: &mut Link<'_>,
-    message: &Arrived<'_>,
-    kept: &mut Option<Range<usize>>,
-) -> Step {
-    let texts = &postgres.texts;
+fn follow_parse(inspection: &mut Inspection<'_>, link: &mut Link<'_>, message: &Arrived<'_>) -> Step {
     if message.may_wait() {
         return Step::Wait;
     }
@@ -195,13 +178,13 @@ fn follow_parse(
     match named::name_to_deallocate(link.client, link.server, message) {
         None => {}
         Some(Err(step)) => return step,
-        Some(Ok(name)) => return deallocate(texts, link, message, &name, kept),
+        Some(Ok(name)) => return deallocate(inspection, link, message, &name),
     }
     let mut amended = None;
-    if let Some(step) = suspect(postgres, link, (message, text, whole), &mut amended) {
+    if let Some(step) = suspect(inspection.postgres, link, (message, text, whole), &mut amended) {
         return step;
     }
-    replace(texts, link, message, kept);
+    replace(inspection, link, message);
     link.client.unnamed.note_parse(whole && deallocates_all(text));
     if let Some(body) = amended {
         // It is kept in this form, so that its Bind is known as that of an amended statement.
@@ -212,26 +195,22 @@ fn follow_parse(
         return Step::Replaced(message.end());
     }
     if whole {
-        *kept = Some(message.at..message.end());
+        inspection.unbound = Some(message.at..message.end());
     } else {
-        link.client.unnamed.begin_long(texts.begin(message.header.total(), &message.bytes[message.at..]));
+        let text = inspection.postgres.texts.begin(message.header.total(), &message.bytes[message.at..]);
+        link.client.unnamed.begin_long(text);
     }
     Step::Replaced(message.at)
 }
 
-fn follow_bind_or_describe(
-    postgres: &Postgres,
-    link: &mut Link<'_>,
-    message: &Arrived<'_>,
-    kept: &mut Option<Range<usize>>,
-) -> Step {
+fn follow_bind_or_describe(inspection: &mut Inspection<'_>, link: &mut Link<'_>, message: &Arrived<'_>) -> Step {
     let kind = message.header.kind;
     if kind == front::BIND {
         if let Some(text) = link.client.unnamed.parse().cloned()
             && let Some(parse) = text.bytes()
         {
             let (text, whole) = (&parse.read()[HEADER + 1..], parse.is_read_whole());
-            if let Some(step) = suspect(postgres, link, (message, text, whole), &mut None) {
+            if let Some(step) = suspect(inspection.postgres, link, (message, text, whole), &mut None) {
                 return step;
             }
             link.server.note_amended_bind(message.body(), text);
@@ -249,7 +228,7 @@ fn follow_bind_or_describe(
         }
         ensure_on_server(link, owner);
     } else if kind == front::BIND {
-        *kept = None;
+        inspection.unbound = None;
         link.client.unnamed.drop_if_bound_at_once();
     }
     if relies && link.server.unnamed.likeness != Likeness::Same {
