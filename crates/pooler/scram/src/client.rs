@@ -12,7 +12,7 @@ use zeroize::Zeroize;
 use crate::LoginKeys;
 use crate::binding::{self, ChannelBinding};
 use crate::crypto::{self, KEY_BYTES, Keys};
-use crate::message::{self, Attributes, Challenge, Error};
+use crate::message::{self, Challenge, Error};
 use crate::prepare::prepare;
 use crate::verifier::key_from;
 
@@ -105,14 +105,7 @@ impl Client {
         let State::Responded { signature } = std::mem::replace(&mut self.state, State::Over) else {
             return Err(Error::OutOfTurn);
         };
-        let text = message::text(server_final)?;
-        if text.starts_with("e=") {
-            return Err(Error::Rejected);
-        }
-        let mut attributes = Attributes::new(text);
-        let shown = attributes.expect('v', "a signature")?;
-        attributes.finish()?;
-        let shown = key_from(shown).ok_or(Error::Malformed("a signature of 32 bytes"))?;
+        let shown = key_from(message::signature(server_final)?).ok_or(Error::Malformed("a signature of 32 bytes"))?;
         if crypto::equal(&shown, &signature) { Ok(()) } else { Err(Error::WrongProof) }
     }
 }

@@ -147,6 +147,18 @@ pub(crate) fn gs2_header(text: &str) -> Result<(BindingFlag<'_>, &str, &str), Er
     Ok((flag, header, bare))
 }
 
+/// Reads the last message of a server: its signature, in base64.
+pub(crate) fn signature(server_final: &[u8]) -> Result<&str, Error> {
+    let text = text(server_final)?;
+    if text.starts_with("e=") {
+        return Err(Error::Rejected);
+    }
+    let mut attributes = Attributes::new(text);
+    let shown = attributes.expect('v', "a signature")?;
+    attributes.finish()?;
+    Ok(shown)
+}
+
 pub(crate) fn text(bytes: &[u8]) -> Result<&str, Error> {
     std::str::from_utf8(bytes).map_err(|_| Error::Malformed("UTF-8"))
 }

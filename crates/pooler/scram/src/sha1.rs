@@ -8,7 +8,7 @@ use sha1::{Digest, Sha1};
 use crate::{
     client::KeyCache,
     crypto::{self, KEY_BYTES, Keys},
-    message::{self, Attributes, Challenge, Error},
+    message::{self, Challenge, Error},
 };
 
 pub(crate) const SHA1_BYTES: usize = 20;
@@ -69,14 +69,8 @@ impl Sha1Client {
         let State::Responded { signature } = std::mem::replace(&mut self.0, State::Over) else {
             return Err(Error::OutOfTurn);
         };
-        let text = message::text(server_final)?;
-        if text.starts_with("e=") {
-            return Err(Error::Rejected);
-        }
-        let mut attributes = Attributes::new(text);
-        let shown = attributes.expect('v', "a signature")?;
-        attributes.finish()?;
-        let shown = STANDARD.decode(shown).map_err(|_| Error::Malformed("a signature of 20 bytes"))?;
+        let shown = STANDARD.decode(message::signature(server_final)?);
+        let shown = shown.map_err(|_| Error::Malformed("a signature of 20 bytes"))?;
         if crypto::equal(&shown, &signature) { Ok(()) } else { Err(Error::WrongProof) }
     }
 }
