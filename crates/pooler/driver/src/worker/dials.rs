@@ -16,12 +16,9 @@ use super::{
     Worker,
     attempts::{Attempts, HostRequirement},
     calls::{Source, call},
-    cancel_request::Cancels,
     closing_servers::OpenConnection,
-    input_buffer::InputBuffer,
     pools::Location,
     servers::{Link, Phase, ServerConn},
-    usage::Usage,
 };
 use crate::{
     config::Address,
@@ -180,25 +177,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             );
         };
         self.pools.set_location(dial.pool.id, dial.id, Location::Server(server_slot as u32));
-        self.servers.insert(ServerConn {
-            session,
-            conn,
-            pool: dial.pool,
-            id: dial.id,
-            address: dial.address,
-            phase: Phase::Starting(Box::new(dial.attempts)),
-            authenticated: false,
-            link: Link::Up,
-            soiled: false,
-            served: false,
-            usage: Usage::Free,
-            input: InputBuffer::default(),
-            unconsumed: false,
-            since: self.now,
-            born: self.now,
-            pinned: None,
-            cancels: Cancels::default(),
-        });
+        let phase = Phase::Starting(Box::new(dial.attempts));
+        let server = ServerConn::new((session, conn), (dial.pool, dial.id), (dial.address, phase), self.now);
+        self.servers.insert(server);
         self.execute(out, Source::NONE);
         if self.upgrading.is_some() {
             self.upgrade(Peer::Server(self.server_tag(server_slot)), &[]);

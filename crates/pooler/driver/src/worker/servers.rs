@@ -79,6 +79,34 @@ pub(super) struct ServerConn<S> {
 }
 
 impl<S> ServerConn<S> {
+    /// A server of no client, at the beginning of this phase.
+    pub(super) fn new(
+        (session, conn): (S, ConnId),
+        (pool, id): (Arc<SharedPool>, ServerId),
+        (address, phase): (Address, Phase),
+        now: Time,
+    ) -> Self {
+        Self {
+            session,
+            conn,
+            pool,
+            id,
+            address,
+            phase,
+            authenticated: false,
+            link: Link::Up,
+            soiled: false,
+            served: false,
+            usage: Usage::Free,
+            input: InputBuffer::default(),
+            unconsumed: false,
+            since: now,
+            born: now,
+            pinned: None,
+            cancels: Cancels::default(),
+        }
+    }
+
     /// The server may be used from now on. Returns the phase that has ended, and how long it took.
     fn end_phase(&mut self, now: Time) -> (Phase, Duration) {
         let took = now - std::mem::replace(&mut self.since, now);
@@ -426,25 +454,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         };
         self.counters.server_moved();
         self.pools.set_location(pool.id, id, Location::Server(slot as u32));
-        self.servers.insert(ServerConn {
-            session,
-            conn,
-            pool,
-            id,
-            address,
-            phase: Phase::Live,
-            authenticated: true,
-            link: Link::Up,
-            soiled,
-            served: false,
-            usage: Usage::Free,
-            input: InputBuffer::default(),
-            unconsumed: false,
-            since: self.now,
-            born,
-            pinned: None,
-            cancels: Cancels::default(),
-        });
+        let server = ServerConn::new((session, conn), (pool, id), (address, Phase::Live), self.now);
+        self.servers.insert(ServerConn { authenticated: true, soiled, born, ..server });
         true
     }
 
