@@ -241,6 +241,7 @@ pub struct TenantLimits {
 /// Answers what a pool is. Asked at the start or when its first client logs in, and again at every
 /// [`Handle::reconfigure`](crate::Handle::reconfigure); under locks of the driver, so that no answer may ask it
 /// anything.
+#[expect(unused_variables, reason = "the default of a method ignores what it is told")]
 pub trait Upstreams: Send + Sync + 'static {
     /// The pool behind an id that the protocol handed out; `None` if it is forgotten.
     fn spec(&self, pool: PoolId) -> Option<PoolSpec>;
@@ -249,7 +250,6 @@ pub trait Upstreams: Send + Sync + 'static {
     /// hands its id out no more, nor does it give that to another pool. False if the id was handed out since this was
     /// asked last: who got it is about to come.
     fn try_forget(&self, pool: PoolId) -> bool {
-        let _ = pool;
         false
     }
 
@@ -258,13 +258,11 @@ pub trait Upstreams: Send + Sync + 'static {
 
     /// The database that the clients of a pool count for. It is the same for as long as the pool is there.
     fn tenant(&self, pool: PoolId) -> Option<Tenant> {
-        let _ = pool;
         None
     }
 
     /// The limits of a database or a user, if it has any.
     fn limits(&self, tenant: &Tenant) -> Option<TenantLimits> {
-        let _ = tenant;
         None
     }
 }

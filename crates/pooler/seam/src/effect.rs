@@ -157,7 +157,6 @@ pub enum Effect {
     /// arrives in order. If the other connection has gone, a new one that has got its slot receives the post, perhaps
     /// one of another protocol, so keys must differ between protocols.
     Post {
-        /// The receiver.
         to: Peer,
         /// A number by which the receiver's session tells whether it is meant.
         key: u64,

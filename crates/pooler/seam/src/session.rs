@@ -39,7 +39,6 @@ pub struct SurveyedClient<'a> {
 /// Bytes handed to a session. What it does not consume is handed to it again, with more behind it.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
-    /// The bytes.
     pub bytes: &'a [u8],
     /// The driver holds as many bytes as it may. The session must consume some of them, or close the connection.
     pub full: bool,
@@ -144,7 +143,6 @@ pub enum Refusal {
     QueryTimeout,
     /// A transaction was left idle for longer than `transaction_idle_time`.
     TransactionIdleTimeout,
-    /// Poolhouse is shutting down.
     ShuttingDown,
     /// The client's database is being drained.
     Drained {
@@ -253,6 +251,7 @@ impl Default for ClientRules {
 ///   each client that has a share.
 /// - Buffered input is handed over again after a client has left a server that was wanted back, after
 ///   `server_gone` and `share_ended`, and when a cancel request for the client's server has ended.
+#[expect(unused_variables, reason = "the default of a method ignores what it is told")]
 pub trait Protocol: Send + Sync + 'static {
     /// The state of a client's connection; small, because tens of thousands are idle.
     type Client: Send + 'static;
@@ -261,16 +260,13 @@ pub trait Protocol: Send + Sync + 'static {
 
     /// Returns how the driver treats the clients of a listener. The driver asks once for each listener, at the start.
     fn client_rules(&self, listener: u16) -> ClientRules {
-        let _ = listener;
         ClientRules::default()
     }
 
     /// Each worker calls this at least every 20 ms as long as anything happens: sessions have no clock of their own.
     /// `now` is the time since the driver began. The outbox may get [`Effect::Post`](crate::Effect::Post) and
     /// [`Effect::ResetOne`](crate::Effect::ResetOne) only.
-    fn on_tick(&self, now: Duration, out: &mut Outbox) {
-        let _ = (now, out);
-    }
+    fn on_tick(&self, now: Duration, out: &mut Outbox) {}
 
     /// A client's connection has been accepted. Returns its session.
     fn client_start(&self, me: ClientTag, origin: Origin, out: &mut Outbox) -> Self::Client;
@@ -304,7 +300,6 @@ pub trait Protocol: Send + Sync + 'static {
     /// All bytes that were sent to a client have left. Called once after one or several
     /// [`Effect::NotifyFlushed`](crate::Effect::NotifyFlushed).
     fn client_flushed(&self, me: ClientTag, client: &mut Self::Client, out: &mut Outbox) {
-        let _ = (me, client, out);
         unreachable!("the protocol never asks");
     }
 
@@ -345,13 +340,11 @@ pub trait Protocol: Send + Sync + 'static {
     /// slot may be another client's by now: `key` tells whether this client is meant. [Spans](crate::Bytes::Span) in
     /// the outbox are ranges of `bytes`, so what is sent to many clients is not copied for each.
     fn posted_to_client(&self, me: ClientTag, client: &mut Self::Client, key: u64, bytes: &[u8], out: &mut Outbox) {
-        let _ = (me, client, key, bytes, out);
         unreachable!("the protocol never posts anything");
     }
 
     /// As [`posted_to_client`](Protocol::posted_to_client), for a server.
     fn posted_to_server(&self, me: ServerTag, server: &mut Self::Server, key: u64, bytes: &[u8], out: &mut Outbox) {
-        let _ = (me, server, key, bytes, out);
         unreachable!("the protocol never posts anything");
     }
 
@@ -366,13 +359,11 @@ pub trait Protocol: Send + Sync + 'static {
         answer: &mut Vec<u8>,
         out: &mut Outbox,
     ) {
-        let _ = (me, client, facts, question, answer, out);
         unreachable!("the protocol never asks");
     }
 
     /// The survey that this client asked for is complete. `answer` is what all sessions have appended.
     fn survey_done(&self, me: ClientTag, client: &mut Self::Client, answer: &[u8], out: &mut Outbox) {
-        let _ = (me, client, answer, out);
         unreachable!("the protocol never asks");
     }
 
@@ -400,7 +391,6 @@ pub trait Protocol: Send + Sync + 'static {
     /// [`server_gone`](Protocol::server_gone) before. The client does not [leave](crate::Effect::Leave). The driver
     /// also calls this for a client that is being closed, whose session then sends nothing.
     fn share_ended(&self, me: ClientTag, client: &mut Self::Client, out: &mut Outbox) {
-        let _ = (me, client, out);
         unreachable!("the protocol never shares a server");
     }
 
@@ -422,16 +412,12 @@ pub trait Protocol: Send + Sync + 'static {
     fn check(&self, me: ServerTag, server: &mut Self::Server, out: &mut Outbox);
 
     /// The driver is about to close an idle server. The session sends the protocol's goodbye, if there is one.
-    fn retire(&self, me: ServerTag, server: &mut Self::Server, out: &mut Outbox) {
-        let _ = (me, server, out);
-    }
+    fn retire(&self, me: ServerTag, server: &mut Self::Server, out: &mut Outbox) {}
 
     /// The pool wants back a server that its session retains ([`Effect::Retain`](crate::Effect::Retain)): the pool
     /// makes its servers anew, or needs the server for others. The session releases the server as soon as nothing is in
     /// progress there. The driver calls this again and again until it has.
-    fn request_release(&self, me: ServerTag, server: &mut Self::Server, out: &mut Outbox) {
-        let _ = (me, server, out);
-    }
+    fn request_release(&self, me: ServerTag, server: &mut Self::Server, out: &mut Outbox) {}
 
     /// The pool wants back a server that the client has on a [long-term lease](crate::LeaseKind::LongTerm): the pool
     /// has become smaller, and clients that keep servers have all of them while others wait. The session gives the
@@ -446,7 +432,6 @@ pub trait Protocol: Send + Sync + 'static {
         pool: PoolId,
         out: &mut Outbox,
     ) -> bool {
-        let _ = (me, client, tag, pool, out);
         false
     }
 
@@ -461,45 +446,36 @@ pub trait Protocol: Send + Sync + 'static {
         waiting: bool,
         out: &mut Outbox,
     ) {
-        let _ = (me, client, servers, secret, waiting, out);
         unreachable!("the protocol has no request to cancel");
     }
 
     /// The TLS handshake that the session asked for with [`Effect::StartTls`](crate::Effect::StartTls) has succeeded.
     /// The session's input goes on. The listener has checked the client's certificate; a protocol that logs users in by
     /// password has nothing to do.
-    fn client_secured(&self, me: ClientTag, client: &mut Self::Client, secured: Secured, out: &mut Outbox) {
-        let _ = (me, client, secured, out);
-    }
+    fn client_secured(&self, me: ClientTag, client: &mut Self::Client, secured: Secured, out: &mut Outbox) {}
 
     /// As [`client_secured`](Protocol::client_secured), for a server.
     fn server_secured(&self, me: ServerTag, server: &mut Self::Server, secured: Secured, out: &mut Outbox) {
-        let _ = (me, server, secured, out);
         unreachable!("the protocol never asks for TLS");
     }
 
     /// The TLS handshake with a server has failed, and its connection ends. Returns for which reason.
     fn server_tls_failed(&self, server: &mut Self::Server, failure: TlsFailure) -> CloseReason {
-        let _ = server;
         CloseReason::StartFailed { permanent: failure.bad_certificate, message: failure.message }
     }
 
     /// The driver has forgotten a pool that no client has used for long. The protocol drops what it keeps about it. The
     /// id will never name another pool.
-    fn pool_forgotten(&self, pool: PoolId) {
-        let _ = pool;
-    }
+    fn pool_forgotten(&self, pool: PoolId) {}
 
     /// Whether a server waits for the rest of a request from the client that holds it, and has nothing to do until
     /// then. The driver asks this only when nothing has come from either for a while.
     fn awaits_client(&self, client: &Self::Client, server: &Self::Server) -> bool {
-        let _ = (client, server);
         false
     }
 
     /// The database's own name for a server's connection (a process id), for people.
     fn backend(&self, server: &Self::Server) -> Option<u32> {
-        let _ = server;
         None
     }
 }
