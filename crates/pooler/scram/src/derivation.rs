@@ -23,7 +23,6 @@ use crate::{
 
 /// Most iterations that are made at once.
 pub(crate) const MAX_INLINE_ITERATIONS: u32 = 16 * 1024;
-/// Iterations of one part.
 const PART_ITERATIONS: u32 = 8 * 1024;
 /// Time between the beginnings of two parts, over all derivations.
 const PART_INTERVAL: Duration = Duration::from_millis(20);

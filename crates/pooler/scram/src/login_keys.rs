@@ -80,6 +80,7 @@ mod tests {
             Server::mock(&Mock::new([7; KEY_BYTES]), "unknown", Shape { iterations: 1, salt: 16 }, "server".into());
         let (mut client, first) = Client::new("client".into());
         let last = client.respond(&unknown.first(&first).unwrap(), "x", &KeyCache::default()).unwrap();
-        assert!(unknown.last(&last).is_err() && unknown.take_keys().is_none());
+        assert_eq!(unknown.last(&last), Err(Error::WrongProof));
+        assert!(unknown.take_keys().is_none());
     }
 }

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-/// Prepares a password for hashing.
 pub(crate) fn prepare(password: &str) -> Cow<'_, str> {
     match stringprep::saslprep(password) {
         Ok(prepared) if !prepared.is_empty() => prepared,
