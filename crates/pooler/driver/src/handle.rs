@@ -39,7 +39,6 @@ impl Handle {
         Self { process, workers }
     }
 
-    /// All counts.
     pub fn snapshot(&self) -> Snapshot {
         self.process.snapshot()
     }

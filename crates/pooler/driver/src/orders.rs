@@ -30,7 +30,6 @@ pub(crate) struct Orders {
 }
 
 impl Orders {
-    /// What holds for this database.
     pub(crate) fn order_for(&self, database: &DatabaseName) -> Order {
         self.databases.get(database).copied().unwrap_or(self.all)
     }
@@ -58,7 +57,6 @@ impl Orders {
         self.databases.contains_key(database)
     }
 
-    /// Whether any database is drained.
     pub(crate) fn any_drained(&self) -> bool {
         self.all.drained || self.databases.values().any(|order| order.drained)
     }

@@ -30,11 +30,9 @@ pub(crate) struct Registry {
     /// The number of times that pools were configured anew.
     pub(crate) configured: AtomicU64,
     pub(crate) outages: Outages,
-    /// The orders of operators.
     pub(crate) orders: Mutex<Orders>,
 }
 
-/// The pools of the process.
 #[derive(Default)]
 struct PoolTable {
     by_id: BTreeMap<PoolId, Arc<SharedPool>>,

@@ -289,7 +289,6 @@ pub struct ClientInfo {
     pub state: &'static str,
     /// How long it has been in that state.
     pub state_for: Duration,
-    /// Since when it is connected.
     pub connected_for: Duration,
     /// The pool of which it has a server or waits for one, else its own.
     pub pool: Option<PoolId>,
@@ -305,7 +304,6 @@ pub struct ServerInfo {
     pub protocol: &'static str,
     pub database: String,
     pub user: String,
-    /// Where it is connected to.
     pub address: String,
     /// `connecting`, `idle`, `in_use`, `checking` or `closing`.
     pub state: &'static str,
@@ -318,6 +316,5 @@ pub struct ServerInfo {
     pub client: Option<u64>,
     /// Why it is kept beyond a transaction.
     pub pinned: Option<&'static str>,
-    /// The worker it lives on.
     pub worker: u8,
 }

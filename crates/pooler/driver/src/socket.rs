@@ -57,7 +57,6 @@ pub(crate) fn set_user_timeout(socket: &OwnedFd, user_timeout: Duration) {
     let _ = SockRef::from(socket).set_tcp_user_timeout(Some(user_timeout));
 }
 
-/// Begins to connect to an address.
 pub(crate) fn connect_tcp(address: SocketAddr) -> io::Result<OwnedFd> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking().cloexec(), None)?;
     set_tcp_options(&socket, USER_TIMEOUT)?;

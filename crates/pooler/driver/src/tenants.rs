@@ -266,7 +266,6 @@ impl Tenants {
         }
     }
 
-    /// Whether a tenant has limits.
     pub(crate) fn is_limited(&self, id: TenantId) -> bool {
         self.table().of(id).limited
     }

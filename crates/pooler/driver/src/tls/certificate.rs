@@ -14,7 +14,6 @@ use x509_cert::{
 /// Longest common name that is looked at, in bytes; X.520 allows 64.
 const MAX_COMMON_NAME: usize = 255;
 
-/// The object identifier of a common name.
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 
 /// The hash of a certificate that `tls-server-end-point` binds to (RFC 5929): with the hash function of its signature,

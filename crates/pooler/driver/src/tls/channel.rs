@@ -121,7 +121,6 @@ impl Channel {
         self.ended && self.early.is_empty()
     }
 
-    /// The handshake is not done.
     pub(crate) fn is_handshaking(&self) -> bool {
         !self.established
     }

@@ -35,7 +35,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         Ok(())
     }
 
-    /// Stops listening.
     pub(super) fn stop_listening(&mut self) {
         for (_, conn) in self.accepting.sockets.drain(..) {
             // Detached rather than closed: the socket lives on in another process, and epoll would go on telling of it.

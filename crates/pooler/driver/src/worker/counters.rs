@@ -31,7 +31,6 @@ impl Counters {
         self.transactions += count;
     }
 
-    /// A server has moved to this worker.
     pub(super) fn server_moved(&mut self) {
         self.moves += 1;
     }

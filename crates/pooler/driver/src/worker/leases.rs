@@ -550,7 +550,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         pool.set_last_error(error.as_str());
     }
 
-    /// Meets a demand of the budget.
     pub(super) fn meet(&mut self, demand: Demand) {
         let now = self.now;
         match demand {

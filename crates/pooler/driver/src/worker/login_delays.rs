@@ -17,7 +17,6 @@ use crate::{
 /// Bytes of a delayed answer to a failed login.
 const MAX_DELAYED_ANSWER: usize = 4096;
 
-/// The logins of a worker that are delayed.
 #[derive(Default)]
 pub(super) struct LoginDelays {
     answers: VecDeque<DelayedAnswer>,

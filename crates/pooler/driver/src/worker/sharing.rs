@@ -215,7 +215,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.sharing.mux(pool).is_some_and(|mux| mux.state == MuxState::Waiting(waiter))
     }
 
-    /// From now on the mux has this server.
     fn set_mux_server(&mut self, pool: PoolId, slot: usize) {
         let now = self.now;
         self.sharing.mux(pool).expect("a server is for a mux").state = MuxState::Serving(slot);

@@ -115,7 +115,6 @@ impl TimeoutQueues {
         self.by_tenant.get(&tenant)
     }
 
-    /// A client joins a queue of its listener.
     pub(super) fn join(&mut self, listener: u16, entries: &mut QueueEntries, queue: Queue, slot: usize, now: Time) {
         entries.listener = Some(self.by_listener[usize::from(listener)].join(queue, slot, now));
     }
@@ -164,7 +163,6 @@ impl TimeoutQueues {
         }
     }
 
-    /// A client leaves the queues of its tenants.
     pub(super) fn leave_tenants(&mut self, tenants: TenantIds, entries: &mut QueueEntries) {
         for (id, entry) in tenants.into_iter().zip(&mut entries.tenants) {
             if let Some(entry) = entry.take() {

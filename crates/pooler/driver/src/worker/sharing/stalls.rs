@@ -112,12 +112,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// The client is gone.
     pub(in crate::worker) fn forget_stalls_of_client(&mut self, slot: usize) {
         self.sharing.stalls.0.retain(|stall| stall.client as usize != slot);
     }
 
-    /// The server is gone.
     pub(super) fn forget_stalls_of_server(&mut self, server: usize) {
         self.sharing.stalls.0.retain(|stall| !stall.holds || stall.server as usize != server);
     }
