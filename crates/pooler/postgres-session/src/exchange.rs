@@ -322,20 +322,15 @@ impl Exchange {
                     self.copying = Copying::No;
                 }
             }
-            // The server has answered less than was asked, but it says that it is ready.
-            Some(_) if self.end_of_run().is_some() => {
-                let end = self.end_of_run().expect("just seen");
+            Some(Item::Extended(_) | Item::Noted(_) | Item::CopyExecute) => {
+                // The server has answered less than was asked, but it says that it is ready.
+                let Some(end) = self.queue.iter().position(|item| item.ends_request()) else { return false };
                 self.discard(0..=end);
             }
-            _ => return false,
+            None => return false,
         }
         self.advance();
         true
-    }
-
-    /// The position of the Query or Sync that ends the run of extended-protocol messages at the front.
-    fn end_of_run(&self) -> Option<usize> {
-        self.queue.iter().position(|item| item.ends_request())
     }
 
     /// None of the requests under way will be answered.

@@ -16,23 +16,20 @@ pub enum Target {
 }
 
 impl Target {
-    pub const WORDS: &[(&'static str, Self)] = &[
-        ("any", Self::Any),
-        ("read-write", Self::ReadWrite),
-        ("read-only", Self::ReadOnly),
-        ("primary", Self::Primary),
-        ("standby", Self::Standby),
-        ("prefer-standby", Self::PreferStandby),
-    ];
-
     /// Whether an error that says "read only" means that the server is the wrong one.
     pub fn is_for_writes(self) -> bool {
         matches!(self, Self::ReadWrite | Self::Primary)
     }
 
     fn as_str(self) -> &'static str {
-        let word = Self::WORDS.iter().find(|(_, target)| *target == self);
-        word.expect("each target has a word").0
+        match self {
+            Self::Any => "any",
+            Self::ReadWrite => "read-write",
+            Self::ReadOnly => "read-only",
+            Self::Primary => "primary",
+            Self::Standby => "standby",
+            Self::PreferStandby => "prefer-standby",
+        }
     }
 
     /// Whether a server fits, by its own report; the error says why it does not.

@@ -27,7 +27,6 @@ use crate::{
 
 /// How a step of the login ended.
 enum Progress {
-    /// Bytes that were consumed.
     Consumed(usize),
     /// The login waits for more bytes, or for a server.
     Wait,

@@ -253,7 +253,6 @@ impl Postgres {
         }
     }
 
-    /// The defaults of the server are known.
     pub(crate) fn defaults_known(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
         if !server.ask_catalogue(me, None, out) {
             server.become_ready(me, out);
@@ -323,7 +322,6 @@ impl Login {
         }
     }
 
-    /// Asks the server for TLS.
     fn ask_for_tls(&mut self, me: ServerTag, out: &mut Outbox) {
         self.step = Step::Asked;
         out.insert(Peer::Server(me), |to| _ = encryption::write_request(to));

@@ -54,7 +54,6 @@ impl ToldDescription {
         self.columns.get().is_some()
     }
 
-    /// Whether columns were told.
     pub(crate) fn has_columns(&self) -> bool {
         self.columns.get().is_some_and(|columns| *columns != hash_columns(None, 0))
     }

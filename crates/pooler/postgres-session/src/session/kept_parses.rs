@@ -52,7 +52,6 @@ struct Long {
     of: KeptParses,
 }
 
-/// The bytes of a Parse.
 pub(crate) enum Bytes<'a> {
     Short(&'a [u8]),
     Long(Arc<Vec<u8>>),

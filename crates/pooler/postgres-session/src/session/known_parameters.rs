@@ -241,14 +241,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn pairs(pairs: &[(&str, &str)]) -> Pairs {
-        pairs.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect()
-    }
-
-    fn wanted(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
-        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
-    }
+    use crate::sql::parameters::tests::{pairs, wanted};
 
     #[test]
     fn equal_sets_are_one_set() {

@@ -47,7 +47,6 @@ pub(crate) struct Listening {
     pub(crate) outdated: bool,
 }
 
-/// The hubs of all pools.
 #[derive(Default)]
 pub(crate) struct Hubs {
     by_pool: Mutex<BTreeMap<PoolId, Hub>>,

@@ -11,7 +11,6 @@ pub(crate) struct Lookup {
 }
 
 enum Answer {
-    /// No user has this name.
     NoUser,
     WithoutPassword,
     Password(Box<str>),

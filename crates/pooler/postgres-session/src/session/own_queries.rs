@@ -107,7 +107,6 @@ impl OwnQueries {
         }
     }
 
-    /// Rows of the answer are read.
     pub(crate) fn reads_rows(&self) -> bool {
         matches!(
             self.purpose,

@@ -65,29 +65,3 @@ pub(crate) fn send_away(me: ClientTag, client: &mut Client, why: Refusal, out: &
 pub(crate) fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }
-
-#[cfg(test)]
-mod tests {
-    use seam::Origin;
-
-    use super::*;
-
-    #[test]
-    fn a_client_is_told_why_it_is_sent_away() {
-        for (why, code) in [
-            (Refusal::Evicted, "57P05"),
-            (Refusal::IdleTimeout, "57P05"),
-            (Refusal::QueryTimeout, "57014"),
-            (Refusal::TransactionIdleTimeout, "25P03"),
-            (Refusal::ShuttingDown, "57P01"),
-            (Refusal::Killed, "57P01"),
-            (Refusal::Displaced, "53300"),
-        ] {
-            let mut client = Client::new(Origin { listener: 0, address: None, port: 0 });
-            let mut out = Outbox::new();
-            send_away(ClientTag(1), &mut client, why, &mut out);
-            let told = String::from_utf8_lossy(&out.inserted);
-            assert!(told.contains(&format!("SFATAL\0VFATAL\0C{code}\0")), "{told}");
-        }
-    }
-}

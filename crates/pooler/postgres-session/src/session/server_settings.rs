@@ -12,7 +12,6 @@ pub(crate) const STANDARD_STRINGS: &[u8] = b"standard_conforming_strings";
 
 #[derive(Default)]
 pub(crate) struct ServerSettings {
-    /// The settings now.
     current: Arc<Settings>,
     /// The session's own settings, before any SQL: RESET leads back there.
     own: Arc<Settings>,

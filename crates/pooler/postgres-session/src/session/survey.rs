@@ -337,11 +337,7 @@ impl Survey {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::message::row_body;
-
-    fn pairs(pairs: &[(&str, &str)]) -> Pairs {
-        pairs.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect()
-    }
+    use crate::{sql::parameters::tests::pairs, wire::message::row_body};
 
     fn survey(rows: &[[Option<&str>; 3]]) -> Survey {
         let resets = vec![Box::from(*b"datestyle"), Box::from(*b"geqo")];

@@ -107,7 +107,6 @@ impl Traces {
         &self.resets
     }
 
-    /// A COMMIT was answered.
     pub(crate) fn note_commit(&mut self) {
         self.resets_committed |= self.suspects.intersects(Suspects::RESET);
     }

@@ -151,7 +151,6 @@ impl Assessment {
 }
 
 impl Catalogue {
-    /// The assessment now.
     #[inline]
     pub(crate) fn assessment(&self) -> Assessment {
         Assessment(self.doubts.load(SeqCst) << 1 | u64::from(self.is_clean()))

@@ -392,14 +392,14 @@ pub(crate) fn write_literal(sql: &mut Vec<u8>, value: &[u8]) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn pairs(pairs: &[(&str, &str)]) -> Pairs {
+    pub(crate) fn pairs(pairs: &[(&str, &str)]) -> Pairs {
         pairs.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect()
     }
 
-    fn wanted(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pub(crate) fn wanted(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 

@@ -311,11 +311,7 @@ fn name<'a, 'b>(mut tokens: &'a [Token<'b>]) -> Option<(Vec<u8>, &'a [Token<'b>]
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sql::parameters::Pairs;
-
-    fn pairs(pairs: &[(&str, &str)]) -> Pairs {
-        pairs.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect()
-    }
+    use crate::sql::parameters::tests::pairs;
 
     fn with_start<T>(act: impl FnOnce(&Settings) -> T) -> T {
         let set = [

@@ -451,11 +451,8 @@ fn is_ours(name: &[u8]) -> bool {
 pub(crate) enum ClientAnswer {
     Same,
     Nothing,
-    /// A ParseComplete.
     ParseComplete,
-    Deallocated {
-        all: bool,
-    },
+    Deallocated { all: bool },
 }
 
 /// A request was answered, or (not `done`) discarded because of an error before it.

@@ -189,7 +189,6 @@ impl Postgres {
         self.surveyed(link, unknown);
     }
 
-    /// The survey was answered.
     pub(crate) fn surveyed(&self, link: &mut Link<'_>, survey: Survey) {
         if link.server.exchange.status() != IDLE || link.client.mode == PoolMode::Session {
             return self.correct(link, &survey);

@@ -185,7 +185,6 @@ fn push_rows(sql: &mut String, version: u32, tables: &[Table], condition: impl F
     push_expressions(sql, &trees, &called);
 }
 
-/// Returns the functions of the database.
 fn functions(condition: &str) -> String {
     format!(
         "SELECT CASE WHEN p.prorettype IN ('trigger'::regtype, 'event_trigger'::regtype) THEN 't' \

@@ -77,7 +77,6 @@ const TRUSTED: &[&str] = &[
     "uuid-ossp",
 ];
 
-/// A function of the database.
 struct Function {
     schema: Box<[u8]>,
     name: Box<[u8]>,

@@ -117,7 +117,6 @@ fn note_reset_name(tokens: &Tokens<'_>, found: &mut Findings) {
     );
 }
 
-/// Notes a parameter as one that is reset.
 fn note_reset_of(name: &[u8], found: &mut Findings) {
     match found.resets.len() {
         0..MAX_CUSTOM => found.resets.push(name.into()),
