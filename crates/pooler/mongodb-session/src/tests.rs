@@ -136,6 +136,13 @@ impl Stage {
         stage
     }
 
+    /// The same with a server connection of the primary.
+    fn with_server() -> (Self, ServerTag) {
+        let mut stage = Self::new();
+        let server = stage.connect(PoolId(0), true);
+        (stage, server)
+    }
+
     /// The same with more hosts, which are secondaries. Each has a server connection.
     fn with_hosts(count: usize) -> (Self, Vec<ServerTag>) {
         let mut stage = Self::new();
@@ -240,9 +247,18 @@ impl Stage {
     }
 
     fn hear(&mut self, bytes: &[u8]) -> usize {
+        self.hear_from(bytes, false)
+    }
+
+    /// The driver shows all that it can hold, and the session takes it.
+    fn hear_full(&mut self, bytes: &[u8]) {
+        assert_eq!(self.hear_from(bytes, true), bytes.len());
+    }
+
+    fn hear_from(&mut self, bytes: &[u8], full: bool) -> usize {
         let client = self.clients.0.get_mut(&CLIENT.0).unwrap();
         self.out.clear();
-        let input = Input { bytes, full: false, unread: false, now: self.now };
+        let input = Input { bytes, full, unread: false, now: self.now };
         self.mongodb.client_input(CLIENT, client, &mut self.servers, input, &mut self.out)
     }
 
@@ -322,8 +338,7 @@ impl Stage {
 
     /// A client of a driver with `loadBalanced=true`, and a server of the primary.
     fn behind_a_balancer() -> (Self, ServerTag) {
-        let mut stage = Self::new();
-        let server = stage.connect(PoolId(0), true);
+        let (mut stage, server) = Self::with_server();
         stage.ask(|body| _ = body.int32("hello", 1).bool("loadBalanced", true).text("$db", "admin"));
         (stage, server)
     }
@@ -343,6 +358,15 @@ impl Stage {
     fn host_of_transaction(&self) -> Option<usize> {
         self.mongodb.transactions.host(&(Arc::from(""), SESSION), 1)
     }
+}
+
+fn finds(body: &mut Writer<'_>) {
+    body.text("find", "things").text("$db", "app");
+    prefers_secondary(body);
+}
+
+fn prefers_secondary(body: &mut Writer<'_>) {
+    body.document("$readPreference", |preference| _ = preference.text("mode", "secondary"));
 }
 
 fn within(body: &mut Writer<'_>) {

@@ -30,11 +30,6 @@ fn batch(request: i32, cursor: i64, bytes: usize) -> Vec<u8> {
     message
 }
 
-fn finds(body: &mut Writer<'_>) {
-    body.text("find", "things").text("$db", "app");
-    body.document("$readPreference", |preference| _ = preference.text("mode", "secondary"));
-}
-
 /// A server sends `said` in pieces. Returns what the client is sent.
 fn told_of(stage: &mut Stage, server: ServerTag, said: &[u8], piece: usize) -> Vec<u8> {
     let (mut at, mut end, mut told) = (0, 0, Vec::new());
@@ -89,8 +84,7 @@ fn an_answer_loses_its_checksum() {
 
 #[test]
 fn an_answer_too_short_for_the_checksum_that_it_promises_ends_its_connection() {
-    let mut stage = Stage::new();
-    let server = stage.connect(PoolId(0), true);
+    let (mut stage, server) = Stage::with_server();
     stage.send(server, |body| _ = body.int32("ping", 1).text("$db", "app"));
     let mut said = with_checksum(&[0; HEADER + 2]);
     said[8..16].copy_from_slice(&[1i32.to_le_bytes(), 2013i32.to_le_bytes()].concat());
@@ -137,11 +131,7 @@ fn a_request_that_was_held_until_its_body_was_there_loses_its_checksum() {
     let (mut stage, server, told) = two_of_one_number();
     let bytes = with_checksum(&with_documents(get_more_of(9, told)));
     for piece in [&bytes[..25], &bytes[25..bytes.len() - 2]] {
-        let client = stage.clients.0.get_mut(&CLIENT.0).unwrap();
-        stage.out.clear();
-        let input = Input { bytes: piece, full: true, unread: false, now: stage.now };
-        let taken = stage.mongodb.client_input(CLIENT, client, &mut stage.servers, input, &mut stage.out);
-        assert_eq!(taken, piece.len());
+        stage.hear_full(piece);
     }
     stage.grant_held(server);
     let mut sent = stage.sent(server, &[]);

@@ -4,8 +4,7 @@ use super::*;
 
 #[test]
 fn a_change_of_state_in_a_long_answer_is_told_in_another_number_and_its_host_is_asked() {
-    let mut stage = Stage::new();
-    let server = stage.connect(PoolId(0), true);
+    let (mut stage, server) = Stage::with_server();
     stage.send(server, |body| _ = body.text("insert", "things").text("$db", "app"));
     let answers = Answers { id: stage.last_id, old: false };
     let answered = |code: i32| {
@@ -31,8 +30,7 @@ fn a_change_of_state_in_a_long_answer_is_told_in_another_number_and_its_host_is_
 
 #[test]
 fn a_server_that_sends_more_after_an_error_is_closed() {
-    let mut stage = Stage::new();
-    let server = stage.connect(PoolId(0), true);
+    let (mut stage, server) = Stage::with_server();
     stage.open(server, 5);
     for code in [91, 50] {
         stage.last_id += 1;
@@ -57,8 +55,7 @@ fn a_server_that_sends_more_after_an_error_is_closed() {
 
 #[test]
 fn a_cursor_that_its_host_does_not_know_is_forgotten() {
-    let mut stage = Stage::new();
-    let server = stage.connect(PoolId(0), true);
+    let (mut stage, server) = Stage::with_server();
     stage.open(server, 5);
     let user = Arc::from("");
     assert!(stage.mongodb.cursors.contains(&user, 5));

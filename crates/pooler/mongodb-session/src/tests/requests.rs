@@ -9,10 +9,7 @@ fn a_host_that_a_new_configuration_adds_is_used_as_soon_as_it_has_said_what_it_i
     stage.doors.0.lock().unwrap().push(1);
     let monitor = stage.watch(1, false);
     assert!(stage.mongodb.topology().is_up(1));
-    stage.ask(|body| {
-        body.text("find", "things").text("$db", "app");
-        body.document("$readPreference", |preference| _ = preference.text("mode", "secondary"));
-    });
+    stage.ask(finds);
     assert_eq!(stage.wanted(), Some(PoolId(1)));
     stage.pass(topology::HEARTBEAT_INTERVAL);
     assert!(stage.did(|effect| matches!(effect, Effect::Post { to, .. } if *to == Peer::Server(monitor))));
@@ -25,8 +22,7 @@ fn a_host_that_a_new_configuration_adds_is_used_as_soon_as_it_has_said_what_it_i
 
 #[test]
 fn the_stall_timer_of_a_complete_request_does_not_run() {
-    let mut stage = Stage::new();
-    let server = stage.connect(PoolId(0), true);
+    let (mut stage, server) = Stage::with_server();
     // A document sequence before the body, without which the route is unknown.
     let documents = [&[1][..], &14i32.to_le_bytes(), b"docs\0", &[5, 0, 0, 0, 0]].concat();
     let mut bytes = Vec::new();
@@ -34,15 +30,9 @@ fn the_stall_timer_of_a_complete_request_does_not_run() {
     bytes.splice(wire::HEADER + 4..wire::HEADER + 4, documents);
     let length = i32::try_from(bytes.len()).unwrap();
     bytes[..4].copy_from_slice(&length.to_le_bytes());
-    let hear_full = |stage: &mut Stage, bytes: &[u8]| {
-        let client = stage.clients.0.get_mut(&CLIENT.0).unwrap();
-        stage.out.clear();
-        let input = Input { bytes, full: true, unread: false, now: stage.now };
-        assert_eq!(stage.mongodb.client_input(CLIENT, client, &mut stage.servers, input, &mut stage.out), bytes.len());
-    };
-    hear_full(&mut stage, &bytes[..30]);
+    stage.hear_full(&bytes[..30]);
     stage.pass(LONG / 3);
-    hear_full(&mut stage, &bytes[30..]);
+    stage.hear_full(&bytes[30..]);
     stage.grant(server, &[]);
     stage.pass(LONG);
     assert!(!stage.did(|effect| matches!(effect, Effect::Post { to: Peer::Client(_), .. })));
@@ -62,7 +52,7 @@ fn a_pipeline_of_more_stages_than_there_may_be_is_not_looked_at_to_its_end() {
                     pipeline.document(&number.to_string(), |one| _ = one.document("$match", |_| {}));
                 }
             });
-            body.document("$readPreference", |preference| _ = preference.text("mode", "secondary"));
+            prefers_secondary(body);
         });
         assert_eq!(stage.wanted(), Some(pool), "{stages}");
     }

@@ -7,8 +7,7 @@ const ENDS: [fn(&mut Writer<'_>); 2] = [aborts, commits];
 #[test]
 fn a_transaction_is_known_until_its_end_is_confirmed() {
     for ends in ENDS {
-        let mut stage = Stage::new();
-        let server = stage.connect(PoolId(0), true);
+        let (mut stage, server) = Stage::with_server();
         stage.exchange(server, None, begins);
         stage.exchange(server, Some(EXPIRED), ends);
         stage.pass(LONG);

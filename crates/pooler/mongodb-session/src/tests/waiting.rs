@@ -8,10 +8,7 @@ use crate::routes::{ReadPreference, Target};
 #[test]
 fn a_request_that_waits_for_a_host_for_too_long_is_answered_once_and_its_connection_stays() {
     let mut stage = Stage::new();
-    let bytes = stage.ask(|body| {
-        body.text("find", "things").text("$db", "app");
-        body.document("$readPreference", |preference| _ = preference.text("mode", "secondary"));
-    });
+    let bytes = stage.ask(finds);
     assert_eq!(stage.wanted(), None);
     stage.refuse(Refusal::QueryTimeout);
     stage.error();
@@ -24,10 +21,7 @@ fn a_request_that_waits_for_a_host_for_too_long_is_answered_once_and_its_connect
 #[test]
 fn a_request_that_waited_for_a_host_takes_one_turn_among_equal_hosts() {
     let mut stage = Stage::new();
-    let bytes = stage.ask(|body| {
-        body.text("find", "things").text("$db", "app");
-        body.document("$readPreference", |preference| _ = preference.text("mode", "secondary"));
-    });
+    let bytes = stage.ask(finds);
     assert_eq!(stage.wanted(), None);
     stage.doors.0.lock().unwrap().extend([1, 2]);
     stage.pass(topology::HEARTBEAT_INTERVAL);
@@ -45,8 +39,7 @@ fn a_request_that_waited_for_a_host_takes_one_turn_among_equal_hosts() {
 
 #[test]
 fn who_waits_for_what_others_write_goes_at_a_shutdown_and_in_silence() {
-    let mut stage = Stage::new();
-    let server = stage.connect(PoolId(0), true);
+    let (mut stage, server) = Stage::with_server();
     stage.send(server, |body| {
         body.text("find", "things").bool("tailable", true).bool("awaitData", true).text("$db", "app");
     });
