@@ -47,7 +47,7 @@ pub use handle::Handle;
 pub use orders::DatabaseName;
 pub use snapshot::{
     BUCKET_BOUNDS_US, CapUsage, ClientFilter, ClientInfo, DurationHistogram, ForgottenPools, ListenerSnapshot,
-    PoolLoad, PoolSnapshot, PoolState, PoolTimes, ServerInfo, Snapshot, TenantSnapshot, WorkerSnapshot,
+    PoolLoad, PoolSnapshot, PoolState, PoolTimes, PoolTotals, ServerInfo, Snapshot, TenantSnapshot, WorkerSnapshot,
 };
 pub use socket::prepare_listener;
 pub use stepped_workers::{NextStep, SteppedWorkers};

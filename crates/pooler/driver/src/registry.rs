@@ -16,8 +16,8 @@ use crate::{
     config::{PoolSpec, TenantLimits, Upstreams},
     orders::{DatabaseName, Orders},
     outages::Outages,
-    shared_pool::{SharedPool, Stats},
-    snapshot::{CapUsage, ForgottenPools},
+    shared_pool::SharedPool,
+    snapshot::{CapUsage, ForgottenPools, PoolTotals},
 };
 
 pub(crate) struct Registry {
@@ -168,7 +168,7 @@ impl Registry {
 
     /// Forgets a pool that is [gone](SharedPool::is_gone). Requests that are under way for it find no membership any
     /// more, and need none.
-    pub(crate) fn forget(&self, pool: &SharedPool, counted: &Stats, demands: &mut Vec<Demand>) {
+    pub(crate) fn forget(&self, pool: &SharedPool, counted: &PoolTotals, demands: &mut Vec<Demand>) {
         {
             let mut pools = self.pools.write().unwrap_or_else(PoisonError::into_inner);
             pools.by_id.remove(&pool.id);
@@ -368,7 +368,7 @@ fn setting_of(cap: &str) -> &'static str {
 
 impl PoolTable {
     /// A pool of this database is forgotten. Its counts are kept as long as the database has other pools.
-    fn leave(&mut self, name: &DatabaseName, counted: &Stats) {
+    fn leave(&mut self, name: &DatabaseName, counted: &PoolTotals) {
         let Some(database) = self.databases.get_mut(name) else { return };
         database.pools -= 1;
         if database.pools == 0 {
@@ -376,7 +376,7 @@ impl PoolTable {
             return;
         }
         let new = || ForgottenPools { protocol: name.protocol, database: name.database.clone(), ..Default::default() };
-        counted.add_to(database.forgotten.get_or_insert_with(|| Box::new(new())));
+        database.forgotten.get_or_insert_with(|| Box::new(new())).totals.add(counted);
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
     config::{PoolSpec, Timeouts},
     listener::Listener,
     orders::Order,
-    snapshot::{DurationHistogram, ForgottenPools, PoolLoad, PoolSnapshot, PoolState, PoolTimes, add},
+    snapshot::{PoolLoad, PoolSnapshot, PoolState, PoolTimes, PoolTotals, add},
 };
 
 /// The least time between two renewals of all servers because one of them takes no writes.
@@ -83,18 +83,12 @@ struct Idleness {
     since: Time,
 }
 
-/// Counted since the start.
-#[derive(Clone, Default)]
+/// What is counted of a pool beside its state machine.
+#[derive(Default)]
 pub(crate) struct Stats {
-    pub(crate) created: u64,
-    pub(crate) transactions: u64,
-    closed: Vec<(&'static str, u64)>,
-    failed: Vec<(&'static str, u64)>,
+    pub(crate) totals: PoolTotals,
+    /// Pinned servers now, by reason.
     pinned: Vec<(&'static str, u64)>,
-    pins_refused: Vec<(&'static str, u64)>,
-    checkout: [DurationHistogram; 3],
-    connect: [DurationHistogram; 5],
-    hold: DurationHistogram,
 }
 
 impl Stats {
@@ -104,57 +98,40 @@ impl Stats {
             GrantSource::Created => 1,
             GrantSource::Queued => 2,
         };
-        self.checkout[path].record(grant.waited);
+        self.totals.checkout[path].1.record(grant.waited);
     }
 
     pub(crate) fn on_hold_ended(&mut self, held: Duration) {
-        self.transactions += 1;
-        self.hold.record(held);
+        self.totals.transactions += 1;
+        self.totals.hold.record(held);
     }
 
     pub(crate) fn on_created(&mut self, last: ConnectPhase, took: Duration) {
         self.on_phase(last, took);
-        self.created += 1;
+        self.totals.created += 1;
     }
 
     pub(crate) fn on_phase(&mut self, phase: ConnectPhase, took: Duration) {
-        self.connect[phase as usize].record(took);
-    }
-
-    /// Adds the counts that do not belong to a present server.
-    pub(crate) fn add_to(&self, sum: &mut ForgottenPools) {
-        sum.created += self.created;
-        sum.transactions += self.transactions;
-        self.closed.iter().for_each(|(reason, count)| add(&mut sum.closed, reason, *count));
-        self.failed.iter().for_each(|(reason, count)| add(&mut sum.checkout_failed, reason, *count));
-        self.pins_refused.iter().for_each(|(reason, count)| add(&mut sum.pins_refused, reason, *count));
-        sum.checkout.iter_mut().zip(&self.checkout).for_each(|(sum, times)| sum.add(times));
-        sum.connect.iter_mut().zip(&self.connect).for_each(|(sum, times)| sum.add(times));
-        sum.hold.add(&self.hold);
+        self.totals.connect[phase as usize].1.record(took);
     }
 
     pub(crate) fn on_closed(&mut self, reason: Closed) {
-        count(&mut self.closed, reason.as_str(), 1);
+        add(&mut self.totals.closed, reason.as_str(), 1);
     }
 
     pub(crate) fn on_failed(&mut self, reason: CheckOutFailed) {
-        count(&mut self.failed, reason.as_str(), 1);
+        add(&mut self.totals.checkout_failed, reason.as_str(), 1);
     }
 
     pub(crate) fn on_pinned(&mut self, reason: &'static str, by: i64) {
-        count(&mut self.pinned, reason, by);
+        match self.pinned.iter_mut().find(|(r, _)| *r == reason) {
+            Some((_, n)) => *n = n.saturating_add_signed(by),
+            None => self.pinned.push((reason, u64::try_from(by).unwrap_or(0))),
+        }
     }
 
     pub(crate) fn on_pin_refused(&mut self, reason: &'static str) {
-        count(&mut self.pins_refused, reason, 1);
-    }
-}
-
-/// Adds to the count of a reason. The reasons are few and fixed, so a list is the fastest map.
-fn count(counts: &mut Vec<(&'static str, u64)>, reason: &'static str, by: i64) {
-    match counts.iter_mut().find(|(r, _)| *r == reason) {
-        Some((_, n)) => *n = n.saturating_add_signed(by),
-        None => counts.push((reason, u64::try_from(by).unwrap_or(0))),
+        add(&mut self.totals.pins_refused, reason, 1);
     }
 }
 
@@ -370,7 +347,7 @@ impl SharedPool {
             user: spec.user.clone(),
             counts: guarded.pool.counts(),
             clients: self.clients.load(Relaxed),
-            created: guarded.stats.created,
+            created: guarded.stats.totals.created,
             unavailable: guarded.pool.unavailable_since().is_some(),
             paused: guarded.pool.is_paused(),
             drained: self.drained.load(Relaxed),
@@ -382,10 +359,10 @@ impl SharedPool {
         let spec = self.spec();
         spec.sizes?;
         let guarded = self.lock();
-        let Guarded { pool, stats, .. } = &*guarded;
+        let Guarded { pool, stats: Stats { totals, pinned }, .. } = &*guarded;
         let ordered = ["paused", "pool_closed", "pool_cleared"];
-        let failed = stats.failed.iter().filter(|(reason, _)| !ordered.contains(reason));
-        let lost = stats.closed.iter().filter(|(reason, _)| *reason == Closed::Error.as_str());
+        let failed = totals.checkout_failed.iter().filter(|(reason, _)| !ordered.contains(reason));
+        let lost = totals.closed.iter().filter(|(reason, _)| *reason == Closed::Error.as_str());
         let ordered = self.drained.load(Relaxed) || self.leaving.load(Relaxed) || pool.is_paused();
         Some(PoolLoad {
             id: self.id,
@@ -394,12 +371,12 @@ impl SharedPool {
             user: spec.user.clone(),
             counts: pool.counts(),
             max_size: pool.config().max_size,
-            completed: stats.transactions,
-            held: Duration::from_nanos(stats.hold.sum_ns),
-            granted: stats.checkout.iter().map(DurationHistogram::count).sum(),
-            waited: stats.checkout[2].count(),
+            completed: totals.transactions,
+            held: Duration::from_nanos(totals.hold.sum_ns),
+            granted: totals.checkout.iter().map(|(_, times)| times.count()).sum(),
+            waited: totals.checkout[2].1.count(),
             errors: failed.chain(lost).map(|(_, count)| count).sum(),
-            pinned: stats.pinned.iter().map(|(_, count)| *count as u32).sum(),
+            pinned: pinned.iter().map(|(_, count)| *count as u32).sum(),
             fit: !ordered && pool.unavailable_since().is_none(),
             ordered,
         })
@@ -410,8 +387,6 @@ impl SharedPool {
         let spec = self.spec();
         let guarded = self.lock();
         let Guarded { pool, stats, .. } = &*guarded;
-        let [idle, created, queued] = stats.checkout.clone();
-        let [dns, tcp, tls, auth, ready] = stats.connect.clone();
         PoolSnapshot {
             id: self.id,
             protocol: spec.protocol,
@@ -422,15 +397,8 @@ impl SharedPool {
             config: pool.config().clone(),
             timeouts: times_in_force(&spec, listeners),
             clients: self.clients.load(Relaxed),
-            created: stats.created,
-            closed: stats.closed.clone(),
-            checkout_failed: stats.failed.clone(),
+            totals: stats.totals.clone(),
             pinned: stats.pinned.clone(),
-            pins_refused: stats.pins_refused.clone(),
-            transactions: stats.transactions,
-            checkout: [("idle", idle), ("created", created), ("queued", queued)],
-            connect: [("dns", dns), ("tcp", tcp), ("tls", tls), ("auth", auth), ("ready", ready)],
-            hold: stats.hold.clone(),
             oldest_hold: pool.oldest_hold(now),
             oldest_wait: pool.oldest_wait(now),
             unavailable_for: pool.unavailable_since().map(|since| now - since),

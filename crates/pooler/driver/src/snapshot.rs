@@ -103,24 +103,9 @@ pub struct PoolSnapshot {
     pub timeouts: PoolTimes,
     /// Clients logged in to it.
     pub clients: u64,
-    /// Connections made since the start.
-    pub created: u64,
-    /// Connections closed since the start, by reason.
-    pub closed: Vec<(&'static str, u64)>,
-    /// Failed check-outs since the start, by reason.
-    pub checkout_failed: Vec<(&'static str, u64)>,
+    pub totals: PoolTotals,
     /// Pinned servers now, by reason.
     pub pinned: Vec<(&'static str, u64)>,
-    /// Sessions that were to keep a server and got none since the start, by reason.
-    pub pins_refused: Vec<(&'static str, u64)>,
-    /// Transactions (leases ended) since the start.
-    pub transactions: u64,
-    /// Duration of check-outs by path: `idle`, `created`, `queued`.
-    pub checkout: [(&'static str, DurationHistogram); 3],
-    /// Duration of the phases of connecting: `dns`, `tcp`, `tls`, `auth`, `ready`.
-    pub connect: [(&'static str, DurationHistogram); 5],
-    /// How long servers are held.
-    pub hold: DurationHistogram,
     /// How long the server has been held that was granted first, without pinned servers and servers that clients keep
     /// for long.
     pub oldest_hold: Option<Duration>,
@@ -148,41 +133,68 @@ pub struct PoolTimes {
     pub transaction_idle: Option<Duration>,
 }
 
-/// What forgotten pools of one database have counted. The fields are those of [`PoolSnapshot`].
+/// What a pool has counted since the start.
+#[derive(Clone, Debug)]
+pub struct PoolTotals {
+    /// Connections made.
+    pub created: u64,
+    /// Connections closed, by reason.
+    pub closed: Vec<(&'static str, u64)>,
+    /// Failed check-outs, by reason.
+    pub checkout_failed: Vec<(&'static str, u64)>,
+    /// Sessions that were to keep a server and got none, by reason.
+    pub pins_refused: Vec<(&'static str, u64)>,
+    /// Transactions (leases ended).
+    pub transactions: u64,
+    /// Duration of check-outs by path.
+    pub checkout: [(&'static str, DurationHistogram); 3],
+    /// Duration of the phases of connecting.
+    pub connect: [(&'static str, DurationHistogram); 5],
+    /// How long servers are held.
+    pub hold: DurationHistogram,
+}
+
+/// What forgotten pools of one database have counted.
 #[derive(Clone, Debug, Default)]
 pub struct ForgottenPools {
     pub protocol: &'static str,
     pub database: String,
-    pub created: u64,
-    pub closed: Vec<(&'static str, u64)>,
-    pub checkout_failed: Vec<(&'static str, u64)>,
-    pub pins_refused: Vec<(&'static str, u64)>,
-    pub transactions: u64,
-    pub checkout: [DurationHistogram; 3],
-    pub connect: [DurationHistogram; 5],
-    pub hold: DurationHistogram,
+    pub totals: PoolTotals,
 }
 
-impl PoolSnapshot {
-    /// Counts for forgotten pools of its database, too: where the pools of a database are added up, no count goes
-    /// backwards.
-    pub fn count_for(&mut self, forgotten: &ForgottenPools) {
-        self.created += forgotten.created;
-        self.transactions += forgotten.transactions;
+impl Default for PoolTotals {
+    fn default() -> Self {
+        Self {
+            created: 0,
+            closed: Vec::new(),
+            checkout_failed: Vec::new(),
+            pins_refused: Vec::new(),
+            transactions: 0,
+            checkout: ["idle", "created", "queued"].map(|path| (path, DurationHistogram::default())),
+            connect: ["dns", "tcp", "tls", "auth", "ready"].map(|phase| (phase, DurationHistogram::default())),
+            hold: DurationHistogram::default(),
+        }
+    }
+}
+
+impl PoolTotals {
+    /// Adds what other pools have counted. Where the pools of a database are added up, those that were forgotten are
+    /// counted, too, so that no count goes backwards.
+    pub fn add(&mut self, others: &Self) {
+        self.created += others.created;
+        self.transactions += others.transactions;
         for (counts, others) in [
-            (&mut self.closed, &forgotten.closed),
-            (&mut self.checkout_failed, &forgotten.checkout_failed),
-            (&mut self.pins_refused, &forgotten.pins_refused),
+            (&mut self.closed, &others.closed),
+            (&mut self.checkout_failed, &others.checkout_failed),
+            (&mut self.pins_refused, &others.pins_refused),
         ] {
             others.iter().for_each(|(reason, count)| add(counts, reason, *count));
         }
-        for ((_, times), others) in self.checkout.iter_mut().zip(&forgotten.checkout) {
+        let times = self.checkout.iter_mut().chain(&mut self.connect);
+        for ((_, times), (_, others)) in times.zip(others.checkout.iter().chain(&others.connect)) {
             times.add(others);
         }
-        for ((_, times), others) in self.connect.iter_mut().zip(&forgotten.connect) {
-            times.add(others);
-        }
-        self.hold.add(&forgotten.hold);
+        self.hold.add(&others.hold);
     }
 }
 

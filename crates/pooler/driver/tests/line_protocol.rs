@@ -74,7 +74,7 @@ fn every_client_gets_its_own_answers_while_servers_move_between_workers() {
             });
         }
     });
-    eventually("all transactions are counted", || harness.handle.snapshot().pools[0].transactions == 24 * 300);
+    eventually("all transactions are counted", || harness.handle.snapshot().pools[0].totals.transactions == 24 * 300);
     let snapshot = harness.handle.snapshot();
     assert!(snapshot.workers.iter().all(|worker| worker.transactions > 0));
     assert!(snapshot.workers.iter().map(|worker| worker.moves).sum::<u64>() > 0, "no server ever moved");

@@ -81,7 +81,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let counted = self.pools.operate(pool, now, |guarded| {
             let try_forget = || process.registry.try_forget(pool.id);
             let gone = pool.forget_if_idle(guarded, &process.registry.alarms, after, now, try_forget);
-            gone.then(|| guarded.stats.clone())
+            gone.then(|| guarded.stats.totals.clone())
         });
         let Some(counted) = counted else { return };
         self.pools.budget(|registry, demands| registry.forget(pool, &counted, demands));

@@ -101,7 +101,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.push_feed(holder);
         }
         if let Some(share) = share {
-            self.servers[slot].pool.lock().stats.transactions += share.take_answered();
+            self.servers[slot].pool.lock().stats.totals.transactions += share.take_answered();
             self.end_share(share);
         }
     }

@@ -379,7 +379,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let pool = Arc::clone(&server.pool);
         let mut share = server.usage.take_share().expect("a server of a mux is shared");
         assert!(share.is_empty(), "a shared server is given back by its last client");
-        pool.lock().stats.transactions += share.take_answered();
+        pool.lock().stats.totals.transactions += share.take_answered();
         let mux = self.take_mux(slot);
         if !self.servers[slot].link.is_ending() {
             self.check_in(slot, share.verdict());
@@ -526,7 +526,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let share = self.share(slot);
         let (waiters, paused) = {
             let guarded = &mut *pool.lock();
-            guarded.stats.transactions += share.take_answered();
+            guarded.stats.totals.transactions += share.take_answered();
             // Those that wait may be in another pool under the same limits.
             let for_others = pool.awaits_idle.load(Relaxed) && guarded.pool.can_spare(id, now);
             (guarded.pool.counts().waits_for_any() || for_others, guarded.pool.is_paused())

@@ -148,15 +148,15 @@ fn pool<H>(pool: PoolSnapshot, (suspicious, tuning): PoolExtras, histogram: fn(&
     Pool {
         address: pool.address,
         busy_ms: None,
-        checkout: histograms(&pool.checkout),
-        checkout_failed: counted(&pool.checkout_failed),
+        checkout: histograms(&pool.totals.checkout),
+        checkout_failed: counted(&pool.totals.checkout_failed),
         clients: pool.clients,
-        closed: counted(&pool.closed),
-        connect: histograms(&pool.connect),
-        created: pool.created,
+        closed: counted(&pool.totals.closed),
+        connect: histograms(&pool.totals.connect),
+        created: pool.totals.created,
         database: pool.database,
         drained: pool.drained,
-        hold: histogram(&pool.hold),
+        hold: histogram(&pool.totals.hold),
         id: pool.id.0.into(),
         keeps_servers: None,
         last_error: pool.last_error.as_deref().map(str::to_owned),
@@ -167,7 +167,7 @@ fn pool<H>(pool: PoolSnapshot, (suspicious, tuning): PoolExtras, histogram: fn(&
         oldest_wait_ms: pool.oldest_wait.map(ms),
         paused: pool.paused,
         pinned: counted(&pool.pinned),
-        pins_refused: counted(&pool.pins_refused),
+        pins_refused: counted(&pool.totals.pins_refused),
         protocol: pool.protocol.to_owned(),
         servers: PoolServers {
             checking: pool.counts.checking.into(),
@@ -179,7 +179,7 @@ fn pool<H>(pool: PoolSnapshot, (suspicious, tuning): PoolExtras, histogram: fn(&
         },
         settings: settings(&pool.config, pool.timeouts),
         suspicious: suspicious.to_vec(),
-        transactions: pool.transactions,
+        transactions: pool.totals.transactions,
         tuning,
         unavailable_ms: pool.unavailable_for.map(ms),
         user: pool.user,
@@ -211,7 +211,7 @@ fn counted(counts: &[(&'static str, u64)]) -> Counts {
     counts.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect()
 }
 
-fn times(times: &DurationHistogram) -> Times {
+pub fn times(times: &DurationHistogram) -> Times {
     Times { buckets: times.buckets.to_vec(), sum_ms: times.sum_ns as f64 / 1e6 }
 }
 
@@ -287,15 +287,17 @@ mod tests {
         let name = "n".repeat(255);
         let shown = PoolSnapshot {
             address: name.clone(),
-            created: u64::MAX,
-            closed: counts.clone(),
-            checkout_failed: counts.clone(),
-            pinned: counts.clone(),
-            pins_refused: counts,
-            transactions: u64::MAX,
-            checkout: ["idle", "created", "queued"].map(|path| (path, full.clone())),
-            connect: ["dns", "tcp", "tls", "auth", "ready"].map(|phase| (phase, full.clone())),
-            hold: full,
+            totals: driver::PoolTotals {
+                created: u64::MAX,
+                closed: counts.clone(),
+                checkout_failed: counts.clone(),
+                pins_refused: counts.clone(),
+                transactions: u64::MAX,
+                checkout: ["idle", "created", "queued"].map(|path| (path, full.clone())),
+                connect: ["dns", "tcp", "tls", "auth", "ready"].map(|phase| (phase, full.clone())),
+                hold: full,
+            },
+            pinned: counts,
             oldest_hold: Some(Duration::from_secs(999_999)),
             oldest_wait: Some(Duration::from_secs(999_999)),
             unavailable_for: Some(Duration::from_secs(999_999)),

@@ -10,11 +10,14 @@ use std::{
 };
 
 use admin_api::Times;
-use driver::{BUCKET_BOUNDS_US, DurationHistogram, PoolSnapshot};
+use driver::{BUCKET_BOUNDS_US, PoolSnapshot};
 use seam::PoolId;
 use serde::{Serialize, Serializer, ser::SerializeSeq};
 
-use super::json_list::{JsonList, write};
+use super::{
+    api::times,
+    json_list::{JsonList, write},
+};
 
 /// Time from one sample to the next.
 pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
@@ -181,14 +184,14 @@ impl Pools {
 
 impl Counters {
     fn of(pool: &PoolSnapshot) -> Self {
-        let [_, created, queued] = &pool.checkout;
+        let [_, created, queued] = &pool.totals.checkout;
         let sum = |counts: &[(&str, u64)]| counts.iter().map(|(_, count)| count).sum();
         Self {
-            transactions: pool.transactions,
-            made: pool.created,
-            closed: sum(&pool.closed),
-            failed: sum(&pool.checkout_failed),
-            hold: times(&pool.hold),
+            transactions: pool.totals.transactions,
+            made: pool.totals.created,
+            closed: sum(&pool.totals.closed),
+            failed: sum(&pool.totals.checkout_failed),
+            hold: times(&pool.totals.hold),
             queued: times(&queued.1),
             created: times(&created.1),
         }
@@ -225,10 +228,6 @@ impl Serialize for Point {
     }
 }
 
-fn times(histogram: &DurationHistogram) -> Times {
-    Times { buckets: histogram.buckets.to_vec(), sum_ms: histogram.sum_ns as f64 / 1e6 }
-}
-
 /// The 99th percentile in milliseconds of what came in between; beyond the last bound it is that bound.
 fn percentile(now: &Times, then: &Times) -> f32 {
     let (came, bounds) = (now.since(then), BUCKET_BOUNDS_US.map(|us| us as f64 / 1e3));
@@ -259,9 +258,9 @@ mod tests {
         let (history, mut pool) = (History::default(), pool("d", "u"));
         history.add_sample(seconds(1), Some(&[pool.clone()]));
         assert_eq!(json(&history, None)["pools"][0]["points"], json!([]));
-        pool.transactions += 50;
-        pool.created += 1;
-        pool.hold.buckets[4] += 10;
+        pool.totals.transactions += 50;
+        pool.totals.created += 1;
+        pool.totals.hold.buckets[4] += 10;
         history.add_sample(seconds(2), Some(&[pool.clone()]));
         let said = json(&history, Some(0));
         let point = said["pools"][0]["points"][0].as_array().unwrap().clone();

@@ -136,7 +136,7 @@ fn count_for_forgotten(pools: &mut [PoolSnapshot], forgotten: &[ForgottenPools])
     let heirs: HashMap<PoolId, &ForgottenPools> = heirs.collect();
     for pool in pools {
         if let Some(forgotten) = heirs.get(&pool.id) {
-            pool.count_for(forgotten);
+            pool.totals.add(&forgotten.totals);
         }
     }
 }
@@ -164,13 +164,26 @@ impl Iterator for Metrics {
 pub(super) mod tests {
     use std::time::Duration;
 
-    use driver::{DurationHistogram, ListenerSnapshot, PoolSnapshot};
+    use driver::{DurationHistogram, ListenerSnapshot, PoolSnapshot, PoolTotals};
     use pool::Counts;
 
     use super::*;
 
     fn render(snapshot: Snapshot, user_label: bool, process: Process) -> String {
         String::from_utf8(Metrics::new(snapshot, user_label, process).collect::<Vec<_>>().concat()).unwrap()
+    }
+
+    fn totals(times: &DurationHistogram) -> PoolTotals {
+        PoolTotals {
+            created: 9,
+            closed: vec![("idle", 5), ("life", 1)],
+            checkout_failed: vec![("timeout", 3)],
+            pins_refused: vec![("settings", 2)],
+            transactions: 100,
+            checkout: ["idle", "created", "queued"].map(|path| (path, times.clone())),
+            connect: ["dns", "tcp", "tls", "auth", "ready"].map(|phase| (phase, times.clone())),
+            hold: times.clone(),
+        }
     }
 
     /// A pool with something of everything.
@@ -189,15 +202,8 @@ pub(super) mod tests {
             config: pool::PoolConfig::default(),
             timeouts: driver::PoolTimes::default(),
             clients: 7,
-            created: 9,
-            closed: vec![("idle", 5), ("life", 1)],
-            checkout_failed: vec![("timeout", 3)],
+            totals: totals(&times),
             pinned: vec![("listen", 1)],
-            pins_refused: vec![("settings", 2)],
-            transactions: 100,
-            checkout: ["idle", "created", "queued"].map(|path| (path, times.clone())),
-            connect: ["dns", "tcp", "tls", "auth", "ready"].map(|phase| (phase, times.clone())),
-            hold: times,
             oldest_hold: None,
             oldest_wait: None,
             unavailable_for: None,
@@ -245,16 +251,10 @@ pub(super) mod tests {
 
     #[test]
     fn the_sum_of_a_database_goes_on_counting_what_forgotten_pools_have_counted() {
-        let times = pool("d", "u").hold;
-        let forgotten = ForgottenPools {
-            protocol: "postgres",
-            database: "d".to_owned(),
-            created: 1,
-            closed: vec![("idle", 1), ("stale", 2)],
-            transactions: 11,
-            hold: times,
-            ..ForgottenPools::default()
-        };
+        let PoolTotals { hold, .. } = pool("d", "u").totals;
+        let closed = vec![("idle", 1), ("stale", 2)];
+        let totals = PoolTotals { created: 1, closed, transactions: 11, hold, ..PoolTotals::default() };
+        let forgotten = ForgottenPools { protocol: "postgres", database: "d".to_owned(), totals };
         let elsewhere = ForgottenPools { database: "gone".to_owned(), ..forgotten.clone() };
         let mut snapshot = snapshot();
         (1..).zip(&mut snapshot.pools).for_each(|(id, pool)| pool.id = PoolId(id));

@@ -230,13 +230,13 @@ pub const FAMILIES: &[Family] = &[
         Counter,
         "poolhouse_servers_created",
         "Connections made",
-        Pools(|_, group, to| to.count(&[], group.sum(|pool| pool.created))),
+        Pools(|_, group, to| to.count(&[], group.sum(|pool| pool.totals.created))),
     ),
     family(
         Counter,
         "poolhouse_servers_closed",
         "Connections closed",
-        Pools(|_, group, to| each(to, "reason", group.counts(|pool| &pool.closed))),
+        Pools(|_, group, to| each(to, "reason", group.counts(|pool| &pool.totals.closed))),
     ),
     family(
         Gauge,
@@ -248,7 +248,7 @@ pub const FAMILIES: &[Family] = &[
         Counter,
         "poolhouse_pins_refused",
         "Sessions that needed a server of their own and got none, as max_pinned had one",
-        Pools(|_, group, to| each(to, "reason", group.counts(|pool| &pool.pins_refused))),
+        Pools(|_, group, to| each(to, "reason", group.counts(|pool| &pool.totals.pins_refused))),
     ),
     family(
         Gauge,
@@ -330,14 +330,14 @@ pub const FAMILIES: &[Family] = &[
         Counter,
         "poolhouse_transactions",
         "Transactions (leases ended)",
-        Pools(|_, group, to| to.count(&[], group.sum(|pool| pool.transactions))),
+        Pools(|_, group, to| to.count(&[], group.sum(|pool| pool.totals.transactions))),
     ),
     family(
         Counter,
         "poolhouse_checkout_failed",
         "Check-outs that failed",
         Pools(|_, group, to| {
-            let failed = group.counts(|pool| &pool.checkout_failed);
+            let failed = group.counts(|pool| &pool.totals.checkout_failed);
             let count = |why: CheckOutFailed| (why.as_str(), failed.get(why.as_str()).copied().unwrap_or(0));
             // A series that is not there before its first failure hides that one from `increase()`, so all are written
             // from the start.
@@ -348,19 +348,19 @@ pub const FAMILIES: &[Family] = &[
         Histogram,
         "poolhouse_checkout_seconds",
         "Time to check out a server",
-        Pools(|_, group, to| times(to, "path", group.times(|pool| &pool.checkout))),
+        Pools(|_, group, to| times(to, "path", group.times(|pool| &pool.totals.checkout))),
     ),
     family(
         Histogram,
         "poolhouse_connect_phase_seconds",
         "Phases of making a connection",
-        Pools(|_, group, to| times(to, "phase", group.times(|pool| &pool.connect))),
+        Pools(|_, group, to| times(to, "phase", group.times(|pool| &pool.totals.connect))),
     ),
     family(
         Histogram,
         "poolhouse_hold_seconds",
         "How long servers are held",
-        Pools(|_, group, to| to.times(&[], &group.time(|pool| &pool.hold))),
+        Pools(|_, group, to| to.times(&[], &group.time(|pool| &pool.totals.hold))),
     ),
     family(
         Gauge,

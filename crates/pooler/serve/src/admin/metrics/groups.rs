@@ -129,12 +129,13 @@ mod tests {
 
     #[test]
     fn what_the_pools_of_a_group_have_is_added_up_by_its_name() {
-        let other = PoolSnapshot { closed: vec![("error", 2), ("idle", 1)], ..pool("d", "u") };
+        let mut other = pool("d", "u");
+        other.totals.closed = vec![("error", 2), ("idle", 1)];
         let groups = Groups::new(vec![pool("d", "u"), other], true);
         let group = groups.after(0).unwrap();
-        assert_eq!(group.sum(|pool| pool.created), 18);
-        assert_eq!(group.counts(|pool| &pool.closed), BTreeMap::from([("error", 2), ("idle", 6), ("life", 1)]));
-        let (times, hold) = (group.times(|pool| &pool.checkout), group.time(|pool| &pool.hold));
+        assert_eq!(group.sum(|pool| pool.totals.created), 18);
+        assert_eq!(group.counts(|pool| &pool.totals.closed), BTreeMap::from([("error", 2), ("idle", 6), ("life", 1)]));
+        let (times, hold) = (group.times(|pool| &pool.totals.checkout), group.time(|pool| &pool.totals.hold));
         assert_eq!((times.len(), &times["queued"]), (3, &hold));
         assert_eq!((hold.buckets[3], hold.count(), hold.sum_ns), (4, 4, 2_000_000));
     }
