@@ -77,11 +77,8 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool, new_examiner: Ne
         return Err(Problems(problems).into());
     }
     let descriptors = driver::raise_descriptor_limit();
-    let mut inherited = None;
-    if take_over {
-        let error = ServeError::system("cannot take over from the present process");
-        inherited = handover::take_over(&config).map_err(error)?;
-    }
+    let error = ServeError::system("cannot take over from the present process");
+    let mut inherited = if take_over { handover::take_over(&config).map_err(error)? } else { None };
     // Signals are handled before the first client can connect, so that no signal can end the process abruptly.
     let (runtime, signals) = admin_runtime()?;
     // Sockets are opened before any thread starts: `sockets::bind` changes the umask.
