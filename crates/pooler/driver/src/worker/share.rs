@@ -8,8 +8,10 @@ use std::time::Duration;
 use pool::Time;
 use seam::Verdict;
 
-use self::due_answer::DueAnswer;
-pub(super) use self::{due_answer::Answered, server_stalls::ServerStalls};
+pub(super) use self::{
+    due_answer::{Answered, DueAnswer},
+    server_stalls::ServerStalls,
+};
 
 /// Bytes for a shared server that are collected before they are sent.
 const MAX_COLLECTED: usize = 16 << 10;
@@ -30,8 +32,8 @@ pub(super) struct Share {
     answered: u64,
     /// Bytes for the server.
     collected: Vec<u8>,
-    due: DueAnswer,
-    stalls: ServerStalls,
+    pub(super) due: DueAnswer,
+    pub(super) stalls: ServerStalls,
 }
 
 /// What became of bytes for a shared server.
@@ -141,25 +143,6 @@ impl Share {
     /// Whether the worker receives nothing from the server, because a client does not read.
     pub(super) fn is_stalled(&self) -> bool {
         self.stalls.is_any()
-    }
-
-    /// The server says something: what was due has come, and what else its clients wait for is due from now on.
-    pub(super) fn end_answer(&mut self, now: Time) -> Answered {
-        self.due.end(now)
-    }
-
-    /// Notes whether the answer has been due for longer than `limit`.
-    pub(super) fn check_answer(&mut self, now: Time, limit: Duration) {
-        self.due.check(now, limit);
-    }
-
-    /// Since when a client that came at `since` has waited for other clients, and not for an overdue answer.
-    pub(super) fn others_since(&self, since: Time) -> Time {
-        self.due.others_since(since)
-    }
-
-    pub(super) fn stalls_mut(&mut self) -> &mut ServerStalls {
-        &mut self.stalls
     }
 
     // ---- bytes for it ----

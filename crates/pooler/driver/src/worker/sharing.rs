@@ -495,7 +495,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let share = self.servers[server].usage.share().expect("a server of a mux is shared");
         let waited = |joiner: &Joiner| match unresponsive {
             true => (now - joiner.since, config.unavailable_wait_time),
-            false => (now - share.others_since(joiner.since), config.max_wait_time),
+            false => (now - share.due.others_since(joiner.since), config.max_wait_time),
         };
         let is_late = |joiner: &Joiner| matches!(waited(joiner), (waited, Some(limit)) if waited >= limit);
         let (late, patient): (Vec<_>, Vec<_>) = joining.into_iter().partition(is_late);

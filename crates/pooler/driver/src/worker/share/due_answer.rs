@@ -6,7 +6,7 @@ use pool::Time;
 
 /// Whether a shared server owes an answer, and since when.
 #[derive(Clone, Copy, Default)]
-pub(super) struct DueAnswer {
+pub(in crate::worker) struct DueAnswer {
     since: Option<Time>,
     overdue: bool,
     /// When the last overdue answer came.
@@ -28,7 +28,7 @@ impl DueAnswer {
     }
 
     /// The server says something: what was due has come, and what else its clients wait for is due from now on.
-    pub(super) fn end(&mut self, now: Time) -> Answered {
+    pub(in crate::worker) fn end(&mut self, now: Time) -> Answered {
         let took = self.since.replace(now).map(|since| now - since);
         let was_overdue = std::mem::take(&mut self.overdue);
         if was_overdue {
@@ -38,7 +38,7 @@ impl DueAnswer {
     }
 
     /// Notes whether the answer has been due for longer than `limit`.
-    pub(super) fn check(&mut self, now: Time, limit: Duration) {
+    pub(in crate::worker) fn check(&mut self, now: Time, limit: Duration) {
         self.overdue |= self.since.is_some_and(|since| now - since >= limit);
     }
 
@@ -47,7 +47,7 @@ impl DueAnswer {
     }
 
     /// Since when a client that came at `since` has waited for other clients, and not for an overdue answer.
-    pub(super) fn others_since(&self, since: Time) -> Time {
+    pub(in crate::worker) fn others_since(&self, since: Time) -> Time {
         self.overdue_until.map_or(since, |until| until.max(since))
     }
 }

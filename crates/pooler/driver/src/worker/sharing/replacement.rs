@@ -60,7 +60,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let now = self.now;
         let server = &mut self.servers[slot];
         let share = server.usage.share_mut().expect("a server of a mux is shared");
-        let Answered { took, was_overdue } = share.end_answer(now);
+        let Answered { took, was_overdue } = share.due.end(now);
         if let Some(took) = took {
             self.sharing.round_trips.note(server.pool.id, took);
         }
@@ -71,7 +71,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn replace_if_unresponsive(&mut self, pool: &Arc<SharedPool>, slot: usize) -> bool {
         let (now, limit) = (self.now, self.sharing.round_trips.overdue_after(pool.id));
         let share = self.share(slot);
-        share.check_answer(now, limit);
+        share.due.check(now, limit);
         let (unresponsive, needs_replacement) = (share.is_unresponsive(), share.needs_replacement(now));
         let mux = self.sharing.mux(pool.id).expect("its server was looked at");
         if needs_replacement && mux.replacement == Replacement::None && !mux.joining.is_empty() {
@@ -94,12 +94,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// Whether this is what the mux of a pool has of a replacement.
-    fn has_replacement(&mut self, pool: PoolId, replacement: Replacement) -> bool {
-        self.sharing.mux(pool).is_some_and(|mux| mux.replacement == replacement)
-    }
-
-    /// The same, and the mux has none any more.
+    /// Whether this is what the mux of a pool has of a replacement. Then the mux has none any more.
     fn take_replacement(&mut self, pool: PoolId, replacement: Replacement) -> bool {
         let mux = self.sharing.mux(pool).filter(|mux| mux.replacement == replacement);
         mux.map(|mux| mux.replacement = Replacement::None).is_some()
@@ -188,7 +183,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             };
             let Some(server) = self.servers.get_mut(slot).filter(here) else { continue };
             let (pool, since) = (server.pool.id, server.since);
-            let is_awaited = self.has_replacement(pool, Replacement::Probed(slot));
+            let mux = self.sharing.mux(pool);
+            let is_awaited = mux.is_some_and(|mux| mux.replacement == Replacement::Probed(slot));
             if is_awaited && self.share_of(pool).is_some_and(Share::is_unresponsive) {
                 self.servers[slot].since = now;
             } else if now - since >= MAX_PROBE_TIME {

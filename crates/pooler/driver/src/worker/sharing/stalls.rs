@@ -78,13 +78,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return;
         }
         stalls.0[at].server = server;
-        self.share(server as usize).stalls_mut().note_stall();
+        self.share(server as usize).stalls.note_stall();
         let others = self.keeps_others_waiting(server as usize);
         if others && self.stalled_bytes() <= MAX_STALLED_BYTES {
             return;
         }
         self.sharing.stalls.0[at].holds = true;
-        let stalls = self.share(server as usize).stalls_mut();
+        let stalls = &mut self.share(server as usize).stalls;
         stalls.add(now);
         if others && stalls.others_waited() >= MAX_WAIT_FOR_NEW_STALLS {
             self.push_close(slot, too_slow(unsent));
@@ -129,7 +129,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
         if self.servers[server].usage.is_shared() {
             self.count_waiting(server);
-            self.share(server).stalls_mut().remove();
+            self.share(server).stalls.remove();
         }
         self.rearm_server(server);
     }
@@ -137,7 +137,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Counts how long others have waited for the clients that stall a server. Returns the sum, if they wait now.
     fn count_waiting(&mut self, server: usize) -> Option<Duration> {
         let (now, others) = (self.now, self.keeps_others_waiting(server));
-        let stalls = self.share(server).stalls_mut();
+        let stalls = &mut self.share(server).stalls;
         stalls.count_waiting(others, now);
         others.then_some(stalls.others_waited())
     }
