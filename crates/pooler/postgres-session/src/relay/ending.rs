@@ -12,58 +12,48 @@ use crate::{
     wire::{CANCELLED, IDLE, Report, Severity, code},
 };
 
-/// What a client is told that gets no server.
-struct Shortage {
-    code: &'static str,
-    message: String,
-    hint: String,
-    blame: Blame,
-}
-
-impl Shortage {
-    fn of(why: LeaseFailure) -> Self {
-        let (code, message, hint, blame) = match why {
-            LeaseFailure::WaitTimeout { waited, shortage } => (
-                code::TOO_MANY_CONNECTIONS,
-                format!("no server became free within {} ({shortage})", seconds(waited)),
-                format!("Make transactions shorter, or {}; `poolhouse doctor` tells which.", shortage.limit.remedy()),
-                Blame::Exhausted,
-            ),
-            LeaseFailure::QueueFull => (
-                code::TOO_MANY_CONNECTIONS,
-                "too many clients are waiting for a server".to_owned(),
-                "Raise max_size or max_waiters.".to_owned(),
-                Blame::Exhausted,
-            ),
-            LeaseFailure::Unavailable { waited, last_error, outage } => (
-                code::CANNOT_CONNECT_NOW,
-                match &last_error {
-                    Some(error) => format!("the database is unavailable, waited {}: {error}", seconds(waited)),
-                    None => format!("the database is unavailable, waited {}", seconds(waited)),
-                },
-                match last_error {
-                    Some(error) if error.starts_with(connect_query::FAILED) => {
-                        "Correct connect_query of the [[database]].".to_owned()
-                    }
-                    _ => outage.remedy().to_owned(),
-                },
-                Blame::Server,
-            ),
-            LeaseFailure::UnknownDatabase { said } => (
-                code::INVALID_CATALOG_NAME,
-                said.map_or_else(|| "the database does not exist".to_owned(), |said| said.to_string()),
-                String::new(),
-                Blame::Client,
-            ),
-            // A pool to which a client has logged in is not forgotten.
-            LeaseFailure::Closed | LeaseFailure::Forgotten => (
-                code::CANNOT_CONNECT_NOW,
-                "the pool of this database was closed".to_owned(),
-                "Connect again.".to_owned(),
-                Blame::Exhausted,
-            ),
-        };
-        Self { code, message, hint, blame }
+/// What a client is told that gets no server: code, message and hint. The last value is the side that is to blame.
+fn describe_failure(why: LeaseFailure) -> (&'static str, String, String, Blame) {
+    match why {
+        LeaseFailure::WaitTimeout { waited, shortage } => (
+            code::TOO_MANY_CONNECTIONS,
+            format!("no server became free within {} ({shortage})", seconds(waited)),
+            format!("Make transactions shorter, or {}; `poolhouse doctor` tells which.", shortage.limit.remedy()),
+            Blame::Exhausted,
+        ),
+        LeaseFailure::QueueFull => (
+            code::TOO_MANY_CONNECTIONS,
+            "too many clients are waiting for a server".to_owned(),
+            "Raise max_size or max_waiters.".to_owned(),
+            Blame::Exhausted,
+        ),
+        LeaseFailure::Unavailable { waited, last_error, outage } => (
+            code::CANNOT_CONNECT_NOW,
+            match &last_error {
+                Some(error) => format!("the database is unavailable, waited {}: {error}", seconds(waited)),
+                None => format!("the database is unavailable, waited {}", seconds(waited)),
+            },
+            match last_error {
+                Some(error) if error.starts_with(connect_query::FAILED) => {
+                    "Correct connect_query of the [[database]].".to_owned()
+                }
+                _ => outage.remedy().to_owned(),
+            },
+            Blame::Server,
+        ),
+        LeaseFailure::UnknownDatabase { said } => (
+            code::INVALID_CATALOG_NAME,
+            said.map_or_else(|| "the database does not exist".to_owned(), |said| said.to_string()),
+            String::new(),
+            Blame::Client,
+        ),
+        // A pool to which a client has logged in is not forgotten.
+        LeaseFailure::Closed | LeaseFailure::Forgotten => (
+            code::CANNOT_CONNECT_NOW,
+            "the pool of this database was closed".to_owned(),
+            "Connect again.".to_owned(),
+            Blame::Exhausted,
+        ),
     }
 }
 
@@ -80,7 +70,7 @@ impl Postgres {
         if let (LeaseFailure::Forgotten, Phase::Login(_)) = (&why, &client.phase) {
             return self.route_again(me, client, out);
         }
-        let Shortage { code, message, hint, blame } = Shortage::of(why);
+        let (code, message, hint, blame) = describe_failure(why);
         if let Phase::Login(login) = &client.phase
             && let Some(asked) = login.asked()
         {
