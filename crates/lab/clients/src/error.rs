@@ -1,9 +1,10 @@
 //! Why a database cannot be asked, and the kinds of errors by which failures are counted.
 
-use std::{borrow::Cow, fmt};
+use std::borrow::Cow;
 
 /// Why a target cannot be used: said before any load starts, or where going on would make no sense. Holds no secret.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{message}")]
 pub struct TargetError {
     pub blame: Blame,
     /// What is wrong, and what to do.
@@ -37,14 +38,6 @@ impl TargetError {
         Self { blame: Blame::Machine, message: message.into() }
     }
 }
-
-impl fmt::Display for TargetError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for TargetError {}
 
 /// A kind of error, as it is counted in results: `sqlstate 40001`, `connect refused`, `status 503`. Few of them; no
 /// secrets, no numbers that differ each time.

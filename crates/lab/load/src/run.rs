@@ -6,7 +6,6 @@ pub mod machine;
 pub mod processors;
 
 use std::{
-    fmt,
     net::{SocketAddr, TcpStream, ToSocketAddrs},
     sync::atomic::AtomicBool,
     time::{Duration, Instant},
@@ -29,29 +28,14 @@ const MAX_ADDRESSES: usize = 8;
 const ADDRESS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Why there is no result. Holds no secret.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RunError {
     /// The plan makes no sense.
+    #[error("{0}")]
     Plan(String),
     /// The target cannot be used.
-    Target(TargetError),
-}
-
-impl fmt::Display for RunError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Plan(message) => f.write_str(message),
-            Self::Target(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for RunError {}
-
-impl From<TargetError> for RunError {
-    fn from(error: TargetError) -> Self {
-        Self::Target(error)
-    }
+    #[error(transparent)]
+    Target(#[from] TargetError),
 }
 
 /// Runs a plan. `stop`: end early, with what there is. `watch` is called at least ten times a second.

@@ -5,7 +5,7 @@
 //! There is no secret in it: it has names of users, databases and applications, addresses, and the error of the last
 //! attempt to connect, and no text of a statement.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use admin_api::{Activity, Client, Look, Mongo, Observation, Redis};
 use serde::{Deserialize, Serialize};
@@ -88,7 +88,8 @@ pub enum Subject {
 }
 
 /// Why a file cannot be read, or what was read cannot be examined.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
 pub struct ReadError(pub(crate) String);
 
 /// Reads a recording line by line.
@@ -110,14 +111,6 @@ enum Part {
     /// The end was read.
     Nothing,
 }
-
-impl fmt::Display for ReadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for ReadError {}
 
 impl Line {
     /// The first line of a recording. `by`: the version of the Poolhouse that writes it.
