@@ -14,9 +14,6 @@ use settings::Secret;
 
 use crate::scripts::{read, script, variable, weighted};
 
-/// The schema of the built-in scripts' tables.
-const SCHEMA: &str = "poolhouse_bench";
-
 /// The requests of a load.
 #[derive(Args, Clone, PartialEq, Default)]
 #[command(next_help_heading = "What is asked")]
@@ -319,7 +316,7 @@ impl RequestFlags {
                 Some(Protocol::Prepared) => QueryProtocol::Prepared,
             },
             scale: self.scale.unwrap_or(1),
-            schema: self.schema.clone().unwrap_or_else(|| SCHEMA.to_owned()),
+            schema: self.schema.clone().unwrap_or_else(|| PostgresTarget::SCHEMA.to_owned()),
             variables: self.define.clone(),
         })
     }

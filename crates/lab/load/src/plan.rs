@@ -52,7 +52,7 @@ pub struct PoolhouseWishes {
 }
 
 impl PoolhouseWishes {
-    /// These, and where they say nothing those below.
+    /// These wishes, and those of `below` where these say nothing.
     #[must_use]
     pub fn over(self, below: &Self) -> Self {
         Self {
@@ -66,17 +66,17 @@ impl PoolhouseWishes {
     }
 }
 
-/// Clients of a closed loop, and of a burst.
+/// The most clients of a closed loop or of a burst.
 pub const MAX_CLIENTS: u32 = 100_000;
-/// Operations of an open loop that have not ended.
+/// The most operations of an open loop that have not ended.
 pub const MAX_IN_FLIGHT: u32 = 1_000_000;
-/// Instances of the application.
+/// The most instances of the application.
 pub const MAX_INSTANCES: u32 = 10_000;
-/// Connections of a run, which targets number.
+/// The most connections of a run, which targets number.
 pub const MAX_CONNECTIONS: u32 = 100_000;
-/// Stages of an open load.
+/// The most stages of an open load.
 pub const MAX_STAGES: usize = crate::record::MAX_STEPS;
-/// Operations per second.
+/// The most operations per second.
 pub const MAX_RATE: f64 = 10_000_000.0;
 
 impl Plan {
@@ -282,14 +282,8 @@ impl Target {
 
     /// A PostgreSQL without an address, for a load that is only simulated.
     pub fn nowhere() -> Self {
-        Self::Postgres(PostgresTarget {
-            url: Secret::new(""),
-            scripts: vec![(Script::SelectOnly, 1)],
-            protocol: QueryProtocol::Prepared,
-            scale: 1,
-            schema: String::new(),
-            variables: Vec::new(),
-        })
+        let target = PostgresTarget::new(Secret::new(""), vec![(Script::SelectOnly, 1)]);
+        Self::Postgres(PostgresTarget { protocol: QueryProtocol::Prepared, ..target })
     }
 
     /// Directs the target to another server, which speaks the same protocol.
@@ -317,6 +311,17 @@ pub struct PostgresTarget {
     pub schema: String,
     /// `-D name=value` of the command line.
     pub variables: Vec<(String, String)>,
+}
+
+impl PostgresTarget {
+    /// The schema of the built-in scripts' tables, where no other is given.
+    pub const SCHEMA: &str = "poolhouse_bench";
+
+    /// These scripts at scale 1, by simple queries.
+    pub fn new(url: Secret, scripts: Vec<(Script, u32)>) -> Self {
+        let (protocol, schema) = (QueryProtocol::Simple, Self::SCHEMA.to_owned());
+        Self { url, scripts, protocol, scale: 1, schema, variables: Vec::new() }
+    }
 }
 
 /// What one operation does: pgbench's language.
@@ -493,25 +498,8 @@ mod tests {
     use super::*;
 
     fn plan(shape: Shape, wishes: PoolWishes) -> Plan {
-        Plan {
-            name: "test".to_owned(),
-            target: Target::Http(HttpTarget {
-                url: Secret::new("http://h/"),
-                method: "GET".to_owned(),
-                headers: Vec::new(),
-                body: None,
-                expect: Vec::new(),
-            }),
-            pool: wishes.pool(&shape),
-            shape,
-            faults: Vec::new(),
-            warmup: Duration::ZERO,
-            timeout: DEFAULT_TIMEOUT,
-            seed: 1,
-            fail_if: Vec::new(),
-            freeze: None,
-            poolhouse: None,
-        }
+        let pool = wishes.pool(&shape);
+        Plan::new("test".to_owned(), Target::nowhere(), shape, pool)
     }
 
     fn open(max_in_flight: u32) -> Shape {

@@ -11,7 +11,7 @@ use std::{
 
 use arrivals::{Shape, Spacing, Stage};
 use load::{
-    plan::{Plan, PoolUnderTest, PostgresTarget, QueryProtocol, Script, Target},
+    plan::{Plan, PoolUnderTest, PostgresTarget, Script, Target},
     run::run,
 };
 use pool::PoolConfig;
@@ -39,27 +39,11 @@ fn plan(port: u16, shape: Shape, connections: u32) -> Plan {
         max_wait_time: Some(Duration::from_secs(60)),
         ..PoolConfig::default()
     };
-    let target = PostgresTarget {
-        url: Secret::new(format!("postgres://app@127.0.0.1:{port}/db?sslmode=disable")),
-        scripts: vec![(Script::File("one.sql".into(), "SELECT 1;\n".to_owned()), 1)],
-        protocol: QueryProtocol::Simple,
-        scale: 1,
-        schema: "poolhouse_bench".to_owned(),
-        variables: Vec::new(),
-    };
-    Plan {
-        name: "accuracy".to_owned(),
-        target: Target::Postgres(target),
-        shape,
-        pool: PoolUnderTest { config, reuse: true, instances: 1, warm: true, goodbye: true, blind: false },
-        faults: Vec::new(),
-        warmup: Duration::ZERO,
-        timeout: Duration::from_secs(60),
-        seed: 1,
-        fail_if: Vec::new(),
-        freeze: None,
-        poolhouse: None,
-    }
+    let url = Secret::new(format!("postgres://app@127.0.0.1:{port}/db?sslmode=disable"));
+    let script = Script::File("one.sql".into(), "SELECT 1;\n".to_owned());
+    let target = Target::Postgres(PostgresTarget::new(url, vec![(script, 1)]));
+    let pool = PoolUnderTest { config, reuse: true, instances: 1, warm: true, goodbye: true, blind: false };
+    Plan { timeout: Duration::from_secs(60), ..Plan::new("accuracy".to_owned(), target, shape, pool) }
 }
 
 /// One after the other: what runs beside a measurement disturbs it.

@@ -16,7 +16,7 @@ use std::{
 use arrivals::Shape;
 use load::{
     engine::Engine,
-    plan::{Plan, PoolUnderTest, PostgresTarget, QueryProtocol, Script, Target},
+    plan::{Plan, PoolUnderTest, PostgresTarget, Script, Target},
     target::{Blame, RunContext, postgres},
 };
 use pool::{PoolConfig, Time};
@@ -27,36 +27,17 @@ use settings::Secret;
 const OK: Reply = Reply::Rows(&["1"], b'I');
 
 fn target(server: &Server, script: &str) -> PostgresTarget {
-    PostgresTarget {
-        url: Secret::new(format!("postgres://app:secret@127.0.0.1:{}/db?sslmode=disable", server.port)),
-        scripts: vec![(Script::File("test.sql".into(), script.to_owned()), 1)],
-        protocol: QueryProtocol::Simple,
-        scale: 1,
-        schema: "poolhouse_bench".to_owned(),
-        variables: Vec::new(),
-    }
+    let url = Secret::new(format!("postgres://app:secret@127.0.0.1:{}/db?sslmode=disable", server.port));
+    PostgresTarget::new(url, vec![(Script::File("test.sql".into(), script.to_owned()), 1)])
 }
 
 fn plan(target: &PostgresTarget, clients: u32, operations: u64) -> Plan {
     let config = PoolConfig { max_size: clients, min_size: clients, max_connecting: clients, ..PoolConfig::default() };
-    Plan {
-        name: "test".to_owned(),
-        target: Target::Postgres(target.clone()),
-        shape: Shape::Closed {
-            clients,
-            think: Duration::ZERO,
-            duration: Duration::from_secs(20),
-            operations: Some(operations),
-        },
-        pool: PoolUnderTest { config, reuse: true, instances: 1, warm: true, goodbye: true, blind: false },
-        faults: Vec::new(),
-        warmup: Duration::ZERO,
-        timeout: Duration::from_secs(10),
-        seed: 1,
-        fail_if: Vec::new(),
-        freeze: None,
-        poolhouse: None,
-    }
+    let pool = PoolUnderTest { config, reuse: true, instances: 1, warm: true, goodbye: true, blind: false };
+    let (think, duration) = (Duration::ZERO, Duration::from_secs(20));
+    let shape = Shape::Closed { clients, think, duration, operations: Some(operations) };
+    let target = Target::Postgres(target.clone());
+    Plan { timeout: Duration::from_secs(10), ..Plan::new("test".to_owned(), target, shape, pool) }
 }
 
 fn run(plan: &Plan) -> BenchResult {

@@ -72,14 +72,9 @@ mod tests {
     use super::*;
 
     fn target(scripts: Vec<Script>) -> PostgresTarget {
-        PostgresTarget {
-            url: Secret::new("postgres://app:s3cret@127.0.0.1:5432/shop"),
-            scripts: scripts.into_iter().map(|script| (script, 1)).collect(),
-            protocol: load::plan::QueryProtocol::Simple,
-            scale: 1,
-            schema: "load\"s".to_owned(),
-            variables: Vec::new(),
-        }
+        let scripts = scripts.into_iter().map(|script| (script, 1)).collect();
+        let target = PostgresTarget::new(Secret::new("postgres://app:s3cret@127.0.0.1:5432/shop"), scripts);
+        PostgresTarget { schema: "load\"s".to_owned(), ..target }
     }
 
     #[test]

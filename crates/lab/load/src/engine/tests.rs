@@ -11,7 +11,7 @@ use arrivals::{Shape, Spacing, Stage};
 use pool::PoolConfig;
 use settings::Secret;
 
-use crate::plan::{Plan, PoolUnderTest, PostgresTarget, QueryProtocol, Script, Target};
+use crate::plan::{Plan, PoolUnderTest, PostgresTarget, Script, Target};
 
 fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -35,26 +35,10 @@ fn fixed(size: u32) -> PoolConfig {
 }
 
 fn plan(shape: Shape, config: PoolConfig) -> Plan {
-    Plan {
-        name: "test".to_owned(),
-        target: Target::Postgres(PostgresTarget {
-            url: Secret::new("postgres://app:hunter2@localhost/bench"),
-            scripts: vec![(Script::SelectOnly, 1)],
-            protocol: QueryProtocol::Simple,
-            scale: 1,
-            schema: "poolhouse_bench".to_owned(),
-            variables: vec![],
-        }),
-        shape,
-        pool: PoolUnderTest { config, reuse: true, instances: 1, warm: true, goodbye: true, blind: false },
-        faults: vec![],
-        warmup: Duration::ZERO,
-        timeout: seconds(60),
-        seed: 1,
-        fail_if: vec![],
-        freeze: None,
-        poolhouse: None,
-    }
+    let url = Secret::new("postgres://app:hunter2@localhost/bench");
+    let target = Target::Postgres(PostgresTarget::new(url, vec![(Script::SelectOnly, 1)]));
+    let pool = PoolUnderTest { config, reuse: true, instances: 1, warm: true, goodbye: true, blind: false };
+    Plan { timeout: seconds(60), ..Plan::new("test".to_owned(), target, shape, pool) }
 }
 
 fn closed(clients: u32, duration: Duration) -> Shape {

@@ -44,8 +44,6 @@ const REDIS_KEYS: &[&str] = &["writes", "keys"];
 const MONGODB_KEYS: &[&str] = &["operation", "documents"];
 const HTTP_KEYS: &[&str] = &["method", "headers", "body", "expect"];
 
-/// The schema of the built-in scripts' tables.
-const SCHEMA: &str = "poolhouse_bench";
 /// Scripts that a target may have.
 const MAX_SCRIPTS: usize = 128;
 /// Connections of a database that is started.
@@ -119,7 +117,7 @@ fn postgres(document: &Document<'_>, section: &Section<'_>, url: Secret) -> Opti
         scripts: scripts(document, section)?,
         protocol: section.choice("protocol", &protocols).unwrap_or_default(),
         scale: section.number("scale", 1..=100_000).unwrap_or(1),
-        schema: section.string("schema").unwrap_or_else(|| SCHEMA.to_owned()),
+        schema: section.string("schema").unwrap_or_else(|| PostgresTarget::SCHEMA.to_owned()),
         variables: variables(section),
     };
     if let Err(error) = Scripts::new(&target.scripts, target.protocol, target.scale, &target.variables, 0) {
@@ -259,27 +257,21 @@ fn command_scripts(document: &Document<'_>, section: &Section<'_>) -> Option<Vec
 }
 
 fn variables(section: &Section<'_>) -> Vec<(String, String)> {
-    let texts = section.texts("variables").unwrap_or_default();
-    let pairs: Option<Vec<(String, String)>> = texts
-        .iter()
-        .map(|text| text.split_once('=').map(|(n, v)| (n.trim().to_owned(), v.trim().to_owned())))
-        .collect();
+    pairs(section, "variables", '=', "each variable is written as \"name=value\"")
+}
+
+/// Texts that each hold a name and a value; `mistake` is told where one does not.
+fn pairs(section: &Section<'_>, key: &'static str, separator: char, mistake: &str) -> Vec<(String, String)> {
+    let pair = |text: &String| text.split_once(separator).map(|(n, v)| (n.trim().to_owned(), v.trim().to_owned()));
+    let pairs: Option<_> = section.texts(key).unwrap_or_default().iter().map(pair).collect();
     pairs.unwrap_or_else(|| {
-        section.error("variables", "each variable is written as \"name=value\"");
+        section.error(key, mistake);
         Vec::new()
     })
 }
 
 fn http(section: &Section<'_>, url: Secret) -> HttpTarget {
-    let headers = section.texts("headers").unwrap_or_default();
-    let pairs: Option<Vec<(String, String)>> = headers
-        .iter()
-        .map(|text| text.split_once(':').map(|(n, v)| (n.trim().to_owned(), v.trim().to_owned())))
-        .collect();
-    let headers = pairs.unwrap_or_else(|| {
-        section.error("headers", "each header is written as \"Name: value\"");
-        Vec::new()
-    });
+    let headers = pairs(section, "headers", ':', "each header is written as \"Name: value\"");
     for (_, value) in &headers {
         if let Err(message) = Template::parse(value) {
             section.error("headers", message);

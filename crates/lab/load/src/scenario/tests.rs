@@ -310,28 +310,31 @@ fn a_sweep_stands_in_the_place_of_a_load() {
 
 #[test]
 fn what_does_not_go_with_a_sweep_is_refused_at_its_place() {
-    for (more, said) in [
-        ("[load]\nclients = 3\n", "with [sweep] there is no `load`"),
-        ("[[variant]]\nname = \"x\"\n", "with [sweep] there is no `variant`"),
-        ("[pool]\nmax_size = 3\n", "with [sweep] there is no `pool`"),
+    let with = |more: &str| format!("{SWEEP}\n{more}");
+    let changed = |from: &str, to: &str| SWEEP.replace(from, to);
+    let head = "[scenario]\nname = \"x\"\n[target]\n";
+    for (text, said) in [
+        (with("[load]\nclients = 3\n"), "with [sweep] there is no `load`"),
+        (with("[[variant]]\nname = \"x\"\n"), "with [sweep] there is no `variant`"),
+        (with("[pool]\nmax_size = 3\n"), "with [sweep] there is no `pool`"),
+        (changed("seed = 7", "compression = 7"), "a sweep has no rates per hour"),
+        (changed("rounds = 3", "from = 40"), "from 40 to 40 clients: `to` must be larger"),
+        (
+            changed("through_clients = 500", "through_clients = 2\nfrom = 4"),
+            "`through_clients` must be at least `from`",
+        ),
+        (
+            format!("{head}url = \"http://127.0.0.1:1/\"\n[sweep]\nto = 5\n"),
+            "a sweep asks a database: PostgreSQL, MongoDB or Redis",
+        ),
+        (
+            format!("{head}start = \"postgres\"\n[load]\nclients = 1\nduration = \"1s\"\n[full.sweep]\nto = 5\n"),
+            "there is no [sweep] whose durations",
+        ),
     ] {
-        let said_of = problems(&format!("{SWEEP}\n{more}"));
-        assert!(said_of.contains(said), "{said_of}");
+        let told = problems(&text);
+        assert!(told.contains(said), "{told}");
     }
-    let compressed = problems(&SWEEP.replace("seed = 7", "compression = 7"));
-    assert!(compressed.contains("a sweep has no rates per hour"), "{compressed}");
-    let narrow = problems(&SWEEP.replace("rounds = 3", "from = 40"));
-    assert!(narrow.contains("from 40 to 40 clients: `to` must be larger"), "{narrow}");
-    let below =
-        problems(&SWEEP.replace("rounds = 3", "from = 4").replace("through_clients = 500", "through_clients = 2"));
-    assert!(below.contains("`through_clients` must be at least `from`"), "{below}");
-    let http = problems("[scenario]\nname = \"x\"\n[target]\nurl = \"http://127.0.0.1:1/\"\n[sweep]\nto = 5\n");
-    assert!(http.contains("a sweep asks a database: PostgreSQL, MongoDB or Redis"), "{http}");
-    let nothing = problems(
-        "[scenario]\nname = \"x\"\n[target]\nstart = \"postgres\"\n[load]\nclients = 1\nduration \
-         = \"1s\"\n[full.sweep]\nto = 5\n",
-    );
-    assert!(nothing.contains("there is no [sweep] whose durations"), "{nothing}");
 }
 
 #[test]

@@ -137,14 +137,9 @@ mod tests {
     #[test]
     fn only_built_in_scripts_change_where_tables_are_looked_for() {
         let path = |scripts: Vec<Script>| {
-            search_path(&PostgresTarget {
-                url: settings::Secret::new("postgres://"),
-                scripts: scripts.into_iter().map(|script| (script, 1)).collect(),
-                protocol: QueryProtocol::Simple,
-                scale: 1,
-                schema: "a\"b".to_owned(),
-                variables: Vec::new(),
-            })
+            let scripts = scripts.into_iter().map(|script| (script, 1)).collect();
+            let target = PostgresTarget::new(settings::Secret::new("postgres://"), scripts);
+            search_path(&PostgresTarget { schema: "a\"b".to_owned(), ..target })
         };
         let file = Script::File("x.sql".into(), String::new());
         assert_eq!(path(vec![Script::SelectOnly]).unwrap(), "\"a\"\"b\"");

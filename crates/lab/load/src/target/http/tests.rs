@@ -98,26 +98,9 @@ fn target(url: String) -> HttpTarget {
 }
 
 fn plan(target: HttpTarget, shape: Shape, max_size: u32) -> Plan {
-    Plan {
-        name: "test".to_owned(),
-        target: Target::Http(target),
-        shape,
-        pool: PoolUnderTest {
-            config: PoolConfig { max_size, max_connecting: max_size, ..PoolConfig::default() },
-            reuse: true,
-            instances: 1,
-            warm: false,
-            goodbye: true,
-            blind: false,
-        },
-        faults: Vec::new(),
-        warmup: Duration::ZERO,
-        timeout: Duration::from_secs(10),
-        seed: 1,
-        fail_if: Vec::new(),
-        freeze: None,
-        poolhouse: None,
-    }
+    let config = PoolConfig { max_size, max_connecting: max_size, ..PoolConfig::default() };
+    let pool = PoolUnderTest { config, reuse: true, instances: 1, warm: false, goodbye: true, blind: false };
+    Plan { timeout: Duration::from_secs(10), ..Plan::new("test".to_owned(), Target::Http(target), shape, pool) }
 }
 
 fn operations(clients: u32, operations: u64) -> Shape {
@@ -183,14 +166,19 @@ fn a_request_has_method_headers_and_a_body_of_its_own() {
 }
 
 #[test]
-fn a_status_that_is_not_expected_is_an_error_of_its_own_kind() {
+fn a_request_that_goes_wrong_is_an_error_of_its_own_kind() {
     let server = server(None);
-    let result = plainly(&plan(target(format!("http://{}/503", server.address)), operations(2, 10), 2));
-    assert_eq!(result.total.errors.get("status 503"), Some(&10), "{:?}", result.total.errors);
-    let mut wants_201 = target(format!("http://{}/", server.address));
-    wants_201.expect = vec![201];
-    let result = plainly(&plan(wants_201, operations(1, 5), 1));
-    assert_eq!(result.total.errors.get("status 200"), Some(&5), "{:?}", result.total.errors);
+    for (path, expect, timeout_ms, error) in [
+        ("503", &[][..], 10_000, "status 503"),
+        ("", &[201], 10_000, "status 200"),
+        ("break", &[], 10_000, "connection closed"),
+        ("slow", &[], 20, "timeout"),
+    ] {
+        let target = HttpTarget { expect: expect.to_vec(), ..target(format!("http://{}/{path}", server.address)) };
+        let plan = Plan { timeout: Duration::from_millis(timeout_ms), ..plan(target, one_by_one(5), 1) };
+        let errors = plainly(&plan).total.errors;
+        assert_eq!(errors.get(error), Some(&5), "{path}: {errors:?}");
+    }
 }
 
 #[test]
@@ -199,22 +187,6 @@ fn a_service_that_closes_costs_a_connection_each_time() {
     let result = plainly(&plan(target(format!("http://{}/close", server.address)), one_by_one(10), 1));
     assert_eq!((result.total.requests, result.total.errors.len()), (10, 0), "{:?}", result.total);
     assert_eq!(server.seen.connections.load(Relaxed), 10);
-}
-
-#[test]
-fn a_broken_connection_fails_its_request() {
-    let server = server(None);
-    let result = plainly(&plan(target(format!("http://{}/break", server.address)), one_by_one(5), 1));
-    assert_eq!(result.total.errors.get("connection closed"), Some(&5), "{:?}", result.total.errors);
-}
-
-#[test]
-fn a_request_that_takes_too_long_is_given_up() {
-    let server = server(None);
-    let mut plan = plan(target(format!("http://{}/slow", server.address)), one_by_one(3), 1);
-    plan.timeout = Duration::from_millis(20);
-    let result = plainly(&plan);
-    assert_eq!(result.total.errors.get("timeout"), Some(&3), "{:?}", result.total.errors);
 }
 
 #[test]
