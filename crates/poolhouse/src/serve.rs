@@ -174,7 +174,7 @@ struct UrlFlags {
 
 /// A value, or `off`. A type of its own because clap takes an `Option` for a flag that is missing.
 #[derive(Clone, Copy, PartialEq)]
-struct Off<T>(Option<T>);
+pub(crate) struct Off<T>(pub(crate) Option<T>);
 
 /// A number of servers; `None`: the best one is found.
 #[derive(Clone, Copy, PartialEq)]
@@ -190,7 +190,7 @@ fn size(text: &str) -> Result<Size, String> {
     }
 }
 
-fn time(text: &str) -> Result<Off<Duration>, String> {
+pub(crate) fn time(text: &str) -> Result<Off<Duration>, String> {
     settings::parse_duration(text).map(Off)
 }
 
@@ -204,21 +204,8 @@ fn admin(text: &str) -> Result<Off<SocketAddr>, String> {
 fn words<T: std::str::FromStr<Err = String> + Clone + Send + Sync + 'static>(
     words: &'static [(&'static str, T)],
 ) -> impl TypedValueParser<Value = T> {
-    PossibleValuesParser::new(words.iter().map(|(word, _)| *word))
-        .try_map(|word: String| word.parse::<T>().map_err(Wrong))
+    PossibleValuesParser::new(words.iter().map(|(word, _)| *word)).try_map(|word: String| word.parse::<T>())
 }
-
-/// A word that clap let through and we do not know; cannot be.
-#[derive(Debug)]
-struct Wrong(String);
-
-impl std::fmt::Display for Wrong {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Wrong {}
 
 fn mode() -> impl TypedValueParser<Value = Mode> {
     words(Mode::WORDS)

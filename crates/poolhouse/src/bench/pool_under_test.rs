@@ -5,6 +5,8 @@ use std::time::Duration;
 use ::load::plan::{MAX_INSTANCES, PoolUnderTest, PoolWishes, Shape};
 use clap::{Args, value_parser};
 
+use crate::serve::{Off, time};
+
 /// The pool under test.
 #[derive(Args, PartialEq, Default)]
 #[command(next_help_heading = "Pool under test (closed loop: by default a connection for each client)")]
@@ -19,15 +21,15 @@ pub struct PoolFlags {
 
     /// When an idle connection is closed [default: 5m; closed loop: off]
     #[arg(long, value_name = "TIME", value_parser = time)]
-    max_idle_time: Option<Off>,
+    max_idle_time: Option<Off<Duration>>,
 
     /// When a connection is replaced by a new one [default: 30m; closed loop: off]
     #[arg(long, value_name = "TIME", value_parser = time)]
-    max_life_time: Option<Off>,
+    max_life_time: Option<Off<Duration>>,
 
     /// How long an operation waits for a connection [default: 2s; closed loop: off]
     #[arg(long, value_name = "TIME", value_parser = time)]
-    max_wait_time: Option<Off>,
+    max_wait_time: Option<Off<Duration>>,
 
     /// Most connections being made at a time [default: 2; closed loop: 16]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=1_000_000))]
@@ -57,14 +59,6 @@ pub struct PoolFlags {
     instances: Option<u32>,
 }
 
-/// A duration, or `off`. A type of its own because clap takes an `Option` for a flag that is missing.
-#[derive(Clone, Copy, PartialEq)]
-struct Off(Option<Duration>);
-
-fn time(text: &str) -> Result<Off, String> {
-    settings::parse_duration(text).map(Off)
-}
-
 impl PoolFlags {
     /// The pool for a load, with the defaults of a scenario file.
     pub fn pool(&self, shape: &Shape) -> PoolUnderTest {
@@ -73,7 +67,7 @@ impl PoolFlags {
 
     /// The settings that are given.
     pub fn wishes(&self) -> PoolWishes {
-        let time = |flag: Option<Off>| flag.map(|Off(time)| time);
+        let time = |flag: Option<Off<Duration>>| flag.map(|Off(time)| time);
         PoolWishes {
             max_size: self.max_size,
             min_size: self.min_size,
