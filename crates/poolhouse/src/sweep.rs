@@ -16,7 +16,7 @@ use ::load::{
 use ::report::{self, result::sweep::SweepResult};
 use ::sweep::{
     Progress,
-    run::{self, Order, Pooler, Through},
+    run::{self, Pooler, SweepRequest, Through},
 };
 use anyhow::{Context, bail};
 use clap::{Arg, Args, value_parser};
@@ -117,8 +117,8 @@ fn hide_flag_of_http(flag: Arg) -> Arg {
 
 /// Sweeps and tells.
 pub fn run(args: SweepArgs) -> anyhow::Result<ExitCode> {
-    let mut order = match order(&args) {
-        Ok(order) => order,
+    let mut request = match request(&args) {
+        Ok(request) => request,
         Err(error) => {
             eprintln!("error: {error:#}");
             return Ok(BAD_USAGE.into());
@@ -132,49 +132,49 @@ pub fn run(args: SweepArgs) -> anyhow::Result<ExitCode> {
         }
     };
     let interrupt = interrupt::watch()?;
-    match args.requests.at_scale_of_tables(order.target.clone()) {
-        Ok(target) => at_one_scale(&mut order, target),
+    match args.requests.at_scale_of_tables(request.target.clone()) {
+        Ok(target) => at_one_scale(&mut request, target),
         Err(error) => return Ok(failed(error.blame, &error.message)),
     }
-    carry_out(order, args.requests.init(), None, outputs, &interrupt.stop)
+    carry_out(request, args.requests.init(), None, outputs, &interrupt.stop)
 }
 
 /// The target, and the same scale for what is asked through a pooler.
-fn at_one_scale(order: &mut Order<'_>, target: Target) {
-    let through = order.through.as_mut().map(|through| &mut through.pooler);
+fn at_one_scale(request: &mut SweepRequest<'_>, target: Target) {
+    let through = request.through.as_mut().map(|through| &mut through.pooler);
     if let (Target::Postgres(target), Some(Pooler::At(Target::Postgres(through)))) = (&target, through) {
         through.scale = target.scale;
     }
-    order.target = target;
+    request.target = target;
 }
 
 /// Makes the tables or documents if `init` says so, sweeps, and shows the result, with the findings of the doctor if
 /// there is a `subject`.
 pub(crate) fn carry_out(
-    order: Order<'_>,
+    request: SweepRequest<'_>,
     init: bool,
     subject: Option<LookTarget>,
     outputs: Outputs,
     stop: &AtomicBool,
 ) -> anyhow::Result<ExitCode> {
     serve::raise_descriptor_limit();
-    if let Err(error) = order.check() {
+    if let Err(error) = request.check() {
         return Ok(failed(error.blame, &error.message));
     }
     if init {
-        match &order.target {
+        match &request.target {
             Target::Postgres(target) => {
                 eprintln!("making the tables at scale {} in schema {}", target.scale, target.schema);
             }
             _ => eprintln!("making the documents"),
         }
-        if let Err(error) = target::init(&order.target, stop) {
+        if let Err(error) = target::init(&request.target, stop) {
             return Ok(failed(error.blame, &error.message));
         }
     }
     let terminal = std::io::stderr().is_terminal();
     let doctor = subject.map(|subject| BackgroundDoctor::start(subject, 1.0));
-    let swept = run::run(order, stop, &mut |name, now| show(name, now, terminal));
+    let swept = run::run(request, stop, &mut |name, now| show(name, now, terminal));
     let doctor = doctor.map(BackgroundDoctor::finish).unwrap_or_default();
     let mut result = match swept {
         Ok(result) => result,
@@ -195,7 +195,7 @@ fn failed(blame: Blame, message: &str) -> ExitCode {
 }
 
 /// What the arguments ask for.
-fn order(args: &SweepArgs) -> anyhow::Result<Order<'static>> {
+fn request(args: &SweepArgs) -> anyhow::Result<SweepRequest<'static>> {
     let url = match (&args.url, &args.url_file) {
         (Some(url), _) => url.clone(),
         (None, Some(path)) => settings::read_small(path)
@@ -214,7 +214,7 @@ fn order(args: &SweepArgs) -> anyhow::Result<Order<'static>> {
         }
         None => None,
     };
-    Ok(Order {
+    Ok(SweepRequest {
         target,
         through,
         options: SweepOptions {

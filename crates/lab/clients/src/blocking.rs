@@ -112,7 +112,7 @@ impl<'a, P: ClientProtocol> BlockingClient<'a, P> {
         Ok(self.client.as_mut().expect("the connection has answered").protocol())
     }
 
-    /// The same. Returns `None` if the server closes the connection at the request: some servers that stand for a
+    /// Like [`Self::request`], but returns `None` if the server closes the connection at the request: some servers that stand for a
     /// database (twemproxy) close it at a command that they do not know, and the load sends others.
     ///
     /// # Errors
@@ -144,7 +144,7 @@ impl<'a, P: ClientProtocol> BlockingClient<'a, P> {
                 let progress = match event {
                     Event::Received { bytes, .. } => {
                         let progress = client.on_received(&bytes, transport, options, out);
-                        transport.done(bytes);
+                        transport.give_back(bytes);
                         progress
                     }
                     event => client.on_event(event, transport, options, out),

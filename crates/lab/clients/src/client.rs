@@ -40,11 +40,11 @@ pub struct Disconnect {
 pub struct Phases {
     pub dns: Option<Duration>,
     pub tcp: Option<Duration>,
-    /// That of TLS, the request for it included.
+    /// The TLS handshake, with the request for TLS.
     pub tls: Option<Duration>,
     /// From the start-up message until the server has accepted the account.
     pub auth: Option<Duration>,
-    /// From there to being ready.
+    /// From the acceptance of the account until the connection is ready.
     pub ready: Option<Duration>,
 }
 
@@ -77,7 +77,7 @@ pub enum Step {
 }
 
 /// Why a protocol cannot use its connection any longer.
-pub struct Fault {
+pub struct Failure {
     pub disconnect: Disconnect,
     /// The next attempt at the same host goes another way, so it is worth making at once.
     pub detour: bool,
@@ -109,18 +109,18 @@ pub trait ClientProtocol: Sized {
     ///
     /// # Errors
     /// The login is refused, or the server breaks the protocol.
-    fn take(&mut self, options: &Self::Options, input: &mut &[u8], out: &mut Vec<u8>) -> Result<Step, Fault>;
+    fn take(&mut self, options: &Self::Options, input: &mut &[u8], out: &mut Vec<u8>) -> Result<Step, Failure>;
 
     /// The handshake that [`Step::StartTls`] asked for is done.
     ///
     /// # Errors
     /// The login does not accept what the handshake has shown.
-    fn secured(&mut self, options: &Self::Options, secured: Secured, out: &mut Vec<u8>) -> Result<(), Fault>;
+    fn secured(&mut self, options: &Self::Options, secured: Secured, out: &mut Vec<u8>) -> Result<(), Failure>;
 
     /// That handshake has failed. `certificate`: one side does not accept the other's. Returns why the login ends.
-    fn tls_failed(&mut self, _options: &Self::Options, certificate: bool, message: String) -> Fault {
+    fn tls_failed(&mut self, _options: &Self::Options, certificate: bool, message: String) -> Failure {
         let kind = transport_kind(TransportFault::Tls { certificate });
-        Fault { disconnect: Disconnect { kind, permanent: certificate, message }, detour: false }
+        Failure { disconnect: Disconnect { kind, permanent: certificate, message }, detour: false }
     }
 
     /// Why the server closes the connection, if it has said so: the kind of the error, and its text.
@@ -267,7 +267,7 @@ impl<P: ClientProtocol> ProtocolConnection<P> {
         progress
     }
 
-    fn on_fault(&mut self, fault: Fault, transport: &mut Transport, options: &P::Options) -> Progress {
+    fn on_fault(&mut self, fault: Failure, transport: &mut Transport, options: &P::Options) -> Progress {
         if transport.is_open(self.key) {
             transport.close(self.key);
         }

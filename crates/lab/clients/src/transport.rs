@@ -56,7 +56,7 @@ pub enum Event {
     /// Bytes came.
     Received {
         key: u32,
-        /// At least one. The caller gives them back with [`Transport::done`].
+        /// At least one. The caller gives them back with [`Transport::give_back`].
         bytes: Received,
     },
     /// The peer has closed the connection. It is closed here, too, and the key is free.
@@ -99,20 +99,13 @@ impl Deref for Received {
 }
 
 /// Why a connection failed.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{message}")]
 pub struct TransportError {
     pub fault: TransportFault,
     /// For people: what was tried, and how it failed.
     pub message: String,
 }
-
-impl fmt::Display for TransportError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for TransportError {}
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TransportFault {
@@ -145,8 +138,8 @@ pub struct Transport {
     pending: VecDeque<(SlotId, PendingEvent)>,
     /// When the reactor wakes by itself.
     alarm: Option<Time>,
-    /// When connects go on with another address, in the order of time; one for each attempt but
-    /// that at the last address.
+    /// When attempts to connect go on with another address, in the order of time; one for each attempt that has another
+    /// address left.
     address_timeouts: VecDeque<AddressTimeout>,
 }
 
@@ -286,7 +279,7 @@ impl Transport {
     }
 
     /// Gives back the bytes of [`Event::Received`], so that their memory is used again.
-    pub fn done(&mut self, bytes: Received) {
+    pub fn give_back(&mut self, bytes: Received) {
         self.reactor.give_back(bytes.buffer);
     }
 
@@ -303,7 +296,7 @@ impl Transport {
         let until = [until, self.address_timeouts.front().map(|timeout| timeout.at)].into_iter().flatten().min();
         let Some(until) = until else { return self.reactor.wait(true, None) };
         let now = self.now();
-        // One that comes too early does no harm, and need not be set again each time.
+        // A timer that goes off too early does no harm, so an earlier alarm is left as it is.
         let mut may_sleep = until > now + SPIN_TIME;
         if may_sleep && self.alarm.is_none_or(|alarm| alarm > until || alarm <= now) {
             let wake = Time(until.0 - SPIN_TIME.as_nanos() as u64);

@@ -131,7 +131,7 @@ pub fn load(path: &Path) -> Result<Scenario, Problems> {
     from_text(path, &text, &environment, is_full())
 }
 
-/// The same with the file's text, whatever variables and either durations.
+/// Reads the text of a scenario file, with these environment variables; `full`: with the published durations.
 ///
 /// # Errors
 /// All that is wrong with it, each at its place.
@@ -139,7 +139,7 @@ pub fn from_text(path: &Path, text: &str, variables: Variables<'_>, full: bool) 
     from_text_with(path, text, variables, full, |_, _| ()).map(|(scenario, ())| scenario)
 }
 
-/// The same, and what `other` reads of the file, such as the planner of `[plan]`.
+/// Like [`from_text`], and returns what `other` reads of the file, such as the planner of `[plan]`.
 ///
 /// # Errors
 /// All that is wrong with it, each at its place.

@@ -10,7 +10,7 @@ use crate::{
     prediction::{Best, Case, FORMAT, Prediction},
     question::Question,
     reasons,
-    run::{Outcome, front_with_pool, run},
+    run::{Outcome, front_with_exclusive_leases, run},
     search::{self, Bound, Found},
 };
 
@@ -94,7 +94,7 @@ fn settings_to_paste(question: &Question, load: &Plan, prediction: &Prediction) 
     };
     let pooler = match &prediction.shared_settings {
         // The recommended size is that of the drivers' pools before the Poolhouse, so no pooler's settings are printed.
-        _ if front_with_pool(load).is_some() && prediction.settings.is_some() => None,
+        _ if front_with_exclusive_leases(load).is_some() && prediction.settings.is_some() => None,
         // One pooler serves all instances. Pools that share a budget already belong to one.
         Some(one) if question.spec.budget.is_none() => Some(one),
         _ => Some(each),
@@ -109,9 +109,9 @@ fn case(question: &Question, outcome: &Outcome) -> Case {
     Case {
         missed: question.missed(&result, 0.0),
         result,
-        most_connections: outcome.server.most,
+        most_connections: outcome.server.max_open,
         refused: outcome.server.refused,
-        at_once: outcome.server.at_once,
+        at_once: outcome.server.max_concurrent,
         rejected: outcome.front.rejected,
         evicted: outcome.front.evicted,
     }

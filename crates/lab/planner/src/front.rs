@@ -37,7 +37,7 @@ pub struct Front {
 impl Front {
     pub fn new(wishes: &PoolhouseWishes, target: &Target) -> Self {
         let evict_min_idle = wishes.evict_min_idle.unwrap_or(DEFAULT_EVICT_MIN_IDLE);
-        let hard_limit = hard_limit(wishes);
+        let hard_limit = client_hard_limit(wishes);
         let share = u64::from(hard_limit) * DEFAULT_SOFT_SHARE.0 / DEFAULT_SOFT_SHARE.1;
         let soft_limit = wishes.soft_limit.unwrap_or(share.max(1) as u32);
         let gate = Gate::new(GateConfig { soft_limit, hard_limit, evict_min_idle });
@@ -111,7 +111,7 @@ impl Front {
 }
 
 /// The number of clients from which on new ones are rejected.
-pub fn hard_limit(wishes: &PoolhouseWishes) -> u32 {
+pub fn client_hard_limit(wishes: &PoolhouseWishes) -> u32 {
     wishes.hard_limit.unwrap_or(DEFAULT_HARD_LIMIT)
 }
 

@@ -187,7 +187,7 @@ impl<'s> Simulation<'s> {
             server: Server::new(spec, &plan.faults, plan.seed ^ SERVER_SEED)
                 .with_monitors(monitoring_connections(plan, spec)),
             front: plan.poolhouse.as_ref().map(|wishes| Front::new(wishes, &plan.target)),
-            servers: front_with_pool(plan).map(|wishes| ServerPool::new(wishes, Time(0))),
+            servers: front_with_exclusive_leases(plan).map(|wishes| ServerPool::new(wishes, Time(0))),
             upstream: Vec::new(),
             events,
             connections: Vec::new(),
@@ -512,7 +512,7 @@ fn is_live(
 
 /// Monitoring connections that drivers (those of all instances, or that of the Poolhouse in front) keep to the server.
 pub fn monitoring_connections(plan: &Plan, spec: &Spec) -> u32 {
-    match front_with_pool(plan).is_some() || spec.budget.is_some() {
+    match front_with_exclusive_leases(plan).is_some() || spec.budget.is_some() {
         true => spec.monitors_per_instance.min(POLLING_MONITORS_PER_HOST),
         false if plan.pool.reuse => spec.monitors_per_instance.saturating_mul(plan.pool.instances),
         false => 0,
@@ -526,7 +526,7 @@ pub fn max_pool_connections(plan: &Plan, spec: &Spec) -> Option<u32> {
 
 /// The settings of the Poolhouse in front if it leases a server to each running operation. With Redis, clients share
 /// servers.
-pub fn front_with_pool(plan: &Plan) -> Option<&PoolhouseWishes> {
+pub fn front_with_exclusive_leases(plan: &Plan) -> Option<&PoolhouseWishes> {
     plan.poolhouse.as_ref().filter(|_| !matches!(plan.target, Target::Redis(_)))
 }
 

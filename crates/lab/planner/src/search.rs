@@ -12,9 +12,9 @@ use load::plan::{MAX_CONNECTIONS, Plan, Shape};
 
 use crate::{
     facts::Facts,
-    front::hard_limit,
+    front::client_hard_limit,
     question::{Missed, Question},
-    run::{Outcome, front_with_pool, max_pool_connections, run, run_until},
+    run::{Outcome, front_with_exclusive_leases, max_pool_connections, run, run_until},
     server::Spec,
     sizes::Sizes,
     upkeep::Upkeep,
@@ -79,9 +79,9 @@ pub enum Bound {
 
 /// Limits on the connections of all instances together.
 pub fn limits(load: &Plan, spec: &Spec) -> impl Iterator<Item = (u32, Bound)> {
-    let gate = load.poolhouse.as_ref().map(hard_limit);
+    let gate = load.poolhouse.as_ref().map(client_hard_limit);
     // Behind these pools, the pool of a Poolhouse in front may decide how many connections reach the server.
-    let room = max_pool_connections(load, spec).filter(|_| front_with_pool(load).is_none());
+    let room = max_pool_connections(load, spec).filter(|_| front_with_exclusive_leases(load).is_none());
     let limits = [(gate, Bound::Gate), (room, Bound::Server)].into_iter();
     limits.filter_map(|(limit, bound)| Some((limit?, bound))).filter(|(limit, _)| !is_enforced_by_budget(spec, *limit))
 }
@@ -249,7 +249,7 @@ impl<'q, 'p> Search<'q, 'p> {
             return None;
         }
         // Behind a Poolhouse with its own pool, the size does not decide the concurrency at the server.
-        let curve = self.spec.curve.as_ref().filter(|_| front_with_pool(load).is_none());
+        let curve = self.spec.curve.as_ref().filter(|_| front_with_exclusive_leases(load).is_none());
         let known = curve.and_then(|curve| curve.measured_until()).map(|until| (until, Bound::Measured));
         let relied = curve.and_then(|curve| curve.searched_range()).map(|(_, to)| (to, Bound::Safe));
         let measured = known.into_iter().chain(relied);
@@ -319,7 +319,8 @@ impl<'q, 'p> Search<'q, 'p> {
     /// fewer operations fail while the load lasts, but they pile up in the server.
     fn saturation_size(&self) -> Option<u32> {
         let load = &self.loads[0];
-        let (does, at_once) = Facts::of(self.question, load).server_best.filter(|_| front_with_pool(load).is_none())?;
+        let (does, at_once) =
+            Facts::of(self.question, load).server_best.filter(|_| front_with_exclusive_leases(load).is_none())?;
         let peaks = self.loads.iter().filter_map(|load| Facts::of(self.question, load).peak_rate);
         let too_much = peaks.into_iter().any(|rate| rate > does);
         let elsewhere = self.spec.mean_hold_time(&load.faults).saturating_sub(self.spec.service.mean());

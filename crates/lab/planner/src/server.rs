@@ -370,6 +370,7 @@ impl<'s> Server<'s> {
         Time(now.0 + CLOSE_NS)
     }
 
+    /// Notes the end of a connection that counts toward the server's limit.
     pub fn free_place(&mut self) {
         self.open = self.open.checked_sub(1).expect("the number of open connections is positive");
     }
@@ -380,7 +381,11 @@ impl<'s> Server<'s> {
     }
 
     pub fn stats(&self) -> ServerStats {
-        ServerStats { most: self.max_open, refused: self.refused, at_once: self.sharing.as_ref().map(Sharing::most) }
+        ServerStats {
+            max_open: self.max_open,
+            refused: self.refused,
+            max_concurrent: self.sharing.as_ref().map(Sharing::most),
+        }
     }
 
     /// When an operation ends whose first answer is sent at `left`: after its other round trips and its pause.
@@ -403,11 +408,11 @@ impl<'s> Server<'s> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ServerStats {
     /// The most connections at a time.
-    pub most: u32,
+    pub max_open: u32,
     /// Connections that it has refused.
     pub refused: u64,
     /// The most concurrent operations. `None` if the server is not shared.
-    pub at_once: Option<u32>,
+    pub max_concurrent: Option<u32>,
 }
 
 #[cfg(test)]
@@ -468,7 +473,7 @@ mod tests {
         assert_eq!([(); 3].map(|()| stands(&mut server)), [true, true, false]);
         server.free_place();
         assert!(stands(&mut server));
-        assert_eq!(server.stats(), ServerStats { most: 2, refused: 1, at_once: None });
+        assert_eq!(server.stats(), ServerStats { max_open: 2, refused: 1, max_concurrent: None });
         // A monitoring connection takes one of the two.
         let mut server = Server::new(&spec, &[], 1).with_monitors(1);
         assert_eq!([(); 2].map(|()| stands(&mut server)), [true, false]);

@@ -16,7 +16,7 @@ const MAX_PRINTED_ERROR_TEXTS: usize = 2;
 /// Writes one result, or several variants, with a line for each step.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write(out: &mut dyn Write, results: &[BenchResult]) -> io::Result<()> {
     let several = results.len() > 1;
     for text in figures::scenarios(results) {

@@ -26,9 +26,9 @@ pub(super) enum Doubt {
 }
 
 /// What a number does at least, whichever of its speeds it has tomorrow; `None`: its slower speed is not known.
-fn worst_throughput(place: &PointEstimate, known: &CurveEstimate, verdict: &Verdict) -> Option<f64> {
-    let measured = place.smoothed * (1.0 - known.standard_error(place.visits));
-    match verdict.two_speeds.iter().find(|t| t.clients == place.clients) {
+fn worst_throughput(point: &PointEstimate, estimate: &CurveEstimate, verdict: &Verdict) -> Option<f64> {
+    let measured = point.smoothed * (1.0 - estimate.standard_error(point.visits));
+    match verdict.two_speeds.iter().find(|t| t.clients == point.clients) {
         Some(speeds) => speeds.slow.map(|slow| slow.min(measured)),
         None => Some(measured),
     }
@@ -36,8 +36,9 @@ fn worst_throughput(place: &PointEstimate, known: &CurveEstimate, verdict: &Verd
 
 /// The numbers around the best that lose little, each taken at its worst, and the smallest one within 5% of the
 /// best of them.
-pub(super) fn safe_range(known: &CurveEstimate, verdict: &Verdict) -> Option<(Safe, PointEstimate)> {
-    let at_worst: Vec<f64> = known.points.iter().map(|p| worst_throughput(p, known, verdict).unwrap_or(0.0)).collect();
+pub(super) fn safe_range(estimate: &CurveEstimate, verdict: &Verdict) -> Option<(Safe, PointEstimate)> {
+    let at_worst: Vec<f64> =
+        estimate.points.iter().map(|p| worst_throughput(p, estimate, verdict).unwrap_or(0.0)).collect();
     let top = (0..at_worst.len()).max_by(|&a, &b| at_worst[a].total_cmp(&at_worst[b]).then(b.cmp(&a)))?;
     let best = at_worst[top];
     if best <= 0.0 {
@@ -48,14 +49,14 @@ pub(super) fn safe_range(known: &CurveEstimate, verdict: &Verdict) -> Option<(Sa
     let to = (top..at_worst.len()).take_while(is_good).last()?;
     let throughput = at_worst[from..=to].iter().copied().fold(f64::INFINITY, f64::min);
     let least = (from..=to).find(|&i| at_worst[i] >= (1.0 - MAX_LOSS) * best)?;
-    let safe = Safe { from: known.points[from].clients, to: known.points[to].clients, throughput };
-    Some((safe, known.points[least]))
+    let safe = Safe { from: estimate.points[from].clients, to: estimate.points[to].clients, throughput };
+    Some((safe, estimate.points[least]))
 }
 
 /// Whether no single number can be recommended: in doubt an extreme of what was tested is not, nor a number that has
 /// two speeds.
-pub(super) fn is_range(known: &CurveEstimate, recommended: u32, two_speeds: &[TwoSpeeds], doubts: &[Doubt]) -> bool {
-    let ends = [known.points.first(), known.points.last()];
+pub(super) fn is_range(estimate: &CurveEstimate, recommended: u32, two_speeds: &[TwoSpeeds], doubts: &[Doubt]) -> bool {
+    let ends = [estimate.points.first(), estimate.points.last()];
     let is_extreme = ends.into_iter().flatten().any(|p| p.clients == recommended);
     let is_unsteady = two_speeds.iter().any(|t| t.clients == recommended);
     !doubts.is_empty() && (is_extreme || is_unsteady)

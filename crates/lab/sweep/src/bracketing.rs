@@ -23,10 +23,10 @@ pub(super) enum Ending {
 }
 
 /// What happens at the end of this curve.
-pub(super) fn ending(known: &CurveEstimate, best: PointEstimate) -> Ending {
-    let Some((last, before)) = known.points.split_last() else { return Ending::Unknown };
+pub(super) fn ending(estimate: &CurveEstimate, best: PointEstimate) -> Ending {
+    let Some((last, before)) = estimate.points.split_last() else { return Ending::Unknown };
     let margin = |a: &PointEstimate, b: &PointEstimate| {
-        MIN_STANDARD_ERRORS * known.standard_error(a.visits).hypot(known.standard_error(b.visits))
+        MIN_STANDARD_ERRORS * estimate.standard_error(a.visits).hypot(estimate.standard_error(b.visits))
     };
     if last.smoothed < best.smoothed * (1.0 - MAX_LOSS.max(margin(last, &best))) {
         return Ending::Bracketed;
@@ -37,7 +37,7 @@ pub(super) fn ending(known: &CurveEstimate, best: PointEstimate) -> Ending {
     if last.smoothed > step.smoothed * (1.0 + least.max(margin(last, step))) {
         return Ending::Rising;
     }
-    let levels = (0..before.len()).any(|from| is_step(&before[from], last) && most_gain(known, from) < MIN_RISE);
+    let levels = (0..before.len()).any(|from| is_step(&before[from], last) && most_gain(estimate, from) < MIN_RISE);
     if levels { Ending::Bracketed } else { Ending::Unknown }
 }
 
@@ -47,9 +47,9 @@ fn is_step(from: &PointEstimate, to: &PointEstimate) -> bool {
 
 /// An upper bound for the gain of one more step: a straight line through the points from this one on (in logarithms,
 /// weighed by their errors). A curve bends downwards, so the line is too steep for its end rather than too flat.
-fn most_gain(known: &CurveEstimate, from: usize) -> f64 {
-    let points = || known.points[from..].iter().filter(|p| p.throughput > 0.0);
-    let weight = |p: &PointEstimate| known.standard_error(p.visits).powi(-2);
+fn most_gain(estimate: &CurveEstimate, from: usize) -> f64 {
+    let points = || estimate.points[from..].iter().filter(|p| p.throughput > 0.0);
+    let weight = |p: &PointEstimate| estimate.standard_error(p.visits).powi(-2);
     let (x, y) = (|p: &PointEstimate| f64::from(p.clients).ln(), |p: &PointEstimate| p.throughput.ln());
     let all: f64 = points().map(weight).sum();
     let mean = |of: &dyn Fn(&PointEstimate) -> f64| points().map(|p| weight(p) * of(p)).sum::<f64>() / all;
@@ -78,9 +78,9 @@ mod tests {
                 Visit { clients, throughput, ..Visit::default() }
             })
             .collect();
-        let known = CurveEstimate::of(&visits);
-        let best = known.best().unwrap();
-        super::ending(&known, best)
+        let estimate = CurveEstimate::of(&visits);
+        let best = estimate.best().unwrap();
+        super::ending(&estimate, best)
     }
 
     fn power(power: f64) -> Vec<(u32, f64)> {

@@ -170,15 +170,15 @@ impl Chooser {
     /// The points of the next round, in random order.
     fn plan_round(&mut self) -> Vec<u32> {
         let is_allowed = |clients: u32| self.ceiling.is_none_or(|ceiling| clients < ceiling);
-        let mut known = CurveEstimate::of(&self.visits);
+        let mut estimate = CurveEstimate::of(&self.visits);
         // Numbers that were let in before the ceiling was met are not measured again.
-        known.points.retain(|point| is_allowed(point.clients));
-        let Some(best) = known.highest() else { return Vec::new() };
+        estimate.points.retain(|point| is_allowed(point.clients));
+        let Some(best) = estimate.highest() else { return Vec::new() };
         let repeats_reference = self.round <= self.rounds && self.reference.is_none_or(is_allowed);
         let reference = *self.reference.get_or_insert(best.clients);
         let rounds_left = self.rounds.saturating_sub(self.round) as usize + 1;
         let share = (self.remaining_visits() as usize).div_ceil(rounds_left).clamp(1, MAX_ROUND_POINTS);
-        let wanted = self.wanted(&known, best);
+        let wanted = self.wanted(&estimate, best);
         if self.round > self.rounds && wanted.len() < 2 {
             return Vec::new();
         }
@@ -193,17 +193,17 @@ impl Chooser {
     }
 
     /// Candidates for the next measurements, the most important first.
-    fn wanted(&self, known: &CurveEstimate, best: PointEstimate) -> Vec<u32> {
+    fn wanted(&self, estimate: &CurveEstimate, best: PointEstimate) -> Vec<u32> {
         let mut wanted = vec![best.clients];
         let adds_points = self.remaining_visits() >= FINAL_REPEATS;
-        let mut contenders = contenders(known, best);
+        let mut contenders = contenders(estimate, best);
         contenders.retain(|&clients| clients != best.clients);
         let mut gaps = Vec::new();
         for (rank, clients) in std::iter::once(best.clients).chain(contenders.iter().copied()).enumerate() {
-            let at = known.points.iter().position(|p| p.clients == clients).expect("one of them");
-            let unlucky = unconfirmed_cliffs(&known.points, at);
+            let at = estimate.points.iter().position(|p| p.clients == clients).expect("one of them");
+            let unlucky = unconfirmed_cliffs(&estimate.points, at);
             if unlucky.is_empty() {
-                gaps.extend(gaps_beside(known, at, adds_points && rank < TOP_POINTS));
+                gaps.extend(gaps_beside(estimate, at, adds_points && rank < TOP_POINTS));
             }
             wanted.extend(unlucky);
         }
@@ -213,17 +213,17 @@ impl Chooser {
         }
         wanted.splice(1..1, gaps.into_iter().map(|(_, middle)| middle));
         if adds_points && self.round > 1 {
-            wanted.extend(recommendation_gap(&known.points, best));
+            wanted.extend(recommendation_gap(&estimate.points, best));
         }
         if self.round == 1 {
-            wanted.extend(coarse_repeats(&known.points, best));
+            wanted.extend(coarse_repeats(&estimate.points, best));
         }
         if !adds_points {
-            let within = known.points.iter().find(|p| p.smoothed >= (1.0 - MAX_LOSS) * best.smoothed);
+            let within = estimate.points.iter().find(|p| p.smoothed >= (1.0 - MAX_LOSS) * best.smoothed);
             wanted.extend(within.map(|p| p.clients));
         }
         wanted.extend(contenders);
-        wanted.extend(cliff_neighbours(&known.points, best));
+        wanted.extend(cliff_neighbours(&estimate.points, best));
         wanted
     }
 }
@@ -273,13 +273,14 @@ fn spaced(from: u32, to: u32, steps: u32) -> Vec<u32> {
 
 /// The gaps on both sides of a point: how urgent (the ratio of their ends), and their middles; `all`: not only those in
 /// which there is a cliff.
-fn gaps_beside(known: &CurveEstimate, at: usize, all: bool) -> Vec<(f64, u32)> {
-    let points = &known.points;
+fn gaps_beside(estimate: &CurveEstimate, at: usize, all: bool) -> Vec<(f64, u32)> {
+    let points = &estimate.points;
     let below = at.checked_sub(1).map(|i| (points[i], points[at]));
     let above = points.get(at + 1).map(|p| (points[at], *p));
     let mut gaps = Vec::new();
     for (low, high) in [below, above].into_iter().flatten() {
-        let noise = MAX_STANDARD_ERRORS * known.standard_error(low.visits).hypot(known.standard_error(high.visits));
+        let noise =
+            MAX_STANDARD_ERRORS * estimate.standard_error(low.visits).hypot(estimate.standard_error(high.visits));
         let share = CLIFF_SHARE.min(1.0 - noise);
         let falls = low.throughput.min(high.throughput) < share * low.throughput.max(high.throughput);
         let gap = (low.clients, high.clients);
@@ -333,14 +334,16 @@ fn coarse_repeats(points: &[PointEstimate], best: PointEstimate) -> Vec<u32> {
 
 /// Points that may still be the best, the most promising first: few visits leave much room, and of two visits one may
 /// have been unlucky.
-fn contenders(known: &CurveEstimate, best: PointEstimate) -> Vec<u32> {
+fn contenders(estimate: &CurveEstimate, best: PointEstimate) -> Vec<u32> {
     let promise = |p: &PointEstimate| {
-        let doubtful = p.visits < CLIFF_VISITS || (p.visits < OUTLIER_VISITS && known.has_outliers(p));
+        let doubtful = p.visits < CLIFF_VISITS || (p.visits < OUTLIER_VISITS && estimate.has_outliers(p));
         let value = if doubtful { p.max.max(p.smoothed) } else { p.smoothed };
-        value * (1.0 + MAX_STANDARD_ERRORS * known.standard_error(p.visits).hypot(known.standard_error(best.visits)))
+        value
+            * (1.0
+                + MAX_STANDARD_ERRORS * estimate.standard_error(p.visits).hypot(estimate.standard_error(best.visits)))
             / best.smoothed
     };
-    let mut left: Vec<&PointEstimate> = known.points.iter().filter(|p| promise(p) >= 1.0).collect();
+    let mut left: Vec<&PointEstimate> = estimate.points.iter().filter(|p| promise(p) >= 1.0).collect();
     left.sort_by(|a, b| promise(b).total_cmp(&promise(a)));
     left.into_iter().map(|p| p.clients).collect()
 }
@@ -424,8 +427,8 @@ mod tests {
         for (alpha, beta) in [(0.02, 1e-2), (0.02, 1e-3), (0.01, 1e-4), (0.0, 3e-5)] {
             let curve = usl(alpha, beta);
             let chooser = run(Chooser::new(1, 256, 5, 9), &curve);
-            let known = CurveEstimate::of(chooser.visits());
-            let best = known.best().unwrap();
+            let estimate = CurveEstimate::of(chooser.visits());
+            let best = estimate.best().unwrap();
             let top = (1..=256).map(&curve).fold(0.0, f64::max);
             assert!(curve(best.clients) > 0.995 * top, "{best:?} for {alpha} {beta}");
         }
@@ -435,10 +438,10 @@ mod tests {
     fn what_seems_to_lie_beyond_a_cliff_beside_the_best_is_measured_again_and_again() {
         for seed in 0..20 {
             let chooser = run(Chooser::new(1, 256, 7, seed), |n| if n < 41 { 100.0 * f64::from(n) } else { 2000.0 });
-            let known = CurveEstimate::of(chooser.visits());
-            let at = known.points.iter().position(|p| p.clients == known.best().unwrap().clients).unwrap();
-            assert_eq!(known.points[at].clients, 40, "seed {seed}");
-            let beyond = known.points[at + 1];
+            let estimate = CurveEstimate::of(chooser.visits());
+            let at = estimate.points.iter().position(|p| p.clients == estimate.best().unwrap().clients).unwrap();
+            assert_eq!(estimate.points[at].clients, 40, "seed {seed}");
+            let beyond = estimate.points[at + 1];
             assert!(beyond.clients == 41 && beyond.visits >= OUTLIER_VISITS, "seed {seed}: {beyond:?}");
         }
     }

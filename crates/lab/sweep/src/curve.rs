@@ -69,6 +69,7 @@ impl CurveEstimate {
                 differences.extend(pairs(&values).map(|(a, b)| (a - b).abs() / throughput));
             }
             let visits = u32::try_from(values.len()).expect("visits are few");
+            // `median` has sorted the values.
             let max = values.last().copied().unwrap_or(0.0);
             points.push(PointEstimate { clients, visits, throughput, max, smoothed: throughput });
         }
@@ -77,7 +78,7 @@ impl CurveEstimate {
         let noise = measured.map_or(PRIOR_NOISE, |noise| {
             ((count * noise.powi(2) + PRIOR_WEIGHT * PRIOR_NOISE.powi(2)) / (count + PRIOR_WEIGHT)).sqrt()
         });
-        let mut known = Self {
+        let mut estimate = Self {
             points,
             noise: noise.max(MIN_NOISE),
             measured_noise: measured,
@@ -87,13 +88,13 @@ impl CurveEstimate {
         let point = |p: &PointEstimate| smoothing::Point {
             clients: p.clients,
             throughput: p.throughput,
-            error: known.standard_error(p.visits),
+            error: estimate.standard_error(p.visits),
         };
-        let smoothed = smoothing::smoothed(&known.points.iter().map(point).collect::<Vec<_>>());
-        for (place, smoothed) in known.points.iter_mut().zip(smoothed) {
-            place.smoothed = smoothed;
+        let smoothed = smoothing::smoothed(&estimate.points.iter().map(point).collect::<Vec<_>>());
+        for (point, smoothed) in estimate.points.iter_mut().zip(smoothed) {
+            point.smoothed = smoothed;
         }
-        known
+        estimate
     }
 
     /// The point with the highest smoothed throughput; of equal ones the smallest.
@@ -113,8 +114,8 @@ impl CurveEstimate {
     }
 
     /// Whether the highest visit of a point is further above its median than noise explains.
-    pub(crate) fn has_outliers(&self, place: &PointEstimate) -> bool {
-        place.max > place.throughput * (1.0 + OUTLIER_DEVIATIONS * self.noise)
+    pub(crate) fn has_outliers(&self, point: &PointEstimate) -> bool {
+        point.max > point.throughput * (1.0 + OUTLIER_DEVIATIONS * self.noise)
     }
 
     /// Relative standard error of a point's median.
@@ -172,7 +173,7 @@ fn pairs(values: &[f64]) -> impl Iterator<Item = (f64, f64)> + '_ {
     values.iter().enumerate().flat_map(|(i, &a)| values[..i].iter().map(move |&b| (a, b)))
 }
 
-/// The median, for which the values are sorted in place; of an even number of values the mean of the two in the middle;
+/// Sorts the values, and returns their median; of an even number of values the mean of the two in the middle;
 /// 0 of none.
 pub(crate) fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
@@ -195,8 +196,8 @@ mod tests {
     #[test]
     fn one_bad_visit_in_five_does_not_move_a_point() {
         let visits: Vec<_> = [100.0, 101.0, 40.0, 99.0, 100.5].iter().map(|&x| visit(0.0, 8, x)).collect();
-        let known = CurveEstimate::of(&visits);
-        assert_eq!((known.points.len(), known.points[0].visits, known.points[0].throughput), (1, 5, 100.0));
+        let estimate = CurveEstimate::of(&visits);
+        assert_eq!((estimate.points.len(), estimate.points[0].visits, estimate.points[0].throughput), (1, 5, 100.0));
     }
 
     #[test]
@@ -210,10 +211,10 @@ mod tests {
                 visits.push(visit(at_s, clients, x * (1.0 - 0.3 * at_s / 45.0)));
             }
         }
-        let known = CurveEstimate::of(&visits);
-        assert!(known.drifted);
-        assert!((known.drift.unwrap() + 0.3).abs() < 0.04, "{:?}", known.drift);
-        let ratio = known.points[1].throughput / known.points[0].throughput;
+        let estimate = CurveEstimate::of(&visits);
+        assert!(estimate.drifted);
+        assert!((estimate.drift.unwrap() + 0.3).abs() < 0.04, "{:?}", estimate.drift);
+        let ratio = estimate.points[1].throughput / estimate.points[0].throughput;
         assert!((ratio - 0.9).abs() < 0.01, "{ratio}");
     }
 

@@ -148,20 +148,20 @@ pub fn measure(
 
 /// The curve that visits make; without names and effort.
 pub(crate) fn curve_of(visits: &[Visit], reference: Option<u32>) -> Curve {
-    let known = CurveEstimate::of(visits);
-    let points: Vec<CurvePoint> = known
+    let estimate = CurveEstimate::of(visits);
+    let points: Vec<CurvePoint> = estimate
         .points
         .iter()
-        .map(|place| {
-            let here: Vec<&Visit> = visits.iter().filter(|v| v.clients == place.clients).collect();
-            let half = 1.96 * known.standard_error(place.visits) * place.throughput;
+        .map(|point| {
+            let here: Vec<&Visit> = visits.iter().filter(|v| v.clients == point.clients).collect();
+            let half = 1.96 * estimate.standard_error(point.visits) * point.throughput;
             CurvePoint {
-                clients: place.clients,
-                visits: place.visits,
-                throughput: place.throughput,
-                believed: Some(place.smoothed),
-                low: (place.throughput - half).max(0.0),
-                high: place.throughput + half,
+                clients: point.clients,
+                visits: point.visits,
+                throughput: point.throughput,
+                believed: Some(point.smoothed),
+                low: (point.throughput - half).max(0.0),
+                high: point.throughput + half,
                 p50_ms: median_of(&here, |v| v.p50_ms),
                 p95_ms: median_of(&here, |v| v.p95_ms),
                 p99_ms: median_of(&here, |v| v.p99_ms),
@@ -183,11 +183,11 @@ pub(crate) fn curve_of(visits: &[Visit], reference: Option<u32>) -> Curve {
         fit,
         no_fit,
         steadiness: Steadiness {
-            noise: known.measured_noise,
+            noise: estimate.measured_noise,
             reference_clients: reference,
             reference: of_reference.map(|v| v.throughput).collect(),
-            drift: known.drift,
-            drifted: known.drifted,
+            drift: estimate.drift,
+            drifted: estimate.drifted,
         },
         ..Curve::default()
     }

@@ -30,7 +30,7 @@ const MAX_ERROR_SHARE: f64 = 0.001;
 const MAX_POOLER_ROUNDS: u32 = 3;
 
 #[derive(Debug)]
-pub struct Order<'p> {
+pub struct SweepRequest<'p> {
     /// The database itself; no HTTP service.
     pub target: Target,
     /// A second curve, through a pooler.
@@ -84,7 +84,7 @@ impl From<TargetError> for SweepError {
     }
 }
 
-impl Order<'_> {
+impl SweepRequest<'_> {
     /// What can be known to be wrong before anything is asked or changed.
     ///
     /// # Errors
@@ -119,34 +119,35 @@ fn prepare_descriptors(target: &Target, clients: u32, duration: Duration) -> Res
 /// Makes the sweep. Interrupted, or kept from going on, it returns what there is.
 ///
 /// # Errors
-/// What is wrong with the target or the order, before any load; or what failed before anything was measured.
+/// What is wrong with the target or the request, before any load; or what failed before anything was measured.
 pub fn run(
-    order: Order<'_>,
+    request: SweepRequest<'_>,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&str, &Progress<'_>),
 ) -> Result<SweepResult, SweepError> {
-    order.check()?;
-    let server = target::check(&order.target)?;
-    if let Some(Through { pooler: Pooler::At(pooler), .. }) = &order.through {
+    request.check()?;
+    let server = target::check(&request.target)?;
+    if let Some(Through { pooler: Pooler::At(pooler), .. }) = &request.through {
         target::check(pooler).map_err(|error| SweepError {
             message: format!("--through: {}", error.message),
             ..SweepError::from(error)
         })?;
     }
-    let limits = match &order.target {
+    let limits = match &request.target {
         Target::Postgres(target) => Some(ask_limits(target)?),
         Target::Redis(_) | Target::MongoDb(_) | Target::Http(_) => None,
     };
     let mut warnings: Vec<String> = server.is_pooled.then(|| POOLER_WARNING.to_owned()).into_iter().collect();
-    let options = limits.map_or(Ok(order.options), |limits| clamp_to_limits(order.options, limits, &mut warnings))?;
-    prepare_descriptors(&order.target, options.to, options.duration)?;
-    warnings.extend(warn_beyond_scale(&order.target, options.to));
-    let mut probe = DatabaseProbe::new(order.target.clone(), limits, order.timeout, options.seed, stop);
-    let direct = measure_curve(&mut probe, &options, "directly", &order.target, progress)?;
+    let options =
+        limits.map_or(Ok(request.options), |limits| clamp_to_limits(request.options, limits, &mut warnings))?;
+    prepare_descriptors(&request.target, options.to, options.duration)?;
+    warnings.extend(warn_beyond_scale(&request.target, options.to));
+    let mut probe = DatabaseProbe::new(request.target.clone(), limits, request.timeout, options.seed, stop);
+    let direct = measure_curve(&mut probe, &options, "directly", &request.target, progress)?;
     let mut result = SweepResult {
         format: FORMAT,
         kind: "sweep".to_owned(),
-        about: about(&order, server.name),
+        about: about(&request, server.name),
         asked: asked(&options),
         warnings,
         ..SweepResult::default()
@@ -157,9 +158,9 @@ pub fn run(
     result.settings = result.verdict.as_ref().map(|verdict| settings(verdict, reserve));
     result.warnings.extend(probe.complaints());
     let best = result.verdict.as_ref().map(|verdict| verdict.recommended_clients);
-    if let Some((through, best)) = order.through.zip(best).filter(|_| may_go_on(&result)) {
+    if let Some((through, best)) = request.through.zip(best).filter(|_| may_go_on(&result)) {
         let options = SweepOptions { rounds: options.rounds.min(MAX_POOLER_ROUNDS), to: through.clients, ..options };
-        let measured = through_the_pooler(through.pooler, best, &options, (order.timeout, stop), progress);
+        let measured = through_the_pooler(through.pooler, best, &options, (request.timeout, stop), progress);
         match measured {
             Ok(measured) => result.through = Some(record_end(measured, &mut result)),
             Err(error) => result.failed = Some(error.message),
@@ -322,8 +323,8 @@ fn asked(options: &SweepOptions) -> Asked {
     }
 }
 
-fn about(order: &Order<'_>, server: String) -> About {
-    let load = match &order.target {
+fn about(request: &SweepRequest<'_>, server: String) -> About {
+    let load = match &request.target {
         Target::Postgres(target) => {
             let scripts: Vec<String> =
                 target.scripts.iter().map(|(script, _)| describe::script(script, target.scale)).collect();
@@ -333,16 +334,16 @@ fn about(order: &Order<'_>, server: String) -> About {
     };
     About {
         started: machine::seconds_since_1970(),
-        seed: order.options.seed,
+        seed: request.options.seed,
         shape: "sweep".to_owned(),
         load,
         pool: "one connection for each client, opened before and kept".to_owned(),
-        target: real::url_without_password(&order.target),
+        target: real::url_without_password(&request.target),
         server: Some(server),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         machine: machine::describe(),
-        command: order.command.clone(),
-        scenario: order.scenario.clone(),
+        command: request.command.clone(),
+        scenario: request.scenario.clone(),
         ..About::default()
     }
 }
@@ -350,7 +351,7 @@ fn about(order: &Order<'_>, server: String) -> About {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use load::plan::{PostgresTarget, QueryProtocol};
+    use load::plan::PostgresTarget;
     use report::result::sweep::{Steadiness, Verdict, Visit};
 
     fn options(to: u32) -> SweepOptions {
@@ -417,16 +418,10 @@ mod tests {
         assert!(!may_go_on(&result) && result.warnings == ["No room."] && result.failed.as_deref() == Some("gone"));
     }
 
-    fn order(from: u32, through: u32) -> Order<'static> {
-        let target = Target::Postgres(PostgresTarget {
-            url: settings::Secret::new("postgres://app@127.0.0.1/shop"),
-            scripts: vec![(Script::SelectOnly, 1)],
-            protocol: QueryProtocol::Simple,
-            scale: 1,
-            schema: "public".to_owned(),
-            variables: Vec::new(),
-        });
-        Order {
+    fn request(from: u32, through: u32) -> SweepRequest<'static> {
+        let url = settings::Secret::new("postgres://app@127.0.0.1/shop");
+        let target = Target::Postgres(PostgresTarget::new(url, vec![(Script::SelectOnly, 1)]));
+        SweepRequest {
             through: Some(Through { pooler: Pooler::At(target.clone()), clients: through }),
             target,
             options: SweepOptions { from, ..options(97) },
@@ -438,15 +433,15 @@ mod tests {
 
     #[test]
     fn what_cannot_be_measured_is_refused_before_any_load() {
-        assert_eq!(order(4, 4).check(), Ok(()));
-        let error = order(4, 2).check().unwrap_err();
+        assert_eq!(request(4, 4).check(), Ok(()));
+        let error = request(4, 2).check().unwrap_err();
         assert!(error.message.contains("begins at 4") && error.blame == Blame::Configuration, "{error}");
     }
 
     #[test]
     fn too_few_descriptors_are_an_error_before_any_load() {
         let most = 9_000_000;
-        let plan = real::plan_of(&order(1, 50).target, most, real::closed(50, Duration::from_secs(1)));
+        let plan = real::plan_of(&request(1, 50).target, most, real::closed(50, Duration::from_secs(1)));
         // Only a system that gives a process nine million descriptors has room.
         if let Err(error) = reserve_descriptors(&plan) {
             assert!(error.blame == Blame::Machine && error.message.contains("descriptors"), "{error}");

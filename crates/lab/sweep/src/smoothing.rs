@@ -112,10 +112,10 @@ mod tests {
         let curve = |n: f64| fit::throughput(100.0, 0.02, 1e-3, n);
         let (mut alone, mut together) = (0.0, 0.0);
         for seed in 0..50 {
-            for place in known(curve, 0.08, seed).points {
-                let truth = curve(f64::from(place.clients));
-                alone += (place.throughput / truth - 1.0).powi(2);
-                together += (place.smoothed / truth - 1.0).powi(2);
+            for point in known(curve, 0.08, seed).points {
+                let truth = curve(f64::from(point.clients));
+                alone += (point.throughput / truth - 1.0).powi(2);
+                together += (point.smoothed / truth - 1.0).powi(2);
             }
         }
         assert!(together < 0.6 * alone, "{together} against {alone}");

@@ -45,10 +45,10 @@ pub struct Generator {
 
 /// The verdict; `None` if at no number of clients anything was done.
 pub fn verdict(curve: &Curve, generator: Generator, seed: u64) -> Option<Verdict> {
-    let Found { known, eligible, best, recommended } = Found::of(curve)?;
-    let (loss, best_from, best_to) = resample(&known, &eligible, recommended, best, seed);
-    let top = bracketing::ending(&known, best);
-    let fewest = known.points.first().map_or(1, |p| p.clients);
+    let Found { estimate, eligible, best, recommended } = Found::of(curve)?;
+    let (loss, best_from, best_to) = resample(&estimate, &eligible, recommended, best, seed);
+    let top = bracketing::ending(&estimate, best);
+    let fewest = estimate.points.first().map_or(1, |p| p.clients);
     let mut verdict = Verdict {
         best_clients: best.clients,
         best_throughput: best.smoothed,
@@ -59,21 +59,21 @@ pub fn verdict(curve: &Curve, generator: Generator, seed: u64) -> Option<Verdict
         loss,
         bracketed: top == Ending::Bracketed,
         bracketed_below: fewest == 1 || fewest < recommended.clients.min(best.clients),
-        shape: shape(&known, best, top).to_owned(),
+        shape: shape(&estimate, best, top).to_owned(),
         limited_by: limit(point(curve, best.clients), generator, top == Ending::Bracketed),
         two_speeds: bimodal::bimodal(&curve.visits),
         ..Verdict::default()
     };
-    let doubts = doubts(&verdict, &known);
-    verdict.confidence = confidence(&verdict, &known, &doubts).to_owned();
-    advise(&mut verdict, &known, &doubts);
+    let doubts = doubts(&verdict, &estimate);
+    verdict.confidence = confidence(&verdict, &estimate, &doubts).to_owned();
+    advise(&mut verdict, &estimate, &doubts);
     verdict.because = explain(curve, &verdict);
     Some(verdict)
 }
 
 /// What the curve says by itself.
 struct Found {
-    known: CurveEstimate,
+    estimate: CurveEstimate,
     /// The numbers that were measured often enough to be recommended.
     eligible: Vec<PointEstimate>,
     best: PointEstimate,
@@ -84,12 +84,12 @@ struct Found {
 impl Found {
     /// `None`: nothing was done.
     fn of(curve: &Curve) -> Option<Self> {
-        let known = CurveEstimate::of(&curve.visits);
-        let best = known.best()?;
-        let often = known.points.iter().map(|p| p.visits).max().unwrap_or(0).min(2);
-        let eligible: Vec<PointEstimate> = known.points.iter().copied().filter(|p| p.visits >= often).collect();
+        let estimate = CurveEstimate::of(&curve.visits);
+        let best = estimate.best()?;
+        let often = estimate.points.iter().map(|p| p.visits).max().unwrap_or(0).min(2);
+        let eligible: Vec<PointEstimate> = estimate.points.iter().copied().filter(|p| p.visits >= often).collect();
         let recommended = *eligible.iter().find(|p| p.smoothed >= (1.0 - MAX_LOSS) * best.smoothed).unwrap_or(&best);
-        Some(Self { known, eligible, best, recommended })
+        Some(Self { estimate, eligible, best, recommended })
     }
 }
 
@@ -159,7 +159,7 @@ fn describe_sharing(max_size: u32) -> String {
 /// Draws curves that could as well have been measured: what the recommendation loses, and which points win, the
 /// smallest and largest that win in at least 2.5% of the draws.
 fn resample(
-    known: &CurveEstimate,
+    estimate: &CurveEstimate,
     eligible: &[PointEstimate],
     recommended: PointEstimate,
     best: PointEstimate,
@@ -170,11 +170,11 @@ fn resample(
     let mut wins = vec![0usize; eligible.len()];
     for _ in 0..RESAMPLES {
         let drawn: Vec<f64> =
-            eligible.iter().map(|p| p.smoothed * (1.0 + known.standard_error(p.visits) * random.normal())).collect();
+            eligible.iter().map(|p| p.smoothed * (1.0 + estimate.standard_error(p.visits) * random.normal())).collect();
         let top = (0..eligible.len()).max_by(|&a, &b| drawn[a].total_cmp(&drawn[b])).expect("the best was seen");
         wins[top] += 1;
-        let of = |place: PointEstimate| {
-            eligible.iter().position(|p| p.clients == place.clients).map_or(place.smoothed, |i| drawn[i])
+        let of = |point: PointEstimate| {
+            eligible.iter().position(|p| p.clients == point.clients).map_or(point.smoothed, |i| drawn[i])
         };
         losses.push(1.0 - of(recommended) / of(best));
     }
@@ -186,8 +186,8 @@ fn resample(
     (loss, winners().min().unwrap_or(best.clients).min(best.clients), winners().max().unwrap_or(0).max(best.clients))
 }
 
-fn shape(known: &CurveEstimate, best: PointEstimate, top: Ending) -> &'static str {
-    let (Some(first), Some(last)) = (known.points.first(), known.points.last()) else { return "open" };
+fn shape(estimate: &CurveEstimate, best: PointEstimate, top: Ending) -> &'static str {
+    let (Some(first), Some(last)) = (estimate.points.first(), estimate.points.last()) else { return "open" };
     let keeps = last.smoothed >= (1.0 - MAX_LOSS) * best.smoothed;
     match top {
         Ending::Rising => "rising",
@@ -216,7 +216,7 @@ fn limit(at: Option<&CurvePoint>, generator: Generator, is_bracketed: bool) -> O
 }
 
 /// Why the verdict is not to be relied on; each reason alone makes confidence low.
-fn doubts(verdict: &Verdict, known: &CurveEstimate) -> Vec<Doubt> {
+fn doubts(verdict: &Verdict, estimate: &CurveEstimate) -> Vec<Doubt> {
     let is_generator = verdict.limited_by.as_deref() == Some("generator");
     let falls = verdict.shape == "falling" && !verdict.bracketed_below;
     let decide = [verdict.recommended_clients, verdict.best_clients];
@@ -226,13 +226,13 @@ fn doubts(verdict: &Verdict, known: &CurveEstimate) -> Vec<Doubt> {
         (falls, Doubt::OnlyFalls),
         (is_generator, Doubt::Generator),
         (is_unsteady, Doubt::TwoSpeeds),
-        (verdict.loss.high > MAX_MEDIUM_LOSS || known.noise > MAX_MEDIUM_NOISE, Doubt::Noise),
+        (verdict.loss.high > MAX_MEDIUM_LOSS || estimate.noise > MAX_MEDIUM_NOISE, Doubt::Noise),
     ];
     all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, doubt)| doubt).collect()
 }
 
-fn confidence(verdict: &Verdict, known: &CurveEstimate, doubts: &[Doubt]) -> &'static str {
-    let is_steady = !known.drifted && known.measured_noise.is_some() && verdict.two_speeds.is_empty();
+fn confidence(verdict: &Verdict, estimate: &CurveEstimate, doubts: &[Doubt]) -> &'static str {
+    let is_steady = !estimate.drifted && estimate.measured_noise.is_some() && verdict.two_speeds.is_empty();
     match () {
         () if !doubts.is_empty() => "low",
         () if is_steady && verdict.bracketed_below && verdict.loss.high <= MAX_HIGH_CONFIDENCE_LOSS => "high",
@@ -241,15 +241,15 @@ fn confidence(verdict: &Verdict, known: &CurveEstimate, doubts: &[Doubt]) -> &'s
 }
 
 /// What people are told to do with it.
-fn advise(verdict: &mut Verdict, known: &CurveEstimate, doubts: &[Doubt]) {
-    let most = known.points.last().map_or(1, |p| p.clients);
-    let is_range = advice::is_range(known, verdict.recommended_clients, &verdict.two_speeds, doubts);
+fn advise(verdict: &mut Verdict, estimate: &CurveEstimate, doubts: &[Doubt]) {
+    let most = estimate.points.last().map_or(1, |p| p.clients);
+    let is_range = advice::is_range(estimate, verdict.recommended_clients, &verdict.two_speeds, doubts);
     verdict.advice = if is_range { "range" } else { "use" }.to_owned();
     verdict.to_know = advice::to_know(verdict, doubts, most);
     if doubts.is_empty() {
         return;
     }
-    let safe = advice::safe_range(known, verdict);
+    let safe = advice::safe_range(estimate, verdict);
     verdict.safe = safe.map(|(safe, _)| safe);
     if let Some((_, least)) = safe.filter(|_| is_range) {
         (verdict.recommended_clients, verdict.recommended_throughput) = (least.clients, least.smoothed);

@@ -19,7 +19,7 @@ use ::report::{
     live::{Counts, Live},
     result::BenchResult,
 };
-use ::sweep::run::{Order, Pooler, SweepError, Through};
+use ::sweep::run::{Pooler, SweepError, SweepRequest, Through};
 use settings::Secret;
 
 use super::{
@@ -302,7 +302,7 @@ fn secret_url(text: &str) -> Result<Secret, StartError> {
 fn from_scenario(args: &BenchArgs, path: &Path, interrupt: &Interrupt) -> Result<Job, StartError> {
     check_no_load_flags(args).map_err(|message| StartError::Usage(message.to_owned()))?;
     let mut scenario = load_scenario(args, path)?;
-    let tables = scenario.largest_table_scale();
+    let scale = scenario.largest_table_scale();
     let about = Some(scenario.about.trim().to_owned()).filter(|about| !about.is_empty());
     let notes = ScenarioNotes { about, compression: scenario.compression, columns: scenario.columns.clone() };
     let doctor = args.output.doctor;
@@ -317,7 +317,7 @@ fn from_scenario(args: &BenchArgs, path: &Path, interrupt: &Interrupt) -> Result
             .map_err(StartError::Failed)?;
         scenario.point_at(database.url());
         runs.database = Some(database);
-        runs.init = tables.is_some();
+        runs.init = scale.is_some();
     }
     if let Some(mut plan) = scenario.sweep.take() {
         plan.options.seed = args.output.seed.unwrap_or(plan.options.seed);
@@ -410,7 +410,7 @@ fn sweep_of_scenario(sweep: SweepOfScenario, outputs: Outputs, stop: &AtomicBool
         };
         Through { pooler: Pooler::Started(Box::new(start)), clients }
     });
-    let order = Order {
+    let request = SweepRequest {
         target: plan.target,
         through,
         options: plan.options,
@@ -418,7 +418,7 @@ fn sweep_of_scenario(sweep: SweepOfScenario, outputs: Outputs, stop: &AtomicBool
         command: Some(command_line()),
         scenario: about,
     };
-    sweep::carry_out(order, init, subject, outputs, stop)
+    sweep::carry_out(request, init, subject, outputs, stop)
 }
 
 /// Runs a plan, here or in a process that is frozen now and then.
@@ -485,7 +485,7 @@ fn find_failures(fail_if: &[Comparison], plans: &[Plan], results: &[BenchResult]
 mod tests {
     use std::{io::Read, io::Write, net::TcpListener, thread};
 
-    use ::load::plan::{self, HttpTarget, PoolWishes, Shape};
+    use ::load::plan::{HttpTarget, PoolWishes, Shape};
     use clap::Parser;
 
     use super::*;
@@ -555,25 +555,10 @@ mod tests {
     fn plan(name: &str, url: &str) -> Plan {
         let duration = Duration::from_millis(50);
         let shape = Shape::Closed { clients: 1, think: Duration::from_millis(5), duration, operations: None };
-        Plan {
-            name: name.to_owned(),
-            target: Target::Http(HttpTarget {
-                url: Secret::new(url),
-                method: "GET".to_owned(),
-                headers: Vec::new(),
-                body: None,
-                expect: Vec::new(),
-            }),
-            pool: PoolWishes::default().pool(&shape),
-            shape,
-            faults: Vec::new(),
-            warmup: Duration::ZERO,
-            timeout: plan::DEFAULT_TIMEOUT,
-            seed: 1,
-            fail_if: Vec::new(),
-            freeze: None,
-            poolhouse: None,
-        }
+        let (url, method) = (Secret::new(url), "GET".to_owned());
+        let target = Target::Http(HttpTarget { url, method, headers: Vec::new(), body: None, expect: Vec::new() });
+        let pool = PoolWishes::default().pool(&shape);
+        Plan::new(name.to_owned(), target, shape, pool)
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     Endpoint, ErrorKind,
-    client::{ClientProtocol, Disconnect, Fault, LoginPhase, Step, VIOLATION_KIND},
+    client::{ClientProtocol, Disconnect, Failure, LoginPhase, Step, VIOLATION_KIND},
 };
 
 impl ClientProtocol for Requester {
@@ -27,7 +27,7 @@ impl ClientProtocol for Requester {
         Self::new(options.login.clone())
     }
 
-    fn take(&mut self, options: &ConnectOptions, input: &mut &[u8], out: &mut Vec<u8>) -> Result<Step, Fault> {
+    fn take(&mut self, options: &ConnectOptions, input: &mut &[u8], out: &mut Vec<u8>) -> Result<Step, Failure> {
         let taken = self.take(&options.keys, input, out);
         Ok(match taken.map_err(|fault| self.describe(fault))? {
             Verdict::More => Step::More,
@@ -40,14 +40,14 @@ impl ClientProtocol for Requester {
         })
     }
 
-    fn secured(&mut self, _: &ConnectOptions, _: Secured, _: &mut Vec<u8>) -> Result<(), Fault> {
+    fn secured(&mut self, _: &ConnectOptions, _: Secured, _: &mut Vec<u8>) -> Result<(), Failure> {
         self.secured();
         Ok(())
     }
 }
 
 impl Requester {
-    fn describe(&self, fault: requester::Fault) -> Fault {
+    fn describe(&self, fault: requester::Fault) -> Failure {
         let kind = match (fault.refused, self.is_greeted()) {
             (false, _) => VIOLATION_KIND,
             (true, true) => "login refused",
@@ -55,7 +55,7 @@ impl Requester {
         };
         let disconnect =
             Disconnect { kind: ErrorKind(kind.into()), permanent: fault.permanent, message: fault.message };
-        Fault { disconnect, detour: false }
+        Failure { disconnect, detour: false }
     }
 }
 

@@ -64,7 +64,7 @@ impl Querier {
         if let Some(error) = requester.error() {
             return Ok(Reply::Refused { code: error.code, message: error.to_string() });
         }
-        let read = requester.reply().ok_or(Malformed("an answer that is no document")).and_then(read);
+        let read = requester.reply().ok_or(Malformed("an answer that is no document")).and_then(to_bounded_json);
         read.map(Reply::Done).map_err(|Malformed(what)| TargetError::target(format!("this is no MongoDB: {what}")))
     }
 }
@@ -96,7 +96,8 @@ fn write_number(to: &mut Writer<'_>, name: &str, number: &Number) {
     }
 }
 
-fn read(document: Document<'_>) -> Result<Value, Malformed> {
+/// The answer as JSON: values below [`MAX_DEPTH`] become null, and elements beyond [`MAX_ELEMENTS`] are left out.
+fn to_bounded_json(document: Document<'_>) -> Result<Value, Malformed> {
     let mut left = MAX_ELEMENTS;
     json(Bson::Document(document), MAX_DEPTH, &mut left)
 }
@@ -146,7 +147,7 @@ mod tests {
             let mut writer = Writer::new(&mut bytes);
             command.iter().for_each(|(name, value)| write(&mut writer, name, value));
         }
-        read(Document::read(&bytes).unwrap()).unwrap()
+        to_bounded_json(Document::read(&bytes).unwrap()).unwrap()
     }
 
     #[test]
@@ -165,7 +166,7 @@ mod tests {
         let mut bytes = Vec::new();
         Writer::new(&mut bytes).double("nan", f64::NAN).object_id("id", [7; 12]).time("at", 5).binary("b", &[1]);
         let document = Document::read(&bytes).unwrap();
-        assert_eq!(read(document).unwrap(), json!({ "nan": null, "id": null, "at": 5, "b": null }));
+        assert_eq!(to_bounded_json(document).unwrap(), json!({ "nan": null, "id": null, "at": 5, "b": null }));
     }
 
     #[test]

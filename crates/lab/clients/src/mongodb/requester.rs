@@ -298,7 +298,7 @@ impl Requester {
     }
 }
 
-/// Drivers repeat it for each batch.
+/// The `batchSize` of a command, which drivers repeat in each getMore.
 fn read_batch_size(command: Document<'_>) -> Result<Option<i64>, Malformed> {
     let cursor = command.get("cursor")?.and_then(Value::document).unwrap_or(command);
     Ok(cursor.get("batchSize")?.and_then(Value::integer).filter(|size| *size > 0))

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Endpoint, ErrorKind,
-    client::{ClientProtocol, Disconnect, Fault, Goodbye, LoginPhase, Step, VIOLATION_KIND},
+    client::{ClientProtocol, Disconnect, Failure, Goodbye, LoginPhase, Step, VIOLATION_KIND},
 };
 
 impl ClientProtocol for Requester {
@@ -28,7 +28,7 @@ impl ClientProtocol for Requester {
         Self::begin(&options.login, out)
     }
 
-    fn take(&mut self, options: &ConnectOptions, input: &mut &[u8], out: &mut Vec<u8>) -> Result<Step, Fault> {
+    fn take(&mut self, options: &ConnectOptions, input: &mut &[u8], out: &mut Vec<u8>) -> Result<Step, Failure> {
         Ok(match self.take(&options.login, input, out).map_err(fault)? {
             Verdict::More => Step::More,
             Verdict::StartTls => Step::StartTls,
@@ -38,14 +38,14 @@ impl ClientProtocol for Requester {
         })
     }
 
-    fn secured(&mut self, options: &ConnectOptions, secured: Secured, out: &mut Vec<u8>) -> Result<(), Fault> {
+    fn secured(&mut self, options: &ConnectOptions, secured: Secured, out: &mut Vec<u8>) -> Result<(), Failure> {
         self.secured(&options.login, secured, out).map_err(fault)
     }
 
-    fn tls_failed(&mut self, options: &ConnectOptions, certificate: bool, message: String) -> Fault {
+    fn tls_failed(&mut self, options: &ConnectOptions, certificate: bool, message: String) -> Failure {
         let session::Fault { permanent, detour, message, .. } = self.tls_failed(&options.login, certificate, message);
         let kind = ErrorKind("tls failed".into());
-        Fault { disconnect: Disconnect { kind, permanent, message }, detour }
+        Failure { disconnect: Disconnect { kind, permanent, message }, detour }
     }
 
     fn farewell(&self) -> Option<(ErrorKind, String)> {
@@ -62,14 +62,14 @@ impl ClientProtocol for Requester {
     }
 }
 
-fn fault(fault: session::Fault) -> Fault {
+fn fault(fault: session::Fault) -> Failure {
     let kind = match fault.code {
         Some(code) => sqlstate(std::str::from_utf8(&code).expect("only ASCII is taken")),
         None if fault.violation => ErrorKind(VIOLATION_KIND.into()),
         None => ErrorKind("login failed".into()),
     };
     let disconnect = Disconnect { kind, permanent: fault.permanent, message: fault.message };
-    Fault { disconnect, detour: fault.detour }
+    Failure { disconnect, detour: fault.detour }
 }
 
 /// The kind of an error that a server gave.

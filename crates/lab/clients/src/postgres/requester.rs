@@ -38,7 +38,7 @@ impl Parameters {
     /// Adds a parameter. `value` appends it and returns true, or false for NULL.
     ///
     /// # Errors
-    /// Those of `value`; the parameters are of no use then.
+    /// The errors of `value`; the parameters are of no use then.
     pub fn push<E>(&mut self, value: impl FnOnce(&mut Vec<u8>) -> Result<bool, E>) -> Result<(), E> {
         self.count = self.count.checked_add(1).expect("a statement has at most 65,535 parameters");
         let start = self.bytes.len();
@@ -138,7 +138,7 @@ impl Requester {
     /// Sends what `text` appends, a statement or several, as one Query message.
     ///
     /// # Errors
-    /// Those of `text`; nothing is sent then.
+    /// The errors of `text`; nothing is sent then.
     pub fn query_written_by<E>(
         &mut self,
         out: &mut Vec<u8>,

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     Endpoint, ErrorKind,
-    client::{ClientProtocol, Disconnect, Fault, Goodbye, LoginPhase, Step, VIOLATION_KIND},
+    client::{ClientProtocol, Disconnect, Failure, Goodbye, LoginPhase, Step, VIOLATION_KIND},
 };
 
 impl ClientProtocol for Requester {
@@ -27,7 +27,7 @@ impl ClientProtocol for Requester {
         Self::new()
     }
 
-    fn take(&mut self, options: &ConnectOptions, input: &mut &[u8], out: &mut Vec<u8>) -> Result<Step, Fault> {
+    fn take(&mut self, options: &ConnectOptions, input: &mut &[u8], out: &mut Vec<u8>) -> Result<Step, Failure> {
         Ok(match self.take(&options.login, input, out).map_err(fault)? {
             Verdict::More => Step::More,
             Verdict::StartTls => Step::StartTls,
@@ -38,7 +38,7 @@ impl ClientProtocol for Requester {
         })
     }
 
-    fn secured(&mut self, _: &ConnectOptions, _: Secured, _: &mut Vec<u8>) -> Result<(), Fault> {
+    fn secured(&mut self, _: &ConnectOptions, _: Secured, _: &mut Vec<u8>) -> Result<(), Failure> {
         self.secured();
         Ok(())
     }
@@ -59,10 +59,10 @@ impl ClientProtocol for Requester {
     }
 }
 
-fn fault(fault: requester::Fault) -> Fault {
+fn fault(fault: requester::Fault) -> Failure {
     let kind = fault.reply.as_ref().map_or_else(|| ErrorKind(VIOLATION_KIND.into()), kind_of);
     let disconnect = Disconnect { kind, permanent: fault.permanent, message: fault.message };
-    Fault { disconnect, detour: false }
+    Failure { disconnect, detour: false }
 }
 
 /// The kind of an error that a server gave.

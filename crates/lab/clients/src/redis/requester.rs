@@ -100,7 +100,7 @@ impl Words {
     /// Adds the word that `write` appends.
     ///
     /// # Errors
-    /// Those of `write`; the words are of no use then.
+    /// The errors of `write`; the words are of no use then.
     pub fn push<E>(&mut self, write: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
         write(&mut self.bytes)?;
         self.ends.push(self.bytes.len());

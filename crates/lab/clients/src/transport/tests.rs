@@ -59,7 +59,7 @@ fn what_is_sent_comes_back_whole() {
     while received.len() < length {
         let Event::Received { key: 7, bytes } = next(&mut transport) else { panic!("bytes were expected") };
         received.extend_from_slice(&bytes);
-        transport.done(bytes);
+        transport.give_back(bytes);
     }
     assert!(received == sent);
     transport.close(7);
@@ -232,7 +232,7 @@ fn hundreds_of_connections_are_carried_at_once() {
             }
             Event::Received { key, bytes } => {
                 assert_eq!(*bytes, key.to_be_bytes());
-                transport.done(bytes);
+                transport.give_back(bytes);
                 rounds[key as usize] += 1;
                 if rounds[key as usize] < 5 {
                     transport.send(key, &key.to_be_bytes());

@@ -8,7 +8,7 @@ use pool::Time;
 use crate::record::{Part, RunMetrics};
 
 /// Delay of an arrival above which the load generator counts as late.
-pub const MAX_DELAY: Duration = Duration::from_millis(1);
+pub const MAX_PUNCTUAL_DELAY: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
@@ -38,7 +38,7 @@ pub enum InstanceChoice {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Lateness {
     pub arrivals: u64,
-    /// Arrivals that were later than [`MAX_DELAY`].
+    /// Arrivals that were later than [`MAX_PUNCTUAL_DELAY`].
     pub late: u64,
     pub worst: Duration,
 }
@@ -331,7 +331,7 @@ impl Open {
         self.upcoming = self.arrivals.next();
         let scheduled = origin + arrival.at;
         self.lateness.arrivals += 1;
-        if now - scheduled > MAX_DELAY {
+        if now - scheduled > MAX_PUNCTUAL_DELAY {
             self.lateness.late += 1;
             self.lateness.worst = self.lateness.worst.max(now - scheduled);
         }

@@ -228,7 +228,7 @@ impl Engine {
 
     /// No connection can be made: the run ends.
     pub(super) fn fail(&mut self, error: ErrorKind, now: Time) {
-        let made = self.metrics.open();
+        let made = self.metrics.open_connections();
         self.failure.get_or_insert(StartFailure { kind: error, made, wanted: self.required_connections });
         self.stop(now);
     }

@@ -336,7 +336,7 @@ impl RunMetrics {
         }
     }
 
-    pub fn open(&self) -> u32 {
+    pub fn open_connections(&self) -> u32 {
         self.open
     }
 

@@ -88,7 +88,7 @@ pub(super) type Mistake = (usize, String);
 /// Reads a whole text as one expression; a backslash before a line's end goes on with the next line.
 ///
 /// # Errors
-/// It is none; with the place.
+/// The text is no expression; with the place of the mistake.
 pub(super) fn parse(text: &str, names: &mut Names) -> Result<Expression, Mistake> {
     let tokens = tokens(text)?;
     let mut parser = Parser { tokens: &tokens, end: text.len(), at: 0, depth: 0, names };

@@ -42,7 +42,7 @@ impl Names {
     /// The number of a variable, a new one for a new name.
     ///
     /// # Errors
-    /// It is no name, or there are too many.
+    /// The text is no name, or there are too many.
     pub(super) fn intern(&mut self, name: &str) -> Result<VarId, String> {
         if let Some(number) = self.numbers.get(name) {
             return Ok(*number);

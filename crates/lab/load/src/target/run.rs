@@ -290,7 +290,7 @@ impl<O: ScriptExchange> Run<'_, O> {
         let progress = match event {
             Event::Received { bytes, .. } => {
                 let progress = client.on_received(&bytes, transport, options, out);
-                transport.done(bytes);
+                transport.give_back(bytes);
                 progress
             }
             other => client.on_event(other, transport, options, out),

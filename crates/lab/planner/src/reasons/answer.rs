@@ -6,14 +6,14 @@ use crate::{
     advice::{Advice, client_limits_of_pools},
     prediction::{Best, Prediction},
     question::Question,
-    run::front_with_pool,
+    run::front_with_exclusive_leases,
     words::counted,
 };
 
 /// What to do. Empty if no load has a pool.
 pub fn answer(question: &Question, load: &Plan, prediction: &Prediction) -> Vec<String> {
     if let (Some(one), Some(settings)) = (&prediction.shared, &prediction.shared_settings)
-        && front_with_pool(load).is_none()
+        && front_with_exclusive_leases(load).is_none()
         && question.spec.budget.is_none()
     {
         let each = prediction.settings.as_ref().map_or(0, |each| each.max_size);

@@ -49,11 +49,11 @@ fn warning(question: &Question, load: &Plan) -> Option<String> {
     })
 }
 
-/// How much of a load is within a stall.
-fn stalled_time(window: Window, length: Duration) -> Duration {
+/// The sum of the stall's windows within a load of this length.
+fn stalled_time(window: Window, load_length: Duration) -> Duration {
     let (mut begins, mut stalled) = (window.first, Duration::ZERO);
-    while begins < length {
-        stalled += window.length.min(length - begins);
+    while begins < load_length {
+        stalled += window.length.min(load_length - begins);
         match window.every {
             Some(every) if !every.is_zero() => begins += every,
             _ => break,

@@ -9,7 +9,7 @@ use crate::{
     fragments::MONGODB,
     prediction::Prediction,
     question::Question,
-    run::{front_with_pool, max_pool_connections, monitoring_connections},
+    run::{front_with_exclusive_leases, max_pool_connections, monitoring_connections},
     server::MONGODB_MONITORS_PER_HOST,
     sizes::Sizes,
     words::{counted, ms, number, percent, time},
@@ -20,10 +20,10 @@ const POSTGRES_DEFAULT_LIMIT: (u32, u64) = (100, 97);
 
 pub(super) fn explain(question: &Question, load: &Plan, prediction: &Prediction, to: &mut Explanation) {
     front(question, load, prediction, to);
-    if front_with_pool(load).is_none() {
+    if front_with_exclusive_leases(load).is_none() {
         warn_of_given(question, to);
     }
-    if let Some(settings) = prediction.settings.as_ref().filter(|_| front_with_pool(load).is_none()) {
+    if let Some(settings) = prediction.settings.as_ref().filter(|_| front_with_exclusive_leases(load).is_none()) {
         let monitors = u64::from(monitoring_connections(load, &question.spec));
         server_limit(question, load, settings, to);
         mongodb_monitors(question, settings, to);
@@ -40,7 +40,7 @@ pub(super) fn explain(question: &Question, load: &Plan, prediction: &Prediction,
             ),
         );
     }
-    if front_with_pool(load).is_none() {
+    if front_with_exclusive_leases(load).is_none() {
         one_pool_for_all(prediction, to);
     }
     refused(question, prediction, to);
@@ -97,7 +97,7 @@ fn free_during_deployment(question: &Question, load: &Plan) -> Option<u32> {
 
 /// Explains what a Poolhouse in front of the pools changes.
 fn front(question: &Question, load: &Plan, prediction: &Prediction, to: &mut Explanation) {
-    if front_with_pool(load).is_some() && prediction.settings.is_some() {
+    if front_with_exclusive_leases(load).is_some() && prediction.settings.is_some() {
         let text =
             "The max_size that is found is that of the pools before the Poolhouse, and so is what is to be pasted.";
         to.reason("in front", text.to_owned());
@@ -284,7 +284,7 @@ fn refused(question: &Question, prediction: &Prediction, to: &mut Explanation) {
 
 /// Limits for clients of one Poolhouse in front of all instances.
 fn clients_of_one(question: &Question, load: &Plan, prediction: &Prediction) -> Option<String> {
-    let one = prediction.shared_settings.as_ref().filter(|_| front_with_pool(load).is_none())?;
+    let one = prediction.shared_settings.as_ref().filter(|_| front_with_exclusive_leases(load).is_none())?;
     if question.spec.budget.is_some() {
         return None;
     }

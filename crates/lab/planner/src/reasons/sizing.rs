@@ -8,7 +8,7 @@ use crate::{
     facts::{RULE_FACTOR, RULE_UTILISATION, WorstStall, worst_stall},
     prediction::Prediction,
     question::Question,
-    run::{front_with_pool, max_pool_connections},
+    run::{front_with_exclusive_leases, max_pool_connections},
     words::{counted, ms, number, percent, time},
 };
 
@@ -80,7 +80,7 @@ fn in_stall(question: &Question, load: &Plan, prediction: &Prediction, to: &mut 
             number(need / facts.in_use_at_mean.unwrap_or(need))
         ),
     );
-    if front_with_pool(load).is_some() {
+    if front_with_exclusive_leases(load).is_some() {
         // The Poolhouse in front decides how many of these connections reach the database.
         return;
     }

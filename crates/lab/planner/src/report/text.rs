@@ -16,7 +16,7 @@ const MAX_GIVEN: usize = 6;
 const REASON_COLUMN: usize = 20;
 
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write(out: &mut dyn Write, prediction: &Prediction) -> io::Result<()> {
     if !prediction.about.is_empty() {
         writeln!(out, "{}\n", wrap(&printable(&prediction.about), 0, WIDTH))?;

@@ -27,7 +27,7 @@ fn the_poolhouse_bounds_the_concurrency_at_the_database_and_other_operations_wai
     let outcome = simulate(&through(20, 5), &constant());
     near(outcome.result.total.rate().unwrap(), 500.0, 0.01);
     near(response(&outcome.result).p50, 40.0, 0.01);
-    assert_eq!((outcome.server.most, outcome.result.total.connections.most), (5, 20));
+    assert_eq!((outcome.server.max_open, outcome.result.total.connections.most), (5, 20));
     // So it does with a curve and with processors.
     for (curve, processors) in
         [(Some(Curve::parallel(2, 0.010)), None), (None, Some(Processors { count: 2, work: ms(10) }))]
@@ -63,7 +63,7 @@ fn an_operation_that_waits_for_too_long_in_the_poolhouse_fails_and_keeps_its_con
 fn the_servers_limit_is_for_the_poolhouse_and_not_for_its_clients() {
     let spec = Spec { limit: Some(6), reserved: 3, ..constant() };
     let outcome = simulate(&through(20, 5), &spec);
-    assert_eq!(outcome.server.most, 3);
+    assert_eq!(outcome.server.max_open, 3);
     assert!(outcome.server.refused > 0);
     near(outcome.result.total.rate().unwrap(), 300.0, 0.05);
 }
@@ -76,7 +76,7 @@ fn a_cut_of_all_connections_costs_the_poolhouse_its_servers_and_leaves_no_client
     let outcome = simulate(&plan, &constant());
     // Five cuts of 20 connections, and 5 servers each time.
     assert!(outcome.result.total.connections.created >= 100, "{:?}", outcome.result.total.connections);
-    assert_eq!(outcome.server.most, 5);
+    assert_eq!(outcome.server.max_open, 5);
     near(outcome.result.total.rate().unwrap(), 500.0, 0.02);
 }
 

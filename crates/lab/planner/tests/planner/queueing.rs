@@ -185,7 +185,7 @@ fn a_closed_loop_on_a_measured_server_does_what_was_measured() {
         spec.curve = Some(curve.clone());
         let outcome = simulate(&plan(shape, fixed(clients)), &spec);
         near(outcome.result.total.rate().unwrap(), expected, 0.03);
-        assert_eq!(outcome.server.at_once, Some(clients));
+        assert_eq!(outcome.server.max_concurrent, Some(clients));
     }
 }
 

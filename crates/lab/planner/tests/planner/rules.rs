@@ -106,7 +106,7 @@ fn a_server_refuses_connections_above_its_limit_and_late_pools_get_none() {
     let mut spec = spec(Times::Constant(ms(10)));
     (spec.limit, spec.reserved) = (Some(18), 3);
     let outcome = simulate(&plan, &spec);
-    assert_eq!(outcome.server.most, 15);
+    assert_eq!(outcome.server.max_open, 15);
     assert!(outcome.server.refused > 5, "{:?}", outcome.server);
     near(outcome.result.total.rate().unwrap(), 1500.0, 0.01);
     assert!(outcome.result.total.connections.failed["sqlstate 53300"] > 5);
@@ -163,10 +163,10 @@ fn pools_under_one_limit_take_turns_so_that_each_is_served() {
     let mut spec = spec(Times::Constant(ms(2)));
     spec.budget = Some(20);
     let shared = simulate(&plan, &spec);
-    assert_eq!(shared.server.most, 20);
+    assert_eq!(shared.server.max_open, 20);
     assert!(shared.result.total.errors.is_empty(), "{:?}", shared.result.total.errors);
     assert!(shared.result.total.connections.closed["reclaimed"] > 20, "{:?}", shared.result.total.connections);
     spec.budget = None;
     let alone = simulate(&plan, &spec);
-    assert_eq!(alone.server.most, 80);
+    assert_eq!(alone.server.max_open, 80);
 }
