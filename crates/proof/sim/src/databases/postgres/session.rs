@@ -333,22 +333,3 @@ impl Session {
         left
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_transaction_that_fails_leaves_nothing_behind() {
-        let mut shared = Shared::default();
-        let mut session = Session::new(1, Duration::ZERO);
-        session.start_transaction();
-        session.block = Block::Open;
-        session.temps.insert("t".into(), Vec::new());
-        shared.insert(1, "", "a".into(), 1);
-        session.abort(&mut shared);
-        assert_eq!((session.block, session.temps.len()), (Block::Failed, 0));
-        session.roll_back(&mut shared);
-        assert!(session.leftovers(&shared).is_empty() && shared.ledger().is_empty());
-    }
-}

@@ -171,117 +171,16 @@ fn a_copy_takes_rows_until_its_end() {
     assert_eq!(server.ledger().len(), 2);
 }
 
-/// Statements as Poolhouse writes them.
-mod of_poolhouse {
-    use super::*;
-
-    const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED, NOT DEFERRABLE";
-    const PIECES: [&str; 8] = [
-        "RESET SESSION AUTHORIZATION",
-        "RESET ROLE",
-        "RESET ALL",
-        "CLOSE ALL",
-        "UNLISTEN *",
-        "DISCARD TEMP",
-        "DISCARD SEQUENCES",
-        "SELECT pg_catalog.pg_advisory_unlock_all()",
-    ];
-
-    fn soil(server: &mut Postgres, client: &mut Client) {
-        let soil = "SET app.x = '1'; SET work_mem = '8MB'; LISTEN c; CREATE TEMP TABLE t (v text); \
-                    SELECT pg_advisory_lock(1); DECLARE c CURSOR WITH HOLD FOR SELECT 'x'; PREPARE p AS SELECT 'x'";
-        client.ask(server, soil);
-        assert_eq!(server.leftovers(client.connection).len(), 7);
-    }
-
-    #[test]
-    fn a_cleaning_as_a_query_leaves_nothing() {
-        let mut server = Postgres::new();
-        let mut client = start(&mut server);
-        soil(&mut server, &mut client);
-        let sql = format!("{BEGIN};{};DEALLOCATE ALL;SET \"app\".\"x\" = '';COMMIT", PIECES.join(";"));
-        assert!(client.ask(&mut server, &sql).ends_with("C:DEALLOCATE ALL C:SET C:COMMIT Z:I"));
-        assert_eq!(server.leftovers(client.connection), [""; 0]);
-    }
-
-    #[test]
-    fn a_cleaning_by_kept_steps_leaves_nothing() {
-        let mut server = Postgres::new();
-        let mut client = start(&mut server);
-        soil(&mut server, &mut client);
-        let mut bytes = Vec::new();
-        for (number, sql) in std::iter::once(BEGIN).chain(PIECES).enumerate() {
-            let name = format!("poolhouse_00000000000000aa_000{number}");
-            bytes.extend(frame(b'P', format!("{name}\0{sql}\0\0\0").as_bytes()));
-            bytes.extend(frame(b'B', format!("\0{name}\0\0\0\0\0\0\0").as_bytes()));
-            bytes.extend(frame(b'E', &[0; 5]));
-        }
-        bytes.extend(step("DEALLOCATE p"));
-        bytes.extend(step("COMMIT"));
-        bytes.extend(query("SELECT 'x'"));
-        let received = client.send(&mut server, &bytes);
-        assert!(received.starts_with("1 2 C:BEGIN 1 2 C:RESET"), "{received}");
-        assert!(received.ends_with("1 2 C:COMMIT T D:x C:SELECT 1 Z:I"), "{received}");
-        assert_eq!(server.leftovers(client.connection), [""; 0]);
-    }
-
-    #[test]
-    fn discard_all_is_a_step_too() {
-        let mut server = Postgres::new();
-        let mut client = start(&mut server);
-        soil(&mut server, &mut client);
-        let parse = frame(b'P', b"\0DISCARD ALL\0\0\0");
-        let bytes = [parse, frame(b'B', &[0; 8]), frame(b'C', b"S\0"), frame(b'E', &[0; 5]), query("SELECT 'x'")];
-        assert_eq!(client.send(&mut server, &bytes.concat()), "1 2 3 C:DISCARD ALL T D:x C:SELECT 1 Z:I");
-        assert_eq!(server.leftovers(client.connection), [""; 0]);
-    }
-
-    #[test]
-    fn a_preface_that_fails_has_the_request_fail() {
-        let mut server = Postgres::new();
-        let mut client = start(&mut server);
-        let bytes = [step(BEGIN), query("SET \"nosuch\" = 'x';COMMIT"), query("SELECT 'x'")].concat();
-        assert_eq!(client.send(&mut server, &bytes), "1 2 C:BEGIN E:42704 Z:E E:25P02 Z:E");
-        assert_eq!(client.ask(&mut server, "ROLLBACK"), "C:ROLLBACK Z:I");
-    }
-
-    #[test]
-    fn a_survey_tells_what_is_there() {
-        let mut server = Postgres::new();
-        let mut client = start(&mut server);
-        soil(&mut server, &mut client);
-        let sql = "/* poolhouse */ SELECT 'p'::pg_catalog.text, 'temporary'::pg_catalog.text, NULL::pg_catalog.text \
-            UNION ALL SELECT 'p', 'prepare', NULL WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_prepared_statements \
-            WHERE from_sql OR name OPERATOR(pg_catalog.!~) \
-            '^(poolhouse_[0-9a-f]{16}_|PGBOUNCER_)[0-9]+$'::pg_catalog.text) \
-            UNION ALL SELECT 's', name, setting FROM pg_catalog.pg_settings UNION ALL SELECT 's', 'app.x', \
-            pg_catalog.current_setting('app.x', true)";
-        let received = client.ask(&mut server, sql);
-        // Four pins, the channel, one setting that is known to the server, and the custom one.
-        assert!(received.ends_with("C:SELECT 7 Z:I"), "{received}");
-    }
-
-    #[test]
-    fn what_the_pooler_puts_before_requests_is_run() {
-        let mut server = Postgres::new();
-        let mut client = start(&mut server);
-        let reset = "/* poolhouse: RESET */ DO $poolhouse$ BEGIN RESET ALL;SET \"app\".\"x\" = 'A b'; END $poolhouse$";
-        assert_eq!(client.send(&mut server, &[step(reset), sync()].concat()), "1 2 C:DO Z:I");
-        assert_eq!(client.ask(&mut server, "SHOW app.x"), "T D:A b C:SHOW Z:I");
-        let hub = "UNLISTEN \"a\";LISTEN \"B c\";";
-        assert_eq!(client.ask(&mut server, hub), "C:UNLISTEN C:LISTEN Z:I");
-        assert_eq!(client.ask(&mut server, ""), "I Z:I");
-    }
-
-    #[test]
-    fn statements_with_names_of_the_pooler_are_like_others() {
-        let mut server = Postgres::new();
-        let mut client = start(&mut server);
-        let name = "poolhouse_00000000000000aa_00";
-        let taken = frame(b'P', format!("{name}\0\0\0\0").as_bytes());
-        let bytes = [frame(b'C', format!("S{name}\0").as_bytes()), taken.clone(), taken, sync()].concat();
-        assert_eq!(client.send(&mut server, &bytes), "3 1 E:42P05 Z:I");
-        let bytes = [step(&format!("DEALLOCATE {name}")), sync()].concat();
-        assert_eq!(client.send(&mut server, &bytes), "1 2 C:DEALLOCATE Z:I");
-    }
+#[test]
+fn what_a_session_leaves_behind_is_told_until_it_is_discarded() {
+    let mut server = Postgres::new();
+    let mut client = start(&mut server);
+    let soil = "SET app.x = '1'; SET work_mem = '8MB'; LISTEN c; CREATE TEMP TABLE t (v text); \
+                SELECT pg_advisory_lock(1); DECLARE c CURSOR WITH HOLD FOR SELECT 'x'; PREPARE p AS SELECT 'x'";
+    client.ask(&mut server, soil);
+    assert_eq!(server.leftovers(client.connection).len(), 7);
+    let parse = frame(b'P', b"\0DISCARD ALL\0\0\0");
+    let bytes = [parse, frame(b'B', &[0; 8]), frame(b'C', b"S\0"), frame(b'E', &[0; 5]), query("SELECT 'x'")];
+    assert_eq!(client.send(&mut server, &bytes.concat()), "1 2 3 C:DISCARD ALL T D:x C:SELECT 1 Z:I");
+    assert_eq!(server.leftovers(client.connection), [""; 0]);
 }

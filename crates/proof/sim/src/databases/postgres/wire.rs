@@ -92,17 +92,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_taken_when_it_is_whole() {
-        let mut bytes = Vec::new();
-        message(&mut bytes, b'Q', |to| text(to, b"x"));
-        let mut input = bytes[..6].to_vec();
-        assert_eq!(take_message(&mut input), Ok(None));
-        input.extend_from_slice(&[0, b'S']);
-        assert_eq!(take_message(&mut input), Ok(Some((b'Q', b"x\0".to_vec()))));
-        assert_eq!(input, b"S");
-    }
-
-    #[test]
     fn what_is_no_message_is_noticed() {
         assert_eq!(take_message(&mut vec![b'Q', 0, 0, 0, 3]), Err(()));
         assert_eq!(take_startup(&mut vec![0, 0, 0, 7]), Err(()));
