@@ -9,6 +9,7 @@ use postgres_session::{
 use seam::{Origin, PoolId};
 
 use super::{POOL, Rig};
+use crate::network::EndId;
 
 /// Admits all users except `remote`, to all databases except `nowhere`.
 #[derive(Clone)]
@@ -90,6 +91,15 @@ impl Directory for TestDirectory {
 
     fn encryption(&self, _: u16) -> Encryption {
         self.encryption
+    }
+}
+
+impl Rig<Postgres> {
+    /// The client sends a request, which the server receives and answers, both in the shorthand of [`messages`].
+    pub fn exchange(&mut self, client: EndId, server: EndId, request: &str, answer: &str) {
+        self.send(client, &messages(request));
+        self.take_received(server);
+        self.send(server, &messages(answer));
     }
 }
 

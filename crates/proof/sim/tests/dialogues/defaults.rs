@@ -92,12 +92,9 @@ fn a_server_that_has_not_spoken_since_is_asked_before_it_serves() {
     rig.send(one, &messages("Q:BEGIN"));
     let (busy, idle) = if rig.take_received(second).is_empty() { (first, second) } else { (second, first) };
     rig.send(busy, &messages(&format!("C:BEGIN~ {STYLE} Z:T")));
-    rig.send(one, &messages("Q:COMMIT"));
-    rig.take_received(busy);
-    rig.send(busy, &messages("C:COMMIT~ Z:I"));
+    rig.exchange(one, busy, "Q:COMMIT", "C:COMMIT~ Z:I");
     answer_sources(&mut rig, busy);
-    rig.send(one, &messages("Q:BEGIN"));
-    rig.send(busy, &messages("C:BEGIN~ Z:T"));
+    rig.exchange(one, busy, "Q:BEGIN", "C:BEGIN~ Z:T");
     rig.take_received(busy);
     // The next server reports only when it is asked something.
     rig.send(two, &messages("Q:SELECT_2"));
@@ -114,9 +111,7 @@ fn a_server_that_has_not_spoken_since_is_asked_before_it_serves() {
 fn what_a_client_has_set_is_set_back_for_the_next_and_not_set_otherwise() {
     let (mut rig, server, one) = one_of_each();
     let two = add_client(&mut rig);
-    rig.send(one, &messages("Q:SET_TimeZone_=_'CET'"));
-    rig.take_received(server);
-    rig.send(server, &messages("C:SET~ S:TimeZone~CET~ Z:I"));
+    rig.exchange(one, server, "Q:SET_TimeZone_=_'CET'", "C:SET~ S:TimeZone~CET~ Z:I");
     assert_surveyed(&mut rig, server, &[["s", "TimeZone", "CET"]]);
     rig.send(two, &messages("Q:SELECT_2"));
     let sent = text(&rig.take_received(server));
@@ -152,9 +147,7 @@ fn a_value_that_a_client_had_set_and_that_is_the_default_now_is_told_to_the_next
 fn what_was_set_to_the_value_of_the_moment_stays_when_that_changes() {
     let (mut rig, server, one) = one_of_each();
     let two = add_client(&mut rig);
-    rig.send(one, &messages("Q:SET_DateStyle_=_'ISO,_MDY'"));
-    rig.take_received(server);
-    rig.send(server, &messages("C:SET~ Z:I"));
+    rig.exchange(one, server, "Q:SET_DateStyle_=_'ISO,_MDY'", "C:SET~ Z:I");
     assert_surveyed(&mut rig, server, &[["s", "DateStyle", "ISO, MDY"]]);
     rig.take_received(one);
     rig.send(two, &messages("Q:SELECT_2"));
@@ -173,9 +166,7 @@ fn what_was_set_to_the_value_of_the_moment_stays_when_that_changes() {
 fn a_report_in_an_answer_to_a_question_of_ours_has_the_server_asked_before_it_goes_back() {
     let (mut rig, server, one) = one_of_each();
     let two = add_client(&mut rig);
-    rig.send(one, &messages("Q:BEGIN;_LISTEN_a;_ROLLBACK"));
-    rig.take_received(server);
-    rig.send(server, &messages("C:BEGIN~ C:LISTEN~ C:ROLLBACK~ Z:I"));
+    rig.exchange(one, server, "Q:BEGIN;_LISTEN_a;_ROLLBACK", "C:BEGIN~ C:LISTEN~ C:ROLLBACK~ Z:I");
     let surveyed = text(&rig.take_received(server));
     assert!(surveyed.contains("/* poolhouse */ SELECT"), "{surveyed}");
     rig.send(server, &messages(&format!("T:~~ C:SELECT~ {STYLE} Z:I")));

@@ -101,8 +101,7 @@ fn a_client_gets_postgresqls_error_for_columns_that_it_was_not_told_until_it_pre
             rig.send(client, &messages(again));
             assert_refused(&mut rig, client, second, "I");
         }
-        rig.send(client, &messages("C:Sa~ S"));
-        rig.send(second, &messages("3 Z:I"));
+        rig.exchange(client, second, "C:Sa~ S", "3 Z:I");
         rig.take_received(second);
         rig.take_received(client);
         let new = prepare(&mut rig, client, second, (FLOAT4, FLOAT4));
@@ -116,9 +115,7 @@ fn a_client_gets_postgresqls_error_for_columns_that_it_was_not_told_until_it_pre
 fn a_client_relies_on_the_columns_of_a_portal_unless_it_asks_each_time() {
     let (mut rig, first, client) = one_of_each();
     let asking = "B:~a~~~~~~~ D:P~ E:~~~~~ S";
-    rig.send(client, &messages("P:a~select_$1~~~ S"));
-    rig.take_received(first);
-    rig.send(first, &messages("1 Z:I"));
+    rig.exchange(client, first, "P:a~select_$1~~~ S", "1 Z:I");
     rig.take_received(client);
     let answer = [messages("2"), columns(INT4), messages("C:SELECT_1~ Z:I")].concat();
     for _ in 0..2 {

@@ -18,10 +18,8 @@ use crate::{
 fn the_rest_of_a_message_that_was_replaced_is_not_taken_for_messages() {
     // A Close with bytes after its name that arrive later and look like a message.
     let (mut rig, server, client) = one_of_each();
-    rig.send(client, &messages("Q:BEGIN"));
-    rig.send(server, &messages("C:BEGIN~ Z:T"));
-    rig.send(client, &messages("P:a~select_1~~~ S"));
-    rig.send(server, &messages("1 Z:T"));
+    rig.exchange(client, server, "Q:BEGIN", "C:BEGIN~ Z:T");
+    rig.exchange(client, server, "P:a~select_1~~~ S", "1 Z:T");
     rig.take_received(server);
     let smuggled = messages("Q:smuggled");
     let close = message(b'C', &[b"Sa\0", &smuggled[..]].concat());
@@ -88,18 +86,13 @@ fn a_refused_transaction_in_statement_mode_leaves_nothing_behind() {
 fn a_refused_transaction_of_a_pinned_client_ends_its_pin() {
     let mut rig = trusting(PoolMode::Statement);
     let (server, client) = (add_server(&mut rig), add_client(&mut rig));
-    rig.send(client, &messages("Q:CREATE_TEMP_TABLE_t(a_int)"));
-    rig.take_received(server);
-    rig.send(server, &messages("C:CREATE_TABLE~ Z:I"));
+    rig.exchange(client, server, "Q:CREATE_TEMP_TABLE_t(a_int)", "C:CREATE_TABLE~ Z:I");
     assert_surveyed(&mut rig, server, &[["p", "temporary", ""]]);
-    rig.send(client, &messages("Q:BEGIN"));
-    rig.take_received(server);
-    rig.send(server, &messages("C:BEGIN~ Z:T"));
+    rig.exchange(client, server, "Q:BEGIN", "C:BEGIN~ Z:T");
     assert_cleaned(&mut rig, server);
     rig.send(server, &messages("C:ROLLBACK~ Z:I C:COMMIT~ Z:I"));
     // Without a pin it gives the server back after each statement.
-    rig.send(client, &messages("Q:SELECT_1"));
-    rig.send(server, &messages("C:SELECT_1~ Z:I"));
+    rig.exchange(client, server, "Q:SELECT_1", "C:SELECT_1~ Z:I");
     assert_clean(&mut rig, server);
 }
 
@@ -127,8 +120,7 @@ fn a_client_cannot_touch_statements_by_our_names_of_them() {
             let (server, client, other) = (add_server(&mut rig), add_client(&mut rig), add_client(&mut rig));
             rig.send(client, &messages("P:a~select_1~~~ S"));
             assert!(text(&rig.take_received(server)).contains("poolhouse_1~"));
-            rig.send(server, &messages("1 Z:I"));
-            rig.send(other, &messages("Q:BEGIN"));
+            rig.exchange(server, other, "1 Z:I", "Q:BEGIN");
             rig.send(server, &messages("C:BEGIN~ Z:T"));
             rig.take_received(server);
             rig.send(other, &ours(&format!("{before} {sends}")));
@@ -171,21 +163,17 @@ fn what_a_server_leaves_unanswered_is_not_charged_to_the_next_client() {
     let server = add_server(&mut rig);
     let clients = [(); 2].map(|()| add_client(&mut rig));
     for client in clients {
-        rig.send(client, &messages("P:a~select_1~~~ S"));
-        rig.send(server, &messages("Z:I"));
+        rig.exchange(client, server, "P:a~select_1~~~ S", "Z:I");
     }
-    rig.send(clients[1], &messages("Q:wrong"));
-    rig.send(server, &messages("E:SERROR~C42601~Mwrong~~ Z:I"));
+    rig.exchange(clients[1], server, "Q:wrong", "E:SERROR~C42601~Mwrong~~ Z:I");
     assert_eq!(error_code(&rig.take_received(clients[1])[6..]), "42601");
 }
 
 #[test]
 fn an_answer_of_ours_does_not_land_in_half_a_message() {
     let (mut rig, server, client) = one_of_each();
-    rig.send(client, &messages("Q:BEGIN"));
-    rig.send(server, &messages("C:BEGIN~ Z:T"));
-    rig.send(client, &messages("P:a~select_1~~~ S"));
-    rig.send(server, &messages("1 Z:T"));
+    rig.exchange(client, server, "Q:BEGIN", "C:BEGIN~ Z:T");
+    rig.exchange(client, server, "P:a~select_1~~~ S", "1 Z:T");
     rig.take_received(client);
     let notice = messages("N:SNOTICE~Mhello~~");
     rig.send(server, &notice[..9]);
@@ -208,8 +196,7 @@ fn a_function_that_is_called_without_sql_may_leave_something_behind() {
 #[test]
 fn a_client_that_prepares_without_end_in_one_transaction_is_bounded() {
     let (mut rig, server, client) = one_of_each();
-    rig.send(client, &messages("Q:BEGIN"));
-    rig.send(server, &messages("C:BEGIN~ Z:T"));
+    rig.exchange(client, server, "Q:BEGIN", "C:BEGIN~ Z:T");
     let (mut parsed, mut closed) = (0, 0);
     for number in 0..5000 {
         rig.send(client, &messages(&format!("P:a~select_{number}~~~ C:Sa~ S")));
@@ -240,33 +227,31 @@ fn texts_that_are_asked_for_and_not_answered_are_bounded() {
 #[test]
 fn names_of_parameters_set_in_one_transaction_are_bounded() {
     let (mut rig, server, client) = one_of_each();
-    rig.send(client, &messages("Q:BEGIN"));
-    rig.send(server, &messages("C:BEGIN~ Z:T"));
+    rig.exchange(client, server, "Q:BEGIN", "C:BEGIN~ Z:T");
     for number in 0..2000 {
         rig.send(client, &messages(&format!("Q:SET_a.b{number}_=_1")));
         rig.send(server, &messages("C:SET~ Z:T"));
     }
     rig.take_received(server);
-    rig.send(client, &messages("Q:COMMIT"));
-    rig.send(server, &messages("C:COMMIT~ Z:I"));
+    rig.exchange(client, server, "Q:COMMIT", "C:COMMIT~ Z:I");
     assert!(rig.take_received(server).len() < 64 * 1024);
     rig.send(server, &survey_answer(&[]));
     // The pooler has forgotten some names, so the client keeps its server.
-    rig.send(client, &messages("Q:SELECT_1"));
-    rig.send(server, &messages("C:SELECT_1~ Z:I"));
+    rig.exchange(client, server, "Q:SELECT_1", "C:SELECT_1~ Z:I");
     assert_eq!(rig.server_counts().in_use, 1);
 }
 
 #[test]
 fn a_text_that_ends_a_failed_transaction_is_suspected_like_any_other() {
     let (mut rig, server, client) = one_of_each();
-    rig.send(client, &messages("Q:BEGIN"));
-    rig.send(server, &messages("C:BEGIN~ Z:T"));
-    rig.send(client, &messages("Q:wrong"));
-    rig.send(server, &messages("E:SERROR~C42601~Mwrong~~ Z:E"));
-    rig.send(client, &messages("Q:ROLLBACK;SELECT_lastval();SET_role_=_boss"));
-    rig.take_received(server);
-    rig.send(server, &messages("C:ROLLBACK~ T:~~ D:~~ C:SELECT_1~ C:SET~ Z:I"));
+    rig.exchange(client, server, "Q:BEGIN", "C:BEGIN~ Z:T");
+    rig.exchange(client, server, "Q:wrong", "E:SERROR~C42601~Mwrong~~ Z:E");
+    rig.exchange(
+        client,
+        server,
+        "Q:ROLLBACK;SELECT_lastval();SET_role_=_boss",
+        "C:ROLLBACK~ T:~~ D:~~ C:SELECT_1~ C:SET~ Z:I",
+    );
     assert_surveyed(&mut rig, server, &[["s", "role", "boss"]]);
 }
 

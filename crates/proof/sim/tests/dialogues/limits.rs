@@ -23,8 +23,7 @@ fn crowded(mode: PoolMode) -> PostgresRig {
 }
 
 fn ask(rig: &mut PostgresRig, client: EndId, server: EndId) {
-    rig.send(client, &messages("Q:SELECT_1"));
-    rig.send(server, &messages("C:SELECT_1~ Z:I"));
+    rig.exchange(client, server, "Q:SELECT_1", "C:SELECT_1~ Z:I");
     assert_eq!(rig.take_received(client), messages("C:SELECT_1~ Z:I"));
 }
 
@@ -33,9 +32,7 @@ fn a_listener_is_neither_evicted_nor_idle_for_too_long() {
     for mode in [PoolMode::Transaction, PoolMode::Session] {
         let rig = &mut crowded(mode);
         let (server, client) = (add_server(rig), add_client(rig));
-        rig.send(client, &messages("Q:LISTEN_a"));
-        rig.take_received(server);
-        rig.send(server, &messages("C:LISTEN~ Z:I"));
+        rig.exchange(client, server, "Q:LISTEN_a", "C:LISTEN~ Z:I");
         if mode == PoolMode::Transaction {
             assert_surveyed(rig, server, &[["l", "a", ""]]);
         }
@@ -47,8 +44,7 @@ fn a_listener_is_neither_evicted_nor_idle_for_too_long() {
         assert!(!rig.is_closed(client), "{mode:?}: it waits for notifications");
         // Without LISTEN it is idle.
         let unlistens = if mode == PoolMode::Transaction { add_server(rig) } else { server };
-        rig.send(client, &messages("Q:UNLISTEN_*"));
-        rig.send(unlistens, &messages("C:UNLISTEN~ Z:I"));
+        rig.exchange(client, unlistens, "Q:UNLISTEN_*", "C:UNLISTEN~ Z:I");
         assert_eq!(rig.take_received(client), messages("C:UNLISTEN~ Z:I"));
         rig.wait(Duration::from_secs(59));
         assert!(!rig.is_closed(client), "{mode:?}");

@@ -15,9 +15,7 @@ const NOTIFICATION: &str = "A:~~~~a~hello~";
 
 /// The client's LISTEN runs on this server, which becomes the shared one.
 fn begin(rig: &mut PostgresRig, client: EndId, server: EndId) {
-    rig.send(client, &messages("Q:LISTEN_a"));
-    rig.take_received(server);
-    rig.send(server, &messages("C:LISTEN~ Z:I"));
+    rig.exchange(client, server, "Q:LISTEN_a", "C:LISTEN~ Z:I");
     assert_eq!(rig.take_received(client), messages("C:LISTEN~"));
     assert_surveyed(rig, server, &[["l", "a", ""]]);
     assert_eq!(rig.take_received(client), messages("Z:I"));
@@ -61,8 +59,7 @@ fn the_first_one_leaves_its_server_to_all_and_goes_on_without() {
         assert_eq!(rig.take_received(client), messages("C:SELECT_1~"));
         in_time(rig, client, hub, &format!("{NOTIFICATION} "));
         // Without listeners the server goes back to the pool.
-        rig.send(client, &messages("Q:UNLISTEN_a"));
-        rig.send(other, &messages("C:UNLISTEN~ Z:I"));
+        rig.exchange(client, other, "Q:UNLISTEN_a", "C:UNLISTEN~ Z:I");
         assert_eq!(text(&rig.take_received(hub)), text(&messages("Q:UNLISTEN_*")));
         rig.send(hub, &messages("C:UNLISTEN~ Z:I"));
         assert_eq!(rig.server_counts().idle, 2);
@@ -117,9 +114,7 @@ fn an_unlisten_that_is_rolled_back_has_not_been() {
             rig.send(hub, &messages(NOTIFICATION));
             assert_eq!(rig.take_received(client), messages(NOTIFICATION));
         }
-        rig.send(client, &messages("Q:DISCARD_ALL"));
-        rig.take_received(other);
-        rig.send(other, &messages("C:DISCARD_ALL~ Z:I"));
+        rig.exchange(client, other, "Q:DISCARD_ALL", "C:DISCARD_ALL~ Z:I");
         assert_eq!(text(&rig.take_received(hub)), text(&messages("Q:UNLISTEN_*")));
     });
 }
@@ -183,9 +178,7 @@ fn a_server_that_cannot_listen_says_why() {
 #[test]
 fn a_client_with_a_server_of_its_own_listens_there() {
     in_all_pieces(PoolMode::Transaction, |rig, client, server| {
-        rig.send(client, &messages("Q:CREATE_TEMP_TABLE_t();_LISTEN_a"));
-        rig.take_received(server);
-        rig.send(server, &messages("C:CREATE_TABLE~ C:LISTEN~ Z:I"));
+        rig.exchange(client, server, "Q:CREATE_TEMP_TABLE_t();_LISTEN_a", "C:CREATE_TABLE~ C:LISTEN~ Z:I");
         assert_surveyed(rig, server, &[["p", "temporary", ""], ["l", "a", ""]]);
         rig.take_received(client);
         rig.send(server, &messages(NOTIFICATION));
@@ -215,9 +208,7 @@ fn a_client_that_listens_on_a_server_of_its_own_stays_there() {
     let listens = ["l", "a", ""];
     for another in [false, true] {
         in_all_pieces(PoolMode::Transaction, |rig, client, server| {
-            rig.send(client, &messages("Q:CREATE_TEMP_TABLE_t()"));
-            rig.take_received(server);
-            rig.send(server, &messages("C:CREATE_TABLE~ Z:I"));
+            rig.exchange(client, server, "Q:CREATE_TEMP_TABLE_t()", "C:CREATE_TABLE~ Z:I");
             assert_surveyed(rig, server, &[temporary]);
             if another {
                 let (hub, other) = (add_server(rig), add_client(rig));
@@ -245,8 +236,7 @@ fn what_waits_during_a_transaction_is_bounded() {
     let (mut rig, hub, client) = one_of_each();
     begin(&mut rig, client, hub);
     let other = add_server(&mut rig);
-    rig.send(client, &messages("Q:BEGIN"));
-    rig.send(other, &messages("C:BEGIN~ Z:T"));
+    rig.exchange(client, other, "Q:BEGIN", "C:BEGIN~ Z:T");
     rig.take_received(client);
     rig.take_received(other);
     let long = messages(&format!("A:~~~~a~{}~", "x".repeat(8000)));
@@ -261,8 +251,7 @@ fn what_waits_during_a_transaction_is_bounded() {
 #[test]
 fn channels_of_a_client_are_bounded() {
     let (mut rig, server, client) = one_of_each();
-    rig.send(client, &messages("Q:LISTEN_many"));
-    rig.send(server, &messages("C:LISTEN~ Z:I"));
+    rig.exchange(client, server, "Q:LISTEN_many", "C:LISTEN~ Z:I");
     rig.take_received(client);
     let names: Vec<String> = (0..1001).map(|number| format!("c{number}")).collect();
     let rows: Vec<[&str; 3]> = names.iter().map(|name| ["l", name.as_str(), ""]).collect();

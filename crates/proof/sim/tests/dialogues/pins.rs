@@ -77,13 +77,14 @@ fn a_pin_that_is_discovered_too_late_ends_the_client() {
         let rig = &mut with_one_pin(never());
         let (server, client) = (add_server(rig), add_client(rig));
         rig.pieces = pieces;
-        rig.send(client, &messages("Q:BEGIN;_DECLARE_b_CURSOR_WITH_HOLD_FOR_SELECT_1"));
-        rig.take_received(server);
-        rig.send(server, &messages("C:BEGIN~ C:DECLARE_CURSOR~ Z:T"));
+        rig.exchange(
+            client,
+            server,
+            "Q:BEGIN;_DECLARE_b_CURSOR_WITH_HOLD_FOR_SELECT_1",
+            "C:BEGIN~ C:DECLARE_CURSOR~ Z:T",
+        );
         assert_eq!(rig.take_received(client), messages("C:BEGIN~ C:DECLARE_CURSOR~ Z:T"));
-        rig.send(client, &messages("Q:COMMIT"));
-        rig.take_received(server);
-        rig.send(server, &messages("C:COMMIT~ Z:I"));
+        rig.exchange(client, server, "Q:COMMIT", "C:COMMIT~ Z:I");
         assert_eq!(rig.take_received(client), messages("C:COMMIT~"));
         whole(rig, |rig| assert_surveyed(rig, server, &[["p", "cursor", ""]]));
         let received = rig.take_received(client);
@@ -97,9 +98,12 @@ fn a_pin_that_is_discovered_too_late_ends_the_client() {
 fn a_client_that_turns_out_to_need_no_pin_goes_on() {
     let rig = &mut with_one_pin(never());
     let (server, client) = (add_server(rig), add_client(rig));
-    rig.send(client, &messages("Q:DECLARE_b_CURSOR_WITH_HOLD_FOR_SELECT_1;_CLOSE_b"));
-    rig.take_received(server);
-    rig.send(server, &messages("C:DECLARE_CURSOR~ C:CLOSE_CURSOR~ Z:I"));
+    rig.exchange(
+        client,
+        server,
+        "Q:DECLARE_b_CURSOR_WITH_HOLD_FOR_SELECT_1;_CLOSE_b",
+        "C:DECLARE_CURSOR~ C:CLOSE_CURSOR~ Z:I",
+    );
     assert_eq!(rig.take_received(client), messages("C:DECLARE_CURSOR~ C:CLOSE_CURSOR~"));
     assert_surveyed(rig, server, &[]);
     assert_eq!(rig.take_received(client), messages("Z:I"));

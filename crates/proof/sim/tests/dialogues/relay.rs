@@ -35,9 +35,7 @@ fn cancels(rig: &mut PostgresRig) -> Vec<Vec<u8>> {
 
 /// The client sets its time zone, which the server reports and keeps.
 fn set_time_zone(rig: &mut PostgresRig, client: EndId, server: EndId) {
-    rig.send(client, &messages("Q:SET"));
-    rig.take_received(server);
-    rig.send(server, &messages("C:SET~ S:TimeZone~CET~ Z:I"));
+    rig.exchange(client, server, "Q:SET", "C:SET~ S:TimeZone~CET~ Z:I");
     assert_surveyed(rig, server, &[["s", "TimeZone", "CET"]]);
 }
 
@@ -91,12 +89,11 @@ fn a_message_larger_than_what_is_held_streams_through_in_both_directions() {
 #[test]
 fn unsynced_messages_keep_the_server() {
     in_all_pieces(PoolMode::Transaction, |rig, client, server| {
-        rig.send(client, &messages("P:~~~ B:~~ E:~ H"));
-        rig.send(server, &messages("1 2 C:SELECT_0~"));
+        rig.exchange(client, server, "P:~~~ B:~~ E:~ H", "1 2 C:SELECT_0~");
         assert_eq!(rig.server_counts().in_use, 1);
         rig.send(client, &messages("S"));
+        assert_eq!(rig.take_received(server), messages("S"));
         rig.send(server, &messages("Z:I"));
-        assert_eq!(rig.take_received(server), messages("P:~~~ B:~~ E:~ H S"));
         assert_clean(rig, server);
     });
 }
@@ -116,13 +113,12 @@ fn a_sync_and_a_flush_alone_need_no_server() {
 fn a_server_waits_for_the_rest_of_a_message_before_it_is_given_back() {
     let (mut rig, server, client) = one_of_each();
     let data = messages("d:some_long_line");
-    rig.send(client, &messages("Q:COPY"));
-    rig.send(server, &messages("G:~~~"));
+    rig.exchange(client, server, "Q:COPY", "G:~~~");
     rig.send(client, &data[..8]);
     rig.send(server, &messages("E:SERROR~~ Z:I"));
     assert_eq!(rig.server_counts().in_use, 1);
     rig.send(client, &data[8..]);
-    assert_eq!(rig.take_received(server), [messages("Q:COPY"), data].concat());
+    assert_eq!(rig.take_received(server), data);
     assert_clean(&mut rig, server);
 }
 
@@ -140,8 +136,7 @@ fn a_sync_behind_a_copy_is_sent_only_if_that_fails_at_once() {
         assert_clean(rig, server);
     });
     in_all_pieces(PoolMode::Transaction, |rig, client, server| {
-        rig.send(client, &messages("P:~COPY_t~~~ B:~~ E:~ S"));
-        rig.send(server, &messages("1 2 G:~~~"));
+        rig.exchange(client, server, "P:~COPY_t~~~ B:~~ E:~ S", "1 2 G:~~~");
         rig.take_received(server);
         rig.send(client, &messages("d:bad c S"));
         assert_eq!(rig.take_received(server), messages("d:bad c S"));
@@ -153,8 +148,7 @@ fn a_sync_behind_a_copy_is_sent_only_if_that_fails_at_once() {
 #[test]
 fn session_mode_keeps_the_server_until_the_client_leaves() {
     in_all_pieces(PoolMode::Session, |rig, client, server| {
-        rig.send(client, &messages("Q:one"));
-        rig.send(server, &messages("C:OK~ Z:I"));
+        rig.exchange(client, server, "Q:one", "C:OK~ Z:I");
         assert_eq!((rig.client_counts().idle, rig.server_counts().in_use), (1, 1));
         rig.send(client, &messages("Q:two X"));
         assert_eq!(cancels(rig), [cancel_request(&KEY)]);
@@ -162,8 +156,7 @@ fn session_mode_keeps_the_server_until_the_client_leaves() {
         assert!(rig.is_closed(server));
     });
     in_all_pieces(PoolMode::Session, |rig, client, server| {
-        rig.send(client, &messages("Q:one"));
-        rig.send(server, &messages("C:OK~ Z:I"));
+        rig.exchange(client, server, "Q:one", "C:OK~ Z:I");
         rig.take_received(server);
         rig.send(client, &messages("X"));
         assert!(rig.is_closed(client));
@@ -176,9 +169,7 @@ fn session_mode_keeps_the_server_until_the_client_leaves() {
 #[test]
 fn statement_mode_refuses_transactions_of_several_statements() {
     in_all_pieces(PoolMode::Statement, |rig, client, server| {
-        rig.send(client, &messages("Q:BEGIN"));
-        rig.take_received(server);
-        rig.send(server, &messages("C:BEGIN~ Z:T"));
+        rig.exchange(client, server, "Q:BEGIN", "C:BEGIN~ Z:T");
         let got = rig.take_received(client);
         assert!(got.starts_with(&messages("C:BEGIN~")) && got.ends_with(&messages("Z:I")));
         assert_eq!(error_code(&got), "0A000");
@@ -189,8 +180,7 @@ fn statement_mode_refuses_transactions_of_several_statements() {
         assert_clean(rig, server);
     });
     in_all_pieces(PoolMode::Statement, |rig, client, server| {
-        rig.send(client, &messages("Q:BEGIN Q:two Q:COMMIT"));
-        rig.send(server, &messages("C:BEGIN~ Z:T"));
+        rig.exchange(client, server, "Q:BEGIN Q:two Q:COMMIT", "C:BEGIN~ Z:T");
         assert_eq!(error_code(&rig.take_received(client)), "0A000");
         assert!(rig.is_closed(server));
     });
@@ -199,8 +189,7 @@ fn statement_mode_refuses_transactions_of_several_statements() {
 #[test]
 fn a_client_that_vanishes_in_a_transaction_leaves_a_server_to_roll_back() {
     in_all_pieces(PoolMode::Transaction, |rig, client, server| {
-        rig.send(client, &messages("Q:BEGIN"));
-        rig.send(server, &messages("C:BEGIN~ Z:T"));
+        rig.exchange(client, server, "Q:BEGIN", "C:BEGIN~ Z:T");
         rig.take_received(server);
         // No part of an incomplete message is forwarded.
         rig.send(client, &messages("Q:longer")[..7]);
@@ -308,8 +297,7 @@ fn a_reported_parameter_follows_its_client_from_server_to_server() {
         let second = add_server(rig);
         rig.send(one, &messages("Q:again"));
         assert_prefaced(rig, second, "SET \"TimeZone\" = 'CET'", "again");
-        rig.send(first, &messages("C:OK~ Z:I"));
-        rig.send(second, &messages("1 2 C:BEGIN~ S:TimeZone~CET~ C:COMMIT~ Z:I C:OK~ Z:I"));
+        rig.exchange(first, second, "C:OK~ Z:I", "1 2 C:BEGIN~ S:TimeZone~CET~ C:COMMIT~ Z:I C:OK~ Z:I");
         // The server has the settings of the client already.
         rig.send(one, &messages("Q:last"));
         assert_eq!(rig.take_received(second), messages("Q:last"));
@@ -352,10 +340,8 @@ fn a_client_whose_settings_two_servers_refuse_is_told_so() {
         rig.take_received(one);
         rig.pieces = Pieces::Whole;
         let two = add_client(rig);
-        rig.send(two, &messages("Q:hello"));
-        rig.send(first, &messages("1 2 C:BEGIN~ S:TimeZone~UTC~ C:COMMIT~ Z:I C:OK~ Z:I"));
-        rig.send(one, &messages("Q:hello"));
-        rig.send(first, &messages("E:SERROR~C22023~Mno_such_zone~~"));
+        rig.exchange(two, first, "Q:hello", "1 2 C:BEGIN~ S:TimeZone~UTC~ C:COMMIT~ Z:I C:OK~ Z:I");
+        rig.exchange(one, first, "Q:hello", "E:SERROR~C22023~Mno_such_zone~~");
         assert!(rig.is_closed(first));
         assert!(rig.take_received(one).is_empty());
         // Another server might accept the setting. After a new server refuses it, too, no third one is tried.
@@ -442,8 +428,7 @@ fn a_server_that_shuts_down_right_after_an_answer_does_not_take_the_next_client_
 #[test]
 fn a_client_survives_a_wait_that_is_too_long() {
     in_all_pieces(PoolMode::Transaction, |rig, holder, server| {
-        rig.send(holder, &messages("Q:BEGIN"));
-        rig.send(server, &messages("C:BEGIN~ Z:T"));
+        rig.exchange(holder, server, "Q:BEGIN", "C:BEGIN~ Z:T");
         let client = add_client(rig);
         rig.send(client, &messages("Q:one"));
         rig.wait(TOO_LONG);
@@ -460,8 +445,7 @@ fn a_client_survives_a_wait_that_is_too_long() {
         rig.send(client, &messages("S"));
         assert_eq!(rig.take_received(client), messages("Z:I"));
 
-        rig.send(holder, &messages("Q:COMMIT"));
-        rig.send(server, &messages("C:COMMIT~ Z:I"));
+        rig.exchange(holder, server, "Q:COMMIT", "C:COMMIT~ Z:I");
         rig.take_received(server);
         rig.send(client, &messages("Q:three"));
         assert_eq!(rig.take_received(server), messages("Q:three"));

@@ -79,9 +79,7 @@ fn what_a_time_out_of_the_clients_ends_of_ours_is_done_again() {
 #[test]
 fn a_discard_of_ours_that_fails_in_a_transaction_ends_the_client_with_the_servers_error() {
     let (mut rig, server, client) = one_of_each();
-    rig.send(client, &messages("Q:BEGIN"));
-    rig.take_received(server);
-    rig.send(server, &messages("C:BEGIN~ Z:T"));
+    rig.exchange(client, server, "Q:BEGIN", "C:BEGIN~ Z:T");
     rig.take_received(client);
     rig.send(client, &messages("Q:SELECT_lastval()"));
     assert_eq!(rig.take_received(server), messages("Q:DISCARD_SEQUENCES;"));
@@ -95,9 +93,7 @@ fn a_discard_of_ours_that_fails_in_a_transaction_ends_the_client_with_the_server
 #[test]
 fn a_pinned_client_that_leaves_has_everything_discarded() {
     in_all_pieces(PoolMode::Transaction, |rig, client, server| {
-        rig.send(client, &messages("Q:CREATE_TEMP_TABLE_t(a_int)"));
-        rig.take_received(server);
-        rig.send(server, &messages("C:CREATE_TABLE~ Z:I"));
+        rig.exchange(client, server, "Q:CREATE_TEMP_TABLE_t(a_int)", "C:CREATE_TABLE~ Z:I");
         assert_surveyed(rig, server, &[["p", "temporary", ""]]);
         assert_eq!(rig.server_counts().in_use, 1);
         rig.close(client);
@@ -108,13 +104,9 @@ fn a_pinned_client_that_leaves_has_everything_discarded() {
 #[test]
 fn a_transaction_that_rolls_back_leaves_the_server_to_others() {
     in_all_pieces(PoolMode::Transaction, |rig, client, server| {
-        rig.send(client, &messages("Q:BEGIN"));
-        rig.send(server, &messages("C:BEGIN~ Z:T"));
-        rig.send(client, &messages("Q:LISTEN_a"));
-        rig.send(server, &messages("C:LISTEN~ Z:T"));
-        rig.send(client, &messages("Q:ROLLBACK"));
-        rig.take_received(server);
-        rig.send(server, &messages("C:ROLLBACK~ Z:I"));
+        rig.exchange(client, server, "Q:BEGIN", "C:BEGIN~ Z:T");
+        rig.exchange(client, server, "Q:LISTEN_a", "C:LISTEN~ Z:T");
+        rig.exchange(client, server, "Q:ROLLBACK", "C:ROLLBACK~ Z:I");
         assert_surveyed(rig, server, &[]);
         assert_clean(rig, server);
     });
@@ -138,9 +130,7 @@ fn soiled_among(workers: usize, reset: ResetPolicy) -> (PostgresRig, EndId) {
 }
 
 fn use_by(rig: &mut PostgresRig, client: EndId, server: EndId) {
-    rig.send(client, &messages("Q:SELECT_1"));
-    rig.take_received(server);
-    rig.send(server, &messages("C:OK~ Z:I"));
+    rig.exchange(client, server, "Q:SELECT_1", "C:OK~ Z:I");
     assert_surveyed(rig, server, &[]);
     rig.take_received(client);
     assert_eq!(rig.server_counts().idle, 1);
@@ -158,8 +148,7 @@ fn a_server_that_was_borrowed_to_log_in_is_cleaned_before_it_serves() {
     let other = add_client_with(&mut rig, &[("TimeZone", "CET")]);
     let learning = text(&rig.take_received(server));
     assert!(learning.contains("'CET'"), "{learning}");
-    rig.send(server, &messages("S:TimeZone~CET~ C:SET~ Z:I"));
-    rig.send(other, &messages("Q:SELECT_2"));
+    rig.exchange(server, other, "S:TimeZone~CET~ C:SET~ Z:I", "Q:SELECT_2");
     assert_prefaced(&mut rig, server, "RESET ALL", "SELECT 2~");
     // The first client finds the server soiled as well.
     answer_preface(&mut rig, server);

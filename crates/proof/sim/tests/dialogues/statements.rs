@@ -166,10 +166,13 @@ fn a_lone_deallocate_is_answered_without_the_server() {
 fn a_bind_of_what_the_client_never_parsed_leaves_its_other_statements_as_they_are() {
     in_all_pieces(PoolMode::Transaction, |rig, client, server| {
         let name = parse(rig, client, server);
-        rig.send(client, &messages("Q:BEGIN"));
-        rig.send(server, &messages("C:BEGIN~ Z:T"));
-        rig.send(client, &messages("B:~nothing~~~~~~~ S"));
-        rig.send(server, &messages("E:SERROR~C26000~Mprepared_statement_\"nothing\"_does_not_exist~~ Z:E"));
+        rig.exchange(client, server, "Q:BEGIN", "C:BEGIN~ Z:T");
+        rig.exchange(
+            client,
+            server,
+            "B:~nothing~~~~~~~ S",
+            "E:SERROR~C26000~Mprepared_statement_\"nothing\"_does_not_exist~~ Z:E",
+        );
         rig.take_received(server);
         rig.send(client, &messages("D:Sa~ S"));
         assert_eq!(
@@ -184,8 +187,7 @@ fn a_bind_of_what_the_client_never_parsed_leaves_its_other_statements_as_they_ar
 fn a_lone_deallocate_takes_the_unnamed_statement_and_in_a_transaction_the_portal() {
     in_all_pieces(PoolMode::Transaction, |rig, client, server| {
         parse(rig, client, server);
-        rig.send(client, &messages("P:~select_2~~~ S"));
-        rig.send(server, &messages("1 Z:I"));
+        rig.exchange(client, server, "P:~select_2~~~ S", "1 Z:I");
         rig.take_received(server);
         rig.send(client, &messages("Q:DEALLOCATE_a B:~~~~~~~~ S"));
         assert_eq!(rig.take_received(server), messages("C:S~ B:~~~~~~~~ S"), "the server answers that there is none");
@@ -193,8 +195,7 @@ fn a_lone_deallocate_takes_the_unnamed_statement_and_in_a_transaction_the_portal
         assert_eq!(rig.take_received(client), messages("1 Z:I C:DEALLOCATE~ Z:I E:SERROR~C26000~~ Z:I"));
 
         parse(rig, client, server);
-        rig.send(client, &messages("Q:BEGIN"));
-        rig.send(server, &messages("C:BEGIN~ Z:T"));
+        rig.exchange(client, server, "Q:BEGIN", "C:BEGIN~ Z:T");
         rig.take_received(server);
         rig.take_received(client);
         rig.send(client, &messages("Q:DEALLOCATE_a"));
@@ -209,10 +210,8 @@ fn a_lone_deallocate_takes_the_unnamed_statement_and_in_a_transaction_the_portal
 fn a_statement_parsed_after_a_change_of_meaning_is_not_shared() {
     in_all_pieces(PoolMode::Transaction, |rig, client, server| {
         let name = parse(rig, client, server);
-        rig.send(client, &messages("Q:BEGIN"));
-        rig.send(server, &messages("C:BEGIN~ Z:T"));
-        rig.send(client, &messages("Q:SET_LOCAL_DateStyle_=_German"));
-        rig.send(server, &messages("C:SET~ Z:T"));
+        rig.exchange(client, server, "Q:BEGIN", "C:BEGIN~ Z:T");
+        rig.exchange(client, server, "Q:SET_LOCAL_DateStyle_=_German", "C:SET~ Z:T");
         rig.take_received(server);
         rig.take_received(client);
         rig.send(client, &messages("P:b~select_1~~~ S"));
@@ -274,8 +273,7 @@ fn long_parses_of_a_pipeline_are_shared_as_those_that_come_alone() {
 #[test]
 fn no_pipeline_and_no_long_lease_leaves_more_statements_on_a_server_than_it_is_to_have() {
     let (mut rig, server, client) = one_of_each();
-    rig.send(client, &messages("Q:BEGIN"));
-    rig.send(server, &messages("C:BEGIN~ Z:T"));
+    rig.exchange(client, server, "Q:BEGIN", "C:BEGIN~ Z:T");
     let most = StatePolicy::default().max_prepared as usize;
     for turn in 0..2 {
         rig.take_received(server);
@@ -306,9 +304,7 @@ fn the_name_of_a_text_that_is_too_long_to_be_kept_is_taken_for_a_short_one_as_we
     assert_surveyed(&mut rig, server, &[["p", "prepare", ""]]);
     assert_eq!(error_code(&rig.take_received(client)), "42P05");
     // The name is free after a Close.
-    rig.send(client, &messages("C:Sa~ S"));
-    rig.take_received(server);
-    rig.send(server, &messages("3 Z:I"));
+    rig.exchange(client, server, "C:Sa~ S", "3 Z:I");
     assert_surveyed(&mut rig, server, &[]);
     assert_eq!(rig.take_received(client), messages("3 Z:I"));
     rig.send(client, &messages("P:a~select_1~~~ S"));
