@@ -187,7 +187,7 @@ impl Crowd {
         let clients = clients(&mut rng, hard_limit);
         let pause = rng.pick(&[Duration::from_millis(1), evict_min_idle / 2, evict_min_idle * 2]);
         let (now, outcome) = (Time(0), Outcome::default());
-        let next_reload = if rng.percent(30) { now + rng.around(Duration::from_secs(1)) } else { Time::NEVER };
+        let next_reload = if rng.percent(30) { now + rng.exponential(Duration::from_secs(1)) } else { Time::NEVER };
         let most = std::array::from_fn(|tenant| limits.of(tenant).map_or(u32::MAX, |limits| limits.hard_limit));
         Self {
             harness,
@@ -213,7 +213,7 @@ impl Crowd {
     fn reload(&mut self) {
         self.limits.draw(&mut self.rng, self.gate.hard_limit);
         self.harness.reload();
-        let again = self.now + self.rng.around(Duration::from_secs(2));
+        let again = self.now + self.rng.exponential(Duration::from_secs(2));
         self.last_reload = self.now;
         self.next_reload = if self.rng.percent(50) { again } else { Time::NEVER };
         for (tenant, most) in self.most.iter_mut().enumerate() {
@@ -266,7 +266,7 @@ impl Crowd {
     }
 
     fn act(&mut self, number: usize) {
-        let pause = self.rng.around(self.pause);
+        let pause = self.rng.exponential(self.pause);
         let (now, client) = (self.now, &mut self.clients[number]);
         client.wake = Time::NEVER;
         let Some(end) = client.end else {
@@ -331,7 +331,7 @@ impl Crowd {
                 b'C' | b'L' => return self.reconnect_later(number),
                 _ => {}
             }
-            let pause = self.rng.around(self.pause);
+            let pause = self.rng.exponential(self.pause);
             let (now, client) = (self.now, &mut self.clients[number]);
             assert_eq!(client.sent.pop_front(), Some(letter), "client {number} gets something else");
             if before == ClientState::Connecting {
@@ -362,7 +362,7 @@ impl Crowd {
     fn reconnect_later(&mut self, number: usize) {
         self.last_departure = self.now;
         self.disconnect(number);
-        let pause = self.rng.around(self.pause * 4);
+        let pause = self.rng.exponential(self.pause * 4);
         let client = &mut self.clients[number];
         if client.reconnects > 0 {
             client.reconnects -= 1;
@@ -540,7 +540,7 @@ fn clients(rng: &mut Rng, hard_limit: u32) -> Vec<Client> {
             0 => Duration::ZERO,
             1 => span * (number as u32 % waves as u32),
             2 => span.mul_f64((number as f64 / count as f64).sqrt()),
-            _ => rng.around(span * 2),
+            _ => rng.exponential(span * 2),
         };
         let last = match rng.below(100) {
             lot if lot < busy_percent => rng.pick(&[LastAction::StaysInTransaction, LastAction::Subscribes]),

@@ -316,7 +316,7 @@ impl State {
     }
 
     fn post(&mut self, to: EndId, parcel: Parcel) {
-        let delay = self.rng.around(self.conditions.delay);
+        let delay = self.rng.exponential(self.conditions.delay);
         let end = &mut self.ends[to as usize];
         end.last = end.last.max(self.now + delay);
         if let Parcel::Bytes(bytes) = &parcel {

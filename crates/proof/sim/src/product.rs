@@ -11,8 +11,8 @@
 //! users. For these there are the leak hunter and the adversary (`tests/hunts/leaks.py`,
 //! `tests/hunts/adversary.py`) on a real PostgreSQL.
 
+mod checked_protocol;
 mod client;
-mod client_protocol;
 mod database_server;
 mod faults;
 pub mod mongodb;
@@ -38,8 +38,8 @@ use crate::{
     shrink,
 };
 
+use checked_protocol::CheckedProtocol;
 use client::{Client, Environment};
-use client_protocol::ClientProtocol;
 use database_server::{DatabaseServer, elapsed};
 use faults::{FaultPlan, Faults};
 use raw_client::RawClient;
@@ -146,7 +146,7 @@ struct Limits {
     unsent: usize,
 }
 
-pub struct Simulation<P: Protocol, S: ClientProtocol> {
+pub struct Simulation<P: Protocol, S: CheckedProtocol> {
     harness: Harness<P>,
     network: Network,
     database_server: DatabaseServer<S::Database>,
@@ -171,7 +171,7 @@ pub struct Simulation<P: Protocol, S: ClientProtocol> {
     trace: bool,
 }
 
-impl<P: Protocol, S: ClientProtocol> Simulation<P, S> {
+impl<P: Protocol, S: CheckedProtocol> Simulation<P, S> {
     /// A simulation before its first step.
     fn new(
         (harness, network, database_server): (Harness<P>, Network, DatabaseServer<S::Database>),
@@ -238,8 +238,7 @@ impl<P: Protocol, S: ClientProtocol> Simulation<P, S> {
     }
 
     fn all_have_gone(&self) -> bool {
-        let self_checking_clients =
-            self.self_checking_clients.iter().all(|self_checking_client| self_checking_client.is_done());
+        let self_checking_clients = self.self_checking_clients.iter().all(|client| client.is_done());
         self_checking_clients
             && self.clients.iter().all(Client::is_done)
             && self.raw_clients.iter().all(RawClient::is_done)
@@ -272,7 +271,7 @@ impl<P: Protocol, S: ClientProtocol> Simulation<P, S> {
         self.outcome.steps += 1;
         assert!(self.outcome.steps < MAX_STEPS, "the schedule does not end");
         if self.rng.per_myriad(100) {
-            let some = self.rng.around(Duration::from_micros(20));
+            let some = self.rng.exponential(Duration::from_micros(20));
             self.set_time(self.now + some);
         }
         self.database_server.accept(&self.network, self.now);
@@ -330,20 +329,18 @@ impl<P: Protocol, S: ClientProtocol> Simulation<P, S> {
 
     /// Hands a changed end to its owner.
     fn dispatch(&mut self, end: EndId) {
-        if self.database_server.has(end) {
+        if self.database_server.owns_end(end) {
             return self.database_server.on_event(&self.network, end, self.now);
         }
-        if let Some(client) = self.clients.iter().position(|client| client.has(end)) {
+        if let Some(client) = self.clients.iter().position(|client| client.owns_end(end)) {
             return self.with_client(client, |client, env| client.on_event(end, env));
         }
-        if let Some(self_checking_client) =
-            self.self_checking_clients.iter().position(|self_checking_client| self_checking_client.has(end))
-        {
+        if let Some(self_checking_client) = self.self_checking_clients.iter().position(|client| client.owns_end(end)) {
             return self.with_self_checking_client(self_checking_client, |self_checking_client, env| {
                 self_checking_client.on_event(end, env)
             });
         }
-        if let Some(raw_client) = self.raw_clients.iter_mut().find(|raw_client| raw_client.has(end)) {
+        if let Some(raw_client) = self.raw_clients.iter_mut().find(|raw_client| raw_client.owns_end(end)) {
             raw_client.on_event(&self.network);
         }
     }
@@ -355,17 +352,18 @@ impl<P: Protocol, S: ClientProtocol> Simulation<P, S> {
             && self.rng.per_myriad(self.faults.plan.delay_per_myriad)
         {
             let worker = ready_workers[self.rng.index(ready_workers.len())];
-            self.faults.delayed_worker = Some((worker, self.now + self.rng.around(Duration::from_micros(300))));
+            self.faults.delayed_worker = Some((worker, self.now + self.rng.exponential(Duration::from_micros(300))));
         }
         self.faults.delayed_worker = self.faults.delayed_worker.filter(|(_, until)| *until > self.now);
     }
 
-    /// Whether to drain now: at the moment in which the only client arrives.
+    /// Whether to drain now: the time has come, a connection waits to be accepted, and one client that is no raw client
+    /// has a connection.
     fn is_to_drain(&self) -> bool {
         let due = self.faults.plan.drain.is_some_and(|at| elapsed(self.now) >= at);
-        let here = self.clients.iter().filter(|client| client.is_here()).count()
-            + self.self_checking_clients.iter().filter(|self_checking_client| self_checking_client.is_here()).count();
-        due && self.network.has_pending_client() && here == 1
+        let connected = self.clients.iter().filter(|client| client.has_connection()).count()
+            + self.self_checking_clients.iter().filter(|client| client.has_connection()).count();
+        due && self.network.has_pending_client() && connected == 1
     }
 
     fn drain(&mut self) {
@@ -374,7 +372,7 @@ impl<P: Protocol, S: ClientProtocol> Simulation<P, S> {
         self.outcome.faults += 1;
         self.clients.iter_mut().for_each(Client::retire);
         self.raw_clients.iter_mut().for_each(RawClient::retire);
-        self.self_checking_clients.iter_mut().for_each(|self_checking_client| self_checking_client.retire());
+        self.self_checking_clients.iter_mut().for_each(|client| client.retire());
         self.harness.handle().drain();
     }
 
@@ -419,12 +417,8 @@ impl<P: Protocol, S: ClientProtocol> Simulation<P, S> {
     fn advance_time(&mut self) {
         let clients = self.clients.iter().map(|client| client.wake).min().filter(|at| at.0 < u64::MAX);
         let raw_clients = self.raw_clients.iter().map(|raw_client| raw_client.wake).min().filter(|at| at.0 < u64::MAX);
-        let self_checking_clients = self
-            .self_checking_clients
-            .iter()
-            .map(|self_checking_client| self_checking_client.wake())
-            .min()
-            .filter(|at| at.0 < u64::MAX);
+        let self_checking_clients =
+            self.self_checking_clients.iter().map(|client| client.wake()).min().filter(|at| at.0 < u64::MAX);
         let times = [
             self.network.next_at(),
             self.harness.next_at(),

@@ -47,7 +47,7 @@ impl Rng {
     }
 
     /// Exponentially distributed around `mean`, at least a nanosecond, at most twenty times the mean.
-    pub fn around(&mut self, mean: Duration) -> Duration {
+    pub fn exponential(&mut self, mean: Duration) -> Duration {
         let unit = (self.next() >> 11) as f64 / (1u64 << 53) as f64;
         let factor = (-(1.0 - unit).ln()).min(20.0);
         mean.mul_f64(factor).max(Duration::from_nanos(1))

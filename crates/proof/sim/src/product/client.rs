@@ -1,5 +1,5 @@
 //! A client that checks every answer: it sends each request to its reference too, and compares the answers
-//! message by message. It knows the protocol only through [`ClientProtocol`].
+//! message by message. It knows the protocol only through [`CheckedProtocol`].
 //!
 //! A client makes several connections, one after the other. On each it logs in, sends requests and leaves, with a
 //! goodbye or without. After a fault (a killed session of the database, a broken connection) an answer may be missing,
@@ -14,7 +14,7 @@ use std::{
 use pool::Time;
 
 use super::{
-    client_protocol::{ClientProtocol, Kind, Message, Request},
+    checked_protocol::{CheckedProtocol, Kind, Message, Request},
     database_server::elapsed,
 };
 use crate::{
@@ -30,7 +30,7 @@ const MEAN_IDLE_PAUSE: Duration = Duration::from_millis(300);
 /// The longest that a message from other clients may take.
 const MAX_ASIDE_WAIT: Duration = Duration::from_secs(10);
 
-pub struct Client<S: ClientProtocol> {
+pub struct Client<S: CheckedProtocol> {
     pub number: usize,
     protocol: S,
     reference: S::Database,
@@ -198,7 +198,7 @@ pub struct Environment<'a, D> {
     pub trace: bool,
 }
 
-impl<S: ClientProtocol> Client<S> {
+impl<S: CheckedProtocol> Client<S> {
     pub fn new(number: usize, protocol: S, size: Size, mut rng: Rng) -> Self {
         let wake = Time(rng.below(50_000_000));
         let (pipelining_percent, vanish_per_myriad) = (rng.pick(&[4, 4, 30]), rng.pick(&[0, 40, 400]));
@@ -224,8 +224,8 @@ impl<S: ClientProtocol> Client<S> {
         }
     }
 
-    /// Whether it is connected, or connecting.
-    pub fn is_here(&self) -> bool {
+    /// Whether it has a connection, or is making one.
+    pub fn has_connection(&self) -> bool {
         self.connection.is_some()
     }
 
@@ -235,7 +235,7 @@ impl<S: ClientProtocol> Client<S> {
     }
 
     /// Whether this end belongs to it.
-    pub fn has(&self, end: EndId) -> bool {
+    pub fn owns_end(&self, end: EndId) -> bool {
         self.connection.as_ref().is_some_and(|connection| connection.end == end) || self.cancels.contains(&end)
     }
 
@@ -247,7 +247,7 @@ impl<S: ClientProtocol> Client<S> {
     /// Connects, sends a request, cancels one, or leaves.
     pub fn act(&mut self, env: &Environment<'_, S::Database>) {
         let pause = if self.rng.percent(70) { Duration::from_micros(200) } else { Duration::from_millis(8) };
-        self.wake = env.now + self.rng.around(pause);
+        self.wake = env.now + self.rng.exponential(pause);
         let Some(connection) = &mut self.connection else {
             if self.connections > 0 {
                 self.begin(env);
@@ -265,7 +265,7 @@ impl<S: ClientProtocol> Client<S> {
             return;
         }
         if is_idle && self.idle_per_myriad > 0 && self.rng.per_myriad(self.idle_per_myriad) {
-            self.wake = env.now + self.rng.around(MEAN_IDLE_PAUSE);
+            self.wake = env.now + self.rng.exponential(MEAN_IDLE_PAUSE);
             return;
         }
         if connection.vanishes_next
@@ -297,7 +297,7 @@ impl<S: ClientProtocol> Client<S> {
         self.send_request(request, env);
         if self.rng.per_myriad(self.vanish_per_myriad) {
             self.connection.as_mut().expect("there is a connection").vanishes_next = true;
-            self.wake = env.now + self.rng.around(Duration::from_micros(20));
+            self.wake = env.now + self.rng.exponential(Duration::from_micros(20));
         }
     }
 
@@ -415,7 +415,7 @@ impl<S: ClientProtocol> Client<S> {
         }
         self.reference.take_output();
         self.reference.take_closed();
-        self.wake = env.now + self.rng.around(Duration::from_millis(3));
+        self.wake = env.now + self.rng.exponential(Duration::from_millis(3));
     }
 
     fn send_cancel(&mut self, env: &Environment<'_, S::Database>) {
@@ -517,7 +517,7 @@ impl<S: ClientProtocol> Client<S> {
                     self.protocol.check_without_fault(env.product_database, &self.reference);
                 }
             }
-            self.wake = self.wake.min(env.now + self.rng.around(Duration::from_micros(100)));
+            self.wake = self.wake.min(env.now + self.rng.exponential(Duration::from_micros(100)));
         }
     }
 

@@ -75,7 +75,7 @@ impl<D: Database> DatabaseServer<D> {
         }
     }
 
-    pub fn has(&self, end: EndId) -> bool {
+    pub fn owns_end(&self, end: EndId) -> bool {
         self.connections.contains_key(&end)
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use pool::Time;
 use seam::Protocol;
 
-use super::{Simulation, client_protocol::ClientProtocol};
+use super::{Simulation, checked_protocol::CheckedProtocol};
 use crate::{databases::Database, network::HostBehaviour};
 
 /// Which faults a schedule has, and how often.
@@ -38,9 +38,9 @@ impl Faults {
     }
 }
 
-impl<P: Protocol, S: ClientProtocol> Simulation<P, S> {
+impl<P: Protocol, S: CheckedProtocol> Simulation<P, S> {
     pub(super) fn plan_fault(&mut self) {
-        self.faults.next = self.faults.plan.mean_interval.map(|mean| self.now + self.rng.around(mean));
+        self.faults.next = self.faults.plan.mean_interval.map(|mean| self.now + self.rng.exponential(mean));
     }
 
     pub(super) fn cause_fault(&mut self) {
@@ -81,7 +81,7 @@ impl<P: Protocol, S: ClientProtocol> Simulation<P, S> {
                     HostBehaviour::Unreachable,
                 ]);
                 self.set_some_host(how);
-                self.faults.recovery = Some(self.now + self.rng.around(Duration::from_millis(200)));
+                self.faults.recovery = Some(self.now + self.rng.exponential(Duration::from_millis(200)));
             }
             _ => self.operate(),
         }
@@ -97,7 +97,7 @@ impl<P: Protocol, S: ClientProtocol> Simulation<P, S> {
             2 if self.faults.recovery.is_none() => {
                 let how = self.rng.pick(&[HostBehaviour::Refuses, HostBehaviour::Unreachable]);
                 self.set_some_host(how);
-                self.faults.recovery = Some(self.now + self.rng.around(Duration::from_millis(20)));
+                self.faults.recovery = Some(self.now + self.rng.exponential(Duration::from_millis(20)));
             }
             _ => self.operate(),
         }
@@ -126,7 +126,7 @@ impl<P: Protocol, S: ClientProtocol> Simulation<P, S> {
             0 => handle.reconnect(None),
             1 if self.faults.recovery.is_none() => {
                 _ = handle.pause(None);
-                self.faults.recovery = Some(self.now + self.rng.around(Duration::from_millis(20)));
+                self.faults.recovery = Some(self.now + self.rng.exponential(Duration::from_millis(20)));
                 return;
             }
             2 => (0..=self.rng.below(3)).for_each(|_| self.harness.reload_with_new_revision()),

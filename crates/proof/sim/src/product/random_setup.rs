@@ -8,8 +8,8 @@ use pool::{GateConfig, PoolConfig};
 
 use super::{
     Bounds,
+    checked_protocol::CheckedProtocol,
     client::{Client, Size},
-    client_protocol::ClientProtocol,
     faults::FaultPlan,
     raw_client::RawClient,
 };
@@ -40,7 +40,7 @@ pub(super) fn pool(rng: &mut Rng, max_size: u32) -> PoolConfig {
     }
 }
 
-pub(super) fn clients<S: ClientProtocol>(
+pub(super) fn clients<S: CheckedProtocol>(
     rng: &mut Rng,
     bounds: Bounds,
     count: usize,
@@ -58,7 +58,7 @@ pub(super) fn clients<S: ClientProtocol>(
 pub(super) fn raw_clients(
     raw_bytes: Option<&[u8]>,
     count: usize,
-    mut protocol: impl ClientProtocol,
+    mut protocol: impl CheckedProtocol,
     rng: &mut Rng,
 ) -> Vec<RawClient> {
     match raw_bytes {
@@ -105,7 +105,7 @@ pub(super) fn rules(rng: &mut Rng) -> Rules {
 /// clients still come in one of eight.
 pub(super) fn fault_plan(rng: &mut Rng, bounds: Bounds) -> FaultPlan {
     let mean_interval = rng.percent(75).then(|| Duration::from_millis(20 + rng.below(200)));
-    let drain = rng.percent(12).then(|| rng.around(Duration::from_millis(60)));
+    let drain = rng.percent(12).then(|| rng.exponential(Duration::from_millis(60)));
     let (mean_interval, drain) = if bounds.faults { (mean_interval, drain) } else { (None, None) };
     FaultPlan { mean_interval, unnoticeable: rng.percent(33), delay_per_myriad: rng.pick(&[0, 0, 20, 100]), drain }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use pool::Time;
 
-use super::client_protocol::ClientProtocol;
+use super::checked_protocol::CheckedProtocol;
 use crate::{
     network::{EndId, Network},
     random::Rng,
@@ -38,13 +38,13 @@ impl RawClient {
     }
 
     /// A raw client that sends these bytes without the first. If that is even, a valid opening goes before them.
-    pub fn sending(protocol: &mut impl ClientProtocol, bytes: &[u8], mut rng: Rng) -> Self {
+    pub fn sending(protocol: &mut impl CheckedProtocol, bytes: &[u8], mut rng: Rng) -> Self {
         let opening = bytes.first().is_none_or(|byte| byte % 2 == 0).then(|| protocol.first_request(&mut rng).bytes);
         Self::new([&opening.unwrap_or_default()[..], bytes.get(1..).unwrap_or_default()].concat(), rng)
     }
 
     /// A raw client that sends damaged requests.
-    pub fn damaged(protocol: &mut impl ClientProtocol, mut rng: Rng) -> Self {
+    pub fn damaged(protocol: &mut impl CheckedProtocol, mut rng: Rng) -> Self {
         let mut bytes = protocol.first_request(&mut rng).bytes;
         let opening = bytes.len();
         for _ in 0..1 + rng.below(8) {
@@ -76,7 +76,7 @@ impl RawClient {
     }
 
     /// Whether this end belongs to it.
-    pub fn has(&self, end: EndId) -> bool {
+    pub fn owns_end(&self, end: EndId) -> bool {
         self.end == Some(end)
     }
 
@@ -87,7 +87,7 @@ impl RawClient {
     pub fn act(&mut self, network: &Network, now: Time) {
         let Some(end) = self.end else {
             self.end = Some(network.connect());
-            self.wake = now + self.rng.around(Duration::from_micros(100));
+            self.wake = now + self.rng.exponential(Duration::from_micros(100));
             return;
         };
         if network.is_reset(end) {
@@ -102,7 +102,7 @@ impl RawClient {
         }
         self.send(network);
         let all = self.sent == self.bytes.len();
-        self.wake = now + self.rng.around(if all { MEAN_STAY } else { Duration::from_micros(300) });
+        self.wake = now + self.rng.exponential(if all { MEAN_STAY } else { Duration::from_micros(300) });
     }
 
     fn send(&mut self, network: &Network) {

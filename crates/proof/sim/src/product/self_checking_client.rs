@@ -12,11 +12,11 @@ pub trait SelfCheckingClient<D> {
     fn act(&mut self, env: &Environment<'_, D>);
 
     /// Whether this end belongs to it.
-    fn has(&self, end: EndId) -> bool;
+    fn owns_end(&self, end: EndId) -> bool;
 
     fn on_event(&mut self, end: EndId, env: &Environment<'_, D>);
 
-    fn is_here(&self) -> bool;
+    fn has_connection(&self) -> bool;
 
     fn is_done(&self) -> bool;
 

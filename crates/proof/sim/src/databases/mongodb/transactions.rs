@@ -181,20 +181,20 @@ impl MongoDb {
         if answer_lost {
             self.drop_session(from);
         }
-        self.release();
+        self.retry_waiting_writes();
         (!answer_lost).then_some(answer)
     }
 
     fn abort(&mut self, key: &(usize, SessionKey)) {
         if self.transactions.open.remove(key).is_some() {
-            self.release();
+            self.retry_waiting_writes();
         }
     }
 
     /// Aborts a session's transaction at any host.
     fn abort_of(&mut self, session: &SessionKey, number: i64) {
         self.transactions.open.retain(|(_, of), open| of != session || open.number != number);
-        self.release();
+        self.retry_waiting_writes();
     }
 
     /// Ends a session's transaction and cursors at a host.
@@ -205,7 +205,7 @@ impl MongoDb {
 
     pub(super) fn abort_all(&mut self, host: usize) {
         self.transactions.open.retain(|(at, _), _| *at != host);
-        self.release();
+        self.retry_waiting_writes();
     }
 
     /// Aborts expired transactions.
@@ -214,12 +214,12 @@ impl MongoDb {
         let before = self.transactions.open.len();
         self.transactions.open.retain(|_, open| open.since + LIFETIME > now);
         if self.transactions.open.len() < before {
-            self.release();
+            self.retry_waiting_writes();
         }
     }
 
     /// Retries the writes that waited for the lock.
-    fn release(&mut self) {
+    fn retry_waiting_writes(&mut self) {
         for (connection, message) in std::mem::take(&mut self.transactions.waiting) {
             let Some(session) = self.sessions.get_mut(&connection) else { continue };
             session.waits = false;

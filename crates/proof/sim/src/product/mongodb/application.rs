@@ -2,13 +2,13 @@
 //! drivers' specifications allow ("Retryable Writes", "Transactions", "Load Balancers"), and checks the answers and the
 //! rows in the database.
 
-mod answer;
 mod answer_check;
 mod await_cleanup;
 mod cursor_read;
 mod driver_connection;
 mod end_session;
 mod expected_rows;
+mod outcome;
 mod tailable_read;
 mod task;
 mod transaction;
@@ -20,13 +20,13 @@ use mongodb_session::{ServerLogin, bson::Writer, wire};
 use pool::Time;
 
 use self::{
-    answer::Outcome,
     answer_check::{AnswerCheck, Next},
     await_cleanup::AwaitCleanup,
     cursor_read::CursorRead,
     driver_connection::{DriverConnection, Event},
     end_session::EndSession,
     expected_rows::{ExpectedRows, Row},
+    outcome::Outcome,
     tailable_read::TailableRead,
     task::Task,
     transaction::{End, Statement, Transaction},
@@ -261,7 +261,7 @@ impl Application {
                 if let Some(Task::EndSession(_)) = self.task.take() {
                     self.begin_session();
                 }
-                self.wake = env.now + self.rng.around(self.profile.pause);
+                self.wake = env.now + self.rng.exponential(self.profile.pause);
                 self.rows.check(env.product_database);
             }
         }
@@ -287,7 +287,7 @@ impl Application {
         if self.profile.balanced && task.is_some() && self.profile.tasks > 0 {
             self.task = Some(Task::AwaitCleanup(AwaitCleanup::new(user, session)));
         }
-        self.wake = env.now + self.rng.around(Duration::from_millis(5));
+        self.wake = env.now + self.rng.exponential(Duration::from_millis(5));
     }
 
     fn describe(&self) -> String {
@@ -327,7 +327,7 @@ impl SelfCheckingClient<MongoDb> for Application {
         self.ask(env);
     }
 
-    fn has(&self, end: EndId) -> bool {
+    fn owns_end(&self, end: EndId) -> bool {
         self.connections.iter().any(|connection| connection.end == end)
     }
 
@@ -376,7 +376,7 @@ impl SelfCheckingClient<MongoDb> for Application {
         }
     }
 
-    fn is_here(&self) -> bool {
+    fn has_connection(&self) -> bool {
         !self.connections.is_empty()
     }
 

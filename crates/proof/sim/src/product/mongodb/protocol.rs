@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     databases::mongodb as model,
-    product::client_protocol::{ClientProtocol, Kind, Message, Request},
+    product::checked_protocol::{CheckedProtocol, Kind, Message, Request},
     random::Rng,
 };
 
@@ -106,7 +106,7 @@ impl MongoDbProtocol {
     }
 }
 
-impl ClientProtocol for MongoDbProtocol {
+impl CheckedProtocol for MongoDbProtocol {
     type Database = model::MongoDb;
 
     fn new_reference(&self) -> model::MongoDb {

@@ -3,7 +3,7 @@
 use super::requests::{Requests, message};
 use crate::{
     databases::postgres as model,
-    product::client_protocol::{ClientProtocol, Kind, Message, Request},
+    product::checked_protocol::{CheckedProtocol, Kind, Message, Request},
     random::Rng,
 };
 
@@ -34,7 +34,7 @@ fn field(body: &[u8], wanted: u8) -> String {
     found.map(|field| String::from_utf8_lossy(&field[1..]).into_owned()).unwrap_or_default()
 }
 
-impl ClientProtocol for PostgresProtocol {
+impl CheckedProtocol for PostgresProtocol {
     type Database = model::Postgres;
 
     fn new_reference(&self) -> model::Postgres {

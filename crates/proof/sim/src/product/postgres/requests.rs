@@ -1,6 +1,6 @@
 //! Random requests to PostgreSQL that touch no other client's objects, so that the reference knows every answer.
 
-use crate::{product::client_protocol::Request, random::Rng};
+use crate::{product::checked_protocol::Request, random::Rng};
 
 pub(super) struct Requests {
     number: usize,

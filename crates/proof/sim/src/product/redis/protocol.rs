@@ -3,7 +3,7 @@
 use super::requests::Requests;
 use crate::{
     databases::redis as model,
-    product::client_protocol::{ClientProtocol, Kind, Message, Request},
+    product::checked_protocol::{CheckedProtocol, Kind, Message, Request},
     random::Rng,
 };
 
@@ -52,7 +52,7 @@ fn without_id(reply: &[u8]) -> Vec<u8> {
     [&reply[..from], &reply[to..]].concat()
 }
 
-impl ClientProtocol for RedisProtocol {
+impl CheckedProtocol for RedisProtocol {
     type Database = model::Redis;
 
     const LOSES_MESSAGES_AT_REPLACEMENT: bool = true;

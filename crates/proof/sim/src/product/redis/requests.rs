@@ -1,6 +1,6 @@
 //! Random commands to Redis that touch no other client's keys and channels, so that the reference knows every answer.
 
-use crate::{product::client_protocol::Request, random::Rng};
+use crate::{product::checked_protocol::Request, random::Rng};
 
 pub(super) struct Requests {
     number: usize,

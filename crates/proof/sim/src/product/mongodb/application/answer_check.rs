@@ -5,8 +5,8 @@ use std::time::Duration;
 use mongodb_session::bson::Writer;
 
 use super::{
-    answer::Refusal,
     expected_rows::{ExpectedRows, Row},
+    outcome::Refusal,
 };
 use crate::{
     databases::mongodb::{HOT, MongoDb},

@@ -6,8 +6,8 @@ use std::time::Duration;
 use mongodb_session::bson::Writer;
 
 use super::{
-    answer::Outcome,
     answer_check::{AnswerCheck, Next},
+    outcome::Outcome,
 };
 
 /// Sends reads until the pooler has cleaned up what an earlier connection left.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use mongodb_session::bson::Writer;
 
 use super::{
-    answer::Outcome,
     answer_check::{AnswerCheck, Next},
+    outcome::Outcome,
 };
 
 /// Pings until the hosts have ended the session.

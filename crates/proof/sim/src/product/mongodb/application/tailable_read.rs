@@ -5,8 +5,8 @@ use std::time::Duration;
 use mongodb_session::bson::Writer;
 
 use super::{
-    answer::Outcome,
     answer_check::{AnswerCheck, Next, SEND_NOW},
+    outcome::Outcome,
 };
 
 /// Retries after an error that too many requests wait.

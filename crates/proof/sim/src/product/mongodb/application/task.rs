@@ -3,12 +3,12 @@
 use mongodb_session::bson::Writer;
 
 use super::{
-    answer::Outcome,
     answer_check::{AnswerCheck, Next},
     await_cleanup::AwaitCleanup,
     cursor_read::CursorRead,
     end_session::EndSession,
     expected_rows::ExpectedRows,
+    outcome::Outcome,
     tailable_read::TailableRead,
     transaction::Transaction,
     write::Write,

@@ -6,9 +6,9 @@ use std::time::Duration;
 use mongodb_session::bson::Writer;
 
 use super::{
-    answer::Outcome,
     answer_check::{AnswerCheck, Next, SEND_NOW, write_row},
     expected_rows::{ExpectedRows, Row},
+    outcome::Outcome,
 };
 use crate::databases::mongodb::HOT;
 
@@ -155,7 +155,7 @@ impl Transaction {
     }
 
     fn pause(&self, check: &mut AnswerCheck<'_>) -> Next {
-        Next::Send(if check.rng.percent(80) { Duration::ZERO } else { check.rng.around(Duration::from_millis(5)) })
+        Next::Send(if check.rng.percent(80) { Duration::ZERO } else { check.rng.exponential(Duration::from_millis(5)) })
     }
 
     fn on_commit_outcome(&mut self, outcome: Outcome, check: &mut AnswerCheck<'_>) -> Next {
@@ -238,7 +238,7 @@ impl Transaction {
         };
         let statements = self.statements.iter().map(anew).collect();
         *self = Self { begun, ..Self::new(statements, self.end, self.sharded, *check.last_number) };
-        Next::Send(check.rng.around(Duration::from_millis(5)))
+        Next::Send(check.rng.exponential(Duration::from_millis(5)))
     }
 
     pub fn vanish(&self, asked: bool, rows: &mut ExpectedRows) {

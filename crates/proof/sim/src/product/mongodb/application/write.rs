@@ -3,9 +3,9 @@
 use mongodb_session::bson::Writer;
 
 use super::{
-    answer::Outcome,
     answer_check::{AnswerCheck, Next, SEND_NOW, write_row},
     expected_rows::{ExpectedRows, Row},
+    outcome::Outcome,
 };
 
 pub struct Write {

@@ -45,7 +45,7 @@ impl Request {
     pub const AS_MANY_AS_COME: usize = usize::MAX;
 }
 
-pub trait ClientProtocol {
+pub trait CheckedProtocol {
     /// The model of the database, of which the reference is another copy.
     type Database: Database;
 
