@@ -5,7 +5,7 @@ use std::{cell::Cell, time::Duration};
 
 use ::load::plan::{MAX_IN_FLIGHT, Plan, PoolWishes, Shape, Spacing, Stage, Target};
 use ::report::{histogram::Histogram, result::BenchResult};
-use doctor::{Arrivals, Effect, Forecast, HoldTimes, Load, Sizes};
+use doctor::{Arrivals, Effect, Forecast, ForecastPool, HoldTimes, Load};
 use planner::{
     run,
     server::{Connect, Spec, Times},
@@ -39,7 +39,7 @@ pub struct Player {
 }
 
 impl Forecast for Player {
-    fn predict(&self, load: &Load, pool: &Sizes) -> Option<Effect> {
+    fn predict(&self, load: &Load, pool: &ForecastPool) -> Option<Effect> {
         if self.played.get() >= MAX_SIMULATIONS {
             return None;
         }
@@ -92,7 +92,7 @@ fn shape(arrivals: &Arrivals, held: Duration, max_size: u32) -> Option<(Shape, D
     })
 }
 
-fn plan(shape: Shape, warmup: Duration, pool: &Sizes) -> Plan {
+fn plan(shape: Shape, warmup: Duration, pool: &ForecastPool) -> Plan {
     let wishes = PoolWishes {
         max_size: Some(pool.max_size),
         min_size: Some(pool.min_size),
@@ -162,8 +162,8 @@ mod tests {
         HoldTimes { times, bounds_ms: BOUNDS.to_vec() }
     }
 
-    fn sizes(max_size: u32, min_size: u32, idle: u64) -> Sizes {
-        Sizes { max_size, min_size, max_idle_time: Some(Duration::from_millis(idle)), max_connecting: Some(2) }
+    fn sizes(max_size: u32, min_size: u32, idle: u64) -> ForecastPool {
+        ForecastPool { max_size, min_size, max_idle_time: Some(Duration::from_millis(idle)), max_connecting: Some(2) }
     }
 
     fn near(value: f64, expected: f64, part: f64) {

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use admin_api::{Client, Command, MAX_SESSIONS, Mongo, Session};
+use admin_api::{Client, Command, MAX_SESSIONS, Mongo, SessionRow};
 use anyhow::bail;
 use clients::mongodb::{Querier, Reply};
 use doctor::Line;
@@ -173,7 +173,7 @@ impl Connection {
 
     /// The connections a moment later, with how long transactions pause. `None` if too few of the `seen` transactions
     /// pause, or the server refuses.
-    fn list_again(&mut self, seen: &[Session], command: &Command) -> anyhow::Result<Option<Vec<Session>>> {
+    fn list_again(&mut self, seen: &[SessionRow], command: &Command) -> anyhow::Result<Option<Vec<SessionRow>>> {
         if seen.iter().filter(|session| session.paused_ms.is_some()).count() < MIN_PAUSING {
             return Ok(None);
         }

@@ -76,7 +76,7 @@ impl Activity {
     /// Asks for the server's own figures; one row. `number` is its version, as `server_version_num` writes it.
     ///
     /// # Errors
-    /// It is too old.
+    /// The server is too old.
     pub fn server_query(number: u64) -> Result<String, String> {
         if number < MIN_VERSION {
             return Err("PostgreSQL before 10 does not show what is needed".to_owned());

@@ -62,7 +62,7 @@ impl Change {
         }
         let earlier: BTreeMap<u64, &Pool> = before.pools.iter().map(|pool| (pool.id, pool)).collect();
         let nothing = Pool::default();
-        // One that was not there is new, unless not all were shown: then it may have years behind it.
+        // A pool that the earlier look lacks is new if that look showed all pools; otherwise its counters may be old.
         let are_all = before.pools_left_out == 0;
         let had = |id: u64| earlier.get(&id).copied().or(are_all.then_some(&nothing));
         let pools = after.pools.iter().filter_map(|pool| Some((pool.id, PoolChange::of(had(pool.id)?, pool))));

@@ -30,7 +30,7 @@ pub use counts::{Counts, sum};
 pub use examiner::{Examiner, NewExaminer, Observation};
 pub use hikari::{Hikari, Scrape, ScrapeLine};
 pub use look::{Client, Clients, Listener, ListenerClients, Look, Pooler, Server, ServerProcess, Servers, Worker};
-pub use mongodb::{Command, MAX_SESSIONS, Mongo, Session, Transactions};
+pub use mongodb::{Command, MAX_SESSIONS, Mongo, SessionRow, Transactions};
 pub use pool::{Pool, PoolServers, PoolSettings};
 pub use redis::{MAX_INFO_BYTES, MAX_LIST_BYTES, MAX_LISTED_CLIENTS, Redis, RedisClient};
 pub use times::{Summarized, Times};

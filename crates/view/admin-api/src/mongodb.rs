@@ -6,7 +6,8 @@ use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Connections that one look lists. Of further ones only the number is known.
+/// Sessions that one look lists: connections, and transactions that have none at the moment. Of further ones only the
+/// number is known.
 pub const MAX_SESSIONS: u64 = 5_000;
 /// A larger figure counts as this one, so that sums do not overflow.
 const MAX_FIGURE: u64 = 9_000_000_000_000;
@@ -78,8 +79,8 @@ pub struct Mongo {
     pub transaction_lifetime_s: Option<u64>,
     /// Processors of its machine, if they are known.
     pub processors: Option<u64>,
-    /// The connections, if they were asked for and may be seen.
-    pub sessions: Option<Vec<Session>>,
+    /// The sessions, if they were asked for and may be seen.
+    pub sessions: Option<Vec<SessionRow>>,
     /// The sessions were listed twice for this look, so `pause_ms` is known of each transaction that was open at the
     /// first list.
     #[serde(default, rename = "seen_again")]
@@ -102,7 +103,7 @@ pub struct Transactions {
 
 /// One connection, or a transaction that has none at the moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Session {
+pub struct SessionRow {
     /// The connection: unique for as long as the server runs.
     pub id: Option<u64>,
     /// The client's host, without the port.
@@ -203,16 +204,20 @@ impl Mongo {
     }
 
     /// The connections, from the answer to [`connections_command`](Self::connections_command).
-    pub fn read_sessions(answer: &Value) -> Vec<Session> {
+    pub fn read_sessions(answer: &Value) -> Vec<SessionRow> {
         let cursor = answer.get("cursor");
         let batch = cursor.and_then(|cursor| cursor.get("firstBatch").or(cursor.get("nextBatch")));
         let rows = batch.and_then(Value::as_array).into_iter().flatten();
-        rows.take(MAX_SESSIONS as usize).map(Session::read).collect()
+        rows.take(MAX_SESSIONS as usize).map(SessionRow::read).collect()
     }
 
     /// The sessions `now`, with the pauses that have gone on since the list `before`: these have grown by the time
     /// between the lists, which is `apart`. The pause of a transaction that had not begun then is unknown.
-    pub fn measure_pauses(before: &[Session], mut now: Vec<Session>, apart: &RangeInclusive<Duration>) -> Vec<Session> {
+    pub fn measure_pauses(
+        before: &[SessionRow],
+        mut now: Vec<SessionRow>,
+        apart: &RangeInclusive<Duration>,
+    ) -> Vec<SessionRow> {
         let in_ms = |time: &Duration| time.as_secs_f64() * 1e3;
         let (least, most) = (in_ms(apart.start()) - MAX_CLOCK_DRIFT_MS, in_ms(apart.end()) + MAX_CLOCK_DRIFT_MS);
         let mut pauses = BTreeMap::<_, Vec<f64>>::new();
@@ -322,7 +327,7 @@ fn shortened(name: &str) -> String {
     name.chars().take(MAX_NAME).collect()
 }
 
-impl Session {
+impl SessionRow {
     /// What stays the same for as long as a transaction pauses: its client, and how long it has worked.
     fn pause(&self) -> Option<([String; 3], u64)> {
         let names = [&self.host, &self.application, &self.user].map(Clone::clone);
@@ -434,42 +439,42 @@ mod tests {
             7,
         ] } });
         let sessions = Mongo::read_sessions(&answer);
-        let first = Session {
+        let first = SessionRow {
             id: Some(7),
             host: "10.0.0.5".into(),
             application: "web".into(),
             user: "shop".into(),
             is_active: true,
-            ..Session::default()
+            ..SessionRow::default()
         };
-        let second = Session {
+        let second = SessionRow {
             host: "[::1]".into(),
             open_ms: Some(900.0),
             paused_ms: Some(800.0),
             worked_us: Some(100_000),
-            ..Session::default()
+            ..SessionRow::default()
         };
-        assert_eq!(sessions, [first, second, Session::default()]);
+        assert_eq!(sessions, [first, second, SessionRow::default()]);
         assert!(Mongo::read_sessions(&json!({})).is_empty());
     }
 
     #[test]
     fn a_pause_that_goes_on_is_told_from_others_of_the_same_transaction() {
-        let idle = |application: &str, paused_ms: f64, worked_us: u64| Session {
+        let idle = |application: &str, paused_ms: f64, worked_us: u64| SessionRow {
             application: application.into(),
             paused_ms: Some(paused_ms),
             worked_us: Some(worked_us),
-            ..Session::default()
+            ..SessionRow::default()
         };
         let before = [idle("web", 900.0, 50), idle("web", 400.0, 70), idle("web", 5.0, 9)];
-        let busy = Session { is_active: true, ..Session::default() };
+        let busy = SessionRow { is_active: true, ..SessionRow::default() };
         let now = vec![idle("web", 1_000.0, 50), idle("web", 480.0, 71), idle("other", 105.0, 9), busy];
         let apart = Duration::from_millis(100)..=Duration::from_millis(110);
-        let again = |before: &[Session], now| Mongo::measure_pauses(before, now, &apart);
-        let told = |sessions: Vec<Session>| sessions.iter().map(|session| session.pause_ms).collect::<Vec<_>>();
+        let again = |before: &[SessionRow], now| Mongo::measure_pauses(before, now, &apart);
+        let told = |sessions: Vec<SessionRow>| sessions.iter().map(|session| session.pause_ms).collect::<Vec<_>>();
         let pauses = told(again(&before, now));
         assert_eq!(pauses, [Some(100.0), Some(0.0), Some(0.0), None], "it went on, it had a command, it is another's");
-        let begun = |open_ms| vec![Session { open_ms: Some(open_ms), ..idle("web", 60.0, 8) }];
+        let begun = |open_ms| vec![SessionRow { open_ms: Some(open_ms), ..idle("web", 60.0, 8) }];
         let pauses = [90.0, 900.0].map(|open_ms| again(&before, begun(open_ms))[0].pause_ms);
         assert_eq!(pauses, [None, Some(0.0)], "one that has just begun may pause for long");
         // Two equal transactions are two.

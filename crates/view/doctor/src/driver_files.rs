@@ -57,7 +57,7 @@ pub struct ScrapeReader {
     has_incomplete_series: bool,
     scrapes: usize,
     /// Pools of all scrapes together.
-    steps: usize,
+    pools: usize,
 }
 
 /// Reads events of MongoDB's drivers.
@@ -169,8 +169,8 @@ impl ScrapeReader {
         self.last_s = at_s;
         let at = duration_since(first, at_s);
         let look = self.hikari.make_look(at.as_secs_f64() * 1e3, &scrape);
-        self.steps += look.pools.len();
-        if self.steps > MAX_STEPS {
+        self.pools += look.pools.len();
+        if self.pools > MAX_STEPS {
             return Err(ReadError(format!(
                 "there are too many pools at too many scrapes: more than {MAX_STEPS} all together"
             )));

@@ -8,7 +8,7 @@ use serde::Serialize;
 /// A simulation. The same question always gets the same answer.
 pub trait Forecast {
     /// What a pool does under this load; `None` where the simulation would take too long.
-    fn predict(&self, load: &Load, pool: &Sizes) -> Option<Effect>;
+    fn predict(&self, load: &Load, pool: &ForecastPool) -> Option<Effect>;
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -52,7 +52,7 @@ pub struct HoldTimes {
 
 /// The settings of a pool that matter for a forecast.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Sizes {
+pub struct ForecastPool {
     pub max_size: u32,
     pub min_size: u32,
     /// When an idle connection is closed; `None`: never.

@@ -38,7 +38,7 @@ mod values;
 pub use diagnosis::{Diagnosis, Source, examine, examine_mongodb, examine_postgres, examine_redis, examine_with};
 pub use driver_files::{FileReader, INCOMPLETE_SERIES};
 pub use finding::{Finding, Instead, Predicted, Setting, Symptom, Undecided};
-pub use forecast::{Arrivals, Effect, Forecast, HoldTimes, Load, Sizes};
+pub use forecast::{Arrivals, Effect, Forecast, ForecastPool, HoldTimes, Load};
 pub use mongodb::MongoWindow;
 pub use pooler::PoolerWindow;
 pub use postgres::PostgresWindow;

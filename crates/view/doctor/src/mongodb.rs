@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use admin_api::{Mongo, Session};
+use admin_api::{Mongo, SessionRow};
 
 use crate::{
     gauge::{Gauge, HalvingCounter},
@@ -171,7 +171,7 @@ impl MongoTally {
     }
 
     /// `again`: the connections were listed twice for this look. `window`: the time since the first look.
-    fn count_list(&mut self, sessions: &[Session], again: bool, window: Duration) {
+    fn count_list(&mut self, sessions: &[SessionRow], again: bool, window: Duration) {
         let window_ms = window.as_millis() as f64;
         self.origins.values_mut().for_each(|origin| origin.now = 0);
         self.transactions.are_listed_twice |= again;
@@ -237,7 +237,7 @@ impl MongoTally {
 
 impl TransactionTally {
     /// Counts a transaction without a command. True if its pause is long.
-    fn count_pause(&mut self, session: &Session, paused_ms: f64, again: bool) -> bool {
+    fn count_pause(&mut self, session: &SessionRow, paused_ms: f64, again: bool) -> bool {
         self.longest_ms = self.longest_ms.max(paused_ms);
         let is_long = match session.pause_ms {
             Some(pause) => pause >= MIN_LONG_PAUSE_MS,
@@ -278,7 +278,7 @@ impl MongoWindow {
 }
 
 impl MongoOrigin {
-    fn of(session: &Session) -> Self {
+    fn of(session: &SessionRow) -> Self {
         Self { application: session.application.clone(), user: session.user.clone(), host: session.host.clone() }
     }
 
@@ -305,7 +305,8 @@ mod tests {
     fn many_applications_are_bounded() {
         let mut window = MongoWindow::default();
         for at in 0..3u64 {
-            let session = |n: u64| Session { id: Some(n), application: format!("{at}-{n}"), ..Session::default() };
+            let session =
+                |n: u64| SessionRow { id: Some(n), application: format!("{at}-{n}"), ..SessionRow::default() };
             let sessions = Some((0..2_000).map(session).collect());
             window.add(Duration::from_secs(at), Mongo { sessions, ..look(2_000, 9) });
         }

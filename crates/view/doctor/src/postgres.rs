@@ -33,14 +33,14 @@ pub struct PostgresTally {
     /// Sessions that were begun, where the server counts them.
     pub(crate) begun: Option<u64>,
     pub(crate) all: SessionGauges,
-    origins: BTreeMap<Origin, OriginTally>,
+    origins: BTreeMap<PostgresOrigin, OriginTally>,
     /// Sessions of the last look.
     present: BTreeMap<SessionId, PresentSession>,
 }
 
 /// Where sessions come from.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub(crate) struct Origin {
+pub(crate) struct PostgresOrigin {
     user: String,
     database: String,
     application: String,
@@ -49,7 +49,7 @@ pub(crate) struct Origin {
 
 #[derive(Clone, Debug)]
 struct PresentSession {
-    origin: Origin,
+    origin: PostgresOrigin,
     idle_ms: Option<f64>,
     /// Looks in a row, up to the last one, at which its client did not take an answer.
     unread_looks: usize,
@@ -97,12 +97,12 @@ impl Tally for PostgresTally {
 
     fn count(&mut self, series: &Series<Activity>, _: Duration, look: &mut Activity) -> bool {
         let last = series.last();
-        let mut by_origin: BTreeMap<Origin, Vec<&Backend>> = BTreeMap::new();
+        let mut by_origin: BTreeMap<PostgresOrigin, Vec<&Backend>> = BTreeMap::new();
         let mut present = BTreeMap::new();
         for backend in &look.backends {
-            let mut origin = Origin::of(backend);
+            let mut origin = PostgresOrigin::of(backend);
             if by_origin.len() >= MAX_ORIGINS && !by_origin.contains_key(&origin) {
-                origin = Origin::default();
+                origin = PostgresOrigin::default();
             }
             let id = (backend.pid, backend.started_us);
             present.insert(id, PresentSession::new(backend, origin.clone(), self.present.get(&id)));
@@ -147,7 +147,7 @@ impl PostgresTally {
     /// Counts the sessions that have come, and those that have gone.
     fn count_changes(&mut self, present: &BTreeMap<SessionId, PresentSession>) {
         let free_origins = MAX_ORIGINS.saturating_sub(self.origins.len());
-        let new: BTreeSet<&Origin> =
+        let new: BTreeSet<&PostgresOrigin> =
             present.values().map(|one| &one.origin).filter(|origin| !self.origins.contains_key(*origin)).collect();
         for origin in new.into_iter().take(free_origins) {
             self.origins.insert(origin.clone(), OriginTally::default());
@@ -167,7 +167,7 @@ impl PostgresTally {
         }
     }
 
-    pub(crate) fn origins(&self) -> impl Iterator<Item = (&Origin, &OriginTally)> {
+    pub(crate) fn origins(&self) -> impl Iterator<Item = (&PostgresOrigin, &OriginTally)> {
         self.origins.iter()
     }
 }
@@ -193,7 +193,7 @@ impl PostgresWindow {
 }
 
 impl PresentSession {
-    fn new(backend: &Backend, origin: Origin, before: Option<&Self>) -> Self {
+    fn new(backend: &Backend, origin: PostgresOrigin, before: Option<&Self>) -> Self {
         let in_a_row = |is_so: bool, looks: fn(&Self) -> usize| if is_so { before.map_or(0, looks) + 1 } else { 0 };
         Self {
             origin,
@@ -204,7 +204,7 @@ impl PresentSession {
     }
 }
 
-impl Origin {
+impl PostgresOrigin {
     pub(crate) fn of(backend: &Backend) -> Self {
         Self {
             user: backend.user.clone(),

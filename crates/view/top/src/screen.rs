@@ -16,7 +16,7 @@ const MAX_FILTER: usize = 64;
 
 /// The screen says that figures are old when a report is late by this. The time between two reports counts as this,
 /// too, if it is shorter.
-const MAX_DELAY: Duration = Duration::from_secs(1);
+const MAX_LATENESS: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum View {
@@ -103,7 +103,7 @@ impl Screen {
             report: Report::default(),
             report_at: None,
             last_report_at: now,
-            max_silence: interval.max(MAX_DELAY).saturating_add(MAX_DELAY),
+            max_silence: interval.max(MAX_LATENESS).saturating_add(MAX_LATENESS),
             drawn_silence_s: None,
             error: None,
             view: View::Pools,
@@ -264,7 +264,7 @@ mod tests {
             clients: vec![client(1, 5.0, None), client(2, 900.0, Some("listen")), client(3, 70.0, None)],
             ..Report::default()
         };
-        let mut screen = Screen::new("127.0.0.1:9930", true, MAX_DELAY, Instant::now());
+        let mut screen = Screen::new("127.0.0.1:9930", true, MAX_LATENESS, Instant::now());
         screen.show(report, Instant::now());
         screen
     }
@@ -343,21 +343,24 @@ mod tests {
         let heard = screen.last_report_at;
         let told: Vec<_> = (0..5).map(|second| screen.silence_s(heard + Duration::from_millis(second * 999))).collect();
         assert_eq!(told, [None, None, None, Some(2), Some(3)]);
-        assert!(screen.has_aged(heard + 2 * MAX_DELAY) && !screen.has_aged(heard + MAX_DELAY));
+        assert!(screen.has_aged(heard + 2 * MAX_LATENESS) && !screen.has_aged(heard + MAX_LATENESS));
         type_keys(&mut screen, " ");
-        screen.show(Report::default(), heard + 9 * MAX_DELAY);
-        assert_eq!(screen.silence_s(heard + 10 * MAX_DELAY), None, "one that stands still hears answers, too");
+        screen.show(Report::default(), heard + 9 * MAX_LATENESS);
+        assert_eq!(screen.silence_s(heard + 10 * MAX_LATENESS), None, "one that stands still hears answers, too");
         screen.fail("refused");
-        assert_eq!(screen.silence_s(heard + 12 * MAX_DELAY), Some(3), "what went wrong is no answer");
+        assert_eq!(screen.silence_s(heard + 12 * MAX_LATENESS), Some(3), "what went wrong is no answer");
     }
 
     #[test]
     fn a_long_interval_does_not_count_as_silence() {
         let now = Instant::now();
-        let screen = Screen::new("127.0.0.1:9930", true, 10 * MAX_DELAY, now);
-        assert_eq!((screen.silence_s(now + 10 * MAX_DELAY), screen.silence_s(now + 11 * MAX_DELAY)), (None, Some(11)));
-        let screen = Screen::new("127.0.0.1:9930", true, MAX_DELAY / 10, now);
-        assert_eq!((screen.silence_s(now + MAX_DELAY), screen.silence_s(now + 2 * MAX_DELAY)), (None, Some(2)));
+        let screen = Screen::new("127.0.0.1:9930", true, 10 * MAX_LATENESS, now);
+        assert_eq!(
+            (screen.silence_s(now + 10 * MAX_LATENESS), screen.silence_s(now + 11 * MAX_LATENESS)),
+            (None, Some(11))
+        );
+        let screen = Screen::new("127.0.0.1:9930", true, MAX_LATENESS / 10, now);
+        assert_eq!((screen.silence_s(now + MAX_LATENESS), screen.silence_s(now + 2 * MAX_LATENESS)), (None, Some(2)));
     }
 
     #[test]

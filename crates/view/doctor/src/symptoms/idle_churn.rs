@@ -6,7 +6,7 @@ use crate::{
     gauge::HalvingCounter,
     mongodb::MongoWindow,
     pooler::PoolWindow,
-    postgres::{Origin, OriginTally, PostgresWindow},
+    postgres::{OriginTally, PostgresOrigin, PostgresWindow},
 };
 
 /// Servers of a Poolhouse's pool closed for idleness since the start, at least.
@@ -137,7 +137,7 @@ pub(super) fn examine_postgres(window: &PostgresWindow) -> impl Iterator<Item = 
     window.tally().origins().map(|(origin, own)| examine_origin(window, origin, own))
 }
 
-fn examine_origin(window: &PostgresWindow, origin: &Origin, own: &OriginTally) -> Verdict {
+fn examine_origin(window: &PostgresWindow, origin: &PostgresOrigin, own: &OriginTally) -> Verdict {
     let falls = own.halvings.falls();
     if own.went_idle < MIN_MADE_CONNECTIONS
         || own.came < MIN_MADE_CONNECTIONS

@@ -11,7 +11,7 @@ use crate::{
     finding::{Finding, Setting, Symptom, format_setting_time},
     gauge::Gauge,
     mongodb::{MIN_LONG_PAUSE_MS, MongoWindow},
-    postgres::{Origin, OriginTally, PostgresWindow},
+    postgres::{OriginTally, PostgresOrigin, PostgresWindow},
 };
 
 /// Transactions that pause throughout the window, at least.
@@ -44,7 +44,7 @@ pub(super) fn examine_postgres(window: &PostgresWindow) -> Vec<Verdict> {
     window.tally().origins().map(|(origin, own)| examine_origin(window, origin, own)).collect()
 }
 
-fn examine_origin(window: &PostgresWindow, origin: &Origin, own: &OriginTally) -> Verdict {
+fn examine_origin(window: &PostgresWindow, origin: &PostgresOrigin, own: &OriginTally) -> Verdict {
     let Some((_, last)) = window.first_and_last() else { return Verdict::Absent };
     let window_ms = window.duration().as_millis() as f64;
     // A clock that was set makes long pauses of short ones: not the last look alone decides.
@@ -103,7 +103,7 @@ fn describe_limit(server: &Activity, pause_ms: f64) -> String {
 fn examine_pauses(
     window: &PostgresWindow,
     server: &Activity,
-    origin: &Origin,
+    origin: &PostgresOrigin,
     own: &OriginTally,
     victims: String,
 ) -> Verdict {

@@ -6,7 +6,7 @@ use super::{ALL_LISTENERS, Verdict, WHOLE_SERVER, format_duration, format_ms, fo
 use crate::{
     finding::{Finding, Symptom, Undecided, format_setting_time},
     pooler::PoolerWindow,
-    postgres::{Origin, PostgresWindow},
+    postgres::{PostgresOrigin, PostgresWindow},
 };
 
 /// Reasons for which idle clients are evicted. For other reasons clients are evicted in the middle of work, or all of
@@ -84,7 +84,7 @@ fn examine_unread(window: &PostgresWindow) -> Verdict {
         .seen(format!(
             "{} sessions waited at every look for their client to take an answer; one of them is {}",
             unread.len(),
-            Origin::of(first).name()
+            PostgresOrigin::of(first).name()
         ))
         .seen(format!("the longest of these statements began {} ago", format_ms(longest_ms)))
         .needs(
@@ -96,7 +96,7 @@ fn examine_unread(window: &PostgresWindow) -> Verdict {
         .into()
 }
 
-fn examine_forgotten(window: &PostgresWindow, origin: &Origin) -> Verdict {
+fn examine_forgotten(window: &PostgresWindow, origin: &PostgresOrigin) -> Verdict {
     let Some(last) = window.series().last() else { return Verdict::Absent };
     // A session that has been idle for longer than it exists has times of a clock that was set, or compressed ones.
     let is_sound = |backend: &&Backend| backend.state_ms <= backend.age_ms;

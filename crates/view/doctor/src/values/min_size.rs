@@ -8,7 +8,7 @@ use admin_api::Times;
 use super::{Planned, SIMULATION_TOO_LONG, are_alike, fit_size, smallest_enough};
 use crate::{
     finding::{Instead, Key, Predicted, Setting},
-    forecast::{Arrivals, Effect, Forecast, HoldTimes, Load, Sizes},
+    forecast::{Arrivals, Effect, Forecast, ForecastPool, HoldTimes, Load},
     pooler::{PoolWindow, Step},
 };
 
@@ -29,14 +29,15 @@ const IDLE_TIME_FACTOR: f64 = 1.5;
 pub(super) fn plan(pool: &PoolWindow<'_>, forecast: &dyn Forecast) -> Planned {
     let seen = SeenBursts::of(pool)?;
     let (min, most) = (fit_size(pool.last.min_size)?, fit_size(seen.left_open)?);
-    let sizes = Sizes {
+    let sizes = ForecastPool {
         max_size: fit_size(pool.last.max_size)?,
         min_size: min,
         max_idle_time: Some(seen.max_idle_time),
         max_connecting: pool.last.settings.max_connecting.and_then(|most| u32::try_from(most).ok()),
     };
-    let predict = |sizes: &Sizes| forecast.predict(&seen.load, sizes).ok_or_else(|| SIMULATION_TOO_LONG.to_owned());
-    let predict_min_size = |min_size: u32| predict(&Sizes { min_size, ..sizes });
+    let predict =
+        |sizes: &ForecastPool| forecast.predict(&seen.load, sizes).ok_or_else(|| SIMULATION_TOO_LONG.to_owned());
+    let predict_min_size = |min_size: u32| predict(&ForecastPool { min_size, ..sizes });
     let simulated = predict(&sizes)?;
     let (made, was) = (created_an_hour(&simulated), created_an_hour(&seen.now));
     if !are_alike(made, was, MAX_CREATED_RATE_RATIO) {
@@ -59,7 +60,7 @@ pub(super) fn plan(pool: &PoolWindow<'_>, forecast: &dyn Forecast) -> Planned {
     }
     let (to, after) = smallest_enough((min, most), largest, predict_min_size, is_enough)?;
     let longer = round_up(seen.max_interval.mul_f64(IDLE_TIME_FACTOR));
-    let instead = predict(&Sizes { max_idle_time: Some(longer), ..sizes })?;
+    let instead = predict(&ForecastPool { max_idle_time: Some(longer), ..sizes })?;
     let instead = is_enough(&instead).then(|| Instead {
         key: pool.key(Key::MaxIdleTime),
         to: format_rounded(longer),

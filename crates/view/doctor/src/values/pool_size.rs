@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     finding::{Key, Predicted, Setting},
-    forecast::{Arrivals, Effect, Forecast, HoldTimes, Load, Sizes},
+    forecast::{Arrivals, Effect, Forecast, ForecastPool, HoldTimes, Load},
     pooler::{PoolWindow, Step},
     symptoms::{MAX_GROWTH, format_ms},
 };
@@ -61,8 +61,8 @@ pub(super) fn plan(pool: &PoolWindow<'_>, forecast: &dyn Forecast) -> Planned {
 }
 
 /// A pool whose servers are all there from the start, and are never closed.
-fn all_kept(size: u32) -> Sizes {
-    Sizes { max_size: size, min_size: size, max_idle_time: None, max_connecting: None }
+fn all_kept(size: u32) -> ForecastPool {
+    ForecastPool { max_size: size, min_size: size, max_idle_time: None, max_connecting: None }
 }
 
 /// What is simulated must be what was seen, or the load is another one than is simulated.

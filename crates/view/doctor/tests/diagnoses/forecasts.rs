@@ -5,7 +5,7 @@ use std::{cell::RefCell, collections::BTreeMap, time::Duration};
 
 use admin_api::{Client, Counts, Look, Observation, Pool, PoolServers, PoolSettings, Times};
 use doctor::{
-    Arrivals, Diagnosis, Effect, Finding, Forecast, Load, PoolerWindow, Sizes, Symptom, examine, examine_with,
+    Arrivals, Diagnosis, Effect, Finding, Forecast, ForecastPool, Load, PoolerWindow, Symptom, examine, examine_with,
 };
 
 use crate::support::{self, setting};
@@ -14,11 +14,11 @@ const BOUNDS: [f64; 6] = [1.0, 2.0, 5.0, 10.0, 50.0, 100.0];
 
 /// A forecast that answers by a formula, and keeps the questions.
 struct Formula<F> {
-    asked: RefCell<Vec<(Load, Sizes)>>,
+    asked: RefCell<Vec<(Load, ForecastPool)>>,
     of: F,
 }
 
-impl<F: Fn(&Load, &Sizes) -> Option<Effect>> Formula<F> {
+impl<F: Fn(&Load, &ForecastPool) -> Option<Effect>> Formula<F> {
     fn new(of: F) -> Self {
         Self { asked: RefCell::default(), of }
     }
@@ -28,8 +28,8 @@ impl<F: Fn(&Load, &Sizes) -> Option<Effect>> Formula<F> {
     }
 }
 
-impl<F: Fn(&Load, &Sizes) -> Option<Effect>> Forecast for Formula<F> {
-    fn predict(&self, load: &Load, pool: &Sizes) -> Option<Effect> {
+impl<F: Fn(&Load, &ForecastPool) -> Option<Effect>> Forecast for Formula<F> {
+    fn predict(&self, load: &Load, pool: &ForecastPool) -> Option<Effect> {
         self.asked.borrow_mut().push((load.clone(), *pool));
         (self.of)(load, pool)
     }
@@ -143,9 +143,9 @@ fn where_twice_the_size_is_not_enough_that_is_told() {
 
 #[test]
 fn what_is_not_played_as_it_was_seen_keeps_the_value_of_the_rule() {
-    let slow: fn(&Load, &Sizes) -> Option<Effect> = |_, _| Some(effect(900.0, 9.0));
-    let waits: fn(&Load, &Sizes) -> Option<Effect> = |_, _| Some(effect(2_000.0, 80.0));
-    let nothing: fn(&Load, &Sizes) -> Option<Effect> = |_, _| None;
+    let slow: fn(&Load, &ForecastPool) -> Option<Effect> = |_, _| Some(effect(900.0, 9.0));
+    let waits: fn(&Load, &ForecastPool) -> Option<Effect> = |_, _| Some(effect(2_000.0, 80.0));
+    let nothing: fn(&Load, &ForecastPool) -> Option<Effect> = |_, _| None;
     for (of, protocol, why) in [
         (slow, "postgres", "played at the present size 900 transactions end a second, and 2000 were seen"),
         (waits, "postgres", "one wait in twenty lasts over 80 ms"),

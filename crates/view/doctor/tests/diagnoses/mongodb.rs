@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use admin_api::{Mongo, Session, Transactions};
+use admin_api::{Mongo, SessionRow, Transactions};
 use doctor::{MongoWindow, Symptom, examine_mongodb};
 
 use crate::{
@@ -43,8 +43,8 @@ fn quiet(n: u64) -> Mongo {
     }
 }
 
-fn session(id: u64, application: &str) -> Session {
-    Session { id: Some(id), application: application.into(), host: "10.0.0.5".into(), ..Session::default() }
+fn session(id: u64, application: &str) -> SessionRow {
+    SessionRow { id: Some(id), application: application.into(), host: "10.0.0.5".into(), ..SessionRow::default() }
 }
 
 /// A quiet server with these numbers of connections and operations since the start.
@@ -72,12 +72,12 @@ fn pausing(n: u64, open: u64, inactive: u64, per_look: u64) -> Mongo {
 }
 
 /// A transaction without a connection that has paused for so long, all its pauses together.
-fn paused(application: &str, paused_ms: f64) -> Session {
-    Session { id: None, paused_ms: Some(paused_ms), ..session(0, application) }
+fn paused(application: &str, paused_ms: f64) -> SessionRow {
+    SessionRow { id: None, paused_ms: Some(paused_ms), ..session(0, application) }
 }
 
 /// Six of eight transactions pause for 0.6 s each altogether; of each the list says this.
-fn listed(n: u64, paused: impl Fn(usize) -> Session) -> Mongo {
+fn listed(n: u64, paused: impl Fn(usize) -> SessionRow) -> Mongo {
     Mongo { sessions: Some((0..6).map(paused).collect()), ..pausing(n, 8, 6, 5) }
 }
 
@@ -145,7 +145,7 @@ const CASES: &[Case] = &[
         |n| {
             let pauses = 1 + n % 2;
             let worked_us = Some(20_000_000 + n * 200_000);
-            let session = Session { worked_us, ..paused("batch", 30_000.0 + n as f64 * 300.0) };
+            let session = SessionRow { worked_us, ..paused("batch", 30_000.0 + n as f64 * 300.0) };
             let transactions = Some(Transactions { started: 74, ended: 70, open: 4, inactive: pauses });
             Mongo { transactions, sessions: Some(vec![session; pauses as usize]), ..quiet(n) }
         },
@@ -236,9 +236,9 @@ fn findings_tell_whose_connections_these_are_and_what_was_seen() {
 }
 
 /// A transaction whose pauses were listed twice. The first `lasting` of all go on.
-fn lasting(which: usize, lasting: usize) -> Session {
+fn lasting(which: usize, lasting: usize) -> SessionRow {
     let (pause_ms, application) = if which < lasting { (101.0, "slow") } else { (0.0, "busy") };
-    Session { pause_ms: Some(pause_ms), ..paused(application, 900.0) }
+    SessionRow { pause_ms: Some(pause_ms), ..paused(application, 900.0) }
 }
 
 #[test]
@@ -290,7 +290,11 @@ fn figures_at_the_end_of_their_range_are_examined() {
             timed: figure,
             transactions: Some(Transactions { started: figure, ended: figure, open: figure, inactive: figure }),
             processors: Some(figure),
-            sessions: Some(vec![Session { id: Some(figure), paused_ms: Some(f64::INFINITY), ..Session::default() }]),
+            sessions: Some(vec![SessionRow {
+                id: Some(figure),
+                paused_ms: Some(f64::INFINITY),
+                ..SessionRow::default()
+            }]),
             ..Mongo::default()
         };
         let text = examine_mongodb(&window(9, hostile)).text(str::to_owned);

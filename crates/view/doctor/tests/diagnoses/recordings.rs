@@ -1,6 +1,6 @@
 //! Recordings: what is read is what was seen, and any other content of a file is an error in words.
 
-use admin_api::{Activity, Backend, Client, Look, Mongo, Pool, PoolServers, Redis, RedisClient, Session, Times};
+use admin_api::{Activity, Backend, Client, Look, Mongo, Pool, PoolServers, Redis, RedisClient, SessionRow, Times};
 use doctor::{Line, RecordingReader, Subject};
 
 fn pooler(n: u64) -> Line {
@@ -21,8 +21,9 @@ fn database(n: u64) -> Line {
 
 /// Connections that serve an operation each.
 fn mongodb(n: u64) -> Line {
-    let session = Session { id: Some(n), application: "lambda".into(), paused_ms: Some(0.3), ..Session::default() };
-    let sessions = Some(vec![session.clone(), Session { id: None, ..session }]);
+    let session =
+        SessionRow { id: Some(n), application: "lambda".into(), paused_ms: Some(0.3), ..SessionRow::default() };
+    let sessions = Some(vec![session.clone(), SessionRow { id: None, ..session }]);
     let (created, operations) = (Some(n * 20), n * 62);
     let look = Mongo { created, operations, sessions, host: "db1".into(), processors: Some(4), ..Mongo::default() };
     Line::MongoDb { at_us: n * 500_000, look: Box::new(look) }
@@ -168,7 +169,7 @@ fn lists_of_long_names_do_not_keep_a_look_from_being_recorded() {
     let name = || "\u{1}".repeat(200);
     let client = Client { database: name(), user: name(), ..Client::default() };
     let backend = Backend { application: name(), user: name(), database: name(), ..Backend::default() };
-    let session = Session { application: name(), user: name(), host: name(), ..Session::default() };
+    let session = SessionRow { application: name(), user: name(), host: name(), ..SessionRow::default() };
     let redis_client = RedisClient { name: name(), user: name(), host: name(), ..RedisClient::default() };
     let look = Box::new(Activity { backends: vec![backend; 5_000], ..Activity::default() });
     let sessions = Box::new(Mongo { sessions: Some(vec![session; 5_000]), ..Mongo::default() });
