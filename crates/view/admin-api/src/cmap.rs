@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::{
     Counts, Look, Pool, PoolServers, Pooler, Times,
+    outage::Outage,
     unix_time::{parse_seconds, to_seconds},
 };
 
@@ -19,8 +20,6 @@ const MAX_REASONS: usize = 16;
 const MAX_NAME: usize = 100;
 /// The drivers' default of `maxPoolSize`.
 const DEFAULT_MAX_SIZE: u64 = 100;
-/// If threads wait for a pool without any connection for this long, its server is out of reach. Until then it is cold.
-const MIN_OUTAGE_S: f64 = 1.0;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
@@ -72,8 +71,7 @@ struct PoolState {
     closed: Counts,
     failed: Counts,
     hold: Times,
-    /// Since when threads have waited and the pool has had no connection.
-    without_connection_since_s: Option<f64>,
+    outage: Outage,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -187,7 +185,7 @@ impl Cmap {
         self.restarts += 1;
         for pool in self.pools.values_mut() {
             pool.connections.clear();
-            (pool.waiters, pool.is_open, pool.without_connection_since_s) = (0, false, None);
+            (pool.waiters, pool.is_open, pool.outage) = (0, false, Outage::default());
         }
     }
 
@@ -266,14 +264,7 @@ impl PoolState {
         let in_use = connections.clone().filter(|connection| connection.out_since_s.is_some()).count() as u64;
         let connecting = connections.clone().filter(|connection| !connection.is_ready).count() as u64;
         let total = connections.count() as u64;
-        let is_without_connection = self.waiters > 0 && total == connecting;
-        self.without_connection_since_s =
-            is_without_connection.then(|| self.without_connection_since_s.unwrap_or(at_s));
-        let outage_ms = self
-            .without_connection_since_s
-            .map(|since| at_s - since)
-            .filter(|outage| *outage >= MIN_OUTAGE_S)
-            .map(|outage| outage * 1e3);
+        let outage_ms = self.outage.observe(self.waiters > 0 && total == connecting, at_s * 1e3);
         let name = if address.is_empty() { "a server that is not named" } else { address };
         Pool {
             id: self.id,

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     Backend, Client, Listener, ListenerClients, Look, Pool, PoolServers, PoolSettings, Pooler, Row, ServerProcess,
-    Times, sum, unix_time::parse_seconds,
+    Times, outage::Outage, sum, unix_time::parse_seconds,
 };
 
 /// Rows of one answer of the console that are taken.
@@ -18,8 +18,6 @@ const MAX_FIGURE: u64 = 1_000_000_000_000_000_000;
 const MAX_REMEMBERED: usize = 2_000;
 /// The database of the console itself.
 const CONSOLE_DATABASE: &str = "pgbouncer";
-/// If clients wait for a pool without any server for this long, its database is out of reach. Until then it is cold.
-const MIN_OUTAGE_MS: f64 = 1_000.0;
 
 /// What the console shows at one look.
 #[derive(Clone, Debug, Default)]
@@ -64,8 +62,7 @@ struct KnownPool {
     id: u64,
     /// Figures since the first look.
     sum: DatabaseStats,
-    /// Since when clients have waited and the pool has had no server.
-    without_server_since_ms: Option<f64>,
+    outage: Outage,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -296,9 +293,7 @@ impl KnownPool {
             total: 0,
         };
         let ready = sum(&[servers.idle, servers.in_use, servers.checking]);
-        let is_without_server = waiters > 0 && ready == 0;
-        self.without_server_since_ms = is_without_server.then(|| self.without_server_since_ms.unwrap_or(at_ms));
-        let outage_ms = self.without_server_since_ms.map(|since| at_ms - since).filter(|ms| *ms >= MIN_OUTAGE_MS);
+        let outage_ms = self.outage.observe(waiters > 0 && ready == 0, at_ms);
         let max_wait = number(row, "maxwait") as f64 * 1e3 + number(row, "maxwait_us") as f64 / 1e3;
         let host = Some(text(settings, "host")).filter(|host| !host.is_empty()).unwrap_or("a Unix socket");
         let hold = Times { buckets: vec![self.sum.transactions], sum_ms: self.sum.held_us as f64 / 1e3 };

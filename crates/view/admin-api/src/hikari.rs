@@ -6,7 +6,7 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
 };
 
-use crate::{Counts, Look, Pool, PoolServers, Pooler, Times, unix_time::to_seconds};
+use crate::{Counts, Look, Pool, PoolServers, Pooler, Times, outage::Outage, unix_time::to_seconds};
 
 /// Pools of one scrape; further ones are ignored.
 const MAX_POOLS: usize = 200;
@@ -15,9 +15,6 @@ const MAX_POOLS: usize = 200;
 const MAX_NAME: usize = 100;
 /// A larger figure counts as this one, so that sums do not overflow.
 const MAX_FIGURE: f64 = 9e12;
-/// If threads wait for a pool without any connection for this long, its database is out of reach. Until then it is
-/// cold.
-const MIN_OUTAGE_MS: f64 = 1_000.0;
 /// The beginning of the names of all series.
 const PREFIX: &str = "hikaricp_connections";
 
@@ -50,8 +47,7 @@ struct KnownPool {
     base: Counters,
     /// Counters of the last scrape.
     last: Counters,
-    /// Since when threads have wanted a connection and the pool has had none.
-    without_connection_since_ms: Option<f64>,
+    outage: Outage,
 }
 
 /// Figures that only grow. They count from a pool's first scrape on: what came before may be of days.
@@ -278,23 +274,16 @@ impl Hikari {
             let counted = Counters::of(series);
             let known = self.pools.entry(name.clone()).or_insert_with(|| {
                 self.next += 1;
-                KnownPool {
-                    id: self.next,
-                    base: counted.clone(),
-                    last: counted.clone(),
-                    without_connection_since_ms: None,
-                }
+                KnownPool { id: self.next, base: counted.clone(), last: counted.clone(), outage: Outage::default() }
             });
             if counted.is_reset_since(&known.last) {
                 has_begun_anew = true;
                 known.base = Counters::default();
             }
             let since = counted.since(&known.base);
-            known.without_connection_since_ms = known
-                .is_without_connection(series, &counted)
-                .then(|| known.without_connection_since_ms.unwrap_or(at_ms));
+            let unavailable_ms = known.outage.observe(known.is_without_connection(series, &counted), at_ms);
             known.last = counted;
-            known.pool(at_ms, name, series, since)
+            Pool { unavailable_ms, ..known.pool(name, series, since) }
         });
         let pools = pools.collect();
         self.restarts += u64::from(has_begun_anew);
@@ -350,11 +339,10 @@ impl KnownPool {
         let none_was_returned = !counted.hold.buckets.is_empty() && counted.returned == self.last.returned;
         let some_gave_up = counted.timeouts > self.last.timeouts;
         let is_wanted = figure(series, "_pending") > 0.0;
-        total(series) == 0
-            && (is_wanted || none_was_returned && (some_gave_up || self.without_connection_since_ms.is_some()))
+        total(series) == 0 && (is_wanted || none_was_returned && (some_gave_up || self.outage.has_begun()))
     }
 
-    fn pool(&self, at_ms: f64, name: &str, series: &BTreeMap<String, f64>, since: Counters) -> Pool {
+    fn pool(&self, name: &str, series: &BTreeMap<String, f64>, since: Counters) -> Pool {
         let count = |name: &str| figure(series, name) as u64;
         let (active, idle, pending, total) = (count("_active"), count("_idle"), count("_pending"), total(series));
         // A connection that is idle while threads wait is on its way to one of them. HikariCP does not count these at
@@ -382,10 +370,6 @@ impl KnownPool {
             checkout: BTreeMap::from([("any".to_owned(), since.acquire)]),
             connect: BTreeMap::from([("all".to_owned(), since.creation)]),
             hold: since.hold,
-            unavailable_ms: self
-                .without_connection_since_ms
-                .map(|since| at_ms - since)
-                .filter(|ms| *ms >= MIN_OUTAGE_MS),
             ..Pool::default()
         }
     }

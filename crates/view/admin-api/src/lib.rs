@@ -15,6 +15,7 @@ mod examiner;
 mod hikari;
 mod look;
 mod mongodb;
+mod outage;
 mod pool;
 mod redis;
 mod times;
