@@ -112,8 +112,8 @@ impl<'a, P: ClientProtocol> BlockingClient<'a, P> {
         Ok(self.client.as_mut().expect("the connection has answered").protocol())
     }
 
-    /// Like [`Self::request`], but returns `None` if the server closes the connection at the request: some servers that stand for a
-    /// database (twemproxy) close it at a command that they do not know, and the load sends others.
+    /// Like [`Self::request`], but returns `None` if the server closes the connection at the request: some servers that
+    /// stand for a database (twemproxy) close it at a command that they do not know, and the load sends others.
     ///
     /// # Errors
     /// The server takes longer than `timeout`.
