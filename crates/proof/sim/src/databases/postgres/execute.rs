@@ -47,6 +47,7 @@ impl Session {
     ) -> Result<Outcome, Stop> {
         let done = match &statement.node {
             Node::Begin | Node::Commit | Node::Rollback => Done::new(self.end_or_begin(shared, &statement.node)),
+            Node::Savepoint(_) | Node::RollbackTo(_) | Node::Release(_) => self.savepoint(&statement.node)?,
             Node::Set { name, value, local } => self.set(name, value.as_deref(), *local)?,
             Node::Show(name) => Done::rows("SHOW", [vec![Value::Text(self.settings.show(name)?)]]),
             Node::Reset(name) => self.reset(name.as_deref())?,
@@ -190,6 +191,32 @@ impl Session {
         }
         self.commit(shared);
         "COMMIT"
+    }
+
+    /// Sets, returns to, or releases the only savepoint.
+    fn savepoint(&mut self, node: &Node) -> Result<Done, Failure> {
+        if self.block != Block::Open {
+            return Err(Failure::new("25P01", "savepoints can only be used in transaction blocks"));
+        }
+        let place = &mut self.transaction.savepoint;
+        match node {
+            Node::Savepoint(name) if place.is_none() => {
+                *place = Some((name.clone(), self.settings.mark()));
+                return Ok(Done::new("SAVEPOINT"));
+            }
+            Node::RollbackTo(name) | Node::Release(name) => {
+                if let Some((_, mark)) = place.as_ref().filter(|(of, _)| of == name) {
+                    if matches!(node, Node::Release(_)) {
+                        *place = None;
+                        return Ok(Done::new("RELEASE"));
+                    }
+                    self.settings.return_to(mark);
+                    return Ok(Done::new("ROLLBACK"));
+                }
+            }
+            _ => {}
+        }
+        Err(Failure::new("3B001", "savepoint does not exist, or is not the only one"))
     }
 
     fn discard(&mut self, shared: &mut Shared, what: Discard) -> Result<Done, Failure> {

@@ -40,6 +40,8 @@ pub(super) static ALL: &[Parameter] = &[
     parameter("integer_datetimes", "on", Text, true),
     parameter("IntervalStyle", "postgres", Text, true),
     parameter("is_superuser", "off", Text, true),
+    parameter("jit", "on", Text, false),
+    parameter("lock_timeout", "0", Milliseconds, false),
     parameter("role", "none", Role, false),
     parameter("server_encoding", "UTF8", Text, true),
     parameter("server_version", "15.18", Text, true),

@@ -45,7 +45,10 @@ fn node(words: &mut TokenReader<'_>) -> Option<Node> {
             Some(Node::Begin)
         }
         "commit" => Some(Node::Commit),
+        "rollback" if words.words("to savepoint") => words.name().map(Node::RollbackTo),
         "rollback" => Some(Node::Rollback),
+        "savepoint" => words.name().map(Node::Savepoint),
+        "release" => words.word("savepoint").then(|| words.name().map(Node::Release))?,
         "set" => set(words),
         "show" => words.parameter().map(Node::Show),
         "reset" => reset(words),

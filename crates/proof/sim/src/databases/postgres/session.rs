@@ -10,7 +10,7 @@ use std::{
 use super::{
     super::Connection,
     failure::Failure,
-    settings::Settings,
+    settings::{Mark, Settings},
     shared::{Key, Notification, Shared},
     sql::Statement,
     values::{Column, Type, Value},
@@ -85,6 +85,8 @@ pub(super) enum ChannelChange {
 #[derive(Default)]
 pub(super) struct Transaction {
     temps: Temps,
+    /// The pooler's savepoint: what it does behind it changes only settings.
+    pub(super) savepoint: Option<(String, Mark)>,
     pub(super) channel_changes: Vec<ChannelChange>,
     pub(super) notifies: Vec<(String, String)>,
     pub(super) locks: Vec<Key>,

@@ -11,6 +11,9 @@ use super::{
 /// Values by names in small letters. Other parameters have the value of the session's start.
 type Values = BTreeMap<String, String>;
 
+/// The current and the lasting values at a savepoint.
+pub(super) struct Mark(Values, Values);
+
 #[derive(Default)]
 pub(super) struct Settings {
     user: String,
@@ -125,6 +128,15 @@ impl Settings {
         for values in [&mut self.current, &mut self.lasting] {
             values.retain(|name, _| name == "role" || name == "session_authorization");
         }
+    }
+
+    pub(super) fn mark(&self) -> Mark {
+        Mark(self.current.clone(), self.lasting.clone())
+    }
+
+    pub(super) fn return_to(&mut self, mark: &Mark) {
+        self.change();
+        (self.current, self.lasting) = (mark.0.clone(), mark.1.clone());
     }
 
     fn change(&mut self) {

@@ -20,6 +20,9 @@ pub(super) enum Node {
     Begin,
     Commit,
     Rollback,
+    Savepoint(String),
+    RollbackTo(String),
+    Release(String),
     Set {
         name: String,
         /// `None` is DEFAULT.
