@@ -126,16 +126,14 @@ struct Contents {
     suspicious: Vec<String>,
 }
 
-impl Contents {
-    /// Whether this may name a function after which a server cannot be cleaned: the server cuts off long names, and
-    /// letters beyond ASCII may come in another encoding than the catalogue's.
-    fn may_be_irreversible_name(&self, name: &[u8]) -> bool {
-        let cut_off = |known: &[u8]| known.len() + 4 > MAX_NAME && name.starts_with(known);
-        name.is_empty()
-            || self.irreversible.contains(name)
-            || (name.len() > MAX_NAME && self.irreversible.iter().any(|known| cut_off(known)))
-            || (!name.is_ascii() && self.irreversible.iter().any(|known| !known.is_ascii()))
-    }
+/// Whether this may name one of these functions: the server cuts off long names, and letters beyond ASCII may come in
+/// another encoding than the catalogue's. An empty name is one that cannot be read.
+fn may_name_one_of(functions: &HashSet<Box<[u8]>>, name: &[u8]) -> bool {
+    let cut_off = |known: &[u8]| known.len() + 4 > MAX_NAME && name.starts_with(known);
+    (name.is_empty() && !functions.is_empty())
+        || functions.contains(name)
+        || (name.len() > MAX_NAME && functions.iter().any(|known| cut_off(known)))
+        || (!name.is_ascii() && functions.iter().any(|known| !known.is_ascii()))
 }
 
 /// The number of doubts, and in the lowest bit whether the catalogue is clean. If two are equal and clean, it was clean
@@ -207,13 +205,13 @@ impl Catalogue {
         }
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         for_each_field(text, |name| {
-            if known.by_notation.contains(name) && !calls.iter().any(|call| **call == *name) {
+            if may_name_one_of(&known.by_notation, name) && !calls.iter().any(|call| **call == *name) {
                 calls.push(name.into());
             }
         });
         let mut irreversible = false;
         if !known.irreversible.is_empty() {
-            for_each_name(text, |name| irreversible |= known.may_be_irreversible_name(name));
+            for_each_name(text, |name| irreversible |= may_name_one_of(&known.irreversible, name));
         }
         irreversible
     }
@@ -382,6 +380,30 @@ pub(super) mod tests {
         assert!(ask().is_none());
         catalogue.clock.store(READ_INTERVAL_MS, Relaxed);
         assert!(ask().is_some());
+    }
+
+    #[test]
+    fn a_harmful_function_is_found_behind_a_dot_however_its_name_is_written() {
+        let catalogue = catalogue();
+        let mut reading = Catalogue::begin_reading(&catalogue, Arc::default()).unwrap();
+        let long = "f".repeat(MAX_NAME);
+        for name in ["sets", &long, "s\"t", "\u{e4}"] {
+            let mut harmful = function(name, "sql", "select set_config('a.b', 'c', false)");
+            harmful[0] = "n";
+            reading.take_row(&row(harmful)).unwrap();
+        }
+        catalogue.take_reading(reading);
+        let calls = |text: &str| {
+            let mut calls = Vec::new();
+            catalogue.look_for_names(text.as_bytes(), &mut calls);
+            calls.len()
+        };
+        for written in ["Sets", "\"s\"\"t\"", &format!("{long}gg"), "\u{f6}", "U&\"s\\0065ts\""] {
+            assert_eq!(calls(&format!("SELECT t.{written} FROM t")), 1, "{written}");
+        }
+        for other in ["set", "\"Sets\"", &long[1..]] {
+            assert_eq!(calls(&format!("SELECT t.{other} FROM t")), 0, "{other}");
+        }
     }
 
     #[test]

@@ -27,13 +27,15 @@ fn read_closely(name: &[u8], found: &mut Findings) {
     }
 }
 
-/// Passes on all names behind a dot, in PostgreSQL's spelling. Names in the notation `U&"…"` are left out.
+/// Passes on all names behind a dot, in PostgreSQL's spelling. An empty name is one that cannot be
+/// read.
 pub(crate) fn for_each_field(text: &[u8], mut take: impl FnMut(&[u8])) {
     let mut dot = false;
     for token in Tokens::new(text) {
         match token {
             Token::Word(word) if dot => take(&word.to_ascii_lowercase()),
             Token::Quoted(word) if dot => take(&undoubled(word, b'"')),
+            Token::EscapedName if dot => take(b""),
             _ => {}
         }
         dot = token == Token::Symbol(b'.');
