@@ -8,7 +8,7 @@ use super::settings::{self, is};
 use crate::sql::{
     harmless,
     suspects::{Findings, Suspects},
-    tokens::{Token, Tokens},
+    tokens::{Token, Tokens, undoubled},
 };
 
 /// Most calls noted of one text; beyond it any function may have been called.
@@ -77,9 +77,9 @@ pub(super) fn call(
     if of_columns {
         return;
     }
-    if quoted && lower != name {
+    if quoted && (lower != name || name.contains(&b'"')) {
         // Another name to the server.
-        return note(name, found);
+        return note(&undoubled(name, b'"'), found);
     }
     if harmless::is_harmless(lower) || (!quoted && !qualified && is_no_call(lower, before, tokens)) {
         return;

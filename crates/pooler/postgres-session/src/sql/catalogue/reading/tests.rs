@@ -41,10 +41,11 @@ fn functions_that_can_be_read_and_touch_nothing_are_harmless() {
 #[test]
 fn a_quoted_name_means_the_function_that_is_spelled_so() {
     let spelled = |called| {
-        let rows = [function("MyFunc", "sql", "select 1"), function("f", "sql", called)];
-        judged(&rows, &[]).suspicious.len()
+        let rows = ["MyFunc", "a\"b"].map(|name| function(name, "sql", "select 1"));
+        judged(&[rows[0], rows[1], function("f", "sql", called)], &[]).suspicious.len()
     };
     assert_eq!((spelled("select \"MyFunc\"()"), spelled("select MyFunc()")), (0, 1));
+    assert_eq!((spelled("select \"a\"\"b\"()"), spelled("select \"a\"()")), (0, 1));
 }
 
 #[test]
