@@ -57,7 +57,8 @@ impl Postgres {
     /// The server of a client listens to these channels. A hub listens to them from now on, this server if the pool has
     /// none, and the client goes on without the server.
     pub(crate) fn listen(&self, link: &mut Link<'_>, channels: Vec<Box<[u8]>>) {
-        if count_with(link.client.listening.as_deref(), &channels) > MAX_CHANNELS {
+        // The server tells no channel twice.
+        if channels.len() > MAX_CHANNELS || count_with(link.client.listening.as_deref(), &channels) > MAX_CHANNELS {
             let message = format!("a client can listen to {MAX_CHANNELS} channels at most");
             let hint = "Use fewer channels, and tell what it is about in the payload.";
             let code = code::PROGRAM_LIMIT_EXCEEDED;
