@@ -276,7 +276,7 @@ impl Postgres {
         login.start(me, out);
     }
 
-    /// The TLS handshake failed. Returns what that means for the pool.
+    /// The TLS handshake failed. Notes that for a second try without TLS, and returns what it means for the pool.
     pub(crate) fn server_handshake_failed(&self, server: &mut Server, failure: TlsFailure) -> CloseReason {
         let TlsFailure { bad_certificate: permanent, message } = failure;
         let Stage::Login(login) = &server.stage else { return CloseReason::StartFailed { permanent, message } };

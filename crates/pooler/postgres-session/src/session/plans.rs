@@ -1,6 +1,6 @@
 //! The settings by which a server's plans may have been made.
 
-use crate::sql::{Catalogue, Settings, parameter_names::rules_compiling};
+use crate::sql::{Catalogue, Settings, parameter_names::rules_function_compiling};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Plans {
@@ -11,7 +11,7 @@ pub(crate) struct Plans {
     /// A client has had the server.
     used: bool,
     /// The holder's values of the parameters by which functions are compiled, which sessions do once.
-    compiling: Box<[u8]>,
+    function_settings: Box<[u8]>,
     /// A client may have had a temporary object there.
     pub(crate) temporary: bool,
 }
@@ -26,9 +26,9 @@ pub(crate) enum PlanFate {
 }
 
 /// The parameters by which functions are compiled, and their values.
-fn compiling(settings: &Settings) -> Box<[u8]> {
+fn function_settings(settings: &Settings) -> Box<[u8]> {
     let mut all = Vec::new();
-    for (name, value) in settings.iter().filter(|(name, _)| rules_compiling(name)) {
+    for (name, value) in settings.iter().filter(|(name, _)| rules_function_compiling(name)) {
         all.extend_from_slice(&[&name.to_ascii_lowercase(), &b"="[..], value, b"\0"].concat());
     }
     all.into()
@@ -36,7 +36,7 @@ fn compiling(settings: &Settings) -> Box<[u8]> {
 
 impl Plans {
     pub(crate) fn new(settings: &Settings) -> Self {
-        Self { reading: settings.reading(), compiling: compiling(settings), ..Self::default() }
+        Self { reading: settings.reading(), function_settings: function_settings(settings), ..Self::default() }
     }
 
     pub(crate) fn is_used(&self) -> bool {
@@ -64,8 +64,8 @@ impl Plans {
         catalogue: &Catalogue,
     ) -> PlanFate {
         let there = used && catalogue.keeps_plans();
-        let compiling = compiling(want);
-        if there && self.compiling != compiling {
+        let function_settings = function_settings(want);
+        if there && self.function_settings != function_settings {
             return PlanFate::ReplaceServer;
         }
         if there && same_holder {
@@ -73,7 +73,7 @@ impl Plans {
             self.mixed = true;
             return PlanFate::Keep;
         }
-        self.compiling = compiling;
+        self.function_settings = function_settings;
         (self.reading, self.mixed) = (want.reading(), false);
         if there { PlanFate::Discard } else { PlanFate::Keep }
     }

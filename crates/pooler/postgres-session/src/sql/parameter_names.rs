@@ -57,11 +57,11 @@ pub(crate) fn is_hidden_setting(name: &[u8]) -> bool {
 /// Whether a parameter may rule how constants are read.
 pub(crate) fn rules_reading(name: &[u8]) -> bool {
     let known = name.contains(&b'.') || is_harmless(name);
-    rules_compiling(name) || !known && !COMPARED.iter().any(|compared| is(name, compared))
+    rules_function_compiling(name) || !known && !COMPARED.iter().any(|compared| is(name, compared))
 }
 
 /// Whether a parameter may rule how a session compiles a PL/pgSQL function, which it does once.
-pub(crate) fn rules_compiling(name: &[u8]) -> bool {
+pub(crate) fn rules_function_compiling(name: &[u8]) -> bool {
     const OF_LANGUAGE: &[u8] = b"plpgsql.";
     let of_language = name.get(..OF_LANGUAGE.len()).is_some_and(|start| start.eq_ignore_ascii_case(OF_LANGUAGE));
     of_language || is(name, "standard_conforming_strings")

@@ -3,7 +3,7 @@
 use crate::sql::{
     harmless,
     parameter_names::{
-        MAX_NAME, can_be_named, is_harmless, is_hidden_setting, is_verbatim, rules_compiling, rules_reading,
+        MAX_NAME, can_be_named, is_harmless, is_hidden_setting, is_verbatim, rules_function_compiling, rules_reading,
     },
     suspects::{ALL_CHANNELS, ALL_PARAMETERS, Findings, Suspects},
     tokens::{Token, Tokens, undoubled},
@@ -171,7 +171,7 @@ fn name(tokens: &Tokens<'_>) -> Option<Vec<u8>> {
 
 /// Notes a parameter that rules compiling; standard_conforming_strings depends on its value: see `note_reading`.
 fn note_compiling(name: &[u8], found: &mut Findings) {
-    if rules_compiling(name) && name.contains(&b'.') {
+    if rules_function_compiling(name) && name.contains(&b'.') {
         found.suspects.insert(Suspects::CONSTANTS.union(Suspects::STRING_SYNTAX));
     }
 }
