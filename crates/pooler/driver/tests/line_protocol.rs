@@ -1,5 +1,5 @@
-//! The driver under a protocol of lines, with a server that this test plays itself. What PostgreSQL's tests can show only
-//! by chance (moves between workers, deaths at awkward moments) is provoked here.
+//! The driver under a protocol of lines, with a server that this test plays itself. What PostgreSQL's tests can show
+//! only by chance (moves between workers, deaths at awkward moments) is provoked here.
 
 mod harness;
 

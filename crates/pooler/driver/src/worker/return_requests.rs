@@ -13,7 +13,7 @@ use super::{
 use crate::{reactor::Reactor, shared_pool::SharedPool};
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
-    /// Asks the client that keeps a server for long to give it back, or the session that keeps it.
+    /// Asks the client that keeps a server for long to give it back, or the session that retains it.
     pub(super) fn request_return(&mut self, pool: &Arc<SharedPool>, server: ServerId) {
         // Otherwise it has just moved, or ended.
         let Some(slot) = self.server_here(pool.id, server) else { return };

@@ -185,6 +185,7 @@ impl Protocol for Lines {
         }
         let client = clients.get(tag);
         assert!(!input.bytes[..taken].ends_with(b"panic back\n"), "the word was said");
+        assert!(client.is_some() || self.kind == LeaseKind::Shared, "a holder is there");
         let Some(client) = client else { return taken };
         out.span(Peer::Client(tag), 0..taken);
         if end.is_some() {
