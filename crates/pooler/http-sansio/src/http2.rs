@@ -55,7 +55,7 @@ pub(crate) struct Http2<C> {
     wire: Wire,
     uploads: Vec<Upload<C>>,
     /// Complete or refused requests that have not been handed over.
-    arrived: VecDeque<Arrived<C>>,
+    arrived: VecDeque<CompleteRequest<C>>,
     /// Unanswered requests.
     unanswered: BTreeMap<Stream, (SendResponse<Bytes>, AnswerOptions)>,
     sendings: Vec<Sending>,
@@ -83,7 +83,7 @@ enum State {
 }
 
 /// A complete request, or why it is refused.
-struct Arrived<C> {
+struct CompleteRequest<C> {
     request: Result<(Purpose<C>, Vec<u8>), Denied>,
     options: AnswerOptions,
     respond: SendResponse<Bytes>,
@@ -182,7 +182,7 @@ impl<C> Http2<C> {
                         Ok((what, options)) => self.uploads.push(Upload::new(what, options, stream, respond)),
                         Err(denied) => {
                             let options = AnswerOptions::default();
-                            self.arrived.push_back(Arrived { request: Err(denied), options, respond });
+                            self.arrived.push_back(CompleteRequest { request: Err(denied), options, respond });
                         }
                     }
                 }
@@ -255,10 +255,10 @@ impl<C> Http2<C> {
             let Upload { what, options, body, respond, .. } = self.uploads.remove(at);
             match request {
                 None => {}
-                Some(Ok(())) => self.arrived.push_back(Arrived { request: Ok((what, body)), options, respond }),
+                Some(Ok(())) => self.arrived.push_back(CompleteRequest { request: Ok((what, body)), options, respond }),
                 Some(Err(denied)) => {
                     let options = AnswerOptions::default();
-                    self.arrived.push_back(Arrived { request: Err(denied), options, respond });
+                    self.arrived.push_back(CompleteRequest { request: Err(denied), options, respond });
                 }
             }
         }
@@ -266,8 +266,12 @@ impl<C> Http2<C> {
     }
 
     /// Hands over a complete request, or answers it.
-    fn arrive<D: Door<Caller = C>>(&mut self, arrived: Arrived<C>, door: &mut D) -> Option<Request<'static, C>> {
-        let Arrived { request, options, respond } = arrived;
+    fn arrive<D: Door<Caller = C>>(
+        &mut self,
+        arrived: CompleteRequest<C>,
+        door: &mut D,
+    ) -> Option<Request<'static, C>> {
+        let CompleteRequest { request, options, respond } = arrived;
         let answer = match request {
             Err(denied) => Answer::denied(self.service, &denied),
             Ok((Purpose::Permission, _)) => Answer::permission(&options),

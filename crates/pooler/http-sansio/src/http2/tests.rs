@@ -49,7 +49,7 @@ fn take(h2: &mut Http2<()>, bytes: &[u8], available: usize) -> Vec<Result<usize,
     let rules = Rules { origins: Vec::new(), token_in_query: true, max_request: h2.max_request };
     h2.take(bytes, available, None, &Ok(Arc::new(rules.clone())), &mut Open(rules));
     assert_eq!(h2.end(), None, "what comes is HTTP/2");
-    let of = |arrived: Arrived<()>| arrived.request.map(|(_, body)| body.len()).map_err(|denied| denied.status);
+    let of = |arrived: CompleteRequest<()>| arrived.request.map(|(_, body)| body.len()).map_err(|denied| denied.status);
     h2.arrived.drain(..).map(of).collect()
 }
 
