@@ -79,11 +79,11 @@ pub struct Redis {
 
 /// The memory that the clients of an HTTP listener hold: bodies, requests, and answers and messages that are not read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct HttpHeld {
+pub struct ListenerMemory {
     pub listener: u16,
     /// Without the first 64 KB of each connection.
     pub bytes: u64,
-    pub most: u64,
+    pub max_bytes: u64,
 }
 
 /// How many commands after CLIENT PAUSE do not share a server: Poolhouse does not know when a pause ends.
@@ -112,13 +112,13 @@ impl Redis {
     }
 
     /// Returns a function that tells what clients of HTTP hold.
-    pub fn http_held(&self) -> impl Fn() -> Vec<HttpHeld> + Send + Sync + 'static {
+    pub fn listener_memory(&self) -> impl Fn() -> Vec<ListenerMemory> + Send + Sync + 'static {
         let budgets = self.memory_budgets.clone();
         move || {
-            let of = |(listener, (_, budget)): (usize, &(bool, Arc<MemoryBudget>))| HttpHeld {
+            let of = |(listener, (_, budget)): (usize, &(bool, Arc<MemoryBudget>))| ListenerMemory {
                 listener: listener as u16,
                 bytes: budget.held() as u64,
-                most: budget.most() as u64,
+                max_bytes: budget.most() as u64,
             };
             budgets.iter().enumerate().filter(|(_, (speaks, _))| *speaks).map(of).collect()
         }

@@ -32,7 +32,7 @@ pub struct ProtocolMemory {
     /// Texts of statements for PostgreSQL.
     pub statements: postgres_session::Memory,
     /// Of clients of HTTP, by listener.
-    pub http: Vec<redis_session::HttpHeld>,
+    pub http: Vec<redis_session::ListenerMemory>,
 }
 
 /// What is counted outside the driver.
@@ -281,7 +281,7 @@ pub(super) mod tests {
         let reloads = ReloadCounts { failed: 1, done: 2, is_behind: true };
         let held = ProtocolMemory {
             statements: postgres_session::Memory { named_bytes: 14, unnamed_bytes: 12, unnamed_forgotten: 13 },
-            http: vec![redis_session::HttpHeld { listener: 0, bytes: 15, most: 16 }],
+            http: vec![redis_session::ListenerMemory { listener: 0, bytes: 15, max_bytes: 16 }],
         };
         let text = render(snapshot(), true, Process { dropped_log_lines: 11, reloads, held, ..Process::default() });
         let build = format!("poolhouse_build_info{{version=\"{}\",reactor=\"mio\"}} 1", env!("CARGO_PKG_VERSION"));

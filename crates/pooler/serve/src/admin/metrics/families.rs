@@ -98,7 +98,7 @@ pub const FAMILIES: &[Family] = &[
         Gauge,
         "poolhouse_http_held_bytes_limit",
         "Most bytes that are held for clients of HTTP",
-        Process(|input, to| http(input, to, |held| held.most)),
+        Process(|input, to| http(input, to, |held| held.max_bytes)),
     ),
     family(
         Gauge,
@@ -374,7 +374,7 @@ pub const FAMILIES: &[Family] = &[
 ];
 
 /// A number of each listener of HTTP.
-fn http(input: &Input, to: &mut Samples<'_>, of: fn(&redis_session::HttpHeld) -> u64) {
+fn http(input: &Input, to: &mut Samples<'_>, of: fn(&redis_session::ListenerMemory) -> u64) {
     for held in &input.process.held.http {
         let listener = &input.snapshot.listeners[usize::from(held.listener)];
         to.count(&[("listener", &*listener.name), ("protocol", listener.protocol)], of(held));
