@@ -31,7 +31,7 @@ impl MongoDb {
     }
 
     /// A server has replied to Poolhouse itself: it gets the next task, or may be used.
-    pub(crate) fn on_checked(&self, me: ServerTag, server: &mut Server, answer: Document<'_>, out: &mut Outbox) {
+    pub(crate) fn on_owed_reply(&self, me: ServerTag, server: &mut Server, answer: Document<'_>, out: &mut Outbox) {
         let Role::OwesReply(owed) = &mut server.role else { unreachable!("it was asked") };
         let (task, tasks) = (owed.take_task(), owed.tasks());
         if let Some(task) = task {

@@ -301,7 +301,7 @@ impl MongoDb {
             }
             Role::Starting(_) => Server::fail(me, "an answer to what was not asked", out),
             Role::OwesReply(owed) if owed.ignores(header.answers) => {}
-            Role::OwesReply(owed) if owed.awaits(header.answers) => self.on_checked(me, server, answer, out),
+            Role::OwesReply(owed) if owed.awaits(header.answers) => self.on_owed_reply(me, server, answer, out),
             Role::Monitor(monitor) if monitor.awaits(header.answers) => {
                 self.on_monitor_reply(me, server, (answer, now), out);
             }

@@ -143,7 +143,7 @@ impl Stage {
         (stage, server)
     }
 
-    /// The same with more hosts, which are secondaries. Each has a server connection.
+    /// As [`Self::new`], with more hosts, which are secondaries. Each has a server connection.
     fn with_hosts(count: usize) -> (Self, Vec<ServerTag>) {
         let mut stage = Self::new();
         stage.doors.0.lock().unwrap().extend(1..count);
