@@ -75,7 +75,7 @@ pub enum Proof {
     Scram(Arc<scram::Verifier>),
     /// A certificate with the user's name as its common name, shown in the TLS handshake.
     Certificate,
-    /// What a query to a server tells: the client waits for the answer, then [`Directory::answered`] is called.
+    /// What a query to a server tells: the client waits for the answer, then [`Directory::note_lookup`] is called.
     Ask(Ask),
 }
 

@@ -99,7 +99,7 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool, new_examiner: Ne
     let postgres = Postgres::new(pools.clone()).with_node(config.serve.node_id);
     let http: Vec<bool> = config.listeners.iter().map(|listener| listener.http.is_some()).collect();
     let redis = Redis::new(pools.clone()).with_http(&http);
-    let (statements, http) = (postgres.memory(), redis.http_held());
+    let (statements, http) = (postgres.memory(), redis.listener_memory());
     let spoken = config.listeners.iter().map(|listener| listener.kind).collect();
     let protocols = Protocols::new(postgres, redis, MongoDb::new(pools.clone()), spoken, pools.clone());
     let before = Predecessors::find(&config, inherited.as_ref().map(Inherited::before));

@@ -18,11 +18,11 @@ pub struct Tokens(Vec<Entry>);
 struct Entry {
     digest: Digest,
     access: Arc<Access>,
-    bucket: Option<Mutex<Bucket>>,
+    bucket: Option<Mutex<RateBucket>>,
 }
 
 /// A token bucket. It holds what one second allows, so that is the largest request.
-struct Bucket {
+struct RateBucket {
     rate: u32,
     left: f64,
     since: Instant,
@@ -41,7 +41,7 @@ impl Tokens {
                 index,
                 fingerprint: token.digest.fingerprint(),
             }),
-            bucket: token.rate_limit.map(|rate| Mutex::new(Bucket::full(rate))),
+            bucket: token.rate_limit.map(|rate| Mutex::new(RateBucket::full(rate))),
         };
         Self(tokens.iter().enumerate().map(entry).collect())
     }
@@ -76,7 +76,7 @@ impl Tokens {
     }
 }
 
-impl Bucket {
+impl RateBucket {
     fn full(rate: u32) -> Self {
         Self { rate, left: f64::from(rate), since: Instant::now() }
     }
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_rate_lets_bursts_of_a_second_through_and_nothing_larger() {
-        let (mut bucket, start) = (Bucket::full(10), Instant::now());
+        let (mut bucket, start) = (RateBucket::full(10), Instant::now());
         let at = |seconds: f64| start + Duration::from_secs_f64(seconds);
         assert_eq!(bucket.take(10, at(0.0)), Ok(()));
         let Err(OverRate::Wait(wait)) = bucket.take(1, at(0.0)) else { panic!("it is empty") };

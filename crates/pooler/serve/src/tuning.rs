@@ -22,8 +22,8 @@ const SAMPLES_PER_WINDOW: u32 = 16;
 const MAX_SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 const MIN_SAMPLE_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Sizes that are handed over; they fit into a line of the handover.
-const MAX_HANDED_OVER: usize = 1000;
+/// Sizes that are handed over, and taken: they fit into a line of the handover.
+const MAX_HANDED_OVER_SIZES: usize = 1000;
 
 /// The size that a tuner has found for a pool, for the process that takes over. A process of an older version may leave
 /// fields out; without an age, a size is taken for too old to be trusted.
@@ -81,7 +81,7 @@ impl Tuning {
 
     /// Takes over the predecessor's sizes: of each pool once it exists.
     pub fn resume(&self, mut sizes: Vec<HandedOverSize>) {
-        sizes.truncate(MAX_HANDED_OVER);
+        sizes.truncate(MAX_HANDED_OVER_SIZES);
         let mut tuned = self.lock();
         (tuned.unclaimed, tuned.received_at) = (sizes, self.now());
     }
@@ -94,7 +94,7 @@ impl Tuning {
             Some(HandedOverSize::of(&load, finding))
         });
         let before = tuned.unclaimed.iter().map(|size| size.after(now - tuned.received_at));
-        own.chain(before).take(MAX_HANDED_OVER).collect()
+        own.chain(before).take(MAX_HANDED_OVER_SIZES).collect()
     }
 
     /// Samples all pools once; returns the time until the next sample.

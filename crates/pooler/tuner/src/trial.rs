@@ -38,8 +38,8 @@ const MAX_ERROR_PAIRS: u32 = 2;
 const MAX_CHANCE_ERRORS: u64 = 3;
 /// Successive pairs without demand, or in which hardly any hold ends, after which a trial ends.
 const MAX_PAIRS_WITHOUT_DEMAND: u32 = 2;
-/// If servers come back less often than this in a window on average, no window ends, and no change has settled, before
-/// each server came back once.
+/// If each server in use comes back less often than this in a window on average, a window ends, and a change has
+/// settled, only once each has come back.
 const MIN_RETURNS: u64 = 4;
 
 /// The size that has its turn.

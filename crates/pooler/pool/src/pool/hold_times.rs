@@ -1,4 +1,4 @@
-//! How long servers have been held. Which waiter gets which server does not depend on it.
+//! How long servers have been held. Which waiter gets a server that is free does not depend on it.
 
 use core::time::Duration;
 
