@@ -25,7 +25,8 @@ fn warning(question: &Question, load: &Plan) -> Option<String> {
         Fault::Stall { window, .. } | Fault::BlackHole { window } => Some(*window),
         Fault::Delay { .. } | Fault::Forget { .. } | Fault::Cut { .. } => None,
     });
-    let worst = windows.max_by_key(|window| window.length)?;
+    // A stall after the end of the load matters only where none is within it.
+    let worst = windows.max_by_key(|window| (!stalled_time(*window, length).is_zero(), window.length))?;
     let late = stalled_time(worst, length);
     if late.is_zero() {
         return Some(format!(

@@ -175,6 +175,12 @@ fn stalls_that_the_objectives_cannot_show_are_warned_of() {
     assert!(warned(rare(100), 400, &[], "Answers are late for 0.75% of the load: pool_wait_p99<15ms"), "one in 400 s");
     assert!(!warned(rare(100), 400, &["p999<300ms"], "hardly sees"));
     assert!(!warned(rare(20), 60, &[], "hardly sees") && !warned(rare(20), 60, &[], "it never comes"));
+    // A longer stall after the end of the load hides none within it.
+    let mut question = with_stall(rare(20), Some(seconds(60)), &[]);
+    let late = Window { length: seconds(9), ..rare(300) };
+    question.loads[0].faults.push(Fault::Stall { delay: ms(200), window: late });
+    let warnings = ask(&question).warnings;
+    assert!(!warnings.iter().any(|text| text.contains("it never comes")), "{warnings:?}");
 }
 
 #[test]
