@@ -28,12 +28,7 @@ pub enum MergeError {
 
 /// The most frequent texts of errors, and their counts.
 fn error_texts(results: &[BenchResult]) -> BTreeMap<String, u64> {
-    let mut all = BTreeMap::<String, u64>::new();
-    for (text, count) in results.iter().flat_map(|result| &result.error_texts) {
-        let sum = all.entry(text.clone()).or_default();
-        *sum = sum.saturating_add(*count);
-    }
-    let mut all: Vec<_> = all.into_iter().collect();
+    let mut all: Vec<_> = counts(results.iter().map(|result| &result.error_texts)).into_iter().collect();
     all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     all.into_iter().take(MAX_ERROR_TEXTS).collect()
 }
@@ -107,10 +102,10 @@ fn distinct<'a>(texts: impl Iterator<Item = &'a str>, between: &str) -> String {
 fn measured(parts: &[&Measured]) -> Result<Measured, MergeError> {
     let cpu = parts.iter().map(|part| part.generator_cpu_s).sum::<Option<f64>>();
     Ok(Measured {
-        requests: parts.iter().map(|part| part.requests).sum(),
+        requests: sum(parts.iter().map(|part| part.requests)),
         errors: counts(parts.iter().map(|part| &part.errors)),
-        dropped: parts.iter().map(|part| part.dropped).sum(),
-        finished: parts.iter().map(|part| part.finished).sum(),
+        dropped: sum(parts.iter().map(|part| part.dropped)),
+        finished: sum(parts.iter().map(|part| part.finished)),
         duration_s: parts.iter().map(|part| part.duration_s).fold(0.0, f64::max),
         response_ms: percentiles(parts.iter().map(|part| &part.response_ms))?,
         service_ms: percentiles(parts.iter().map(|part| &part.service_ms))?,
@@ -126,23 +121,29 @@ fn measured(parts: &[&Measured]) -> Result<Measured, MergeError> {
             total: percentiles(parts.iter().map(|part| &part.connect_ms.total))?,
         },
         connections: Connections {
-            created: parts.iter().map(|part| part.connections.created).sum(),
+            created: sum(parts.iter().map(|part| part.connections.created)),
             created_for: counts(parts.iter().map(|part| &part.connections.created_for)),
             closed: counts(parts.iter().map(|part| &part.connections.closed)),
             failed: counts(parts.iter().map(|part| &part.connections.failed)),
-            most: parts.iter().map(|part| part.connections.most).sum(),
-            last: parts.iter().map(|part| part.connections.last).sum(),
+            most: parts.iter().map(|part| part.connections.most).fold(0, u32::saturating_add),
+            last: parts.iter().map(|part| part.connections.last).fold(0, u32::saturating_add),
         },
         generator_cpu_s: cpu,
     })
 }
 
+/// The sum of counts of files, which may come from anywhere.
+fn sum(counts: impl Iterator<Item = u64>) -> u64 {
+    counts.fold(0, u64::saturating_add)
+}
+
 fn counts<'a>(parts: impl Iterator<Item = &'a BTreeMap<String, u64>>) -> BTreeMap<String, u64> {
-    let mut sum = BTreeMap::new();
-    for (kind, n) in parts.flatten() {
-        *sum.entry(kind.clone()).or_default() += n;
+    let mut all = BTreeMap::<String, u64>::new();
+    for (name, count) in parts.flatten() {
+        let sum = all.entry(name.clone()).or_default();
+        *sum = sum.saturating_add(*count);
     }
-    sum
+    all
 }
 
 fn percentiles<'a>(parts: impl Iterator<Item = &'a Option<Percentiles>>) -> Result<Option<Percentiles>, MergeError> {
@@ -159,17 +160,17 @@ fn series(results: &[BenchResult]) -> Vec<Second> {
         let seconds = results.iter().filter_map(|result| result.series.get(n));
         seconds.fold(Second { at_s: n as f64, ..Second::default() }, |sum, second| Second {
             at_s: sum.at_s,
-            arrived: sum.arrived + second.arrived,
-            requests: sum.requests + second.requests,
-            errors: sum.errors + second.errors,
-            dropped: sum.dropped + second.dropped,
+            arrived: sum.arrived.saturating_add(second.arrived),
+            requests: sum.requests.saturating_add(second.requests),
+            errors: sum.errors.saturating_add(second.errors),
+            dropped: sum.dropped.saturating_add(second.dropped),
             p50_ms: None,
             p99_ms: None,
             max_ms: [sum.max_ms, second.max_ms].into_iter().flatten().reduce(f64::max),
-            connections: sum.connections + second.connections,
-            in_use: sum.in_use + second.in_use,
-            waiting: sum.waiting + second.waiting,
-            created: sum.created + second.created,
+            connections: sum.connections.saturating_add(second.connections),
+            in_use: sum.in_use.saturating_add(second.in_use),
+            waiting: sum.waiting.saturating_add(second.waiting),
+            created: sum.created.saturating_add(second.created),
         })
     };
     (0..length).map(at).collect()
@@ -207,6 +208,16 @@ mod tests {
         assert_eq!(merged.steps[0].measured, merged.total);
         assert_eq!((merged.series.len(), merged.series[0].requests, merged.series[0].p50_ms), (2, 10, None));
         assert!((merged.series[0].max_ms.unwrap() - 10.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn counts_as_large_as_a_file_may_have_them_are_joined() {
+        let mut large = result(1..=10);
+        (large.total.requests, large.series[0].requests) = (u64::MAX, u64::MAX);
+        large.total.errors.insert("timeout".to_owned(), u64::MAX);
+        let merged = merge(&[large.clone(), large]).unwrap();
+        let counts = [merged.total.requests, merged.total.errors["timeout"], merged.series[0].requests];
+        assert_eq!(counts, [u64::MAX; 3]);
     }
 
     #[test]
