@@ -8,7 +8,7 @@ use planner::{
     server::{Curve, Processors, Spec, Times},
 };
 
-use super::{fixed, ms, near, plan, plan_postgres, response, seconds, simulate, spec, text};
+use super::{fixed, ms, near, plan, plan_postgres, response, run, seconds, spec, text};
 
 /// Clients that never pause, each with a connection of its own to a Poolhouse with `max_size` servers.
 fn through(clients: u32, max_size: u32) -> Plan {
@@ -24,7 +24,7 @@ fn constant() -> Spec {
 
 #[test]
 fn the_poolhouse_bounds_the_concurrency_at_the_database_and_other_operations_wait_in_it() {
-    let outcome = simulate(&through(20, 5), &constant());
+    let outcome = run(&through(20, 5), &constant());
     near(outcome.result.total.rate().unwrap(), 500.0, 0.01);
     near(response(&outcome.result).p50, 40.0, 0.01);
     assert_eq!((outcome.server.max_open, outcome.result.total.connections.most), (5, 20));
@@ -33,8 +33,8 @@ fn the_poolhouse_bounds_the_concurrency_at_the_database_and_other_operations_wai
         [(Some(Curve::parallel(2, 0.010)), None), (None, Some(Processors { count: 2, work: ms(10) }))]
     {
         let spec = Spec { curve, processors, ..constant() };
-        near(simulate(&through(20, 5), &spec).result.total.rate().unwrap(), 200.0, 0.01);
-        near(simulate(&through(20, 1), &spec).result.total.rate().unwrap(), 100.0, 0.01);
+        near(run(&through(20, 5), &spec).result.total.rate().unwrap(), 200.0, 0.01);
+        near(run(&through(20, 1), &spec).result.total.rate().unwrap(), 100.0, 0.01);
     }
 }
 
@@ -42,17 +42,17 @@ fn the_poolhouse_bounds_the_concurrency_at_the_database_and_other_operations_wai
 fn a_server_is_free_when_the_database_is_done_and_not_when_the_client_has_the_answer() {
     let mut plan = through(10, 1);
     plan.faults = vec![Fault::Delay { delay: ms(20), jitter: ms(0) }];
-    near(simulate(&plan, &constant()).result.total.rate().unwrap(), 100.0, 0.01);
+    near(run(&plan, &constant()).result.total.rate().unwrap(), 100.0, 0.01);
     // Two statements: the server is kept for the client's way back and forth between them.
     let spec = Spec { trips: 2, ..constant() };
-    assert!(simulate(&plan, &spec).result.total.rate().unwrap() < 20.0);
+    assert!(run(&plan, &spec).result.total.rate().unwrap() < 20.0);
 }
 
 #[test]
 fn an_operation_that_waits_for_too_long_in_the_poolhouse_fails_and_keeps_its_connection() {
     let mut plan = through(30, 1);
     plan.poolhouse.as_mut().unwrap().max_wait_time = Some(Some(ms(100)));
-    let result = simulate(&plan, &constant()).result;
+    let result = run(&plan, &constant()).result;
     let failed = result.total.errors.get("sqlstate 53300").copied().unwrap_or(0);
     assert!(failed > 1000 && result.total.requests > 5900, "{failed} and {}", result.total.requests);
     assert_eq!(result.total.connections.created, 30);
@@ -62,7 +62,7 @@ fn an_operation_that_waits_for_too_long_in_the_poolhouse_fails_and_keeps_its_con
 #[test]
 fn the_servers_limit_is_for_the_poolhouse_and_not_for_its_clients() {
     let spec = Spec { limit: Some(6), reserved: 3, ..constant() };
-    let outcome = simulate(&through(20, 5), &spec);
+    let outcome = run(&through(20, 5), &spec);
     assert_eq!(outcome.server.max_open, 3);
     assert!(outcome.server.refused > 0);
     near(outcome.result.total.rate().unwrap(), 300.0, 0.05);
@@ -73,7 +73,7 @@ fn a_cut_of_all_connections_costs_the_poolhouse_its_servers_and_leaves_no_client
     let mut plan = through(20, 5);
     let window = Window { first: seconds(10), length: ms(0), every: Some(seconds(10)) };
     plan.faults = vec![Fault::Cut { window }];
-    let outcome = simulate(&plan, &constant());
+    let outcome = run(&plan, &constant());
     // Five cuts of 20 connections, and 5 servers each time.
     assert!(outcome.result.total.connections.created >= 100, "{:?}", outcome.result.total.connections);
     assert_eq!(outcome.server.max_open, 5);
@@ -83,7 +83,7 @@ fn a_cut_of_all_connections_costs_the_poolhouse_its_servers_and_leaves_no_client
 #[test]
 fn the_wait_in_the_poolhouse_counts_with_that_before_it_and_is_shown_apart() {
     let waits = |plan: &Plan| {
-        let outcome = simulate(plan, &constant());
+        let outcome = run(plan, &constant());
         let total = &outcome.result.total;
         let p50 = [&total.pool_wait_ms, &total.front_wait_ms].map(|waits| waits.as_ref().unwrap().p50.round());
         (p50, outcome.longest_wait.unwrap().as_millis())
@@ -99,12 +99,12 @@ fn the_wait_in_the_poolhouse_counts_with_that_before_it_and_is_shown_apart() {
     // Without pools before it, all of the wait is in the Poolhouse.
     let mut alone = through(20, 5);
     (alone.pool.reuse, alone.pool.warm) = (false, false);
-    let total = simulate(&alone, &constant()).result.total;
+    let total = run(&alone, &constant()).result.total;
     assert_eq!(total.pool_wait_ms, total.front_wait_ms);
     assert!(total.pool_wait_ms.unwrap().p50 > 20.0);
     // Without a Poolhouse there is no wait in front.
     let straight = super::plan(through(20, 5).shape, super::fixed(5));
-    let total = simulate(&straight, &constant()).result.total;
+    let total = run(&straight, &constant()).result.total;
     assert!(total.pool_wait_ms.is_some() && total.front_wait_ms.is_none());
 }
 
@@ -170,7 +170,7 @@ fn connections_of_the_poolhouse_wait_for_processors_too() {
         let mut spec = spec(Times::Constant(seconds(1)));
         (spec.connect.tcp, spec.connect.auth, spec.connect.work) = (None, Some(Times::Constant(ms(10))), ms(work));
         spec.processors = Some(Processors { count: 1, work: std::time::Duration::from_nanos(1) });
-        simulate(&plan, &spec).result.total.front_wait_ms.unwrap().max
+        run(&plan, &spec).result.total.front_wait_ms.unwrap().max
     };
     // Two at a time, each for 10 ms; or one after the other.
     near(longest(0), 100.0, 0.01);

@@ -160,7 +160,7 @@ fn only_postgresql_takes_a_round_trip_before_the_tls_handshake() {
 /// The question of a measurement of 10 ms each, whose result is changed.
 fn measured(plan: &str, change: impl Fn(&mut BenchResult)) -> Result<Question, String> {
     let load = open(50.0, seconds(4), Spacing::Even);
-    let mut result = super::simulate(&super::plan(load, fixed(5)), &super::spec(Times::Constant(ms(10)))).result;
+    let mut result = super::run(&super::plan(load, fixed(5)), &super::spec(Times::Constant(ms(10)))).result;
     change(&mut result);
     let file = tempfile::NamedTempFile::new().unwrap();
     serde_json::to_writer(&file, &result).unwrap();

@@ -24,7 +24,7 @@ use planner::{
     prediction::Prediction,
     question::{Flags, Options, Question, from_text},
     report,
-    run::{Outcome, run},
+    run::run,
     server::{Connect, Spec, Times},
 };
 use tempfile::NamedTempFile;
@@ -68,10 +68,6 @@ fn open(rate: f64, duration: Duration, spacing: Spacing) -> Shape {
 fn spec(service: Times) -> Spec {
     let connect = Connect { tcp: Some(Times::Constant(ms(1))), ..Connect::default() };
     Spec { connect, ..Spec::new(service) }
-}
-
-fn simulate(plan: &Plan, spec: &Spec) -> Outcome {
-    run(plan, spec)
 }
 
 fn response(result: &BenchResult) -> &Percentiles {

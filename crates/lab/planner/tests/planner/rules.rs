@@ -4,7 +4,7 @@ use arrivals::{Shape, Stage};
 use load::plan::{Fault, PoolConfig, PoolhouseWishes, Spacing, Window};
 use planner::server::Times;
 
-use super::{fixed, ms, near, open, plan, response, seconds, simulate, spec, waits};
+use super::{fixed, ms, near, open, plan, response, run, seconds, spec, waits};
 
 fn burst(size: u32, idle: std::time::Duration, rounds: u32) -> Shape {
     Shape::Burst { size, at_once: size, idle, rounds }
@@ -20,7 +20,7 @@ fn no_more_than_max_connecting_connections_are_made_at_a_time() {
     // 12 operations of 100 ms find nothing; connections of 10 ms come two at a time: after 10, 20, ... 60 ms.
     let mut spec = spec(Times::Constant(ms(100)));
     spec.connect.tcp = Some(Times::Constant(ms(10)));
-    let result = simulate(&plan(burst(12, ms(1), 1), growing(12, 0, 2)), &spec).result;
+    let result = run(&plan(burst(12, ms(1), 1), growing(12, 0, 2)), &spec).result;
     let wait = waits(&result);
     assert_eq!((wait.min.round(), wait.max.round(), result.total.connections.created), (10.0, 60.0, 12));
     near(wait.mean, 35.0, 0.01);
@@ -31,7 +31,7 @@ fn a_returned_connection_serves_a_waiter_and_no_needless_connection_is_made() {
     // 1 ms of work: the first connections serve all while others are still being made.
     let mut spec = spec(Times::Constant(ms(1)));
     spec.connect.tcp = Some(Times::Constant(ms(10)));
-    let result = simulate(&plan(burst(12, ms(100), 2), growing(12, 0, 2)), &spec).result;
+    let result = run(&plan(burst(12, ms(100), 2), growing(12, 0, 2)), &spec).result;
     // Two after 10 ms serve twelve in 6 ms: the two ordered next are the last, and the next burst finds four.
     assert_eq!(result.total.connections.created, 4);
     near(response(&result).max, 16.0, 0.01);
@@ -47,7 +47,7 @@ fn idle_closing_keeps_the_minimum_and_the_connections_used_last() {
     let mut trickle = plan(one, config.clone());
     trickle.pool.config.min_size = 2;
     trickle.pool.warm = true;
-    let kept = simulate(&trickle, &spec(Times::Constant(ms(1)))).result;
+    let kept = run(&trickle, &spec(Times::Constant(ms(1)))).result;
     assert_eq!(
         (kept.total.connections.created, kept.total.connections.last),
         (2, 2),
@@ -57,7 +57,7 @@ fn idle_closing_keeps_the_minimum_and_the_connections_used_last() {
     let mut bursts = plan(burst(4, seconds(2), 5), config);
     bursts.pool.config.min_size = 1;
     bursts.pool.warm = true;
-    let result = simulate(&bursts, &spec(Times::Constant(ms(50)))).result;
+    let result = run(&bursts, &spec(Times::Constant(ms(50)))).result;
     assert_eq!(result.total.connections.closed["idle"], 4 * 3);
     assert_eq!(result.total.connections.created, 1 + 5 * 3);
 }
@@ -70,7 +70,7 @@ fn a_trickle_after_a_burst_keeps_one_connection_and_lets_the_others_go() {
     ];
     let shape = Shape::Open { stages, spacing: Spacing::Even, max_in_flight: 1000 };
     let config = PoolConfig { max_idle_time: Some(seconds(2)), ..growing(8, 0, 8) };
-    let result = simulate(&plan(shape, config), &spec(Times::Constant(ms(10)))).result;
+    let result = run(&plan(shape, config), &spec(Times::Constant(ms(10)))).result;
     // 400/s x 10 ms: four or five at once; then one at a time, which the one used last serves.
     assert!(result.total.connections.most >= 4, "{:?}", result.total.connections);
     assert_eq!(result.total.connections.last, 1, "{:?}", result.total.connections);
@@ -80,8 +80,7 @@ fn a_trickle_after_a_burst_keeps_one_connection_and_lets_the_others_go() {
 fn an_operation_that_waits_for_too_long_fails() {
     // 20 connections of 20 ms do 1000/s; 1200/s arrive.
     let config = PoolConfig { max_wait_time: Some(ms(500)), ..fixed(20) };
-    let result =
-        simulate(&plan(open(1200.0, seconds(30), Spacing::Even), config), &spec(Times::Constant(ms(20)))).result;
+    let result = run(&plan(open(1200.0, seconds(30), Spacing::Even), config), &spec(Times::Constant(ms(20)))).result;
     let failed = result.total.errors["check-out timeout"];
     near(failed as f64, 200.0 * 30.0 - 500.0, 0.05);
     near(waits(&result).max, 500.0, 0.01);
@@ -90,7 +89,7 @@ fn an_operation_that_waits_for_too_long_fails() {
 #[test]
 fn connections_are_replaced_at_the_end_of_their_life_and_lives_differ() {
     let config = PoolConfig { max_life_time: Some(seconds(100)), ..fixed(10) };
-    let result = simulate(&plan(open(10.0, seconds(105), Spacing::Even), config), &spec(Times::Constant(ms(1)))).result;
+    let result = run(&plan(open(10.0, seconds(105), Spacing::Even), config), &spec(Times::Constant(ms(1)))).result;
     assert_eq!(result.total.connections.created_for["rotation"], 10);
     // Their lives end between 90 and 100 s.
     let closed: Vec<u32> = result.series[90..=100].iter().map(|second| second.created).collect();
@@ -105,7 +104,7 @@ fn a_server_refuses_connections_above_its_limit_and_late_pools_get_none() {
     plan.pool.config.max_wait_time = Some(seconds(1));
     let mut spec = spec(Times::Constant(ms(10)));
     (spec.limit, spec.reserved) = (Some(18), 3);
-    let outcome = simulate(&plan, &spec);
+    let outcome = run(&plan, &spec);
     assert_eq!(outcome.server.max_open, 15);
     assert!(outcome.server.refused > 5, "{:?}", outcome.server);
     near(outcome.result.total.rate().unwrap(), 1500.0, 0.01);
@@ -118,7 +117,7 @@ fn a_stall_needs_the_connections_of_littles_law() {
     let worst = |size| {
         let mut plan = plan(open(500.0, seconds(10), Spacing::Even), fixed(size));
         plan.faults = vec![stall];
-        let result = simulate(&plan, &spec(Times::Constant(ms(10)))).result;
+        let result = run(&plan, &spec(Times::Constant(ms(10)))).result;
         waits(&result).max
     };
     // 500/s x 210 ms = 105.
@@ -140,7 +139,7 @@ fn two_limits_at_the_gate_serve_a_flood_that_one_limit_rejects() {
             evict_min_idle: Some(ms(500)),
             ..PoolhouseWishes::default()
         });
-        let outcome = simulate(&plan, &spec(Times::Constant(ms(100))));
+        let outcome = run(&plan, &spec(Times::Constant(ms(100))));
         (
             outcome.result.total.requests,
             outcome.front.rejected,
@@ -162,11 +161,11 @@ fn pools_under_one_limit_take_turns_so_that_each_is_served() {
     (plan.pool.instances, plan.pool.config.max_wait_time) = (40, Some(seconds(10)));
     let mut spec = spec(Times::Constant(ms(2)));
     spec.budget = Some(20);
-    let shared = simulate(&plan, &spec);
+    let shared = run(&plan, &spec);
     assert_eq!(shared.server.max_open, 20);
     assert!(shared.result.total.errors.is_empty(), "{:?}", shared.result.total.errors);
     assert!(shared.result.total.connections.closed["reclaimed"] > 20, "{:?}", shared.result.total.connections);
     spec.budget = None;
-    let alone = simulate(&plan, &spec);
+    let alone = run(&plan, &spec);
     assert_eq!(alone.server.max_open, 80);
 }
