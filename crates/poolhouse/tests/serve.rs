@@ -4,7 +4,7 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
     path::Path,
-    process::{Child, ChildStderr, Command, Output, Stdio},
+    process::{Child, ChildStderr, Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -78,10 +78,6 @@ impl Drop for Running {
     }
 }
 
-fn finish(command: &mut Command) -> Output {
-    command.output().unwrap()
-}
-
 #[test]
 fn it_serves_its_admin_pages_and_drains_on_a_signal() {
     let folder = tempfile::tempdir().unwrap();
@@ -116,7 +112,8 @@ fn a_taken_address_is_a_failure_and_names_the_address() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("s");
     let running = Running::start(&socket);
-    let output = finish(poolhouse().args(["serve", "postgres://h/d", "--admin", "off", "--listen"]).arg(&socket));
+    let output =
+        poolhouse().args(["serve", "postgres://h/d", "--admin", "off", "--listen"]).arg(&socket).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("cannot listen on unix:") && said.contains("--take-over"), "{said}");
@@ -150,7 +147,7 @@ fn bad_usage_and_bad_configuration_have_exit_status_2() {
         (&["check", file], "p.toml:4:1: error: unknown key `max_sise`"),
         (&["check", "/no/such/file"], "cannot read it"),
     ] {
-        let output = finish(poolhouse().args(args));
+        let output = poolhouse().args(args).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
         assert!(said.contains(part), "{args:?}: {said}");
@@ -162,7 +159,7 @@ fn a_usable_configuration_is_said_to_be_so() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("p.toml");
     std::fs::write(&file, "[[database]]\nname = \"d\"\nurl = \"postgres://h/d\"\n").unwrap();
-    let output = finish(poolhouse().arg("check").arg(&file));
+    let output = poolhouse().arg("check").arg(&file).output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.contains("1 listener, 1 database, 0 users; 0 errors"), "{said}");
