@@ -59,7 +59,7 @@ impl Facts {
         let spec = &question.spec;
         let peak_rate = peak_rate(&load.shape);
         let held = spec.mean_hold_time(&load.faults);
-        let late = stall_delay(spec, &load.faults);
+        let late = stall_delay(spec, load);
         let held_in_stall = late.map(|late| held + late);
         let in_use = |held: Duration| peak_rate.map(|rate| rate * held.as_secs_f64());
         let connect = spec.mean_connect_time(&load.faults);
@@ -75,7 +75,7 @@ impl Facts {
                 .processors
                 .filter(|_| !spec.connect.work.is_zero())
                 .map(|processors| f64::from(processors.count) / spec.connect.work.as_secs_f64()),
-            connect_in_stall_ms: worst_stall(&load.faults).map(|WorstStall { delay, length }| {
+            connect_in_stall_ms: worst_stall(load).map(|WorstStall { delay, length }| {
                 // The answers of the login come one after the other, and those within the stall are late.
                 let late = length.as_nanos().div_ceil(delay.as_nanos().max(1));
                 let late = u32::try_from(late).unwrap_or(u32::MAX).min(spec.connect.trips() - 1);
@@ -123,19 +123,25 @@ pub struct WorstStall {
     pub length: Duration,
 }
 
-pub fn worst_stall(faults: &[Fault]) -> Option<WorstStall> {
-    let stalls = faults.iter().filter_map(|fault| match fault {
-        Fault::Stall { delay, window } => Some(WorstStall { delay: *delay, length: window.length }),
-        Fault::BlackHole { window } => Some(WorstStall { delay: window.length, length: window.length }),
+pub fn worst_stall(load: &Plan) -> Option<WorstStall> {
+    let end = match &load.shape {
+        Shape::Open { stages, .. } => stages.iter().map(|stage| stage.duration).sum(),
+        Shape::Closed { .. } | Shape::Burst { .. } => Duration::MAX,
+    };
+    let stalls = load.faults.iter().filter_map(|fault| match fault {
+        Fault::Stall { delay, window } => Some((*window, *delay)),
+        Fault::BlackHole { window } => Some((*window, window.length)),
         Fault::Delay { .. } | Fault::Forget { .. } | Fault::Cut { .. } => None,
     });
-    stalls.max_by_key(|stall| (stall.delay.min(stall.length), stall.delay))
+    // A stall after the end of the load counts only if none is within it.
+    let worst = stalls.max_by_key(|(window, delay)| (window.first < end, (*delay).min(window.length), *delay));
+    worst.map(|(window, delay)| WorstStall { delay, length: window.length })
 }
 
 /// Extra time for which an operation holds its connection in the worst stall. It is bounded by the stall's length,
 /// because operations pile up only while the stall lasts.
-fn stall_delay(spec: &Spec, faults: &[Fault]) -> Option<Duration> {
-    worst_stall(faults).map(|stall| (stall.delay * spec.trips).min(stall.length))
+fn stall_delay(spec: &Spec, load: &Plan) -> Option<Duration> {
+    worst_stall(load).map(|stall| (stall.delay * spec.trips).min(stall.length))
 }
 
 fn peak_rate(shape: &Shape) -> Option<f64> {

@@ -64,7 +64,7 @@ fn littles_law(load: &Plan, prediction: &Prediction, to: &mut Explanation) {
 fn in_stall(question: &Question, load: &Plan, prediction: &Prediction, to: &mut Explanation) {
     let facts = &prediction.facts;
     let (Some(held), Some(need), Some(rate), Some(WorstStall { delay, length })) =
-        (facts.held_in_stall_ms, facts.in_use_in_stall, facts.peak_rate, worst_stall(&load.faults))
+        (facts.held_in_stall_ms, facts.in_use_in_stall, facts.peak_rate, worst_stall(load))
     else {
         return;
     };

@@ -179,8 +179,9 @@ fn stalls_that_the_objectives_cannot_show_are_warned_of() {
     let mut question = with_stall(rare(20), Some(seconds(60)), &[]);
     let late = Window { length: seconds(9), ..rare(300) };
     question.loads[0].faults.push(Fault::Stall { delay: ms(200), window: late });
-    let warnings = ask(&question).warnings;
-    assert!(!warnings.iter().any(|text| text.contains("it never comes")), "{warnings:?}");
+    let prediction = ask(&question);
+    assert!(!prediction.warnings.iter().any(|text| text.contains("it never comes")), "{:?}", prediction.warnings);
+    assert!(reasons(&prediction, "in the stall").contains("late for 3 s"));
 }
 
 #[test]
