@@ -257,7 +257,7 @@ impl Crowd {
         let next = wakes
             .chain([self.next_reload])
             .chain(self.network.next_at())
-            .chain(self.harness.next_at())
+            .chain(self.harness.next_wake())
             .min()
             .expect("workers wake");
         self.now = next.max(self.now);

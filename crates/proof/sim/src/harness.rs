@@ -171,7 +171,7 @@ impl<P: Protocol> Harness<P> {
     }
 
     /// When the next sleeping worker wakes by itself.
-    pub fn next_at(&self) -> Option<Time> {
+    pub fn next_wake(&self) -> Option<Time> {
         self.wake_times.iter().flatten().min().copied()
     }
 

@@ -213,10 +213,10 @@ impl<P: Protocol, S: CheckedProtocol> Simulation<P, S> {
         self.faults.plan.drain = None;
         self.faults.plan.delay_per_myriad = 0;
         let until = self.now + MAX_SETTLING_TIME;
-        while self.now < until && !self.is_at_rest() {
+        while self.now < until && !self.has_settled() {
             self.step();
         }
-        assert!(self.is_at_rest(), "something is held though all clients have left: {}", self.describe());
+        assert!(self.has_settled(), "something is held though all clients have left: {}", self.describe());
         let until = self.now + self.max_cleaning_time;
         while self.now < until {
             self.step();
@@ -255,7 +255,8 @@ impl<P: Protocol, S: CheckedProtocol> Simulation<P, S> {
         self.drained || self.database_server.database.open_connections().is_empty()
     }
 
-    fn is_at_rest(&self) -> bool {
+    /// Whether no client is connected, no client holds or awaits a server, and the database has recovered.
+    fn has_settled(&self) -> bool {
         if self.harness.has_ended() {
             return self.faults.recovery.is_none();
         }
@@ -421,7 +422,7 @@ impl<P: Protocol, S: CheckedProtocol> Simulation<P, S> {
             self.self_checking_clients.iter().map(|client| client.wake()).min().filter(|at| at.0 < u64::MAX);
         let times = [
             self.network.next_at(),
-            self.harness.next_at(),
+            self.harness.next_wake(),
             clients,
             raw_clients,
             self_checking_clients,

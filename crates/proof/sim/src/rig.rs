@@ -234,7 +234,7 @@ impl<P: Protocol> Rig<P> {
     pub fn wait(&mut self, time: Duration) {
         let until = self.now + time;
         self.settle();
-        while let Some(next) = self.harness.next_at().filter(|next| *next < until) {
+        while let Some(next) = self.harness.next_wake().filter(|next| *next < until) {
             self.set_time(next);
             self.settle();
         }

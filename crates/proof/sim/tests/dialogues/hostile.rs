@@ -120,7 +120,8 @@ fn a_client_cannot_touch_statements_by_our_names_of_them() {
             let (server, client, other) = (add_server(&mut rig), add_client(&mut rig), add_client(&mut rig));
             rig.send(client, &messages("P:a~select_1~~~ S"));
             assert!(text(&rig.take_received(server)).contains("poolhouse_1~"));
-            rig.exchange(server, other, "1 Z:I", "Q:BEGIN");
+            rig.send(server, &messages("1 Z:I"));
+            rig.send(other, &messages("Q:BEGIN"));
             rig.send(server, &messages("C:BEGIN~ Z:T"));
             rig.take_received(server);
             rig.send(other, &ours(&format!("{before} {sends}")));

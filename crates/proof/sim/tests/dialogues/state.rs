@@ -148,7 +148,8 @@ fn a_server_that_was_borrowed_to_log_in_is_cleaned_before_it_serves() {
     let other = add_client_with(&mut rig, &[("TimeZone", "CET")]);
     let learning = text(&rig.take_received(server));
     assert!(learning.contains("'CET'"), "{learning}");
-    rig.exchange(server, other, "S:TimeZone~CET~ C:SET~ Z:I", "Q:SELECT_2");
+    rig.send(server, &messages("S:TimeZone~CET~ C:SET~ Z:I"));
+    rig.send(other, &messages("Q:SELECT_2"));
     assert_prefaced(&mut rig, server, "RESET ALL", "SELECT 2~");
     // The first client finds the server soiled as well.
     answer_preface(&mut rig, server);

@@ -7,7 +7,7 @@ use super::{
     functions::Stop,
     session::{Prepared, Session},
     shared::Shared,
-    sql::{Statement, Statements},
+    sql::{Statement, SurveyedStatements},
     values::Value,
 };
 
@@ -22,7 +22,13 @@ impl Session {
     }
 
     /// A survey: rows of kind, name and value for what a session has left behind.
-    pub(super) fn survey(&self, shared: &Shared, settings: bool, names: &[String], statements: Statements) -> Done {
+    pub(super) fn survey(
+        &self,
+        shared: &Shared,
+        settings: bool,
+        names: &[String],
+        statements: SurveyedStatements,
+    ) -> Done {
         let text = |text: &str| Value::Text(text.to_owned());
         let mut rows = VecDeque::new();
         let mut pin = |there: bool, word: &str| {
@@ -37,9 +43,9 @@ impl Session {
             rows.push_back(vec![text("l"), text(channel), Value::Null]);
         }
         let mut named = self.statements.iter().filter(|(name, _)| !name.is_empty());
-        let of_clients = statements == Statements::OfClients;
+        let of_clients = statements == SurveyedStatements::OfClients;
         let asked = |(name, prepared): (&String, &Prepared)| prepared.from_sql || (of_clients && !is_of_pooler(name));
-        if statements != Statements::None && named.any(asked) {
+        if statements != SurveyedStatements::None && named.any(asked) {
             rows.push_back(vec![text("p"), text("prepare"), Value::Null]);
         }
         if settings {

@@ -2,7 +2,7 @@
 //! only for what their answers depend on.
 
 use super::{
-    sql::{Node, Statements},
+    sql::{Node, SurveyedStatements},
     tokens::{Kind, Token},
 };
 
@@ -25,9 +25,9 @@ pub(super) fn recognise(span: &str, tokens: &[Token]) -> Option<Node> {
 fn survey(span: &str, tokens: &[Token]) -> Option<Node> {
     let names = names_of_settings(tokens);
     let statements = match () {
-        () if span.contains(" WHERE from_sql OR name OPERATOR(pg_catalog.!~) ") => Statements::OfClients,
-        () if span.contains(" WHERE from_sql)") => Statements::OfSql,
-        () => Statements::None,
+        () if span.contains(" WHERE from_sql OR name OPERATOR(pg_catalog.!~) ") => SurveyedStatements::OfClients,
+        () if span.contains(" WHERE from_sql)") => SurveyedStatements::OfSql,
+        () => SurveyedStatements::None,
     };
     Some(Node::Survey { settings: span.contains("pg_catalog.pg_settings"), names, statements })
 }
@@ -57,8 +57,11 @@ mod tests {
                    WHERE EXISTS (SELECT 1 FROM pg_catalog.pg_prepared_statements WHERE from_sql) \
                    UNION ALL SELECT 's', x FROM pg_catalog.pg_settings \
                    UNION ALL SELECT 's', pg_catalog.current_setting(E'a.\\x27b', true)";
-        let node = statements(sql).unwrap().remove(0).node;
+        let node = |sql: &str| statements(sql).unwrap().remove(0).node;
         let names = vec!["a.'b".into()];
-        assert_eq!(node, Node::Survey { settings: true, names, statements: Statements::OfSql });
+        let survey = |statements| Node::Survey { settings: true, names: names.clone(), statements };
+        assert_eq!(node(sql), survey(SurveyedStatements::OfSql));
+        let of_clients = sql.replace("from_sql)", "from_sql OR name OPERATOR(pg_catalog.!~) '^x'::pg_catalog.text)");
+        assert_eq!(node(&of_clients), survey(SurveyedStatements::OfClients));
     }
 }

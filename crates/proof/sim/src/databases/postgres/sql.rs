@@ -71,7 +71,7 @@ pub(super) enum Node {
     Survey {
         settings: bool,
         names: Vec<String>,
-        statements: Statements,
+        statements: SurveyedStatements,
     },
     /// The values of settings that a survey then changes for itself.
     Guarded {
@@ -84,7 +84,7 @@ pub(super) enum Node {
 
 /// Which prepared statements a survey asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Statements {
+pub(super) enum SurveyedStatements {
     None,
     OfSql,
     /// Also statements without a name of the pooler.

@@ -111,6 +111,21 @@ fn what_fails_takes_its_transaction_with_it() {
 }
 
 #[test]
+fn settings_return_to_what_they_were_at_a_savepoint() {
+    let mut server = Postgres::new();
+    let mut client = start(&mut server);
+    client.ask(&mut server, "BEGIN; SET LOCAL lock_timeout = '5s'");
+    let received = client.ask(
+        &mut server,
+        "SAVEPOINT poolhouse; SET LOCAL jit = off; SET LOCAL lock_timeout = 0; SHOW lock_timeout; \
+         ROLLBACK TO SAVEPOINT poolhouse; RELEASE SAVEPOINT poolhouse",
+    );
+    assert_eq!(received, "C:SAVEPOINT C:SET C:SET T D:0 C:SHOW C:ROLLBACK C:RELEASE Z:T");
+    assert_eq!(client.ask(&mut server, "SHOW lock_timeout; SHOW jit"), "T D:5s C:SHOW T D:on C:SHOW Z:T");
+    assert_eq!(client.ask(&mut server, "RELEASE SAVEPOINT poolhouse"), "E:3B001 Z:E");
+}
+
+#[test]
 fn locks_and_sleeps_take_their_time() {
     let mut server = Postgres::new();
     let (mut one, mut other) = (start(&mut server), start(&mut server));
