@@ -20,6 +20,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from hunts.leak_mutants import ROOT, Unbuildable, Workshop, cell, run
 
+# Of the simulator: some defects never let a schedule end.
+MAX_MEMORY_BYTES = 4 << 30
 FOLDER = ROOT / "crates/proof/mutants/sim"
 TABLE = FOLDER / "found.md"
 HEADING = ["# What the simulator finds", "", "How many schedules, from seed 1 on, `make sim-mutants` plays until the simulator finds each defect.", "",
@@ -31,7 +33,7 @@ def hunt(binary, verb, most):
     depends on the processors a little: they take turns.
     """
     began = time.monotonic()
-    ended = run(binary, verb, "--schedules", most, "--seed", 1)
+    ended = run("prlimit", f"--as={MAX_MEMORY_BYTES}", binary, verb, "--schedules", most, "--seed", 1)
     seconds = time.monotonic() - began
     seed = re.search(r"^seed (\d+); replay with:", ended.stderr, re.MULTILINE)
     if not seed:
