@@ -9,7 +9,7 @@ use crate::{
     Times, outage::Outage, sum, unix_time::parse_seconds,
 };
 
-/// Rows of one answer of the console that are taken.
+/// Rows of one answer of the console that are taken; further ones are left out.
 pub const MAX_CONSOLE_ROWS: usize = 20_000;
 
 /// A larger figure counts as this one, so that sums do not overflow.

@@ -14,8 +14,8 @@ use crate::{
 /// Characters of a filter.
 const MAX_FILTER: usize = 64;
 
-/// The screen says that figures are old when a report is late by this. The time between two reports counts as this,
-/// too, if it is shorter.
+/// The screen says that figures are old when a report is late by this. An interval between reports that is shorter
+/// counts as this long.
 const MAX_LATENESS: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
