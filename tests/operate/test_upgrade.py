@@ -282,7 +282,8 @@ def processor_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def test_socket_files_are_the_successors_as_soon_as_it_has_the_sockets(start, workspace):
+@pytest.mark.parametrize("successor_ends", [False, True])
+def test_socket_files_are_the_successors_as_soon_as_it_has_the_sockets(start, workspace, successor_ends):
     path = workspace / "given.sock"
     pooler = start.unstarted()
     command, _ = pooler.command({"listen": [str(path), f"127.0.0.1:{pooler.port}"]})
@@ -294,8 +295,11 @@ def test_socket_files_are_the_successors_as_soon_as_it_has_the_sockets(start, wo
         _, given, _, _ = socket.recv_fds(meeting, 1, 8)
         assert len(given) == 3
         # The process never hears that the successor serves, because the successor has only begun to.
+        if successor_ends:
+            meeting.close()
+            eventually("it has noticed", lambda: "wanted to take over and did not" in pooler.log())
         pooler.signal()
         assert pooler.wait(5) == 0
-        assert path.exists()
+        assert path.exists() != successor_ends
         for descriptor in given:
             os.close(descriptor)

@@ -141,6 +141,13 @@ impl SocketGiver {
         if take_over != VERSION {
             return Err(io::Error::other("it speaks another version"));
         }
+        // If the successor has ended, the files of the sockets belong to this process again.
+        let take_files_back = |error: &io::Error| {
+            use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+            if matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof) {
+                self.handover.has_given.store(false, SeqCst);
+            }
+        };
         {
             let sockets = self.handover.sockets();
             let Some(Sockets { listeners, admin }) = &*sockets else {
@@ -150,14 +157,15 @@ impl SocketGiver {
                 listeners.iter().chain(admin).map(|(_, fd)| fd.try_clone()).collect();
             let copies = copies?;
             self.handover.has_given.store(true, SeqCst);
-            send_sockets(stream, &copies)?;
+            send_sockets(stream, &copies).inspect_err(take_files_back)?;
             let listeners = listeners.iter().map(|(name, _)| name.clone()).collect();
             let admin = admin.as_ref().map(|(name, _)| name.clone());
             let Report { held, own, process, .. } = self.reporter.limits.begin_to_share();
-            send_line(stream, &Answer { listeners, admin, held, own, process })?;
+            let answer = Answer { listeners, admin, held, own, process };
+            send_line(stream, &answer).inspect_err(take_files_back)?;
         }
         tracing::info!("another process takes over");
-        let Serving { .. } = lines.next()?;
+        let Serving { .. } = lines.next().inspect_err(take_files_back)?;
         self.handover.has_left.store(true, SeqCst);
         *self.handover.sockets() = None;
         self.handle.leave();
