@@ -120,8 +120,8 @@ fn users_who_are_not_configured_are_looked_up_and_remembered() {
     let hash = "md50123456789abcdef0123456789abcdef";
     assert!(matches!(pools.note_lookup("a", "app", Some(hash)), Ok(Proof::Md5(_))));
     assert!(matches!(ask("app"), Ok(Proof::Md5(_))));
-    assert!(matches!(pools.note_lookup("a", "nobody", None), Err(Unknown::User)));
-    assert!(matches!(ask("nobody"), Err(Unknown::User)));
+    assert!(matches!(pools.note_lookup("a", "unknown", None), Err(Unknown::User)));
+    assert!(matches!(ask("unknown"), Err(Unknown::User)));
     let route = pools.route("a", "app").unwrap();
     assert!(route.pass_through && route.pool != question.pool);
     assert_eq!(pools.server_login(route.pool).md5_hash.as_deref(), Some(hash));

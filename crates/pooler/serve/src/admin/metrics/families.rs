@@ -339,8 +339,8 @@ pub const FAMILIES: &[Family] = &[
         Pools(|_, group, to| {
             let failed = group.counts(|pool| &pool.totals.checkout_failed);
             let count = |why: CheckOutFailed| (why.as_str(), failed.get(why.as_str()).copied().unwrap_or(0));
-            // A series that is not there before its first failure hides that one from `increase()`, so all are written
-            // from the start.
+            // `increase()` misses the first failure of a series that begins with it, so each series is written from
+            // the start.
             each(to, "reason", CheckOutFailed::ALL.map(count));
         }),
     ),
