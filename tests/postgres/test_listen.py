@@ -94,6 +94,18 @@ def test_a_client_that_began_to_listen_while_it_was_pinned_misses_nothing(start,
                 assert heard(client, 1, timeout=0.01) == []
 
 
+def test_a_client_may_listen_again_to_most_of_the_channels_that_it_may_have(start):
+    pooler = start(max_size=2)
+    text = "; ".join(f"LISTEN c{number}" for number in range(600))
+    with pooler.wire() as client:
+        for _ in range(2):
+            client.query(f"BEGIN; {text}; COMMIT")
+        client.query("NOTIFY c599")
+        # A thousand is the most.
+        with pytest.raises(w.ServerError, match="1000 channels at most"):
+            client.query("; ".join(f"LISTEN d{number}" for number in range(401)))
+
+
 def test_a_client_hears_itself_after_its_transaction(start):
     pooler = start(max_size=3)
     with pooler.connect(autocommit=False) as client:
