@@ -82,7 +82,7 @@ impl RemoteArgs {
     /// Sends no request yet.
     ///
     /// # Errors
-    /// The URL is none, or the token cannot be read: bad usage.
+    /// The text is no URL, or the token cannot be read: bad usage.
     pub fn remote(&self) -> anyhow::Result<Remote> {
         let token = self.token()?.or_else(|| std::env::var(TOKEN_VARIABLE).ok());
         self.remote_with(token)
@@ -91,7 +91,7 @@ impl RemoteArgs {
     /// The same for an address that may be another server's, which must not get the token of the environment.
     ///
     /// # Errors
-    /// The URL is none, or the token cannot be read: bad usage.
+    /// The text is no URL, or the token cannot be read: bad usage.
     pub fn remote_without_own_token(&self) -> anyhow::Result<Remote> {
         self.remote_with(self.token()?)
     }

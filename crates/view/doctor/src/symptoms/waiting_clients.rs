@@ -135,7 +135,7 @@ fn by_session_work(pool: &PoolWindow<'_>, seen: Vec<String>, needs: &str) -> Ver
     session_work::examine(pool, seen.clone()).unwrap_or_else(|| undecided(pool, seen, needs))
 }
 
-/// Work takes hardly ever less long at the higher of two levels.
+/// At hardly any pair of levels does work take less time at the higher one.
 fn grows(levels: &[LoadLevel]) -> bool {
     let (mut all, mut not_shorter) = (0.0, 0.0);
     for (n, low) in levels.iter().enumerate() {
