@@ -11,7 +11,7 @@ import redis
 
 from support.postgres_cluster import free_port
 from support.redis_fixtures import own_redis, pool, server
-from support.redis_sentinels import Sentinels
+from support.redis_sentinels import SENTINELS_ACT_WITHIN, Sentinels
 from support.verified_redis_load import RedisLoad
 from support.waiting import eventually
 
@@ -61,19 +61,19 @@ def test_a_failover_in_good_order_under_load(pool, three):
 
 
 def test_a_master_that_dies_is_left_for_the_new_one(pool, three):
-    poolhouse = pool(Behind(three.url(sentinel_password="watch"), "red"), unavailable_wait_time="30s")
-    client = poolhouse.connect(socket_timeout=40)
+    poolhouse = pool(Behind(three.url(sentinel_password="watch"), "red"), unavailable_wait_time=f"{SENTINELS_ACT_WITHIN}s")
+    client = poolhouse.connect(socket_timeout=SENTINELS_ACT_WITHIN + 10)
     assert client.set("k", "before")
     dead = three.server(three.master())
     dead.stop()
     # The client waits, and the new master executes its command.
     assert client.set("k", "after")
     # The test may ask another sentinel than Poolhouse does.
-    eventually("all sentinels know of it", lambda: three.master() != dead.port, 30)
+    eventually("all sentinels know of it", lambda: three.master() != dead.port, SENTINELS_ACT_WITHIN)
     assert three.server(three.master()).connect().get("k") == b"after"
     # The old master comes back in the role that the sentinels give it.
     dead.start()
-    eventually("it follows", lambda: dead.connect().info("replication")["role"] == "slave", 30)
+    eventually("it follows", lambda: dead.connect().info("replication")["role"] == "slave", SENTINELS_ACT_WITHIN)
     assert client.get("k") == b"after"
 
 
