@@ -33,7 +33,7 @@ DATABASE_KEYS = {
     "max_wait_time": "query_wait_timeout", "unavailable_wait_time": None, "max_idle_time": "server_idle_timeout",
     "max_life_time": "server_lifetime", "check_after_idle": "server_check_delay", "connect_time": "server_connect_timeout",
     "auto_min_size": None, "auto_max_size": None, "auto_start_size": None, "auto_window": None,
-    "max_waiters": None, "pool_idle_time": None, "on_session_state": None, "reset": None, "max_connections": "max_db_connections", "max_user_connections": "max_user_connections",
+    "max_waiters": None, "pool_idle_time": None, "on_session_state": None, "reset": None, "max_replication_size": None, "max_connections": "max_db_connections", "max_user_connections": "max_user_connections",
 }
 LISTENER_KEYS = {
     "soft_limit": None, "hard_limit": "max_client_conn", "evict_min_idle": None, "client_idle_time": "client_idle_timeout",

@@ -127,7 +127,15 @@ pub enum Address {
         host: String,
         port: u16,
     },
+    /// A path, or an [abstract name](Self::of_abstract_socket).
     Unix(PathBuf),
+}
+
+impl Address {
+    /// A Unix socket of Linux that has a name instead of a path.
+    pub fn of_abstract_socket(name: &str) -> Self {
+        Address::Unix(PathBuf::from(format!("\0{name}")))
+    }
 }
 
 impl fmt::Display for Address {
@@ -135,7 +143,10 @@ impl fmt::Display for Address {
         match self {
             Address::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
             Address::Tcp { host, port } => write!(f, "{host}:{port}"),
-            Address::Unix(path) => write!(f, "{}", path.display()),
+            Address::Unix(path) => match path.as_os_str().as_encoded_bytes().strip_prefix(&[0]) {
+                Some(name) => write!(f, "@{}", String::from_utf8_lossy(name)),
+                None => write!(f, "{}", path.display()),
+            },
         }
     }
 }
@@ -206,6 +217,8 @@ pub struct PoolSpec {
     pub forget_after: Option<Duration>,
     /// Anything that changes when servers must be made anew, because where they are or how they log in has changed.
     pub revision: u64,
+    /// The pool is a part of the process itself: neither it nor its servers are shown, and no order is for it.
+    pub hidden: bool,
 }
 
 impl PoolSpec {

@@ -90,10 +90,13 @@ impl Process {
         self.boards.iter().all(|board| board.ended.load(SeqCst))
     }
 
-    /// The pools of a database, or all.
+    /// The pools of a database, or all that are shown.
     pub(crate) fn pools(&self, database: Option<&DatabaseName>) -> Vec<Arc<SharedPool>> {
         let mut pools = self.registry.all();
-        pools.retain(|pool| database.is_none_or(|name| pool.spec().is_called(name)));
+        pools.retain(|pool| {
+            let spec = pool.spec();
+            !spec.hidden && database.is_none_or(|name| spec.is_called(name))
+        });
         pools
     }
 
@@ -106,7 +109,8 @@ impl Process {
             transactions: board.transactions.load(Relaxed),
             moves: board.moves.load(Relaxed),
         });
-        let (pools, forgotten) = self.registry.all_that_counted();
+        let (mut pools, forgotten) = self.registry.all_that_counted();
+        pools.retain(|pool| !pool.spec().hidden);
         Snapshot {
             listeners: (0..self.listeners.len()).map(|listener| self.listener_snapshot(listener)).collect(),
             pools: pools.iter().map(|pool| self.pool_snapshot(pool, now)).collect(),

@@ -14,7 +14,7 @@ use seam::{PoolId, Tenant};
 use crate::{
     alarms::Alarms,
     config::{PoolSpec, TenantLimits, Upstreams},
-    orders::{DatabaseName, Orders},
+    orders::{DatabaseName, Order, Orders},
     outages::Outages,
     shared_pool::SharedPool,
     snapshot::{CapUsage, ForgottenPools, PoolTotals},
@@ -129,7 +129,10 @@ impl Registry {
         // Under the lock: a reload that comes after this answer finds the pool in the list and configures it.
         let spec = self.upstreams.spec(id)?;
         let labels = spec.name_in_metrics();
-        let order = self.orders.lock().unwrap_or_else(PoisonError::into_inner).order_for(&spec.name_in_orders());
+        let order = match spec.hidden {
+            true => Order::default(),
+            false => self.orders.lock().unwrap_or_else(PoisonError::into_inner).order_for(&spec.name_in_orders()),
+        };
         let mut budget_state = self.budget_state.lock().unwrap_or_else(PoisonError::into_inner);
         let ids = budget_state.find_or_add_caps(&spec.caps);
         let (caps, shared_limit) =
@@ -362,6 +365,7 @@ fn setting_of(cap: &str) -> &'static str {
         Some(("database", _)) => "max_connections",
         Some(("user", user)) if user.contains(" of database ") => "max_size",
         Some(("user", _)) => "max_user_connections",
+        Some(("replication", _)) => "max_replication_size",
         _ => "max_server_connections",
     }
 }

@@ -38,6 +38,11 @@ pub trait Directory: Send + Sync + 'static {
     /// clients learn nothing of databases and use nothing up.
     fn route(&self, database: &str, user: &str) -> Result<Route, Unknown>;
 
+    /// As [`route`](Self::route), for a client that gets a dedicated server: one that asks for replication, or whose
+    /// database is served so. `None`: it shares servers with others, and `route` tells which.
+    fn dedicated_route(&self, database: &str, user: &str, request: &StartRequest<'_>)
+    -> Result<Option<Route>, Unknown>;
+
     /// The catalogue of a pool's database was read. `suspicious` names, for people, what could touch sessions behind
     /// the text of a statement. Called when it has changed.
     fn note_catalogue(&self, pool: PoolId, suspicious: &[String]);
@@ -55,6 +60,15 @@ pub struct Route {
     pub add_host: bool,
 }
 
+/// What the start-up message of a client asks for, beside its database and its user.
+#[derive(Clone, Copy, Debug)]
+pub struct StartRequest<'a> {
+    /// The value of `replication`, unless that is off.
+    pub replication: Option<&'a str>,
+    /// All other parameters, those in `options` included; no name twice.
+    pub settings: &'a [(String, String)],
+}
+
 /// When a server returns to its pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PoolMode {
@@ -63,6 +77,9 @@ pub enum PoolMode {
     Session,
     /// After each statement; transactions of several statements are refused.
     Statement,
+    /// Never: a server is made for one client, with that client's own start-up parameters, and is closed when the
+    /// client leaves. Poolhouse relays their messages and looks at none.
+    Dedicated,
 }
 
 /// What a client must show to log in.

@@ -9,7 +9,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use seam::{Bytes, CloseReason, Effect, Input, Origin, Outbox, PoolId, Protocol, Secured, ServerTag, TlsFailure};
 
 use crate::{
-    Directory, Encryption, Look, Proof, ResetPolicy, Route, ServerLogin, StatePolicy, Unknown,
+    Directory, Encryption, Look, Proof, ResetPolicy, Route, ServerLogin, StartRequest, StatePolicy, Unknown,
     session::{
         server::{CancelKey, Server},
         shared::Postgres,
@@ -270,6 +270,10 @@ impl Directory for LoginDirectory {
     }
 
     fn route(&self, _: &str, _: &str) -> Result<Route, Unknown> {
+        unreachable!("{NO_CLIENTS}")
+    }
+
+    fn dedicated_route(&self, _: &str, _: &str, _: &StartRequest<'_>) -> Result<Option<Route>, Unknown> {
         unreachable!("{NO_CLIENTS}")
     }
 

@@ -45,7 +45,8 @@ pub use session::client::Client;
 pub use wire::cancel_key::MAX_NODE;
 
 pub use directory::{
-    Ask, Directory, Look, OnState, PoolMode, Proof, ResetPolicy, Route, ServerLogin, StatePolicy, Target, Unknown,
+    Ask, Directory, Look, OnState, PoolMode, Proof, ResetPolicy, Route, ServerLogin, StartRequest, StatePolicy, Target,
+    Unknown,
 };
 pub use handshake::{Fault, LoggedIn, ServerHandshake, SharedLogin, Step};
 pub use session::server::Server;
@@ -105,6 +106,7 @@ impl Protocol for Postgres {
                     at
                 }
             }
+            Phase::Dedicated => self.relay_dedicated_client(me, client, servers, input, out),
             Phase::Waiting | Phase::ServerAtWork | Phase::Subscribing => 0,
             Phase::Closed => input.bytes.len(),
         }
@@ -122,12 +124,13 @@ impl Protocol for Postgres {
             Stage::Ready => self.relay_server(me, server, clients, input, 0, out),
             Stage::Login(_) => {
                 let at = self.take_server_login_input(me, server, input, out);
-                if matches!(server.stage, Stage::Ready) {
-                    self.relay_server(me, server, clients, input, at, out)
-                } else {
-                    at
+                match server.stage {
+                    Stage::Ready => self.relay_server(me, server, clients, input, at, out),
+                    Stage::Dedicated(_) => self.relay_dedicated_server(me, server, clients, input, at, out),
+                    Stage::Login(_) | Stage::Closed => at,
                 }
             }
+            Stage::Dedicated(_) => self.relay_dedicated_server(me, server, clients, input, 0, out),
             Stage::Closed => input.bytes.len(),
         }
     }
@@ -141,6 +144,9 @@ impl Protocol for Postgres {
         let closed = matches!(server.stage, Stage::Closed);
         assert!(closed || (server.work.is_none() && server.exchange.is_settled()), "a granted server owes nothing");
         let link = &mut Link { client_tag: me, client, server_tag: tag, server, out };
+        if matches!(link.server.stage, Stage::Dedicated(_)) {
+            return self.dedicated_granted(link);
+        }
         match link.client.phase {
             // It asked to be closed after it was given back: `server_gone` follows.
             Phase::Login(_) if closed => {}
@@ -152,7 +158,7 @@ impl Protocol for Postgres {
             }
             // It was sent away, or cancelled, while the grant was on its way.
             Phase::Ready | Phase::Refused(_) | Phase::Closed => link.release(seam::Verdict::Clean),
-            Phase::ServerAtWork | Phase::Subscribing => {
+            Phase::ServerAtWork | Phase::Subscribing | Phase::Dedicated => {
                 unreachable!("a client that is being served asks for no server")
             }
         }
@@ -217,7 +223,7 @@ impl Protocol for Postgres {
     }
 
     fn retire(&self, me: ServerTag, server: &mut Server, out: &mut Outbox) {
-        if matches!(server.stage, Stage::Ready) {
+        if matches!(server.stage, Stage::Ready | Stage::Dedicated(_)) {
             out.insert(seam::Peer::Server(me), |to| wire::message::write(to, wire::message::front::TERMINATE, |_| {}));
         }
         server.stage = Stage::Closed;

@@ -11,6 +11,7 @@ pub(crate) mod client_settings;
 pub(crate) mod client_unnamed;
 pub(crate) mod connect_query;
 pub(crate) mod copy;
+pub(crate) mod dedicated;
 pub(crate) mod defaults;
 pub(crate) mod descriptions;
 pub(crate) mod facts;
@@ -48,6 +49,7 @@ pub(crate) mod version;
 
 pub(crate) use client::{Client, Phase};
 pub(crate) use client_id::ClientId;
+pub(crate) use dedicated::Dedicated;
 pub(crate) use defaults::AfterDefaults;
 pub(crate) use link::{Link, ServerSide};
 pub(crate) use lookup::Lookup;

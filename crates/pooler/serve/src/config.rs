@@ -13,6 +13,7 @@ use upstream::{Ignored, Kind, MongoOptions, Sentinel, SrvName, UpstreamTls};
 use crate::Password;
 
 mod auth_query;
+mod console;
 mod endpoint;
 mod file;
 mod flags;
@@ -210,6 +211,8 @@ pub struct Database {
     pub max_user_connections: u32,
     /// Limits of its clients over all listeners.
     pub clients: Option<TenantLimits>,
+    /// The process's own console: each client gets a dedicated server, which counts for no limit and is not shown.
+    pub is_console: bool,
     /// Options of its URL that are for drivers only.
     pub ignored: Vec<Ignored>,
     /// The name whose hosts are looked up.
@@ -239,9 +242,14 @@ pub struct PoolSettings {
     pub trusted_functions: Arc<[String]>,
     /// Whether a client's address and port are appended to its `application_name`.
     pub application_name_add_host: bool,
+    /// Replication connections of a database and user, each of which has a server of its own.
+    pub max_replication_size: u32,
     /// How long a pool must be unused to be forgotten, if its name or user is not configured; `None` is never.
     pub pool_idle_time: Option<Duration>,
 }
+
+/// PostgreSQL's default for `max_wal_senders`.
+const DEFAULT_MAX_REPLICATION_SIZE: u32 = 10;
 
 const DEFAULT_POOL_IDLE_TIME: Duration = Duration::from_secs(600);
 
@@ -256,6 +264,7 @@ impl Default for PoolSettings {
             connect_query: None,
             trusted_functions: Arc::default(),
             application_name_add_host: false,
+            max_replication_size: DEFAULT_MAX_REPLICATION_SIZE,
             pool_idle_time: Some(DEFAULT_POOL_IDLE_TIME),
         }
     }

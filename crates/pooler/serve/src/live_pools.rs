@@ -21,7 +21,9 @@ use std::{
 };
 
 use driver::{PoolSpec, TenantLimits, Upstreams};
-use postgres_session::{Ask, Directory, Encryption, Look, Proof, Route, ServerLogin, StatePolicy, Unknown};
+use postgres_session::{
+    Ask, Directory, Encryption, Look, Proof, Route, ServerLogin, StartRequest, StatePolicy, Unknown,
+};
 use seam::{Origin, PoolId, Tenant};
 use upstream::Kind;
 
@@ -299,6 +301,21 @@ impl Directory for LivePools {
     fn route(&self, database: &str, user: &str) -> Result<Route, Unknown> {
         let (route, pool) = self.find_or_add(|pools| pools.route(database, user), |route| route.pool)?;
         Ok(Route { pool, ..route })
+    }
+
+    fn dedicated_route(
+        &self,
+        database: &str,
+        user: &str,
+        request: &StartRequest<'_>,
+    ) -> Result<Option<Route>, Unknown> {
+        loop {
+            let pools = self.current();
+            let Some(route) = pools.dedicated_route(database, user, request)? else { return Ok(None) };
+            if let Some(pool) = self.find_or_add_id(&pools, route.pool)? {
+                return Ok(Some(Route { pool, ..route }));
+            }
+        }
     }
 
     fn note_catalogue(&self, pool: PoolId, suspicious: &[String]) {

@@ -2,9 +2,11 @@
 //! gets its id when the first client asks for it. Ids are never reused. Opens no connection.
 //!
 //! - [`key`]: the identity of a pool;
+//! - [`dedicated`]: clients of PostgreSQL with a server of their own;
 //! - [`logins`], [`redis`], [`mongodb`]: the answers to the sessions of each protocol;
 //! - [`specs`]: the answers to the driver.
 
+mod dedicated;
 mod key;
 mod logins;
 mod mongodb;
@@ -283,7 +285,7 @@ impl ConfigPools {
                 let index = *self.databases.get(&**database)?;
                 return self.lookups[index].as_ref().map(|lookups| lookups.pool);
             }
-            Key::Postgres { database, .. } => {
+            Key::Postgres { database, .. } | Key::Dedicated { database, .. } => {
                 *self.databases.get(&**database).or_else(|| self.databases.get(FALLBACK))?
             }
             Key::Redis { .. } => self.redis?,

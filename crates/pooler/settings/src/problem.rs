@@ -154,7 +154,14 @@ const KEYS_WITHOUT_SECRETS: &[&[&str]] = &[
     &["url_file", "max_server_connections", "max_connections", "max_user_connections", "mode", "max_size", "min_size"],
     &["max_connecting", "max_idle_time", "pool_idle_time", "max_life_time", "life_time_jitter", "max_wait_time"],
     &["unavailable_wait_time", "max_waiters", "check_after_idle", "connect_time", "on_session_state", "reset"],
-    &["max_pinned", "max_prepared_statements", "trusted_functions", "application_name_add_host", "auto_min_size"],
+    &[
+        "max_pinned",
+        "max_replication_size",
+        "max_prepared_statements",
+        "trusted_functions",
+        "application_name_add_host",
+        "auto_min_size",
+    ],
     &["auto_max_size", "auto_start_size", "auto_window"],
     // PgBouncer's names
     &["auth_file", "auth_type", "client_idle_timeout", "client_login_timeout", "client_tls_sslmode"],

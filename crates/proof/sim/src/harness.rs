@@ -88,6 +88,7 @@ pub fn pool_spec(protocol: &'static str, database: String, host: HostId, config:
         sizes: None,
         forget_after: None,
         revision: 0,
+        hidden: false,
     }
 }
 

@@ -1,5 +1,7 @@
 //! Dialogues between clients, Poolhouse and servers of PostgreSQL, in bytes: the real worker in a rig.
 
+#[path = "dialogues/dedicated.rs"]
+mod dedicated;
 #[path = "dialogues/defaults.rs"]
 mod defaults;
 #[path = "dialogues/descriptions.rs"]

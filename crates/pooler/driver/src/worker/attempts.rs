@@ -114,6 +114,7 @@ mod tests {
             sizes: None,
             forget_after: None,
             revision: 0,
+            hidden: false,
             timeouts: crate::config::PoolTimeouts::default(),
         };
         Attempts::new(Arc::new(spec), 1, Time(now))

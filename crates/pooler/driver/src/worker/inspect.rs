@@ -70,7 +70,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             pinned: server.pinned,
             worker: self.number,
         };
-        self.servers.iter().take(limit).map(one).collect()
+        self.servers.iter().filter(|(_, server)| !server.pool.spec().hidden).take(limit).map(one).collect()
     }
 
     /// The id of a client for operators. Unlike a tag it is never used again, so a late order hits no other client.

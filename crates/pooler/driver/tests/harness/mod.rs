@@ -54,6 +54,7 @@ impl Upstreams for Spec {
             sizes: Some((1, 50)),
             forget_after: None,
             revision: 0,
+            hidden: false,
         })
     }
 

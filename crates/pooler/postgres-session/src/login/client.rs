@@ -7,7 +7,7 @@ use scram::Mechanism;
 use seam::{Blame, ClientTag, CloseReason, Effect, Input, LeaseKind, Outbox, Peer, Secured, Standing, Verdict};
 
 use crate::{
-    Encryption, Look, Proof, Unknown,
+    Encryption, Look, PoolMode, Proof, Route, StartRequest, Unknown,
     random::{nonce, random},
     session::{
         Client, Link, Lookup, Phase, Postgres, Purpose, ServerSide,
@@ -311,11 +311,20 @@ impl Postgres {
         }
     }
 
+    /// Where a client is served that has proved who it is.
+    fn find_route(&self, start: &Start) -> Result<Route, Unknown> {
+        let request = StartRequest { replication: start.replication.as_deref(), settings: &start.settings };
+        match self.directory.dedicated_route(&start.database, &start.user, &request)? {
+            Some(route) => Ok(route),
+            None => self.directory.route(&start.database, &start.user),
+        }
+    }
+
     /// The client has proved who it is. A server is asked for its parameters unless they are known.
     fn authenticated(&self, me: ClientTag, client: &mut Client, keys: Option<scram::LoginKeys>, out: &mut Outbox) {
         let Phase::Login(login) = &mut client.phase else { unreachable!("the client is logging in") };
         login.step = Step::Parameters;
-        match self.directory.route(&login.start.database, &login.start.user) {
+        match self.find_route(&login.start) {
             Ok(route) => {
                 client.pool = route.pool;
                 client.mode = route.mode;
@@ -328,6 +337,11 @@ impl Postgres {
                 }
             }
             Err(why) => return refuse_route(me, client, why, out),
+        }
+        if client.mode == PoolMode::Dedicated {
+            // First: what follows waits for a place, if need be.
+            push_logged_in(me, client, out);
+            return out.push(Effect::Lease { client: me, pool: client.pool, kind: LeaseKind::Exclusive });
         }
         match self.parameters.outcome(client.pool, &login.start.settings, false) {
             Some(learned) => complete_login(self.node, me, client, learned, out),
@@ -410,13 +424,33 @@ impl Postgres {
 
 /// The client is logged in: tells it its parameters and its cancel key.
 pub(crate) fn complete_login(node: u8, me: ClientTag, client: &mut Client, learned: LoginOutcome, out: &mut Outbox) {
+    // First: what follows waits for a place, if need be.
+    push_logged_in(me, client, out);
+    let parameters = learned.facts.iter().chain(learned.settings.reported.iter());
+    write_welcome(node, me, client, parameters, out);
+    client.settings = Some(ClientSettings::new(learned));
+    client.phase = Phase::Ready;
+    client.stand(me, Standing::Idle, out);
+}
+
+fn push_logged_in(me: ClientTag, client: &Client, out: &mut Outbox) {
+    let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
+    out.push(Effect::LoggedIn { client: me, pool: client.pool, user: login.start.user.as_str().into() });
+}
+
+/// The end of a login as the client sees it: its parameters, its cancel key, and that it may begin.
+pub(crate) fn write_welcome<'a>(
+    node: u8,
+    me: ClientTag,
+    client: &mut Client,
+    parameters: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    out: &mut Outbox,
+) {
     let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
     client.secret = cancel_key::new_secret(login.start.version, random());
-    // First: what follows waits for a place, if need be.
-    out.push(Effect::LoggedIn { client: me, pool: client.pool, user: login.start.user.as_str().into() });
     out.insert(Peer::Client(me), |to| {
         write_authentication(to, 0, |_| {});
-        for (name, value) in learned.facts.iter().chain(learned.settings.reported.iter()) {
+        for (name, value) in parameters {
             write_parameter(to, name, value);
         }
         write(to, back::BACKEND_KEY_DATA, |to| {
@@ -425,9 +459,6 @@ pub(crate) fn complete_login(node: u8, me: ClientTag, client: &mut Client, learn
         });
         write_ready(to, IDLE);
     });
-    client.settings = Some(ClientSettings::new(learned));
-    client.phase = Phase::Ready;
-    client.stand(me, Standing::Idle, out);
 }
 
 /// No pool serves the client, or not from its address.
@@ -489,10 +520,6 @@ fn refuse_start(me: ClientTag, client: &mut Client, error: &StartError, out: &mu
         StartError::NoUser => {
             let message = "no PostgreSQL user name specified in startup packet".to_owned();
             (code::INVALID_AUTHORIZATION, message, "")
-        }
-        StartError::Replication => {
-            let message = "replication connections cannot be pooled".to_owned();
-            (code::FEATURE_NOT_SUPPORTED, message, "Connect to the database directly.")
         }
         StartError::Option(option) => {
             let message = format!("unsupported word in the start-up parameter \"options\": {option}");

@@ -7,10 +7,13 @@ use scram::{ChannelBinding, Mechanism};
 use seam::{CloseReason, Effect, Input, Outbox, Peer, PoolId, Secured, ServerTag, TlsFailure};
 
 use crate::{
-    directory::target::{Fit, QUESTION, Target, Traits},
+    directory::{
+        PoolMode,
+        target::{Fit, QUESTION, Target, Traits},
+    },
     random::nonce,
     session::{
-        AfterDefaults, Postgres, Purpose, Server, Stage,
+        AfterDefaults, Dedicated, Postgres, Purpose, Server, Stage,
         facts::Facts,
         plans::Plans,
         server::CancelKey,
@@ -227,6 +230,10 @@ impl Postgres {
         let Stage::Login(login) = std::mem::replace(&mut server.stage, Stage::Ready) else {
             unreachable!("the server is logging in")
         };
+        if server.mode == PoolMode::Dedicated {
+            server.stage = Stage::Dedicated(Box::new(Dedicated::new(login.parameters)));
+            return out.push(Effect::Ready { server: me });
+        }
         let mut sorted: Vec<_> = login.parameters.iter().collect();
         sorted.sort();
         let (facts, settings): (Vec<_>, Vec<_>) = sorted.into_iter().partition(|(name, _)| is_fact(name));
@@ -383,7 +390,9 @@ impl Login {
                     true => failure.message.clone(),
                     false => failure.text(),
                 };
-                Err(Refused { permanent: failure.is_permanent(), message, turned_away, unknown })
+                // No other client of the pool gives back what the one that asks could have.
+                let full = self.how.mode == PoolMode::Dedicated && failure.is_of_resources();
+                Err(Refused { permanent: full || failure.is_permanent(), message, turned_away, unknown })
             }
             back::PARAMETER_STATUS => {
                 let (Some(name), Some(value)) = (take_text(&mut body), take_text(&mut body)) else {

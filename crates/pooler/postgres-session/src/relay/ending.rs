@@ -110,6 +110,9 @@ impl Postgres {
         }
         let Some(tag) = client.lease else { return self.forget_pin(client) };
         let server = servers.get(tag).expect("a leased server has a session");
+        if matches!(server.stage, Stage::Dedicated(_)) {
+            return self.dedicated_client_lost(&mut Link { client_tag: me, client, server_tag: tag, server, out });
+        }
         if server.fatal.is_none() && server.work.as_mut().is_some_and(|work| work.lookup().is_some()) {
             // Its answer is dropped, and it is free then: a client that hangs up before it has logged in costs no
             // connection.
@@ -140,7 +143,7 @@ impl Postgres {
                 side.server.stage = stage;
                 return self.server_login_lost(side.server_tag, side.server, side.out);
             }
-            Stage::Ready | Stage::Closed => {}
+            Stage::Ready | Stage::Dedicated(_) | Stage::Closed => {}
         }
         let work = side.server.work.take();
         let ours = work.is_some();
@@ -209,11 +212,17 @@ impl Postgres {
         waiting: bool,
         out: &mut Outbox,
     ) {
-        if client.settings.is_none() || !scram::equal(&client.secret.to_be_bytes(), &secret.to_be_bytes()) {
+        let may_cancel = client.settings.is_some() || matches!(client.phase, Phase::Dedicated);
+        if !may_cancel || !scram::equal(&client.secret.to_be_bytes(), &secret.to_be_bytes()) {
             return;
         }
         if let Some(tag) = client.lease {
             let server = servers.get(tag).expect("a leased server has a session");
+            if let Stage::Dedicated(dedicated) = &server.stage
+                && dedicated.is_busy()
+            {
+                cancel(tag, server, out);
+            }
             match &mut server.work {
                 Some(work) => {
                     let prefaced = matches!(work.purpose, Purpose::Preface(_));

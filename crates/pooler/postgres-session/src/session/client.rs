@@ -87,6 +87,8 @@ pub(crate) enum Phase {
     ServerAtWork,
     /// The client waits for a hub that is to listen for it.
     Subscribing,
+    /// The client has a dedicated server: messages go both ways as they come.
+    Dedicated,
     Closed,
 }
 

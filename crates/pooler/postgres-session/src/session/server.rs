@@ -11,6 +11,7 @@ use crate::{
         catalogue_view::CatalogueView,
         client_id::ClientId,
         connect_query::ConnectQuery,
+        dedicated::Dedicated,
         defaults::{self, AfterDefaults, DefaultsQuestion},
         facts::Facts,
         lease::Lease,
@@ -87,6 +88,8 @@ pub struct Server {
 pub(crate) enum Stage {
     Login(Box<Login>),
     Ready,
+    /// The server is ready for the one client that it is made for, or serves that client.
+    Dedicated(Box<Dedicated>),
     Closed,
 }
 

@@ -122,6 +122,11 @@ impl Failure {
         ["28", "3D", "22", "42"].iter().any(|class| self.code.starts_with(class))
     }
 
+    /// Whether the server lacks what the request needs, such as a free place for another connection.
+    pub(crate) fn is_of_resources(&self) -> bool {
+        self.code.starts_with("53")
+    }
+
     /// The error for a client that has to go because of it.
     pub(crate) fn report(&self) -> Report<'_> {
         Report { severity: Severity::Fatal, code: &self.code, message: &self.message, hint: &self.hint }

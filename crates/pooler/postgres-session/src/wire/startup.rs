@@ -44,6 +44,8 @@ pub(crate) struct Start {
     pub(crate) negotiate: bool,
     /// Protocol options (`_pq_.`) that are not supported.
     pub(crate) unknown_options: Vec<String>,
+    /// The value of `replication`, if the client asks for a replication connection.
+    pub(crate) replication: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -59,8 +61,6 @@ pub(crate) enum StartError {
     Version(u16, u16),
     Malformed(&'static str),
     NoUser,
-    /// A replication connection is wanted.
-    Replication,
     /// A word of `options` is no setting.
     Option(String),
 }
@@ -113,8 +113,7 @@ impl Start {
                 "user" => start.user = value.to_owned(),
                 "database" => start.database = value.to_owned(),
                 "options" => options = value.to_owned(),
-                "replication" if is_off(value) => {}
-                "replication" => return Err(StartError::Replication),
+                "replication" => start.replication = (!is_off(value)).then(|| value.to_owned()),
                 _ if name.starts_with("_pq_.") => {
                     start.negotiate = true;
                     start.unknown_options.push(name.to_owned());
@@ -215,6 +214,17 @@ mod tests {
     }
 
     #[test]
+    fn a_replication_connection_is_no_setting() {
+        let asked = |value: &str| start(PROTOCOL_3_0, &format!("user app replication {value}  ")).unwrap();
+        for value in ["database", "true", "1", "nonsense"] {
+            assert_eq!((asked(value).replication.as_deref(), asked(value).settings.len()), (Some(value), 0));
+        }
+        for off in ["off", "false", "No", "0"] {
+            assert_eq!((asked(off).replication, asked(off).settings.len()), (None, 0), "{off}");
+        }
+    }
+
+    #[test]
     fn the_host_is_appended_to_the_application_name() {
         let named = |parameters: &str, address: &str| {
             let mut start = start(PROTOCOL_3_0, parameters).unwrap();
@@ -270,8 +280,6 @@ mod tests {
         assert_eq!(read(&[0x16, 0x03, 0x01, 0x02, 0x00]), Ok(Some((Packet::Tls, 0))));
         assert_eq!(read(b"X\0\0\0\x04"), Ok(Some((Packet::Terminate, 0))));
         assert_eq!(start(2 << 16, ""), Err(StartError::Version(2, 0)));
-        assert_eq!(start(PROTOCOL_3_0, "user app replication database  "), Err(StartError::Replication));
-        assert!(start(PROTOCOL_3_0, "user app replication off  ").is_ok());
         assert_eq!(start(PROTOCOL_3_0, "database x  "), Err(StartError::NoUser));
         assert!(matches!(start(PROTOCOL_3_0, "user app"), Err(StartError::Malformed(_))));
         assert!(matches!(start(PROTOCOL_3_0, "user app  x"), Err(StartError::Malformed(_))));

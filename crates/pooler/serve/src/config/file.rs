@@ -236,6 +236,7 @@ impl Reader<'_> {
             max_connections,
             max_user_connections,
             clients: tenant_limits(section),
+            is_console: false,
             ignored: url.ignored,
             srv: url.srv,
             mongo_of_url: url.mongo,

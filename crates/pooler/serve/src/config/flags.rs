@@ -138,6 +138,7 @@ fn databases(url: UpstreamUrl, pool: PoolSettings) -> Vec<Database> {
         max_connections: 0,
         max_user_connections: 0,
         clients: None,
+        is_console: false,
         ignored: url.ignored,
         srv: url.srv,
         mongo_of_url: url.mongo,

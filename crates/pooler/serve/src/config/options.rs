@@ -29,6 +29,7 @@ pub const POOL_KEYS: &[&str] = &[
     "on_session_state",
     "reset",
     "max_pinned",
+    "max_replication_size",
     "max_prepared_statements",
     "client_idle_time",
     "query_time",
@@ -91,6 +92,9 @@ pub fn pool_settings(section: &Section<'_>, inherited: &PoolSettings) -> PoolSet
         pool_idle_time: pool_idle_time(section).unwrap_or(inherited.pool_idle_time),
         connect_query: connect_query.unwrap_or_else(|| inherited.connect_query.clone()),
         trusted_functions,
+        max_replication_size: section
+            .number("max_replication_size", 1..=MAX_COUNT)
+            .unwrap_or(inherited.max_replication_size),
         application_name_add_host: add_host.unwrap_or(inherited.application_name_add_host),
     };
     check_pool(section, &settings);

@@ -10,6 +10,7 @@ const FOREIGN: &[&str] = &[
     "on_session_state",
     "reset",
     "max_pinned",
+    "max_replication_size",
     "max_prepared_statements",
     "connect_query",
     "trusted_functions",

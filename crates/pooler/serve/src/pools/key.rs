@@ -17,6 +17,16 @@ pub enum Key {
         /// The user that its servers log in as.
         user: Arc<str>,
     },
+    /// Clients of PostgreSQL each of which gets a dedicated server, made with these start-up parameters.
+    Dedicated {
+        /// The name that clients use, also where the configured one is `*`.
+        database: Arc<str>,
+        /// The user that its servers log in as.
+        user: Arc<str>,
+        /// The clients ask for replication.
+        replication: bool,
+        parameters: Arc<[(String, String)]>,
+    },
     /// Clients of a logical database of Redis.
     Redis {
         database: u32,
@@ -40,18 +50,26 @@ pub enum Key {
     },
 }
 
+/// Suffix in the label of a pool of replication connections.
+const REPLICATION_SUFFIX: &str = "/replication";
+
 /// Redis' default for `databases`.
 const DEFAULT_REDIS_DATABASES: u32 = 16;
 
 impl Key {
-    /// Whether a client may have invented the database, whatever is configured.
+    /// Whether a client may have invented a part of the key, whatever is configured.
     pub fn is_made_up(&self) -> bool {
-        matches!(self, Self::Redis { database, .. } if *database >= DEFAULT_REDIS_DATABASES)
+        match self {
+            Self::Redis { database, .. } => *database >= DEFAULT_REDIS_DATABASES,
+            // Clients choose the parameters.
+            Self::Dedicated { .. } => true,
+            Self::Postgres { .. } | Self::MongoDb { .. } | Self::Lookups { .. } => false,
+        }
     }
 
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Postgres { .. } | Self::Lookups { .. } => Kind::Postgres,
+            Self::Postgres { .. } | Self::Dedicated { .. } | Self::Lookups { .. } => Kind::Postgres,
             Self::Redis { .. } => Kind::Redis,
             Self::MongoDb { .. } => Kind::MongoDb,
         }
@@ -61,6 +79,7 @@ impl Key {
     pub fn user(&self) -> &Arc<str> {
         match self {
             Self::Postgres { user, .. }
+            | Self::Dedicated { user, .. }
             | Self::Redis { user, .. }
             | Self::MongoDb { user, .. }
             | Self::Lookups { user, .. } => user,
@@ -71,6 +90,7 @@ impl Key {
     pub fn with_user(mut self, other: Arc<str>) -> Self {
         match &mut self {
             Self::Postgres { user, .. }
+            | Self::Dedicated { user, .. }
             | Self::Redis { user, .. }
             | Self::MongoDb { user, .. }
             | Self::Lookups { user, .. } => *user = other,
@@ -79,10 +99,11 @@ impl Key {
     }
 
     /// The database's name in an operator's orders, if that is not its label. It covers the pools of all versions of
-    /// the protocol.
+    /// the protocol, and those of replication connections.
     pub fn ordered_as(&self) -> Option<String> {
         match self {
             Self::Redis { database, .. } => Some(database.to_string()),
+            Self::Dedicated { database, .. } => Some(database.to_string()),
             Self::Postgres { .. } | Self::MongoDb { .. } | Self::Lookups { .. } => None,
         }
     }
@@ -90,7 +111,10 @@ impl Key {
     /// The database's name in metrics and logs.
     pub fn label(&self) -> String {
         match self {
-            Self::Postgres { database, .. } => database.to_string(),
+            Self::Postgres { database, .. } | Self::Dedicated { database, replication: false, .. } => {
+                database.to_string()
+            }
+            Self::Dedicated { database, replication: true, .. } => format!("{database}{REPLICATION_SUFFIX}"),
             Self::Redis { database, version: Version::Resp2, .. } => database.to_string(),
             Self::Redis { database, version: Version::Resp3, .. } => format!("{database}{RESP3_SUFFIX}"),
             Self::MongoDb { host, monitors: false, .. } => host.to_string(),
@@ -100,12 +124,14 @@ impl Key {
     }
 }
 
-/// The name of its caps. It says the protocol where the label is not a database's name.
+/// The name of its caps. It says the protocol where the label is not a database's name. Replication connections count
+/// for their database.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Redis { .. } => write!(f, "redis {}", self.label()),
             Self::MongoDb { .. } => write!(f, "mongodb {}", self.label()),
+            Self::Dedicated { database, .. } => f.write_str(database),
             Self::Postgres { .. } | Self::Lookups { .. } => f.write_str(&self.label()),
         }
     }

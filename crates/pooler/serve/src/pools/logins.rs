@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Instant};
 
 use postgres_session::{
-    Ask, Directory, Encryption, Look, PoolMode, Proof, ResetPolicy, Route, ServerLogin, StatePolicy, Unknown,
+    Ask, Directory, Encryption, Look, PoolMode, Proof, ResetPolicy, Route, ServerLogin, StartRequest, StatePolicy,
+    Unknown,
 };
 use seam::{Origin, PoolId};
 use settings::Secret;
@@ -92,6 +93,15 @@ impl Directory for ConfigPools {
         Ok(Route { pool, mode: mode(settings.mode), pass_through, add_host: settings.application_name_add_host })
     }
 
+    fn dedicated_route(
+        &self,
+        database: &str,
+        user: &str,
+        request: &StartRequest<'_>,
+    ) -> Result<Option<Route>, Unknown> {
+        self.find_dedicated_route(database, user, request)
+    }
+
     fn note_catalogue(&self, id: PoolId, suspicious: &[String]) {
         let (entry, _) = self.entry(id);
         let (database, user) = (entry.key.label(), entry.key.user());
@@ -129,6 +139,9 @@ impl Directory for ConfigPools {
                 state: StatePolicy { reset: ResetPolicy::Never, ..StatePolicy::default() },
                 ..ServerLogin::default()
             };
+        }
+        if let Some(login) = self.dedicated_login(&entry, database) {
+            return login;
         }
         let user = entry.key.user();
         let md5_hash = || self.stored(entry.database, user)?.md5().cloned();

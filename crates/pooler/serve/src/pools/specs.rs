@@ -18,6 +18,9 @@ impl ConfigPools {
         {
             return self.lookup_spec(&entry, database, &lookups.auth);
         }
+        if let Key::Dedicated { .. } = &entry.key {
+            return self.dedicated_spec(&entry, database);
+        }
         let settings = self.settings(database, entry.key.user());
         if let Key::MongoDb { host, monitors, .. } = &entry.key {
             return self.mongodb_spec(&entry, database, host, *monitors);
@@ -37,7 +40,7 @@ impl ConfigPools {
     }
 
     /// A pool of the database's size, which is not tuned and never forgotten.
-    fn plain_spec(&self, entry: &Entry, database: &Database) -> PoolSpec {
+    pub(super) fn plain_spec(&self, entry: &Entry, database: &Database) -> PoolSpec {
         PoolSpec {
             protocol: database.kind.word(),
             database: entry.key.label(),
@@ -51,6 +54,7 @@ impl ConfigPools {
             timeouts: PoolTimeouts::default(),
             forget_after: None,
             revision: 0,
+            hidden: false,
         }
     }
 
@@ -82,9 +86,10 @@ impl ConfigPools {
     /// The database whose client limits apply to a pool's clients. Each name under `*` is a database of its own; Redis
     /// and MongoDB have one each.
     pub fn tenant(&self, pool: PoolId) -> Option<Tenant> {
-        let (Entry { key, .. }, _) = self.entry(pool);
+        let (Entry { key, .. }, configured) = self.entry(pool);
         let name = match &key {
-            Key::Postgres { database, .. } => database.as_ref(),
+            Key::Dedicated { .. } if configured.is_console => return None,
+            Key::Postgres { database, .. } | Key::Dedicated { database, .. } => database.as_ref(),
             Key::Redis { .. } | Key::MongoDb { monitors: false, .. } => "",
             Key::MongoDb { monitors: true, .. } | Key::Lookups { .. } => return None,
         };
@@ -136,7 +141,7 @@ impl ConfigPools {
     pub fn tuner_limits(&self, pool: PoolId) -> Option<tuner::Limits> {
         let (entry, database) = self.entry(pool);
         match entry.key {
-            Key::Lookups { .. } | Key::MongoDb { monitors: true, .. } => None,
+            Key::Lookups { .. } | Key::Dedicated { .. } | Key::MongoDb { monitors: true, .. } => None,
             _ => self.tuner_limits_of(&entry, database),
         }
     }
@@ -204,12 +209,15 @@ impl ConfigPools {
         let size = self
             .tuner_limits_of(entry, database)
             .map_or(self.settings(database, user).config.max_size, |limits| limits.max);
+        let of_replication = matches!(entry.key, Key::Dedicated { .. });
+        let own_kind = if of_replication { "replication " } else { "" };
+        let size = if of_replication { self.settings(database, user).max_replication_size } else { size };
         let of_pool = [size, database.max_user_connections].into_iter().filter(|limit| *limit > 0).min().unwrap_or(0);
         let caps = [
             ("process".to_owned(), limits.max_server_connections),
             (format!("database {name}"), database.max_connections),
             (format!("user {user}"), max_user_connections),
-            (format!("user {user} of database {name}"), of_pool),
+            (format!("{own_kind}user {user} of database {name}"), of_pool),
         ];
         // Caps without a limit are included: a reload may set one.
         caps.into()

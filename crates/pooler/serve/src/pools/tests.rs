@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use postgres_session::{Directory, Look, PoolMode, Proof};
+use postgres_session::{Directory, Look, PoolMode, Proof, StartRequest};
 use seam::Origin;
 
 use super::*;
@@ -288,4 +288,57 @@ fn clients_count_for_the_name_that_they_ask_for_and_for_their_own_user() {
     assert_eq!((of(redis(0)), pools.tenant(redis(0))), (limits(4, 4), pools.tenant(redis(1))));
     let user = |name: &str| pools.limits(&seam::Tenant::User(name.into()));
     assert_eq!((user("u"), user("forced")), (limits(1, 1), None));
+}
+
+fn request<'a>(replication: Option<&'a str>, settings: &'a [(String, String)]) -> StartRequest<'a> {
+    StartRequest { replication, settings }
+}
+
+#[test]
+fn replication_connections_have_pools_by_their_parameters_and_share_a_limit() {
+    let pools = pools(
+        "[pool]\nmax_replication_size = 3\nconnect_query = \"SET a.b = 1\"\n\
+         [[database]]\nname = \"shop\"\nurl = \"postgres://app:pw@h/d?application_name=ph\"\nmax_connections = 9\n",
+    );
+    let dedicated = |replication, settings: &[(String, String)]| {
+        pools.dedicated_route("shop", "u", &request(replication, settings)).unwrap().map(|route| route.pool)
+    };
+    assert_eq!(dedicated(None, &[]), None);
+    let named = [("application_name".to_owned(), "sub".to_owned())];
+    let [plain, again, other] = [&[][..], &[], &named].map(|settings| dedicated(Some("database"), settings).unwrap());
+    assert_eq!(plain, again);
+    assert_ne!(plain, other, "its servers have other parameters");
+    let of = |pool| pools.server_login(pool).parameters;
+    let database = ("replication".to_owned(), "database".to_owned());
+    assert_eq!(of(plain), [("application_name".to_owned(), "ph".to_owned()), database.clone()]);
+    assert_eq!(of(other), [database, named[0].clone()]);
+    let (login, spec) = (pools.server_login(plain), pools.spec(plain));
+    assert_eq!((login.user.as_str(), login.mode, login.connect_query), ("app", PoolMode::Dedicated, None));
+    assert_eq!((spec.database.as_str(), spec.ordered_as.as_deref()), ("shop/replication", Some("shop")));
+    assert_eq!((spec.config.max_size, spec.sizes, spec.hidden), (3, None, false));
+    assert_eq!(spec.caps, pools.spec(other).caps);
+    assert!(spec.caps.contains(&("database shop".to_owned(), 9)), "{:?}", spec.caps);
+    assert!(spec.caps.contains(&("replication user app of database shop".to_owned(), 3)), "{:?}", spec.caps);
+    assert_eq!(pools.tenant(plain), pools.tenant(pools.route("shop", "u").unwrap().pool));
+}
+
+#[test]
+fn the_console_gets_the_client_as_it_is_and_counts_for_nothing() {
+    let mut config = from_text(
+        Path::new("p.toml"),
+        "[limits]\nmax_server_connections = 1\n\
+        [[database]]\nname = \"*\"\nurl = \"postgres://app:pw@h\"\n",
+        &|_| None,
+    )
+    .unwrap();
+    config.databases.push(Database::console("poolhouse", "poolhouse-console-1"));
+    let pools = made(config);
+    let settings = [("application_name".to_owned(), "psql".to_owned())];
+    let route =
+        pools.dedicated_route("poolhouse", "admin", &request(None, &settings)).unwrap().expect("it is dedicated");
+    let (login, spec) = (pools.server_login(route.pool), pools.spec(route.pool));
+    assert_eq!((login.user.as_str(), login.database.as_str(), login.password), ("admin", "poolhouse", None));
+    assert_eq!(login.parameters, settings);
+    assert_eq!((spec.hosts.to_string().as_str(), spec.hidden), ("@poolhouse-console-1", true));
+    assert!(spec.caps.is_empty() && pools.tenant(route.pool).is_none());
 }

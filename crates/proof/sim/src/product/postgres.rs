@@ -8,7 +8,8 @@ use std::sync::Arc;
 use driver::{PoolSpec, Upstreams};
 use pool::PoolConfig;
 use postgres_session::{
-    Directory, Encryption, Look, PoolMode, Postgres, Proof, ResetPolicy, Route, ServerLogin, StatePolicy, Unknown,
+    Directory, Encryption, Look, PoolMode, Postgres, Proof, ResetPolicy, Route, ServerLogin, StartRequest, StatePolicy,
+    Unknown,
 };
 use seam::{Origin, PoolId};
 
@@ -75,6 +76,10 @@ impl Directory for Setup {
     fn route(&self, _: &str, user: &str) -> Result<Route, Unknown> {
         let pool = USERS.iter().position(|known| *known == user).ok_or(Unknown::User)?;
         Ok(Route { pool: self.pool_ids.id_or_new(pool as u32), mode: self.mode, pass_through: false, add_host: false })
+    }
+
+    fn dedicated_route(&self, _: &str, _: &str, _: &StartRequest<'_>) -> Result<Option<Route>, Unknown> {
+        Ok(None)
     }
 
     fn note_catalogue(&self, _: PoolId, _: &[String]) {}

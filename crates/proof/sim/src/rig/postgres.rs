@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use postgres_session::{
     Directory, Encryption, Look, PoolMode, Postgres, Proof, ResetPolicy, Route, ServerEncryption, ServerLogin,
-    StatePolicy, Unknown,
+    StartRequest, StatePolicy, Unknown,
 };
 use seam::{Origin, PoolId};
 
@@ -62,6 +62,11 @@ impl Directory for TestDirectory {
             return Err(Unknown::Database);
         }
         Ok(Route { pool: POOL, mode: self.mode, pass_through: self.password.is_none(), add_host: false })
+    }
+
+    fn dedicated_route(&self, _: &str, _: &str, _: &StartRequest<'_>) -> Result<Option<Route>, Unknown> {
+        let route = Route { pool: POOL, mode: self.mode, pass_through: false, add_host: false };
+        Ok((self.mode == PoolMode::Dedicated).then_some(route))
     }
 
     fn note_lookup(&self, _: &str, _: &str, stored: Option<&str>) -> Result<Proof, Unknown> {
