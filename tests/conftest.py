@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import resource
 import shutil
 import tempfile
@@ -113,6 +114,18 @@ def cluster(session_cluster):
 @pytest.fixture
 def start(cluster, workspace, request):
     """Starts a pooler with these settings. Each is stopped and its log examined when the test is over."""
+    yield from starter(cluster, workspace, request, None)
+
+
+@pytest.fixture(params=["poolhouse", "pgbouncer"])
+def start_either(cluster, workspace, request):
+    """As `start`, for a test that runs with Poolhouse and with PgBouncer, which have to behave in the same way."""
+    if request.param == "pgbouncer" and not os.access(pooler.PgBouncer.binary(), os.X_OK):
+        pytest.skip("PgBouncer is not installed")
+    yield from starter(cluster, workspace, request, request.param)
+
+
+def starter(cluster, workspace, request, kind):
     started = []
 
     def start_pooler(**settings):
@@ -120,9 +133,9 @@ def start(cluster, workspace, request):
         return made.start(**settings)
 
     def unstarted():
-        directory = workspace / f"{request.node.name[:40].replace('/', '_')}-{len(started)}-{os.urandom(4).hex()}"
+        directory = workspace / f"{re.sub('[^a-z0-9]', '_', request.node.name[:40])}-{len(started)}-{os.urandom(4).hex()}"
         directory.mkdir()
-        made = pooler.make(directory, cluster)
+        made = pooler.make(directory, cluster, kind)
         started.append(made)
         return made
 
@@ -142,7 +155,7 @@ def pytest_runtest_makereport(item, call):
     """Adds the end of the pooler's log, and how to run the test alone, to a failure."""
     report = yield
     if report.failed:
-        for name in sorted(pathlib.Path(tempfile.gettempdir()).glob(f"poolhouse-*/{item.name[:40].replace('/', '_')}-*/log")):
+        for name in sorted(pathlib.Path(tempfile.gettempdir()).glob(f"poolhouse-*/{re.sub('[^a-z0-9]', '_', item.name[:40])}-*/log")):
             report.sections.append((f"log of {name.parent.name}", name.read_text(errors="replace")[-6000:]))
         report.sections.append(("run it alone", f"make test-e2e PYTEST_ARGS='-k {item.name.split('[')[0]}'"))
     return report

@@ -38,6 +38,7 @@ HAPPENINGS = {
     "poolhouse_pinned": {"protocol", "database", "user", "reason"},
     "poolhouse_pins_refused_total": {"protocol", "database", "user", "reason"},
     "poolhouse_pools_drained": {"protocol", "database", "user"},
+    "poolhouse_pools_disabled": {"protocol", "database", "user"},
     "poolhouse_accepts_failed_total": {"listener", "protocol"},
 }
 

@@ -74,6 +74,8 @@ class Pooler:
     """What both poolers have in common. `start` and `stop` begin and end the process."""
 
     is_poolhouse = False
+    # The signal that ends the process, whatever its clients do.
+    end_signal = signal.SIGTERM
 
     def __init__(self, directory, cluster):
         self.directory = pathlib.Path(directory)
@@ -135,7 +137,7 @@ class Pooler:
             return
         status = self.process.poll()
         if status is None:
-            self.signal()
+            self.signal(self.end_signal)
             status = self.wait(10)
             if status is None:
                 self.process.kill()
@@ -312,8 +314,14 @@ class Poolhouse(Pooler):
 class PgBouncer(Pooler):
     """PgBouncer, with those settings that it has, too."""
 
+    # Since 1.23 it waits for its clients at SIGTERM.
+    end_signal = signal.SIGQUIT
+
     @staticmethod
     def binary():
+        installed = ROOT / ".venv/pgbouncer/run"
+        if "PGBOUNCER" not in os.environ and installed.exists():
+            return str(installed)
         return os.environ.get("PGBOUNCER") or shutil.which("pgbouncer") or "/usr/sbin/pgbouncer"
 
     def command(self, settings):
@@ -326,6 +334,7 @@ class PgBouncer(Pooler):
             "auth_type": "scram-sha-256", "auth_file": auth_file or self.directory / "userlist.txt",
             "pool_mode": "transaction", "max_client_conn": 2000, "server_login_retry": 1,
             "ignore_startup_parameters": "extra_float_digits,options", "log_connections": 0, "log_disconnections": 0,
+            "admin_users": "app",
             **settings.pop("ini", {}),
         }
         names = {**DATABASE_KEYS, **LISTENER_KEYS, **SERVE_KEYS, **LIMITS_KEYS}
@@ -351,5 +360,5 @@ class PgBouncer(Pooler):
         """Accepts any status: SIGTERM is an immediate shutdown there."""
 
 
-def make(directory, cluster):
-    return {"poolhouse": Poolhouse, "pgbouncer": PgBouncer}[KIND](directory, cluster)
+def make(directory, cluster, kind=None):
+    return {"poolhouse": Poolhouse, "pgbouncer": PgBouncer}[kind or KIND](directory, cluster)

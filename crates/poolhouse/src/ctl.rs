@@ -26,6 +26,7 @@ Examples:
   poolhouse ctl http://127.0.0.1:9930 reconnect
   poolhouse ctl http://127.0.0.1:9930 reload
   poolhouse ctl http://127.0.0.1:9930 kill 42
+  poolhouse ctl http://127.0.0.1:9930 kill --database shop
   poolhouse ctl http://10.0.0.5:9930 --token-file /run/secrets/token drain --database shop
 
 Without an address the order is for the Poolhouse at http://127.0.0.1:9930.
@@ -34,7 +35,7 @@ machine only.
 
 Exit status: 0 done, 1 it failed or was not done in time, 2 bad usage.";
 
-/// Steer a running Poolhouse: pause, resume, reconnect, drain, reload, show, kill
+/// Steer a running Poolhouse: pause, resume, reconnect, drain, disable, enable, reload, show, kill
 #[derive(Args)]
 #[command(after_help = EXAMPLE)]
 pub struct CtlArgs {
@@ -57,6 +58,12 @@ enum Order {
     Resume(Scope),
     /// Replace all servers: idle ones now, the others at the end of their transactions
     Reconnect(Scope),
+    /// Wait until the servers are gone that a reconnect, a reload or a pause has made old
+    WaitClose(Scope),
+    /// Refuse new clients of a database; present ones stay
+    Disable(Scope),
+    /// Accept new clients of a database again
+    Enable(Scope),
     /// Disconnect the clients of a database at the end of their transactions, and accept no new ones; without a
     /// database all clients, and then end the process
     Drain(Scope),
@@ -70,12 +77,20 @@ enum Order {
         #[arg(long, value_name = "N", default_value_t = 1000)]
         limit: u32,
     },
-    /// Disconnect a client
-    Kill {
-        /// Its id, as in `show clients`
-        #[arg(value_parser = client)]
-        client: u64,
-    },
+    /// Disconnect a client, or at once all clients and servers of a database, which then waits for `resume`
+    Kill(Kill),
+}
+
+#[derive(Args)]
+struct Kill {
+    /// The client's id, as in `show clients`
+    #[arg(value_parser = client, required_unless_present_any = ["database", "all"], conflicts_with_all = ["database", "all"])]
+    client: Option<u64>,
+    /// All databases
+    #[arg(long, conflicts_with = "database")]
+    all: bool,
+    #[command(flatten)]
+    scope: Scope,
 }
 
 fn client(text: &str) -> Result<u64, String> {
@@ -157,9 +172,19 @@ fn request(order: &Order) -> Request {
         Order::Pause(w) => which("/api/pause", w),
         Order::Resume(w) => which("/api/resume", w),
         Order::Reconnect(w) => which("/api/reconnect", w),
+        Order::WaitClose(w) => which("/api/wait-close", w),
+        Order::Disable(w) => which("/api/disable", w),
+        Order::Enable(w) => which("/api/enable", w),
         Order::Drain(w) => which("/api/drain", w),
         Order::Reload => plain(Method::Post, "/api/reload", Vec::new()),
-        Order::Kill { client } => plain(Method::Post, "/api/kill", vec![("client", client.to_string())]),
+        Order::Kill(Kill { client: Some(client), .. }) => {
+            plain(Method::Post, "/api/kill", vec![("client", client.to_string())])
+        }
+        Order::Kill(Kill { all, scope, .. }) => {
+            let mut request = which("/api/kill", scope);
+            request.parameters.extend(all.then(|| ("all", "true".to_owned())));
+            request
+        }
         Order::Show { what: List::Pools, .. } => plain(Method::Get, "/api/pools", Vec::new()),
         Order::Show { what, limit } => {
             let path = if *what == List::Clients { "/api/clients" } else { "/api/servers" };
@@ -186,12 +211,21 @@ fn show(order: &Order, body: Value, is_done: bool) -> anyhow::Result<()> {
                 println!("note: {}", printable::lines(note.as_str().unwrap_or_default()));
             }
         }
-        Order::Kill { client } => println!("client {client} is closed"),
+        Order::Kill(Kill { client: Some(client), .. }) => println!("client {client} is closed"),
         Order::Drain(Scope { database: None, .. }) => {
             println!("draining: the process ends when the last client has gone")
         }
-        Order::Pause(_) | Order::Resume(_) | Order::Reconnect(_) | Order::Drain(_) => {
-            let word = ["paused", "resumed", "reconnecting", "drained"].into_iter().find(|word| !body[word].is_null());
+        Order::Pause(_)
+        | Order::Resume(_)
+        | Order::Reconnect(_)
+        | Order::WaitClose(_)
+        | Order::Disable(_)
+        | Order::Enable(_)
+        | Order::Kill(_)
+        | Order::Drain(_) => {
+            let words =
+                ["paused", "resumed", "reconnecting", "drained", "closed", "disabled", "enabled", "killed"];
+            let word = words.into_iter().find(|word| !body[word].is_null());
             let state = if is_done { "" } else { "not yet " };
             let waited = body["waited_ms"].as_f64().unwrap_or(0.0) / 1e3;
             println!("{state}{} after {waited:.1} s", word.unwrap_or("done"));

@@ -12,6 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use pool::Clear;
 use seam::PoolId;
 
 use crate::{
@@ -128,7 +129,31 @@ impl Handle {
 
     /// Ends a pause and a drain.
     pub fn resume(&self, database: Option<&DatabaseName>) -> bool {
-        self.order(database, |order| *order = Order::default())
+        self.order(database, Order::resume)
+    }
+
+    /// Refuses new clients of a database, or of all. Present ones stay.
+    pub fn disable(&self, database: Option<&DatabaseName>) -> bool {
+        self.order(database, |order| order.disabled = true)
+    }
+
+    /// Ends what [`Handle::disable`] began.
+    pub fn enable(&self, database: Option<&DatabaseName>) -> bool {
+        self.order(database, |order| order.disabled = false)
+    }
+
+    /// Closes all clients and servers of a database, or of all, at once. New clients wait until it is resumed.
+    pub fn kill_database(&self, database: Option<&DatabaseName>) -> bool {
+        if !self.pause(database) {
+            return false;
+        }
+        // The clients first: otherwise they would be told that they have lost their servers.
+        self.broadcast(|| Command::KillClientsOf(database.cloned()));
+        for pool in self.process.pools(database) {
+            let now = self.process.clock.now();
+            self.operate(&pool, |guarded| guarded.pool.clear(Clear { interrupt: true, ..Clear::default() }, now));
+        }
+        true
     }
 
     /// Drains a database: its clients are sent away at the end of their transactions, new ones are refused, and it
@@ -137,7 +162,12 @@ impl Handle {
         self.order(Some(database), |order| order.drained = true)
     }
 
-    /// Whether a database is paused or drained by its name, or was left out of what holds for all. It need not have a
+    /// The order for a database, which need not have a pool.
+    pub fn order_for(&self, database: &DatabaseName) -> Order {
+        self.process.registry.orders.lock().unwrap_or_else(PoisonError::into_inner).order_for(database)
+    }
+
+    /// Whether a database has an order by its name, or was left out of what holds for all. It need not have a
     /// pool.
     pub fn is_ordered(&self, database: &DatabaseName) -> bool {
         self.process.registry.orders.lock().unwrap_or_else(PoisonError::into_inner).has(database)

@@ -44,7 +44,7 @@ pub use config::{
 pub use descriptors::raise_descriptor_limit;
 pub use driver::Driver;
 pub use handle::Handle;
-pub use orders::DatabaseName;
+pub use orders::{DatabaseName, Order};
 pub use snapshot::{
     BUCKET_BOUNDS_US, CapUsage, ClientFilter, ClientInfo, DurationHistogram, ForgottenPools, ListenerSnapshot,
     PoolLoad, PoolSnapshot, PoolState, PoolTimes, PoolTotals, ServerInfo, Snapshot, TenantSnapshot, WorkerSnapshot,

@@ -39,6 +39,7 @@ pub(crate) enum SentAway {
     ShuttingDown,
     Drained,
     Crowded,
+    Disabled,
 }
 
 impl SentAway {
@@ -47,7 +48,7 @@ impl SentAway {
     }
 }
 
-const SENT_AWAY_LABELS: [&str; 8] = [
+const SENT_AWAY_LABELS: [&str; 9] = [
     "soft_limit",
     "client_idle_time",
     "login_time",
@@ -56,6 +57,7 @@ const SENT_AWAY_LABELS: [&str; 8] = [
     "shutdown",
     "drain",
     "not_logged_in",
+    "disabled",
 ];
 
 pub(crate) struct Listener {

@@ -16,6 +16,7 @@ use seam::{ClientTag, Peer, PoolId, Protocol};
 
 use crate::{
     config::Address,
+    orders::DatabaseName,
     reactor::{Reactor, Wake},
     registry::Demand,
     shared_pool::SharedPool,
@@ -82,6 +83,8 @@ pub(crate) enum Command {
         client: u64,
         reply: SyncSender<bool>,
     },
+    /// Close the clients of a database, or of all.
+    KillClientsOf(Option<DatabaseName>),
     /// Accept no more clients, and end when the last one has gone.
     Leave,
     /// The same, and send idle clients away.

@@ -14,13 +14,37 @@ pub struct DatabaseName {
     pub database: String,
 }
 
-/// What an operator has ordered for a pool.
+/// What an operator has ordered for a database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Order {
+pub struct Order {
     /// Hold back all clients that want a server, and keep no server.
     pub(crate) paused: bool,
     /// Let clients go, and no new ones in.
     pub(crate) drained: bool,
+    /// Let no new clients in.
+    pub(crate) disabled: bool,
+}
+
+impl Order {
+    /// Whether clients that want a server are held back.
+    pub fn is_paused(self) -> bool {
+        self.paused
+    }
+
+    /// Whether its clients are sent away, and new ones refused.
+    pub fn is_drained(self) -> bool {
+        self.drained
+    }
+
+    /// Whether new clients are refused, and present ones stay.
+    pub fn is_disabled(self) -> bool {
+        self.disabled
+    }
+
+    /// Ends a pause and a drain. A database that takes no new clients goes on so.
+    pub(crate) fn resume(&mut self) {
+        *self = Self { disabled: self.disabled, ..Self::default() };
+    }
 }
 
 #[derive(Debug, Default)]
@@ -91,8 +115,18 @@ mod tests {
         let mut orders = Orders::default();
         assert!(orders.change(Some(&name("a")), |order| order.drained = true));
         assert!(orders.change(None, |order| order.paused = true));
-        assert_eq!(orders.order_for(&name("a")), Order { paused: true, drained: true });
+        assert_eq!(orders.order_for(&name("a")), Order { paused: true, drained: true, disabled: false });
         assert!(orders.any_drained() && !orders.order_for(&name("b")).drained);
+    }
+
+    #[test]
+    fn a_resumed_database_is_still_disabled() {
+        let mut orders = Orders::default();
+        assert!(orders.change(Some(&name("a")), |order| (order.paused, order.disabled) = (true, true)));
+        assert!(orders.change(None, Order::resume));
+        assert!(orders.order_for(&name("a")).is_disabled() && !orders.order_for(&name("a")).is_paused());
+        assert!(orders.change(Some(&name("a")), |order| order.disabled = false));
+        assert!(orders.databases.is_empty());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::{
 };
 
 use pool::{CheckOutFailed, Clear, Closed, Grant, GrantSource, MemberId, PauseMode, Pool, PoolConfig, Time};
-use seam::{PoolId, Tenant};
+use seam::{PoolId, Refusal, Tenant};
 
 use crate::{
     alarms::Alarms,
@@ -47,6 +47,8 @@ pub(crate) struct SharedPool {
     pub(crate) awaits_idle: AtomicBool,
     /// The pool is drained: its clients are to go, and its servers with them.
     pub(crate) drained: AtomicBool,
+    /// The pool takes no new clients.
+    disabled: AtomicBool,
     /// Another process takes over, so the pool keeps no server that it does not need.
     leaving: AtomicBool,
     /// The size that the pool was given while it runs; 0: none.
@@ -148,6 +150,7 @@ impl SharedPool {
             gone: AtomicBool::new(false),
             awaits_idle: AtomicBool::new(false),
             drained: AtomicBool::new(false),
+            disabled: AtomicBool::new(false),
             leaving: AtomicBool::new(false),
             resized: AtomicU32::new(0),
             host: AtomicUsize::new(0),
@@ -268,6 +271,7 @@ impl SharedPool {
     /// Puts the order of an operator in force.
     pub(crate) fn apply_order(&self, guarded: &mut Guarded, order: Order, now: Time) {
         self.drained.store(order.drained, Relaxed);
+        self.disabled.store(order.disabled, Relaxed);
         let config = self.effective(&self.spec());
         if *guarded.pool.config() != config {
             guarded.pool.reconfigure(config, now);
@@ -284,6 +288,14 @@ impl SharedPool {
         if order.drained {
             guarded.pool.clear(Clear::default(), now);
         }
+    }
+
+    /// Why a client may not come in, if an operator has ordered that. `at_login`: as in [`Refusal::Drained`].
+    pub(crate) fn refusal_of_newcomers(&self, at_login: bool) -> Option<Refusal> {
+        if self.drained.load(Relaxed) {
+            return Some(Refusal::Drained { at_login });
+        }
+        self.disabled.load(Relaxed).then_some(Refusal::Disabled { at_login })
     }
 
     /// From now on the pool keeps no server that is not in use.
@@ -348,9 +360,11 @@ impl SharedPool {
             counts: guarded.pool.counts(),
             clients: self.clients.load(Relaxed),
             created: guarded.stats.totals.created,
+            stale: guarded.pool.stale_servers(),
             unavailable: guarded.pool.unavailable_since().is_some(),
             paused: guarded.pool.is_paused(),
             drained: self.drained.load(Relaxed),
+            disabled: self.disabled.load(Relaxed),
         }
     }
 
@@ -406,6 +420,7 @@ impl SharedPool {
             limited_by: None,
             paused: pool.is_paused(),
             drained: self.drained.load(Relaxed),
+            disabled: self.disabled.load(Relaxed),
         }
     }
 }

@@ -120,6 +120,8 @@ pub struct PoolSnapshot {
     pub paused: bool,
     /// An operator drains it: clients go as soon as they have nothing in progress.
     pub drained: bool,
+    /// An operator has ordered that it takes no new clients.
+    pub disabled: bool,
 }
 
 /// Time-outs of a pool's clients; `None` is off.
@@ -220,8 +222,12 @@ pub struct PoolState {
     pub created: u64,
     /// Its upstream cannot be reached.
     pub unavailable: bool,
+    /// Servers that are to be replaced, and are not gone yet.
+    pub stale: u32,
     pub paused: bool,
     pub drained: bool,
+    /// An operator has ordered that it takes no new clients.
+    pub disabled: bool,
 }
 
 /// What a pool whose size may be changed holds at one moment, and what it has counted since the start.

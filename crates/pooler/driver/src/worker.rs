@@ -374,6 +374,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Command::Kill { client, reply } => {
                 let _ = reply.try_send(self.kill(client));
             }
+            Command::KillClientsOf(database) => self.kill_clients_of(database.as_ref()),
             Command::Leave => self.leave(),
             Command::Drain => self.drain(),
             Command::Stop => self.stop(),

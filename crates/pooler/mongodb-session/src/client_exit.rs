@@ -35,13 +35,16 @@ impl MongoDb {
         }
         // Drivers retry these on another connection, as when MongoDB itself shuts down: whether the request was carried
         // out is unknown.
-        let sent_again = matches!(why, Refusal::ShuttingDown | Refusal::Drained { at_login: false });
+        let sent_again = matches!(
+            why,
+            Refusal::ShuttingDown | Refusal::Drained { at_login: false } | Refusal::Disabled { at_login: false }
+        );
         let waits = matches!(
             client.state,
             State::WaitingForHost { .. } | State::WaitingForServer { .. } | State::AwaitingReply(_)
         );
         // The reply to the login, or to the first request where no login is needed, has not been sent.
-        let at_login = matches!(why, Refusal::Drained { at_login: true })
+        let at_login = matches!(why, Refusal::Drained { at_login: true } | Refusal::Disabled { at_login: true })
             && matches!(client.state, State::Idle | State::DiscardingRest { .. });
         let is_told = !client.request.is_reply_begun() && !sent_again && (waits || at_login);
         if is_told {

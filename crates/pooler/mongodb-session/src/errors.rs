@@ -183,12 +183,16 @@ impl Failure {
             Refusal::Drained { .. } => {
                 (Code::TemporarilyUnavailable, "an administrator drains this database: connect again later".to_owned())
             }
+            Refusal::Disabled { .. } => (
+                Code::TemporarilyUnavailable,
+                "an administrator has disabled this database: connect again later".to_owned(),
+            ),
             Refusal::Displaced => (
                 Code::TemporarilyUnavailable,
                 "too many connections, and this one took long to log in or shares its address with most of those who do"
                     .to_owned(),
             ),
-            Refusal::Killed => (Code::CommandFailed, "closed by an operator".to_owned()),
+            Refusal::Killed | Refusal::DatabaseKilled => (Code::CommandFailed, "closed by an operator".to_owned()),
         };
         Self::new(code, format!("Poolhouse: {text}"))
     }

@@ -95,12 +95,15 @@ pub fn of_refusal(why: &Refusal) -> String {
         Refusal::Drained { .. } => {
             format!("{NO_SERVER}: an administrator drains this database. Connect again later.")
         }
+        Refusal::Disabled { .. } => {
+            format!("{NO_SERVER}: an administrator has disabled this database. Connect again later.")
+        }
         Refusal::Displaced => {
             "ERR max number of clients reached, and this one took long to log in or shares its address with most of \
             those who do"
                 .to_owned()
         }
-        Refusal::Killed => "ERR Poolhouse: closed by an operator".to_owned(),
+        Refusal::Killed | Refusal::DatabaseKilled => "ERR Poolhouse: closed by an operator".to_owned(),
     }
 }
 

@@ -150,7 +150,14 @@ pub enum Refusal {
         /// to its login.
         at_login: bool,
     },
+    /// The client's database takes no new clients, by order of an operator.
+    Disabled {
+        /// As in [`Refusal::Drained`].
+        at_login: bool,
+    },
     Killed,
+    /// An operator has closed all clients and servers of the client's database.
+    DatabaseKilled,
     /// The client had not logged in, and another client has got its place.
     Displaced,
 }

@@ -387,8 +387,10 @@ mod tests {
             clients: 1,
             created,
             unavailable,
+            stale: 0,
             paused: false,
             drained: false,
+            disabled: false,
         }
     }
 

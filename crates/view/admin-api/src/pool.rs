@@ -25,6 +25,9 @@ pub struct Pool<H = Times> {
     pub connect: BTreeMap<String, H>,
     pub created: u64,
     pub database: String,
+    /// It takes no new clients.
+    #[serde(default)]
+    pub disabled: bool,
     pub drained: bool,
     /// How long clients hold servers.
     pub hold: H,
@@ -115,6 +118,7 @@ impl<H> Pool<H> {
             Self { paused: true, .. } => "paused",
             Self { drained: true, .. } => "drained",
             Self { unavailable_ms: Some(_), .. } => "unavailable",
+            Self { disabled: true, .. } => "disabled",
             _ => "ready",
         }
     }

@@ -64,6 +64,7 @@ fn state(state: &'static str) -> &'static str {
         "paused" => "pause",
         "drained" => "drain",
         "unavailable" => "down",
+        "disabled" => "shut",
         other => other,
     }
 }

@@ -57,7 +57,7 @@ pub struct PoolRow {
     pub database: String,
     pub user: String,
     pub address: String,
-    /// `ready`, `paused`, `drained` or `unavailable`.
+    /// `ready`, `paused`, `drained`, `unavailable` or `disabled`.
     pub state: &'static str,
     pub clients: u64,
     /// Clients waiting for a server.

@@ -60,8 +60,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Refusal::TransactionIdleTimeout => Some(SentAway::TransactionIdleTimeout),
             Refusal::ShuttingDown => Some(SentAway::ShuttingDown),
             Refusal::Drained { .. } => Some(SentAway::Drained),
+            Refusal::Disabled { .. } => Some(SentAway::Disabled),
             Refusal::Displaced => Some(SentAway::Crowded),
-            Refusal::TooManyClients { .. } | Refusal::Full { .. } | Refusal::Throttled { .. } | Refusal::Killed => None,
+            Refusal::TooManyClients { .. }
+            | Refusal::Full { .. }
+            | Refusal::Throttled { .. }
+            | Refusal::Killed
+            | Refusal::DatabaseKilled => None,
         };
         self.clients[slot].sent_away = reason;
         if why == Refusal::QueryTimeout {

@@ -186,13 +186,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let pool = self.clients[slot].pool.expect("it has logged in");
         let shared = Arc::clone(self.pools.used(pool));
         self.update_user_timeout(slot, &shared, None);
-        if shared.drained.load(Relaxed) {
-            let why = Refusal::Drained { at_login: self.clients[slot].places.is_in_tenant_queue() };
+        if let Some(why) = shared.refusal_of_newcomers(self.clients[slot].places.is_in_tenant_queue()) {
             self.push_client_work(slot, ClientWork::Refuse(why));
         }
     }
 
-    /// Its session uses another pool from now on. False if that is drained: then the client has to go, and nothing is
+    /// Its session uses another pool from now on. False if that takes no clients: then the client has to go, and nothing is
     /// to be done for it there.
     pub(super) fn on_uses_pool(&mut self, slot: usize, pool: PoolId) -> bool {
         let shared = self.pools.find_or_make(pool, self.now);
@@ -203,9 +202,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let before = Arc::clone(self.pools.used(before));
         before.clients.fetch_sub(1, Relaxed);
         self.update_user_timeout(slot, &shared, Some(&before));
-        let stays = !shared.drained.load(Relaxed);
-        if !stays {
-            self.refuse(slot, Refusal::Drained { at_login: false });
+        let refusal = shared.refusal_of_newcomers(false);
+        // A client may go on with a database that takes no new ones.
+        let refusal = refusal.filter(|why| before.id != pool || !matches!(why, Refusal::Disabled { .. }));
+        let stays = refusal.is_none();
+        if let Some(why) = refusal {
+            self.refuse(slot, why);
         }
         stays
     }

@@ -4,6 +4,7 @@ use seam::{Protocol, Refusal};
 
 use super::{Worker, clients::ClientConn, lease::Lease, servers::Phase};
 use crate::{
+    orders::DatabaseName,
     reactor::Reactor,
     snapshot::{ClientFilter, ClientInfo, ServerInfo},
 };
@@ -84,5 +85,20 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let Some(slot) = found.map(|(slot, _)| slot) else { return false };
         self.refuse(slot, Refusal::Killed);
         true
+    }
+
+    /// Closes all clients of a database, or of all, on an operator's behalf.
+    pub(super) fn kill_clients_of(&mut self, database: Option<&DatabaseName>) {
+        let is_meant = |client: &ClientConn<P::Client>| {
+            client.pool.is_some_and(|pool| {
+                let spec = self.pools.used(pool).spec();
+                !spec.hidden && database.is_none_or(|name| spec.is_called(name))
+            })
+        };
+        let meant: Vec<usize> =
+            self.clients.iter().filter(|(_, client)| is_meant(client)).map(|(slot, _)| slot).collect();
+        for slot in meant {
+            self.refuse(slot, Refusal::DatabaseKilled);
+        }
     }
 }

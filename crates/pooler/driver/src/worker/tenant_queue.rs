@@ -22,7 +22,7 @@ pub(super) struct TenantQueue(Vec<TenantWaiter>);
 
 struct TenantWaiter {
     slot: usize,
-    /// `None`: the client gets no place, since its database is drained or another client has its place at the listener.
+    /// `None`: the client gets no place, since its database takes no clients or another client has its place at the listener.
     ticket: Option<TenantTicket>,
     since: Time,
     /// The client is refused at the next tick unless it has a place by then, because too many wait.
@@ -65,11 +65,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if !client.places.is_admitted() || client.life.is_closing() {
             return self.admit_logged_in(slot);
         }
-        if shared.drained.load(std::sync::atomic::Ordering::Relaxed) {
+        if let Some(why) = shared.refusal_of_newcomers(true) {
             // It hears that in the place of the answer to its login.
             self.join_tenant_queue(slot, None, false);
             self.admit_logged_in(slot);
-            return self.push_client_work(slot, ClientWork::Refuse(Refusal::Drained { at_login: true }));
+            return self.push_client_work(slot, ClientWork::Refuse(why));
         }
         let process = Arc::clone(&self.process);
         let limits = |tenant: &Tenant| process.registry.limits(tenant);

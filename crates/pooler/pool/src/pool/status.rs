@@ -43,6 +43,11 @@ impl Pool {
         self.generation
     }
 
+    /// How many servers a clear has made stale that are not gone yet: O(n).
+    pub fn stale_servers(&self) -> u32 {
+        self.slots.all().filter(|(_, slot)| slot.pool_generation != self.generation).count() as u32
+    }
+
     /// Since when connects have been failing; `None` if they succeed, or a server works in spite of that.
     pub fn unavailable_since(&self) -> Option<Time> {
         let usable = self.slots.count(State::Idle) + self.slots.count(State::InUse);

@@ -47,6 +47,11 @@ pub(crate) fn send_away(me: ClientTag, client: &mut Client, why: Refusal, out: &
             "terminating connection: an administrator drains this database".to_owned(),
             "Connect again later.",
         ),
+        Refusal::Disabled { .. } => (
+            code::CANNOT_CONNECT_NOW,
+            "an administrator has disabled this database: it takes no new clients".to_owned(),
+            "Connect again later.",
+        ),
         Refusal::Displaced => (
             code::TOO_MANY_CONNECTIONS,
             "too many clients, and this one took long to log in or shares its address with most of those who do"
@@ -54,6 +59,11 @@ pub(crate) fn send_away(me: ClientTag, client: &mut Client, why: Refusal, out: &
             "Connect again.",
         ),
         Refusal::Killed => (code::ADMIN_SHUTDOWN, "terminating connection due to administrator command".to_owned(), ""),
+        Refusal::DatabaseKilled => (
+            code::ADMIN_SHUTDOWN,
+            "terminating connection: an administrator has closed all connections of this database".to_owned(),
+            "Connect again: the server comes when the database is resumed.",
+        ),
     };
     if !client.mid_message && !matches!(client.phase, Phase::Closed) {
         let report = Report { severity: Severity::Fatal, code, message: &message, hint };

@@ -79,7 +79,8 @@ impl Client {
             Refusal::TooManyClients { .. }
             | Refusal::Full { .. }
             | Refusal::Throttled { .. }
-            | Refusal::Drained { at_login: true } => true,
+            | Refusal::Drained { at_login: true }
+            | Refusal::Disabled { at_login: true } => true,
             Refusal::QueryTimeout => self.awaits_first_answer(),
             // The reason is not a command. Most clients connect again when their connection is closed, and fail for
             // good after an error.

@@ -155,6 +155,7 @@ fn pool<H>(pool: PoolSnapshot, (suspicious, tuning): PoolExtras, histogram: fn(&
         connect: histograms(&pool.totals.connect),
         created: pool.totals.created,
         database: pool.database,
+        disabled: pool.disabled,
         drained: pool.drained,
         hold: histogram(&pool.totals.hold),
         id: pool.id.0.into(),

@@ -211,6 +211,7 @@ pub(super) mod tests {
             limited_by: None,
             paused: false,
             drained: false,
+            disabled: false,
         }
     }
 
@@ -302,6 +303,7 @@ pub(super) mod tests {
                 "poolhouse_pinned{POOL,reason=\"listen\"} 1",
                 "poolhouse_pins_refused_total{POOL,reason=\"settings\"} 2",
                 "poolhouse_pools_drained{POOL} 0",
+                "poolhouse_pools_disabled{POOL} 0",
                 "poolhouse_checkout_seconds_count{POOL,path=\"queued\"} 2",
                 "poolhouse_checkout_seconds_bucket{le=\"0.0002\",POOL,path=\"idle\"} 0",
                 "poolhouse_checkout_seconds_bucket{le=\"0.0005\",POOL,path=\"idle\"} 2",

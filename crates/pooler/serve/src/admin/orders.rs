@@ -1,4 +1,4 @@
-//! Orders over the admin address: pause, resume, reconnect, drain, reload, kill. Each is a POST and answers with JSON;
+//! Orders over the admin address: pause, resume, reconnect, drain, disable, enable, reload, kill. Each is a POST and answers with JSON;
 //! the guard decides which requests may give orders.
 
 use std::{
@@ -42,7 +42,10 @@ pub fn router(admin: &Admin) -> Router<Admin> {
         .route("/api/pause", post(pause))
         .route("/api/resume", post(resume))
         .route("/api/reconnect", post(reconnect))
+        .route("/api/wait-close", post(wait_close))
         .route("/api/drain", post(drain))
+        .route("/api/disable", post(disable))
+        .route("/api/enable", post(enable))
         .route("/api/reload", post(reload))
         .route("/api/kill", post(kill))
         .route_layer(from_fn_with_state(admin.clone(), check_and_log_order))
@@ -128,6 +131,37 @@ async fn reconnect(State(admin): State<Admin>, order: Order) -> Response {
     }
 }
 
+/// Waits until the servers are gone that a reconnect, a reload or a pause has made old.
+async fn wait_close(State(admin): State<Admin>, order: Order) -> Response {
+    order.wait(&admin, "closed", |pool| pool.stale == 0).await
+}
+
+/// Refuses new clients of a database.
+async fn disable(State(admin): State<Admin>, order: Order) -> Response {
+    set_disabled(admin, order, true).await
+}
+
+/// Lets new clients in again.
+async fn enable(State(admin): State<Admin>, order: Order) -> Response {
+    set_disabled(admin, order, false).await
+}
+
+async fn set_disabled(admin: Admin, order: Order, disabled: bool) -> Response {
+    let Some(database) = order.database.clone() else {
+        return problem(StatusCode::BAD_REQUEST, "name the database: ?database=NAME");
+    };
+    let change = move |inner: &Inner| match disabled {
+        true => inner.handle.disable(Some(&database)),
+        false => inner.handle.enable(Some(&database)),
+    };
+    let word = if disabled { "disabled" } else { "enabled" };
+    match admin.query(change).await {
+        Some(true) => order.wait(&admin, word, |pool| pool.disabled == disabled).await,
+        Some(false) => too_many_orders(),
+        None => busy(),
+    }
+}
+
 /// Lets the clients of a database finish; without a database, all clients, and then the process ends.
 async fn drain(State(admin): State<Admin>, order: Order) -> Response {
     let Some(database) = order.database.clone() else {
@@ -161,12 +195,41 @@ async fn reload(State(admin): State<Admin>) -> Response {
     }
 }
 
-async fn kill(State(admin): State<Admin>, uri: Uri) -> Response {
-    let parameters = match parameters(&uri, &["client"]) {
+/// Closes one client, or all clients and servers of a database.
+async fn kill(State(admin): State<Admin>, uri: Uri, request: Request) -> Response {
+    let parameters = match parameters(&uri, &["client", "all", "database", "protocol", "time"]) {
         Ok(parameters) => parameters,
         Err(message) => return problem(StatusCode::BAD_REQUEST, &message),
     };
-    let Some(client) = parameters.iter().find_map(|(_, value)| value.parse::<u64>().ok()) else {
+    let has = |key: &str| parameters.iter().any(|(name, _)| name == key);
+    match (has("client"), has("database"), has("all")) {
+        (true, false, false) => kill_client(admin, &parameters).await,
+        (false, true, false) | (false, false, true) => {
+            let (mut parts, _) = request.into_parts();
+            match Order::from_request_parts(&mut parts, &admin).await {
+                Ok(order) => kill_database(admin, order).await,
+                Err(answer) => answer,
+            }
+        }
+        _ => problem(
+            StatusCode::BAD_REQUEST,
+            "say what: ?client=ID with an id of /api/clients, ?database=NAME, or ?all for all databases",
+        ),
+    }
+}
+
+async fn kill_database(admin: Admin, order: Order) -> Response {
+    let database = order.database.clone();
+    match admin.query(move |inner| inner.handle.kill_database(database.as_ref())).await {
+        Some(true) => order.wait(&admin, "killed", |pool| pool.clients == 0 && pool.counts.total == 0).await,
+        Some(false) => too_many_orders(),
+        None => busy(),
+    }
+}
+
+async fn kill_client(admin: Admin, parameters: &[(String, String)]) -> Response {
+    let client = parameters.iter().find(|(name, _)| name == "client").and_then(|(_, id)| id.parse::<u64>().ok());
+    let Some(client) = client else {
         return problem(StatusCode::BAD_REQUEST, "name the client by its id in /api/clients: ?client=ID");
     };
     match admin.query(move |inner| inner.handle.kill(client)).await {
@@ -189,9 +252,11 @@ impl FromRequestParts<Admin> for Order {
         let bad = |message: String| problem(StatusCode::BAD_REQUEST, &message);
         let mut order = Self { database: None, timeout: DEFAULT_ORDER_TIMEOUT };
         let (mut called, mut protocol) = (None, None);
-        for (name, value) in parameters(&parts.uri, &["database", "protocol", "time"]).map_err(bad)? {
+        for (name, value) in parameters(&parts.uri, &["database", "protocol", "time", "all"]).map_err(bad)? {
             match &*name {
                 "database" => called = Some(value),
+                // Without a database it is meant for all.
+                "all" => {}
                 "protocol" => {
                     let kind = KINDS.into_iter().find(|kind| kind.word() == value);
                     let words = || KINDS.map(Kind::word).join(", ");
@@ -321,6 +386,8 @@ fn state(pool: &PoolState) -> Value {
         "servers": { "in_use": counts.in_use, "total": counts.total },
         "paused": pool.paused,
         "drained": pool.drained,
+        "disabled": pool.disabled,
+        "stale": pool.stale,
     })
 }
 

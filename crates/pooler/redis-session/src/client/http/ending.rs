@@ -103,7 +103,7 @@ impl Client {
             Refusal::QueryTimeout => denied.status = 504,
             _ => {}
         }
-        if matches!(why, Refusal::ShuttingDown | Refusal::Drained { .. }) {
+        if matches!(why, Refusal::ShuttingDown | Refusal::Drained { .. } | Refusal::Disabled { .. }) {
             // It is not known whether these requests were executed.
             http.lose_server();
             self.answer(out);

@@ -273,6 +273,12 @@ pub const FAMILIES: &[Family] = &[
     ),
     family(
         Gauge,
+        "poolhouse_pools_disabled",
+        "Pools that take no new clients, by order of an operator",
+        Pools(|_, group, to| to.count(&[], group.sum(|pool| u64::from(pool.disabled)))),
+    ),
+    family(
+        Gauge,
         "poolhouse_pools_unavailable",
         "Pools that cannot reach their upstream",
         Pools(|_, group, to| to.count(&[], group.sum(|pool| u64::from(pool.unavailable_for.is_some())))),
