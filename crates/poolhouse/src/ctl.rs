@@ -223,8 +223,7 @@ fn show(order: &Order, body: Value, is_done: bool) -> anyhow::Result<()> {
         | Order::Enable(_)
         | Order::Kill(_)
         | Order::Drain(_) => {
-            let words =
-                ["paused", "resumed", "reconnecting", "drained", "closed", "disabled", "enabled", "killed"];
+            let words = ["paused", "resumed", "reconnecting", "drained", "closed", "disabled", "enabled", "killed"];
             let word = words.into_iter().find(|word| !body[word].is_null());
             let state = if is_done { "" } else { "not yet " };
             let waited = body["waited_ms"].as_f64().unwrap_or(0.0) / 1e3;

@@ -20,6 +20,10 @@ pub const LONG_IDLE_TURNS: u32 = 4;
 pub struct PoolConfig {
     /// The most servers in any state. 0: unlimited, which is [`MAX_SERVERS`].
     pub max_size: u32,
+    /// How many servers there may be beyond `max_size` for waiters that have waited for `reserve_wait_time`.
+    pub reserve_size: u32,
+    /// How long a waiter waits before the reserve is for it; `None`: there is no reserve.
+    pub reserve_wait_time: Option<Duration>,
     /// Servers that are kept even if they are idle.
     pub min_size: u32,
     /// `min_size` applies only after a first connection, because the database that clients name may not exist.
@@ -59,6 +63,8 @@ impl Default for PoolConfig {
     fn default() -> Self {
         Self {
             max_size: 20,
+            reserve_size: 0,
+            reserve_wait_time: Some(Duration::from_secs(5)),
             min_size: 0,
             min_size_once_connected: false,
             max_connecting: 2,
@@ -84,6 +90,9 @@ impl PoolConfig {
         if self.max_size > MAX_SERVERS {
             return Err(ConfigError::MaxSizeTooLarge(self.max_size));
         }
+        if self.reserve_size > MAX_SERVERS {
+            return Err(ConfigError::ReserveTooLarge(self.reserve_size));
+        }
         if self.min_size > self.effective_max_size() {
             return Err(ConfigError::MinAboveMax { min_size: self.min_size, max_size: self.effective_max_size() });
         }
@@ -98,6 +107,9 @@ impl PoolConfig {
         }
         if self.max_life_time == Some(Duration::ZERO) {
             return Err(ConfigError::Zero("max_life_time"));
+        }
+        if self.reserve_wait_time == Some(Duration::ZERO) {
+            return Err(ConfigError::Zero("reserve_wait_time"));
         }
         if self.connect_timeout.is_zero() {
             return Err(ConfigError::Zero("connect_timeout"));
@@ -118,6 +130,16 @@ impl PoolConfig {
     pub fn effective_max_size(&self) -> u32 {
         if self.max_size == 0 { MAX_SERVERS } else { self.max_size }
     }
+
+    /// `reserve_size`; 0 if no waiter may ever claim it.
+    pub fn effective_reserve(&self) -> u32 {
+        if self.max_size == 0 || self.reserve_wait_time.is_none() { 0 } else { self.reserve_size }
+    }
+
+    /// The most servers that a pool ever has.
+    pub fn most_servers(&self) -> u32 {
+        self.effective_max_size() + self.effective_reserve()
+    }
 }
 
 /// Options that contradict each other, or are impossible.
@@ -132,6 +154,8 @@ pub enum ConfigError {
     },
     /// `max_size` is above [`MAX_SERVERS`].
     MaxSizeTooLarge(u32),
+    /// `reserve_size` is above [`MAX_SERVERS`].
+    ReserveTooLarge(u32),
     /// `max_connecting` is 0: no connection could ever be made.
     NoConnecting,
     /// `life_time_jitter` is not a fraction.
@@ -151,6 +175,7 @@ impl fmt::Display for ConfigError {
                 write!(f, "min_size ({min_size}) is above max_size ({max_size}): lower the one or raise the other")
             }
             Self::MaxSizeTooLarge(n) => write!(f, "max_size ({n}) is above {MAX_SERVERS}"),
+            Self::ReserveTooLarge(n) => write!(f, "reserve_size ({n}) is above {MAX_SERVERS}"),
             Self::NoConnecting => {
                 f.write_str("max_connecting is 0, so no connection could ever be made: use 1 or more")
             }
@@ -181,6 +206,8 @@ pub(crate) struct Limits {
     /// A server that was idle for this long is given up for a congested pool.
     pub(crate) long_idle: u64,
     pub(crate) max_size: u32,
+    pub(crate) reserve: u32,
+    pub(crate) reserve_wait: u64,
     pub(crate) max_waiters: u32,
 }
 
@@ -204,6 +231,8 @@ impl Limits {
             turn: nanos(config.turn),
             long_idle: nanos(config.turn).saturating_mul(u64::from(LONG_IDLE_TURNS)),
             max_size: config.effective_max_size(),
+            reserve: config.effective_reserve(),
+            reserve_wait: limit(config.reserve_wait_time),
             max_waiters: if config.max_waiters == 0 { MAX_WAITERS } else { config.max_waiters },
         }
     }

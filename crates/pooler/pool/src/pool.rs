@@ -2,7 +2,7 @@
 //! closed. It holds ids, never sockets. It has no clock, does no I/O and knows no protocol.
 //!
 //! Its public methods are here (requests of the caller), in `connections` (reports about connections) and in `status`.
-//! `supply` matches servers with waiters, and knows what is due when; `backoff` pauses after failed connects; `sharing`
+//! `supply` matches servers with waiters, and knows what is due when; `reserve` has the servers above `max_size`; `backoff` pauses after failed connects; `sharing`
 //! has what other pools get, and what is asked of them; `lasting` limits clients that hold a server for long;
 //! `invariants` checks the whole state.
 
@@ -12,6 +12,7 @@ mod hold_times;
 mod invariants;
 mod lasting;
 mod requested_reset;
+mod reserve;
 mod sharing;
 mod status;
 mod supply;
@@ -77,6 +78,9 @@ use self::{backoff::Backoff, sharing::Sharing};
 ///
 /// - Connections are made for waiters that no connecting or checking server is meant for, and up to `min_size`; never
 ///   beyond `max_size` in all (servers that are closing included), nor beyond `max_connecting` at a time.
+/// - For a waiter that has waited for `reserve_wait_time`, a connection is made beyond `max_size`, up to `reserve_size`
+///   more. While there are more servers than `max_size`, one that was idle for that time is closed. Waiters with
+///   [`Need::Fresh`], and deferred ones, have no claim to the reserve.
 /// - Each server, from its connect until it is gone, has one permit of the [`crate::Budget`], which the caller releases
 ///   then. Without a budget, answer each [`Action::AskPermit`] with `handle_permit`.
 /// - If the upstream does not know the database ([`ConnectFault::UnknownDatabase`]), all waiters fail, and so does each
@@ -114,7 +118,9 @@ pub struct Pool {
     permits_wanted: u32,
     /// [`Action::AskPermit`]s that were polled, without those that were permitted or withdrawn.
     permits_requested: u32,
-    /// The number of servers is never above this: `max_size`, or more while a pool that was shrunk is still larger.
+    /// When waiters and servers were last matched: waiters that were overdue then count as overdue.
+    settled_at: Time,
+    /// The number of servers is never above this: `max_size` and the reserve, or more while a pool that was shrunk is still larger.
     ceiling: u32,
     /// See [`Pool::set_shared_limit`].
     shared_limit: u32,
@@ -160,7 +166,8 @@ impl Pool {
             sharing: Sharing::new(now),
             permits_wanted: 0,
             permits_requested: 0,
-            ceiling: limits.max_size,
+            settled_at: now,
+            ceiling: limits.max_size.saturating_add(limits.reserve),
             shared_limit: u32::MAX,
             backoff: Backoff::default(),
             has_connected: false,
@@ -253,10 +260,12 @@ impl Pool {
         }
         self.limits = Limits::new(&config);
         self.config = config;
-        self.ceiling = self.slots.total().max(self.limits.max_size);
+        self.ceiling = self.slots.total().max(self.size_with_reserve());
         self.renew_lives();
         while self.slots.live() > self.limits.max_size {
-            let Some(server) = self.slots.oldest_idle().or(self.slots.oldest_connecting()) else { break };
+            let of_reserve = self.slots.live() <= self.size_with_reserve();
+            let connecting = self.slots.oldest_connecting().filter(|_| !of_reserve);
+            let Some(server) = self.slots.oldest_idle().or(connecting) else { break };
             self.order_close(server, Closed::Shrunk, now);
         }
         self.settle(now);

@@ -148,7 +148,9 @@ impl World {
                 Action::AskPermit => self.asked += 1,
                 Action::WithdrawPermit => self.asked = self.asked.checked_sub(1).expect("something to withdraw"),
                 Action::Connect { server, home } => {
-                    assert!(self.servers.len() < self.config.max_size as usize, "more than max_size");
+                    if self.servers.len() >= self.config.max_size as usize {
+                        self.check_reserve_is_due();
+                    }
                     assert!(self.count(|is| matches!(is, Is::Connecting(_))) < self.config.max_connecting);
                     let home = home.unwrap_or_default();
                     assert!(self.servers.insert(server.slot(), (server, Is::Connecting(self.now), home)).is_none());
@@ -181,6 +183,15 @@ impl World {
         self.pool.check_invariants();
     }
 
+    /// A connection beyond `max_size` is for a waiter that has waited for long.
+    fn check_reserve_is_due(&self) {
+        assert!(self.servers.len() < self.config.most_servers() as usize, "more than the reserve has");
+        let wait = self.config.reserve_wait_time.expect("there is a reserve");
+        let overdue = self.queue.iter().filter(|waiting| self.now - waiting.since >= wait).count();
+        let connecting = self.count(|is| matches!(is, Is::Connecting(_)));
+        assert!(overdue as u32 > connecting, "{overdue} overdue waiters, {connecting} connections for them already");
+    }
+
     fn fail(&mut self, waiter: WaiterId, home: Home, reason: CheckOutFailed, waited: Duration) {
         let at = self.queue.iter().position(|w| w.id == waiter).expect("a waiter in the queue, once");
         let waiting = self.queue.remove(at);
@@ -211,7 +222,13 @@ impl World {
             assert!(self.now - waiting.since < longest, "{waiting:?} is late at {:?}", self.now);
         }
         let established = self.count(|is| !matches!(is, Is::Connecting(_) | Is::Closing));
-        let max_idle = self.config.max_idle_time.filter(|_| established > self.config.min_size);
+        let live = self.count(|is| *is != Is::Closing);
+        let of_reserve = self
+            .config
+            .reserve_wait_time
+            .filter(|_| live > self.config.max_size && self.config.effective_reserve() > 0);
+        let max_idle = self.config.max_idle_time.into_iter().chain(of_reserve).min();
+        let max_idle = max_idle.filter(|_| established > self.config.min_size);
         let long = |is: &Is| matches!(is, Is::Idle(since) if max_idle.is_some_and(|max| *since + max <= self.now));
         assert_eq!(self.count(long), 0, "a server is idle for too long");
         let slow = |is: &Is| matches!(is, Is::Connecting(since) if *since + self.config.connect_timeout <= self.now);
@@ -410,8 +427,11 @@ fn configs() -> impl Strategy<Value = PoolConfig> {
     let sizes = (1..6u32, 0..3u32, 1..4u32, prop_oneof![Just(0u32), Just(3u32)], 0..4u32);
     let option = |ms: u32| prop_oneof![Just(None), Just(Some(MS * ms))];
     let times = (option(25), option(120), option(12), prop_oneof![Just(MS * 60), Just(MS * 400)]);
-    (sizes, times).prop_map(|(sizes, (idle, life, check, unavailable))| PoolConfig {
+    let reserve = (prop_oneof![Just(0u32), 1..4u32], prop_oneof![Just(None), Just(Some(MS * 8)), Just(Some(MS * 30))]);
+    (sizes, times, reserve).prop_map(|(sizes, (idle, life, check, unavailable), reserve)| PoolConfig {
         max_size: sizes.0,
+        reserve_size: reserve.0,
+        reserve_wait_time: reserve.1,
         min_size: sizes.1.min(sizes.0),
         min_size_once_connected: false,
         max_connecting: sizes.2,

@@ -50,7 +50,7 @@ impl Pool {
             self.permits_wanted
         );
         assert!(
-            self.permits_wanted == 0 || total + self.permits_wanted <= self.limits.max_size,
+            self.permits_wanted == 0 || total + self.permits_wanted <= self.size_with_reserve(),
             "{total} servers and {} asked for, of at most {}",
             self.permits_wanted,
             self.limits.max_size
@@ -78,6 +78,17 @@ impl Pool {
         assert!(hope, "no server will come for a waiter: {:?}", self.counts());
         let room = self.slots.total() < self.limits.max_size
             && self.slots.count(State::Connecting) < self.config.max_connecting;
+        let overdue =
+            self.waiters.nth(self.covered_waiters()).map(|waiter| waiter.since.after(self.limits.reserve_wait));
+        assert!(
+            overdue.is_none_or(|due| due > self.settled_at)
+                || self.slots.total() >= self.size_with_reserve()
+                || self.slots.count(State::Connecting) >= self.config.max_connecting
+                || self.permits_wanted > 0
+                || self.backoff.is_pausing()
+                || self.limits.reserve == 0,
+            "the reserve has room for an overdue waiter, and no connection is asked for"
+        );
         assert!(
             coming + self.permits_wanted >= wanting || !room || self.permits_wanted > 0 || self.backoff.is_pausing(),
             "there is room for a connection that a waiter needs, but none is asked for"

@@ -20,6 +20,7 @@ impl Pool {
     /// Brings waiters and idle servers together, and updates how many connections are wanted. To be called whenever
     /// either may have changed.
     pub(super) fn settle(&mut self, now: Time) {
+        self.settled_at = now;
         self.backoff.end_pause_at(now);
         self.update_availability(now);
         self.admit_deferred(now);
@@ -88,15 +89,16 @@ impl Pool {
         }
         let connecting = self.slots.count(State::Connecting);
         // New connections go first to waiters that need a fresh server.
-        let for_others = connecting.saturating_sub(needing_fresh) + self.slots.count(State::Checking);
-        let uncovered = needing_fresh.saturating_sub(connecting) + self.waiters.len().saturating_sub(for_others);
+        let covered = self.covered_waiters();
+        let uncovered = needing_fresh.saturating_sub(connecting) + self.waiters.len().saturating_sub(covered);
         let free = self.limits.max_size.saturating_sub(self.slots.total());
-        uncovered.max(missing).min(free).min(self.config.max_connecting.saturating_sub(connecting))
+        let wanted = uncovered.max(missing).min(free) + self.wanted_of_reserve(covered, free);
+        wanted.min(self.config.max_connecting.saturating_sub(connecting))
     }
 
     /// Orders one connection, for the first waiter that no other connection is meant for.
     pub(super) fn connect(&mut self, now: Time) {
-        assert!(self.slots.total() < self.limits.max_size, "a connection was permitted beyond max_size");
+        assert!(self.slots.total() < self.size_with_reserve(), "a connection was permitted beyond max_size");
         let (connecting, needing_fresh) = (self.slots.count(State::Connecting), self.needing_fresh.len());
         let waiter = match connecting.checked_sub(needing_fresh) {
             None => self.needing_fresh.nth(connecting.min(MAX_HOME_SEARCH)),
@@ -198,7 +200,7 @@ impl Pool {
             && slot.pool_generation == self.generation
             && slot.expires > now
             && self.mode != Mode::Closed
-            && self.slots.live() <= self.limits.max_size;
+            && self.slots.live() <= self.size_with_reserve();
         if fit { None } else { Some(self.why_unfit(server)) }
     }
 
@@ -211,7 +213,7 @@ impl Pool {
             Closed::Interrupted
         } else if slot.pool_generation != self.generation {
             Closed::Stale
-        } else if self.slots.live() > self.limits.max_size {
+        } else if self.slots.live() > self.size_with_reserve() {
             Closed::Shrunk
         } else {
             Closed::Life
@@ -238,7 +240,7 @@ impl Pool {
 
     pub(super) fn remove_server(&mut self, server: ServerId, now: Time) {
         self.slots.remove(server, now);
-        self.ceiling = self.ceiling.min(self.limits.max_size.max(self.slots.total()));
+        self.ceiling = self.ceiling.min(self.size_with_reserve().max(self.slots.total()));
         self.settle(now);
     }
 
@@ -423,7 +425,7 @@ impl Pool {
         if self.slots.established() <= self.config.min_size {
             return None;
         }
-        Some(self.slots.get(self.slots.oldest_idle()?).since.after(self.limits.idle))
+        Some(self.slots.get(self.slots.oldest_idle()?).since.after(self.idle_limit()))
     }
 
     /// Closes idle servers that are too old. Others close when their use or their check ends. O(n), but once per server
@@ -454,6 +456,7 @@ impl Pool {
             .min(started(since(self.slots.oldest_connecting())))
             .min(started(since(self.slots.oldest_checking())))
             .min(self.backoff.retry_at())
+            .min(self.reserve_due())
             .min(self.spare_at())
             .min(self.starvation_due())
             .min(self.next_return_request());

@@ -5,6 +5,7 @@ mod fresh;
 mod hold_times;
 mod lasting;
 mod requested_reset;
+mod reserve;
 mod sharing;
 mod trouble;
 
