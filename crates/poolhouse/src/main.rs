@@ -5,7 +5,7 @@
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 #[macro_use]
 mod printing;
@@ -13,10 +13,13 @@ mod printing;
 mod check;
 mod ctl;
 mod doctor;
+mod manual;
 mod remote;
 mod serve;
 mod top;
 mod usage;
+mod variables;
+mod version;
 
 // The verbs of the lab, and the files that only they use.
 #[cfg(feature = "lab")]
@@ -49,7 +52,7 @@ const WITHOUT_LAB: &str = "this Poolhouse was built without the feature `lab`";
 
 /// A connection pooler for PostgreSQL, MongoDB and Redis: thousands of clients on a few server connections.
 #[derive(Parser)]
-#[command(name = "poolhouse", version, max_term_width = 100)]
+#[command(name = "poolhouse", version = version::SHORT, long_version = version::LONG.as_str(), max_term_width = 100)]
 struct Command {
     #[command(subcommand)]
     verb: Verb,
@@ -66,6 +69,9 @@ enum Verb {
     #[command(after_help = "Example:\n  poolhouse demo --clients 500")]
     Demo(demo::DemoArgs),
     Doctor(doctor::DoctorArgs),
+    /// For those who make packages.
+    #[command(hide = true)]
+    Manual(manual::ManualArgs),
     #[cfg(feature = "lab")]
     Plan(Box<plan::PlanArgs>),
     #[cfg(feature = "lab")]
@@ -75,8 +81,10 @@ enum Verb {
 
 fn main() -> ExitCode {
     let words = usage::add_default_address(std::env::args_os(), &Command::command());
-    let command =
-        Command::try_parse_from(words).unwrap_or_else(|error| usage::exit_with_error(&error, &Command::command()));
+    let command = variables::add_to(Command::command())
+        .try_get_matches_from(words)
+        .and_then(|matches| Command::from_arg_matches(&matches))
+        .unwrap_or_else(|error| usage::exit_with_error(&error, &Command::command()));
     let done = match command.verb {
         Verb::Serve(args) => serve::run(*args),
         Verb::Check(args) => check::run(args),
@@ -86,6 +94,7 @@ fn main() -> ExitCode {
         #[cfg(feature = "lab")]
         Verb::Demo(args) => demo::run(args),
         Verb::Doctor(args) => doctor::run(args),
+        Verb::Manual(args) => manual::run(args, Command::command()),
         #[cfg(feature = "lab")]
         Verb::Plan(args) => plan::run(*args),
         #[cfg(feature = "lab")]

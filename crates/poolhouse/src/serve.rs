@@ -7,11 +7,14 @@ use std::{
     time::Duration,
 };
 
-use clap::{Args, builder::PossibleValuesParser, builder::TypedValueParser, value_parser};
-use serve::{Config, Endpoint, Flags, LogFormat, LogOptions, Mode, Preset, ServeError};
+use clap::{Args, CommandFactory, builder::PossibleValuesParser, builder::TypedValueParser, value_parser};
+use serve::{Config, Endpoint, Flags, LogFormat, LogOptions, Mode, Preset, ServeError, TlsFlags};
 use settings::{Problem, Problems, Secret};
 
-use crate::BAD_USAGE;
+use crate::{
+    BAD_USAGE, Command, usage,
+    variables::{self, Subject},
+};
 
 const EXAMPLE: &str = "\
 Examples:
@@ -25,7 +28,10 @@ Examples:
 
 Clients log in with the URL's own user and password; with a URL that has no password, only from this
 machine. At SIGTERM or Ctrl-C Poolhouse lets transactions end; at a second one it ends at once. At
-SIGHUP it reads the configuration again. Durations: 250ms, 310s, 5m, off.";
+SIGHUP it reads the configuration again. Durations: 250ms, 310s, 5m, off.
+
+Each flag may come from the environment instead: --max-size from POOLHOUSE_MAX_SIZE, and so on. Without a URL,
+--url-file or --config on the command line, POOLHOUSE_CONFIG, POOLHOUSE_URL_FILE or DATABASE_URL is served.";
 
 /// Serve clients on a few warm connections to a database
 #[derive(Args)]
@@ -33,7 +39,7 @@ SIGHUP it reads the configuration again. Durations: 250ms, 310s, 5m, off.";
 pub struct ServeArgs {
     /// The database: postgres://user:password@host:port/name or redis://user:password@host:port. Other users can read
     /// it (`ps`): write ${ENV} in single quotes for the password, or use --url-file
-    #[arg(value_name = "URL", required_unless_present_any = ["url_file", "config"])]
+    #[arg(value_name = "URL")]
     url: Option<String>,
 
     /// Read the URL from a file
@@ -71,8 +77,28 @@ pub struct ServeArgs {
 struct UrlFlags {
     /// Where clients connect: address:port, or the path of a Unix socket. May be given several times
     /// [default: 127.0.0.1:6432, for Redis 127.0.0.1:7379]
-    #[arg(long, value_name = "ADDR", value_parser = Endpoint::parse)]
+    #[arg(long, value_name = "ADDR", value_parser = Endpoint::parse, value_delimiter = ',')]
     listen: Vec<Endpoint>,
+
+    /// The certificate that clients get to see, and those that link it to an authority, as PEM
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+
+    /// Its key, as PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+
+    /// Whether clients may do without TLS [default: allow]
+    #[arg(long, value_name = "RULE", value_parser = ["allow", "require"], requires = "tls_cert")]
+    tls: Option<String>,
+
+    /// The authorities that sign certificates of clients, as PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_client_ca: Option<PathBuf>,
+
+    /// Whether clients may do without a certificate [default: optional]
+    #[arg(long, value_name = "RULE", value_parser = ["optional", "require"], requires = "tls_client_ca")]
+    tls_client_auth: Option<String>,
 
     /// Where clients of Redis over HTTP connect: address:port, or the path of a Unix socket
     #[arg(long, value_name = "ADDR", value_parser = Endpoint::parse)]
@@ -85,6 +111,14 @@ struct UrlFlags {
     /// Where to serve metrics and health: address:port, or off [default: 127.0.0.1:9930]
     #[arg(long, value_name = "ADDR", value_parser = admin)]
     admin: Option<Off<SocketAddr>>,
+
+    /// A host name by which the admin address may be asked, beside addresses and localhost. May be given several times
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    admin_name: Vec<String>,
+
+    /// The file with the token that orders at the admin address take; make one: openssl rand -hex 32
+    #[arg(long, value_name = "FILE")]
+    admin_token_file: Option<PathBuf>,
 
     /// Worker threads; 0 is one per CPU [default: 1]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(..=255))]
@@ -220,7 +254,18 @@ fn log_format() -> impl TypedValueParser<Value = LogFormat> {
 }
 
 /// Runs the verb.
-pub fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
+pub fn run(mut args: ServeArgs) -> anyhow::Result<ExitCode> {
+    if args.url.is_none() && args.url_file.is_none() && args.config.is_none() {
+        match variables::subject() {
+            Some(Subject::Url(url)) => args.url = Some(url),
+            Some(Subject::UrlFile(file)) => args.url_file = Some(file.into()),
+            Some(Subject::Config(file)) => args.config = Some(file.into()),
+            None => {
+                eprintln!("{}", usage::explain_nothing_to_serve(&Command::command()));
+                return Ok(BAD_USAGE.into());
+            }
+        }
+    }
     let log = LogOptions { format: args.log_format, level: args.log_level.clone() };
     let take_over = args.take_over;
     let served = configuration(args)
@@ -243,7 +288,7 @@ pub fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
 fn configuration(args: ServeArgs) -> Result<Config, Problems> {
     if let Some(path) = &args.config {
         if args.flags != UrlFlags::default() {
-            return Err(Problem::error("with --config, everything but logs stands in the file").into());
+            return Err(flags_beside_config().into());
         }
         return serve::from_file(path, args.insecure_no_auth);
     }
@@ -252,7 +297,7 @@ fn configuration(args: ServeArgs) -> Result<Config, Problems> {
         (Some(url), _) => url,
         (None, Some(path)) => settings::read_small(path)
             .map_err(|error| Problem::error(format!("cannot read it: {error}")).in_file(path))?,
-        (None, None) => unreachable!("clap asks for a URL, a file with it, or a configuration"),
+        (None, None) => unreachable!("`run` asks for a URL, a file with it, or a configuration"),
     };
     let read = |path: &PathBuf| {
         settings::read_small(path)
@@ -260,8 +305,20 @@ fn configuration(args: ServeArgs) -> Result<Config, Problems> {
             .map_err(|error| Problems::from(Problem::error(format!("cannot read it: {error}")).in_file(path)))
     };
     let http_token = args.flags.http_token_file.as_ref().map(read).transpose()?;
-    let flags = Flags { insecure_no_auth: args.insecure_no_auth, http_token, ..args.flags.into() };
+    let admin_token = args.flags.admin_token_file.as_ref().map(read).transpose()?;
+    let flags = Flags { insecure_no_auth: args.insecure_no_auth, http_token, admin_token, ..args.flags.into() };
     serve::from_url(&url, &flags, &settings::environment)
+}
+
+/// Flags go with a URL. Those of the environment are named, because they are easily forgotten.
+fn flags_beside_config() -> Problem {
+    let problem = Problem::error("with --config, everything but logs stands in the file");
+    let of_urls = UrlFlags::augment_args(clap::Command::new("serve"));
+    let set = variables::set_ones(of_urls.get_arguments().filter_map(clap::Arg::get_long));
+    match set.is_empty() {
+        true => problem,
+        false => problem.hint(format!("these are set in the environment: {}", set.join(", "))),
+    }
 }
 
 /// Whether the name of a file stands where a URL belongs.
@@ -287,9 +344,18 @@ impl From<UrlFlags> for Flags {
         let time = |time: Option<Off<Duration>>| time.map(|Off(time)| time);
         Self {
             listen: flags.listen,
+            tls: flags.tls_cert.zip(flags.tls_key).map(|(cert, key)| TlsFlags {
+                cert,
+                key,
+                required: flags.tls.is_some_and(|rule| rule == "require"),
+                client_ca: flags.tls_client_ca,
+                clients_required: flags.tls_client_auth.is_some_and(|rule| rule == "require"),
+            }),
             http: flags.http,
             http_token: None,
             admin: flags.admin.map(|Off(admin)| admin),
+            admin_names: flags.admin_name,
+            admin_token: None,
             workers: flags.workers,
             mode: flags.mode,
             max_size: flags.max_size.and_then(|Size(size)| size),

@@ -94,14 +94,27 @@ fn explain_missing_subject(error: &Error, root: &Command, words: &[String]) -> O
     if of_order || !missing.iter().all(|name| name.starts_with('<')) {
         return None;
     }
+    Some(describe_subject(verb, takes))
+}
+
+/// Explains `poolhouse serve` without anything to serve.
+pub fn explain_nothing_to_serve(root: &Command) -> String {
+    let (name, takes) = SUBJECTS[0];
+    let explanation = root.find_subcommand(name).map(|serve| describe_subject(serve, takes)).unwrap_or_default();
+    format!(
+        "{explanation}\nIn a container: DATABASE_URL, POOLHOUSE_URL_FILE or POOLHOUSE_CONFIG, and POOLHOUSE_… for the flags"
+    )
+}
+
+fn describe_subject(verb: &Command, takes: &str) -> String {
     let help = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
     let examples = help.lines().map(str::trim).filter(|line| line.starts_with("poolhouse ")).take(MAX_EXAMPLES);
     let shown: Vec<String> = examples.map(|line| format!("\n  {line}")).collect();
     let name = verb.get_name();
-    Some(format!(
+    format!(
         "error: `poolhouse {name}` takes {takes}. For example:{}\n\nAll options: poolhouse {name} --help",
         shown.concat()
-    ))
+    )
 }
 
 /// Explains an order in capitals, as PgBouncer's console takes them.
@@ -153,7 +166,6 @@ mod tests {
     #[test]
     fn a_verb_without_its_subject_is_told_all_that_would_do_with_an_example() {
         for (line, parts) in [
-            ("poolhouse serve", ["URL of a database", "--config", "poolhouse serve 'postgres://"]),
             ("poolhouse plan", ["scenario file", "--rate", "poolhouse plan --rate 800"]),
             ("poolhouse plan --service 5ms", ["scenario file", "--rate", "poolhouse plan --rate 800"]),
             ("poolhouse bench --clients 5", ["URL", "scenario file", "poolhouse bench"]),

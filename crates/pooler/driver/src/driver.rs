@@ -8,11 +8,17 @@ use crate::{
     clock::Clock,
     config::{DriverConfig, ListenerSpec, Upstreams},
     handle::Handle,
-    reactor::epoll::{Epoll, Seed},
+    reactor::{
+        Reactor,
+        epoll::{Epoll, Seed},
+    },
     shared::Shared,
     socket,
     worker::{TICK, Worker},
 };
+
+/// The name of the reactor that the workers of a [`Driver`] use.
+pub const REACTOR: &str = Epoll::NAME;
 
 pub struct Driver {
     handle: Handle,

@@ -42,7 +42,7 @@ pub use config::{
     Upstreams,
 };
 pub use descriptors::raise_descriptor_limit;
-pub use driver::Driver;
+pub use driver::{Driver, REACTOR};
 pub use handle::Handle;
 pub use orders::{DatabaseName, Order};
 pub use snapshot::{

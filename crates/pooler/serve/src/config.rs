@@ -29,7 +29,7 @@ mod userlist;
 pub use auth_query::{AuthQuery, DEFAULT_AUTH_QUERY};
 pub use endpoint::{Endpoint, parse_tcp};
 pub(crate) use file::{IntactSections, Reading, read};
-pub use flags::{Flags, from_url};
+pub use flags::{Flags, TlsFlags, from_url};
 pub use http::Token;
 pub(crate) use redis::DEFAULT_USER;
 pub use tls::{ClientAuth, ListenerTls};

@@ -28,7 +28,7 @@ mod tuning;
 pub use admin::{MAX_LIMIT, POOL_BYTES, POOL_VALUES};
 pub use check::{Machine, check};
 pub use config::*;
-pub use driver::raise_descriptor_limit;
+pub use driver::{REACTOR, raise_descriptor_limit};
 pub use logs::{LogFormat, LogOptions};
 pub use password::Password;
 pub use pools::MAX_POOLS;

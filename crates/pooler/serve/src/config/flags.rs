@@ -1,14 +1,14 @@
 //! Makes a [`Config`] from one URL and the flags of the command line.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use settings::Secret;
 use settings::{Problem, Problems, Variables, interpolate_url};
 use upstream::{Kind, UpstreamUrl};
 
 use super::{
-    Admin, AutoSize, Config, Database, Endpoint, FALLBACK, Limits, Listener, Mode, PoolSettings, Preset, Serve, Token,
-    User, default_soft_limit,
+    Admin, AutoSize, ClientAuth, Config, Database, Endpoint, FALLBACK, Limits, Listener, ListenerTls, Mode,
+    PoolSettings, Preset, Serve, Token, User, default_soft_limit,
     file::default_port,
     http::{MIN_TOKEN, default_rules},
     redis,
@@ -20,12 +20,18 @@ use crate::Password;
 pub struct Flags {
     /// Addresses of listeners; the default is `127.0.0.1:6432`, for Redis `127.0.0.1:7379`.
     pub listen: Vec<Endpoint>,
+    /// TLS towards clients.
+    pub tls: Option<TlsFlags>,
     /// Address of a listener for Redis over HTTP.
     pub http: Option<Endpoint>,
     /// The bearer token of its clients.
     pub http_token: Option<Secret>,
     /// The admin address; `Some(None)` is off.
     pub admin: Option<Option<SocketAddr>>,
+    /// Host names that requests at the admin address may use.
+    pub admin_names: Vec<String>,
+    /// The token that orders take.
+    pub admin_token: Option<Secret>,
     pub workers: Option<u32>,
     /// When a server returns to its pool.
     pub mode: Option<Mode>,
@@ -70,6 +76,31 @@ pub struct Flags {
     pub insecure_no_auth: bool,
 }
 
+/// The TLS of all listeners that have an address.
+#[derive(Clone, Debug)]
+pub struct TlsFlags {
+    pub cert: PathBuf,
+    pub key: PathBuf,
+    /// Whether clients without TLS are refused.
+    pub required: bool,
+    /// The file of the authorities that sign clients' certificates.
+    pub client_ca: Option<PathBuf>,
+    /// Whether clients without a certificate are refused.
+    pub clients_required: bool,
+}
+
+impl TlsFlags {
+    fn at(&self, listen: &Endpoint) -> Option<ListenerTls> {
+        let clients = match (self.client_ca.clone(), self.clients_required) {
+            (None, _) => ClientAuth::Off,
+            (Some(file), false) => ClientAuth::Optional(file),
+            (Some(file), true) => ClientAuth::Required(file),
+        };
+        let tls = ListenerTls { required: self.required, cert: self.cert.clone(), key: self.key.clone(), clients };
+        matches!(listen, Endpoint::Tcp(_)).then_some(tls)
+    }
+}
+
 /// Makes a configuration: the URL's database under its own name, all others of that server under theirs, and the
 /// URL's user with the URL's password as the one user.
 pub fn from_url(url: &str, flags: &Flags, variables: Variables<'_>) -> Result<Config, Problems> {
@@ -80,13 +111,15 @@ pub fn from_url(url: &str, flags: &Flags, variables: Variables<'_>) -> Result<Co
         return Err(error(redis::NO_NUMBER.to_owned()));
     }
     let pool = pool_settings(&url, flags)?;
-    let listener = |endpoint: &Endpoint| Listener { listen: endpoint.clone(), ..listener(url.kind, flags) };
+    let tls = |endpoint: &Endpoint| flags.tls.as_ref().and_then(|tls| tls.at(endpoint));
+    let listener =
+        |endpoint: &Endpoint| Listener { listen: endpoint.clone(), tls: tls(endpoint), ..listener(url.kind, flags) };
     let listeners: Vec<_> = match flags.listen.is_empty() {
         true => vec![listener(&Endpoint::Tcp(([127, 0, 0, 1], default_port(url.kind)).into()))],
         false => flags.listen.iter().map(listener).collect(),
     };
     let mut listeners = listeners;
-    listeners.extend(http_listener(&url, flags)?);
+    listeners.extend(http_listener(&url, flags)?.map(|http| Listener { tls: tls(&http.listen), ..http }));
     if let Some(l) = listeners.iter().find(|l| l.gate.soft_limit > l.gate.hard_limit) {
         let (soft, hard) = (l.gate.soft_limit, l.gate.hard_limit);
         return Err(Problem::error(format!("--soft-limit {soft} is above the hard limit {hard}")).into());
@@ -99,16 +132,28 @@ pub fn from_url(url: &str, flags: &Flags, variables: Variables<'_>) -> Result<Co
             drain_time: flags.drain_time.unwrap_or(default.drain_time),
             ..default
         },
-        admin: match flags.admin {
-            Some(listen) => Admin { listen, is_configured: true, ..Admin::default() },
-            None => Admin::default(),
-        },
+        admin: admin(flags)?,
         limits: Limits::default(),
         insecure_no_auth: flags.insecure_no_auth,
         listeners,
         users: user(&url)?,
         tokens: flags.http_token.iter().map(|token| Token::all("http", token)).collect(),
         databases: databases(url, pool),
+    })
+}
+
+fn admin(flags: &Flags) -> Result<Admin, Problems> {
+    if flags.admin_token.as_ref().is_some_and(|token| token.reveal().len() < MIN_TOKEN) {
+        let problem = Problem::error(format!("the admin token has fewer than {MIN_TOKEN} characters"));
+        return Err(problem.hint("make one: openssl rand -hex 32").into());
+    }
+    let default = Admin::default();
+    Ok(Admin {
+        listen: flags.admin.unwrap_or(default.listen),
+        is_configured: flags.admin.is_some(),
+        names: flags.admin_names.clone(),
+        token: flags.admin_token.clone(),
+        ..default
     })
 }
 
