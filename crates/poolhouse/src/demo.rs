@@ -4,7 +4,7 @@
 //! This file tells the story; the submodules know how each thing is done. It refuses to know Poolhouse's insides: it
 //! starts `poolhouse serve` as any user would and looks at it from outside.
 
-use std::{path::PathBuf, process::ExitCode, time::Instant};
+use std::{cmp::Ordering, path::PathBuf, process::ExitCode, time::Instant};
 
 use anyhow::Context;
 use rustix::process::{Resource, Rlimit, geteuid, getrlimit, setrlimit};
@@ -34,6 +34,8 @@ const SCALE: u32 = 20;
 const FITTING_CLIENTS: u32 = 90;
 /// Clients of the runs with short-lived connections, one for each transaction.
 const SHORT_LIVED_CLIENTS: u32 = 20;
+/// How often each load runs through each pooler, in turns: a row of the table is the run in the middle. An odd number.
+const ROUNDS: usize = 3;
 /// Descriptors that Poolhouse and pgbench may open.
 const DESCRIPTORS: u64 = 65_536;
 /// Exit status after Ctrl-C or SIGTERM.
@@ -45,8 +47,8 @@ pub struct DemoArgs {
     /// Clients of the large runs
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(101..=5000))]
     clients: u32,
-    /// Seconds of each large run; the small ones take half as long
-    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(2..=60))]
+    /// Seconds of each large run; the small ones take less
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=60))]
     seconds: u32,
     /// Directory of initdb, postgres and pgbench; by default the demo finds it
     #[arg(long, value_name = "DIR")]
@@ -72,8 +74,11 @@ pub fn run(args: DemoArgs) -> anyhow::Result<ExitCode> {
 
     let mut story = Story::begin(args, &cleanup)?;
     story.directly()?;
-    story.through_pgbouncer()?;
-    story.through_poolhouse()?;
+    let poolers = story.start_poolers()?;
+    story.through(&poolers)?;
+    for pooler in poolers {
+        pooler.stop(&story.shell);
+    }
     let failed = story.print_result(began);
     cleanup.sweep();
     println!("\nEverything that was started has been stopped and removed ({} s).", began.elapsed().as_secs());
@@ -134,52 +139,51 @@ impl Story {
         self.recover("directly", None)
     }
 
-    fn through_pgbouncer(&mut self) -> anyhow::Result<()> {
-        if self.args.without_pgbouncer {
-            return Ok(());
-        }
-        print_heading(&format!("The same load through PgBouncer, {MAX_SIZE} server connections"));
-        let Some(pooler) = Pooler::pgbouncer(&self.shell, &self.cluster, self.args.clients)? else {
-            println!("PgBouncer is not installed: left out");
-            return Ok(());
-        };
-        self.through(&pooler, 1)?;
-        pooler.stop(&self.shell);
-        Ok(())
-    }
-
-    fn through_poolhouse(&mut self) -> anyhow::Result<()> {
-        print_heading(&format!("The same load through Poolhouse, {MAX_SIZE} server connections"));
-        let pooler = Pooler::poolhouse(&self.shell, &self.cluster)?;
-        self.through(&pooler, 2)?;
-        print_heading("What Poolhouse says of itself");
-        match pooler.metrics() {
-            Ok(lines) => lines.iter().for_each(|line| println!("{line}")),
-            // The table is worth more than this look.
-            Err(error) => println!("/metrics could not be read: {error:#}"),
-        }
-        pooler.stop(&self.shell);
-        Ok(())
-    }
-
-    fn through(&mut self, pooler: &Pooler, pairs: u32) -> anyhow::Result<()> {
-        // Alternating, so that a busy moment of the machine does not fall on one of them alone.
-        for _ in 0..pairs {
-            let load = Load { script: Script::SelectOnly, clients: 1, seconds: 2, reconnect: false };
-            for (name, address) in [("directly", self.cluster.address), (pooler.name, pooler.address)] {
-                let mut row = self.measure(&format!("one client, {}", through(name)), address, load)?;
-                // Other connections stay open beside the one in use, so the sample says nothing of this run.
-                row.sample = None;
-                self.single.push(row);
+    fn start_poolers(&self) -> anyhow::Result<Vec<Pooler>> {
+        print_heading(&format!("Poolers beside each other, {MAX_SIZE} server connections each"));
+        let mut poolers = Vec::new();
+        if !self.args.without_pgbouncer {
+            match Pooler::pgbouncer(&self.shell, &self.cluster, self.args.clients)? {
+                Some(pooler) => poolers.push(pooler),
+                None => println!("PgBouncer is not installed: left out"),
             }
         }
-        let flood = self.flood_load(self.args.clients);
-        let row = self.measure(&through(pooler.name), pooler.address, flood)?;
-        self.flood.push(row);
-        let row =
-            self.measure(&format!("short-lived, {}", through(pooler.name)), pooler.address, self.short_lived_load())?;
-        self.short_lived.push(row);
-        self.recover(pooler.name, Some(pooler))
+        poolers.push(Pooler::poolhouse(&self.shell, &self.cluster)?);
+        Ok(poolers)
+    }
+
+    /// Every load through every pooler, in rounds: a busy moment of the machine falls on one run of several, and not
+    /// always on the same pooler.
+    fn through(&mut self, poolers: &[Pooler]) -> anyhow::Result<()> {
+        for round in 0..ROUNDS {
+            print_heading(&format!("Round {} of {ROUNDS}", round + 1));
+            let mut turns: Vec<&Pooler> = poolers.iter().collect();
+            turns.rotate_left(round % poolers.len());
+            let direct = self.measure_single_client("directly", self.cluster.address)?;
+            self.single.push(direct);
+            for pooler in &turns {
+                let row = self.measure_single_client(pooler.name, pooler.address)?;
+                self.single.push(row);
+            }
+            for pooler in &turns {
+                let flood = self.flood_load(self.args.clients);
+                let row = self.measure(&through(pooler.name), pooler.address, flood)?;
+                self.flood.push(row);
+            }
+            for pooler in &turns {
+                let title = format!("short-lived, {}", through(pooler.name));
+                let row = self.measure(&title, pooler.address, self.short_lived_load())?;
+                self.short_lived.push(row);
+            }
+        }
+        poolers.iter().try_for_each(|pooler| self.recover(pooler.name, Some(pooler)))
+    }
+
+    fn measure_single_client(&mut self, name: &str, address: std::net::SocketAddr) -> anyhow::Result<Row> {
+        let load = Load { script: Script::SelectOnly, clients: 1, seconds: 1, reconnect: false };
+        let row = self.measure(&format!("one client, {}", through(name)), address, load)?;
+        // Other connections stay open beside the one in use, so the sample says nothing of this run.
+        Ok(Row { sample: None, ..row })
     }
 
     fn recover(&mut self, name: &'static str, pooler: Option<&Pooler>) -> anyhow::Result<()> {
@@ -234,11 +238,12 @@ impl Story {
     /// Prints what was found; returns how much failed through Poolhouse.
     fn print_result(&self, began: Instant) -> u64 {
         print_heading("Result");
-        let rows: Vec<Row> =
-            self.flood.iter().chain(&self.short_lived).cloned().chain(best_of_each(&self.single)).collect();
+        let all: Vec<Row> = self.flood.iter().chain(&self.short_lived).chain(&self.single).cloned().collect();
+        let rows = middle_of_each(&all);
         println!(
             "PostgreSQL {} with max_connections = {MAX_CONNECTIONS}, this machine, pgbench, {} s so far.\n\
-             The first rows run pgbench's own transaction, the others its SELECT.\n",
+             The first rows run pgbench's own transaction, the others its SELECT. Where poolers are compared,\n\
+             each row is the middle one of {ROUNDS} rounds in which they take turns, with the failures of all.\n",
             self.cluster.version,
             began.elapsed().as_secs()
         );
@@ -270,17 +275,22 @@ fn through(name: &str) -> String {
     if name == "directly" { name.to_owned() } else { format!("through {name}") }
 }
 
-/// Of rows with equal titles the one with the highest throughput: the one least disturbed by others on the machine.
-fn best_of_each(rows: &[Row]) -> Vec<Row> {
-    let mut best: Vec<Row> = Vec::new();
-    for row in rows {
-        match best.iter_mut().find(|other| other.title == row.title) {
-            Some(other) if row.outcome.throughput > other.outcome.throughput => *other = row.clone(),
-            Some(_) => {}
-            None => best.push(row.clone()),
+/// Of rows with equal titles the one with the median throughput, with the failures of all of them.
+fn middle_of_each(rows: &[Row]) -> Vec<Row> {
+    let mut titles: Vec<&str> = Vec::new();
+    rows.iter().for_each(|row| {
+        if !titles.contains(&row.title.as_str()) {
+            titles.push(&row.title)
         }
-    }
-    best
+    });
+    let middle = |title: &&str| {
+        let mut same: Vec<&Row> = rows.iter().filter(|row| row.title == **title).collect();
+        same.sort_by(|a, b| a.outcome.throughput.partial_cmp(&b.outcome.throughput).unwrap_or(Ordering::Equal));
+        let mut row = same[same.len() / 2].clone();
+        row.outcome.failed = same.iter().map(|row| row.outcome.failed).sum();
+        row
+    };
+    titles.iter().map(middle).collect()
 }
 
 fn describe_recovery(name: &str, recovery: &Recovery) -> String {
@@ -320,14 +330,15 @@ mod tests {
     use super::{pgbench::Outcome, *};
 
     #[test]
-    fn the_less_disturbed_of_two_runs_counts() {
-        let row = |throughput| Row {
+    fn the_run_in_the_middle_counts_with_the_failures_of_all() {
+        let row = |throughput, failed| Row {
             title: "one".to_owned(),
-            outcome: Outcome { throughput: Some(throughput), ..Outcome::default() },
+            outcome: Outcome { throughput: Some(throughput), failed, ..Outcome::default() },
             ..Row::default()
         };
-        let best = best_of_each(&[row(1.0), row(3.0), row(2.0)]);
-        assert_eq!(best.iter().map(|row| row.outcome.throughput).collect::<Vec<_>>(), [Some(3.0)]);
+        let middle = middle_of_each(&[row(1.0, 1), row(9.0, 0), row(2.0, 0)]);
+        let shown: Vec<_> = middle.iter().map(|row| (row.outcome.throughput, row.outcome.failed)).collect();
+        assert_eq!(shown, [(Some(2.0), 1)]);
     }
 
     #[test]

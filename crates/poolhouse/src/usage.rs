@@ -101,9 +101,8 @@ fn explain_missing_subject(error: &Error, root: &Command, words: &[String]) -> O
 pub fn explain_nothing_to_serve(root: &Command) -> String {
     let (name, takes) = SUBJECTS[0];
     let explanation = root.find_subcommand(name).map(|serve| describe_subject(serve, takes)).unwrap_or_default();
-    format!(
-        "{explanation}\nIn a container: DATABASE_URL, POOLHOUSE_URL_FILE or POOLHOUSE_CONFIG, and POOLHOUSE_… for the flags"
-    )
+    let variables = "DATABASE_URL, POOLHOUSE_URL_FILE or POOLHOUSE_CONFIG, and POOLHOUSE_… for the flags";
+    format!("{explanation}\nIn a container: {variables}")
 }
 
 fn describe_subject(verb: &Command, takes: &str) -> String {

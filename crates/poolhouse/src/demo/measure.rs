@@ -9,8 +9,9 @@ use settings::Secret;
 
 use super::cluster::{QUERY_TIMEOUT, connect};
 
-const BACKENDS: &str =
-    "select pid from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()";
+/// Those that were used within the last second: idle servers of the pooler whose turn it is not do not count.
+const BACKENDS: &str = "select pid from pg_stat_activity where backend_type = 'client backend' \
+    and pid <> pg_backend_pid() and (state <> 'idle' or state_change > now() - interval '1 second')";
 
 /// Bounds the backends that a look counts.
 const MAX_BACKENDS: usize = 10_000;

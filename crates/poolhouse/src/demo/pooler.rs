@@ -22,8 +22,6 @@ use super::{
 pub const MAX_SIZE: u32 = 20;
 /// How long a pooler may take until it serves.
 const START_LIMIT: Duration = Duration::from_secs(15);
-/// Most bytes of an admin answer.
-const MAX_ANSWER: u64 = 1 << 20;
 
 /// A running pooler.
 pub struct Pooler {
@@ -31,22 +29,21 @@ pub struct Pooler {
     pub name: &'static str,
     /// Where clients come in.
     pub address: SocketAddr,
-    admin: Option<SocketAddr>,
     started: Started,
 }
 
 impl Pooler {
     /// Starts `poolhouse serve` in front of the cluster.
     pub fn poolhouse(shell: &Shell, cluster: &Cluster) -> anyhow::Result<Pooler> {
-        let [address, admin] = free_addresses()?;
+        let [address] = free_addresses()?;
         let executable = std::env::current_exe().context("cannot tell where poolhouse itself is")?;
         let mut command = shell.command(executable);
         command.arg("serve").arg(format!("postgres://{USER}@{}/{DATABASE}", cluster.address));
         command.args(["--listen", &address.to_string(), "--max-size", &MAX_SIZE.to_string()]);
         // As patient with waiting clients as PgBouncer is by default.
-        command.args(["--admin", &admin.to_string(), "--max-wait-time", "120s"]);
+        command.args(["--admin", "off", "--max-wait-time", "120s"]);
         let started = shell.start(&mut command, DRAIN)?;
-        Pooler { name: "Poolhouse", address, admin: Some(admin), started }.when_ready(shell)
+        Pooler { name: "Poolhouse", address, started }.when_ready(shell)
     }
 
     /// Starts PgBouncer in front of the cluster; `None` if it is not installed.
@@ -61,7 +58,7 @@ impl Pooler {
         );
         shell.give_away(&ini)?;
         let started = shell.start(shell.server_command(executable).arg("-q").arg(&ini), TERMINATE)?;
-        Pooler { name: "PgBouncer", address, admin: None, started }.when_ready(shell).map(Some)
+        Pooler { name: "PgBouncer", address, started }.when_ready(shell).map(Some)
     }
 
     /// An error, with what it said last, if it has ended by itself.
@@ -75,16 +72,6 @@ impl Pooler {
     /// Ends it, its server connections included.
     pub fn stop(self, shell: &Shell) {
         shell.cleanup.stop(self.started.id);
-    }
-
-    /// The lines of `/metrics` that tell most, or nothing where there is no such thing.
-    pub fn metrics(&self) -> anyhow::Result<Vec<String>> {
-        let Some(admin) = self.admin else { return Ok(Vec::new()) };
-        println!(
-            "$ curl -s http://{admin}/metrics | grep -E '^poolhouse_(clients|servers|waiters|transactions|checkout)' | \
-             grep -v _bucket"
-        );
-        Ok(excerpt(&get(admin, "/metrics")?))
     }
 
     fn when_ready(self, shell: &Shell) -> anyhow::Result<Pooler> {
@@ -125,36 +112,4 @@ fn configuration(listen: SocketAddr, server: SocketAddr, clients: u32) -> String
         listen.port(),
         clients + 100,
     )
-}
-
-fn get(address: SocketAddr, path: &str) -> anyhow::Result<String> {
-    let config = ureq::Agent::config_builder().proxy(None).timeout_global(Some(Duration::from_secs(5)));
-    let mut response = config.build().new_agent().get(format!("http://{address}{path}")).call()?;
-    Ok(response.body_mut().with_config().limit(MAX_ANSWER).read_to_string()?)
-}
-
-/// Lines of metrics that are shown at most: more than one pool has.
-const EXCERPT: usize = 80;
-
-fn excerpt(metrics: &str) -> Vec<String> {
-    let wanted =
-        ["poolhouse_clients", "poolhouse_servers", "poolhouse_waiters", "poolhouse_transactions", "poolhouse_checkout"];
-    metrics
-        .lines()
-        .filter(|line| wanted.iter().any(|name| line.starts_with(name)) && !line.contains("_bucket"))
-        .map(str::to_owned)
-        .take(EXCERPT)
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_excerpt_leaves_out_buckets_and_comments() {
-        let metrics = "# HELP poolhouse_waiters x\npoolhouse_waiters 3\npoolhouse_checkout_seconds_bucket{le=\"1\"} 4\n\
-                       poolhouse_checkout_seconds_count 4\nother 1\n";
-        assert_eq!(excerpt(metrics), ["poolhouse_waiters 3", "poolhouse_checkout_seconds_count 4"]);
-    }
 }
