@@ -45,7 +45,7 @@ PYTEST_ARGS ?=
 # How many processes share these tests; 0 runs them in pytest itself, which -s and --pdb need
 TEST_PROCESSES ?= 2
 
-.PHONY: help setup setup-bench build test test-quick test-unit test-sim test-e2e clients redis-clients mongodb-clients redis-regress rest-clients regress pgx-suite mongodb-suite matrix adversary leaks adversary-mutants sim-mutants plan-mutants doctor-matrix demo bench bench-redis bench-mongodb bench-rest bench-load picture cases fuzz fuzz-corpus lint clean
+.PHONY: help setup setup-bench build test test-quick test-unit test-sim test-e2e clients redis-clients mongodb-clients redis-regress rest-clients regress pgx-suite mongodb-suite matrix adversary leaks adversary-mutants sim-mutants plan-mutants doctor-matrix demo bench bench-redis bench-mongodb bench-rest bench-load picture cases packages package-test fuzz fuzz-corpus lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -129,8 +129,10 @@ plan-mutants: setup ## put other rules (crates/proof/mutants/plan) into the pool
 doctor-matrix: setup build ## compare the doctor's findings with faults made on purpose, and with healthy runs (DOCTOR_ARGS='--runs 20 --json FILE')
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/hunts/doctor_matrix.py $(DOCTOR_ARGS)
 
-demo: setup build ## see it work: many clients, few servers, before and after
-	$(POOLHOUSE) demo
+demo: ## see it work: many clients, few servers, before and after (with the installed Poolhouse, if none is built)
+	@scripts/setup.sh demo
+	@program=$$(command -v poolhouse || true); \
+	    if [ -x '$(POOLHOUSE)' ] || [ -z "$$program" ]; then $(MAKE) build && program='$(POOLHOUSE)'; fi; "$$program" demo
 
 bench: setup-bench build ## measure beside PgBouncer, in front of Redis and MongoDB, and over HTTP (PGBOUNCER=path names another than sid's)
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) bench/run.py $(BENCH_ARGS)
@@ -159,13 +161,19 @@ picture: ## draw docs/beside-pgbouncer.svg from the result file that docs/benchm
 cases: setup build ## the published cases as scenarios, in minutes, with one report (FULL=1: the published durations, hours)
 	POOLHOUSE=$(POOLHOUSE) scripts/cases.sh
 
+packages: ## Debian packages, a static tar file, an image, the bill of materials: into target/packages (SIGNING_KEY=NAME signs, ARCHITECTURES='amd64 arm64')
+	scripts/packages/build.sh
+
+package-test: setup build ## install the packages on machines of their own (namespaces, systemd), upgrade them under clients, remove them
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) -m pytest tests/packages $(PYTEST_ARGS)
+
 fuzz: ## fuzz every parser for FUZZ_SECONDS each (nightly Rust)
 	scripts/fuzz.sh $(FUZZ_SECONDS)
 
 fuzz-corpus: ## replay the kept fuzzing corpus (nightly Rust)
 	scripts/fuzz.sh corpus
 
-lint: ## formatting, clippy (of the fuzz targets, too), the arrows between crates, lengths of files and functions, widths of lines
+lint: ## formatting, clippy (of the fuzz targets, too), the arrows between crates, lengths of files and functions, licences
 	$(CARGO) fmt --all --check
 	@# Clippy links nothing: any file will do for libFuzzer, which takes long to compile.
 	CUSTOM_LIBFUZZER_PATH=$(CURDIR)/crates/proof/fuzz/Cargo.toml $(CARGO) clippy --workspace --all-targets --locked $(FOR_ALL) -- -D warnings
@@ -173,6 +181,7 @@ lint: ## formatting, clippy (of the fuzz targets, too), the arrows between crate
 	$(CARGO) clippy -p poolhouse --no-default-features --locked $(FOR_ALL) -- -D warnings
 	scripts/check-layers
 	scripts/check-limits
+	scripts/check-licences
 
 clean: ## remove what was built and the virtual environment
 	$(CARGO) clean

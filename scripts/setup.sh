@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building, testing and measuring Poolhouse needs, says what it installs, and does nothing when
-# all is there. `setup.sh bench` also installs rivals that only benchmarks need. Runs as root, or as an ordinary
+# all is there. `setup.sh bench` also installs rivals that only benchmarks need, `setup.sh demo` only what
+# `poolhouse demo` needs. Runs as root, or as an ordinary
 # user with sudo. Does not install Rust: it says how.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -44,12 +45,13 @@ have_browser() { have chromium || have chromium-browser || have google-chrome; }
 have_venv() { have python3 && python3 -c 'import ensurepip, venv' 2>/dev/null; }
 
 missing_packages() {
-    have cc || echo build-essential
-    have psql || echo postgresql-client
     have_postgres || echo postgresql
     have_pgbench || echo postgresql-contrib
-    have openssl || echo openssl
     have pgbouncer || echo pgbouncer
+    [ "$purpose" != demo ] || return 0
+    have cc || echo build-essential
+    have psql || echo postgresql-client
+    have openssl || echo openssl
     have haproxy || echo haproxy
     have nutcracker || echo nutcracker
     have redis-server || echo redis-server
@@ -128,7 +130,8 @@ build_ferretdb() {
 }
 
 purpose=${1:-test}
-case $purpose in test | bench) ;; *) fail "there is no '$purpose' to set up: write bench, or nothing" ;; esac
+case $purpose in test | bench | demo) ;; *) fail "there is no '$purpose' to set up: write bench, demo, or nothing" ;; esac
+[ "$purpose" != demo ] || { install_packages; exit 0; }
 check_rust
 install_packages
 make_venv
