@@ -40,6 +40,7 @@ fetch() {
 }
 
 # The program, its loader and the libraries that this names: a tenth of what has come. None of the system's are taken.
+# With them the manual of its settings, which a test compares with ours.
 keep() {
     local root=$work/root kept=$work/kept loader libraries
     loader=$(find "$root" -name 'ld-linux-*.so.*' | head -n 1)
@@ -48,6 +49,7 @@ keep() {
     "$loader" --library-path "$libraries" --list "$root/usr/sbin/pgbouncer" >"$work/list" || return 1
     awk '$3 ~ /^\// { print $3 }' "$work/list" | xargs -I FILE cp -L FILE "$kept/lib/" || return 1
     cp -L "$loader" "$kept/loader" && cp "$root/usr/sbin/pgbouncer" "$kept/" || return 1
+    gzip -dc "$root/usr/share/man/man5/pgbouncer.5.gz" >"$kept/pgbouncer.5" || return 1
     cat >"$kept/run" <<'RUN'
 #!/bin/sh
 here=$(dirname "$(readlink -f "$0")")
@@ -56,7 +58,7 @@ RUN
     chmod 755 "$kept" "$kept/run"
 }
 
-[ -x $home/run ] && $home/run --version >/dev/null 2>&1 && exit 0
+[ -x $home/run ] && [ -s $home/pgbouncer.5 ] && $home/run --version >/dev/null 2>&1 && exit 0
 if ! command -v apt-get >/dev/null || ! command -v dpkg-deb >/dev/null; then
     say "this is no Debian: benchmarks take the PgBouncer that is installed"
     exit 0

@@ -1,4 +1,5 @@
-//! `poolhouse check`: says what is wrong with a configuration file, without starting anything.
+//! `poolhouse check`: says what is wrong with a configuration file, Poolhouse's own or PgBouncer's, without starting
+//! anything.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -11,10 +12,11 @@ use crate::BAD_USAGE;
 const EXAMPLE: &str = "\
 Example:
   poolhouse check poolhouse.toml
+  poolhouse check /etc/pgbouncer/pgbouncer.ini
 
 Exit status: 0 usable (there may be warnings), 2 not usable.";
 
-/// Check a configuration file: mistakes, and settings that cannot work together
+/// Check a configuration file, or a pgbouncer.ini: mistakes, and settings that cannot work together
 #[derive(Args)]
 #[command(after_help = EXAMPLE)]
 pub struct CheckArgs {
@@ -36,11 +38,18 @@ pub fn run(args: CheckArgs) -> anyhow::Result<ExitCode> {
             return Ok(BAD_USAGE.into());
         }
     };
-    let problems = serve::check(&config, Machine::here());
+    let notes = config.source.iter().flat_map(serve::Source::notes);
+    let problems: Vec<_> = notes.cloned().chain(serve::check(&config, Machine::here())).collect();
     problems.iter().for_each(|problem| eprintln!("{problem}"));
     let errors = problems.iter().filter(|problem| problem.severity == Severity::Error).count();
     let warnings = problems.len() - errors;
     let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    if config.source.as_ref().is_some_and(|source| source.translation.is_some()) {
+        println!(
+            "{}: a file of PgBouncer's, which is translated (`poolhouse convert` prints it)",
+            args.config.display()
+        );
+    }
     println!(
         "{}: {}, {}, {}; {}, {}",
         args.config.display(),

@@ -11,9 +11,11 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 mod printing;
 
 mod check;
+mod convert;
 mod ctl;
 mod doctor;
 mod manual;
+mod pgbouncer;
 mod remote;
 mod serve;
 mod top;
@@ -62,6 +64,9 @@ struct Command {
 enum Verb {
     Serve(Box<serve::ServeArgs>),
     Check(check::CheckArgs),
+    Convert(convert::ConvertArgs),
+    #[command(name = "pgbouncer")]
+    PgBouncer(pgbouncer::PgBouncerArgs),
     #[cfg(feature = "lab")]
     Bench(Box<bench::BenchArgs>),
     Ctl(ctl::CtlArgs),
@@ -80,7 +85,14 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let words = usage::add_default_address(std::env::args_os(), &Command::command());
+    let words: Vec<_> = std::env::args_os().collect();
+    if pgbouncer::is_called_so(&words) {
+        return exit_status(pgbouncer::run_as_program(&words));
+    }
+    if words.get(1).is_some_and(|verb| verb == pgbouncer::PROGRAM) {
+        return exit_status(pgbouncer::run_as_program(&words[1..]));
+    }
+    let words = usage::add_default_address(words.into_iter(), &Command::command());
     let command = variables::add_to(Command::command())
         .try_get_matches_from(words)
         .and_then(|matches| Command::from_arg_matches(&matches))
@@ -88,6 +100,8 @@ fn main() -> ExitCode {
     let done = match command.verb {
         Verb::Serve(args) => serve::run(*args),
         Verb::Check(args) => check::run(args),
+        Verb::Convert(args) => convert::run(args),
+        Verb::PgBouncer(args) => pgbouncer::run(args),
         #[cfg(feature = "lab")]
         Verb::Bench(args) => bench::run(*args),
         Verb::Ctl(args) => ctl::run(args),
@@ -101,6 +115,11 @@ fn main() -> ExitCode {
         Verb::Sweep(args) => sweep::run(*args),
         Verb::Top(args) => top::run(args),
     };
+    exit_status(done)
+}
+
+/// The exit status of what a verb has done, after an error is told.
+fn exit_status(done: anyhow::Result<ExitCode>) -> ExitCode {
     let status = done.unwrap_or_else(|error| {
         // Servers and files wrote a part of it.
         eprintln!("error: {}", printable::lines(&format!("{error:#}")));

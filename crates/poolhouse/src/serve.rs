@@ -331,8 +331,10 @@ fn is_file(text: &str) -> bool {
 fn no_url(file: &str) -> Problem {
     let problem = Problem::error(format!("`{file}` is a file, and here belongs a URL"));
     if Path::new(file).extension().is_some_and(|end| end == "ini") {
-        let hint =
-            "a configuration file of Poolhouse is named with --config; for PgBouncer's see docs/from-pgbouncer.md";
+        let hint = format!(
+            "PgBouncer's file is named with --config {file}, or given to `poolhouse pgbouncer {file}`; see \
+             docs/from-pgbouncer.md"
+        );
         return problem.hint(hint);
     }
     problem

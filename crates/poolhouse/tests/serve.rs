@@ -141,7 +141,7 @@ fn bad_usage_and_bad_configuration_have_exit_status_2() {
         (&["serve", "postgres://h/d", "--log-level", "a=b=c", "--listen", "127.0.0.1:0"], "log level"),
         (&["serve", file], "--config"),
         (&["serve", "pgbouncer.ini"], "docs/from-pgbouncer.md"),
-        (&["serve", "--config", ini], "docs/from-pgbouncer.md"),
+        (&["serve", "--config", ini], "no client could log in"),
         (&["serve", "--config", file], "did you mean `max_size`?"),
         (&["serve", "--config", file, "--max-size", "5"], "--config"),
         (&["check", file], "p.toml:4:1: error: unknown key `max_sise`"),

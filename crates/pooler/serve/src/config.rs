@@ -1,8 +1,9 @@
 //! The configuration as plain values; the modules below read it from a file or a URL. Opens no socket and starts
 //! nothing.
 
-use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{fmt, net::SocketAddr, ops::Range, path::PathBuf, sync::Arc, time::Duration};
 
+use ::pgbouncer::Translation;
 use ::redis_session::HttpRules;
 use driver::{Hosts, PoolTimeouts, TenantLimits, Timeouts};
 use pool::{GateConfig, PoolConfig};
@@ -21,7 +22,7 @@ mod http;
 mod keys;
 mod mongodb;
 mod options;
-pub(crate) mod pgbouncer;
+mod pgbouncer;
 mod redis;
 mod tls;
 mod userlist;
@@ -70,7 +71,7 @@ impl Config {
     pub fn locate(&self, problem: Problem, spots: &Spots, key: &'static str) -> Problem {
         let span = spots.get(key).or_else(|| spots.get(""));
         match (&self.source, span) {
-            (Some(source), Some(span)) => problem.at(&source.path, source.text.reveal(), span.clone()),
+            (Some(source), Some(span)) => source.locate(problem, span.clone()),
             (Some(source), None) => problem.in_file(&source.path),
             (None, _) => problem,
         }
@@ -85,6 +86,21 @@ pub struct Source {
     pub text: Secret,
     /// Files with passwords in them: this one, the user list, and those that `*_file` keys name.
     pub secret_files: Vec<PathBuf>,
+    /// What the text comes from, if the file is PgBouncer's.
+    pub translation: Option<Arc<Translation>>,
+}
+
+impl Source {
+    /// What is different, or without effect, in a file of PgBouncer's.
+    pub fn notes(&self) -> impl Iterator<Item = &Problem> {
+        self.translation.iter().flat_map(|translation| &translation.notes)
+    }
+
+    /// A problem at a place of the text.
+    fn locate(&self, problem: Problem, span: Range<usize>) -> Problem {
+        let problem = problem.at(&self.path, self.text.reveal(), span);
+        self.translation.as_ref().map_or(problem.clone(), |translation| translation.locate(problem))
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]

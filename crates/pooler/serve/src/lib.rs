@@ -32,6 +32,6 @@ pub use driver::{REACTOR, raise_descriptor_limit};
 pub use logs::{LogFormat, LogOptions};
 pub use password::Password;
 pub use pools::MAX_POOLS;
-pub use read::{from_file, from_text};
+pub use read::{from_file, from_ini, from_text};
 pub use serve::{ServeError, serve};
 pub use tls::Tls;

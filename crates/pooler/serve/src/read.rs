@@ -1,27 +1,66 @@
-//! Reads a configuration file and reports all its errors at once. `config` and `check` find them.
+//! Reads a configuration file, Poolhouse's own or PgBouncer's, and reports all its errors at once. `config` and `check`
+//! find them.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
+use ::pgbouncer::{Machine, Translation, translate};
 use settings::{Problem, Problems, Variables, environment, load_text};
+use upstream::Kind;
 
 use crate::{
     check::errors_of_a_part,
-    config::{Config, Reading, pgbouncer, read},
+    config::{Config, Reading, Source, read},
 };
 
-/// Reads a file; `${ENV}` comes from the environment. With `insecure_no_auth`, clients may connect from anywhere though
-/// no user has a password.
+/// Reads a file of either kind; `${ENV}` in Poolhouse's own comes from the environment. With `insecure_no_auth`, clients
+/// may connect from anywhere though no user has a password.
 ///
 /// # Errors
 /// All errors of the file. If there are none, [`crate::check()`] may find more.
 pub fn from_file(path: &Path, insecure_no_auth: bool) -> Result<Config, Problems> {
     let text = load_text(path)?;
-    let reading = read(path, &text, &environment);
-    if reading.config.is_none() && pgbouncer::is_its_file(&text) {
-        let (message, hint) = pgbouncer::not_read();
-        return Err(Problem::error(message).hint(hint).in_file(path).into());
+    if ::pgbouncer::is_ini(path, &text) {
+        return from_ini(path);
     }
-    usable(reading, insecure_no_auth)
+    usable(read(path, &text, &environment), insecure_no_auth)
+}
+
+/// Reads a file of PgBouncer's, which is translated; places of errors are those of that file.
+///
+/// # Errors
+/// As [`from_file`].
+pub fn from_ini(path: &Path) -> Result<Config, Problems> {
+    let translation = Arc::new(translate(path, &Machine::here())?);
+    let reading = read(path, &translation.toml, &|_| None);
+    let config = usable(reading, false).map_err(|Problems(problems)| located(problems, &translation))?;
+    if !config.authenticates(Kind::Postgres) {
+        // Without this, clients of this machine would be let in, whom PgBouncer asks for a password.
+        let problem = Problem::error("no user is known, so no client could log in").in_file(path);
+        return Err(problem.hint("add users to the auth_file, or set auth_user").into());
+    }
+    let source = config.source.map(|source| {
+        let files = translation.files().map(Path::to_owned).chain(source.secret_files).collect();
+        Source { secret_files: files, translation: Some(translation), ..source }
+    });
+    Ok(Config { source, ..config })
+}
+
+/// Reads again what a configuration was read from.
+///
+/// # Errors
+/// As [`from_file`].
+pub fn again(source: &Source, insecure_no_auth: bool) -> Result<Config, Problems> {
+    match source.translation {
+        Some(_) => from_ini(&source.path),
+        None => from_file(&source.path, insecure_no_auth),
+    }
+}
+
+fn located(problems: Vec<Problem>, translation: &Translation) -> Problems {
+    let mut problems: Vec<Problem> = problems.into_iter().map(|problem| translation.locate(problem)).collect();
+    problems.sort_by_key(Problem::position);
+    problems.dedup();
+    Problems(problems)
 }
 
 /// Reads a file's text; the file need not exist. Relative paths in the text start at the file's folder.

@@ -1,12 +1,9 @@
 //! Reload of the configuration. If the new one has an error, the old one stays in force; what takes a restart to change
 //! is reported.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex, PoisonError, RwLock,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-    },
+use std::sync::{
+    Arc, Mutex, PoisonError, RwLock,
+    atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
 use driver::{Changes, Handle};
@@ -17,7 +14,7 @@ use crate::{
     config::{Config, Listener},
     live_pools::{LivePools, Succession},
     pools::ConfigPools,
-    read::from_file,
+    read::again,
     seeds::look_up_hosts,
     tls::Tls,
 };
@@ -146,12 +143,11 @@ impl Reloader {
 
 /// Reads the file of the configuration in force; `opened` are the open listeners. Returns warnings, too.
 fn read(in_force: &Config, opened: &[Listener]) -> Result<(Config, Vec<Problem>), Problems> {
-    let path: Option<PathBuf> = in_force.source.as_ref().map(|source| source.path.clone());
-    let Some(path) = path else {
+    let Some(source) = &in_force.source else {
         let problem = Problem::error("there is no configuration file to read again: all was given on the command line");
         return Err(problem.hint("start with --config, or restart with other arguments").into());
     };
-    let config = from_file(Path::new(&path), in_force.insecure_no_auth)?;
+    let config = again(source, in_force.insecure_no_auth)?;
     let config = look_up_hosts(config, Some(in_force))?;
     let serves = |listener: &Listener| config.databases_of(listener.kind).next().is_some();
     if !opened.iter().any(serves) {
@@ -228,6 +224,8 @@ pub fn one_line(problem: &Problem) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use crate::read::from_text;
 

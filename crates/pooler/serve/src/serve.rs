@@ -21,7 +21,7 @@ use crate::{
     admin::{Admin, Control, ProtocolMemory, connections},
     banner,
     check::{Machine, check},
-    config::Config,
+    config::{Config, Source},
     handover::{self, Inherited, LimitShares, Predecessors, Sockets, SuccessorListener},
     live_pools::LivePools,
     logs::{LogFormat, LogOptions, Logs},
@@ -84,7 +84,8 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool, new_examiner: Ne
     // Sockets are opened before any thread starts: `sockets::bind` changes the umask.
     let Opened { listeners, admin_socket, admin_problem, copies } = Opened::open(&config, inherited.as_mut())?;
     let logs = Logs::start(log).map_err(ServeError::Logging)?;
-    for problem in problems.iter().chain(&admin_problem) {
+    let notes = config.source.iter().flat_map(Source::notes);
+    for problem in notes.chain(&problems).chain(&admin_problem) {
         announce(problem, log.format);
     }
     tracing::debug!(descriptors, "limit of file descriptors");

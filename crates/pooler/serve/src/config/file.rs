@@ -55,7 +55,12 @@ pub fn read(path: &Path, text: &str, variables: Variables<'_>) -> Reading {
         let mut reader = Reader { document, secret_files: vec![path.to_owned()], intact };
         let config = reader.config(root);
         intact = reader.intact;
-        let source = Source { path: path.to_owned(), text: Secret::new(text), secret_files: reader.secret_files };
+        let source = Source {
+            path: path.to_owned(),
+            text: Secret::new(text),
+            secret_files: reader.secret_files,
+            translation: None,
+        };
         Config { source: Some(source), ..config }
     });
     Reading { config, intact, problems }

@@ -62,19 +62,6 @@ pub(super) fn advice(key: &str) -> Option<String> {
     Some(format!("PgBouncer's `{key}` is here: {here}; see {PAGE}"))
 }
 
-/// Whether a text, which is no TOML, has a section that PgBouncer's file has.
-pub(crate) fn is_its_file(text: &str) -> bool {
-    text.lines().any(|line| matches!(line.trim(), "[pgbouncer]" | "[databases]"))
-}
-
-/// What is said of such a file.
-pub(crate) fn not_read() -> (&'static str, String) {
-    (
-        "this is a file of PgBouncer's, and Poolhouse reads its own: a poolhouse.toml",
-        format!("{PAGE} says what replaces each setting"),
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,178 @@
+//! Every setting of PgBouncer's manual, and what becomes of it here. Translates nothing: `translate` does what these
+//! tables say.
+
+mod general;
+mod of_entries;
+
+pub use self::{
+    general::GENERAL,
+    of_entries::{DATABASE, PEER, USER},
+};
+use crate::{ini::SectionName, values::Kind};
+
+/// A key of a `poolhouse.toml`: its section (`url`: a parameter of a database's URL) and its name.
+pub type TomlKey = (&'static str, &'static str);
+
+/// Keys that this version of Poolhouse lacks. A setting that needs one is refused, unless it has its default.
+const LACKING: &[TomlKey] = &[
+    ("pool", "reserve_size"),
+    ("pool", "reserve_wait_time"),
+    ("pool", "transaction_time"),
+    ("pool", "login_retry_time"),
+    ("pool", "round_robin"),
+    ("pool", "cancel_wait_time"),
+    ("pool", "fast_close"),
+    ("database", "reserve_size"),
+    ("user", "reserve_size"),
+    ("user", "transaction_time"),
+    ("limits", "max_clients"),
+    ("limits", "max_user_clients"),
+    ("listener", "listen list"),
+    ("listener", "socket_group"),
+    ("listener", "backlog"),
+    ("listener", "reuse_port"),
+    ("listener", "max_message_size"),
+    ("listener", "refuse_simple_queries"),
+    ("listener", "wait_notice_time"),
+    ("listener", "login_notice"),
+    ("listener", "tls_protocols"),
+    ("listener", "tls_ciphers"),
+    ("tcp", "keepalive"),
+    ("tcp", "keep_idle"),
+    ("tcp", "keep_interval"),
+    ("tcp", "keep_count"),
+    ("tcp", "user_timeout"),
+    ("tcp", "defer_accept"),
+    ("tcp", "socket_buffer"),
+    ("dns", "max_ttl"),
+    ("dns", "negative_ttl"),
+    ("dns", "zone_check_period"),
+    ("dns", "resolv_conf"),
+    ("serve", "compatible_with"),
+    ("serve", "pid_file"),
+    ("serve", "user"),
+    ("serve", "peers"),
+    ("auth", "type"),
+    ("auth", "hba_file"),
+    ("auth", "ident_file"),
+    ("auth", "ldap_options"),
+    ("auth", "scram_iterations"),
+    ("console", "name"),
+    ("console", "admins"),
+    ("console", "viewers"),
+    ("log", "file"),
+    ("log", "level"),
+    ("log", "syslog"),
+    ("log", "syslog_ident"),
+    ("log", "syslog_facility"),
+    ("log", "stats_period"),
+    ("log", "pooler_errors"),
+    ("url", "load_balance_hosts=round-robin"),
+    ("url", "tls_protocols"),
+    ("url", "tls_ciphers"),
+];
+
+/// Whether this version of Poolhouse has a key.
+pub fn has(key: TomlKey) -> bool {
+    !LACKING.contains(&key)
+}
+
+/// What becomes of a setting.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// It does here what it does there.
+    Same,
+    /// It is translated, and does something else in the way that this says.
+    Different(&'static str),
+    /// It is taken, and has no effect, for this reason.
+    Accepted(&'static str),
+    /// It is refused unless it has its default: the reason, and what to do instead.
+    Refused(&'static str),
+}
+
+/// A setting of the manual.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    pub name: &'static str,
+    /// The value without the setting, as it would stand in the file.
+    pub default: &'static str,
+    pub kind: Kind,
+    /// What it is translated to.
+    pub toml: &'static [TomlKey],
+    fate: Fate,
+}
+
+const LACKS_A_KEY: &str =
+    "this version of Poolhouse cannot do it yet: take the line away, or stay with PgBouncer for it";
+
+impl Known {
+    const fn new(name: &'static str, default: &'static str, kind: Kind, toml: &'static [TomlKey], fate: Fate) -> Self {
+        Self { name, default, kind, toml, fate }
+    }
+
+    /// What becomes of it in this version.
+    pub fn fate(&self) -> Fate {
+        match self.toml.iter().all(|key| has(*key)) {
+            true => self.fate,
+            false => Fate::Refused(LACKS_A_KEY),
+        }
+    }
+
+    /// Whether a value asks for what happens without the setting.
+    pub fn is_default(&self, value: &str) -> bool {
+        use crate::values::{number, time};
+        match self.kind {
+            Kind::Number => number(value) == number(self.default),
+            Kind::Time => time(value) == time(self.default),
+            Kind::Word(_) => value.eq_ignore_ascii_case(self.default),
+            Kind::Text => value == self.default,
+        }
+    }
+}
+
+/// The settings of a section.
+pub fn known(section: SectionName) -> &'static [Known] {
+    match section {
+        SectionName::PgBouncer => GENERAL,
+        SectionName::Databases => DATABASE,
+        SectionName::Users => USER,
+        SectionName::Peers => PEER,
+    }
+}
+
+/// The setting of this name.
+pub fn find(section: SectionName, name: &str) -> Option<&'static Known> {
+    known(section).iter().find(|known| known.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECTIONS: [SectionName; 4] =
+        [SectionName::PgBouncer, SectionName::Databases, SectionName::Users, SectionName::Peers];
+
+    #[test]
+    fn each_setting_stands_once_and_admits_its_default() {
+        for section in SECTIONS {
+            for (at, setting) in known(section).iter().enumerate() {
+                assert!(known(section)[..at].iter().all(|other| other.name != setting.name), "{}", setting.name);
+                let is_unset = setting.default.is_empty() && section != SectionName::PgBouncer;
+                assert!(is_unset || setting.kind.admits(setting.default), "{}", setting.name);
+            }
+        }
+    }
+
+    #[test]
+    fn each_lacking_key_is_needed_by_a_setting() {
+        let needed: Vec<TomlKey> =
+            SECTIONS.iter().flat_map(|section| known(*section)).flat_map(|known| known.toml.iter().copied()).collect();
+        for key in LACKING.iter().filter(|key| !OF_THE_WHOLE.contains(key)) {
+            assert!(needed.contains(key), "{key:?}");
+        }
+    }
+
+    /// Keys that come of no single setting.
+    const OF_THE_WHOLE: [TomlKey; 4] =
+        [("serve", "compatible_with"), ("limits", "max_clients"), ("console", "name"), ("listener", "listen list")];
+}

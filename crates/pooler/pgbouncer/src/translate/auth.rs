@@ -1,0 +1,82 @@
+//! Who may log in: `[auth]`.
+
+use super::Writer;
+use crate::{
+    ini::{SectionName, Setting},
+    known::has,
+    pairs::pairs,
+};
+
+impl Writer<'_> {
+    pub(super) fn auth(&mut self) {
+        self.open("auth");
+        let kind = self.get("auth_type");
+        match kind.word() {
+            "pam" => {
+                let hint = "use auth_query, ldap, or a list of users; PAM would load foreign code into the pooler";
+                self.refuse_given(kind, "auth_type = pam is not supported", hint);
+            }
+            "md5" | "scram-sha-256" if !has(("auth", "type")) => {}
+            word => self.set("type", word, kind),
+        }
+        self.require_users();
+        for (name, key) in [("auth_file", "file"), ("auth_hba_file", "hba_file"), ("auth_ident_file", "ident_file")] {
+            let given = self.get(name);
+            if key != "file" && kind.word() != "hba" {
+                continue;
+            }
+            if let Some(path) = given.text() {
+                self.set(key, self.path(path), given);
+            }
+        }
+        let ldap = self.get("auth_ldap_options");
+        if kind.word() == "ldap" {
+            self.set_unless_default("ldap_options", ldap.value, ldap);
+        }
+        let iterations = self.get("scram_iterations");
+        self.set_unless_default("scram_iterations", iterations.number(), iterations);
+        self.lookups();
+    }
+
+    /// With passwords asked for and none to be had, no client could log in.
+    fn require_users(&mut self) {
+        let kind = self.get("auth_type");
+        let asks = matches!(kind.word(), "md5" | "scram-sha-256" | "plain" | "trust");
+        let of_database = self.ini.settings.iter().any(|setting| asks_its_database(setting));
+        let is_known = ["auth_file", "auth_user"].iter().any(|name| self.get(name).text().is_some());
+        if asks && !is_known && !of_database {
+            let message = format!("with auth_type = {} and no users, no client could log in", kind.word());
+            self.refuse_given(kind, message, "set auth_file, or auth_user and auth_query");
+        }
+    }
+
+    /// Users that are looked up in databases.
+    fn lookups(&mut self) {
+        let (user, query, database) = (self.get("auth_user"), self.get("auth_query"), self.get("auth_dbname"));
+        if let Some(name) = user.text() {
+            self.set("auth_user", name, user);
+        }
+        let is_asked = user.text().is_some() || self.ini.settings.iter().any(asks_its_database);
+        if is_asked {
+            self.set("auth_query", query.value, query);
+        }
+        if let (Some(name), true) = (database.text(), is_asked) {
+            self.set("auth_database", self.name_at_server(name), database);
+        }
+    }
+
+    /// The name at the server of an entry of `[databases]`.
+    pub(super) fn name_at_server(&self, name: &str) -> String {
+        let entry = |setting: &&Setting| setting.section == SectionName::Databases && setting.key == name;
+        let own = self.ini.settings.iter().rev().find(entry).and_then(|setting| {
+            pairs(&setting.value).ok()?.into_iter().rev().find(|pair| pair.key == "dbname").map(|pair| pair.value)
+        });
+        own.unwrap_or_else(|| name.to_owned())
+    }
+}
+
+/// Whether an entry of `[databases]` has its users looked up.
+fn asks_its_database(setting: &Setting) -> bool {
+    setting.section == SectionName::Databases
+        && pairs(&setting.value).is_ok_and(|pairs| pairs.iter().any(|pair| pair.key == "auth_user"))
+}

@@ -1,0 +1,169 @@
+//! The rules of all pools: `[pool]`.
+
+use std::time::Duration;
+
+use settings::Problem;
+
+use super::Writer;
+use crate::{general::Given, toml_text::Value};
+
+/// In place of a time-out that is switched off and cannot be.
+const A_DAY: Duration = Duration::from_secs(86_400);
+/// In place of no time at all: each released connection is checked before it is used.
+const AT_ONCE: Duration = Duration::from_millis(1);
+
+impl Writer<'_> {
+    pub(super) fn pool(&mut self) {
+        self.open("pool");
+        let mode = self.get("pool_mode");
+        self.set("mode", mode.word(), mode);
+        self.sizes();
+        self.checks();
+        for (name, key) in [
+            ("server_idle_timeout", "max_idle_time"),
+            ("pool_idle_timeout", "pool_idle_time"),
+            ("server_login_retry", "login_retry_time"),
+            ("cancel_wait_timeout", "cancel_wait_time"),
+        ] {
+            let given = self.get(name);
+            self.set(key, given.time_unless_zero(), given);
+        }
+        let life = self.get("server_lifetime");
+        if self.is_life_time(life) {
+            self.set("max_life_time", Some(life.time()), life);
+        }
+        let connect = self.get("server_connect_timeout");
+        self.set("connect_time", Some(connect.time_unless_zero().unwrap_or(A_DAY)), connect);
+        let wait = self.get("query_wait_timeout");
+        self.toml.comment("PgBouncer makes no difference between a busy server and one that is down.");
+        self.set("max_wait_time", wait.time_unless_zero(), wait);
+        self.set("unavailable_wait_time", wait.time_unless_zero(), wait);
+        for (name, key) in [
+            ("query_timeout", "query_time"),
+            ("client_idle_timeout", "client_idle_time"),
+            ("idle_transaction_timeout", "transaction_idle_time"),
+            ("transaction_timeout", "transaction_time"),
+        ] {
+            let given = self.get(name);
+            self.set_unless_default(key, given.time_unless_zero(), given);
+        }
+        for (name, key) in [
+            ("server_round_robin", "round_robin"),
+            ("server_fast_close", "fast_close"),
+            ("application_name_add_host", "application_name_add_host"),
+        ] {
+            let given = self.get(name);
+            self.set_unless_default(key, given.truth(), given);
+        }
+        self.statements();
+    }
+
+    fn sizes(&mut self) {
+        let (size, least) = (self.get("default_pool_size"), self.get("min_pool_size"));
+        if self.is_size(size) {
+            self.set("max_size", self.count(size.number()), size);
+        }
+        self.set_unless_default("min_size", least.number().clamp(0, size.number().max(1)), least);
+        let (reserve, time) = (self.get("reserve_pool_size"), self.get("reserve_pool_timeout"));
+        self.set_unless_default("reserve_size", self.count(reserve.number()), reserve);
+        // The time counts for databases with a reserve of their own, too.
+        if crate::known::has(("pool", "reserve_wait_time")) {
+            self.set("reserve_wait_time", time.time_unless_zero(), time);
+        }
+    }
+
+    /// Whether a number of servers is one; it is refused if not.
+    pub(super) fn is_size(&mut self, size: Given<'_>) -> bool {
+        let is_one = size.number() > 0;
+        if !is_one {
+            let name = size.known.name;
+            let message = format!("{name} is {}: no client would be served", size.value.escape_debug());
+            self.refuse_given(size, message, "write 1 or more");
+        }
+        is_one
+    }
+
+    /// Whether a life time of servers can be kept; it is refused if not.
+    pub(super) fn is_life_time(&mut self, life: Given<'_>) -> bool {
+        let is_one = life.time() >= Duration::from_secs(1);
+        if !is_one {
+            let message = "server_lifetime of less than a second is not supported";
+            self.refuse_given(life, message, "write 1 to have connections replaced once a second");
+        }
+        is_one
+    }
+
+    /// How an idle server is checked before it is used.
+    fn checks(&mut self) {
+        let (delay, query) = (self.get("server_check_delay"), self.get("server_check_query"));
+        match query.value.is_empty() {
+            true => self.set("check_after_idle", Value::Time(None), query),
+            false => self.set("check_after_idle", Some(delay.time().max(AT_ONCE)), delay),
+        }
+    }
+
+    /// What is made of statements that a client leaves behind.
+    fn statements(&mut self) {
+        let prepared = self.get("max_prepared_statements");
+        match prepared.number() {
+            ..=0 => {
+                if let Some(spot) = prepared.spot {
+                    self.notes.push(self.ini.locate(
+                        Problem::warning("max_prepared_statements: prepared statements are followed with 0, too"),
+                        spot,
+                    ));
+                }
+            }
+            number => self.set("max_prepared_statements", self.count(number), prepared),
+        }
+        let always = self.get("server_reset_query_always");
+        if always.truth() {
+            self.set("reset", "always", always);
+        }
+        let reset = self.get("server_reset_query");
+        if !only_resets(reset.value) {
+            let hint = "Poolhouse runs statements of its own between clients; have the application run this one";
+            self.refuse_given(reset, "this server_reset_query does more than reset the session", hint);
+        }
+    }
+}
+
+/// Whether a query only does what Poolhouse's own cleaning does, too.
+fn only_resets(query: &str) -> bool {
+    const RESETS: &[&str] = &[
+        "",
+        "discard all",
+        "discard temp",
+        "discard temporary",
+        "discard plans",
+        "discard sequences",
+        "deallocate all",
+        "deallocate prepare all",
+        "reset all",
+        "reset session authorization",
+        "reset role",
+        "set session authorization default",
+        "unlisten *",
+        "close all",
+        "abort",
+        "rollback",
+        "select pg_advisory_unlock_all()",
+        "select pg_catalog.pg_advisory_unlock_all()",
+    ];
+    query.split(';').all(|statement| {
+        let words: Vec<String> = statement.split_whitespace().map(str::to_lowercase).collect();
+        RESETS.contains(&words.join(" ").as_str())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::only_resets;
+
+    #[test]
+    fn statements_that_reset_are_known() {
+        assert!(only_resets("DISCARD ALL") && only_resets("RESET ALL; SET  SESSION AUTHORIZATION DEFAULT;"));
+        assert!(only_resets("") && only_resets("deallocate all"));
+        assert!(!only_resets("SELECT clean()") && !only_resets("DISCARD ALL; SELECT 1"));
+    }
+}

@@ -1,0 +1,140 @@
+//! The process itself: `[serve]`, `[log]`, `[admin]`, `[console]`, `[limits]`, `[tcp]` and `[dns]`.
+
+use super::Writer;
+use crate::{ini::SectionName, known::has, toml_text::Value};
+
+impl Writer<'_> {
+    pub(super) fn process(&mut self) {
+        self.open("serve");
+        self.put("compatible_with", "pgbouncer");
+        let (connections, disconnections) = (self.get("log_connections"), self.get("log_disconnections"));
+        self.set("log_connections", connections.truth(), connections);
+        self.set("log_disconnections", disconnections.truth(), disconnections);
+        let peer = self.get("peer_id");
+        self.set_unless_default("node_id", peer.number(), peer);
+        for (name, key) in [("pidfile", "pid_file"), ("user", "user")] {
+            let given = self.get(name);
+            if let Some(text) = given.text() {
+                let text = if name == "pidfile" { self.path(text) } else { text.to_owned() };
+                self.set(key, text, given);
+            }
+        }
+        self.toml.comment("PgBouncer waits for its clients as long as it takes.");
+        self.put("drain_time", Value::Time(None));
+        self.log();
+        self.open("admin");
+        self.toml.comment("PgBouncer has no such address. With one there are metrics, `poolhouse ctl` and the doctor.");
+        self.put("listen", "off");
+    }
+
+    fn log(&mut self) {
+        self.open("log");
+        let file = self.get("logfile");
+        if let Some(path) = file.text() {
+            self.set("file", self.path(path), file);
+        }
+        let verbose = self.get("verbose");
+        let level = match verbose.number() {
+            ..=0 => "info",
+            1 | 2 => "debug",
+            _ => "trace",
+        };
+        self.set_unless_default("level", level, verbose);
+        let syslog = self.get("syslog");
+        self.set_unless_default("syslog", syslog.truth(), syslog);
+        if syslog.truth() {
+            let (ident, facility) = (self.get("syslog_ident"), self.get("syslog_facility"));
+            self.set("syslog_ident", ident.value, ident);
+            self.set("syslog_facility", facility.value, facility);
+        }
+        let (period, stats) = (self.get("stats_period"), self.get("log_stats"));
+        match stats.truth() {
+            true => self.set("stats_period", period.time_unless_zero(), period),
+            false => self.set("stats_period", Value::Time(None), stats),
+        }
+        let errors = self.get("log_pooler_errors");
+        self.set("pooler_errors", errors.truth(), errors);
+    }
+
+    pub(super) fn limits(&mut self) {
+        self.open("limits");
+        let clients = self.get("max_client_conn");
+        self.put("max_clients", self.count(clients.number()));
+        for (name, key) in
+            [("max_user_connections", "max_user_connections"), ("max_user_client_connections", "max_user_clients")]
+        {
+            let given = self.get(name);
+            if given.number() > 0 {
+                self.set(key, self.count(given.number()), given);
+            }
+        }
+    }
+
+    /// A count within the bounds of Poolhouse: more than a million is as good as no limit.
+    pub(super) fn count(&self, number: i64) -> i64 {
+        const MAX_COUNT: i64 = 1_000_000;
+        number.min(MAX_COUNT)
+    }
+
+    pub(super) fn console(&mut self) {
+        if !has(("console", "name")) {
+            for name in ["admin_users", "stats_users"] {
+                let given = self.get(name);
+                if let (Some(_), Some(spot)) = (given.text(), given.spot) {
+                    self.note(spot, format!("{name}: there is no console yet; `poolhouse ctl` gives orders"));
+                }
+            }
+            return;
+        }
+        self.open("console");
+        self.put("name", "pgbouncer");
+        for (name, key) in [("admin_users", "admins"), ("stats_users", "viewers")] {
+            let given = self.get(name);
+            self.set(key, given.list(), given);
+        }
+    }
+
+    pub(super) fn network(&mut self) {
+        self.open("tcp");
+        for (name, key) in [("tcp_keepalive", "keepalive"), ("tcp_defer_accept", "defer_accept")] {
+            let given = self.get(name);
+            self.set(key, given.truth(), given);
+        }
+        for (name, key) in [("tcp_keepidle", "keep_idle"), ("tcp_keepintvl", "keep_interval")] {
+            let given = self.get(name);
+            self.set_unless_default(key, given.time_unless_zero(), given);
+        }
+        let count = self.get("tcp_keepcnt");
+        self.set_unless_default("keep_count", count.number(), count);
+        let timeout = self.get("tcp_user_timeout");
+        let millis = std::time::Duration::from_millis(timeout.number().try_into().unwrap_or_default());
+        self.set_unless_default("user_timeout", Some(millis).filter(|time| !time.is_zero()), timeout);
+        let buffer = self.get("tcp_socket_buffer");
+        self.set_unless_default("socket_buffer", buffer.number(), buffer);
+        self.open("dns");
+        for (name, key) in [
+            ("dns_max_ttl", "max_ttl"),
+            ("dns_nxdomain_ttl", "negative_ttl"),
+            ("dns_zone_check_period", "zone_check_period"),
+        ] {
+            let given = self.get(name);
+            self.set(key, given.time_unless_zero(), given);
+        }
+        let file = self.get("resolv_conf");
+        if let Some(path) = file.text() {
+            self.set("resolv_conf", self.path(path), file);
+        }
+    }
+
+    /// Other processes that cancel requests are passed on to.
+    pub(super) fn peers(&mut self) {
+        let own = self.get("peer_id").number().to_string();
+        let others: Vec<_> =
+            self.ini.settings.iter().filter(|s| s.section == SectionName::Peers && s.key != own).collect();
+        if let Some(first) = others.first() {
+            let hint =
+                "threads of one process need no peers: take [peers] and so_reuseport away, and let one serve all";
+            self.refuse(&first.key_spot, "cancel requests are not passed on to peers yet", hint);
+        }
+    }
+}
