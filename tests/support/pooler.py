@@ -259,6 +259,7 @@ class Poolhouse(Pooler):
         settings = dict(settings)
         users = settings.pop("users", {"app": PASSWORDS["app"]})
         databases = settings.pop("databases", {"bench": {}})
+        auth = settings.pop("auth", {})
         auth_file, listen = settings.pop("auth_file", None), settings.pop("listen", f"127.0.0.1:{self.port}")
         settings.pop("ini", None)
 
@@ -276,9 +277,12 @@ class Poolhouse(Pooler):
         if limits:
             text += toml_table("[limits]", limits)
         if auth_file:
-            text += toml_table("[auth]", {"file": str(auth_file)})
+            auth = {"file": str(auth_file), **auth}
+        if auth:
+            text += toml_table("[auth]", auth)
         for address in [listen] if isinstance(listen, str) else listen:
-            text += toml_table("[[listener]]", {"protocol": "postgres", "listen": address, **listener})
+            on_tcp = listener if not address.startswith("unix:") else {k: v for k, v in listener.items() if k not in TLS_KEYS}
+            text += toml_table("[[listener]]", {"protocol": "postgres", "listen": address, **on_tcp})
         for name, more in databases.items():
             text += toml_table("[[database]]", {"name": name, "url": self.cluster.url("" if name == "*" else name), **database, **more})
         for name, password in users.items():

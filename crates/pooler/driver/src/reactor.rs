@@ -226,6 +226,9 @@ pub trait Reactor: 'static {
     /// The peer's address; `None` for a Unix socket or one that has gone.
     fn peer(&self, id: ConnId) -> Option<SocketAddr>;
 
+    /// The user of this machine whose process has the other end of a Unix socket; `None` on TCP.
+    fn peer_uid(&self, id: ConnId) -> Option<u32>;
+
     /// How long the host of a peer on TCP may be silent before it is taken for dead.
     fn set_user_timeout(&self, id: ConnId, user_timeout: Duration);
 

@@ -77,6 +77,13 @@ fn begin(socket: Socket, address: &SockAddr) -> io::Result<OwnedFd> {
     }
 }
 
+/// The user of this machine whose process connected to a Unix socket; `None` on TCP.
+pub(crate) fn peer_uid(socket: &OwnedFd) -> Option<u32> {
+    let local = SockRef::from(socket).local_addr().ok()?;
+    let credentials = local.is_unix().then(|| rustix::net::sockopt::socket_peercred(socket).ok()).flatten()?;
+    Some(credentials.uid.as_raw())
+}
+
 /// The peer's address; `None` for a Unix socket or one that has gone.
 pub(crate) fn peer(socket: &OwnedFd) -> Option<SocketAddr> {
     SockRef::from(socket).peer_addr().ok()?.as_socket()

@@ -129,7 +129,11 @@ impl Stage {
         let (clients, servers) = (Seats(BTreeMap::new()), Seats(BTreeMap::new()));
         let (out, last_id, now) = (Outbox::new(), 0, Duration::ZERO);
         let mut stage = Self { mongodb, doors, clients, servers, out, last_id, now };
-        let client = stage.mongodb.client_start(CLIENT, Origin { listener: 0, address: None, port: 0 }, &mut stage.out);
+        let client = stage.mongodb.client_start(
+            CLIENT,
+            Origin { listener: 0, address: None, port: 0, uid: None },
+            &mut stage.out,
+        );
         stage.clients.0.insert(CLIENT.0, client);
         stage.pass(Duration::ZERO);
         stage.watch(0, true);

@@ -1,15 +1,19 @@
 //! Who may log in to what, and how Poolhouse itself logs in: the sessions ask a [`Directory`], behind which is the
 //! configuration.
 
+mod attempt;
+mod checks;
 mod policy;
 pub(crate) mod target;
 
 use std::sync::Arc;
 
-use seam::{Encryption, Origin, PoolId};
+use seam::{Encryption, PoolId};
 
 use crate::wire::encryption::ServerEncryption;
 
+pub use attempt::{LoginAttempt, Rejection};
+pub use checks::{CheckOutcome, CheckVerdict, PasswordCheck, StoredPassword};
 pub use policy::{OnState, ResetPolicy, StatePolicy};
 pub use target::Target;
 
@@ -20,16 +24,23 @@ pub trait Directory: Send + Sync + 'static {
     /// Whether clients of a listener may, or must, use TLS. The driver must have TLS wherever the answer allows it.
     fn encryption(&self, listener: u16) -> Encryption;
 
-    /// How `user`, who comes from `origin` and asks for `database`, must prove who it is.
-    fn proof(&self, origin: Origin, database: &str, user: &str) -> Result<Proof, Unknown>;
+    /// How a client must prove who it is.
+    fn proof(&self, attempt: &LoginAttempt) -> Result<Proof, Unknown>;
 
     /// The same after a query that [`Proof::Ask`] named has found this stored password, or no user who may log in. Must
     /// not return [`Proof::Ask`].
-    fn note_lookup(&self, database: &str, user: &str, stored: Option<&str>) -> Result<Proof, Unknown>;
+    fn note_lookup(&self, attempt: &LoginAttempt, stored: Option<&str>) -> Result<Proof, Unknown>;
 
-    /// The kinds of authentication that existing users are asked for, each once. A user who does not exist is asked for
-    /// one of these.
-    fn looks(&self, database: &str) -> Vec<Look>;
+    /// The kinds of authentication that existing users are asked for who come in the same way, each once. A user who
+    /// does not exist is asked for one of these.
+    fn looks(&self, attempt: &LoginAttempt) -> Vec<Look>;
+
+    /// Has a password checked [elsewhere](Proof::Elsewhere). The outcome is among [`Self::finished_checks`] some time
+    /// later, even if it is that nothing can be checked.
+    fn begin_check(&self, check: PasswordCheck);
+
+    /// Takes the outcomes of checks that have ended. Called at each tick of each worker.
+    fn finished_checks(&self) -> Vec<CheckOutcome>;
 
     /// A client that logged in as `user` gave a wrong proof: what is remembered of that user may be outdated.
     fn note_refuted(&self, database: &str, user: &str);
@@ -90,8 +101,10 @@ pub enum Proof {
     Md5(Arc<str>),
     /// Knowledge of the password behind a SCRAM-SHA-256 verifier.
     Scram(Arc<scram::Verifier>),
-    /// A certificate with the user's name as its common name, shown in the TLS handshake.
-    Certificate,
+    /// The password itself, which is compared with each of these.
+    Cleartext(Arc<[StoredPassword]>),
+    /// The password itself, which is checked by another program: see [`Directory::begin_check`].
+    Elsewhere,
     /// What a query to a server tells: the client waits for the answer, then [`Directory::note_lookup`] is called.
     Ask(Ask),
 }
@@ -103,6 +116,8 @@ pub enum Look {
     Md5,
     /// A SCRAM exchange with a verifier of this shape.
     Scram(scram::Shape),
+    /// A question for the password itself. It is compared with a verifier of this shape, if there is one.
+    Cleartext(Option<scram::Shape>),
 }
 
 /// A question to a database: who may log in?
@@ -122,6 +137,8 @@ pub enum Unknown {
     /// [looks](Directory::looks) of logins that may succeed, so that it cannot tell an unknown user from a wrong
     /// password.
     User,
+    /// No rule admits the client, or it has not shown what the rule for it demands. Told before anything is asked.
+    Rejected(Rejection),
     /// The client may not connect from its address, or not at all. The text says what to do and is sent to the client.
     Forbidden(String),
     /// The client does not fit into a limit. The text names the limit and is sent to the client.

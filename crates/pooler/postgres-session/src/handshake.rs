@@ -6,10 +6,11 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use seam::{Bytes, CloseReason, Effect, Input, Origin, Outbox, PoolId, Protocol, Secured, ServerTag, TlsFailure};
+use seam::{Bytes, CloseReason, Effect, Input, Outbox, PoolId, Protocol, Secured, ServerTag, TlsFailure};
 
 use crate::{
-    Directory, Encryption, Look, Proof, ResetPolicy, Route, ServerLogin, StartRequest, StatePolicy, Unknown,
+    CheckOutcome, Directory, Encryption, LoginAttempt, Look, PasswordCheck, Proof, ResetPolicy, Route, ServerLogin,
+    StartRequest, StatePolicy, Unknown,
     session::{
         server::{CancelKey, Server},
         shared::Postgres,
@@ -253,16 +254,24 @@ impl Directory for LoginDirectory {
         unreachable!("{NO_CLIENTS}")
     }
 
-    fn proof(&self, _: Origin, _: &str, _: &str) -> Result<Proof, Unknown> {
+    fn proof(&self, _: &LoginAttempt) -> Result<Proof, Unknown> {
         unreachable!("{NO_CLIENTS}")
     }
 
-    fn note_lookup(&self, _: &str, _: &str, _: Option<&str>) -> Result<Proof, Unknown> {
+    fn note_lookup(&self, _: &LoginAttempt, _: Option<&str>) -> Result<Proof, Unknown> {
         unreachable!("{NO_CLIENTS}")
     }
 
-    fn looks(&self, _: &str) -> Vec<Look> {
+    fn looks(&self, _: &LoginAttempt) -> Vec<Look> {
         unreachable!("{NO_CLIENTS}")
+    }
+
+    fn begin_check(&self, _: PasswordCheck) {
+        unreachable!("{NO_CLIENTS}")
+    }
+
+    fn finished_checks(&self) -> Vec<CheckOutcome> {
+        Vec::new()
     }
 
     fn note_refuted(&self, _: &str, _: &str) {

@@ -45,8 +45,8 @@ pub use session::client::Client;
 pub use wire::cancel_key::MAX_NODE;
 
 pub use directory::{
-    Ask, Directory, Look, OnState, PoolMode, Proof, ResetPolicy, Route, ServerLogin, StartRequest, StatePolicy, Target,
-    Unknown,
+    Ask, CheckOutcome, CheckVerdict, Directory, LoginAttempt, Look, OnState, PasswordCheck, PoolMode, Proof, Rejection,
+    ResetPolicy, Route, ServerLogin, StartRequest, StatePolicy, StoredPassword, Target, Unknown,
 };
 pub use handshake::{Fault, LoggedIn, ServerHandshake, SharedLogin, Step};
 pub use session::server::Server;
@@ -72,6 +72,7 @@ impl Protocol for Postgres {
         self.parameters.on_tick(now_ms);
         self.hubs.on_tick(now_ms, out);
         self.derive_next(now, out);
+        self.post_verdicts(out);
     }
 
     fn client_start(&self, _me: ClientTag, origin: Origin, _out: &mut Outbox) -> Client {
@@ -169,7 +170,9 @@ impl Protocol for Postgres {
     }
 
     fn posted_to_client(&self, me: ClientTag, client: &mut Client, key: u64, bytes: &[u8], out: &mut Outbox) {
-        self.take_post(me, client, key, bytes, out);
+        if !self.take_verdict(me, client, key, bytes, out) {
+            self.take_post(me, client, key, bytes, out);
+        }
     }
 
     fn posted_to_server(&self, me: ServerTag, server: &mut Server, key: u64, _bytes: &[u8], out: &mut Outbox) {

@@ -1,7 +1,10 @@
 //! Logging in: clients to Poolhouse (`client`), which may ask a database who they are (`lookup`), and Poolhouse to
-//! servers (`server`), on which it then runs the operator's SQL (`connect_query`).
+//! servers (`server`), on which it then runs the operator's SQL (`connect_query`). `cleartext` is for clients that send
+//! their password as it is, `refusal` for those that nothing serves.
 
+mod cleartext;
 pub(crate) mod client;
 pub(crate) mod connect_query;
 pub(crate) mod lookup;
+mod refusal;
 pub(crate) mod server;

@@ -14,6 +14,8 @@ pub struct Origin {
     pub address: Option<IpAddr>,
     /// Its port; 0 on a Unix socket.
     pub port: u16,
+    /// The user of this machine whose process it is; `None` on TCP.
+    pub uid: Option<u32>,
 }
 
 impl Origin {

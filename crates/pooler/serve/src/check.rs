@@ -2,6 +2,7 @@
 //! permissions of its files; connects to nothing.
 
 mod addresses;
+mod logins;
 mod secrets;
 mod tenants;
 mod tuning;
@@ -14,7 +15,7 @@ use settings::{Problem, Severity, show_duration};
 use upstream::{Ignored, Kind};
 
 use crate::{
-    config::{ClientAuth, Config, Database, Endpoint, FALLBACK, IntactSections, Listener, Mode, User},
+    config::{Config, Database, Endpoint, FALLBACK, IntactSections, Listener, Mode, User},
     tls::Tls,
 };
 
@@ -62,7 +63,7 @@ pub fn check(config: &Config, machine: Machine) -> Vec<Problem> {
     secrets::secrets(config, &mut found);
     users::users(config, &mut found);
     tls_files(config, &mut found);
-    certificates_asked_for(config, &mut found);
+    logins::logins(config, &mut found);
     open_keys(config, &mut found);
     files(config, &mut found);
     found.sort_by_key(|problem| problem.severity as u8);
@@ -87,7 +88,7 @@ pub(crate) fn errors_of_a_part(config: &Config, intact: IntactSections) -> Vec<P
         users::users(config, &mut found);
     }
     if intact.users && intact.listeners {
-        certificates_asked_for(config, &mut found);
+        logins::certificates_asked_for(config, &mut found);
     }
     found.retain(|problem| problem.severity == Severity::Error);
     found
@@ -336,17 +337,6 @@ fn listener_times(config: &Config, listener: &Listener, found: &mut Vec<Problem>
 fn tls_files(config: &Config, found: &mut Vec<Problem>) {
     if let Err(problems) = Tls::load(config) {
         found.extend(problems.0);
-    }
-}
-
-fn certificates_asked_for(config: &Config, found: &mut Vec<Problem>) {
-    let asks = |listener: &Listener| listener.tls.as_ref().is_some_and(|tls| tls.clients != ClientAuth::Off);
-    if let Some(user) = config.users.iter().find(|user| user.certificate)
-        && !config.listeners.iter().any(asks)
-    {
-        let message = format!("the user `{}` must show a certificate, but no listener asks for one", user.name);
-        let problem = Problem::error(message).hint("give a listener tls_client_ca");
-        found.push(config.locate(problem, &user.spots, "certificate"));
     }
 }
 

@@ -13,25 +13,32 @@ use upstream::{Ignored, Kind, MongoOptions, Sentinel, SrvName, UpstreamTls};
 
 use crate::Password;
 
+mod auth;
 mod auth_query;
 mod console;
 mod endpoint;
 mod file;
 mod flags;
+mod hba;
 mod http;
 mod keys;
+mod ldap;
 mod mongodb;
 mod options;
 mod pgbouncer;
 mod redis;
+mod refusals;
 mod tls;
 mod userlist;
 
+pub use auth::AuthType;
 pub use auth_query::{AuthQuery, DEFAULT_AUTH_QUERY};
 pub use endpoint::{Endpoint, parse_tcp};
 pub(crate) use file::{IntactSections, Reading, read};
 pub use flags::{Flags, TlsFlags, from_url};
+pub use hba::{Hba, IdentMap, Method};
 pub use http::Token;
+pub use ldap::{LdapBind, LdapEncryption, LdapOptions, LdapScope};
 pub(crate) use redis::DEFAULT_USER;
 pub use tls::{ClientAuth, ListenerTls};
 pub use userlist::{Entry, Unreadable, parse as parse_userlist};
@@ -44,6 +51,8 @@ pub struct Config {
     pub admin: Admin,
     /// Limits over all databases and users.
     pub limits: Limits,
+    /// How clients of PostgreSQL log in.
+    pub auth: AuthType,
     /// Whether clients may connect from anywhere though no user has a password.
     pub insecure_no_auth: bool,
     /// At least one.
@@ -58,6 +67,9 @@ pub struct Config {
 impl Config {
     /// Whether clients of this kind must log in.
     pub fn authenticates(&self, kind: Kind) -> bool {
+        if kind == Kind::Postgres && !self.auth.is_default() {
+            return true;
+        }
         let proves = |user: &User| user.password.is_some() || (user.certificate && kind == Kind::Postgres);
         self.users.iter().any(proves) || self.databases_of(kind).any(|database| database.auth.is_some())
     }
@@ -86,6 +98,8 @@ pub struct Source {
     pub text: Secret,
     /// Files with passwords in them: this one, the user list, and those that `*_file` keys name.
     pub secret_files: Vec<PathBuf>,
+    /// Files with rules for logins.
+    pub rule_files: Vec<PathBuf>,
     /// What the text comes from, if the file is PgBouncer's.
     pub translation: Option<Arc<Translation>>,
 }

@@ -15,6 +15,8 @@ use crate::Password;
 const MAX_KNOWN: usize = 10_000;
 /// Names without a user in one database.
 const MAX_UNKNOWN: usize = 10_000;
+/// Distinct looks of logins that are kept.
+const MAX_LOOKS: usize = 16;
 /// Time after a lookup in which a wrong password does not cause another one.
 const MIN_LOOKUP_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -77,7 +79,10 @@ impl KnownUsers {
     /// Records a password that was just looked up. Returns the value to use: the one known before, if it is equal.
     pub fn note_found(&self, user: &str, password: Password, now: Instant, holds: Duration) -> Arc<Password> {
         let table = &mut *self.lock();
-        password.note_look(&mut table.looks);
+        let look = password.look();
+        if table.looks.len() < MAX_LOOKS && !table.looks.contains(&look) {
+            table.looks.push(look);
+        }
         table.unknown.remove(user);
         let same = table.known.get(user).filter(|old| old.password.is_same_text(&password));
         let password = same.map_or_else(|| Arc::new(password), |old| Arc::clone(&old.password));

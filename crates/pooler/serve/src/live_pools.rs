@@ -22,12 +22,17 @@ use std::{
 
 use driver::{PoolSpec, TenantLimits, Upstreams};
 use postgres_session::{
-    Ask, Directory, Encryption, Look, Proof, Route, ServerLogin, StartRequest, StatePolicy, Unknown,
+    Ask, CheckOutcome, Directory, Encryption, LoginAttempt, Look, PasswordCheck, Proof, Route, ServerLogin,
+    StartRequest, StatePolicy, Unknown,
 };
-use seam::{Origin, PoolId, Tenant};
+use seam::{PoolId, Tenant};
 use upstream::Kind;
 
-use crate::pools::{ConfigPools, MAX_POOLS};
+use crate::{
+    config::Method,
+    ldap::LdapChecks,
+    pools::{ConfigPools, MAX_POOLS},
+};
 
 /// The most pools of all configurations together. Pools that are no longer configured are dropped when they are unused.
 const MAX_POOLS_OF_ALL: usize = 4 * MAX_POOLS;
@@ -41,6 +46,8 @@ pub struct LivePools {
     /// For each database: objects that could change a session without a trace in the statement's text.
     suspicious: RwLock<HashMap<Arc<str>, Arc<[String]>>>,
     /// The hosts of MongoDB in all configurations.
+    /// What checks passwords at directory servers; none before the process serves.
+    checks: Option<LdapChecks>,
     mongodb_hosts: Mutex<mongodb::Hosts>,
 }
 
@@ -90,7 +97,12 @@ impl LivePools {
             merged: false,
         };
         let (epoch, suspicious, mongodb_hosts) = (AtomicU64::new(0), RwLock::default(), Mutex::default());
-        Self { first, table: RwLock::new(table), epoch, suspicious, mongodb_hosts }
+        Self { first, table: RwLock::new(table), epoch, suspicious, checks: None, mongodb_hosts }
+    }
+
+    /// Checks passwords with the help of this runtime.
+    pub fn checking_passwords_on(self, runtime: tokio::runtime::Handle) -> Self {
+        Self { checks: Some(LdapChecks::new(runtime)), ..self }
     }
 
     /// Makes `next` the current configuration.
@@ -272,10 +284,10 @@ impl Directory for LivePools {
         }
     }
 
-    fn proof(&self, origin: Origin, database: &str, user: &str) -> Result<Proof, Unknown> {
+    fn proof(&self, attempt: &LoginAttempt) -> Result<Proof, Unknown> {
         loop {
             let pools = self.current();
-            match pools.proof(origin, database, user)? {
+            match pools.proof(attempt)? {
                 Proof::Ask(ask) => {
                     if let Some(pool) = self.find_or_add_id(&pools, ask.pool)? {
                         return Ok(Proof::Ask(Ask { pool, ..ask }));
@@ -286,12 +298,25 @@ impl Directory for LivePools {
         }
     }
 
-    fn note_lookup(&self, database: &str, user: &str, stored: Option<&str>) -> Result<Proof, Unknown> {
-        self.current().note_lookup(database, user, stored)
+    fn note_lookup(&self, attempt: &LoginAttempt, stored: Option<&str>) -> Result<Proof, Unknown> {
+        self.current().note_lookup(attempt, stored)
     }
 
-    fn looks(&self, database: &str) -> Vec<Look> {
-        self.current().looks(database)
+    fn looks(&self, attempt: &LoginAttempt) -> Vec<Look> {
+        self.current().looks(attempt)
+    }
+
+    fn begin_check(&self, check: PasswordCheck) {
+        let checks = self.checks.as_ref().expect("a process that serves checks passwords");
+        let pools = self.current();
+        match pools.method(&check.attempt) {
+            Ok(Method::Ldap(options)) => checks.begin(options, check, pools.verified_passwords()),
+            _ => checks.decline(&check, "the configuration has changed meanwhile"),
+        }
+    }
+
+    fn finished_checks(&self) -> Vec<CheckOutcome> {
+        self.checks.as_ref().map(LdapChecks::finished).unwrap_or_default()
     }
 
     fn note_refuted(&self, database: &str, user: &str) {
@@ -389,6 +414,7 @@ impl Upstreams for LivePools {
 mod tests {
     use super::*;
     use crate::{Tls, read::from_text};
+    use seam::Origin;
     use std::path::Path;
 
     fn config(text: &str) -> ConfigPools {
@@ -491,19 +517,23 @@ mod tests {
     #[test]
     fn looked_up_users_outlive_a_reload_with_the_same_query() {
         let own = "[[database]]\nname = \"shop\"\nurl = \"postgres://h/d\"\nauth_user = \"lookup\"\n";
-        let local = Origin { listener: 0, address: None, port: 0 };
+        let local = Origin { listener: 0, address: None, port: 0, uid: None };
         let pools = LivePools::new(with(own));
-        let Ok(Proof::Ask(ask)) = pools.proof(local, "shop", "w") else { panic!("it must be asked") };
+        let Ok(Proof::Ask(ask)) = pools.proof(&LoginAttempt::new(local, "shop", "w")) else {
+            panic!("it must be asked")
+        };
         assert_eq!(pools.server_login(ask.pool).user, "lookup");
-        pools.note_lookup("shop", "w", Some("md50123456789abcdef0123456789abcdef")).ok();
+        pools.note_lookup(&LoginAttempt::new(local, "shop", "w"), Some("md50123456789abcdef0123456789abcdef")).ok();
         let id = pools.route("shop", "w").unwrap().pool;
         assert_ne!(id, ask.pool);
         let told = pools.make_current(with(&format!("{own}max_size = 7\n")));
         assert_eq!(told, Succession { followed: 2, renewed: 0, left_behind: 0 });
-        assert!(matches!(pools.proof(local, "shop", "w"), Ok(Proof::Md5(_))));
+        assert!(matches!(pools.proof(&LoginAttempt::new(local, "shop", "w")), Ok(Proof::Md5(_))));
         assert!(pools.server_login(id).md5_hash.is_some());
         pools.make_current(with(&own.replace("lookup", "other")));
-        let Ok(Proof::Ask(again)) = pools.proof(local, "shop", "w") else { panic!("it must be asked anew") };
+        let Ok(Proof::Ask(again)) = pools.proof(&LoginAttempt::new(local, "shop", "w")) else {
+            panic!("it must be asked anew")
+        };
         assert_eq!((again.pool, pools.server_login(again.pool).user.as_str()), (ask.pool, "other"));
         assert_eq!(
             pools.make_current(with(&own.replace("lookup", "off").replace("auth_user", "auth_query"))).left_behind,

@@ -4,12 +4,14 @@
 //! - [`key`]: the identity of a pool;
 //! - [`dedicated`]: clients of PostgreSQL with a server of their own;
 //! - [`logins`], [`redis`], [`mongodb`]: the answers to the sessions of each protocol;
+//! - [`proofs`]: how clients of PostgreSQL must prove who they are;
 //! - [`specs`]: the answers to the driver.
 
 mod dedicated;
 mod key;
 mod logins;
 mod mongodb;
+mod proofs;
 pub(crate) mod redis;
 mod specs;
 #[cfg(test)]
@@ -21,17 +23,18 @@ use std::{
 };
 
 use ::redis_session::HttpRules;
-use postgres_session::{Encryption, Look, Unknown};
+use postgres_session::{Encryption, Unknown};
 use seam::PoolId;
 use settings::Secret;
 use upstream::{Kind, MongoOptions, Sentinel, UpstreamTls};
 
-use self::key::Key;
 pub(crate) use self::key::RESP3_SUFFIX;
+use self::{key::Key, proofs::Looks};
 use crate::{
     Password,
-    config::{AuthQuery, Config, Database, Endpoint, FALLBACK, User},
+    config::{AuthQuery, AuthType, Config, Database, Endpoint, FALLBACK, Method, User},
     known_users::KnownUsers,
+    ldap::VerifiedPasswords,
     tls::Tls,
     tokens::Tokens,
 };
@@ -57,11 +60,12 @@ pub struct ConfigPools {
     /// Index of the MongoDB deployment.
     mongodb: Option<usize>,
     users: HashMap<String, usize>,
-    /// How the logins of configured users look: an unknown user's login must look like one of these.
-    looks: Vec<Look>,
+    looks: Looks,
     tokens: Tokens,
     /// For each database: its users, if they are looked up there.
     lookups: Vec<Option<Lookups>>,
+    /// The passwords that directory servers have found right.
+    verified: Arc<VerifiedPasswords>,
     table: RwLock<Table>,
 }
 
@@ -101,10 +105,7 @@ impl ConfigPools {
         let redis = all().find(of(Kind::Redis)).map(|(i, _)| i);
         let mongodb = all().find(of(Kind::MongoDb)).map(|(i, _)| i);
         let users = config.users.iter().enumerate().map(|(i, u)| (u.name.clone(), i)).collect();
-        let mut looks = Vec::new();
-        for password in config.users.iter().filter_map(|user| user.password.as_ref()) {
-            password.note_look(&mut looks);
-        }
+        let looks = Looks::of(&config.users);
         let mut table = Table::default();
         let lookups = config.databases.iter().enumerate().map(|(index, database)| {
             let auth = database.auth.clone()?;
@@ -116,13 +117,14 @@ impl ConfigPools {
         let table = RwLock::new(table);
         // A token without a user, where no login is needed, has the empty user.
         let tokens = Tokens::new(&config.tokens, "");
-        Self { config, tls, databases, redis, mongodb, users, looks, tokens, lookups, table }
+        Self { config, tls, databases, redis, mongodb, users, looks, tokens, lookups, verified: Arc::default(), table }
     }
 
     /// Takes over what stays valid from the configuration before: verifiers of equal passwords, and looked-up users if
     /// the database and the query are the same.
     pub fn inheriting_from(self, earlier: &Self) -> Self {
         let mut pools = self;
+        pools.verified = Arc::clone(&earlier.verified);
         for user in &pools.config.users {
             let before = earlier.user(&user.name).and_then(|before| before.password.as_ref());
             if let (Some(password), Some(before)) = (&user.password, before) {
@@ -170,7 +172,12 @@ impl ConfigPools {
     /// The password with which Poolhouse logs in to servers, if it is known.
     fn server_password(&self, database: usize, user: &str) -> Option<Secret> {
         let configured = self.config.databases[database].password.clone();
-        configured.or_else(|| self.stored(database, user)?.plain().cloned())
+        let stored = || self.stored(database, user)?.plain().cloned();
+        configured.or_else(stored).or_else(|| self.verified.get(user))
+    }
+
+    pub fn verified_passwords(&self) -> &Arc<VerifiedPasswords> {
+        &self.verified
     }
 
     /// A listener's address, by its index in the configuration.
@@ -309,6 +316,8 @@ impl ConfigPools {
     fn admits(&self, database: usize, user: &str) -> bool {
         !self.config.authenticates(self.config.databases[database].kind)
             || self.user(user).is_some()
+            || matches!(self.config.auth, AuthType::Any)
+            || self.config.auth.methods().iter().any(|method| matches!(method, Method::Ldap(_)))
             || self.lookups[database].is_some()
     }
 

@@ -96,7 +96,8 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool, new_examiner: Ne
     for (listener, spec) in specs.iter_mut().enumerate() {
         spec.tls = tls.acceptor(listener);
     }
-    let pools = Arc::new(LivePools::new(ConfigPools::new(Arc::clone(&config), Arc::clone(&tls))));
+    let pools = LivePools::new(ConfigPools::new(Arc::clone(&config), Arc::clone(&tls)));
+    let pools = Arc::new(pools.checking_passwords_on(runtime.handle().clone()));
     let postgres = Postgres::new(pools.clone()).with_node(config.serve.node_id);
     let http: Vec<bool> = config.listeners.iter().map(|listener| listener.http.is_some()).collect();
     let redis = Redis::new(pools.clone()).with_http(&http);

@@ -64,6 +64,16 @@ impl Problem {
         Self { file: Some(file.to_owned()), place: Some(Place::of(text, span)), ..self }
     }
 
+    /// The same in a text whose lines hold no secret, except those that say `passw`.
+    pub fn at_open_text(self, file: &Path, text: &str, span: Range<usize>) -> Self {
+        let mut place = Place::of(text, span);
+        let line = text.lines().nth(place.line - 1).unwrap_or_default();
+        if !line.contains("passw") {
+            place.text = line.to_owned();
+        }
+        Self { file: Some(file.to_owned()), place: Some(place), ..self }
+    }
+
     /// Line and column, for the order of a file's problems; those of no place come first.
     pub fn position(&self) -> (usize, usize) {
         self.place.as_ref().map_or((0, 0), |place| (place.line, place.column))
@@ -144,6 +154,7 @@ const KEYS_WITHOUT_SECRETS: &[&[&str]] = &[
     &["listen", "user_label", "names"],
     // Users and tokens
     &["name", "file", "password_file", "token_file", "certificate", "auth_user", "auth_query", "auth_database"],
+    &["type", "hba_file", "ident_file"],
     &["auth_password_file", "auth_pool_size", "auth_cache_time", "auth_failure_cache_time", "read_only", "allow"],
     &["deny"],
     // Listeners

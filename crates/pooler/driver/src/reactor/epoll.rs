@@ -382,6 +382,10 @@ impl Reactor for Epoll {
         socket::peer(self.socket(id))
     }
 
+    fn peer_uid(&self, id: ConnId) -> Option<u32> {
+        socket::peer_uid(self.socket(id))
+    }
+
     fn set_user_timeout(&self, id: ConnId, user_timeout: Duration) {
         socket::set_user_timeout(self.socket(id), user_timeout);
     }

@@ -142,6 +142,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             listener: listener as u16,
             address: peer.map(|peer| peer.ip().to_canonical()),
             port: peer.map_or(0, |peer| peer.port()),
+            uid: if peer.is_none() { self.reactor.peer_uid(conn) } else { None },
         };
         let mut out = self.take_outbox();
         let tag = self.client_tag(slot);

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use scram::Mechanism;
 use seam::{Blame, ClientTag, CloseReason, Effect, Input, LeaseKind, Outbox, Peer, Secured, Standing, Verdict};
 
+use super::refusal::refuse_route;
 use crate::{
-    Encryption, Look, PoolMode, Proof, Route, StartRequest, Unknown,
+    Encryption, LoginAttempt, Look, PoolMode, Proof, Route, StartRequest, Unknown,
     random::{nonce, random},
     session::{
         Client, Link, Lookup, Phase, Postgres, Purpose, ServerSide,
-        client_login::{Login, Step},
+        client_login::{Comparison, Login, Step},
         client_settings::ClientSettings,
         known_parameters::LoginOutcome,
         send_away,
@@ -62,7 +63,7 @@ impl Postgres {
             let bytes = &input.bytes[at..];
             let progress = match login.step {
                 Step::Packet => self.take_login_packet(me, client, bytes, out),
-                Step::Parameters | Step::Asking => Progress::Wait,
+                Step::Parameters | Step::Asking | Step::Checking { .. } => Progress::Wait,
                 _ => self.take_login_answer(me, client, bytes, out),
             };
             match progress {
@@ -189,8 +190,8 @@ impl Postgres {
             let hint = "Connect with sslmode=require, or a stricter one.";
             return fail(me, client, code::INVALID_AUTHORIZATION, "TLS is required here", hint, out);
         }
-        let found = self.directory.proof(login.origin, &start.database, &start.user);
         login.start = start;
+        let found = self.directory.proof(&login.attempt());
         self.ask_for_proof(me, client, found, out);
     }
 
@@ -207,13 +208,14 @@ impl Postgres {
         let proof = match found {
             Ok(proof) => proof,
             Err(Unknown::User) => {
-                let Start { database, user, .. } = &login.start;
-                return match self.look(database, user) {
+                let user = &login.start.user;
+                return match self.look(&login.attempt()) {
                     Look::Md5 => login.challenge_for_md5(me, md5::no_hash(random()), out),
                     Look::Scram(shape) => {
                         let exchange = scram::Server::mock(&self.mock, user, shape, nonce());
                         login.offer_scram(me, exchange.offering_channel(channel), out);
                     }
+                    Look::Cleartext(shape) => login.ask_for_password(me, Comparison::Mock(shape), out),
                 };
             }
             Err(why) => {
@@ -231,27 +233,20 @@ impl Postgres {
             Proof::Scram(verifier) => {
                 login.offer_scram(me, scram::Server::new(verifier, nonce()).offering_channel(channel), out);
             }
-            Proof::Certificate => {
-                let shown = login.secured.as_ref().and_then(|secured| secured.peer_name.as_deref());
-                if shown == Some(&login.start.user) {
-                    return self.authenticated(me, client, None, out);
-                }
-                let message = format!("certificate authentication failed for user \"{}\"", login.start.user);
-                let hint = "Connect with TLS and a certificate (sslcert, sslkey) whose common name is the user's.";
-                out.push(Effect::AuthFailed { client: me });
-                fail(me, client, code::INVALID_AUTHORIZATION, &message, hint, out);
-            }
+            Proof::Cleartext(stored) => login.ask_for_password(me, Comparison::With(stored), out),
+            Proof::Elsewhere => login.ask_for_password(me, Comparison::Elsewhere, out),
         }
     }
 
     /// The look of a login of a user who does not exist: always the same for one name.
-    fn look(&self, database: &str, user: &str) -> Look {
-        let looks = self.directory.looks(database);
+    fn look(&self, attempt: &LoginAttempt) -> Look {
+        let looks = self.directory.looks(attempt);
         let label = |look: &Look| match look {
             Look::Md5 => Vec::new(),
+            Look::Cleartext(_) => b"password".to_vec(),
             Look::Scram(scram::Shape { iterations, salt }) => format!("{iterations}:{salt}").into_bytes(),
         };
-        let best = looks.into_iter().max_by_key(|look| self.mock.rank(user, &label(look)));
+        let best = looks.into_iter().max_by_key(|look| self.mock.rank(&attempt.user, &label(look)));
         best.unwrap_or(Look::Scram(scram::Shape::default()))
     }
 
@@ -288,24 +283,26 @@ impl Postgres {
                 keys = exchange.take_keys();
                 out.insert(Peer::Client(me), |to| write_authentication(to, 12, |to| to.extend_from_slice(&proof)));
             }),
-            Step::Packet | Step::Parameters | Step::Asking => unreachable!("no answer is awaited"),
+            Step::Cleartext(comparison) => match self.take_password(me, login, comparison, body) {
+                Some(verified) => verified,
+                None => return Progress::Consumed(header.total()),
+            },
+            Step::Packet | Step::Parameters | Step::Asking | Step::Checking { .. } => {
+                unreachable!("no answer is awaited")
+            }
         };
         match verified {
             Ok(()) => {
                 self.authenticated(me, client, keys, out);
                 if matches!(client.phase, Phase::Closed) { Progress::Wait } else { Progress::Consumed(header.total()) }
             }
+            Err(scram::Error::WrongProof) => {
+                self.refuse_password(me, client, out);
+                Progress::Wait
+            }
             Err(error) => {
-                let user = &login.start.user;
-                let (code, message) = match error {
-                    scram::Error::WrongProof => {
-                        self.directory.note_refuted(&login.start.database, user);
-                        (code::INVALID_PASSWORD, format!("password authentication failed for user \"{user}\""))
-                    }
-                    _ => (code::PROTOCOL_VIOLATION, error.to_string()),
-                };
                 out.push(Effect::AuthFailed { client: me });
-                fail(me, client, code, &message, "", out);
+                fail(me, client, code::PROTOCOL_VIOLATION, &error.to_string(), "", out);
                 Progress::Wait
             }
         }
@@ -321,7 +318,13 @@ impl Postgres {
     }
 
     /// The client has proved who it is. A server is asked for its parameters unless they are known.
-    fn authenticated(&self, me: ClientTag, client: &mut Client, keys: Option<scram::LoginKeys>, out: &mut Outbox) {
+    pub(super) fn authenticated(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        keys: Option<scram::LoginKeys>,
+        out: &mut Outbox,
+    ) {
         let Phase::Login(login) = &mut client.phase else { unreachable!("the client is logging in") };
         login.step = Step::Parameters;
         match self.find_route(&login.start) {
@@ -354,7 +357,7 @@ impl Postgres {
         let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
         match login.asked() {
             Some(asked) => {
-                let found = self.directory.proof(asked.origin, &asked.database, &asked.user);
+                let found = self.directory.proof(&asked);
                 self.ask_for_proof(me, client, found, out);
             }
             None => self.authenticated(me, client, None, out),
@@ -461,31 +464,7 @@ pub(crate) fn write_welcome<'a>(
     });
 }
 
-/// No pool serves the client, or not from its address.
-fn refuse_route(me: ClientTag, client: &mut Client, why: Unknown, out: &mut Outbox) {
-    let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
-    let (database, user) = (&login.start.database, &login.start.user);
-    let (code, message, hint) = match why {
-        Unknown::Database => {
-            let hint = "Poolhouse serves no database of this name and has no \"*\" database.".to_owned();
-            (code::INVALID_CATALOG_NAME, format!("database \"{database}\" does not exist"), hint)
-        }
-        Unknown::Full(what) => {
-            let hint =
-                "Unused ones are forgotten after pool_idle_time: try again then, or configure databases by name.";
-            let hint = hint.to_owned();
-            (code::TOO_MANY_CONNECTIONS, what, hint)
-        }
-        Unknown::User | Unknown::Forbidden(_) => {
-            let hint = if let Unknown::Forbidden(hint) = why { hint } else { String::new() };
-            let message = format!("user \"{user}\" may not connect to database \"{database}\" from here");
-            (code::INVALID_AUTHORIZATION, message, hint)
-        }
-    };
-    fail(me, client, code, &message, &hint, out);
-}
-
-fn fail(me: ClientTag, client: &mut Client, code: &str, message: &str, hint: &str, out: &mut Outbox) {
+pub(super) fn fail(me: ClientTag, client: &mut Client, code: &str, message: &str, hint: &str, out: &mut Outbox) {
     client.fail(me, &Report { severity: Severity::Fatal, code, message, hint }, Blame::Client, out);
 }
 
@@ -544,7 +523,7 @@ fn first_response(exchange: &mut scram::Server, mut body: &[u8]) -> Result<Vec<u
     }
 }
 
-fn write_authentication(to: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
+pub(super) fn write_authentication(to: &mut Vec<u8>, kind: u32, body: impl FnOnce(&mut Vec<u8>)) {
     write(to, back::AUTHENTICATION, |to| {
         to.extend_from_slice(&kind.to_be_bytes());
         body(to);

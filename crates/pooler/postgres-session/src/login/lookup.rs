@@ -4,10 +4,8 @@
 use seam::{Blame, ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, Verdict};
 
 use crate::{
-    Ask, Proof, Unknown,
-    session::{
-        Client, Link, Lookup, Phase, Postgres, Purpose, ServerSide, client_login::Asked, lookup::write_question,
-    },
+    Ask, LoginAttempt, Proof, Unknown,
+    session::{Client, Link, Lookup, Phase, Postgres, Purpose, ServerSide, lookup::write_question},
     wire::{Failure, Report, Severity, code},
 };
 
@@ -20,13 +18,13 @@ impl Postgres {
     }
 
     /// A server was granted to ask. It is given back if the answer has become known meanwhile.
-    pub(crate) fn look_up(&self, link: &mut Link<'_>, asked: Asked) -> Option<Result<Proof, Unknown>> {
-        match self.directory.proof(asked.origin, &asked.database, &asked.user) {
+    pub(crate) fn look_up(&self, link: &mut Link<'_>, asked: LoginAttempt) -> Option<Result<Proof, Unknown>> {
+        match self.directory.proof(&asked) {
             // The configuration may have changed, and another server be the one to ask.
             Ok(Proof::Ask(ask)) if ask.pool == link.client.pool => {
-                let Asked { database, user, .. } = asked;
+                let user = asked.user.clone();
                 let question = |to: &mut Vec<u8>| write_question(to, &ask.query, &user);
-                let lookup = Lookup::new(database, user.clone());
+                let lookup = Lookup::new(asked);
                 link.server.begin_messages(link.server_tag, Purpose::Lookup(lookup), 1, question, link.out);
                 None
             }
@@ -45,7 +43,7 @@ impl Postgres {
         failure: Option<Failure>,
     ) -> Option<(ClientTag, Result<Proof, Unknown>)> {
         let found = lookup.found(failure);
-        let outcome = found.map(|found| self.directory.note_lookup(&lookup.database, &lookup.user, found));
+        let outcome = found.map(|found| self.directory.note_lookup(&lookup.attempt, found));
         if lookup.abandoned {
             side.out.push(Effect::Ready { server: side.server_tag });
         }
@@ -58,7 +56,7 @@ impl Postgres {
         match outcome {
             Ok(found) => Some((tag, found)),
             Err(why) => {
-                fail_lookup(tag, link.client, &lookup.user, &why, link.out);
+                fail_lookup(tag, link.client, &lookup.attempt.user, &why, link.out);
                 None
             }
         }

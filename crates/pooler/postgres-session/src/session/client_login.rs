@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use seam::{Origin, Refusal, Secured};
 
-use crate::wire::{Packet, Start};
+use crate::{
+    LoginAttempt, StoredPassword,
+    wire::{Packet, Start},
+};
 
 pub(crate) struct Login {
     pub(crate) origin: Origin,
@@ -28,17 +31,26 @@ pub(crate) enum Step {
     },
     SaslFirst(scram::Server),
     SaslLast(scram::Server),
+    /// The password itself is awaited.
+    Cleartext(Comparison),
+    /// Another program checks the password, under this number.
+    Checking {
+        serial: u64,
+    },
     /// A server is awaited, or is being asked who may log in.
     Asking,
     /// The client is authenticated; a server to learn the parameters from is awaited or at work.
     Parameters,
 }
 
-/// The login that a server is asked about.
-pub(crate) struct Asked {
-    pub(crate) origin: Origin,
-    pub(crate) database: String,
-    pub(crate) user: String,
+/// What is done with a password that a client sends as it is.
+pub(crate) enum Comparison {
+    With(Arc<[StoredPassword]>),
+    /// There is no such user. The password is compared with a verifier of this shape all the same, if there is one, so
+    /// that the time tells nothing.
+    Mock(Option<scram::Shape>),
+    /// Another program checks it.
+    Elsewhere,
 }
 
 impl Login {
@@ -63,13 +75,21 @@ impl Login {
         None
     }
 
-    /// The login that a server is asked about, if one is.
-    pub(crate) fn asked(&self) -> Option<Asked> {
-        let Start { database, user, .. } = &self.start;
-        matches!(self.step, Step::Asking).then(|| Asked {
+    /// What is known of the client that the directory can decide by.
+    pub(crate) fn attempt(&self) -> LoginAttempt {
+        let Start { database, user, replication, .. } = &self.start;
+        LoginAttempt {
             origin: self.origin,
+            encrypted: self.secured.is_some(),
+            certificate: self.secured.as_ref().and_then(|secured| secured.peer_name.clone()),
             database: database.clone(),
             user: user.clone(),
-        })
+            replication: replication.as_deref().is_some_and(|kind| kind != "database"),
+        }
+    }
+
+    /// The login that a server is asked about, if one is.
+    pub(crate) fn asked(&self) -> Option<LoginAttempt> {
+        matches!(self.step, Step::Asking).then(|| self.attempt())
     }
 }

@@ -1,10 +1,10 @@
 //! The question to a database who may log in, and its answer.
 
+use crate::LoginAttempt;
 use crate::wire::{Failure, front, message::write, take_u16, take_value, write_execute, write_text};
 
 pub(crate) struct Lookup {
-    pub(crate) database: String,
-    pub(crate) user: String,
+    pub(crate) attempt: LoginAttempt,
     answer: Answer,
     /// The client has gone; the server becomes free when it has answered.
     pub(crate) abandoned: bool,
@@ -19,8 +19,8 @@ enum Answer {
 }
 
 impl Lookup {
-    pub(crate) fn new(database: String, user: String) -> Self {
-        Self { database, user, answer: Answer::NoUser, abandoned: false }
+    pub(crate) fn new(attempt: LoginAttempt) -> Self {
+        Self { attempt, answer: Answer::NoUser, abandoned: false }
     }
 
     /// The stored password, if there is one; the error says why it is not known.
@@ -35,7 +35,7 @@ impl Lookup {
 
     pub(crate) fn take_row(&mut self, body: &[u8]) {
         self.answer = match self.answer {
-            Answer::NoUser => read_row(body, &self.user),
+            Answer::NoUser => read_row(body, &self.attempt.user),
             _ => Answer::Unusable("more than one row"),
         };
     }
@@ -91,7 +91,8 @@ mod tests {
     use crate::wire::message::row_body as row;
 
     fn lookup(rows: &[Vec<u8>]) -> Answer {
-        let mut lookup = Lookup::new("db".into(), "app".into());
+        let origin = seam::Origin { listener: 0, address: None, port: 0, uid: None };
+        let mut lookup = Lookup::new(LoginAttempt::new(origin, "db", "app"));
         rows.iter().for_each(|body| lookup.take_row(body));
         std::mem::replace(&mut lookup.answer, Answer::NoUser)
     }

@@ -229,7 +229,7 @@ mod tests {
         let named = |parameters: &str, address: &str| {
             let mut start = start(PROTOCOL_3_0, parameters).unwrap();
             let address = (!address.is_empty()).then(|| address.parse().unwrap());
-            add_host(&mut start, Origin { listener: 0, address, port: 4711 });
+            add_host(&mut start, Origin { listener: 0, address, port: 4711, uid: None });
             assert_eq!(start.settings.len(), 1);
             start.settings.remove(0).1
         };

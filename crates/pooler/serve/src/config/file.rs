@@ -11,8 +11,9 @@ use settings::{Document, Problem, Secret, Section, Variables, choose, read_in_pa
 use upstream::{Kind, UpstreamUrl};
 
 use super::{
-    Admin, Config, Database, Endpoint, FALLBACK, Limits, Listener, MAX_WORKERS, Mode, PoolSettings, Preset, Serve,
-    Source, Token, User,
+    Admin, AuthType, Config, Database, Endpoint, FALLBACK, Limits, Listener, MAX_WORKERS, Mode, PoolSettings, Preset,
+    Serve, Source, Token, User,
+    auth::{LOGIN_KEYS, auth_type},
     auth_query::{AUTH_QUERY_KEYS, AuthKeys},
     endpoint::parse_tcp,
     http::{self, HTTP_KEYS, MIN_TOKEN, TOKEN_KEYS},
@@ -20,6 +21,7 @@ use super::{
     mongodb,
     options::{MAX_COUNT, POOL_KEYS, listener_limits, own_timeouts, pool_settings, tenant_limits},
     redis,
+    refusals::{refuse_duplicates, refuse_impossible_logins, refuse_monitors_only, refuse_unreachable},
     tls::{LISTENER_TLS_KEYS, listener_tls},
     userlist,
 };
@@ -52,15 +54,18 @@ pub fn read(path: &Path, text: &str, variables: Variables<'_>) -> Reading {
     let mut intact = IntactSections { databases: true, listeners: true, users: true };
     let foreign = keys::advice;
     let (config, problems) = read_in_part(path, text, variables, foreign, &[ROOT_KEYS], |document, root| {
-        let mut reader = Reader { document, secret_files: vec![path.to_owned()], intact };
+        let mut reader = Reader {
+            document,
+            secret_files: vec![path.to_owned()],
+            rule_files: Vec::new(),
+            auth: AuthType::default(),
+            intact,
+        };
         let config = reader.config(root);
         intact = reader.intact;
-        let source = Source {
-            path: path.to_owned(),
-            text: Secret::new(text),
-            secret_files: reader.secret_files,
-            translation: None,
-        };
+        let Reader { secret_files, rule_files, .. } = reader;
+        let source =
+            Source { path: path.to_owned(), text: Secret::new(text), secret_files, rule_files, translation: None };
         Config { source: Some(source), ..config }
     });
     Reading { config, intact, problems }
@@ -69,6 +74,8 @@ pub fn read(path: &Path, text: &str, variables: Variables<'_>) -> Reading {
 struct Reader<'d> {
     document: &'d Document<'d>,
     secret_files: Vec<PathBuf>,
+    rule_files: Vec<PathBuf>,
+    auth: AuthType,
     intact: IntactSections,
 }
 
@@ -79,8 +86,9 @@ impl Reader<'_> {
         let none = PoolSettings::default();
         let pool = general.as_ref().map_or(PoolSettings::default(), |section| pool_settings(section, &none));
         let before_auth = self.error_count();
-        let auth = root.table("auth", &[AUTH_KEYS, AUTH_QUERY_KEYS]);
+        let auth = root.table("auth", &[AUTH_KEYS, LOGIN_KEYS, AUTH_QUERY_KEYS]);
         if let Some(auth) = &auth {
+            self.auth = auth_type(auth, self.document, &mut self.rule_files);
             self.note_files(auth, &["auth_password_file"]);
         }
         let asked = auth.as_ref().map(AuthKeys::read).unwrap_or_default();
@@ -101,7 +109,7 @@ impl Reader<'_> {
         }
         let listeners_are_intact = before_listeners == self.error_count();
         if listeners_are_intact {
-            self.refuse_unreachable(&databases, &listeners);
+            refuse_unreachable(self.document, &databases, &listeners);
         }
         let before_users = self.error_count();
         let known = root.tables("user", &[USER_KEYS]);
@@ -118,7 +126,7 @@ impl Reader<'_> {
             listeners: listeners_are_intact,
             users: auth_is_intact && all_asked_for && before_users == self.error_count(),
         };
-        self.refuse_duplicates(&databases, &users);
+        refuse_duplicates(self.document, &databases, &users);
         let tokens = self.tokens(root, &kinds, &listeners, &users, &databases);
         if !kinds.has(Kind::Postgres) {
             self.refuse_of_postgres(&kinds, general.iter().chain(&auth).chain(&known), &users);
@@ -126,16 +134,15 @@ impl Reader<'_> {
                 general.iter().for_each(|section| redis::refuse_auto(section, &pool));
             }
         }
-        if databases.iter().all(|database| database.auth.is_none()) {
-            self.refuse_users_without_password(&users);
-        }
+        refuse_impossible_logins(self.document, &self.auth, auth.as_ref(), &users, &databases);
         let limits = root.table("limits", &[LIMITS_KEYS]).map(|section| limits(&section)).unwrap_or_default();
-        self.refuse_monitors_only(&limits, &databases);
+        refuse_monitors_only(self.document, &limits, &databases);
         Config {
             source: None,
             serve: root.table("serve", &[SERVE_KEYS]).map(|s| serve(&s)).unwrap_or_default(),
             admin: root.table("admin", &[ADMIN_KEYS]).map(|s| self.admin(&s)).unwrap_or_default(),
             limits,
+            auth: self.auth.clone(),
             insecure_no_auth: false,
             listeners,
             databases,
@@ -305,7 +312,9 @@ impl Reader<'_> {
         });
         for entry in entries {
             let password = match Password::parse(&entry.password) {
-                Ok(password) => password,
+                Ok(password) => Some(password),
+                // A list for such logins names users only.
+                Err(_) if entry.password.reveal().is_empty() && self.auth.takes_users_without_password() => None,
                 Err(message) => {
                     report(entry.span, &message);
                     continue;
@@ -313,9 +322,9 @@ impl Reader<'_> {
             };
             let index = *known.entry(entry.name.clone()).or_insert(users.len());
             match users.get_mut(index) {
-                Some(user) if user.password.is_none() => user.password = Some(password),
+                Some(user) if user.password.is_none() => user.password = password,
                 Some(_) => {}
-                None => users.push(User::with_password(entry.name, Some(password))),
+                None => users.push(User::with_password(entry.name, password)),
             }
         }
         users
@@ -347,61 +356,6 @@ impl Reader<'_> {
     fn note_files(&mut self, section: &Section<'_>, keys: &[&'static str]) {
         let paths = keys.iter().filter_map(|key| section.string(key));
         self.secret_files.extend(paths.map(|path| self.document.resolve(&path)));
-    }
-
-    /// A database is of no use where no listener speaks its protocol.
-    fn refuse_unreachable(&self, databases: &[Database], listeners: &[Listener]) {
-        let speaks = |kind| listeners.iter().any(|listener| listener.kind == kind);
-        for database in databases.iter().filter(|database| !listeners.is_empty() && !speaks(database.kind)) {
-            let name = database.kind.name();
-            let span =
-                database.spots.get("url").or_else(|| database.spots.get("url_file")).cloned().unwrap_or_default();
-            let problem = Problem::error(format!("no [[listener]] is for clients of {name}"));
-            let hint = format!("add one with protocol = \"{}\"", database.kind.word());
-            self.document.report(span, problem.hint(hint));
-        }
-    }
-
-    /// Each host of MongoDB has a connection that asks what it is, which counts as any other.
-    fn refuse_monitors_only(&self, limits: &Limits, databases: &[Database]) {
-        let of_mongodb = databases.iter().filter(|database| database.kind == Kind::MongoDb);
-        let hosts: usize = of_mongodb.map(|database| database.hosts.addresses.len()).sum();
-        let most = limits.max_server_connections as usize;
-        if most == 0 || most > hosts {
-            return;
-        }
-        let span = limits.spots.get("max_server_connections").cloned().unwrap_or_default();
-        let problem = Problem::error(format!(
-            "with max_server_connections = {most} no client is served: a connection to each of the {hosts} hosts of \
-             MongoDB asks what it is"
-        ));
-        self.document.report(span, problem.hint(format!("write {} or more", hosts + 1)));
-    }
-
-    fn refuse_duplicates(&self, databases: &[Database], users: &[User]) {
-        let mut seen = HashMap::new();
-        let named = databases.iter().map(|d| ("database", Some(d.kind), &d.name, &d.spots));
-        for (what, kind, name, spots) in named.chain(users.iter().map(|u| ("user", None, &u.name, &u.spots))) {
-            if seen.insert((kind, name.clone()), ()).is_some() {
-                let span = spots.get("name").or_else(|| spots.get("")).cloned().unwrap_or_default();
-                self.document.error(span, format!("the {what} `{}` is configured twice", name.escape_debug()));
-            }
-        }
-    }
-
-    /// Users without a password are only rules, which is allowed while no user has a password.
-    fn refuse_users_without_password(&self, users: &[User]) {
-        if users.iter().all(|user| user.password.is_none() && !user.certificate) {
-            return;
-        }
-        // One that cannot be read is told as that.
-        let has_key = |user: &User| ["password", "password_file"].iter().any(|key| user.spots.contains_key(key));
-        let without = |user: &&User| user.password.is_none() && !user.certificate && !has_key(user);
-        for user in users.iter().filter(without) {
-            let span = user.spots.get("name").cloned().unwrap_or_default();
-            let problem = Problem::error(format!("the user `{}` has no password, though others have", user.name));
-            self.document.report(span, problem.hint("give it one, here or in the [auth] file"));
-        }
     }
 }
 

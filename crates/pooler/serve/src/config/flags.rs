@@ -7,7 +7,7 @@ use settings::{Problem, Problems, Variables, interpolate_url};
 use upstream::{Kind, UpstreamUrl};
 
 use super::{
-    Admin, AutoSize, ClientAuth, Config, Database, Endpoint, FALLBACK, Limits, Listener, ListenerTls, Mode,
+    Admin, AuthType, AutoSize, ClientAuth, Config, Database, Endpoint, FALLBACK, Limits, Listener, ListenerTls, Mode,
     PoolSettings, Preset, Serve, Token, User, default_soft_limit,
     file::default_port,
     http::{MIN_TOKEN, default_rules},
@@ -133,6 +133,7 @@ pub fn from_url(url: &str, flags: &Flags, variables: Variables<'_>) -> Result<Co
             ..default
         },
         admin: admin(flags)?,
+        auth: AuthType::default(),
         limits: Limits::default(),
         insecure_no_auth: flags.insecure_no_auth,
         listeners,

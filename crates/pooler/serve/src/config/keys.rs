@@ -1,6 +1,7 @@
 //! The keys of each section, and what is said of one that stands in a section that has none of that name.
 
 use super::{
+    auth::LOGIN_KEYS,
     auth_query::AUTH_QUERY_KEYS,
     http::{HTTP_KEYS, TOKEN_KEYS},
     options::POOL_KEYS,
@@ -17,7 +18,7 @@ pub const ADMIN_KEYS: &[&str] = &["listen", "user_label", "token", "token_file",
 /// `[limits]`.
 pub const LIMITS_KEYS: &[&str] = &["max_server_connections", "max_user_connections"];
 
-/// `[auth]`, beside those of looking users up.
+/// `[auth]`, beside those that say how clients log in and how users are looked up.
 pub const AUTH_KEYS: &[&str] = &["file"];
 
 /// `[serve]`.
@@ -76,7 +77,7 @@ const SECTIONS: &[(&str, &[&[&str]])] = &[
     ("[serve]", &[SERVE_KEYS]),
     ("[admin]", &[ADMIN_KEYS]),
     ("[limits]", &[LIMITS_KEYS]),
-    ("[auth]", &[AUTH_KEYS, AUTH_QUERY_KEYS]),
+    ("[auth]", &[AUTH_KEYS, LOGIN_KEYS, AUTH_QUERY_KEYS]),
     ("[pool]", &[POOL_KEYS]),
     ("[[listener]]", &[LISTENER_KEYS, LISTENER_TLS_KEYS, HTTP_KEYS]),
     ("[[database]]", &[DATABASE_KEYS, POOL_KEYS, AUTH_QUERY_KEYS]),

@@ -2,9 +2,12 @@
 
 use settings::Section;
 
-use super::{AutoSize, Database, FALLBACK, Mode, PoolSettings, User, auth_query::AUTH_QUERY_KEYS, options::AUTO_KEYS};
+use super::{
+    AutoSize, Database, FALLBACK, Mode, PoolSettings, User, auth::LOGIN_KEYS, auth_query::AUTH_QUERY_KEYS,
+    options::AUTO_KEYS,
+};
 
-/// Keys without a meaning here, in whatever section, beside those of `auth_query`.
+/// Keys without a meaning here, in whatever section, beside those of `[auth]`.
 const FOREIGN: &[&str] = &[
     "mode",
     "on_session_state",
@@ -27,7 +30,7 @@ pub const NO_NUMBER: &str = "clients choose their logical database with SELECT: 
 /// Reports keys that are for PostgreSQL, but for these.
 pub fn refuse_foreign(section: &Section<'_>, but: &[&str]) {
     let given = section.spots();
-    let foreign = FOREIGN.iter().chain(AUTH_QUERY_KEYS).filter(|key| !but.contains(key));
+    let foreign = FOREIGN.iter().chain(AUTH_QUERY_KEYS).chain(LOGIN_KEYS).filter(|key| !but.contains(key));
     for key in foreign.filter(|key| given.contains_key(*key)) {
         section.error(key, format!("`{key}` is for PostgreSQL, and the url is not"));
     }

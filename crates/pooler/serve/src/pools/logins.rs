@@ -3,18 +3,14 @@
 use std::{sync::Arc, time::Instant};
 
 use postgres_session::{
-    Ask, Directory, Encryption, Look, PoolMode, Proof, ResetPolicy, Route, ServerLogin, StartRequest, StatePolicy,
-    Unknown,
+    CheckOutcome, Directory, Encryption, LoginAttempt, Look, PasswordCheck, PoolMode, Proof, ResetPolicy, Route,
+    ServerLogin, StartRequest, StatePolicy, Unknown,
 };
-use seam::{Origin, PoolId};
+use seam::PoolId;
 use settings::Secret;
-use upstream::Kind;
 
-use super::{ConfigPools, Key, Lookups, MAX_NAME_BYTES};
-use crate::{
-    Password,
-    config::{Mode, PoolSettings, Reset},
-};
+use super::{ConfigPools, Key, Lookups};
+use crate::config::{Mode, PoolSettings, Reset};
 
 /// Functions that a line of the log names.
 const MAX_LOGGED_FUNCTIONS: usize = 10;
@@ -27,53 +23,24 @@ impl Directory for ConfigPools {
         }
     }
 
-    fn proof(&self, origin: Origin, database: &str, user: &str) -> Result<Proof, Unknown> {
-        if user.is_empty() || user.len() > MAX_NAME_BYTES {
-            return Err(Unknown::User);
-        }
-        if self.config.authenticates(Kind::Postgres) {
-            if self.user(user).is_some_and(|user| user.certificate) {
-                return Ok(Proof::Certificate);
-            }
-            if let Some(password) = self.user(user).and_then(|user| user.password.as_ref()) {
-                return Ok(proof(password));
-            }
-            let Lookups { pool, auth, known } = self.lookups(database).ok_or(Unknown::User)?;
-            return match known.fresh(user, Instant::now()) {
-                Some(password) => password.map(|password| proof(&password)).ok_or(Unknown::User),
-                None => Ok(Proof::Ask(Ask { pool: *pool, query: Arc::clone(&auth.query) })),
-            };
-        }
-        match origin.is_local() || self.config.insecure_no_auth {
-            true => Ok(Proof::Trust),
-            false => Err(Unknown::Forbidden(
-                "no users are configured, so clients are let in from this machine only: add a [[user]] with a password"
-                    .to_owned(),
-            )),
-        }
+    fn proof(&self, attempt: &LoginAttempt) -> Result<Proof, Unknown> {
+        self.find_proof(attempt)
     }
 
-    fn note_lookup(&self, database: &str, user: &str, stored: Option<&str>) -> Result<Proof, Unknown> {
-        let Lookups { auth, known, .. } = self.lookups(database).ok_or(Unknown::User)?;
-        let password = stored.map(|stored| Password::parse(&Secret::new(stored))).transpose();
-        let password = password.unwrap_or_else(|error| {
-            tracing::warn!(user, "the auth_query gave a password that cannot be used: {error}");
-            None
-        });
-        let now = Instant::now();
-        match password {
-            Some(password) => Ok(proof(&known.note_found(user, password, now, auth.cache_time))),
-            None => {
-                known.note_missing(user, now, auth.failure_cache_time);
-                Err(Unknown::User)
-            }
-        }
+    fn note_lookup(&self, attempt: &LoginAttempt, stored: Option<&str>) -> Result<Proof, Unknown> {
+        self.prove_looked_up(attempt, stored)
     }
 
-    fn looks(&self, database: &str) -> Vec<Look> {
-        let found = self.lookups(database).map(|lookups| lookups.known.looks()).unwrap_or_default();
-        // If users are looked up, they are most of all users.
-        if found.is_empty() { self.looks.clone() } else { found }
+    fn looks(&self, attempt: &LoginAttempt) -> Vec<Look> {
+        self.looks_of(attempt)
+    }
+
+    fn begin_check(&self, _: PasswordCheck) {
+        unreachable!("the pools in force have passwords checked")
+    }
+
+    fn finished_checks(&self) -> Vec<CheckOutcome> {
+        Vec::new()
     }
 
     fn note_refuted(&self, database: &str, user: &str) {
@@ -193,14 +160,5 @@ fn state_policy(settings: &PoolSettings, smallest_cap: u32) -> StatePolicy {
         // One that listens for all must leave one for everything else.
         share_listener: settings.max_servers_within(smallest_cap) > 1,
         max_prepared: state.max_prepared_statements.unwrap_or(StatePolicy::default().max_prepared),
-    }
-}
-
-fn proof(password: &Password) -> Proof {
-    match password {
-        Password::Md5(hash) => Proof::Md5(Arc::clone(hash.reveal())),
-        Password::Plain(..) | Password::Scram(_) => {
-            Proof::Scram(password.verifier().expect("a plain or SCRAM password has a verifier"))
-        }
     }
 }

@@ -2,17 +2,21 @@
 
 use std::path::Path;
 
-use postgres_session::{Directory, Look, PoolMode, Proof, StartRequest};
+use postgres_session::{Directory, LoginAttempt, Look, PoolMode, Proof, StartRequest};
 use seam::Origin;
 
 use super::*;
 use crate::config::{Flags, from_url};
 use crate::read::from_text;
 
-const LOCAL: Origin = Origin { listener: 0, address: None, port: 0 };
+const LOCAL: Origin = Origin { listener: 0, address: None, port: 0, uid: None };
+
+fn attempt(user: &str) -> LoginAttempt {
+    LoginAttempt::new(remote(), "a", user)
+}
 
 fn remote() -> Origin {
-    Origin { listener: 0, address: Some([10, 0, 0, 5].into()), port: 4711 }
+    Origin { listener: 0, address: Some([10, 0, 0, 5].into()), port: 4711, uid: None }
 }
 
 fn made(config: Config) -> ConfigPools {
@@ -47,7 +51,7 @@ const OWN_USERS: &str = r#"
 #[test]
 fn a_client_is_served_under_its_own_user_when_the_url_has_none() {
     let pools = pools(OWN_USERS);
-    assert!(matches!(pools.proof(remote(), "a", "u"), Ok(Proof::Scram(_))));
+    assert!(matches!(pools.proof(&LoginAttempt::new(remote(), "a", "u")), Ok(Proof::Scram(_))));
     let login = pools.route("a", "u").unwrap();
     assert_eq!(login.mode, PoolMode::Session);
     let server = pools.server_login(login.pool);
@@ -57,7 +61,7 @@ fn a_client_is_served_under_its_own_user_when_the_url_has_none() {
     let named = |name: &str, limit| (name.to_owned(), limit);
     let of_pool = named("user u of database a", 20);
     assert_eq!(caps, [named("process", 9), named("database a", 5), named("user u", 3), of_pool]);
-    assert!(matches!(pools.proof(remote(), "a", "v"), Ok(Proof::Md5(_))));
+    assert!(matches!(pools.proof(&LoginAttempt::new(remote(), "a", "v")), Ok(Proof::Md5(_))));
 }
 
 #[test]
@@ -75,7 +79,7 @@ fn users_of_a_database_with_a_user_of_its_own_share_a_pool() {
 #[test]
 fn who_is_not_configured_gets_no_pool() {
     let pools = pools(OWN_USERS);
-    assert!(matches!(pools.proof(LOCAL, "a", "w"), Err(Unknown::User)));
+    assert!(matches!(pools.proof(&LoginAttempt::new(LOCAL, "a", "w")), Err(Unknown::User)));
     assert!(matches!(pools.route("", "u"), Err(Unknown::Database)));
     assert!(pools.table.read().unwrap().entries.is_empty());
 }
@@ -84,9 +88,9 @@ fn who_is_not_configured_gets_no_pool() {
 fn without_users_only_this_machine_is_let_in() {
     let config = from_url("postgres://app@h/d", &Flags::default(), &|_| None).unwrap();
     let pools = made(config);
-    assert!(matches!(pools.proof(LOCAL, "a", "anybody"), Ok(Proof::Trust)));
+    assert!(matches!(pools.proof(&LoginAttempt::new(LOCAL, "a", "anybody")), Ok(Proof::Trust)));
     assert_eq!(pools.server_login(pools.route("d", "anybody").unwrap().pool).user, "app");
-    assert!(matches!(pools.proof(remote(), "a", "app"), Err(Unknown::Forbidden(_))));
+    assert!(matches!(pools.proof(&LoginAttempt::new(remote(), "a", "app")), Err(Unknown::Forbidden(_))));
 }
 
 const LOOKED_UP: &str = r#"
@@ -108,7 +112,7 @@ const LOOKED_UP: &str = r#"
 #[test]
 fn users_who_are_not_configured_are_looked_up_and_remembered() {
     let pools = pools(LOOKED_UP);
-    let ask = |user: &str| pools.proof(remote(), "a", user);
+    let ask = |user: &str| pools.proof(&LoginAttempt::new(remote(), "a", user));
     assert!(matches!(ask("known"), Ok(Proof::Scram(_))));
     let Ok(Proof::Ask(question)) = ask("app") else { panic!("it must be asked") };
     let login = pools.server_login(question.pool);
@@ -118,9 +122,9 @@ fn users_who_are_not_configured_are_looked_up_and_remembered() {
     assert_eq!((spec.database.as_str(), spec.config.max_size), ("a/auth_query", 2));
 
     let hash = "md50123456789abcdef0123456789abcdef";
-    assert!(matches!(pools.note_lookup("a", "app", Some(hash)), Ok(Proof::Md5(_))));
+    assert!(matches!(pools.note_lookup(&attempt("app"), Some(hash)), Ok(Proof::Md5(_))));
     assert!(matches!(ask("app"), Ok(Proof::Md5(_))));
-    assert!(matches!(pools.note_lookup("a", "unknown", None), Err(Unknown::User)));
+    assert!(matches!(pools.note_lookup(&attempt("unknown"), None), Err(Unknown::User)));
     assert!(matches!(ask("unknown"), Err(Unknown::User)));
     let route = pools.route("a", "app").unwrap();
     assert!(route.pass_through && route.pool != question.pool);
@@ -132,18 +136,26 @@ fn users_who_are_not_configured_are_looked_up_and_remembered() {
 fn who_does_not_exist_looks_like_those_who_are_looked_up_once_any_is_known() {
     let pools = pools(LOOKED_UP);
     let plain = Look::Scram(scram::Shape::default());
-    assert_eq!(pools.looks("a"), [plain], "as the configured user");
+    assert_eq!(pools.looks(&LoginAttempt::new(remote(), "a", "x")), [plain], "as the configured user");
     let hash = "md50123456789abcdef0123456789abcdef";
-    assert!(pools.note_lookup("a", "app", Some(hash)).is_ok());
-    assert_eq!((pools.looks("a"), pools.looks("nowhere")), (vec![Look::Md5], vec![Look::Md5]));
-    assert_eq!(pools.looks("b"), [plain], "nobody is looked up there");
+    assert!(pools.note_lookup(&attempt("app"), Some(hash)).is_ok());
+    assert_eq!(
+        (
+            pools.looks(&LoginAttempt::new(remote(), "a", "x")),
+            pools.looks(&LoginAttempt::new(remote(), "nowhere", "x"))
+        ),
+        (vec![Look::Md5], vec![Look::Md5])
+    );
+    assert_eq!(pools.looks(&LoginAttempt::new(remote(), "b", "x")), [plain], "no user is looked up there");
 }
 
 #[test]
 fn users_are_looked_up_over_connections_as_safe_as_the_databases_own() {
     let text = LOOKED_UP.replacen("postgres://h", "postgres://h?sslmode=require&channel_binding=require", 1);
     let pools = pools(&text);
-    let Ok(Proof::Ask(question)) = pools.proof(remote(), "a", "app") else { panic!("it must be asked") };
+    let Ok(Proof::Ask(question)) = pools.proof(&LoginAttempt::new(remote(), "a", "app")) else {
+        panic!("it must be asked")
+    };
     let own = pools.route("a", "known").unwrap().pool;
     for pool in [question.pool, own] {
         let encryption = pools.server_login(pool).encryption;
@@ -158,9 +170,9 @@ fn users_are_looked_up_over_connections_as_safe_as_the_databases_own() {
 #[test]
 fn strangers_cannot_tell_which_databases_exist_by_what_is_asked() {
     let pools = pools(LOOKED_UP);
-    assert!(matches!(pools.proof(remote(), "nowhere", "app"), Ok(Proof::Ask(_))));
-    assert!(matches!(pools.proof(remote(), "b", "app"), Err(Unknown::User)));
-    assert!(matches!(pools.proof(remote(), "b", "known"), Ok(Proof::Scram(_))));
+    assert!(matches!(pools.proof(&LoginAttempt::new(remote(), "nowhere", "app")), Ok(Proof::Ask(_))));
+    assert!(matches!(pools.proof(&LoginAttempt::new(remote(), "b", "app")), Err(Unknown::User)));
+    assert!(matches!(pools.proof(&LoginAttempt::new(remote(), "b", "known")), Ok(Proof::Scram(_))));
 }
 
 #[test]

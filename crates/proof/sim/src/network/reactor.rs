@@ -393,6 +393,10 @@ impl Reactor for VirtualReactor {
         self.with(id, |conn| conn.end.map(State::peer))
     }
 
+    fn peer_uid(&self, _id: ConnId) -> Option<u32> {
+        None
+    }
+
     fn set_user_timeout(&self, _id: ConnId, _timeout: Duration) {}
 
     fn is_host_silent(&self, _id: ConnId, _time: Duration) -> bool {

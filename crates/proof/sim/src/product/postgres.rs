@@ -8,10 +8,10 @@ use std::sync::Arc;
 use driver::{PoolSpec, Upstreams};
 use pool::PoolConfig;
 use postgres_session::{
-    Directory, Encryption, Look, PoolMode, Postgres, Proof, ResetPolicy, Route, ServerLogin, StartRequest, StatePolicy,
-    Unknown,
+    CheckOutcome, Directory, Encryption, LoginAttempt, Look, PasswordCheck, PoolMode, Postgres, Proof, ResetPolicy,
+    Route, ServerLogin, StartRequest, StatePolicy, Unknown,
 };
-use seam::{Origin, PoolId};
+use seam::PoolId;
 
 use super::{
     Bounds, DatabaseServer, Harness, Limits, Outcome, RAW_CLIENT, Simulation, pool_ids::PoolIds, random_setup,
@@ -59,15 +59,23 @@ impl Directory for Setup {
         Encryption::Off
     }
 
-    fn proof(&self, _: Origin, _: &str, _: &str) -> Result<Proof, Unknown> {
+    fn proof(&self, _: &LoginAttempt) -> Result<Proof, Unknown> {
         Ok(Proof::Trust)
     }
 
-    fn note_lookup(&self, _: &str, _: &str, _: Option<&str>) -> Result<Proof, Unknown> {
+    fn note_lookup(&self, _: &LoginAttempt, _: Option<&str>) -> Result<Proof, Unknown> {
         unreachable!("no user is looked up")
     }
 
-    fn looks(&self, _: &str) -> Vec<Look> {
+    fn looks(&self, _: &LoginAttempt) -> Vec<Look> {
+        Vec::new()
+    }
+
+    fn begin_check(&self, _: PasswordCheck) {
+        unreachable!("no password is checked elsewhere")
+    }
+
+    fn finished_checks(&self) -> Vec<CheckOutcome> {
         Vec::new()
     }
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use postgres_session::{
-    Directory, Encryption, Look, PoolMode, Postgres, Proof, ResetPolicy, Route, ServerEncryption, ServerLogin,
-    StartRequest, StatePolicy, Unknown,
+    CheckOutcome, Directory, Encryption, LoginAttempt, Look, PasswordCheck, PoolMode, Postgres, Proof, ResetPolicy,
+    Route, ServerEncryption, ServerLogin, StartRequest, StatePolicy, Unknown,
 };
-use seam::{Origin, PoolId};
+use seam::PoolId;
 
 use super::{POOL, Rig};
 use crate::network::EndId;
@@ -50,9 +50,9 @@ impl TestDirectory {
 }
 
 impl Directory for TestDirectory {
-    fn proof(&self, origin: Origin, _: &str, user: &str) -> Result<Proof, Unknown> {
-        if user == "remote" {
-            return Err(Unknown::Forbidden(format!("only from loopback: {}", origin.is_local())));
+    fn proof(&self, attempt: &LoginAttempt) -> Result<Proof, Unknown> {
+        if attempt.user == "remote" {
+            return Err(Unknown::Forbidden(format!("only from loopback: {}", attempt.origin.is_local())));
         }
         Ok(self.proof.clone())
     }
@@ -69,11 +69,19 @@ impl Directory for TestDirectory {
         Ok((self.mode == PoolMode::Dedicated).then_some(route))
     }
 
-    fn note_lookup(&self, _: &str, _: &str, stored: Option<&str>) -> Result<Proof, Unknown> {
+    fn note_lookup(&self, _: &LoginAttempt, stored: Option<&str>) -> Result<Proof, Unknown> {
         stored.map(|hash| Proof::Md5(hash.into())).ok_or(Unknown::User)
     }
 
-    fn looks(&self, _: &str) -> Vec<Look> {
+    fn looks(&self, _: &LoginAttempt) -> Vec<Look> {
+        Vec::new()
+    }
+
+    fn begin_check(&self, _: PasswordCheck) {
+        unreachable!("no password is checked elsewhere")
+    }
+
+    fn finished_checks(&self) -> Vec<CheckOutcome> {
         Vec::new()
     }
 

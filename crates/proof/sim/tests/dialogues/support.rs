@@ -119,7 +119,7 @@ pub fn error_code(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[at..at + 5]).into_owned()
 }
 
-pub const UNKNOWN_ORIGIN: Origin = Origin { listener: 0, address: None, port: 0 };
+pub const UNKNOWN_ORIGIN: Origin = Origin { listener: 0, address: None, port: 0, uid: None };
 
 /// No other session exists.
 pub struct NoSessions;

@@ -1,0 +1,143 @@
+//! Logins in which the client sends its password as it is: to be compared with what is stored, or to be checked by
+//! another program, such as a directory server. The client waits for that program's answer, which a tick of a worker
+//! posts to it.
+
+use scram::Verifier;
+use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer};
+
+use super::client::{fail, write_authentication};
+use crate::{
+    CheckOutcome, CheckVerdict, PasswordCheck, StoredPassword,
+    random::random,
+    session::{
+        Client, Phase, Postgres,
+        client_login::{Comparison, Login, Step},
+    },
+    wire::{Report, Severity, code, md5},
+};
+
+/// The first byte of a posted verdict.
+const RIGHT: u8 = 0;
+const WRONG: u8 = 1;
+const UNAVAILABLE: u8 = 2;
+
+impl Login {
+    pub(super) fn ask_for_password(&mut self, me: ClientTag, comparison: Comparison, out: &mut Outbox) {
+        self.step = Step::Cleartext(comparison);
+        out.insert(Peer::Client(me), |to| write_authentication(to, 3, |_| {}));
+    }
+}
+
+impl Postgres {
+    /// Takes the body of the message with the password. `None`: another program checks it, and the client waits.
+    pub(super) fn take_password(
+        &self,
+        me: ClientTag,
+        login: &mut Login,
+        comparison: Comparison,
+        body: &[u8],
+    ) -> Option<Result<(), scram::Error>> {
+        let password = body.strip_suffix(&[0]).filter(|password| !password.contains(&0));
+        let Some(password) = password.and_then(|password| std::str::from_utf8(password).ok()) else {
+            return Some(Err(scram::Error::Malformed("a password in UTF-8")));
+        };
+        let is_right = match comparison {
+            Comparison::With(stored) => {
+                let user = &login.start.user;
+                stored.iter().fold(false, |found, stored| found | is_password(stored, password, user))
+            }
+            Comparison::Mock(shape) => {
+                if let Some(shape) = shape {
+                    let salt = vec![0; shape.salt.max(1)];
+                    std::hint::black_box(Verifier::from_password(password, &salt, shape.iterations.max(1)));
+                }
+                false
+            }
+            // Directory servers take a login without a password for one of a guest, and let it in.
+            Comparison::Elsewhere if password.is_empty() => false,
+            Comparison::Elsewhere => {
+                let serial = u64::from_ne_bytes(random());
+                login.step = Step::Checking { serial };
+                let attempt = login.attempt();
+                self.directory.begin_check(PasswordCheck {
+                    client: me,
+                    serial,
+                    attempt,
+                    password: password.to_owned(),
+                });
+                return None;
+            }
+        };
+        Some(if is_right { Ok(()) } else { Err(scram::Error::WrongProof) })
+    }
+
+    /// The client has not proved that it knows the password, or there is no such user.
+    pub(super) fn refuse_password(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+        let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
+        let user = &login.start.user;
+        self.directory.note_refuted(&login.start.database, user);
+        let message = format!("password authentication failed for user \"{user}\"");
+        out.push(Effect::AuthFailed { client: me });
+        fail(me, client, code::INVALID_PASSWORD, &message, "", out);
+    }
+
+    /// Posts the verdicts of other programs to the clients that wait for them.
+    pub(crate) fn post_verdicts(&self, out: &mut Outbox) {
+        for CheckOutcome { client, serial, verdict } in self.directory.finished_checks() {
+            let (kind, why) = match &verdict {
+                CheckVerdict::Right => (RIGHT, ""),
+                CheckVerdict::Wrong => (WRONG, ""),
+                CheckVerdict::Unavailable(why) => (UNAVAILABLE, why.as_str()),
+            };
+            let start = out.inserted.len();
+            out.inserted.push(kind);
+            out.inserted.extend_from_slice(why.as_bytes());
+            let bytes = start..out.inserted.len();
+            out.push(Effect::Post { to: Peer::Client(client), key: serial, bytes });
+        }
+    }
+
+    /// Takes a post if it is the verdict for which the client waits. False if it is another one.
+    pub(crate) fn take_verdict(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        key: u64,
+        bytes: &[u8],
+        out: &mut Outbox,
+    ) -> bool {
+        let Phase::Login(login) = &mut client.phase else { return false };
+        if !matches!(login.step, Step::Checking { serial } if serial == key) {
+            return false;
+        }
+        match bytes.split_first() {
+            Some((&RIGHT, _)) => self.authenticated(me, client, None, out),
+            Some((&WRONG, _)) | None => self.refuse_password(me, client, out),
+            Some((_, why)) => {
+                let report = Report {
+                    severity: Severity::Fatal,
+                    code: code::CANNOT_CONNECT_NOW,
+                    message: "authentication is not possible now",
+                    hint: "The server that checks passwords could not be asked; Poolhouse's log says why.",
+                };
+                out.insert(Peer::Client(me), |to| report.write(to));
+                let user = login.start.user.escape_debug();
+                let text = format!("the password of user \"{user}\" was not checked: {}", String::from_utf8_lossy(why));
+                client.close(me, CloseReason::Error(Blame::Server, text), out);
+            }
+        }
+        // What the client has sent meanwhile was not consumed.
+        out.push(Effect::Wake { client: me });
+        true
+    }
+}
+
+fn is_password(stored: &StoredPassword, password: &str, user: &str) -> bool {
+    match stored {
+        StoredPassword::Plain(stored) => scram::equal(stored.as_bytes(), password.as_bytes()),
+        StoredPassword::Md5(stored) => {
+            scram::equal(stored.to_ascii_lowercase().as_bytes(), md5::md5_hash(password, user).as_bytes())
+        }
+        StoredPassword::Scram(verifier) => verifier.matches(password),
+    }
+}

@@ -1,0 +1,90 @@
+//! Parts of a file that are each valid, and not together.
+
+use std::collections::HashMap;
+
+use settings::{Document, Problem, Section};
+use upstream::Kind;
+
+use super::{AuthType, Database, Limits, Listener, User};
+
+/// A database is of no use where no listener speaks its protocol.
+pub fn refuse_unreachable(document: &Document<'_>, databases: &[Database], listeners: &[Listener]) {
+    let speaks = |kind| listeners.iter().any(|listener| listener.kind == kind);
+    for database in databases.iter().filter(|database| !listeners.is_empty() && !speaks(database.kind)) {
+        let name = database.kind.name();
+        let span = database.spots.get("url").or_else(|| database.spots.get("url_file")).cloned().unwrap_or_default();
+        let problem = Problem::error(format!("no [[listener]] is for clients of {name}"));
+        let hint = format!("add one with protocol = \"{}\"", database.kind.word());
+        document.report(span, problem.hint(hint));
+    }
+}
+
+/// Each host of MongoDB has a connection that asks what it is, which counts as any other.
+pub fn refuse_monitors_only(document: &Document<'_>, limits: &Limits, databases: &[Database]) {
+    let of_mongodb = databases.iter().filter(|database| database.kind == Kind::MongoDb);
+    let hosts: usize = of_mongodb.map(|database| database.hosts.addresses.len()).sum();
+    let most = limits.max_server_connections as usize;
+    if most == 0 || most > hosts {
+        return;
+    }
+    let span = limits.spots.get("max_server_connections").cloned().unwrap_or_default();
+    let problem = Problem::error(format!(
+        "with max_server_connections = {most} no client is served: a connection to each of the {hosts} hosts of \
+         MongoDB asks what it is"
+    ));
+    document.report(span, problem.hint(format!("write {} or more", hosts + 1)));
+}
+
+pub fn refuse_duplicates(document: &Document<'_>, databases: &[Database], users: &[User]) {
+    let mut seen = HashMap::new();
+    let named = databases.iter().map(|d| ("database", Some(d.kind), &d.name, &d.spots));
+    for (what, kind, name, spots) in named.chain(users.iter().map(|u| ("user", None, &u.name, &u.spots))) {
+        if seen.insert((kind, name.clone()), ()).is_some() {
+            let span = spots.get("name").or_else(|| spots.get("")).cloned().unwrap_or_default();
+            document.error(span, format!("the {what} `{}` is configured twice", name.escape_debug()));
+        }
+    }
+}
+
+/// Users that can never log in, and databases that nothing can be logged in to.
+pub fn refuse_impossible_logins(
+    document: &Document<'_>,
+    auth_type: &AuthType,
+    auth: Option<&Section<'_>>,
+    users: &[User],
+    databases: &[Database],
+) {
+    if databases.iter().all(|database| database.auth.is_none()) && !auth_type.takes_users_without_password() {
+        refuse_users_without_password(document, users);
+    }
+    if let (Some(auth), AuthType::Any) = (auth, auth_type) {
+        refuse_databases_without_user(auth, databases);
+    }
+}
+
+/// Users without a password are only rules, which is allowed while no user has a password.
+fn refuse_users_without_password(document: &Document<'_>, users: &[User]) {
+    if users.iter().all(|user| user.password.is_none() && !user.certificate) {
+        return;
+    }
+    // One that cannot be read is told as that.
+    let has_key = |user: &User| ["password", "password_file"].iter().any(|key| user.spots.contains_key(key));
+    let without = |user: &&User| user.password.is_none() && !user.certificate && !has_key(user);
+    for user in users.iter().filter(without) {
+        let span = user.spots.get("name").cloned().unwrap_or_default();
+        let problem = Problem::error(format!("the user `{}` has no password, though others have", user.name));
+        document.report(span, problem.hint("give it one, here or in the [auth] file"));
+    }
+}
+
+/// Where clients get in under any name, their names cannot be those that Poolhouse logs in with.
+fn refuse_databases_without_user(auth: &Section<'_>, databases: &[Database]) {
+    let without = |database: &&Database| database.kind == Kind::Postgres && database.user.is_none();
+    if let Some(database) = databases.iter().find(without) {
+        let problem = Problem::error(format!(
+            "type = \"any\" ignores clients' names, and the url of `{}` has no user",
+            database.name
+        ));
+        auth.report("type", problem.hint("add one to the url: servers log in as this user"));
+    }
+}

@@ -1,0 +1,235 @@
+//! How a client of PostgreSQL must prove who it is: the rules of `[auth]`, and what is stored of its user's password.
+
+use std::{sync::Arc, time::Instant};
+
+use postgres_session::{Ask, LoginAttempt, Look, Proof, Rejection, StoredPassword, Unknown, md5_hash};
+use scram::Shape;
+use settings::Secret;
+use upstream::Kind;
+
+use super::{ConfigPools, Lookups, MAX_NAME_BYTES};
+use crate::{
+    Password,
+    config::{AuthType, IdentMap, Method, User},
+    system_users,
+};
+
+/// Distinct looks of logins that are kept.
+const MAX_LOOKS: usize = 16;
+
+/// How the logins of configured users look, for each way to log in: an unknown user's login must look like one of
+/// these.
+#[derive(Default)]
+pub(super) struct Looks {
+    stored: Vec<Look>,
+    md5: Vec<Look>,
+    scram: Vec<Look>,
+    cleartext: Vec<Look>,
+}
+
+impl Looks {
+    pub(super) fn of(users: &[User]) -> Self {
+        let mut looks = Self::default();
+        for password in users.iter().filter_map(|user| user.password.as_ref()) {
+            for (list, method) in [
+                (&mut looks.stored, Method::Stored),
+                (&mut looks.md5, Method::Md5),
+                (&mut looks.scram, Method::Scram),
+                (&mut looks.cleartext, Method::Cleartext),
+            ] {
+                if let Some(look) = look(password, &method)
+                    && list.len() < MAX_LOOKS
+                    && !list.contains(&look)
+                {
+                    list.push(look);
+                }
+            }
+        }
+        looks
+    }
+
+    fn with(&self, method: &Method) -> &[Look] {
+        match method {
+            Method::Md5 => &self.md5,
+            Method::Scram => &self.scram,
+            Method::Cleartext => &self.cleartext,
+            _ => &self.stored,
+        }
+    }
+}
+
+/// How a login with this password looks; `None` if there can be none.
+fn look(password: &Password, method: &Method) -> Option<Look> {
+    let looks = password.look();
+    match (method, password) {
+        (Method::Md5, Password::Plain(..)) => Some(Look::Md5),
+        (Method::Cleartext, Password::Plain(..)) => Some(Look::Cleartext(None)),
+        _ => look_with(method, looks),
+    }
+}
+
+/// How a login looks under a method that without one would look like this.
+fn look_with(method: &Method, look: Look) -> Option<Look> {
+    match (method, look) {
+        (Method::Scram, Look::Md5) => None,
+        (Method::Cleartext, Look::Scram(shape)) => Some(Look::Cleartext(Some(shape))),
+        (Method::Cleartext, Look::Md5) => Some(Look::Cleartext(None)),
+        (_, look) => Some(look),
+    }
+}
+
+impl ConfigPools {
+    pub(super) fn find_proof(&self, attempt: &LoginAttempt) -> Result<Proof, Unknown> {
+        if attempt.user.is_empty() || attempt.user.len() > MAX_NAME_BYTES {
+            return Err(Unknown::User);
+        }
+        if !self.config.authenticates(Kind::Postgres) {
+            return match attempt.origin.is_local() || self.config.insecure_no_auth {
+                true => Ok(Proof::Trust),
+                false => Err(Unknown::Forbidden(
+                    "no users are configured, so clients are let in from this machine only: add a [[user]] with a \
+                     password"
+                        .to_owned(),
+                )),
+            };
+        }
+        let method = match &self.config.auth {
+            AuthType::Any => return Ok(Proof::Trust),
+            _ => self.method(attempt).map_err(Unknown::Rejected)?,
+        };
+        if let Method::Ldap(_) = method {
+            return Ok(Proof::Elsewhere);
+        }
+        if let Some(user) = self.user(&attempt.user) {
+            return match &user.password {
+                _ if user.certificate && *method == Method::Stored => prove_by_certificate(attempt, None),
+                Some(password) => self.prove(method, attempt, Some(password)),
+                // A password may be in the database.
+                None if takes_password(method) => self.look_up(method, attempt),
+                None => self.prove(method, attempt, None),
+            };
+        }
+        self.look_up(method, attempt)
+    }
+
+    /// The way in which such a client has to log in.
+    pub(crate) fn method(&self, attempt: &LoginAttempt) -> Result<&Method, Rejection> {
+        match &self.config.auth {
+            AuthType::One(method) => Ok(method),
+            AuthType::Any => Ok(&Method::Trust),
+            AuthType::Hba(hba) => hba.method(attempt),
+        }
+    }
+
+    /// The proof for a user of whom the configuration has no password.
+    fn look_up(&self, method: &Method, attempt: &LoginAttempt) -> Result<Proof, Unknown> {
+        let Some(Lookups { pool, auth, known }) = self.lookups(&attempt.database) else {
+            return Err(unknown_user(method));
+        };
+        match known.fresh(&attempt.user, Instant::now()) {
+            Some(Some(password)) => self.prove(method, attempt, Some(&password)),
+            Some(None) => Err(unknown_user(method)),
+            None => Ok(Proof::Ask(Ask { pool: *pool, query: Arc::clone(&auth.query) })),
+        }
+    }
+
+    pub(super) fn prove_looked_up(&self, attempt: &LoginAttempt, stored: Option<&str>) -> Result<Proof, Unknown> {
+        let (database, user) = (&attempt.database, &attempt.user);
+        let Lookups { auth, known, .. } = self.lookups(database).ok_or(Unknown::User)?;
+        let password = stored.map(|stored| Password::parse(&Secret::new(stored))).transpose();
+        let password = password.unwrap_or_else(|error| {
+            tracing::warn!(user, "the auth_query gave a password that cannot be used: {error}");
+            None
+        });
+        let now = Instant::now();
+        let password = match password {
+            Some(password) => Some(known.note_found(user, password, now, auth.cache_time)),
+            None => {
+                known.note_missing(user, now, auth.failure_cache_time);
+                None
+            }
+        };
+        let method = self.method(attempt).map_err(Unknown::Rejected)?;
+        match password {
+            Some(password) => self.prove(method, attempt, Some(&password)),
+            None => Err(unknown_user(method)),
+        }
+    }
+
+    /// The proof of a user who exists, with what is stored of the password.
+    fn prove(&self, method: &Method, attempt: &LoginAttempt, password: Option<&Password>) -> Result<Proof, Unknown> {
+        match (method, password) {
+            (Method::Trust, _) => Ok(Proof::Trust),
+            (Method::Certificate(map), _) => prove_by_certificate(attempt, map.as_deref()),
+            (Method::Peer(map), _) => prove_by_peer(attempt, map.as_deref()),
+            (Method::Ldap(_), _) => Ok(Proof::Elsewhere),
+            (Method::Reject, _) => Err(Unknown::Rejected(Rejection::Rule)),
+            (Method::Stored | Method::Md5 | Method::Scram | Method::Cleartext, None) => Err(Unknown::User),
+            (Method::Cleartext, Some(password)) => Ok(Proof::Cleartext([stored(password)].into())),
+            (Method::Md5, Some(Password::Plain(password, _))) => {
+                Ok(Proof::Md5(md5_hash(password.reveal(), &attempt.user).into()))
+            }
+            (Method::Scram, Some(Password::Md5(_))) => Err(Unknown::User),
+            (_, Some(Password::Md5(hash))) => Ok(Proof::Md5(Arc::clone(hash.reveal()))),
+            (_, Some(password)) => {
+                Ok(Proof::Scram(password.verifier().expect("a plain or SCRAM password has a verifier")))
+            }
+        }
+    }
+
+    /// How the logins of existing users look who come in the same way.
+    pub(super) fn looks_of(&self, attempt: &LoginAttempt) -> Vec<Look> {
+        let method = self.method(attempt).unwrap_or(&Method::Stored);
+        let found = self.lookups(&attempt.database).map(|lookups| lookups.known.looks()).unwrap_or_default();
+        // If users are looked up, they are most of all users.
+        let found: Vec<Look> = found.into_iter().filter_map(|look| look_with(method, look)).collect();
+        match (found.is_empty(), self.looks.with(method), method) {
+            (false, ..) => found,
+            (true, [], Method::Md5) => vec![Look::Md5],
+            (true, [], Method::Cleartext) => vec![Look::Cleartext(None)],
+            (true, [], Method::Scram) => vec![Look::Scram(Shape::default())],
+            (true, looks, _) => looks.to_vec(),
+        }
+    }
+}
+
+fn takes_password(method: &Method) -> bool {
+    matches!(method, Method::Stored | Method::Md5 | Method::Scram | Method::Cleartext)
+}
+
+/// A user who does not exist is refused like one who proves nothing.
+fn unknown_user(method: &Method) -> Unknown {
+    match method {
+        Method::Trust => Unknown::Rejected(Rejection::UnknownUser),
+        Method::Certificate(_) => Unknown::Rejected(Rejection::Certificate),
+        Method::Peer(_) => Unknown::Rejected(Rejection::Peer),
+        _ => Unknown::User,
+    }
+}
+
+fn stored(password: &Password) -> StoredPassword {
+    match password {
+        Password::Plain(secret, _) => StoredPassword::Plain(Arc::clone(secret.reveal())),
+        Password::Md5(hash) => StoredPassword::Md5(Arc::clone(hash.reveal())),
+        Password::Scram(verifier) => StoredPassword::Scram(Arc::clone(verifier)),
+    }
+}
+
+/// Whether a name from elsewhere is the user's, or a map lets it log in as that user.
+fn is_user(name: &str, user: &str, map: Option<&IdentMap>) -> bool {
+    map.map_or(name == user, |map| map.allows(name, user))
+}
+
+fn prove_by_certificate(attempt: &LoginAttempt, map: Option<&IdentMap>) -> Result<Proof, Unknown> {
+    match &attempt.certificate {
+        Some(name) if is_user(name, &attempt.user, map) => Ok(Proof::Trust),
+        _ => Err(Unknown::Rejected(Rejection::Certificate)),
+    }
+}
+
+fn prove_by_peer(attempt: &LoginAttempt, map: Option<&IdentMap>) -> Result<Proof, Unknown> {
+    match attempt.origin.uid.and_then(system_users::name_of) {
+        Some(name) if is_user(&name, &attempt.user, map) => Ok(Proof::Trust),
+        _ => Err(Unknown::Rejected(Rejection::Peer)),
+    }
+}
