@@ -173,7 +173,7 @@ fuzz: ## fuzz every parser for FUZZ_SECONDS each (nightly Rust)
 fuzz-corpus: ## replay the kept fuzzing corpus (nightly Rust)
 	scripts/fuzz.sh corpus
 
-lint: ## formatting, clippy (of the fuzz targets, too), the arrows between crates, lengths of files and functions, licences
+lint: ## formatting, clippy (of the fuzz targets, too), the arrows between crates, lengths of files and functions, licences and ages of crates
 	$(CARGO) fmt --all --check
 	@# Clippy links nothing: any file will do for libFuzzer, which takes long to compile.
 	CUSTOM_LIBFUZZER_PATH=$(CURDIR)/crates/proof/fuzz/Cargo.toml $(CARGO) clippy --workspace --all-targets --locked $(FOR_ALL) -- -D warnings
@@ -181,7 +181,7 @@ lint: ## formatting, clippy (of the fuzz targets, too), the arrows between crate
 	$(CARGO) clippy -p poolhouse --no-default-features --locked $(FOR_ALL) -- -D warnings
 	scripts/check-layers
 	scripts/check-limits
-	scripts/check-licences
+	scripts/check-crates
 
 clean: ## remove what was built and the virtual environment
 	$(CARGO) clean

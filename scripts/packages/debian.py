@@ -66,6 +66,17 @@ def poolhouse(tree, args):
     add_documentation(tree, "poolhouse")
 
 
+def poolhouse_pgbouncer(tree, _args):
+    """Links, because the program knows what it is called as."""
+    texts = TEXTS / "poolhouse-pgbouncer"
+    tree.link("/usr/sbin/pgbouncer", "../bin/poolhouse")
+    tree.copy(texts / "poolhouse-pgbouncer.service", f"{UNITS}/poolhouse-pgbouncer.service")
+    tree.link("/usr/share/man/man1/pgbouncer.1.gz", "poolhouse-pgbouncer.1.gz")
+    for file in ("pgbouncer.ini", "userlist.txt"):
+        tree.copy(texts / file, f"/usr/share/poolhouse-pgbouncer/{file}")
+    add_documentation(tree, "poolhouse-pgbouncer")
+
+
 def dbgsym(tree, args):
     """The debug symbols, where debuggers look for those of a build id."""
     identity = build_id(args.binary)
@@ -120,6 +131,7 @@ def main():
     args.to.mkdir(parents=True, exist_ok=True)
     assert epoch() > 0
     build("poolhouse", poolhouse, args, values)
+    build("poolhouse-pgbouncer", poolhouse_pgbouncer, args, values)
     if args.symbols:
         build("poolhouse-dbgsym", dbgsym, args, values)
 

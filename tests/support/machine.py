@@ -67,7 +67,7 @@ class Machine:
     def inside(self, *command, user="root"):
         """The words that run a command in the machine."""
         words = ["nsenter", "--target", self.first_process(), "--mount", "--pid", "--net", "--cgroup", "--uts", "--ipc", "--root"]
-        environment = ["env", "-i", "-C", "/", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive"]
+        environment = ["env", "-i", "-C", "/", "PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "DEBIAN_FRONTEND=noninteractive"]
         return [*words, *environment, *([] if user == "root" else ["runuser", "-u", user, "--"]), *command]
 
     def run(self, *command, check=True, user="root"):
