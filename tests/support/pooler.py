@@ -29,6 +29,8 @@ KIND = os.environ.get("POOLER", "poolhouse")
 
 # The table of poolhouse.toml that a setting belongs to, and PgBouncer's name for it (None: it has none).
 DATABASE_KEYS = {
+    "reserve_size": "reserve_pool_size", "reserve_wait_time": "reserve_pool_timeout", "login_retry_time": "server_login_retry",
+    "round_robin": "server_round_robin", "cancel_wait_time": "cancel_wait_timeout", "fast_close": "server_fast_close",
     "mode": "pool_mode", "max_size": "default_pool_size", "min_size": "min_pool_size", "max_connecting": None,
     "max_wait_time": "query_wait_timeout", "unavailable_wait_time": None, "max_idle_time": "server_idle_timeout",
     "max_life_time": "server_lifetime", "check_after_idle": "server_check_delay", "connect_time": "server_connect_timeout",
@@ -38,11 +40,20 @@ DATABASE_KEYS = {
 LISTENER_KEYS = {
     "soft_limit": None, "hard_limit": "max_client_conn", "evict_min_idle": None, "client_idle_time": "client_idle_timeout",
     "newcomer_wait_time": None, "login_time": "client_login_timeout", "query_time": "query_timeout", "transaction_idle_time": "idle_transaction_timeout",
+    "transaction_time": "transaction_timeout", "backlog": "listen_backlog", "socket_mode": "unix_socket_mode", "socket_group": "unix_socket_group",
 }
 TLS_KEYS = ("tls", "tls_cert", "tls_key", "tls_client_ca", "tls_client_auth")
 LISTENER_KEYS.update(dict.fromkeys(TLS_KEYS))
 SERVE_KEYS = {"workers": None, "drain_time": None, "stay_time": None, "max_auth_failures": None, "node_id": None, "log_connections": None, "log_disconnections": None}
-LIMITS_KEYS = {"max_server_connections": None}
+LIMITS_KEYS = {
+    "max_server_connections": None, "max_clients": "max_client_conn", "max_database_clients": "max_db_client_connections",
+    "max_user_clients": "max_user_client_connections", "max_database_connections": "max_db_connections",
+}
+TCP_KEYS = {
+    "keepalive": "tcp_keepalive", "keep_idle": "tcp_keepidle", "keep_interval": "tcp_keepintvl", "keep_count": "tcp_keepcnt",
+    "user_timeout": "tcp_user_timeout", "socket_buffer": "tcp_socket_buffer",
+}
+DNS_KEYS = {"max_ttl": "dns_max_ttl"}
 ADMIN_KEYS = {"token": None, "token_file": None, "user_label": None, "names": None}
 
 
@@ -267,7 +278,7 @@ class Poolhouse(Pooler):
             return {key: settings.pop(key) for key in list(settings) if key in keys}
 
         serve, limits, listener, database = pick(SERVE_KEYS), pick(LIMITS_KEYS), pick(LISTENER_KEYS), pick(DATABASE_KEYS)
-        admin = pick(ADMIN_KEYS)
+        admin, tcp, dns = pick(ADMIN_KEYS), pick(TCP_KEYS), pick(DNS_KEYS)
         assert not settings, f"unknown settings {settings}"
         text = toml_table("[admin]", {"listen": f"127.0.0.1:{self.admin_port}", **admin})
         if "TEST_WORKERS" in os.environ:
@@ -276,12 +287,14 @@ class Poolhouse(Pooler):
             text += toml_table("[serve]", serve)
         if limits:
             text += toml_table("[limits]", limits)
+        for header, values in (("[tcp]", tcp), ("[dns]", dns)):
+            text += toml_table(header, values) if values else ""
         if auth_file:
             auth = {"file": str(auth_file), **auth}
         if auth:
             text += toml_table("[auth]", auth)
-        for address in [listen] if isinstance(listen, str) else listen:
-            on_tcp = listener if not address.startswith("unix:") else {k: v for k, v in listener.items() if k not in TLS_KEYS}
+        for address in listen if isinstance(listen, list) else [listen]:
+            on_tcp = listener if not str(address).startswith("unix:") else {k: v for k, v in listener.items() if k not in TLS_KEYS}
             text += toml_table("[[listener]]", {"protocol": "postgres", "listen": address, **on_tcp})
         for name, more in databases.items():
             text += toml_table("[[database]]", {"name": name, "url": self.cluster.url("" if name == "*" else name), **database, **more})
@@ -341,11 +354,11 @@ class PgBouncer(Pooler):
             "admin_users": "app",
             **settings.pop("ini", {}),
         }
-        names = {**DATABASE_KEYS, **LISTENER_KEYS, **SERVE_KEYS, **LIMITS_KEYS}
+        names = {**DATABASE_KEYS, **LISTENER_KEYS, **SERVE_KEYS, **LIMITS_KEYS, **TCP_KEYS, **DNS_KEYS}
         for key, value in settings.items():
             name = names[key]
             if name:
-                ini[name] = seconds(value) if re.fullmatch(r"\d+(ms|s|m|h)|off", str(value)) else value
+                ini[name] = seconds(value) if re.fullmatch(r"\d+(ms|s|m|h)|off", str(value)) else int(value) if value is True else value
         lines = ["[databases]"]
         for name, more in databases.items():
             where = "" if name == "*" else f" dbname={name}"

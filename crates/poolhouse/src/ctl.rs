@@ -25,6 +25,7 @@ Examples:
   poolhouse ctl http://127.0.0.1:9930 resume --database shop
   poolhouse ctl http://127.0.0.1:9930 reconnect
   poolhouse ctl http://127.0.0.1:9930 reload
+  poolhouse ctl http://127.0.0.1:9930 drain --over 60s
   poolhouse ctl http://127.0.0.1:9930 kill 42
   poolhouse ctl http://127.0.0.1:9930 kill --database shop
   poolhouse ctl http://10.0.0.5:9930 --token-file /run/secrets/token drain --database shop
@@ -66,7 +67,7 @@ enum Order {
     Enable(Scope),
     /// Disconnect the clients of a database at the end of their transactions, and accept no new ones; without a
     /// database all clients, and then end the process
-    Drain(Scope),
+    Drain(Drain),
     /// Read the configuration file again
     Reload,
     /// List pools, clients or servers
@@ -79,6 +80,15 @@ enum Order {
     },
     /// Disconnect a client, or at once all clients and servers of a database, which then waits for `resume`
     Kill(Kill),
+}
+
+#[derive(Args)]
+struct Drain {
+    /// Disconnect the clients one after the other, the last of them after this time, and be not ready meanwhile
+    #[arg(long, value_name = "TIME", conflicts_with = "database", value_parser = settings::parse_duration_on)]
+    over: Option<Duration>,
+    #[command(flatten)]
+    scope: Scope,
 }
 
 #[derive(Args)]
@@ -175,7 +185,14 @@ fn request(order: &Order) -> Request {
         Order::WaitClose(w) => which("/api/wait-close", w),
         Order::Disable(w) => which("/api/disable", w),
         Order::Enable(w) => which("/api/enable", w),
-        Order::Drain(w) => which("/api/drain", w),
+        Order::Drain(Drain { over, scope }) => {
+            let mut request = which("/api/drain", scope);
+            if let Some(over) = over {
+                request.parameters.push(("over", settings::show_duration(*over)));
+                request.order_timeout = *over;
+            }
+            request
+        }
         Order::Reload => plain(Method::Post, "/api/reload", Vec::new()),
         Order::Kill(Kill { client: Some(client), .. }) => {
             plain(Method::Post, "/api/kill", vec![("client", client.to_string())])
@@ -212,8 +229,13 @@ fn show(order: &Order, body: Value, is_done: bool) -> anyhow::Result<()> {
             }
         }
         Order::Kill(Kill { client: Some(client), .. }) => println!("client {client} is closed"),
-        Order::Drain(Scope { database: None, .. }) => {
-            println!("draining: the process ends when the last client has gone")
+        Order::Drain(Drain { over, scope: Scope { database: None, .. } }) => {
+            let clients = body["clients"].as_u64();
+            match clients.filter(|_| over.is_some()) {
+                Some(0) => println!("drained: the process ends"),
+                Some(left) => println!("draining: {left} clients are left, and the process ends when they have gone"),
+                None => println!("draining: the process ends when the last client has gone"),
+            }
         }
         Order::Pause(_)
         | Order::Resume(_)

@@ -6,7 +6,7 @@ mod connector;
 
 use driver::{Address, BeginWith, Hosts};
 use postgres_session::{Binding, ServerEncryption, Target, Tls};
-use upstream::{ChannelBinding, SessionAttrs, SslMode, UpstreamTls, UpstreamUrl};
+use upstream::{ChannelBinding, HostOrder, SessionAttrs, SslMode, UpstreamTls, UpstreamUrl};
 
 pub use connector::{ALPN, about_file, connector, read_pem};
 
@@ -22,10 +22,11 @@ pub fn hosts(url: &UpstreamUrl) -> Hosts {
     Hosts {
         addresses: url.hosts.iter().map(address).collect(),
         then_any: url.session_attrs == SessionAttrs::PreferStandby,
-        begin: match (&url.sentinel, url.load_balance) {
-            (Some(_), _) => BeginWith::LastGood,
-            (None, true) => BeginWith::Any,
-            (None, false) => BeginWith::First,
+        begin: match (&url.sentinel, url.host_order) {
+            (Some(_), _) | (None, HostOrder::LastGood) => BeginWith::LastGood,
+            (None, HostOrder::Random) => BeginWith::Any,
+            (None, HostOrder::RoundRobin) => BeginWith::Next,
+            (None, HostOrder::AsGiven) => BeginWith::First,
         },
     }
 }

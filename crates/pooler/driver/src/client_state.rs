@@ -15,6 +15,11 @@ pub(crate) enum State {
 pub(crate) const STATES: usize = 7;
 
 impl State {
+    /// Whether a transaction of the client's is under way.
+    pub(crate) fn is_busy(self) -> bool {
+        matches!(self, Self::Active | Self::Transaction)
+    }
+
     pub(crate) fn as_str(self) -> &'static str {
         ["login", "idle", "waiting", "active", "transaction", "subscribed", "closing"][self as usize]
     }

@@ -7,6 +7,7 @@ use seam::{PoolId, Tenant};
 
 use crate::{
     orders::DatabaseName,
+    socket::TcpOptions,
     tls::{TlsAcceptor, TlsConnector},
 };
 
@@ -25,6 +26,10 @@ pub struct DriverConfig {
     pub max_auth_failures: u32,
     /// A client that waited this long for a server is worth a line in the log.
     pub slow_wait: Duration,
+    /// Clients of all listeners; 0 is no limit.
+    pub max_clients: u32,
+    /// Options of TCP connections on both sides.
+    pub tcp: TcpOptions,
     /// Each client that logs in is worth a line in the log.
     pub log_connections: bool,
     /// Each client that has logged in and goes is worth a line in the log.
@@ -41,6 +46,8 @@ impl Default for DriverConfig {
             max_buffered_input: 64 * 1024,
             max_auth_failures: 10,
             slow_wait: Duration::from_secs(1),
+            max_clients: 0,
+            tcp: TcpOptions::default(),
             log_connections: false,
             log_disconnections: false,
             reserved: HashMap::new(),
@@ -48,16 +55,16 @@ impl Default for DriverConfig {
     }
 }
 
-/// A socket that listens, and the rules for its clients.
+/// Sockets that listen, and the rules for their clients.
 #[derive(Debug)]
 pub struct ListenerSpec<S = OwnedFd> {
     /// For metrics and logs: the address as configured.
     pub name: String,
     /// Label: what its clients speak.
     pub protocol: &'static str,
-    /// Bound and listening; TCP or Unix.
-    pub socket: S,
-    /// Whether it is TCP (then TCP_NODELAY and keepalive are set on what it accepts).
+    /// Bound and listening; all TCP, or all Unix. At least one.
+    pub sockets: Vec<S>,
+    /// Whether they are TCP (then TCP_NODELAY and keepalive are set on what they accept).
     pub tcp: bool,
     /// Soft and hard limit of clients.
     pub gate: GateConfig,
@@ -80,6 +87,8 @@ pub struct Timeouts {
     pub query: Option<Duration>,
     /// Inside a transaction, between requests.
     pub transaction_idle: Option<Duration>,
+    /// From a transaction's first request to its end.
+    pub transaction: Option<Duration>,
 }
 
 impl Default for Timeouts {
@@ -90,6 +99,7 @@ impl Default for Timeouts {
             client_idle: None,
             query: None,
             transaction_idle: None,
+            transaction: None,
         }
     }
 }
@@ -104,6 +114,8 @@ pub struct PoolTimeouts {
     pub query: Option<Option<Duration>>,
     /// Inside a transaction, between requests.
     pub transaction_idle: Option<Option<Duration>>,
+    /// From a transaction's first request to its end.
+    pub transaction: Option<Option<Duration>>,
 }
 
 impl PoolTimeouts {
@@ -115,6 +127,7 @@ impl PoolTimeouts {
             client_idle: self.client_idle.unwrap_or(listener.client_idle),
             query: self.query.unwrap_or(listener.query),
             transaction_idle: self.transaction_idle.unwrap_or(listener.transaction_idle),
+            transaction: self.transaction.unwrap_or(listener.transaction),
         }
     }
 }
@@ -171,6 +184,8 @@ pub enum BeginWith {
     Any,
     /// The one that was of use last: what is silent costs time once.
     LastGood,
+    /// One after the other.
+    Next,
 }
 
 impl From<Address> for Hosts {
@@ -215,6 +230,11 @@ pub struct PoolSpec {
     /// Its idle servers are closed then, if its `min_size` holds only `min_size_once_connected`; otherwise it stays as
     /// long as it has any.
     pub forget_after: Option<Duration>,
+    /// How long a cancel request may take before the server that it was for is closed.
+    pub cancel_timeout: Duration,
+    /// A client that keeps a server beyond its transactions goes, once it has no work, when that server is to be
+    /// replaced.
+    pub fast_close: bool,
     /// Anything that changes when servers must be made anew, because where they are or how they log in has changed.
     pub revision: u64,
     /// The pool is a part of the process itself: neither it nor its servers are shown, and no order is for it.
@@ -285,6 +305,8 @@ pub trait Upstreams: Send + Sync + 'static {
 pub struct Changes {
     /// The limits and time-outs of each listener, in the order in which they were given at the start.
     pub listeners: Vec<(GateConfig, Timeouts)>,
+    /// See [`DriverConfig::max_clients`].
+    pub max_clients: u32,
     /// See [`DriverConfig::max_auth_failures`].
     pub max_auth_failures: u32,
 }

@@ -45,9 +45,13 @@ impl Driver {
         }
         for spec in &listeners {
             if spec.tcp {
-                socket::prepare_listener(&spec.socket, spec.timeouts.client_idle)?;
+                for socket in &spec.sockets {
+                    socket::prepare_listener(socket, spec.timeouts.client_idle, &config.tcp)?;
+                }
             } else {
-                rustix::io::ioctl_fionbio(&spec.socket, true)?;
+                for socket in &spec.sockets {
+                    rustix::io::ioctl_fionbio(socket, true)?;
+                }
             }
         }
         let (shared, sockets) = Shared::new(config, protocol, upstreams, listeners, wakers, Clock::start());
@@ -85,8 +89,9 @@ impl Driver {
 }
 
 /// The life of one worker's thread.
-fn work<P: Protocol>(number: u8, shared: Arc<Shared<P, Epoll>>, seed: Seed, sockets: Vec<OwnedFd>) -> io::Result<()> {
-    let reactor = Epoll::new(seed, shared.process.config.buffer_size);
+fn work<P: Protocol>(number: u8, shared: Arc<Shared<P, Epoll>>, seed: Seed, sockets: Vec<(u32, OwnedFd)>) -> io::Result<()> {
+    let config = &shared.process.config;
+    let reactor = Epoll::new(seed, config.buffer_size).with_tcp_options(config.tcp);
     Worker::listening(number, shared, reactor, sockets)?.run()
 }
 

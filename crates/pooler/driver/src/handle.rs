@@ -16,7 +16,7 @@ use pool::Clear;
 use seam::PoolId;
 
 use crate::{
-    config::Changes,
+    config::{Address, Changes},
     mailbox::{Command, Workers},
     orders::{DatabaseName, Order},
     process::Process,
@@ -102,6 +102,7 @@ impl Handle {
         for (listener, (limits, timeouts)) in process.listeners.iter().zip(&changes.listeners) {
             listener.reconfigure(*limits, *timeouts);
         }
+        process.total.set_limit(changes.max_clients);
         process.tenants.reconfigure(|tenant| process.registry.limits(tenant), process.clock.now());
         process.throttle.set_max_failures(changes.max_auth_failures);
         let mut demands = Vec::new();
@@ -235,6 +236,25 @@ impl Handle {
             let now = self.process.clock.now();
             self.operate(&pool, |guarded| pool.leave(guarded, now));
         }
+    }
+
+    /// Sends all clients away, one after the other, each at the end of its transaction, and the last of them after this
+    /// time. New clients are accepted meanwhile, and sent away as well. [`Handle::drain`] is to follow.
+    pub fn drain_over(&self, over: Duration) {
+        self.broadcast(|| Command::DrainOver(over));
+    }
+
+    /// Makes all servers stale whose host has this name: idle ones close now, the others when they are free. Returns
+    /// the number of pools that have the host.
+    pub fn reconnect_host(&self, name: &str) -> usize {
+        let is_meant = |address: &Address| matches!(address, Address::Tcp { host, .. } if host == name);
+        let mut pools = self.process.registry.all();
+        pools.retain(|pool| pool.spec().hosts.addresses.iter().any(is_meant));
+        for pool in &pools {
+            let now = self.process.clock.now();
+            self.operate(pool, |guarded| guarded.pool.renew(now));
+        }
+        pools.len()
     }
 
     /// Accepts no more clients, sends idle clients away, and lets transactions end; then the workers end.

@@ -8,6 +8,7 @@
 mod alarms;
 mod by_pool;
 mod client_state;
+mod client_total;
 mod clock;
 mod config;
 mod descriptors;
@@ -49,6 +50,6 @@ pub use snapshot::{
     BUCKET_BOUNDS_US, CapUsage, ClientFilter, ClientInfo, DurationHistogram, ForgottenPools, ListenerSnapshot,
     PoolLoad, PoolSnapshot, PoolState, PoolTimes, PoolTotals, ServerInfo, Snapshot, TenantSnapshot, WorkerSnapshot,
 };
-pub use socket::prepare_listener;
+pub use socket::{TcpOptions, prepare_listener};
 pub use stepped_workers::{NextStep, SteppedWorkers};
 pub use tls::{ClientCertificates, TlsAcceptor, TlsConnector, TlsError, TlsIdentity, Trust, tls_failure_of};

@@ -11,11 +11,11 @@ use pool::{Gate, GateConfig, Time};
 use seam::ClientRules;
 
 use crate::{
+    client_total::ClientTotal,
     config::{ListenerSpec, Timeouts},
     evictions::Evictions,
     lobby::{Displaced, Lobby, LobbyClient, Monitoring, Net},
     snapshot::ListenerSnapshot,
-    socket,
     tls::TlsAcceptor,
 };
 
@@ -40,6 +40,8 @@ pub(crate) enum SentAway {
     Drained,
     Crowded,
     Disabled,
+    TransactionTimeout,
+    ServerReplaced,
 }
 
 impl SentAway {
@@ -48,7 +50,7 @@ impl SentAway {
     }
 }
 
-const SENT_AWAY_LABELS: [&str; 9] = [
+const SENT_AWAY_LABELS: [&str; 11] = [
     "soft_limit",
     "client_idle_time",
     "login_time",
@@ -58,6 +60,8 @@ const SENT_AWAY_LABELS: [&str; 9] = [
     "drain",
     "not_logged_in",
     "disabled",
+    "transaction_time",
+    "fast_close",
 ];
 
 pub(crate) struct Listener {
@@ -70,6 +74,8 @@ pub(crate) struct Listener {
     /// The time-out that sockets inherit from the listening socket.
     pub(crate) user_timeout: Duration,
     gate: Mutex<Gate>,
+    /// The clients of all listeners.
+    total: Arc<ClientTotal>,
     /// Not read where bytes are relayed.
     rules: RwLock<(GateConfig, Timeouts)>,
     /// Clients that are being told that there is no room.
@@ -93,17 +99,23 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// A listener as configured, and its socket.
-    pub(crate) fn new<S>(spec: ListenerSpec<S>, client_rules: ClientRules) -> (Self, S) {
-        let ListenerSpec { name, protocol, socket, tcp, gate: limits, timeouts, tls } = spec;
+    /// A listener as configured, and its sockets.
+    pub(crate) fn new<S>(
+        spec: ListenerSpec<S>,
+        client_rules: ClientRules,
+        total: Arc<ClientTotal>,
+        user_timeout: Duration,
+    ) -> (Self, Vec<S>) {
+        let ListenerSpec { name, protocol, sockets, tcp, gate: limits, timeouts, tls } = spec;
         let listener = Self {
             name,
             protocol,
             tcp,
             tls,
             client_rules,
-            user_timeout: socket::user_timeout(timeouts.client_idle),
+            user_timeout,
             gate: Mutex::new(Gate::new(limits)),
+            total,
             rules: RwLock::new((limits, timeouts)),
             surplus: AtomicU64::new(0),
             displaced: AtomicU64::new(0),
@@ -119,7 +131,7 @@ impl Listener {
             evictions: Mutex::default(),
             loops: AtomicU64::new(0),
         };
-        (listener, socket)
+        (listener, sockets)
     }
 
     pub(crate) fn limits(&self) -> GateConfig {
@@ -134,6 +146,12 @@ impl Listener {
     pub(crate) fn reconfigure(&self, limits: GateConfig, timeouts: Timeouts) {
         *self.rules.write().unwrap_or_else(PoisonError::into_inner) = (limits, timeouts);
         self.gate().reconfigure(limits);
+    }
+
+    /// The most clients that may be here, and the setting that says so.
+    pub(crate) fn client_limit(&self) -> (u32, &'static str) {
+        let (own, of_all) = (self.limits().hard_limit, self.total.limit());
+        if of_all < own { (of_all, "max_clients") } else { (own, "hard_limit") }
     }
 
     fn gate(&self) -> MutexGuard<'_, Gate> {
@@ -183,8 +201,9 @@ impl Listener {
     pub(crate) fn admit(&self, net: Net, now: Time) -> (bool, Option<Displaced>) {
         let (admitted, crowded, over) = {
             let mut gate = self.gate();
-            let admitted = gate.admit();
-            (admitted, gate.evictions_wanted() > 0, gate.clients() > gate.config().hard_limit)
+            let admitted = self.take_place(&mut gate, Gate::admit);
+            let over = gate.clients() > gate.config().hard_limit || self.total.is_over();
+            (admitted, gate.evictions_wanted() > 0, over)
         };
         let mut welcome = admitted;
         let mut displaced = None;
@@ -202,6 +221,16 @@ impl Listener {
         }
         self.accepted.fetch_add(u64::from(welcome), Relaxed);
         (welcome, displaced)
+    }
+
+    /// Takes a place at the gate, and one among the clients of all listeners. False if it lacks either.
+    fn take_place(&self, gate: &mut Gate, take: fn(&mut Gate) -> bool) -> bool {
+        let among_all = self.total.try_take();
+        let taken = among_all && take(gate);
+        if among_all && !taken {
+            self.total.give_back();
+        }
+        taken
     }
 
     /// There is no place for a client. True if it is let in to be told so: [`MAX_SURPLUS`] clients at a time are, and
@@ -272,6 +301,7 @@ impl Listener {
     /// An admitted client has gone. `leaving`: it was counted among the clients that leave.
     pub(crate) fn left(&self, leaving: bool) {
         self.gate().left(leaving);
+        self.total.give_back();
     }
 
     /// An admitted client that has not logged in has gone, or another client has its place.
@@ -279,6 +309,7 @@ impl Listener {
         let mut gate = self.gate();
         gate.note_login();
         gate.left(false);
+        self.total.give_back();
     }
 
     /// A client has gone that had lost its place to another.
@@ -288,7 +319,7 @@ impl Listener {
 
     /// A client has logged in before it heard that another has got its place. It stays if there is another place.
     pub(crate) fn readmit(&self) -> bool {
-        let readmitted = self.gate().readmit();
+        let readmitted = self.take_place(&mut self.gate(), Gate::readmit);
         if readmitted {
             self.displaced_left();
         }

@@ -87,7 +87,9 @@ pub(crate) enum Command {
     KillClientsOf(Option<DatabaseName>),
     /// Accept no more clients, and end when the last one has gone.
     Leave,
-    /// The same, and send idle clients away.
+    /// Send clients away one after the other, the last of them after this time.
+    DrainOver(Duration),
+    /// Accept no more clients, send idle clients away, and end when the last one has gone.
     Drain,
     Stop,
 }

@@ -15,6 +15,7 @@ use std::{
 use pool::Time;
 
 use crate::{
+    client_total::ClientTotal,
     client_state::{STATES, State},
     clock::Clock,
     config::{DriverConfig, Upstreams},
@@ -32,6 +33,8 @@ use crate::{
 pub(crate) struct Process {
     pub(crate) config: DriverConfig,
     pub(crate) listeners: Vec<Listener>,
+    /// The clients of all listeners.
+    pub(crate) total: Arc<ClientTotal>,
     pub(crate) registry: Registry,
     pub(crate) tenants: Tenants,
     pub(crate) boards: Vec<Board>,
@@ -52,19 +55,21 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// One that listens on all of these, and has made the pools that exist from the start.
+    /// One that has these listeners with that number of sockets, and has made the pools that exist from the start.
     pub(crate) fn new(
         config: DriverConfig,
         upstreams: Arc<dyn Upstreams>,
-        listeners: Vec<Listener>,
+        (listeners, total): (Vec<Listener>, Arc<ClientTotal>),
+        sockets: usize,
         clock: Clock,
         reactor: &'static str,
     ) -> Self {
         let process = Self {
             boards: (0..config.workers).map(|_| Board::new(listeners.len())).collect(),
             throttle: Throttle::new(config.max_auth_failures),
-            listening: AtomicUsize::new(listeners.len()),
+            listening: AtomicUsize::new(sockets),
             listeners,
+            total,
             tenants: Tenants::new(),
             registry: Registry::new(upstreams, config.workers, config.reserved.clone()),
             resolver: Resolver::start(),

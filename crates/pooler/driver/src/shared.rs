@@ -5,6 +5,7 @@ use std::sync::{Arc, atomic::Ordering::SeqCst};
 use seam::Protocol;
 
 use crate::{
+    client_total::ClientTotal,
     clock::Clock,
     config::{DriverConfig, ListenerSpec, Upstreams},
     listener::Listener,
@@ -20,7 +21,7 @@ pub(crate) struct Shared<P: Protocol, R: Reactor> {
 }
 
 impl<P: Protocol, R: Reactor> Shared<P, R> {
-    /// What the workers share, and the sockets on which they listen. Each worker is woken by one of the wakers.
+    /// What the workers share, and the sockets on which they listen, each with its listener's number. Each worker is woken by one of the wakers.
     pub(crate) fn new(
         config: DriverConfig,
         protocol: Arc<P>,
@@ -28,12 +29,19 @@ impl<P: Protocol, R: Reactor> Shared<P, R> {
         listeners: Vec<ListenerSpec<R::Socket>>,
         wakers: Vec<R::Waker>,
         clock: Clock,
-    ) -> (Self, Vec<R::Socket>) {
+    ) -> (Self, Vec<(u32, R::Socket)>) {
         assert!((1..=255).contains(&config.workers), "1 to 255 workers");
         assert_eq!(wakers.len(), config.workers, "each worker is woken by its own");
-        let listening = |(number, spec)| Listener::new(spec, protocol.client_rules(number));
+        let total = Arc::new(ClientTotal::new(config.max_clients));
+        let listening = |(number, spec): (u16, ListenerSpec<R::Socket>)| {
+            let user_timeout = config.tcp.user_timeout_of_clients(spec.timeouts.client_idle);
+            Listener::new(spec, protocol.client_rules(number), Arc::clone(&total), user_timeout)
+        };
         let (listeners, sockets): (Vec<_>, Vec<_>) = (0..).zip(listeners).map(listening).unzip();
-        let process = Arc::new(Process::new(config, upstreams, listeners, clock, R::NAME));
+        let numbered = |(number, sockets): (u32, Vec<_>)| sockets.into_iter().map(move |socket| (number, socket));
+        let sockets: Vec<(u32, R::Socket)> = (0..).zip(sockets).flat_map(numbered).collect();
+        let process = Process::new(config, upstreams, (listeners, total), sockets.len(), clock, R::NAME);
+        let process = Arc::new(process);
         (Self { process, protocol, mailboxes: wakers.into_iter().map(Mailbox::new).collect() }, sockets)
     }
 

@@ -55,6 +55,8 @@ pub(crate) struct SharedPool {
     resized: AtomicU32,
     /// The index of the host that was tried last.
     pub(crate) host: AtomicUsize,
+    /// How many connections were begun, where each begins with the next host.
+    pub(crate) turn: AtomicUsize,
     /// When all servers were last renewed because one of them was outdated, in nanoseconds of the driver's clock; 0:
     /// never.
     renewed_at: AtomicU64,
@@ -154,6 +156,7 @@ impl SharedPool {
             leaving: AtomicBool::new(false),
             resized: AtomicU32::new(0),
             host: AtomicUsize::new(0),
+            turn: AtomicUsize::new(0),
             renewed_at: AtomicU64::new(0),
             lost_at: AtomicU64::new(0),
             alarm: AtomicU64::new(u64::MAX),
@@ -437,5 +440,6 @@ fn times_in_force(spec: &PoolSpec, listeners: &[Listener]) -> PoolTimes {
         client_idle: longest(|times| times.client_idle),
         query: longest(|times| times.query),
         transaction_idle: longest(|times| times.transaction_idle),
+        transaction: longest(|times| times.transaction),
     }
 }

@@ -133,6 +133,8 @@ pub struct PoolTimes {
     pub query: Option<Duration>,
     /// Inside a transaction, between requests.
     pub transaction_idle: Option<Duration>,
+    /// From a transaction's first request to its end.
+    pub transaction: Option<Duration>,
 }
 
 /// What a pool has counted since the start.

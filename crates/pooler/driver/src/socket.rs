@@ -14,9 +14,6 @@ use rustix::{
 };
 use socket2::{Domain, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 
-/// The idle time after which the kernel probes a peer, and the time between probes.
-const KEEPALIVE: TcpKeepalive =
-    TcpKeepalive::new().with_time(Duration::from_secs(60)).with_interval(Duration::from_secs(15)).with_retries(4);
 /// How long sent bytes or keepalive probes may stay unacknowledged, or a peer may read nothing, before the kernel
 /// closes the connection. Overrides the number of keepalive probes.
 const USER_TIMEOUT: Duration = Duration::from_secs(600);
@@ -29,6 +26,59 @@ const CLOSED_USER_TIMEOUT: Duration = Duration::from_secs(30);
 /// The kernel keeps the time-out as a signed number of milliseconds.
 const MAX_USER_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u64);
 
+/// Options of TCP connections on both sides.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TcpOptions {
+    /// Whether the kernel probes silent peers.
+    pub keepalive: bool,
+    /// The idle time after which it does.
+    pub keep_idle: Duration,
+    /// The time between probes.
+    pub keep_interval: Duration,
+    /// Probes without an answer after which the peer counts as dead, unless `user_timeout` comes first.
+    pub keep_count: u32,
+    /// How long sent bytes or probes may stay unacknowledged; `Some(None)` is the kernel's default, `None` what follows
+    /// from the idle times of clients.
+    pub user_timeout: Option<Option<Duration>>,
+    /// The size of the kernel's buffers for each connection and direction in bytes; `None` is the kernel's default.
+    pub socket_buffer: Option<usize>,
+}
+
+impl Default for TcpOptions {
+    fn default() -> Self {
+        Self {
+            keepalive: true,
+            keep_idle: Duration::from_secs(60),
+            keep_interval: Duration::from_secs(15),
+            keep_count: 4,
+            user_timeout: None,
+            socket_buffer: None,
+        }
+    }
+}
+
+impl TcpOptions {
+    /// How long a client with this idle time may leave bytes unacknowledged; zero is the kernel's default.
+    pub(crate) fn user_timeout_of_clients(&self, client_idle: Option<Duration>) -> Duration {
+        self.user_timeout.map_or_else(|| user_timeout(client_idle), Option::unwrap_or_default)
+    }
+
+    fn set(&self, socket: &Socket, user_timeout: Duration) -> io::Result<()> {
+        socket.set_tcp_nodelay(true)?;
+        if self.keepalive {
+            let keepalive = TcpKeepalive::new().with_time(self.keep_idle).with_interval(self.keep_interval);
+            socket.set_tcp_keepalive(&keepalive.with_retries(self.keep_count))?;
+        } else {
+            socket.set_keepalive(false)?;
+        }
+        if let Some(size) = self.socket_buffer {
+            socket.set_recv_buffer_size(size)?;
+            socket.set_send_buffer_size(size)?;
+        }
+        socket.set_tcp_user_timeout(Some(user_timeout))
+    }
+}
+
 /// How long a client's host may be silent before the kernel declares it dead. A frozen function's host is silent and
 /// comes back all the same, so that must never be before the client's idle time is over; a client without one still
 /// must not stay for ever when its host has gone.
@@ -39,16 +89,10 @@ pub(crate) fn user_timeout(client_idle: Option<Duration>) -> Duration {
 
 /// Sets the options that accepted sockets inherit from their TCP listener. Call it before the socket listens: a client
 /// that comes earlier goes without them (its packets wait for each other, and its host may vanish unnoticed).
-pub fn prepare_listener(socket: &impl AsFd, client_idle: Option<Duration>) -> io::Result<()> {
+pub fn prepare_listener(socket: &impl AsFd, client_idle: Option<Duration>, tcp: &TcpOptions) -> io::Result<()> {
     let socket = SockRef::from(socket);
-    set_tcp_options(&socket, user_timeout(client_idle))?;
+    tcp.set(&socket, tcp.user_timeout_of_clients(client_idle))?;
     socket.set_nonblocking(true)
-}
-
-fn set_tcp_options(socket: &Socket, user_timeout: Duration) -> io::Result<()> {
-    socket.set_tcp_nodelay(true)?;
-    socket.set_tcp_keepalive(&KEEPALIVE)?;
-    socket.set_tcp_user_timeout(Some(user_timeout))
 }
 
 /// Another [`user_timeout`] than the listener's for one client.
@@ -57,9 +101,9 @@ pub(crate) fn set_user_timeout(socket: &OwnedFd, user_timeout: Duration) {
     let _ = SockRef::from(socket).set_tcp_user_timeout(Some(user_timeout));
 }
 
-pub(crate) fn connect_tcp(address: SocketAddr) -> io::Result<OwnedFd> {
+pub(crate) fn connect_tcp(address: SocketAddr, tcp: &TcpOptions) -> io::Result<OwnedFd> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking().cloexec(), None)?;
-    set_tcp_options(&socket, USER_TIMEOUT)?;
+    tcp.set(&socket, tcp.user_timeout.map_or(USER_TIMEOUT, Option::unwrap_or_default))?;
     begin(socket, &address.into())
 }
 

@@ -52,6 +52,7 @@ mod closing_clients;
 mod closing_servers;
 mod connection_log;
 mod counters;
+mod departures;
 mod dials;
 mod effects;
 mod event_loop;
@@ -96,7 +97,7 @@ use slab::Slab;
 pub(crate) use self::event_loop::{Sleep, TICK};
 use self::{
     accepting::Accepting, cancel_connections::CancelConnection, client_end::Lingering, clients::ClientConn,
-    closing_servers::ClosingServer, counters::Counters, dials::Dial, ids::Waiter, login_delays::LoginDelays,
+    closing_servers::ClosingServer, counters::Counters, departures::Departures, dials::Dial, ids::Waiter, login_delays::LoginDelays,
     outboxes::Outboxes, pool_scan::PoolScan, pools::Pools, server_deadlines::ServerDeadlines, servers::ServerConn,
     sharing::Sharing, shutdown::Shutdown, slow_readers::SlowReaders, tenant_queue::TenantQueue,
     timeout_queues::TimeoutQueues,
@@ -152,6 +153,7 @@ pub(crate) struct Worker<P: Protocol, R: Reactor> {
     next_idle_check: Time,
     counters: Counters,
     shutdown: Shutdown,
+    departures: Option<Departures>,
     paces: Paces,
 }
 
@@ -225,13 +227,13 @@ enum ClientWork {
 }
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
-    /// A worker that accepts clients on these sockets, one for each listener, or on none. They are spread over all
-    /// workers from here.
+    /// A worker that accepts clients on these sockets, each with its listener's number, or on none. They are spread
+    /// over all workers from here.
     pub(crate) fn listening(
         number: u8,
         shared: Arc<Shared<P, R>>,
         reactor: R,
-        sockets: Vec<R::Socket>,
+        sockets: Vec<(u32, R::Socket)>,
     ) -> std::io::Result<Self> {
         let mut worker = Self::new(number, shared, reactor);
         worker.listen(sockets)?;
@@ -276,6 +278,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             next_idle_check: Time(0),
             counters: Counters::new(listeners),
             shutdown: Shutdown::None,
+            departures: None,
             paces: Paces::default(),
             shared,
         }
@@ -376,6 +379,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             }
             Command::KillClientsOf(database) => self.kill_clients_of(database.as_ref()),
             Command::Leave => self.leave(),
+            Command::DrainOver(over) => self.drain_over(over),
             Command::Drain => self.drain(),
             Command::Stop => self.stop(),
         }

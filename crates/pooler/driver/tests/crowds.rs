@@ -89,7 +89,7 @@ fn a_client_whose_login_waits_for_a_server_keeps_its_place() {
     let mut client = from(&harness, 2);
     assert_eq!(client.ask("in"), "in");
     assert_eq!(silent_one.last_words(), "refused Displaced\n", "the one that waits came before");
-    assert_eq!(from(&harness, 3).hear(), "refused TooManyClients { limit: 2 }");
+    assert_eq!(from(&harness, 3).hear(), "refused TooManyClients { limit: 2, setting: \"hard_limit\" }");
     assert_eq!(displaced_left(&harness), 1);
 }
 

@@ -213,7 +213,7 @@ fn a_pool_that_is_made_during_a_reload_follows_the_new_rules() {
     rules.max_size.store(7, SeqCst);
     let handle = driver.handle();
     let reload = thread::spawn(move || {
-        handle.reconfigure(&Changes { listeners: vec![(roomy(), Timeouts::default())], max_auth_failures: 10 })
+        handle.reconfigure(&Changes { listeners: vec![(roomy(), Timeouts::default())], max_clients: 0, max_auth_failures: 10 })
     });
     thread::sleep(Duration::from_millis(100));
     may_go_on.send(()).unwrap();
@@ -239,7 +239,7 @@ fn a_pool_has_the_size_that_it_was_given_also_after_a_reload() {
         (load.max_size, load.counts.in_use, load.counts.waiters, load.fit) == (2, 2, 4, true)
     });
     let listeners = vec![(roomy(), Timeouts::default())];
-    harness.handle.reconfigure(&Changes { listeners, max_auth_failures: 10 });
+    harness.handle.reconfigure(&Changes { listeners, max_clients: 0, max_auth_failures: 10 });
     assert_eq!(size(), 2);
     // More than the spec lets it have, and then fewer.
     harness.handle.resize(POOL, 99);

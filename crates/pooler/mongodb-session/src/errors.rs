@@ -161,8 +161,8 @@ impl Failure {
     /// The error of a client that the driver refuses.
     pub fn refused(why: &Refusal) -> Self {
         let (code, text) = match why {
-            Refusal::TooManyClients { limit } => {
-                (Code::TemporarilyUnavailable, format!("too many connections: the hard limit is {limit}"))
+            Refusal::TooManyClients { limit, setting } => {
+                (Code::TemporarilyUnavailable, format!("too many connections: {setting} is {limit}"))
             }
             Refusal::Full { of, limit } => (
                 Code::TemporarilyUnavailable,
@@ -179,6 +179,8 @@ impl Failure {
             Refusal::TransactionIdleTimeout => {
                 (Code::CommandFailed, "the transaction was idle for too long".to_owned())
             }
+            Refusal::TransactionTimeout => (Code::CommandFailed, "a transaction took too long (transaction_time)".to_owned()),
+            Refusal::ServerReplaced => (Code::CommandFailed, "its server is replaced (fast_close)".to_owned()),
             Refusal::ShuttingDown => (Code::CommandFailed, "shutting down".to_owned()),
             Refusal::Drained { .. } => {
                 (Code::TemporarilyUnavailable, "an administrator drains this database: connect again later".to_owned())

@@ -43,6 +43,8 @@ pub struct PoolConfig {
     pub unavailable_wait_time: Option<Duration>,
     /// The most waiters. 0: unlimited, which is [`MAX_WAITERS`].
     pub max_waiters: u32,
+    /// A client gets the server that has been idle longest, instead of the one that was used last.
+    pub round_robin: bool,
     /// How often a waiter may be overtaken by waiters of a server's own home. 0: first come, first served.
     pub max_overtakes: u32,
     /// A server that was idle for longer is checked before it is granted.
@@ -74,6 +76,7 @@ impl Default for PoolConfig {
             max_wait_time: Some(Duration::from_secs(2)),
             unavailable_wait_time: Some(Duration::from_secs(30)),
             max_waiters: 0,
+            round_robin: false,
             max_overtakes: 32,
             check_after_idle: None,
             backoff_min: Duration::from_millis(100),

@@ -62,7 +62,8 @@ use self::{backoff::Backoff, sharing::Sharing};
 /// # Which waiter gets which server
 ///
 /// - Of the idle servers, a client gets the one that was used last at its own home; if there is none, the one that was
-///   used last of all. No server is granted after its idle time or its life.
+///   used last of all. With `round_robin` it gets the one that has been idle longest, wherever that is. No server is
+///   granted after its idle time or its life.
 /// - A server that is checked in goes to the first waiter. It goes to the first waiter of its own home instead if that
 ///   one came at most `max_overtakes` places later. So no waiter is overtaken more often than that.
 /// - [`Need::Fresh`]: the waiter needs a server that no client has used. Such waiters have a queue of their own. The

@@ -135,8 +135,9 @@ impl World {
             });
             let idle: Vec<_> = idle.collect();
             let own = idle.iter().filter(|(_, _, lives)| *lives == home).max_by_key(|(used, _, _)| *used);
-            let best = own.or(idle.iter().max_by_key(|(used, _, _)| *used)).expect("at least the one granted");
-            assert_eq!(best.1, grant.server, "not the one last used");
+            let first = idle.iter().min_by_key(|(used, _, _)| *used).filter(|_| self.config.round_robin);
+            let best = first.or(own).or(idle.iter().max_by_key(|(used, _, _)| *used)).expect("at least the one granted");
+            assert_eq!(best.1, grant.server, "not the one whose turn it is");
         }
         self.set(grant.server, Is::InUse);
         self.granted += 1;
@@ -424,7 +425,7 @@ impl World {
 }
 
 fn configs() -> impl Strategy<Value = PoolConfig> {
-    let sizes = (1..6u32, 0..3u32, 1..4u32, prop_oneof![Just(0u32), Just(3u32)], 0..4u32);
+    let sizes = (1..6u32, 0..3u32, 1..4u32, prop_oneof![Just(0u32), Just(3u32)], 0..4u32, any::<bool>());
     let option = |ms: u32| prop_oneof![Just(None), Just(Some(MS * ms))];
     let times = (option(25), option(120), option(12), prop_oneof![Just(MS * 60), Just(MS * 400)]);
     let reserve = (prop_oneof![Just(0u32), 1..4u32], prop_oneof![Just(None), Just(Some(MS * 8)), Just(Some(MS * 30))]);
@@ -437,6 +438,7 @@ fn configs() -> impl Strategy<Value = PoolConfig> {
         max_connecting: sizes.2,
         max_waiters: sizes.3,
         max_overtakes: sizes.4,
+        round_robin: sizes.5,
         max_idle_time: idle,
         max_life_time: life,
         life_time_jitter: 0.5,

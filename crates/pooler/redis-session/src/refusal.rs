@@ -73,8 +73,8 @@ fn code_of(text: &str) -> &str {
 /// The last error for a client that has to go.
 pub fn of_refusal(why: &Refusal) -> String {
     match why {
-        Refusal::TooManyClients { limit } => {
-            format!("ERR max number of clients reached (Poolhouse's hard_limit is {limit})")
+        Refusal::TooManyClients { limit, setting } => {
+            format!("ERR max number of clients reached (Poolhouse's {setting} is {limit})")
         }
         Refusal::Full { of, limit } => {
             let section = of.section();
@@ -91,6 +91,8 @@ pub fn of_refusal(why: &Refusal) -> String {
         }
         Refusal::QueryTimeout => "ERR Poolhouse: no answer within query_time".to_owned(),
         Refusal::TransactionIdleTimeout => "ERR Poolhouse: a transaction idle for transaction_idle_time".to_owned(),
+        Refusal::TransactionTimeout => "ERR Poolhouse: a transaction took longer than transaction_time".to_owned(),
+        Refusal::ServerReplaced => "ERR Poolhouse: its server is replaced (fast_close). Connect again.".to_owned(),
         Refusal::ShuttingDown => "ERR Poolhouse is shutting down. Connect again.".to_owned(),
         Refusal::Drained { .. } => {
             format!("{NO_SERVER}: an administrator drains this database. Connect again later.")

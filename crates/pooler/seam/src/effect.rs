@@ -193,7 +193,11 @@ pub enum Effect {
     /// The client's standing has changed.
     Standing { client: ClientTag, standing: Standing },
     /// The client's first request has been answered and its next one is under way: the query time-out begins anew.
-    Progress { client: ClientTag },
+    Progress {
+        client: ClientTag,
+        /// The client has been in one transaction all the time.
+        in_transaction: bool,
+    },
     /// Hand the client's buffered input to its session again.
     Wake { client: ClientTag },
     /// Call [`client_flushed`](crate::Protocol::client_flushed) once all has left that was sent to the client,

@@ -122,6 +122,8 @@ pub enum Refusal {
     /// The hard limit of clients is reached.
     TooManyClients {
         limit: u32,
+        /// The setting that has the limit.
+        setting: &'static str,
     },
     /// The client has just logged in, and its database or its user has as many clients as it may have. The effects
     /// for this client since [`Effect::LoggedIn`](crate::Effect::LoggedIn) have been dropped. If its session leaves no
@@ -145,6 +147,10 @@ pub enum Refusal {
     QueryTimeout,
     /// A transaction was left idle for longer than `transaction_idle_time`.
     TransactionIdleTimeout,
+    /// A transaction took longer than `transaction_time`.
+    TransactionTimeout,
+    /// The server that the client had kept beyond its transactions is replaced (`fast_close`).
+    ServerReplaced,
     ShuttingDown,
     /// The client's database is being drained.
     Drained {

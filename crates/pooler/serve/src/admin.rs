@@ -56,7 +56,7 @@ mod tuned;
 
 pub use api::{POOL_BYTES, POOL_VALUES};
 pub use metrics::ProtocolMemory;
-pub use orders::Control;
+pub use orders::{Control, DrainOrder};
 
 /// Queries of the driver at a time; further requests are answered with 503.
 const MAX_CONCURRENT_QUERIES: usize = 4;

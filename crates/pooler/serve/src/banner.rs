@@ -17,8 +17,8 @@ use crate::{
 const MAX_LISTED_DATABASES: usize = 10;
 
 /// Shows the message as text, or as one event of the log.
-pub fn show(config: &Config, endpoints: &[Endpoint], admin: Option<SocketAddr>, format: LogFormat) {
-    let listeners: Vec<String> = endpoints.iter().map(Endpoint::to_string).collect();
+pub fn show(config: &Config, endpoints: &[Vec<Endpoint>], admin: Option<SocketAddr>, format: LogFormat) {
+    let listeners: Vec<String> = endpoints.iter().flatten().map(Endpoint::to_string).collect();
     match format {
         LogFormat::Text => write_stderr(&text(config, endpoints, admin)),
         LogFormat::Json => tracing::info!(
@@ -35,7 +35,7 @@ pub fn write_stderr(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-fn text(config: &Config, endpoints: &[Endpoint], admin: Option<SocketAddr>) -> String {
+fn text(config: &Config, endpoints: &[Vec<Endpoint>], admin: Option<SocketAddr>) -> String {
     let mut text = format!("Poolhouse {} serves\n", env!("CARGO_PKG_VERSION"));
     for database in config.databases.iter().take(MAX_LISTED_DATABASES) {
         let pool = &database.pool;
@@ -55,30 +55,31 @@ fn text(config: &Config, endpoints: &[Endpoint], admin: Option<SocketAddr>) -> S
         let _ = writeln!(text, "  and {more} more");
     }
     let _ = writeln!(text, "on");
-    for (endpoint, listener) in endpoints.iter().zip(&config.listeners) {
+    for (endpoints, listener) in endpoints.iter().zip(&config.listeners) {
+        let endpoint = endpoints.iter().map(Endpoint::to_string).collect::<Vec<_>>().join(", ");
         let what = if listener.http.is_some() { " (HTTP)" } else { "" };
         let _ = writeln!(text, "  {endpoint}{what}, at most {} clients", listener.gate.hard_limit);
     }
     let mut kinds_shown = Vec::new();
-    for (endpoint, listener) in endpoints.iter().zip(&config.listeners).filter(|(_, listener)| listener.http.is_none())
-    {
+    let all = || endpoints.iter().zip(&config.listeners);
+    for (endpoints, listener) in all().filter(|(_, listener)| listener.http.is_none()) {
         let Some(database) =
             config.databases_of(listener.kind).next().filter(|_| !kinds_shown.contains(&listener.kind))
         else {
             continue;
         };
         let command = match listener.kind {
-            Kind::Postgres => psql(config, endpoint, database),
-            Kind::Redis => redis_cli(config, endpoint),
-            Kind::MongoDb => mongosh(config, endpoint),
+            Kind::Postgres => psql(config, &endpoints[0], database),
+            Kind::Redis => redis_cli(config, &endpoints[0]),
+            Kind::MongoDb => mongosh(config, &endpoints[0]),
         };
         let head = if kinds_shown.is_empty() { "connect with\n" } else { "" };
         let _ = writeln!(text, "{head}  {command}");
         kinds_shown.push(listener.kind);
     }
-    let http = endpoints.iter().zip(&config.listeners).find(|(_, listener)| listener.http.is_some());
-    if let Some((endpoint, listener)) = http {
-        let _ = writeln!(text, "ask over HTTP with\n  {}", curl(endpoint, listener.tls.is_some()));
+    let http = all().find(|(_, listener)| listener.http.is_some());
+    if let Some((endpoints, listener)) = http {
+        let _ = writeln!(text, "ask over HTTP with\n  {}", curl(&endpoints[0], listener.tls.is_some()));
     }
     match admin {
         Some(address) => _ = writeln!(text, "look at\n  http://{}/metrics", local_address(address)),
@@ -165,7 +166,7 @@ mod tests {
     #[test]
     fn it_names_a_command_to_connect_and_no_password() {
         let config = from_url("postgres://app:hunter2@db:5432/my%20data", &Flags::default(), &|_| None).unwrap();
-        let shown = text(&config, &[config.listeners[0].listen.clone()], config.admin.listen);
+        let shown = text(&config, &[vec![config.listeners[0].listen.clone()]], config.admin.listen);
         assert!(shown.contains("psql -h 127.0.0.1 -p 6432 -U app 'my data'"), "{shown}");
         assert!(shown.contains("http://127.0.0.1:9930/metrics"), "{shown}");
         assert!(!shown.contains("hunter2"), "{shown}");

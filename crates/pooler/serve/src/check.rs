@@ -106,7 +106,7 @@ fn missing_authentication(config: &Config, found: &mut Vec<Problem>) {
         });
         found.push(config.locate(problem, &config.admin.spots, "listen"));
     }
-    let reachable = || config.listeners.iter().filter(|listener| !listener.listen.is_local());
+    let reachable = || config.listeners.iter().filter(|listener| !listener.is_local());
     for listener in reachable().filter(|listener| listener.http.is_some() && listener.tls.is_none()) {
         let problem = Problem::warning(format!("{} can be reached from other machines without TLS", listener.listen));
         let problem = problem
@@ -119,7 +119,7 @@ fn missing_authentication(config: &Config, found: &mut Vec<Problem>) {
     // Requests over HTTP are guarded by a token.
     let unguarded = |listener: &&Listener| listener.http.is_none() && !config.authenticates(listener.kind);
     let logs_in = |kind| config.databases_of(kind).any(|database| database.password.is_some());
-    let local = config.listeners.iter().filter(|listener| listener.listen.is_local());
+    let local = config.listeners.iter().filter(|listener| listener.is_local());
     for listener in local.filter(unguarded).filter(|listener| logs_in(listener.kind)) {
         let message = format!(
             "every program on this machine gets in at {} without a password: Poolhouse alone knows the one in the url",
@@ -166,6 +166,10 @@ fn most_servers(config: &Config) -> u64 {
 
 fn descriptors(config: &Config, machine: Machine, found: &mut Vec<Problem>) {
     let clients: u64 = config.listeners.iter().map(|listener| u64::from(listener.gate.hard_limit)).sum();
+    let clients = match config.limits.max_clients {
+        0 => clients,
+        most => clients.min(u64::from(most)),
+    };
     let needed = clients + most_servers(config) + OTHER_DESCRIPTORS;
     if needed <= machine.descriptors {
         return;
@@ -236,7 +240,7 @@ fn pool_times(config: &Config, database: &Database, found: &mut Vec<Problem>) {
         );
         warn("max_size", message, "raise max_connecting or max_wait_time, or keep a min_size");
     }
-    let most = database.pool.most_servers();
+    let most = database.pool.largest_size();
     if let Some(pinned) = database.pool.state.max_pinned.filter(|pinned| *pinned > most) {
         let message = format!("max_pinned {pinned} of `{name}` is above its {most} servers and limits nothing");
         warn("max_pinned", message, "clients that keep a server may take all: write fewer than max_size");
@@ -307,7 +311,7 @@ fn ignored(config: &Config, database: &Database, found: &mut Vec<Problem>) {
 
 /// A database whose address is one of Poolhouse's own listeners.
 fn loops(config: &Config, database: &Database, found: &mut Vec<Problem>) {
-    let is_host = |listener: &Listener, address: &Address| match (&listener.listen, address) {
+    let is_host = |listen: &Endpoint, address: &Address| match (listen, address) {
         (Endpoint::Unix(a), Address::Unix(b)) => a == b,
         (Endpoint::Tcp(a), Address::Tcp { host, port }) => {
             let local = host == "localhost" || host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback());
@@ -315,7 +319,10 @@ fn loops(config: &Config, database: &Database, found: &mut Vec<Problem>) {
         }
         _ => false,
     };
-    let is_upstream = |listener: &&Listener| database.hosts.addresses.iter().any(|host| is_host(listener, host));
+    let is_upstream = |listener: &&Listener| {
+        let reaches = |host: &Address| listener.endpoints().any(|listen| is_host(listen, host));
+        database.hosts.addresses.iter().any(reaches)
+    };
     if let Some(listener) = config.listeners.iter().find(is_upstream) {
         let name = if database.name == FALLBACK { "the fallback database" } else { &database.name };
         let message = format!("the url of `{name}` is Poolhouse's own address {}", listener.listen);

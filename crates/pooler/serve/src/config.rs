@@ -5,7 +5,7 @@ use std::{fmt, net::SocketAddr, ops::Range, path::PathBuf, sync::Arc, time::Dura
 
 use ::pgbouncer::Translation;
 use ::redis_session::HttpRules;
-use driver::{Hosts, PoolTimeouts, TenantLimits, Timeouts};
+use driver::{Hosts, PoolTimeouts, TcpOptions, TenantLimits, Timeouts};
 use pool::{GateConfig, PoolConfig};
 use postgres_session::{OnState, Target};
 use settings::{Problem, Secret, Spots, choose};
@@ -24,6 +24,7 @@ mod http;
 mod keys;
 mod ldap;
 mod mongodb;
+mod network;
 mod options;
 mod pgbouncer;
 mod redis;
@@ -53,6 +54,9 @@ pub struct Config {
     pub limits: Limits,
     /// How clients of PostgreSQL log in.
     pub auth: AuthType,
+    /// Options of TCP connections on both sides.
+    pub tcp: TcpOptions,
+    pub dns: Dns,
     /// Whether clients may connect from anywhere though no user has a password.
     pub insecure_no_auth: bool,
     /// At least one.
@@ -190,7 +194,39 @@ pub struct Limits {
     pub max_server_connections: u32,
     /// Servers of each user over all databases, unless the user has a limit of its own.
     pub max_user_connections: u32,
+    /// Servers of each database over all users, unless the database has a limit of its own.
+    pub max_database_connections: u32,
+    /// Clients of all listeners.
+    pub max_clients: u32,
+    /// Clients of each database over all listeners, unless it has limits of its own.
+    pub max_database_clients: u32,
+    /// Clients of each user over all listeners, unless it has limits of its own.
+    pub max_user_clients: u32,
     pub spots: Spots,
+}
+
+impl Limits {
+    /// The limits of clients of a database without its own.
+    pub fn of_each_database(&self) -> Option<TenantLimits> {
+        without_eviction(self.max_database_clients)
+    }
+
+    /// The limits of clients of a user without its own.
+    pub fn of_each_user(&self) -> Option<TenantLimits> {
+        without_eviction(self.max_user_clients)
+    }
+}
+
+/// A hard limit for which no client gives way. 0 is no limit.
+fn without_eviction(limit: u32) -> Option<TenantLimits> {
+    (limit > 0).then_some(TenantLimits { soft_limit: limit, hard_limit: limit })
+}
+
+/// How names of hosts are followed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Dns {
+    /// How often names are looked up, besides for each connection; `None` is never.
+    pub max_ttl: Option<Duration>,
 }
 
 #[derive(Clone, Debug)]
@@ -198,8 +234,14 @@ pub struct Listener {
     /// The kind of database that its clients use.
     pub kind: Kind,
     pub listen: Endpoint,
+    /// Further addresses, of the same kind, under the same limits.
+    pub more: Vec<Endpoint>,
     /// Permissions of a Unix socket.
     pub socket_mode: u32,
+    /// The group that a Unix socket belongs to; `None` is the process's own.
+    pub socket_group: Option<String>,
+    /// Connections that the kernel queues until they are accepted.
+    pub backlog: u32,
     /// Soft and hard limit of clients.
     pub gate: GateConfig,
     pub timeouts: Timeouts,
@@ -274,12 +316,20 @@ pub struct PoolSettings {
     pub application_name_add_host: bool,
     /// Replication connections of a database and user, each of which has a server of its own.
     pub max_replication_size: u32,
-    /// How long a pool must be unused to be forgotten, if its name or user is not configured; `None` is never.
+    /// How long a pool must be unused to be forgotten; `None` is never.
     pub pool_idle_time: Option<Duration>,
+    /// Whether that holds for pools of configured users, too: `pool_idle_time` was configured.
+    pub forgets_configured: bool,
+    /// How long a cancel request may take before the server that it was for is closed.
+    pub cancel_wait_time: Duration,
+    /// Whether sessions in session mode end, once they have no work, when their servers are to be replaced.
+    pub fast_close: bool,
 }
 
 /// PostgreSQL's default for `max_wal_senders`.
 const DEFAULT_MAX_REPLICATION_SIZE: u32 = 10;
+
+const DEFAULT_CANCEL_WAIT_TIME: Duration = Duration::from_secs(5);
 
 const DEFAULT_POOL_IDLE_TIME: Duration = Duration::from_secs(600);
 
@@ -296,6 +346,9 @@ impl Default for PoolSettings {
             application_name_add_host: false,
             max_replication_size: DEFAULT_MAX_REPLICATION_SIZE,
             pool_idle_time: Some(DEFAULT_POOL_IDLE_TIME),
+            forgets_configured: false,
+            cancel_wait_time: DEFAULT_CANCEL_WAIT_TIME,
+            fast_close: false,
         }
     }
 }
@@ -419,9 +472,14 @@ impl PoolSettings {
         enabled.then_some(tuner::Limits { min, max, window })
     }
 
-    /// The largest number of servers that a pool may ever have.
-    pub fn most_servers(&self) -> u32 {
+    /// The largest size that a pool may have.
+    pub fn largest_size(&self) -> u32 {
         self.tuner_limits(0).map_or(self.config.effective_max_size(), |limits| limits.max)
+    }
+
+    /// The largest number of servers that a pool may ever have, its reserve included.
+    pub fn most_servers(&self) -> u32 {
+        self.tuner_limits(0).map_or(self.config.most_servers(), |limits| limits.max)
     }
 
     /// The largest number of servers if `smallest_cap` is the smallest limit that the pool shares with others; 0 is no
@@ -477,6 +535,10 @@ pub struct User {
     pub mode: Option<Mode>,
     /// Overrides the database's `max_size`.
     pub max_size: Option<u32>,
+    /// Overrides the database's `reserve_size`.
+    pub reserve_size: Option<u32>,
+    /// Overrides the database's `reserve_wait_time`; `Some(None)` is off.
+    pub reserve_wait_time: Option<Option<Duration>>,
     /// Overrides the database's `min_size`.
     pub min_size: Option<u32>,
     /// Overrides the database's `max_wait_time`; `Some(None)` is off.
@@ -496,6 +558,21 @@ impl User {
         Self { name: name.into(), password, ..Self::default() }
     }
 }
+
+impl Listener {
+    /// All its addresses.
+    pub fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
+        std::iter::once(&self.listen).chain(&self.more)
+    }
+
+    /// Whether only this machine can reach it.
+    pub fn is_local(&self) -> bool {
+        self.endpoints().all(Endpoint::is_local)
+    }
+}
+
+/// The default `backlog`; `net.core.somaxconn` may be less.
+pub const DEFAULT_BACKLOG: u32 = 4096;
 
 /// The default `hard_limit` of a listener.
 pub const DEFAULT_HARD_LIMIT: u32 = 12_500;

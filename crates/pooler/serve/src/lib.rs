@@ -7,6 +7,7 @@ mod banner;
 mod check;
 mod config;
 mod handover;
+mod host_names;
 mod known_users;
 mod ldap;
 mod live_pools;

@@ -132,7 +132,11 @@ impl Reloader {
             let now = config.listeners.iter().find(|listener| listener.listen == opened.listen).unwrap_or(opened);
             (now.gate, now.timeouts)
         });
-        let changes = Changes { listeners: listeners.collect(), max_auth_failures: config.serve.max_auth_failures };
+        let changes = Changes {
+            listeners: listeners.collect(),
+            max_clients: config.limits.max_clients,
+            max_auth_failures: config.serve.max_auth_failures,
+        };
         let config = Arc::new(config);
         let pools = self.pools.make_current(ConfigPools::new(Arc::clone(&config), Arc::new(tls)));
         self.handle.reconfigure(&changes);
@@ -185,9 +189,21 @@ fn note_restarts(old: &Config, new: &Config, notes: &mut Vec<String>) {
         if before.is_some_and(|before| before.socket_mode != listener.socket_mode) {
             note(format!("socket_mode of {} has changed", listener.listen));
         }
+        if before.is_some_and(|before| before.more != listener.more) {
+            note(format!("the addresses beside {} have changed", listener.listen));
+        }
+        if before.is_some_and(|before| before.backlog != listener.backlog) {
+            note(format!("backlog of {} has changed", listener.listen));
+        }
+        if before.is_some_and(|before| before.socket_group != listener.socket_group) {
+            note(format!("socket_group of {} has changed", listener.listen));
+        }
         if before.is_some_and(|before| before.http.is_some() != listener.http.is_some()) {
             note(format!("the protocol of {} has changed", listener.listen));
         }
+    }
+    if old.tcp != new.tcp {
+        note("[tcp] has changed".to_owned());
     }
     if old.admin.listen != new.admin.listen {
         note("the admin address has changed".to_owned());

@@ -10,7 +10,7 @@ use std::{
 };
 
 use admin_api::NewExaminer;
-use driver::{Driver, DriverConfig, Handle};
+use driver::{Driver, DriverConfig, Handle, TcpOptions};
 use mongodb_session::MongoDb;
 use postgres_session::Postgres;
 use redis_session::Redis;
@@ -18,10 +18,11 @@ use settings::{Problem, Problems, Severity};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
-    admin::{Admin, Control, ProtocolMemory, connections},
+    admin::{Admin, Control, DrainOrder, ProtocolMemory, connections},
     banner,
     check::{Machine, check},
     config::{Config, Source},
+    host_names::follow_hosts,
     handover::{self, Inherited, LimitShares, Predecessors, Sockets, SuccessorListener},
     live_pools::LivePools,
     logs::{LogFormat, LogOptions, Logs},
@@ -30,7 +31,7 @@ use crate::{
     refresh::follow_names,
     reload::Reloader,
     seeds::look_up_hosts,
-    sockets::{Bound, SocketFile, adopt, bind, bind_admin},
+    sockets::{Bound, SocketFile, adopt, bind, bind_admin, lacks_ipv6, spec},
     systemd,
     tls::Tls,
     tuning::Tuning,
@@ -91,7 +92,7 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool, new_examiner: Ne
     tracing::debug!(descriptors, "limit of file descriptors");
 
     let config = Arc::new(config);
-    let (mut specs, files, endpoints) = take_apart(listeners);
+    let (mut specs, files, endpoints) = take_apart(&config, listeners);
     let tls = Arc::new(Tls::load(&config)?);
     for (listener, spec) in specs.iter_mut().enumerate() {
         spec.tls = tls.acceptor(listener);
@@ -114,7 +115,7 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool, new_examiner: Ne
     let dropped = logs.dropped();
     let tuning = Arc::new(Tuning::new(driver.handle(), pools.clone()));
     let reloader = Arc::new(Reloader::new(driver.handle(), pools, Arc::clone(&config), tls));
-    let control = Control { reloader, tuning: Arc::clone(&tuning), drain: tokio::sync::Notify::new() };
+    let control = Control { reloader, tuning: Arc::clone(&tuning), drain: DrainOrder::default() };
     let admin = Admin::new(
         driver.handle(),
         control,
@@ -143,7 +144,8 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool, new_examiner: Ne
 
 /// The listening sockets of a process.
 struct Opened {
-    listeners: Vec<Bound>,
+    /// The sockets of each listener.
+    listeners: Vec<Vec<Bound>>,
     admin_socket: Option<TcpListener>,
     admin_problem: Option<Problem>,
     copies: Sockets,
@@ -155,7 +157,8 @@ impl Opened {
         // The admin address is opened first, so that it is open once a client's port is. An error of a listener is
         // still reported before one of the admin address.
         let admin = admin_socket(config, inherited.as_deref_mut());
-        let listeners = config.listeners.iter().map(|listener| open(listener, inherited.as_deref_mut()));
+        let open = |listener| open(listener, &config.tcp, inherited.as_deref_mut());
+        let listeners = config.listeners.iter().map(open);
         let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
         let (admin_socket, admin_problem) = admin?;
         let copies = copies(config, &listeners, admin_socket.as_ref());
@@ -191,15 +194,29 @@ fn tell_predecessor(before: Predecessors, inherited: Option<Inherited>, limits: 
     systemd::notify_main_process();
 }
 
-/// The socket of a listener: inherited from the predecessor, or a new one.
-fn open(listener: &crate::config::Listener, inherited: Option<&mut Inherited>) -> Result<Bound, ServeError> {
-    let bound = match inherited.and_then(|inherited| inherited.listener(&listener.listen.to_string())) {
-        Some(socket) => adopt(listener, socket.into()),
-        None => bind(listener),
-    };
-    bound.map_err(|source| {
-        ServeError::system(format!("cannot listen on {}{}", listener.listen, hint_of(&source)))(source)
-    })
+/// The sockets of a listener: inherited from the predecessor, or new ones. Beside others, that of all IPv6 addresses is
+/// left out where the machine has none.
+fn open(
+    listener: &crate::config::Listener,
+    tcp: &TcpOptions,
+    mut inherited: Option<&mut Inherited>,
+) -> Result<Vec<Bound>, ServeError> {
+    let mut opened = Vec::new();
+    for endpoint in listener.endpoints() {
+        let bound = match inherited.as_deref_mut().and_then(|inherited| inherited.listener(&endpoint.to_string())) {
+            Some(socket) => adopt(endpoint, socket.into()),
+            None => bind(listener, endpoint, tcp),
+        };
+        match bound {
+            Ok(bound) => opened.push(bound),
+            Err(error) if lacks_ipv6(endpoint, &error) && !listener.more.is_empty() => {}
+            Err(source) => {
+                let what = format!("cannot listen on {endpoint}{}", hint_of(&source));
+                return Err(ServeError::system(what)(source));
+            }
+        }
+    }
+    Ok(opened)
 }
 
 /// What to do when an address cannot be listened on.
@@ -211,11 +228,9 @@ fn hint_of(source: &io::Error) -> &'static str {
 }
 
 /// Duplicates of the sockets, to hand to a process that takes over.
-fn copies(config: &Config, bound: &[Bound], admin: Option<&TcpListener>) -> io::Result<Sockets> {
-    let copy = |(listener, bound): (&crate::config::Listener, &Bound)| {
-        Ok((listener.listen.to_string(), bound.spec.socket.try_clone()?))
-    };
-    let listeners = config.listeners.iter().zip(bound).map(copy).collect::<io::Result<_>>()?;
+fn copies(config: &Config, bound: &[Vec<Bound>], admin: Option<&TcpListener>) -> io::Result<Sockets> {
+    let copy = |bound: &Bound| Ok((bound.configured.to_string(), bound.socket.try_clone()?));
+    let listeners = bound.iter().flatten().map(copy).collect::<io::Result<_>>()?;
     let copy = |(address, socket): (SocketAddr, &TcpListener)| Ok((address.to_string(), socket.try_clone()?.into()));
     let admin: Option<io::Result<_>> = config.admin.listen.zip(admin).map(copy);
     Ok(Sockets { listeners, admin: admin.transpose()? })
@@ -244,14 +259,14 @@ fn admin_socket(
     }
 }
 
-type Parts = (Vec<driver::ListenerSpec>, Vec<SocketFile>, Vec<crate::config::Endpoint>);
+type Parts = (Vec<driver::ListenerSpec>, Vec<SocketFile>, Vec<Vec<crate::config::Endpoint>>);
 
-fn take_apart(bound: Vec<Bound>) -> Parts {
+fn take_apart(config: &Config, bound: Vec<Vec<Bound>>) -> Parts {
     let mut parts = Parts::default();
-    for Bound { spec, endpoint, file } in bound {
-        parts.0.push(spec);
-        parts.1.extend(file);
-        parts.2.push(endpoint);
+    for (listener, mut bound) in config.listeners.iter().zip(bound) {
+        parts.1.extend(bound.iter_mut().filter_map(|bound| bound.file.take()));
+        parts.2.push(bound.iter().map(|bound| bound.endpoint.clone()).collect());
+        parts.0.push(spec(listener, bound));
     }
     parts
 }
@@ -264,6 +279,8 @@ fn configure_driver(config: &Config) -> DriverConfig {
     DriverConfig {
         workers,
         max_auth_failures: config.serve.max_auth_failures,
+        max_clients: config.limits.max_clients,
+        tcp: config.tcp,
         log_connections: config.serve.log_connections,
         log_disconnections: config.serve.log_disconnections,
         ..DriverConfig::default()
@@ -295,11 +312,20 @@ async fn watch(
     let tuning = Arc::clone(&admin.control().tuning);
     tokio::spawn(async move { tuning.run().await });
     tokio::spawn(follow_names(Arc::clone(&admin.control().reloader)));
+    tokio::spawn(follow_hosts(Arc::clone(&admin.control().reloader), handle.clone()));
     let times = || admin.control().reloader.in_force().serve.clone();
+    let mut drained_at = None;
     let why = loop {
         tokio::select! {
             name = signals.ending.next() => break name,
-            () = admin.control().drain.notified() => break "an order",
+            over = admin.control().drain.wait() => {
+                let Some(over) = over else { break "an order" };
+                tracing::info!(?over, "draining over time: clients are sent away one after the other");
+                admin.set_draining();
+                handle.drain_over(over);
+                drained_at = Some(tokio::time::Instant::now() + over);
+            }
+            () = at(drained_at) => break "the time of the drain is over",
             _ = signals.hangup.recv() => reload(admin).await,
             () = giver.wait_until_left() => {
                 // The successor serves the admin address now.
@@ -345,6 +371,13 @@ async fn reload(admin: &Admin) {
 async fn drained(handle: &Handle) {
     while !handle.is_over() {
         tokio::time::sleep(DRAIN_POLL_INTERVAL).await;
+    }
+}
+
+async fn at(time: Option<tokio::time::Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -1,73 +1,87 @@
 //! Opens the listening sockets of clients and of the admin address. Accepts no connection.
 
 use std::{
+    fs::Permissions,
     io,
     net::{SocketAddr, TcpListener},
     os::{
         fd::OwnedFd,
         unix::{
-            fs::{FileTypeExt, MetadataExt},
+            fs::{FileTypeExt, MetadataExt, PermissionsExt},
             net::UnixStream,
         },
     },
     path::{Path, PathBuf},
 };
 
-use driver::ListenerSpec;
-use rustix::{fs::Mode, process::umask};
+use driver::{ListenerSpec, TcpOptions};
+use rustix::{fs::Mode, io::Errno, process::umask};
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::config::{Endpoint, Listener};
+use crate::config::{DEFAULT_BACKLOG, Endpoint, Listener};
 
-/// Connections that the kernel queues until they are accepted; `net.core.somaxconn` may be less.
-const BACKLOG: i32 = 4096;
-
+/// A listening socket.
 #[derive(Debug)]
 pub struct Bound {
-    pub spec: ListenerSpec,
+    pub socket: OwnedFd,
+    /// The address as configured.
+    pub configured: Endpoint,
     /// The actual address: with the assigned port, if port 0 was configured.
     pub endpoint: Endpoint,
     /// The file to remove at the end.
     pub file: Option<SocketFile>,
 }
 
-/// Opens the socket of a listener. No other thread may create files meanwhile: the umask of the process is changed to
+/// Opens a socket of a listener. No other thread may create files meanwhile: the umask of the process is changed to
 /// give a Unix socket its permissions.
-pub fn bind(listener: &Listener) -> io::Result<Bound> {
-    let socket = match &listener.listen {
+pub fn bind(listener: &Listener, endpoint: &Endpoint, tcp: &TcpOptions) -> io::Result<Bound> {
+    let backlog = i32::try_from(listener.backlog).unwrap_or(i32::MAX);
+    let socket = match endpoint {
         Endpoint::Tcp(address) => {
             let socket = bind_tcp(*address)?;
-            driver::prepare_listener(&socket, listener.timeouts.client_idle)?;
-            socket.listen(BACKLOG)?;
+            driver::prepare_listener(&socket, listener.timeouts.client_idle, tcp)?;
+            socket.listen(backlog)?;
             socket
         }
-        Endpoint::Unix(path) => bind_unix(path, listener.socket_mode)?,
+        Endpoint::Unix(path) => bind_unix(path, listener.socket_mode, listener.socket_group.as_deref(), backlog)?,
     };
-    adopt(listener, socket)
+    adopt(endpoint, socket)
 }
 
 /// Wraps a socket that already listens.
-pub fn adopt(listener: &Listener, socket: Socket) -> io::Result<Bound> {
-    let (endpoint, file) = match &listener.listen {
+pub fn adopt(configured: &Endpoint, socket: Socket) -> io::Result<Bound> {
+    let (endpoint, file) = match configured {
         Endpoint::Tcp(address) => (Endpoint::Tcp(socket.local_addr()?.as_socket().unwrap_or(*address)), None),
-        Endpoint::Unix(path) => (listener.listen.clone(), Some(SocketFile::at(path)?)),
+        Endpoint::Unix(path) => (configured.clone(), Some(SocketFile::at(path)?)),
     };
-    let spec = ListenerSpec {
-        name: endpoint.to_string(),
+    Ok(Bound { socket: socket.into(), configured: configured.clone(), endpoint, file })
+}
+
+/// What the driver has to know of a listener with these sockets, of which there is one at least.
+pub fn spec(listener: &Listener, bound: Vec<Bound>) -> ListenerSpec {
+    let names: Vec<String> = bound.iter().map(|bound| bound.endpoint.to_string()).collect();
+    ListenerSpec {
+        name: names.join(","),
         protocol: listener.protocol(),
-        socket: OwnedFd::from(socket),
-        tcp: matches!(endpoint, Endpoint::Tcp(_)),
+        tcp: matches!(listener.listen, Endpoint::Tcp(_)),
+        sockets: bound.into_iter().map(|bound| bound.socket).collect(),
         gate: listener.gate,
         timeouts: listener.timeouts,
         tls: None,
-    };
-    Ok(Bound { spec, endpoint, file })
+    }
+}
+
+/// Whether an address cannot be listened on because the machine has no IPv6.
+pub fn lacks_ipv6(endpoint: &Endpoint, error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    let any = matches!(endpoint, Endpoint::Tcp(address) if address.is_ipv6() && address.ip().is_unspecified());
+    any && matches!(errno, Some(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL))
 }
 
 /// Opens the socket of the admin address.
 pub fn bind_admin(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = bind_tcp(address)?;
-    socket.listen(BACKLOG)?;
+    socket.listen(DEFAULT_BACKLOG as i32)?;
     Ok(socket.into())
 }
 
@@ -83,16 +97,33 @@ fn bind_tcp(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-fn bind_unix(path: &Path, permissions: u32) -> io::Result<Socket> {
+fn bind_unix(path: &Path, permissions: u32, group: Option<&str>, backlog: i32) -> io::Result<Socket> {
+    let group = group.map(group_id).transpose()?;
     remove_stale(path)?;
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
-    let before = umask(Mode::from_raw_mode(0o777 & !permissions));
+    // Until it has its group, no other user may connect.
+    let permissions_at_first = if group.is_some() { permissions & 0o700 } else { permissions };
+    let before = umask(Mode::from_raw_mode(0o777 & !permissions_at_first));
     let bound = socket.bind(&SockAddr::unix(path)?);
     umask(before);
     bound?;
-    socket.listen(BACKLOG)?;
+    if let Some(group) = group {
+        std::os::unix::fs::chown(path, None, Some(group))?;
+        std::fs::set_permissions(path, Permissions::from_mode(permissions))?;
+    }
+    socket.listen(backlog)?;
     Ok(socket)
+}
+
+/// The number of a group, by its name or as it stands.
+fn group_id(name: &str) -> io::Result<u32> {
+    if let Ok(number) = name.parse() {
+        return Ok(number);
+    }
+    let group = nix::unistd::Group::from_name(name)?;
+    let unknown = || io::Error::new(io::ErrorKind::NotFound, format!("socket_group: there is no group `{name}`"));
+    group.map(|group| group.gid.as_raw()).ok_or_else(unknown)
 }
 
 /// Removes a socket on which no process listens any more. Any other file at that path stays.
@@ -136,7 +167,10 @@ mod tests {
     use upstream::Kind;
 
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
+
+    fn open(listener: &Listener) -> io::Result<Bound> {
+        bind(listener, &listener.listen, &TcpOptions::default())
+    }
 
     fn unix(path: &Path) -> Listener {
         Listener::new(Kind::Postgres, Endpoint::Unix(path.to_owned()))
@@ -146,13 +180,13 @@ mod tests {
     fn a_socket_left_behind_is_replaced_and_a_live_one_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
-        let first = bind(&unix(&path)).unwrap();
+        let first = open(&unix(&path)).unwrap();
         let mode = std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode, 0o770);
-        assert_eq!(bind(&unix(&path)).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(open(&unix(&path)).unwrap_err().kind(), io::ErrorKind::AddrInUse);
         let left_behind = first.file.unwrap();
-        drop(first.spec);
-        let second = bind(&unix(&path)).unwrap();
+        drop(first.socket);
+        let second = open(&unix(&path)).unwrap();
         left_behind.remove();
         assert!(path.exists() || left_behind.inode == second.file.as_ref().unwrap().inode);
         second.file.unwrap().remove();
@@ -164,15 +198,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
         std::fs::write(&path, "precious").unwrap();
-        assert_eq!(bind(&unix(&path)).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(open(&unix(&path)).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
     }
 
     #[test]
     fn whoever_comes_before_the_driver_has_all_options() {
-        let bound = bind(&Listener::new(Kind::Postgres, Endpoint::parse("127.0.0.1:0").unwrap())).unwrap();
-        let listener = Socket::from(bound.spec.socket);
-        let _client = std::net::TcpStream::connect(&bound.spec.name).unwrap();
+        let bound = open(&Listener::new(Kind::Postgres, Endpoint::parse("127.0.0.1:0").unwrap())).unwrap();
+        let _client = std::net::TcpStream::connect(bound.endpoint.to_string()).unwrap();
+        let listener = Socket::from(bound.socket);
         let (accepted, _) = loop {
             match listener.accept() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::yield_now(),
@@ -184,7 +218,8 @@ mod tests {
 
     #[test]
     fn port_0_gets_a_port() {
-        let bound = bind(&Listener::new(Kind::Postgres, Endpoint::parse("127.0.0.1:0").unwrap())).unwrap();
-        assert!(!bound.spec.name.ends_with(":0") && bound.spec.tcp);
+        let listener = Listener::new(Kind::Postgres, Endpoint::parse("127.0.0.1:0").unwrap());
+        let spec = spec(&listener, vec![open(&listener).unwrap(), open(&listener).unwrap()]);
+        assert!(!spec.name.contains(":0") && spec.tcp && spec.sockets.len() == 2);
     }
 }

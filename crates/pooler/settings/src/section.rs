@@ -343,6 +343,20 @@ impl<'d> Section<'d> {
         })
     }
 
+    /// A text in quotes, or an array of such texts, of which there is one at least.
+    pub fn one_or_more(&self, key: &'static str) -> Option<Vec<String>> {
+        self.parse(key, "a text in quotes, or an array of them", |v| {
+            let one = v.as_str().map(|text| vec![text]);
+            let texts = one.or_else(|| v.as_array()?.iter().map(|item| item.get_ref().as_str()).collect())?;
+            let texts: Result<Vec<_>, _> =
+                texts.into_iter().map(|text| interpolate(text, self.document.variables)).collect();
+            Some(texts.and_then(|texts| match texts.is_empty() {
+                true => Err("the array is empty".to_owned()),
+                false => Ok(texts),
+            }))
+        })
+    }
+
     /// An array of whole numbers within bounds.
     pub fn numbers(&self, key: &'static str, range: RangeInclusive<u32>) -> Option<Vec<u32>> {
         let expected = format!("an array of whole numbers from {} to {}", range.start(), range.end());

@@ -51,6 +51,29 @@ impl SessionAttrs {
     ];
 }
 
+/// `load_balance_hosts`: with which host each connection begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum HostOrder {
+    /// The first.
+    #[default]
+    AsGiven,
+    /// Another one each time.
+    Random,
+    /// One after the other.
+    RoundRobin,
+    /// The one that was of use last.
+    LastGood,
+}
+
+impl HostOrder {
+    pub(crate) const WORDS: &[(&'static str, Self)] = &[
+        ("disable", Self::AsGiven),
+        ("random", Self::Random),
+        ("round-robin", Self::RoundRobin),
+        ("last-good", Self::LastGood),
+    ];
+}
+
 /// Each host with its port; one port, or none, holds for all hosts.
 pub fn addresses(kind: Kind, hosts: &[String], ports: &[Option<u16>], sentinels: bool) -> Result<Vec<Address>, String> {
     let none = [String::new()];

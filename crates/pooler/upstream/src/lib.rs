@@ -13,7 +13,7 @@ mod tls;
 mod url;
 
 pub use dns::name_servers;
-pub use hosts::{Address, MAX_HOSTS, SessionAttrs};
+pub use hosts::{Address, HostOrder, MAX_HOSTS, SessionAttrs};
 pub use kind::Kind;
 pub use mongodb::{Ignored, MongoOptions};
 pub use percent::decode as percent_decode;

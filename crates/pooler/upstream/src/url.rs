@@ -14,7 +14,7 @@ use settings::Secret;
 
 use self::parts::{SRV_SCHEME, UrlParts, some};
 use crate::{
-    hosts::{Address, SessionAttrs},
+    hosts::{Address, HostOrder, SessionAttrs},
     kind::Kind,
     mongodb::{Ignored, MongoOptions},
     percent::decode,
@@ -36,8 +36,7 @@ pub struct UpstreamUrl {
     pub kind: Kind,
     /// One host or several, up to [`MAX_HOSTS`](crate::MAX_HOSTS).
     pub hosts: Vec<Address>,
-    /// `load_balance_hosts=random`: each connection tries another host first.
-    pub load_balance: bool,
+    pub host_order: HostOrder,
     /// `None` if the hosts are databases, not sentinels.
     pub sentinel: Option<Sentinel>,
     /// Options that only MongoDB has.

@@ -88,6 +88,8 @@ pub fn pool_spec(protocol: &'static str, database: String, host: HostId, config:
         sizes: None,
         forget_after: None,
         revision: 0,
+        cancel_timeout: Duration::from_secs(5),
+        fast_close: false,
         hidden: false,
     }
 }
@@ -100,7 +102,7 @@ impl<P: Protocol> Harness<P> {
         let listener = ListenerSpec {
             name: "virtual".into(),
             protocol: "virtual",
-            socket: Socket::listener(network),
+            sockets: vec![Socket::listener(network)],
             tcp: true,
             gate: rules.gate,
             timeouts: rules.timeouts,
@@ -108,6 +110,7 @@ impl<P: Protocol> Harness<P> {
         };
         let changes = Changes {
             listeners: vec![(rules.gate, rules.timeouts)],
+            max_clients: rules.driver.max_clients,
             max_auth_failures: rules.driver.max_auth_failures,
         };
         let upstreams = Arc::new(Revised { upstreams, revision: AtomicU64::new(0) });

@@ -95,7 +95,9 @@ pub struct PoolSettings {
     pub max_waiters: Option<u64>,
     pub min_size: Option<u64>,
     pub query_time: Option<f64>,
+    pub reserve_size: Option<u64>,
     pub transaction_idle_time: Option<f64>,
+    pub transaction_time: Option<f64>,
     pub unavailable_wait_time: Option<f64>,
 }
 

@@ -30,7 +30,8 @@ use slab::Slab;
 use super::{Buffer, Completion, ConnId, Data, Owner, Reactor, Ring, Submitted, Wake, writable};
 use crate::{
     descriptors::Descriptors,
-    socket, tcp_info,
+    socket::{self, TcpOptions},
+    tcp_info,
     tls::{Channel, MAX_RECORD},
 };
 
@@ -100,6 +101,8 @@ pub struct Epoll {
     descriptors: Descriptors,
     /// Ciphertext on its way out.
     scratch: Vec<u8>,
+    /// For connections that are made here.
+    tcp: TcpOptions,
 }
 
 /// A connection between two reactors.
@@ -149,7 +152,13 @@ impl Epoll {
             ring: Ring::new(buffer_size),
             descriptors: Descriptors::new(),
             scratch: Vec::new(),
+            tcp: TcpOptions::default(),
         }
+    }
+
+    /// The same, with these options for connections to servers.
+    pub fn with_tcp_options(self, tcp: TcpOptions) -> Self {
+        Self { tcp, ..self }
     }
 
     /// Ends a wait once, after `delay`. From the first call on the reactor has no ticks. Good to some tens of
@@ -261,7 +270,7 @@ impl Reactor for Epoll {
 
     fn connect_tcp(&mut self, address: SocketAddr, owner: Owner) -> io::Result<ConnId> {
         self.descriptors.permit(&self.ticker)?;
-        let socket = socket::connect_tcp(address)?;
+        let socket = socket::connect_tcp(address, &self.tcp)?;
         self.descriptors.note(&socket);
         self.register(socket, None, owner, true)
     }

@@ -19,16 +19,16 @@ use crate::{
 /// The listening sockets of a worker.
 #[derive(Default)]
 pub(super) struct Accepting {
-    /// By listener.
+    /// Each with its listener, which may have several.
     sockets: Vec<(u32, ConnId)>,
     /// The worker accepts from these again at the next tick, because accepting failed.
     failed: Vec<ConnId>,
 }
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
-    /// Listens on these sockets, one for each listener.
-    pub(super) fn listen(&mut self, sockets: Vec<R::Socket>) -> std::io::Result<()> {
-        for (listener, socket) in (0..).zip(sockets) {
+    /// Listens on these sockets, each with its listener's number.
+    pub(super) fn listen(&mut self, sockets: Vec<(u32, R::Socket)>) -> std::io::Result<()> {
+        for (listener, socket) in sockets {
             let conn = self.reactor.attach(socket, Owner::Listener(listener))?;
             self.accepting.sockets.push((listener, conn));
         }
@@ -68,10 +68,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             tracing::error!(withheld, listener = %name, %error, "cannot accept clients; trying again shortly");
         }
         let Accepting { sockets, failed } = &mut self.accepting;
-        if let Some((_, conn)) = sockets.iter().find(|(l, _)| *l == listener)
-            && !failed.contains(conn)
-        {
-            failed.push(*conn);
+        for (_, conn) in sockets.iter().filter(|(l, _)| *l == listener) {
+            if !failed.contains(conn) {
+                failed.push(*conn);
+            }
         }
     }
 

@@ -30,7 +30,7 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    /// `host_index`: the index of the host that was tried last.
+    /// `host_index`: the index of the host that was tried last, or of the one whose turn it is.
     pub(super) fn new(spec: Arc<PoolSpec>, host_index: usize, now: Time) -> Self {
         let hosts = spec.hosts.addresses.len();
         assert!(hosts > 0, "an upstream has a host");
@@ -38,7 +38,7 @@ impl Attempts {
             BeginWith::First => 0,
             // The clock's lower digits are random enough to spread connections.
             BeginWith::Any => (now.0 / 1000) as usize % hosts,
-            BeginWith::LastGood => host_index % hosts,
+            BeginWith::LastGood | BeginWith::Next => host_index % hosts,
         };
         Self { spec, first, tried: 0, errors: String::new() }
     }
@@ -113,6 +113,8 @@ mod tests {
             caps: Vec::new(),
             sizes: None,
             forget_after: None,
+            cancel_timeout: Duration::from_secs(5),
+            fast_close: false,
             revision: 0,
             hidden: false,
             timeouts: crate::config::PoolTimeouts::default(),

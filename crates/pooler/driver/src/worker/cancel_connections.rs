@@ -7,7 +7,7 @@
 //! breaks), the request may still arrive, and the server is never lent again. A request for a server in TLS goes in
 //! TLS, too, and is not sent at all without it.
 
-use std::{io, rc::Rc, time::Duration};
+use std::{io, rc::Rc};
 
 use pool::{ServerId, Time};
 use seam::{ClientTag, CloseReason, PoolId, Protocol, Verdict};
@@ -27,8 +27,6 @@ use crate::{
     tls::Channel,
 };
 
-/// How long a cancel request may take before the server it was for is closed.
-const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The distance between slots that a cancel request cannot distinguish.
 const SLOT_STEP: usize = 1 << 16;
 
@@ -166,7 +164,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         };
         match connected {
             Ok(conn) => {
-                let (until, asker) = (self.now + CANCEL_TIMEOUT, self.asker.take());
+                let (until, asker) = (self.now + request.spec.cancel_timeout, self.asker.take());
                 self.cancel_connections.insert(CancelConnection {
                     conn,
                     server,

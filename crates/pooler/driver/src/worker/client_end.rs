@@ -58,6 +58,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Refusal::LoginTimeout => Some(SentAway::LoginTimeout),
             Refusal::QueryTimeout => Some(SentAway::QueryTimeout),
             Refusal::TransactionIdleTimeout => Some(SentAway::TransactionIdleTimeout),
+            Refusal::TransactionTimeout => Some(SentAway::TransactionTimeout),
+            Refusal::ServerReplaced => Some(SentAway::ServerReplaced),
             Refusal::ShuttingDown => Some(SentAway::ShuttingDown),
             Refusal::Drained { .. } => Some(SentAway::Drained),
             Refusal::Disabled { .. } => Some(SentAway::Disabled),

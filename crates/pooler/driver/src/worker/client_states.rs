@@ -34,11 +34,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// Another request of the client's is under way than before.
-    pub(super) fn note_progress(&mut self, slot: usize) {
+    pub(super) fn note_progress(&mut self, slot: usize, in_transaction: bool) {
         if let Some(client) = self.clients.get_mut(slot)
             && client.state == State::Active
         {
             client.since = self.now;
+            if !in_transaction {
+                client.busy_since = self.now;
+            }
         }
     }
 
@@ -126,6 +129,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.counters.client_left(client.listener, client.state);
         self.counters.client_came(client.listener, state);
         client.log.note_state(client.state, state);
+        if !client.state.is_busy() {
+            client.busy_since = self.now;
+        }
         client.state = state;
         client.since = self.now;
         self.requeue(slot, true);

@@ -40,6 +40,8 @@ pub(crate) struct ClientConn<C> {
     pub(super) born: Time,
     /// When the client came into its state, or its request began.
     pub(super) since: Time,
+    /// When its transaction began, if it is in one.
+    pub(super) busy_since: Time,
     pub(super) pool: Option<PoolId>,
     pub(super) queued: QueueEntries,
     pub(super) conn: ConnId,
@@ -84,6 +86,7 @@ impl<C> ClientConn<C> {
             lease: Lease::None,
             born: now,
             since: now,
+            busy_since: now,
             pool: None,
             queued,
             conn,
@@ -165,8 +168,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Admission::Admitted | Admission::Surplus if self.shutdown.is_draining() => Some(Refusal::ShuttingDown),
             Admission::Admitted | Admission::Displaced => None,
             Admission::Surplus => {
-                let limit = self.process.listeners[listener as usize].limits().hard_limit;
-                Some(Refusal::TooManyClients { limit })
+                let (limit, setting) = self.process.listeners[listener as usize].client_limit();
+                Some(Refusal::TooManyClients { limit, setting })
             }
         };
         if let Some(why) = why {
@@ -221,6 +224,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         // began with.
         let timeout_of =
             |pool: &SharedPool| socket::user_timeout(pool.spec().timeouts.over(rules.timeouts()).client_idle);
+        if self.process.config.tcp.user_timeout.is_some() {
+            return;
+        }
         let (was, user_timeout) = (before.map_or(rules.user_timeout, timeout_of), timeout_of(shared));
         if rules.tcp && user_timeout != was {
             self.reactor.set_user_timeout(client.conn, user_timeout);

@@ -21,7 +21,7 @@ use super::{
     servers::{Link, Phase, ServerConn},
 };
 use crate::{
-    config::Address,
+    config::{Address, BeginWith},
     mailbox::{DialLookup, Message},
     reactor::{ConnId, Owner, Reactor},
     shared_pool::{self, SharedPool},
@@ -45,7 +45,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Begins a connection for a slot of the pool.
     pub(super) fn dial(&mut self, pool: Arc<SharedPool>, id: ServerId) {
         self.pools.enter(&pool);
-        let attempts = Attempts::new(pool.spec(), pool.host.load(Relaxed), self.now);
+        let spec = pool.spec();
+        let host = match spec.hosts.begin {
+            BeginWith::Next => pool.turn.fetch_add(1, Relaxed),
+            BeginWith::First | BeginWith::Any | BeginWith::LastGood => pool.host.load(Relaxed),
+        };
+        let attempts = Attempts::new(spec, host, self.now);
         self.dial_again(pool, id, attempts, None);
     }
 

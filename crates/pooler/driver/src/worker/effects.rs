@@ -164,7 +164,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Effect::Pinned { server, reason } => self.on_pinned(server.slot(), reason),
             Effect::PinRefused { client, pool, reason } => self.on_pin_refused(client.slot(), pool, reason),
             Effect::Standing { client, standing } => self.set_standing(client.slot(), standing),
-            Effect::Progress { client } => self.note_progress(client.slot()),
+            Effect::Progress { client, in_transaction } => self.note_progress(client.slot(), in_transaction),
             Effect::Wake { client } => self.push_feed(client.slot()),
             Effect::NotifyFlushed { client } => self.request_flush_notice(client.slot()),
             Effect::LoginRequest { client, ref mut login } => {

@@ -12,7 +12,7 @@ use seam::PoolId;
 use crate::{
     alarms::Alarms,
     by_pool::ByPool,
-    config::PoolTimeouts,
+    config::{PoolSpec, PoolTimeouts},
     process::Process,
     registry::{Demand, Registry},
     shared_pool::{Guarded, SharedPool},
@@ -28,18 +28,22 @@ pub(super) enum Location {
     Closing(u32),
 }
 
-/// The time-outs that at least one known pool overrides.
+/// What at least one known pool has otherwise than its listeners: time-outs, and how sessions end.
 #[derive(Default)]
 struct Overrides {
     client_idle: bool,
     /// The time-outs of clients that hold a server.
     held: bool,
+    /// Sessions of some pool end when their servers are to be replaced.
+    fast_close: bool,
 }
 
 impl Overrides {
-    fn add(&mut self, timeouts: &PoolTimeouts) {
-        self.client_idle |= timeouts.client_idle.is_some();
-        self.held |= timeouts.query.is_some() || timeouts.transaction_idle.is_some();
+    fn add(&mut self, spec: &PoolSpec) {
+        let PoolTimeouts { client_idle, query, transaction_idle, transaction } = spec.timeouts;
+        self.client_idle |= client_idle.is_some();
+        self.held |= query.is_some() || transaction_idle.is_some() || transaction.is_some();
+        self.fast_close |= spec.fast_close;
     }
 }
 
@@ -96,7 +100,7 @@ impl Pools {
             Entry::Occupied(known) => Some(known.into_mut()),
             Entry::Vacant(entry) => {
                 let pool = self.process.registry.find_or_make(id, now).filter(|pool| !pool.is_gone())?;
-                self.overrides.add(&pool.spec().timeouts);
+                self.overrides.add(&pool.spec());
                 Some(entry.insert(pool))
             }
         }
@@ -105,7 +109,7 @@ impl Pools {
     /// Notes a pool of which a connection is about to be here.
     pub(super) fn enter(&mut self, pool: &Arc<SharedPool>) {
         if let Entry::Vacant(entry) = self.known.entry(pool.id) {
-            self.overrides.add(&pool.spec().timeouts);
+            self.overrides.add(&pool.spec());
             entry.insert(Arc::clone(pool));
         }
     }
@@ -241,13 +245,18 @@ impl Pools {
         let configured = self.process.registry.configured.load(Relaxed);
         if std::mem::replace(&mut self.configured, configured) != configured {
             self.overrides = Overrides::default();
-            self.known.values().for_each(|pool| self.overrides.add(&pool.spec().timeouts));
+            self.known.values().for_each(|pool| self.overrides.add(&pool.spec()));
         }
     }
 
     /// Whether a pool overrides the idle time of its clients.
     pub(super) fn override_client_idle(&self) -> bool {
         self.overrides.client_idle
+    }
+
+    /// Whether sessions of a pool end when their servers are to be replaced.
+    pub(super) fn close_fast(&self) -> bool {
+        self.overrides.fast_close
     }
 
     /// Whether a pool overrides a time-out of clients that hold a server.

@@ -65,6 +65,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Stops accepting, and sends clients away that have nothing in progress.
     pub(super) fn drain(&mut self) {
+        self.departures = None;
         self.shutdown.drain();
         self.process.draining.store(true, SeqCst);
         self.stop_listening();

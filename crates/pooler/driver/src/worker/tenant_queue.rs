@@ -292,7 +292,7 @@ fn client_of(effect: &Effect) -> Option<ClientTag> {
         | Effect::Standing { client, .. }
         | Effect::LoggedIn { client, .. }
         | Effect::UsesPool { client, .. }
-        | Effect::Progress { client }
+        | Effect::Progress { client, .. }
         | Effect::Wake { client }
         | Effect::NotifyFlushed { client }
         | Effect::Survey { client, .. }

@@ -42,6 +42,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if self.shutdown.is_draining() {
             self.send_idle_away();
         }
+        self.send_due_away();
         if self.process.any_drained.load(Relaxed) {
             self.send_drained_away();
         }
@@ -79,6 +80,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.expire_unserved();
             self.check_slow_readers();
             self.release_outdated();
+            self.end_outdated_sessions();
         }
         if !self.pools.override_client_idle() {
             self.expire_idle();
@@ -181,7 +183,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Clients that hold a server for too long.
     fn expire_holders(&mut self) {
-        let endless = |times: Timeouts| times.query.is_none() && times.transaction_idle.is_none();
+        let endless = |times: Timeouts| {
+            times.query.is_none() && times.transaction_idle.is_none() && times.transaction.is_none()
+        };
         if !self.pools.override_held() && self.process.listeners.iter().all(|listener| endless(listener.timeouts())) {
             return;
         }
@@ -199,11 +203,29 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 late.push((slot, Refusal::TransactionIdleTimeout));
             } else if asked.is_some_and(|since| is_late(timeouts.query, since)) {
                 late.push((slot, Refusal::QueryTimeout));
+            } else if client.state.is_busy() && is_late(timeouts.transaction, client.busy_since.max(hold.began())) {
+                late.push((slot, Refusal::TransactionTimeout));
             }
         }
         for (slot, why) in late {
             self.refuse(slot, why);
         }
+    }
+
+    /// Clients without work that keep servers which are to be replaced, where a pool does not wait for their sessions
+    /// to end.
+    fn end_outdated_sessions(&mut self) {
+        if !self.pools.close_fast() {
+            return;
+        }
+        let outdated = |server: &ServerConn<P::Server>| {
+            let holder = server.usage.holder()?;
+            let is_idle = self.clients[holder].state == State::Idle;
+            let ends = is_idle && server.pool.spec().fast_close && server.pool.lock().pool.is_stale(server.id);
+            ends.then_some(holder)
+        };
+        let outdated: Vec<usize> = self.servers.iter().filter_map(|(_, server)| outdated(server)).collect();
+        outdated.into_iter().for_each(|slot| self.refuse(slot, Refusal::ServerReplaced));
     }
 
     /// Servers that are kept for an answer that does not come.

@@ -22,6 +22,7 @@ pub(super) enum Usage {
 /// A client's hold on a server.
 pub(super) struct Hold {
     client: u32,
+    began: Time,
     /// When bytes last came from the server or from the client.
     last_activity: Time,
     /// When the request of the client began, if the server waits for the rest of it.
@@ -30,11 +31,15 @@ pub(super) struct Hold {
 
 impl Hold {
     pub(super) fn new(client: usize, now: Time) -> Self {
-        Self { client: client as u32, last_activity: now, awaited_since: None }
+        Self { client: client as u32, began: now, last_activity: now, awaited_since: None }
     }
 
     pub(super) fn client(&self) -> usize {
         self.client as usize
+    }
+
+    pub(super) fn began(&self) -> Time {
+        self.began
     }
 
     pub(super) fn last_activity(&self) -> Time {

@@ -53,6 +53,8 @@ impl Upstreams for Spec {
             timeouts: PoolTimeouts::default(),
             sizes: Some((1, 50)),
             forget_after: None,
+            cancel_timeout: Duration::from_secs(5),
+            fast_close: false,
             revision: 0,
             hidden: false,
         })
@@ -107,7 +109,7 @@ impl Drop for Harness {
 
 pub fn listener(socket: TcpListener, gate: GateConfig, timeouts: Timeouts) -> ListenerSpec {
     let name = socket.local_addr().unwrap().to_string();
-    ListenerSpec { name, protocol: "lines", socket: socket.into(), tcp: true, gate, timeouts, tls: None }
+    ListenerSpec { name, protocol: "lines", sockets: vec![socket.into()], tcp: true, gate, timeouts, tls: None }
 }
 
 /// A gate that admits all clients of a test.

@@ -161,7 +161,7 @@ impl Pool {
             }
             let connecting = self.slots.count(State::Connecting).saturating_sub(self.needing_fresh.len());
             let covered = self.slots.count(State::Checking) + connecting;
-            let Some(server) = self.slots.last_used().filter(|_| covered < self.waiters.len()) else { break };
+            let Some(server) = self.preferred_idle().filter(|_| covered < self.waiters.len()) else { break };
             self.slots.set_state(server, State::Checking, now);
             self.actions.push_back(Action::Check { server, home: self.slots.get(server).home });
         }
@@ -172,8 +172,9 @@ impl Pool {
     #[inline]
     pub(super) fn take_idle(&mut self, home: Home, now: Time) -> Option<ServerId> {
         loop {
-            let last = self.slots.last_used()?;
-            let mut server = self.slots.last_used_at(home).unwrap_or(last);
+            let last = self.preferred_idle()?;
+            let own = self.slots.last_used_at(home).filter(|_| !self.config.round_robin);
+            let mut server = own.unwrap_or(last);
             if self.slots.get(server).since.after(self.limits.check_after) < now {
                 server = last;
             }
@@ -185,6 +186,17 @@ impl Pool {
             }
             self.permits_wanted = self.wanted();
         }
+    }
+
+    /// The idle server that goes to a client of any home.
+    #[inline]
+    fn preferred_idle(&self) -> Option<ServerId> {
+        if self.config.round_robin { self.slots.oldest_idle() } else { self.slots.last_used() }
+    }
+
+    /// Whether the pool has been cleared since this server was asked for, so that no other client gets it.
+    pub fn is_stale(&self, server: ServerId) -> bool {
+        self.slots.find(server).is_some_and(|slot| slot.pool_generation != self.generation)
     }
 
     /// Whether the pool has been [renewed](Pool::renew) since this server was asked for.

@@ -37,6 +37,8 @@ pub(crate) struct Relay<'a, 'b> {
     pub(crate) run: usize,
     /// A request has been answered completely.
     pub(crate) ended: bool,
+    /// A transaction has ended.
+    pub(crate) transaction_ended: bool,
     pub(crate) out: &'a mut Outbox,
 }
 
@@ -79,7 +81,7 @@ impl<'b> Relay<'_, 'b> {
     pub(crate) fn tell_holder(&mut self, server: &mut Server) {
         let Some(holder) = server.holder() else { return };
         if self.ended && server.serves_client() && server.exchange.is_running() {
-            self.out.push(Effect::Progress { client: holder });
+            self.out.push(Effect::Progress { client: holder, in_transaction: !self.transaction_ended });
         }
         let mid = server.owes_client();
         if std::mem::replace(&mut server.lease_mut().told_mid_message, mid) != mid {

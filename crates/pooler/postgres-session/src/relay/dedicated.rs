@@ -159,7 +159,7 @@ fn relay_to_client(
         if let Some(standing) = standing {
             client.stand(tag, standing, out);
         } else if header.kind == back::READY_FOR_QUERY {
-            out.push(Effect::Progress { client: tag });
+            out.push(Effect::Progress { client: tag, in_transaction: false });
         }
         server.partial = PartialMessage::new(end - here, true);
         at = here;

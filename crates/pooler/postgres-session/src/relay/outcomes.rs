@@ -146,6 +146,7 @@ impl Postgres {
         message: Incoming,
     ) -> AnswerStep {
         let settled = server.exchange.is_settled();
+        relay.transaction_ended |= status == IDLE;
         if let Some(requests) = server.traces.amended() {
             requests.end_query();
         }

@@ -17,8 +17,9 @@ pub(crate) fn send_away(me: ClientTag, client: &mut Client, why: Refusal, out: &
             hint_of_full = format!("Raise hard_limit of its {}.", of.section());
             (code::TOO_MANY_CONNECTIONS, format!("too many clients of {of} (hard_limit = {limit})"), &*hint_of_full)
         }
-        Refusal::TooManyClients { limit } => {
-            (code::TOO_MANY_CONNECTIONS, format!("too many clients (hard_limit = {limit})"), "Raise hard_limit.")
+        Refusal::TooManyClients { limit, setting } => {
+            hint_of_full = format!("Raise {setting}.");
+            (code::TOO_MANY_CONNECTIONS, format!("too many clients ({setting} = {limit})"), &*hint_of_full)
         }
         Refusal::Throttled { retry_after } => (
             code::INVALID_AUTHORIZATION,
@@ -39,6 +40,14 @@ pub(crate) fn send_away(me: ClientTag, client: &mut Client, why: Refusal, out: &
         Refusal::TransactionIdleTimeout => {
             (code::IDLE_IN_TRANSACTION_TIMEOUT, "terminating connection due to transaction_idle_time".to_owned(), "")
         }
+        Refusal::TransactionTimeout => {
+            (code::TRANSACTION_TIMEOUT, "terminating connection due to transaction_time".to_owned(), "")
+        }
+        Refusal::ServerReplaced => (
+            code::ADMIN_SHUTDOWN,
+            "terminating connection: its server is replaced (fast_close)".to_owned(),
+            "Connect again.",
+        ),
         Refusal::ShuttingDown => {
             (code::ADMIN_SHUTDOWN, "terminating connection: Poolhouse is shutting down".to_owned(), "Connect again.")
         }

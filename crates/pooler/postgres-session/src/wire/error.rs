@@ -18,6 +18,7 @@ pub(crate) mod code {
     pub(crate) const FEATURE_NOT_SUPPORTED: &str = "0A000";
     pub(crate) const IDLE_SESSION_TIMEOUT: &str = "57P05";
     pub(crate) const IDLE_IN_TRANSACTION_TIMEOUT: &str = "25P03";
+    pub(crate) const TRANSACTION_TIMEOUT: &str = "25P04";
     pub(crate) const INVALID_AUTHORIZATION: &str = "28000";
     pub(crate) const INVALID_CATALOG_NAME: &str = "3D000";
     pub(crate) const INVALID_PASSWORD: &str = "28P01";

@@ -203,7 +203,9 @@ fn settings(config: &PoolConfig, times: PoolTimes) -> PoolSettings {
         max_waiters: unlimited(config.max_waiters),
         min_size: Some(config.min_size.into()),
         query_time: times.query.map(ms),
+        reserve_size: Some(config.effective_reserve().into()),
         transaction_idle_time: times.transaction_idle.map(ms),
+        transaction_time: times.transaction.map(ms),
         unavailable_wait_time: config.unavailable_wait_time.map(ms),
     }
 }
@@ -307,6 +309,7 @@ mod tests {
                 client_idle: Some(Duration::from_secs(999_999)),
                 query: Some(Duration::from_secs(999_999)),
                 transaction_idle: Some(Duration::from_secs(999_999)),
+                transaction: Some(Duration::from_secs(999_999)),
             },
             ..super::super::metrics::tests::pool(&name, &name)
         };

@@ -3,7 +3,7 @@
 
 use std::{
     net::SocketAddr,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -35,6 +35,8 @@ const MAX_ANSWER_BYTES: usize = 64 << 20;
 /// Characters of an error in the log.
 const MAX_LOGGED_CHARS: usize = 300;
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// How long before the end of a drain over time the order is answered, so that the process is still there for that.
+const END_OF_DRAIN: Duration = Duration::from_millis(200);
 
 /// The routes, behind the guard.
 pub fn router(admin: &Admin) -> Router<Admin> {
@@ -164,14 +166,37 @@ async fn set_disabled(admin: Admin, order: Order, disabled: bool) -> Response {
 
 /// Lets the clients of a database finish; without a database, all clients, and then the process ends.
 async fn drain(State(admin): State<Admin>, order: Order) -> Response {
-    let Some(database) = order.database.clone() else {
-        admin.0.control.drain.notify_one();
-        return answer(StatusCode::ACCEPTED, json!({ "draining": true, "then": "the process ends" }));
+    let database = match (order.database.clone(), order.over) {
+        (Some(_), Some(_)) => {
+            return problem(StatusCode::BAD_REQUEST, "over= is for the clients of all databases: leave database= out");
+        }
+        (Some(database), None) => database,
+        (None, over) => {
+            admin.0.control.drain.order(over);
+            return match over {
+                Some(over) => report_drain(&admin, over).await,
+                None => answer(StatusCode::ACCEPTED, json!({ "draining": true, "then": "the process ends" })),
+            };
+        }
     };
     match admin.query(move |inner| inner.handle.drain_database(&database)).await {
         Some(true) => order.wait(&admin, "drained", |pool| pool.clients == 0 && pool.counts.total == 0).await,
         Some(false) => too_many_orders(),
         None => busy(),
+    }
+}
+
+/// Waits until the clients have gone, or nearly all of the drain's time has passed: then the process may end.
+async fn report_drain(admin: &Admin, over: Duration) -> Response {
+    let (began, until) = (Instant::now(), over.saturating_sub(END_OF_DRAIN));
+    loop {
+        let clients: u64 = admin.0.handle.pools(None).iter().map(|pool| pool.clients).sum();
+        if clients == 0 || began.elapsed() >= until {
+            let waited = began.elapsed().as_millis() as u64;
+            let body = json!({ "draining": true, "clients": clients, "waited_ms": waited, "then": "the process ends" });
+            return answer(StatusCode::ACCEPTED, body);
+        }
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
@@ -243,6 +268,8 @@ struct Order {
     /// `None` is all databases.
     database: Option<DatabaseName>,
     timeout: Duration,
+    /// The time of a drain over time.
+    over: Option<Duration>,
 }
 
 impl FromRequestParts<Admin> for Order {
@@ -250,13 +277,17 @@ impl FromRequestParts<Admin> for Order {
 
     async fn from_request_parts(parts: &mut Parts, admin: &Admin) -> Result<Self, Response> {
         let bad = |message: String| problem(StatusCode::BAD_REQUEST, &message);
-        let mut order = Self { database: None, timeout: DEFAULT_ORDER_TIMEOUT };
+        let mut order = Self { database: None, timeout: DEFAULT_ORDER_TIMEOUT, over: None };
         let (mut called, mut protocol) = (None, None);
-        for (name, value) in parameters(&parts.uri, &["database", "protocol", "time", "all"]).map_err(bad)? {
+        for (name, value) in parameters(&parts.uri, &["database", "protocol", "time", "over", "all"]).map_err(bad)? {
             match &*name {
                 "database" => called = Some(value),
                 // Without a database it is meant for all.
                 "all" => {}
+                "over" => {
+                    let time = parse_duration_on(&value).map_err(|error| bad(format!("over: {error}")))?;
+                    order.over = Some(time.min(MAX_ORDER_TIMEOUT));
+                }
                 "protocol" => {
                     let kind = KINDS.into_iter().find(|kind| kind.word() == value);
                     let words = || KINDS.map(Kind::word).join(", ");
@@ -423,8 +454,28 @@ pub struct Control {
     pub reloader: Arc<crate::reload::Reloader>,
     /// Changes the sizes of pools that are tuned.
     pub tuning: Arc<crate::tuning::Tuning>,
-    /// Notified when the process is to drain.
-    pub drain: tokio::sync::Notify,
+    /// The order to drain the process.
+    pub drain: DrainOrder,
+}
+
+/// The order to drain the process, and over which time.
+#[derive(Default)]
+pub struct DrainOrder {
+    given: tokio::sync::Notify,
+    over: Mutex<Option<Duration>>,
+}
+
+impl DrainOrder {
+    fn order(&self, over: Option<Duration>) {
+        *self.over.lock().unwrap_or_else(PoisonError::into_inner) = over;
+        self.given.notify_one();
+    }
+
+    /// Waits for the order. Returns the time over which clients are to be sent away first, if it names one.
+    pub async fn wait(&self) -> Option<Duration> {
+        self.given.notified().await;
+        *self.over.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 #[cfg(test)]

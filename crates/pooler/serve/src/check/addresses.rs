@@ -10,15 +10,17 @@ use crate::config::{Config, Endpoint, Listener};
 /// Two listeners of which only one can be opened: their addresses are equal, or one is the wildcard of the other's
 /// family.
 pub fn duplicates(config: &Config, found: &mut Vec<Problem>) {
-    for (place, listener) in config.listeners.iter().enumerate() {
-        let Some(before) = config.listeners[..place].iter().find(|before| clash(&before.listen, &listener.listen))
-        else {
-            continue;
-        };
-        let problem = match before.listen == listener.listen {
-            true => Problem::error(format!("two listeners have the address {}", listener.listen)),
+    let all: Vec<(&Endpoint, &Listener)> = config
+        .listeners
+        .iter()
+        .flat_map(|listener| listener.endpoints().map(move |endpoint| (endpoint, listener)))
+        .collect();
+    for (place, (listen, listener)) in all.iter().enumerate() {
+        let Some((before, _)) = all[..place].iter().find(|(before, _)| clash(before, listen)) else { continue };
+        let problem = match before == listen {
+            true => Problem::error(format!("two listeners have the address {listen}")),
             false => {
-                let message = format!("{} and {} cannot be open at once", before.listen, listener.listen);
+                let message = format!("{before} and {listen} cannot be open at once");
                 Problem::error(message).hint("one of them has the port at all addresses: the other one is not needed")
             }
         };
@@ -26,13 +28,12 @@ pub fn duplicates(config: &Config, found: &mut Vec<Problem>) {
     }
     let Some(admin) = config.admin.listen else { return };
     let own = Endpoint::Tcp(admin);
-    if let Some(listener) = config.listeners.iter().find(|listener| clash(&listener.listen, &own)) {
-        let problem = match listener.listen == own {
+    if let Some((listen, _)) = all.iter().find(|(listen, _)| clash(listen, &own)) {
+        let problem = match **listen == own {
             true => Problem::error(format!("the admin address {admin} is a listener's as well")),
-            false => Problem::error(format!(
-                "the admin address {admin} and the listener {} cannot be open at once",
-                listener.listen
-            )),
+            false => {
+                Problem::error(format!("the admin address {admin} and the listener {listen} cannot be open at once"))
+            }
         };
         found.push(config.locate(problem, &config.admin.spots, "listen"));
     }
@@ -53,8 +54,9 @@ fn clash(one: &Endpoint, other: &Endpoint) -> bool {
 
 /// A Unix socket whose folder does not exist.
 pub fn folders(config: &Config, found: &mut Vec<Problem>) {
-    for listener in &config.listeners {
-        let Endpoint::Unix(path) = &listener.listen else { continue };
+    let endpoints = |listener| Listener::endpoints(listener).map(move |endpoint| (endpoint, listener));
+    for (endpoint, listener) in config.listeners.iter().flat_map(endpoints) {
+        let Endpoint::Unix(path) = endpoint else { continue };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if !folder.is_dir() {
             let problem = Problem::warning(format!("the socket's folder {} does not exist", folder.display()));

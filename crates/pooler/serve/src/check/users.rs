@@ -52,9 +52,9 @@ fn rules_that_never_apply(config: &Config, user: &User, found: &mut Vec<Problem>
 fn sizes(config: &Config, user: &User, found: &mut Vec<Problem>) {
     let name = &user.name;
     if let Some(min_size) = user.min_size {
-        let too_small = |database: &&Database| user.max_size.unwrap_or(database.pool.most_servers()) < min_size;
+        let too_small = |database: &&Database| user.max_size.unwrap_or(database.pool.largest_size()) < min_size;
         if let Some(database) = reached_as(config, user).find(too_small) {
-            let max_size = user.max_size.unwrap_or(database.pool.most_servers());
+            let max_size = user.max_size.unwrap_or(database.pool.largest_size());
             let key = if database.pool.auto.enabled && user.max_size.is_none() { "auto_max_size" } else { "max_size" };
             let message = format!(
                 "min_size {min_size} of user `{name}` is above the {key} {max_size} that holds for `{}`",
@@ -62,6 +62,14 @@ fn sizes(config: &Config, user: &User, found: &mut Vec<Problem>) {
             );
             found.push(config.locate(Problem::error(message), &user.spots, "min_size"));
         }
+    }
+    if let Some(database) = reached_as(config, user).find(|database| database.pool.auto.enabled)
+        && user.reserve_size.is_some_and(|size| size > 0)
+        && user.max_size.is_none()
+    {
+        let message = format!("reserve_size of user `{name}` has no effect for `{}`", database.name);
+        let problem = Problem::warning(message).hint("the size of its pool is tuned: give the user a max_size, too");
+        found.push(config.locate(problem, &user.spots, "reserve_size"));
     }
     if let (Some(max_size), Some(limit)) = (user.max_size, user.max_user_connections)
         && limit > 0

@@ -2,7 +2,9 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use driver::{PoolTimeouts, Timeouts};
@@ -19,6 +21,7 @@ use super::{
     http::{self, HTTP_KEYS, MIN_TOKEN, TOKEN_KEYS},
     keys::{self, ADMIN_KEYS, AUTH_KEYS, DATABASE_KEYS, LIMITS_KEYS, LISTENER_KEYS, ROOT_KEYS, SERVE_KEYS, USER_KEYS},
     mongodb,
+    network::{self, DNS_KEYS, TCP_KEYS},
     options::{MAX_COUNT, POOL_KEYS, listener_limits, own_timeouts, pool_settings, tenant_limits},
     redis,
     refusals::{refuse_duplicates, refuse_impossible_logins, refuse_monitors_only, refuse_unreachable},
@@ -27,6 +30,8 @@ use super::{
 };
 use crate::Password;
 
+/// What `listen` takes, as far as this crate knows; the kernel may have a lower maximum.
+const MAX_BACKLOG: u32 = 65_535;
 const MAX_USERLIST_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The outcome of reading a file.
@@ -81,6 +86,7 @@ struct Reader<'d> {
 
 impl Reader<'_> {
     fn config(&mut self, root: &Section<'_>) -> Config {
+        let limits = root.table("limits", &[LIMITS_KEYS]).map(|section| limits(&section)).unwrap_or_default();
         let at_first = self.error_count();
         let general = root.table("pool", &[POOL_KEYS]);
         let none = PoolSettings::default();
@@ -96,7 +102,7 @@ impl Reader<'_> {
         let served = root.tables("database", &[POOL_KEYS, DATABASE_KEYS, AUTH_QUERY_KEYS]);
         let mut kinds = Kinds::default();
         let databases: Vec<_> =
-            served.iter().filter_map(|section| self.database(section, &pool, &asked, &mut kinds)).collect();
+            served.iter().filter_map(|section| self.database(section, (&pool, &limits), &asked, &mut kinds)).collect();
         let (kinds, before_listeners) = (kinds, self.error_count());
         if !root.has("database") {
             root.error("", "no [[database]] is configured");
@@ -135,7 +141,6 @@ impl Reader<'_> {
             }
         }
         refuse_impossible_logins(self.document, &self.auth, auth.as_ref(), &users, &databases);
-        let limits = root.table("limits", &[LIMITS_KEYS]).map(|section| limits(&section)).unwrap_or_default();
         refuse_monitors_only(self.document, &limits, &databases);
         Config {
             source: None,
@@ -143,6 +148,8 @@ impl Reader<'_> {
             admin: root.table("admin", &[ADMIN_KEYS]).map(|s| self.admin(&s)).unwrap_or_default(),
             limits,
             auth: self.auth.clone(),
+            tcp: root.table("tcp", &[TCP_KEYS]).map(|s| network::tcp(&s)).unwrap_or_default(),
+            dns: root.table("dns", &[DNS_KEYS]).map(|s| network::dns(&s)).unwrap_or_default(),
             insecure_no_auth: false,
             listeners,
             databases,
@@ -201,13 +208,14 @@ impl Reader<'_> {
     fn database(
         &mut self,
         section: &Section<'_>,
-        pool: &PoolSettings,
+        (pool, limits): (&PoolSettings, &Limits),
         asked: &AuthKeys,
         kinds: &mut Kinds,
     ) -> Option<Database> {
         self.note_files(section, &["url_file", "password_file", "auth_password_file"]);
         let mut settings = pool_settings(section, pool);
-        let max_connections = section.number("max_connections", 0..=MAX_COUNT).unwrap_or(0);
+        let max_connections =
+            section.number("max_connections", 0..=MAX_COUNT).unwrap_or(limits.max_database_connections);
         let max_user_connections = section.number("max_user_connections", 0..=MAX_COUNT).unwrap_or(0);
         let given_name = section.string("name");
         let password = section.secret("password", "password_file", false);
@@ -274,6 +282,8 @@ impl Reader<'_> {
             certificate: section.truth("certificate").unwrap_or(false),
             mode: section.choice("mode", Mode::WORDS),
             max_size: section.number("max_size", 1..=MAX_COUNT),
+            reserve_size: section.number("reserve_size", 0..=MAX_COUNT),
+            reserve_wait_time: reserve_wait_time(section),
             min_size: section.number("min_size", 0..=MAX_COUNT),
             max_wait_time: section.duration("max_wait_time"),
             timeouts: own_timeouts(section, &PoolTimeouts::default()),
@@ -359,6 +369,16 @@ impl Reader<'_> {
     }
 }
 
+/// A user's `reserve_wait_time`.
+fn reserve_wait_time(section: &Section<'_>) -> Option<Option<Duration>> {
+    let time = section.duration("reserve_wait_time");
+    if time == Some(Some(Duration::ZERO)) {
+        section.error("reserve_wait_time", "`reserve_wait_time`: this must be a duration above 0, or \"off\"");
+        return None;
+    }
+    time
+}
+
 /// The URL of a `[[database]]`, at `key`.
 fn database_url(section: &Section<'_>, key: &'static str) -> Option<UpstreamUrl> {
     if !section.has(key) {
@@ -435,7 +455,10 @@ impl Listener {
         Self {
             kind,
             listen,
+            more: Vec::new(),
             socket_mode: 0o770,
+            socket_group: None,
+            backlog: super::DEFAULT_BACKLOG,
             gate: GateConfig { soft_limit, hard_limit, evict_min_idle: super::EVICT_MIN_IDLE },
             timeouts,
             tls: None,
@@ -470,15 +493,21 @@ fn listener(section: &Section<'_>, kinds: &Kinds) -> Listener {
     if let Some(kind) = kind.filter(|kind| !kinds.has(*kind)) {
         section.error("protocol", format!("no [[database]] in this file is of {}", kind.name()));
     }
-    let listen = section.text("listen", Endpoint::parse);
+    let mut endpoints = endpoints(section).into_iter();
+    let (listen, more) = (endpoints.next(), endpoints.collect());
     if !section.has("listen") {
         section.error("", "this [[listener]] has no `listen`");
     }
     // One without an address is an error already; all else in it is read, too.
     let anywhere = Endpoint::Tcp(([127, 0, 0, 1], 0).into());
     let is_tcp = matches!(listen, Some(Endpoint::Tcp(_)));
-    let mut listener = Listener::new(kind.unwrap_or_default(), listen.unwrap_or(anywhere));
+    let mut listener = Listener { more, ..Listener::new(kind.unwrap_or_default(), listen.unwrap_or(anywhere)) };
     listener_limits(section, &mut listener);
+    listener.backlog = section.number("backlog", 1..=MAX_BACKLOG).unwrap_or(listener.backlog);
+    listener.socket_group = section.string("socket_group");
+    if is_tcp && section.has("socket_group") {
+        section.error("socket_group", "socket_group is for Unix sockets only");
+    }
     if let Some(mode) = section.text("socket_mode", parse_mode) {
         listener.socket_mode = mode;
         if is_tcp {
@@ -494,6 +523,30 @@ fn listener(section: &Section<'_>, kinds: &Kinds) -> Listener {
     listener
 }
 
+/// The addresses in `listen`: one text, or a list. `*` is all addresses, of IPv4 and of IPv6.
+fn endpoints(section: &Section<'_>) -> Vec<Endpoint> {
+    let texts = section.one_or_more("listen").unwrap_or_default();
+    let mut found = Vec::new();
+    for text in &texts {
+        let all = text.strip_prefix("*:").and_then(|port| port.parse().ok());
+        match Endpoint::parse(text) {
+            Ok(_) if all.is_some() => {
+                let port: u16 = all.unwrap_or_default();
+                let any: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+                found.extend(any.map(|address| Endpoint::Tcp((address, port).into())));
+            }
+            Ok(endpoint) => found.push(endpoint),
+            Err(message) => section.error("listen", message),
+        }
+    }
+    let is_tcp = |endpoint: &Endpoint| matches!(endpoint, Endpoint::Tcp(_));
+    if found.iter().any(|endpoint| is_tcp(endpoint) != is_tcp(&found[0])) {
+        let problem = Problem::error("`listen`: a list has addresses, or paths of Unix sockets, and not both");
+        section.report("listen", problem.hint("write a second [[listener]]; [limits] max_clients holds for both"));
+    }
+    found
+}
+
 fn parse_mode(text: &str) -> Result<u32, String> {
     let mode = u32::from_str_radix(text.trim_start_matches("0o"), 8).ok().filter(|mode| *mode <= 0o777);
     mode.ok_or_else(|| "file permissions are three octal digits, such as \"0770\"".to_owned())
@@ -503,6 +556,10 @@ fn limits(section: &Section<'_>) -> Limits {
     Limits {
         max_server_connections: section.number("max_server_connections", 0..=MAX_COUNT).unwrap_or(0),
         max_user_connections: section.number("max_user_connections", 0..=MAX_COUNT).unwrap_or(0),
+        max_database_connections: section.number("max_database_connections", 0..=MAX_COUNT).unwrap_or(0),
+        max_clients: section.number("max_clients", 0..=MAX_COUNT).unwrap_or(0),
+        max_database_clients: section.number("max_database_clients", 0..=MAX_COUNT).unwrap_or(0),
+        max_user_clients: section.number("max_user_clients", 0..=MAX_COUNT).unwrap_or(0),
         spots: section.spots(),
     }
 }

@@ -7,7 +7,8 @@ use settings::{Problem, Problems, Variables, interpolate_url};
 use upstream::{Kind, UpstreamUrl};
 
 use super::{
-    Admin, AuthType, AutoSize, ClientAuth, Config, Database, Endpoint, FALLBACK, Limits, Listener, ListenerTls, Mode,
+    Admin, AuthType, AutoSize, ClientAuth, Config, Database, Dns, Endpoint, FALLBACK, Limits, Listener, ListenerTls,
+    Mode,
     PoolSettings, Preset, Serve, Token, User, default_soft_limit,
     file::default_port,
     http::{MIN_TOKEN, default_rules},
@@ -135,6 +136,8 @@ pub fn from_url(url: &str, flags: &Flags, variables: Variables<'_>) -> Result<Co
         admin: admin(flags)?,
         auth: AuthType::default(),
         limits: Limits::default(),
+        tcp: driver::TcpOptions::default(),
+        dns: Dns::default(),
         insecure_no_auth: flags.insecure_no_auth,
         listeners,
         users: user(&url)?,

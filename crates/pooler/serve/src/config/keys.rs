@@ -4,19 +4,27 @@ use super::{
     auth::LOGIN_KEYS,
     auth_query::AUTH_QUERY_KEYS,
     http::{HTTP_KEYS, TOKEN_KEYS},
+    network::{DNS_KEYS, TCP_KEYS},
     options::POOL_KEYS,
     pgbouncer,
     tls::LISTENER_TLS_KEYS,
 };
 
 /// The file itself: its sections.
-pub const ROOT_KEYS: &[&str] = &["admin", "limits", "auth", "serve", "pool", "listener", "database", "user", "token"];
+pub const ROOT_KEYS: &[&str] = &["admin", "limits", "auth", "serve", "pool", "listener", "database", "user", "token", "tcp", "dns"];
 
 /// `[admin]`.
 pub const ADMIN_KEYS: &[&str] = &["listen", "user_label", "token", "token_file", "names"];
 
 /// `[limits]`.
-pub const LIMITS_KEYS: &[&str] = &["max_server_connections", "max_user_connections"];
+pub const LIMITS_KEYS: &[&str] = &[
+    "max_server_connections",
+    "max_user_connections",
+    "max_database_connections",
+    "max_clients",
+    "max_database_clients",
+    "max_user_clients",
+];
 
 /// `[auth]`, beside those that say how clients log in and how users are looked up.
 pub const AUTH_KEYS: &[&str] = &["file"];
@@ -37,8 +45,11 @@ pub const LISTENER_KEYS: &[&str] = &[
     "login_time",
     "query_time",
     "transaction_idle_time",
+    "transaction_time",
     "preset",
     "socket_mode",
+    "socket_group",
+    "backlog",
 ];
 
 /// `[[database]]`, beside those of pools and of looking users up.
@@ -62,11 +73,14 @@ pub const USER_KEYS: &[&str] = &[
     "certificate",
     "mode",
     "max_size",
+    "reserve_size",
+    "reserve_wait_time",
     "min_size",
     "max_wait_time",
     "client_idle_time",
     "query_time",
     "transaction_idle_time",
+    "transaction_time",
     "max_user_connections",
     "soft_limit",
     "hard_limit",
@@ -83,6 +97,8 @@ const SECTIONS: &[(&str, &[&[&str]])] = &[
     ("[[database]]", &[DATABASE_KEYS, POOL_KEYS, AUTH_QUERY_KEYS]),
     ("[[user]]", &[USER_KEYS]),
     ("[[token]]", &[TOKEN_KEYS]),
+    ("[tcp]", &[TCP_KEYS]),
+    ("[dns]", &[DNS_KEYS]),
 ];
 
 /// What to do with a key that its section does not have: what it is called here, if it is PgBouncer's, or where it

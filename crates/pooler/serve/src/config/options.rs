@@ -15,6 +15,8 @@ use super::{
 pub const POOL_KEYS: &[&str] = &[
     "mode",
     "max_size",
+    "reserve_size",
+    "reserve_wait_time",
     "min_size",
     "max_connecting",
     "max_idle_time",
@@ -34,6 +36,11 @@ pub const POOL_KEYS: &[&str] = &[
     "client_idle_time",
     "query_time",
     "transaction_idle_time",
+    "transaction_time",
+    "login_retry_time",
+    "round_robin",
+    "cancel_wait_time",
+    "fast_close",
     "connect_query",
     "trusted_functions",
     "application_name_add_host",
@@ -65,6 +72,8 @@ pub fn pool_settings(section: &Section<'_>, inherited: &PoolSettings) -> PoolSet
             Some(size) => size.unwrap_or(PoolConfig::default().max_size),
             None => base.max_size,
         },
+        reserve_size: section.number("reserve_size", 0..=MAX_COUNT).unwrap_or(base.reserve_size),
+        reserve_wait_time: section.duration("reserve_wait_time").unwrap_or(base.reserve_wait_time),
         min_size: section.number("min_size", 0..=MAX_COUNT).unwrap_or(base.min_size),
         max_connecting: section.number("max_connecting", 1..=MAX_COUNT).unwrap_or(base.max_connecting),
         max_idle_time: section.duration("max_idle_time").unwrap_or(base.max_idle_time),
@@ -75,8 +84,10 @@ pub fn pool_settings(section: &Section<'_>, inherited: &PoolSettings) -> PoolSet
         max_waiters: section.number("max_waiters", 0..=MAX_COUNT).unwrap_or(base.max_waiters),
         check_after_idle: section.duration("check_after_idle").unwrap_or(base.check_after_idle),
         connect_timeout: section.duration_on("connect_time").unwrap_or(base.connect_timeout),
+        round_robin: section.truth("round_robin").unwrap_or(base.round_robin),
         ..base.clone()
     };
+    login_retry_time(section, &mut config);
     if auto.enabled {
         config.max_size = auto.first_size(config.min_size);
     }
@@ -90,6 +101,9 @@ pub fn pool_settings(section: &Section<'_>, inherited: &PoolSettings) -> PoolSet
         state: state_settings(section, &inherited.state),
         timeouts: own_timeouts(section, &inherited.timeouts),
         pool_idle_time: pool_idle_time(section).unwrap_or(inherited.pool_idle_time),
+        forgets_configured: inherited.forgets_configured || section.has("pool_idle_time"),
+        cancel_wait_time: section.duration_on("cancel_wait_time").unwrap_or(inherited.cancel_wait_time),
+        fast_close: section.truth("fast_close").unwrap_or(inherited.fast_close),
         connect_query: connect_query.unwrap_or_else(|| inherited.connect_query.clone()),
         trusted_functions,
         max_replication_size: section
@@ -99,6 +113,21 @@ pub fn pool_settings(section: &Section<'_>, inherited: &PoolSettings) -> PoolSet
     };
     check_pool(section, &settings);
     settings
+}
+
+/// The pause after a failed connect, in place of one that becomes longer with each failure.
+fn login_retry_time(section: &Section<'_>, config: &mut PoolConfig) {
+    match section.duration("login_retry_time") {
+        None => {}
+        Some(None) => {
+            let usual = PoolConfig::default();
+            (config.backoff_min, config.backoff_max) = (usual.backoff_min, usual.backoff_max);
+        }
+        Some(Some(Duration::ZERO)) => {
+            section.error("login_retry_time", "`login_retry_time`: this must be a duration above 0, or \"off\"");
+        }
+        Some(Some(time)) => (config.backoff_min, config.backoff_max) = (time, time),
+    }
 }
 
 /// After how long without use a pool goes that can be made again on demand.
@@ -169,6 +198,7 @@ pub fn own_timeouts(section: &Section<'_>, inherited: &PoolTimeouts) -> PoolTime
         client_idle: section.duration("client_idle_time").or(inherited.client_idle),
         query: section.duration("query_time").or(inherited.query),
         transaction_idle: section.duration("transaction_idle_time").or(inherited.transaction_idle),
+        transaction: section.duration("transaction_time").or(inherited.transaction),
     }
 }
 
@@ -180,6 +210,12 @@ fn check_pool(section: &Section<'_>, settings: &PoolSettings) {
     if config.min_size > config.max_size && !SIZE_KEYS.iter().any(|key| section.has(key)) {
         // That is an error of the section from which both are inherited.
         return;
+    }
+    let reserve_keys = ["reserve_size", "max_size", "reserve_wait_time"];
+    if settings.auto.enabled && config.effective_reserve() > 0 && reserve_keys.iter().any(|key| section.has(key)) {
+        let key = if section.has("reserve_size") { "reserve_size" } else { "max_size" };
+        let text = format!("reserve_size {} is for a max_size that is a number", config.reserve_size);
+        section.report(key, Problem::error(text).hint("write reserve_size = 0 here: the size is tuned"));
     }
     if settings.auto.enabled && config.min_size > config.max_size {
         let own = ["min_size", "auto_max_size"].into_iter().find(|key| section.has(key));
@@ -229,4 +265,5 @@ pub fn listener_limits(section: &Section<'_>, listener: &mut Listener) {
     times.client_idle = section.duration("client_idle_time").unwrap_or(times.client_idle);
     times.query = section.duration("query_time").unwrap_or(times.query);
     times.transaction_idle = section.duration("transaction_idle_time").unwrap_or(times.transaction_idle);
+    times.transaction = section.duration("transaction_time").unwrap_or(times.transaction);
 }

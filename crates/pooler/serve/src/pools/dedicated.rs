@@ -72,6 +72,7 @@ impl ConfigPools {
             min_size: 0,
             min_size_once_connected: true,
             max_size: settings.max_replication_size,
+            reserve_size: 0,
             max_idle_time: Some(MAX_IDLE_TIME),
             max_life_time: None,
             check_after_idle: None,
@@ -79,10 +80,15 @@ impl ConfigPools {
         };
         spec.forget_after = Some(FORGET_AFTER);
         // A base backup takes as long as the database is large.
-        spec.timeouts = PoolTimeouts { query: Some(None), ..settings.timeouts };
+        spec.timeouts = PoolTimeouts { query: Some(None), transaction: Some(None), ..settings.timeouts };
         if database.is_console {
             spec.config.max_size = 0;
-            spec.timeouts = PoolTimeouts { client_idle: Some(None), query: Some(None), transaction_idle: Some(None) };
+            spec.timeouts = PoolTimeouts {
+                client_idle: Some(None),
+                query: Some(None),
+                transaction_idle: Some(None),
+                transaction: Some(None),
+            };
             spec.caps.clear();
             spec.hidden = true;
         }

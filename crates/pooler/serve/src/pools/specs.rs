@@ -8,7 +8,7 @@ use seam::{PoolId, Tenant};
 use upstream::Kind;
 
 use super::{ConfigPools, Entry, Key};
-use crate::config::{AuthQuery, Database, FALLBACK, PoolSettings};
+use crate::config::{AuthQuery, Database, FALLBACK, Mode, PoolSettings};
 
 impl ConfigPools {
     pub fn spec(&self, pool: PoolId) -> PoolSpec {
@@ -29,12 +29,14 @@ impl ConfigPools {
         let has_no_named_user = database.user.is_none() && self.user(entry.key.user()).is_none();
         let of_postgres = entry.key.kind() == Kind::Postgres;
         let min_size_once_connected = database.name == FALLBACK || (of_postgres && has_no_named_user);
-        let may_be_forgotten = (of_postgres && min_size_once_connected) || entry.key.is_made_up();
+        let goes_anyway = of_postgres && (min_size_once_connected || settings.forgets_configured);
+        let may_be_forgotten = goes_anyway || entry.key.is_made_up();
         PoolSpec {
             config: PoolConfig { min_size_once_connected, ..settings.config },
             sizes: self.sizes(&entry, database),
             timeouts: settings.timeouts,
             forget_after: settings.pool_idle_time.filter(|_| may_be_forgotten),
+            fast_close: settings.fast_close && settings.mode == Mode::Session,
             ..self.plain_spec(&entry, database)
         }
     }
@@ -53,6 +55,8 @@ impl ConfigPools {
             sizes: None,
             timeouts: PoolTimeouts::default(),
             forget_after: None,
+            cancel_timeout: database.pool.cancel_wait_time,
+            fast_close: false,
             revision: 0,
             hidden: false,
         }
@@ -105,9 +109,11 @@ impl ConfigPools {
                     word if word == Kind::MongoDb.word() => self.mongodb,
                     _ => self.database(name),
                 };
-                self.config.databases[index?].clients
+                self.config.databases[index?].clients.or(self.config.limits.of_each_database())
             }
-            Tenant::User(name) => self.user(name)?.clients,
+            Tenant::User(name) => {
+                self.user(name).and_then(|user| user.clients).or(self.config.limits.of_each_user())
+            }
         }
     }
 }
@@ -123,16 +129,23 @@ impl ConfigPools {
             let min_size = user.min_size.unwrap_or(settings.config.min_size);
             if settings.auto.enabled {
                 // The first size is at least `min_size`.
-                settings.config.max_size = settings.config.max_size.max(min_size).min(settings.most_servers());
+                settings.config.max_size = settings.config.max_size.max(min_size).min(settings.largest_size());
             }
             settings.config.min_size = min_size.min(settings.config.effective_max_size());
+            settings.config.reserve_size = user.reserve_size.unwrap_or(settings.config.reserve_size);
+            settings.config.reserve_wait_time = user.reserve_wait_time.unwrap_or(settings.config.reserve_wait_time);
             settings.config.max_wait_time = user.max_wait_time.unwrap_or(settings.config.max_wait_time);
             let (own, general) = (user.timeouts, settings.timeouts);
             settings.timeouts = PoolTimeouts {
                 client_idle: own.client_idle.or(general.client_idle),
                 query: own.query.or(general.query),
                 transaction_idle: own.transaction_idle.or(general.transaction_idle),
+                transaction: own.transaction.or(general.transaction),
             };
+        }
+        if settings.auto.enabled {
+            // The tuner finds the size.
+            settings.config.reserve_size = 0;
         }
         settings
     }
@@ -184,6 +197,7 @@ impl ConfigPools {
         spec.hosts.addresses.retain(|address| address.to_string() == host);
         if monitors {
             (spec.config.min_size, spec.config.max_size, spec.config.max_life_time) = (1, 1, None);
+            spec.config.reserve_size = 0;
             spec.caps.truncate(1);
         } else {
             spec.sizes = self.sizes(entry, database);
@@ -195,7 +209,7 @@ impl ConfigPools {
     fn lookup_spec(&self, entry: &Entry, database: &Database, auth: &AuthQuery) -> PoolSpec {
         let mut spec = self.plain_spec(entry, database);
         let config = &mut spec.config;
-        (config.min_size, config.max_size) = (0, auth.pool_size);
+        (config.min_size, config.max_size, config.reserve_size) = (0, auth.pool_size, 0);
         config.max_connecting = config.max_connecting.min(auth.pool_size);
         spec.caps.truncate(1);
         spec
@@ -205,10 +219,10 @@ impl ConfigPools {
         let limits = &self.config.limits;
         let (name, user) = (entry.key.to_string(), entry.key.user());
         let max_user_connections = self.max_user_connections(user);
-        // The last cap is the pool's own. It includes the pool's size, because caps hold across a handover.
+        // The last cap is the pool's own. It includes the pool's size and reserve, because caps hold across a handover.
         let size = self
             .tuner_limits_of(entry, database)
-            .map_or(self.settings(database, user).config.max_size, |limits| limits.max);
+            .map_or_else(|| self.settings(database, user).config.most_servers(), |limits| limits.max);
         let of_replication = matches!(entry.key, Key::Dedicated { .. });
         let own_kind = if of_replication { "replication " } else { "" };
         let size = if of_replication { self.settings(database, user).max_replication_size } else { size };

@@ -6,7 +6,7 @@ use settings::{Secret, choose, nearest};
 
 use super::{Sentinel, UpstreamUrl};
 use crate::{
-    hosts::{Address, SessionAttrs, addresses, parse_port},
+    hosts::{Address, HostOrder, SessionAttrs, addresses, parse_port},
     kind::Kind,
     mongodb,
     percent::decode,
@@ -58,7 +58,7 @@ pub struct UrlParts {
     /// One for all hosts, or one for each.
     ports: Vec<Option<u16>>,
     session_attrs: SessionAttrs,
-    load_balance: bool,
+    host_order: HostOrder,
     pub user: Option<String>,
     pub password: Option<String>,
     pub database: Option<String>,
@@ -120,7 +120,7 @@ impl UrlParts {
                 self.ports = value.split(',').map(port).collect::<Result<_, _>>()?;
             }
             "target_session_attrs" => self.session_attrs = choose(&value, SessionAttrs::WORDS)?,
-            "load_balance_hosts" => self.load_balance = choose(&value, &[("disable", false), ("random", true)])?,
+            "load_balance_hosts" => self.host_order = choose(&value, HostOrder::WORDS)?,
             "sentinel_user" => self.sentinel_user = some(value),
             "sentinel_password" => self.sentinel_password = some(value),
             "user" => self.user = some(value),
@@ -210,7 +210,7 @@ impl UrlParts {
             sentinel,
             mongo: self.mongo.options,
             session_attrs: self.session_attrs,
-            load_balance: self.load_balance,
+            host_order: self.host_order,
             user: self.user,
             password: self.password.map(Secret::new),
             database: self.database,

@@ -92,7 +92,7 @@ fn several_hosts_have_a_port_each_or_share_one() {
     assert_eq!(hosts("postgres:///x?host=a,b&port=7,8"), [tcp("a", 7), tcp("b", 8)]);
     let url = UpstreamUrl::parse("postgres://a,b/x?target_session_attrs=prefer-standby&load_balance_hosts=random");
     let url = url.unwrap();
-    assert!(url.session_attrs == SessionAttrs::PreferStandby && url.load_balance);
+    assert!(url.session_attrs == SessionAttrs::PreferStandby && url.host_order == HostOrder::Random);
     refuses(&[
         ("postgres:///x?host=a,b,c&port=7,8", "3 hosts but 2 ports"),
         ("postgres://a,b/x?target_session_attrs=read-writ", "read-write"),
