@@ -162,3 +162,17 @@ def test_a_group_that_does_not_exist_is_named(start):
     text += f'[[listener]]\nprotocol = "postgres"\nlisten = "{made.directory}/s"\nsocket_group = "no-such-group"\n'
     with pytest.raises(Exception, match="no group `no-such-group`"):
         made.launch(command_of(made, text))
+
+
+@pytest.mark.poolhouse_only
+def test_two_processes_listen_at_one_address_if_both_want_that(start):
+    first = start.unstarted()
+    first.start(reuse_port=True)
+    second = start.unstarted()
+    second.port = first.port
+    second.start(reuse_port=True)
+    seen = set()
+    for _ in range(60):
+        with first.connect():
+            seen |= {name for name, pooler in (("first", first), ("second", second)) if pooler.pools()}
+    assert seen == {"first", "second"}

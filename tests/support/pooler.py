@@ -40,7 +40,7 @@ DATABASE_KEYS = {
 LISTENER_KEYS = {
     "soft_limit": None, "hard_limit": "max_client_conn", "evict_min_idle": None, "client_idle_time": "client_idle_timeout",
     "newcomer_wait_time": None, "login_time": "client_login_timeout", "query_time": "query_timeout", "transaction_idle_time": "idle_transaction_timeout",
-    "transaction_time": "transaction_timeout", "backlog": "listen_backlog", "socket_mode": "unix_socket_mode", "socket_group": "unix_socket_group",
+    "transaction_time": "transaction_timeout", "backlog": "listen_backlog", "reuse_port": "so_reuseport", "socket_mode": "unix_socket_mode", "socket_group": "unix_socket_group",
 }
 TLS_KEYS = ("tls", "tls_cert", "tls_key", "tls_client_ca", "tls_client_auth")
 LISTENER_KEYS.update(dict.fromkeys(TLS_KEYS))

@@ -242,6 +242,8 @@ pub struct Listener {
     pub socket_group: Option<String>,
     /// Connections that the kernel queues until they are accepted.
     pub backlog: u32,
+    /// Whether other processes may listen at the same address, among which the kernel spreads clients.
+    pub reuse_port: bool,
     /// Soft and hard limit of clients.
     pub gate: GateConfig,
     pub timeouts: Timeouts,

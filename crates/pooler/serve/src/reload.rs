@@ -195,6 +195,9 @@ fn note_restarts(old: &Config, new: &Config, notes: &mut Vec<String>) {
         if before.is_some_and(|before| before.backlog != listener.backlog) {
             note(format!("backlog of {} has changed", listener.listen));
         }
+        if before.is_some_and(|before| before.reuse_port != listener.reuse_port) {
+            note(format!("reuse_port of {} has changed", listener.listen));
+        }
         if before.is_some_and(|before| before.socket_group != listener.socket_group) {
             note(format!("socket_group of {} has changed", listener.listen));
         }

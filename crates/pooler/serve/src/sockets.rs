@@ -38,7 +38,7 @@ pub fn bind(listener: &Listener, endpoint: &Endpoint, tcp: &TcpOptions) -> io::R
     let backlog = i32::try_from(listener.backlog).unwrap_or(i32::MAX);
     let socket = match endpoint {
         Endpoint::Tcp(address) => {
-            let socket = bind_tcp(*address)?;
+            let socket = bind_tcp(*address, listener.reuse_port)?;
             driver::prepare_listener(&socket, listener.timeouts.client_idle, tcp)?;
             socket.listen(backlog)?;
             socket
@@ -80,14 +80,17 @@ pub fn lacks_ipv6(endpoint: &Endpoint, error: &io::Error) -> bool {
 
 /// Opens the socket of the admin address.
 pub fn bind_admin(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = bind_tcp(address)?;
+    let socket = bind_tcp(address, false)?;
     socket.listen(DEFAULT_BACKLOG as i32)?;
     Ok(socket.into())
 }
 
-fn bind_tcp(address: SocketAddr) -> io::Result<Socket> {
+fn bind_tcp(address: SocketAddr, reuse_port: bool) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
+    if reuse_port {
+        socket.set_reuse_port(true)?;
+    }
     if address.is_ipv6() {
         // Otherwise an IPv4 client would have a mapped address, and [::] would occupy 0.0.0.0's port as well.
         socket.set_only_v6(true)?;

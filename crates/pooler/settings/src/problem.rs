@@ -166,7 +166,7 @@ const KEYS_WITHOUT_SECRETS: &[&[&str]] = &[
     &["max_connecting", "max_idle_time", "pool_idle_time", "max_life_time", "life_time_jitter", "max_wait_time"],
     &["reserve_size", "reserve_wait_time", "transaction_time", "login_retry_time", "round_robin", "cancel_wait_time"],
     &["fast_close", "max_clients", "max_database_clients", "max_user_clients", "max_database_connections"],
-    &["backlog", "socket_group", "keepalive", "keep_idle", "keep_interval", "keep_count", "user_timeout"],
+    &["backlog", "reuse_port", "socket_group", "keepalive", "keep_idle", "keep_interval", "keep_count", "user_timeout"],
     &["defer_accept", "socket_buffer", "max_ttl"],
     &["unavailable_wait_time", "max_waiters", "check_after_idle", "connect_time", "on_session_state", "reset"],
     &[

@@ -459,6 +459,7 @@ impl Listener {
             socket_mode: 0o770,
             socket_group: None,
             backlog: super::DEFAULT_BACKLOG,
+            reuse_port: false,
             gate: GateConfig { soft_limit, hard_limit, evict_min_idle: super::EVICT_MIN_IDLE },
             timeouts,
             tls: None,
@@ -504,6 +505,10 @@ fn listener(section: &Section<'_>, kinds: &Kinds) -> Listener {
     let mut listener = Listener { more, ..Listener::new(kind.unwrap_or_default(), listen.unwrap_or(anywhere)) };
     listener_limits(section, &mut listener);
     listener.backlog = section.number("backlog", 1..=MAX_BACKLOG).unwrap_or(listener.backlog);
+    listener.reuse_port = section.truth("reuse_port").unwrap_or(false);
+    if !is_tcp && listener.reuse_port {
+        section.error("reuse_port", "reuse_port is for addresses, and not for Unix sockets");
+    }
     listener.socket_group = section.string("socket_group");
     if is_tcp && section.has("socket_group") {
         section.error("socket_group", "socket_group is for Unix sockets only");

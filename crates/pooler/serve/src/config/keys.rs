@@ -50,6 +50,7 @@ pub const LISTENER_KEYS: &[&str] = &[
     "socket_mode",
     "socket_group",
     "backlog",
+    "reuse_port",
 ];
 
 /// `[[database]]`, beside those of pools and of looking users up.

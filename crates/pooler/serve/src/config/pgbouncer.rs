@@ -21,7 +21,7 @@ const NAMES: &[(&str, &str)] = &[
     ("max_db_client_connections", "`hard_limit` in a `[[database]]`, with `soft_limit`"),
     ("max_user_client_connections", "`hard_limit` in a `[[user]]`, with `soft_limit`"),
     ("peer_id", "`node_id` in `[serve]`"),
-    ("so_reuseport", "`workers` in `[serve]`"),
+    ("so_reuseport", "`reuse_port` in a `[[listener]]`, or `workers` in `[serve]`"),
     ("auth_file", "`file` in `[auth]`"),
     ("auth_type", "`type` in `[auth]`; `stored` follows what is stored for the user"),
     ("auth_hba_file", "`hba_file` in `[auth]`"),
