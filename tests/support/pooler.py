@@ -358,7 +358,7 @@ class PgBouncer(Pooler):
         for key, value in settings.items():
             name = names[key]
             if name:
-                ini[name] = seconds(value) if re.fullmatch(r"\d+(ms|s|m|h)|off", str(value)) else int(value) if value is True else value
+                ini[name] = seconds(value) if re.fullmatch(r"\d+(ms|s|m|h)|off", str(value)) else int(value) if isinstance(value, bool) else value
         lines = ["[databases]"]
         for name, more in databases.items():
             where = "" if name == "*" else f" dbname={name}"

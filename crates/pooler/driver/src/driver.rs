@@ -89,7 +89,12 @@ impl Driver {
 }
 
 /// The life of one worker's thread.
-fn work<P: Protocol>(number: u8, shared: Arc<Shared<P, Epoll>>, seed: Seed, sockets: Vec<(u32, OwnedFd)>) -> io::Result<()> {
+fn work<P: Protocol>(
+    number: u8,
+    shared: Arc<Shared<P, Epoll>>,
+    seed: Seed,
+    sockets: Vec<(u32, OwnedFd)>,
+) -> io::Result<()> {
     let config = &shared.process.config;
     let reactor = Epoll::new(seed, config.buffer_size).with_tcp_options(config.tcp);
     Worker::listening(number, shared, reactor, sockets)?.run()

@@ -15,8 +15,8 @@ use std::{
 use pool::Time;
 
 use crate::{
-    client_total::ClientTotal,
     client_state::{STATES, State},
+    client_total::ClientTotal,
     clock::Clock,
     config::{DriverConfig, Upstreams},
     evictions::Evictable,

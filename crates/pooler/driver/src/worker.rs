@@ -97,10 +97,10 @@ use slab::Slab;
 pub(crate) use self::event_loop::{Sleep, TICK};
 use self::{
     accepting::Accepting, cancel_connections::CancelConnection, client_end::Lingering, clients::ClientConn,
-    closing_servers::ClosingServer, counters::Counters, departures::Departures, dials::Dial, ids::Waiter, login_delays::LoginDelays,
-    outboxes::Outboxes, pool_scan::PoolScan, pools::Pools, server_deadlines::ServerDeadlines, servers::ServerConn,
-    sharing::Sharing, shutdown::Shutdown, slow_readers::SlowReaders, tenant_queue::TenantQueue,
-    timeout_queues::TimeoutQueues,
+    closing_servers::ClosingServer, counters::Counters, departures::Departures, dials::Dial, ids::Waiter,
+    login_delays::LoginDelays, outboxes::Outboxes, pool_scan::PoolScan, pools::Pools,
+    server_deadlines::ServerDeadlines, servers::ServerConn, sharing::Sharing, shutdown::Shutdown,
+    slow_readers::SlowReaders, tenant_queue::TenantQueue, timeout_queues::TimeoutQueues,
 };
 use crate::{
     mailbox::{Asker, ClientKey, Command, Message, Post, Survey},

@@ -213,7 +213,11 @@ fn a_pool_that_is_made_during_a_reload_follows_the_new_rules() {
     rules.max_size.store(7, SeqCst);
     let handle = driver.handle();
     let reload = thread::spawn(move || {
-        handle.reconfigure(&Changes { listeners: vec![(roomy(), Timeouts::default())], max_clients: 0, max_auth_failures: 10 })
+        handle.reconfigure(&Changes {
+            listeners: vec![(roomy(), Timeouts::default())],
+            max_clients: 0,
+            max_auth_failures: 10,
+        })
     });
     thread::sleep(Duration::from_millis(100));
     may_go_on.send(()).unwrap();

@@ -136,7 +136,8 @@ impl World {
             let idle: Vec<_> = idle.collect();
             let own = idle.iter().filter(|(_, _, lives)| *lives == home).max_by_key(|(used, _, _)| *used);
             let first = idle.iter().min_by_key(|(used, _, _)| *used).filter(|_| self.config.round_robin);
-            let best = first.or(own).or(idle.iter().max_by_key(|(used, _, _)| *used)).expect("at least the one granted");
+            let best =
+                first.or(own).or(idle.iter().max_by_key(|(used, _, _)| *used)).expect("at least the one granted");
             assert_eq!(best.1, grant.server, "not the one whose turn it is");
         }
         self.set(grant.server, Is::InUse);

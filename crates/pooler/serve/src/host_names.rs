@@ -57,11 +57,7 @@ struct KnownHosts(HashMap<String, BTreeSet<IpAddr>>);
 
 impl KnownHosts {
     /// Looks these names up. Returns those that have lost an address. A name that cannot be looked up stays as it was.
-    fn look_up(
-        &mut self,
-        names: &BTreeSet<String>,
-        look_up: impl Fn(&str) -> Option<BTreeSet<IpAddr>>,
-    ) -> Vec<String> {
+    fn look_up(&mut self, names: &BTreeSet<String>, look_up: impl Fn(&str) -> Option<BTreeSet<IpAddr>>) -> Vec<String> {
         self.0.retain(|name, _| names.contains(name));
         let mut changed = Vec::new();
         for name in names {

@@ -422,3 +422,23 @@ fn the_limit_of_a_tuned_size_is_compared_only_if_it_is_named() {
         "p.toml:6:19: warning: max_size 40 of `d` is above its max_connections 30",
     );
 }
+
+#[test]
+fn addresses_of_one_listener_are_compared_with_those_of_others() {
+    expect(
+        "[[listener]]\nlisten = [\"127.0.0.1:1\", \"127.0.0.2:1\"]\n[[listener]]\nlisten = \"127.0.0.2:1\"\n",
+        "p.toml:7:10: error: two listeners have the address 127.0.0.2:1",
+    );
+    expect(
+        "[[listener]]\nlisten = \"*:1\"\n[[listener]]\nlisten = \"[::1]:1\"\n",
+        "p.toml:7:10: error: [::]:1 and [::1]:1 cannot be open at once",
+    );
+}
+
+#[test]
+fn a_reserve_of_a_user_whose_pool_is_tuned_is_found() {
+    let text = "[[database]]\nname = \"d\"\nurl = \"postgres://h/d\"\nmax_size = \"auto\"\n\
+                [[user]]\nname = \"u\"\npassword = \"p\"\nreserve_size = 3\n";
+    let found = found_with(text, MACHINE);
+    assert!(found.iter().any(|line| line.contains("reserve_size of user `u` has no effect for `d`")), "{found:?}");
+}

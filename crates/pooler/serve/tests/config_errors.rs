@@ -438,3 +438,37 @@ user = "a"
     let unreadable = errors(&text.replace("url = \"redis://:${NONE}@h\"", "url_file = \"/none/of/that/name\""));
     assert_eq!(unreadable.matches("error:").count(), 2, "{unreadable}");
 }
+
+#[test]
+fn limits_times_and_options_that_make_no_sense_are_refused() {
+    for (text, expected) in [
+        ("reserve_wait_time = \"0s\"\n", "reserve_wait_time is 0"),
+        ("max_size = \"auto\"\nreserve_size = 2\n", "reserve_size 2 is for a max_size that is a number"),
+        ("login_retry_time = \"0s\"\n", "`login_retry_time`: this must be a duration above 0, or \"off\""),
+        ("cancel_wait_time = \"off\"\n", "cancel_wait_time"),
+        ("[[user]]\nname = \"u\"\nreserve_wait_time = \"0s\"\n", "this must be a duration above 0"),
+        ("[tcp]\ndefer_accept = true\n", "Poolhouse has no safe way to set TCP_DEFER_ACCEPT"),
+        ("[tcp]\nkeep_idle = \"10ms\"\n", "`keep_idle`: this must be a duration from 1s to 32767s"),
+        ("[tcp]\nuser_timeout = \"30d\"\n", "`user_timeout`: this must be a duration of 24 days at most"),
+        ("[tcp]\nsocket_buffer = 1\n", "this must be a whole number from 4096"),
+        ("[dns]\nmax_ttl = \"1ms\"\n", "`max_ttl`: this must be a duration of 1s at least"),
+        ("[dns]\nresolv_conf = \"/x\"\n", "the system resolves names"),
+        ("[[listener]]\nlisten = []\n", "the array is empty"),
+        ("[[listener]]\nlisten = [\"127.0.0.1:1\", \"/run/s\"]\n", "addresses, or paths of Unix sockets, and not both"),
+        ("[[listener]]\nlisten = [\"127.0.0.1:1\", \"nowhere:2\"]\n", "`nowhere:2` is no address to listen on"),
+        ("[[listener]]\nlisten = \"127.0.0.1:1\"\nsocket_group = \"x\"\n", "socket_group is for Unix sockets only"),
+        ("[[listener]]\nlisten = \"/run/s\"\nreuse_port = true\n", "reuse_port is for addresses"),
+        ("[[listener]]\nlisten = \"127.0.0.1:1\"\nbacklog = 0\n", "this must be a whole number from 1"),
+    ] {
+        let shown = errors_after_base(text);
+        assert!(shown.contains(expected), "{text}\n{shown}");
+    }
+}
+
+#[test]
+fn a_reserve_for_all_pools_and_a_size_that_is_tuned_for_one_need_a_word_there() {
+    let text = |more: &str| format!("[pool]\nreserve_size = 2\n{BASE}max_size = \"auto\"\n{more}");
+    let shown = errors(&text(""));
+    assert!(shown.contains("write reserve_size = 0 here"), "{shown}");
+    assert!(serve::from_text(Path::new("p.toml"), &text("reserve_size = 0\n"), &|_| None).is_ok());
+}

@@ -220,3 +220,93 @@ fn a_size_may_be_tuned_within_bounds_and_a_number_further_in_ends_that() {
     assert_eq!(config.databases[2].pool.tuner_limits(6), limits(5, 12));
     assert!(read(&database("e", "")).databases[0].pool.tuner_limits(0).is_none(), "off by default");
 }
+
+const LIMITS_AND_TIMES: &str = r#"
+[limits]
+max_clients = 100
+max_database_clients = 50
+max_user_clients = 20
+max_database_connections = 30
+
+[tcp]
+keepalive = false
+keep_idle = "2h"
+keep_interval = "75s"
+keep_count = 9
+user_timeout = "off"
+socket_buffer = 8192
+
+[dns]
+max_ttl = "15s"
+
+[pool]
+reserve_size = 5
+reserve_wait_time = "3s"
+login_retry_time = "15s"
+round_robin = true
+cancel_wait_time = "10s"
+fast_close = true
+transaction_time = "1m"
+
+[[listener]]
+listen = ["127.0.0.1:1", "[::1]:2"]
+backlog = 128
+transaction_time = "2m"
+
+[[listener]]
+listen = "*:3"
+
+[[listener]]
+listen = "/run/x/s"
+socket_group = "apps"
+
+[[database]]
+name = "a"
+url = "postgres://u@h1,h2/a?load_balance_hosts=round-robin"
+
+[[database]]
+name = "b"
+url = "postgres://u@h1,h2/b?load_balance_hosts=last-good"
+max_connections = 7
+login_retry_time = "off"
+reserve_wait_time = "off"
+
+[[user]]
+name = "u"
+reserve_size = 0
+transaction_time = "off"
+"#;
+
+#[test]
+fn limits_times_and_options_of_connections_are_read() {
+    let config = read(LIMITS_AND_TIMES);
+    assert_eq!(config.limits.max_clients, 100);
+    let limits = |limit| Some(driver::TenantLimits { soft_limit: limit, hard_limit: limit });
+    assert_eq!((config.limits.of_each_database(), config.limits.of_each_user()), (limits(50), limits(20)));
+    assert_eq!(
+        (config.tcp.keepalive, config.tcp.keep_idle, config.tcp.keep_count),
+        (false, Duration::from_secs(7200), 9)
+    );
+    assert_eq!((config.tcp.user_timeout, config.tcp.socket_buffer), (Some(None), Some(8192)));
+    assert_eq!(config.dns.max_ttl, Some(Duration::from_secs(15)));
+    let [several, all, path] = &config.listeners[..] else { panic!("three listeners") };
+    let shown = |listener: &serve::Listener| listener.endpoints().map(Endpoint::to_string).collect::<Vec<_>>();
+    assert_eq!(shown(several), ["127.0.0.1:1", "[::1]:2"]);
+    assert_eq!((several.backlog, several.timeouts.transaction), (128, Some(Duration::from_secs(120))));
+    assert_eq!(
+        (shown(all), all.is_local(), several.is_local()),
+        (vec!["0.0.0.0:3".into(), "[::]:3".into()], false, true)
+    );
+    assert_eq!(path.socket_group.as_deref(), Some("apps"));
+    let [a, b] = &config.databases[..] else { panic!("two databases") };
+    assert_eq!((a.max_connections, b.max_connections), (30, 7));
+    assert_eq!((a.hosts.begin, b.hosts.begin), (driver::BeginWith::Next, driver::BeginWith::LastGood));
+    let pause = |database: &serve::Database| (database.pool.config.backoff_min, database.pool.config.backoff_max);
+    assert_eq!(pause(a), (Duration::from_secs(15), Duration::from_secs(15)));
+    assert_eq!(pause(b), (Duration::from_millis(100), Duration::from_secs(5)));
+    assert_eq!((a.pool.config.effective_reserve(), b.pool.config.effective_reserve()), (5, 0));
+    assert!(a.pool.config.round_robin && a.pool.fast_close);
+    assert_eq!(a.pool.cancel_wait_time, Duration::from_secs(10));
+    assert_eq!(a.pool.timeouts.transaction, Some(Some(Duration::from_secs(60))));
+    assert_eq!((config.users[0].reserve_size, config.users[0].timeouts.transaction), (Some(0), Some(None)));
+}

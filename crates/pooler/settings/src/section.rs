@@ -470,6 +470,8 @@ fn title(key: &str) -> &'static str {
         "database" => "[[database]]",
         "user" => "[[user]]",
         "token" => "[[token]]",
+        "tcp" => "[tcp]",
+        "dns" => "[dns]",
         _ => unreachable!("no section is called `{key}`"),
     }
 }

@@ -183,9 +183,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// Clients that hold a server for too long.
     fn expire_holders(&mut self) {
-        let endless = |times: Timeouts| {
-            times.query.is_none() && times.transaction_idle.is_none() && times.transaction.is_none()
-        };
+        let endless =
+            |times: Timeouts| times.query.is_none() && times.transaction_idle.is_none() && times.transaction.is_none();
         if !self.pools.override_held() && self.process.listeners.iter().all(|listener| endless(listener.timeouts())) {
             return;
         }

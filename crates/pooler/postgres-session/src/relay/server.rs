@@ -45,7 +45,17 @@ impl Postgres {
         at: usize,
         out: &mut Outbox,
     ) -> usize {
-        let mut relay = Relay { me, clients, bytes: input.bytes, full: input.full, at, run: at, ended: false, transaction_ended: false, out };
+        let mut relay = Relay {
+            me,
+            clients,
+            bytes: input.bytes,
+            full: input.full,
+            at,
+            run: at,
+            ended: false,
+            transaction_ended: false,
+            out,
+        };
         loop {
             if !server.partial.is_complete() {
                 relay.take_part(server);

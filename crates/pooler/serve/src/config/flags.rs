@@ -8,8 +8,7 @@ use upstream::{Kind, UpstreamUrl};
 
 use super::{
     Admin, AuthType, AutoSize, ClientAuth, Config, Database, Dns, Endpoint, FALLBACK, Limits, Listener, ListenerTls,
-    Mode,
-    PoolSettings, Preset, Serve, Token, User, default_soft_limit,
+    Mode, PoolSettings, Preset, Serve, Token, User, default_soft_limit,
     file::default_port,
     http::{MIN_TOKEN, default_rules},
     redis,

@@ -11,7 +11,8 @@ use super::{
 };
 
 /// The file itself: its sections.
-pub const ROOT_KEYS: &[&str] = &["admin", "limits", "auth", "serve", "pool", "listener", "database", "user", "token", "tcp", "dns"];
+pub const ROOT_KEYS: &[&str] =
+    &["admin", "limits", "auth", "serve", "pool", "listener", "database", "user", "token", "tcp", "dns"];
 
 /// `[admin]`.
 pub const ADMIN_KEYS: &[&str] = &["listen", "user_label", "token", "token_file", "names"];

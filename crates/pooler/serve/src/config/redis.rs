@@ -18,6 +18,8 @@ const FOREIGN: &[&str] = &[
     "connect_query",
     "trusted_functions",
     "application_name_add_host",
+    "cancel_wait_time",
+    "fast_close",
     "certificate",
 ];
 

@@ -111,9 +111,7 @@ impl ConfigPools {
                 };
                 self.config.databases[index?].clients.or(self.config.limits.of_each_database())
             }
-            Tenant::User(name) => {
-                self.user(name).and_then(|user| user.clients).or(self.config.limits.of_each_user())
-            }
+            Tenant::User(name) => self.user(name).and_then(|user| user.clients).or(self.config.limits.of_each_user()),
         }
     }
 }

@@ -354,3 +354,38 @@ fn the_console_gets_the_client_as_it_is_and_counts_for_nothing() {
     assert_eq!((spec.hosts.to_string().as_str(), spec.hidden), ("@poolhouse-console-1", true));
     assert!(spec.caps.is_empty() && pools.tenant(route.pool).is_none());
 }
+
+#[test]
+fn the_reserve_counts_in_the_pools_own_limit_and_tuned_pools_have_none() {
+    let pools = pools(
+        r#"
+        [limits]
+        max_database_clients = 4
+        [pool]
+        reserve_size = 3
+        [[database]]
+        name = "a"
+        url = "postgres://forced:p@h"
+        max_size = 2
+        fast_close = true
+        mode = "session"
+        [[database]]
+        name = "b"
+        url = "postgres://h"
+        max_size = "auto"
+        reserve_size = 0
+        fast_close = true
+        [[user]]
+        name = "u"
+        password = "plain"
+        reserve_size = 9
+        "#,
+    );
+    let spec = |name: &str| pools.spec(pools.route(name, "u").unwrap().pool);
+    let (a, b) = (spec("a"), spec("b"));
+    assert_eq!((a.config.max_size, a.config.reserve_size, a.caps[3].1), (2, 3, 5));
+    assert_eq!((b.config.reserve_size, a.fast_close, b.fast_close), (0, true, false));
+    let tenant = pools.tenant(pools.route("a", "u").unwrap().pool).unwrap();
+    let limits = driver::TenantLimits { soft_limit: 4, hard_limit: 4 };
+    assert_eq!(pools.limits(&tenant), Some(limits));
+}

@@ -99,7 +99,10 @@ fn an_error_is_an_answer_and_called_by_its_code_only() {
 fn what_poolhouse_says_to_whom_it_turns_away_is_known() {
     use seam::{LeaseFailure, Limit, Refusal, Shortage};
     let kind = |words: String| ErrorReply(words.into()).kind().to_owned();
-    assert_eq!(kind(wire::of_refusal(&Refusal::TooManyClients { limit: 5, setting: "hard_limit" })), "too many clients");
+    assert_eq!(
+        kind(wire::of_refusal(&Refusal::TooManyClients { limit: 5, setting: "hard_limit" })),
+        "too many clients"
+    );
     let waited = std::time::Duration::from_secs(2);
     for between in [0, 1] {
         let shortage = Shortage { in_use: 5, connecting: 0, between, left: 0, limit: Limit::Setting("max_size") };
