@@ -6,6 +6,7 @@ use pool::{GateConfig, PoolConfig};
 use seam::{PoolId, Tenant};
 
 use crate::{
+    network::Network,
     orders::DatabaseName,
     socket::TcpOptions,
     tls::{TlsAcceptor, TlsConnector},
@@ -72,6 +73,8 @@ pub struct ListenerSpec<S = OwnedFd> {
     pub timeouts: Timeouts,
     /// What accepts TLS here, if anything: needed where the protocol asks for it.
     pub tls: Option<Arc<TlsAcceptor>>,
+    /// Proxies there begin each connection with a header that names their client (PROXY protocol, version 2).
+    pub proxies: Vec<Network>,
 }
 
 /// Time-outs of clients; `None` is off.

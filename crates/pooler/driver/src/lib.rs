@@ -19,10 +19,12 @@ mod histogram;
 mod listener;
 mod lobby;
 mod mailbox;
+mod network;
 mod orders;
 mod outages;
 mod pace;
 mod process;
+mod proxy_header;
 pub mod reactor;
 mod registry;
 pub mod resolver;
@@ -45,6 +47,7 @@ pub use config::{
 pub use descriptors::raise_descriptor_limit;
 pub use driver::{Driver, REACTOR};
 pub use handle::Handle;
+pub use network::Network;
 pub use orders::{DatabaseName, Order};
 pub use snapshot::{
     BUCKET_BOUNDS_US, CapUsage, ClientFilter, ClientInfo, DurationHistogram, ForgottenPools, ListenerSnapshot,

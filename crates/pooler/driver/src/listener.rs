@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use pool::{Gate, GateConfig, Time};
 use seam::ClientRules;
@@ -15,6 +15,7 @@ use crate::{
     config::{ListenerSpec, Timeouts},
     evictions::Evictions,
     lobby::{Displaced, Lobby, LobbyClient, Monitoring, Net},
+    network::Network,
     snapshot::ListenerSnapshot,
     tls::TlsAcceptor,
 };
@@ -69,6 +70,8 @@ pub(crate) struct Listener {
     pub(crate) protocol: &'static str,
     pub(crate) tcp: bool,
     pub(crate) tls: Option<Arc<TlsAcceptor>>,
+    /// Proxies there tell first whom they speak for.
+    proxies: Vec<Network>,
     /// The rules that the protocol of its clients asks for.
     pub(crate) client_rules: ClientRules,
     /// The time-out that sockets inherit from the listening socket.
@@ -106,12 +109,13 @@ impl Listener {
         total: Arc<ClientTotal>,
         user_timeout: Duration,
     ) -> (Self, Vec<S>) {
-        let ListenerSpec { name, protocol, sockets, tcp, gate: limits, timeouts, tls } = spec;
+        let ListenerSpec { name, protocol, sockets, tcp, gate: limits, timeouts, tls, proxies } = spec;
         let listener = Self {
             name,
             protocol,
             tcp,
             tls,
+            proxies,
             client_rules,
             user_timeout,
             gate: Mutex::new(Gate::new(limits)),
@@ -132,6 +136,11 @@ impl Listener {
             loops: AtomicU64::new(0),
         };
         (listener, sockets)
+    }
+
+    /// Whether a connection from this address begins with a header of the PROXY protocol.
+    pub(crate) fn takes_proxy_header(&self, address: IpAddr) -> bool {
+        self.proxies.iter().any(|network| network.contains(address))
     }
 
     pub(crate) fn limits(&self) -> GateConfig {

@@ -30,7 +30,7 @@ use crate::{
 /// request of an operator, who waits for the answer; posts have `MAX_POSTED`.
 pub(crate) enum Message<P: Protocol, R: Reactor> {
     /// A client that this worker shall serve.
-    Client { socket: R::Socket, listener: u32, admission: Admission },
+    Client { accepted: Accepted<R::Socket>, listener: u32, admission: Admission },
     /// A server for a client of this worker.
     Server(Box<MovingServer<P, R>>, Grant),
     /// An idle server that lives here was granted to a client of another worker: send it there.
@@ -155,6 +155,15 @@ pub(crate) struct DialLookup {
     pub(crate) server: ServerId,
     /// How many hosts were left to it.
     pub(crate) left: usize,
+}
+
+/// A client's connection that no worker serves yet.
+pub(crate) struct Accepted<S> {
+    pub(crate) socket: S,
+    /// The client's address; `None` on a Unix socket, or if it has gone.
+    pub(crate) peer: Option<SocketAddr>,
+    /// What has been received from the client already.
+    pub(crate) received: Vec<u8>,
 }
 
 /// What the gate said of a client.

@@ -44,6 +44,8 @@ pub enum Owner {
     Cancel(u32),
     /// A server's connection that the worker has ended, and its database has not.
     ClosingServer(u32),
+    /// The connection of a proxy that has not said yet whom it speaks for.
+    Proxy(u32),
 }
 
 /// The end of an operation. `S` is a socket.
@@ -191,6 +193,13 @@ pub trait Reactor: 'static {
     /// # Errors
     /// When it cannot be let go of: then it is closed.
     fn detach(&mut self, id: ConnId) -> io::Result<Self::Moved>;
+
+    /// Gives the socket of a connection without TLS to the caller. Nothing may be waiting to be sent; what has not been
+    /// received stays to be received.
+    ///
+    /// # Errors
+    /// When it cannot be let go of: then it is closed.
+    fn release(&mut self, id: ConnId) -> io::Result<Self::Socket>;
 
     /// Says that nothing more will be sent, so that the last words arrive; what has not been sent is lost. What is
     /// received from now on is not decrypted: only its end tells anything.

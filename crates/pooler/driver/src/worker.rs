@@ -19,6 +19,7 @@
 //! | [`ClosingServer`], [`ClosingClients`] | [`closing_servers`], [`closing_clients`] | connections that are closing |
 //! | [`CancelConnection`] | [`cancel_connections`] | cancel requests on their way |
 //! | [`Accepting`], `Newcomers` | [`accepting`], [`newcomers`] | listening sockets; clients that wait for a place |
+//! | [`Proxies`] | [`proxies`] | proxies that have not said yet whom they speak for |
 //! | [`TenantQueue`] | [`tenant_queue`] | clients that wait for a place with their database or their user |
 //! | [`TimeoutQueues`] | [`timeout_queues`] | clients in the order in which time-outs and evictions reach them |
 //! | [`LoginDelays`], `LoginDelay` | [`login_delays`] | logins from addresses that guess passwords |
@@ -72,6 +73,7 @@ mod pool_scan;
 mod pools;
 mod posts;
 mod preface;
+mod proxies;
 mod return_requests;
 mod server_deadlines;
 mod server_end;
@@ -98,7 +100,7 @@ pub(crate) use self::event_loop::{Sleep, TICK};
 use self::{
     accepting::Accepting, cancel_connections::CancelConnection, client_end::Lingering, clients::ClientConn,
     closing_servers::ClosingServer, counters::Counters, departures::Departures, dials::Dial, ids::Waiter,
-    login_delays::LoginDelays, outboxes::Outboxes, pool_scan::PoolScan, pools::Pools,
+    login_delays::LoginDelays, outboxes::Outboxes, pool_scan::PoolScan, pools::Pools, proxies::Proxies,
     server_deadlines::ServerDeadlines, servers::ServerConn, sharing::Sharing, shutdown::Shutdown,
     slow_readers::SlowReaders, tenant_queue::TenantQueue, timeout_queues::TimeoutQueues,
 };
@@ -123,6 +125,7 @@ pub(crate) struct Worker<P: Protocol, R: Reactor> {
     dials: Slab<Dial>,
     cancel_connections: Slab<CancelConnection>,
     closing_servers: Slab<ClosingServer>,
+    proxies: Proxies,
     /// The client that asked for the cancel request at hand, until a connection for the request is opened.
     asker: Option<Asker>,
     sharing: Sharing,
@@ -253,6 +256,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             dials: Slab::new(),
             cancel_connections: Slab::new(),
             closing_servers: Slab::new(),
+            proxies: Proxies::default(),
             asker: None,
             sharing: Sharing::default(),
             server_deadlines: ServerDeadlines::default(),
@@ -292,6 +296,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                     Owner::Server(slot) => self.on_server_received(slot as usize, &buffer, length),
                     Owner::Cancel(slot) => self.on_cancel_received(slot as usize, &buffer[..length]),
                     Owner::ClosingServer(slot) => self.on_closing_received(slot as usize, length),
+                    Owner::Proxy(slot) => self.on_proxy_received(slot as usize, &buffer[..length]),
                     Owner::Listener(_) | Owner::Dial(_) => unreachable!("nothing is received there"),
                 }
                 self.reactor.give_back(buffer);
@@ -300,7 +305,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 Owner::Client(slot) => self.on_client_sent(slot as usize),
                 Owner::Server(slot) => self.on_server_sent(slot as usize),
                 Owner::Cancel(_) | Owner::ClosingServer(_) => {}
-                Owner::Listener(_) | Owner::Dial(_) => unreachable!("nothing is sent there"),
+                Owner::Listener(_) | Owner::Dial(_) | Owner::Proxy(_) => unreachable!("nothing is sent there"),
             },
             Completion::Accepted { listener, socket } => self.on_accepted(listener, socket),
             Completion::AcceptFailed { listener, error } => self.on_accept_failed(listener, &error),
@@ -313,7 +318,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 Owner::Client(slot) => self.on_client_secured(slot as usize, *secured),
                 Owner::Server(slot) => self.on_server_secured(slot as usize, *secured),
                 Owner::Cancel(slot) => self.on_cancel_secured(slot as usize),
-                Owner::Listener(_) | Owner::Dial(_) | Owner::ClosingServer(_) => {
+                Owner::Listener(_) | Owner::Dial(_) | Owner::ClosingServer(_) | Owner::Proxy(_) => {
                     unreachable!("these speak in the clear")
                 }
             },
@@ -332,13 +337,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Owner::Server(slot) => self.on_server_broken(slot as usize, error),
             Owner::Cancel(slot) => self.on_cancel_broken(slot as usize),
             Owner::ClosingServer(slot) => self.end_close(slot as usize),
+            Owner::Proxy(slot) => self.end_proxy(slot as usize, None),
             Owner::Listener(_) | Owner::Dial(_) => unreachable!("these report in their own completions"),
         }
     }
 
     fn handle_message(&mut self, message: Message<P, R>) {
         match message {
-            Message::Client { socket, listener, admission } => self.add_client(socket, listener, admission),
+            Message::Client { accepted, listener, admission } => self.add_client(accepted, listener, admission),
             Message::Server(server, grant) => {
                 let pool = Arc::clone(&server.pool);
                 match self.take_in(*server) {

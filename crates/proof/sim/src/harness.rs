@@ -107,6 +107,7 @@ impl<P: Protocol> Harness<P> {
             gate: rules.gate,
             timeouts: rules.timeouts,
             tls: None,
+            proxies: Vec::new(),
         };
         let changes = Changes {
             listeners: vec![(rules.gate, rules.timeouts)],

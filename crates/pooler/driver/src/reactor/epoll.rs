@@ -345,6 +345,11 @@ impl Reactor for Epoll {
         Ok(Moved { socket, tls })
     }
 
+    fn release(&mut self, id: ConnId) -> io::Result<OwnedFd> {
+        assert!(self.conn(id).tls.is_none(), "what TLS has received would be lost");
+        self.detach(id).map(|moved| moved.socket)
+    }
+
     fn half_close(&mut self, id: ConnId) {
         self.close_tls(id);
         let conn = self.conn(id);

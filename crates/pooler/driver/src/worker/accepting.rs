@@ -11,7 +11,7 @@ use seam::Protocol;
 use super::{Worker, newcomers::Newcomer};
 use crate::{
     lobby::Net,
-    mailbox::{Admission, Message},
+    mailbox::{Accepted, Admission, Message},
     reactor::{ConnId, Owner, Reactor},
     throttle,
 };
@@ -52,12 +52,24 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if process.draining.load(Relaxed) {
             return;
         }
-        let net = rules.tcp.then(|| R::peer_of(&socket)).flatten().map(|peer| throttle::net(peer.ip()));
+        let peer = rules.tcp.then(|| R::peer_of(&socket)).flatten();
+        match peer.filter(|peer| rules.takes_proxy_header(peer.ip().to_canonical())) {
+            Some(proxy) => self.await_proxy_header(listener, socket, proxy),
+            None => self.admit_accepted(listener, Accepted { socket, peer, received: Vec::new() }),
+        }
+    }
+
+    /// Finds a place for a client, and a worker.
+    pub(super) fn admit_accepted(&mut self, listener: u32, accepted: Accepted<R::Socket>) {
+        let process = Arc::clone(&self.process);
+        let rules = &process.listeners[listener as usize];
+        let net = accepted.peer.map(|peer| throttle::net(peer.ip()));
         // Where others wait for places it waits behind them.
         if !self.newcomers.any(listener) && self.admit_newcomer(listener, net) {
-            self.assign_client(socket, listener, Admission::Admitted);
-        } else if let Some(refused) = self.newcomers.wait(rules, listener, Newcomer { socket, net, since: self.now }) {
-            self.turn_away(refused.socket, listener, false);
+            self.assign_client(accepted, listener, Admission::Admitted);
+        } else if let Some(refused) = self.newcomers.wait(rules, listener, Newcomer { accepted, net, since: self.now })
+        {
+            self.turn_away(refused.accepted, listener, false);
         }
     }
 
@@ -92,22 +104,22 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// There is no place for a client: it is let in only to be told so, or closed at once.
-    pub(super) fn turn_away(&mut self, socket: R::Socket, listener: u32, waited: bool) {
+    pub(super) fn turn_away(&mut self, accepted: Accepted<R::Socket>, listener: u32, waited: bool) {
         if self.process.listeners[listener as usize].turn_away(waited) {
-            self.assign_client(socket, listener, Admission::Surplus);
+            self.assign_client(accepted, listener, Admission::Surplus);
         }
     }
 
     /// Gives a client to the worker that has the fewest.
-    pub(super) fn assign_client(&mut self, socket: R::Socket, listener: u32, admission: Admission) {
+    pub(super) fn assign_client(&mut self, accepted: Accepted<R::Socket>, listener: u32, admission: Admission) {
         let boards = &self.process.boards;
         let load = |n: &usize| (boards[*n].clients.load(Relaxed), *n != usize::from(self.number));
         let chosen = (0..boards.len()).min_by_key(load).expect("there is a worker");
         boards[chosen].clients.fetch_add(1, SeqCst);
         if chosen == usize::from(self.number) {
-            self.add_client(socket, listener, admission);
+            self.add_client(accepted, listener, admission);
         } else {
-            self.shared.mailboxes[chosen].send(Message::Client { socket, listener, admission });
+            self.shared.mailboxes[chosen].send(Message::Client { accepted, listener, admission });
         }
     }
 }

@@ -211,8 +211,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if !self.process.listeners[usize::from(client.listener)].tcp {
             return "unix".to_owned();
         }
-        let from = || client.log.peer.map(SocketAddr::from);
-        self.reactor.peer(client.conn).or_else(from).map_or_else(|| "gone".to_owned(), |address| address.to_string())
+        client.log.peer.map(SocketAddr::from).map_or_else(|| "gone".to_owned(), |address| address.to_string())
     }
 
     pub(super) fn database(&self, slot: usize) -> String {

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     client_state::State,
     listener::SentAway,
-    mailbox::{Admission, ClientKey},
+    mailbox::{Accepted, Admission, ClientKey},
     reactor::{Buffer, ConnId, Owner, Reactor},
     shared_pool::SharedPool,
     socket,
@@ -131,7 +131,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     // ---- coming ----
 
     /// A client is to be served by this worker.
-    pub(super) fn add_client(&mut self, socket: R::Socket, listener: u32, admission: Admission) {
+    pub(super) fn add_client(&mut self, accepted: Accepted<R::Socket>, listener: u32, admission: Admission) {
+        let Accepted { socket, peer, received } = accepted;
         let slot = self.clients.vacant_key();
         let conn = match self.reactor.attach(socket, Owner::Client(slot as u32)) {
             Ok(conn) => conn,
@@ -140,7 +141,6 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 return self.drop_accepted(listener, admission);
             }
         };
-        let peer = self.process.listeners[listener as usize].tcp.then(|| self.reactor.peer(conn)).flatten();
         let origin = Origin {
             listener: listener as u16,
             address: peer.map(|peer| peer.ip().to_canonical()),
@@ -174,6 +174,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         };
         if let Some(why) = why {
             self.send_refusal(slot, why);
+        }
+        if !received.is_empty()
+            && let Some(client) = self.clients.get_mut(slot)
+        {
+            client.input.extend(&received);
+            self.push_client_work(slot, ClientWork::Feed);
         }
         self.rearm_client(slot);
     }

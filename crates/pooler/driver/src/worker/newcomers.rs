@@ -13,13 +13,13 @@ use super::Worker;
 use crate::{
     listener::{Listener, MAX_NEWCOMERS},
     lobby::Net,
-    mailbox::Admission,
+    mailbox::{Accepted, Admission},
     reactor::Reactor,
 };
 
 /// A client that waits for a place.
 pub(super) struct Newcomer<S> {
-    pub(super) socket: S,
+    pub(super) accepted: Accepted<S>,
     pub(super) net: Net,
     pub(super) since: Time,
 }
@@ -88,14 +88,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let rules = &process.listeners[listener];
         // One that has given up takes no place.
         let before = self.newcomers.0[listener].len();
-        self.newcomers.0[listener].retain(|newcomer| !R::has_hung_up(&newcomer.socket));
+        self.newcomers.0[listener].retain(|newcomer| !R::has_hung_up(&newcomer.accepted.socket));
         rules.newcomers.fetch_sub(before - self.newcomers.0[listener].len(), SeqCst);
         while let Some(next) = rules.next_of(self.newcomers.0[listener].iter().map(|newcomer| newcomer.net)) {
             if !self.admit_newcomer(listener as u32, self.newcomers.0[listener][next].net) {
                 break;
             }
-            let Newcomer { socket, .. } = self.newcomers.take(listener, next);
-            self.assign_client(socket, listener as u32, Admission::Admitted);
+            let Newcomer { accepted, .. } = self.newcomers.take(listener, next);
+            self.assign_client(accepted, listener as u32, Admission::Admitted);
             rules.newcomers.fetch_sub(1, SeqCst);
         }
         let most = rules.timeouts().newcomer_wait.unwrap_or(Duration::ZERO);
@@ -105,8 +105,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     fn refuse_newcomer(&mut self, listener: usize) {
-        let Newcomer { socket, .. } = self.newcomers.take(listener, 0);
-        self.turn_away(socket, listener as u32, true);
+        let Newcomer { accepted, .. } = self.newcomers.take(listener, 0);
+        self.turn_away(accepted, listener as u32, true);
         self.process.listeners[listener].newcomers.fetch_sub(1, SeqCst);
     }
 

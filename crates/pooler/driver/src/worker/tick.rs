@@ -22,6 +22,7 @@ const IDLE_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn handle_tick(&mut self) {
         self.resume_accepting();
+        self.end_late_proxies();
         self.answer_delayed();
         self.resume_turns();
         self.end_lingering();

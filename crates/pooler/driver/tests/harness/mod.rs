@@ -109,7 +109,16 @@ impl Drop for Harness {
 
 pub fn listener(socket: TcpListener, gate: GateConfig, timeouts: Timeouts) -> ListenerSpec {
     let name = socket.local_addr().unwrap().to_string();
-    ListenerSpec { name, protocol: "lines", sockets: vec![socket.into()], tcp: true, gate, timeouts, tls: None }
+    ListenerSpec {
+        name,
+        protocol: "lines",
+        sockets: vec![socket.into()],
+        tcp: true,
+        gate,
+        timeouts,
+        tls: None,
+        proxies: Vec::new(),
+    }
 }
 
 /// A gate that admits all clients of a test.

@@ -345,6 +345,10 @@ impl Reactor for VirtualReactor {
         Ok(Socket { network: self.view.network.clone(), end, taken: false })
     }
 
+    fn release(&mut self, id: ConnId) -> io::Result<Socket> {
+        self.detach(id)
+    }
+
     fn half_close(&mut self, id: ConnId) {
         let end = self.with(id, |conn| {
             conn.unsent.clear();
