@@ -53,6 +53,7 @@ missing_packages() {
     have psql || echo postgresql-client
     have openssl || echo openssl
     have haproxy || echo haproxy
+    have slapd || [ -x /usr/sbin/slapd ] || echo slapd
     have nutcracker || echo nutcracker
     have redis-server || echo redis-server
     have redis-cli || echo redis-tools

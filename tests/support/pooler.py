@@ -43,7 +43,7 @@ LISTENER_KEYS = {
     "transaction_time": "transaction_timeout", "backlog": "listen_backlog", "reuse_port": "so_reuseport", "socket_mode": "unix_socket_mode", "socket_group": "unix_socket_group",
 }
 TLS_KEYS = ("tls", "tls_cert", "tls_key", "tls_client_ca", "tls_client_auth")
-LISTENER_KEYS.update(dict.fromkeys(TLS_KEYS))
+LISTENER_KEYS.update(dict.fromkeys((*TLS_KEYS, "proxy_protocol_from")))
 SERVE_KEYS = {"workers": None, "drain_time": None, "stay_time": None, "max_auth_failures": None, "node_id": None, "log_connections": None, "log_disconnections": None}
 LIMITS_KEYS = {
     "max_server_connections": None, "max_clients": "max_client_conn", "max_database_clients": "max_db_client_connections",
@@ -294,7 +294,7 @@ class Poolhouse(Pooler):
         if auth:
             text += toml_table("[auth]", auth)
         for address in listen if isinstance(listen, list) else [listen]:
-            on_tcp = listener if not str(address).startswith("unix:") else {k: v for k, v in listener.items() if k not in TLS_KEYS}
+            on_tcp = listener if not str(address).startswith("unix:") else {k: v for k, v in listener.items() if k not in (*TLS_KEYS, "proxy_protocol_from")}
             text += toml_table("[[listener]]", {"protocol": "postgres", "listen": address, **on_tcp})
         for name, more in databases.items():
             text += toml_table("[[database]]", {"name": name, "url": self.cluster.url("" if name == "*" else name), **database, **more})

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use scram::Verifier;
+use scram::Verifiers;
 use seam::{Encryption, Origin, PoolId};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,8 +36,8 @@ pub trait Directory: Send + Sync + 'static {
 
     fn welcome(&self, origin: Origin) -> Welcome;
 
-    /// The verifier of a user's password, if there is such a user.
-    fn verifier(&self, user: &str) -> Option<Arc<Verifier>>;
+    /// The verifiers of a user's passwords, if there is such a user.
+    fn verifiers(&self, user: &str) -> Option<Verifiers>;
 
     /// The numbers of the configured hosts. A host keeps its number, and no other host ever gets it.
     fn hosts(&self) -> Vec<usize>;

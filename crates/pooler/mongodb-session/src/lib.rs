@@ -85,7 +85,7 @@ pub use self::{
 };
 pub use scram::KeyCache;
 /// What is stored of a user's password.
-pub use scram::Verifier;
+pub use scram::{Verifier, Verifiers};
 /// The default of [`Directory::local_threshold`]: that of drivers and of mongos.
 pub use selection::DEFAULT_LOCAL_THRESHOLD as LOCAL_THRESHOLD;
 

@@ -74,8 +74,8 @@ impl ClientLogin {
         }
         let user =
             scram::user_of(first).map_err(|error| Failure::new(Code::AuthenticationFailed, error.to_string()))?;
-        let mut scram = match directory.verifier(&user) {
-            Some(verifier) => scram::Server::new(verifier, nonce()),
+        let mut scram = match directory.verifiers(&user) {
+            Some(verifiers) => scram::Server::new(verifiers, nonce()),
             None => scram::Server::mock(mock, &user, Shape::default(), nonce()),
         };
         let answer = scram.first(first).map_err(|error| Failure::new(Code::AuthenticationFailed, error.to_string()))?;

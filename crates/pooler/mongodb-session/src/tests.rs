@@ -34,7 +34,7 @@ impl Directory for Doors {
         Welcome::Open
     }
 
-    fn verifier(&self, _: &str) -> Option<Arc<Verifier>> {
+    fn verifiers(&self, _: &str) -> Option<Verifiers> {
         None
     }
 

@@ -97,10 +97,11 @@ pub enum PoolMode {
 #[derive(Clone)]
 pub enum Proof {
     Trust,
-    /// Knowledge of the password behind an md5 hash (`md5` + 32 hexadecimal digits, of password followed by user name).
-    Md5(Arc<str>),
-    /// Knowledge of the password behind a SCRAM-SHA-256 verifier.
-    Scram(Arc<scram::Verifier>),
+    /// Knowledge of the password behind one of these md5 hashes (`md5` + 32 hexadecimal digits, of password followed by
+    /// user name).
+    Md5(Arc<[Arc<str>]>),
+    /// Knowledge of the password behind one of these SCRAM-SHA-256 verifiers.
+    Scram(scram::Verifiers),
     /// The password itself, which is compared with each of these.
     Cleartext(Arc<[StoredPassword]>),
     /// The password itself, which is checked by another program: see [`Directory::begin_check`].

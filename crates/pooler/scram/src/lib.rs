@@ -26,4 +26,4 @@ pub use message::{BindingFlag, Error};
 pub use mock::Mock;
 pub use server::{Server, user_of};
 pub use sha1::Sha1Client;
-pub use verifier::{DEFAULT_ITERATIONS, MAX_ITERATIONS, Shape, Verifier, VerifierError};
+pub use verifier::{DEFAULT_ITERATIONS, MAX_ITERATIONS, Shape, Verifier, VerifierError, Verifiers};

@@ -8,12 +8,12 @@ use crate::binding::{self, KIND};
 use crate::crypto::{self, KEY_BYTES};
 use crate::message::{self, Attributes, BindingFlag, Error};
 use crate::verifier::key_from;
-use crate::{LoginKeys, Mock, Shape, Verifier};
+use crate::{LoginKeys, Mock, Shape, Verifier, Verifiers};
 
 /// One login, seen from the server. Call [`Server::first`] or [`Server::first_bound`], then [`Server::last`], each
 /// once.
 pub struct Server {
-    verifier: Arc<Verifier>,
+    verifiers: Verifiers,
     /// The login cannot succeed: the user does not exist.
     doomed: bool,
     /// The data that a client can bind to, if that is offered.
@@ -38,10 +38,12 @@ enum State {
 }
 
 impl Server {
-    /// A login of a user with this verifier. `nonce` is fresh randomness, printable and without commas.
-    pub fn new(verifier: Arc<Verifier>, nonce: String) -> Self {
+    /// A login of a user with this verifier, or any of these. `nonce` is fresh randomness, printable and without
+    /// commas.
+    pub fn new(verifiers: impl Into<Verifiers>, nonce: String) -> Self {
         assert!(message::nonce(&nonce).is_ok(), "our own nonce is printable");
-        Self { verifier, doomed: false, channel: None, state: State::Start { nonce } }
+        let verifiers = verifiers.into();
+        Self { verifiers, doomed: false, channel: None, state: State::Start { nonce } }
     }
 
     /// Offers SCRAM-SHA-256-PLUS, too, with these data of `tls-server-end-point`; `None` takes the offer back.
@@ -95,8 +97,9 @@ impl Server {
         let client_nonce = message::nonce(attributes.expect('r', "a nonce")?)?;
         attributes.finish()?;
         let nonce = format!("{client_nonce}{nonce}");
-        let salt = STANDARD.encode(&self.verifier.salt);
-        let server_first = format!("r={nonce},s={salt},i={}", self.verifier.iterations);
+        let verifier = self.verifiers.first();
+        let salt = STANDARD.encode(&verifier.salt);
+        let server_first = format!("r={nonce},s={salt},i={}", verifier.iterations);
         let signed = format!("{bare},{server_first}");
         self.state = State::Challenged { binding, signed, nonce };
         Ok(server_first.into_bytes())
@@ -123,9 +126,11 @@ impl Server {
         attributes.finish()?;
         let proof = key_from(proof).ok_or(Error::Malformed("a proof of 32 bytes"))?;
         let parts = [signed.as_bytes(), b",", unproved.as_bytes()];
-        let client_key = self.proves(&proof, &parts).filter(|_| !self.doomed).ok_or(Error::WrongProof)?;
-        self.state = State::Proved(LoginKeys::new(&self.verifier, client_key));
-        let signature = crypto::hmac(&self.verifier.server_key, &parts);
+        let proved = self.proves(&proof, &parts).filter(|_| !self.doomed);
+        let (verifier, client_key) = proved.ok_or(Error::WrongProof)?;
+        let keys = LoginKeys::new(verifier, client_key);
+        let signature = crypto::hmac(&verifier.server_key, &parts);
+        self.state = State::Proved(keys);
         Ok(format!("v={}", STANDARD.encode(signature)).into_bytes())
     }
 
@@ -137,11 +142,13 @@ impl Server {
         }
     }
 
-    /// The client's key, if the proof is right.
-    fn proves(&self, proof: &[u8; KEY_BYTES], signed: &[&[u8]]) -> Option<[u8; KEY_BYTES]> {
-        let signature = crypto::hmac(&self.verifier.stored_key, signed);
-        let client_key = crypto::xor(proof, &signature);
-        crypto::equal(&crypto::hash(&client_key), &self.verifier.stored_key).then_some(client_key)
+    /// The verifier that the proof is right for, and the client's key.
+    fn proves(&self, proof: &[u8; KEY_BYTES], signed: &[&[u8]]) -> Option<(&Verifier, [u8; KEY_BYTES])> {
+        self.verifiers.iter().find_map(|verifier| {
+            let signature = crypto::hmac(&verifier.stored_key, signed);
+            let client_key = crypto::xor(proof, &signature);
+            crypto::equal(&crypto::hash(&client_key), &verifier.stored_key).then_some((verifier, client_key))
+        })
     }
 }
 
@@ -188,6 +195,25 @@ mod tests {
         let mut server = of_rfc_7677();
         server.first(CLIENT_FIRST).unwrap();
         assert_eq!(server.last(CLIENT_FINAL.replace("p=dH", "p=eH").as_bytes()), Err(Error::WrongProof));
+    }
+
+    #[test]
+    fn each_of_several_verifiers_will_do_and_no_other_password() {
+        let old = Arc::new(Verifier::from_password("old", b"salt", 10));
+        let new = Arc::new(old.of_other_password("new"));
+        let verifiers = Verifiers::new(vec![Arc::clone(&new), Arc::clone(&old)]).unwrap();
+        for (password, is_right) in [("old", true), ("new", true), ("other", false)] {
+            let mut server = Server::new(verifiers.clone(), "server".into());
+            let (mut client, first) = crate::Client::new("client".into());
+            let last = client.respond(&server.first(&first).unwrap(), password, &crate::KeyCache::default()).unwrap();
+            let answer = server.last(&last);
+            assert_eq!(answer.is_ok(), is_right, "{password}");
+            if let Ok(answer) = answer {
+                assert_eq!(client.verify(&answer), Ok(()));
+            }
+        }
+        let other = Arc::new(Verifier::from_password("old", b"other salt", 10));
+        assert!(Verifiers::new(vec![old, other]).is_none() && Verifiers::new(Vec::new()).is_none());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What a server stores instead of a password, in PostgreSQL's form
 //! `SCRAM-SHA-256$<iterations>:<salt>$<StoredKey>:<ServerKey>`.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use zeroize::Zeroize;
@@ -102,6 +102,11 @@ impl Verifier {
         Ok(Self { iterations, salt, stored_key: key(stored_key)?, server_key: key(server_key)? })
     }
 
+    /// The verifier of another password with the same salt and iterations. Slow, as [`Verifier::from_password`] is.
+    pub fn of_other_password(&self, password: &str) -> Self {
+        Self::from_password(password, &self.salt, self.iterations)
+    }
+
     /// Writes the stored form. An attacker can pose as the server with it: it is not for logs.
     pub fn format(&self) -> String {
         format!(
@@ -113,6 +118,10 @@ impl Verifier {
         )
     }
 
+    pub fn salt(&self) -> &[u8] {
+        &self.salt
+    }
+
     /// What a server tells of it before anything is proved.
     pub fn shape(&self) -> Shape {
         Shape { iterations: self.iterations, salt: self.salt.len() }
@@ -122,6 +131,34 @@ impl Verifier {
     pub fn matches(&self, password: &str) -> bool {
         let other = Self::from_password(password, &self.salt, self.iterations);
         crypto::equal(&self.stored_key, &other.stored_key)
+    }
+}
+
+/// Verifiers of one user, each of which will do, as while a password is being replaced. All have the same salt and
+/// number of iterations, because a server tells these before it knows which password the client has.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Verifiers(Arc<[Arc<Verifier>]>);
+
+impl Verifiers {
+    /// `None` without a verifier, or if they differ in salt or iterations.
+    pub fn new(all: Vec<Arc<Verifier>>) -> Option<Self> {
+        let first = all.first()?;
+        let fits = |other: &Arc<Verifier>| other.salt == first.salt && other.iterations == first.iterations;
+        all.iter().all(fits).then(|| Self(all.into()))
+    }
+
+    pub(crate) fn first(&self) -> &Verifier {
+        &self.0[0]
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Verifier> {
+        self.0.iter().map(|verifier| &**verifier)
+    }
+}
+
+impl From<Arc<Verifier>> for Verifiers {
+    fn from(only: Arc<Verifier>) -> Self {
+        Self(Arc::new([only]))
     }
 }
 

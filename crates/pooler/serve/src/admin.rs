@@ -114,6 +114,7 @@ impl Inner {
             dropped_log_lines: (self.dropped_log_lines)(),
             held: (self.held)(),
             reloads: reloader.count(),
+            password_commands: reloader.password_commands(),
             suspicious: snapshot.pools.iter().map(|pool| suspicious(pool.id)).filter(|(_, count)| *count > 0).collect(),
             tuners: self.control.tuning.tuners(),
             history_bytes: self.history.bytes(),

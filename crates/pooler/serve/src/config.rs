@@ -5,13 +5,13 @@ use std::{fmt, net::SocketAddr, ops::Range, path::PathBuf, sync::Arc, time::Dura
 
 use ::pgbouncer::Translation;
 use ::redis_session::HttpRules;
-use driver::{Hosts, PoolTimeouts, TcpOptions, TenantLimits, Timeouts};
+use driver::{Hosts, Network, PoolTimeouts, TcpOptions, TenantLimits, Timeouts};
 use pool::{GateConfig, PoolConfig};
 use postgres_session::{OnState, Target};
 use settings::{Problem, Secret, Spots, choose};
 use upstream::{Ignored, Kind, MongoOptions, Sentinel, SrvName, UpstreamTls};
 
-use crate::Password;
+use crate::{Password, password::OtherPasswords};
 
 mod auth;
 mod auth_query;
@@ -26,6 +26,8 @@ mod ldap;
 mod mongodb;
 mod network;
 mod options;
+mod password_command;
+mod passwords;
 mod pgbouncer;
 mod redis;
 mod refusals;
@@ -40,6 +42,7 @@ pub use flags::{Flags, TlsFlags, from_url};
 pub use hba::{Hba, IdentMap, Method};
 pub use http::Token;
 pub use ldap::{LdapBind, LdapEncryption, LdapOptions, LdapScope};
+pub use password_command::PasswordCommand;
 pub(crate) use redis::DEFAULT_USER;
 pub use tls::{ClientAuth, ListenerTls};
 pub use userlist::{Entry, Unreadable, parse as parse_userlist};
@@ -248,6 +251,8 @@ pub struct Listener {
     pub gate: GateConfig,
     pub timeouts: Timeouts,
     pub tls: Option<ListenerTls>,
+    /// Proxies there begin each connection with a header that names their client.
+    pub proxies: Vec<Network>,
     /// The rules of clients that speak HTTP; `None` if they do not.
     pub http: Option<Arc<HttpRules>>,
     pub spots: Spots,
@@ -272,6 +277,8 @@ pub struct Database {
     /// The user that servers log in as; `None` is the client's own user and password.
     pub user: Option<String>,
     pub password: Option<Secret>,
+    /// The program that gives the password.
+    pub password_command: Option<PasswordCommand>,
     pub tls: UpstreamTls,
     /// Further start-up parameters.
     pub parameters: Vec<(String, String)>,
@@ -531,6 +538,8 @@ pub struct User {
     pub name: String,
     /// `None` only if no user has a password.
     pub password: Option<Password>,
+    /// Passwords that let it in as well, as while it is being given another one.
+    pub other_passwords: OtherPasswords,
     /// Whether the user logs in with a client certificate of this name, and with nothing else.
     pub certificate: bool,
     /// Overrides the database's mode.

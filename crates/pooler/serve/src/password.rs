@@ -7,7 +7,7 @@ use std::{
 };
 
 use postgres_session::Look;
-use scram::{Shape, Verifier};
+use scram::{Shape, Verifier, Verifiers};
 use settings::Secret;
 
 #[derive(Clone)]
@@ -18,6 +18,60 @@ pub enum Password {
     Md5(Secret),
     /// A SCRAM-SHA-256 verifier.
     Scram(Arc<Verifier>),
+}
+
+/// Passwords beside a user's first one that let it in, too.
+#[derive(Clone, Default)]
+pub struct OtherPasswords(Vec<(Password, DerivedVerifier)>);
+
+/// The verifier of a plain password with the salt of the user's first password, and that one's verifier.
+type DerivedVerifier = Arc<OnceLock<(Arc<Verifier>, Arc<Verifier>)>>;
+
+impl OtherPasswords {
+    /// Passwords that can stand beside `first`.
+    ///
+    /// # Errors
+    /// Why one cannot, in a sentence.
+    pub fn beside(first: &Password, others: Vec<Password>) -> Result<Self, &'static str> {
+        for other in &others {
+            let salted = |verifier: &Verifier| (verifier.shape(), verifier.salt().to_vec());
+            match (first, other) {
+                (Password::Plain(..) | Password::Scram(_), Password::Plain(..)) => {}
+                (Password::Md5(_), Password::Md5(_) | Password::Plain(..)) => {}
+                (Password::Scram(first), Password::Scram(other)) if salted(first) == salted(other) => {}
+                (Password::Scram(_), Password::Scram(_)) => {
+                    return Err("two SCRAM verifiers of a user must have the same salt and iterations: the client is \
+                                told these before it is known which password it has; give the password itself");
+                }
+                (Password::Plain(..), Password::Scram(_)) => {
+                    return Err("put the SCRAM verifier first: its salt is then used for the other passwords");
+                }
+                _ => return Err("an md5 hash and a SCRAM verifier of one user do not go together"),
+            }
+        }
+        Ok(Self(others.into_iter().map(|other| (other, Arc::default())).collect()))
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Password> {
+        self.0.iter().map(|(password, _)| password)
+    }
+
+    /// The verifiers by which these passwords and `first` let in. The first call takes some milliseconds for each
+    /// plain one.
+    pub fn verifiers_with(&self, first: &Arc<Verifier>) -> Verifiers {
+        let others = self.0.iter().map(|(password, derived)| match password {
+            Password::Plain(secret, _) => {
+                let (salted_as, verifier) =
+                    derived.get_or_init(|| (Arc::clone(first), Arc::new(first.of_other_password(secret.reveal()))));
+                assert!(Arc::ptr_eq(salted_as, first), "the first password of a user keeps its verifier");
+                Arc::clone(verifier)
+            }
+            Password::Scram(verifier) => Arc::clone(verifier),
+            Password::Md5(_) => unreachable!("no md5 hash stands beside a verifier"),
+        });
+        let all = std::iter::once(Arc::clone(first)).chain(others).collect();
+        Verifiers::new(all).expect("all have the salt of the first")
+    }
 }
 
 /// Length of the salt of derived verifiers, as in PostgreSQL.
@@ -101,6 +155,12 @@ fn derive(secret: &Secret) -> Verifier {
     let mut salt = [0; SALT_BYTES];
     getrandom::fill(&mut salt).expect("the system gives random bytes");
     Verifier::from_password(secret.reveal(), &salt, scram::DEFAULT_ITERATIONS)
+}
+
+impl fmt::Debug for OtherPasswords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OtherPasswords").field(&self.0.len()).finish()
+    }
 }
 
 impl fmt::Debug for Password {

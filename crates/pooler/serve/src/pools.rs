@@ -35,6 +35,7 @@ use crate::{
     config::{AuthQuery, AuthType, Config, Database, Endpoint, FALLBACK, Method, User},
     known_users::KnownUsers,
     ldap::VerifiedPasswords,
+    password_commands::PasswordCommands,
     tls::Tls,
     tokens::Tokens,
 };
@@ -64,6 +65,8 @@ pub struct ConfigPools {
     tokens: Tokens,
     /// For each database: its users, if they are looked up there.
     lookups: Vec<Option<Lookups>>,
+    /// The passwords that programs give.
+    commands: Arc<PasswordCommands>,
     /// The passwords that directory servers have found right.
     verified: Arc<VerifiedPasswords>,
     table: RwLock<Table>,
@@ -117,14 +120,32 @@ impl ConfigPools {
         let table = RwLock::new(table);
         // A token without a user, where no login is needed, has the empty user.
         let tokens = Tokens::new(&config.tokens, "");
-        Self { config, tls, databases, redis, mongodb, users, looks, tokens, lookups, verified: Arc::default(), table }
+        Self {
+            config,
+            tls,
+            databases,
+            redis,
+            mongodb,
+            users,
+            looks,
+            tokens,
+            lookups,
+            verified: Arc::default(),
+            commands: Arc::default(),
+            table,
+        }
+    }
+
+    /// Takes passwords of databases from these programs.
+    pub fn with_commands(self, commands: Arc<PasswordCommands>) -> Self {
+        Self { commands, ..self }
     }
 
     /// Takes over what stays valid from the configuration before: verifiers of equal passwords, and looked-up users if
     /// the database and the query are the same.
     pub fn inheriting_from(self, earlier: &Self) -> Self {
         let mut pools = self;
-        pools.verified = Arc::clone(&earlier.verified);
+        (pools.verified, pools.commands) = (Arc::clone(&earlier.verified), Arc::clone(&earlier.commands));
         for user in &pools.config.users {
             let before = earlier.user(&user.name).and_then(|before| before.password.as_ref());
             if let (Some(password), Some(before)) = (&user.password, before) {
@@ -171,7 +192,9 @@ impl ConfigPools {
 
     /// The password with which Poolhouse logs in to servers, if it is known.
     fn server_password(&self, database: usize, user: &str) -> Option<Secret> {
-        let configured = self.config.databases[database].password.clone();
+        let from = &self.config.databases[database];
+        let commanded = || self.commands.password(from.password_command.as_ref()?);
+        let configured = from.password.clone().or_else(commanded);
         let stored = || self.stored(database, user)?.plain().cloned();
         configured.or_else(stored).or_else(|| self.verified.get(user))
     }

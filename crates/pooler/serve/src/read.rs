@@ -56,6 +56,23 @@ pub fn again(source: &Source, insecure_no_auth: bool) -> Result<Config, Problems
     }
 }
 
+/// Reads anew the files that a configuration names, such as certificates and passwords; its own text is taken as it was
+/// read before.
+///
+/// # Errors
+/// As [`from_file`].
+pub fn named_files_again(source: &Source, insecure_no_auth: bool) -> Result<Config, Problems> {
+    let none: Variables<'_> = &|_| None;
+    let variables = if source.translation.is_some() { none } else { &environment };
+    let reading = read(&source.path, source.text.reveal(), variables);
+    let config = usable(reading, insecure_no_auth).map_err(|Problems(problems)| match &source.translation {
+        Some(translation) => located(problems, translation),
+        None => Problems(problems),
+    })?;
+    let Source { secret_files, translation, .. } = source.clone();
+    Ok(Config { source: config.source.map(|read| Source { secret_files, translation, ..read }), ..config })
+}
+
 fn located(problems: Vec<Problem>, translation: &Translation) -> Problems {
     let mut problems: Vec<Problem> = problems.into_iter().map(|problem| translation.locate(problem)).collect();
     problems.sort_by_key(Problem::position);

@@ -11,10 +11,11 @@ use settings::{Problem, Problems, Severity};
 
 use crate::{
     check::{Machine, check},
-    config::{Config, Listener},
+    config::{Config, Listener, Source},
     live_pools::{LivePools, Succession},
+    password_commands::{CommandStatus, PasswordCommands},
     pools::ConfigPools,
-    read::again,
+    read::{again, named_files_again},
     seeds::look_up_hosts,
     tls::Tls,
 };
@@ -24,6 +25,8 @@ pub struct Reloader {
     pools: Arc<LivePools>,
     /// The TLS settings of the opened listeners.
     tls: Arc<Tls>,
+    /// The programs that give passwords of databases.
+    commands: Arc<PasswordCommands>,
     /// The configuration at start. Its listeners are open, in its order, and settings that take a restart follow it.
     first: Arc<Config>,
     in_force: RwLock<Arc<Config>>,
@@ -58,10 +61,21 @@ impl Reloader {
     }
 
     /// For a process that has just started with `config`.
-    pub fn new(handle: Handle, pools: Arc<LivePools>, config: Arc<Config>, tls: Arc<Tls>) -> Self {
+    pub fn new(
+        handle: Handle,
+        pools: Arc<LivePools>,
+        config: Arc<Config>,
+        tls: Arc<Tls>,
+        commands: Arc<PasswordCommands>,
+    ) -> Self {
         let (first, in_force) = (Arc::clone(&config), RwLock::new(config));
         let (failed, done, is_behind) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
-        Self { handle, pools, tls, first, in_force, reloading: Mutex::new(()), failed, done, is_behind }
+        Self { handle, pools, tls, commands, first, in_force, reloading: Mutex::new(()), failed, done, is_behind }
+    }
+
+    /// What is known of the programs that give passwords.
+    pub fn password_commands(&self) -> Vec<CommandStatus> {
+        self.commands.status()
     }
 
     pub fn in_force(&self) -> Arc<Config> {
@@ -79,8 +93,20 @@ impl Reloader {
     /// # Errors
     /// When the new configuration has an error; the old one then stays in force.
     pub fn reload(&self) -> Result<Reloaded, Problems> {
+        self.reload_with(again)
+    }
+
+    /// Reads the files again that the configuration names, and not the configuration itself.
+    ///
+    /// # Errors
+    /// As [`Reloader::reload`].
+    pub fn reload_named_files(&self) -> Result<Reloaded, Problems> {
+        self.reload_with(named_files_again)
+    }
+
+    fn reload_with(&self, read_again: ReadAgain) -> Result<Reloaded, Problems> {
         let _reloading = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
-        let outcome = read(&self.in_force(), &self.first.listeners).and_then(|(config, warnings)| {
+        let outcome = read(&self.in_force(), &self.first.listeners, read_again).and_then(|(config, warnings)| {
             let tls = self.tls.renew(&config)?;
             Ok(self.put_in_force(config, tls, &warnings))
         });
@@ -137,6 +163,8 @@ impl Reloader {
             max_clients: config.limits.max_clients,
             max_auth_failures: config.serve.max_auth_failures,
         };
+        // New programs have given their passwords before a server connects.
+        self.commands.follow(&config);
         let config = Arc::new(config);
         let pools = self.pools.make_current(ConfigPools::new(Arc::clone(&config), Arc::new(tls)));
         self.handle.reconfigure(&changes);
@@ -145,13 +173,16 @@ impl Reloader {
     }
 }
 
+/// What makes a configuration of the source of another one.
+type ReadAgain = fn(&Source, bool) -> Result<Config, Problems>;
+
 /// Reads the file of the configuration in force; `opened` are the open listeners. Returns warnings, too.
-fn read(in_force: &Config, opened: &[Listener]) -> Result<(Config, Vec<Problem>), Problems> {
+fn read(in_force: &Config, opened: &[Listener], read_again: ReadAgain) -> Result<(Config, Vec<Problem>), Problems> {
     let Some(source) = &in_force.source else {
         let problem = Problem::error("there is no configuration file to read again: all was given on the command line");
         return Err(problem.hint("start with --config, or restart with other arguments").into());
     };
-    let config = again(source, in_force.insecure_no_auth)?;
+    let config = read_again(source, in_force.insecure_no_auth)?;
     let config = look_up_hosts(config, Some(in_force))?;
     let serves = |listener: &Listener| config.databases_of(listener.kind).next().is_some();
     if !opened.iter().any(serves) {
@@ -200,6 +231,9 @@ fn note_restarts(old: &Config, new: &Config, notes: &mut Vec<String>) {
         }
         if before.is_some_and(|before| before.socket_group != listener.socket_group) {
             note(format!("socket_group of {} has changed", listener.listen));
+        }
+        if before.is_some_and(|before| before.proxies != listener.proxies) {
+            note(format!("proxy_protocol_from of {} has changed", listener.listen));
         }
         if before.is_some_and(|before| before.http.is_some() != listener.http.is_some()) {
             note(format!("the protocol of {} has changed", listener.listen));

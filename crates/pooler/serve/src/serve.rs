@@ -22,10 +22,12 @@ use crate::{
     banner,
     check::{Machine, check},
     config::{Config, Source},
+    file_watch::watch_files,
     handover::{self, Inherited, LimitShares, Predecessors, Sockets, SuccessorListener},
     host_names::follow_hosts,
     live_pools::LivePools,
     logs::{LogFormat, LogOptions, Logs},
+    password_commands::PasswordCommands,
     pools::ConfigPools,
     protocols::Protocols,
     refresh::follow_names,
@@ -97,8 +99,9 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool, new_examiner: Ne
     for (listener, spec) in specs.iter_mut().enumerate() {
         spec.tls = tls.acceptor(listener);
     }
-    let pools = LivePools::new(ConfigPools::new(Arc::clone(&config), Arc::clone(&tls)));
-    let pools = Arc::new(pools.checking_passwords_on(runtime.handle().clone()));
+    let commands = PasswordCommands::of(&config);
+    let pools = ConfigPools::new(Arc::clone(&config), Arc::clone(&tls)).with_commands(Arc::clone(&commands));
+    let pools = Arc::new(LivePools::new(pools).checking_passwords_on(runtime.handle().clone()));
     let postgres = Postgres::new(pools.clone()).with_node(config.serve.node_id);
     let http: Vec<bool> = config.listeners.iter().map(|listener| listener.http.is_some()).collect();
     let redis = Redis::new(pools.clone()).with_http(&http);
@@ -114,7 +117,7 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool, new_examiner: Ne
 
     let dropped = logs.dropped();
     let tuning = Arc::new(Tuning::new(driver.handle(), pools.clone()));
-    let reloader = Arc::new(Reloader::new(driver.handle(), pools, Arc::clone(&config), tls));
+    let reloader = Arc::new(Reloader::new(driver.handle(), pools, Arc::clone(&config), tls, commands));
     let control = Control { reloader, tuning: Arc::clone(&tuning), drain: DrainOrder::default() };
     let admin = Admin::new(
         driver.handle(),
@@ -311,6 +314,7 @@ async fn watch(
     tokio::spawn(systemd::watchdog(handle.clone()));
     let tuning = Arc::clone(&admin.control().tuning);
     tokio::spawn(async move { tuning.run().await });
+    tokio::spawn(watch_files(Arc::clone(&admin.control().reloader)));
     tokio::spawn(follow_names(Arc::clone(&admin.control().reloader)));
     tokio::spawn(follow_hosts(Arc::clone(&admin.control().reloader), handle.clone()));
     let times = || admin.control().reloader.in_force().serve.clone();

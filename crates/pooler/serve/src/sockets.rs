@@ -68,7 +68,7 @@ pub fn spec(listener: &Listener, bound: Vec<Bound>) -> ListenerSpec {
         gate: listener.gate,
         timeouts: listener.timeouts,
         tls: None,
-        proxies: Vec::new(),
+        proxies: listener.proxies.clone(),
     }
 }
 

@@ -153,15 +153,26 @@ const KEYS_WITHOUT_SECRETS: &[&[&str]] = &[
     &["workers", "drain_time", "stay_time", "max_auth_failures", "node_id", "log_connections", "log_disconnections"],
     &["listen", "user_label", "names"],
     // Users and tokens
-    &["name", "file", "password_file", "token_file", "certificate", "auth_user", "auth_query", "auth_database"],
+    &[
+        "name",
+        "file",
+        "password_file",
+        "password_files",
+        "token_file",
+        "certificate",
+        "auth_user",
+        "auth_query",
+        "auth_database",
+    ],
     &["type", "hba_file", "ident_file"],
     &["auth_password_file", "auth_pool_size", "auth_cache_time", "auth_failure_cache_time", "read_only", "allow"],
     &["deny"],
     // Listeners
     &["protocol", "soft_limit", "hard_limit", "evict_min_idle", "client_idle_time", "newcomer_wait_time", "login_time"],
     &["query_time", "transaction_idle_time", "preset", "socket_mode", "tls_cert", "tls_client_auth", "tls_client_ca"],
-    &["origins", "blocking_time"],
+    &["proxy_protocol_from", "origins", "blocking_time"],
     // Databases and pools
+    &["password_command_time", "password_command_lifetime"],
     &["url_file", "max_server_connections", "max_connections", "max_user_connections", "mode", "max_size", "min_size"],
     &["max_connecting", "max_idle_time", "pool_idle_time", "max_life_time", "life_time_jitter", "max_wait_time"],
     &["reserve_size", "reserve_wait_time", "transaction_time", "login_retry_time", "round_robin", "cancel_wait_time"],

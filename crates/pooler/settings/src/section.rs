@@ -291,6 +291,16 @@ impl<'d> Section<'d> {
         self.parse(key, "a text in quotes", |v| Some(fill(v.as_str()?))).map(Secret::new)
     }
 
+    /// A path of the file's own: relative ones start at the file's folder.
+    pub fn resolve(&self, path: &str) -> PathBuf {
+        self.document.resolve(path)
+    }
+
+    /// Several secrets.
+    pub fn secrets(&self, key: &'static str) -> Option<Vec<Secret>> {
+        self.texts(key).map(|texts| texts.into_iter().map(Secret::new).collect())
+    }
+
     /// A whole number within bounds.
     pub fn number(&self, key: &'static str, range: RangeInclusive<u32>) -> Option<u32> {
         let expected = format!("a whole number from {} to {}", range.start(), range.end());

@@ -15,8 +15,8 @@ fuzz_target!(|data: &[u8]| {
     let Some((&how, data)) = data.split_first() else { return };
     let proof = match how % 3 {
         0 => Proof::Trust,
-        1 => Proof::Md5(md5_hash("secret", "app").into()),
-        _ => Proof::Scram(Arc::new(scram::Verifier::from_password("pencil", b"salt", 1))),
+        1 => Proof::Md5([md5_hash("secret", "app").into()].into()),
+        _ => Proof::Scram(Arc::new(scram::Verifier::from_password("pencil", b"salt", 1)).into()),
     };
     let mut rig = TestDirectory { proof, ..TestDirectory::default() }.rig(16 * 1024);
     let server = rig.next_server();

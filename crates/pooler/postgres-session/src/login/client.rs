@@ -34,7 +34,7 @@ enum Progress {
 }
 
 impl Login {
-    fn challenge_for_md5(&mut self, me: ClientTag, stored: Arc<str>, out: &mut Outbox) {
+    fn challenge_for_md5(&mut self, me: ClientTag, stored: Arc<[Arc<str>]>, out: &mut Outbox) {
         let salt = random();
         self.step = Step::Md5 { stored, salt };
         out.insert(Peer::Client(me), |to| write_authentication(to, 5, |to| to.extend_from_slice(&salt)));
@@ -210,7 +210,7 @@ impl Postgres {
             Err(Unknown::User) => {
                 let user = &login.start.user;
                 return match self.look(&login.attempt()) {
-                    Look::Md5 => login.challenge_for_md5(me, md5::no_hash(random()), out),
+                    Look::Md5 => login.challenge_for_md5(me, [md5::no_hash(random())].into(), out),
                     Look::Scram(shape) => {
                         let exchange = scram::Server::mock(&self.mock, user, shape, nonce());
                         login.offer_scram(me, exchange.offering_channel(channel), out);
@@ -230,8 +230,8 @@ impl Postgres {
                 self.request_lookup(me, client, ask, out);
             }
             Proof::Md5(stored) => login.challenge_for_md5(me, stored, out),
-            Proof::Scram(verifier) => {
-                login.offer_scram(me, scram::Server::new(verifier, nonce()).offering_channel(channel), out);
+            Proof::Scram(verifiers) => {
+                login.offer_scram(me, scram::Server::new(verifiers, nonce()).offering_channel(channel), out);
             }
             Proof::Cleartext(stored) => login.ask_for_password(me, Comparison::With(stored), out),
             Proof::Elsewhere => login.ask_for_password(me, Comparison::Elsewhere, out),
@@ -263,11 +263,8 @@ impl Postgres {
         let verified = match std::mem::replace(&mut login.step, Step::Parameters) {
             Step::Md5 { stored, salt } => {
                 let answer = body.strip_suffix(&[0]).unwrap_or(body);
-                if scram::equal(answer, md5::answer(&stored, salt).as_bytes()) {
-                    Ok(())
-                } else {
-                    Err(scram::Error::WrongProof)
-                }
+                let is_right = |stored: &Arc<str>| scram::equal(answer, md5::answer(stored, salt).as_bytes());
+                if stored.iter().any(is_right) { Ok(()) } else { Err(scram::Error::WrongProof) }
             }
             Step::SaslFirst(mut exchange) => match first_response(&mut exchange, body) {
                 Ok(challenge) => {

@@ -26,7 +26,7 @@ pub(crate) struct Login {
 pub(crate) enum Step {
     Packet,
     Md5 {
-        stored: Arc<str>,
+        stored: Arc<[Arc<str>]>,
         salt: [u8; 4],
     },
     SaslFirst(scram::Server),

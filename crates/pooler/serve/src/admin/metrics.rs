@@ -18,7 +18,7 @@ use self::{
     text::Samples,
 };
 use super::body::PIECE;
-use crate::reload::ReloadCounts;
+use crate::{password_commands::CommandStatus, reload::ReloadCounts};
 
 mod families;
 mod groups;
@@ -44,6 +44,8 @@ pub struct Process {
     pub held: ProtocolMemory,
     /// How often the configuration was read again.
     pub reloads: ReloadCounts,
+    /// The programs that give passwords of databases.
+    pub password_commands: Vec<CommandStatus>,
     /// By pool, where there are any: functions and the like that could touch sessions behind the text of a statement.
     pub suspicious: HashMap<PoolId, u64>,
     /// The tuners of pools whose size is tuned.

@@ -20,6 +20,7 @@ impl Database {
             database: None,
             user: None,
             password: None,
+            password_command: None,
             tls: UpstreamTls::default(),
             parameters: Vec::new(),
             pool: PoolSettings::default(),

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use driver::{PoolTimeouts, Timeouts};
+use driver::{Network, PoolTimeouts, Timeouts};
 use pool::GateConfig;
 use settings::{Document, Problem, Secret, Section, Variables, choose, read_in_part};
 use upstream::{Kind, UpstreamUrl};
@@ -23,7 +23,8 @@ use super::{
     mongodb,
     network::{self, DNS_KEYS, TCP_KEYS},
     options::{MAX_COUNT, POOL_KEYS, listener_limits, own_timeouts, pool_settings, tenant_limits},
-    redis,
+    password_command::{PASSWORD_COMMAND_KEYS, password_command},
+    passwords, redis,
     refusals::{refuse_duplicates, refuse_impossible_logins, refuse_monitors_only, refuse_unreachable},
     tls::{LISTENER_TLS_KEYS, listener_tls},
     userlist,
@@ -99,7 +100,7 @@ impl Reader<'_> {
         }
         let asked = auth.as_ref().map(AuthKeys::read).unwrap_or_default();
         let auth_is_intact = before_auth == self.error_count();
-        let served = root.tables("database", &[POOL_KEYS, DATABASE_KEYS, AUTH_QUERY_KEYS]);
+        let served = root.tables("database", &[POOL_KEYS, DATABASE_KEYS, PASSWORD_COMMAND_KEYS, AUTH_QUERY_KEYS]);
         let mut kinds = Kinds::default();
         let databases: Vec<_> =
             served.iter().filter_map(|section| self.database(section, (&pool, &limits), &asked, &mut kinds)).collect();
@@ -233,6 +234,13 @@ impl Reader<'_> {
         if password.is_some() && url.password.is_some() {
             section.error("password", "the url has a password already");
         }
+        let password_command = password_command(section);
+        if password_command.is_some() && (password.is_some() || url.password.is_some()) {
+            section.error("password_command", "the password is given already: take it away, or the program");
+        }
+        if password_command.is_some() && url.user.is_none() && kind == Kind::Postgres {
+            section.error("password_command", "`password_command` needs a user in the url, whose password it gives");
+        }
         if let (Some(time), false) = (url.connect_time, section.has("connect_time")) {
             settings.config.connect_timeout = time;
         }
@@ -249,6 +257,7 @@ impl Reader<'_> {
             database,
             user: url.user,
             password: password.or(url.password),
+            password_command,
             tls: url.tls.within(&self.document.resolve("")),
             parameters: url.parameters,
             pool: settings,
@@ -271,14 +280,13 @@ impl Reader<'_> {
 
     fn user(&mut self, section: &Section<'_>) -> Option<User> {
         self.note_files(section, &["password_file"]);
-        let stored = section.secret("password", "password_file", false);
-        let key = if section.has("password_file") { "password_file" } else { "password" };
-        let password = stored.and_then(|stored| {
-            Password::parse(&stored).map_err(|message| section.error(key, format!("`password`: {message}"))).ok()
-        });
+        let files = section.texts("password_files").unwrap_or_default();
+        self.secret_files.extend(files.iter().map(|path| self.document.resolve(path)));
+        let (password, other_passwords) = passwords::of_user(section).unwrap_or_default();
         let user = User {
             name: String::new(),
             password,
+            other_passwords,
             certificate: section.truth("certificate").unwrap_or(false),
             mode: section.choice("mode", Mode::WORDS),
             max_size: section.number("max_size", 1..=MAX_COUNT),
@@ -463,6 +471,7 @@ impl Listener {
             gate: GateConfig { soft_limit, hard_limit, evict_min_idle: super::EVICT_MIN_IDLE },
             timeouts,
             tls: None,
+            proxies: Vec::new(),
             http: None,
             spots: HashMap::new(),
         }
@@ -520,6 +529,7 @@ fn listener(section: &Section<'_>, kinds: &Kinds) -> Listener {
         }
     }
     listener.tls = listener_tls(section, &listener.listen);
+    listener.proxies = proxies(section, is_tcp);
     match protocol {
         Some((_, true)) => listener.http = Some(http::rules(section)),
         _ => http::refuse_keys(section),
@@ -550,6 +560,17 @@ fn endpoints(section: &Section<'_>) -> Vec<Endpoint> {
         section.report("listen", problem.hint("write a second [[listener]]; [limits] max_clients holds for both"));
     }
     found
+}
+
+/// The networks of proxies that name their clients.
+fn proxies(section: &Section<'_>, is_tcp: bool) -> Vec<Network> {
+    let key = "proxy_protocol_from";
+    let networks = section.texts(key).unwrap_or_default();
+    if section.has(key) && !is_tcp {
+        section.error(key, "`proxy_protocol_from` lists addresses, and a Unix socket has none");
+    }
+    let parse = |text: String| Network::parse(&text).map_err(|why| section.error(key, format!("`{key}`: {why}"))).ok();
+    networks.into_iter().filter_map(parse).collect()
 }
 
 fn parse_mode(text: &str) -> Result<u32, String> {

@@ -179,6 +179,7 @@ fn databases(url: UpstreamUrl, pool: PoolSettings) -> Vec<Database> {
         database: None,
         user: url.user,
         password: url.password,
+        password_command: None,
         tls: url.tls,
         parameters: url.parameters,
         pool,

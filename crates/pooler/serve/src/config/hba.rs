@@ -11,8 +11,9 @@ mod parse;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::HashSet, net::IpAddr, sync::Arc};
+use std::{collections::HashSet, sync::Arc};
 
+use driver::Network;
 use postgres_session::{LoginAttempt, Rejection};
 
 pub use ident::{IdentMap, IdentMaps};
@@ -81,13 +82,6 @@ struct UserNames {
     listed: HashSet<String>,
 }
 
-/// The addresses that are `base` in the bits of `mask`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Network {
-    base: IpAddr,
-    mask: u128,
-}
-
 impl Hba {
     pub fn new(rules: Vec<Rule>) -> Self {
         Self { rules }
@@ -138,19 +132,5 @@ impl DatabaseNames {
 impl UserNames {
     fn contain(&self, user: &str) -> bool {
         self.all || self.listed.contains(user)
-    }
-}
-
-impl Network {
-    fn contains(self, address: IpAddr) -> bool {
-        self.base.is_ipv4() == address.is_ipv4() && bits(self.base) & self.mask == bits(address) & self.mask
-    }
-}
-
-/// An address as a number. Addresses of different families are not comparable.
-fn bits(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(address) => u128::from(address.to_bits()),
-        IpAddr::V6(address) => address.to_bits(),
     }
 }

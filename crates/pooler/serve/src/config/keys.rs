@@ -6,6 +6,7 @@ use super::{
     http::{HTTP_KEYS, TOKEN_KEYS},
     network::{DNS_KEYS, TCP_KEYS},
     options::POOL_KEYS,
+    password_command::PASSWORD_COMMAND_KEYS,
     pgbouncer,
     tls::LISTENER_TLS_KEYS,
 };
@@ -52,6 +53,7 @@ pub const LISTENER_KEYS: &[&str] = &[
     "socket_group",
     "backlog",
     "reuse_port",
+    "proxy_protocol_from",
 ];
 
 /// `[[database]]`, beside those of pools and of looking users up.
@@ -72,6 +74,8 @@ pub const USER_KEYS: &[&str] = &[
     "name",
     "password",
     "password_file",
+    "passwords",
+    "password_files",
     "certificate",
     "mode",
     "max_size",
@@ -96,7 +100,7 @@ const SECTIONS: &[(&str, &[&[&str]])] = &[
     ("[auth]", &[AUTH_KEYS, LOGIN_KEYS, AUTH_QUERY_KEYS]),
     ("[pool]", &[POOL_KEYS]),
     ("[[listener]]", &[LISTENER_KEYS, LISTENER_TLS_KEYS, HTTP_KEYS]),
-    ("[[database]]", &[DATABASE_KEYS, POOL_KEYS, AUTH_QUERY_KEYS]),
+    ("[[database]]", &[DATABASE_KEYS, PASSWORD_COMMAND_KEYS, POOL_KEYS, AUTH_QUERY_KEYS]),
     ("[[user]]", &[USER_KEYS]),
     ("[[token]]", &[TOKEN_KEYS]),
     ("[tcp]", &[TCP_KEYS]),

@@ -82,7 +82,8 @@ pub fn default_user(database: &mut Database) {
 /// Clients of Redis send their password as it is, so that is what must be known; Poolhouse logs in with it, too.
 pub fn refuse_hashed(users: &[User], mut error: impl FnMut(&User, String)) {
     for user in users {
-        if user.password.as_ref().is_some_and(|password| password.plain().is_none()) {
+        let mut all = user.password.iter().chain(user.other_passwords.iter());
+        if all.any(|password| password.plain().is_none()) {
             error(
                 user,
                 format!("the password of `{}` is a hash of PostgreSQL's: for Redis give it as it is", user.name),

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use settings::{Document, Problem, Section};
 use upstream::Kind;
 
-use super::{AuthType, Database, Limits, Listener, User};
+use super::{AuthType, Database, Limits, Listener, User, passwords::PASSWORD_KEYS};
 
 /// A database is of no use where no listener speaks its protocol.
 pub fn refuse_unreachable(document: &Document<'_>, databases: &[Database], listeners: &[Listener]) {
@@ -68,7 +68,7 @@ fn refuse_users_without_password(document: &Document<'_>, users: &[User]) {
         return;
     }
     // One that cannot be read is told as that.
-    let has_key = |user: &User| ["password", "password_file"].iter().any(|key| user.spots.contains_key(key));
+    let has_key = |user: &User| PASSWORD_KEYS.iter().any(|key| user.spots.contains_key(key));
     let without = |user: &&User| user.password.is_none() && !user.certificate && !has_key(user);
     for user in users.iter().filter(without) {
         let span = user.spots.get("name").cloned().unwrap_or_default();

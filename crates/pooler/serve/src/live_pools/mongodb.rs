@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use mongodb_session::{Directory, ServerLogin, Verifier, Welcome};
+use mongodb_session::{Directory, ServerLogin, Verifiers, Welcome};
 use seam::{Encryption, Origin, PoolId};
 
 use super::LivePools;
@@ -38,8 +38,8 @@ impl Directory for LivePools {
         self.current().mongodb_welcome(origin)
     }
 
-    fn verifier(&self, user: &str) -> Option<Arc<Verifier>> {
-        self.current().mongodb_verifier(user)
+    fn verifiers(&self, user: &str) -> Option<Verifiers> {
+        self.current().mongodb_verifiers(user)
     }
 
     fn hosts(&self) -> Vec<usize> {

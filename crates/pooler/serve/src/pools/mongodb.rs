@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use driver::Address;
-use mongodb_session::{ServerLogin, Verifier, Welcome};
+use mongodb_session::{ServerLogin, Verifiers, Welcome};
 use seam::{Origin, PoolId};
 use settings::Secret;
 use upstream::Kind;
@@ -51,8 +51,10 @@ impl ConfigPools {
         }
     }
 
-    pub(crate) fn mongodb_verifier(&self, user: &str) -> Option<Arc<Verifier>> {
-        self.user(user)?.password.as_ref()?.verifier()
+    pub(crate) fn mongodb_verifiers(&self, user: &str) -> Option<Verifiers> {
+        let user = self.user(user)?;
+        let first = user.password.as_ref()?.verifier()?;
+        Some(user.other_passwords.verifiers_with(&first))
     }
 
     pub(crate) fn mongodb_hosts(&self) -> Vec<String> {

@@ -11,6 +11,7 @@ use super::{ConfigPools, Lookups, MAX_NAME_BYTES};
 use crate::{
     Password,
     config::{AuthType, IdentMap, Method, User},
+    password::OtherPasswords,
     system_users,
 };
 
@@ -103,10 +104,10 @@ impl ConfigPools {
         if let Some(user) = self.user(&attempt.user) {
             return match &user.password {
                 _ if user.certificate && *method == Method::Stored => prove_by_certificate(attempt, None),
-                Some(password) => self.prove(method, attempt, Some(password)),
+                Some(password) => prove(method, attempt, Some(password), &user.other_passwords),
                 // A password may be in the database.
                 None if takes_password(method) => self.look_up(method, attempt),
-                None => self.prove(method, attempt, None),
+                None => prove(method, attempt, None, &OtherPasswords::default()),
             };
         }
         self.look_up(method, attempt)
@@ -127,7 +128,7 @@ impl ConfigPools {
             return Err(unknown_user(method));
         };
         match known.fresh(&attempt.user, Instant::now()) {
-            Some(Some(password)) => self.prove(method, attempt, Some(&password)),
+            Some(Some(password)) => prove(method, attempt, Some(&password), &OtherPasswords::default()),
             Some(None) => Err(unknown_user(method)),
             None => Ok(Proof::Ask(Ask { pool: *pool, query: Arc::clone(&auth.query) })),
         }
@@ -151,29 +152,8 @@ impl ConfigPools {
         };
         let method = self.method(attempt).map_err(Unknown::Rejected)?;
         match password {
-            Some(password) => self.prove(method, attempt, Some(&password)),
+            Some(password) => prove(method, attempt, Some(&password), &OtherPasswords::default()),
             None => Err(unknown_user(method)),
-        }
-    }
-
-    /// The proof of a user who exists, with what is stored of the password.
-    fn prove(&self, method: &Method, attempt: &LoginAttempt, password: Option<&Password>) -> Result<Proof, Unknown> {
-        match (method, password) {
-            (Method::Trust, _) => Ok(Proof::Trust),
-            (Method::Certificate(map), _) => prove_by_certificate(attempt, map.as_deref()),
-            (Method::Peer(map), _) => prove_by_peer(attempt, map.as_deref()),
-            (Method::Ldap(_), _) => Ok(Proof::Elsewhere),
-            (Method::Reject, _) => Err(Unknown::Rejected(Rejection::Rule)),
-            (Method::Stored | Method::Md5 | Method::Scram | Method::Cleartext, None) => Err(Unknown::User),
-            (Method::Cleartext, Some(password)) => Ok(Proof::Cleartext([stored(password)].into())),
-            (Method::Md5, Some(Password::Plain(password, _))) => {
-                Ok(Proof::Md5(md5_hash(password.reveal(), &attempt.user).into()))
-            }
-            (Method::Scram, Some(Password::Md5(_))) => Err(Unknown::User),
-            (_, Some(Password::Md5(hash))) => Ok(Proof::Md5(Arc::clone(hash.reveal()))),
-            (_, Some(password)) => {
-                Ok(Proof::Scram(password.verifier().expect("a plain or SCRAM password has a verifier")))
-            }
         }
     }
 
@@ -189,6 +169,38 @@ impl ConfigPools {
             (true, [], Method::Cleartext) => vec![Look::Cleartext(None)],
             (true, [], Method::Scram) => vec![Look::Scram(Shape::default())],
             (true, looks, _) => looks.to_vec(),
+        }
+    }
+}
+
+/// The proof of a user who exists, with what is stored of the password, and of those that are valid beside it.
+fn prove(
+    method: &Method,
+    attempt: &LoginAttempt,
+    password: Option<&Password>,
+    others: &OtherPasswords,
+) -> Result<Proof, Unknown> {
+    let all = || password.into_iter().chain(others.iter());
+    match (method, password) {
+        (Method::Trust, _) => Ok(Proof::Trust),
+        (Method::Certificate(map), _) => prove_by_certificate(attempt, map.as_deref()),
+        (Method::Peer(map), _) => prove_by_peer(attempt, map.as_deref()),
+        (Method::Ldap(_), _) => Ok(Proof::Elsewhere),
+        (Method::Reject, _) => Err(Unknown::Rejected(Rejection::Rule)),
+        (Method::Stored | Method::Md5 | Method::Scram | Method::Cleartext, None) => Err(Unknown::User),
+        (Method::Cleartext, Some(_)) => Ok(Proof::Cleartext(all().map(stored).collect())),
+        (Method::Scram, Some(Password::Md5(_))) => Err(Unknown::User),
+        (Method::Md5, Some(Password::Plain(..))) | (_, Some(Password::Md5(_))) => {
+            let hash = |password: &Password| match password {
+                Password::Md5(hash) => Arc::clone(hash.reveal()),
+                Password::Plain(password, _) => md5_hash(password.reveal(), &attempt.user).into(),
+                Password::Scram(_) => unreachable!("no verifier stands beside an md5 hash or behind a plain password"),
+            };
+            Ok(Proof::Md5(all().map(hash).collect()))
+        }
+        (_, Some(password)) => {
+            let verifier = password.verifier().expect("a plain or SCRAM password has a verifier");
+            Ok(Proof::Scram(others.verifiers_with(&verifier)))
         }
     }
 }

@@ -6,11 +6,11 @@ use postgres_session::Unknown;
 use redis_session::{Access, Directory, HttpRules, OverRate, Sentinel, ServerLogin, Version, Welcome};
 use seam::{Encryption, Origin, PoolId};
 use settings::Secret;
-use subtle::ConstantTimeEq;
+use subtle::{Choice, ConstantTimeEq};
 use upstream::Kind;
 
 use super::{ConfigPools, Key};
-use crate::config::DEFAULT_USER;
+use crate::{Password, config::DEFAULT_USER};
 
 impl Directory for ConfigPools {
     fn encryption(&self, listener: u16) -> Encryption {
@@ -30,10 +30,14 @@ impl Directory for ConfigPools {
     }
 
     fn is_password(&self, user: &str, password: &[u8]) -> bool {
-        let known = self.user(user).and_then(|user| user.password.as_ref()?.plain());
+        let user = self.user(user);
+        let others = user.map(|user| user.other_passwords.iter()).into_iter().flatten();
+        let known = user.and_then(|user| user.password.as_ref()).into_iter().chain(others).filter_map(Password::plain);
         // The password of an unknown user is compared, too, with a byte that no client can send here.
-        let stored = known.map_or(&b"\0"[..], |secret| secret.reveal().as_bytes());
-        bool::from(stored.ct_eq(password)) && known.is_some()
+        let is_one = known.fold(b"\0"[..].ct_eq(password) & Choice::from(0), |found, secret| {
+            found | secret.reveal().as_bytes().ct_eq(password)
+        });
+        is_one.into()
     }
 
     fn route(&self, user: &str, database: u32, version: Version) -> Result<PoolId, String> {

@@ -12,7 +12,7 @@ use std::{
 };
 
 use driver::{PoolSpec, Upstreams};
-use mongodb_session::{Directory, MongoDb, ServerLogin, Verifier, Welcome};
+use mongodb_session::{Directory, MongoDb, ServerLogin, Verifier, Verifiers, Welcome};
 use pool::PoolConfig;
 use seam::{Encryption, Origin, PoolId};
 
@@ -105,10 +105,10 @@ impl Directory for Setup {
         if self.secure { Welcome::Password } else { Welcome::Open }
     }
 
-    fn verifier(&self, user: &str) -> Option<Arc<Verifier>> {
+    fn verifiers(&self, user: &str) -> Option<Verifiers> {
         static VERIFIER: OnceLock<Arc<Verifier>> = OnceLock::new();
         let verifier = || VERIFIER.get_or_init(|| Arc::new(Verifier::from_password(PASSWORD, b"salt", ITERATIONS)));
-        self.secure.then(|| user_of(user).map(|_| Arc::clone(verifier())))?
+        self.secure.then(|| user_of(user).map(|_| Arc::clone(verifier()).into()))?
     }
 
     fn hosts(&self) -> Vec<usize> {

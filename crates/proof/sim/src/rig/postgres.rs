@@ -70,7 +70,7 @@ impl Directory for TestDirectory {
     }
 
     fn note_lookup(&self, _: &LoginAttempt, stored: Option<&str>) -> Result<Proof, Unknown> {
-        stored.map(|hash| Proof::Md5(hash.into())).ok_or(Unknown::User)
+        stored.map(|hash| Proof::Md5([hash.into()].into())).ok_or(Unknown::User)
     }
 
     fn looks(&self, _: &LoginAttempt) -> Vec<Look> {

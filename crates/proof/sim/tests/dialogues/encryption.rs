@@ -67,7 +67,7 @@ fn where_tls_is_required_a_cancel_request_may_come_in_the_clear() {
 
 /// The last message of a SCRAM login within TLS.
 fn bound_login(mechanism: &str, binding: scram::ChannelBinding) -> Vec<u8> {
-    let proof = Proof::Scram(Arc::new(scram::Verifier::from_password("pencil", b"salt", 2)));
+    let proof = Proof::Scram(Arc::new(scram::Verifier::from_password("pencil", b"salt", 2)).into());
     let mut client = Caller::new(Encryption::Allow, proof);
     client.send(SSL_REQUEST);
     client.is_secured();

@@ -114,7 +114,8 @@ fn a_login_asks_another_server_when_the_first_dies_and_fails_with_the_second() {
 fn a_password_is_proved_by_scram() {
     for (pieces, password) in all_pieces().flat_map(|pieces| [(pieces, "pencil"), (pieces, "wrong")]) {
         let verifier = scram::Verifier::from_password("pencil", b"salt", 2);
-        let mut rig = TestDirectory { proof: Proof::Scram(Arc::new(verifier)), ..TestDirectory::default() }.rig(HELD);
+        let mut rig =
+            TestDirectory { proof: Proof::Scram(Arc::new(verifier).into()), ..TestDirectory::default() }.rig(HELD);
         add_server(&mut rig);
         rig.pieces = pieces;
         let client = connect_with(&mut rig, &[("user", "app")]);
@@ -330,7 +331,7 @@ fn a_server_whose_start_up_does_not_end_is_given_up() {
 
 #[test]
 fn a_second_start_up_during_a_login_is_refused() {
-    let proof = Proof::Scram(Arc::new(scram::Verifier::from_password("pencil", b"salt", 2)));
+    let proof = Proof::Scram(Arc::new(scram::Verifier::from_password("pencil", b"salt", 2)).into());
     let mut rig = TestDirectory { proof, ..TestDirectory::default() }.rig(HELD);
     add_server(&mut rig);
     for user in ["app", "root"] {

@@ -57,6 +57,27 @@ pub const FAMILIES: &[Family] = &[
     ),
     family(
         Counter,
+        "poolhouse_password_command_failures",
+        "How often the program for a database's password has failed",
+        Process(|input, to| {
+            for status in &input.process.password_commands {
+                status.databases.iter().for_each(|database| to.count(&[("database", database)], status.failures));
+            }
+        }),
+    ),
+    family(
+        Gauge,
+        "poolhouse_password_command_valid_seconds",
+        "For how long the password holds that the program of a database gave last; 0 without one",
+        Process(|input, to| {
+            for status in &input.process.password_commands {
+                let seconds = status.remaining.unwrap_or_default().as_secs_f64();
+                status.databases.iter().for_each(|database| to.seconds(&[("database", database)], seconds));
+            }
+        }),
+    ),
+    family(
+        Counter,
         "poolhouse_auth_failures",
         "Failed logins of clients",
         Process(|input, to| to.count(&[], input.snapshot.auth_failures)),

@@ -1,6 +1,6 @@
 //! The fields of the lines of HBA and ident files, as PostgreSQL separates them: by spaces; a comma joins the items of
-//! a list to one field; text in double quotes is taken as it stands, a quote within it doubled; `#` begins a comment, and
-//! a backslash at its end continues a line.
+//! a list to one field; text in double quotes is taken as it stands, a quote within it doubled; `#` begins a comment,
+//! and a backslash at its end continues a line.
 
 use std::ops::Range;
 

@@ -3,8 +3,10 @@
 
 use std::{collections::HashSet, net::IpAddr, sync::Arc};
 
+use driver::Network;
+
 use super::{
-    Connection, DatabaseNames, Hba, IdentMaps, Method, Network, Rule, UserNames, bits,
+    Connection, DatabaseNames, Hba, IdentMaps, Method, Rule, UserNames,
     lines::{self, Field, Token, Wrong},
 };
 use crate::config::ldap::LdapOptions;
@@ -238,29 +240,20 @@ fn network(fields: &mut Fields<'_>) -> Result<Option<Network>, Wrong> {
         let message = format!("`{address}` is no address: host names are not supported, write addresses or `all`");
         return Err(token.wrong(message));
     };
-    let width: u32 = if base.is_ipv4() { 32 } else { 128 };
-    let mask = match length {
-        Some(length) => {
-            let length = length.parse::<u32>().ok().filter(|length| *length <= width);
-            let length =
-                length.ok_or_else(|| token.wrong(format!("behind the slash comes a number from 0 to {width}")))?;
-            // The bits above the network's own are zero.
-            let ones = u128::MAX.checked_shl(128 - length).unwrap_or(0);
-            if width == 32 { ones >> 96 } else { ones }
-        }
+    let network = match length {
+        Some(length) => match length.parse() {
+            Ok(length) => Network::new(base, length),
+            Err(_) => Err("behind the slash comes a number".to_owned()),
+        },
         None => {
-            let mask = fields.one("the mask of the address")?;
-            match mask.text.parse::<IpAddr>().ok().filter(|mask| mask.is_ipv4() == base.is_ipv4()) {
-                Some(mask) => bits(mask),
-                None => {
-                    return Err(
-                        token.wrong(format!("an address has a mask: write {address}/{width} for this one alone"))
-                    );
-                }
-            }
+            let mask = fields.one("the mask of the address")?.text.parse();
+            mask.ok().and_then(|mask| Network::with_mask(base, mask)).ok_or_else(|| {
+                let width = if base.is_ipv4() { 32 } else { 128 };
+                format!("an address has a mask: write {address}/{width} for this one alone")
+            })
         }
     };
-    Ok(Some(Network { base, mask }))
+    network.map(Some).map_err(|message| token.wrong(message))
 }
 
 /// An option behind the method.
