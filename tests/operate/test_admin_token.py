@@ -31,6 +31,42 @@ def test_a_token_can_be_changed_by_a_reload(start):
     assert pooler.post("/api/resume", {"Authorization": f"Bearer {other}"})[0] == 200
 
 
+TOKENS = [{"name": "grafana", "token": "view-" + TOKEN, "role": "view"}, {"name": "anna", "token": "anna-" + TOKEN, "role": "operate"}]
+
+
+def bearer(token):
+    return {"Authorization": f"Bearer {token}"}
+
+
+def test_tokens_have_names_and_roles(start):
+    pooler = start(admin_tokens=TOKENS, view_needs_token=True)
+    anna, grafana = bearer("anna-" + TOKEN), bearer("view-" + TOKEN)
+    assert pooler.post("/api/resume", anna)[0] == 200
+    assert pooler.post("/api/resume", grafana)[0] == 403
+    assert pooler.post("/api/resume")[0] == 401
+    for path in ["/metrics", "/api/pools", "/"]:
+        assert [pooler.get(path, headers=headers)[0] for headers in (anna, grafana, bearer("x"), {})] == [200, 200, 401, 401]
+    assert pooler.get("/health")[0] == 200, "a probe has no token"
+    assert 'token="anna" order="resume"' in pooler.log() and 'token="grafana"' in pooler.log()
+    assert TOKEN not in pooler.log()
+    told = pooler.ctl("show", "pools", environment={"POOLHOUSE_ADMIN_TOKEN": "view-" + TOKEN})
+    assert told.returncode == 0, told.stderr
+    assert pooler.ctl("resume", environment={"POOLHOUSE_ADMIN_TOKEN": "view-" + TOKEN}).returncode != 0
+
+
+@pytest.mark.parametrize("tokens, word", [
+    ([TOKENS[0], TOKENS[0]], "another [[admin_token]]"),
+    ([{"name": "a", "token": TOKEN}], "no `role`"),
+    ([{"name": "a", "role": "view"}], "no `token`"),
+    ([{"name": "a", "role": "view", "token": "short"}], "fewer than"),
+    ([], "no token to show"),
+])
+def test_tokens_that_make_no_sense_are_refused(start, tokens, word):
+    with pytest.raises(Failed) as raised:
+        start(admin_tokens=tokens, view_needs_token=True)
+    assert word in raised.value.output
+
+
 @pytest.mark.parametrize("headers", [
     {},
     {"Content-Type": "text/plain"},

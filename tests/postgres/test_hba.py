@@ -1,13 +1,14 @@
 """HBA rules, ident maps and the types of login that `[auth]` has besides passwords."""
 
 import getpass
+import os
 import ssl
 
 import psycopg
 import pytest
 
 from support import postgres_wire as w
-from support.pooler import BINARY
+from support.pooler import BINARY, PgBouncer
 from support.postgres_cluster import PASSWORDS, md5_hash, scram_verifier
 
 pytestmark = pytest.mark.poolhouse_only
@@ -150,6 +151,37 @@ def test_check_names_file_and_line_of_a_wrong_rule(start):
     assert told.returncode == 2
     assert "hba.conf:2:10" in told.stdout and "groups" in told.stdout and "host all +staff" in told.stdout
     assert "hba.conf:3:18" in told.stdout and "pam is not supported" in told.stdout
+
+
+def test_pgbouncer_judges_the_same_clients_in_the_same_way(hba, cluster, workspace):
+    """The same rules and users in the PgBouncer that is installed: each client is asked for the same, or told the same."""
+    if not os.path.exists(PgBouncer.binary()):
+        pytest.skip("PgBouncer is not installed")
+    me = getpass.getuser()
+    lines = ["local all rejected reject", "local all app peer map=m", "local all app2 peer map=n", "local all md5user peer",
+             "local all all trust", "host replication all 127.0.0.1/32 reject", 'host "all" all 127.0.0.1/32 reject',
+             "host bench app,md5user 127.0.0.1/32 md5", "host sameuser all all trust", "host other app 127.0.0.0 255.0.0.0 password",
+             "host other all 127.0.0.1/32 scram-sha-256", "hostssl bench app2 all trust", "host bench app2 10.0.0.0/8 trust",
+             'host "other, and bench" app2 all trust']
+    ident = [f"m {me} app", "m root all", "n another app2"]
+    users = {**USERS, "bench": "x", "rejected": "y"}
+    databases = {"bench": {}, "other": {}}
+    ours = hba(lines, ident=ident, users=users, databases=databases)
+    directory = workspace / f"beside-{os.urandom(4).hex()}"
+    directory.mkdir()
+    for name in ["hba.conf", "ident.conf"]:
+        (directory / name).write_text((ours.directory / name).read_text())
+    theirs = PgBouncer(directory, cluster)
+    theirs.start(users=users, databases=databases, ini={
+        "auth_type": "hba", "auth_hba_file": directory / "hba.conf", "auth_ident_file": directory / "ident.conf"})
+    try:
+        clients = [(user, database, unix) for user in ["app", "app2", "md5user", "bench", "rejected", "unknown"]
+                   for database in ["bench", "other", "all"] for unix in [True, False]]
+        told = {client: (greeting(ours, *client), greeting(theirs, *client)) for client in clients if client[1] != "all" or not client[2]}
+        assert all(our == their for our, their in told.values()), {client: pair for client, pair in told.items() if pair[0] != pair[1]}
+        assert len({pair[0] for pair in told.values()}) >= 7, "the clients are treated in many ways"
+    finally:
+        theirs.stop()
 
 
 # ---- one type for all ----

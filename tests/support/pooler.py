@@ -42,7 +42,7 @@ LISTENER_KEYS = {
     "newcomer_wait_time": None, "login_time": "client_login_timeout", "query_time": "query_timeout", "transaction_idle_time": "idle_transaction_timeout",
     "transaction_time": "transaction_timeout", "backlog": "listen_backlog", "reuse_port": "so_reuseport", "socket_mode": "unix_socket_mode", "socket_group": "unix_socket_group",
 }
-TLS_KEYS = ("tls", "tls_cert", "tls_key", "tls_client_ca", "tls_client_auth")
+TLS_KEYS = ("tls", "tls_cert", "tls_key", "tls_client_ca", "tls_client_auth", "tls_protocols", "tls_ciphers")
 LISTENER_KEYS.update(dict.fromkeys((*TLS_KEYS, "proxy_protocol_from")))
 SERVE_KEYS = {"workers": None, "drain_time": None, "stay_time": None, "max_auth_failures": None, "node_id": None, "log_connections": None, "log_disconnections": None}
 LIMITS_KEYS = {
@@ -54,7 +54,7 @@ TCP_KEYS = {
     "user_timeout": "tcp_user_timeout", "socket_buffer": "tcp_socket_buffer",
 }
 DNS_KEYS = {"max_ttl": "dns_max_ttl"}
-ADMIN_KEYS = {"token": None, "token_file": None, "user_label": None, "names": None}
+ADMIN_KEYS = {"token": None, "token_file": None, "user_label": None, "names": None, "view_needs_token": None}
 
 
 def toml_value(value):
@@ -270,7 +270,7 @@ class Poolhouse(Pooler):
         settings = dict(settings)
         users = settings.pop("users", {"app": PASSWORDS["app"]})
         databases = settings.pop("databases", {"bench": {}})
-        auth = settings.pop("auth", {})
+        auth, admin_tokens = settings.pop("auth", {}), settings.pop("admin_tokens", [])
         auth_file, listen = settings.pop("auth_file", None), settings.pop("listen", f"127.0.0.1:{self.port}")
         settings.pop("ini", None)
 
@@ -281,6 +281,7 @@ class Poolhouse(Pooler):
         admin, tcp, dns = pick(ADMIN_KEYS), pick(TCP_KEYS), pick(DNS_KEYS)
         assert not settings, f"unknown settings {settings}"
         text = toml_table("[admin]", {"listen": f"127.0.0.1:{self.admin_port}", **admin})
+        text += "".join(toml_table("[[admin_token]]", token) for token in admin_tokens)
         if "TEST_WORKERS" in os.environ:
             serve.setdefault("workers", int(os.environ["TEST_WORKERS"]))
         if serve:

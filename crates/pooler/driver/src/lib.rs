@@ -55,4 +55,7 @@ pub use snapshot::{
 };
 pub use socket::{TcpOptions, prepare_listener};
 pub use stepped_workers::{NextStep, SteppedWorkers};
-pub use tls::{ClientCertificates, TlsAcceptor, TlsConnector, TlsError, TlsIdentity, Trust, tls_failure_of};
+pub use tls::{
+    CertificateFacts, ClientCertificates, TlsAcceptor, TlsConnector, TlsError, TlsIdentity, TlsLimits, Trust,
+    certificate_facts, tls_failure_of,
+};

@@ -18,16 +18,49 @@ mod trust;
 use std::{fmt, io, sync::Arc};
 
 use rustls::{
+    SupportedProtocolVersion,
     crypto::CryptoProvider,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    version::{TLS12, TLS13},
 };
 use seam::TlsFailure;
 
 pub use acceptor::{ClientCertificates, TlsAcceptor};
+pub use certificate::CertificateFacts;
 pub use channel::Channel;
 pub(crate) use channel::{Decrypted, MAX_RECORD};
 pub use connector::TlsConnector;
 pub use trust::Trust;
+
+/// Which versions of TLS, and which ciphers, a connection may use.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TlsLimits {
+    pub tls12: bool,
+    pub tls13: bool,
+    /// The numbers of cipher suites at IANA; `None`: all that there are.
+    pub suites: Option<Vec<u16>>,
+}
+
+impl Default for TlsLimits {
+    fn default() -> Self {
+        Self { tls12: true, tls13: true, suites: None }
+    }
+}
+
+impl TlsLimits {
+    fn versions(&self) -> Vec<&'static SupportedProtocolVersion> {
+        let versions = [(self.tls12, &TLS12), (self.tls13, &TLS13)];
+        versions.into_iter().filter(|(is_allowed, _)| *is_allowed).map(|(_, version)| version).collect()
+    }
+
+    fn provider(&self) -> Arc<CryptoProvider> {
+        let mut provider = rustls::crypto::ring::default_provider();
+        if let Some(suites) = &self.suites {
+            provider.cipher_suites.retain(|suite| suites.contains(&u16::from(suite.suite())));
+        }
+        Arc::new(provider)
+    }
+}
 
 /// Certificates that one file may hold.
 const MAX_CERTIFICATES: usize = 1000;
@@ -49,6 +82,7 @@ impl fmt::Debug for TlsIdentity {
 impl TlsIdentity {
     fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
         let certificates = certificates(&self.certificates)?;
+        refuse_version_1(&certificates)?;
         let key = PrivateKeyDer::from_pem_slice(&self.key)
             .map_err(|_| TlsError::new("the key file holds no private key in PEM that is not encrypted"))?;
         Ok((certificates, key))
@@ -109,6 +143,14 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
+/// What is to be known of the certificates in a PEM text.
+///
+/// # Errors
+/// There is none.
+pub fn certificate_facts(pem: &[u8]) -> Result<Vec<CertificateFacts>, TlsError> {
+    Ok(certificates(pem)?.iter().filter_map(|der| CertificateFacts::of(der)).collect())
+}
+
 /// The certificates of a PEM text; at least one.
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).take(MAX_CERTIFICATES).collect();
@@ -117,6 +159,19 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
         _ => Err(TlsError::new("the file holds no certificate in PEM")),
     }
 }
+
+/// A certificate of the first version says nothing of what it may be used for, and is accepted as that of an authority
+/// only.
+fn refuse_version_1(certificates: &[CertificateDer<'_>]) -> Result<(), TlsError> {
+    let facts = certificates.iter().filter_map(|der| CertificateFacts::of(der));
+    match facts.into_iter().find(|facts| facts.version == 1) {
+        Some(facts) => Err(TlsError::new(format!("{VERSION_1} (subject {})", facts.subject))),
+        None => Ok(()),
+    }
+}
+
+const VERSION_1: &str = "the certificate is of X.509 version 1, which has no extensions and is not accepted: sign it \
+     again with some, for one `openssl x509 -req -copy_extensions copyall`";
 
 fn is_alert_about_certificate(error: &rustls::Error) -> bool {
     use rustls::AlertDescription as Alert;
@@ -142,6 +197,7 @@ fn explain(error: &rustls::Error) -> String {
             Certificate::UnknownIssuer | Certificate::BadSignature => {
                 "the certificate was signed by nobody who is trusted here".to_owned()
             }
+            Certificate::Other(why) if why.to_string().contains("UnsupportedCertVersion") => VERSION_1.to_owned(),
             Certificate::Expired | Certificate::ExpiredContext { .. } => "the certificate has expired".to_owned(),
             Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => {
                 "the certificate is not valid yet".to_owned()

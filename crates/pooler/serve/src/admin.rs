@@ -17,7 +17,7 @@ use axum::{
     extract::{Request, State},
     http::{
         HeaderMap, HeaderValue, Method, StatusCode, Uri,
-        header::{CONTENT_ENCODING, CONTENT_TYPE, VARY},
+        header::{CONTENT_ENCODING, CONTENT_TYPE, VARY, WWW_AUTHENTICATE},
     },
     middleware::{Next, from_fn_with_state},
     response::{IntoResponse, Response},
@@ -26,7 +26,6 @@ use axum::{
 use driver::{ClientFilter, PoolState};
 use seam::PoolId;
 use serde_json::Value;
-use settings::Secret;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::MissedTickBehavior,
@@ -35,6 +34,7 @@ use tokio::{
 use self::{
     body::Pieces,
     findings::{Findings, Sample},
+    guard::Denied,
     gzip::Packed,
     history::History,
     metrics::{Metrics, Process},
@@ -115,6 +115,7 @@ impl Inner {
             held: (self.held)(),
             reloads: reloader.count(),
             password_commands: reloader.password_commands(),
+            certificates: reloader.certificates(),
             suspicious: snapshot.pools.iter().map(|pool| suspicious(pool.id)).filter(|(_, count)| *count > 0).collect(),
             tuners: self.control.tuning.tuners(),
             history_bytes: self.history.bytes(),
@@ -170,8 +171,8 @@ impl Admin {
         &self.0.control
     }
 
-    fn token(&self) -> Option<Secret> {
-        self.0.config().admin.token.clone()
+    fn config(&self) -> Arc<Config> {
+        self.0.config()
     }
 
     /// From now on `/ready` answers 503.
@@ -235,8 +236,13 @@ fn instance() -> String {
 async fn guarded(State(admin): State<Admin>, request: Request, next: Next) -> Response {
     if request.method() != Method::POST {
         let config = admin.0.config();
-        if let Err(why) = guard::may_look(request.headers(), config.admin.token.as_ref(), &config.admin.names) {
-            return (StatusCode::FORBIDDEN, format!("{why}\n")).into_response();
+        match guard::may_look(request.headers(), request.uri().path(), &config.admin) {
+            Ok(()) => {}
+            Err(Denied::NotLocal(why)) => return (StatusCode::FORBIDDEN, format!("{why}\n")).into_response(),
+            Err(Denied::Token | Denied::Role(_)) => {
+                let answer = (StatusCode::UNAUTHORIZED, "looking needs a token, which is missing or wrong\n");
+                return ([(WWW_AUTHENTICATE, "Bearer")], answer).into_response();
+            }
         }
     }
     next.run(request).await

@@ -2,6 +2,7 @@
 //! permissions of its files; connects to nothing.
 
 mod addresses;
+mod certificates;
 mod logins;
 mod secrets;
 mod tenants;
@@ -63,6 +64,7 @@ pub fn check(config: &Config, machine: Machine) -> Vec<Problem> {
     secrets::secrets(config, &mut found);
     users::users(config, &mut found);
     tls_files(config, &mut found);
+    certificates::expiry(config, &mut found);
     logins::logins(config, &mut found);
     open_keys(config, &mut found);
     files(config, &mut found);
@@ -95,11 +97,15 @@ pub(crate) fn errors_of_a_part(config: &Config, intact: IntactSections) -> Vec<P
 }
 
 fn missing_authentication(config: &Config, found: &mut Vec<Problem>) {
-    if let Some(admin) = config.admin.listen.filter(|a| !Endpoint::Tcp(*a).is_local()) {
+    let is_guarded = config.admin.view_needs_token && config.admin.orders_need_token();
+    if let Some(admin) = config.admin.listen.filter(|a| !Endpoint::Tcp(*a).is_local() && !is_guarded) {
         let problem = Problem::warning(format!("the admin address {admin} can be reached from other machines"));
-        let problem = problem.hint(match config.admin.token {
-            Some(_) => "looking asks for no token: everyone who reaches it sees names and addresses of clients",
-            None => {
+        let problem = problem.hint(match config.admin.orders_need_token() {
+            true => {
+                "looking asks for no token: everyone who reaches it sees names and addresses of clients; \
+                 view_needs_token = true changes that"
+            }
+            false => {
                 "everyone who reaches it sees names and addresses of clients; changes need a `token` there, \
                      and there is none"
             }

@@ -13,6 +13,8 @@ use upstream::{Ignored, Kind, MongoOptions, Sentinel, SrvName, UpstreamTls};
 
 use crate::{Password, password::OtherPasswords};
 
+mod admin_address;
+mod admin_token;
 mod auth;
 mod auth_query;
 mod console;
@@ -34,6 +36,7 @@ mod refusals;
 mod tls;
 mod userlist;
 
+pub use admin_token::{AdminToken, Role};
 pub use auth::AuthType;
 pub use auth_query::{AuthQuery, DEFAULT_AUTH_QUERY};
 pub use endpoint::{Endpoint, parse_tcp};
@@ -171,6 +174,10 @@ pub struct Admin {
     pub user_label: bool,
     /// The token that orders take; without one, every program on this machine may give orders.
     pub token: Option<Secret>,
+    /// Further tokens, with names and roles.
+    pub tokens: Vec<AdminToken>,
+    /// Whether looking takes a token, too.
+    pub view_needs_token: bool,
     /// Host names that requests may use, besides addresses and `localhost`.
     pub names: Vec<String>,
     pub spots: Spots,
@@ -184,9 +191,23 @@ impl Default for Admin {
             is_configured: false,
             user_label: true,
             token: None,
+            tokens: Vec::new(),
+            view_needs_token: false,
             names: Vec::new(),
             spots: Spots::new(),
         }
+    }
+}
+
+impl Admin {
+    /// All tokens, with the one of `[admin]`.
+    pub fn all_tokens(&self) -> impl Iterator<Item = AdminToken> {
+        self.token.iter().cloned().map(AdminToken::unnamed).chain(self.tokens.iter().cloned())
+    }
+
+    /// Whether orders take a token.
+    pub fn orders_need_token(&self) -> bool {
+        self.all_tokens().any(|token| token.role == Role::Operate)
     }
 }
 

@@ -1,5 +1,5 @@
-//! Watches the files that a configuration names: passwords, certificates and keys. When they have changed, they are read
-//! again, so that a renewal needs no signal. Looks at their metadata every few seconds, through symbolic links: a
+//! Watches the files that a configuration names: passwords, certificates and keys. When they have changed, they are
+//! read again, so that a renewal needs no signal. Looks at their metadata every few seconds, through symbolic links: a
 //! Kubernetes secret is renewed by another target of a link. Reads no file itself.
 
 use std::{collections::BTreeMap, fs::metadata, os::unix::fs::MetadataExt, path::PathBuf, sync::Arc, time::Duration};

@@ -4,6 +4,7 @@
 
 mod admin;
 mod banner;
+mod certificates;
 mod check;
 mod config;
 mod file_watch;
@@ -28,6 +29,7 @@ mod systemd;
 mod tls;
 mod token_digest;
 mod tokens;
+mod trials;
 mod tuning;
 
 pub use admin::{MAX_LIMIT, POOL_BYTES, POOL_VALUES};
@@ -40,3 +42,4 @@ pub use pools::MAX_POOLS;
 pub use read::{from_file, from_ini, from_text};
 pub use serve::{ServeError, serve};
 pub use tls::Tls;
+pub use trials::{Trial, trials};

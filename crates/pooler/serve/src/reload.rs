@@ -10,6 +10,7 @@ use driver::{Changes, Handle};
 use settings::{Problem, Problems, Severity};
 
 use crate::{
+    certificates::{KnownCertificate, certificates},
     check::{Machine, check},
     config::{Config, Listener, Source},
     live_pools::{LivePools, Succession},
@@ -27,6 +28,7 @@ pub struct Reloader {
     tls: Arc<Tls>,
     /// The programs that give passwords of databases.
     commands: Arc<PasswordCommands>,
+    certificates: RwLock<Arc<[KnownCertificate]>>,
     /// The configuration at start. Its listeners are open, in its order, and settings that take a restart follow it.
     first: Arc<Config>,
     in_force: RwLock<Arc<Config>>,
@@ -68,9 +70,27 @@ impl Reloader {
         tls: Arc<Tls>,
         commands: Arc<PasswordCommands>,
     ) -> Self {
+        let certificates = RwLock::new(certificates(&config).into());
         let (first, in_force) = (Arc::clone(&config), RwLock::new(config));
         let (failed, done, is_behind) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
-        Self { handle, pools, tls, commands, first, in_force, reloading: Mutex::new(()), failed, done, is_behind }
+        Self {
+            handle,
+            pools,
+            tls,
+            commands,
+            certificates,
+            first,
+            in_force,
+            reloading: Mutex::new(()),
+            failed,
+            done,
+            is_behind,
+        }
+    }
+
+    /// The certificates of the configuration in force.
+    pub fn certificates(&self) -> Arc<[KnownCertificate]> {
+        Arc::clone(&self.certificates.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// What is known of the programs that give passwords.
@@ -165,6 +185,7 @@ impl Reloader {
         };
         // New programs have given their passwords before a server connects.
         self.commands.follow(&config);
+        *self.certificates.write().unwrap_or_else(PoisonError::into_inner) = certificates(&config).into();
         let config = Arc::new(config);
         let pools = self.pools.make_current(ConfigPools::new(Arc::clone(&config), Arc::new(tls)));
         self.handle.reconfigure(&changes);

@@ -151,7 +151,7 @@ impl From<Problem> for Problems {
 const KEYS_WITHOUT_SECRETS: &[&[&str]] = &[
     // The process, and its administrators
     &["workers", "drain_time", "stay_time", "max_auth_failures", "node_id", "log_connections", "log_disconnections"],
-    &["listen", "user_label", "names"],
+    &["listen", "user_label", "names", "view_needs_token", "role"],
     // Users and tokens
     &[
         "name",
@@ -170,7 +170,7 @@ const KEYS_WITHOUT_SECRETS: &[&[&str]] = &[
     // Listeners
     &["protocol", "soft_limit", "hard_limit", "evict_min_idle", "client_idle_time", "newcomer_wait_time", "login_time"],
     &["query_time", "transaction_idle_time", "preset", "socket_mode", "tls_cert", "tls_client_auth", "tls_client_ca"],
-    &["proxy_protocol_from", "origins", "blocking_time"],
+    &["tls_protocols", "tls_ciphers", "proxy_protocol_from", "origins", "blocking_time"],
     // Databases and pools
     &["password_command_time", "password_command_lifetime"],
     &["url_file", "max_server_connections", "max_connections", "max_user_connections", "mode", "max_size", "min_size"],

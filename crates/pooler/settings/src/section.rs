@@ -480,6 +480,7 @@ fn title(key: &str) -> &'static str {
         "database" => "[[database]]",
         "user" => "[[user]]",
         "token" => "[[token]]",
+        "admin_token" => "[[admin_token]]",
         "tcp" => "[tcp]",
         "dns" => "[dns]",
         _ => unreachable!("no section is called `{key}`"),

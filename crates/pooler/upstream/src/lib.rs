@@ -10,6 +10,7 @@ mod mongodb;
 mod percent;
 mod srv;
 mod tls;
+mod tls_limits;
 mod url;
 
 pub use dns::name_servers;
@@ -19,4 +20,5 @@ pub use mongodb::{Ignored, MongoOptions};
 pub use percent::decode as percent_decode;
 pub use srv::{Seeds, SrvName};
 pub use tls::{ChannelBinding, Root, SslMode, URL_TLS_KEYS, UpstreamTls, UrlTls};
+pub use tls_limits::TlsLimits;
 pub use url::{Sentinel, UpstreamUrl};

@@ -4,9 +4,18 @@ use std::path::{Path, PathBuf};
 
 use settings::choose;
 
-use crate::kind::Kind;
+use crate::{kind::Kind, tls_limits::TlsLimits};
 
-pub const URL_TLS_KEYS: &[&str] = &["sslmode", "sslrootcert", "sslcert", "sslkey", "sslnegotiation", "channel_binding"];
+pub const URL_TLS_KEYS: &[&str] = &[
+    "sslmode",
+    "sslrootcert",
+    "sslcert",
+    "sslkey",
+    "sslnegotiation",
+    "channel_binding",
+    "tls_protocols",
+    "tls_ciphers",
+];
 
 /// TLS towards an upstream.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -18,6 +27,8 @@ pub struct UpstreamTls {
     /// `sslnegotiation=direct`: the handshake begins without asking for TLS first.
     pub direct: bool,
     pub binding: ChannelBinding,
+    /// Poolhouse's own parameters `tls_protocols` and `tls_ciphers`.
+    pub limits: TlsLimits,
 }
 
 /// libpq's `sslmode`.
@@ -87,6 +98,7 @@ pub struct UrlTls {
     key: Option<PathBuf>,
     direct: bool,
     binding: ChannelBinding,
+    limits: TlsLimits,
 }
 
 impl UrlTls {
@@ -108,6 +120,8 @@ impl UrlTls {
                 self.direct = choose(value, &[("postgres", false), ("direct", true)])
                     .map_err(|message| format!("sslnegotiation: {message}"))?;
             }
+            "tls_protocols" => self.limits.set_protocols([value])?,
+            "tls_ciphers" => self.limits.set_ciphers([value])?,
             "channel_binding" => {
                 let words = [
                     ("disable", ChannelBinding::Never),
@@ -181,7 +195,8 @@ impl UrlTls {
             (None, None) => None,
             _ => return Err("sslcert and sslkey belong together: give both".to_owned()),
         };
-        Ok(UpstreamTls { mode, root: self.root, identity, direct: self.direct, binding: self.binding })
+        let Self { root, direct, binding, limits, .. } = self;
+        Ok(UpstreamTls { mode, root, identity, direct, binding, limits })
     }
 }
 

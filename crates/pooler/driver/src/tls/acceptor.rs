@@ -10,7 +10,7 @@ use rustls::{
     server::{NoServerSessionStorage, UnbufferedServerConnection, WebPkiClientVerifier},
 };
 
-use super::{Channel, TlsError, TlsIdentity, certificate, certificates, provider};
+use super::{Channel, TlsError, TlsIdentity, TlsLimits, certificate, certificates, provider};
 
 /// What is made of certificates that clients show.
 #[derive(Clone, Debug)]
@@ -38,9 +38,23 @@ impl TlsAcceptor {
     /// # Errors
     /// What is wrong with the certificates or the key, or that one does not belong to the other.
     pub fn new(identity: &TlsIdentity, clients: &ClientCertificates, alpn: &[&[u8]]) -> Result<Self, TlsError> {
+        Self::within(&TlsLimits::default(), identity, clients, alpn)
+    }
+
+    /// As [`TlsAcceptor::new`], with these versions and ciphers only.
+    ///
+    /// # Errors
+    /// As [`TlsAcceptor::new`], or no cipher is left for a version.
+    pub fn within(
+        limits: &TlsLimits,
+        identity: &TlsIdentity,
+        clients: &ClientCertificates,
+        alpn: &[&[u8]],
+    ) -> Result<Self, TlsError> {
         let (certificates, key) = identity.read()?;
         let end_point = certificate::end_point(&certificates[0]);
-        let builder = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
+        let builder =
+            ServerConfig::builder_with_provider(limits.provider()).with_protocol_versions(&limits.versions())?;
         let builder = match clients {
             ClientCertificates::Ignored => builder.with_no_client_auth(),
             ClientCertificates::Optional(authorities) => {

@@ -1,7 +1,7 @@
 //! What must be read out of a certificate besides what rustls does: the common name, the hash that channel binding
 //! uses, and the validity of one that is trusted by itself. Trusts no certificate.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rustls::{CertificateError, Error, pki_types::UnixTime};
 use sha2::{Digest, Sha224, Sha256, Sha384, Sha512};
@@ -10,6 +10,27 @@ use x509_cert::{
     der::{Decode, Tag, Tagged, asn1::ObjectIdentifier},
     ext::pkix::{SubjectAltName, name::GeneralName},
 };
+
+/// What people want to know of a certificate.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CertificateFacts {
+    /// The subject, as `CN=db.internal`.
+    pub subject: String,
+    pub expires: SystemTime,
+    /// The version of X.509, from 1.
+    pub version: u8,
+}
+
+impl CertificateFacts {
+    pub(super) fn of(der: &[u8]) -> Option<Self> {
+        let certificate = Certificate::from_der(der).ok()?.tbs_certificate;
+        Some(Self {
+            subject: certificate.subject.to_string(),
+            expires: SystemTime::UNIX_EPOCH + certificate.validity.not_after.to_unix_duration(),
+            version: certificate.version as u8 + 1,
+        })
+    }
+}
 
 /// Longest common name that is looked at, in bytes; X.520 allows 64.
 const MAX_COMMON_NAME: usize = 255;

@@ -9,7 +9,7 @@ use rustls::{
 };
 
 use super::{
-    Channel, TlsError, TlsIdentity, provider,
+    Channel, TlsError, TlsIdentity, TlsLimits,
     trust::{Rule, Trust},
 };
 
@@ -23,9 +23,23 @@ impl TlsConnector {
     /// # Errors
     /// What is wrong with the certificates or the key.
     pub fn new(trust: &Trust, identity: Option<&TlsIdentity>, alpn: &[&[u8]]) -> Result<Self, TlsError> {
-        let rule = Rule::new(trust, &provider())?;
-        let builder = ClientConfig::builder_with_provider(provider())
-            .with_safe_default_protocol_versions()?
+        Self::within(&TlsLimits::default(), trust, identity, alpn)
+    }
+
+    /// As [`TlsConnector::new`], with these versions and ciphers only.
+    ///
+    /// # Errors
+    /// As [`TlsConnector::new`], or no cipher is left for a version.
+    pub fn within(
+        limits: &TlsLimits,
+        trust: &Trust,
+        identity: Option<&TlsIdentity>,
+        alpn: &[&[u8]],
+    ) -> Result<Self, TlsError> {
+        let provider = limits.provider();
+        let rule = Rule::new(trust, &provider)?;
+        let builder = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&limits.versions())?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(rule));
         let mut config = match identity {

@@ -15,6 +15,8 @@ use axum::http::{
 };
 use settings::Secret;
 
+use crate::config::{Admin, AdminToken, Role};
+
 /// The header that must be there when there is no token; its value does not matter.
 pub const HEADER: &str = "x-poolhouse";
 
@@ -22,20 +24,31 @@ pub const HEADER: &str = "x-poolhouse";
 const SITE: &str = "sec-fetch-site";
 const MODE: &str = "sec-fetch-mode";
 
-/// Why a request may change nothing: with the HTTP status 401 or 403.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Why a request may change nothing, or see nothing: with the HTTP status 401 or 403.
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Denied {
     /// No token, or a wrong one.
     Token,
+    /// The token of this name only permits to look.
+    Role(String),
     /// There is no token to show, and the request does not come from this machine, or comes from a web page.
     NotLocal(&'static str),
 }
 
-/// Whether a request may see what is here. `names` are those by which this address may be asked.
-pub fn may_look(headers: &HeaderMap, token: Option<&Secret>, names: &[String]) -> Result<(), &'static str> {
-    if token.is_some_and(|token| shows(headers, token)) {
+/// Pages that probes look at, which have no token.
+const OPEN_PAGES: &[&str] = &["/health", "/ready"];
+
+/// Whether a request may see the page at `path`.
+pub fn may_look(headers: &HeaderMap, path: &str, admin: &Admin) -> Result<(), Denied> {
+    if shown(headers, admin).is_some() {
         return Ok(());
     }
+    may_look_without_token(headers, &admin.names).map_err(Denied::NotLocal)?;
+    if admin.view_needs_token && !OPEN_PAGES.contains(&path) { Err(Denied::Token) } else { Ok(()) }
+}
+
+/// Whether a request may see what needs no token. `names` are those by which this address may be asked.
+fn may_look_without_token(headers: &HeaderMap, names: &[String]) -> Result<(), &'static str> {
     // The dashboard sends no Origin. A link on another site navigates here, and that site cannot read the answer.
     let foreign = |site: &[u8]| matches!(site, b"cross-site" | b"same-site");
     let navigates = headers.get(MODE).is_some_and(|mode| mode == "navigate");
@@ -49,10 +62,14 @@ pub fn may_look(headers: &HeaderMap, token: Option<&Secret>, names: &[String]) -
     }
 }
 
-/// Whether a request may change something.
-pub fn authorize(headers: &HeaderMap, peer: SocketAddr, token: Option<&Secret>) -> Result<(), Denied> {
-    if let Some(token) = token {
-        return if shows(headers, token) { Ok(()) } else { Err(Denied::Token) };
+/// Whether a request may change something. Returns the name of the token that it shows, if one is needed.
+pub fn authorize(headers: &HeaderMap, peer: SocketAddr, admin: &Admin) -> Result<Option<String>, Denied> {
+    if admin.orders_need_token() {
+        return match shown(headers, admin) {
+            Some(AdminToken { name, role: Role::Operate, .. }) => Ok(Some(name)),
+            Some(AdminToken { name, role: Role::View, .. }) => Err(Denied::Role(name)),
+            None => Err(Denied::Token),
+        };
     }
     if !peer.ip().to_canonical().is_loopback() {
         return Err(Denied::NotLocal("without a `token` in [admin], changes are taken from this machine only"));
@@ -64,9 +81,14 @@ pub fn authorize(headers: &HeaderMap, peer: SocketAddr, token: Option<&Secret>) 
         return Err(Denied::NotLocal("the Host header must be an address or localhost"));
     }
     match headers.contains_key(HEADER) {
-        true => Ok(()),
+        true => Ok(None),
         false => Err(Denied::NotLocal("without a `token` in [admin], the header `X-Poolhouse: ctl` is needed")),
     }
+}
+
+/// The token that a request shows.
+fn shown(headers: &HeaderMap, admin: &Admin) -> Option<AdminToken> {
+    admin.all_tokens().find(|known| shows(headers, &known.token))
 }
 
 fn shows(headers: &HeaderMap, token: &Secret) -> bool {
@@ -99,6 +121,11 @@ fn is_address(host: &[u8]) -> bool {
 mod tests {
     use super::*;
 
+    fn admin(token: Option<&Secret>, names: &[&str]) -> Admin {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        Admin { token: token.cloned(), names, ..Admin::default() }
+    }
+
     const HERE: SocketAddr = SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 1);
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
@@ -108,13 +135,15 @@ mod tests {
     #[test]
     fn with_a_token_only_the_token_counts() {
         let token = Secret::new("0123456789abcdef");
-        let ask = |value| authorize(&headers(&[("authorization", value)]), "10.0.0.5:1".parse().unwrap(), Some(&token));
-        assert_eq!(ask("Bearer 0123456789abcdef"), Ok(()));
+        let ask = |value| {
+            authorize(&headers(&[("authorization", value)]), "10.0.0.5:1".parse().unwrap(), &admin(Some(&token), &[]))
+        };
+        assert_eq!(ask("Bearer 0123456789abcdef"), Ok(Some("admin".to_owned())));
         for wrong in ["Bearer 0123456789abcdeF", "Bearer ", "Basic 0123456789abcdef", "0123456789abcdef"] {
             assert_eq!(ask(wrong), Err(Denied::Token));
         }
         assert_eq!(
-            authorize(&headers(&[(HEADER, "ctl"), ("host", "localhost")]), HERE, Some(&token)),
+            authorize(&headers(&[(HEADER, "ctl"), ("host", "localhost")]), HERE, &admin(Some(&token), &[])),
             Err(Denied::Token)
         );
     }
@@ -122,20 +151,20 @@ mod tests {
     #[test]
     fn without_a_token_this_machine_may_but_not_its_web_pages() {
         let own = [("host", "127.0.0.1:9930"), (HEADER, "ctl")];
-        assert_eq!(authorize(&headers(&own), HERE, None), Ok(()));
-        assert!(authorize(&headers(&own), "10.0.0.5:1".parse().unwrap(), None).is_err());
-        assert!(authorize(&headers(&own[..1]), HERE, None).is_err(), "a form can send this");
+        assert_eq!(authorize(&headers(&own), HERE, &Admin::default()), Ok(None));
+        assert!(authorize(&headers(&own), "10.0.0.5:1".parse().unwrap(), &Admin::default()).is_err());
+        assert!(authorize(&headers(&own[..1]), HERE, &Admin::default()).is_err(), "a form can send this");
         for page in [("origin", "http://evil.example"), ("origin", "null"), ("sec-fetch-site", "cross-site")] {
-            assert!(authorize(&headers(&[own[0], own[1], page]), HERE, None).is_err());
+            assert!(authorize(&headers(&[own[0], own[1], page]), HERE, &Admin::default()).is_err());
         }
         let rebound = [("host", "evil.example:9930"), (HEADER, "ctl")];
-        assert!(authorize(&headers(&rebound), HERE, None).is_err(), "a name that was pointed here");
+        assert!(authorize(&headers(&rebound), HERE, &Admin::default()).is_err(), "a name that was pointed here");
     }
 
     #[test]
     fn a_request_that_looks_names_an_address_or_a_configured_name_and_comes_from_no_foreign_page() {
-        let names = ["poolhouse.internal".to_owned()];
-        let looks = |pairs: &[(&'static str, &'static str)]| may_look(&headers(pairs), None, &names).is_ok();
+        let admin = admin(None, &["poolhouse.internal"]);
+        let looks = |pairs: &[(&'static str, &'static str)]| may_look(&headers(pairs), "/metrics", &admin).is_ok();
         for host in ["127.0.0.1:9930", "localhost:9930", "[::1]:9930", "10.0.0.5", "Poolhouse.Internal:9930"] {
             assert!(looks(&[("host", host)]), "{host}");
         }
@@ -154,10 +183,31 @@ mod tests {
     #[test]
     fn with_the_token_any_host_name_may_be_used() {
         let token = Secret::new("0123456789abcdef");
-        let looks = |shown| may_look(&headers(&[("host", "a.name"), ("authorization", shown)]), Some(&token), &[]);
+        let admin = admin(Some(&token), &[]);
+        let looks = |shown| may_look(&headers(&[("host", "a.name"), ("authorization", shown)]), "/", &admin);
         assert!(looks("Bearer 0123456789abcdef").is_ok());
         assert!(looks("Bearer 0123456789abcdeF").is_err());
-        assert!(may_look(&headers(&[("host", "127.0.0.1")]), Some(&token), &[]).is_ok(), "looking needs no token");
+        assert!(may_look(&headers(&[("host", "127.0.0.1")]), "/", &admin).is_ok(), "looking needs no token");
+    }
+
+    #[test]
+    fn roles_say_what_a_token_is_for() {
+        let token = |name: &str, role| AdminToken { name: name.to_owned(), token: Secret::new(name), role };
+        let tokens = vec![token("grafana", Role::View), token("anna", Role::Operate)];
+        let admin = Admin { tokens, view_needs_token: true, ..Admin::default() };
+        let shows = |token: &'static str| headers(&[("host", "127.0.0.1"), ("authorization", token)]);
+        assert_eq!(authorize(&shows("Bearer anna"), HERE, &admin), Ok(Some("anna".to_owned())));
+        assert_eq!(authorize(&shows("Bearer grafana"), HERE, &admin), Err(Denied::Role("grafana".to_owned())));
+        assert_eq!(authorize(&shows("Bearer x"), HERE, &admin), Err(Denied::Token));
+        for (path, token, expected) in [
+            ("/metrics", "Bearer grafana", Ok(())),
+            ("/metrics", "Bearer anna", Ok(())),
+            ("/metrics", "Bearer x", Err(Denied::Token)),
+            ("/ready", "Bearer x", Ok(())),
+            ("/health", "", Ok(())),
+        ] {
+            assert_eq!(may_look(&shows(token), path, &admin), expected, "{path} {token}");
+        }
     }
 
     #[test]

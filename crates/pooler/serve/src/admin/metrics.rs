@@ -6,7 +6,7 @@
 //! - [`groups`]: pools that have the same labels;
 //! - [`text`]: the format.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use driver::{ForgottenPools, PoolSnapshot, Snapshot};
 use seam::{PoolId, Tenant};
@@ -18,7 +18,7 @@ use self::{
     text::Samples,
 };
 use super::body::PIECE;
-use crate::{password_commands::CommandStatus, reload::ReloadCounts};
+use crate::{certificates::KnownCertificate, password_commands::CommandStatus, reload::ReloadCounts};
 
 mod families;
 mod groups;
@@ -46,6 +46,7 @@ pub struct Process {
     pub reloads: ReloadCounts,
     /// The programs that give passwords of databases.
     pub password_commands: Vec<CommandStatus>,
+    pub certificates: Arc<[KnownCertificate]>,
     /// By pool, where there are any: functions and the like that could touch sessions behind the text of a statement.
     pub suspicious: HashMap<PoolId, u64>,
     /// The tuners of pools whose size is tuned.

@@ -59,21 +59,25 @@ async fn check_and_log_order(
     request: Request,
     next: Next,
 ) -> Response {
-    match guard::authorize(request.headers(), peer, admin.token().as_ref()) {
-        Ok(()) => {
+    match guard::authorize(request.headers(), peer, &admin.config().admin) {
+        Ok(token) => {
             let order = request.uri().path().trim_start_matches("/api/").to_owned();
             let parameters = request.uri().query().unwrap_or_default();
-            tracing::info!(%peer, order, parameters, "ordered over the admin address");
+            tracing::info!(%peer, token, order, parameters, "ordered over the admin address");
             let began = Instant::now();
             let (answer, summary) = with_summary(next.run(request).await).await;
             let (status, took_ms) = (answer.status().as_u16(), began.elapsed().as_millis() as u64);
-            tracing::info!(%peer, order, status, took_ms, answer = summary, "the order is done");
+            tracing::info!(%peer, token, order, status, took_ms, answer = summary, "the order is done");
             answer
         }
         Err(Denied::Token) => {
             tracing::warn!(%peer, "an order without the right token");
             let answer = problem(StatusCode::UNAUTHORIZED, "the token is missing or wrong");
             ([(WWW_AUTHENTICATE, "Bearer")], answer).into_response()
+        }
+        Err(Denied::Role(token)) => {
+            tracing::warn!(%peer, token, "an order with a token that only permits to look");
+            problem(StatusCode::FORBIDDEN, "this token only permits to look: orders need one with role = \"operate\"")
         }
         Err(Denied::NotLocal(why)) => problem(StatusCode::FORBIDDEN, why),
     }

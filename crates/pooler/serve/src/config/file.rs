@@ -13,13 +13,13 @@ use settings::{Document, Problem, Secret, Section, Variables, choose, read_in_pa
 use upstream::{Kind, UpstreamUrl};
 
 use super::{
-    Admin, AuthType, Config, Database, Endpoint, FALLBACK, Limits, Listener, MAX_WORKERS, Mode, PoolSettings, Preset,
-    Serve, Source, Token, User,
+    AuthType, Config, Database, Endpoint, FALLBACK, Limits, Listener, MAX_WORKERS, Mode, PoolSettings, Preset, Serve,
+    Source, Token, User,
+    admin_address::admin,
     auth::{LOGIN_KEYS, auth_type},
     auth_query::{AUTH_QUERY_KEYS, AuthKeys},
-    endpoint::parse_tcp,
-    http::{self, HTTP_KEYS, MIN_TOKEN, TOKEN_KEYS},
-    keys::{self, ADMIN_KEYS, AUTH_KEYS, DATABASE_KEYS, LIMITS_KEYS, LISTENER_KEYS, ROOT_KEYS, SERVE_KEYS, USER_KEYS},
+    http::{self, HTTP_KEYS, TOKEN_KEYS},
+    keys::{self, AUTH_KEYS, DATABASE_KEYS, LIMITS_KEYS, LISTENER_KEYS, ROOT_KEYS, SERVE_KEYS, USER_KEYS},
     mongodb,
     network::{self, DNS_KEYS, TCP_KEYS},
     options::{MAX_COUNT, POOL_KEYS, listener_limits, own_timeouts, pool_settings, tenant_limits},
@@ -146,7 +146,7 @@ impl Reader<'_> {
         Config {
             source: None,
             serve: root.table("serve", &[SERVE_KEYS]).map(|s| serve(&s)).unwrap_or_default(),
-            admin: root.table("admin", &[ADMIN_KEYS]).map(|s| self.admin(&s)).unwrap_or_default(),
+            admin: admin(root, self.document, &mut self.secret_files),
             limits,
             auth: self.auth.clone(),
             tcp: root.table("tcp", &[TCP_KEYS]).map(|s| network::tcp(&s)).unwrap_or_default(),
@@ -346,29 +346,6 @@ impl Reader<'_> {
             }
         }
         users
-    }
-
-    fn admin(&mut self, section: &Section<'_>) -> Admin {
-        self.note_files(section, &["token_file"]);
-        let default = Admin::default();
-        let listen = section.text("listen", |text| match text {
-            "off" => Ok(None),
-            _ => parse_tcp(text).map(Some),
-        });
-        let token = section.secret("token", "token_file", false);
-        if token.as_ref().is_some_and(|token| token.reveal().len() < MIN_TOKEN) {
-            let key = if section.has("token_file") { "token_file" } else { "token" };
-            let problem = Problem::error(format!("the token has fewer than {MIN_TOKEN} characters"));
-            section.report(key, problem.hint("make one: openssl rand -hex 32"));
-        }
-        Admin {
-            is_configured: listen.is_some(),
-            listen: listen.unwrap_or(default.listen),
-            user_label: section.truth("user_label").unwrap_or(default.user_label),
-            token,
-            names: section.texts("names").unwrap_or_default(),
-            spots: section.spots(),
-        }
     }
 
     fn note_files(&mut self, section: &Section<'_>, keys: &[&'static str]) {

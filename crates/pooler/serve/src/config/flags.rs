@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use settings::Secret;
 use settings::{Problem, Problems, Variables, interpolate_url};
-use upstream::{Kind, UpstreamUrl};
+use upstream::{Kind, TlsLimits, UpstreamUrl};
 
 use super::{
     Admin, AuthType, AutoSize, ClientAuth, Config, Database, Dns, Endpoint, FALLBACK, Limits, Listener, ListenerTls,
@@ -96,7 +96,13 @@ impl TlsFlags {
             (Some(file), false) => ClientAuth::Optional(file),
             (Some(file), true) => ClientAuth::Required(file),
         };
-        let tls = ListenerTls { required: self.required, cert: self.cert.clone(), key: self.key.clone(), clients };
+        let tls = ListenerTls {
+            required: self.required,
+            cert: self.cert.clone(),
+            key: self.key.clone(),
+            clients,
+            limits: TlsLimits::default(),
+        };
         matches!(listen, Endpoint::Tcp(_)).then_some(tls)
     }
 }

@@ -1,6 +1,7 @@
 //! The keys of each section, and what is said of one that stands in a section that has none of that name.
 
 use super::{
+    admin_token::ADMIN_TOKEN_KEYS,
     auth::LOGIN_KEYS,
     auth_query::AUTH_QUERY_KEYS,
     http::{HTTP_KEYS, TOKEN_KEYS},
@@ -13,10 +14,10 @@ use super::{
 
 /// The file itself: its sections.
 pub const ROOT_KEYS: &[&str] =
-    &["admin", "limits", "auth", "serve", "pool", "listener", "database", "user", "token", "tcp", "dns"];
+    &["admin", "limits", "auth", "serve", "pool", "listener", "database", "user", "token", "admin_token", "tcp", "dns"];
 
 /// `[admin]`.
-pub const ADMIN_KEYS: &[&str] = &["listen", "user_label", "token", "token_file", "names"];
+pub const ADMIN_KEYS: &[&str] = &["listen", "user_label", "token", "token_file", "names", "view_needs_token"];
 
 /// `[limits]`.
 pub const LIMITS_KEYS: &[&str] = &[
@@ -103,6 +104,7 @@ const SECTIONS: &[(&str, &[&[&str]])] = &[
     ("[[database]]", &[DATABASE_KEYS, PASSWORD_COMMAND_KEYS, POOL_KEYS, AUTH_QUERY_KEYS]),
     ("[[user]]", &[USER_KEYS]),
     ("[[token]]", &[TOKEN_KEYS]),
+    ("[[admin_token]]", &[ADMIN_TOKEN_KEYS]),
     ("[tcp]", &[TCP_KEYS]),
     ("[dns]", &[DNS_KEYS]),
 ];

@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 
 use settings::Section;
+use upstream::TlsLimits;
 
 use super::Endpoint;
 
 /// Keys of a `[[listener]]`.
-pub const LISTENER_TLS_KEYS: &[&str] = &["tls", "tls_cert", "tls_key", "tls_client_ca", "tls_client_auth"];
+pub const LISTENER_TLS_KEYS: &[&str] =
+    &["tls", "tls_cert", "tls_key", "tls_client_ca", "tls_client_auth", "tls_protocols", "tls_ciphers"];
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ListenerTls {
@@ -18,6 +20,8 @@ pub struct ListenerTls {
     pub key: PathBuf,
     /// What is made of clients' certificates.
     pub clients: ClientAuth,
+    /// Versions and ciphers.
+    pub limits: TlsLimits,
 }
 
 /// What is made of clients' certificates.
@@ -83,5 +87,23 @@ pub fn listener_tls(section: &Section<'_>, listen: &Endpoint) -> Option<Listener
         }
         return None;
     };
-    Some(ListenerTls { required: mode == Some(Word::Require), cert, key, clients })
+    let limits = tls_limits(section);
+    Some(ListenerTls { required: mode == Some(Word::Require), cert, key, clients, limits })
+}
+
+fn tls_limits(section: &Section<'_>) -> TlsLimits {
+    let mut limits = TlsLimits::default();
+    let list = |key| section.texts(key);
+    let report = |key, outcome: Result<(), String>| {
+        if let Err(why) = outcome {
+            section.error(key, format!("`{key}`: {why}"));
+        }
+    };
+    if let Some(names) = list("tls_protocols") {
+        report("tls_protocols", limits.set_protocols(names.iter().map(String::as_str)));
+    }
+    if let Some(names) = list("tls_ciphers") {
+        report("tls_ciphers", limits.set_ciphers(names.iter().map(String::as_str)));
+    }
+    limits
 }

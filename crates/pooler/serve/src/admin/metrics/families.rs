@@ -1,6 +1,6 @@
 //! Which metrics there are, in the order in which they are written. Names and labels are promises to users.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::SystemTime};
 
 use ::pool::CheckOutFailed;
 use driver::{DurationHistogram, ListenerSnapshot, PoolSnapshot, TenantSnapshot, WorkerSnapshot};
@@ -73,6 +73,19 @@ pub const FAMILIES: &[Family] = &[
             for status in &input.process.password_commands {
                 let seconds = status.remaining.unwrap_or_default().as_secs_f64();
                 status.databases.iter().for_each(|database| to.seconds(&[("database", database)], seconds));
+            }
+        }),
+    ),
+    family(
+        Gauge,
+        "poolhouse_certificate_expiry_seconds",
+        "Until a certificate of a listener or a database expires; negative after that",
+        Process(|input, to| {
+            let now = SystemTime::now();
+            for known in input.process.certificates.iter() {
+                let file = known.file.to_string_lossy();
+                let labels = [("used_by", known.used_by), ("name", &*known.name), ("file", &*file)];
+                to.seconds(&labels, known.remaining_seconds(now));
             }
         }),
     ),
