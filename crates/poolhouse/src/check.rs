@@ -1,20 +1,27 @@
 //! `poolhouse check`: says what is wrong with a configuration file, Poolhouse's own or PgBouncer's, without starting
 //! anything.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use clap::Args;
+use clients::postgres::{ConnectOptions, Querier};
 use serve::Machine;
 use settings::Severity;
 
 use crate::BAD_USAGE;
 
+/// How long one login may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
 const EXAMPLE: &str = "\
 Example:
   poolhouse check poolhouse.toml
   poolhouse check /etc/pgbouncer/pgbouncer.ini
+  poolhouse check --connect poolhouse.toml
 
-Exit status: 0 usable (there may be warnings), 2 not usable.";
+With --connect each login to a database of PostgreSQL is tried, with its TLS and the certificate of the database.
+
+Exit status: 0 usable (there may be warnings), 1 a login of --connect failed, 2 not usable.";
 
 /// Check a configuration file, or a pgbouncer.ini: mistakes, and settings that cannot work together
 #[derive(Args)]
@@ -23,6 +30,10 @@ pub struct CheckArgs {
     /// The file
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
+
+    /// Log in to each database, and check its certificate
+    #[arg(long)]
+    connect: bool,
 
     /// Allow a configuration that accepts clients from other machines without a password
     #[arg(long)]
@@ -59,5 +70,31 @@ pub fn run(args: CheckArgs) -> anyhow::Result<ExitCode> {
         count(errors, "error"),
         count(warnings, "warning"),
     );
-    Ok(if errors == 0 { ExitCode::SUCCESS } else { BAD_USAGE.into() })
+    if errors > 0 {
+        return Ok(BAD_USAGE.into());
+    }
+    Ok(if !args.connect || connect(&config)? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Tries the logins of a configuration, and prints a line for each. Whether all succeeded.
+fn connect(config: &serve::Config) -> anyhow::Result<bool> {
+    let (trials, untried) = serve::trials(config)?;
+    untried.iter().for_each(|why| println!("{why}"));
+    let mut succeeded = true;
+    for trial in trials {
+        let hosts: Vec<String> = trial.hosts.iter().map(ToString::to_string).collect();
+        let (database, user, hosts) = (trial.database, trial.user, hosts.join(", "));
+        let options = ConnectOptions::of_login(&trial.hosts, &trial.tls, trial.login);
+        match options.and_then(|options| Querier::connect(options, CONNECT_TIMEOUT)) {
+            Ok(mut connection) => {
+                let version = connection.version().unwrap_or_else(|| "of an unknown version".to_owned());
+                println!("{database}: logged in as {user} at {hosts}, PostgreSQL {}", printable::line(&version));
+            }
+            Err(error) => {
+                succeeded = false;
+                println!("{database}: cannot log in as {user} at {hosts}: {}", printable::line(&error.to_string()));
+            }
+        }
+    }
+    Ok(succeeded)
 }

@@ -2,9 +2,9 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use driver::TlsConnector;
+use driver::{Address, BeginWith, Hosts, TlsConnector};
 use postgres_session::{ServerLogin, SharedLogin};
-use upstream::UpstreamUrl;
+use upstream::{UpstreamTls, UpstreamUrl};
 
 use crate::{
     TargetError,
@@ -60,6 +60,27 @@ impl ConnectOptions {
         // A relay leads to one host.
         let hosts = hosts.take(if via.is_some() { 1 } else { usize::MAX }).collect();
         Ok(Self { hosts, login: SharedLogin::new(login), connector })
+    }
+}
+
+impl ConnectOptions {
+    /// For a login that is known already.
+    ///
+    /// # Errors
+    /// What is wrong with the files that `tls` names.
+    pub fn of_login(hosts: &[Address], tls: &UpstreamTls, login: ServerLogin) -> Result<Self, TargetError> {
+        let addresses = Hosts { addresses: hosts.to_vec(), then_any: false, begin: BeginWith::First };
+        let connector =
+            dial::uses_tls(&addresses, tls).then(|| dial::connector(tls).map_err(TargetError::configuration));
+        let endpoint = |address: &Address| Endpoint {
+            address: Arc::new(address.clone()),
+            name: match address {
+                Address::Tcp { host, .. } => host.clone(),
+                Address::Unix(_) => String::new(),
+            },
+        };
+        let hosts = hosts.iter().map(endpoint).collect();
+        Ok(Self { hosts, login: SharedLogin::new(login), connector: connector.transpose()? })
     }
 }
 
