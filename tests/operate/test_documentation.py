@@ -166,7 +166,7 @@ def unknown_words(text, allowed):
 @pytest.mark.parametrize("path", PAGES, ids=NAMES)
 def test_every_key_that_is_named_exists(path):
     text, allowed = path.read_text(), keys() | scenario_keys() | literals() | fields() | OTHERS
-    if path.name == "from-pgbouncer.md":
+    if path.name in ("from-pgbouncer.md", "pgbouncer-settings.md"):
         text, allowed = without_first_columns(text), allowed | of_pgbouncer(text)
     assert not unknown_words(text, allowed)
 
@@ -215,7 +215,7 @@ def test_every_metric_that_is_named_exists(families):
 
 
 def test_every_option_that_is_named_exists():
-    verbs = [["serve"], ["check"], ["demo"], ["bench"], ["bench", "merge"], ["bench", "report"], ["plan"], ["sweep"], ["top"], ["doctor"], ["ctl"], *(["ctl", "http://127.0.0.1:1", order] for order in ("pause", "resume", "reconnect", "drain", "reload", "show", "kill"))]
+    verbs = [["serve"], ["check"], ["demo"], ["bench"], ["bench", "merge"], ["bench", "report"], ["plan"], ["sweep"], ["top"], ["convert"], ["pgbouncer"], ["doctor"], ["ctl"], *(["ctl", "http://127.0.0.1:1", order] for order in ("pause", "resume", "reconnect", "drain", "reload", "show", "kill"))]
     helps = [subprocess.run([pooler.BINARY, *verb, "--help"], text=True, capture_output=True, timeout=20) for verb in verbs]
     assert all(done.returncode == 0 for done in helps), [done.stderr for done in helps]
     known = set(re.findall(r"--[a-z][a-z-]*", " ".join(done.stdout for done in helps))) | OTHER_OPTIONS

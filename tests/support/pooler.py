@@ -44,7 +44,7 @@ LISTENER_KEYS = {
 }
 TLS_KEYS = ("tls", "tls_cert", "tls_key", "tls_client_ca", "tls_client_auth", "tls_protocols", "tls_ciphers")
 LISTENER_KEYS.update(dict.fromkeys((*TLS_KEYS, "proxy_protocol_from")))
-SERVE_KEYS = {"workers": None, "drain_time": None, "stay_time": None, "max_auth_failures": None, "node_id": None, "log_connections": None, "log_disconnections": None}
+SERVE_KEYS = {"workers": None, "drain_time": None, "stay_time": None, "max_auth_failures": None, "node_id": None, "log_connections": None, "log_disconnections": None, "pid_file": "pidfile", "user": "user"}
 LIMITS_KEYS = {
     "max_server_connections": None, "max_clients": "max_client_conn", "max_database_clients": "max_db_client_connections",
     "max_user_clients": "max_user_client_connections", "max_database_connections": "max_db_connections",

@@ -8,7 +8,7 @@ use std::{
 };
 
 use clap::{Args, CommandFactory, builder::PossibleValuesParser, builder::TypedValueParser, value_parser};
-use serve::{Config, Endpoint, Flags, LogFormat, LogOptions, Mode, Preset, ServeError, TlsFlags};
+use serve::{Config, Endpoint, Flags, LogFormat, LogOptions, Mode, Preset, ServeError, ServeOptions, TlsFlags};
 use settings::{Problem, Problems, Secret};
 
 use crate::{
@@ -63,9 +63,9 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FORMAT", default_value = "text", value_parser = log_format())]
     log_format: LogFormat,
 
-    /// Log events from this level on: error, warn, info, debug, trace
-    #[arg(long, value_name = "LEVEL", default_value = "info")]
-    log_level: String,
+    /// Log events from this level on: error, warn, info, debug, trace [default: that of the file, or info]
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<String>,
 
     #[command(flatten)]
     flags: UrlFlags,
@@ -266,11 +266,11 @@ pub fn run(mut args: ServeArgs) -> anyhow::Result<ExitCode> {
             }
         }
     }
-    let log = LogOptions { format: args.log_format, level: args.log_level.clone() };
-    let take_over = args.take_over;
+    let log = LogOptions { format: args.log_format, level: args.log_level.clone(), quiet: false };
+    let options = ServeOptions { log, take_over: args.take_over, on_serving: &|| () };
     let served = configuration(args)
         .map_err(ServeError::from)
-        .and_then(|config| serve::serve(config, &log, take_over, || Box::<doctor::PoolerWindow>::default()));
+        .and_then(|config| serve::serve(config, &options, || Box::<doctor::PoolerWindow>::default()));
     match served {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(ServeError::Configuration(problems)) => {

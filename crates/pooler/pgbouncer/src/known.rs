@@ -15,61 +15,16 @@ pub type TomlKey = (&'static str, &'static str);
 
 /// Keys that this version of Poolhouse lacks. A setting that needs one is refused, unless it has its default.
 const LACKING: &[TomlKey] = &[
-    ("pool", "reserve_size"),
-    ("pool", "reserve_wait_time"),
-    ("pool", "transaction_time"),
-    ("pool", "login_retry_time"),
-    ("pool", "round_robin"),
-    ("pool", "cancel_wait_time"),
-    ("pool", "fast_close"),
-    ("database", "reserve_size"),
-    ("user", "reserve_size"),
-    ("user", "transaction_time"),
-    ("limits", "max_clients"),
-    ("limits", "max_user_clients"),
-    ("listener", "listen list"),
-    ("listener", "socket_group"),
-    ("listener", "backlog"),
-    ("listener", "reuse_port"),
     ("listener", "max_message_size"),
     ("listener", "refuse_simple_queries"),
     ("listener", "wait_notice_time"),
     ("listener", "login_notice"),
-    ("listener", "tls_protocols"),
-    ("listener", "tls_ciphers"),
-    ("tcp", "keepalive"),
-    ("tcp", "keep_idle"),
-    ("tcp", "keep_interval"),
-    ("tcp", "keep_count"),
-    ("tcp", "user_timeout"),
-    ("tcp", "defer_accept"),
-    ("tcp", "socket_buffer"),
-    ("dns", "max_ttl"),
-    ("dns", "negative_ttl"),
-    ("dns", "zone_check_period"),
-    ("dns", "resolv_conf"),
     ("serve", "compatible_with"),
-    ("serve", "pid_file"),
-    ("serve", "user"),
     ("serve", "peers"),
-    ("auth", "type"),
-    ("auth", "hba_file"),
-    ("auth", "ident_file"),
-    ("auth", "ldap_options"),
     ("auth", "scram_iterations"),
     ("console", "name"),
     ("console", "admins"),
     ("console", "viewers"),
-    ("log", "file"),
-    ("log", "level"),
-    ("log", "syslog"),
-    ("log", "syslog_ident"),
-    ("log", "syslog_facility"),
-    ("log", "stats_period"),
-    ("log", "pooler_errors"),
-    ("url", "load_balance_hosts=round-robin"),
-    ("url", "tls_protocols"),
-    ("url", "tls_ciphers"),
 ];
 
 /// Whether this version of Poolhouse has a key.
@@ -173,6 +128,5 @@ mod tests {
     }
 
     /// Keys that come of no single setting.
-    const OF_THE_WHOLE: [TomlKey; 4] =
-        [("serve", "compatible_with"), ("limits", "max_clients"), ("console", "name"), ("listener", "listen list")];
+    const OF_THE_WHOLE: [TomlKey; 2] = [("serve", "compatible_with"), ("console", "name")];
 }

@@ -19,8 +19,8 @@ pub use translate::{Translation, translate};
 
 use std::path::Path;
 
-/// Whether a text is a configuration of PgBouncer's, and not one of Poolhouse's: by the file's name, or by a section that
-/// only PgBouncer has.
+/// Whether a text is a configuration of PgBouncer's, and not one of Poolhouse's: by the file's name, or by a section
+/// that only PgBouncer has.
 pub fn is_ini(path: &Path, text: &str) -> bool {
     match path.extension().and_then(|end| end.to_str()) {
         Some("ini") => true,

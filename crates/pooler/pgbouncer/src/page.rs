@@ -2,7 +2,7 @@
 
 use crate::{
     ini::SectionName,
-    known::{Fate, Known, TomlKey, known},
+    known::{Fate, Known, TomlKey, has, known},
 };
 
 const SECTIONS: [(&str, SectionName); 4] = [
@@ -54,6 +54,6 @@ fn keys(keys: &[TomlKey]) -> String {
         "listener" | "database" | "user" => format!("`[[{section}]] {key}`"),
         _ => format!("`[{section}] {key}`"),
     };
-    let shown: Vec<String> = keys.iter().map(show).collect();
+    let shown: Vec<String> = keys.iter().filter(|key| has(**key)).map(show).collect();
     if shown.is_empty() { "–".to_owned() } else { shown.join(", ") }
 }

@@ -1,4 +1,5 @@
-//! Writes the text of a `poolhouse.toml`, and keeps of each line which place of the ini it comes from. Knows no setting.
+//! Writes the text of a `poolhouse.toml`, and keeps of each line which place of the ini it comes from. Knows no
+//! setting.
 
 use std::time::Duration;
 

@@ -25,6 +25,7 @@ mod hba;
 mod http;
 mod keys;
 mod ldap;
+mod log;
 mod mongodb;
 mod network;
 mod options;
@@ -45,6 +46,7 @@ pub use flags::{Flags, TlsFlags, from_url};
 pub use hba::{Hba, IdentMap, Method};
 pub use http::Token;
 pub use ldap::{LdapBind, LdapEncryption, LdapOptions, LdapScope};
+pub use log::{Log, Syslog};
 pub use password_command::PasswordCommand;
 pub(crate) use redis::DEFAULT_USER;
 pub use tls::{ClientAuth, ListenerTls};
@@ -56,6 +58,7 @@ pub struct Config {
     pub source: Option<Source>,
     pub serve: Serve,
     pub admin: Admin,
+    pub log: Log,
     /// Limits over all databases and users.
     pub limits: Limits,
     /// How clients of PostgreSQL log in.
@@ -75,6 +78,11 @@ pub struct Config {
 }
 
 impl Config {
+    /// Whether it is to behave as PgBouncer does.
+    pub fn is_in_place_of_pgbouncer(&self) -> bool {
+        self.source.as_ref().is_some_and(|source| source.translation.is_some())
+    }
+
     /// Whether clients of this kind must log in.
     pub fn authenticates(&self, kind: Kind) -> bool {
         if kind == Kind::Postgres && !self.auth.is_default() {
@@ -143,6 +151,10 @@ pub struct Serve {
     pub log_connections: bool,
     /// Whether each disconnect after a login is logged.
     pub log_disconnections: bool,
+    /// The file with the number of the process.
+    pub pid_file: Option<PathBuf>,
+    /// The user that the process becomes.
+    pub user: Option<String>,
 }
 
 /// Below the 30 s of Kubernetes and the 90 s of systemd, after which they kill a process that does not stop.
@@ -158,6 +170,8 @@ impl Default for Serve {
             node_id: 0,
             log_connections: false,
             log_disconnections: false,
+            pid_file: None,
+            user: None,
         }
     }
 }

@@ -1,6 +1,8 @@
-//! Logs on standard error: one line per event, as text or JSON. A thread of their own writes them; if it cannot keep
-//! up, lines are dropped and counted, and no worker waits. Values that clients choose, such as a user's name, can
-//! neither begin a line nor send control characters to a terminal.
+//! Logs, on standard error and where the configuration says: one line per event, as text or JSON. A thread of their own
+//! writes them; if it cannot keep up, lines are dropped and counted, and no worker waits. Values that clients choose,
+//! such as a user's name, can neither begin a line nor send control characters to a terminal.
+
+mod sinks;
 
 use std::{
     fmt::{self, Debug, Write},
@@ -14,6 +16,9 @@ use tracing_subscriber::{
     field::MakeExt,
     fmt::format::{Writer, debug_fn},
 };
+
+pub use self::sinks::Sinks;
+use crate::config::Log;
 
 /// Lines that wait to be written.
 pub const MAX_QUEUED_LINES: usize = 8192;
@@ -40,22 +45,23 @@ impl std::str::FromStr for LogFormat {
 }
 
 /// Which events are logged, and how.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LogOptions {
     pub format: LogFormat,
-    /// `error`, `warn`, `info`, `debug` or `trace`, or one for each crate (`info,driver=debug`).
-    pub level: String,
+    /// `error`, `warn`, `info`, `debug` or `trace`, or one for each crate (`info,driver=debug`). `None` is what the
+    /// configuration says.
+    pub level: Option<String>,
+    /// Whether nothing is logged on standard error.
+    pub quiet: bool,
 }
 
-impl Default for LogOptions {
-    fn default() -> Self {
-        Self { format: LogFormat::Text, level: "info".to_owned() }
-    }
-}
+/// The level if none is configured.
+const DEFAULT_LEVEL: &str = "info";
 
 /// The running log. Dropping it waits until all queued lines are written.
 pub struct Logs {
     dropped: ErrorCounter,
+    sinks: Sinks,
     _guard: WorkerGuard,
 }
 
@@ -63,24 +69,32 @@ impl Logs {
     /// Starts logging for the whole process.
     ///
     /// # Errors
-    /// When the level is invalid.
-    pub fn start(options: &LogOptions) -> Result<Self, String> {
-        let filter = EnvFilter::try_new(&options.level)
-            .map_err(|_| format!("`{}` is no log level: error, warn, info, debug or trace", options.level))?;
+    /// When the level is invalid, or a file cannot be opened.
+    pub fn start(options: &LogOptions, configured: &Log) -> Result<Self, String> {
+        let level = options.level.as_deref().or(configured.level).unwrap_or(DEFAULT_LEVEL);
+        let filter = EnvFilter::try_new(level)
+            .map_err(|_| format!("`{level}` is no log level: error, warn, info, debug or trace"))?;
+        let sinks = Sinks::open(configured, options.quiet)?;
         let builder =
             NonBlockingBuilder::default().lossy(true).buffered_lines_limit(MAX_QUEUED_LINES).thread_name("logs");
-        let (writer, guard) = builder.finish(std::io::stderr());
+        let (writer, guard) = builder.finish(sinks.clone());
         let dropped = writer.error_counter();
         let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_target(false);
+        let is_on_terminal = sinks.is_stderr_only() && std::io::stderr().is_terminal();
         // A test may have set up a log already, which stays.
         let _ = match options.format {
             LogFormat::Text => {
                 let fields = debug_fn(write_field).delimited(" ");
-                lines.fmt_fields(fields).with_ansi(std::io::stderr().is_terminal()).try_init()
+                lines.fmt_fields(fields).with_ansi(is_on_terminal).try_init()
             }
             LogFormat::Json => lines.json().flatten_event(true).try_init(),
         };
-        Ok(Self { dropped, _guard: guard })
+        Ok(Self { dropped, sinks, _guard: guard })
+    }
+
+    /// Where lines go.
+    pub fn sinks(&self) -> Sinks {
+        self.sinks.clone()
     }
 
     /// The counter of dropped lines.

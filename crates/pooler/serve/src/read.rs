@@ -12,8 +12,8 @@ use crate::{
     config::{Config, Reading, Source, read},
 };
 
-/// Reads a file of either kind; `${ENV}` in Poolhouse's own comes from the environment. With `insecure_no_auth`, clients
-/// may connect from anywhere though no user has a password.
+/// Reads a file of either kind; `${ENV}` in Poolhouse's own comes from the environment. With `insecure_no_auth`,
+/// clients may connect from anywhere though no user has a password.
 ///
 /// # Errors
 /// All errors of the file. If there are none, [`crate::check()`] may find more.
@@ -39,7 +39,9 @@ pub fn from_ini(path: &Path) -> Result<Config, Problems> {
         return Err(problem.hint("add users to the auth_file, or set auth_user").into());
     }
     let source = config.source.map(|source| {
-        let files = translation.files().map(Path::to_owned).chain(source.secret_files).collect();
+        let of_ini = translation.files().filter(|_| translation.has_passwords()).map(Path::to_owned);
+        let others = source.secret_files.into_iter().filter(|file| *file != source.path);
+        let files = of_ini.chain(others).collect();
         Source { secret_files: files, translation: Some(translation), ..source }
     });
     Ok(Config { source, ..config })

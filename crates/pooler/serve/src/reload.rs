@@ -14,6 +14,7 @@ use crate::{
     check::{Machine, check},
     config::{Config, Listener, Source},
     live_pools::{LivePools, Succession},
+    logs::Sinks,
     password_commands::{CommandStatus, PasswordCommands},
     pools::ConfigPools,
     read::{again, named_files_again},
@@ -29,6 +30,7 @@ pub struct Reloader {
     /// The programs that give passwords of databases.
     commands: Arc<PasswordCommands>,
     certificates: RwLock<Arc<[KnownCertificate]>>,
+    sinks: Sinks,
     /// The configuration at start. Its listeners are open, in its order, and settings that take a restart follow it.
     first: Arc<Config>,
     in_force: RwLock<Arc<Config>>,
@@ -69,6 +71,7 @@ impl Reloader {
         config: Arc<Config>,
         tls: Arc<Tls>,
         commands: Arc<PasswordCommands>,
+        sinks: Sinks,
     ) -> Self {
         let certificates = RwLock::new(certificates(&config).into());
         let (first, in_force) = (Arc::clone(&config), RwLock::new(config));
@@ -79,6 +82,7 @@ impl Reloader {
             tls,
             commands,
             certificates,
+            sinks,
             first,
             in_force,
             reloading: Mutex::new(()),
@@ -130,6 +134,10 @@ impl Reloader {
             let tls = self.tls.renew(&config)?;
             Ok(self.put_in_force(config, tls, &warnings))
         });
+        // Whatever became of it, a log file that was moved away is opened anew.
+        if let Err(error) = self.sinks.reopen(&self.in_force().log) {
+            tracing::error!("{error}");
+        }
         match &outcome {
             Ok(Reloaded { pools, notes, .. }) => {
                 self.done.fetch_add(1, Relaxed);
@@ -272,6 +280,14 @@ fn note_restarts(old: &Config, new: &Config, notes: &mut Vec<String>) {
     ] {
         if before != now {
             note(format!("{key} is {now} now"));
+        }
+    }
+    for (key, is_other) in [
+        ("pid_file", old.serve.pid_file != new.serve.pid_file),
+        ("the level of the log", old.log.level != new.log.level),
+    ] {
+        if is_other {
+            note(format!("{key} has changed"));
         }
     }
     if old.serve.workers != new.serve.workers {

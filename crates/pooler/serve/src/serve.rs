@@ -5,6 +5,7 @@ use std::{
     io,
     net::{SocketAddr, TcpListener},
     num::NonZero,
+    path::Path,
     sync::Arc,
     time::Duration,
 };
@@ -15,7 +16,6 @@ use mongodb_session::MongoDb;
 use postgres_session::Postgres;
 use redis_session::Redis;
 use settings::{Problem, Problems, Severity};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::{
     admin::{Admin, Control, DrainOrder, ProtocolMemory, connections},
@@ -28,13 +28,16 @@ use crate::{
     live_pools::LivePools,
     logs::{LogFormat, LogOptions, Logs},
     password_commands::PasswordCommands,
+    pid_file::PidFile,
     pools::ConfigPools,
+    process_user::become_user,
     protocols::Protocols,
     refresh::follow_names,
-    reload::Reloader,
+    reload::{Reloader, one_line},
     seeds::look_up_hosts,
+    signals::{Ending, Manner, Signals, Wish},
     sockets::{Bound, SocketFile, adopt, bind, bind_admin, lacks_ipv6, spec},
-    systemd,
+    stats_line, systemd,
     tls::Tls,
     tuning::Tuning,
 };
@@ -67,31 +70,54 @@ impl ServeError {
     }
 }
 
+/// What the command line says beside the configuration.
+pub struct ServeOptions<'a> {
+    pub log: LogOptions,
+    /// The process that now serves this configuration hands over its sockets; if there is no such process, this one
+    /// opens its own.
+    pub take_over: bool,
+    /// Is called once clients are served.
+    pub on_serving: &'a dyn Fn(),
+}
+
 /// Serves until a signal ends the process. SIGTERM and SIGINT let transactions finish; a second one does not. SIGHUP
-/// reloads the configuration. With `take_over`, the process that now serves this configuration hands over its sockets;
-/// if there is no such process, this one opens its own. `new_examiner` makes what answers `/api/findings`.
+/// reloads the configuration. In PgBouncer's place signals mean what they mean there. `new_examiner` makes what answers
+/// `/api/findings`.
 ///
 /// # Errors
 /// When the configuration is wrong, a system call fails, or a worker panics.
-pub fn serve(config: Config, log: &LogOptions, take_over: bool, new_examiner: NewExaminer) -> Result<(), ServeError> {
+pub fn serve(config: Config, options: &ServeOptions<'_>, new_examiner: NewExaminer) -> Result<(), ServeError> {
+    let ServeOptions { log, take_over, on_serving } = options;
     let config = look_up_hosts(config, None)?;
     let problems = check(&config, Machine::here());
     if problems.iter().any(|problem| problem.severity == Severity::Error) {
         return Err(Problems(problems).into());
     }
     let descriptors = driver::raise_descriptor_limit();
+    if let Some(user) = &config.serve.user {
+        become_user(user).map_err(ServeError::system(format!("cannot become the user {user}")))?;
+    }
     let error = ServeError::system("cannot take over from the present process");
-    let mut inherited = if take_over { handover::take_over(&config).map_err(error)? } else { None };
+    let mut inherited = if *take_over { handover::take_over(&config).map_err(error)? } else { None };
     // Signals are handled before the first client can connect, so that no signal can end the process abruptly.
-    let (runtime, signals) = admin_runtime()?;
+    let (runtime, signals) = admin_runtime(&config)?;
+    let pid_path = config.serve.pid_file.as_deref();
+    let error = |path: &Path| ServeError::system(format!("cannot have the pid file {}", path.display()));
+    // Before any socket: another process that serves the same says so best by its number.
+    pid_path.map_or(Ok(()), |path| PidFile::refuse_holder(path, inherited.is_some()).map_err(error(path)))?;
     // Sockets are opened before any thread starts: `sockets::bind` changes the umask.
     let Opened { listeners, admin_socket, admin_problem, copies } = Opened::open(&config, inherited.as_mut())?;
-    let logs = Logs::start(log).map_err(ServeError::Logging)?;
+    let pid_file = pid_path.map(|path| PidFile::write(path, inherited.is_some()).map_err(error(path))).transpose()?;
+    let logs = Logs::start(log, &config.log).map_err(ServeError::Logging)?;
     let notes = config.source.iter().flat_map(Source::notes);
     for problem in notes.chain(&problems).chain(&admin_problem) {
-        announce(problem, log.format);
+        announce(problem, log);
     }
     tracing::debug!(descriptors, "limit of file descriptors");
+    if let Some(source) = config.source.as_ref().filter(|source| source.translation.is_some()) {
+        let file = source.path.display();
+        tracing::info!(%file, "a file of PgBouncer's is served; `poolhouse convert` prints what it is translated to");
+    }
 
     let config = Arc::new(config);
     let (mut specs, files, endpoints) = take_apart(&config, listeners);
@@ -113,11 +139,12 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool, new_examiner: Ne
     let driver = Driver::start(driver_config, Arc::new(protocols), pools.clone(), specs);
     let driver = driver.map_err(ServeError::system("cannot start the workers"))?;
     let admin_address = admin_socket.as_ref().and_then(|socket| socket.local_addr().ok());
-    banner::show(&config, &endpoints, admin_address, log.format);
+    banner::show(&config, &endpoints, admin_address, if log.quiet { LogFormat::Json } else { log.format });
 
     let dropped = logs.dropped();
     let tuning = Arc::new(Tuning::new(driver.handle(), pools.clone()));
-    let reloader = Arc::new(Reloader::new(driver.handle(), pools, Arc::clone(&config), tls, commands));
+    let reloader = Reloader::new(driver.handle(), pools, Arc::clone(&config), tls, commands, logs.sinks());
+    let reloader = Arc::new(reloader);
     let control = Control { reloader, tuning: Arc::clone(&tuning), drain: DrainOrder::default() };
     let admin = Admin::new(
         driver.handle(),
@@ -130,6 +157,7 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool, new_examiner: Ne
     let limits = Arc::new(before.limit_shares(driver.handle()));
     tell_predecessor(before, inherited, &limits, &tuning);
     let giver = SuccessorListener::wait(&config, driver.handle(), Arc::clone(&limits), tuning, copies);
+    on_serving();
     let ended = runtime.block_on(watch(signals, &handle, &admin, admin_socket, &giver));
     // Dropping the runtime waits for requests that are being answered.
     drop(runtime);
@@ -140,6 +168,7 @@ pub fn serve(config: Config, log: &LogOptions, take_over: bool, new_examiner: Ne
     if !giver.has_given() {
         files.iter().for_each(SocketFile::remove);
     }
+    pid_file.iter().for_each(PidFile::remove);
     tracing::info!("stopped");
     ended.map_err(ServeError::system("the admin thread failed"))?;
     if intact { Ok(()) } else { Err(ServeError::Defect) }
@@ -171,7 +200,7 @@ impl Opened {
 }
 
 /// The runtime of the admin address, and the signals that it waits for. Starts no thread yet.
-fn admin_runtime() -> Result<(tokio::runtime::Runtime, Signals), ServeError> {
+fn admin_runtime(config: &Config) -> Result<(tokio::runtime::Runtime, Signals), ServeError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(ADMIN_BLOCKING_THREADS)
@@ -179,7 +208,7 @@ fn admin_runtime() -> Result<(tokio::runtime::Runtime, Signals), ServeError> {
         .map_err(ServeError::system("cannot make the admin thread"))?;
     let signals = {
         let _inside = runtime.enter();
-        Signals::new().map_err(ServeError::system("cannot watch for signals"))?
+        Signals::new(config.is_in_place_of_pgbouncer()).map_err(ServeError::system("cannot watch for signals"))?
     };
     Ok((runtime, signals))
 }
@@ -290,8 +319,9 @@ fn configure_driver(config: &Config) -> DriverConfig {
     }
 }
 
-fn announce(problem: &Problem, format: LogFormat) {
-    match format {
+fn announce(problem: &Problem, log: &LogOptions) {
+    match log.format {
+        LogFormat::Text if log.quiet => tracing::warn!("{}", one_line(problem)),
         LogFormat::Text => banner::write_stderr(&format!("{problem}\n")),
         LogFormat::Json => tracing::warn!(hint = problem.hint, "{}", problem.message),
     }
@@ -317,20 +347,25 @@ async fn watch(
     tokio::spawn(watch_files(Arc::clone(&admin.control().reloader)));
     tokio::spawn(follow_names(Arc::clone(&admin.control().reloader)));
     tokio::spawn(follow_hosts(Arc::clone(&admin.control().reloader), handle.clone()));
+    tokio::spawn(stats_line::write(handle.clone(), Arc::clone(&admin.control().reloader)));
     let times = || admin.control().reloader.in_force().serve.clone();
     let mut drained_at = None;
-    let why = loop {
+    let ending = loop {
         tokio::select! {
-            name = signals.ending.next() => break name,
+            wish = signals.next() => match wish {
+                Wish::End(ending) => break ending,
+                Wish::Reload => reload(admin).await,
+                Wish::Pause => order(handle, "paused", |handle| handle.pause(None)),
+                Wish::Resume => order(handle, "resumed", |handle| handle.resume(None)),
+            },
             over = admin.control().drain.wait() => {
-                let Some(over) = over else { break "an order" };
+                let Some(over) = over else { break Ending::drain("an order") };
                 tracing::info!(?over, "draining over time: clients are sent away one after the other");
                 admin.set_draining();
                 handle.drain_over(over);
                 drained_at = Some(tokio::time::Instant::now() + over);
             }
-            () = at(drained_at) => break "the time of the drain is over",
-            _ = signals.hangup.recv() => reload(admin).await,
+            () = at(drained_at) => break Ending::drain("the time of the drain is over"),
             () = giver.wait_until_left() => {
                 // The successor serves the admin address now.
                 if let Some(serving) = serving.take() {
@@ -340,28 +375,55 @@ async fn watch(
                     is over");
                 tokio::select! {
                     () = drained(handle) => return Ok(()),
-                    name = signals.ending.next() => break name,
-                    () = after(times().stay_time) => break "stay_time is over",
+                    ending = signals.next_ending() => break ending,
+                    () = after(times().stay_time) => break Ending::drain("stay_time is over"),
                 }
             }
             // Workers that end by themselves have failed; `join` reports it.
             () = tokio::time::sleep(Duration::from_secs(1)) => if handle.is_over() { return Ok(()) },
         }
     };
-    tracing::info!(signal = why, "draining: no new clients, transactions may end; a second signal ends it");
     if !giver.has_left() {
         systemd::notify_stopping();
     }
     giver.close();
     admin.set_draining();
-    handle.drain();
+    match ending.manner {
+        Manner::Drain => {
+            tracing::info!(
+                signal = ending.why,
+                "draining: no new clients, transactions may end; a second signal ends it"
+            );
+            handle.drain();
+        }
+        Manner::Leave => {
+            tracing::info!(
+                signal = ending.why,
+                "shutting down: no new clients, and those that are here may stay; a second signal ends it"
+            );
+            handle.leave();
+        }
+        Manner::AtOnce => {
+            tracing::info!(signal = ending.why, "ending at once");
+            handle.stop();
+            return Ok(());
+        }
+    }
     tokio::select! {
         () = drained(handle) => return Ok(()),
-        name = signals.ending.next() => tracing::warn!(signal = name, "ending at once"),
+        ending = signals.next_ending() => tracing::warn!(signal = ending.why, "ending at once"),
         () = after(times().drain_time) => tracing::warn!("drain_time is over: ending at once"),
     }
     handle.stop();
     Ok(())
+}
+
+/// Gives an order that a signal stands for.
+fn order(handle: &Handle, done: &str, give: impl FnOnce(&Handle) -> bool) {
+    match give(handle) {
+        true => tracing::info!("{done}"),
+        false => tracing::error!("too many databases have orders of their own: not {done}"),
+    }
 }
 
 /// Reloads the configuration. The outcome is logged.
@@ -389,33 +451,5 @@ async fn after(time: Option<Duration>) {
     match time {
         Some(time) => tokio::time::sleep(time).await,
         None => std::future::pending().await,
-    }
-}
-
-struct Signals {
-    ending: Ending,
-    hangup: Signal,
-}
-
-impl Signals {
-    /// Must be called within a runtime.
-    fn new() -> io::Result<Self> {
-        let ending =
-            Ending { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? };
-        Ok(Self { ending, hangup: signal(SignalKind::hangup())? })
-    }
-}
-
-struct Ending {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Ending {
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-        }
     }
 }

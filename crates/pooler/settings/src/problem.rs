@@ -152,6 +152,7 @@ const KEYS_WITHOUT_SECRETS: &[&[&str]] = &[
     // The process, and its administrators
     &["workers", "drain_time", "stay_time", "max_auth_failures", "node_id", "log_connections", "log_disconnections"],
     &["listen", "user_label", "names", "view_needs_token", "role"],
+    &["pid_file", "user", "level", "syslog", "syslog_ident", "syslog_facility", "stats_period"],
     // Users and tokens
     &[
         "name",

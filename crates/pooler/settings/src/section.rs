@@ -460,6 +460,7 @@ fn title(key: &str) -> &'static str {
         "admin" => "[admin]",
         "auth" => "[auth]",
         "limits" => "[limits]",
+        "log" => "[log]",
         "pool" => "[pool]",
         "serve" => "[serve]",
         "scenario" => "[scenario]",

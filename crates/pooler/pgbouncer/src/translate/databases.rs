@@ -6,7 +6,7 @@ use super::Writer;
 use crate::{
     general::{Given, invalid},
     ini::{SectionName, Spot},
-    known::{DATABASE, Known, find, has},
+    known::{DATABASE, Known, find},
     pairs::pairs,
 };
 
@@ -134,13 +134,10 @@ impl Writer<'_> {
         if let Some(reserve) = reserve.filter(|reserve| reserve.number() >= 0) {
             self.set("reserve_size", self.count(reserve.number()), reserve);
         }
-        let own = |name| entry.get(name).filter(|most| most.number() >= 0);
-        let servers = own("max_db_connections").unwrap_or(self.get("max_db_connections"));
-        if servers.number() > 0 {
+        if let Some(servers) = entry.get("max_db_connections").filter(|most| most.number() >= 0) {
             self.set("max_connections", self.count(servers.number()), servers);
         }
-        let clients = own("max_db_client_connections").unwrap_or(self.get("max_db_client_connections"));
-        if clients.number() > 0 {
+        if let Some(clients) = entry.get("max_db_client_connections").filter(|most| most.number() > 0) {
             self.client_limit(clients);
         }
     }
@@ -213,7 +210,7 @@ impl Writer<'_> {
             }
         };
         self.refuse_places(entry, &hosts);
-        self.balance(entry, &hosts, &mut parameters);
+        Self::balance(entry, &hosts, &mut parameters);
         if hosts.iter().any(|host| !host.starts_with('/')) {
             self.server_tls(&mut parameters);
         }
@@ -246,19 +243,13 @@ impl Writer<'_> {
     }
 
     /// Which of several hosts a new connection goes to.
-    fn balance(&mut self, entry: &Entry, hosts: &[&str], parameters: &mut Vec<(&'static str, String)>) {
-        let given = entry.get("load_balance_hosts");
-        if hosts.len() < 2 || given.is_some_and(|given| given.word() == "disable") {
+    fn balance(entry: &Entry, hosts: &[&str], parameters: &mut Vec<(&'static str, String)>) {
+        if hosts.len() < 2 {
             return;
         }
-        match (has(("url", "load_balance_hosts=round-robin")), entry.get("host")) {
-            (true, _) => parameters.push(("load_balance_hosts", "round-robin".to_owned())),
-            (false, Some(host)) => {
-                let hint = "add load_balance_hosts=disable, with which the first host that answers is used";
-                self.refuse_given(host, "several hosts that take turns are not supported yet", hint);
-            }
-            (false, None) => {}
-        }
+        let takes_turns = entry.get("load_balance_hosts").is_none_or(|given| given.word() != "disable");
+        let order = if takes_turns { "round-robin" } else { "last-good" };
+        parameters.push(("load_balance_hosts", order.to_owned()));
     }
 
     fn server_tls(&mut self, parameters: &mut Vec<(&'static str, String)>) {
@@ -279,15 +270,12 @@ impl Writer<'_> {
                 parameters.push((key, self.path(path)));
             }
         }
-        for (name, key) in [
-            ("server_tls_protocols", "tls_protocols"),
-            ("server_tls_ciphers", "tls_ciphers"),
-            ("server_tls13_ciphers", "tls_ciphers"),
-        ] {
-            let given = self.get(name);
-            if !given.is_default() && self.needs(("url", key), given) {
-                parameters.push((key, given.value.to_owned()));
-            }
+        let protocols = self.get("server_tls_protocols");
+        if !protocols.is_default() {
+            parameters.push(("tls_protocols", protocols.value.to_owned()));
+        }
+        if let Some((list, _)) = self.ciphers("server_tls_ciphers", "server_tls13_ciphers") {
+            parameters.push(("tls_ciphers", list.join(",")));
         }
     }
 }

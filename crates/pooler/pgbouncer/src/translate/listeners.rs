@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::Writer;
-use crate::{known::has, toml_text::Value};
+use crate::{general::Given, toml_text::Value};
 
 /// What TLS of clients needs.
 const TLS_FILES: [(&str, &str); 2] = [("client_tls_cert_file", "tls_cert"), ("client_tls_key_file", "tls_key")];
@@ -11,11 +11,7 @@ const TLS_FILES: [(&str, &str); 2] = [("client_tls_cert_file", "tls_cert"), ("cl
 /// Permissions that a file may have.
 const MAX_MODE: i64 = 0o777;
 
-fn is_loopback(address: &str) -> bool {
-    address.parse::<SocketAddr>().is_ok_and(|address| address.ip().is_loopback())
-}
-
-impl Writer<'_> {
+impl<'a> Writer<'a> {
     pub(super) fn listeners(&mut self) {
         let tls = self.get("client_tls_sslmode");
         if tls.word() != "disable" && TLS_FILES.iter().any(|(name, _)| self.get(name).text().is_none()) {
@@ -24,21 +20,14 @@ impl Writer<'_> {
         }
         let addresses = self.tcp_addresses();
         let socket = self.unix_socket();
-        let kind = self.get("auth_type");
-        let is_open = matches!(kind.word(), "trust" | "any");
-        let reachable: Vec<&str> = addresses.iter().map(String::as_str).filter(|text| !is_loopback(text)).collect();
-        if let (true, Some(spot), false) = (is_open, kind.spot, reachable.is_empty()) {
-            let text =
-                format!("auth_type = {}: {} takes clients without a password", kind.word(), reachable.join(", "));
-            self.note(spot, text);
-        }
         if addresses.is_empty() && socket.is_none() && self.problems.is_empty() {
             let given = self.get("listen_addr");
             self.refuse_given(given, "nowhere to listen on", "set listen_addr or unix_socket_dir");
         }
-        match has(("listener", "listen list")) && addresses.len() > 1 {
-            true => self.tcp_listener(Value::Texts(addresses)),
-            false => addresses.into_iter().for_each(|address| self.tcp_listener(Value::Text(address))),
+        match &addresses[..] {
+            [] => {}
+            [address] => self.tcp_listener(Value::Text(address.clone())),
+            _ => self.tcp_listener(Value::Texts(addresses)),
         }
         if let Some(socket) = socket {
             self.unix_listener(socket);
@@ -176,10 +165,20 @@ impl Writer<'_> {
                 self.set("tls_client_ca", self.path(path), authority);
             }
         }
-        for name in ["client_tls_protocols", "client_tls_ciphers", "client_tls13_ciphers"] {
-            let given = self.get(name);
-            let key = if name == "client_tls_protocols" { "tls_protocols" } else { "tls_ciphers" };
-            self.set_unless_default(key, given.list(), given);
+        let protocols = self.get("client_tls_protocols");
+        self.set_unless_default("tls_protocols", protocols.list(), protocols);
+        let ciphers = self.ciphers("client_tls_ciphers", "client_tls13_ciphers");
+        if let Some((list, given)) = ciphers {
+            self.set("tls_ciphers", list, given);
         }
+    }
+
+    /// The ciphers of two settings that are not at their defaults: for TLS 1.2, and for 1.3.
+    pub(super) fn ciphers(&self, older: &'static str, newer: &'static str) -> Option<(Vec<String>, Given<'a>)> {
+        let given: Vec<Given<'a>> =
+            [self.get(older), self.get(newer)].into_iter().filter(|given| !given.is_default()).collect();
+        let names = given.iter().flat_map(|given| given.value.split([',', ':', ' ']));
+        let names = names.filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        given.first().map(|first| (names, *first))
     }
 }

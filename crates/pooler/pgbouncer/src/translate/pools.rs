@@ -23,7 +23,6 @@ impl Writer<'_> {
             ("server_idle_timeout", "max_idle_time"),
             ("pool_idle_timeout", "pool_idle_time"),
             ("server_login_retry", "login_retry_time"),
-            ("cancel_wait_timeout", "cancel_wait_time"),
         ] {
             let given = self.get(name);
             self.set(key, given.time_unless_zero(), given);
@@ -34,6 +33,8 @@ impl Writer<'_> {
         }
         let connect = self.get("server_connect_timeout");
         self.set("connect_time", Some(connect.time_unless_zero().unwrap_or(A_DAY)), connect);
+        let cancel = self.get("cancel_wait_timeout");
+        self.set("cancel_wait_time", Some(cancel.time_unless_zero().unwrap_or(A_DAY)), cancel);
         let wait = self.get("query_wait_timeout");
         self.toml.comment("PgBouncer makes no difference between a busy server and one that is down.");
         self.set("max_wait_time", wait.time_unless_zero(), wait);

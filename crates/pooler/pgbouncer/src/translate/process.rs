@@ -1,7 +1,12 @@
 //! The process itself: `[serve]`, `[log]`, `[admin]`, `[console]`, `[limits]`, `[tcp]` and `[dns]`.
 
+use std::time::Duration;
+
 use super::Writer;
 use crate::{ini::SectionName, known::has, toml_text::Value};
+
+/// The shortest time for which the address of a name may be kept.
+const SHORTEST_TTL: Duration = Duration::from_secs(1);
 
 impl Writer<'_> {
     pub(super) fn process(&mut self) {
@@ -52,17 +57,20 @@ impl Writer<'_> {
             true => self.set("stats_period", period.time_unless_zero(), period),
             false => self.set("stats_period", Value::Time(None), stats),
         }
-        let errors = self.get("log_pooler_errors");
-        self.set("pooler_errors", errors.truth(), errors);
     }
 
     pub(super) fn limits(&mut self) {
         self.open("limits");
         let clients = self.get("max_client_conn");
-        self.put("max_clients", self.count(clients.number()));
-        for (name, key) in
-            [("max_user_connections", "max_user_connections"), ("max_user_client_connections", "max_user_clients")]
-        {
+        if clients.number() > 0 {
+            self.set("max_clients", self.count(clients.number()), clients);
+        }
+        for (name, key) in [
+            ("max_db_connections", "max_database_connections"),
+            ("max_db_client_connections", "max_database_clients"),
+            ("max_user_connections", "max_user_connections"),
+            ("max_user_client_connections", "max_user_clients"),
+        ] {
             let given = self.get(name);
             if given.number() > 0 {
                 self.set(key, self.count(given.number()), given);
@@ -96,10 +104,8 @@ impl Writer<'_> {
 
     pub(super) fn network(&mut self) {
         self.open("tcp");
-        for (name, key) in [("tcp_keepalive", "keepalive"), ("tcp_defer_accept", "defer_accept")] {
-            let given = self.get(name);
-            self.set(key, given.truth(), given);
-        }
+        let keepalive = self.get("tcp_keepalive");
+        self.set_unless_default("keepalive", keepalive.truth(), keepalive);
         for (name, key) in [("tcp_keepidle", "keep_idle"), ("tcp_keepintvl", "keep_interval")] {
             let given = self.get(name);
             self.set_unless_default(key, given.time_unless_zero(), given);
@@ -107,23 +113,13 @@ impl Writer<'_> {
         let count = self.get("tcp_keepcnt");
         self.set_unless_default("keep_count", count.number(), count);
         let timeout = self.get("tcp_user_timeout");
-        let millis = std::time::Duration::from_millis(timeout.number().try_into().unwrap_or_default());
+        let millis = Duration::from_millis(timeout.number().try_into().unwrap_or_default());
         self.set_unless_default("user_timeout", Some(millis).filter(|time| !time.is_zero()), timeout);
         let buffer = self.get("tcp_socket_buffer");
         self.set_unless_default("socket_buffer", buffer.number(), buffer);
         self.open("dns");
-        for (name, key) in [
-            ("dns_max_ttl", "max_ttl"),
-            ("dns_nxdomain_ttl", "negative_ttl"),
-            ("dns_zone_check_period", "zone_check_period"),
-        ] {
-            let given = self.get(name);
-            self.set(key, given.time_unless_zero(), given);
-        }
-        let file = self.get("resolv_conf");
-        if let Some(path) = file.text() {
-            self.set("resolv_conf", self.path(path), file);
-        }
+        let ttl = self.get("dns_max_ttl");
+        self.set("max_ttl", ttl.time_unless_zero().map(|time| time.max(SHORTEST_TTL)), ttl);
     }
 
     /// Other processes that cancel requests are passed on to.

@@ -1,7 +1,7 @@
 //! Rules of single users: `[[user]]`.
 
 use super::{Writer, databases::Entry};
-use crate::{general::Given, ini::SectionName};
+use crate::{general::Given, ini::SectionName, lines::until_quote};
 
 impl Writer<'_> {
     pub(super) fn users(&mut self, databases: &[Entry]) {
@@ -9,7 +9,13 @@ impl Writer<'_> {
         let general = self.get("min_pool_size").number();
         let least = databases.iter().filter_map(|entry| entry.get("min_pool_size")).map(|given| given.number());
         let least = least.chain([general]).max().unwrap_or(0);
+        let listed = self.listed_users();
         for entry in entries.iter().filter(|entry| entry.says_something()) {
+            if !self.is_of_use(&entry.name, listed.as_deref(), databases) {
+                let text = format!("{}: no such user is in the auth_file, so these rules are for none", entry.name);
+                self.note(&entry.spot, text);
+                continue;
+            }
             self.open_entry("user", Some(&entry.spot));
             self.toml.set("name", &entry.name.as_str().into(), Some(&entry.spot));
             if let Some(size) = entry.get("pool_size").filter(|size| size.number() > 0) {
@@ -42,6 +48,25 @@ impl Writer<'_> {
                 }
             }
         }
+    }
+
+    /// The users in the auth_file, if it can be read.
+    fn listed_users(&self) -> Option<Vec<String>> {
+        let path = self.path(self.get("auth_file").text()?);
+        let text = (self.machine.read_file)(path.as_ref()).ok()?;
+        let name = |line: &str| Some(until_quote(line.trim_start().strip_prefix('"')?, '"')?.0);
+        Some(text.lines().filter_map(name).collect())
+    }
+
+    /// Whether there can be clients, or servers, of this user.
+    fn is_of_use(&self, name: &str, listed: Option<&[String]>, databases: &[Entry]) -> bool {
+        let asks = self.get("auth_user").text().is_some();
+        let of = |key| databases.iter().filter_map(move |entry| entry.get(key)).map(|given| given.value);
+        let needs_none = !matches!(self.get("auth_type").word(), "md5" | "scram-sha-256" | "plain");
+        asks || needs_none
+            || listed.is_none_or(|listed| listed.iter().any(|other| other == name))
+            || of("auth_user").next().is_some()
+            || of("user").any(|user| user == name)
     }
 
     /// How many clients may be there, of which none is evicted for another.

@@ -20,6 +20,7 @@ use super::{
     auth_query::{AUTH_QUERY_KEYS, AuthKeys},
     http::{self, HTTP_KEYS, TOKEN_KEYS},
     keys::{self, AUTH_KEYS, DATABASE_KEYS, LIMITS_KEYS, LISTENER_KEYS, ROOT_KEYS, SERVE_KEYS, USER_KEYS},
+    log::{LOG_KEYS, log},
     mongodb,
     network::{self, DNS_KEYS, TCP_KEYS},
     options::{MAX_COUNT, POOL_KEYS, listener_limits, own_timeouts, pool_settings, tenant_limits},
@@ -147,6 +148,7 @@ impl Reader<'_> {
             source: None,
             serve: root.table("serve", &[SERVE_KEYS]).map(|s| serve(&s)).unwrap_or_default(),
             admin: admin(root, self.document, &mut self.secret_files),
+            log: root.table("log", &[LOG_KEYS]).map(|s| log(&s)).unwrap_or_default(),
             limits,
             auth: self.auth.clone(),
             tcp: root.table("tcp", &[TCP_KEYS]).map(|s| network::tcp(&s)).unwrap_or_default(),
@@ -579,6 +581,8 @@ fn serve(section: &Section<'_>) -> Serve {
             .map_or(default.node_id, |n| n as u8),
         log_connections: section.truth("log_connections").unwrap_or(default.log_connections),
         log_disconnections: section.truth("log_disconnections").unwrap_or(default.log_disconnections),
+        pid_file: section.path("pid_file"),
+        user: section.string("user").filter(|user| !user.is_empty()),
     }
 }
 

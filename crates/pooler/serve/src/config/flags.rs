@@ -8,7 +8,7 @@ use upstream::{Kind, TlsLimits, UpstreamUrl};
 
 use super::{
     Admin, AuthType, AutoSize, ClientAuth, Config, Database, Dns, Endpoint, FALLBACK, Limits, Listener, ListenerTls,
-    Mode, PoolSettings, Preset, Serve, Token, User, default_soft_limit,
+    Log, Mode, PoolSettings, Preset, Serve, Token, User, default_soft_limit,
     file::default_port,
     http::{MIN_TOKEN, default_rules},
     redis,
@@ -143,6 +143,7 @@ pub fn from_url(url: &str, flags: &Flags, variables: Variables<'_>) -> Result<Co
         limits: Limits::default(),
         tcp: driver::TcpOptions::default(),
         dns: Dns::default(),
+        log: Log::default(),
         insecure_no_auth: flags.insecure_no_auth,
         listeners,
         users: user(&url)?,

@@ -5,6 +5,7 @@ use super::{
     auth::LOGIN_KEYS,
     auth_query::AUTH_QUERY_KEYS,
     http::{HTTP_KEYS, TOKEN_KEYS},
+    log::LOG_KEYS,
     network::{DNS_KEYS, TCP_KEYS},
     options::POOL_KEYS,
     password_command::PASSWORD_COMMAND_KEYS,
@@ -13,8 +14,21 @@ use super::{
 };
 
 /// The file itself: its sections.
-pub const ROOT_KEYS: &[&str] =
-    &["admin", "limits", "auth", "serve", "pool", "listener", "database", "user", "token", "admin_token", "tcp", "dns"];
+pub const ROOT_KEYS: &[&str] = &[
+    "admin",
+    "limits",
+    "auth",
+    "serve",
+    "log",
+    "pool",
+    "listener",
+    "database",
+    "user",
+    "token",
+    "admin_token",
+    "tcp",
+    "dns",
+];
 
 /// `[admin]`.
 pub const ADMIN_KEYS: &[&str] = &["listen", "user_label", "token", "token_file", "names", "view_needs_token"];
@@ -33,8 +47,17 @@ pub const LIMITS_KEYS: &[&str] = &[
 pub const AUTH_KEYS: &[&str] = &["file"];
 
 /// `[serve]`.
-pub const SERVE_KEYS: &[&str] =
-    &["workers", "drain_time", "stay_time", "max_auth_failures", "node_id", "log_connections", "log_disconnections"];
+pub const SERVE_KEYS: &[&str] = &[
+    "workers",
+    "drain_time",
+    "stay_time",
+    "max_auth_failures",
+    "node_id",
+    "log_connections",
+    "log_disconnections",
+    "pid_file",
+    "user",
+];
 
 /// `[[listener]]`, beside those of TLS and HTTP.
 pub const LISTENER_KEYS: &[&str] = &[
@@ -96,6 +119,7 @@ pub const USER_KEYS: &[&str] = &[
 /// All sections with their keys.
 const SECTIONS: &[(&str, &[&[&str]])] = &[
     ("[serve]", &[SERVE_KEYS]),
+    ("[log]", &[LOG_KEYS]),
     ("[admin]", &[ADMIN_KEYS]),
     ("[limits]", &[LIMITS_KEYS]),
     ("[auth]", &[AUTH_KEYS, LOGIN_KEYS, AUTH_QUERY_KEYS]),

@@ -12,6 +12,8 @@ const NAMES: &[(&str, &str)] = &[
     ("listen_port", "`listen` in a `[[listener]]`, with the address"),
     ("unix_socket_dir", "`listen` in a `[[listener]]`, with the path of the socket"),
     ("unix_socket_mode", "`socket_mode` in a `[[listener]]`"),
+    ("logfile", "`file` in `[log]`"),
+    ("pidfile", "`pid_file` in `[serve]`"),
     ("pool_mode", "`mode` in `[pool]`, a `[[database]]` or a `[[user]]`"),
     ("max_client_conn", "`max_clients` in `[limits]`, or `hard_limit` in a `[[listener]]`"),
     ("default_pool_size", "`max_size` in `[pool]`"),

@@ -55,21 +55,23 @@ pub fn refuse_impossible_logins(
     databases: &[Database],
 ) {
     if databases.iter().all(|database| database.auth.is_none()) && !auth_type.takes_users_without_password() {
-        refuse_users_without_password(document, users);
+        refuse_users_without_password(document, users, databases);
     }
     if let (Some(auth), AuthType::Any) = (auth, auth_type) {
         refuse_databases_without_user(auth, databases);
     }
 }
 
-/// Users without a password are only rules, which is allowed while no user has a password.
-fn refuse_users_without_password(document: &Document<'_>, users: &[User]) {
+/// Users without a password are only rules, which is allowed while no user has a password, and for users that
+/// Poolhouse itself logs in as.
+fn refuse_users_without_password(document: &Document<'_>, users: &[User], databases: &[Database]) {
     if users.iter().all(|user| user.password.is_none() && !user.certificate) {
         return;
     }
     // One that cannot be read is told as that.
     let has_key = |user: &User| PASSWORD_KEYS.iter().any(|key| user.spots.contains_key(key));
-    let without = |user: &&User| user.password.is_none() && !user.certificate && !has_key(user);
+    let of_url = |user: &User| databases.iter().any(|database| database.user.as_ref() == Some(&user.name));
+    let without = |user: &&User| user.password.is_none() && !user.certificate && !has_key(user) && !of_url(user);
     for user in users.iter().filter(without) {
         let span = user.spots.get("name").cloned().unwrap_or_default();
         let problem = Problem::error(format!("the user `{}` has no password, though others have", user.name));
