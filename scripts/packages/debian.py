@@ -51,7 +51,8 @@ def poolhouse(tree, args):
     texts = TEXTS / "poolhouse"
     tree.copy(args.binary, "/usr/bin/poolhouse", 0o755)
     tree.copy(texts / "poolhouse.toml", "/etc/poolhouse/poolhouse.toml", 0o640)
-    tree.copy(texts / "poolhouse.service", f"{UNITS}/poolhouse.service")
+    for unit in ("poolhouse.service", "poolhouse.socket"):
+        tree.copy(texts / unit, f"{UNITS}/{unit}")
     tree.copy(texts / "reload", "/usr/lib/poolhouse/reload", 0o755)
     tree.copy(texts / "units", "/usr/lib/poolhouse/units")
     for page in sorted((args.manual / "man1").iterdir()):

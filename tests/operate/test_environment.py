@@ -1,6 +1,7 @@
 """Poolhouse in a container: everything comes from the environment."""
 
 import os
+import re
 import subprocess
 
 import pytest
@@ -85,3 +86,10 @@ def test_clients_get_tls_beside_a_url(start, cluster, certificates):
         served.connect(sslmode="disable")
     status, said = refused(cluster.url(), "--tls-cert", str(pair.certificate))
     assert status == 2 and "--tls-key" in said
+
+
+def test_the_compose_file_sets_variables_of_flags_that_exist():
+    compose = (pooler.ROOT / "packaging/compose/compose.yaml").read_text()
+    help = subprocess.run([pooler.BINARY, "serve", "--help"], text=True, capture_output=True, check=True).stdout
+    variables = re.findall(r"^      POOLHOUSE_(\w+): ", compose, re.MULTILINE)
+    assert variables and all(f"--{name.lower().replace('_', '-')} " in help for name in variables)

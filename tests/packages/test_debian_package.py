@@ -84,6 +84,13 @@ def install(machine, *packages):
     return machine.run("dpkg", "--install", *(f"/mnt/shared/{package.name}" for package in packages))
 
 
+def commands(section, number):
+    """The commands of a block in a section of docs/installing.md. What an editor is for has been done."""
+    text = (pooler.ROOT / "docs/installing.md").read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
+    block = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[number]
+    return ["sh", "-exc", f"editor() {{ :; }}\ncd /mnt/shared\n{block}"]
+
+
 def properties(machine, *names):
     return [machine.says("systemctl", "show", "--value", "--property", name, "poolhouse.service") for name in names]
 
@@ -125,6 +132,27 @@ def test_the_package_serves_is_upgraded_under_clients_and_leaves_nothing(machine
     assert not machine.says("sh", "-c", "find /etc /usr /var/lib /run -xdev -name '*poolhouse*' -not -path '*/dpkg/*'")
 
 
+def test_clients_can_connect_to_systemds_socket_before_the_service_runs(machine, packages):
+    start_postgres(machine)
+    install(machine, packages[f"poolhouse_{VERSION}_amd64.deb"])
+    machine.run("systemctl", "stop", "poolhouse.service")
+    machine.run("systemctl", "enable", "--now", "poolhouse.socket")
+    assert properties(machine, "ActiveState") == ["inactive"]
+    client = Psql(machine, "-p", "6432")
+    assert client.ask("SELECT 'served'") == "served"
+    (first,) = properties(machine, "MainPID")
+    # The sockets go over to the next version as all others do.
+    install(machine, packages[f"poolhouse_{NEXT_VERSION}_amd64.deb"])
+    assert properties(machine, "MainPID") != [first]
+    assert client.ask("SELECT 'kept'") == "kept"
+    client.close()
+    machine.run("sh", "-c", "sed -i 's/:6432/:6433/' /etc/poolhouse/poolhouse.toml")
+    assert machine.run("systemctl", "restart", "poolhouse.service", check=False).returncode != 0
+    assert "systemd passes sockets that no listener has: 127.0.0.1:6432" in machine.says("journalctl", "--no-pager", "-u", "poolhouse.service")
+    machine.run("dpkg", "--purge", "poolhouse")
+    assert not machine.says("ss", "-Hltn", "sport = :6432")
+
+
 # -- in PgBouncer's place
 
 
@@ -155,7 +183,8 @@ def test_the_package_takes_the_place_of_debians_pgbouncer(machine, packages):
     start_pgbouncer(machine)
     assert program_of(machine, "pgbouncer") == "pgbouncer" and ask(machine, "SELECT 1") == "1"
     names = ("poolhouse", "poolhouse-pgbouncer")
-    install(machine, *(packages[f"{name}_{VERSION}_amd64.deb"] for name in names))
+    share(machine, *(packages[f"{name}_{VERSION}_amd64.deb"] for name in names))
+    machine.run(*commands("Debian and Ubuntu", 1))
     assert machine.says("dpkg-query", "-W", "-f", "${db:Status-Status}", "pgbouncer") == "config-files"
     assert machine.says("systemctl", "is-active", "pgbouncer") == "active", machine.says("journalctl", "-u", "poolhouse-pgbouncer")
     assert program_of(machine, "pgbouncer") == "poolhouse" and ask(machine, "SELECT 2") == "2"
@@ -179,13 +208,6 @@ def test_the_package_takes_the_place_of_debians_pgbouncer(machine, packages):
 
 
 # -- the page about it
-
-
-def commands(section, number):
-    """The commands of a block in a section of docs/installing.md. What an editor is for has been done."""
-    text = (pooler.ROOT / "docs/installing.md").read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
-    block = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)[number]
-    return ["sh", "-exc", f"editor() {{ :; }}\ncd /mnt/shared\n{block}"]
 
 
 def test_the_commands_of_the_page_install_and_serve(machine, packages):

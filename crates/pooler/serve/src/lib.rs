@@ -2,6 +2,7 @@
 //! [`driver::Driver`]. It moves no byte between clients and servers itself.
 #![forbid(unsafe_code)]
 
+mod activation;
 mod admin;
 mod banner;
 mod certificates;

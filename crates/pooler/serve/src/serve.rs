@@ -18,6 +18,7 @@ use redis_session::Redis;
 use settings::{Problem, Problems, Severity};
 
 use crate::{
+    activation::Activated,
     admin::{Admin, Control, DrainOrder, ProtocolMemory, connections},
     banner,
     check::{Machine, check},
@@ -189,9 +190,12 @@ impl Opened {
         // The admin address is opened first, so that it is open once a client's port is. An error of a listener is
         // still reported before one of the admin address.
         let admin = admin_socket(config, inherited.as_deref_mut());
-        let open = |listener| open(listener, &config.tcp, inherited.as_deref_mut());
+        let mut activated =
+            Activated::take().map_err(ServeError::system("cannot use the sockets that systemd passes"))?;
+        let open = |listener| open(listener, &config.tcp, inherited.as_deref_mut(), &mut activated);
         let listeners = config.listeners.iter().map(open);
         let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
+        activated.require_none().map_err(Problems::from)?;
         let (admin_socket, admin_problem) = admin?;
         let copies = copies(config, &listeners, admin_socket.as_ref());
         let copies = copies.map_err(ServeError::system("cannot copy a socket"))?;
@@ -226,18 +230,19 @@ fn tell_predecessor(before: Predecessors, inherited: Option<Inherited>, limits: 
     systemd::notify_main_process();
 }
 
-/// The sockets of a listener: inherited from the predecessor, or new ones. Beside others, that of all IPv6 addresses is
-/// left out where the machine has none.
+/// The sockets of a listener: inherited from the predecessor, passed by systemd, or new ones. Beside others, that of all
+/// IPv6 addresses is left out where the machine has none.
 fn open(
     listener: &crate::config::Listener,
     tcp: &TcpOptions,
     mut inherited: Option<&mut Inherited>,
+    activated: &mut Activated,
 ) -> Result<Vec<Bound>, ServeError> {
     let mut opened = Vec::new();
     for endpoint in listener.endpoints() {
         let bound = match inherited.as_deref_mut().and_then(|inherited| inherited.listener(&endpoint.to_string())) {
             Some(socket) => adopt(endpoint, socket.into()),
-            None => bind(listener, endpoint, tcp),
+            None => activated.adopt(listener, endpoint, tcp).unwrap_or_else(|| bind(listener, endpoint, tcp)),
         };
         match bound {
             Ok(bound) => opened.push(bound),
