@@ -12,7 +12,8 @@ from support import pooler
 from support.machine import machine
 from support.waiting import eventually
 
-pytestmark = pytest.mark.poolhouse_only
+# Programs of Debian take their time where others test, too.
+pytestmark = [pytest.mark.poolhouse_only, pytest.mark.timeout(240)]
 
 __all__ = ["machine"]
 VERSION = "0.1.0"
