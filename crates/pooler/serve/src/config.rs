@@ -1,7 +1,7 @@
 //! The configuration as plain values; the modules below read it from a file or a URL. Opens no socket and starts
 //! nothing.
 
-use std::{fmt, net::SocketAddr, ops::Range, path::PathBuf, sync::Arc, time::Duration};
+use std::{fmt, ops::Range, path::PathBuf, sync::Arc, time::Duration};
 
 use ::pgbouncer::Translation;
 use ::redis_session::HttpRules;
@@ -37,6 +37,7 @@ mod refusals;
 mod tls;
 mod userlist;
 
+pub use admin_address::Admin;
 pub use admin_token::{AdminToken, Role};
 pub use auth::AuthType;
 pub use auth_query::{AuthQuery, DEFAULT_AUTH_QUERY};
@@ -177,53 +178,6 @@ impl Default for Serve {
 }
 
 pub const MAX_WORKERS: u32 = 255;
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Admin {
-    /// The address; `None` is off.
-    pub listen: Option<SocketAddr>,
-    /// Whether the address was configured: failing to listen there is then an error.
-    pub is_configured: bool,
-    /// Whether metrics carry the user.
-    pub user_label: bool,
-    /// The token that orders take; without one, every program on this machine may give orders.
-    pub token: Option<Secret>,
-    /// Further tokens, with names and roles.
-    pub tokens: Vec<AdminToken>,
-    /// Whether looking takes a token, too.
-    pub view_needs_token: bool,
-    /// Host names that requests may use, besides addresses and `localhost`.
-    pub names: Vec<String>,
-    pub spots: Spots,
-}
-
-impl Default for Admin {
-    fn default() -> Self {
-        let listen = SocketAddr::from(([127, 0, 0, 1], 9930));
-        Self {
-            listen: Some(listen),
-            is_configured: false,
-            user_label: true,
-            token: None,
-            tokens: Vec::new(),
-            view_needs_token: false,
-            names: Vec::new(),
-            spots: Spots::new(),
-        }
-    }
-}
-
-impl Admin {
-    /// All tokens, with the one of `[admin]`.
-    pub fn all_tokens(&self) -> impl Iterator<Item = AdminToken> {
-        self.token.iter().cloned().map(AdminToken::unnamed).chain(self.tokens.iter().cloned())
-    }
-
-    /// Whether orders take a token.
-    pub fn orders_need_token(&self) -> bool {
-        self.all_tokens().any(|token| token.role == Role::Operate)
-    }
-}
 
 /// Limits over all databases and users; 0 is unlimited.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -122,10 +122,7 @@ pub fn serve(config: Config, options: &ServeOptions<'_>, new_examiner: NewExamin
 
     let config = Arc::new(config);
     let (mut specs, files, endpoints) = take_apart(&config, listeners);
-    let tls = Arc::new(Tls::load(&config)?);
-    for (listener, spec) in specs.iter_mut().enumerate() {
-        spec.tls = tls.acceptor(listener);
-    }
+    let tls = load_tls(&config, &mut specs)?;
     let commands = PasswordCommands::of(&config);
     let pools = ConfigPools::new(Arc::clone(&config), Arc::clone(&tls)).with_commands(Arc::clone(&commands));
     let pools = Arc::new(LivePools::new(pools).checking_passwords_on(runtime.handle().clone()));
@@ -173,6 +170,15 @@ pub fn serve(config: Config, options: &ServeOptions<'_>, new_examiner: NewExamin
     tracing::info!("stopped");
     ended.map_err(ServeError::system("the admin thread failed"))?;
     if intact { Ok(()) } else { Err(ServeError::Defect) }
+}
+
+/// Reads certificates and keys, and gives listeners what accepts TLS there.
+fn load_tls(config: &Config, specs: &mut [driver::ListenerSpec]) -> Result<Arc<Tls>, Problems> {
+    let tls = Arc::new(Tls::load(config)?);
+    for (listener, spec) in specs.iter_mut().enumerate() {
+        spec.tls = tls.acceptor(listener);
+    }
+    Ok(tls)
 }
 
 /// The listening sockets of a process.

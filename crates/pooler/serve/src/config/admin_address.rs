@@ -1,16 +1,62 @@
 //! `[admin]` and each `[[admin_token]]`.
 
-use std::path::PathBuf;
+use std::{net::SocketAddr, path::PathBuf};
 
-use settings::{Document, Problem, Section};
+use settings::{Document, Problem, Secret, Section, Spots};
 
 use super::{
-    Admin,
-    admin_token::{ADMIN_TOKEN_KEYS, admin_token, refuse_equal},
+    admin_token::{ADMIN_TOKEN_KEYS, AdminToken, Role, admin_token, refuse_equal},
     endpoint::parse_tcp,
     http::MIN_TOKEN,
     keys::ADMIN_KEYS,
 };
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Admin {
+    /// The address; `None` is off.
+    pub listen: Option<SocketAddr>,
+    /// Whether the address was configured: failing to listen there is then an error.
+    pub is_configured: bool,
+    /// Whether metrics carry the user.
+    pub user_label: bool,
+    /// The token that orders take; without one, every program on this machine may give orders.
+    pub token: Option<Secret>,
+    /// Further tokens, with names and roles.
+    pub tokens: Vec<AdminToken>,
+    /// Whether looking takes a token, too.
+    pub view_needs_token: bool,
+    /// Host names that requests may use, besides addresses and `localhost`.
+    pub names: Vec<String>,
+    pub spots: Spots,
+}
+
+impl Default for Admin {
+    fn default() -> Self {
+        let listen = SocketAddr::from(([127, 0, 0, 1], 9930));
+        Self {
+            listen: Some(listen),
+            is_configured: false,
+            user_label: true,
+            token: None,
+            tokens: Vec::new(),
+            view_needs_token: false,
+            names: Vec::new(),
+            spots: Spots::new(),
+        }
+    }
+}
+
+impl Admin {
+    /// All tokens, with the one of `[admin]`.
+    pub fn all_tokens(&self) -> impl Iterator<Item = AdminToken> {
+        self.token.iter().cloned().map(AdminToken::unnamed).chain(self.tokens.iter().cloned())
+    }
+
+    /// Whether orders take a token.
+    pub fn orders_need_token(&self) -> bool {
+        self.all_tokens().any(|token| token.role == Role::Operate)
+    }
+}
 
 /// Reads the sections. The files that they name are added to `files`. Errors are reported.
 pub fn admin(root: &Section<'_>, document: &Document<'_>, files: &mut Vec<PathBuf>) -> Admin {

@@ -95,11 +95,7 @@ impl Reader<'_> {
         let pool = general.as_ref().map_or(PoolSettings::default(), |section| pool_settings(section, &none));
         let before_auth = self.error_count();
         let auth = root.table("auth", &[AUTH_KEYS, LOGIN_KEYS, AUTH_QUERY_KEYS]);
-        if let Some(auth) = &auth {
-            self.auth = auth_type(auth, self.document, &mut self.rule_files);
-            self.note_files(auth, &["auth_password_file"]);
-        }
-        let asked = auth.as_ref().map(AuthKeys::read).unwrap_or_default();
+        let asked = auth.as_ref().map(|auth| self.auth(auth)).unwrap_or_default();
         let auth_is_intact = before_auth == self.error_count();
         let served = root.tables("database", &[POOL_KEYS, DATABASE_KEYS, PASSWORD_COMMAND_KEYS, AUTH_QUERY_KEYS]);
         let mut kinds = Kinds::default();
@@ -159,6 +155,13 @@ impl Reader<'_> {
             users,
             tokens,
         }
+    }
+
+    /// Reads how clients log in, and returns how users are looked up.
+    fn auth(&mut self, section: &Section<'_>) -> AuthKeys {
+        self.auth = auth_type(section, self.document, &mut self.rule_files);
+        self.note_files(section, &["auth_password_file"]);
+        AuthKeys::read(section)
     }
 
     /// Refuses keys that only PostgreSQL has, in a file without one.
@@ -236,13 +239,7 @@ impl Reader<'_> {
         if password.is_some() && url.password.is_some() {
             section.error("password", "the url has a password already");
         }
-        let password_command = password_command(section);
-        if password_command.is_some() && (password.is_some() || url.password.is_some()) {
-            section.error("password_command", "the password is given already: take it away, or the program");
-        }
-        if password_command.is_some() && url.user.is_none() && kind == Kind::Postgres {
-            section.error("password_command", "`password_command` needs a user in the url, whose password it gives");
-        }
+        let password_command = password_command(section, &url, password.is_some());
         if let (Some(time), false) = (url.connect_time, section.has("connect_time")) {
             settings.config.connect_timeout = time;
         }
