@@ -247,7 +247,7 @@ def test_its_own_parameters_reach_the_server_and_those_of_the_server_reach_it(se
         assert client.query("SHOW work_mem") == [["5MB"]]
         (pid,), = client.query("SELECT pg_backend_pid()")
         assert publisher.query("SELECT application_name FROM pg_stat_activity WHERE pid = %s", pid) == [("billing",)]
-        # What it leaves behind is its own business: nobody else gets this server.
+        # What it leaves behind stays in its own server, which no other client gets.
         client.query("CREATE TEMP TABLE mine (n int)")
     with pooler.wire(replication="database", application_name="billing", TimeZone="Asia/Tokyo",
                      options="-c work_mem=5MB -c DateStyle=German") as client:

@@ -39,12 +39,13 @@ DATABASE_KEYS = {
 }
 LISTENER_KEYS = {
     "soft_limit": None, "hard_limit": "max_client_conn", "evict_min_idle": None, "client_idle_time": "client_idle_timeout",
+    "max_message_size": "max_packet_size", "refuse_simple_queries": "disable_pqexec", "wait_notice_time": "query_wait_notify", "login_notice": "login_notify_message",
     "newcomer_wait_time": None, "login_time": "client_login_timeout", "query_time": "query_timeout", "transaction_idle_time": "idle_transaction_timeout",
     "transaction_time": "transaction_timeout", "backlog": "listen_backlog", "reuse_port": "so_reuseport", "socket_mode": "unix_socket_mode", "socket_group": "unix_socket_group",
 }
 TLS_KEYS = ("tls", "tls_cert", "tls_key", "tls_client_ca", "tls_client_auth", "tls_protocols", "tls_ciphers")
 LISTENER_KEYS.update(dict.fromkeys((*TLS_KEYS, "proxy_protocol_from")))
-SERVE_KEYS = {"workers": None, "drain_time": None, "stay_time": None, "max_auth_failures": None, "node_id": None, "log_connections": None, "log_disconnections": None, "pid_file": "pidfile", "user": "user"}
+SERVE_KEYS = {"workers": None, "drain_time": None, "stay_time": None, "max_auth_failures": None, "node_id": None, "log_connections": "log_connections", "log_disconnections": "log_disconnections", "compatible_with": None, "pid_file": "pidfile", "user": "user"}
 LIMITS_KEYS = {
     "max_server_connections": None, "max_clients": "max_client_conn", "max_database_clients": "max_db_client_connections",
     "max_user_clients": "max_user_client_connections", "max_database_connections": "max_db_connections",

@@ -33,6 +33,8 @@ pub struct DriverConfig {
     pub tcp: TcpOptions,
     /// Each client that logs in is worth a line in the log.
     pub log_connections: bool,
+    /// Each client that asks for a database is worth a line in the log, before it has proved who it is.
+    pub log_login_attempts: bool,
     /// Each client that has logged in and goes is worth a line in the log.
     pub log_disconnections: bool,
     /// What is left to other processes from the start: see [`Handle::reserve`](crate::Handle::reserve).
@@ -50,6 +52,7 @@ impl Default for DriverConfig {
             max_clients: 0,
             tcp: TcpOptions::default(),
             log_connections: false,
+            log_login_attempts: false,
             log_disconnections: false,
             reserved: HashMap::new(),
         }

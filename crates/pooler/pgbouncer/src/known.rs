@@ -14,18 +14,7 @@ use crate::{ini::SectionName, values::Kind};
 pub type TomlKey = (&'static str, &'static str);
 
 /// Keys that this version of Poolhouse lacks. A setting that needs one is refused, unless it has its default.
-const LACKING: &[TomlKey] = &[
-    ("listener", "max_message_size"),
-    ("listener", "refuse_simple_queries"),
-    ("listener", "wait_notice_time"),
-    ("listener", "login_notice"),
-    ("serve", "compatible_with"),
-    ("serve", "peers"),
-    ("auth", "scram_iterations"),
-    ("console", "name"),
-    ("console", "admins"),
-    ("console", "viewers"),
-];
+const LACKING: &[TomlKey] = &[("serve", "peers"), ("console", "name"), ("console", "admins"), ("console", "viewers")];
 
 /// Whether this version of Poolhouse has a key.
 pub fn has(key: TomlKey) -> bool {
@@ -128,5 +117,5 @@ mod tests {
     }
 
     /// Keys that come of no single setting.
-    const OF_THE_WHOLE: [TomlKey; 2] = [("serve", "compatible_with"), ("console", "name")];
+    const OF_THE_WHOLE: [TomlKey; 1] = [("console", "name")];
 }

@@ -4,6 +4,7 @@
 mod attempt;
 mod checks;
 mod policy;
+mod rules;
 pub(crate) mod target;
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use crate::wire::encryption::ServerEncryption;
 pub use attempt::{LoginAttempt, Rejection};
 pub use checks::{CheckOutcome, CheckVerdict, PasswordCheck, StoredPassword};
 pub use policy::{OnState, ResetPolicy, StatePolicy};
+pub use rules::ListenerRules;
 pub use target::Target;
 
 /// Answers questions of the sessions from the configuration in force. Called at start-up of a connection only; must not
@@ -23,6 +25,12 @@ pub use target::Target;
 pub trait Directory: Send + Sync + 'static {
     /// Whether clients of a listener may, or must, use TLS. The driver must have TLS wherever the answer allows it.
     fn encryption(&self, listener: u16) -> Encryption;
+
+    /// What clients of a listener may send, and what they are told. Called at each login.
+    fn rules(&self, listener: u16) -> ListenerRules;
+
+    /// Parameters that clients of a pool are told beside those of its servers.
+    fn announcements(&self, pool: PoolId) -> Vec<(String, String)>;
 
     /// How a client must prove who it is.
     fn proof(&self, attempt: &LoginAttempt) -> Result<Proof, Unknown>;

@@ -9,8 +9,8 @@ use std::{fmt, sync::Arc, time::Duration};
 use seam::{Bytes, CloseReason, Effect, Input, Outbox, PoolId, Protocol, Secured, ServerTag, TlsFailure};
 
 use crate::{
-    CheckOutcome, Directory, Encryption, LoginAttempt, Look, PasswordCheck, Proof, ResetPolicy, Route, ServerLogin,
-    StartRequest, StatePolicy, Unknown,
+    CheckOutcome, Directory, Encryption, ListenerRules, LoginAttempt, Look, PasswordCheck, Proof, ResetPolicy, Route,
+    ServerLogin, StartRequest, StatePolicy, Unknown,
     session::{
         server::{CancelKey, Server},
         shared::Postgres,
@@ -251,6 +251,14 @@ const NO_CLIENTS: &str = "a handshake has no clients";
 
 impl Directory for LoginDirectory {
     fn encryption(&self, _: u16) -> Encryption {
+        unreachable!("{NO_CLIENTS}")
+    }
+
+    fn rules(&self, _: u16) -> ListenerRules {
+        unreachable!("{NO_CLIENTS}")
+    }
+
+    fn announcements(&self, _: PoolId) -> Vec<(String, String)> {
         unreachable!("{NO_CLIENTS}")
     }
 

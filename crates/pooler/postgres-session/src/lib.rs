@@ -45,13 +45,14 @@ pub use session::client::Client;
 pub use wire::cancel_key::MAX_NODE;
 
 pub use directory::{
-    Ask, CheckOutcome, CheckVerdict, Directory, LoginAttempt, Look, OnState, PasswordCheck, PoolMode, Proof, Rejection,
-    ResetPolicy, Route, ServerLogin, StartRequest, StatePolicy, StoredPassword, Target, Unknown,
+    Ask, CheckOutcome, CheckVerdict, Directory, ListenerRules, LoginAttempt, Look, OnState, PasswordCheck, PoolMode,
+    Proof, Rejection, ResetPolicy, Route, ServerLogin, StartRequest, StatePolicy, StoredPassword, Target, Unknown,
 };
 pub use handshake::{Fault, LoggedIn, ServerHandshake, SharedLogin, Step};
 pub use session::server::Server;
 pub use session::shared::{Memory, Postgres};
 pub use session::statements::PREFIX as STATEMENT_PREFIX;
+pub use session::wording::Wording;
 pub use wire::encryption::{Binding, ServerEncryption, Tls};
 pub use wire::md5::{is_md5_hash, md5_hash};
 
@@ -60,6 +61,7 @@ use session::{
     link::{Link, ServerSide},
     own_queries::Purpose,
     server::Stage,
+    wait_notices::is_about_waiting,
 };
 
 impl Protocol for Postgres {
@@ -71,12 +73,14 @@ impl Protocol for Postgres {
         self.catalogues.on_tick(now_ms);
         self.parameters.on_tick(now_ms);
         self.hubs.on_tick(now_ms, out);
+        self.refresh_rules(now_ms);
+        self.post_wait_notices(now_ms, out);
         self.derive_next(now, out);
         self.post_verdicts(out);
     }
 
     fn client_start(&self, _me: ClientTag, origin: Origin, _out: &mut Outbox) -> Client {
-        Client::new(origin)
+        Client::new(origin, self.wording)
     }
 
     fn server_start(&self, me: ServerTag, pool: PoolId, out: &mut Outbox) -> Server {
@@ -155,6 +159,7 @@ impl Protocol for Postgres {
             Phase::Login(_) => self.learn_parameters(link),
             Phase::Waiting => {
                 link.client.phase = Phase::Ready;
+                self.end_wait_notice(link.client);
                 self.prepare_for(link);
             }
             // It was sent away, or cancelled, while the grant was on its way.
@@ -170,7 +175,9 @@ impl Protocol for Postgres {
     }
 
     fn posted_to_client(&self, me: ClientTag, client: &mut Client, key: u64, bytes: &[u8], out: &mut Outbox) {
-        if !self.take_verdict(me, client, key, bytes, out) {
+        if is_about_waiting(key) {
+            self.tell_waiting(me, client, key, out);
+        } else if !self.take_verdict(me, client, key, bytes, out) {
             self.take_post(me, client, key, bytes, out);
         }
     }

@@ -10,7 +10,7 @@ mod options;
 pub(crate) mod startup;
 
 pub(crate) use encryption::Wire;
-pub(crate) use error::{CANCELLED, Failure, Report, Severity, code};
+pub(crate) use error::{CANCELLED, Failure, Report, Severity, code, write_notice};
 pub(crate) use message::{
     HEADER, Header, IDLE, SMALL_LIMIT, back, front, read_row, take_text, take_u16, take_u32, take_value, write_bind,
     write_execute, write_parameter, write_parse, write_query, write_ready, write_text,

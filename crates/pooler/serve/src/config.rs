@@ -7,11 +7,11 @@ use ::pgbouncer::Translation;
 use ::redis_session::HttpRules;
 use driver::{Hosts, Network, PoolTimeouts, TcpOptions, TenantLimits, Timeouts};
 use pool::{GateConfig, PoolConfig};
-use postgres_session::{OnState, Target};
+use postgres_session::{ListenerRules, OnState, Target};
 use settings::{Problem, Secret, Spots, choose};
 use upstream::{Ignored, Kind, MongoOptions, Sentinel, SrvName, UpstreamTls};
 
-use crate::{Password, password::OtherPasswords};
+use crate::{Password, compatibility::Compatibility, password::OtherPasswords};
 
 mod admin_address;
 mod admin_token;
@@ -25,6 +25,7 @@ mod hba;
 mod http;
 mod keys;
 mod ldap;
+mod listener_rules;
 mod log;
 mod mongodb;
 mod network;
@@ -67,6 +68,8 @@ pub struct Config {
     /// Options of TCP connections on both sides.
     pub tcp: TcpOptions,
     pub dns: Dns,
+    /// Rounds of the SCRAM verifiers that are made of plain passwords.
+    pub scram_iterations: u32,
     /// Whether clients may connect from anywhere though no user has a password.
     pub insecure_no_auth: bool,
     /// At least one.
@@ -156,6 +159,8 @@ pub struct Serve {
     pub pid_file: Option<PathBuf>,
     /// The user that the process becomes.
     pub user: Option<String>,
+    /// Whose errors, log lines and parameters clients and scripts see.
+    pub compatible_with: Compatibility,
 }
 
 /// Below the 30 s of Kubernetes and the 90 s of systemd, after which they kill a process that does not stop.
@@ -173,6 +178,7 @@ impl Default for Serve {
             log_disconnections: false,
             pid_file: None,
             user: None,
+            compatible_with: Compatibility::default(),
         }
     }
 }
@@ -242,6 +248,8 @@ pub struct Listener {
     pub tls: Option<ListenerTls>,
     /// Proxies there begin each connection with a header that names their client.
     pub proxies: Vec<Network>,
+    /// What clients of PostgreSQL may send.
+    pub rules: ListenerRules,
     /// The rules of clients that speak HTTP; `None` if they do not.
     pub http: Option<Arc<HttpRules>>,
     pub spots: Spots,
@@ -553,6 +561,13 @@ pub struct User {
 }
 
 impl User {
+    /// Has verifiers that are made of its plain password have this many rounds.
+    pub fn derive_with(&mut self, iterations: u32) {
+        if let Some(password) = &mut self.password {
+            password.derive_with(iterations);
+        }
+    }
+
     /// A user without rules of its own.
     pub fn with_password(name: impl Into<String>, password: Option<Password>) -> Self {
         Self { name: name.into(), password, ..Self::default() }

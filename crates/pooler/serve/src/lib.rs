@@ -7,6 +7,7 @@ mod admin;
 mod banner;
 mod certificates;
 mod check;
+mod compatibility;
 mod config;
 mod file_watch;
 mod handover;
@@ -39,6 +40,7 @@ mod tuning;
 
 pub use admin::{MAX_LIMIT, POOL_BYTES, POOL_VALUES};
 pub use check::{Machine, check};
+pub use compatibility::{Compatibility, PGBOUNCER_VERSION};
 pub use config::*;
 pub use driver::{REACTOR, raise_descriptor_limit};
 pub use logs::{LogFormat, LogOptions};

@@ -22,8 +22,8 @@ use std::{
 
 use driver::{PoolSpec, TenantLimits, Upstreams};
 use postgres_session::{
-    Ask, CheckOutcome, Directory, Encryption, LoginAttempt, Look, PasswordCheck, Proof, Route, ServerLogin,
-    StartRequest, StatePolicy, Unknown,
+    Ask, CheckOutcome, Directory, Encryption, ListenerRules, LoginAttempt, Look, PasswordCheck, Proof, Route,
+    ServerLogin, StartRequest, StatePolicy, Unknown,
 };
 use seam::{PoolId, Tenant};
 use upstream::Kind;
@@ -282,6 +282,16 @@ impl Directory for LivePools {
             (Encryption::Off, _) | (_, None) => Encryption::Off,
             (before, Some(listen)) => self.current().encryption_at(listen).unwrap_or(before),
         }
+    }
+
+    fn rules(&self, listener: u16) -> ListenerRules {
+        let Some(listen) = self.first.listen(listener) else { return ListenerRules::default() };
+        self.current().rules_at(listen).unwrap_or_else(|| self.first.rules(listener))
+    }
+
+    fn announcements(&self, pool: PoolId) -> Vec<(String, String)> {
+        let entry = self.entry(pool);
+        entry.pools.announcements(entry.id)
     }
 
     fn proof(&self, attempt: &LoginAttempt) -> Result<Proof, Unknown> {

@@ -2,6 +2,7 @@
 //! writes them; if it cannot keep up, lines are dropped and counted, and no worker waits. Values that clients choose,
 //! such as a user's name, can neither begin a line nor send control characters to a terminal.
 
+mod pgbouncer;
 mod sinks;
 
 use std::{
@@ -17,7 +18,7 @@ use tracing_subscriber::{
     fmt::format::{Writer, debug_fn},
 };
 
-pub use self::sinks::Sinks;
+pub use self::{pgbouncer::PgBouncerLines, sinks::Sinks};
 use crate::config::Log;
 
 /// Lines that wait to be written.
@@ -66,11 +67,11 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// Starts logging for the whole process.
+    /// Starts logging for the whole process. Text may have the shape of PgBouncer's log.
     ///
     /// # Errors
     /// When the level is invalid, or a file cannot be opened.
-    pub fn start(options: &LogOptions, configured: &Log) -> Result<Self, String> {
+    pub fn start(options: &LogOptions, configured: &Log, as_pgbouncer: Option<PgBouncerLines>) -> Result<Self, String> {
         let level = options.level.as_deref().or(configured.level).unwrap_or(DEFAULT_LEVEL);
         let filter = EnvFilter::try_new(level)
             .map_err(|_| format!("`{level}` is no log level: error, warn, info, debug or trace"))?;
@@ -82,12 +83,13 @@ impl Logs {
         let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_target(false);
         let is_on_terminal = sinks.is_stderr_only() && std::io::stderr().is_terminal();
         // A test may have set up a log already, which stays.
-        let _ = match options.format {
-            LogFormat::Text => {
+        let _ = match (options.format, as_pgbouncer) {
+            (LogFormat::Text, Some(shape)) => lines.with_ansi(false).event_format(shape).try_init(),
+            (LogFormat::Text, None) => {
                 let fields = debug_fn(write_field).delimited(" ");
                 lines.fmt_fields(fields).with_ansi(is_on_terminal).try_init()
             }
-            LogFormat::Json => lines.json().flatten_event(true).try_init(),
+            (LogFormat::Json, _) => lines.json().flatten_event(true).try_init(),
         };
         Ok(Self { dropped, sinks, _guard: guard })
     }

@@ -12,8 +12,8 @@ use settings::Secret;
 
 #[derive(Clone)]
 pub enum Password {
-    /// The password itself, and its verifier once it has been derived.
-    Plain(Secret, Arc<OnceLock<Arc<Verifier>>>),
+    /// The password itself, and the verifier that is made of it.
+    Plain(Secret, Derived),
     /// `md5` and 32 hexadecimal digits: the hash of password and user name.
     Md5(Secret),
     /// A SCRAM-SHA-256 verifier.
@@ -74,6 +74,19 @@ impl OtherPasswords {
     }
 }
 
+/// The verifier of a plain password, once it has been derived, and the rounds of the derivation.
+#[derive(Clone)]
+pub struct Derived {
+    iterations: u32,
+    verifier: Arc<OnceLock<Arc<Verifier>>>,
+}
+
+impl Default for Derived {
+    fn default() -> Self {
+        Self { iterations: scram::DEFAULT_ITERATIONS, verifier: Arc::default() }
+    }
+}
+
 /// Length of the salt of derived verifiers, as in PostgreSQL.
 const SALT_BYTES: usize = 16;
 
@@ -94,7 +107,7 @@ impl Password {
                 "the password is empty, and lets no client in: give the user a password, or leave this out".to_owned()
             );
         }
-        Ok(Self::Plain(stored.clone(), Arc::default()))
+        Ok(Self::Plain(stored.clone(), Derived::default()))
     }
 
     /// The password itself, if it is known.
@@ -125,36 +138,48 @@ impl Password {
     /// How a login with this password looks, unless a rule asks for another one.
     pub fn look(&self) -> Look {
         match self {
-            Self::Plain(..) => Look::Scram(Shape { iterations: scram::DEFAULT_ITERATIONS, salt: SALT_BYTES }),
+            Self::Plain(_, derived) => Look::Scram(Shape { iterations: derived.iterations, salt: SALT_BYTES }),
             Self::Md5(_) => Look::Md5,
             Self::Scram(verifier) => Look::Scram(verifier.shape()),
         }
     }
 
+    /// Has the verifier of a plain password have this many rounds.
+    pub fn derive_with(&mut self, iterations: u32) {
+        if let Self::Plain(_, derived) = self
+            && derived.iterations != iterations
+        {
+            *derived = Derived { iterations, verifier: Arc::default() };
+        }
+    }
+
     /// Takes over the verifier of an equal password, so that a reload does not change a user's salt.
     pub fn reuse_verifier(&self, earlier: &Self) {
-        if let (Self::Plain(secret, cell), Self::Plain(same, before)) = (self, earlier)
-            && secret == same
-            && let Some(verifier) = before.get()
+        if let (Self::Plain(secret, derived), Self::Plain(same, before)) = (self, earlier)
+            && (secret, derived.iterations) == (same, before.iterations)
+            && let Some(verifier) = before.verifier.get()
         {
-            let _ = cell.set(Arc::clone(verifier));
+            let _ = derived.verifier.set(Arc::clone(verifier));
         }
     }
 
     /// The verifier of a plain or SCRAM password. The first call for a plain one takes some milliseconds.
     pub fn verifier(&self) -> Option<Arc<Verifier>> {
         match self {
-            Self::Plain(secret, cell) => Some(Arc::clone(cell.get_or_init(|| Arc::new(derive(secret))))),
+            Self::Plain(secret, derived) => {
+                let verifier = derived.verifier.get_or_init(|| Arc::new(derive(secret, derived.iterations)));
+                Some(Arc::clone(verifier))
+            }
             Self::Scram(verifier) => Some(Arc::clone(verifier)),
             Self::Md5(_) => None,
         }
     }
 }
 
-fn derive(secret: &Secret) -> Verifier {
+fn derive(secret: &Secret, iterations: u32) -> Verifier {
     let mut salt = [0; SALT_BYTES];
     getrandom::fill(&mut salt).expect("the system gives random bytes");
-    Verifier::from_password(secret.reveal(), &salt, scram::DEFAULT_ITERATIONS)
+    Verifier::from_password(secret.reveal(), &salt, iterations)
 }
 
 impl fmt::Debug for OtherPasswords {

@@ -2,11 +2,13 @@
 //! gets its id when the first client asks for it. Ids are never reused. Opens no connection.
 //!
 //! - [`key`]: the identity of a pool;
+//! - [`announcements`]: what clients are told beside the parameters of their servers;
 //! - [`dedicated`]: clients of PostgreSQL with a server of their own;
 //! - [`logins`], [`redis`], [`mongodb`]: the answers to the sessions of each protocol;
 //! - [`proofs`]: how clients of PostgreSQL must prove who they are;
 //! - [`specs`]: the answers to the driver.
 
+mod announcements;
 mod dedicated;
 mod key;
 mod logins;
@@ -23,7 +25,7 @@ use std::{
 };
 
 use ::redis_session::HttpRules;
-use postgres_session::{Encryption, Unknown};
+use postgres_session::{Encryption, ListenerRules, Unknown};
 use seam::PoolId;
 use settings::Secret;
 use upstream::{Kind, MongoOptions, Sentinel, UpstreamTls};
@@ -216,6 +218,12 @@ impl ConfigPools {
             Some(tls) if tls.required => Encryption::Require,
             Some(_) => Encryption::Allow,
         })
+    }
+
+    /// What clients of the listener at this address may send; `None` if there is no such listener.
+    pub fn rules_at(&self, listen: &Endpoint) -> Option<ListenerRules> {
+        let listener = self.config.listeners.iter().find(|listener| listener.listen == *listen)?;
+        Some(listener.rules.clone())
     }
 
     /// The rules of the listener at this address, if its clients speak HTTP.

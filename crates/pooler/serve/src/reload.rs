@@ -284,6 +284,7 @@ fn note_restarts(old: &Config, new: &Config, notes: &mut Vec<String>) {
     }
     for (key, is_other) in [
         ("pid_file", old.serve.pid_file != new.serve.pid_file),
+        ("compatible_with", old.serve.compatible_with != new.serve.compatible_with),
         ("the level of the log", old.log.level != new.log.level),
     ] {
         if is_other {

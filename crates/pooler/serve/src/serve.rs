@@ -22,12 +22,13 @@ use crate::{
     admin::{Admin, Control, DrainOrder, ProtocolMemory, connections},
     banner,
     check::{Machine, check},
+    compatibility::Compatibility,
     config::{Config, Source},
     file_watch::watch_files,
     handover::{self, Inherited, LimitShares, Predecessors, Sockets, SuccessorListener},
     host_names::follow_hosts,
     live_pools::LivePools,
-    logs::{LogFormat, LogOptions, Logs},
+    logs::{LogFormat, LogOptions, Logs, PgBouncerLines},
     password_commands::PasswordCommands,
     pid_file::PidFile,
     pools::ConfigPools,
@@ -109,7 +110,7 @@ pub fn serve(config: Config, options: &ServeOptions<'_>, new_examiner: NewExamin
     // Sockets are opened before any thread starts: `sockets::bind` changes the umask.
     let Opened { listeners, admin_socket, admin_problem, copies } = Opened::open(&config, inherited.as_mut())?;
     let pid_file = pid_path.map(|path| PidFile::write(path, inherited.is_some()).map_err(error(path))).transpose()?;
-    let logs = Logs::start(log, &config.log).map_err(ServeError::Logging)?;
+    let logs = start_logs(&config, log)?;
     let notes = config.source.iter().flat_map(Source::notes);
     for problem in notes.chain(&problems).chain(&admin_problem) {
         announce(problem, log);
@@ -126,7 +127,7 @@ pub fn serve(config: Config, options: &ServeOptions<'_>, new_examiner: NewExamin
     let commands = PasswordCommands::of(&config);
     let pools = ConfigPools::new(Arc::clone(&config), Arc::clone(&tls)).with_commands(Arc::clone(&commands));
     let pools = Arc::new(LivePools::new(pools).checking_passwords_on(runtime.handle().clone()));
-    let postgres = Postgres::new(pools.clone()).with_node(config.serve.node_id);
+    let postgres = new_postgres(&config, pools.clone());
     let http: Vec<bool> = config.listeners.iter().map(|listener| listener.http.is_some()).collect();
     let redis = Redis::new(pools.clone()).with_http(&http);
     let (statements, http) = (postgres.memory(), redis.listener_memory());
@@ -314,6 +315,16 @@ fn take_apart(config: &Config, bound: Vec<Vec<Bound>>) -> Parts {
     parts
 }
 
+fn new_postgres(config: &Config, pools: Arc<LivePools>) -> Postgres {
+    let wording = config.serve.compatible_with.wording();
+    Postgres::new(pools).with_node(config.serve.node_id).with_wording(wording)
+}
+
+fn start_logs(config: &Config, log: &LogOptions) -> Result<Logs, ServeError> {
+    let shape = PgBouncerLines::wanted(config.serve.compatible_with, config.serve.log_disconnections);
+    Logs::start(log, &config.log, shape).map_err(ServeError::Logging)
+}
+
 fn configure_driver(config: &Config) -> DriverConfig {
     let workers = match config.serve.workers {
         0 => std::thread::available_parallelism().map_or(1, NonZero::get).min(crate::config::MAX_WORKERS as usize),
@@ -325,6 +336,7 @@ fn configure_driver(config: &Config) -> DriverConfig {
         max_clients: config.limits.max_clients,
         tcp: config.tcp,
         log_connections: config.serve.log_connections,
+        log_login_attempts: config.serve.log_connections && config.serve.compatible_with == Compatibility::PgBouncer,
         log_disconnections: config.serve.log_disconnections,
         ..DriverConfig::default()
     }

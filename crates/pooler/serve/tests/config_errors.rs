@@ -472,3 +472,20 @@ fn a_reserve_for_all_pools_and_a_size_that_is_tuned_for_one_need_a_word_there() 
     assert!(shown.contains("write reserve_size = 0 here"), "{shown}");
     assert!(serve::from_text(Path::new("p.toml"), &text("reserve_size = 0\n"), &|_| None).is_ok());
 }
+
+#[test]
+fn rules_are_for_listeners_of_postgresql_and_within_bounds() {
+    expect(
+        "[[listener]]\nlisten = \"127.0.0.1:1\"\nlogin_notice = \"hello\"\n[[database]]\nurl = \"redis://h\"\n",
+        r#"
+poolhouse.toml:3:1: error: `login_notice` is for listeners of PostgreSQL
+    3 | login_notice = "hello"
+      | ^^^^^^^^^^^^"#,
+    );
+    let found = errors_after_base("[[listener]]\nlisten = \"127.0.0.1:1\"\nmax_message_size = 100\n");
+    assert!(found.contains("a whole number from 1024 to 2147483647"), "{found}");
+    let found = errors_after_base("[serve]\ncompatible_with = \"odyssey\"\n");
+    assert!(found.contains("poolhouse") && found.contains("pgbouncer"), "{found}");
+    let found = errors_after_base("[auth]\nscram_iterations = 0\n");
+    assert!(found.contains("a whole number from 1 to 200000"), "{found}");
+}

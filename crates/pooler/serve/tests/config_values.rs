@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use serve::{Config, Endpoint, Flags, Mode, Preset};
+use serve::{Compatibility, Config, Endpoint, Flags, Mode, Preset};
 use upstream::Kind;
 
 fn variables(name: &str) -> Option<String> {
@@ -309,4 +309,40 @@ fn limits_times_and_options_of_connections_are_read() {
     assert_eq!(a.pool.cancel_wait_time, Duration::from_secs(10));
     assert_eq!(a.pool.timeouts.transaction, Some(Some(Duration::from_secs(60))));
     assert_eq!((config.users[0].reserve_size, config.users[0].timeouts.transaction), (Some(0), Some(None)));
+}
+
+#[test]
+fn rules_of_listeners_and_whose_words_errors_have() {
+    let config = read(
+        r#"
+        [serve]
+        compatible_with = "pgbouncer"
+        [auth]
+        scram_iterations = 20000
+        [[listener]]
+        listen = "127.0.0.1:1"
+        max_message_size = 2048
+        refuse_simple_queries = true
+        wait_notice_time = "5s"
+        login_notice = "maintenance at ten"
+        [[listener]]
+        listen = "127.0.0.1:2"
+        wait_notice_time = "off"
+        login_notice = ""
+        [[database]]
+        name = "d"
+        url = "postgres://u:p@h"
+        max_replication_size = 3
+        "#,
+    );
+    assert_eq!((config.serve.compatible_with, config.scram_iterations), (Compatibility::PgBouncer, 20_000));
+    let rules = &config.listeners[0].rules;
+    assert_eq!((rules.max_message_size, rules.refuse_simple_queries), (Some(2048), true));
+    assert_eq!(rules.wait_notice_time, Some(Duration::from_secs(5)));
+    assert_eq!(rules.login_notice.as_deref(), Some("maintenance at ten"));
+    assert_eq!(config.listeners[1].rules, Default::default());
+    assert_eq!(config.databases[0].pool.max_replication_size, 3);
+    let plain = read("[[database]]\nname = \"d\"\nurl = \"postgres://u:p@h\"\n");
+    assert_eq!((plain.serve.compatible_with, plain.scram_iterations), (Compatibility::Own, 4096));
+    assert_eq!(plain.databases[0].pool.max_replication_size, 10);
 }

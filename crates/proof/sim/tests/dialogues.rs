@@ -22,6 +22,8 @@ mod lookups;
 mod pins;
 #[path = "dialogues/relay.rs"]
 mod relay;
+#[path = "dialogues/rules.rs"]
+mod rules;
 #[path = "dialogues/state.rs"]
 mod state;
 #[path = "dialogues/statements.rs"]

@@ -230,10 +230,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             && let Some(withheld) = self.paces.client_error.take_line(self.now)
         {
             let (client, database, user) = (self.client_address(slot), self.database(slot), self.user(slot));
+            let lasted_s = self.age_in_log(slot);
             match blame {
-                Blame::Client => tracing::info!(withheld, %client, %database, %user, "{message}"),
-                Blame::Ours => tracing::error!(withheld, %client, %database, %user, "{message}"),
-                _ => tracing::warn!(withheld, %client, %database, %user, "{message}"),
+                Blame::Client => tracing::info!(withheld, %client, %database, %user, lasted_s, "{message}"),
+                Blame::Ours => tracing::error!(withheld, %client, %database, %user, lasted_s, "{message}"),
+                _ => tracing::warn!(withheld, %client, %database, %user, lasted_s, "{message}"),
             }
         }
     }

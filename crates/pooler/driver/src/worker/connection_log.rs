@@ -87,9 +87,13 @@ impl ConnectionLog {
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// A client asks for a database, as a user.
     pub(super) fn on_login_request(&mut self, slot: usize, login: Box<(String, String)>) {
-        if let Some(client) = self.clients.get_mut(slot) {
-            client.log.requested_login = Some(login);
+        let Some(client) = self.clients.get_mut(slot) else { return };
+        if self.process.config.log_login_attempts {
+            let (database, user) = &*login;
+            let tls = client.log.tls;
+            tracing::info!(client = %self.client_address(slot), database, user, tls, "login attempt");
         }
+        self.clients[slot].log.requested_login = Some(login);
     }
 
     /// A client has logged in.
@@ -120,9 +124,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         tracing::info!(
             client = %self.client_address(slot), database = %self.database(slot), user = %self.user(slot),
             listener = %listener.name, protocol = listener.protocol, tls = client.log.tls,
-            lasted_s = in_log(self.now - client.born), requests = client.log.requests, reason,
+            lasted_s = self.age_in_log(slot), requests = client.log.requests, reason,
             "client disconnected"
         );
+    }
+
+    /// For how long a client has been connected, in seconds.
+    pub(super) fn age_in_log(&self, slot: usize) -> f64 {
+        in_log(self.now - self.clients[slot].born)
     }
 
     /// A login has failed. If the session has closed the client for that, one line reports both.
@@ -138,7 +147,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             let listener = &self.process.listeners[usize::from(self.clients[slot].listener)].name;
             tracing::info!(
                 withheld, client = %self.client_address(slot), database = %self.database(slot), user = %self.user(slot),
-                %listener, reason, "a login has failed"
+                %listener, reason, lasted_s = self.age_in_log(slot), "a login has failed"
             );
         }
     }

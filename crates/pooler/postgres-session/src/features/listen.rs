@@ -12,7 +12,7 @@
 //! If the shared server is lost, its clients are told to go, as they would be if they had been connected to it
 //! themselves: notifications may have been missed.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, num::NonZeroU8};
 
 use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer, PoolId, ServerTag, Standing, Verdict};
 
@@ -392,7 +392,7 @@ impl Postgres {
     /// A client goes on: at once or, if it listens and no transaction is open, after the notifications that were
     /// committed before.
     pub(crate) fn resume_after_notifications(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
-        if client.withheld_ready != Some(IDLE) || !self.await_notifications(me, client, out) {
+        if client.withheld_ready.map(NonZeroU8::get) != Some(IDLE) || !self.await_notifications(me, client, out) {
             return client.resume(me, out);
         }
         client.await_channels();

@@ -5,12 +5,12 @@
 use scram::Verifier;
 use seam::{Blame, ClientTag, CloseReason, Effect, Outbox, Peer};
 
-use super::client::{fail, write_authentication};
+use super::client::write_authentication;
 use crate::{
     CheckOutcome, CheckVerdict, PasswordCheck, StoredPassword,
     random::random,
     session::{
-        Client, Phase, Postgres,
+        Client, ErrorText, Occasion, Phase, Postgres,
         client_login::{Comparison, Login, Step},
     },
     wire::{Report, Severity, code, md5},
@@ -72,13 +72,15 @@ impl Postgres {
     }
 
     /// The client has not proved that it knows the password, or there is no such user.
-    pub(super) fn refuse_password(&self, me: ClientTag, client: &mut Client, out: &mut Outbox) {
+    /// `scram`: it was proved by a SCRAM exchange.
+    pub(super) fn refuse_password(&self, me: ClientTag, client: &mut Client, scram: bool, out: &mut Outbox) {
         let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
         let user = &login.start.user;
         self.directory.note_refuted(&login.start.database, user);
         let message = format!("password authentication failed for user \"{user}\"");
         out.push(Effect::AuthFailed { client: me });
-        fail(me, client, code::INVALID_PASSWORD, &message, "", out);
+        let ours = ErrorText::new(code::INVALID_PASSWORD, message, "");
+        client.fail_for(me, Occasion::WrongPassword { scram }, ours, Blame::Client, out);
     }
 
     /// Posts the verdicts of other programs to the clients that wait for them.
@@ -112,7 +114,7 @@ impl Postgres {
         }
         match bytes.split_first() {
             Some((&RIGHT, _)) => self.authenticated(me, client, None, out),
-            Some((&WRONG, _)) | None => self.refuse_password(me, client, out),
+            Some((&WRONG, _)) | None => self.refuse_password(me, client, false, out),
             Some((_, why)) => {
                 let report = Report {
                     severity: Severity::Fatal,

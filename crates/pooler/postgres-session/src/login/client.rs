@@ -11,7 +11,7 @@ use crate::{
     Encryption, LoginAttempt, Look, PoolMode, Proof, Route, StartRequest, Unknown,
     random::{nonce, random},
     session::{
-        Client, Link, Lookup, Phase, Postgres, Purpose, ServerSide,
+        Client, ErrorText, Link, Lookup, Occasion, Phase, Postgres, Purpose, ServerSide,
         client_login::{Comparison, Login, Step},
         client_settings::ClientSettings,
         known_parameters::LoginOutcome,
@@ -22,7 +22,7 @@ use crate::{
         md5,
         message::write,
         startup::{self, StartError},
-        take_text, take_u32, write_parameter, write_ready, write_text,
+        take_text, take_u32, write_notice, write_parameter, write_ready, write_text,
     },
 };
 
@@ -190,6 +190,7 @@ impl Postgres {
             let hint = "Connect with sslmode=require, or a stricter one.";
             return fail(me, client, code::INVALID_AUTHORIZATION, "TLS is required here", hint, out);
         }
+        self.rules.set(login.origin.listener, &self.directory.rules(login.origin.listener));
         login.start = start;
         let found = self.directory.proof(&login.attempt());
         self.ask_for_proof(me, client, found, out);
@@ -259,7 +260,7 @@ impl Postgres {
         }
         let Some(body) = bytes.get(crate::wire::message::HEADER..header.total()) else { return Progress::Wait };
         let Phase::Login(login) = &mut client.phase else { unreachable!("the client is logging in") };
-        let mut keys = None;
+        let (mut keys, scram) = (None, matches!(login.step, Step::SaslFirst(_) | Step::SaslLast(_)));
         let verified = match std::mem::replace(&mut login.step, Step::Parameters) {
             Step::Md5 { stored, salt } => {
                 let answer = body.strip_suffix(&[0]).unwrap_or(body);
@@ -294,7 +295,7 @@ impl Postgres {
                 if matches!(client.phase, Phase::Closed) { Progress::Wait } else { Progress::Consumed(header.total()) }
             }
             Err(scram::Error::WrongProof) => {
-                self.refuse_password(me, client, out);
+                self.refuse_password(me, client, scram, out);
                 Progress::Wait
             }
             Err(error) => {
@@ -344,7 +345,7 @@ impl Postgres {
             return out.push(Effect::Lease { client: me, pool: client.pool, kind: LeaseKind::Exclusive });
         }
         match self.parameters.outcome(client.pool, &login.start.settings, false) {
-            Some(learned) => complete_login(self.node, me, client, learned, out),
+            Some(learned) => self.complete_login(me, client, learned, out),
             None => out.push(Effect::Lease { client: me, pool: client.pool, kind: LeaseKind::Exclusive }),
         }
     }
@@ -416,49 +417,56 @@ impl Postgres {
         }
         link.client.tries = 0;
         link.release(Verdict::Clean);
-        complete_login(self.node, link.client_tag, link.client, learned, link.out);
+        self.complete_login(link.client_tag, link.client, learned, link.out);
         // What the client has sent meanwhile was not consumed.
         link.wake();
     }
 }
 
-/// The client is logged in: tells it its parameters and its cancel key.
-pub(crate) fn complete_login(node: u8, me: ClientTag, client: &mut Client, learned: LoginOutcome, out: &mut Outbox) {
-    // First: what follows waits for a place, if need be.
-    push_logged_in(me, client, out);
-    let parameters = learned.facts.iter().chain(learned.settings.reported.iter());
-    write_welcome(node, me, client, parameters, out);
-    client.settings = Some(ClientSettings::new(learned));
-    client.phase = Phase::Ready;
-    client.stand(me, Standing::Idle, out);
+impl Postgres {
+    /// The client is logged in: tells it its parameters and its cancel key.
+    pub(crate) fn complete_login(&self, me: ClientTag, client: &mut Client, learned: LoginOutcome, out: &mut Outbox) {
+        // First: what follows waits for a place, if need be.
+        push_logged_in(me, client, out);
+        let announced = self.directory.announcements(client.pool);
+        let announced = announced.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes()));
+        let parameters = announced.chain(learned.facts.iter()).chain(learned.settings.reported.iter());
+        self.write_welcome(me, client, parameters, out);
+        client.settings = Some(ClientSettings::new(learned));
+        client.phase = Phase::Ready;
+        client.stand(me, Standing::Idle, out);
+    }
+
+    /// The end of a login as the client sees it: its parameters, its cancel key, and that it may begin.
+    pub(crate) fn write_welcome<'a>(
+        &self,
+        me: ClientTag,
+        client: &mut Client,
+        parameters: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+        out: &mut Outbox,
+    ) {
+        let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
+        client.secret = cancel_key::new_secret(login.start.version, random());
+        out.insert(Peer::Client(me), |to| {
+            write_authentication(to, 0, |_| {});
+            for (name, value) in parameters {
+                write_parameter(to, name, value);
+            }
+            write(to, back::BACKEND_KEY_DATA, |to| {
+                to.extend_from_slice(&cancel_key::process_id(self.node, me).to_be_bytes());
+                cancel_key::write_secret(to, client.secret);
+            });
+            if let Some(notice) = self.directory.rules(client.entrance.listener()).login_notice {
+                write_notice(to, &notice);
+            }
+            write_ready(to, IDLE);
+        });
+    }
 }
 
 fn push_logged_in(me: ClientTag, client: &Client, out: &mut Outbox) {
     let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
     out.push(Effect::LoggedIn { client: me, pool: client.pool, user: login.start.user.as_str().into() });
-}
-
-/// The end of a login as the client sees it: its parameters, its cancel key, and that it may begin.
-pub(crate) fn write_welcome<'a>(
-    node: u8,
-    me: ClientTag,
-    client: &mut Client,
-    parameters: impl Iterator<Item = (&'a [u8], &'a [u8])>,
-    out: &mut Outbox,
-) {
-    let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
-    client.secret = cancel_key::new_secret(login.start.version, random());
-    out.insert(Peer::Client(me), |to| {
-        write_authentication(to, 0, |_| {});
-        for (name, value) in parameters {
-            write_parameter(to, name, value);
-        }
-        write(to, back::BACKEND_KEY_DATA, |to| {
-            to.extend_from_slice(&cancel_key::process_id(node, me).to_be_bytes());
-            cancel_key::write_secret(to, client.secret);
-        });
-        write_ready(to, IDLE);
-    });
 }
 
 pub(super) fn fail(me: ClientTag, client: &mut Client, code: &str, message: &str, hint: &str, out: &mut Outbox) {
@@ -504,7 +512,12 @@ fn refuse_start(me: ClientTag, client: &mut Client, error: &StartError, out: &mu
             (code::INVALID_PARAMETER_VALUE, message, hint)
         }
     };
-    fail(me, client, code, &message, hint, out);
+    let ours = ErrorText::new(code, message, hint);
+    match error {
+        StartError::NoUser => client.fail_for(me, Occasion::NoUserName, ours, Blame::Client, out),
+        StartError::Version(..=2, _) => client.fail_for(me, Occasion::OldProtocol, ours, Blame::Client, out),
+        _ => fail(me, client, &ours.code, &ours.message, &ours.hint, out),
+    }
 }
 
 fn first_response(exchange: &mut scram::Server, mut body: &[u8]) -> Result<Vec<u8>, scram::Error> {

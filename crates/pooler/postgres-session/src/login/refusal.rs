@@ -5,18 +5,20 @@ use seam::{Blame, ClientTag, Outbox};
 
 use crate::{
     Rejection, Unknown,
-    session::{Client, Phase},
+    session::{Client, ErrorText, Occasion, Phase},
     wire::{Report, Severity, code},
 };
 
 /// No pool serves the client, or not from its address.
 pub(super) fn refuse_route(me: ClientTag, client: &mut Client, why: Unknown, out: &mut Outbox) {
     let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
-    let (database, user) = (&login.start.database, &login.start.user);
+    let (database, user) = (login.start.database.clone(), &login.start.user);
     let (code, message, hint) = match why {
         Unknown::Database => {
-            let hint = "Poolhouse serves no database of this name and has no \"*\" database.".to_owned();
-            (code::INVALID_CATALOG_NAME, format!("database \"{database}\" does not exist"), hint)
+            let hint = "Poolhouse serves no database of this name and has no \"*\" database.";
+            let message = format!("database \"{database}\" does not exist");
+            let ours = ErrorText::new(code::INVALID_CATALOG_NAME, message, hint);
+            return client.fail_for(me, Occasion::NoSuchDatabase(&database), ours, Blame::Client, out);
         }
         Unknown::Full(what) => {
             let hint =
@@ -28,7 +30,8 @@ pub(super) fn refuse_route(me: ClientTag, client: &mut Client, why: Unknown, out
         Unknown::User | Unknown::Forbidden(_) => {
             let hint = if let Unknown::Forbidden(hint) = why { hint } else { String::new() };
             let message = format!("user \"{user}\" may not connect to database \"{database}\" from here");
-            (code::INVALID_AUTHORIZATION, message, hint)
+            let ours = ErrorText::new(code::INVALID_AUTHORIZATION, message, hint);
+            return client.fail_for(me, Occasion::NotAdmitted, ours, Blame::Client, out);
         }
     };
     let report = Report { severity: Severity::Fatal, code, message: &message, hint: &hint };

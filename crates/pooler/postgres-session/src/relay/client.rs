@@ -10,7 +10,10 @@ use crate::{
         prepared::unnamed::{self, Inspection},
     },
     relay::requests::inspect,
-    session::{Arrived, Client, Link, PartialMessage, Phase, Postgres, Server, client::Skip, copy, request::Step},
+    session::{
+        Arrived, Client, Link, Occasion, PartialMessage, Phase, Postgres, Server, client::Skip, copy,
+        listener_rules::Restrictions, request::Step,
+    },
     wire::{
         HEADER, Header, IDLE, Report, SMALL_LIMIT, Severity, code, front,
         message::{LARGE_LIMIT, write},
@@ -51,8 +54,9 @@ impl Postgres {
         }
         let lease = client.lease.map(|tag| (tag, servers.get(tag).expect("a leased server has a session")));
         let Input { bytes, full, .. } = input;
-        let inspection = Inspection { postgres: self, unbound: None };
-        let mut relay = Relay { me, client, lease, bytes, full, at: from, inspection, out };
+        let (inspection, rules) =
+            (Inspection { postgres: self, unbound: None }, self.rules.of(client.entrance.listener()));
+        let mut relay = Relay { me, client, lease, bytes, full, at: from, rules, inspection, out };
         let to = relay.run();
         relay.inspection.keep_unbound(relay.client, bytes);
         if !prefaced || matches!(client.phase, Phase::Closed) {
@@ -74,16 +78,18 @@ impl Postgres {
 }
 
 /// One input of a client on its way to the server that it holds, if it holds one.
-struct Relay<'a> {
-    me: ClientTag,
-    client: &'a mut Client,
+pub(super) struct Relay<'a> {
+    pub(super) me: ClientTag,
+    pub(super) client: &'a mut Client,
     lease: Option<(ServerTag, &'a mut Server)>,
-    bytes: &'a [u8],
+    pub(super) bytes: &'a [u8],
     full: bool,
     /// Everything before this position is dealt with.
-    at: usize,
-    inspection: Inspection<'a>,
-    out: &'a mut Outbox,
+    pub(super) at: usize,
+    /// The rules of the client's listener, if it has some.
+    pub(super) rules: Option<Restrictions>,
+    pub(super) inspection: Inspection<'a>,
+    pub(super) out: &'a mut Outbox,
 }
 
 /// What was decided about a message, or about the part of it that has arrived.
@@ -153,7 +159,12 @@ impl Relay<'_> {
     #[inline]
     fn handle_message(&mut self, header: Header, end: usize, here: usize) -> Decision {
         if !(4..=limit(header.kind)).contains(&header.length) {
-            self.client.close_for_violation(self.me, &unacceptable(header), self.out);
+            self.refuse_message(header);
+            return Decision::Stop(self.bytes.len());
+        }
+        if let Some(rules) = self.rules
+            && self.break_rules(rules, header)
+        {
             return Decision::Stop(self.bytes.len());
         }
         if header.kind == front::TERMINATE {
@@ -172,6 +183,7 @@ impl Relay<'_> {
         // A message that needs a server is shown to one only when it is complete.
         if end == here || self.full {
             self.client.request_lease(self.me, header.kind, self.out);
+            self.begin_wait_notice();
         } else {
             self.out.need = header.total();
         }
@@ -221,6 +233,16 @@ impl Relay<'_> {
         link.out.span(Peer::Server(link.server_tag), from..here);
         // What was replaced up to its end has no rest.
         if from < end { Decision::Forward } else { Decision::Drop }
+    }
+
+    /// The message is no message of a client, or of a length that its type cannot have.
+    #[cold]
+    fn refuse_message(&mut self, header: Header) {
+        let occasion = match limit(header.kind) {
+            0 => Occasion::UnknownMessage,
+            _ => Occasion::BadHeader(&self.bytes[self.at..]),
+        };
+        self.client.close_for_violation(self.me, occasion, &unacceptable(header), self.out);
     }
 
     #[cold]

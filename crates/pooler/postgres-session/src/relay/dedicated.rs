@@ -5,8 +5,7 @@
 use seam::{Blame, ClientTag, CloseReason, Effect, Input, Outbox, Peer, ServerTag, Sessions, Standing, Verdict};
 
 use crate::{
-    login::client::write_welcome,
-    session::{Client, Link, PartialMessage, Phase, Postgres, Server, ServerSide, Stage, cancel},
+    session::{Client, Link, Occasion, PartialMessage, Phase, Postgres, Server, ServerSide, Stage, cancel},
     wire::{HEADER, Header, back, front},
 };
 
@@ -25,7 +24,7 @@ impl Postgres {
             // It was sent away while the grant was on its way.
             return release_dedicated(link);
         };
-        write_welcome(self.node, link.client_tag, link.client, dedicated.parameters().iter(), link.out);
+        self.write_welcome(link.client_tag, link.client, dedicated.parameters().iter(), link.out);
         link.client.phase = Phase::Dedicated;
         link.stand(Standing::Idle);
         // What the client has sent meanwhile was not consumed.
@@ -44,6 +43,8 @@ impl Postgres {
         let Some(tag) = client.lease else { return 0 };
         let server = servers.get(tag).expect("a leased server has a session");
         let Stage::Dedicated(dedicated) = &mut server.stage else { return 0 };
+        let max_length =
+            self.rules.of(client.entrance.listener()).map_or(MAX_LENGTH, |rules| rules.max_length.min(MAX_LENGTH));
         let mut at = 0;
         loop {
             let part = client.partial.rest().min(input.bytes.len() - at);
@@ -54,8 +55,9 @@ impl Postgres {
                 client.close(me, CloseReason::Goodbye, out);
                 return input.bytes.len();
             }
-            if !(4..=MAX_LENGTH).contains(&header.length) {
-                client.close_for_violation(me, "a message of an impossible length", out);
+            if !(4..=max_length).contains(&header.length) {
+                let occasion = Occasion::BadHeader(&input.bytes[at..]);
+                client.close_for_violation(me, occasion, "a message of an impossible length", out);
                 return input.bytes.len();
             }
             if let Some(standing) = dedicated.note_sent(header.kind) {

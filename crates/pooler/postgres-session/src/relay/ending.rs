@@ -2,13 +2,17 @@
 //! which state a server is left behind.
 
 use seam::{
-    Blame, ClientTag, CloseReason, Effect, LeaseFailure, LeaseKind, Outbox, Peer, Refusal, ServerTag, Sessions, Verdict,
+    Blame, ClientTag, CloseReason, Effect, LeaseFailure, LeaseKind, Outage, Outbox, Peer, Refusal, ServerTag, Sessions,
+    Verdict,
 };
 
 use crate::{
     directory::PoolMode,
-    login::{client::complete_login, connect_query, lookup::fail_lookup},
-    session::{Client, Link, Phase, Postgres, Purpose, Server, ServerSide, Stage, cancel, refusal::seconds, send_away},
+    login::{connect_query, lookup::fail_lookup},
+    session::{
+        Client, ErrorText, Link, Occasion, Phase, Postgres, Purpose, Server, ServerSide, Stage, Wording, cancel,
+        refusal::seconds, send_away,
+    },
     wire::{CANCELLED, IDLE, Report, Severity, code},
 };
 
@@ -57,6 +61,21 @@ fn describe_failure(why: LeaseFailure) -> (&'static str, String, String, Blame) 
     }
 }
 
+/// The error in the words that clients expect.
+fn reword(wording: Wording, why: &LeaseFailure, ours: ErrorText) -> ErrorText {
+    let occasion = match why {
+        LeaseFailure::Unavailable { last_error: Some(error), outage: Outage::Refused, .. } => {
+            Occasion::LoginRefused(error)
+        }
+        LeaseFailure::WaitTimeout { .. } | LeaseFailure::QueueFull | LeaseFailure::Unavailable { .. } => {
+            Occasion::NoServerInTime
+        }
+        LeaseFailure::Closed | LeaseFailure::Forgotten => Occasion::PoolClosed,
+        LeaseFailure::UnknownDatabase { .. } => return ours,
+    };
+    wording.choose(occasion, ours)
+}
+
 impl Postgres {
     /// The client gets no lease. `arrived`: bytes of its input that have arrived.
     pub(crate) fn lease_denied(
@@ -70,6 +89,8 @@ impl Postgres {
         if let (LeaseFailure::Forgotten, Phase::Login(_)) = (&why, &client.phase) {
             return self.route_again(me, client, out);
         }
+        self.end_wait_notice(client);
+        let said = why.clone();
         let (code, message, hint, blame) = describe_failure(why);
         if let Phase::Login(login) = &client.phase
             && let Some(asked) = login.asked()
@@ -81,13 +102,16 @@ impl Postgres {
             && let Some(learned) = self.parameters.outcome(client.pool, &login.start.settings, true)
         {
             // It need not be asked for what is not told from memory alone for long.
-            complete_login(self.node, me, client, learned, out);
+            self.complete_login(me, client, learned, out);
             return out.push(Effect::Wake { client: me });
         }
         let stays =
             matches!(client.phase, Phase::Waiting) && blame == Blame::Exhausted && code != code::CANNOT_CONNECT_NOW;
+        let stays = stays && client.entrance.wording().severity(Severity::Error) == Severity::Error;
         let severity = if stays { Severity::Error } else { Severity::Fatal };
-        let report = Report { severity, code, message: &message, hint: &hint };
+        let ErrorText { code, message, hint } =
+            reword(client.entrance.wording(), &said, ErrorText::new(code, message, hint));
+        let report = Report { severity, code: &code, message: &message, hint: &hint };
         if stays {
             client.decline(me, &report, out);
             client.phase = Phase::Refused(u32::try_from(arrived).unwrap_or(u32::MAX));
@@ -186,8 +210,8 @@ impl Postgres {
             client.close(tag, CloseReason::Error(Blame::Server, message), side.out);
         } else {
             let hint = "The outcome of a transaction under way is unknown. Connect again.";
-            let report = Report { severity: Severity::Fatal, code: code::CONNECTION_FAILURE, message: &message, hint };
-            client.fail(tag, &report, Blame::Server, side.out);
+            let ours = ErrorText::new(code::CONNECTION_FAILURE, message, hint);
+            client.fail_for(tag, Occasion::ServerLost, ours, Blame::Server, side.out);
         }
     }
 

@@ -1,6 +1,8 @@
 //! How a request of a client's ended, where that means more than being passed on: errors, completions that tell what
 //! the server has forgotten, or that the client is to be told otherwise, and the ReadyForQuery behind it.
 
+use std::num::NonZeroU8;
+
 use seam::{Blame, Effect, Peer, Standing, Verdict};
 
 use crate::{
@@ -8,7 +10,7 @@ use crate::{
     exchange::Note,
     features::prepared::named,
     relay::answer::{AnswerStep, Incoming, Relay},
-    session::{Client, Phase, Postgres, Server, Stage, reset::ToldCompletion},
+    session::{Client, ErrorText, Occasion, Phase, Postgres, Server, Stage, reset::ToldCompletion},
     sql::{Suspects, Tag},
     wire::{Failure, IDLE, Report, Severity, back, code, front, message::write, write_ready},
 };
@@ -177,7 +179,7 @@ impl Postgres {
         let ready = self.ready_outcome(relay.client(tag), server, status);
         if ready != ReadyOutcome::default() {
             relay.skip(server, message);
-            relay.client(tag).withheld_ready = Some(status);
+            relay.client(tag).withheld_ready = NonZeroU8::new(status);
         } else {
             relay.flush(server, message.end);
         }
@@ -227,13 +229,14 @@ impl Postgres {
         link.client.mid_message = false;
         link.server.lease_mut().told_mid_message = false;
         self.unpin(link.client, link.server_tag, link.out);
-        let stays = settled && !link.client.owes_server();
-        let report = Report {
-            severity: if stays { Severity::Error } else { Severity::Fatal },
-            code: code::FEATURE_NOT_SUPPORTED,
-            message: "transactions of several statements are not allowed in statement mode",
-            hint: "The transaction was rolled back. Use mode = \"transaction\" for this database.",
-        };
+        let severity = link.client.entrance.wording().severity(Severity::Error);
+        let stays = settled && !link.client.owes_server() && severity == Severity::Error;
+        let message = "transactions of several statements are not allowed in statement mode";
+        let hint = "The transaction was rolled back. Use mode = \"transaction\" for this database.";
+        let ours = ErrorText::new(code::FEATURE_NOT_SUPPORTED, message, hint);
+        let ErrorText { code, message, hint } = link.client.entrance.wording().choose(Occasion::OpenTransaction, ours);
+        let severity = if stays { Severity::Error } else { Severity::Fatal };
+        let report = Report { severity, code: &code, message: &message, hint: &hint };
         if stays {
             link.write_to_client(|to| {
                 report.write(to);

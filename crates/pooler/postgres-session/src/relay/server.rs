@@ -45,6 +45,8 @@ impl Postgres {
         at: usize,
         out: &mut Outbox,
     ) -> usize {
+        let limited = self.rules.limit_length();
+        let longest = if limited { self.longest_answer(server, clients) } else { u32::MAX };
         let mut relay = Relay {
             me,
             clients,
@@ -66,6 +68,11 @@ impl Postgres {
             }
             let Some(header) = Header::read(&relay.bytes[relay.at..]) else { break };
             let end = relay.at + header.total();
+            if header.length > longest {
+                relay.flush(server, relay.at);
+                self.refuse_answer(&mut relay.side(server), header);
+                return input.bytes.len();
+            }
             if header.kind == back::DATA_ROW && (4..=MAX_LENGTH).contains(&header.length) && server.serves_client() {
                 // Most messages are rows: they only have to be stepped over.
                 let here = end.min(relay.bytes.len());

@@ -1,5 +1,7 @@
 //! The state of a client's connection, and what every client does whatever its requests are.
 
+use std::num::NonZeroU8;
+
 use seam::{Blame, ClientTag, CloseReason, Effect, LeaseKind, Origin, Outbox, Peer, PoolId, ServerTag, Standing};
 
 use crate::{
@@ -9,6 +11,7 @@ use crate::{
         client_settings::ClientSettings,
         client_unnamed::ClientUnnamed,
         copy::CopyCandidates,
+        entrance::Entrance,
         listen::{Listening, OUTDATED, post},
         partial_message::PartialMessage,
         pins::Pin,
@@ -16,6 +19,7 @@ use crate::{
         server::Server,
         server_unnamed::Owner,
         statements::ClientStatements,
+        wording::{ErrorText, Occasion, Wording},
     },
     wire::{Report, Severity, code, write_ready},
 };
@@ -26,6 +30,7 @@ pub struct Client {
     pub(crate) standing: Standing,
     pub(crate) pool: PoolId,
     pub(crate) mode: PoolMode,
+    pub(crate) entrance: Entrance,
     /// Proves the right to cancel the work of this client.
     pub(crate) secret: u64,
     pub(crate) lease: Option<ServerTag>,
@@ -35,7 +40,7 @@ pub struct Client {
     pub(crate) mid_message: bool,
 
     /// The status of a ReadyForQuery that is kept back from the client.
-    pub(crate) withheld_ready: Option<u8>,
+    pub(crate) withheld_ready: Option<NonZeroU8>,
 
     // Its requests.
     /// The rest of a request that was answered with an error instead of being forwarded.
@@ -109,8 +114,9 @@ pub(crate) struct Habits {
 }
 
 impl Client {
-    pub(crate) fn new(origin: Origin) -> Self {
+    pub(crate) fn new(origin: Origin, wording: Wording) -> Self {
         Self {
+            entrance: Entrance::new(origin.listener, wording),
             phase: Phase::Login(Box::new(Login::new(origin))),
             lease: None,
             settings: None,
@@ -148,7 +154,7 @@ impl Client {
     /// Sends the ReadyForQuery that was kept back, if one was.
     pub(crate) fn tell_ready(&mut self, me: ClientTag, out: &mut Outbox) {
         if let Some(status) = self.withheld_ready.take() {
-            out.insert(Peer::Client(me), |to| write_ready(to, status));
+            out.insert(Peer::Client(me), |to| write_ready(to, status.get()));
         }
     }
 
@@ -182,16 +188,36 @@ impl Client {
         self.close(me, CloseReason::Error(blame, report.message.to_owned()), out);
     }
 
+    /// As [`fail`](Self::fail), in the words that clients expect on this occasion.
+    pub(crate) fn fail_for(
+        &mut self,
+        me: ClientTag,
+        occasion: Occasion<'_>,
+        ours: ErrorText,
+        blame: Blame,
+        out: &mut Outbox,
+    ) {
+        let ErrorText { code, message, hint } = self.entrance.wording().choose(occasion, ours);
+        let report = Report { severity: Severity::Fatal, code: &code, message: &message, hint: &hint };
+        self.fail(me, &report, blame, out);
+    }
+
     pub(crate) fn close(&mut self, me: ClientTag, reason: CloseReason, out: &mut Outbox) {
         self.phase = Phase::Closed;
         out.push(Effect::Close { peer: Peer::Client(me), reason });
     }
 
     /// Closes the connection of a client that broke the protocol.
-    pub(crate) fn close_for_violation(&mut self, me: ClientTag, message: &str, out: &mut Outbox) {
+    pub(crate) fn close_for_violation(
+        &mut self,
+        me: ClientTag,
+        occasion: Occasion<'_>,
+        message: &str,
+        out: &mut Outbox,
+    ) {
         let hint = "The client and Poolhouse no longer agree where a message begins.";
-        let report = Report { severity: Severity::Fatal, code: code::PROTOCOL_VIOLATION, message, hint };
-        self.fail(me, &report, Blame::Client, out);
+        let ours = ErrorText::new(code::PROTOCOL_VIOLATION, message, hint);
+        self.fail_for(me, occasion, ours, Blame::Client, out);
     }
 
     /// Answers the request that waits for a server with an error; the client stays. Its input is handed over again, so

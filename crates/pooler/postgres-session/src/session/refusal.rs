@@ -5,12 +5,16 @@ use std::time::Duration;
 use seam::{ClientTag, Outbox, Peer, Refusal};
 
 use crate::{
-    session::client::{Client, Phase},
+    session::{
+        client::{Client, Phase},
+        wording::{ErrorText, Occasion},
+    },
     wire::{Report, Severity, code},
 };
 
 /// Tells a client why it must go; the driver closes it.
 pub(crate) fn send_away(me: ClientTag, client: &mut Client, why: Refusal, out: &mut Outbox) {
+    let told = why.clone();
     let hint_of_full;
     let (code, message, hint) = match why {
         Refusal::Full { of, limit } => {
@@ -75,7 +79,13 @@ pub(crate) fn send_away(me: ClientTag, client: &mut Client, why: Refusal, out: &
         ),
     };
     if !client.mid_message && !matches!(client.phase, Phase::Closed) {
-        let report = Report { severity: Severity::Fatal, code, message: &message, hint };
+        let occasion = match (&told, &client.phase) {
+            (Refusal::Disabled { .. }, Phase::Login(login)) => Occasion::DatabaseDisabled(&login.start.database),
+            _ => Occasion::Refused(&told),
+        };
+        let ErrorText { code, message, hint } =
+            client.entrance.wording().choose(occasion, ErrorText::new(code, message, hint));
+        let report = Report { severity: Severity::Fatal, code: &code, message: &message, hint: &hint };
         out.insert(Peer::Client(me), |to| report.write(to));
     }
     client.phase = Phase::Closed;

@@ -8,8 +8,8 @@ use crate::{
     directory::Directory,
     random::random,
     session::{
-        kept_parses::KeptParses, keyring::Keyring, known_parameters::KnownParameters, listen::Hubs, pins::Pins,
-        statements::Statements,
+        kept_parses::KeptParses, keyring::Keyring, known_parameters::KnownParameters, listen::Hubs,
+        listener_rules::RulesInForce, pins::Pins, statements::Statements, wait_notices::WaitNotices, wording::Wording,
     },
     sql::catalogue::Catalogues,
     wire::{cancel_key::MAX_NODE, encryption::SecondTries},
@@ -32,6 +32,9 @@ pub struct Postgres {
     pub(crate) hubs: Hubs,
     pub(crate) catalogues: Catalogues,
     pub(crate) second_tries: SecondTries,
+    pub(crate) rules: RulesInForce,
+    pub(crate) wait_notices: WaitNotices,
+    pub(crate) wording: Wording,
     /// The number of this Poolhouse among several behind one address.
     pub(crate) node: u8,
 }
@@ -61,6 +64,9 @@ impl Postgres {
             hubs: Hubs::default(),
             catalogues: Catalogues::default(),
             second_tries: SecondTries::default(),
+            rules: RulesInForce::default(),
+            wait_notices: WaitNotices::default(),
+            wording: Wording::default(),
             node: 0,
         }
     }
@@ -72,6 +78,11 @@ impl Postgres {
             let (bytes, unnamed_forgotten) = texts.totals();
             Memory { named_bytes: statements.bytes() as u64, unnamed_bytes: bytes as u64, unnamed_forgotten }
         }
+    }
+
+    /// With errors in these words.
+    pub fn with_wording(self, wording: Wording) -> Self {
+        Self { wording, ..self }
     }
 
     /// As one of several behind one address: cancel keys carry its number, at most [`MAX_NODE`].

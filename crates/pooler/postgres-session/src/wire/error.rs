@@ -60,6 +60,17 @@ impl Report<'_> {
     }
 }
 
+/// Appends a NoticeResponse.
+pub(crate) fn write_notice(to: &mut Vec<u8>, message: &str) {
+    write(to, back::NOTICE_RESPONSE, |to| {
+        for (field, text) in [(b'S', "NOTICE"), (b'V', "NOTICE"), (b'C', "00000"), (b'M', message)] {
+            to.push(field);
+            write_text(to, text);
+        }
+        to.push(0);
+    });
+}
+
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Failure {
     /// FATAL or PANIC: the server closes the connection.

@@ -3,12 +3,14 @@
 use std::{
     collections::{BTreeSet, HashMap},
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    ops::RangeInclusive,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use driver::{Network, PoolTimeouts, Timeouts};
 use pool::GateConfig;
+use postgres_session::ListenerRules;
 use settings::{Document, Problem, Secret, Section, Variables, choose, read_in_part};
 use upstream::{Kind, UpstreamUrl};
 
@@ -20,6 +22,7 @@ use super::{
     auth_query::{AUTH_QUERY_KEYS, AuthKeys},
     http::{self, HTTP_KEYS, TOKEN_KEYS},
     keys::{self, AUTH_KEYS, DATABASE_KEYS, LIMITS_KEYS, LISTENER_KEYS, ROOT_KEYS, SERVE_KEYS, USER_KEYS},
+    listener_rules::{self, RULE_KEYS, listener_rules},
     log::{LOG_KEYS, log},
     mongodb,
     network::{self, DNS_KEYS, TCP_KEYS},
@@ -30,11 +33,14 @@ use super::{
     tls::{LISTENER_TLS_KEYS, listener_tls},
     userlist,
 };
-use crate::Password;
+use crate::{Password, compatibility::Compatibility};
 
 /// What `listen` takes, as far as this crate knows; the kernel may have a lower maximum.
 const MAX_BACKLOG: u32 = 65_535;
 const MAX_USERLIST_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Rounds that a SCRAM verifier may have. More would keep a worker busy for longer than a tenth of a second.
+const SCRAM_ITERATIONS: RangeInclusive<u32> = 1..=200_000;
 
 /// The outcome of reading a file.
 pub struct Reading {
@@ -105,7 +111,7 @@ impl Reader<'_> {
         if !root.has("database") {
             root.error("", "no [[database]] is configured");
         }
-        let listeners = root.tables("listener", &[LISTENER_KEYS, LISTENER_TLS_KEYS, HTTP_KEYS]);
+        let listeners = root.tables("listener", &[LISTENER_KEYS, RULE_KEYS, LISTENER_TLS_KEYS, HTTP_KEYS]);
         let mut listeners: Vec<_> = listeners.iter().map(|section| listener(section, &kinds)).collect();
         if !root.has("listener") {
             let place = |kind| Endpoint::Tcp(([127, 0, 0, 1], default_port(kind)).into());
@@ -118,10 +124,7 @@ impl Reader<'_> {
         let before_users = self.error_count();
         let known = root.tables("user", &[USER_KEYS]);
         let users: Vec<_> = known.iter().filter_map(|section| self.user(section)).collect();
-        let users = match &auth {
-            Some(auth) => self.listed_users(auth, users),
-            None => users,
-        };
+        let (users, scram_iterations) = self.all_users(auth.as_ref(), users);
         let databases_are_intact = at_first == before_listeners;
         // Users that a database was to be asked for may be unknown.
         let all_asked_for = databases_are_intact || !served.iter().any(|section| section.has("auth_query"));
@@ -149,6 +152,7 @@ impl Reader<'_> {
             auth: self.auth.clone(),
             tcp: root.table("tcp", &[TCP_KEYS]).map(|s| network::tcp(&s)).unwrap_or_default(),
             dns: root.table("dns", &[DNS_KEYS]).map(|s| network::dns(&s)).unwrap_or_default(),
+            scram_iterations,
             insecure_no_auth: false,
             listeners,
             databases,
@@ -307,6 +311,16 @@ impl Reader<'_> {
         }
     }
 
+    /// The configured users and those of `[auth] file`. The verifiers of plain passwords get as many rounds as `[auth]`
+    /// asks for, which are returned, too.
+    fn all_users(&mut self, auth: Option<&Section<'_>>, users: Vec<User>) -> (Vec<User>, u32) {
+        let Some(auth) = auth else { return (users, scram::DEFAULT_ITERATIONS) };
+        let iterations = auth.number("scram_iterations", SCRAM_ITERATIONS).unwrap_or(scram::DEFAULT_ITERATIONS);
+        let mut users = self.listed_users(auth, users);
+        users.iter_mut().for_each(|user| user.derive_with(iterations));
+        (users, iterations)
+    }
+
     /// The users of `[auth] file`, under the rules of the `[[user]]` of the same name; its own password wins.
     fn listed_users(&mut self, auth: &Section<'_>, mut users: Vec<User>) -> Vec<User> {
         let Some(path) = auth.string("file").map(|path| self.document.resolve(&path)) else { return users };
@@ -448,6 +462,7 @@ impl Listener {
             timeouts,
             tls: None,
             proxies: Vec::new(),
+            rules: ListenerRules::default(),
             http: None,
             spots: HashMap::new(),
         }
@@ -509,6 +524,10 @@ fn listener(section: &Section<'_>, kinds: &Kinds) -> Listener {
     match protocol {
         Some((_, true)) => listener.http = Some(http::rules(section)),
         _ => http::refuse_keys(section),
+    }
+    match listener.kind {
+        Kind::Postgres => listener.rules = listener_rules(section),
+        Kind::Redis | Kind::MongoDb => listener_rules::refuse_keys(section),
     }
     listener.spots = section.spots();
     listener
@@ -580,6 +599,7 @@ fn serve(section: &Section<'_>) -> Serve {
         log_disconnections: section.truth("log_disconnections").unwrap_or(default.log_disconnections),
         pid_file: section.path("pid_file"),
         user: section.string("user").filter(|user| !user.is_empty()),
+        compatible_with: section.choice("compatible_with", Compatibility::WORDS).unwrap_or(default.compatible_with),
     }
 }
 

@@ -144,6 +144,7 @@ pub fn from_url(url: &str, flags: &Flags, variables: Variables<'_>) -> Result<Co
         tcp: driver::TcpOptions::default(),
         dns: Dns::default(),
         log: Log::default(),
+        scram_iterations: scram::DEFAULT_ITERATIONS,
         insecure_no_auth: flags.insecure_no_auth,
         listeners,
         users: user(&url)?,

@@ -5,6 +5,7 @@ use super::{
     auth::LOGIN_KEYS,
     auth_query::AUTH_QUERY_KEYS,
     http::{HTTP_KEYS, TOKEN_KEYS},
+    listener_rules::RULE_KEYS,
     log::LOG_KEYS,
     network::{DNS_KEYS, TCP_KEYS},
     options::POOL_KEYS,
@@ -44,7 +45,7 @@ pub const LIMITS_KEYS: &[&str] = &[
 ];
 
 /// `[auth]`, beside those that say how clients log in and how users are looked up.
-pub const AUTH_KEYS: &[&str] = &["file"];
+pub const AUTH_KEYS: &[&str] = &["file", "scram_iterations"];
 
 /// `[serve]`.
 pub const SERVE_KEYS: &[&str] = &[
@@ -57,6 +58,7 @@ pub const SERVE_KEYS: &[&str] = &[
     "log_disconnections",
     "pid_file",
     "user",
+    "compatible_with",
 ];
 
 /// `[[listener]]`, beside those of TLS and HTTP.
@@ -124,7 +126,7 @@ const SECTIONS: &[(&str, &[&[&str]])] = &[
     ("[limits]", &[LIMITS_KEYS]),
     ("[auth]", &[AUTH_KEYS, LOGIN_KEYS, AUTH_QUERY_KEYS]),
     ("[pool]", &[POOL_KEYS]),
-    ("[[listener]]", &[LISTENER_KEYS, LISTENER_TLS_KEYS, HTTP_KEYS]),
+    ("[[listener]]", &[LISTENER_KEYS, RULE_KEYS, LISTENER_TLS_KEYS, HTTP_KEYS]),
     ("[[database]]", &[DATABASE_KEYS, PASSWORD_COMMAND_KEYS, POOL_KEYS, AUTH_QUERY_KEYS]),
     ("[[user]]", &[USER_KEYS]),
     ("[[token]]", &[TOKEN_KEYS]),

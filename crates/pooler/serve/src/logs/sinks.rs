@@ -76,14 +76,20 @@ impl Write for Sinks {
 
 /// Sends a line to the system's log, which has a time of its own.
 fn send(logger: &mut Logger<LoggerBackend, Formatter3164>, line: &str) {
-    let text = line.trim_end();
-    let text = text.split_once(' ').map_or(text, |(_, text)| text.trim_start());
+    let text = without_time(line.trim_end());
     let _ = match text.split(' ').next() {
         Some("ERROR" | "FATAL") => logger.err(text),
         Some("WARN" | "WARNING") => logger.warning(text),
         Some("DEBUG" | "TRACE" | "NOISE") => logger.debug(text),
         _ => logger.info(text),
     };
+}
+
+/// A line from its level on.
+fn without_time(line: &str) -> &str {
+    // In PgBouncer's shape a line begins like "2026-11-29 21:49:00.540 UTC [4711] LOG".
+    let rest = line.get(23..).and_then(|rest| rest.strip_prefix(" UTC [")?.split_once("] "));
+    rest.or_else(|| line.split_once(' ')).map_or(line, |(_, text)| text.trim_start())
 }
 
 fn open_file(path: &Path) -> Result<(PathBuf, File), String> {
@@ -101,6 +107,13 @@ fn open_system(settings: &Syslog) -> Result<(Syslog, Logger<LoggerBackend, Forma
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_level_comes_first_without_the_time() {
+        assert_eq!(without_time("2026-11-29T22:08:38.965290Z  INFO stopped"), "INFO stopped");
+        assert_eq!(without_time("2026-11-29 21:49:00.540 UTC [4711] WARNING C-0x1: x"), "WARNING C-0x1: x");
+        assert_eq!(without_time("word"), "word");
+    }
 
     #[test]
     fn a_file_that_was_moved_away_is_opened_anew() {

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Instant};
 
 use postgres_session::{
-    CheckOutcome, Directory, Encryption, LoginAttempt, Look, PasswordCheck, PoolMode, Proof, ResetPolicy, Route,
-    ServerLogin, StartRequest, StatePolicy, Unknown,
+    CheckOutcome, Directory, Encryption, ListenerRules, LoginAttempt, Look, PasswordCheck, PoolMode, Proof,
+    ResetPolicy, Route, ServerLogin, StartRequest, StatePolicy, Unknown,
 };
 use seam::PoolId;
 use settings::Secret;
@@ -21,6 +21,14 @@ impl Directory for ConfigPools {
             Some(_) => self.listen(listener).and_then(|listen| self.encryption_at(listen)).unwrap_or_default(),
             None => Encryption::Off,
         }
+    }
+
+    fn rules(&self, listener: u16) -> ListenerRules {
+        self.config.listeners.get(usize::from(listener)).map(|listener| listener.rules.clone()).unwrap_or_default()
+    }
+
+    fn announcements(&self, pool: PoolId) -> Vec<(String, String)> {
+        self.announced(pool)
     }
 
     fn proof(&self, attempt: &LoginAttempt) -> Result<Proof, Unknown> {

@@ -144,7 +144,10 @@ impl ConfigPools {
         });
         let now = Instant::now();
         let password = match password {
-            Some(password) => Some(known.note_found(user, password, now, auth.cache_time)),
+            Some(mut password) => {
+                password.derive_with(self.config.scram_iterations);
+                Some(known.note_found(user, password, now, auth.cache_time))
+            }
             None => {
                 known.note_missing(user, now, auth.failure_cache_time);
                 None

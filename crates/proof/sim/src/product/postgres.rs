@@ -8,8 +8,8 @@ use std::sync::Arc;
 use driver::{PoolSpec, Upstreams};
 use pool::PoolConfig;
 use postgres_session::{
-    CheckOutcome, Directory, Encryption, LoginAttempt, Look, PasswordCheck, PoolMode, Postgres, Proof, ResetPolicy,
-    Route, ServerLogin, StartRequest, StatePolicy, Unknown,
+    CheckOutcome, Directory, Encryption, ListenerRules, LoginAttempt, Look, PasswordCheck, PoolMode, Postgres, Proof,
+    ResetPolicy, Route, ServerLogin, StartRequest, StatePolicy, Unknown,
 };
 use seam::PoolId;
 
@@ -84,6 +84,14 @@ impl Directory for Setup {
     fn route(&self, _: &str, user: &str) -> Result<Route, Unknown> {
         let pool = USERS.iter().position(|known| *known == user).ok_or(Unknown::User)?;
         Ok(Route { pool: self.pool_ids.id_or_new(pool as u32), mode: self.mode, pass_through: false, add_host: false })
+    }
+
+    fn rules(&self, _: u16) -> ListenerRules {
+        ListenerRules::default()
+    }
+
+    fn announcements(&self, _: PoolId) -> Vec<(String, String)> {
+        Vec::new()
     }
 
     fn dedicated_route(&self, _: &str, _: &str, _: &StartRequest<'_>) -> Result<Option<Route>, Unknown> {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use postgres_session::{
-    CheckOutcome, Directory, Encryption, LoginAttempt, Look, PasswordCheck, PoolMode, Postgres, Proof, ResetPolicy,
-    Route, ServerEncryption, ServerLogin, StartRequest, StatePolicy, Unknown,
+    CheckOutcome, Directory, Encryption, ListenerRules, LoginAttempt, Look, PasswordCheck, PoolMode, Postgres, Proof,
+    ResetPolicy, Route, ServerEncryption, ServerLogin, StartRequest, StatePolicy, Unknown,
 };
 use seam::PoolId;
 
@@ -21,6 +21,7 @@ pub struct TestDirectory {
     pub state: StatePolicy,
     pub encryption: Encryption,
     pub server_encryption: ServerEncryption,
+    pub rules: ListenerRules,
 }
 
 impl Default for TestDirectory {
@@ -34,6 +35,7 @@ impl Default for TestDirectory {
             state,
             encryption: Encryption::Off,
             server_encryption: ServerEncryption::default(),
+            rules: ListenerRules::default(),
         }
     }
 }
@@ -62,6 +64,14 @@ impl Directory for TestDirectory {
             return Err(Unknown::Database);
         }
         Ok(Route { pool: POOL, mode: self.mode, pass_through: self.password.is_none(), add_host: false })
+    }
+
+    fn rules(&self, _: u16) -> ListenerRules {
+        self.rules.clone()
+    }
+
+    fn announcements(&self, _: PoolId) -> Vec<(String, String)> {
+        Vec::new()
     }
 
     fn dedicated_route(&self, _: &str, _: &str, _: &StartRequest<'_>) -> Result<Option<Route>, Unknown> {

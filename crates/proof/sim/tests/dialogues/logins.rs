@@ -163,7 +163,6 @@ fn a_client_that_cannot_be_served_gets_the_reason() {
     assert!(go(&[0, 0, 0, 3]).contains("length 3"));
     assert!(go(&startup(2 << 16, &[])).contains("unsupported frontend protocol 2.0"));
     assert!(go(&startup(v3, &[])).contains("28000"));
-    assert!(go(&startup(v3, &[("user", "app"), ("replication", "true")])).contains("0A000"));
     let refused = go(&startup(v3, &[("user", "app"), ("options", "-e -P")]));
     assert!(refused.contains("22023") && refused.contains("options\": -P~"), "{refused}");
     assert!(go(&startup(v3, &[("user", "app"), ("database", "nowhere")])).contains("3D000"));

@@ -2,6 +2,8 @@
 //! server, everything else ties the client to its server until it is gone. It knows no SQL of its own; see
 //! `session::survey`.
 
+use std::num::NonZeroU8;
+
 use seam::{Standing, Verdict};
 
 use crate::{
@@ -164,7 +166,7 @@ impl Postgres {
     /// told that the server is ready, like at a transaction that fails at its end.
     pub(crate) fn failed_in_transaction(&self, link: &mut Link<'_>, failure: &Failure) {
         link.server.exchange.note_failed_transaction();
-        link.client.withheld_ready = Some(link.server.exchange.status());
+        link.client.withheld_ready = NonZeroU8::new(link.server.exchange.status());
         let report = Report {
             severity: Severity::Error,
             code: &failure.code,

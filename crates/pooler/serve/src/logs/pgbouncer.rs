@@ -1,0 +1,227 @@
+//! Lines of the log in the shape of PgBouncer's, because people search logs for it: `login attempt`, `closing because`
+//! with the age of the connection, `pooler error`. Events that have no counterpart there are written with their fields
+//! behind them.
+
+use std::{
+    fmt::{self, Debug, Write as _},
+    process,
+};
+
+use tracing::{
+    Event, Level, Subscriber,
+    field::{Field, Visit},
+};
+use tracing_subscriber::{
+    fmt::{
+        FmtContext, FormatEvent, FormatFields,
+        format::Writer,
+        time::{FormatTime, SystemTime},
+    },
+    registry::LookupSpan,
+};
+
+use super::Escaped;
+use crate::compatibility::Compatibility;
+
+/// Characters of a time of [`SystemTime`] up to its milliseconds.
+const TIME_LENGTH: usize = "2026-11-29T21:49:00.540".len();
+
+/// How a client was sent away, and PgBouncer's words for it.
+const SENT_AWAY: &[(&str, &str)] = &[
+    ("client_idle_time", "client_idle_timeout"),
+    ("login_time", "client_login_timeout"),
+    ("query_time", "query timeout"),
+    ("transaction_time", "transaction timeout"),
+    ("transaction_idle_time", "idle transaction timeout"),
+    ("the client ended the session", "client close request"),
+    ("the client closed the connection", "client unexpected eof"),
+];
+
+/// Writes events as PgBouncer does.
+pub struct PgBouncerLines {
+    /// Whether the end of a client's connection is worth a line.
+    disconnections: bool,
+}
+
+impl PgBouncerLines {
+    /// The shape of the log, if it is not our own.
+    pub fn wanted(compatible_with: Compatibility, disconnections: bool) -> Option<Self> {
+        (compatible_with == Compatibility::PgBouncer).then_some(Self { disconnections })
+    }
+}
+
+impl<S, N> FormatEvent<S, N> for PgBouncerLines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        let mut now = String::new();
+        SystemTime.format_time(&mut Writer::new(&mut now))?;
+        let now = now.get(..TIME_LENGTH).unwrap_or(&now).replace('T', " ");
+        for (level, text) in self.lines(word(*event.metadata().level()), &fields) {
+            writeln!(writer, "{now} UTC [{}] {level} {text}", process::id())?;
+        }
+        Ok(())
+    }
+}
+
+impl PgBouncerLines {
+    /// The lines for an event: their levels and texts.
+    fn lines(&self, level: &'static str, fields: &Fields) -> Vec<(&'static str, String)> {
+        let Some(client) = fields.get("client") else { return vec![(level, fields.as_text())] };
+        let prefix = prefix(client, fields);
+        let closing = |why: &str| {
+            let age = fields.get("lasted_s").and_then(|age| age.parse::<f64>().ok()).unwrap_or_default();
+            ("LOG", format!("{prefix} closing because: {why} (age={}s)", age as u64))
+        };
+        let error = |why: &str| ("WARNING", format!("{prefix} pooler error: {why}"));
+        let reason = fields.get("reason").map(|reason| {
+            let known = SENT_AWAY.iter().find(|(ours, _)| *ours == reason);
+            known.map_or(reason, |(_, theirs)| theirs)
+        });
+        match (fields.message.as_str(), reason) {
+            ("login attempt", _) => {
+                let [database, user] = ["database", "user"].map(|name| fields.get(name).unwrap_or_default());
+                let tls = if fields.get("tls") == Some("true") { "yes" } else { "no" };
+                vec![("LOG", format!("{prefix} login attempt: db={database} user={user} tls={tls}"))]
+            }
+            ("client connected", _) => Vec::new(),
+            // Another line has told more.
+            ("client disconnected", Some("an error" | "an error of the client")) => Vec::new(),
+            ("client disconnected", why) => {
+                self.disconnections.then(|| closing(why.unwrap_or_default())).into_iter().collect()
+            }
+            ("client sent away", Some(why)) => vec![error(why)],
+            ("a login has failed", why) => self.end(closing, error, why.unwrap_or("login failed")),
+            (why, _) if fields.get("lasted_s").is_some() => self.end(closing, error, why),
+            _ => vec![(level, format!("{prefix} {}", fields.as_text()))],
+        }
+    }
+
+    fn end(
+        &self,
+        closing: impl Fn(&str) -> (&'static str, String),
+        error: impl Fn(&str) -> (&'static str, String),
+        why: &str,
+    ) -> Vec<(&'static str, String)> {
+        let closing = self.disconnections.then(|| closing(why));
+        closing.into_iter().chain([error(why)]).collect()
+    }
+}
+
+/// The client as the lines name it. The number stands for the connection, as an address in memory does there.
+fn prefix(client: &str, fields: &Fields) -> String {
+    let number = client
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let named = |name, without| fields.get(name).filter(|text| !text.is_empty()).unwrap_or(without);
+    let (database, user) = (named("database", "(nodb)"), named("user", "(nouser)"));
+    format!("C-0x{:012x}: {database}/{user}@{client}", number >> 16)
+}
+
+fn word(level: Level) -> &'static str {
+    match level {
+        Level::ERROR => "ERROR",
+        Level::WARN => "WARNING",
+        Level::INFO => "LOG",
+        Level::DEBUG => "DEBUG",
+        Level::TRACE => "NOISE",
+    }
+}
+
+/// The fields of an event, as text without control characters.
+#[derive(Default)]
+struct Fields {
+    message: String,
+    others: Vec<(&'static str, String)>,
+}
+
+impl Fields {
+    fn get(&self, name: &str) -> Option<&str> {
+        self.others.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The message, with the fields behind it that no prefix names.
+    fn as_text(&self) -> String {
+        let mut text = self.message.clone();
+        let named = ["client", "database", "user"].map(|name| (name, self.get("client").is_some()));
+        for (name, value) in self.others.iter().filter(|(name, _)| !named.contains(&(name, true))) {
+            let _ = write!(text, " {name}={value}");
+        }
+        text
+    }
+}
+
+impl Visit for Fields {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.record_debug(field, &format_args!("{value}"));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        let text = Escaped(value).to_string();
+        match field.name() {
+            "message" => self.message = text,
+            name => self.others.push((name, text)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(message: &str, others: &[(&'static str, &str)]) -> Fields {
+        let others = others.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        Fields { message: message.to_owned(), others }
+    }
+
+    const CLIENT: [(&str, &str); 3] = [("client", "10.0.0.1:4711"), ("database", "shop"), ("user", "app")];
+
+    fn lines(message: &str, more: &[(&'static str, &str)]) -> Vec<String> {
+        let fields = fields(message, &[&CLIENT, more].concat());
+        let lines = PgBouncerLines { disconnections: true }.lines("LOG", &fields);
+        lines.into_iter().map(|(level, text)| format!("{level} {}", &text[text.find(": ").unwrap() + 2..])).collect()
+    }
+
+    #[test]
+    fn a_clients_life_is_told_in_pgbouncers_words() {
+        assert_eq!(
+            lines("login attempt", &[("tls", "false")]),
+            ["LOG shop/app@10.0.0.1:4711 login attempt: db=shop user=app tls=no"]
+        );
+        assert!(lines("client connected", &[]).is_empty());
+        assert_eq!(
+            lines("client disconnected", &[("lasted_s", "61.5"), ("reason", "the client ended the session")]),
+            ["LOG shop/app@10.0.0.1:4711 closing because: client close request (age=61s)"]
+        );
+    }
+
+    #[test]
+    fn an_error_is_told_once_with_its_text() {
+        assert_eq!(
+            lines("query_wait_timeout", &[("lasted_s", "4.0")]),
+            [
+                "LOG shop/app@10.0.0.1:4711 closing because: query_wait_timeout (age=4s)",
+                "WARNING shop/app@10.0.0.1:4711 pooler error: query_wait_timeout"
+            ]
+        );
+        assert!(lines("client disconnected", &[("lasted_s", "4.0"), ("reason", "an error")]).is_empty());
+        assert_eq!(
+            lines("client sent away", &[("reason", "client_idle_time")]),
+            ["WARNING shop/app@10.0.0.1:4711 pooler error: client_idle_timeout"]
+        );
+    }
+
+    #[test]
+    fn other_events_keep_their_fields() {
+        let plain = fields("reloaded", &[("pools", "3")]);
+        assert_eq!(PgBouncerLines { disconnections: false }.lines("LOG", &plain), [("LOG", "reloaded pools=3".into())]);
+        assert_eq!(
+            lines("a client waited long for a server", &[("waited_ms", "1200")]),
+            ["LOG shop/app@10.0.0.1:4711 a client waited long for a server waited_ms=1200"]
+        );
+    }
+}
