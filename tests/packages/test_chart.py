@@ -55,7 +55,9 @@ def test_a_rollout_keeps_clients_served(render):
     # What a pod has to do before it is killed fits into its grace period.
     config = only(objects, "ConfigMap")["data"]["poolhouse.toml"]
     drain = seconds(re.search(r'drain_time = "(\w+)"', config)[1])
-    assert container["lifecycle"]["preStop"]["sleep"]["seconds"] + drain < pod["terminationGracePeriodSeconds"]
+    hook = container["lifecycle"]["preStop"]["exec"]["command"]
+    assert hook[:-1] == ["/usr/bin/poolhouse", "ctl", "http://127.0.0.1:9930", "drain", "--over"]
+    assert seconds(hook[-1]) + drain < pod["terminationGracePeriodSeconds"]
     assert only(objects, "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
 
 
@@ -94,6 +96,11 @@ def test_the_example_configuration_is_accepted(render, tmp_path):
             file.chmod(0o600)
         done = subprocess.run([pooler.BINARY, "check", str(path), "--insecure-no-auth"], text=True, capture_output=True, timeout=20, env=os.environ)
         assert done.returncode == 0, done.stderr
+
+
+def test_the_order_to_drain_has_the_token(render):
+    (container,) = only(render(adminTokenFile="/run/secrets/poolhouse/admin-token"), "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert container["lifecycle"]["preStop"]["exec"]["command"][3:5] == ["--token-file", "/run/secrets/poolhouse/admin-token"]
 
 
 @pytest.mark.parametrize("values", [

@@ -163,7 +163,8 @@ def start_pgbouncer(machine):
         pytest.skip("Debian's pgbouncer is not installed")
     machine.run("install", "-d", "-o", "postgres", "-g", "postgres", "/run/postgresql", "/var/log/postgresql")
     ini = "\n".join(["[databases]", "* = host=127.0.0.1 port=5432", "[pgbouncer]", "listen_addr = 127.0.0.1", "listen_port = 6432", "unix_socket_dir =",
-                     "auth_type = md5", "auth_file = /etc/pgbouncer/userlist.txt", "pool_mode = transaction", ""])
+                     "auth_type = md5", "auth_file = /etc/pgbouncer/userlist.txt", "pool_mode = transaction", "logfile = /var/log/postgresql/pgbouncer.log",
+                     "pidfile = /run/postgresql/pgbouncer.pid", ""])
     for name, text in {"pgbouncer.ini": ini, "userlist.txt": '"postgres" "secret"\n'}.items():
         (machine.shared / name).write_text(text)
         machine.run("cp", "--no-preserve=all", f"/mnt/shared/{name}", f"/etc/pgbouncer/{name}")
