@@ -194,6 +194,10 @@ impl<'a> Writer<'a> {
         path.to_string_lossy().into_owned()
     }
 
+    fn is_this_file(&self, path: &str) -> bool {
+        self.machine.folder.join(path) == self.machine.folder.join(&self.ini.files[0].path)
+    }
+
     /// Tells what the tables say of each setting that is written and not at its default; refuses what they refuse.
     fn note_fates(&mut self) {
         let mut without_effect: Vec<Given<'a>> = Vec::new();
@@ -203,6 +207,8 @@ impl<'a> Writer<'a> {
                 Fate::Same => {}
                 Fate::Different(why) => self.note(spot, format!("{}: {why}", given.known.name)),
                 Fate::Accepted(_) => without_effect.push(given),
+                // An operator of Kubernetes names the file in itself.
+                Fate::Refused(_) if given.known.name == "conffile" && self.is_this_file(given.value) => {}
                 Fate::Refused(why) if given.known.toml.is_empty() => {
                     self.refuse(spot, format!("{} is not supported", given.known.name), why);
                 }

@@ -212,3 +212,11 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_file_may_name_itself() {
+    for name in ["/here/p.ini", "p.ini"] {
+        let ini = with(&format!("conffile = {name}"));
+        assert!(translate_files(&[("p.ini", ini.as_str())]).is_ok(), "{name}");
+    }
+}
