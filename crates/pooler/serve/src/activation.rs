@@ -66,8 +66,8 @@ fn address_of(socket: &Socket) -> io::Result<Endpoint> {
     tcp.or_else(unix).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "a socket without an address"))
 }
 
-/// Whether clients of an address come in at this socket. Systemd's `ListenStream=6432` is the socket of all addresses of
-/// IPv6, which takes clients of IPv4, too.
+/// Whether clients of an address come in at this socket. Systemd's `ListenStream=6432` is the socket of all addresses
+/// of IPv6, which takes clients of IPv4, too.
 fn covers(address: &Endpoint, socket: &Socket, wanted: &Endpoint) -> bool {
     match (address, wanted) {
         (Endpoint::Tcp(has), Endpoint::Tcp(wanted)) if has.is_ipv6() && wanted.is_ipv4() => {

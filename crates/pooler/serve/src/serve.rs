@@ -237,8 +237,8 @@ fn tell_predecessor(before: Predecessors, inherited: Option<Inherited>, limits: 
     systemd::notify_main_process();
 }
 
-/// The sockets of a listener: inherited from the predecessor, passed by systemd, or new ones. Beside others, that of all
-/// IPv6 addresses is left out where the machine has none.
+/// The sockets of a listener: inherited from the predecessor, passed by systemd, or new ones. Beside others, that of
+/// all IPv6 addresses is left out where the machine has none.
 fn open(
     listener: &crate::config::Listener,
     tcp: &TcpOptions,
