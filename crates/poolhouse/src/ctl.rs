@@ -94,7 +94,8 @@ struct Drain {
 #[derive(Args)]
 struct Kill {
     /// The client's id, as in `show clients`
-    #[arg(value_parser = client, required_unless_present_any = ["database", "all"], conflicts_with_all = ["database", "all"])]
+    #[arg(value_parser = client, required_unless_present_any = ["database", "all"])]
+    #[arg(conflicts_with_all = ["database", "all"])]
     client: Option<u64>,
     /// All databases
     #[arg(long, conflicts_with = "database")]

@@ -21,7 +21,8 @@ pub(crate) struct Shared<P: Protocol, R: Reactor> {
 }
 
 impl<P: Protocol, R: Reactor> Shared<P, R> {
-    /// What the workers share, and the sockets on which they listen, each with its listener's number. Each worker is woken by one of the wakers.
+    /// What the workers share, and the sockets on which they listen, each with its listener's number. Each worker is
+    /// woken by one of the wakers.
     pub(crate) fn new(
         config: DriverConfig,
         protocol: Arc<P>,

@@ -179,7 +179,9 @@ impl Failure {
             Refusal::TransactionIdleTimeout => {
                 (Code::CommandFailed, "the transaction was idle for too long".to_owned())
             }
-            Refusal::TransactionTimeout => (Code::CommandFailed, "a transaction took too long (transaction_time)".to_owned()),
+            Refusal::TransactionTimeout => {
+                (Code::CommandFailed, "a transaction took too long (transaction_time)".to_owned())
+            }
             Refusal::ServerReplaced => (Code::CommandFailed, "its server is replaced (fast_close)".to_owned()),
             Refusal::ShuttingDown => (Code::CommandFailed, "shutting down".to_owned()),
             Refusal::Drained { .. } => {

@@ -2,9 +2,9 @@
 //! closed. It holds ids, never sockets. It has no clock, does no I/O and knows no protocol.
 //!
 //! Its public methods are here (requests of the caller), in `connections` (reports about connections) and in `status`.
-//! `supply` matches servers with waiters, and knows what is due when; `reserve` has the servers above `max_size`; `backoff` pauses after failed connects; `sharing`
-//! has what other pools get, and what is asked of them; `lasting` limits clients that hold a server for long;
-//! `invariants` checks the whole state.
+//! `supply` matches servers with waiters, and knows what is due when; `reserve` has the servers above `max_size`;
+//! `backoff` pauses after failed connects; `sharing` has what other pools get, and what is asked of them; `lasting`
+//! limits clients that hold a server for long; `invariants` checks the whole state.
 
 mod backoff;
 mod connections;
@@ -121,7 +121,8 @@ pub struct Pool {
     permits_requested: u32,
     /// When waiters and servers were last matched: waiters that were overdue then count as overdue.
     settled_at: Time,
-    /// The number of servers is never above this: `max_size` and the reserve, or more while a pool that was shrunk is still larger.
+    /// The number of servers is never above this: `max_size` and the reserve, or more while a pool that was shrunk is
+    /// still larger.
     ceiling: u32,
     /// See [`Pool::set_shared_limit`].
     shared_limit: u32,

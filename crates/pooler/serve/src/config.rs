@@ -15,6 +15,7 @@ use crate::{Password, compatibility::Compatibility, password::OtherPasswords};
 
 mod admin_address;
 mod admin_token;
+mod addresses;
 mod auth;
 mod auth_query;
 mod console;

@@ -1,5 +1,5 @@
-//! Looks up the names of hosts from time to time (`[dns] max_ttl`), and has servers connect anew when a name has lost an
-//! address: those that were connected to it would stay there until their lives end. Knows no pool and no protocol.
+//! Looks up the names of hosts from time to time (`[dns] max_ttl`), and has servers connect anew when a name has lost
+//! an address: those that were connected to it would stay there until their lives end. Knows no pool and no protocol.
 
 use std::{
     collections::{BTreeSet, HashMap},

@@ -201,8 +201,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         }
     }
 
-    /// Its session uses another pool from now on. False if that takes no clients: then the client has to go, and nothing is
-    /// to be done for it there.
+    /// Its session uses another pool from now on. False if that takes no clients: then the client has to go, and
+    /// nothing is to be done for it there.
     pub(super) fn on_uses_pool(&mut self, slot: usize, pool: PoolId) -> bool {
         let shared = self.pools.find_or_make(pool, self.now);
         let Some(client) = self.clients.get_mut(slot) else { return true };

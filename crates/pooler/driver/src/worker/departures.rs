@@ -1,5 +1,6 @@
-//! A drain over time: clients are sent away one after the other, each at the end of its transaction, so that they do not
-//! all connect elsewhere at once. Meanwhile the worker goes on accepting: a balancer may not know yet that it drains.
+//! A drain over time: clients are sent away one after the other, each at the end of its transaction, so that they do
+//! not all connect elsewhere at once. Meanwhile the worker goes on accepting: a balancer may not know yet that it
+//! drains.
 
 use std::time::Duration;
 

@@ -22,7 +22,8 @@ pub(super) struct TenantQueue(Vec<TenantWaiter>);
 
 struct TenantWaiter {
     slot: usize,
-    /// `None`: the client gets no place, since its database takes no clients or another client has its place at the listener.
+    /// `None`: the client gets no place, since its database takes no clients or another client has its place at the
+    /// listener.
     ticket: Option<TenantTicket>,
     since: Time,
     /// The client is refused at the next tick unless it has a place by then, because too many wait.

@@ -1,5 +1,5 @@
-//! The reserve: servers above `max_size`, for waiters that have waited for `reserve_wait_time`. A server of the reserve is
-//! one like the others; the pool closes servers until it has `max_size` again, as soon as one is idle for that time.
+//! The reserve: servers above `max_size`, for waiters that have waited for `reserve_wait_time`. A server of the reserve
+//! is one like the others; the pool closes servers until it has `max_size` again, as soon as one is idle for that time.
 
 use crate::{slots::State, time::Time};
 

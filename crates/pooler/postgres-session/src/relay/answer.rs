@@ -1,6 +1,6 @@
 //! One input of a server on its way to the client that holds the server.
 
-use seam::{ClientTag, Effect, Outbox, Peer, ServerTag, Sessions};
+use seam::{ClientTag, Effect, Input, Outbox, Peer, ServerTag, Sessions};
 
 use crate::{
     session::{Client, Link, Postgres, Server, ServerSide},
@@ -40,6 +40,20 @@ pub(crate) struct Relay<'a, 'b> {
     /// A transaction has ended.
     pub(crate) transaction_ended: bool,
     pub(crate) out: &'a mut Outbox,
+}
+
+impl<'a, 'b> Relay<'a, 'b> {
+    /// A relay that has forwarded nothing, and has taken the input up to `at`.
+    pub(crate) fn new(
+        me: ServerTag,
+        clients: &'a mut dyn Sessions<ClientTag, Client>,
+        input: Input<'b>,
+        at: usize,
+        out: &'a mut Outbox,
+    ) -> Self {
+        let Input { bytes, full, .. } = input;
+        Self { me, clients, bytes, full, at, run: at, ended: false, transaction_ended: false, out }
+    }
 }
 
 impl<'b> Relay<'_, 'b> {

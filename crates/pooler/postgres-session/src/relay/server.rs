@@ -47,17 +47,7 @@ impl Postgres {
     ) -> usize {
         let limited = self.rules.limit_length();
         let longest = if limited { self.longest_answer(server, clients) } else { u32::MAX };
-        let mut relay = Relay {
-            me,
-            clients,
-            bytes: input.bytes,
-            full: input.full,
-            at,
-            run: at,
-            ended: false,
-            transaction_ended: false,
-            out,
-        };
+        let mut relay = Relay::new(me, clients, input, at, out);
         loop {
             if !server.partial.is_complete() {
                 relay.take_part(server);

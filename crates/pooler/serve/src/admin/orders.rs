@@ -1,5 +1,5 @@
-//! Orders over the admin address: pause, resume, reconnect, drain, disable, enable, reload, kill. Each is a POST and answers with JSON;
-//! the guard decides which requests may give orders.
+//! Orders over the admin address: pause, resume, reconnect, drain, disable, enable, reload, kill. Each is a POST and
+//! answers with JSON; the guard decides which requests may give orders.
 
 use std::{
     net::SocketAddr,

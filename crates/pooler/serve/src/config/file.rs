@@ -2,13 +2,12 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     ops::RangeInclusive,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use driver::{Network, PoolTimeouts, Timeouts};
+use driver::{PoolTimeouts, Timeouts};
 use pool::GateConfig;
 use postgres_session::ListenerRules;
 use settings::{Document, Problem, Secret, Section, Variables, choose, read_in_part};
@@ -18,6 +17,7 @@ use super::{
     AuthType, Config, Database, Endpoint, FALLBACK, Limits, Listener, MAX_WORKERS, Mode, PoolSettings, Preset, Serve,
     Source, Token, User,
     admin_address::admin,
+    addresses::{endpoints, parse_mode, proxies},
     auth::{LOGIN_KEYS, auth_type},
     auth_query::{AUTH_QUERY_KEYS, AuthKeys},
     http::{self, HTTP_KEYS, TOKEN_KEYS},
@@ -108,9 +108,7 @@ impl Reader<'_> {
         let databases: Vec<_> =
             served.iter().filter_map(|section| self.database(section, (&pool, &limits), &asked, &mut kinds)).collect();
         let (kinds, before_listeners) = (kinds, self.error_count());
-        if !root.has("database") {
-            root.error("", "no [[database]] is configured");
-        }
+        require_database(root);
         let listeners = root.tables("listener", &[LISTENER_KEYS, RULE_KEYS, LISTENER_TLS_KEYS, HTTP_KEYS]);
         let mut listeners: Vec<_> = listeners.iter().map(|section| listener(section, &kinds)).collect();
         if !root.has("listener") {
@@ -224,9 +222,9 @@ impl Reader<'_> {
     ) -> Option<Database> {
         self.note_files(section, &["url_file", "password_file", "auth_password_file"]);
         let mut settings = pool_settings(section, pool);
-        let max_connections =
-            section.number("max_connections", 0..=MAX_COUNT).unwrap_or(limits.max_database_connections);
-        let max_user_connections = section.number("max_user_connections", 0..=MAX_COUNT).unwrap_or(0);
+        let number = |key: &'static str| section.number(key, 0..=MAX_COUNT);
+        let max_connections = number("max_connections").unwrap_or(limits.max_database_connections);
+        let max_user_connections = number("max_user_connections").unwrap_or(0);
         let given_name = section.string("name");
         let password = section.secret("password", "password_file", false);
         let key = if section.has("url_file") { "url_file" } else { "url" };
@@ -364,6 +362,12 @@ impl Reader<'_> {
     fn note_files(&mut self, section: &Section<'_>, keys: &[&'static str]) {
         let paths = keys.iter().filter_map(|key| section.string(key));
         self.secret_files.extend(paths.map(|path| self.document.resolve(&path)));
+    }
+}
+
+fn require_database(root: &Section<'_>) {
+    if !root.has("database") {
+        root.error("", "no [[database]] is configured");
     }
 }
 
@@ -531,46 +535,6 @@ fn listener(section: &Section<'_>, kinds: &Kinds) -> Listener {
     }
     listener.spots = section.spots();
     listener
-}
-
-/// The addresses in `listen`: one text, or a list. `*` is all addresses, of IPv4 and of IPv6.
-fn endpoints(section: &Section<'_>) -> Vec<Endpoint> {
-    let texts = section.one_or_more("listen").unwrap_or_default();
-    let mut found = Vec::new();
-    for text in &texts {
-        let all = text.strip_prefix("*:").and_then(|port| port.parse().ok());
-        match Endpoint::parse(text) {
-            Ok(_) if all.is_some() => {
-                let port: u16 = all.unwrap_or_default();
-                let any: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
-                found.extend(any.map(|address| Endpoint::Tcp((address, port).into())));
-            }
-            Ok(endpoint) => found.push(endpoint),
-            Err(message) => section.error("listen", message),
-        }
-    }
-    let is_tcp = |endpoint: &Endpoint| matches!(endpoint, Endpoint::Tcp(_));
-    if found.iter().any(|endpoint| is_tcp(endpoint) != is_tcp(&found[0])) {
-        let problem = Problem::error("`listen`: a list has addresses, or paths of Unix sockets, and not both");
-        section.report("listen", problem.hint("write a second [[listener]]; [limits] max_clients holds for both"));
-    }
-    found
-}
-
-/// The networks of proxies that name their clients.
-fn proxies(section: &Section<'_>, is_tcp: bool) -> Vec<Network> {
-    let key = "proxy_protocol_from";
-    let networks = section.texts(key).unwrap_or_default();
-    if section.has(key) && !is_tcp {
-        section.error(key, "`proxy_protocol_from` lists addresses, and a Unix socket has none");
-    }
-    let parse = |text: String| Network::parse(&text).map_err(|why| section.error(key, format!("`{key}`: {why}"))).ok();
-    networks.into_iter().filter_map(parse).collect()
-}
-
-fn parse_mode(text: &str) -> Result<u32, String> {
-    let mode = u32::from_str_radix(text.trim_start_matches("0o"), 8).ok().filter(|mode| *mode <= 0o777);
-    mode.ok_or_else(|| "file permissions are three octal digits, such as \"0770\"".to_owned())
 }
 
 fn limits(section: &Section<'_>) -> Limits {
