@@ -13,9 +13,9 @@ use upstream::{Ignored, Kind, MongoOptions, Sentinel, SrvName, UpstreamTls};
 
 use crate::{Password, compatibility::Compatibility, password::OtherPasswords};
 
+mod addresses;
 mod admin_address;
 mod admin_token;
-mod addresses;
 mod auth;
 mod auth_query;
 mod console;

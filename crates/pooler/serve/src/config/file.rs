@@ -16,8 +16,8 @@ use upstream::{Kind, UpstreamUrl};
 use super::{
     AuthType, Config, Database, Endpoint, FALLBACK, Limits, Listener, MAX_WORKERS, Mode, PoolSettings, Preset, Serve,
     Source, Token, User,
-    admin_address::admin,
     addresses::{endpoints, parse_mode, proxies},
+    admin_address::admin,
     auth::{LOGIN_KEYS, auth_type},
     auth_query::{AUTH_QUERY_KEYS, AuthKeys},
     http::{self, HTTP_KEYS, TOKEN_KEYS},
