@@ -272,6 +272,7 @@ class Poolhouse(Pooler):
         users = settings.pop("users", {"app": PASSWORDS["app"]})
         databases = settings.pop("databases", {"bench": {}})
         auth, admin_tokens = settings.pop("auth", {}), settings.pop("admin_tokens", [])
+        console = settings.pop("console", None)
         auth_file, listen = settings.pop("auth_file", None), settings.pop("listen", f"127.0.0.1:{self.port}")
         settings.pop("ini", None)
 
@@ -289,6 +290,8 @@ class Poolhouse(Pooler):
             text += toml_table("[serve]", serve)
         if limits:
             text += toml_table("[limits]", limits)
+        if console:
+            text += toml_table("[console]", console)
         for header, values in (("[tcp]", tcp), ("[dns]", dns)):
             text += toml_table(header, values) if values else ""
         if auth_file:
@@ -347,13 +350,14 @@ class PgBouncer(Pooler):
         settings = dict(settings)
         users = settings.pop("users", {"app": PASSWORDS["app"]})
         databases = settings.pop("databases", {"bench": {}})
-        auth_file = settings.pop("auth_file", None)
+        auth_file, console = settings.pop("auth_file", None), settings.pop("console", {})
         ini = {
             "listen_addr": "127.0.0.1", "listen_port": self.port, "unix_socket_dir": self.socket_directory,
             "auth_type": "scram-sha-256", "auth_file": auth_file or self.directory / "userlist.txt",
             "pool_mode": "transaction", "max_client_conn": 2000, "server_login_retry": 1,
             "ignore_startup_parameters": "extra_float_digits,options", "log_connections": 0, "log_disconnections": 0,
             "admin_users": "app",
+            "admin_users": ",".join(console.get("admins", [])), "stats_users": ",".join(console.get("viewers", [])),
             **settings.pop("ini", {}),
         }
         names = {**DATABASE_KEYS, **LISTENER_KEYS, **SERVE_KEYS, **LIMITS_KEYS, **TCP_KEYS, **DNS_KEYS}

@@ -15,6 +15,8 @@ use crate::{
 
 mod table;
 
+use table::Beside;
+
 /// The status of an answer to who has no token, or a wrong one.
 const UNAUTHORIZED: u16 = 401;
 
@@ -70,7 +72,7 @@ enum Order {
     Drain(Drain),
     /// Read the configuration file again
     Reload,
-    /// List pools, clients or servers
+    /// List pools, clients, servers, databases, counts or settings
     Show {
         /// What
         what: List,
@@ -133,7 +135,28 @@ enum List {
     Pools,
     Clients,
     Servers,
+    Databases,
+    Stats,
+    Config,
+    Version,
 }
+
+impl List {
+    fn path(self) -> &'static str {
+        match self {
+            Self::Pools => "/api/pools",
+            Self::Clients => "/api/clients",
+            Self::Servers => "/api/servers",
+            Self::Databases => DATABASES,
+            Self::Stats => "/api/show/stats",
+            Self::Config => "/api/show/config",
+            Self::Version => "/api/show/version",
+        }
+    }
+}
+
+/// The databases that are configured or in use.
+const DATABASES: &str = "/api/show/databases";
 
 /// Runs the verb.
 pub fn run(args: CtlArgs) -> anyhow::Result<ExitCode> {
@@ -157,7 +180,18 @@ pub fn run(args: CtlArgs) -> anyhow::Result<ExitCode> {
         return Ok(if answer.status == 400 { BAD_USAGE.into() } else { ExitCode::FAILURE });
     }
     if args.json.is_none() {
-        show(&args.order, body, answer.is_done())?;
+        let list = |path: &str| {
+            let request = Request { path: path.to_owned(), ..request(&args.order) };
+            let answer = remote.send(&request).ok().filter(|answer| answer.status == 200);
+            answer.and_then(|answer| answer.body().ok()).unwrap_or_default()
+        };
+        let beside = match args.order {
+            Order::Show { what: List::Pools, .. } => {
+                Beside { pools: list("/api/show/pools"), databases: list(DATABASES), config: list("/api/show/config") }
+            }
+            _ => Beside::default(),
+        };
+        show(&args.order, body, &beside, answer.is_done())?;
     }
     Ok(if answer.is_done() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -203,20 +237,21 @@ fn request(order: &Order) -> Request {
             request.parameters.extend(all.then(|| ("all", "true".to_owned())));
             request
         }
-        Order::Show { what: List::Pools, .. } => plain(Method::Get, "/api/pools", Vec::new()),
         Order::Show { what, limit } => {
-            let path = if *what == List::Clients { "/api/clients" } else { "/api/servers" };
-            plain(Method::Get, path, vec![("limit", limit.to_string())])
+            let has_limit = matches!(what, List::Clients | List::Servers);
+            plain(Method::Get, what.path(), has_limit.then(|| ("limit", limit.to_string())).into_iter().collect())
         }
     }
 }
 
 /// The answer for people.
-fn show(order: &Order, body: Value, is_done: bool) -> anyhow::Result<()> {
+fn show(order: &Order, body: Value, beside: &Beside, is_done: bool) -> anyhow::Result<()> {
     match order {
-        Order::Show { what: List::Pools, .. } => print!("{}", table::pools(&read(body)?)),
+        Order::Show { what: List::Pools, .. } => print!("{}", table::pools(&read(body)?, beside)),
         Order::Show { what: List::Clients, .. } => print!("{}", table::clients(&read(body)?)),
         Order::Show { what: List::Servers, .. } => print!("{}", table::servers(&read(body)?)),
+        Order::Show { what: List::Stats | List::Version, .. } => print!("{}", table::records(&body)),
+        Order::Show { what: List::Databases | List::Config, .. } => print!("{}", table::rows(&body)),
         Order::Reload => {
             let count = |name: &str| body["pools"][name].as_u64().unwrap_or(0);
             let (followed, gone) = (count("followed"), count("left_behind"));

@@ -174,6 +174,11 @@ impl Handle {
         self.process.registry.orders.lock().unwrap_or_else(PoisonError::into_inner).has(database)
     }
 
+    /// Whether all databases are paused by one order.
+    pub fn are_all_paused(&self) -> bool {
+        self.process.registry.orders.lock().unwrap_or_else(PoisonError::into_inner).are_all_paused()
+    }
+
     /// Makes all present servers of a database, or of all, stale: idle ones close now, the others when they are free.
     pub fn reconnect(&self, database: Option<&DatabaseName>) {
         for pool in self.process.pools(database) {

@@ -37,6 +37,7 @@ mod tcp_info;
 mod tenants;
 mod throttle;
 mod tls;
+mod traffic;
 mod worker;
 
 pub use clock::Clock;

@@ -81,6 +81,10 @@ impl Orders {
         self.databases.contains_key(database)
     }
 
+    pub(crate) fn are_all_paused(&self) -> bool {
+        self.all.paused
+    }
+
     pub(crate) fn any_drained(&self) -> bool {
         self.all.drained || self.databases.values().any(|order| order.drained)
     }

@@ -232,6 +232,21 @@ pub trait Reactor: 'static {
     /// The address of the peer of a socket that no reactor knows yet; `None` as below.
     fn peer_of(socket: &Self::Socket) -> Option<SocketAddr>;
 
+    /// The address of this end; `None` for a Unix socket or one that has gone.
+    fn local(&self, _: ConnId) -> Option<SocketAddr> {
+        None
+    }
+
+    /// The process at the other end of a Unix socket.
+    fn peer_process(&self, _: ConnId) -> Option<u32> {
+        None
+    }
+
+    /// The version and the cipher of TLS, if the connection has it.
+    fn tls_of(&self, _: ConnId) -> Option<String> {
+        None
+    }
+
     /// The peer's address; `None` for a Unix socket or one that has gone.
     fn peer(&self, id: ConnId) -> Option<SocketAddr>;
 

@@ -18,6 +18,7 @@ use crate::{
     listener::Listener,
     orders::Order,
     snapshot::{PoolLoad, PoolSnapshot, PoolState, PoolTimes, PoolTotals, add},
+    traffic::Traffic,
 };
 
 /// The least time between two renewals of all servers because one of them takes no writes.
@@ -108,6 +109,13 @@ impl Stats {
     pub(crate) fn on_hold_ended(&mut self, held: Duration) {
         self.totals.transactions += 1;
         self.totals.hold.record(held);
+    }
+
+    pub(crate) fn on_traffic(&mut self, traffic: &Traffic) {
+        self.totals.queries += traffic.queries;
+        self.totals.query_ns += traffic.query_ns;
+        self.totals.received_bytes += traffic.received_bytes;
+        self.totals.sent_bytes += traffic.sent_bytes;
     }
 
     pub(crate) fn on_created(&mut self, last: ConnectPhase, took: Duration) {
@@ -213,6 +221,7 @@ impl SharedPool {
         let mut guarded = self.lock();
         let usable = self.note_use(&mut guarded);
         if usable {
+            guarded.stats.totals.logins += 1;
             self.clients.fetch_add(1, Relaxed);
         }
         usable

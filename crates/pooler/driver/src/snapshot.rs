@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use pool::{Counts, PoolConfig};
-use seam::{PoolId, Tenant};
+use seam::{PoolId, SessionDescription, Tenant};
 
 /// Upper bounds of the histogram buckets, in microseconds; the last bucket has no bound.
 pub const BUCKET_BOUNDS_US: [u64; 19] = [
@@ -150,6 +150,16 @@ pub struct PoolTotals {
     pub pins_refused: Vec<(&'static str, u64)>,
     /// Transactions (leases ended).
     pub transactions: u64,
+    /// Clients that have logged in.
+    pub logins: u64,
+    /// Requests that were answered: up to half a second late, as the following three.
+    pub queries: u64,
+    /// From a request's first byte to its last answer, in nanoseconds, without the wait for a server.
+    pub query_ns: u64,
+    /// Bytes that servers got for clients.
+    pub received_bytes: u64,
+    /// Bytes that clients got from servers.
+    pub sent_bytes: u64,
     /// Duration of check-outs by path.
     pub checkout: [(&'static str, DurationHistogram); 3],
     /// Duration of the phases of connecting.
@@ -174,6 +184,11 @@ impl Default for PoolTotals {
             checkout_failed: Vec::new(),
             pins_refused: Vec::new(),
             transactions: 0,
+            logins: 0,
+            queries: 0,
+            query_ns: 0,
+            received_bytes: 0,
+            sent_bytes: 0,
             checkout: ["idle", "created", "queued"].map(|path| (path, DurationHistogram::default())),
             connect: ["dns", "tcp", "tls", "auth", "ready"].map(|phase| (phase, DurationHistogram::default())),
             hold: DurationHistogram::default(),
@@ -187,6 +202,11 @@ impl PoolTotals {
     pub fn add(&mut self, others: &Self) {
         self.created += others.created;
         self.transactions += others.transactions;
+        self.logins += others.logins;
+        self.queries += others.queries;
+        self.query_ns += others.query_ns;
+        self.received_bytes += others.received_bytes;
+        self.sent_bytes += others.sent_bytes;
         for (counts, others) in [
             (&mut self.closed, &others.closed),
             (&mut self.checkout_failed, &others.checkout_failed),
@@ -310,10 +330,27 @@ pub struct ClientInfo {
     /// How long it has been in that state.
     pub state_for: Duration,
     pub connected_for: Duration,
+    /// The user that it logged in as, which may be another than that of its servers; empty before login.
+    pub login_user: String,
+    /// The address at this end; empty on a Unix socket.
+    pub local: String,
+    /// Its process, on a Unix socket.
+    pub process: Option<u32>,
+    /// The version and the cipher of TLS; empty without.
+    pub tls: String,
+    /// What its session tells.
+    pub about: SessionDescription,
     /// The pool of which it has a server or waits for one, else its own.
     pub pool: Option<PoolId>,
     pub server: Option<u32>,
     pub pinned: Option<&'static str>,
+}
+
+impl ClientInfo {
+    /// Whether it has logged in, and is not on its way out.
+    pub fn is_logged_in(&self) -> bool {
+        !matches!(self.state, "login" | "closing")
+    }
 }
 
 /// One server, for `/api/servers`.
@@ -332,6 +369,14 @@ pub struct ServerInfo {
     pub age: Duration,
     /// The database's process id, when the protocol tells one.
     pub backend: Option<u32>,
+    /// The address at this end; empty on a Unix socket.
+    pub local: String,
+    /// The version and the cipher of TLS; empty without.
+    pub tls: String,
+    /// What its session tells.
+    pub about: SessionDescription,
+    /// It is closed as soon as it is free, because a reload or an order has outdated it.
+    pub is_stale: bool,
     /// The client that holds it.
     pub client: Option<u64>,
     /// Why it is kept beyond a transaction.

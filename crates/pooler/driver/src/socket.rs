@@ -128,6 +128,18 @@ pub(crate) fn peer_uid(socket: &OwnedFd) -> Option<u32> {
     Some(credentials.uid.as_raw())
 }
 
+/// The address of this end; `None` for a Unix socket.
+pub(crate) fn local(socket: &OwnedFd) -> Option<SocketAddr> {
+    SockRef::from(socket).local_addr().ok()?.as_socket()
+}
+
+/// The process that has connected to a Unix socket; `None` on TCP.
+pub(crate) fn peer_process(socket: &OwnedFd) -> Option<u32> {
+    let is_unix = SockRef::from(socket).local_addr().is_ok_and(|local| local.is_unix());
+    let credentials = is_unix.then(|| rustix::net::sockopt::socket_peercred(socket).ok()).flatten()?;
+    u32::try_from(credentials.pid.as_raw_nonzero().get()).ok()
+}
+
 /// The peer's address; `None` for a Unix socket or one that has gone.
 pub(crate) fn peer(socket: &OwnedFd) -> Option<SocketAddr> {
     SockRef::from(socket).peer_addr().ok()?.as_socket()

@@ -25,7 +25,8 @@
 //! | [`LoginDelays`], `LoginDelay` | [`login_delays`] | logins from addresses that guess passwords |
 //! | [`ServerDeadlines`], [`Lingering`] | [`server_deadlines`], [`client_end`] | what is due after a while |
 //! | [`PoolScan`], `SlowReaders` | [`pool_scan`], [`slow_readers`] | scans that go on from tick to tick |
-//! | [`Shutdown`], [`Counters`], [`Outboxes`] | [`shutdown`], [`counters`], [`outboxes`] | end; metrics; memory |
+//! | [`Counters`], [`TrafficCounts`] | [`counters`], [`traffic_counts`] | metrics; what clients ask for |
+//! | [`Shutdown`], [`Outboxes`] | [`shutdown`], [`outboxes`] | end; memory |
 //!
 //! What moves between these parts is methods of [`Worker`], each in the file of what it is about. The other files are:
 //!
@@ -87,6 +88,7 @@ mod tenant_queue;
 mod tick;
 mod timeout_queues;
 mod tls_upgrade;
+mod traffic_counts;
 mod unauthenticated;
 mod usage;
 
@@ -102,7 +104,7 @@ use self::{
     closing_servers::ClosingServer, counters::Counters, departures::Departures, dials::Dial, ids::Waiter,
     login_delays::LoginDelays, outboxes::Outboxes, pool_scan::PoolScan, pools::Pools, proxies::Proxies,
     server_deadlines::ServerDeadlines, servers::ServerConn, sharing::Sharing, shutdown::Shutdown,
-    slow_readers::SlowReaders, tenant_queue::TenantQueue, timeout_queues::TimeoutQueues,
+    slow_readers::SlowReaders, tenant_queue::TenantQueue, timeout_queues::TimeoutQueues, traffic_counts::TrafficCounts,
 };
 use crate::{
     mailbox::{Asker, ClientKey, Command, Message, Post, Survey},
@@ -155,6 +157,7 @@ pub(crate) struct Worker<P: Protocol, R: Reactor> {
     /// When the worker next looks for idle clients of pools, slow readers, silent hosts and outdated servers.
     next_idle_check: Time,
     counters: Counters,
+    traffic: TrafficCounts,
     shutdown: Shutdown,
     departures: Option<Departures>,
     paces: Paces,
@@ -281,6 +284,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             next_tick: Time(0),
             next_idle_check: Time(0),
             counters: Counters::new(listeners),
+            traffic: TrafficCounts::default(),
             shutdown: Shutdown::None,
             departures: None,
             paces: Paces::default(),

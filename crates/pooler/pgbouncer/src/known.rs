@@ -14,7 +14,7 @@ use crate::{ini::SectionName, values::Kind};
 pub type TomlKey = (&'static str, &'static str);
 
 /// Keys that this version of Poolhouse lacks. A setting that needs one is refused, unless it has its default.
-const LACKING: &[TomlKey] = &[("serve", "peers"), ("console", "name"), ("console", "admins"), ("console", "viewers")];
+const LACKING: &[TomlKey] = &[("serve", "peers")];
 
 /// Whether this version of Poolhouse has a key.
 pub fn has(key: TomlKey) -> bool {

@@ -16,8 +16,8 @@ use settings::{Problem, Problems};
 
 use crate::{
     general::{General, Given},
-    ini::{Ini, Spot},
-    known::{Fate, TomlKey, has},
+    ini::{Ini, SectionName, Spot},
+    known::{Fate, GENERAL, TomlKey, has},
     machine::Machine,
     pairs::pairs,
     toml_text::{TomlText, Value},
@@ -46,6 +46,15 @@ impl Translation {
     /// The files that it was made of.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         self.ini.files.iter().map(|file| file.path.as_path())
+    }
+
+    /// The settings of `[pgbouncer]`, those that the file does not set included: name, value and default.
+    pub fn general_settings(&self) -> impl Iterator<Item = (&'static str, &str, &'static str)> {
+        GENERAL.iter().map(|known| {
+            let mut given = self.ini.settings.iter().rev();
+            let given = given.find(|setting| setting.section == SectionName::PgBouncer && setting.key == known.name);
+            (known.name, given.map_or(known.default, |setting| setting.value.as_str()), known.default)
+        })
     }
 
     /// Whether the TOML has a password in it.

@@ -37,7 +37,7 @@ pub mod messages {
 
 use seam::{
     ClientTag, CloseReason, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, Secured, ServerTag,
-    Sessions, TlsFailure,
+    SessionDescription, Sessions, TlsFailure,
 };
 
 pub use seam::Encryption;
@@ -265,6 +265,20 @@ impl Protocol for Postgres {
 
     fn awaits_client(&self, client: &Client, server: &Server) -> bool {
         awaits_client(client, server)
+    }
+
+    fn describe_client(&self, client: &Client) -> SessionDescription {
+        let settings = client.settings.as_ref().map(|settings| settings.current());
+        SessionDescription {
+            application_name: settings.map(|settings| settings.application_name()).unwrap_or_default(),
+            prepared_statements: client.named.as_ref().map_or(0, |named| named.count()) as u64,
+            replication: None,
+        }
+    }
+
+    fn describe_server(&self, server: &Server) -> SessionDescription {
+        let prepared_statements = server.statements.ours().map_or(0, |ours| ours.count()) as u64;
+        SessionDescription { prepared_statements, ..SessionDescription::default() }
     }
 
     fn backend(&self, server: &Server) -> Option<u32> {

@@ -20,7 +20,9 @@ mod tls;
 
 pub use effect::{Blame, Bytes, CloseReason, Effect, LeaseKind, Outbox, Peer, Standing, Verdict};
 pub use ids::{ClientTag, PoolId, ServerTag, WORKER_BITS};
-pub use session::{ClientRules, Input, LeaseFailure, Origin, Outage, Protocol, Refusal, Sessions, SurveyedClient};
+pub use session::{
+    ClientRules, Input, LeaseFailure, Origin, Outage, Protocol, Refusal, SessionDescription, Sessions, SurveyedClient,
+};
 pub use shortage::{Limit, Shortage};
 pub use tenant::Tenant;
 pub use tls::{Encryption, Secured, TlsFailure, Upgrade};

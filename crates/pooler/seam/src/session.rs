@@ -1,6 +1,6 @@
 //! The trait a protocol implements, and what the driver tells it.
 
-use alloc::{sync::Arc, vec::Vec};
+use alloc::{string::String, sync::Arc, vec::Vec};
 use core::{net::IpAddr, time::Duration};
 
 use crate::{ClientTag, CloseReason, Outbox, PoolId, Secured, ServerTag, Shortage, Tenant, TlsFailure};
@@ -23,6 +23,17 @@ impl Origin {
     pub fn is_local(&self) -> bool {
         self.address.is_none_or(|a| a.is_loopback())
     }
+}
+
+/// What an operator is told of a session.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct SessionDescription {
+    /// The name that the application gave itself.
+    pub application_name: String,
+    /// Prepared statements that are there.
+    pub prepared_statements: u64,
+    /// The kind of replication that the connection is for: `logical` or `physical`.
+    pub replication: Option<&'static str>,
 }
 
 /// What the driver knows of a client, for the answer to a [survey](crate::Effect::Survey).
@@ -487,6 +498,16 @@ pub trait Protocol: Send + Sync + 'static {
     /// then. The driver asks this only when nothing has come from either for a while.
     fn awaits_client(&self, client: &Self::Client, server: &Self::Server) -> bool {
         false
+    }
+
+    /// What an operator is told of a client's session.
+    fn describe_client(&self, client: &Self::Client) -> SessionDescription {
+        SessionDescription::default()
+    }
+
+    /// What an operator is told of a server's session.
+    fn describe_server(&self, server: &Self::Server) -> SessionDescription {
+        SessionDescription::default()
     }
 
     /// The database's own name for a server's connection (a process id), for people.

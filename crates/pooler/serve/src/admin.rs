@@ -44,6 +44,7 @@ use crate::config::Config;
 mod api;
 mod body;
 pub mod connections;
+mod ending;
 mod findings;
 mod guard;
 mod gzip;
@@ -55,6 +56,7 @@ mod page;
 mod tuned;
 
 pub use api::{POOL_BYTES, POOL_VALUES};
+pub use ending::EndingOrder;
 pub use metrics::ProtocolMemory;
 pub use orders::{Control, DrainOrder};
 
@@ -73,7 +75,7 @@ pub const MAX_LIMIT: usize = 100_000;
 #[derive(Clone)]
 pub struct Admin(Arc<Inner>);
 
-struct Inner {
+pub struct Inner {
     handle: driver::Handle,
     control: Control,
     dropped_log_lines: Box<dyn Fn() -> u64 + Send + Sync>,
@@ -171,6 +173,18 @@ impl Admin {
         &self.0.control
     }
 
+    /// Bytes of memory by what they are for.
+    pub fn memory(&self) -> Vec<(&'static str, u64)> {
+        let held = (self.0.held)();
+        let http = held.http.iter().map(|listener| listener.bytes).sum();
+        vec![
+            ("named_statements", held.statements.named_bytes),
+            ("unnamed_statements", held.statements.unnamed_bytes),
+            ("http", http),
+            ("history", self.0.history.bytes()),
+        ]
+    }
+
     fn config(&self) -> Arc<Config> {
         self.0.config()
     }
@@ -192,7 +206,8 @@ impl Admin {
         }
     }
 
-    pub fn router(&self) -> Router {
+    /// All pages, and `more`, which are guarded in the same way.
+    pub fn router(&self, more: Router<Self>) -> Router {
         Router::new()
             .route("/", get(page))
             .route("/health", get(health))
@@ -204,13 +219,14 @@ impl Admin {
             .route("/api/findings", get(findings))
             .route("/api/history", get(history))
             .merge(orders::router(self))
+            .merge(more)
             .fallback(|| async { (StatusCode::NOT_FOUND, "no such page; / lists all\n") })
             .layer(from_fn_with_state(self.clone(), guarded))
             .with_state(self.clone())
     }
 
     /// Runs a query that blocks; `None` if [`MAX_CONCURRENT_QUERIES`] are running.
-    async fn query<T: Send + 'static>(&self, question: impl FnOnce(&Inner) -> T + Send + 'static) -> Option<T> {
+    pub async fn query<T: Send + 'static>(&self, question: impl FnOnce(&Inner) -> T + Send + 'static) -> Option<T> {
         let _permit = self.0.queries.try_acquire().ok()?;
         let inner = Arc::clone(&self.0);
         tokio::task::spawn_blocking(move || question(&inner)).await.ok()
@@ -248,7 +264,7 @@ async fn guarded(State(admin): State<Admin>, request: Request, next: Next) -> Re
     next.run(request).await
 }
 
-fn busy() -> Response {
+pub fn busy() -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, "too many questions at once\n").into_response()
 }
 

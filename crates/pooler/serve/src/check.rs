@@ -3,6 +3,7 @@
 
 mod addresses;
 mod certificates;
+mod console;
 mod logins;
 mod secrets;
 mod tenants;
@@ -63,6 +64,7 @@ pub fn check(config: &Config, machine: Machine) -> Vec<Problem> {
     tenants::tenants(config, &mut found);
     secrets::secrets(config, &mut found);
     users::users(config, &mut found);
+    console::console(config, &mut found);
     tls_files(config, &mut found);
     certificates::expiry(config, &mut found);
     logins::logins(config, &mut found);

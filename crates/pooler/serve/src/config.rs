@@ -43,6 +43,7 @@ pub use admin_address::Admin;
 pub use admin_token::{AdminToken, Role};
 pub use auth::AuthType;
 pub use auth_query::{AuthQuery, DEFAULT_AUTH_QUERY};
+pub use console::{Console, PGBOUNCER_NAME};
 pub use endpoint::{Endpoint, parse_tcp};
 pub(crate) use file::{IntactSections, Reading, read};
 pub use flags::{Flags, TlsFlags, from_url};
@@ -50,6 +51,7 @@ pub use hba::{Hba, IdentMap, Method};
 pub use http::Token;
 pub use ldap::{LdapBind, LdapEncryption, LdapOptions, LdapScope};
 pub use log::{Log, Syslog};
+pub(crate) use options::MAX_COUNT;
 pub use password_command::PasswordCommand;
 pub(crate) use redis::DEFAULT_USER;
 pub use tls::{ClientAuth, ListenerTls};
@@ -62,10 +64,13 @@ pub struct Config {
     pub serve: Serve,
     pub admin: Admin,
     pub log: Log,
+    pub console: Console,
     /// Limits over all databases and users.
     pub limits: Limits,
     /// How clients of PostgreSQL log in.
     pub auth: AuthType,
+    /// `[pool]`: what databases have that set nothing of their own.
+    pub pool: PoolSettings,
     /// Options of TCP connections on both sides.
     pub tcp: TcpOptions,
     pub dns: Dns,

@@ -9,6 +9,8 @@ mod certificates;
 mod check;
 mod compatibility;
 mod config;
+mod console;
+mod console_socket;
 mod file_watch;
 mod handover;
 mod host_names;

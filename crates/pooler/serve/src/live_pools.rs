@@ -29,7 +29,7 @@ use seam::{PoolId, Tenant};
 use upstream::Kind;
 
 use crate::{
-    config::Method,
+    config::{Method, Mode},
     ldap::LdapChecks,
     pools::{ConfigPools, MAX_POOLS},
 };
@@ -148,6 +148,11 @@ impl LivePools {
     /// The range of sizes within which a pool is tuned, if it is.
     pub fn tuner_limits(&self, pool: PoolId) -> Option<tuner::Limits> {
         self.look_at(pool, ConfigPools::tuner_limits)?
+    }
+
+    /// How servers of a pool return to it; `None` if the pool has been forgotten.
+    pub fn mode(&self, pool: PoolId) -> Option<Mode> {
+        self.look_at(pool, ConfigPools::mode)
     }
 
     /// Whether the current configuration tunes any pool.

@@ -30,11 +30,12 @@ use seam::PoolId;
 use settings::Secret;
 use upstream::{Kind, MongoOptions, Sentinel, UpstreamTls};
 
-pub(crate) use self::key::RESP3_SUFFIX;
+pub(crate) use self::key::{LOOKUPS_SUFFIX, RESP3_SUFFIX};
 use self::{key::Key, proofs::Looks};
 use crate::{
     Password,
     config::{AuthQuery, AuthType, Config, Database, Endpoint, FALLBACK, Method, User},
+    console_socket,
     known_users::KnownUsers,
     ldap::VerifiedPasswords,
     password_commands::PasswordCommands,
@@ -101,9 +102,20 @@ struct Entry {
     made_for: Option<Arc<str>>,
 }
 
+/// The configuration with the console as one more database, at the end, if it is on.
+fn with_console(config: Arc<Config>) -> Arc<Config> {
+    if !config.has_console() {
+        return config;
+    }
+    let mut config = Arc::unwrap_or_clone(config);
+    config.databases.push(Database::console(&config.console.name, console_socket::name()));
+    Arc::new(config)
+}
+
 impl ConfigPools {
     /// `tls` belongs to the same configuration. The only pools that exist at first are those that look up users.
     pub fn new(config: Arc<Config>, tls: Arc<Tls>) -> Self {
+        let config = with_console(config);
         let of = |kind| move |(_, database): &(usize, &Database)| database.kind == kind;
         let all = || config.databases.iter().enumerate();
         let databases = all().filter(of(Kind::Postgres)).map(|(i, d)| (d.name.clone(), i)).collect();

@@ -10,7 +10,7 @@ use postgres_session::Postgres;
 use redis_session::Redis;
 use seam::{
     ClientRules, ClientTag, CloseReason, Input, LeaseFailure, Origin, Outbox, PoolId, Protocol, Refusal, Secured,
-    ServerTag, Sessions, SurveyedClient, TlsFailure,
+    ServerTag, SessionDescription, Sessions, SurveyedClient, TlsFailure,
 };
 use upstream::Kind;
 
@@ -295,6 +295,14 @@ impl Protocol for Protocols {
             (Client::MongoDb(client), Server::MongoDb(server)) => self.mongodb.awaits_client(client, server),
             _ => unreachable!("{KIND_MISMATCH}"),
         }
+    }
+
+    fn describe_client(&self, client: &Client) -> SessionDescription {
+        call!(self, Client, client, protocol => protocol.describe_client(client))
+    }
+
+    fn describe_server(&self, server: &Server) -> SessionDescription {
+        call!(self, Server, server, protocol => protocol.describe_server(server))
     }
 
     fn backend(&self, server: &Server) -> Option<u32> {

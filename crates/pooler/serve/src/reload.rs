@@ -173,6 +173,28 @@ impl Reloader {
         said
     }
 
+    /// How servers of a pool return to it; `None` if the pool has been forgotten.
+    pub fn mode(&self, pool: seam::PoolId) -> Option<crate::config::Mode> {
+        self.pools.mode(pool)
+    }
+
+    /// Changes the configuration in force, until the file is read again.
+    ///
+    /// # Errors
+    /// When `change` refuses (`None`), or the outcome makes no sense.
+    pub fn change(&self, change: impl FnOnce(&mut Config) -> Result<(), ()>) -> Result<(), Option<String>> {
+        let _reloading = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut config = (*self.in_force()).clone();
+        change(&mut config).map_err(|()| None)?;
+        let problems = check(&config, Machine::here());
+        if let Some(problem) = problems.iter().find(|problem| problem.severity == Severity::Error) {
+            return Err(Some(one_line(problem)));
+        }
+        let tls = self.tls.renew(&config).map_err(|problems| problems.0.first().map(one_line))?;
+        self.put_in_force(config, tls, &[]);
+        Ok(())
+    }
+
     fn put_in_force(&self, config: Config, tls: Tls, warnings: &[Problem]) -> Reloaded {
         let mut notes: Vec<String> = warnings.iter().map(one_line).collect();
         note_restarts(&self.first, &config, &mut notes);

@@ -19,11 +19,12 @@ use settings::{Problem, Problems, Severity};
 
 use crate::{
     activation::Activated,
-    admin::{Admin, Control, DrainOrder, ProtocolMemory, connections},
+    admin::{Admin, Control, DrainOrder, EndingOrder, ProtocolMemory, connections},
     banner,
     check::{Machine, check},
     compatibility::Compatibility,
     config::{Config, Source},
+    console::{Console, ConsoleSocket},
     file_watch::watch_files,
     handover::{self, Inherited, LimitShares, Predecessors, Sockets, SuccessorListener},
     host_names::follow_hosts,
@@ -134,6 +135,7 @@ pub fn serve(config: Config, options: &ServeOptions<'_>, new_examiner: NewExamin
     let spoken = config.listeners.iter().map(|listener| listener.kind).collect();
     let protocols = Protocols::new(postgres, redis, MongoDb::new(pools.clone()), spoken, pools.clone());
     let before = Predecessors::find(&config, inherited.as_ref().map(Inherited::before));
+    let console = ConsoleSocket::bind().map_err(ServeError::system("cannot open the console's socket"))?;
     let driver_config = DriverConfig { reserved: before.held(), ..configure_driver(&config) };
     let driver = Driver::start(driver_config, Arc::new(protocols), pools.clone(), specs);
     let driver = driver.map_err(ServeError::system("cannot start the workers"))?;
@@ -144,7 +146,8 @@ pub fn serve(config: Config, options: &ServeOptions<'_>, new_examiner: NewExamin
     let tuning = Arc::new(Tuning::new(driver.handle(), pools.clone()));
     let reloader = Reloader::new(driver.handle(), pools, Arc::clone(&config), tls, commands, logs.sinks());
     let reloader = Arc::new(reloader);
-    let control = Control { reloader, tuning: Arc::clone(&tuning), drain: DrainOrder::default() };
+    let (drain, ending) = (DrainOrder::default(), EndingOrder::default());
+    let control = Control { reloader, tuning: Arc::clone(&tuning), drain, ending };
     let admin = Admin::new(
         driver.handle(),
         control,
@@ -157,7 +160,7 @@ pub fn serve(config: Config, options: &ServeOptions<'_>, new_examiner: NewExamin
     tell_predecessor(before, inherited, &limits, &tuning);
     let giver = SuccessorListener::wait(&config, driver.handle(), Arc::clone(&limits), tuning, copies);
     on_serving();
-    let ended = runtime.block_on(watch(signals, &handle, &admin, admin_socket, &giver));
+    let ended = runtime.block_on(watch(signals, &handle, &admin, (admin_socket, console), &giver));
     // Dropping the runtime waits for requests that are being answered.
     drop(runtime);
     if ended.is_err() {
@@ -355,12 +358,15 @@ async fn watch(
     mut signals: Signals,
     handle: &Handle,
     admin: &Admin,
-    socket: Option<TcpListener>,
+    (socket, console): (Option<TcpListener>, ConsoleSocket),
     giver: &SuccessorListener,
 ) -> io::Result<()> {
+    let lists = Console::new(handle.clone(), admin.clone());
+    let pages = admin.router(lists.routes());
+    tokio::spawn(lists.serve(console.listen()?));
     let mut serving = None;
     if let Some(socket) = socket {
-        serving = Some(tokio::spawn(connections::serve(connections::prepare(socket)?, admin.router())));
+        serving = Some(tokio::spawn(connections::serve(connections::prepare(socket)?, pages)));
         tokio::spawn(admin.clone().keep_history());
     }
     systemd::notify_ready();
@@ -389,6 +395,7 @@ async fn watch(
                 drained_at = Some(tokio::time::Instant::now() + over);
             }
             () = at(drained_at) => break Ending::drain("the time of the drain is over"),
+            manner = admin.control().ending.next() => break Ending { why: "an order at the console", manner },
             () = giver.wait_until_left() => {
                 // The successor serves the admin address now.
                 if let Some(serving) = serving.take() {

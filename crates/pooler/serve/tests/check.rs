@@ -442,3 +442,14 @@ fn a_reserve_of_a_user_whose_pool_is_tuned_is_found() {
     let found = found_with(text, MACHINE);
     assert!(found.iter().any(|line| line.contains("reserve_size of user `u` has no effect for `d`")), "{found:?}");
 }
+
+#[test]
+fn users_of_the_console_who_cannot_log_in_are_found() {
+    let user = "[[user]]\nname = \"ops\"\npassword = \"x\"\n";
+    expect(
+        &format!("[console]\nadmins = [\"ops\", \"typo\"]\n{user}"),
+        "p.toml:5:10: warning: `typo` cannot log in to the console",
+    );
+    assert_eq!(found(&format!("[console]\nadmins = [\"ops\"]\n{user}")), Vec::<String>::new());
+    assert_eq!(found("[console]\nadmins = [\"anyone\"]\n"), Vec::<String>::new(), "no user has a password");
+}

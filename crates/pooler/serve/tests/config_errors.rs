@@ -489,3 +489,12 @@ poolhouse.toml:3:1: error: `login_notice` is for listeners of PostgreSQL
     let found = errors_after_base("[auth]\nscram_iterations = 0\n");
     assert!(found.contains("a whole number from 1 to 200000"), "{found}");
 }
+
+#[test]
+fn the_console_hides_no_database() {
+    let text = "[console]\nadmins = [\"a\"]\n[[database]]\nname = \"poolhouse\"\nurl = \"postgres://h/d\"\n";
+    let said = errors(text);
+    assert!(said.contains("the console is called `poolhouse`, too"), "{said}");
+    let said = errors(&text.replace("admins", "name = \"\"\nadmins"));
+    assert!(said.contains("the console's database needs a name"), "{said}");
+}

@@ -2,6 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
+use console::Role;
 use serve::{Compatibility, Config, Endpoint, Flags, Mode, Preset};
 use upstream::Kind;
 
@@ -345,4 +346,18 @@ fn rules_of_listeners_and_whose_words_errors_have() {
     let plain = read("[[database]]\nname = \"d\"\nurl = \"postgres://u:p@h\"\n");
     assert_eq!((plain.serve.compatible_with, plain.scram_iterations), (Compatibility::Own, 4096));
     assert_eq!(plain.databases[0].pool.max_replication_size, 10);
+}
+
+#[test]
+fn the_console_is_there_once_a_user_may_use_it() {
+    let database = "[[database]]\nname = \"d\"\nurl = \"postgres://u@h\"\n";
+    let off = read(database);
+    assert!(!off.has_console() && off.console_role("ops").is_none());
+    let on = read(&format!("[console]\nadmins = [\"ops\"]\nviewers = [\"ops\", \"watcher\"]\n{database}"));
+    let roles = ["ops", "watcher", "u"].map(|user| on.console_role(user));
+    assert_eq!((on.console.name.as_str(), roles), ("poolhouse", [Some(Role::Admin), Some(Role::Viewer), None]));
+    let any = read(&format!("[console]\nname = \"pgbouncer\"\nadmins = [\"ops\"]\n[auth]\ntype = \"any\"\n{database}"));
+    assert_eq!(["ops", "u"].map(|user| any.console_role(user)), [Some(Role::Admin), Some(Role::Viewer)]);
+    let none = read(&format!("[console]\nname = \"c\"\n{database}"));
+    assert!(!none.has_console());
 }

@@ -153,7 +153,7 @@ const KEYS_WITHOUT_SECRETS: &[&[&str]] = &[
     &["workers", "drain_time", "stay_time", "max_auth_failures", "node_id", "log_connections", "log_disconnections"],
     &["compatible_with", "max_message_size", "refuse_simple_queries", "wait_notice_time", "login_notice"],
     &["scram_iterations"],
-    &["listen", "user_label", "names", "view_needs_token", "role"],
+    &["listen", "user_label", "names", "admins", "viewers", "view_needs_token", "role"],
     &["pid_file", "user", "level", "syslog", "syslog_ident", "syslog_facility", "stats_period"],
     // Users and tokens
     &[

@@ -463,6 +463,7 @@ fn title(key: &str) -> &'static str {
         "log" => "[log]",
         "pool" => "[pool]",
         "serve" => "[serve]",
+        "console" => "[console]",
         "scenario" => "[scenario]",
         "target" => "[target]",
         "load" => "[load]",

@@ -1,6 +1,8 @@
 //! Lists of the admin address as tables for people. Of a list that is longer than a Poolhouse makes it, the rest is not
 //! shown: a line takes more room than its entry in the answer.
 
+use std::collections::HashMap;
+
 use admin_api::{Clients, Look, Servers};
 use serde_json::Value;
 use serve::MAX_LIMIT;
@@ -20,8 +22,9 @@ impl Table {
 
     /// In columns as wide as their widest cell.
     fn show(&self) -> String {
-        let width = |column: usize| self.0.iter().map(|row| top::text_width(&row[column])).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..self.0[0].len()).map(width).collect();
+        let cell_width = |row: &Vec<String>, column: usize| row.get(column).map_or(0, |cell| top::text_width(cell));
+        let width = |column: usize| self.0.iter().map(|row| cell_width(row, column)).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..self.0.iter().map(Vec::len).max().unwrap_or(0)).map(width).collect();
         let line = |row: &Vec<String>| {
             let blanks = |cell: &str, width: usize| " ".repeat(width - top::text_width(cell));
             let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell}{}", blanks(cell, *width)));
@@ -31,13 +34,63 @@ impl Table {
     }
 }
 
-/// `show pools`.
-pub fn pools(look: &Look) -> String {
+/// Lists of the console that `show pools` shows beside the pools.
+#[derive(Default)]
+pub struct Beside {
+    /// The pools' modes are there.
+    pub pools: Value,
+    /// A configured database may have no pool yet.
+    pub databases: Value,
+    /// The mode of databases without one of their own.
+    pub config: Value,
+}
+
+/// A list of the console: its rows, each by the names of the columns.
+fn named_rows(list: &Value) -> impl Iterator<Item = HashMap<&str, &str>> {
+    let columns: Vec<&str> = list["columns"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    list["rows"].as_array().into_iter().flatten().map(move |row| {
+        let values = row.as_array().into_iter().flatten().map(|value| value.as_str().unwrap_or("-"));
+        columns.iter().copied().zip(values).collect()
+    })
+}
+
+/// A list of the console as a table.
+pub fn rows(list: &Value) -> String {
+    let columns: Vec<String> = names_of_columns(list).map(|name| name.to_uppercase()).collect();
+    let mut table = Table(vec![columns]);
+    for row in list["rows"].as_array().into_iter().flatten().take(MAX_LIMIT) {
+        table.row(row.as_array().into_iter().flatten().take(table.0[0].len()).map(cell).collect::<Vec<_>>());
+    }
+    table.show()
+}
+
+/// A list of the console with many columns: a table for each row.
+pub fn records(list: &Value) -> String {
+    let columns: Vec<&str> = names_of_columns(list).collect();
+    let records = list["rows"].as_array().into_iter().flatten().map(|row| {
+        let mut table = Table(Vec::new());
+        let values = row.as_array().into_iter().flatten();
+        columns.iter().zip(values).for_each(|(name, value)| table.row([(*name).to_owned(), cell(value)]));
+        table.show()
+    });
+    records.collect::<Vec<_>>().join("\n")
+}
+
+fn names_of_columns(list: &Value) -> impl Iterator<Item = &str> {
+    list["columns"].as_array().into_iter().flatten().filter_map(Value::as_str)
+}
+
+/// `show pools`: those that are there, and databases that will have one with their first client.
+pub fn pools(look: &Look, beside: &Beside) -> String {
+    let modes: HashMap<(&str, &str), &str> = named_rows(&beside.pools)
+        .filter_map(|row| Some(((*row.get("database")?, *row.get("user")?), *row.get("pool_mode")?)))
+        .collect();
     let mut table = Table::new(&[
         "PROTOCOL",
         "DATABASE",
         "USER",
         "ADDRESS",
+        "MODE",
         "STATE",
         "CLIENTS",
         "WAITERS",
@@ -51,9 +104,26 @@ pub fn pools(look: &Look) -> String {
         let servers = &pool.servers;
         let names = [&pool.protocol, &pool.database, &pool.user, &pool.address].map(String::clone);
         let counts = [pool.clients, pool.waiters, servers.in_use, servers.idle, servers.connecting, pool.max_size];
-        let state = std::iter::once(pool.state().to_owned());
+        let mode = modes.get(&(pool.database.as_str(), pool.user.as_str())).filter(|_| pool.protocol == "postgres");
+        let state = [mode.copied().unwrap_or("-").to_owned(), pool.state().to_owned()];
         let counts = counts.into_iter().chain([pool.transactions]).map(|count| count.to_string());
         table.row(names.into_iter().chain(state).chain(counts));
+    }
+    let default_mode = named_rows(&beside.config).find(|row| row.get("key") == Some(&"pool_mode"));
+    let default_mode = default_mode.and_then(|row| row.get("value").copied()).unwrap_or("-");
+    let has_pool = |name: &str| look.pools.iter().any(|pool| pool.protocol == "postgres" && pool.database == name);
+    for row in named_rows(&beside.databases) {
+        let value = |name: &str| (*row.get(name).unwrap_or(&"-")).to_owned();
+        // The console's own database has no host.
+        if has_pool(&value("name")) || value("host") == "-" {
+            continue;
+        }
+        let address = format!("{}:{}", value("host"), value("port"));
+        let names = ["postgres".to_owned(), value("name"), value("force_user"), address];
+        let mode = Some(value("pool_mode")).filter(|mode| mode != "-").unwrap_or_else(|| default_mode.to_owned());
+        let state = [mode, "unused".to_owned()];
+        let counts = ["0", "0", "0", "0", "0"].map(str::to_owned).into_iter();
+        table.row(names.into_iter().chain(state).chain(counts).chain([value("pool_size"), "0".to_owned()]));
     }
     table.show()
 }
@@ -160,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_table_has_no_more_lines_than_a_poolhouse_lists() {
-        let lines = pools(&Look { pools: vec![Pool::default(); MAX_LIMIT + 9], ..Look::default() });
+        let lines = pools(&Look { pools: vec![Pool::default(); MAX_LIMIT + 9], ..Look::default() }, &Beside::default());
         assert_eq!(lines.lines().count(), MAX_LIMIT + 1);
     }
 

@@ -392,6 +392,18 @@ impl Reactor for Epoll {
         socket::peer(socket)
     }
 
+    fn local(&self, id: ConnId) -> Option<SocketAddr> {
+        socket::local(self.socket(id))
+    }
+
+    fn peer_process(&self, id: ConnId) -> Option<u32> {
+        socket::peer_process(self.socket(id))
+    }
+
+    fn tls_of(&self, id: ConnId) -> Option<String> {
+        self.conns.get(id.0 as usize)?.tls.as_ref()?.describe()
+    }
+
     fn peer(&self, id: ConnId) -> Option<SocketAddr> {
         socket::peer(self.socket(id))
     }

@@ -61,6 +61,21 @@ pub(crate) struct Decrypted {
 }
 
 impl Channel {
+    /// The version of TLS and the cipher suite, as OpenSSL calls them.
+    pub(crate) fn describe(&self) -> Option<String> {
+        let state: &CommonState = match &self.side {
+            Side::Accepting(connection) => connection,
+            Side::Connecting(connection) => connection,
+        };
+        let version = match state.protocol_version()? {
+            ProtocolVersion::TLSv1_3 => "TLSv1.3",
+            ProtocolVersion::TLSv1_2 => "TLSv1.2",
+            _ => "TLS",
+        };
+        let suite = state.negotiated_cipher_suite()?.suite().as_str()?.replace("TLS13_", "TLS_");
+        Some(format!("{version}/{suite}"))
+    }
+
     pub(super) fn accepting(connection: UnbufferedServerConnection, end_point: Option<Box<[u8]>>) -> Self {
         Self::new(Side::Accepting(connection), end_point)
     }

@@ -38,6 +38,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if let Some(client) = self.clients.get_mut(slot)
             && client.state == State::Active
         {
+            if let Some(pool) = client.pool {
+                self.traffic.add_query(pool, self.now - client.since);
+            }
             client.since = self.now;
             if !in_transaction {
                 client.busy_since = self.now;
@@ -129,6 +132,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.counters.client_left(client.listener, client.state);
         self.counters.client_came(client.listener, state);
         client.log.note_state(client.state, state);
+        if client.state == State::Active
+            && let Some(pool) = client.pool
+        {
+            self.traffic.add_query(pool, self.now - client.since);
+        }
         if !client.state.is_busy() {
             client.busy_since = self.now;
         }
@@ -220,6 +228,12 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     pub(super) fn user(&self, slot: usize) -> String {
         self.spec_of(slot).map_or_else(|| self.asked(slot).1, |spec| spec.user.clone())
+    }
+
+    /// The user that a client logged in as.
+    pub(super) fn login_user(&self, slot: usize) -> String {
+        let own = self.clients[slot].log.login_user.as_deref();
+        own.map_or_else(|| self.user(slot), str::to_owned)
     }
 
     fn asked(&self, slot: usize) -> (String, String) {

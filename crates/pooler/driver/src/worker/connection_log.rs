@@ -62,6 +62,8 @@ pub(super) struct ConnectionLog {
     pub(super) peer: Option<(IpAddr, u16)>,
     /// The database and the user that the client asked for, until it has logged in.
     pub(super) requested_login: Option<Box<(String, String)>>,
+    /// The user that the client logged in as, if its servers log in as another one.
+    pub(super) login_user: Option<Box<str>>,
     /// How often the client became busy after it had been idle.
     requests: u32,
     pub(super) tls: bool,
@@ -98,7 +100,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// A client has logged in.
     pub(super) fn log_connected(&mut self, slot: usize) {
-        self.clients[slot].log.requested_login = None;
+        let requested = self.clients[slot].log.requested_login.take();
+        let of_servers = self.user(slot);
+        let own = requested.map(|login| login.1).filter(|user| *user != of_servers);
+        self.clients[slot].log.login_user = own.map(String::into_boxed_str);
         if !self.process.config.log_connections {
             return;
         }

@@ -121,6 +121,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     pub(super) fn send_to_server(&mut self, slot: usize, data: Data<'_>) {
+        let server = &self.servers[slot];
+        if server.usage.is_in_use() {
+            self.traffic.add_received(server.pool.id, data.bytes().len());
+        }
         if let Submitted::Broken(error) = self.reactor.send(self.servers[slot].conn, data) {
             self.servers[slot].link = Link::Down;
             self.end_server(slot, CloseReason::Error(Blame::Server, format!("cannot send: {error}")));

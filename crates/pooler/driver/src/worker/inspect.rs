@@ -2,7 +2,7 @@
 
 use seam::{Protocol, Refusal};
 
-use super::{Worker, clients::ClientConn, lease::Lease, servers::Phase};
+use super::{Worker, calls::call, clients::ClientConn, lease::Lease, servers::Phase};
 use crate::{
     orders::DatabaseName,
     reactor::Reactor,
@@ -36,6 +36,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 pool,
                 server: server.map(|slot| self.server_tag(slot as usize).0),
                 pinned: server.and_then(|slot| self.servers[slot as usize].pinned),
+                login_user: self.login_user(slot),
+                local: self.reactor.local(client.conn).map(|address| address.to_string()).unwrap_or_default(),
+                process: self.reactor.peer_process(client.conn),
+                tls: self.reactor.tls_of(client.conn).unwrap_or_default(),
+                about: call(|| self.shared.protocol.describe_client(&client.session)).unwrap_or_default(),
             }
         };
         if which == ClientFilter::All {
@@ -67,6 +72,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             state_for: self.now - server.since,
             age: self.now - server.born,
             backend: self.backend(slot),
+            is_stale: server.pool.lock().pool.is_stale(server.id),
+            local: self.reactor.local(server.conn).map(|address| address.to_string()).unwrap_or_default(),
+            tls: self.reactor.tls_of(server.conn).unwrap_or_default(),
+            about: call(|| self.shared.protocol.describe_server(&server.session)).unwrap_or_default(),
             client: server.usage.holder().map(|client| self.client_id(&self.clients[client])),
             pinned: server.pinned,
             worker: self.number,

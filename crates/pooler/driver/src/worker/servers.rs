@@ -157,6 +157,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         let server = &mut self.servers[slot];
         let id = server.id;
         let pool = server.pool.id;
+        if server.usage.is_in_use() {
+            self.traffic.add_sent(pool, length);
+        }
         if server.input.is_empty() {
             let (used, need) = self.hand_server_input(slot, Source::Ring(buffer, 0), &buffer[..length]);
             if used < length

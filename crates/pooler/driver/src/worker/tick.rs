@@ -48,6 +48,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             self.send_drained_away();
         }
         self.pools.handle_alarms(self.now);
+        self.publish_traffic();
         self.forget_idle_pools();
         let board = &self.process.boards[usize::from(self.number)];
         board.cpu_ns.store(self.process.clock.cpu_time(), Relaxed);

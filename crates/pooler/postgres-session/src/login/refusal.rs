@@ -9,11 +9,19 @@ use crate::{
     wire::{Report, Severity, code},
 };
 
+/// The database of PgBouncer's console, which its users look for.
+const PGBOUNCER: &str = "pgbouncer";
+
 /// No pool serves the client, or not from its address.
 pub(super) fn refuse_route(me: ClientTag, client: &mut Client, why: Unknown, out: &mut Outbox) {
     let Phase::Login(login) = &client.phase else { unreachable!("the client is logging in") };
     let (database, user) = (login.start.database.clone(), &login.start.user);
     let (code, message, hint) = match why {
+        Unknown::Database if database == PGBOUNCER => {
+            let hint = "There is no console here: `poolhouse ctl` shows pools and gives orders. The database \
+                        `poolhouse` does so, too, once [console] names users in admins or viewers.";
+            (code::INVALID_CATALOG_NAME, format!("database \"{database}\" does not exist"), hint.to_owned())
+        }
         Unknown::Database => {
             let hint = "Poolhouse serves no database of this name and has no \"*\" database.";
             let message = format!("database \"{database}\" does not exist");

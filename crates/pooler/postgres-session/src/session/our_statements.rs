@@ -147,6 +147,11 @@ pub(crate) enum Need {
 }
 
 impl OurStatements {
+    /// Statements that are on the server.
+    pub(crate) fn count(&self) -> usize {
+        self.map.len()
+    }
+
     /// A lease has begun, or a transaction has ended: no portal is open.
     pub(crate) fn begin_transaction(&mut self) {
         self.transaction_began = self.clock;

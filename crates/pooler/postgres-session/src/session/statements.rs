@@ -250,6 +250,11 @@ pub(crate) enum Reliance {
 }
 
 impl ClientStatements {
+    /// Statements that the client has prepared.
+    pub(crate) fn count(&self) -> usize {
+        self.map.len()
+    }
+
     /// The meaning of a name for a request of this pipeline: earlier requests of the pipeline will have been carried
     /// out, or this one will be discarded, too.
     pub(crate) fn meaning(&mut self, name: &[u8], pipeline: u32) -> Meaning {

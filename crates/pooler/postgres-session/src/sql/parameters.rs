@@ -141,6 +141,12 @@ impl Settings {
         self.reported.iter().filter(|(name, _)| self.extras.get(name).is_none())
     }
 
+    /// The name that the application gave itself, for people.
+    pub(crate) fn application_name(&self) -> String {
+        let name = self.reported.get(APPLICATION_NAME).or_else(|| self.extras.get(APPLICATION_NAME));
+        String::from_utf8_lossy(name.unwrap_or_default()).into_owned()
+    }
+
     /// Values that were set and that the server does not report.
     pub(crate) fn unreported(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.extras.iter().filter(|(name, _)| self.reported.get(name).is_none())

@@ -299,6 +299,7 @@ mod tests {
                 checkout: ["idle", "created", "queued"].map(|path| (path, full.clone())),
                 connect: ["dns", "tcp", "tls", "auth", "ready"].map(|phase| (phase, full.clone())),
                 hold: full,
+                ..driver::PoolTotals::default()
             },
             pinned: counts,
             oldest_hold: Some(Duration::from_secs(999_999)),
@@ -379,6 +380,10 @@ mod tests {
             state_for: Duration::from_millis(3),
             age: Duration::from_secs(1),
             backend: None,
+            local: String::new(),
+            tls: String::new(),
+            about: seam::SessionDescription::default(),
+            is_stale: false,
             client: Some(9),
             pinned: None,
             worker: 1,

@@ -186,6 +186,7 @@ pub(super) mod tests {
             checkout: ["idle", "created", "queued"].map(|path| (path, times.clone())),
             connect: ["dns", "tcp", "tls", "auth", "ready"].map(|phase| (phase, times.clone())),
             hold: times.clone(),
+            ..PoolTotals::default()
         }
     }
 

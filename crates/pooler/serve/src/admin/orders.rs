@@ -21,7 +21,7 @@ use settings::parse_duration_on;
 use upstream::Kind;
 
 use super::{
-    Admin, Inner, busy,
+    Admin, EndingOrder, Inner, busy,
     guard::{self, Denied},
 };
 use crate::{config::FALLBACK, pools::RESP3_SUFFIX, reload::one_line};
@@ -460,6 +460,8 @@ pub struct Control {
     pub tuning: Arc<crate::tuning::Tuning>,
     /// The order to drain the process.
     pub drain: DrainOrder,
+    /// The order to end in another way.
+    pub ending: EndingOrder,
 }
 
 /// The order to drain the process, and over which time.
@@ -470,7 +472,8 @@ pub struct DrainOrder {
 }
 
 impl DrainOrder {
-    fn order(&self, over: Option<Duration>) {
+    /// Gives the order.
+    pub fn order(&self, over: Option<Duration>) {
         *self.over.lock().unwrap_or_else(PoisonError::into_inner) = over;
         self.given.notify_one();
     }

@@ -1,10 +1,71 @@
-//! The database that stands for the process's own console. It opens nothing.
+//! `[console]`: who may use the console, and the database by which it is reached. It opens nothing.
 
 use driver::Address;
 use postgres_session::Target;
+use settings::{Section, Spots};
 use upstream::{Kind, MongoOptions, UpstreamTls};
 
-use super::{Database, PoolSettings};
+use super::{AuthType, Config, Database, PoolSettings};
+
+/// `[console]`.
+pub const CONSOLE_KEYS: &[&str] = &["name", "admins", "viewers"];
+
+/// The console's database, unless another name is configured.
+pub const DEFAULT_NAME: &str = "poolhouse";
+
+/// PgBouncer's name for the database of its console.
+pub const PGBOUNCER_NAME: &str = "pgbouncer";
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Console {
+    /// The database that clients ask for.
+    pub name: String,
+    /// Users who may look and give orders.
+    pub admins: Vec<String>,
+    /// Users who may look.
+    pub viewers: Vec<String>,
+    pub spots: Spots,
+}
+
+impl Default for Console {
+    fn default() -> Self {
+        Self { name: DEFAULT_NAME.to_owned(), admins: Vec::new(), viewers: Vec::new(), spots: Spots::new() }
+    }
+}
+
+impl Console {
+    /// Whether any user may use it.
+    pub fn is_on(&self) -> bool {
+        !(self.admins.is_empty() && self.viewers.is_empty())
+    }
+
+    /// What a user may do there; `None` is nothing.
+    pub fn role(&self, user: &str) -> Option<console::Role> {
+        let is_one = |users: &[String]| users.iter().any(|one| one == user);
+        match (is_one(&self.admins), is_one(&self.viewers)) {
+            (true, _) => Some(console::Role::Admin),
+            (false, true) => Some(console::Role::Viewer),
+            (false, false) => None,
+        }
+    }
+}
+
+impl Config {
+    /// Whether there is a console.
+    pub fn has_console(&self) -> bool {
+        self.console.is_on() || self.lets_every_client_look()
+    }
+
+    /// What a user may do at the console; `None` is nothing.
+    pub fn console_role(&self, user: &str) -> Option<console::Role> {
+        self.console.role(user).or_else(|| self.lets_every_client_look().then_some(console::Role::Viewer))
+    }
+
+    /// Where every client is let in, as whatever user it says, each may look; the section must be there.
+    fn lets_every_client_look(&self) -> bool {
+        matches!(self.auth, AuthType::Any) && !self.console.spots.is_empty()
+    }
+}
 
 impl Database {
     /// A console that clients call `name`, and that listens on the abstract Unix socket `socket`. Each client gets a
@@ -34,5 +95,19 @@ impl Database {
             mongo_of_url: MongoOptions::default(),
             spots: Default::default(),
         }
+    }
+}
+
+/// Reads the section; `default_name` is the name of a console without one.
+pub(super) fn read(section: &Section<'_>, default_name: &str) -> Console {
+    let name = section.string("name").filter(|name| !name.is_empty());
+    if section.has("name") && name.is_none() {
+        section.error("name", "the console's database needs a name");
+    }
+    Console {
+        name: name.unwrap_or_else(|| default_name.to_owned()),
+        admins: section.texts("admins").unwrap_or_default(),
+        viewers: section.texts("viewers").unwrap_or_default(),
+        spots: section.spots(),
     }
 }

@@ -1,6 +1,10 @@
 //! Addresses to listen on: `127.0.0.1:6432`, `[::1]:6432`, `:6432`, a path or `unix:path`.
 
-use std::{fmt, net::SocketAddr, path::PathBuf};
+use std::{
+    fmt,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Endpoint {
@@ -21,6 +25,22 @@ impl Endpoint {
             };
         }
         parse_tcp(text).map(Self::Tcp)
+    }
+
+    /// Its address, unless it is a Unix socket.
+    pub fn tcp(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(address) => Some(*address),
+            Self::Unix(_) => None,
+        }
+    }
+
+    /// Its path, if it is a Unix socket.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Tcp(_) => None,
+            Self::Unix(path) => Some(path),
+        }
     }
 
     /// Whether only this machine can reach it.

@@ -20,6 +20,7 @@ use super::{
     admin_address::admin,
     auth::{LOGIN_KEYS, auth_type},
     auth_query::{AUTH_QUERY_KEYS, AuthKeys},
+    console::{self, CONSOLE_KEYS},
     http::{self, HTTP_KEYS, TOKEN_KEYS},
     keys::{self, AUTH_KEYS, DATABASE_KEYS, LIMITS_KEYS, LISTENER_KEYS, ROOT_KEYS, SERVE_KEYS, USER_KEYS},
     listener_rules::{self, RULE_KEYS, listener_rules},
@@ -29,7 +30,9 @@ use super::{
     options::{MAX_COUNT, POOL_KEYS, listener_limits, own_timeouts, pool_settings, tenant_limits},
     password_command::{PASSWORD_COMMAND_KEYS, password_command},
     passwords, redis,
-    refusals::{refuse_duplicates, refuse_impossible_logins, refuse_monitors_only, refuse_unreachable},
+    refusals::{
+        refuse_duplicates, refuse_impossible_logins, refuse_monitors_only, refuse_shadowed, refuse_unreachable,
+    },
     tls::{LISTENER_TLS_KEYS, listener_tls},
     userlist,
 };
@@ -141,16 +144,21 @@ impl Reader<'_> {
         }
         refuse_impossible_logins(self.document, &self.auth, auth.as_ref(), &users, &databases);
         refuse_monitors_only(self.document, &limits, &databases);
+        let console = root.table("console", &[CONSOLE_KEYS]);
+        let console = console.map(|section| console::read(&section, console::DEFAULT_NAME)).unwrap_or_default();
+        refuse_shadowed(self.document, &console, &databases);
         Config {
             source: None,
             serve: root.table("serve", &[SERVE_KEYS]).map(|s| serve(&s)).unwrap_or_default(),
             admin: admin(root, self.document, &mut self.secret_files),
             log: root.table("log", &[LOG_KEYS]).map(|s| log(&s)).unwrap_or_default(),
+            console,
             limits,
             auth: self.auth.clone(),
             tcp: root.table("tcp", &[TCP_KEYS]).map(|s| network::tcp(&s)).unwrap_or_default(),
             dns: root.table("dns", &[DNS_KEYS]).map(|s| network::dns(&s)).unwrap_or_default(),
             scram_iterations,
+            pool,
             insecure_no_auth: false,
             listeners,
             databases,

@@ -7,8 +7,8 @@ use settings::{Problem, Problems, Variables, interpolate_url};
 use upstream::{Kind, TlsLimits, UpstreamUrl};
 
 use super::{
-    Admin, AuthType, AutoSize, ClientAuth, Config, Database, Dns, Endpoint, FALLBACK, Limits, Listener, ListenerTls,
-    Log, Mode, PoolSettings, Preset, Serve, Token, User, default_soft_limit,
+    Admin, AuthType, AutoSize, ClientAuth, Config, Console, Database, Dns, Endpoint, FALLBACK, Limits, Listener,
+    ListenerTls, Log, Mode, PoolSettings, Preset, Serve, Token, User, default_soft_limit,
     file::default_port,
     http::{MIN_TOKEN, default_rules},
     redis,
@@ -132,6 +132,7 @@ pub fn from_url(url: &str, flags: &Flags, variables: Variables<'_>) -> Result<Co
     }
     let default = Serve::default();
     Ok(Config {
+        console: Console::default(),
         source: None,
         serve: Serve {
             workers: flags.workers.unwrap_or(default.workers),
@@ -145,6 +146,7 @@ pub fn from_url(url: &str, flags: &Flags, variables: Variables<'_>) -> Result<Co
         dns: Dns::default(),
         log: Log::default(),
         scram_iterations: scram::DEFAULT_ITERATIONS,
+        pool: pool.clone(),
         insecure_no_auth: flags.insecure_no_auth,
         listeners,
         users: user(&url)?,

@@ -4,6 +4,7 @@ use super::{
     admin_token::ADMIN_TOKEN_KEYS,
     auth::LOGIN_KEYS,
     auth_query::AUTH_QUERY_KEYS,
+    console::CONSOLE_KEYS,
     http::{HTTP_KEYS, TOKEN_KEYS},
     listener_rules::RULE_KEYS,
     log::LOG_KEYS,
@@ -17,6 +18,7 @@ use super::{
 /// The file itself: its sections.
 pub const ROOT_KEYS: &[&str] = &[
     "admin",
+    "console",
     "limits",
     "auth",
     "serve",
@@ -123,6 +125,7 @@ const SECTIONS: &[(&str, &[&[&str]])] = &[
     ("[serve]", &[SERVE_KEYS]),
     ("[log]", &[LOG_KEYS]),
     ("[admin]", &[ADMIN_KEYS]),
+    ("[console]", &[CONSOLE_KEYS]),
     ("[limits]", &[LIMITS_KEYS]),
     ("[auth]", &[AUTH_KEYS, LOGIN_KEYS, AUTH_QUERY_KEYS]),
     ("[pool]", &[POOL_KEYS]),

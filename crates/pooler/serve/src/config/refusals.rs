@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use settings::{Document, Problem, Section};
 use upstream::Kind;
 
-use super::{AuthType, Database, Limits, Listener, User, passwords::PASSWORD_KEYS};
+use super::{AuthType, Console, Database, Limits, Listener, User, passwords::PASSWORD_KEYS};
 
 /// A database is of no use where no listener speaks its protocol.
 pub fn refuse_unreachable(document: &Document<'_>, databases: &[Database], listeners: &[Listener]) {
@@ -33,6 +33,16 @@ pub fn refuse_monitors_only(document: &Document<'_>, limits: &Limits, databases:
          MongoDB asks what it is"
     ));
     document.report(span, problem.hint(format!("write {} or more", hosts + 1)));
+}
+
+/// The console's database hides one of the same name.
+pub fn refuse_shadowed(document: &Document<'_>, console: &Console, databases: &[Database]) {
+    let same = |database: &&Database| database.kind == Kind::Postgres && database.name == console.name;
+    if let Some(database) = databases.iter().find(same).filter(|_| console.is_on()) {
+        let span = database.spots.get("name").or_else(|| database.spots.get("")).cloned().unwrap_or_default();
+        let problem = Problem::error(format!("the console is called `{}`, too", console.name.escape_debug()));
+        document.report(span, problem.hint("give it another `name` in [console]"));
+    }
 }
 
 pub fn refuse_duplicates(document: &Document<'_>, databases: &[Database], users: &[User]) {

@@ -30,6 +30,9 @@ impl ConfigPools {
         if request.replication.is_none() && !configured.is_console {
             return Ok(None);
         }
+        if configured.is_console && self.config.console_role(user).is_none() {
+            return Err(self.not_at_the_console(user));
+        }
         let server_user = configured.user.as_deref().unwrap_or(user);
         let replication = request.replication.map(|value| ("replication".to_owned(), value.to_owned()));
         let key = Key::Dedicated {
@@ -41,6 +44,12 @@ impl ConfigPools {
         let pool = self.find_or_add_pool_for(index, key, Some(user))?;
         let pass_through = server_user == user && self.server_password(index, user).is_none();
         Ok(Some(Route { pool, mode: PoolMode::Dedicated, pass_through, add_host: false }))
+    }
+
+    fn not_at_the_console(&self, user: &str) -> Unknown {
+        Unknown::Forbidden(format!(
+            "user \"{user}\" may not use the console: name it in `admins` or `viewers` of [console]"
+        ))
     }
 
     /// How a dedicated server logs in, if the pool is of such servers.

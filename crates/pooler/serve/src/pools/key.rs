@@ -8,6 +8,9 @@ use upstream::Kind;
 /// Suffix in the label of a pool of Redis whose clients speak RESP3.
 pub const RESP3_SUFFIX: &str = "/resp3";
 
+/// Suffix in the label of a pool whose servers look up users.
+pub const LOOKUPS_SUFFIX: &str = "/auth_query";
+
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Key {
     /// Clients of a database of PostgreSQL.
@@ -119,7 +122,7 @@ impl Key {
             Self::Redis { database, version: Version::Resp3, .. } => format!("{database}{RESP3_SUFFIX}"),
             Self::MongoDb { host, monitors: false, .. } => host.to_string(),
             Self::MongoDb { host, monitors: true, .. } => format!("{host}/monitor"),
-            Self::Lookups { database, .. } => format!("{database}/auth_query"),
+            Self::Lookups { database, .. } => format!("{database}{LOOKUPS_SUFFIX}"),
         }
     }
 }

@@ -148,6 +148,12 @@ impl ConfigPools {
         settings
     }
 
+    /// How servers of a pool return to it.
+    pub fn mode(&self, pool: PoolId) -> Mode {
+        let (entry, database) = self.entry(pool);
+        self.settings(database, entry.key.user()).mode
+    }
+
     /// The range of sizes within which a pool is tuned, if it is.
     pub fn tuner_limits(&self, pool: PoolId) -> Option<tuner::Limits> {
         let (entry, database) = self.entry(pool);

@@ -1,0 +1,95 @@
+//! One connection to the console: moves bytes between a socket and its session, and has commands carried out.
+
+use std::{io, sync::Arc, time::Duration};
+
+use console::{Command, Failure, Next, Session};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::UnixStream,
+    time::timeout,
+};
+
+use super::{Console, orders};
+
+/// From the connection to the end of the login.
+const LOGIN_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes that one read takes.
+const READ_BYTES: usize = 4096;
+/// Bytes that are kept of what a client sends while a command of its runs.
+const MAX_WAITING_BYTES: usize = 64 * 1024;
+
+pub async fn serve(mut stream: UnixStream, console: Arc<Console>) -> io::Result<()> {
+    let mut session = Session::default();
+    let mut out = Vec::new();
+    let mut key = None;
+    loop {
+        let next = session.next(&mut out);
+        stream.write_all(&std::mem::take(&mut out)).await?;
+        match next {
+            Next::Input => {
+                let read = receive(&mut stream, &mut session);
+                let count = match key {
+                    None => timeout(LOGIN_TIMEOUT, read).await.map_err(|_| io::ErrorKind::TimedOut)??,
+                    Some(_) => read.await?,
+                };
+                if count == 0 {
+                    return Ok(());
+                }
+            }
+            Next::Login { user } => match console.role(&user) {
+                Some(role) => {
+                    let new = console.running.enter();
+                    session.admit(role, &console.parameters(), new.key(), &mut out);
+                    tracing::info!(user, "at the console");
+                    key = Some((new, user));
+                }
+                None => session.refuse("not allowed", &mut out),
+            },
+            Next::Run(command) => {
+                let (entry, user) = key.as_ref().expect("a command comes after the login");
+                orders::log(&command, user);
+                let outcome = tokio::select! {
+                    biased;
+                    () = entry.cancelled() => Err(Failure::cancelled()),
+                    outcome = run(&console, command) => outcome,
+                    ended = drain_input(&mut stream, &mut session) => return ended,
+                };
+                session.complete(outcome, &mut out);
+            }
+            Next::Cancel { process, secret } => {
+                console.running.cancel((process, secret));
+                return Ok(());
+            }
+            Next::Close => return stream.shutdown().await,
+        }
+    }
+}
+
+async fn run(console: &Arc<Console>, command: Command) -> Result<console::Answer, Failure> {
+    match command {
+        Command::Show(show) => {
+            let console = Arc::clone(console);
+            let list = tokio::task::spawn_blocking(move || console.show(show)).await;
+            list.map(console::Answer::table).map_err(|_| Failure::new("the list could not be made"))
+        }
+        order => console.carry_out(order).await,
+    }
+}
+
+/// Takes bytes from the client. 0 is the end.
+async fn receive(stream: &mut UnixStream, session: &mut Session) -> io::Result<usize> {
+    let mut bytes = [0; READ_BYTES];
+    let count = stream.read(&mut bytes).await?;
+    session.receive(&bytes[..count]);
+    Ok(count)
+}
+
+/// Takes bytes from the client while its command runs, as far as they are kept. Returns when the client has left.
+async fn drain_input(stream: &mut UnixStream, session: &mut Session) -> io::Result<()> {
+    while session.waiting_bytes() < MAX_WAITING_BYTES {
+        if receive(stream, session).await? == 0 {
+            return Ok(());
+        }
+    }
+    std::future::pending().await
+}
