@@ -14,7 +14,10 @@ const NAME_CACHE_TIME: Duration = Duration::from_secs(60);
 /// Most names that are remembered.
 const MAX_CACHED_NAMES: usize = 1000;
 
-static NAMES: Mutex<Option<HashMap<u32, (Option<String>, Instant)>>> = Mutex::new(None);
+/// A name, and until when it is remembered.
+type CachedName = (Option<String>, Instant);
+
+static NAMES: Mutex<Option<HashMap<u32, CachedName>>> = Mutex::new(None);
 
 /// The name of a user; `None` if there is none.
 pub fn name_of(uid: u32) -> Option<String> {

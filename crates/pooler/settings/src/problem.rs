@@ -21,7 +21,7 @@ pub struct Problem {
     pub severity: Severity,
     /// The file; `None` when the configuration comes from the command line.
     pub file: Option<PathBuf>,
-    pub place: Option<Place>,
+    pub place: Option<Box<Place>>,
     /// What is wrong, on one line.
     pub message: String,
     pub hint: Option<String>,
@@ -61,7 +61,7 @@ impl Problem {
 
     /// The same at a place of a file's text, given in bytes.
     pub fn at(self, file: &Path, text: &str, span: Range<usize>) -> Self {
-        Self { file: Some(file.to_owned()), place: Some(Place::of(text, span)), ..self }
+        Self { file: Some(file.to_owned()), place: Some(Box::new(Place::of(text, span))), ..self }
     }
 
     /// The same in a text whose lines hold no secret, except those that say `passw`.
@@ -71,7 +71,7 @@ impl Problem {
         if !line.contains("passw") {
             place.text = line.to_owned();
         }
-        Self { file: Some(file.to_owned()), place: Some(place), ..self }
+        Self { file: Some(file.to_owned()), place: Some(Box::new(place)), ..self }
     }
 
     /// Line and column, for the order of a file's problems; those of no place come first.

@@ -42,7 +42,7 @@ impl Writer<'_> {
     fn require_users(&mut self) {
         let kind = self.get("auth_type");
         let asks = matches!(kind.word(), "md5" | "scram-sha-256" | "plain" | "trust");
-        let of_database = self.ini.settings.iter().any(|setting| asks_its_database(setting));
+        let of_database = self.ini.settings.iter().any(asks_its_database);
         let is_known = ["auth_file", "auth_user"].iter().any(|name| self.get(name).text().is_some());
         if asks && !is_known && !of_database {
             let message = format!("with auth_type = {} and no users, no client could log in", kind.word());

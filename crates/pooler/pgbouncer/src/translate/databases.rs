@@ -234,11 +234,11 @@ impl Writer<'_> {
             let hint = "name the folder of the socket";
             self.refuse_given(given, "a server's Unix socket in the abstract namespace is not supported", hint);
         }
-        if let Some(given) = entry.get("port") {
-            if !given.value.trim().parse::<u16>().is_ok_and(|port| port > 0) {
-                let message = format!("invalid port: {}", given.value.escape_debug());
-                self.refuse_given(given, message, "a port is a number from 1 to 65535");
-            }
+        if let Some(given) = entry.get("port")
+            && !given.value.trim().parse::<u16>().is_ok_and(|port| port > 0)
+        {
+            let message = format!("invalid port: {}", given.value.escape_debug());
+            self.refuse_given(given, message, "a port is a number from 1 to 65535");
         }
     }
 

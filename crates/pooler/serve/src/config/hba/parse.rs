@@ -81,7 +81,7 @@ impl Parser<'_> {
             _ => network(&mut fields)?,
         };
         let method = fields.one("the method")?;
-        let options = fields.rest.iter().map(|field| option(field)).collect::<Result<Vec<_>, _>>()?;
+        let options = fields.rest.iter().map(option).collect::<Result<Vec<_>, _>>()?;
         let method = self.method(method, connection, &options)?;
         Ok(Rule { connection, databases, users, network, method })
     }
