@@ -90,7 +90,7 @@ pub struct Config {
 impl Config {
     /// Whether it is to behave as PgBouncer does.
     pub fn is_in_place_of_pgbouncer(&self) -> bool {
-        self.source.as_ref().is_some_and(|source| source.translation.is_some())
+        self.serve.compatible_with == Compatibility::PgBouncer
     }
 
     /// Whether clients of this kind must log in.

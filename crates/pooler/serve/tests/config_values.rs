@@ -361,3 +361,29 @@ fn the_console_is_there_once_a_user_may_use_it() {
     let none = read(&format!("[console]\nname = \"c\"\n{database}"));
     assert!(!none.has_console());
 }
+
+#[test]
+fn the_log_goes_where_the_file_says() {
+    let base = "[[database]]\nname = \"d\"\nurl = \"postgres://h/d\"\n";
+    let config = read(&format!(
+        "[serve]\npid_file = \"p.pid\"\nuser = \"u\"\n[log]\nfile = \"p.log\"\nlevel = \"debug\"\nsyslog = true\n\
+         syslog_ident = \"p\"\nstats_period = \"1m\"\n{base}"
+    ));
+    assert_eq!((config.serve.pid_file.as_deref(), config.serve.user.as_deref()), (Some(Path::new("p.pid")), Some("u")));
+    let log = config.log;
+    assert_eq!(
+        (log.file.as_deref(), log.level, log.stats_period),
+        (Some(Path::new("p.log")), Some("debug"), Some(Duration::from_secs(60)))
+    );
+    assert_eq!(log.syslog, Some(serve::Syslog { ident: "p".to_owned(), facility: "daemon" }));
+    assert_eq!(read(base).log, serve::Log::default());
+    for (text, said) in [
+        ("syslog_ident = \"p\"", "`syslog_ident` has no effect without syslog = true"),
+        ("level = \"loud\"", "it may be error, warn, info, debug, trace"),
+        ("syslog = true\nsyslog_facility = \"kern\"", "it may be auth, authpriv, daemon"),
+    ] {
+        let text = format!("[log]\n{text}\n{base}");
+        let problems = serve::from_text(Path::new("p.toml"), &text, &variables).unwrap_err();
+        assert!(problems.to_string().contains(said), "{problems}");
+    }
+}

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Writer;
-use crate::{ini::SectionName, known::has, toml_text::Value};
+use crate::{ini::SectionName, toml_text::Value};
 
 /// The shortest time for which the address of a name may be kept.
 const SHORTEST_TTL: Duration = Duration::from_secs(1);
@@ -85,15 +85,6 @@ impl Writer<'_> {
     }
 
     pub(super) fn console(&mut self) {
-        if !has(("console", "name")) {
-            for name in ["admin_users", "stats_users"] {
-                let given = self.get(name);
-                if let (Some(_), Some(spot)) = (given.text(), given.spot) {
-                    self.note(spot, format!("{name}: there is no console yet; `poolhouse ctl` gives orders"));
-                }
-            }
-            return;
-        }
         self.open("console");
         self.put("name", "pgbouncer");
         for (name, key) in [("admin_users", "admins"), ("stats_users", "viewers")] {
