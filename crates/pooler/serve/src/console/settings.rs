@@ -202,7 +202,7 @@ impl Console {
         let (config, defaults) = (self.reloader().in_force(), defaults());
         let mut all: BTreeMap<&str, Shown> = BTreeMap::new();
         for Setting { name, read, change } in SETTINGS {
-            let default = defaults.as_ref().and_then(|defaults| read(defaults));
+            let default = defaults.as_ref().and_then(read);
             all.insert(name, Shown { value: read(&config), default, is_changeable: change.is_some() });
         }
         let translation = config.source.as_ref().and_then(|source| source.translation.as_ref());
