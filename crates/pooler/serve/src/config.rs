@@ -34,6 +34,7 @@ mod options;
 mod password_command;
 mod passwords;
 mod pgbouncer;
+mod process;
 mod redis;
 mod refusals;
 mod tls;
@@ -53,6 +54,7 @@ pub use ldap::{LdapBind, LdapEncryption, LdapOptions, LdapScope};
 pub use log::{Log, Syslog};
 pub(crate) use options::MAX_COUNT;
 pub use password_command::PasswordCommand;
+pub use process::Serve;
 pub(crate) use redis::DEFAULT_USER;
 pub use tls::{ClientAuth, ListenerTls};
 pub use userlist::{Entry, Unreadable, parse as parse_userlist};
@@ -142,50 +144,6 @@ impl Source {
     fn locate(&self, problem: Problem, span: Range<usize>) -> Problem {
         let problem = problem.at(&self.path, self.text.reveal(), span);
         self.translation.as_ref().map_or(problem.clone(), |translation| translation.locate(problem))
-    }
-}
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Serve {
-    /// Worker threads; 0 is one per CPU.
-    pub workers: u32,
-    /// How long clients may take to finish when Poolhouse is asked to stop; `None` waits for ever.
-    pub drain_time: Option<Duration>,
-    /// How long clients may stay when another process has taken over; `None` is until they leave.
-    pub stay_time: Option<Duration>,
-    /// Failed logins a minute from one address before logins from there take turns.
-    pub max_auth_failures: u32,
-    /// Which of several Poolhouses behind one address this is: cancel keys carry it.
-    pub node_id: u8,
-    /// Whether each login is logged.
-    pub log_connections: bool,
-    /// Whether each disconnect after a login is logged.
-    pub log_disconnections: bool,
-    /// The file with the number of the process.
-    pub pid_file: Option<PathBuf>,
-    /// The user that the process becomes.
-    pub user: Option<String>,
-    /// Whose errors, log lines and parameters clients and scripts see.
-    pub compatible_with: Compatibility,
-}
-
-/// Below the 30 s of Kubernetes and the 90 s of systemd, after which they kill a process that does not stop.
-const DEFAULT_DRAIN_TIME: Duration = Duration::from_secs(25);
-
-impl Default for Serve {
-    fn default() -> Self {
-        Self {
-            workers: 1,
-            drain_time: Some(DEFAULT_DRAIN_TIME),
-            stay_time: None,
-            max_auth_failures: 10,
-            node_id: 0,
-            log_connections: false,
-            log_disconnections: false,
-            pid_file: None,
-            user: None,
-            compatible_with: Compatibility::default(),
-        }
     }
 }
 

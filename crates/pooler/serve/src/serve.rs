@@ -23,7 +23,7 @@ use crate::{
     banner,
     check::{Machine, check},
     compatibility::Compatibility,
-    config::{Config, Source},
+    config::Config,
     console::{Console, ConsoleSocket},
     file_watch::watch_files,
     handover::{self, Inherited, LimitShares, Predecessors, Sockets, SuccessorListener},
@@ -112,15 +112,9 @@ pub fn serve(config: Config, options: &ServeOptions<'_>, new_examiner: NewExamin
     let Opened { listeners, admin_socket, admin_problem, copies } = Opened::open(&config, inherited.as_mut())?;
     let pid_file = pid_path.map(|path| PidFile::write(path, inherited.is_some()).map_err(error(path))).transpose()?;
     let logs = start_logs(&config, log)?;
-    let notes = config.source.iter().flat_map(Source::notes);
-    for problem in notes.chain(&problems).chain(&admin_problem) {
-        announce(problem, log);
-    }
+    problems.iter().chain(&admin_problem).for_each(|problem| announce(problem, log));
+    announce_translation(&config, log);
     tracing::debug!(descriptors, "limit of file descriptors");
-    if let Some(source) = config.source.as_ref().filter(|source| source.translation.is_some()) {
-        let file = source.path.display();
-        tracing::info!(%file, "a file of PgBouncer's is served; `poolhouse convert` prints what it is translated to");
-    }
 
     let config = Arc::new(config);
     let (mut specs, files, endpoints) = take_apart(&config, listeners);
@@ -128,12 +122,7 @@ pub fn serve(config: Config, options: &ServeOptions<'_>, new_examiner: NewExamin
     let commands = PasswordCommands::of(&config);
     let pools = ConfigPools::new(Arc::clone(&config), Arc::clone(&tls)).with_commands(Arc::clone(&commands));
     let pools = Arc::new(LivePools::new(pools).checking_passwords_on(runtime.handle().clone()));
-    let postgres = new_postgres(&config, pools.clone());
-    let http: Vec<bool> = config.listeners.iter().map(|listener| listener.http.is_some()).collect();
-    let redis = Redis::new(pools.clone()).with_http(&http);
-    let (statements, http) = (postgres.memory(), redis.listener_memory());
-    let spoken = config.listeners.iter().map(|listener| listener.kind).collect();
-    let protocols = Protocols::new(postgres, redis, MongoDb::new(pools.clone()), spoken, pools.clone());
+    let (protocols, memory) = protocols(&config, &pools);
     let before = Predecessors::find(&config, inherited.as_ref().map(Inherited::before));
     let console = ConsoleSocket::bind().map_err(ServeError::system("cannot open the console's socket"))?;
     let driver_config = DriverConfig { reserved: before.held(), ..configure_driver(&config) };
@@ -148,13 +137,7 @@ pub fn serve(config: Config, options: &ServeOptions<'_>, new_examiner: NewExamin
     let reloader = Arc::new(reloader);
     let (drain, ending) = (DrainOrder::default(), EndingOrder::default());
     let control = Control { reloader, tuning: Arc::clone(&tuning), drain, ending };
-    let admin = Admin::new(
-        driver.handle(),
-        control,
-        new_examiner,
-        move || dropped.dropped_lines() as u64,
-        move || ProtocolMemory { statements: statements(), http: http() },
-    );
+    let admin = Admin::new(driver.handle(), control, new_examiner, move || dropped.dropped_lines() as u64, memory);
     let handle = driver.handle();
     let limits = Arc::new(before.limit_shares(driver.handle()));
     tell_predecessor(before, inherited, &limits, &tuning);
@@ -163,17 +146,37 @@ pub fn serve(config: Config, options: &ServeOptions<'_>, new_examiner: NewExamin
     let ended = runtime.block_on(watch(signals, &handle, &admin, (admin_socket, console), &giver));
     // Dropping the runtime waits for requests that are being answered.
     drop(runtime);
-    if ended.is_err() {
-        handle.stop();
-    }
-    let intact = driver.join();
+    let joined = join(driver, ended);
     if !giver.has_given() {
         files.iter().for_each(SocketFile::remove);
     }
     pid_file.iter().for_each(PidFile::remove);
     tracing::info!("stopped");
+    joined
+}
+
+/// Waits for the workers, which are stopped if the admin thread has failed.
+fn join(driver: Driver, ended: io::Result<()>) -> Result<(), ServeError> {
+    if ended.is_err() {
+        driver.handle().stop();
+    }
+    let intact = driver.join();
     ended.map_err(ServeError::system("the admin thread failed"))?;
     if intact { Ok(()) } else { Err(ServeError::Defect) }
+}
+
+type MemoryReading = Box<dyn Fn() -> ProtocolMemory + Send + Sync>;
+
+/// All protocols, and what tells how much memory they hold for all clients together.
+fn protocols(config: &Config, pools: &Arc<LivePools>) -> (Protocols, MemoryReading) {
+    let postgres = new_postgres(config, Arc::clone(pools));
+    let http: Vec<bool> = config.listeners.iter().map(|listener| listener.http.is_some()).collect();
+    let redis = Redis::new(Arc::clone(pools) as _).with_http(&http);
+    let (statements, http) = (postgres.memory(), redis.listener_memory());
+    let spoken = config.listeners.iter().map(|listener| listener.kind).collect();
+    let mongodb = MongoDb::new(Arc::clone(pools) as _);
+    let protocols = Protocols::new(postgres, redis, mongodb, spoken, Arc::clone(pools));
+    (protocols, Box::new(move || ProtocolMemory { statements: statements(), http: http() }))
 }
 
 /// Reads certificates and keys, and gives listeners what accepts TLS there.
@@ -345,6 +348,14 @@ fn configure_driver(config: &Config) -> DriverConfig {
     }
 }
 
+/// What became of a file of PgBouncer's.
+fn announce_translation(config: &Config, log: &LogOptions) {
+    let Some(source) = config.source.as_ref().filter(|source| source.translation.is_some()) else { return };
+    source.notes().for_each(|note| announce(note, log));
+    let file = source.path.display();
+    tracing::info!(%file, "a file of PgBouncer's is served; `poolhouse convert` prints what it is translated to");
+}
+
 fn announce(problem: &Problem, log: &LogOptions) {
     match log.format {
         LogFormat::Text if log.quiet => tracing::warn!("{}", one_line(problem)),
@@ -370,13 +381,7 @@ async fn watch(
         tokio::spawn(admin.clone().keep_history());
     }
     systemd::notify_ready();
-    tokio::spawn(systemd::watchdog(handle.clone()));
-    let tuning = Arc::clone(&admin.control().tuning);
-    tokio::spawn(async move { tuning.run().await });
-    tokio::spawn(watch_files(Arc::clone(&admin.control().reloader)));
-    tokio::spawn(follow_names(Arc::clone(&admin.control().reloader)));
-    tokio::spawn(follow_hosts(Arc::clone(&admin.control().reloader), handle.clone()));
-    tokio::spawn(stats_line::write(handle.clone(), Arc::clone(&admin.control().reloader)));
+    start_background_tasks(handle, admin);
     let times = || admin.control().reloader.in_force().serve.clone();
     let mut drained_at = None;
     let ending = loop {
@@ -418,6 +423,23 @@ async fn watch(
     }
     giver.close();
     admin.set_draining();
+    end(ending, signals, handle, times().drain_time).await;
+    Ok(())
+}
+
+fn start_background_tasks(handle: &Handle, admin: &Admin) {
+    let reloader = || Arc::clone(&admin.control().reloader);
+    tokio::spawn(systemd::watchdog(handle.clone()));
+    let tuning = Arc::clone(&admin.control().tuning);
+    tokio::spawn(async move { tuning.run().await });
+    tokio::spawn(watch_files(reloader()));
+    tokio::spawn(follow_names(reloader()));
+    tokio::spawn(follow_hosts(reloader(), handle.clone()));
+    tokio::spawn(stats_line::write(handle.clone(), reloader()));
+}
+
+/// Ends the clients, and returns when the process can end.
+async fn end(ending: Ending, mut signals: Signals, handle: &Handle, drain_time: Option<Duration>) {
     match ending.manner {
         Manner::Drain => {
             tracing::info!(
@@ -435,17 +457,15 @@ async fn watch(
         }
         Manner::AtOnce => {
             tracing::info!(signal = ending.why, "ending at once");
-            handle.stop();
-            return Ok(());
+            return handle.stop();
         }
     }
     tokio::select! {
-        () = drained(handle) => return Ok(()),
+        () = drained(handle) => return,
         ending = signals.next_ending() => tracing::warn!(signal = ending.why, "ending at once"),
-        () = after(times().drain_time) => tracing::warn!("drain_time is over: ending at once"),
+        () = after(drain_time) => tracing::warn!("drain_time is over: ending at once"),
     }
     handle.stop();
-    Ok(())
 }
 
 /// Gives an order that a signal stands for.

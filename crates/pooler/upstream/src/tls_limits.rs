@@ -51,8 +51,8 @@ impl TlsLimits {
         if !self.tls12 && !self.tls13 { Err("no version of TLS is left".to_owned()) } else { Ok(()) }
     }
 
-    /// Takes a list of cipher suites, by their names at IANA or at OpenSSL; `default` is all. A version of which none is
-    /// listed keeps all of its own.
+    /// Takes a list of cipher suites, by their names at IANA or at OpenSSL; `default` is all. A version of which none
+    /// is listed keeps all of its own.
     ///
     /// # Errors
     /// The one that is not available.

@@ -14,7 +14,20 @@ use crate::{
 
 /// Tells a client why it must go; the driver closes it.
 pub(crate) fn send_away(me: ClientTag, client: &mut Client, why: Refusal, out: &mut Outbox) {
-    let told = why.clone();
+    if !client.mid_message && !matches!(client.phase, Phase::Closed) {
+        let occasion = match (&why, &client.phase) {
+            (Refusal::Disabled { .. }, Phase::Login(login)) => Occasion::DatabaseDisabled(&login.start.database),
+            _ => Occasion::Refused(&why),
+        };
+        let ErrorText { code, message, hint } = client.entrance.wording().choose(occasion, words(&why));
+        let report = Report { severity: Severity::Fatal, code: &code, message: &message, hint: &hint };
+        out.insert(Peer::Client(me), |to| report.write(to));
+    }
+    client.phase = Phase::Closed;
+}
+
+/// Poolhouse's own words for it.
+fn words(why: &Refusal) -> ErrorText {
     let hint_of_full;
     let (code, message, hint) = match why {
         Refusal::Full { of, limit } => {
@@ -27,7 +40,7 @@ pub(crate) fn send_away(me: ClientTag, client: &mut Client, why: Refusal, out: &
         }
         Refusal::Throttled { retry_after } => (
             code::INVALID_AUTHORIZATION,
-            format!("too many failed logins from this address, try again in {}", seconds(retry_after)),
+            format!("too many failed logins from this address, try again in {}", seconds(*retry_after)),
             "",
         ),
         Refusal::LoginTimeout => (code::PROTOCOL_VIOLATION, "login took too long".to_owned(), ""),
@@ -78,17 +91,7 @@ pub(crate) fn send_away(me: ClientTag, client: &mut Client, why: Refusal, out: &
             "Connect again: the server comes when the database is resumed.",
         ),
     };
-    if !client.mid_message && !matches!(client.phase, Phase::Closed) {
-        let occasion = match (&told, &client.phase) {
-            (Refusal::Disabled { .. }, Phase::Login(login)) => Occasion::DatabaseDisabled(&login.start.database),
-            _ => Occasion::Refused(&told),
-        };
-        let ErrorText { code, message, hint } =
-            client.entrance.wording().choose(occasion, ErrorText::new(code, message, hint));
-        let report = Report { severity: Severity::Fatal, code: &code, message: &message, hint: &hint };
-        out.insert(Peer::Client(me), |to| report.write(to));
-    }
-    client.phase = Phase::Closed;
+    ErrorText::new(code, message, hint)
 }
 
 pub(crate) fn seconds(time: Duration) -> String {

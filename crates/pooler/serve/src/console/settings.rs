@@ -1,5 +1,5 @@
-//! SHOW CONFIG and SET: the configuration under PgBouncer's names. What has no counterpart is listed only if the file is
-//! PgBouncer's.
+//! SHOW CONFIG and SET: the configuration under PgBouncer's names. What has no counterpart is listed only if the file
+//! is PgBouncer's.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
