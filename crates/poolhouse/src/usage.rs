@@ -219,7 +219,7 @@ mod tests {
             let said = refused(line);
             assert!(said.starts_with("error: ") && said.ends_with(right), "{line}: {said}");
         }
-        let said = refused("poolhouse ctl a:1 show stats");
+        let said = refused("poolhouse ctl a:1 show nonsense");
         assert!(said.contains("pools, clients, servers"), "{said}");
     }
 

@@ -55,7 +55,7 @@ fn an_unknown_key_like_no_other_lists_the_known_ones() {
 poolhouse.toml:5:1: error: unknown key `zzz` in [admin]
     5 | zzz = 1
       | ^^^
-      = known keys: listen, user_label, token, token_file, names",
+      = known keys: listen, user_label, token, token_file, names, view_needs_token",
     );
 }
 
@@ -442,11 +442,11 @@ user = "a"
 #[test]
 fn limits_times_and_options_that_make_no_sense_are_refused() {
     for (text, expected) in [
-        ("reserve_wait_time = \"0s\"\n", "reserve_wait_time is 0"),
+        ("reserve_wait_time = \"0s\"\n", "a duration of zero is ambiguous"),
         ("max_size = \"auto\"\nreserve_size = 2\n", "reserve_size 2 is for a max_size that is a number"),
-        ("login_retry_time = \"0s\"\n", "`login_retry_time`: this must be a duration above 0, or \"off\""),
+        ("login_retry_time = \"0s\"\n", "`login_retry_time`: a duration of zero is ambiguous"),
         ("cancel_wait_time = \"off\"\n", "cancel_wait_time"),
-        ("[[user]]\nname = \"u\"\nreserve_wait_time = \"0s\"\n", "this must be a duration above 0"),
+        ("[[user]]\nname = \"u\"\nreserve_wait_time = \"0s\"\n", "a duration of zero is ambiguous"),
         ("[tcp]\ndefer_accept = true\n", "Poolhouse has no safe way to set TCP_DEFER_ACCEPT"),
         ("[tcp]\nkeep_idle = \"10ms\"\n", "`keep_idle`: this must be a duration from 1s to 32767s"),
         ("[tcp]\nuser_timeout = \"30d\"\n", "`user_timeout`: this must be a duration of 24 days at most"),
@@ -478,9 +478,9 @@ fn rules_are_for_listeners_of_postgresql_and_within_bounds() {
     expect(
         "[[listener]]\nlisten = \"127.0.0.1:1\"\nlogin_notice = \"hello\"\n[[database]]\nurl = \"redis://h\"\n",
         r#"
-poolhouse.toml:3:1: error: `login_notice` is for listeners of PostgreSQL
+poolhouse.toml:3:16: error: `login_notice` is for listeners of PostgreSQL
     3 | login_notice = "hello"
-      | ^^^^^^^^^^^^"#,
+      |                ^^^^^^^"#,
     );
     let found = errors_after_base("[[listener]]\nlisten = \"127.0.0.1:1\"\nmax_message_size = 100\n");
     assert!(found.contains("a whole number from 1024 to 2147483647"), "{found}");

@@ -43,8 +43,17 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             }
             client.since = self.now;
             if !in_transaction {
-                client.busy_since = self.now;
+                self.note_transaction_begin(slot);
             }
+        }
+    }
+
+    /// A transaction begins on the server that a client holds, if it holds one.
+    fn note_transaction_begin(&mut self, slot: usize) {
+        if let Lease::Held { server } = self.clients[slot].lease
+            && let Some(hold) = self.servers.get_mut(server as usize).and_then(|server| server.usage.hold_mut())
+        {
+            hold.begin_transaction(self.now);
         }
     }
 
@@ -137,11 +146,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         {
             self.traffic.add_query(pool, self.now - client.since);
         }
-        if !client.state.is_busy() {
-            client.busy_since = self.now;
-        }
-        client.state = state;
+        let was_busy = std::mem::replace(&mut client.state, state).is_busy();
         client.since = self.now;
+        if !was_busy && state.is_busy() {
+            self.note_transaction_begin(slot);
+        }
         self.requeue(slot, true);
         if was_login {
             // A client that is only a monitor, as drivers have them, has not logged in.
@@ -232,12 +241,14 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
 
     /// The user that a client logged in as.
     pub(super) fn login_user(&self, slot: usize) -> String {
-        let own = self.clients[slot].log.login_user.as_deref();
-        own.map_or_else(|| self.user(slot), str::to_owned)
+        match &self.clients[slot].log.login {
+            Some(login) => login.1.clone(),
+            None => self.user(slot),
+        }
     }
 
     fn asked(&self, slot: usize) -> (String, String) {
-        self.clients[slot].log.requested_login.as_deref().cloned().unwrap_or_default()
+        self.clients[slot].log.login.as_deref().cloned().unwrap_or_default()
     }
 
     fn spec_of(&self, slot: usize) -> Option<Arc<PoolSpec>> {

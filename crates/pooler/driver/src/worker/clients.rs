@@ -40,8 +40,6 @@ pub(crate) struct ClientConn<C> {
     pub(super) born: Time,
     /// When the client came into its state, or its request began.
     pub(super) since: Time,
-    /// When its transaction began, if it is in one.
-    pub(super) busy_since: Time,
     pub(super) pool: Option<PoolId>,
     pub(super) queued: QueueEntries,
     pub(super) conn: ConnId,
@@ -86,7 +84,6 @@ impl<C> ClientConn<C> {
             lease: Lease::None,
             born: now,
             since: now,
-            busy_since: now,
             pool: None,
             queued,
             conn,
@@ -463,6 +460,6 @@ mod tests {
     #[test]
     fn the_entries_of_connections_stay_small() {
         assert!(size_of::<ClientConn<()>>() <= 192, "{}", size_of::<ClientConn<()>>());
-        assert!(size_of::<ServerConn<()>>() <= 200, "{}", size_of::<ServerConn<()>>());
+        assert!(size_of::<ServerConn<()>>() <= 208, "{}", size_of::<ServerConn<()>>());
     }
 }

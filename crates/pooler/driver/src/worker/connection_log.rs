@@ -60,10 +60,9 @@ impl End {
 pub(super) struct ConnectionLog {
     /// The client's address, for when its connection is broken and no longer tells it. `None` on a Unix socket.
     pub(super) peer: Option<(IpAddr, u16)>,
-    /// The database and the user that the client asked for, until it has logged in.
-    pub(super) requested_login: Option<Box<(String, String)>>,
-    /// The user that the client logged in as, if its servers log in as another one.
-    pub(super) login_user: Option<Box<str>>,
+    /// The database and the user that the client asked for. After the login `None` unless its servers log in as
+    /// another user, which is rare.
+    pub(super) login: Option<Box<(String, String)>>,
     /// How often the client became busy after it had been idle.
     requests: u32,
     pub(super) tls: bool,
@@ -95,15 +94,13 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             let tls = client.log.tls;
             tracing::info!(client = %self.client_address(slot), database, user, tls, "login attempt");
         }
-        self.clients[slot].log.requested_login = Some(login);
+        self.clients[slot].log.login = Some(login);
     }
 
     /// A client has logged in.
     pub(super) fn log_connected(&mut self, slot: usize) {
-        let requested = self.clients[slot].log.requested_login.take();
         let of_servers = self.user(slot);
-        let own = requested.map(|login| login.1).filter(|user| *user != of_servers);
-        self.clients[slot].log.login_user = own.map(String::into_boxed_str);
+        self.clients[slot].log.login.take_if(|login| login.1 == of_servers);
         if !self.process.config.log_connections {
             return;
         }

@@ -204,7 +204,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 late.push((slot, Refusal::TransactionIdleTimeout));
             } else if asked.is_some_and(|since| is_late(timeouts.query, since)) {
                 late.push((slot, Refusal::QueryTimeout));
-            } else if client.state.is_busy() && is_late(timeouts.transaction, client.busy_since.max(hold.began())) {
+            } else if client.state.is_busy() && is_late(timeouts.transaction, hold.transaction_began()) {
                 late.push((slot, Refusal::TransactionTimeout));
             }
         }

@@ -22,7 +22,8 @@ pub(super) enum Usage {
 /// A client's hold on a server.
 pub(super) struct Hold {
     client: u32,
-    began: Time,
+    /// When the client's transaction began, if it is in one.
+    transaction_began: Time,
     /// When bytes last came from the server or from the client.
     last_activity: Time,
     /// When the request of the client began, if the server waits for the rest of it.
@@ -31,15 +32,20 @@ pub(super) struct Hold {
 
 impl Hold {
     pub(super) fn new(client: usize, now: Time) -> Self {
-        Self { client: client as u32, began: now, last_activity: now, awaited_since: None }
+        Self { client: client as u32, transaction_began: now, last_activity: now, awaited_since: None }
     }
 
     pub(super) fn client(&self) -> usize {
         self.client as usize
     }
 
-    pub(super) fn began(&self) -> Time {
-        self.began
+    /// When the client's transaction began; while it is in none, when the last one did.
+    pub(super) fn transaction_began(&self) -> Time {
+        self.transaction_began
+    }
+
+    pub(super) fn begin_transaction(&mut self, now: Time) {
+        self.transaction_began = now;
     }
 
     pub(super) fn last_activity(&self) -> Time {

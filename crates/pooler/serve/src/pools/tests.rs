@@ -338,7 +338,7 @@ fn replication_connections_have_pools_by_their_parameters_and_share_a_limit() {
 fn the_console_gets_the_client_as_it_is_and_counts_for_nothing() {
     let mut config = from_text(
         Path::new("p.toml"),
-        "[limits]\nmax_server_connections = 1\n\
+        "[limits]\nmax_server_connections = 1\n[console]\nadmins = [\"admin\"]\n\
         [[database]]\nname = \"*\"\nurl = \"postgres://app:pw@h\"\n",
         &|_| None,
     )
