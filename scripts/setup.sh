@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building, testing and measuring Poolhouse needs, says what it installs, and does nothing when
 # all is there. `setup.sh bench` also installs rivals that only benchmarks need, `setup.sh demo` only what
-# `poolhouse demo` needs. Runs as root, or as an ordinary
-# user with sudo. Does not install Rust: it says how.
+# `poolhouse demo` needs. Runs as root, or as an ordinary user with sudo. Does not install Rust: it says how.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -138,5 +137,5 @@ install_packages
 make_venv
 fetch_promtool
 build_ferretdb
-[ "$purpose" = test ] || scripts/pgbouncer.sh
+scripts/pgbouncer.sh
 say "everything is there"

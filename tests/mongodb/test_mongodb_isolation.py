@@ -303,7 +303,7 @@ def test_the_hard_limit_is_told_behind_the_greeting(start):
         with Raw(poolhouse.port) as raw:
             assert raw.greeting["ok"] == 1
             answer = raw.ask({"ping": 1, "$db": "app"})
-            assert answer["code"] == 365 and "hard limit is 4" in answer["errmsg"] and "errorLabels" not in answer
+            assert answer["code"] == 365 and "hard_limit is 4" in answer["errmsg"] and "errorLabels" not in answer
             assert raw.ask({"ping": 1, "$db": "app"})["code"] == 365
             assert raw.has_ended()
         client.app.command("ping")

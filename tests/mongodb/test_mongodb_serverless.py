@@ -183,7 +183,7 @@ def test_above_the_hard_limit_newcomers_hear_why_and_the_others_go_on(start, mem
             assert raw.ask({"ping": 1, "$db": "app"})["ok"] == 1
         with Raw(poolhouse.port) as late:
             told = late.ask({"insert": "things", "documents": [{"_id": "late"}], "$db": "app"})
-            assert told["code"] == 365 and "hard limit is 60" in told["errmsg"]
+            assert told["code"] == 365 and "hard_limit is 60" in told["errmsg"]
         for number, raw in enumerate(inside):
             assert raw.ask({"insert": "things", "documents": [{"_id": number}], "$db": "app"})["ok"] == 1
         assert poolhouse.metric("poolhouse_client_rejections_total") >= 1

@@ -62,8 +62,10 @@ def test_tokens_have_names_and_roles(start):
     ([], "no token to show"),
 ])
 def test_tokens_that_make_no_sense_are_refused(start, tokens, word):
+    pooler = start.unstarted()
+    pooler.expected_status = 2
     with pytest.raises(Failed) as raised:
-        start(admin_tokens=tokens, view_needs_token=True)
+        pooler.start(admin_tokens=tokens, view_needs_token=True)
     assert word in raised.value.output
 
 

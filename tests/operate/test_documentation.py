@@ -32,7 +32,9 @@ OTHERS = {
 # The last: examples that are a part of a file have no users.
 EXPECTED_WARNINGS = ("descriptor", "in session mode each client of `billing` keeps a server", "every program on this machine gets in at")
 # Options of programs other than Poolhouse.
-OTHER_OPTIONS = {"--now", "--install", "--extract", "--gzip", "--file", "--from-literal", "--set", "--locked", "--no-default-features", "--check", "--verify", "--example", "--release", "--quick", "--render", "--rounds", "--search", "--seconds", "--warmup", "--json", "--only", "--targets"}
+OTHER_OPTIONS = {"--now", "--install", "--extract", "--gzip", "--file", "--from-literal", "--set", "--locked", "--no-default-features", "--check", "--verify", "--example", "--release", "--quick", "--render", "--rounds", "--search", "--seconds", "--warmup", "--json", "--only", "--targets",
+                 # Of programs that give passwords.
+                 "--hostname", "--port", "--username", "--region", "--resource-type"}
 
 
 def fenced(text, language):

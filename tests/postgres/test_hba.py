@@ -155,7 +155,7 @@ def test_check_names_file_and_line_of_a_wrong_rule(start):
 
 def test_pgbouncer_judges_the_same_clients_in_the_same_way(hba, cluster, workspace):
     """The same rules and users in the PgBouncer that is installed: each client is asked for the same, or told the same."""
-    if not os.path.exists(PgBouncer.binary()):
+    if not PgBouncer.is_newest():
         pytest.skip("PgBouncer is not installed")
     me = getpass.getuser()
     lines = ["local all rejected reject", "local all app peer map=m", "local all app2 peer map=n", "local all md5user peer",

@@ -105,16 +105,6 @@ def test_another_major_version_is_refused_with_a_word(start, version):
         assert client.closed_within(5)
 
 
-@pytest.mark.parametrize("value", ["true", "database", "on", "1"])
-def test_a_replication_connection_is_refused_clearly(start, value):
-    pooler = start()
-    with pooler.open() as client:
-        with pytest.raises(w.ServerError) as raised:
-            client.login("app", PASSWORDS["app"], replication=value)
-        if pooler.is_poolhouse:
-            assert raised.value.sqlstate == "0A000" and "replication" in raised.value.text.lower()
-
-
 @pytest.mark.poolhouse_only
 @pytest.mark.parametrize("value", ["false", "off", "no", "0"])
 def test_replication_switched_off_is_an_ordinary_connection(start, value):

@@ -5,6 +5,7 @@ Environment: POOLHOUSE=path of the binary, POOLER=pgbouncer, PGBOUNCER=path, TES
 """
 
 import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -345,6 +346,16 @@ class PgBouncer(Pooler):
         if "PGBOUNCER" not in os.environ and installed.exists():
             return str(installed)
         return os.environ.get("PGBOUNCER") or shutil.which("pgbouncer") or "/usr/sbin/pgbouncer"
+
+    @classmethod
+    @functools.cache
+    def is_newest(cls):
+        """Whether it is the version that Poolhouse is compared with, or a later one."""
+        if not os.access(cls.binary(), os.X_OK):
+            return False
+        told = subprocess.run([cls.binary(), "--version"], capture_output=True, text=True, timeout=10).stdout
+        version = re.search(r"PgBouncer (\d+)\.(\d+)", told)
+        return version is not None and tuple(map(int, version.groups())) >= (1, 26)
 
     def command(self, settings):
         settings = dict(settings)
