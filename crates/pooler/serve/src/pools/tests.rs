@@ -336,14 +336,13 @@ fn replication_connections_have_pools_by_their_parameters_and_share_a_limit() {
 
 #[test]
 fn the_console_gets_the_client_as_it_is_and_counts_for_nothing() {
-    let mut config = from_text(
+    let config = from_text(
         Path::new("p.toml"),
         "[limits]\nmax_server_connections = 1\n[console]\nadmins = [\"admin\"]\n\
         [[database]]\nname = \"*\"\nurl = \"postgres://app:pw@h\"\n",
         &|_| None,
     )
     .unwrap();
-    config.databases.push(Database::console("poolhouse", "poolhouse-console-1"));
     let pools = made(config);
     let settings = [("application_name".to_owned(), "psql".to_owned())];
     let route =
@@ -351,7 +350,7 @@ fn the_console_gets_the_client_as_it_is_and_counts_for_nothing() {
     let (login, spec) = (pools.server_login(route.pool), pools.spec(route.pool));
     assert_eq!((login.user.as_str(), login.database.as_str(), login.password), ("admin", "poolhouse", None));
     assert_eq!(login.parameters, settings);
-    assert_eq!((spec.hosts.to_string().as_str(), spec.hidden), ("@poolhouse-console-1", true));
+    assert!(spec.hosts.to_string().starts_with("@poolhouse-console-") && spec.hidden, "{}", spec.hosts);
     assert!(spec.caps.is_empty() && pools.tenant(route.pool).is_none());
 }
 
