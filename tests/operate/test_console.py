@@ -75,7 +75,7 @@ def test_a_viewer_looks_and_gives_no_orders(pooler):
 
 
 def test_other_users_and_wrong_passwords_are_refused(pooler):
-    with pytest.raises(psycopg.OperationalError, match=r"(?s)may not connect.*\[console\]"):
+    with pytest.raises(psycopg.OperationalError, match=r"(?s)not allowed.*\[console\]"):
         at_console(pooler, "plainuser")
     with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
         at_console(pooler, password="wrong")

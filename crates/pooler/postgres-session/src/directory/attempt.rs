@@ -37,4 +37,6 @@ pub enum Rejection {
     Peer,
     /// The client has shown no certificate for this user.
     Certificate,
+    /// The user has logged in, and may not use the console.
+    Console,
 }

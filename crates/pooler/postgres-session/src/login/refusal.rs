@@ -63,6 +63,11 @@ fn describe(rejection: Rejection, user: &str) -> (&'static str, String, String) 
             "unix socket login rejected".to_owned(),
             "The client's process runs as a user of this machine who may not log in under this name.",
         ),
+        Rejection::Console => (
+            code::PROTOCOL_VIOLATION,
+            "not allowed".to_owned(),
+            "The console is for users whom `admins` or `viewers` of [console] name.",
+        ),
         Rejection::Certificate => (
             code::INVALID_AUTHORIZATION,
             format!("certificate authentication failed for user \"{user}\""),

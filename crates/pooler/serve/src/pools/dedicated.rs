@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ::pool::PoolConfig;
 use driver::{PoolSpec, PoolTimeouts};
-use postgres_session::{PoolMode, ResetPolicy, Route, ServerLogin, StartRequest, StatePolicy, Unknown};
+use postgres_session::{PoolMode, Rejection, ResetPolicy, Route, ServerLogin, StartRequest, StatePolicy, Unknown};
 use settings::Secret;
 
 use super::{ConfigPools, Entry, Key};
@@ -31,7 +31,7 @@ impl ConfigPools {
             return Ok(None);
         }
         if configured.is_console && self.config.console_role(user).is_none() {
-            return Err(self.not_at_the_console(user));
+            return Err(Unknown::Rejected(Rejection::Console));
         }
         let server_user = configured.user.as_deref().unwrap_or(user);
         let replication = request.replication.map(|value| ("replication".to_owned(), value.to_owned()));
@@ -44,12 +44,6 @@ impl ConfigPools {
         let pool = self.find_or_add_pool_for(index, key, Some(user))?;
         let pass_through = server_user == user && self.server_password(index, user).is_none();
         Ok(Some(Route { pool, mode: PoolMode::Dedicated, pass_through, add_host: false }))
-    }
-
-    fn not_at_the_console(&self, user: &str) -> Unknown {
-        Unknown::Forbidden(format!(
-            "user \"{user}\" may not use the console: name it in `admins` or `viewers` of [console]"
-        ))
     }
 
     /// How a dedicated server logs in, if the pool is of such servers.
