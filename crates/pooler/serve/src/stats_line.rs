@@ -1,4 +1,5 @@
-//! A line of the log with sums over all pools, each `stats_period`, in the shape that PgBouncer's has.
+//! A line of the log with sums over all pools, each `stats_period`, in the shape that PgBouncer's has, without
+//! the parses and binds, which are not counted.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,7 +14,11 @@ const RECHECK_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Default)]
 struct Sums {
     transactions: u64,
+    queries: u64,
     logins: u64,
+    received_bytes: u64,
+    sent_bytes: u64,
+    query_ns: u64,
     hold_ns: u64,
     wait_ns: u64,
 }
@@ -26,6 +31,10 @@ impl Sums {
         };
         Self {
             transactions: totals().map(|totals| totals.transactions).sum(),
+            queries: totals().map(|totals| totals.queries).sum(),
+            received_bytes: totals().map(|totals| totals.received_bytes).sum(),
+            sent_bytes: totals().map(|totals| totals.sent_bytes).sum(),
+            query_ns: totals().map(|totals| totals.query_ns).sum(),
             logins: snapshot.listeners.iter().map(|listener| listener.logins).sum(),
             hold_ns: totals().map(|totals| totals.hold.sum_ns).sum(),
             wait_ns: totals().flat_map(|totals| &totals.checkout).map(|(_, times)| times.sum_ns).sum(),
@@ -37,14 +46,20 @@ impl Sums {
         let since = |now: u64, before: u64| now.saturating_sub(before);
         let seconds = period.as_secs_f64().max(f64::MIN_POSITIVE);
         let transactions = since(self.transactions, before.transactions);
+        let queries = since(self.queries, before.queries);
         let rate = |count: u64| (count as f64 / seconds) as u64;
-        let each_us = |ns: u64| ns.checked_div(transactions).unwrap_or(0) / 1000;
+        let each_us = |ns: u64, count: u64| ns.checked_div(count).unwrap_or(0) / 1000;
         format!(
-            "stats: {} xacts/s, {} client logins/s, xact {} us, wait {} us",
+            "stats: {} xacts/s, {} queries/s, {} client logins/s, in {} B/s, out {} B/s, xact {} us, query {} us, \
+             wait {} us",
             rate(transactions),
+            rate(queries),
             rate(since(self.logins, before.logins)),
-            each_us(since(self.hold_ns, before.hold_ns)),
-            each_us(since(self.wait_ns, before.wait_ns)),
+            rate(since(self.received_bytes, before.received_bytes)),
+            rate(since(self.sent_bytes, before.sent_bytes)),
+            each_us(since(self.hold_ns, before.hold_ns), transactions),
+            each_us(since(self.query_ns, before.query_ns), queries),
+            each_us(since(self.wait_ns, before.wait_ns), transactions),
         )
     }
 }
@@ -70,10 +85,21 @@ mod tests {
 
     #[test]
     fn the_line_has_rates_and_averages() {
-        let before = Sums { transactions: 10, logins: 1, hold_ns: 0, wait_ns: 0 };
-        let now = Sums { transactions: 30, logins: 5, hold_ns: 40_000, wait_ns: 20_000 };
+        let before = Sums { transactions: 10, logins: 1, ..Sums::default() };
+        let now = Sums {
+            transactions: 30,
+            queries: 40,
+            logins: 5,
+            received_bytes: 100,
+            sent_bytes: 300,
+            query_ns: 120_000,
+            hold_ns: 40_000,
+            wait_ns: 20_000,
+        };
         let line = now.line(&before, Duration::from_secs(2));
-        assert_eq!(line, "stats: 10 xacts/s, 2 client logins/s, xact 2 us, wait 1 us");
-        assert_eq!(now.line(&now, Duration::from_secs(2)), "stats: 0 xacts/s, 0 client logins/s, xact 0 us, wait 0 us");
+        let expected = "stats: 10 xacts/s, 20 queries/s, 2 client logins/s, in 50 B/s, out 150 B/s, xact 2 us, \
+                        query 3 us, wait 1 us";
+        assert_eq!(line, expected);
+        assert!(now.line(&now, Duration::from_secs(2)).ends_with("out 0 B/s, xact 0 us, query 0 us, wait 0 us"));
     }
 }
