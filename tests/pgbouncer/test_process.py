@@ -63,7 +63,14 @@ def test_a_log_file_that_is_moved_away_is_opened_anew(background, folder):
     pooler, pid = background()
     (folder / "p.log").rename(folder / "old.log")
     os.kill(pid, signal.SIGHUP)
-    eventually("there is a new one", lambda: (folder / "p.log").exists() and (folder / "p.log").read_text())
+
+    def is_written():
+        # What is logged opens the file.
+        with pooler.connect() as db:
+            db.execute("SELECT 1")
+        return (folder / "p.log").exists() and (folder / "p.log").read_text()
+
+    eventually("there is a new one", is_written, every=0.2)
 
 
 def test_a_mistake_is_told_by_the_process_in_the_foreground(kind, folder, cluster):

@@ -367,8 +367,7 @@ class PgBouncer(Pooler):
             "auth_type": "scram-sha-256", "auth_file": auth_file or self.directory / "userlist.txt",
             "pool_mode": "transaction", "max_client_conn": 2000, "server_login_retry": 1,
             "ignore_startup_parameters": "extra_float_digits,options", "log_connections": 0, "log_disconnections": 0,
-            "admin_users": "app",
-            "admin_users": ",".join(console.get("admins", [])), "stats_users": ",".join(console.get("viewers", [])),
+            "admin_users": ",".join(console.get("admins", []) if console else ["app"]), "stats_users": ",".join(console.get("viewers", [])),
             **settings.pop("ini", {}),
         }
         names = {**DATABASE_KEYS, **LISTENER_KEYS, **SERVE_KEYS, **LIMITS_KEYS, **TCP_KEYS, **DNS_KEYS}

@@ -11,7 +11,7 @@ from support.waiting import eventually
 
 NAME = "mymaster"
 # In seconds. A sentinel whose own timer was late by two seconds, as on a busy machine, does nothing for 30 s ("TILT").
-SENTINELS_ACT_WITHIN = 90
+SENTINELS_ACT_WITHIN = 60
 
 
 class Sentinels:
