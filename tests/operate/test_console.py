@@ -81,6 +81,20 @@ def test_other_users_and_wrong_passwords_are_refused(pooler):
         at_console(pooler, password="wrong")
 
 
+def test_options_do_not_stand_in_for_the_user(pooler):
+    for options in ("-c user=app", "--user=app", "-c database=bench", "-c replication=true"):
+        with pytest.raises(psycopg.OperationalError, match="options|parameter|setting"):
+            pooler.connect(database="poolhouse", user="app2", password=USERS["app2"], options=options).close()
+
+
+def test_a_setting_that_makes_no_sense_is_refused(pooler):
+    with at_console(pooler) as console:
+        console.execute("SET default_pool_size = 4")
+        with pytest.raises(psycopg.Error):
+            console.execute("SET min_pool_size = 5")
+        assert show(console, "VERSION")
+
+
 def test_without_a_console_its_name_leads_to_advice(start):
     pooler = start()
     with pytest.raises(psycopg.OperationalError, match=r"(?s)\"pgbouncer\" does not exist.*ctl.*\[console\]"):

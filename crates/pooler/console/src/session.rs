@@ -283,6 +283,9 @@ fn read_user(fields: &mut Fields<'_>) -> Option<String> {
             return user;
         }
         let value = fields.text()?;
+        if name == "user" && user.is_some() {
+            return None;
+        }
         if name == "user" {
             user = Some(value).filter(|user| !user.is_empty());
         }

@@ -23,6 +23,9 @@ use crate::{
     toml_text::{TomlText, Value},
 };
 
+/// The setting that may have a password in it.
+const LDAP_OPTIONS: &str = "auth_ldap_options";
+
 /// A translated configuration.
 pub struct Translation {
     /// The text of a `poolhouse.toml`.
@@ -53,7 +56,12 @@ impl Translation {
         GENERAL.iter().map(|known| {
             let mut given = self.ini.settings.iter().rev();
             let given = given.find(|setting| setting.section == SectionName::PgBouncer && setting.key == known.name);
-            (known.name, given.map_or(known.default, |setting| setting.value.as_str()), known.default)
+            let shown = match given {
+                Some(setting) if setting.key == LDAP_OPTIONS && !setting.value.is_empty() => "*****",
+                Some(setting) => &setting.value,
+                None => known.default,
+            };
+            (known.name, shown, known.default)
         })
     }
 
@@ -61,7 +69,7 @@ impl Translation {
     pub fn has_passwords(&self) -> bool {
         let mut settings = self.ini.settings.iter();
         settings.any(|setting| {
-            setting.key == "auth_ldap_options"
+            setting.key == LDAP_OPTIONS
                 || pairs(&setting.value).is_ok_and(|pairs| pairs.iter().any(|pair| pair.key == "password"))
         })
     }

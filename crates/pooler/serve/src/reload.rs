@@ -190,6 +190,10 @@ impl Reloader {
         if let Some(problem) = problems.iter().find(|problem| problem.severity == Severity::Error) {
             return Err(Some(one_line(problem)));
         }
+        let pools = config.databases.iter().map(|database| &database.pool).chain([&config.pool]);
+        for pool in pools {
+            pool.config.validate().map_err(|error| Some(error.to_string()))?;
+        }
         let tls = self.tls.renew(&config).map_err(|problems| problems.0.first().map(one_line))?;
         self.put_in_force(config, tls, &[]);
         Ok(())

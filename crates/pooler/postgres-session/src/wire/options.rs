@@ -52,7 +52,13 @@ fn apply(switch: char, value: &str, settings: &mut Vec<(String, String)>) -> boo
     let mut set = |name: &str, value: &str| settings.push((name.to_owned(), value.to_owned()));
     match switch {
         'c' | '-' => match value.split_once('=') {
-            Some((name, value)) if !name.is_empty() => set(&name.replace('-', "_"), value),
+            Some((name, value)) if !name.is_empty() => {
+                let name = name.replace('-', "_");
+                if is_of_the_packet(&name) {
+                    return false;
+                }
+                set(&name, value);
+            }
             _ => return false,
         },
         'S' => set("work_mem", value),
@@ -86,6 +92,12 @@ fn apply(switch: char, value: &str, settings: &mut Vec<(String, String)>) -> boo
         _ => return WITHOUT_MEANING.contains(switch),
     }
     true
+}
+
+/// Whether a name is one of the start-up packet's own, and no setting: in `options` it must not stand in for that.
+fn is_of_the_packet(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    matches!(name.as_str(), "user" | "database" | "options" | "replication") || name.starts_with("_pq_.")
 }
 
 /// Reads a number as `atoi` does.
@@ -138,6 +150,14 @@ mod tests {
         for bad in ["-c", "-c x", "-c=", "-c =y", "-c=y", "x=y", "--=", "--=y", "-", "-- x", "-ex", "-S", "--x"] {
             assert!(parse(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn what_the_packet_itself_names_is_no_setting() {
+        for name in ["user", "User", "database", "replication", "options", "_pq_.x", "-pq-.x"] {
+            assert!(parse(&format!("-c {name}=x")).is_err() && parse(&format!("--{name}=x")).is_err(), "{name}");
+        }
+        assert_eq!(pairs("-c session_user=x"), [pair("session_user", "x")]);
     }
 
     #[test]

@@ -56,8 +56,11 @@ impl Config {
         self.console.is_on() || self.lets_every_client_look()
     }
 
-    /// What a user may do at the console; `None` is nothing.
+    /// What a user may do at the console; `None` is nothing, as it is where clients do not prove who they are.
     pub fn console_role(&self, user: &str) -> Option<console::Role> {
+        if !self.authenticates(Kind::Postgres) {
+            return None;
+        }
         self.console.role(user).or_else(|| self.lets_every_client_look().then_some(console::Role::Viewer))
     }
 

@@ -103,9 +103,16 @@ const SETTINGS: &[Setting] = &[
         read: |config| Some(listeners(config).next()?.gate.hard_limit.to_string()),
         change: Some(|config, value| {
             let Some(limit) = number(value).filter(|limit| *limit > 0) else { return false };
+            if config.limits.max_clients > 0 {
+                config.limits.max_clients = limit;
+            }
             change_listeners(config, |listener| {
-                let soft_limit = listener.gate.soft_limit.min(crate::config::default_soft_limit(limit));
-                (listener.gate.hard_limit, listener.gate.soft_limit) = (limit, soft_limit);
+                let gate = &mut listener.gate;
+                gate.soft_limit = match gate.soft_limit == gate.hard_limit {
+                    true => limit,
+                    false => gate.soft_limit.min(crate::config::default_soft_limit(limit)),
+                };
+                gate.hard_limit = limit;
             })
         }),
     },
