@@ -120,6 +120,8 @@ def test_the_last_password_stays_while_the_program_fails(start, cluster):
     text = text.replace("{}", str(pooler.directory)).replace("{{", "{").replace("}}", "}")
     url = f"postgres://app@127.0.0.1:{cluster.port}/bench"
     pooler.start(databases={"bench": {"url": url, "password_command": [str(program(pooler, text))]}})
+    # From now on there is a password.
+    pooler.connect().execute("SELECT 1")
     (pooler.directory / "broken").touch()
     failures = lambda: pooler.metric("poolhouse_password_command_failures_total", database="bench")
     eventually("the program fails", lambda: failures() >= 2)

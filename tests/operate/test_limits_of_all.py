@@ -145,8 +145,9 @@ def test_the_socket_belongs_to_its_group(start):
     text = made.config({"listen": [f"127.0.0.1:{made.port}"]})
     text += f'[[listener]]\nprotocol = "postgres"\nlisten = "{path}"\nsocket_group = "daemon"\nsocket_mode = "0660"\nbacklog = 16\n'
     made.launch(command_of(made, text))
-    found = path.stat()
-    assert (stat.S_IMODE(found.st_mode), found.st_gid) == (0o660, 1)
+    eventually("the socket is there", path.exists)
+    mode = lambda: (stat.S_IMODE(path.stat().st_mode), path.stat().st_gid)
+    eventually("it belongs to the group", lambda: mode() == (0o660, 1))
     psycopg.connect(host=str(made.directory), port=6432, user="app", password=PASSWORDS["app"], dbname="bench").close()
 
 
