@@ -353,7 +353,9 @@ fn the_console_is_there_once_a_user_may_use_it() {
     let database = "[[database]]\nname = \"d\"\nurl = \"postgres://u@h\"\n";
     let off = read(database);
     assert!(!off.has_console() && off.console_role("ops").is_none());
-    let on = read(&format!("[console]\nadmins = [\"ops\"]\nviewers = [\"ops\", \"watcher\"]\n{database}"));
+    let console = format!("[console]\nadmins = [\"ops\"]\nviewers = [\"ops\", \"watcher\"]\n{database}");
+    assert_eq!(read(&console).console_role("ops"), None, "clients do not prove who they are");
+    let on = read(&format!("{console}[[user]]\nname = \"u\"\npassword = \"x\"\n"));
     let roles = ["ops", "watcher", "u"].map(|user| on.console_role(user));
     assert_eq!((on.console.name.as_str(), roles), ("poolhouse", [Some(Role::Admin), Some(Role::Viewer), None]));
     let any = read(&format!("[console]\nname = \"pgbouncer\"\nadmins = [\"ops\"]\n[auth]\ntype = \"any\"\n{database}"));

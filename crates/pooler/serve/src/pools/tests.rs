@@ -339,7 +339,7 @@ fn the_console_gets_the_client_as_it_is_and_counts_for_nothing() {
     let config = from_text(
         Path::new("p.toml"),
         "[limits]\nmax_server_connections = 1\n[console]\nadmins = [\"admin\"]\n\
-        [[database]]\nname = \"*\"\nurl = \"postgres://app:pw@h\"\n",
+        [[user]]\nname = \"other\"\npassword = \"x\"\n[[database]]\nname = \"*\"\nurl = \"postgres://app:pw@h\"\n",
         &|_| None,
     )
     .unwrap();
