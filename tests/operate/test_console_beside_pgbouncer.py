@@ -66,7 +66,7 @@ class Real(pooler.PgBouncer):
 def both(start, cluster, workspace, request):
     """PgBouncer and Poolhouse, with the same databases and users."""
     if not is_new_enough():
-        pytest.skip("PgBouncer 1.26 is not there: scripts/pgbouncer.sh fetches it")
+        pytest.skip("PgBouncer 1.26 is missing: scripts/pgbouncer.sh fetches it")
     directory = workspace / f"real-{os.urandom(4).hex()}"
     directory.mkdir()
     real = Real(directory, cluster).start(console=CONSOLE, users=USERS)
@@ -225,7 +225,7 @@ for kind, more in (("Lists", {}), ("Pools", {"databases": None}), ("Stats", {"da
         for family in getattr(collectors, kind + "Collector")(connection=connection, **more).collect():
             print(family.name, sorted(tuple(sorted(sample.labels.items())) for sample in family.samples))
     except KeyError as error:
-        print(kind, "needs a column that is not there:", error)
+        print(kind, "needs a column that the console lacks:", error)
 """
 
 

@@ -10,7 +10,7 @@ from support.ini_pooler import KINDS, PGBOUNCER, IniPooler
 @pytest.fixture(params=KINDS)
 def kind(request):
     if request.param == "pgbouncer" and not PGBOUNCER.exists():
-        pytest.skip("PgBouncer of the newest suite is not there: scripts/pgbouncer.sh unpacks it")
+        pytest.skip("PgBouncer 1.26 is missing: scripts/pgbouncer.sh unpacks it")
     return request.param
 
 

@@ -29,7 +29,7 @@ BAD = {
     "a port that is none": (GOOD.replace("127.0.0.1\n[", "127.0.0.1 port=0\n["), 2, "0"),
     "an unknown key of a user": (GOOD + "[users]\nu = min_pool_size=1\n", 8, "min_pool_size"),
     "the name of the console": (GOOD.replace("a = host", "pgbouncer = host"), 2, "pgbouncer"),
-    "a file to include that is not there": (GOOD + "%include none.ini\n", 7, "none.ini"),
+    "an included file that does not exist": (GOOD + "%include none.ini\n", 7, "none.ini"),
     "TLS without a key": (GOOD + "client_tls_sslmode = require\n", 7, "client_tls_key_file"),
 }
 

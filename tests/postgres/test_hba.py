@@ -118,7 +118,7 @@ def test_rules_tell_encrypted_connections_and_certificates(hba, certificates):
            "tls_client_ca": certificates.authority.certificate}
     lines = ["hostssl bench app all cert", "hostssl other app all cert map=m", "hostnossl bench app all md5",
              "hostssl all app2 all scram-sha-256"]
-    pooler = hba(lines, ident=["m somebody app"], databases={"bench": {}, "other": {}}, **tls)
+    pooler = hba(lines, ident=["m visitor app"], databases={"bench": {}, "other": {}}, **tls)
     failed = '28000 certificate authentication failed for user "app"'
     assert greeting(pooler, "app", certificate=certificates.client_app) == TRUSTED
     assert greeting(pooler, "app", certificate=certificates.client_other) == failed

@@ -23,7 +23,7 @@ const COMPLETIONS: &str = "completions";
 #[derive(Args)]
 #[command(after_help = EXAMPLE)]
 pub struct ManualArgs {
-    /// The folder; it is made if it is not there
+    /// The folder; it is created if it does not exist
     #[arg(long, value_name = "DIR")]
     to: PathBuf,
 }

@@ -24,7 +24,7 @@ fn names_in(manual: &str, wanted: impl Fn(&str) -> bool) -> Vec<String> {
 fn every_setting_of_the_manual_is_in_the_tables() {
     let path = root().join(".venv/pgbouncer/pgbouncer.5");
     let Ok(manual) = std::fs::read_to_string(&path) else {
-        eprintln!("skipped: {} is not there; scripts/setup.sh unpacks it", path.display());
+        eprintln!("skipped: the manual {} is missing; scripts/setup.sh unpacks it", path.display());
         return;
     };
     let general =

@@ -176,7 +176,8 @@ impl ConfigPools {
     }
 }
 
-/// The proof of a user who exists, with what is stored of the password, and of those that are valid beside it.
+/// The proof of a user who exists. `password` is what is stored of the user's password, `others` what is stored of
+/// further valid ones.
 fn prove(
     method: &Method,
     attempt: &LoginAttempt,
