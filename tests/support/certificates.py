@@ -55,7 +55,7 @@ class Certificates:
         self.expired = ours("expired", "localhost", "DNS:localhost,IP:127.0.0.1", days=-1)
         self.common_name_only = ours("common-name-only", "localhost")
         self.client_app = ours("client-app", "app")
-        self.client_other = ours("client-other", "somebody")
+        self.client_other = ours("client-other", "visitor")
         self.client_stranger = self.other_authority.issue("client-app", "app")
         own = folder / "ours" / "self-signed.pem", folder / "ours" / "self-signed.key"
         openssl("req", "-x509", *KEY, "-days", 365, "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost",
