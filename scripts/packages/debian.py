@@ -51,9 +51,12 @@ def poolhouse(tree, args):
     texts = TEXTS / "poolhouse"
     tree.copy(args.binary, "/usr/bin/poolhouse", 0o755)
     tree.copy(texts / "poolhouse.toml", "/etc/poolhouse/poolhouse.toml", 0o640)
-    for unit in ("poolhouse.service", "poolhouse.socket"):
+    for unit in ("poolhouse.service", "poolhouse.socket", "poolhouse-pgbouncer.service"):
         tree.copy(texts / unit, f"{UNITS}/{unit}")
-    tree.copy(texts / "reload", "/usr/lib/poolhouse/reload", 0o755)
+    # What its service in PgBouncer's place is called as: the package that enables that is configured later.
+    tree.link("/usr/lib/poolhouse/pgbouncer", "../../bin/poolhouse")
+    for script in ("reload", "stop"):
+        tree.copy(texts / script, f"/usr/lib/poolhouse/{script}", 0o755)
     tree.copy(texts / "units", "/usr/lib/poolhouse/units")
     for page in sorted((args.manual / "man1").iterdir()):
         tree.write(f"/usr/share/man/man1/{page.name}.gz", compress(page.read_bytes()))
@@ -71,7 +74,6 @@ def poolhouse_pgbouncer(tree, _args):
     """Links, because the program knows what it is called as."""
     texts = TEXTS / "poolhouse-pgbouncer"
     tree.link("/usr/sbin/pgbouncer", "../bin/poolhouse")
-    tree.copy(texts / "poolhouse-pgbouncer.service", f"{UNITS}/poolhouse-pgbouncer.service")
     tree.link("/usr/share/man/man1/pgbouncer.1.gz", "poolhouse-pgbouncer.1.gz")
     for file in ("pgbouncer.ini", "userlist.txt"):
         tree.copy(texts / file, f"/usr/share/poolhouse-pgbouncer/{file}")
