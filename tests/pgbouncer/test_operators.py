@@ -81,6 +81,8 @@ def test_clients_log_in_with_the_databases_passwords(serve, operator, certificat
         served.connect(password="wrong", sslmode="require")
     # What probes the port: it connects, and says nothing.
     socket.create_connection(("127.0.0.1", served.port), 5).close()
+    # By this name Crunchy's second container finds it (`pkill --exact`).
+    assert pathlib.Path(f"/proc/{served.process.pid}/comm").read_text() == "pgbouncer\n"
     # The operator has written the files anew.
     served.signal(signal.SIGHUP)
     with served.connect(sslmode="require") as connection:
@@ -88,3 +90,14 @@ def test_clients_log_in_with_the_databases_passwords(serve, operator, certificat
     served.signal(signal.SIGINT)
     assert served.wait(20) == 0, served.log()
     served.process = None
+
+
+def test_the_collector_of_crunchys_operator_reads_the_console(serve, secure_cluster):
+    served = serve("crunchy")
+    with served.connect(sslmode="require") as connection:
+        connection.execute("SELECT 1")
+    with served.connect("_crunchypgbouncer", "lookup-secret", "pgbouncer", sslmode="require") as console:
+        pools = [row[0] for row in console.execute("SHOW POOLS").fetchall()]
+        assert "bench" in pools
+        with pytest.raises(Exception, match="admin"):
+            console.execute("RELOAD")
