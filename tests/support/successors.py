@@ -12,7 +12,7 @@ from support.waiting import eventually
 
 
 @contextlib.contextmanager
-def successor(start, pooler):
+def successor(start, pooler, program=BINARY):
     """A second process with the same configuration, which takes over."""
     def ready():
         # The clients' port accepts connections before all else is ready.
@@ -21,7 +21,7 @@ def successor(start, pooler):
 
     eventually("the first is ready", ready, 10)
     made = unstarted_successor(start, pooler)
-    command = [BINARY, "serve", "--config", str(made.origin.config_path), "--take-over"]
+    command = [program, "serve", "--config", str(made.origin.config_path), "--take-over"]
     with made.log_path.open("ab") as log:
         made.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=pooler.directory)
     eventually("it has taken over", lambda: "took over" in made.log() or made.process.poll() is not None, 15)
