@@ -14,11 +14,13 @@ pytestmark = pytest.mark.poolhouse_only
 
 CHART = pooler.ROOT / "packaging/helm/poolhouse"
 RENDERER = pooler.ROOT / "tests/packages/chart"
+# Helm itself, where it is: go install helm.sh/helm/v3/cmd/helm@latest
+HELM = os.environ.get("HELM") or shutil.which("helm")
 
 
 @pytest.fixture(scope="module")
-def render(tmp_path_factory):
-    """Renders the chart with overrides of its values: a list of objects."""
+def renderer(tmp_path_factory):
+    """The program that renders the chart."""
     if not shutil.which("go"):
         pytest.skip("no Go, which builds the renderer")
     program = tmp_path_factory.mktemp("chart") / "render"
@@ -26,9 +28,15 @@ def render(tmp_path_factory):
     if built.returncode and "dial" in built.stderr:
         pytest.skip("the renderer's modules cannot be had")
     assert built.returncode == 0, built.stderr
+    return program
+
+
+@pytest.fixture(scope="module")
+def render(renderer):
+    """Renders the chart with overrides of its values: a list of objects."""
 
     def render(**values):
-        done = subprocess.run([str(program), str(CHART)], input=json.dumps(values), text=True, capture_output=True, timeout=20)
+        done = subprocess.run([str(renderer), str(CHART)], input=json.dumps(values), text=True, capture_output=True, timeout=20)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
@@ -103,7 +111,7 @@ def test_the_order_to_drain_has_the_token(render):
     assert container["lifecycle"]["preStop"]["exec"]["command"][3:5] == ["--token-file", "/run/secrets/poolhouse/admin-token"]
 
 
-@pytest.mark.parametrize("values", [
+VALUES = [
     {"existingConfigMap": "mine"},
     {"podDisruptionBudget": {"enabled": False}, "serviceAccount": {"create": False}},
     {"env": [{"name": "APP_PASSWORD", "valueFrom": {"secretKeyRef": {"name": "app", "key": "password"}}}], "envFrom": [{"secretRef": {"name": "more"}}]},
@@ -111,7 +119,11 @@ def test_the_order_to_drain_has_the_token(render):
     {"nodeSelector": {"disk": "ssd"}, "tolerations": [{"operator": "Exists"}], "affinity": {"nodeAffinity": {}}, "priorityClassName": "high",
      "topologySpreadConstraints": [{"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}], "imagePullSecrets": [{"name": "registry"}],
      "podAnnotations": {"a": "b"}, "podLabels": {"c": "d"}, "service": {"annotations": {"e": "f"}}},
-], ids=["config", "without", "environment", "secrets", "placement"])
+]
+NAMES = ["config", "without", "environment", "secrets", "placement"]
+
+
+@pytest.mark.parametrize("values", VALUES, ids=NAMES)
 def test_values_that_may_be_set_are_used(render, values):
     text = json.dumps(render(**values), sort_keys=True)
     for name in ("existingConfigMap", "priorityClassName"):
@@ -119,3 +131,24 @@ def test_values_that_may_be_set_are_used(render, values):
     for name in ("nodeSelector", "tolerations", "affinity", "topologySpreadConstraints", "imagePullSecrets", "env", "envFrom"):
         assert name not in values or json.dumps(values[name], sort_keys=True) in text, name
     assert "null" not in text
+
+
+def helm(*words):
+    done = subprocess.run([HELM, *map(str, words)], text=True, capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.skipif(not HELM, reason="no Helm")
+def test_helm_finds_no_fault():
+    assert "0 chart(s) failed" in helm("lint", "--strict", CHART)
+
+
+@pytest.mark.skipif(not HELM, reason="no Helm")
+@pytest.mark.parametrize("values", [{}, {"serviceMonitor": {"enabled": True}}, *VALUES], ids=["default", "monitor", *NAMES])
+def test_helm_renders_the_same(render, renderer, values, tmp_path):
+    file = tmp_path / "values.json"
+    file.write_text(json.dumps(values))
+    rendered = subprocess.run([str(renderer)], input=helm("template", "pool", CHART, "--namespace", "shop", "--values", file), text=True, capture_output=True, check=True)
+    in_order = lambda objects: sorted(objects, key=lambda made: (made["kind"], made["metadata"]["name"]))
+    assert in_order(json.loads(rendered.stdout)) == in_order(render(**values))

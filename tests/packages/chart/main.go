@@ -1,5 +1,6 @@
 // Renders a Helm chart as `helm template` does, for tests on machines without Helm: values, helpers, and the functions
-// that the chart uses. It prints a JSON list of the objects. Overrides are JSON on standard input.
+// that the chart uses. It prints a JSON list of the objects. Overrides are JSON on standard input. Without the path of a
+// chart it prints the objects of the YAML on standard input: what Helm itself renders.
 package main
 
 import (
@@ -50,7 +51,28 @@ func toYAML(value any) string {
 	return strings.TrimSuffix(string(text), "\n")
 }
 
+var separator = regexp.MustCompile(`(?m)^---\n`)
+
+// parse reads the objects of a rendered file.
+func parse(name, text string) []any {
+	objects := []any{}
+	for _, document := range separator.Split(text, -1) {
+		var object any
+		fail(name, yaml.UnmarshalStrict([]byte(document), &object))
+		if object != nil {
+			objects = append(objects, object)
+		}
+	}
+	return objects
+}
+
 func main() {
+	if len(os.Args) == 1 {
+		text, err := io.ReadAll(os.Stdin)
+		fail("objects", err)
+		fail("output", json.NewEncoder(os.Stdout).Encode(parse("objects", string(text))))
+		return
+	}
 	chart := os.Args[1]
 	meta, values, overrides := readYAML(filepath.Join(chart, "Chart.yaml")), readYAML(filepath.Join(chart, "values.yaml")), map[string]any{}
 	text, err := io.ReadAll(os.Stdin)
@@ -82,19 +104,11 @@ func main() {
 		"Release": map[string]any{"Name": "pool", "Namespace": "shop", "Service": "Helm"},
 	}
 	objects := []any{}
-	separator := regexp.MustCompile(`(?m)^---\n`)
 	for _, file := range files {
 		var out bytes.Buffer
 		fail("render", root.ExecuteTemplate(&out, file, data))
-		if !strings.HasSuffix(file, ".yaml") {
-			continue
-		}
-		for _, document := range separator.Split(out.String(), -1) {
-			var object any
-			fail(file, yaml.UnmarshalStrict([]byte(document), &object))
-			if object != nil {
-				objects = append(objects, object)
-			}
+		if strings.HasSuffix(file, ".yaml") {
+			objects = append(objects, parse(file, out.String())...)
 		}
 	}
 	fail("output", json.NewEncoder(os.Stdout).Encode(objects))
