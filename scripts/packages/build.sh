@@ -2,7 +2,7 @@
 # Builds all packages of this release into target/packages: Debian packages, a tar file with a static binary, an OCI image
 # layout, the bill of materials, checksums, and with SIGNING_KEY=NAME a signature of them by that key of gpg.
 #
-# The same commit, compiler and folder give the same bytes; SOURCE_DATE_EPOCH is the commit's time unless it is set.
+# The same commit and compiler give the same bytes (reproducible.sh).
 # ARCHITECTURES='amd64 arm64' makes the static ones for arm64, too.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -13,13 +13,7 @@ fail() { printf 'packages: %s\n' "$*" >&2; exit 1; }
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version *= *"\(.*\)"/\1/p' Cargo.toml)
 to=${PACKAGES:-target/packages}
 architectures=${ARCHITECTURES:-amd64}
-# The sources of a release have no git.
-: "${SOURCE_DATE_EPOCH:=$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)}"
-: "${POOLHOUSE_COMMIT:=$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)}"
-export SOURCE_DATE_EPOCH POOLHOUSE_COMMIT
-
-# Messages of panics name source files: not by where they lay on this machine.
-export RUSTFLAGS="--remap-path-prefix=$PWD=/poolhouse --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo ${RUSTFLAGS:-}"
+. scripts/packages/reproducible.sh
 
 # Rust's name of a machine -> the path of its binary, after it is built.
 build() {

@@ -49,6 +49,53 @@ def test_two_builds_of_a_package_are_the_same(make, script, arguments):
     assert first and make("second", script, *arguments, "--to", "{to}") == first
 
 
+# A program with what could tell one folder from another: a panic, a crate beside it, C and assembler, debug symbols.
+PROGRAM = {
+    "src/main.rs": "fn main() {\n    let random = ring::rand::SystemRandom::new();\n    println!(\"{}\", part::first(&random).expect(file!()));\n}\n",
+    "part/src/lib.rs": "pub fn first(random: &dyn ring::rand::SecureRandom) -> Option<u8> {\n    let mut bytes = [0];\n"
+                       "    random.fill(&mut bytes).unwrap_or_else(|_| panic!(\"none\"));\n    bytes.first().copied()\n}\n",
+    "part/Cargo.toml": '[package]\nname = "part"\nversion = "1.0.0"\nedition = "2024"\n[dependencies]\nring = "0.17"\n',
+    "Cargo.toml": '[workspace]\nmembers = ["part"]\n[package]\nname = "program"\nversion = "1.0.0"\nedition = "2024"\n'
+                  '[dependencies]\nring = "0.17"\npart = { path = "part" }\n',
+}
+
+
+def profiles():
+    """Those of releases and of packages."""
+    text = (pooler.ROOT / "Cargo.toml").read_text()
+    return "\n" + "\n\n".join(block for block in text.split("\n\n") if "[profile.release]" in block or "[profile.dist]" in block)
+
+
+def build_program(folder):
+    """Builds the program in a folder as build.sh builds Poolhouse, and returns the digest of its stripped executable."""
+    for name, text in PROGRAM.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text + (profiles() if name == "Cargo.toml" else ""))
+    shutil.copy(pooler.ROOT / "Cargo.lock", folder / "Cargo.lock")
+    target = subprocess.run(["rustc", "--print", "host-tuple"], text=True, capture_output=True, check=True).stdout.strip()
+    script = f". {SCRIPTS}/reproducible.sh && cargo build --offline --profile dist --target {target} && strip --strip-all target/{target}/dist/program"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("CARGO_TARGET", "CARGO_INCREMENTAL"))}
+    done = subprocess.run(["bash", "-c", script], cwd=folder, text=True, capture_output=True, timeout=300,
+                          env={**environment, "SOURCE_DATE_EPOCH": "1764460800", "POOLHOUSE_COMMIT": "abc"})
+    if done.returncode and ("no matching package" in done.stderr or "attempting to make an HTTP request" in done.stderr):
+        pytest.skip("its crates are not on this machine")
+    assert done.returncode == 0, done.stderr
+    executable = (folder / f"target/{target}/dist/program").read_bytes()
+    assert str(folder).encode() not in executable
+    return hashlib.sha256(executable).hexdigest()
+
+
+@pytest.mark.at_length
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(not shutil.which("cargo"), reason="no cargo")
+def test_a_program_is_the_same_in_whatever_folder_it_is_built(tmp_path):
+    folders = [tmp_path / "here", tmp_path / "at/another/place"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    first, second = map(build_program, folders)
+    assert first == second
+
+
 def test_the_bill_of_materials_names_the_crates_in_the_program(tmp_path):
     file = tmp_path / "bill.json"
     command = [sys.executable, str(SCRIPTS / "sbom.py"), "--to", str(file)]
