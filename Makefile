@@ -29,6 +29,8 @@ CLIENTS ?=
 REGRESS_ARGS ?=
 # Names of variants and further arguments of tests/suites/regress/pgx.py
 PGX_ARGS ?=
+# Variants and further arguments of tests/suites/pgbouncer_suite/run.py
+PGBOUNCER_SUITE_ARGS ?=
 # Ways and further arguments of tests/suites/mongodb_suite/run.py
 MONGODB_SUITE_ARGS ?=
 # Versions and further arguments of tests/hunts/matrix/run.py
@@ -45,7 +47,7 @@ PYTEST_ARGS ?=
 # How many processes share these tests; 0 runs them in pytest itself, which -s and --pdb need
 TEST_PROCESSES ?= 2
 
-.PHONY: help setup setup-bench build test test-quick test-unit test-sim test-e2e clients redis-clients mongodb-clients redis-regress rest-clients regress pgx-suite mongodb-suite matrix adversary leaks adversary-mutants sim-mutants plan-mutants doctor-matrix demo bench bench-redis bench-mongodb bench-rest bench-load picture cases packages package-test fuzz fuzz-corpus lint clean
+.PHONY: help setup setup-bench build test test-quick test-unit test-sim test-e2e clients redis-clients mongodb-clients redis-regress rest-clients regress pgx-suite pgbouncer-suite mongodb-suite matrix adversary leaks adversary-mutants sim-mutants plan-mutants doctor-matrix demo bench bench-redis bench-mongodb bench-rest bench-load picture cases packages package-test fuzz fuzz-corpus lint clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -107,6 +109,9 @@ regress: setup-bench build ## PostgreSQL's own regression suite, directly and th
 
 pgx-suite: setup build ## the tests of pgx, Go's driver, directly and through Poolhouse (downloads them; PGX_ARGS='transaction --only TestEnum')
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/suites/regress/pgx.py $(PGX_ARGS)
+
+pgbouncer-suite: setup-bench build ## PgBouncer's own tests, with Poolhouse in its place and with itself (downloads them; PGBOUNCER_SUITE_ARGS='poolhouse --only test_admin')
+	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/suites/pgbouncer_suite/run.py $(PGBOUNCER_SUITE_ARGS)
 
 matrix: setup build ## our own tests of PostgreSQL's sessions on PostgreSQL 14 to 18 (downloads these; MATRIX_ARGS='18')
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/hunts/matrix/run.py $(MATRIX_ARGS)
