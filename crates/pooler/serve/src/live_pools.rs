@@ -282,11 +282,8 @@ fn same_servers(a: &ConfigPools, of_a: PoolId, b: &ConfigPools, of_b: PoolId) ->
 
 impl Directory for LivePools {
     fn encryption(&self, listener: u16) -> Encryption {
-        // A listener that was opened without a certificate has none, whatever the file says now.
-        match (self.first.encryption(listener), self.first.listen(listener)) {
-            (Encryption::Off, _) | (_, None) => Encryption::Off,
-            (before, Some(listen)) => self.current().encryption_at(listen).unwrap_or(before),
-        }
+        let now = self.first.listen(listener).and_then(|listen| self.current().encryption_at(listen));
+        now.unwrap_or_else(|| self.first.encryption(listener))
     }
 
     fn rules(&self, listener: u16) -> ListenerRules {

@@ -18,7 +18,7 @@ const HTTP_ALPN: &[&[u8]] = &[b"h2", b"http/1.1"];
 pub struct Tls {
     /// The listeners' addresses.
     opened: Vec<Endpoint>,
-    acceptors: Vec<Option<Arc<TlsAcceptor>>>,
+    acceptors: Vec<Arc<TlsAcceptor>>,
     connectors: Vec<Option<Arc<TlsConnector>>>,
 }
 
@@ -37,10 +37,12 @@ impl Tls {
                 (Kind::Redis | Kind::MongoDb, Some(_)) => HTTP_ALPN,
             };
             let made = listener.tls.as_ref().map(|tls| acceptor(tls, inside)).transpose();
-            acceptors.push(made.map(|made| made.map(Arc::new)).unwrap_or_else(|(key, message)| {
+            let made = made.unwrap_or_else(|(key, message)| {
                 problems.push(config.locate(Problem::error(message), &listener.spots, key));
                 None
-            }));
+            });
+            // A reload may give it a certificate.
+            acceptors.push(Arc::new(made.unwrap_or_else(TlsAcceptor::without_certificate)));
         }
         let mut connectors: Vec<Option<Arc<TlsConnector>>> = Vec::new();
         for (index, database) in config.databases.iter().enumerate() {
@@ -70,8 +72,8 @@ impl Tls {
         let newer = Self::load(config)?;
         for (listener, new) in config.listeners.iter().zip(&newer.acceptors) {
             let old = self.opened.iter().position(|opened| *opened == listener.listen);
-            if let (Some(Some(old)), Some(new)) = (old.map(|at| &self.acceptors[at]), new) {
-                old.replace(new);
+            if let Some(old) = old {
+                self.acceptors[old].replace(new);
             }
         }
         Ok(newer)
@@ -79,7 +81,7 @@ impl Tls {
 
     /// The acceptor of a listener, by its index in the configuration.
     pub fn acceptor(&self, listener: usize) -> Option<Arc<TlsAcceptor>> {
-        self.acceptors.get(listener).cloned().flatten()
+        self.acceptors.get(listener).cloned()
     }
 
     /// The connector of a database, by its index in the configuration.

@@ -24,7 +24,7 @@ pub enum ClientCertificates {
 }
 
 /// Accepts TLS connections. What it shows can be replaced while it is in use; connections keep what they began with.
-pub struct TlsAcceptor(RwLock<Arc<Current>>);
+pub struct TlsAcceptor(RwLock<Option<Arc<Current>>>);
 
 struct Current {
     config: Arc<ServerConfig>,
@@ -32,6 +32,12 @@ struct Current {
 }
 
 impl TlsAcceptor {
+    /// An acceptor that has nothing to show yet, and accepts no connection until that is [replaced](Self::replace).
+    #[must_use]
+    pub fn without_certificate() -> Self {
+        Self(RwLock::new(None))
+    }
+
     /// An acceptor with this certificate. `alpn`: the application protocols that are spoken inside; a client that names
     /// none is let in, too.
     ///
@@ -70,24 +76,26 @@ impl TlsAcceptor {
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         let config = Arc::new(config);
-        Ok(Self(RwLock::new(Arc::new(Current { config, end_point }))))
+        Ok(Self(RwLock::new(Some(Arc::new(Current { config, end_point })))))
     }
 
-    /// Shows and believes from now on what `newer` does.
+    /// Shows and believes from now on what `newer` does, if that has a certificate: a client may be about to begin that
+    /// was promised TLS.
     pub fn replace(&self, newer: &Self) {
-        let newer = newer.current();
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = newer;
+        if let Some(newer) = newer.current() {
+            *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(newer);
+        }
     }
 
     /// A connection that a client is about to begin.
     pub(crate) fn accept(&self) -> Result<Channel, TlsError> {
-        let current = self.current();
+        let current = self.current().ok_or_else(|| TlsError::new("this listener has no certificate"))?;
         let connection = UnbufferedServerConnection::new(Arc::clone(&current.config))?;
         Ok(Channel::accepting(connection, current.end_point.clone()))
     }
 
-    fn current(&self) -> Arc<Current> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    fn current(&self) -> Option<Arc<Current>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 

@@ -17,10 +17,7 @@ const MAX_LOGGED_FUNCTIONS: usize = 10;
 
 impl Directory for ConfigPools {
     fn encryption(&self, listener: u16) -> Encryption {
-        match self.tls.acceptor(usize::from(listener)) {
-            Some(_) => self.listen(listener).and_then(|listen| self.encryption_at(listen)).unwrap_or_default(),
-            None => Encryption::Off,
-        }
+        self.listen(listener).and_then(|listen| self.encryption_at(listen)).unwrap_or_default()
     }
 
     fn rules(&self, listener: u16) -> ListenerRules {
