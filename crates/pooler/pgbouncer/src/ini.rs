@@ -75,7 +75,12 @@ pub struct Ini {
     pub settings: Vec<Setting>,
     /// The places of `[pgbouncer]`, each with the number of settings before it.
     pub general_sections: Vec<(usize, Spot)>,
+    /// What was set beside the files, and the number of files before it.
+    pub set: Option<(usize, Vec<(String, String)>)>,
 }
+
+/// The name in errors of what was set beside the files.
+const BESIDE_FILES: &str = "SET";
 
 /// How a file is read; tests have files of their own.
 pub type ReadFile<'r> = &'r dyn Fn(&Path) -> io::Result<String>;
@@ -90,6 +95,35 @@ impl Ini {
         let text = read_file(path).map_err(|error| Problem::error(format!("cannot read it: {error}")).in_file(path))?;
         reader.file(path, text, 0)?;
         Ok(reader.ini)
+    }
+
+    /// Sets a setting of `[pgbouncer]` beside the files, whatever they say.
+    pub fn set(&mut self, key: &str, value: &str) {
+        let (file, mut set) = self.set.take().unwrap_or((self.files.len(), Vec::new()));
+        set.retain(|(known, _)| known != key);
+        set.push((key.to_owned(), value.to_owned()));
+        self.files.truncate(file);
+        self.settings.retain(|setting| setting.key_spot.file < file);
+        let mut text = String::new();
+        for (key, value) in &set {
+            let at = text.len();
+            let spot = |start: usize, length: usize| Spot { file, span: start..start + length };
+            self.settings.push(Setting {
+                section: SectionName::PgBouncer,
+                key: key.clone(),
+                value: value.clone(),
+                key_spot: spot(at, key.len()),
+                value_spot: spot(at + key.len() + 3, value.len()),
+            });
+            text.push_str(&format!("{key} = {value}\n"));
+        }
+        self.files.push(IniFile { path: BESIDE_FILES.into(), text });
+        self.set = Some((file, set));
+    }
+
+    /// The files that were read.
+    pub fn read_files(&self) -> &[IniFile] {
+        &self.files[..self.set.as_ref().map_or(self.files.len(), |(file, _)| *file)]
     }
 
     /// A problem at its place.
@@ -184,6 +218,19 @@ mod tests {
         let expected =
             [(SectionName::Users, "a", 1), (SectionName::Databases, "b", 1), (SectionName::Databases, "c", 0)];
         assert_eq!(read, expected);
+    }
+
+    #[test]
+    fn what_is_set_beside_the_files_comes_last_and_once() {
+        let mut ini = read(&[("p.ini", "[pgbouncer]\nverbose = 1\n")]).unwrap();
+        for (key, value) in [("verbose", "2"), ("user", "a"), ("verbose", "3")] {
+            ini.set(key, value);
+        }
+        let said: Vec<_> = ini.settings.iter().map(|setting| (setting.key.as_str(), setting.value.as_str())).collect();
+        assert_eq!(said, [("verbose", "1"), ("user", "a"), ("verbose", "3")]);
+        assert_eq!((ini.read_files().len(), ini.files.len()), (1, 2));
+        let problem = ini.locate(Problem::error("no"), &ini.settings[2].value_spot);
+        assert_eq!(problem.position(), (2, 11));
     }
 
     #[test]

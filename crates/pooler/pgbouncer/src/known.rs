@@ -74,6 +74,40 @@ impl Known {
     }
 }
 
+/// Settings of `[pgbouncer]` that take a restart to change.
+const FIXED: &[&str] = &[
+    "conffile",
+    "disable_pqexec",
+    "job_name",
+    "listen_addr",
+    "listen_backlog",
+    "listen_port",
+    "log_connections",
+    "log_disconnections",
+    "pidfile",
+    "pkt_buf",
+    "resolv_conf",
+    "service_name",
+    "so_reuseport",
+    "tcp_defer_accept",
+    "tcp_keepalive",
+    "tcp_keepcnt",
+    "tcp_keepidle",
+    "tcp_keepintvl",
+    "tcp_socket_buffer",
+    "tcp_user_timeout",
+    "track_extra_parameters",
+    "unix_socket_dir",
+    "unix_socket_group",
+    "unix_socket_mode",
+    "user",
+];
+
+/// Whether a setting of `[pgbouncer]` can change while the process runs.
+pub fn can_change(name: &str) -> bool {
+    !FIXED.contains(&name)
+}
+
 /// The settings of a section.
 pub fn known(section: SectionName) -> &'static [Known] {
     match section {

@@ -13,6 +13,7 @@ mod toml_text;
 mod translate;
 mod values;
 
+pub use known::can_change;
 pub use machine::Machine;
 pub use page::{names, table};
 pub use translate::{Translation, translate};

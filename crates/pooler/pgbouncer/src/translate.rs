@@ -48,7 +48,7 @@ impl fmt::Debug for Translation {
 impl Translation {
     /// The files that it was made of.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
-        self.ini.files.iter().map(|file| file.path.as_path())
+        self.ini.read_files().iter().map(|file| file.path.as_path())
     }
 
     /// The settings of `[pgbouncer]`, those that the file does not set included: name, value and default.
@@ -63,6 +63,16 @@ impl Translation {
             };
             (known.name, shown, known.default)
         })
+    }
+
+    /// The same files, with a setting of `[pgbouncer]` that is set beside them. They are not read again.
+    ///
+    /// # Errors
+    /// As [`translate`].
+    pub fn with_setting(&self, key: &str, value: &str, machine: &Machine<'_>) -> Result<Self, Problems> {
+        let mut ini = self.ini.clone();
+        ini.set(key, value);
+        translate_ini(ini, machine)
     }
 
     /// Whether the TOML has a password in it.
@@ -91,7 +101,10 @@ impl Translation {
 /// # Errors
 /// All that is wrong with it, and all that cannot be done here.
 pub fn translate(path: &Path, machine: &Machine<'_>) -> Result<Translation, Problems> {
-    let ini = Ini::read(path, machine.read_file)?;
+    translate_ini(Ini::read(path, machine.read_file)?, machine)
+}
+
+fn translate_ini(ini: Ini, machine: &Machine<'_>) -> Result<Translation, Problems> {
     let mut problems = Vec::new();
     let mut notes = Vec::new();
     let general = General::new(&ini, &mut problems, &mut notes);

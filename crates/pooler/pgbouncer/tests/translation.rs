@@ -179,7 +179,7 @@ fn what_has_no_effect_is_listed_once() {
         told.lines().next().unwrap(),
         "p.ini:5:11: warning: taken, and without effect here: pkt_buf, sbuf_loopcnt"
     );
-    assert!(notes(&with("ignore_startup_parameters = options")).contains("is applied instead of being ignored"));
+    assert!(notes(&with("track_extra_parameters = search_path")).contains("all parameters follow the client"));
 }
 
 #[test]

@@ -15,8 +15,6 @@ pub const DEFAULT_AUTH_QUERY: &str = "SELECT rolname, CASE WHEN rolvaliduntil < 
 
 const NO_OPENSSL: &str = "TLS comes from rustls, which has no such choice: take the line away, or put a proxy in front";
 
-const ALLOWED: &str = "a start-up parameter is applied instead of being ignored";
-
 pub const GENERAL: &[Known] = &[
     Known::new("logfile", "", Text, &[("log", "file")], Fate::Same),
     Known::new("pidfile", "", Text, &[("serve", "pid_file")], Fate::Same),
@@ -41,10 +39,10 @@ pub const GENERAL: &[Known] = &[
         "track_extra_parameters",
         "",
         Text,
-        &[],
-        Fate::Accepted("all parameters follow the client, whichever PostgreSQL reports"),
+        &[("listener", "allow_startup_parameters")],
+        Fate::Different("all parameters follow the client; these it may send at its start, too"),
     ),
-    Known::new("ignore_startup_parameters", "", Text, &[], Fate::Different(ALLOWED)),
+    Known::new("ignore_startup_parameters", "", Text, &[("listener", "ignore_startup_parameters")], Fate::Same),
     Known::new("peer_id", "0", Number, &[("serve", "node_id")], Fate::Same),
     Known::new("disable_pqexec", "0", Number, &[("listener", "refuse_simple_queries")], Fate::Same),
     Known::new("application_name_add_host", "0", Number, &[("pool", "application_name_add_host")], Fate::Same),

@@ -56,7 +56,8 @@ impl Writer<'_> {
         if let Some(name) = user.text() {
             self.set("auth_user", name, user);
         }
-        let is_asked = user.text().is_some() || self.ini.settings.iter().any(asks_its_database);
+        // Without a user here, the query is for the databases that name one.
+        let is_asked = user.text().is_some();
         if is_asked {
             self.set("auth_query", query.value, query);
         }

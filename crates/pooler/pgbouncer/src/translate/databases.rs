@@ -169,14 +169,17 @@ impl Writer<'_> {
         if let Some(user) = user {
             self.set("auth_user", user.value, user);
         }
-        let is_asked = user.is_some() || self.get("auth_user").text().is_some();
-        if !is_asked {
+        let is_inherited = self.get("auth_user").text().is_some();
+        if user.is_none() && !is_inherited {
             return;
         }
-        if let Some(query) = query {
+        let general = [self.get("auth_query"), self.get("auth_dbname")];
+        let [of_all, name_of_all] =
+            general.map(|given| Some(given).filter(|_| !is_inherited && given.text().is_some()));
+        if let Some(query) = query.or(of_all) {
             self.set("auth_query", query.value, query);
         }
-        match entry.get("auth_dbname") {
+        match entry.get("auth_dbname").or(name_of_all) {
             Some(database) => self.set("auth_database", self.name_at_server(database.value), database),
             None if entry.name == FALLBACK && self.get("auth_dbname").text().is_none() => {
                 self.toml.comment("Not the database that the client names, in which anyone could put the query.");

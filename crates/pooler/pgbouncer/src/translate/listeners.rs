@@ -8,6 +8,20 @@ use crate::{general::Given, toml_text::Value};
 /// What TLS of clients needs.
 const TLS_FILES: [(&str, &str); 2] = [("client_tls_cert_file", "tls_cert"), ("client_tls_key_file", "tls_key")];
 
+/// The start-up parameters that PgBouncer takes, whatever is configured.
+const ALLOWED_PARAMETERS: [&str; 10] = [
+    "application_name",
+    "client_encoding",
+    "DateStyle",
+    "default_transaction_read_only",
+    "IntervalStyle",
+    "scram_iterations",
+    "search_path",
+    "session_authorization",
+    "standard_conforming_strings",
+    "TimeZone",
+];
+
 /// Permissions that a file may have.
 const MAX_MODE: i64 = 0o777;
 
@@ -140,8 +154,20 @@ impl<'a> Writer<'a> {
         self.set_unless_default("refuse_simple_queries", simple.truth(), simple);
         let size = self.get("max_packet_size");
         self.set_unless_default("max_message_size", size.number(), size);
+        self.startup_parameters();
         let backlog = self.get("listen_backlog");
         self.set_unless_default("backlog", backlog.number(), backlog);
+    }
+
+    fn startup_parameters(&mut self) {
+        let (tracked, ignored) = (self.get("track_extra_parameters"), self.get("ignore_startup_parameters"));
+        let allowed = ALLOWED_PARAMETERS.iter().map(|name| (*name).to_owned()).chain(tracked.list());
+        self.set("allow_startup_parameters", allowed.collect::<Vec<_>>(), tracked);
+        if let Some(text) = ignored.text() {
+            // Blanks and commas, as there.
+            let names = text.split([',', ' ']).filter(|name| !name.is_empty()).map(str::to_owned);
+            self.set("ignore_startup_parameters", names.collect::<Vec<_>>(), ignored);
+        }
     }
 
     /// TLS of clients, which there is over TCP only.

@@ -18,6 +18,9 @@ impl Writer<'_> {
             }
             self.open_entry("user", Some(&entry.spot));
             self.toml.set("name", &entry.name.as_str().into(), Some(&entry.spot));
+            if listed.as_ref().is_some_and(|listed| !listed.contains(&entry.name)) {
+                self.put("rules_only", true);
+            }
             if let Some(size) = entry.get("pool_size").filter(|size| size.number() > 0) {
                 self.set("max_size", self.count(size.number()), size);
                 if least > size.number() {
