@@ -9,7 +9,7 @@ pub(crate) mod target;
 
 use std::sync::Arc;
 
-use seam::{Encryption, PoolId};
+use seam::{Encryption, Origin, PoolId};
 
 use crate::wire::encryption::ServerEncryption;
 
@@ -86,6 +86,8 @@ pub struct StartRequest<'a> {
     pub replication: Option<&'a str>,
     /// All other parameters, those in `options` included; no name twice.
     pub settings: &'a [(String, String)],
+    /// Where the client comes from.
+    pub origin: Origin,
 }
 
 /// When a server returns to its pool.

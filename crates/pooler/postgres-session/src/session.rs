@@ -68,4 +68,4 @@ pub(crate) use shared::Postgres;
 pub(crate) use soil::Soil;
 pub(crate) use statements::{PREFIX, Reliance, Statement};
 pub(crate) use survey::Survey;
-pub(crate) use wording::{ErrorText, Occasion, Wording};
+pub(crate) use wording::{ErrorText, NO_PASSWORD, OTHER_VERIFIER, Occasion, Wording};

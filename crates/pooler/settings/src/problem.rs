@@ -152,6 +152,7 @@ const KEYS_WITHOUT_SECRETS: &[&[&str]] = &[
     // The process, and its administrators
     &["workers", "drain_time", "stay_time", "max_auth_failures", "node_id", "log_connections", "log_disconnections"],
     &["compatible_with", "max_message_size", "refuse_simple_queries", "wait_notice_time", "login_notice"],
+    &["allow_startup_parameters", "ignore_startup_parameters"],
     &["scram_iterations"],
     &["listen", "user_label", "names", "admins", "viewers", "view_needs_token", "role"],
     &["pid_file", "user", "level", "syslog", "syslog_ident", "syslog_facility", "stats_period"],
@@ -163,6 +164,7 @@ const KEYS_WITHOUT_SECRETS: &[&[&str]] = &[
         "password_files",
         "token_file",
         "certificate",
+        "rules_only",
         "auth_user",
         "auth_query",
         "auth_database",

@@ -33,6 +33,8 @@ pub enum Rejection {
     Rule,
     /// The rule asks for no proof, and the user does not exist.
     UnknownUser,
+    /// The same, and a lookup has not found the user either.
+    NotFound,
     /// The user of the client's process on this machine may not log in under this name.
     Peer,
     /// The client has shown no certificate for this user.

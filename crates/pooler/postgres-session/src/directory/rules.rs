@@ -13,4 +13,9 @@ pub struct ListenerRules {
     pub wait_notice_time: Option<Duration>,
     /// What clients are told when they have logged in.
     pub login_notice: Option<Arc<str>>,
+    /// The start-up parameters that clients may send, unless they ask for replication; `None`: all.
+    pub allowed_parameters: Option<Arc<[String]>>,
+    /// Start-up parameters that are not applied, unless the client asks for replication. `options` stands for all that
+    /// are in it and not allowed.
+    pub ignored_parameters: Arc<[String]>,
 }

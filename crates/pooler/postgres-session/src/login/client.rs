@@ -4,9 +4,12 @@
 use std::sync::Arc;
 
 use scram::Mechanism;
-use seam::{Blame, ClientTag, CloseReason, Effect, Input, LeaseKind, Outbox, Peer, Secured, Standing, Verdict};
+use seam::{Blame, ClientTag, CloseReason, Effect, Input, LeaseKind, Origin, Outbox, Peer, Secured, Standing, Verdict};
 
-use super::refusal::refuse_route;
+use super::{
+    refusal::refuse_route,
+    startup_rules::{NotAllowed, restrict},
+};
 use crate::{
     Encryption, LoginAttempt, Look, PoolMode, Proof, Route, StartRequest, Unknown,
     random::{nonce, random},
@@ -190,8 +193,15 @@ impl Postgres {
             let hint = "Connect with sslmode=require, or a stricter one.";
             return fail(me, client, code::INVALID_AUTHORIZATION, "TLS is required here", hint, out);
         }
-        self.rules.set(login.origin.listener, &self.directory.rules(login.origin.listener));
+        let rules = self.directory.rules(login.origin.listener);
+        self.rules.set(login.origin.listener, &rules);
         login.start = start;
+        if let Err(NotAllowed { name, in_options }) = restrict(&mut login.start, &rules) {
+            let place = if in_options { " in options" } else { "" };
+            let message = format!("unsupported startup parameter{place}: {name}");
+            let hint = "The listener's allow_startup_parameters does not name it.";
+            return fail(me, client, code::PROTOCOL_VIOLATION, &message, hint, out);
+        }
         let found = self.directory.proof(&login.attempt());
         self.ask_for_proof(me, client, found, out);
     }
@@ -307,8 +317,8 @@ impl Postgres {
     }
 
     /// Where a client is served that has proved who it is.
-    fn find_route(&self, start: &Start) -> Result<Route, Unknown> {
-        let request = StartRequest { replication: start.replication.as_deref(), settings: &start.settings };
+    fn find_route(&self, start: &Start, origin: Origin) -> Result<Route, Unknown> {
+        let request = StartRequest { replication: start.replication.as_deref(), settings: &start.settings, origin };
         match self.directory.dedicated_route(&start.database, &start.user, &request)? {
             Some(route) => Ok(route),
             None => self.directory.route(&start.database, &start.user),
@@ -325,7 +335,7 @@ impl Postgres {
     ) {
         let Phase::Login(login) = &mut client.phase else { unreachable!("the client is logging in") };
         login.step = Step::Parameters;
-        match self.find_route(&login.start) {
+        match self.find_route(&login.start, login.origin) {
             Ok(route) => {
                 client.pool = route.pool;
                 client.mode = route.mode;
@@ -515,6 +525,7 @@ fn refuse_start(me: ClientTag, client: &mut Client, error: &StartError, out: &mu
     let ours = ErrorText::new(code, message, hint);
     match error {
         StartError::NoUser => client.fail_for(me, Occasion::NoUserName, ours, Blame::Client, out),
+        StartError::Option(_) => client.fail_for(me, Occasion::Options, ours, Blame::Client, out),
         StartError::Version(..=2, _) => client.fail_for(me, Occasion::OldProtocol, ours, Blame::Client, out),
         _ => fail(me, client, &ours.code, &ours.message, &ours.hint, out),
     }

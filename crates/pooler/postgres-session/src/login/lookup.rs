@@ -5,7 +5,9 @@ use seam::{Blame, ClientTag, CloseReason, Effect, LeaseKind, Outbox, Peer, Verdi
 
 use crate::{
     Ask, LoginAttempt, Proof, Unknown,
-    session::{Client, Link, Lookup, Phase, Postgres, Purpose, ServerSide, lookup::write_question},
+    session::{
+        Client, ErrorText, Link, Lookup, Occasion, Phase, Postgres, Purpose, ServerSide, lookup::write_question,
+    },
     wire::{Failure, Report, Severity, code},
 };
 
@@ -65,12 +67,10 @@ impl Postgres {
 
 /// No server could be asked who the client is. The client, which has not logged in, is not told why.
 pub(crate) fn fail_lookup(me: ClientTag, client: &mut Client, user: &str, why: &str, out: &mut Outbox) {
-    let report = Report {
-        severity: Severity::Fatal,
-        code: code::CANNOT_CONNECT_NOW,
-        message: "authentication is not possible now",
-        hint: "The database could not be asked who may log in; Poolhouse's log says why.",
-    };
+    let hint = "The database could not be asked who may log in; Poolhouse's log says why.";
+    let ours = ErrorText::new(code::CANNOT_CONNECT_NOW, "authentication is not possible now", hint);
+    let ErrorText { code, message, hint } = client.entrance.wording().choose(Occasion::LookupFailed, ours);
+    let report = Report { severity: Severity::Fatal, code: &code, message: &message, hint: &hint };
     out.insert(Peer::Client(me), |to| report.write(to));
     let text = format!("auth_query for user \"{}\" failed: {why}", user.escape_debug());
     client.close(me, CloseReason::Error(Blame::Server, text), out);

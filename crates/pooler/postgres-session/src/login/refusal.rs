@@ -58,6 +58,7 @@ fn describe(rejection: Rejection, user: &str) -> (&'static str, String, String) 
             (code::PROTOCOL_VIOLATION, "login rejected".to_owned(), "A line of the HBA file refuses such clients.")
         }
         Rejection::UnknownUser => (code::PROTOCOL_VIOLATION, "\"trust\" authentication failed".to_owned(), ""),
+        Rejection::NotFound => (code::PROTOCOL_VIOLATION, "no such user".to_owned(), ""),
         Rejection::Peer => (
             code::PROTOCOL_VIOLATION,
             "unix socket login rejected".to_owned(),

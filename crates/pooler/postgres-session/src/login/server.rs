@@ -13,7 +13,7 @@ use crate::{
     },
     random::nonce,
     session::{
-        AfterDefaults, Dedicated, Postgres, Purpose, Server, Stage,
+        AfterDefaults, Dedicated, NO_PASSWORD, OTHER_VERIFIER, Postgres, Purpose, Server, Stage,
         facts::Facts,
         plans::Plans,
         server::CancelKey,
@@ -534,7 +534,7 @@ impl Login {
         };
         answer.map_err(|error| match error {
             scram::Error::NoKeys => Refused::forever(format!(
-                "the server's SCRAM verifier of user \"{user}\" has another salt or number of iterations than the \
+                "{OTHER_VERIFIER} \"{user}\" has another salt or number of iterations than the \
                  one that \
                  clients are checked against, so their logins do not open the server: configure the very verifier that \
                  is in pg_authid there; after a change of the password the user must log in again"
@@ -578,7 +578,7 @@ impl Login {
                 }
                 None => "none is configured",
             };
-            Refused::forever(format!("the server asks for a password of user \"{}\" and {known}", self.how.user))
+            Refused::forever(format!("{NO_PASSWORD} \"{}\" and {known}", self.how.user))
         })
     }
 }

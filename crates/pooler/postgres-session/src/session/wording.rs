@@ -13,6 +13,13 @@ pub enum Wording {
     PgBouncer,
 }
 
+/// How the error begins if a server asks for a password that is not known.
+pub(crate) const NO_PASSWORD: &str = "the server asks for a password of user";
+/// How the error begins if a server checks against another SCRAM verifier than the one that is known.
+pub(crate) const OTHER_VERIFIER: &str = "the server's SCRAM verifier of user";
+/// How errors begin if nothing is known with which Poolhouse could log in to a server.
+const NOTHING_TO_PROVE: [&str; 2] = [NO_PASSWORD, OTHER_VERIFIER];
+
 /// Why a client gets an error, as far as PgBouncer has words for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Occasion<'a> {
@@ -22,6 +29,8 @@ pub(crate) enum Occasion<'a> {
     NoUserName,
     /// The first packet has a major version other than 3.
     OldProtocol,
+    /// The start-up parameter `options` has what is no setting.
+    Options,
     /// `scram`: the proof was one of SCRAM.
     WrongPassword {
         scram: bool,
@@ -29,6 +38,8 @@ pub(crate) enum Occasion<'a> {
     /// The client was not asked for a proof, and may not connect.
     NotAdmitted,
     Refused(&'a Refusal),
+    /// No database could be asked who the client is.
+    LookupFailed,
     NoServerInTime,
     /// The database refuses Poolhouse's login. The text is the database's, with its SQLSTATE behind it.
     LoginRefused(&'a str),
@@ -91,6 +102,9 @@ fn words_of_pgbouncer(occasion: Occasion<'_>) -> Option<ErrorText> {
             format!("bad packet header: '{digits}'")
         }
         Occasion::DatabaseDisabled(name) => format!("database \"{name}\" is disabled"),
+        Occasion::LoginRefused(text) if NOTHING_TO_PROVE.iter().any(|begin| text.starts_with(begin)) => {
+            "wrong password type".to_owned()
+        }
         Occasion::LoginRefused(text) => {
             let (message, sqlstate) = split_sqlstate(text);
             return Some(ErrorText::new(sqlstate.unwrap_or(code::PROTOCOL_VIOLATION), message, ""));
@@ -104,9 +118,13 @@ fn fixed_words(occasion: Occasion<'_>) -> Option<&'static str> {
     Some(match occasion {
         Occasion::NoUserName => "no username supplied",
         Occasion::OldProtocol => "old V2 protocol not supported",
+        Occasion::Options => {
+            "unsupported options startup parameter: only '-c config=val' and '--config=val' are allowed"
+        }
         Occasion::WrongPassword { scram: true } => "SASL authentication failed",
         Occasion::WrongPassword { scram: false } => "password authentication failed",
         Occasion::NotAdmitted => "\"trust\" authentication failed",
+        Occasion::LookupFailed => "bouncer config error",
         Occasion::NoServerInTime => "query_wait_timeout",
         Occasion::PoolClosed => "database removed",
         Occasion::ServerLost => "server conn crashed?",
@@ -122,6 +140,8 @@ fn fixed_words(occasion: Occasion<'_>) -> Option<&'static str> {
             "client connections exceeded (max_user_client_connections)"
         }
         Occasion::Refused(Refusal::DatabaseKilled) => "database removed",
+        Occasion::Refused(Refusal::ShuttingDown) => "server shutting down",
+        Occasion::Refused(Refusal::ServerReplaced) => "database configuration changed",
         Occasion::Refused(Refusal::LoginTimeout) => "client_login_timeout",
         Occasion::Refused(Refusal::IdleTimeout) => "client_idle_timeout",
         Occasion::Refused(Refusal::QueryTimeout) => "query timeout",

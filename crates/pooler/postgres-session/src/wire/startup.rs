@@ -38,6 +38,8 @@ pub(crate) struct Start {
     pub(crate) database: String,
     /// Settings, those of `options` first, as PostgreSQL applies them; no name twice.
     pub(crate) settings: Vec<(String, String)>,
+    /// How many of them `options` has named.
+    pub(crate) settings_of_options: usize,
     /// The protocol version: no newer than the client asked for.
     pub(crate) version: u32,
     /// The client must be told that its version or options are not supported.
@@ -133,20 +135,28 @@ impl Start {
         if start.database.is_empty() {
             start.database.clone_from(&start.user);
         }
-        for (name, value) in options::parse(&options).map_err(StartError::Option)?.into_iter().chain(given) {
-            // At the start of a session it has no effect; set later, it would.
-            if name.eq_ignore_ascii_case("seed") {
-                continue;
-            }
-            match start.settings.iter_mut().find(|(known, _)| known.eq_ignore_ascii_case(&name)) {
-                Some((_, known)) => *known = value,
-                None => start.settings.push((name, value)),
-            }
+        for (name, value) in options::parse(&options).map_err(StartError::Option)? {
+            start.set(name, value);
+        }
+        start.settings_of_options = start.settings.len();
+        for (name, value) in given {
+            start.set(name, value);
         }
         if start.settings.len() > MAX_SETTINGS {
             return Err(StartError::Malformed("more than 128 parameters"));
         }
         Ok(start)
+    }
+
+    fn set(&mut self, name: String, value: String) {
+        // At the start of a session it has no effect; set later, it would.
+        if name.eq_ignore_ascii_case("seed") {
+            return;
+        }
+        match self.settings.iter_mut().find(|(known, _)| known.eq_ignore_ascii_case(&name)) {
+            Some((_, known)) => *known = value,
+            None => self.settings.push((name, value)),
+        }
     }
 }
 
