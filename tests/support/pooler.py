@@ -41,6 +41,7 @@ DATABASE_KEYS = {
 LISTENER_KEYS = {
     "soft_limit": None, "hard_limit": "max_client_conn", "evict_min_idle": None, "client_idle_time": "client_idle_timeout",
     "max_message_size": "max_packet_size", "refuse_simple_queries": "disable_pqexec", "wait_notice_time": "query_wait_notify", "login_notice": "login_notify_message",
+    "allow_startup_parameters": None, "ignore_startup_parameters": None,
     "newcomer_wait_time": None, "login_time": "client_login_timeout", "query_time": "query_timeout", "transaction_idle_time": "idle_transaction_timeout",
     "transaction_time": "transaction_timeout", "backlog": "listen_backlog", "reuse_port": "so_reuseport", "socket_mode": "unix_socket_mode", "socket_group": "unix_socket_group",
 }

@@ -63,6 +63,11 @@ impl Failure {
         Self { hint: Some(hint.into()), ..self }
     }
 
+    /// The configuration cannot be read again.
+    pub fn of_configuration(message: impl Into<String>) -> Self {
+        Self::with_code(code::CONFIG_FILE_ERROR, message)
+    }
+
     /// The client has cancelled the command.
     pub fn cancelled() -> Self {
         Self { code: code::QUERY_CANCELED, ..Self::new("the client has cancelled the command") }

@@ -12,6 +12,9 @@ use crate::{
     writing::{write_answer, write_failure, write_ready},
 };
 
+/// The start-up parameter by which a connection says that its user runs the process. Only the program itself may send
+/// it: it hands on no parameters of clients.
+pub const OWNER_PARAMETER: &str = "console_owner";
 /// Bytes of a message from the client. Commands are short.
 pub const MAX_MESSAGE_BYTES: usize = 16 * 1024;
 /// Bytes of a start-up packet, as PostgreSQL limits it.
@@ -29,8 +32,9 @@ const GSS_REQUEST: u32 = 80_877_104;
 pub enum Next {
     /// Wait for more bytes.
     Input,
-    /// A user comes: [`Session::admit`] lets it in, [`Session::refuse`] does not.
-    Login { user: String },
+    /// A user comes: [`Session::admit`] lets it in, [`Session::refuse`] does not. `is_owner`: the program that hands
+    /// connections on says so, by [`OWNER_PARAMETER`].
+    Login { user: String, is_owner: bool },
     /// Carry out a command, and report its outcome by [`Session::complete`].
     Run(Command),
     /// Cancel the command of the connection with this key; then close this connection.
@@ -173,14 +177,14 @@ impl Session {
                 }))
             }
             _ if code >> 16 == PROTOCOL_3 => {
-                let user = read_user(&mut fields);
+                let read = read_user(&mut fields);
                 self.input.drain(..length);
-                let Some(user) = user else {
+                let Some((user, is_owner)) = read else {
                     self.fail_fatally("no user in the start-up packet", out);
                     return None;
                 };
                 self.phase = Phase::Login;
-                Some(Next::Login { user })
+                Some(Next::Login { user, is_owner })
             }
             _ => {
                 self.fail_fatally("unsupported version of the protocol", out);
@@ -274,15 +278,16 @@ impl Session {
     }
 }
 
-/// The user that a start-up packet names.
-fn read_user(fields: &mut Fields<'_>) -> Option<String> {
-    let mut user = None;
+/// The user that a start-up packet names, and whether it is the owner.
+fn read_user(fields: &mut Fields<'_>) -> Option<(String, bool)> {
+    let (mut user, mut is_owner) = (None, false);
     loop {
         let name = fields.text()?;
         if name.is_empty() {
-            return user;
+            return user.map(|user| (user, is_owner));
         }
         let value = fields.text()?;
+        is_owner |= name == OWNER_PARAMETER;
         if name == "user" && user.is_some() {
             return None;
         }

@@ -10,6 +10,7 @@ pub(crate) mod code {
     pub(crate) const DUPLICATE_STATEMENT: &str = "42P05";
     pub(crate) const CONFIGURATION_LIMIT_EXCEEDED: &str = "53400";
     pub(crate) const QUERY_CANCELED: &str = "57014";
+    pub(crate) const CONFIG_FILE_ERROR: &str = "F0000";
 }
 
 /// Types of messages to the client.

@@ -34,7 +34,7 @@ fn start(code: u32, body: &[u8]) -> Vec<u8> {
 fn logged_in(role: Role) -> Session {
     let (mut session, mut out) = (Session::default(), Vec::new());
     session.receive(&start(3 << 16, b"user\0app\0database\0d\0\0"));
-    assert_eq!(session.next(&mut out), Next::Login { user: "app".to_owned() });
+    assert_eq!(session.next(&mut out), Next::Login { user: "app".to_owned(), is_owner: false });
     session.admit(role, &[("server_version", "1")], (7, 8), &mut out);
     assert_eq!(kinds(&out), "RSKZ");
     session

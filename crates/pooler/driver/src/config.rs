@@ -35,6 +35,8 @@ pub struct DriverConfig {
     pub log_connections: bool,
     /// Each client that asks for a database is worth a line in the log, before it has proved who it is.
     pub log_login_attempts: bool,
+    /// Each connection to a database is worth a line in the log when it is made, and when it ends.
+    pub log_servers: bool,
     /// Each client that has logged in and goes is worth a line in the log.
     pub log_disconnections: bool,
     /// What is left to other processes from the start: see [`Handle::reserve`](crate::Handle::reserve).
@@ -53,6 +55,7 @@ impl Default for DriverConfig {
             tcp: TcpOptions::default(),
             log_connections: false,
             log_login_attempts: false,
+            log_servers: false,
             log_disconnections: false,
             reserved: HashMap::new(),
         }
@@ -74,7 +77,7 @@ pub struct ListenerSpec<S = OwnedFd> {
     pub gate: GateConfig,
     /// Time-outs of its clients.
     pub timeouts: Timeouts,
-    /// What accepts TLS here, if anything: needed where the protocol asks for it.
+    /// What accepts TLS here: needed where the protocol asks for it.
     pub tls: Option<Arc<TlsAcceptor>>,
     /// Proxies there begin each connection with a header that names their client (PROXY protocol, version 2).
     pub proxies: Vec<Network>,

@@ -69,6 +69,12 @@ impl Handle {
         all
     }
 
+    /// Has [`Self::snapshot`] count all requests up to now, which it may do half a second late. Waits for the workers for up
+    /// to 200 ms each.
+    pub fn publish_traffic(&self) {
+        self.ask_all(|reply| Command::PublishTraffic { reply });
+    }
+
     /// Up to `limit` servers. Waits for the workers for up to 200 ms each.
     pub fn servers(&self, limit: usize) -> Vec<ServerInfo> {
         let mut all = self.ask_all(|reply| Command::Servers { limit, reply });

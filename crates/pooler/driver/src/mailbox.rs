@@ -78,6 +78,10 @@ pub(crate) enum Command {
         limit: usize,
         reply: SyncSender<Vec<ServerInfo>>,
     },
+    /// Add the counts of traffic to those of the pools.
+    PublishTraffic {
+        reply: SyncSender<Vec<()>>,
+    },
     /// Close a client, and say whether there was one.
     Kill {
         client: u64,

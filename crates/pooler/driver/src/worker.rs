@@ -37,7 +37,7 @@
 //!   session has consumed. [`preface`]: bytes for a server that wait for the request behind them.
 //! - [`unauthenticated`], [`eviction`]: clients that make room for others. [`client_states`]: the states of clients.
 //! - [`posts`], [`surveys`]: what sessions send to each other. [`tls_upgrade`]: connections that go on in TLS.
-//! - [`connection_log`], [`inspect`]: what logs and operators are told.
+//! - [`connection_log`], [`server_log`], [`inspect`]: what logs and operators are told.
 //!
 //! What a pool decides comes back as [`Work`], for a client (`leases`) or for the mux of clients that share
 //! (`sharing`).
@@ -78,6 +78,7 @@ mod proxies;
 mod return_requests;
 mod server_deadlines;
 mod server_end;
+mod server_log;
 mod servers;
 mod share;
 mod sharing;
@@ -378,6 +379,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Command::Act(pool, action) => self.pools.push_action(pool, action),
             Command::Forget(pool) => self.forget_pool(pool),
             Command::Meet(demand) => self.pools.push_demand(demand),
+            Command::PublishTraffic { reply } => {
+                self.publish_traffic_now();
+                let _ = reply.try_send(Vec::new());
+            }
             Command::Clients { which, limit, reply } => {
                 let _ = reply.try_send(self.inspect_clients(which, limit));
             }

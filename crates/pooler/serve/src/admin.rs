@@ -194,6 +194,11 @@ impl Admin {
         self.0.draining.store(true, Ordering::Relaxed);
     }
 
+    /// Whether the process is about to end.
+    pub fn is_draining(&self) -> bool {
+        self.0.draining.load(Ordering::Relaxed)
+    }
+
     /// Keeps the last hour of the pools, from now on and for ever.
     pub async fn keep_history(self) {
         let mut looks = tokio::time::interval(history::SAMPLE_INTERVAL);
@@ -292,7 +297,7 @@ async fn health() -> &'static str {
 
 /// 200 unless the process drains, or no upstream can be reached.
 async fn ready(State(admin): State<Admin>) -> Response {
-    if admin.0.draining.load(Ordering::Relaxed) {
+    if admin.is_draining() {
         return (StatusCode::SERVICE_UNAVAILABLE, "draining\n").into_response();
     }
     match admin

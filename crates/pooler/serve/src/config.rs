@@ -503,6 +503,8 @@ pub struct User {
     pub other_passwords: OtherPasswords,
     /// Whether the user logs in with a client certificate of this name, and with nothing else.
     pub certificate: bool,
+    /// Whether these are rules for a user whom a lookup may find, and let no user in by themselves.
+    pub rules_only: bool,
     /// Overrides the database's mode.
     pub mode: Option<Mode>,
     /// Overrides the database's `max_size`.

@@ -8,6 +8,7 @@ mod sinks;
 use std::{
     fmt::{self, Debug, Write},
     io::IsTerminal,
+    sync::Arc,
 };
 
 use tracing::field::Field;
@@ -16,6 +17,9 @@ use tracing_subscriber::{
     EnvFilter,
     field::MakeExt,
     fmt::format::{Writer, debug_fn},
+    layer::SubscriberExt,
+    reload,
+    util::SubscriberInitExt,
 };
 
 pub use self::{pgbouncer::PgBouncerLines, sinks::Sinks};
@@ -62,8 +66,33 @@ const DEFAULT_LEVEL: &str = "info";
 /// The running log. Dropping it waits until all queued lines are written.
 pub struct Logs {
     dropped: ErrorCounter,
-    sinks: Sinks,
+    control: LogControl,
     _guard: WorkerGuard,
+}
+
+/// Has a running log follow a configuration that is read again. A clone is the same.
+#[derive(Clone)]
+pub struct LogControl {
+    sinks: Sinks,
+    /// Changes the level; `None` if the command line has set it, or the log is another's.
+    level: Option<Arc<dyn Fn(EnvFilter) + Send + Sync>>,
+}
+
+impl LogControl {
+    /// Opens files anew, and takes the level that is configured.
+    ///
+    /// # Errors
+    /// When a file cannot be opened: lines go where they went before.
+    pub fn follow(&self, configured: &Log) -> Result<(), String> {
+        if let Some(change) = &self.level {
+            change(filter(configured.level.unwrap_or(DEFAULT_LEVEL))?);
+        }
+        self.sinks.reopen(configured)
+    }
+}
+
+fn filter(level: &str) -> Result<EnvFilter, String> {
+    EnvFilter::try_new(level).map_err(|_| format!("`{level}` is no log level: error, warn, info, debug or trace"))
 }
 
 impl Logs {
@@ -73,30 +102,33 @@ impl Logs {
     /// When the level is invalid, or a file cannot be opened.
     pub fn start(options: &LogOptions, configured: &Log, as_pgbouncer: Option<PgBouncerLines>) -> Result<Self, String> {
         let level = options.level.as_deref().or(configured.level).unwrap_or(DEFAULT_LEVEL);
-        let filter = EnvFilter::try_new(level)
-            .map_err(|_| format!("`{level}` is no log level: error, warn, info, debug or trace"))?;
+        let filter = filter(level)?;
         let sinks = Sinks::open(configured, options.quiet)?;
         let builder =
             NonBlockingBuilder::default().lossy(true).buffered_lines_limit(MAX_QUEUED_LINES).thread_name("logs");
         let (writer, guard) = builder.finish(sinks.clone());
         let dropped = writer.error_counter();
-        let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_target(false);
+        let (filter, handle) = reload::Layer::new(filter);
+        let all = tracing_subscriber::registry().with(filter);
+        let lines = tracing_subscriber::fmt::layer().with_writer(writer).with_target(false);
         let is_on_terminal = sinks.is_stderr_only() && std::io::stderr().is_terminal();
         // A test may have set up a log already, which stays.
-        let _ = match (options.format, as_pgbouncer) {
-            (LogFormat::Text, Some(shape)) => lines.with_ansi(false).event_format(shape).try_init(),
+        let begun = match (options.format, as_pgbouncer) {
+            (LogFormat::Text, Some(shape)) => all.with(lines.with_ansi(false).event_format(shape)).try_init(),
             (LogFormat::Text, None) => {
                 let fields = debug_fn(write_field).delimited(" ");
-                lines.fmt_fields(fields).with_ansi(is_on_terminal).try_init()
+                all.with(lines.fmt_fields(fields).with_ansi(is_on_terminal)).try_init()
             }
-            (LogFormat::Json, _) => lines.json().flatten_event(true).try_init(),
+            (LogFormat::Json, _) => all.with(lines.json().flatten_event(true)).try_init(),
         };
-        Ok(Self { dropped, sinks, _guard: guard })
+        let change: Arc<dyn Fn(EnvFilter) + Send + Sync> = Arc::new(move |filter| drop(handle.reload(filter)));
+        let level = (begun.is_ok() && options.level.is_none()).then_some(change);
+        Ok(Self { dropped, control: LogControl { sinks, level }, _guard: guard })
     }
 
-    /// Where lines go.
-    pub fn sinks(&self) -> Sinks {
-        self.sinks.clone()
+    /// What a reload changes.
+    pub fn control(&self) -> LogControl {
+        self.control.clone()
     }
 
     /// The counter of dropped lines.

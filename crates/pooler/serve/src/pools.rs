@@ -301,7 +301,8 @@ impl ConfigPools {
         if let Some(id) = table.ids.get(&key) {
             return Ok(*id);
         }
-        let made_up = self.config.databases[database].name == FALLBACK || key.is_made_up();
+        let is_covered = self.config.databases[database].name == FALLBACK;
+        let made_up = is_covered || key.is_made_up();
         let most = if made_up { MAX_POOLS - RESERVED_FOR_CONFIGURED } else { MAX_POOLS };
         if table.entries.len() >= most + self.lookups.iter().flatten().count() {
             let text =
@@ -320,6 +321,9 @@ impl ConfigPools {
                 return Err(Unknown::Full(text));
             }
             table.made_up.insert(Arc::clone(user), has + 1);
+        }
+        if is_covered && self.config.is_in_place_of_pgbouncer() && !table.has_database(&key) {
+            tracing::info!(database = key.label(), "first use of a database that only \"*\" covers");
         }
         let entry = Entry { database, key: key.clone(), made_for };
         let id = table.add(entry).ok_or_else(|| Unknown::Full("there are no numbers left for pools".to_owned()))?;
@@ -375,6 +379,11 @@ impl ConfigPools {
 }
 
 impl Table {
+    /// Whether there is a pool of the same database.
+    fn has_database(&self, key: &Key) -> bool {
+        self.entries.values().any(|entry| entry.key.label() == key.label())
+    }
+
     /// `None` if all ids have been used.
     fn add(&mut self, entry: Entry) -> Option<PoolId> {
         let id = PoolId(self.next);

@@ -30,7 +30,19 @@ pub fn from_file(path: &Path, insecure_no_auth: bool) -> Result<Config, Problems
 /// # Errors
 /// As [`from_file`].
 pub fn from_ini(path: &Path) -> Result<Config, Problems> {
-    let translation = Arc::new(translate(path, &Machine::here())?);
+    of_translation(path, translate(path, &Machine::here())?)
+}
+
+/// What a file of PgBouncer's becomes when a setting is set beside it. It is not read again.
+///
+/// # Errors
+/// As [`from_file`].
+pub fn with_setting(path: &Path, of: &Translation, key: &str, value: &str) -> Result<Config, Problems> {
+    of_translation(path, of.with_setting(key, value, &Machine::here())?)
+}
+
+fn of_translation(path: &Path, translation: Translation) -> Result<Config, Problems> {
+    let translation = Arc::new(translation);
     let reading = read(path, &translation.toml, &|_| None);
     let config = usable(reading, false).map_err(|Problems(problems)| located(problems, &translation))?;
     if !config.authenticates(Kind::Postgres) {

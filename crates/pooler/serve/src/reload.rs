@@ -14,10 +14,10 @@ use crate::{
     check::{Machine, check},
     config::{Config, Listener, Source},
     live_pools::{LivePools, Succession},
-    logs::Sinks,
+    logs::LogControl,
     password_commands::{CommandStatus, PasswordCommands},
     pools::ConfigPools,
-    read::{again, named_files_again},
+    read::{again, named_files_again, with_setting},
     seeds::look_up_hosts,
     tls::Tls,
 };
@@ -30,7 +30,7 @@ pub struct Reloader {
     /// The programs that give passwords of databases.
     commands: Arc<PasswordCommands>,
     certificates: RwLock<Arc<[KnownCertificate]>>,
-    sinks: Sinks,
+    logs: LogControl,
     /// The configuration at start. Its listeners are open, in its order, and settings that take a restart follow it.
     first: Arc<Config>,
     in_force: RwLock<Arc<Config>>,
@@ -71,7 +71,7 @@ impl Reloader {
         config: Arc<Config>,
         tls: Arc<Tls>,
         commands: Arc<PasswordCommands>,
-        sinks: Sinks,
+        logs: LogControl,
     ) -> Self {
         let certificates = RwLock::new(certificates(&config).into());
         let (first, in_force) = (Arc::clone(&config), RwLock::new(config));
@@ -82,7 +82,7 @@ impl Reloader {
             tls,
             commands,
             certificates,
-            sinks,
+            logs,
             first,
             in_force,
             reloading: Mutex::new(()),
@@ -135,7 +135,7 @@ impl Reloader {
             Ok(self.put_in_force(config, tls, &warnings))
         });
         // Whatever became of it, a log file that was moved away is opened anew.
-        if let Err(error) = self.sinks.reopen(&self.in_force().log) {
+        if let Err(error) = self.logs.follow(&self.in_force().log) {
             tracing::error!("{error}");
         }
         match &outcome {
@@ -199,15 +199,34 @@ impl Reloader {
         Ok(())
     }
 
+    /// Sets a setting of a file of PgBouncer's, until the file is read again. `None` if the configuration is of another
+    /// kind.
+    ///
+    /// # Errors
+    /// When the value makes no sense, or what comes of it; nothing changes then.
+    pub fn set(&self, key: &str, value: &str) -> Option<Result<(), Problems>> {
+        let _reloading = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
+        let in_force = self.in_force();
+        let translation = in_force.source.as_ref()?.translation.as_ref()?;
+        let changed = |source: &Source, _| with_setting(&source.path, translation, key, value);
+        let config = read(&in_force, &self.first.listeners, changed);
+        Some(config.and_then(|(config, _)| {
+            let (mut before, mut after) = (Vec::new(), Vec::new());
+            note_restarts(&self.first, &in_force, &mut before);
+            note_restarts(&self.first, &config, &mut after);
+            if let Some(note) = after.into_iter().find(|note| !before.contains(note)) {
+                return Err(Problem::error(note).into());
+            }
+            let tls = self.tls.renew(&config)?;
+            let log = config.log.clone();
+            self.put_in_force(config, tls, &[]);
+            self.logs.follow(&log).map_err(|error| Problem::error(error).into())
+        }))
+    }
+
     fn put_in_force(&self, config: Config, tls: Tls, warnings: &[Problem]) -> Reloaded {
         let mut notes: Vec<String> = warnings.iter().map(one_line).collect();
         note_restarts(&self.first, &config, &mut notes);
-        for listener in config.listeners.iter().filter(|listener| listener.tls.is_some()) {
-            let before = self.first.listeners.iter().find(|opened| opened.listen == listener.listen);
-            if before.is_some_and(|before| before.tls.is_none()) {
-                notes.push(format!("TLS at {} is new: restart Poolhouse for that", listener.listen));
-            }
-        }
         let listeners = self.first.listeners.iter().map(|opened| {
             let now = config.listeners.iter().find(|listener| listener.listen == opened.listen).unwrap_or(opened);
             (now.gate, now.timeouts)
@@ -232,7 +251,11 @@ impl Reloader {
 type ReadAgain = fn(&Source, bool) -> Result<Config, Problems>;
 
 /// Reads the file of the configuration in force; `opened` are the open listeners. Returns warnings, too.
-fn read(in_force: &Config, opened: &[Listener], read_again: ReadAgain) -> Result<(Config, Vec<Problem>), Problems> {
+fn read(
+    in_force: &Config,
+    opened: &[Listener],
+    read_again: impl FnOnce(&Source, bool) -> Result<Config, Problems>,
+) -> Result<(Config, Vec<Problem>), Problems> {
     let Some(source) = &in_force.source else {
         let problem = Problem::error("there is no configuration file to read again: all was given on the command line");
         return Err(problem.hint("start with --config, or restart with other arguments").into());
@@ -311,7 +334,6 @@ fn note_restarts(old: &Config, new: &Config, notes: &mut Vec<String>) {
     for (key, is_other) in [
         ("pid_file", old.serve.pid_file != new.serve.pid_file),
         ("compatible_with", old.serve.compatible_with != new.serve.compatible_with),
-        ("the level of the log", old.log.level != new.log.level),
     ] {
         if is_other {
             note(format!("{key} has changed"));

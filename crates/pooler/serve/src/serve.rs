@@ -133,7 +133,7 @@ pub fn serve(config: Config, options: &ServeOptions<'_>, new_examiner: NewExamin
 
     let dropped = logs.dropped();
     let tuning = Arc::new(Tuning::new(driver.handle(), pools.clone()));
-    let reloader = Reloader::new(driver.handle(), pools, Arc::clone(&config), tls, commands, logs.sinks());
+    let reloader = Reloader::new(driver.handle(), pools, Arc::clone(&config), tls, commands, logs.control());
     let reloader = Arc::new(reloader);
     let (drain, ending) = (DrainOrder::default(), EndingOrder::default());
     let control = Control { reloader, tuning: Arc::clone(&tuning), drain, ending };
@@ -327,7 +327,7 @@ fn new_postgres(config: &Config, pools: Arc<LivePools>) -> Postgres {
 }
 
 fn start_logs(config: &Config, log: &LogOptions) -> Result<Logs, ServeError> {
-    let shape = PgBouncerLines::wanted(config.serve.compatible_with, config.serve.log_disconnections);
+    let shape = PgBouncerLines::wanted(&config.serve);
     Logs::start(log, &config.log, shape).map_err(ServeError::Logging)
 }
 
@@ -336,13 +336,15 @@ fn configure_driver(config: &Config) -> DriverConfig {
         0 => std::thread::available_parallelism().map_or(1, NonZero::get).min(crate::config::MAX_WORKERS as usize),
         workers => workers as usize,
     };
+    let in_pgbouncers_place = config.serve.compatible_with == Compatibility::PgBouncer;
     DriverConfig {
         workers,
         max_auth_failures: config.serve.max_auth_failures,
         max_clients: config.limits.max_clients,
         tcp: config.tcp,
         log_connections: config.serve.log_connections,
-        log_login_attempts: config.serve.log_connections && config.serve.compatible_with == Compatibility::PgBouncer,
+        log_login_attempts: config.serve.log_connections && in_pgbouncers_place,
+        log_servers: in_pgbouncers_place,
         log_disconnections: config.serve.log_disconnections,
         ..DriverConfig::default()
     }
@@ -423,7 +425,7 @@ async fn watch(
     }
     giver.close();
     admin.set_draining();
-    end(ending, signals, handle, times().drain_time).await;
+    end(ending, signals, handle, admin).await;
     Ok(())
 }
 
@@ -439,7 +441,9 @@ fn start_background_tasks(handle: &Handle, admin: &Admin) {
 }
 
 /// Ends the clients, and returns when the process can end.
-async fn end(ending: Ending, mut signals: Signals, handle: &Handle, drain_time: Option<Duration>) {
+async fn end(ending: Ending, mut signals: Signals, handle: &Handle, admin: &Admin) {
+    let control = admin.control();
+    let drain_time = control.reloader.in_force().serve.drain_time;
     match ending.manner {
         Manner::Drain => {
             tracing::info!(
@@ -463,6 +467,7 @@ async fn end(ending: Ending, mut signals: Signals, handle: &Handle, drain_time: 
     tokio::select! {
         () = drained(handle) => return,
         ending = signals.next_ending() => tracing::warn!(signal = ending.why, "ending at once"),
+        () = control.ending.next_at_once() => tracing::warn!(signal = "an order at the console", "ending at once"),
         () = after(drain_time) => tracing::warn!("drain_time is over: ending at once"),
     }
     handle.stop();

@@ -80,8 +80,11 @@ impl Signals {
     /// The next signal that ends the process.
     pub async fn next_ending(&mut self) -> Ending {
         loop {
-            if let Wish::End(ending) = self.next().await {
-                return ending;
+            match self.next().await {
+                Wish::End(ending) => return ending,
+                Wish::Reload => tracing::info!("got SIGHUP while shutting down, ignoring"),
+                Wish::Pause => tracing::info!("got SIGUSR1 while shutting down, ignoring"),
+                Wish::Resume => tracing::info!("got SIGUSR2 while shutting down, ignoring"),
             }
         }
     }

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use pool::{ConnectFault, ServerId, Time};
+use pool::{Closed, ConnectFault, ServerId, Time};
 use seam::{CloseReason, Peer, Protocol};
 
 use super::{
@@ -18,6 +18,7 @@ use super::{
     calls::{Source, call},
     closing_servers::OpenConnection,
     pools::Location,
+    server_log::NoConnection,
     servers::{Link, Phase, ServerConn},
 };
 use crate::{
@@ -122,8 +123,8 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         dial.pool.lock().stats.on_phase(shared_pool::ConnectPhase::Dns, took);
         match result {
             Ok(addresses) if !addresses.is_empty() => self.dial_addresses(slot, addresses.into()),
-            Ok(_) => self.dial_failed(slot, "the name has no address"),
-            Err(error) => self.dial_failed(slot, &error),
+            Ok(_) => self.dial_failed(slot, "the name has no address", NoConnection::Lookup),
+            Err(error) => self.dial_failed(slot, &error, NoConnection::Lookup),
         }
     }
 
@@ -145,7 +146,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     fn next_address(&mut self, slot: usize, error: &io::Error) {
         if self.dials[slot].addresses.is_empty() {
             let text = format!("cannot connect to {}: {error}", self.dials[slot].address);
-            return self.dial_failed(slot, &text);
+            return self.dial_failed(slot, &text, NoConnection::Connect);
         }
         let addresses = std::mem::take(&mut self.dials[slot].addresses);
         self.dial_addresses(slot, addresses);
@@ -158,6 +159,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return self.next_address(slot, &error);
         }
         let dial = self.dials.remove(slot);
+        self.log_server_connected(&dial.pool, dial.id, conn, &dial.address);
         let server_slot = self.servers.vacant_key();
         self.reactor.set_owner(conn, Owner::Server(server_slot as u32));
         dial.pool.lock().stats.on_phase(shared_pool::ConnectPhase::Tcp, self.now - dial.since);
@@ -193,8 +195,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     /// The host that is tried does not serve: the next one is tried.
-    fn dial_failed(&mut self, slot: usize, error: &str) {
+    fn dial_failed(&mut self, slot: usize, error: &str, why: NoConnection) {
         let mut dial = self.dials.remove(slot);
+        self.log_not_connected(&dial.pool, dial.id, &dial.address, why);
         dial.attempts.note(error);
         self.dial_again(dial.pool, dial.id, dial.attempts, None);
     }
@@ -216,8 +219,11 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         self.forget_start(pool, id, fault, open);
     }
 
-    pub(super) fn drop_dial(&mut self, slot: usize) {
+    pub(super) fn drop_dial(&mut self, slot: usize, reason: Closed) {
         let dial = self.dials.remove(slot);
+        if reason == Closed::Error {
+            self.log_not_connected(&dial.pool, dial.id, &dial.address, NoConnection::Connect);
+        }
         self.pools.set_location(dial.pool.id, dial.id, Location::None);
         if let Some(conn) = dial.conn {
             self.reactor.close(conn);

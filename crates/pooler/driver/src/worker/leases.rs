@@ -478,6 +478,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 // An order to close it may have come from another worker, and overtaken this one.
                 let wanted = pool.lock().pool.is_closing(server) == Some(false);
                 if wanted {
+                    self.log_use_of_reserve(&pool);
                     self.dial(pool, server);
                 }
             }
@@ -517,10 +518,10 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             Location::Closing(slot) if !self.cancel_redial(slot as usize) => return,
             Location::Closing(_) => return pool.lock().stats.on_closed(reason),
             Location::None => {}
-            Location::Dial(slot) => self.drop_dial(slot as usize),
+            Location::Dial(slot) => self.drop_dial(slot as usize, reason),
             Location::Server(slot) => {
                 pool.lock().stats.on_closed(reason);
-                return self.retire(slot as usize);
+                return self.retire(slot as usize, reason);
             }
         }
         let now = self.now;

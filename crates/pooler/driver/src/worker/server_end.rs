@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pool::ConnectFault;
+use pool::{Closed, ConnectFault};
 use seam::{CloseReason, Protocol};
 
 use super::{
@@ -12,14 +12,16 @@ use super::{
     closing_servers::OpenConnection,
     lease::Lease,
     pools::Location,
+    server_log::reason_of,
     servers::{Link, Phase, ServerConn},
     share::Share,
 };
 use crate::{config::Address, reactor::Reactor};
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
-    /// Says goodbye and closes; the pool has given it up already.
-    pub(super) fn retire(&mut self, slot: usize) {
+    /// Says goodbye and closes; the pool has given it up already, for this reason.
+    pub(super) fn retire(&mut self, slot: usize, reason: Closed) {
+        self.log_server_closed(&self.servers[slot], reason_of(&self.servers[slot], reason), false);
         if !matches!(self.servers[slot].phase, Phase::Starting(_)) {
             let mut out = self.take_outbox();
             let tag = self.server_tag(slot);
@@ -52,6 +54,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
         if share.is_some() || self.servers[slot].usage.is_in_use() {
             self.notify_server_gone(slot, share.as_deref_mut());
         }
+        self.log_server_closed(&self.servers[slot], message_of(&reason), is_refusal(&reason));
         let mut server = self.servers.remove(slot);
         self.pools.set_location(server.pool.id, server.id, Location::None);
         if let Some(pinned) = server.pinned {
@@ -148,6 +151,15 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
             return None;
         }
         Some(OpenConnection::new(server.conn, server.authenticated))
+    }
+}
+
+/// Whether a database has refused a login. Its error has a SQLSTATE, which stands behind the text.
+fn is_refusal(reason: &CloseReason) -> bool {
+    match reason {
+        CloseReason::UnknownDatabase { .. } => true,
+        CloseReason::StartFailed { message, .. } => message.contains(" (SQLSTATE "),
+        _ => false,
     }
 }
 

@@ -38,9 +38,12 @@ impl TrafficCounts {
 impl<P: Protocol, R: Reactor> Worker<P, R> {
     /// Adds the counts to those of the pools, if it is time.
     pub(super) fn publish_traffic(&mut self) {
-        if self.now < self.traffic.next_publication {
-            return;
+        if self.now >= self.traffic.next_publication {
+            self.publish_traffic_now();
         }
+    }
+
+    pub(super) fn publish_traffic_now(&mut self) {
         self.traffic.next_publication = self.now + PUBLISH_INTERVAL;
         for (pool, traffic) in self.traffic.pools.drain() {
             // What a forgotten pool has counted since is lost with it.

@@ -20,6 +20,11 @@ impl EndingOrder {
         self.notify.notify_one();
     }
 
+    /// Waits for an order to end at once.
+    pub async fn next_at_once(&self) {
+        while self.next().await != Manner::AtOnce {}
+    }
+
     /// Waits for an order. For one waiter at a time.
     pub async fn next(&self) -> Manner {
         loop {

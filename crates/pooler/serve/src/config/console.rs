@@ -2,6 +2,7 @@
 
 use driver::Address;
 use postgres_session::Target;
+use seam::Origin;
 use settings::{Section, Spots};
 use upstream::{Kind, MongoOptions, UpstreamTls};
 
@@ -53,7 +54,14 @@ impl Console {
 impl Config {
     /// Whether there is a console.
     pub fn has_console(&self) -> bool {
-        self.console.is_on() || self.lets_every_client_look()
+        self.console.is_on() || self.lets_every_client_look() || self.is_in_place_of_pgbouncer()
+    }
+
+    /// Whether a client is the user that runs the process, at a Unix socket, and says so by the console's user name: in
+    /// PgBouncer's place it may use the console without a password.
+    pub fn owns_console(&self, user: &str, origin: &Origin) -> bool {
+        let is_own = |uid| uid == rustix::process::geteuid().as_raw();
+        self.is_in_place_of_pgbouncer() && user == PGBOUNCER_NAME && origin.uid.is_some_and(is_own)
     }
 
     /// What a user may do at the console; `None` is nothing, as it is where clients do not prove who they are.

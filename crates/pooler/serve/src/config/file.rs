@@ -31,7 +31,8 @@ use super::{
     password_command::{PASSWORD_COMMAND_KEYS, password_command},
     passwords, redis,
     refusals::{
-        refuse_duplicates, refuse_impossible_logins, refuse_monitors_only, refuse_shadowed, refuse_unreachable,
+        refuse_databases_without_user, refuse_duplicates, refuse_monitors_only, refuse_shadowed, refuse_unreachable,
+        refuse_users_without_password,
     },
     tls::{LISTENER_TLS_KEYS, listener_tls},
     userlist,
@@ -75,6 +76,7 @@ pub fn read(path: &Path, text: &str, variables: Variables<'_>) -> Reading {
             secret_files: vec![path.to_owned()],
             rule_files: Vec::new(),
             auth: AuthType::default(),
+            compatible_with: Compatibility::default(),
             intact,
         };
         let config = reader.config(root);
@@ -92,11 +94,14 @@ struct Reader<'d> {
     secret_files: Vec<PathBuf>,
     rule_files: Vec<PathBuf>,
     auth: AuthType,
+    compatible_with: Compatibility,
     intact: IntactSections,
 }
 
 impl Reader<'_> {
     fn config(&mut self, root: &Section<'_>) -> Config {
+        let serve = root.table("serve", &[SERVE_KEYS]).map(|section| serve(&section)).unwrap_or_default();
+        self.compatible_with = serve.compatible_with;
         let limits = root.table("limits", &[LIMITS_KEYS]).map(|section| limits(&section)).unwrap_or_default();
         let at_first = self.error_count();
         let general = root.table("pool", &[POOL_KEYS]);
@@ -142,14 +147,19 @@ impl Reader<'_> {
                 general.iter().for_each(|section| redis::refuse_auto(section, &pool));
             }
         }
-        refuse_impossible_logins(self.document, &self.auth, auth.as_ref(), &users, &databases);
+        if !self.takes_users_without_password() && databases.iter().all(|database| database.auth.is_none()) {
+            refuse_users_without_password(self.document, &users, &databases);
+        }
+        if let (Some(auth), AuthType::Any) = (&auth, &self.auth) {
+            refuse_databases_without_user(auth, &databases);
+        }
         refuse_monitors_only(self.document, &limits, &databases);
         let console = root.table("console", &[CONSOLE_KEYS]);
         let console = console.map(|section| console::read(&section, console::DEFAULT_NAME)).unwrap_or_default();
         refuse_shadowed(self.document, &console, &databases);
         Config {
             source: None,
-            serve: root.table("serve", &[SERVE_KEYS]).map(|s| serve(&s)).unwrap_or_default(),
+            serve,
             admin: admin(root, self.document, &mut self.secret_files),
             log: root.table("log", &[LOG_KEYS]).map(|s| log(&s)).unwrap_or_default(),
             console,
@@ -297,6 +307,7 @@ impl Reader<'_> {
             password,
             other_passwords,
             certificate: section.truth("certificate").unwrap_or(false),
+            rules_only: section.truth("rules_only").unwrap_or(false),
             mode: section.choice("mode", Mode::WORDS),
             max_size: section.number("max_size", 1..=MAX_COUNT),
             reserve_size: section.number("reserve_size", 0..=MAX_COUNT),
@@ -327,6 +338,11 @@ impl Reader<'_> {
         (users, iterations)
     }
 
+    /// Whether there may be users without a password, who cannot log in where one is asked for.
+    fn takes_users_without_password(&self) -> bool {
+        self.auth.takes_users_without_password() || self.compatible_with == Compatibility::PgBouncer
+    }
+
     /// The users of `[auth] file`, under the rules of the `[[user]]` of the same name; its own password wins.
     fn listed_users(&mut self, auth: &Section<'_>, mut users: Vec<User>) -> Vec<User> {
         let Some(path) = auth.string("file").map(|path| self.document.resolve(&path)) else { return users };
@@ -351,7 +367,7 @@ impl Reader<'_> {
             let password = match Password::parse(&entry.password) {
                 Ok(password) => Some(password),
                 // A list for such logins names users only.
-                Err(_) if entry.password.reveal().is_empty() && self.auth.takes_users_without_password() => None,
+                Err(_) if entry.password.reveal().is_empty() && self.takes_users_without_password() => None,
                 Err(message) => {
                     report(entry.span, &message);
                     continue;

@@ -105,6 +105,7 @@ pub const USER_KEYS: &[&str] = &[
     "passwords",
     "password_files",
     "certificate",
+    "rules_only",
     "mode",
     "max_size",
     "reserve_size",

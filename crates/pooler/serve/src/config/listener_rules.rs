@@ -4,7 +4,14 @@ use postgres_session::ListenerRules;
 use settings::Section;
 
 /// Keys of `[[listener]]`.
-pub const RULE_KEYS: &[&str] = &["max_message_size", "refuse_simple_queries", "wait_notice_time", "login_notice"];
+pub const RULE_KEYS: &[&str] = &[
+    "max_message_size",
+    "refuse_simple_queries",
+    "wait_notice_time",
+    "login_notice",
+    "allow_startup_parameters",
+    "ignore_startup_parameters",
+];
 
 /// Shortest `max_message_size`: most answers that no application limits itself must pass.
 const MIN_MESSAGE_SIZE: u32 = 1024;
@@ -25,6 +32,8 @@ pub fn listener_rules(section: &Section<'_>) -> ListenerRules {
         refuse_simple_queries: section.truth("refuse_simple_queries").unwrap_or(false),
         wait_notice_time: section.duration("wait_notice_time").flatten(),
         login_notice: login_notice.map(Into::into),
+        allowed_parameters: section.texts("allow_startup_parameters").map(Into::into),
+        ignored_parameters: section.texts("ignore_startup_parameters").unwrap_or_default().into(),
     }
 }
 

@@ -57,7 +57,6 @@ const NAMES: &[(&str, &str)] = &[
     ("server_tls_ca_file", "`sslrootcert=` in the url of a `[[database]]`"),
     ("server_tls_cert_file", "`sslcert=` in the url of a `[[database]]`"),
     ("server_tls_key_file", "`sslkey=` in the url of a `[[database]]`"),
-    ("ignore_startup_parameters", "not needed: start-up parameters are applied"),
     ("reserve_pool_size", "`reserve_size` in `[pool]`, a `[[database]]` or a `[[user]]`"),
     ("reserve_pool_timeout", "`reserve_wait_time` in `[pool]`, a `[[database]]` or a `[[user]]`"),
     ("transaction_timeout", "`transaction_time` in a `[[listener]]`, `[pool]`, a `[[database]]` or a `[[user]]`"),

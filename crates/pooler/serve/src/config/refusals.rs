@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use settings::{Document, Problem, Section};
 use upstream::Kind;
 
-use super::{AuthType, Console, Database, Limits, Listener, User, passwords::PASSWORD_KEYS};
+use super::{Console, Database, Limits, Listener, User, passwords::PASSWORD_KEYS};
 
 /// A database is of no use where no listener speaks its protocol.
 pub fn refuse_unreachable(document: &Document<'_>, databases: &[Database], listeners: &[Listener]) {
@@ -56,25 +56,9 @@ pub fn refuse_duplicates(document: &Document<'_>, databases: &[Database], users:
     }
 }
 
-/// Users that can never log in, and databases that nothing can be logged in to.
-pub fn refuse_impossible_logins(
-    document: &Document<'_>,
-    auth_type: &AuthType,
-    auth: Option<&Section<'_>>,
-    users: &[User],
-    databases: &[Database],
-) {
-    if databases.iter().all(|database| database.auth.is_none()) && !auth_type.takes_users_without_password() {
-        refuse_users_without_password(document, users, databases);
-    }
-    if let (Some(auth), AuthType::Any) = (auth, auth_type) {
-        refuse_databases_without_user(auth, databases);
-    }
-}
-
 /// Users without a password are only rules, which is allowed while no user has a password, and for users that
 /// Poolhouse itself logs in as.
-fn refuse_users_without_password(document: &Document<'_>, users: &[User], databases: &[Database]) {
+pub fn refuse_users_without_password(document: &Document<'_>, users: &[User], databases: &[Database]) {
     if users.iter().all(|user| user.password.is_none() && !user.certificate) {
         return;
     }
@@ -90,7 +74,7 @@ fn refuse_users_without_password(document: &Document<'_>, users: &[User], databa
 }
 
 /// Where clients get in under any name, their names cannot be those that Poolhouse logs in with.
-fn refuse_databases_without_user(auth: &Section<'_>, databases: &[Database]) {
+pub fn refuse_databases_without_user(auth: &Section<'_>, databases: &[Database]) {
     let without = |database: &&Database| database.kind == Kind::Postgres && database.user.is_none();
     if let Some(database) = databases.iter().find(without) {
         let problem = Problem::error(format!(

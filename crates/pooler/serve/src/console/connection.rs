@@ -36,9 +36,10 @@ pub async fn serve(mut stream: UnixStream, console: Arc<Console>) -> io::Result<
                     return Ok(());
                 }
             }
-            Next::Login { user } => match console.role(&user) {
+            Next::Login { user, is_owner } => match console.role(&user, is_owner) {
                 Some(role) => {
                     let new = console.running.enter();
+                    console.statistics.count_login();
                     session.admit(role, &console.parameters(), new.key(), &mut out);
                     tracing::info!(user, "at the console");
                     key = Some((new, user));
@@ -48,6 +49,7 @@ pub async fn serve(mut stream: UnixStream, console: Arc<Console>) -> io::Result<
             Next::Run(command) => {
                 let (entry, user) = key.as_ref().expect("a command comes after the login");
                 orders::log(&command, user);
+                console.statistics.count_command();
                 let outcome = tokio::select! {
                     biased;
                     () = entry.cancelled() => Err(Failure::cancelled()),

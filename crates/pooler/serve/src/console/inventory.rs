@@ -12,7 +12,7 @@ use upstream::Kind;
 use super::{Console, orders::postgres_database};
 use crate::{
     admin::MAX_LIMIT,
-    config::{Config, Database, FALLBACK, PGBOUNCER_NAME, User},
+    config::{Config, Database, FALLBACK, Limits, PGBOUNCER_NAME, User},
     pools::LOOKUPS_SUFFIX,
 };
 
@@ -49,19 +49,19 @@ impl Console {
             match all.get(name) {
                 Some(database) => {
                     let usage = usage.get(name).copied().unwrap_or_default();
-                    self.push_database(name, database, usage, table);
+                    self.push_database(name, database, usage, &config.limits, table);
                 }
                 None => self.push_own_database(&config, table),
             }
         }
     }
 
-    fn push_database(&self, name: &str, database: &Database, usage: Usage, table: &mut Table) {
+    fn push_database(&self, name: &str, database: &Database, usage: Usage, general: &Limits, table: &mut Table) {
         let order = self.handle.order_for(&postgres_database(name.to_owned()));
         let paused = self.is_paused(Some(&postgres_database(name.to_owned())));
         let (hosts, port) = hosts(database);
         let settings = &database.pool;
-        let client_limit = database.clients.map_or(0, |limits| limits.hard_limit);
+        let client_limit = database.clients.or(general.of_each_database()).map_or(0, |limits| limits.hard_limit);
         table.push([
             name.into(),
             Value::from(&hosts),
@@ -99,7 +99,7 @@ impl Console {
             Value::Null,
             0_u32.into(),
             0_u32.into(),
-            0_u32.into(),
+            config.limits.max_database_clients.into(),
             (self.running.count() as u64).into(),
             false.into(),
             false.into(),
@@ -171,12 +171,14 @@ impl Console {
             let rule = rules.get(name);
             let usage = usage.get(name).copied().unwrap_or_default();
             let size = rule.and_then(|user| user.max_size).map(|size| size.to_string()).unwrap_or_default();
+            let reserve = rule.and_then(|user| user.reserve_size).map(|size| size.to_string()).unwrap_or_default();
             let limit = rule.and_then(|user| user.max_user_connections);
-            let clients = rule.and_then(|user| user.clients).map_or(0, |limits| limits.hard_limit);
+            let own = rule.and_then(|user| user.clients);
+            let clients = own.or(config.limits.of_each_user()).map_or(0, |limits| limits.hard_limit);
             table.push([
                 name.into(),
                 Value::from(&size),
-                "".into(),
+                Value::from(&reserve),
                 rule.and_then(|user| user.mode).map(|mode| mode.as_str()).into(),
                 limit.unwrap_or(config.limits.max_user_connections).into(),
                 usage.servers.into(),

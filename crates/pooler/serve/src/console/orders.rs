@@ -9,6 +9,7 @@ use upstream::Kind;
 use super::Console;
 use crate::{config::FALLBACK, reload::one_line, signals::Manner};
 
+const RELOAD_FAILED: &str = "RELOAD failed, see logs for additional details";
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Logs an order, and who gave it. Values of SET may be secrets.
@@ -79,6 +80,9 @@ impl Console {
     }
 
     fn resume(&self, database: Option<String>) -> Result<Answer, Failure> {
+        if self.admin.is_draining() {
+            return Err(Failure::new("pooler is shutting down"));
+        }
         let name = self.name_of(database, "resume")?;
         match &name {
             Some(name) if !self.is_paused(Some(name)) => {
@@ -122,9 +126,9 @@ impl Console {
             Ok(Err(problems)) => {
                 let problems: Vec<String> = problems.0.iter().map(one_line).collect();
                 let hint = format!("the old configuration stays in force: {}", problems.join("; "));
-                Err(Failure::new("RELOAD failed, see logs for more details").hint(hint))
+                Err(Failure::of_configuration(RELOAD_FAILED).hint(hint))
             }
-            Err(_) => Err(Failure::new("RELOAD failed, see logs for more details")),
+            Err(_) => Err(Failure::of_configuration(RELOAD_FAILED)),
         }
     }
 

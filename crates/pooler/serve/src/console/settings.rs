@@ -6,8 +6,11 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use console::{Answer, Failure, Table, Value};
 use upstream::Kind;
 
+use settings::Problems;
+
 use super::{Console, inventory::seconds};
 use crate::config::{Config, Listener, Mode, PoolSettings};
+use crate::reload::one_line;
 
 /// A setting: PgBouncer's name for it, and where it is.
 struct Setting {
@@ -217,6 +220,7 @@ impl Console {
             let shown = all.entry(name).or_default();
             shown.value.get_or_insert_with(|| given.to_owned());
             shown.default = Some(default.to_owned());
+            shown.is_changeable = ::pgbouncer::can_change(name);
         }
         for (name, Shown { value, default, is_changeable }) in &all {
             let changeable = if *is_changeable { "yes" } else { "no" };
@@ -227,6 +231,10 @@ impl Console {
     /// Changes a setting until the next reload of the file.
     pub(super) async fn set(self: &Arc<Self>, key: &str, value: &str) -> Result<Answer, Failure> {
         let failed = |hint: String| Failure::new("SET failed").hint(hint);
+        let config = self.reloader().in_force();
+        if config.source.as_ref().is_some_and(|source| source.translation.is_some()) {
+            return self.set_beside_file(key, value).await;
+        }
         let Some(setting) = SETTINGS.iter().find(|setting| setting.name == key) else {
             return Err(failed(format!("The console changes no `{key}`: write it into the file, and RELOAD.")));
         };
@@ -243,6 +251,29 @@ impl Console {
             Ok(Ok(())) => Ok(Answer::done(format!("SET {key}={value}"))),
             Ok(Err(Some(problem))) => Err(failed(problem)),
             _ => Err(failed(format!("This is no value for `{key}`. Times are in seconds."))),
+        }
+    }
+}
+
+impl Console {
+    /// Changes a setting of a file of PgBouncer's until that is read again.
+    async fn set_beside_file(self: &Arc<Self>, key: &str, value: &str) -> Result<Answer, Failure> {
+        let failed = |hint: String| Failure::new("SET failed").hint(hint);
+        if !::pgbouncer::can_change(key) {
+            return Err(failed(format!(
+                "`{key}` cannot change while the process runs: write it into the file, and restart."
+            )));
+        }
+        let (console, pair) = (Arc::clone(self), (key.to_owned(), value.to_owned()));
+        let outcome = tokio::task::spawn_blocking(move || console.reloader().set(&pair.0, &pair.1));
+        match outcome.await {
+            Ok(Some(Ok(()))) => Ok(Answer::done(format!("SET {key}={value}"))),
+            Ok(Some(Err(Problems(problems)))) => {
+                let problems: Vec<String> = problems.iter().map(one_line).collect();
+                problems.iter().for_each(|problem| tracing::error!("{problem}"));
+                Err(failed(problems.join("; ")))
+            }
+            _ => Err(failed("The configuration is not PgBouncer's any more.".to_owned())),
         }
     }
 }

@@ -2,7 +2,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
@@ -29,9 +32,14 @@ const QUERIES: usize = 2;
 const TRANSACTION_TIME: usize = 5;
 const QUERY_TIME: usize = 6;
 const WAIT_TIME: usize = 7;
+const LOGINS: usize = 11;
 
-/// The figures at the beginnings of the last two periods.
-pub struct Statistics(Mutex<[Moment; 2]>);
+/// The figures at the beginnings of the last two periods, and those of the console itself.
+pub struct Statistics {
+    moments: Mutex<[Moment; 2]>,
+    commands: AtomicU64,
+    logins: AtomicU64,
+}
 
 #[derive(Clone)]
 struct Moment {
@@ -42,18 +50,36 @@ struct Moment {
 impl Statistics {
     pub fn new(snapshot: Snapshot) -> Self {
         let now = Moment::of(&snapshot);
-        Self(Mutex::new([now.clone(), now]))
+        let moments = Mutex::new([now.clone(), now]);
+        Self { moments, commands: AtomicU64::new(0), logins: AtomicU64::new(0) }
+    }
+
+    /// A user has logged in at the console.
+    pub fn count_login(&self) {
+        self.logins.fetch_add(1, Relaxed);
+    }
+
+    /// A user has given a command.
+    pub fn count_command(&self) {
+        self.commands.fetch_add(1, Relaxed);
+    }
+
+    /// The figures of the console's own database.
+    fn own(&self) -> Figures {
+        let (mut figures, commands) = ([0; FIGURES], self.commands.load(Relaxed));
+        (figures[TRANSACTIONS], figures[QUERIES], figures[LOGINS]) = (commands, commands, self.logins.load(Relaxed));
+        figures
     }
 
     /// A new period begins.
     pub fn begin_period(&self, snapshot: Snapshot) {
-        let mut moments = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut moments = self.moments.lock().unwrap_or_else(PoisonError::into_inner);
         moments.swap(0, 1);
         moments[1] = Moment::of(&snapshot);
     }
 
     fn older(&self) -> Moment {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)[0].clone()
+        self.moments.lock().unwrap_or_else(PoisonError::into_inner)[0].clone()
     }
 }
 
@@ -109,11 +135,12 @@ fn averages(now: &Figures, before: &Figures, time: Duration) -> Figures {
 
 impl Console {
     pub(super) fn list_statistics(&self, show: Show, table: &mut Table) {
+        self.handle.publish_traffic();
         let (now, before) = (Moment::of(&self.handle.snapshot()), self.statistics.older());
         let own = self.reloader().in_force().console.name.clone();
         let time = now.at - before.at;
         let mut figures = now.figures;
-        figures.entry(own).or_default();
+        figures.insert(own, self.statistics.own());
         if show == Show::Totals {
             let sum = |all: &BTreeMap<String, Figures>| -> Figures {
                 std::array::from_fn(|index| all.values().map(|figures| figures[index]).sum())

@@ -21,7 +21,7 @@ use tracing_subscriber::{
 };
 
 use super::Escaped;
-use crate::compatibility::Compatibility;
+use crate::{compatibility::Compatibility, config::Serve};
 
 /// Characters of a time of [`SystemTime`] up to its milliseconds.
 const TIME_LENGTH: usize = "2026-11-29T21:49:00.540".len();
@@ -35,18 +35,47 @@ const SENT_AWAY: &[(&str, &str)] = &[
     ("transaction_idle_time", "idle transaction timeout"),
     ("the client ended the session", "client close request"),
     ("the client closed the connection", "client unexpected eof"),
+    ("shutdown", "server shutting down"),
+    ("drain", "server shutting down"),
+    ("fast_close", "database configuration changed"),
 ];
+
+/// Why a server's connection ended, and PgBouncer's words for it.
+const SERVER_ENDS: &[(&str, &str)] = &[
+    ("stale", "database configuration changed"),
+    ("interrupted", "database configuration changed"),
+    ("idle", "server idle timeout"),
+    ("life", "server lifetime over"),
+    ("reclaimed", "evicted"),
+    ("discarded", "unclean server"),
+    ("pool_closed", "database removed"),
+    ("check failed", "server test query failed"),
+    ("lookup failed", "server DNS lookup failed"),
+    ("its login takes too long", "connect timeout"),
+];
+
+/// Events that are about no connection, and PgBouncer's words for them.
+const PROCESS_EVENTS: &[(&str, &str)] = &[
+    ("server of the reserve", "taking connection from reserve_pool"),
+    ("first use of a database that only \"*\" covers", "registered new auto-database:"),
+];
+
+/// Suffixes of a pool's database that tell what it is for.
+const PURPOSES: [&str; 2] = ["/auth_query", "/replication"];
 
 /// Writes events as PgBouncer does.
 pub struct PgBouncerLines {
-    /// Whether the end of a client's connection is worth a line.
+    /// Whether a connection to a database is worth a line.
+    connections: bool,
+    /// Whether the end of a connection is worth a line.
     disconnections: bool,
 }
 
 impl PgBouncerLines {
     /// The shape of the log, if it is not our own.
-    pub fn wanted(compatible_with: Compatibility, disconnections: bool) -> Option<Self> {
-        (compatible_with == Compatibility::PgBouncer).then_some(Self { disconnections })
+    pub fn wanted(serve: &Serve) -> Option<Self> {
+        let (connections, disconnections) = (serve.log_connections, serve.log_disconnections);
+        (serve.compatible_with == Compatibility::PgBouncer).then_some(Self { connections, disconnections })
     }
 }
 
@@ -71,12 +100,12 @@ where
 impl PgBouncerLines {
     /// The lines for an event: their levels and texts.
     fn lines(&self, level: &'static str, fields: &Fields) -> Vec<(&'static str, String)> {
-        let Some(client) = fields.get("client") else { return vec![(level, fields.as_text())] };
+        if let Some(lines) = self.lines_of_server(fields) {
+            return lines;
+        }
+        let Some(client) = fields.get("client") else { return vec![(level, fields.as_text_with(theirs(fields)))] };
         let prefix = prefix(client, fields);
-        let closing = |why: &str| {
-            let age = fields.get("lasted_s").and_then(|age| age.parse::<f64>().ok()).unwrap_or_default();
-            ("LOG", format!("{prefix} closing because: {why} (age={}s)", age as u64))
-        };
+        let closing = |why: &str| ("LOG", closing(&prefix, why, fields));
         let error = |why: &str| ("WARNING", format!("{prefix} pooler error: {why}"));
         let reason = fields.get("reason").map(|reason| {
             let known = SENT_AWAY.iter().find(|(ours, _)| *ours == reason);
@@ -101,6 +130,34 @@ impl PgBouncerLines {
         }
     }
 
+    /// The lines for an event of a connection to a database; `None` for other events.
+    fn lines_of_server(&self, fields: &Fields) -> Option<Vec<(&'static str, String)>> {
+        let address = fields.get("server")?;
+        let get = |name| fields.get(name).unwrap_or_default();
+        let database = get("database");
+        let database = PURPOSES.iter().find_map(|purpose| database.strip_suffix(purpose)).unwrap_or(database);
+        let number: u64 = get("number").parse().unwrap_or_default();
+        let prefix = format!("S-0x{number:012x}: {database}/{}@{address}", get("user"));
+        let mut lines = Vec::new();
+        match fields.message.as_str() {
+            "server connected" => {
+                let from = fields.get("from").map(|from| format!(" (from {from})")).unwrap_or_default();
+                lines.extend(self.connections.then(|| ("LOG", format!("{prefix} new connection to server{from}"))));
+            }
+            "server closed" => {
+                let reason = get("reason");
+                let said = reason.split_once(" (SQLSTATE ").map_or(reason, |(said, _)| said);
+                if get("refused") == "true" {
+                    lines.push(("WARNING", format!("server login failed: FATAL {said}")));
+                }
+                let why = SERVER_ENDS.iter().find(|(ours, _)| *ours == reason).map_or(said, |(_, theirs)| *theirs);
+                lines.extend(self.disconnections.then(|| ("LOG", closing(&prefix, why, fields))));
+            }
+            _ => return None,
+        }
+        Some(lines)
+    }
+
     fn end(
         &self,
         closing: impl Fn(&str) -> (&'static str, String),
@@ -110,6 +167,17 @@ impl PgBouncerLines {
         let closing = self.disconnections.then(|| closing(why));
         closing.into_iter().chain([error(why)]).collect()
     }
+}
+
+/// PgBouncer's words for the message of an event that is about no connection.
+fn theirs(fields: &Fields) -> &str {
+    let known = PROCESS_EVENTS.iter().find(|(ours, _)| *ours == fields.message);
+    known.map_or(&fields.message, |(_, theirs)| theirs)
+}
+
+fn closing(prefix: &str, why: &str, fields: &Fields) -> String {
+    let age = fields.get("lasted_s").and_then(|age| age.parse::<f64>().ok()).unwrap_or_default();
+    format!("{prefix} closing because: {why} (age={}s)", age as u64)
 }
 
 /// The client as the lines name it. The number stands for the connection, as an address in memory does there.
@@ -146,7 +214,12 @@ impl Fields {
 
     /// The message, with the fields behind it that no prefix names.
     fn as_text(&self) -> String {
-        let mut text = self.message.clone();
+        self.as_text_with(&self.message)
+    }
+
+    /// The same, with another message.
+    fn as_text_with(&self, message: &str) -> String {
+        let mut text = message.to_owned();
         let named = ["client", "database", "user"].map(|name| (name, self.get("client").is_some()));
         for (name, value) in self.others.iter().filter(|(name, _)| !named.contains(&(name, true))) {
             let _ = write!(text, " {name}={value}");
@@ -182,7 +255,7 @@ mod tests {
 
     fn lines(message: &str, more: &[(&'static str, &str)]) -> Vec<String> {
         let fields = fields(message, &[&CLIENT, more].concat());
-        let lines = PgBouncerLines { disconnections: true }.lines("LOG", &fields);
+        let lines = PgBouncerLines { connections: true, disconnections: true }.lines("LOG", &fields);
         lines.into_iter().map(|(level, text)| format!("{level} {}", &text[text.find(": ").unwrap() + 2..])).collect()
     }
 
@@ -216,9 +289,36 @@ mod tests {
     }
 
     #[test]
+    fn a_servers_life_is_told_in_pgbouncers_words() {
+        let lines = |message: &str, more: &[(&'static str, &str)]| {
+            let server = [("server", "db:5432"), ("number", "255"), ("database", "shop/auth_query"), ("user", "app")];
+            let lines = PgBouncerLines { connections: true, disconnections: true };
+            lines.lines("LOG", &fields(message, &[&server, more].concat()))
+        };
+        let prefix = "S-0x0000000000ff: shop/app@db:5432";
+        assert_eq!(
+            lines("server connected", &[("from", "10.0.0.1:4711")]),
+            [("LOG", format!("{prefix} new connection to server (from 10.0.0.1:4711)"))]
+        );
+        assert_eq!(
+            lines("server closed", &[("lasted_s", "61.5"), ("reason", "life")]),
+            [("LOG", format!("{prefix} closing because: server lifetime over (age=61s)"))]
+        );
+        let refused = [("lasted_s", "0.1"), ("reason", "no such role (SQLSTATE 28000)"), ("refused", "true")];
+        assert_eq!(
+            lines("server closed", &refused),
+            [
+                ("WARNING", "server login failed: FATAL no such role".to_owned()),
+                ("LOG", format!("{prefix} closing because: no such role (age=0s)"))
+            ]
+        );
+    }
+
+    #[test]
     fn other_events_keep_their_fields() {
         let plain = fields("reloaded", &[("pools", "3")]);
-        assert_eq!(PgBouncerLines { disconnections: false }.lines("LOG", &plain), [("LOG", "reloaded pools=3".into())]);
+        let lines_of = PgBouncerLines { connections: false, disconnections: false }.lines("LOG", &plain);
+        assert_eq!(lines_of, [("LOG", "reloaded pools=3".into())]);
         assert_eq!(
             lines("a client waited long for a server", &[("waited_ms", "1200")]),
             ["LOG shop/app@10.0.0.1:4711 a client waited long for a server waited_ms=1200"]

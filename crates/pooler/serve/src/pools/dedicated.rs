@@ -30,16 +30,22 @@ impl ConfigPools {
         if request.replication.is_none() && !configured.is_console {
             return Ok(None);
         }
-        if configured.is_console && self.config.console_role(user).is_none() {
+        let is_owner = configured.is_console && self.config.owns_console(user, &request.origin);
+        if configured.is_console && !is_owner && self.config.console_role(user).is_none() {
             return Err(Unknown::Rejected(Rejection::Console));
         }
         let server_user = configured.user.as_deref().unwrap_or(user);
         let replication = request.replication.map(|value| ("replication".to_owned(), value.to_owned()));
+        let parameters = match configured.is_console {
+            // Nothing of what the client sends, so that only the console's own parameter can be there.
+            true => is_owner.then(|| (console::OWNER_PARAMETER.to_owned(), "1".to_owned())).into_iter().collect(),
+            false => replication.iter().chain(request.settings).cloned().collect(),
+        };
         let key = Key::Dedicated {
             database: database.into(),
             user: server_user.into(),
             replication: replication.is_some(),
-            parameters: replication.into_iter().chain(request.settings.iter().cloned()).collect(),
+            parameters,
         };
         let pool = self.find_or_add_pool_for(index, key, Some(user))?;
         let pass_through = server_user == user && self.server_password(index, user).is_none();

@@ -84,6 +84,9 @@ impl ConfigPools {
         if attempt.user.is_empty() || attempt.user.len() > MAX_NAME_BYTES {
             return Err(Unknown::User);
         }
+        if self.is_console(&attempt.database) && self.config.owns_console(&attempt.user, &attempt.origin) {
+            return Ok(Proof::Trust);
+        }
         if !self.config.authenticates(Kind::Postgres) {
             return match attempt.origin.is_local() || self.config.insecure_no_auth {
                 true => Ok(Proof::Trust),
@@ -106,11 +109,15 @@ impl ConfigPools {
                 _ if user.certificate && *method == Method::Stored => prove_by_certificate(attempt, None),
                 Some(password) => prove(method, attempt, Some(password), &user.other_passwords),
                 // A password may be in the database.
-                None if takes_password(method) => self.look_up(method, attempt),
+                None if takes_password(method) || user.rules_only => self.look_up(method, attempt),
                 None => prove(method, attempt, None, &OtherPasswords::default()),
             };
         }
         self.look_up(method, attempt)
+    }
+
+    fn is_console(&self, database: &str) -> bool {
+        self.database(database).is_some_and(|index| self.config.databases[index].is_console)
     }
 
     /// The way in which such a client has to log in.
@@ -129,7 +136,7 @@ impl ConfigPools {
         };
         match known.fresh(&attempt.user, Instant::now()) {
             Some(Some(password)) => prove(method, attempt, Some(&password), &OtherPasswords::default()),
-            Some(None) => Err(unknown_user(method)),
+            Some(None) => Err(not_found(method)),
             None => Ok(Proof::Ask(Ask { pool: *pool, query: Arc::clone(&auth.query) })),
         }
     }
@@ -156,7 +163,7 @@ impl ConfigPools {
         let method = self.method(attempt).map_err(Unknown::Rejected)?;
         match password {
             Some(password) => prove(method, attempt, Some(&password), &OtherPasswords::default()),
-            None => Err(unknown_user(method)),
+            None => Err(not_found(method)),
         }
     }
 
@@ -220,6 +227,14 @@ fn unknown_user(method: &Method) -> Unknown {
         Method::Certificate(_) => Unknown::Rejected(Rejection::Certificate),
         Method::Peer(_) => Unknown::Rejected(Rejection::Peer),
         _ => Unknown::User,
+    }
+}
+
+/// A user whom no lookup has found.
+fn not_found(method: &Method) -> Unknown {
+    match method {
+        Method::Trust => Unknown::Rejected(Rejection::NotFound),
+        method => unknown_user(method),
     }
 }
 

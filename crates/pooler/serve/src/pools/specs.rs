@@ -71,7 +71,8 @@ impl ConfigPools {
     /// `min_size` of their own. Other pools start with the first client.
     pub fn at_start(&self) -> Vec<PoolId> {
         let mut pools: Vec<PoolId> = self.mongodb.into_iter().flat_map(|index| self.monitors(index)).collect();
-        for (index, database) in self.config.databases.iter().enumerate().filter(|(_, d)| d.name != FALLBACK) {
+        let is_one = |database: &Database| database.name != FALLBACK && !database.is_console;
+        for (index, database) in self.config.databases.iter().enumerate().filter(|(_, d)| is_one(d)) {
             let mut add = |user: &str| {
                 let known = self.server_password(index, user).is_some() || self.stored(index, user).is_none();
                 if known && self.settings(database, user).config.min_size > 0 {

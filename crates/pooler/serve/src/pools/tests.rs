@@ -303,7 +303,7 @@ fn clients_count_for_the_name_that_they_ask_for_and_for_their_own_user() {
 }
 
 fn request<'a>(replication: Option<&'a str>, settings: &'a [(String, String)]) -> StartRequest<'a> {
-    StartRequest { replication, settings }
+    StartRequest { replication, settings, origin: LOCAL }
 }
 
 #[test]
@@ -349,9 +349,40 @@ fn the_console_gets_the_client_as_it_is_and_counts_for_nothing() {
         pools.dedicated_route("poolhouse", "admin", &request(None, &settings)).unwrap().expect("it is dedicated");
     let (login, spec) = (pools.server_login(route.pool), pools.spec(route.pool));
     assert_eq!((login.user.as_str(), login.database.as_str(), login.password), ("admin", "poolhouse", None));
-    assert_eq!(login.parameters, settings);
+    assert!(login.parameters.is_empty(), "a client could call itself the owner");
     assert!(spec.hosts.to_string().starts_with("@poolhouse-console-") && spec.hidden, "{}", spec.hosts);
     assert!(spec.caps.is_empty() && pools.tenant(route.pool).is_none());
+}
+
+#[test]
+fn the_owner_of_the_process_needs_no_password_at_the_console_in_pgbouncers_place() {
+    let text = |wording: &str| {
+        format!(
+            "[serve]\ncompatible_with = \"{wording}\"\n[console]\nname = \"pgbouncer\"\nadmins = [\"a\"]\n\
+             [[user]]\nname = \"pgbouncer\"\npassword = \"x\"\n[[database]]\nname = \"d\"\nurl = \"postgres://h\"\n"
+        )
+    };
+    let made_of = |wording| made(from_text(Path::new("p.toml"), &text(wording), &|_| None).unwrap());
+    let (pools, other) = (made_of("pgbouncer"), made_of("poolhouse"));
+    let own = nix::unistd::geteuid().as_raw();
+    let from = |uid| Origin { uid, ..LOCAL };
+    let ask = |pools: &ConfigPools, database: &str, user: &str, uid| {
+        let attempt = LoginAttempt::new(from(uid), database, user);
+        matches!(pools.proof(&attempt), Ok(Proof::Trust))
+    };
+    assert!(ask(&pools, "pgbouncer", "pgbouncer", Some(own)));
+    assert!(!ask(&pools, "pgbouncer", "pgbouncer", Some(own + 1)) && !ask(&pools, "pgbouncer", "pgbouncer", None));
+    assert!(!ask(&pools, "d", "pgbouncer", Some(own)) && !ask(&other, "pgbouncer", "pgbouncer", Some(own)));
+    let claim = [(console::OWNER_PARAMETER.to_owned(), "1".to_owned())];
+    let parameters = |user, uid| {
+        let request = StartRequest { origin: from(uid), ..request(None, &claim) };
+        pools
+            .dedicated_route("pgbouncer", user, &request)
+            .map(|route| pools.server_login(route.unwrap().pool).parameters)
+    };
+    assert_eq!(parameters("pgbouncer", Some(own)), Ok(claim.to_vec()));
+    assert_eq!(parameters("a", Some(own)), Ok(Vec::new()));
+    assert!(parameters("pgbouncer", None).is_err());
 }
 
 #[test]
