@@ -96,7 +96,7 @@ pub fn run_as_program(words: &[OsString]) -> anyhow::Result<ExitCode> {
 /// Runs the verb.
 pub fn run(args: PgBouncerArgs) -> anyhow::Result<ExitCode> {
     if args.version {
-        println!("Poolhouse {}, in place of PgBouncer {FOLLOWED_VERSION}", env!("CARGO_PKG_VERSION"));
+        println!("PgBouncer {FOLLOWED_VERSION} (Poolhouse {})", env!("CARGO_PKG_VERSION"));
         return Ok(ExitCode::SUCCESS);
     }
     if args.reboot {

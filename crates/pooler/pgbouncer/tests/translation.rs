@@ -108,12 +108,11 @@ fn rules_of_databases_and_users_are_kept() {
          [users]\nu = pool_size=2 max_user_connections=9 query_timeout=1.5\nv =\n\
          [pgbouncer]\nauth_file = users\nmin_pool_size = 5\n",
     );
-    let database = "[[database]]\nname = \"a\"\nurl = \"postgres://h/a\"\nmax_size = 3\nmin_size = 3\nmax_connections = 4\n\
-                    mode = \"statement\"\nconnect_query = \"SELECT 'x'\"\nmax_wait_time = \"off\"\n\
+    let database = "[[database]]\nname = \"a\"\nurl = \"postgres://h/a\"\nmax_size = 3\nmax_replication_size = 3\nmin_size = 3\n\
+                    max_connections = 4\nmode = \"statement\"\nconnect_query = \"SELECT 'x'\"\nmax_wait_time = \"off\"\n\
                     unavailable_wait_time = \"off\"\nmax_life_time = \"7s\"\n";
     assert!(text.contains(database), "{text}");
-    let user =
-        "[[user]]\nname = \"u\"\nmax_size = 2\nmin_size = 2\nmax_user_connections = 9\nquery_time = \"1500ms\"\n";
+    let user = "[[user]]\nname = \"u\"\nmax_size = 2\nmax_user_connections = 9\nquery_time = \"1500ms\"\n";
     assert!(text.ends_with(user), "{text}");
 }
 

@@ -67,6 +67,11 @@ pub trait Directory: Send + Sync + 'static {
     fn note_catalogue(&self, pool: PoolId, suspicious: &[String]);
 
     fn server_login(&self, pool: PoolId) -> ServerLogin;
+
+    /// What clients call the database of a pool.
+    fn database_name(&self, pool: PoolId) -> String {
+        self.server_login(pool).database
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

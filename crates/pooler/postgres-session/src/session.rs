@@ -61,7 +61,7 @@ pub(crate) use our_statements::{Likeness, Need};
 pub(crate) use own_queries::{OwnQueries, Purpose};
 pub(crate) use partial_message::PartialMessage;
 pub(crate) use pins::Pin;
-pub(crate) use refusal::send_away;
+pub(crate) use refusal::{send_away, send_away_from};
 pub(crate) use request::Arrived;
 pub(crate) use server::{Duty, Server, Stage, cancel};
 pub(crate) use shared::Postgres;

@@ -334,7 +334,10 @@ fn loops(config: &Config, database: &Database, found: &mut Vec<Problem>) {
     if let Some(listener) = config.listeners.iter().find(is_upstream) {
         let name = if database.name == FALLBACK { "the fallback database" } else { &database.name };
         let message = format!("the url of `{name}` is Poolhouse's own address {}", listener.listen);
-        found.push(config.locate(Problem::error(message), &database.spots, "url"));
+        // In PgBouncer's place the console may be reached in this way.
+        let problem =
+            if config.is_in_place_of_pgbouncer() { Problem::warning(message) } else { Problem::error(message) };
+        found.push(config.locate(problem, &database.spots, "url"));
     }
 }
 

@@ -367,6 +367,11 @@ impl Directory for LivePools {
         }
     }
 
+    fn database_name(&self, pool: PoolId) -> String {
+        let entry = self.entry(pool);
+        entry.pools.database_name(entry.id)
+    }
+
     fn server_login(&self, pool: PoolId) -> ServerLogin {
         let entry = self.entry(pool);
         entry.pools.server_login(entry.id)

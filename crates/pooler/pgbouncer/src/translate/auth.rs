@@ -58,7 +58,7 @@ impl Writer<'_> {
         }
         // Without a user here, the query is for the databases that name one.
         let is_asked = user.text().is_some();
-        if is_asked {
+        if is_asked && !self.ini.settings.iter().filter(is_database).all(has_its_own_query) {
             self.set("auth_query", query.value, query);
         }
         if let (Some(name), true) = (database.text(), is_asked) {
@@ -74,6 +74,15 @@ impl Writer<'_> {
         });
         own.unwrap_or_else(|| name.to_owned())
     }
+}
+
+fn is_database(setting: &&Setting) -> bool {
+    setting.section == SectionName::Databases
+}
+
+/// Whether an entry of `[databases]` has a query of its own for its users.
+fn has_its_own_query(setting: &Setting) -> bool {
+    pairs(&setting.value).is_ok_and(|pairs| pairs.iter().any(|pair| pair.key == "auth_query"))
 }
 
 /// Whether an entry of `[databases]` has its users looked up.

@@ -2,7 +2,7 @@
 
 use settings::Problem;
 
-use super::Writer;
+use super::{Writer, pools::AT_ONCE};
 use crate::{
     general::{Given, invalid},
     ini::{SectionName, Spot},
@@ -121,6 +121,7 @@ impl Writer<'_> {
             && self.is_size(size)
         {
             self.set("max_size", self.count(size.number()), size);
+            self.set("max_replication_size", self.count(size.number()), size);
         }
         let most = size.unwrap_or(self.get("default_pool_size")).number().max(1);
         let general = self.get("min_pool_size");
@@ -156,7 +157,7 @@ impl Writer<'_> {
         if let Some(life) = entry.get("server_lifetime")
             && self.is_life_time(life)
         {
-            self.set("max_life_time", Some(life.time()), life);
+            self.set("max_life_time", Some(life.time().max(AT_ONCE)), life);
         }
         if entry.name == FALLBACK {
             let time = self.get("autodb_idle_timeout");
@@ -273,9 +274,8 @@ impl Writer<'_> {
                 parameters.push((key, self.path(path)));
             }
         }
-        let protocols = self.get("server_tls_protocols");
-        if !protocols.is_default() {
-            parameters.push(("tls_protocols", protocols.value.to_owned()));
+        if let Some(names) = self.protocols(self.get("server_tls_protocols")) {
+            parameters.push(("tls_protocols", names.join(",")));
         }
         if let Some((list, _)) = self.ciphers("server_tls_ciphers", "server_tls13_ciphers") {
             parameters.push(("tls_ciphers", list.join(",")));

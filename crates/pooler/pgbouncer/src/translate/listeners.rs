@@ -191,11 +191,33 @@ impl<'a> Writer<'a> {
                 self.set("tls_client_ca", self.path(path), authority);
             }
         }
+        // Certificates of clients are looked at where rules may ask for them.
+        if let (false, "hba" | "cert", Some(path)) = (verifies, self.get("auth_type").word(), authority.text()) {
+            self.set("tls_client_auth", "optional", authority);
+            self.set("tls_client_ca", self.path(path), authority);
+        }
         let protocols = self.get("client_tls_protocols");
-        self.set_unless_default("tls_protocols", protocols.list(), protocols);
+        if let Some(names) = self.protocols(protocols) {
+            self.set("tls_protocols", names, protocols);
+        }
         let ciphers = self.ciphers("client_tls_ciphers", "client_tls13_ciphers");
         if let Some((list, given)) = ciphers {
             self.set("tls_ciphers", list, given);
+        }
+    }
+
+    /// The versions of TLS that a setting names, if it is not at its default; `None`: all that there are. Old ones that
+    /// Poolhouse lacks are left out if another is named.
+    pub(super) fn protocols(&self, given: Given<'_>) -> Option<Vec<String>> {
+        const ALL: [&str; 4] = ["all", "secure", "legacy", "default"];
+        const LACKING: [&str; 3] = ["tlsv1", "tlsv1.0", "tlsv1.1"];
+        let names: Vec<String> =
+            given.value.split([',', ':', ' ']).filter(|name| !name.is_empty()).map(str::to_lowercase).collect();
+        let there: Vec<String> = names.iter().filter(|name| !LACKING.contains(&name.as_str())).cloned().collect();
+        match there.iter().any(|name| ALL.contains(&name.as_str())) {
+            true => None,
+            false if there.is_empty() => Some(names).filter(|names| !names.is_empty()),
+            false => Some(there),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::{general::Given, toml_text::Value};
 /// In place of a time-out that is switched off and cannot be.
 const A_DAY: Duration = Duration::from_secs(86_400);
 /// In place of no time at all: each released connection is checked before it is used.
-const AT_ONCE: Duration = Duration::from_millis(1);
+pub(super) const AT_ONCE: Duration = Duration::from_millis(1);
 
 impl Writer<'_> {
     pub(super) fn pool(&mut self) {
@@ -29,7 +29,7 @@ impl Writer<'_> {
         }
         let life = self.get("server_lifetime");
         if self.is_life_time(life) {
-            self.set("max_life_time", Some(life.time()), life);
+            self.set("max_life_time", Some(life.time().max(AT_ONCE)), life);
         }
         let connect = self.get("server_connect_timeout");
         self.set("connect_time", Some(connect.time_unless_zero().unwrap_or(A_DAY)), connect);
@@ -64,6 +64,8 @@ impl Writer<'_> {
         if self.is_size(size) {
             self.set("max_size", self.count(size.number()), size);
         }
+        // Replication connections are counted apart here, and have the same limit.
+        self.put("max_replication_size", self.count(size.number().max(1)));
         self.set_unless_default("min_size", least.number().clamp(0, size.number().max(1)), least);
         let (reserve, time) = (self.get("reserve_pool_size"), self.get("reserve_pool_timeout"));
         self.set_unless_default("reserve_size", self.count(reserve.number()), reserve);
@@ -86,7 +88,8 @@ impl Writer<'_> {
 
     /// Whether a life time of servers can be kept; it is refused if not.
     pub(super) fn is_life_time(&mut self, life: Given<'_>) -> bool {
-        let is_one = life.time() >= Duration::from_secs(1);
+        // Zero is the time of a server that is used once.
+        let is_one = life.time().is_zero() || life.time() >= Duration::from_secs(1);
         if !is_one {
             let message = "server_lifetime of less than a second is not supported";
             self.refuse_given(life, message, "write 1 to have connections replaced once a second");

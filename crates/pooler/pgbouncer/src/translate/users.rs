@@ -6,9 +6,6 @@ use crate::{general::Given, ini::SectionName, lines::until_quote};
 impl Writer<'_> {
     pub(super) fn users(&mut self, databases: &[Entry]) {
         let entries = self.read_entries(SectionName::Users);
-        let general = self.get("min_pool_size").number();
-        let least = databases.iter().filter_map(|entry| entry.get("min_pool_size")).map(|given| given.number());
-        let least = least.chain([general]).max().unwrap_or(0);
         let listed = self.listed_users();
         for entry in entries.iter().filter(|entry| entry.says_something()) {
             if !self.is_of_use(&entry.name, listed.as_deref(), databases) {
@@ -23,9 +20,6 @@ impl Writer<'_> {
             }
             if let Some(size) = entry.get("pool_size").filter(|size| size.number() > 0) {
                 self.set("max_size", self.count(size.number()), size);
-                if least > size.number() {
-                    self.put("min_size", size.number());
-                }
             }
             if let Some(mode) = entry.get("pool_mode") {
                 self.set("mode", mode.word(), mode);

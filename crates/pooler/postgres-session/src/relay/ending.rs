@@ -11,7 +11,7 @@ use crate::{
     login::{connect_query, lookup::fail_lookup},
     session::{
         Client, ErrorText, Link, Occasion, Phase, Postgres, Purpose, Server, ServerSide, Stage, Wording, cancel,
-        refusal::seconds, send_away,
+        refusal::seconds, send_away_from,
     },
     wire::{CANCELLED, IDLE, Report, Severity, code},
 };
@@ -223,7 +223,8 @@ impl Postgres {
             _ => Some(why),
         };
         if let Some(why) = why {
-            send_away(me, client, why, out);
+            let pool = client.pool;
+            send_away_from(|| self.directory.database_name(pool), me, client, why, out);
         }
     }
 

@@ -23,13 +23,15 @@ impl Lookup {
         Self { attempt, answer: Answer::NoUser, abandoned: false }
     }
 
-    /// The stored password, if there is one; the error says why it is not known.
+    /// The stored password, which is empty if there is none; `None` if there is no such user. The error says why it is
+    /// not known.
     pub(crate) fn found(&self, failure: Option<Failure>) -> Result<Option<&str>, String> {
         match (&self.answer, failure) {
             (_, Some(failure)) => Err(failure.text()),
             (Answer::Unusable(why), None) => Err(format!("the query gave {why}")),
             (Answer::Password(password), None) => Ok(Some(&**password)),
-            (Answer::NoUser | Answer::WithoutPassword, None) => Ok(None),
+            (Answer::WithoutPassword, None) => Ok(Some("")),
+            (Answer::NoUser, None) => Ok(None),
         }
     }
 

@@ -12,6 +12,25 @@ use crate::{
     wire::{Report, Severity, code},
 };
 
+/// As [`send_away`]. `name` is what the client calls its database.
+pub(crate) fn send_away_from(
+    name: impl FnOnce() -> String,
+    me: ClientTag,
+    client: &mut Client,
+    why: Refusal,
+    out: &mut Outbox,
+) {
+    if let (Refusal::Disabled { .. }, Phase::Ready) = (&why, &client.phase) {
+        let ErrorText { code, message, hint } =
+            client.entrance.wording().choose(Occasion::DatabaseDisabled(&name()), words(&why));
+        let report = Report { severity: Severity::Fatal, code: &code, message: &message, hint: &hint };
+        out.insert(Peer::Client(me), |to| report.write(to));
+        client.phase = Phase::Closed;
+        return;
+    }
+    send_away(me, client, why, out);
+}
+
 /// Tells a client why it must go; the driver closes it.
 pub(crate) fn send_away(me: ClientTag, client: &mut Client, why: Refusal, out: &mut Outbox) {
     if !client.mid_message && !matches!(client.phase, Phase::Closed) {

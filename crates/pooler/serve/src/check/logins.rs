@@ -54,7 +54,9 @@ pub fn certificates_asked_for(config: &Config, found: &mut Vec<Problem>) {
         found.push(config.locate(Problem::error(message).hint(hint), &user.spots, "certificate"));
     }
     if config.auth.methods().iter().any(|method| matches!(method, Method::Certificate(_))) {
-        let problem = Problem::error("[auth] lets clients in by certificate, but no listener asks for one").hint(hint);
-        found.push(config.locate(problem, &Spots::new(), ""));
+        let message = "[auth] lets clients in by certificate, but no listener asks for one";
+        let is_one_of_many = config.auth.methods().len() > 1 && config.is_in_place_of_pgbouncer();
+        let problem = if is_one_of_many { Problem::warning(message) } else { Problem::error(message) };
+        found.push(config.locate(problem.hint(hint), &Spots::new(), ""));
     }
 }

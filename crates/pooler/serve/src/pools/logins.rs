@@ -95,6 +95,10 @@ impl Directory for ConfigPools {
         );
     }
 
+    fn database_name(&self, pool: PoolId) -> String {
+        self.entry(pool).0.key.label()
+    }
+
     fn server_login(&self, pool: PoolId) -> ServerLogin {
         let (entry, database) = self.entry(pool);
         let text = |secret: Secret| Arc::clone(secret.reveal());

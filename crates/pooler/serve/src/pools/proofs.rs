@@ -144,7 +144,12 @@ impl ConfigPools {
     pub(super) fn prove_looked_up(&self, attempt: &LoginAttempt, stored: Option<&str>) -> Result<Proof, Unknown> {
         let (database, user) = (&attempt.database, &attempt.user);
         let Lookups { auth, known, .. } = self.lookups(database).ok_or(Unknown::User)?;
-        let password = stored.map(|stored| Password::parse(&Secret::new(stored))).transpose();
+        let method = self.method(attempt).map_err(Unknown::Rejected)?;
+        if let (Some(""), Method::Trust) = (stored, method) {
+            return Ok(Proof::Trust);
+        }
+        let given = stored.filter(|stored| !stored.is_empty());
+        let password = given.map(|stored| Password::parse(&Secret::new(stored))).transpose();
         let password = password.unwrap_or_else(|error| {
             tracing::warn!(user, "the auth_query gave a password that cannot be used: {error}");
             None
@@ -160,7 +165,6 @@ impl ConfigPools {
                 None
             }
         };
-        let method = self.method(attempt).map_err(Unknown::Rejected)?;
         match password {
             Some(password) => prove(method, attempt, Some(&password), &OtherPasswords::default()),
             None => Err(not_found(method)),
@@ -173,7 +177,8 @@ impl ConfigPools {
         let found = self.lookups(&attempt.database).map(|lookups| lookups.known.looks()).unwrap_or_default();
         // If users are looked up, they are most of all users.
         let found: Vec<Look> = found.into_iter().filter_map(|look| look_with(method, look)).collect();
-        match (found.is_empty(), self.looks.with(method), method) {
+        let (found, known) = (of_md5(found, method), of_md5(self.looks.with(method).to_vec(), method));
+        match (found.is_empty(), &known[..], method) {
             (false, ..) => found,
             (true, [], Method::Md5) => vec![Look::Md5],
             (true, [], Method::Cleartext) => vec![Look::Cleartext(None)],
@@ -213,6 +218,14 @@ fn prove(
             let verifier = password.verifier().expect("a plain or SCRAM password has a verifier");
             Ok(Proof::Scram(others.verifiers_with(&verifier)))
         }
+    }
+}
+
+/// Where md5 is asked for, an unknown user's login looks like one with an md5 hash, if any does.
+fn of_md5(looks: Vec<Look>, method: &Method) -> Vec<Look> {
+    match method {
+        Method::Md5 if looks.contains(&Look::Md5) => vec![Look::Md5],
+        _ => looks,
     }
 }
 
