@@ -29,11 +29,13 @@ def refused(pooler, user, password):
 @pytest.mark.quick
 @pytest.mark.parametrize("kind", ["stored", "scram-sha-256", "md5", "plain"])
 def test_each_of_a_users_passwords_lets_it_in(start, kind):
-    pooler = start(users={"app": {"passwords": [PASSWORDS["app"], "the old one"]}}, auth={"type": kind})
-    for password in [PASSWORDS["app"], "the old one", PASSWORDS["app"]]:
-        with pooler.connect("app", password) as connection:
+    app, app2 = PASSWORDS["app"], PASSWORDS["app2"]
+    pooler = start(users={"app": {"passwords": [app, "the old one"]}, "app2": {"passwords": [app2]}}, auth={"type": kind})
+    for user, password in [("app", app), ("app", "the old one"), ("app", app), ("app2", app2)]:
+        with pooler.connect(user, password) as connection:
             assert connection.execute("SELECT 1").fetchone() == (1,)
-    assert "password authentication failed" in refused(pooler, "app", "another")
+    for user, password in [("app", "another"), ("app", app2), ("app2", "the old one"), ("app2", app)]:
+        assert "password authentication failed" in refused(pooler, user, password)
 
 
 @pytest.mark.parametrize("first, second, types", [
@@ -107,9 +109,14 @@ def test_a_program_gives_the_password_of_a_database(start, cluster):
 
 
 def test_a_password_is_renewed_before_it_expires(start, cluster):
-    answer = json.dumps({"password": PASSWORDS["app"], "expires_in": 2})
+    answer = json.dumps({"password": PASSWORDS["app"], "expires_in": 4})
     pooler = with_command(start, cluster, f"echo '{answer}'")
-    eventually("the program has run again", lambda: runs(pooler) >= 3)
+
+    def is_renewed_in_time():
+        assert pooler.metric("poolhouse_password_command_valid_seconds", database="bench") > 0
+        return runs(pooler) >= 3
+
+    eventually("the program has run again", is_renewed_in_time)
     pooler.connect().close()
 
 

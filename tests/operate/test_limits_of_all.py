@@ -10,6 +10,7 @@ import subprocess
 import psycopg
 import pytest
 
+from support.pooler import BINARY
 from support.postgres_cluster import PASSWORDS, free_port
 from support.waiting import eventually
 
@@ -97,6 +98,23 @@ def test_servers_of_each_database_are_limited(start_either, cluster):
         with pytest.raises(psycopg.OperationalError), pooler.connect() as third:
             third.execute("SELECT 1")
         assert len(cluster.backends("app")) == 2
+
+
+@pytest.mark.poolhouse_only
+@pytest.mark.parametrize("table", ["[limits]", '[[user]]\nname = "app"'])
+def test_servers_of_each_user_are_limited_over_all_databases(start, cluster, table):
+    pooler = start.unstarted()
+    users = {"app2": PASSWORDS["app2"]} if "app" in table else TWO["users"]
+    pooler.rewrite(databases=own_user(cluster, "bench", "other"), users=users, max_wait_time="1s")
+    password = f'password = "{PASSWORDS["app"]}"\n' if "app" in table else ""
+    with pooler.config_path.open("a") as config:
+        config.write(f"\n{table}\n{password}max_user_connections = 1\n")
+    pooler.launch([BINARY, "serve", "--config", str(pooler.config_path)])
+    with pooler.connect(autocommit=False) as first:
+        first.execute("SELECT 1")
+        with pytest.raises(psycopg.OperationalError), pooler.connect(database="other") as second:
+            second.execute("SELECT 1")
+        pooler.connect("app2", PASSWORDS["app2"]).execute("SELECT 1")
 
 
 @pytest.mark.poolhouse_only

@@ -59,8 +59,9 @@ TRUSTED, CLEARTEXT, MD5, SCRAM = 0, 3, 5, 10
 def test_the_first_rule_for_a_client_says_how_it_logs_in(hba):
     pooler = hba(["local all all trust", "host all banned all reject", "host bench app 127.0.0.1/32 scram-sha-256",
                   "host bench app2 127.0.0.0 255.0.0.0 md5", "host bench md5user,plain 127.0.0.0/8 password",
-                  "host sameuser all all trust", "host bench all ::1/128 trust"], databases={"bench": {}, "other": {}})
+                  "host sameuser all all trust", "host bench all ::1/128 trust", "host bench app all trust"], databases={"bench": {}, "other": {}})
     assert greeting(pooler, "app", unix=True) == TRUSTED
+    assert greeting(pooler, "app", unix=True, replication="true") == f"08P01 {NO_RULE}", "`all` is no replication"
     assert greeting(pooler, "app") == SCRAM
     assert greeting(pooler, "app2") == SCRAM, "md5 is no hindrance for a user with a SCRAM verifier"
     assert greeting(pooler, "md5user") == CLEARTEXT
@@ -104,10 +105,11 @@ def test_trust_is_for_users_that_exist(hba):
 
 def test_a_peer_is_the_user_of_the_clients_process(hba):
     me = getpass.getuser()
-    pooler = hba(["local all app peer map=m", "local all app2 peer map=n", "local all all peer"],
-                 ident=[f"m {me} app", "n another all"], users={**USERS, me: "unused"})
+    pooler = hba(["local all app,plainuser peer map=m", "local all app2 peer map=n", "local all all peer"],
+                 ident=[f"m {me} app", "n another all"], users={**USERS, "plainuser": "unused", me: "unused"})
     assert greeting(pooler, "app", unix=True) == TRUSTED
     assert greeting(pooler, "app2", unix=True) == "08P01 unix socket login rejected"
+    assert greeting(pooler, "plainuser", unix=True) == "08P01 unix socket login rejected", "the map is for app"
     assert greeting(pooler, me, unix=True) == TRUSTED
     assert greeting(pooler, "md5user", unix=True) == "08P01 unix socket login rejected"
     assert greeting(pooler, "unknown", unix=True) == "08P01 unix socket login rejected"
@@ -117,7 +119,7 @@ def test_rules_tell_encrypted_connections_and_certificates(hba, certificates):
     tls = {"tls_cert": certificates.server.certificate, "tls_key": certificates.server.key,
            "tls_client_ca": certificates.authority.certificate}
     lines = ["hostssl bench app all cert", "hostssl other app all cert map=m", "hostnossl bench app all md5",
-             "hostssl all app2 all scram-sha-256"]
+             "hostssl all app2 all scram-sha-256", "hostnossl all md5user all md5"]
     pooler = hba(lines, ident=["m visitor app"], databases={"bench": {}, "other": {}}, **tls)
     failed = '28000 certificate authentication failed for user "app"'
     assert greeting(pooler, "app", certificate=certificates.client_app) == TRUSTED
@@ -128,6 +130,8 @@ def test_rules_tell_encrypted_connections_and_certificates(hba, certificates):
     assert greeting(pooler, "app", "other", certificate=certificates.client_app) == failed
     assert greeting(pooler, "app2", tls=True) == SCRAM
     assert greeting(pooler, "app2") == f"08P01 {NO_RULE}"
+    assert greeting(pooler, "md5user") == MD5
+    assert greeting(pooler, "md5user", tls=True) == f"08P01 {NO_RULE}"
 
 
 def test_rules_are_read_again_at_a_reload_and_stay_if_the_new_ones_are_wrong(hba):

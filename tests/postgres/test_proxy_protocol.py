@@ -4,6 +4,7 @@ import os
 import socket
 import struct
 import subprocess
+import time
 
 import psycopg
 import pytest
@@ -44,6 +45,8 @@ def test_the_header_may_come_in_pieces_and_with_what_follows(start):
     for cut in [1, 12, 16, 20, len(head)]:
         with pooler.open() as client:
             client.send(head[:cut])
+            # The pieces are read apart.
+            time.sleep(0.1)
             client.send(head[cut:] + hello)
             assert b"SCRAM-SHA-256" in client.expect(b"R")
 
@@ -74,8 +77,9 @@ def test_only_listed_senders_are_believed(start):
 
 def test_a_header_that_never_comes_keeps_no_place(start):
     pooler = start(**HERE, hard_limit=1, soft_limit=1, newcomer_wait_time="off")
-    with pooler.open(), proxied(pooler) as client:
+    with pooler.open() as silent, proxied(pooler) as client:
         client.login("app", PASSWORDS["app"], "bench")
+        assert silent.closed_within(10)
 
 
 def test_rules_of_an_hba_file_see_the_address_in_the_header(start):
