@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import pathlib
 import shutil
 import subprocess
 import sys
@@ -67,7 +68,14 @@ def profiles():
 
 
 def build_program(folder):
-    """Builds the program in a folder as build.sh builds Poolhouse, and returns the digest of its stripped executable."""
+    """Builds the program in a folder as build.sh builds Poolhouse, and returns the digest of its stripped executable. The
+    crates of others are in a folder there, too.
+    """
+    home = pathlib.Path(os.environ.get("CARGO_HOME", pathlib.Path.home() / ".cargo"))
+    if not (home / "registry").exists():
+        pytest.skip("no crates on this machine")
+    (folder / "home").mkdir()
+    (folder / "home/registry").symlink_to(home / "registry")
     for name, text in PROGRAM.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text + (profiles() if name == "Cargo.toml" else ""))
@@ -76,7 +84,7 @@ def build_program(folder):
     script = f". {SCRIPTS}/reproducible.sh && cargo build --offline --profile dist --target {target} && strip --strip-all target/{target}/dist/program"
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("CARGO_TARGET", "CARGO_INCREMENTAL"))}
     done = subprocess.run(["bash", "-c", script], cwd=folder, text=True, capture_output=True, timeout=300,
-                          env={**environment, "SOURCE_DATE_EPOCH": "1764460800", "POOLHOUSE_COMMIT": "abc"})
+                          env={**environment, "CARGO_HOME": str(folder / "home"), "SOURCE_DATE_EPOCH": "1764460800", "POOLHOUSE_COMMIT": "abc"})
     if done.returncode and ("no matching package" in done.stderr or "attempting to make an HTTP request" in done.stderr):
         pytest.skip("its crates are not on this machine")
     assert done.returncode == 0, done.stderr
