@@ -121,6 +121,8 @@ struct Crowd {
     rng: Rng,
     now: Time,
     gate: GateConfig,
+    /// The most clients of the listener: its hard limit, or that of all listeners.
+    most_clients: u32,
     limits: Limits,
     /// By tenant: the most clients allowed now. A lowered limit takes effect when the excess clients have left.
     most: [u32; DATABASES + USERS],
@@ -174,10 +176,17 @@ impl Crowd {
             short_reads: 0,
         };
         let network = Network::new(rng.next(), conditions);
+        let max_clients = max_clients(seed, hard_limit);
         let rules = Rules {
-            driver: DriverConfig { workers: 1 + rng.index(3), buffer_size: 512, ..DriverConfig::default() },
+            driver: DriverConfig {
+                workers: 1 + rng.index(3),
+                buffer_size: 512,
+                max_clients,
+                ..DriverConfig::default()
+            },
             gate,
             timeouts: Timeouts { newcomer_wait: Some(wait), ..Timeouts::default() },
+            proxies: Vec::new(),
         };
         let limits = Limits::default();
         if rng.percent(70) {
@@ -195,6 +204,7 @@ impl Crowd {
             rng,
             now,
             gate,
+            most_clients: if max_clients > 0 { max_clients } else { hard_limit },
             limits,
             most,
             last_reload: now,
@@ -482,12 +492,14 @@ impl Crowd {
         }
         // A client that is being evicted has its place until it is closed.
         let logged_in = self.clients.iter().filter(|client| client.is_logged_in()).count();
-        let room = (logged_in as u32) < self.gate.hard_limit && self.now - departure > TICK * 6;
+        let room = (logged_in as u32) < self.most_clients && self.now - departure > TICK * 6;
         assert!(!room, "client {number} is refused at {:?} with {logged_in} inside: {:?}", self.now, self.gate);
         let long = self.gate.evict_min_idle + TICK * 4;
         let is_evictable =
             |client: &Client| matches!(client.state, ClientState::Idle(since) if self.now - since > long);
-        if self.gate.soft_limit < self.gate.hard_limit
+        // No client is evicted for the limit of all listeners.
+        if self.most_clients == self.gate.hard_limit
+            && self.gate.soft_limit < self.gate.hard_limit
             && let Some(idle) = self.clients.iter().position(is_evictable)
         {
             let state = self.clients[idle].state;
@@ -507,7 +519,7 @@ impl Crowd {
 
     fn check(&mut self) {
         let inside = self.logged_in_clients();
-        assert!(inside as u32 <= self.gate.hard_limit, "{inside} are inside, with {:?}", self.gate);
+        assert!(inside as u32 <= self.most_clients, "{inside} are inside, with {:?}", self.gate);
         for tenant in 0..self.most.len() {
             let Some(TenantLimits { hard_limit, .. }) = self.limits.of(tenant) else { continue };
             let of_tenant = self.clients.iter().filter(|client| client.counts_for(tenant));
@@ -526,6 +538,14 @@ impl Crowd {
             println!("{:>12.6}   {}", self.now.0 as f64 / 1e9, what());
         }
     }
+}
+
+/// The most clients of all listeners in a schedule; 0: no limit. It is drawn apart, so that the other schedules of a seed
+/// do not depend on it.
+fn max_clients(seed: u64, hard_limit: u32) -> u32 {
+    let mut rng = Rng::new(!seed);
+    let drawn = 1 + rng.below(u64::from(hard_limit)) as u32;
+    if rng.percent(20) { drawn } else { 0 }
 }
 
 fn clients(rng: &mut Rng, hard_limit: u32) -> Vec<Client> {

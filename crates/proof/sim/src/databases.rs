@@ -68,6 +68,11 @@ pub trait Database {
         self.open_connections().contains(&connection)
     }
 
+    /// The number of sessions of the user who has most.
+    fn most_sessions_of_a_user(&self) -> usize {
+        0
+    }
+
     /// Open connections, the oldest first.
     fn open_connections(&self) -> Vec<Connection>;
 }

@@ -10,8 +10,8 @@ use std::{
 };
 
 use driver::{
-    Address, Changes, Clock, DriverConfig, Handle, ListenerSpec, NextStep, PoolSpec, PoolTimeouts, SteppedWorkers,
-    TenantLimits, Timeouts, Upstreams,
+    Address, Changes, Clock, DriverConfig, Handle, ListenerSpec, Network as ProxyNetwork, NextStep, PoolSpec,
+    PoolTimeouts, SteppedWorkers, TenantLimits, Timeouts, Upstreams,
 };
 use pool::{GateConfig, PoolConfig, Time};
 use seam::{PoolId, Protocol, Tenant};
@@ -71,6 +71,8 @@ pub struct Rules {
     pub driver: DriverConfig,
     pub gate: GateConfig,
     pub timeouts: Timeouts,
+    /// Proxies that begin each connection with a header that names their client.
+    pub proxies: Vec<ProxyNetwork>,
 }
 
 /// A pool at this host of the simulated network, without caps and time-outs.
@@ -107,7 +109,7 @@ impl<P: Protocol> Harness<P> {
             gate: rules.gate,
             timeouts: rules.timeouts,
             tls: None,
-            proxies: Vec::new(),
+            proxies: rules.proxies,
         };
         let changes = Changes {
             listeners: vec![(rules.gate, rules.timeouts)],

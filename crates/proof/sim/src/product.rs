@@ -2,9 +2,11 @@
 //! know what every answer must be. The seed decides everything: what happens next, how long bytes take, what breaks.
 //!
 //! Checked at every step: each answer is the one that the client's reference gives; an acknowledged write is in the
-//! database, once; there are no more connections than allowed; no client waits for ever; bytes that wait for a peer
-//! stay within bounds. When all clients have left, no server is held, and no session of the database has state left. An
-//! error may replace an answer only after a fault that clients may notice.
+//! database, once; there are no more connections than allowed, in all and of each user, and the reserve is for clients
+//! that have waited for it; no client waits for ever; a transaction ends when its time is over, and not before; bytes
+//! that wait for a peer stay within bounds. When all clients have left, no server is held, the reserve and dedicated
+//! servers are gone, and no session of the database has state left. An error may replace an answer only after a fault
+//! that clients may notice.
 //!
 //! The simulator cannot see: TLS, logins with passwords but MongoDB's, HTTP, host names, real threads (two workers
 //! never run at the same time), and what the models of the databases do not know, such as functions and triggers of
@@ -13,7 +15,9 @@
 
 mod checked_protocol;
 mod client;
+mod client_times;
 mod database_server;
+mod environment;
 mod faults;
 pub mod mongodb;
 mod pool_ids;
@@ -39,8 +43,9 @@ use crate::{
 };
 
 use checked_protocol::CheckedProtocol;
-use client::{Client, Environment};
+use client::Client;
 use database_server::{DatabaseServer, elapsed};
+use environment::Environment;
 use faults::{FaultPlan, Faults};
 use raw_client::RawClient;
 use self_checking_client::SelfCheckingClient;
@@ -52,6 +57,11 @@ const MAX_SETTLING_TIME: Duration = Duration::from_secs(30);
 
 /// Time after the last client has left by which servers are clean.
 const MAX_CLEANING_TIME: Duration = Duration::from_millis(100);
+
+/// The longest that a departure may be late: ticks of the workers, and the time that bytes take.
+const MAX_DEPARTURE_DELAY: Duration = Duration::from_millis(150);
+/// The longest that the answer to a client takes that has come before it to another one.
+const MAX_DELIVERY_TIME: Duration = Duration::from_millis(15);
 
 /// The client number that all raw clients have. No damage to a message turns it into that of another client.
 const RAW_CLIENT: usize = 987_654;
@@ -134,6 +144,8 @@ enum Action {
     /// The database acts by itself.
     Database,
     Drain,
+    /// Clients begin to be sent away, or have been.
+    Depart,
     Fault,
 }
 
@@ -142,8 +154,19 @@ enum Action {
 struct Limits {
     /// Connections to the database.
     servers: usize,
+    /// Connections of each user.
+    servers_of_a_user: usize,
+    /// Connections before the reserve, and how long a client has to wait for that; `None` without a reserve.
+    reserve: Option<(usize, Duration)>,
     /// Bytes that wait for one peer.
     unsent: usize,
+}
+
+impl Limits {
+    /// Limits of all connections together, and of bytes.
+    fn new(servers: usize, unsent: usize) -> Self {
+        Self { servers, servers_of_a_user: usize::MAX, reserve: None, unsent }
+    }
 }
 
 pub struct Simulation<P: Protocol, S: CheckedProtocol> {
@@ -160,6 +183,10 @@ pub struct Simulation<P: Protocol, S: CheckedProtocol> {
     faults: Faults,
     /// The workers are draining.
     drained: bool,
+    /// By when the workers have sent their clients away, if they do.
+    departed: Option<Time>,
+    /// Connections to the database after the last step of a worker.
+    servers: usize,
     limits: Limits,
     /// Servers are so few, and waits so short, that any request may fail to get a server.
     scarce: bool,
@@ -193,6 +220,8 @@ impl<P: Protocol, S: CheckedProtocol> Simulation<P, S> {
             changed_ends: BTreeSet::new(),
             faults: Faults::new(fault_plan),
             drained: false,
+            departed: None,
+            servers: 0,
             limits,
             scarce: false,
             recovery_time: RECOVERY_TIME,
@@ -211,6 +240,7 @@ impl<P: Protocol, S: CheckedProtocol> Simulation<P, S> {
         self.faults.next = None;
         self.faults.plan.mean_interval = None;
         self.faults.plan.drain = None;
+        (self.faults.plan.departures, self.departed) = (None, None);
         self.faults.plan.delay_per_myriad = 0;
         let until = self.now + MAX_SETTLING_TIME;
         while self.now < until && !self.has_settled() {
@@ -223,6 +253,10 @@ impl<P: Protocol, S: CheckedProtocol> Simulation<P, S> {
         }
         let known: u32 = self.harness.handle().snapshot().pools.iter().map(|pool| pool.counts.total).sum();
         assert!(self.harness.servers() <= known as usize, "there is a connection of no pool: {}", self.describe());
+        if let Some((servers, _)) = self.limits.reserve {
+            let present = self.harness.servers();
+            assert!(present <= servers, "the reserve is still in use: {present} connections beyond {servers}");
+        }
         self.harness.check_sessions();
         self.outcome.rolled_back = self.database_server.database.rolled_back();
         let left = leftovers(&self.database_server.database);
@@ -303,6 +337,7 @@ impl<P: Protocol, S: CheckedProtocol> Simulation<P, S> {
             }
             Action::Database => self.database_server.tick(&self.network, self.now),
             Action::Drain => self.drain(),
+            Action::Depart => self.depart(),
             Action::Fault => self.cause_fault(),
         }
     }
@@ -323,6 +358,8 @@ impl<P: Protocol, S: CheckedProtocol> Simulation<P, S> {
         actions.extend(self.changed_ends.iter().copied().map(Action::End));
         actions.extend(is_due(self.database_server.due()).then_some(Action::Database));
         actions.extend(self.is_to_drain().then_some(Action::Drain));
+        let departure = self.faults.plan.departures.map(|(at, _)| at).or(self.departed.filter(|_| !self.drained));
+        actions.extend(is_due(departure).then_some(Action::Depart));
         let fault = is_due(self.faults.next) || is_due(self.faults.recovery);
         actions.extend(fault.then_some(Action::Fault));
         actions
@@ -377,6 +414,23 @@ impl<P: Protocol, S: CheckedProtocol> Simulation<P, S> {
         self.harness.handle().drain();
     }
 
+    /// Has the workers send their clients away, one after the other. At the end of that all have gone that are in no
+    /// transaction.
+    fn depart(&mut self) {
+        if let Some((_, over)) = self.faults.plan.departures.take() {
+            if self.drained {
+                return;
+            }
+            self.clients.iter_mut().for_each(Client::retire);
+            self.raw_clients.iter_mut().for_each(RawClient::retire);
+            self.departed = Some(self.now + over + MAX_DEPARTURE_DELAY);
+            return self.harness.handle().drain_over(over);
+        }
+        let stays = self.clients.iter().find(|client| client.has_been_idle_for(MAX_DEPARTURE_DELAY, self.now));
+        assert!(stays.is_none(), "client {:?} was not sent away", stays.map(|client| client.number));
+        self.drain();
+    }
+
     fn with_client(&mut self, client: usize, f: impl FnOnce(&mut Client<S>, &Environment<'_, S::Database>)) {
         let mut called = std::mem::take(&mut self.clients);
         f(&mut called[client], &self.environment());
@@ -399,6 +453,7 @@ impl<P: Protocol, S: CheckedProtocol> Simulation<P, S> {
             product_database: &self.database_server.database,
             now: self.now,
             faults: self.outcome.faults,
+            departing: self.departed.is_some(),
             lingering_faults: u64::from(
                 self.drained
                     || self.scarce
@@ -429,6 +484,8 @@ impl<P: Protocol, S: CheckedProtocol> Simulation<P, S> {
             self.database_server.due(),
             self.faults.next,
             self.faults.recovery,
+            self.faults.plan.departures.map(|(at, _)| at),
+            self.departed.filter(|_| !self.drained),
         ];
         let freed = self.faults.delayed_worker.map(|(_, until)| until);
         // The delayed worker may have work now, which has to wait.
@@ -448,6 +505,7 @@ impl<P: Protocol, S: CheckedProtocol> Simulation<P, S> {
             Action::Database => (4, 0),
             Action::Fault => (5, 0),
             Action::Drain => (6, 0),
+            Action::Depart => (9, 0),
             Action::RawClient(raw_client) => (7, raw_client as u64),
             Action::SelfCheckingClient(self_checking_client) => (8, self_checking_client as u64),
         };
@@ -460,13 +518,24 @@ impl<P: Protocol, S: CheckedProtocol> Simulation<P, S> {
         }
     }
 
-    fn check(&self) {
+    fn check(&mut self) {
         let servers = self.harness.servers();
+        let before = std::mem::replace(&mut self.servers, servers);
         assert!(servers <= self.limits.servers, "{servers} connections where {} are allowed", self.limits.servers);
         // A fault may leave a session in the database behind whose connection is gone.
         if self.faults.last.is_none() {
             let sessions = self.database_server.sessions();
             assert!(sessions <= self.limits.servers, "{sessions} sessions where {} are allowed", self.limits.servers);
+            let (of_one, most) =
+                (self.database_server.database.most_sessions_of_a_user(), self.limits.servers_of_a_user);
+            assert!(of_one <= most, "{of_one} sessions of a user where {most} are allowed");
+        }
+        if let Some((without, wait)) = self.limits.reserve
+            && servers > without.max(before)
+        {
+            let waited = |client: &Client<S>| client.may_have_waited(wait - MAX_DELIVERY_TIME, self.now);
+            let used = !self.raw_clients.is_empty() || self.clients.iter().any(waited);
+            assert!(used, "the reserve is used though no client has waited for {wait:?}: {servers} connections");
         }
         let unsent = self.harness.most_unsent();
         assert!(unsent <= self.limits.unsent, "{unsent} bytes wait for one peer");

@@ -10,7 +10,9 @@ use std::{
     time::Duration,
 };
 
-use driver::{DriverConfig, ListenerSnapshot, PoolSpec, PoolTimeouts, TenantLimits, Timeouts, Upstreams};
+use driver::{
+    DriverConfig, ListenerSnapshot, Network as ProxyNetwork, PoolSpec, PoolTimeouts, TenantLimits, Timeouts, Upstreams,
+};
 use pool::{Counts, GateConfig, PoolConfig, Time};
 use seam::{PoolId, Protocol, Tenant};
 
@@ -77,6 +79,12 @@ impl Upstreams for OnePool {
     }
 }
 
+/// `max_held`: bytes of input held for a connection.
+fn driver_config(workers: usize, max_held: usize) -> DriverConfig {
+    let buffer_size = DriverConfig::default().buffer_size.min(max_held);
+    DriverConfig { workers, max_buffered_input: max_held, buffer_size, ..DriverConfig::default() }
+}
+
 pub struct Rig<P: Protocol> {
     harness: Harness<P>,
     network: Network,
@@ -106,6 +114,18 @@ impl<P: Protocol> Rig<P> {
     }
 
     pub fn with_gate(gate: GateConfig, timeouts: Timeouts, workers: usize, protocol: P, max_held: usize) -> Self {
+        Self::made(Rules { driver: driver_config(workers, max_held), gate, timeouts, proxies: Vec::new() }, protocol)
+    }
+
+    /// A rig to whose clients a proxy speaks for others: each connection begins with a header of the proxy's.
+    pub fn behind_proxies(protocol: P, max_held: usize) -> Self {
+        let proxies = ["0.0.0.0/0", "::/0"].map(|all| ProxyNetwork::parse(all).expect("a network"));
+        let gate = GateConfig { soft_limit: 100, hard_limit: 100, evict_min_idle: Duration::from_secs(60) };
+        let (driver, timeouts) = (driver_config(1, max_held), Timeouts::default());
+        Self::made(Rules { driver, gate, timeouts, proxies: proxies.into() }, protocol)
+    }
+
+    fn made(rules: Rules, protocol: P) -> Self {
         let mut rng = Rng::new(1);
         let conditions = Conditions { delay: Duration::ZERO, pieces: 0, window: 1 << 30, short_reads: 0 };
         let network = Network::new(rng.next(), conditions);
@@ -119,12 +139,6 @@ impl<P: Protocol> Rig<P> {
         };
         let settings = PoolSettings { config, timeouts: PoolTimeouts::default(), limits: None };
         let pool = Arc::new(OnePool(Mutex::new(settings)));
-        let buffer_size = DriverConfig::default().buffer_size.min(max_held);
-        let rules = Rules {
-            driver: DriverConfig { workers, max_buffered_input: max_held, buffer_size, ..DriverConfig::default() },
-            gate,
-            timeouts,
-        };
         let harness = Harness::new(protocol, pool.clone(), rules, &network, &mut rng);
         let mut rig = Self {
             harness,

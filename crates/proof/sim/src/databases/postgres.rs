@@ -67,6 +67,11 @@ impl Postgres {
         self.sessions.get(&connection).is_some_and(open)
     }
 
+    /// Whether a session is one for replication.
+    pub fn is_for_replication(&self, connection: Connection) -> bool {
+        self.sessions.get(&connection).is_some_and(|session| session.replication)
+    }
+
     /// State that a new session would not have, except statements that were prepared by messages, and empty custom
     /// parameters, which no SQL removes.
     pub fn leftovers(&self, connection: Connection) -> Vec<String> {
@@ -210,6 +215,14 @@ impl Database for Postgres {
 
     fn counts_as_session(&self, connection: Connection) -> bool {
         self.sessions.get(&connection).is_some_and(|session| session.phase == Phase::Ready)
+    }
+
+    fn most_sessions_of_a_user(&self) -> usize {
+        let mut sessions: BTreeMap<&str, usize> = BTreeMap::new();
+        for session in self.sessions.values().filter(|session| session.phase == Phase::Ready) {
+            *sessions.entry(&session.user).or_default() += 1;
+        }
+        sessions.into_values().max().unwrap_or(0)
     }
 
     fn open_connections(&self) -> Vec<Connection> {

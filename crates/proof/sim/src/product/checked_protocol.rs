@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::client_times::TimeOut;
 use crate::{databases::Database, random::Rng};
 
 /// A message of the database, reduced to the part that is compared.
@@ -102,6 +103,21 @@ pub trait CheckedProtocol {
 
     /// Whether this message may end the connection at any time between transactions.
     fn ends_connection(&self, _message: &Message) -> bool {
+        false
+    }
+
+    /// Whether a transaction is open behind an answer that ends with this message.
+    fn is_in_transaction_after(&self, _end: &Message) -> bool {
+        false
+    }
+
+    /// The time-out of which this message is the error.
+    fn time_out(&self, _message: &Message) -> Option<TimeOut> {
+        None
+    }
+
+    /// Whether this message sends an idle client away because the workers are about to end.
+    fn is_departure(&self, _message: &Message) -> bool {
         false
     }
 

@@ -15,7 +15,9 @@ use pool::Time;
 
 use super::{
     checked_protocol::{CheckedProtocol, Kind, Message, Request},
+    client_times::{ClientTimes, TimeOuts},
     database_server::elapsed,
+    environment::Environment,
 };
 use crate::{
     databases::{Connection, Database},
@@ -27,6 +29,10 @@ use crate::{
 const MAX_ANSWER_TIME: Duration = Duration::from_secs(100);
 /// Mean time that a client stays idle between requests.
 const MEAN_IDLE_PAUSE: Duration = Duration::from_millis(300);
+/// The longest until the pooler hears that a client has left.
+const MAX_CLOSE_DELAY: Duration = Duration::from_millis(50);
+/// How often in a hundred turns a client stays in its transaction until that times out, or nearly.
+const LINGERING_PERCENT: u64 = 4;
 /// The longest that a message from other clients may take.
 const MAX_ASIDE_WAIT: Duration = Duration::from_secs(10);
 
@@ -53,6 +59,9 @@ pub struct Client<S: CheckedProtocol> {
     cancel_per_myriad: u64,
     /// How often it pauses for so long that an unused pool would be forgotten.
     idle_per_myriad: u64,
+    time_outs: TimeOuts,
+    /// When its last connection ended.
+    left: Time,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +89,7 @@ struct ClientConnection {
     requests: u64,
     answers_due: usize,
     waiting_since: Time,
+    times: ClientTimes,
     /// Faults before the oldest connection that still matters to this one.
     faults_before: u64,
     cancelled: bool,
@@ -100,7 +110,14 @@ fn note_setting(parameters: &mut BTreeMap<Vec<u8>, Vec<u8>>, message: &Message) 
 
 impl ClientConnection {
     /// A connection that is to make this many requests.
-    fn new(end: EndId, reference: Connection, requests: u64, now: Time, faults_before: u64) -> Self {
+    fn new(
+        end: EndId,
+        reference: Connection,
+        requests: u64,
+        times: ClientTimes,
+        now: Time,
+        faults_before: u64,
+    ) -> Self {
         Self {
             end,
             reference,
@@ -117,6 +134,7 @@ impl ClientConnection {
             requests,
             answers_due: 0,
             waiting_since: now,
+            times,
             faults_before,
             cancelled: false,
             sent_log: Vec::new(),
@@ -183,21 +201,6 @@ impl ClientConnection {
     }
 }
 
-/// What a client sees of the simulation.
-pub struct Environment<'a, D> {
-    pub network: &'a Network,
-    /// The database behind the product.
-    pub product_database: &'a D,
-    pub now: Time,
-    /// Faults so far.
-    pub faults: u64,
-    /// 1 if a new connection may still notice effects of earlier faults, else 0. A new connection counts that many of
-    /// `faults` as later than its begin.
-    pub lingering_faults: u64,
-    /// Whether to print all messages.
-    pub trace: bool,
-}
-
 impl<S: CheckedProtocol> Client<S> {
     pub fn new(number: usize, protocol: S, size: Size, mut rng: Rng) -> Self {
         let wake = Time(rng.below(50_000_000));
@@ -221,12 +224,38 @@ impl<S: CheckedProtocol> Client<S> {
             vanish_per_myriad,
             cancel_per_myriad,
             idle_per_myriad,
+            time_outs: TimeOuts::default(),
+            left: Time(0),
         }
+    }
+
+    /// The time-outs that it expects.
+    pub fn with_time_outs(self, time_outs: TimeOuts) -> Self {
+        Self { time_outs, ..self }
+    }
+
+    /// Whether it may have a request that the pooler has held for this time: one that is not answered, or one of a
+    /// connection that has just ended. What a client that listens has the pooler do is not known.
+    pub fn may_have_waited(&self, time: Duration, now: Time) -> bool {
+        let waits = |connection: &ClientConnection| {
+            let listens = || connection.sent_log.iter().any(|sent| sent.contains("LISTEN"));
+            let waits = connection.answers_due > 0 && now - connection.waiting_since >= time;
+            waits || connection.times.has_waited(time, now) || listens()
+        };
+        self.connection.as_ref().is_some_and(waits) || self.left > Time(0) && now - self.left < MAX_CLOSE_DELAY
     }
 
     /// Whether it has a connection, or is making one.
     pub fn has_connection(&self) -> bool {
         self.connection.is_some()
+    }
+
+    /// Whether it is connected, and has had nothing to do for this time.
+    pub fn has_been_idle_for(&self, time: Duration, now: Time) -> bool {
+        let idle = |connection: &ClientConnection| {
+            !connection.opening && connection.answers_due == 0 && connection.times.has_been_idle_for(time, now)
+        };
+        self.connection.as_ref().is_some_and(idle)
     }
 
     /// From now on the client does not connect. A present connection goes on.
@@ -266,6 +295,10 @@ impl<S: CheckedProtocol> Client<S> {
         }
         if is_idle && self.idle_per_myriad > 0 && self.rng.per_myriad(self.idle_per_myriad) {
             self.wake = env.now + self.rng.exponential(MEAN_IDLE_PAUSE);
+            return;
+        }
+        if let Some(limit) = connection.times.lingering_time().filter(|_| self.rng.percent(LINGERING_PERCENT)) {
+            self.wake = env.now + self.rng.exponential(limit * 2);
             return;
         }
         if connection.vanishes_next
@@ -323,7 +356,8 @@ impl<S: CheckedProtocol> Client<S> {
         let end = env.network.connect();
         let reference = self.reference.connect(elapsed(env.now));
         let requests = (1 + self.rng.below(24)).min(self.requests);
-        self.connection = Some(ClientConnection::new(end, reference, requests, env.now, self.faults_before));
+        let times = ClientTimes::new(self.time_outs, env.now);
+        self.connection = Some(ClientConnection::new(end, reference, requests, times, env.now, self.faults_before));
         let request = self.protocol.first_request(&mut self.rng);
         self.send_request(request, env);
     }
@@ -406,6 +440,7 @@ impl<S: CheckedProtocol> Client<S> {
             println!("{:>12.6}   client {} has left", env.now.0 as f64 / 1e9, self.number);
         }
         env.network.close(connection.end);
+        self.left = env.now;
         if uncertain && connection.answers_due > 0 {
             self.protocol.check_after_fault(env.product_database, &self.reference);
         }
@@ -480,6 +515,7 @@ impl<S: CheckedProtocol> Client<S> {
                 connection.check_settings(self.number);
                 connection.opening = false;
                 connection.answers_due -= 1;
+                _ = connection.times.note_answer(false, connection.waiting_since, env.now);
                 connection.waiting_since = env.now;
             }
             return;
@@ -492,7 +528,12 @@ impl<S: CheckedProtocol> Client<S> {
         } else {
             let excused = (after_fault && message.kind == Kind::Fault)
                 || (connection.cancelled && message.kind == Kind::Cancelled);
-            let excused = excused || self.protocol.ends_connection(&message);
+            let asked = (connection.answers_due > 0).then_some(connection.waiting_since);
+            let time_out = self.protocol.time_out(&message);
+            let excused = excused
+                || self.protocol.ends_connection(&message)
+                || time_out.is_some_and(|why| connection.times.allow(why, asked, env.now))
+                || env.departing && !connection.times.is_in_transaction() && self.protocol.is_departure(&message);
             assert!(excused, "{} gets {message:?} instead of {expected:?}", connection.describe(self.number));
             if let Some(again) = self.protocol.retry(&message) {
                 connection.unsent.extend(again);
@@ -502,6 +543,10 @@ impl<S: CheckedProtocol> Client<S> {
         }
         if message.kind == Kind::End {
             connection.check_settings(self.number);
+            let in_transaction = self.protocol.is_in_transaction_after(&message);
+            if let Err(what) = connection.times.note_answer(in_transaction, connection.waiting_since, env.now) {
+                panic!("{}: {what}", connection.describe(self.number));
+            }
             connection.answers_due =
                 connection.answers_due.checked_sub(1).expect("no answer comes that was not asked for");
             connection.waiting_since = env.now;
@@ -542,7 +587,8 @@ mod tests {
 
     #[test]
     fn each_aside_has_its_own_deadline() {
-        let mut connection = ClientConnection::new(0, 0, 1, Time(0), 0);
+        let times = ClientTimes::new(TimeOuts::default(), Time(0));
+        let mut connection = ClientConnection::new(0, 0, 1, times, Time(0), 0);
         let aside = || Message { kind: Kind::Aside, text: b"a message".to_vec() };
         for now in [Time(0), Time(0) + MAX_ASIDE_WAIT * 3] {
             connection.expected_asides.push_back(aside());

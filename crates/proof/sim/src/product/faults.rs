@@ -20,6 +20,10 @@ pub(super) struct FaultPlan {
     pub(super) delay_per_myriad: u64,
     /// When the workers are drained although clients still come.
     pub(super) drain: Option<Duration>,
+    /// An operator may also disable the database, or close all its connections.
+    pub(super) orders: bool,
+    /// When clients begin to be sent away, one after the other, and the time that this takes.
+    pub(super) departures: Option<(Time, Duration)>,
 }
 
 pub(super) struct Faults {
@@ -47,6 +51,7 @@ impl<P: Protocol, S: CheckedProtocol> Simulation<P, S> {
         if self.faults.recovery.take_if(|at| *at <= self.now).is_some() {
             (0..S::Database::PORTS).for_each(|port| self.network.set_host(port, HostBehaviour::Accepts));
             _ = self.harness.handle().resume(None);
+            _ = self.harness.handle().enable(None);
             if !self.faults.plan.unnoticeable {
                 self.faults.last = Some(self.now);
             }
@@ -83,8 +88,16 @@ impl<P: Protocol, S: CheckedProtocol> Simulation<P, S> {
                 self.set_some_host(how);
                 self.faults.recovery = Some(self.now + self.rng.exponential(Duration::from_millis(200)));
             }
+            _ if self.faults.plan.orders && self.faults.recovery.is_none() => self.order(),
             _ => self.operate(),
         }
+    }
+
+    /// Gives an order that clients notice: no new ones may come, or all connections are closed.
+    fn order(&mut self) {
+        let handle = self.harness.handle();
+        _ = if self.rng.percent(50) { handle.disable(None) } else { handle.kill_database(None) };
+        self.faults.recovery = Some(self.now + self.rng.exponential(Duration::from_millis(20)));
     }
 
     /// Causes a fault that no client may notice: it concerns no request, or a request that was not sent yet.

@@ -261,7 +261,7 @@ pub fn play(seed: u64, bounds: Bounds, raw_bytes: Option<&[u8]>, trace: bool) ->
         (harness, network, database_server),
         (clients, raw_clients),
         fault_plan,
-        Limits { servers: (max_size as usize * model::USERS + 1) * hosts as usize, unsent: 1 << 15 },
+        Limits::new((max_size as usize * model::USERS + 1) * hosts as usize, 1 << 15),
         rng,
         trace,
     );

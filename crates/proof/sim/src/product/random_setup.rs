@@ -98,6 +98,7 @@ pub(super) fn rules(rng: &mut Rng) -> Rules {
         driver: DriverConfig { workers, buffer_size: rng.pick(&[512, 4096]), ..DriverConfig::default() },
         gate: GateConfig { soft_limit: 100, hard_limit: 100, evict_min_idle: Duration::from_secs(60) },
         timeouts: Timeouts::default(),
+        proxies: Vec::new(),
     }
 }
 
@@ -107,5 +108,6 @@ pub(super) fn fault_plan(rng: &mut Rng, bounds: Bounds) -> FaultPlan {
     let mean_interval = rng.percent(75).then(|| Duration::from_millis(20 + rng.below(200)));
     let drain = rng.percent(12).then(|| rng.exponential(Duration::from_millis(60)));
     let (mean_interval, drain) = if bounds.faults { (mean_interval, drain) } else { (None, None) };
-    FaultPlan { mean_interval, unnoticeable: rng.percent(33), delay_per_myriad: rng.pick(&[0, 0, 20, 100]), drain }
+    let (unnoticeable, delay_per_myriad) = (rng.percent(33), rng.pick(&[0, 0, 20, 100]));
+    FaultPlan { mean_interval, unnoticeable, delay_per_myriad, drain, orders: false, departures: None }
 }

@@ -104,7 +104,7 @@ pub fn play(seed: u64, bounds: Bounds, raw_bytes: Option<&[u8]>, trace: bool) ->
         (harness, network, DatabaseServer::new(model::Redis::default(), trace)),
         (clients, raw_clients),
         fault_plan,
-        Limits { servers: max_size as usize * 2 * DATABASES as usize, unsent: 2 << 20 },
+        Limits::new(max_size as usize * 2 * DATABASES as usize, 2 << 20),
         rng,
         trace,
     );

@@ -2,7 +2,7 @@
 
 use pool::Time;
 
-use super::client::Environment;
+use super::environment::Environment;
 use crate::network::EndId;
 
 /// `D`: the model of the database.

@@ -46,6 +46,10 @@ impl TestDirectory {
         self.rig_with_workers(1, max_held)
     }
 
+    pub fn rig_behind_proxies(self, max_held: usize) -> Rig<Postgres> {
+        Rig::behind_proxies(Postgres::new(Arc::new(self)), max_held)
+    }
+
     pub fn rig_with_workers(self, workers: usize, max_held: usize) -> Rig<Postgres> {
         Rig::with_workers(workers, Postgres::new(Arc::new(self)), max_held)
     }
@@ -179,6 +183,12 @@ pub fn startup(version: u32, parameters: &[(&str, &str)]) -> Vec<u8> {
     let mut bytes = (body.len() as u32 + 4).to_be_bytes().to_vec();
     bytes.extend(body);
     bytes
+}
+
+/// The header of a proxy that speaks for a client at 10.1.2.3.
+pub fn proxy_header() -> Vec<u8> {
+    let addresses = [10, 1, 2, 3, 127, 0, 0, 1, 0x30, 0x39, 0x19, 0x20];
+    [&b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c"[..], &addresses].concat()
 }
 
 /// The messages of a server that admits Poolhouse without a password.

@@ -112,10 +112,13 @@ fn a_login_asks_another_server_when_the_first_dies_and_fails_with_the_second() {
 
 #[test]
 fn a_password_is_proved_by_scram() {
-    for (pieces, password) in all_pieces().flat_map(|pieces| [(pieces, "pencil"), (pieces, "wrong")]) {
+    let passwords = ["pencil", "pen", "wrong"];
+    for (pieces, password) in all_pieces().flat_map(|pieces| passwords.map(|password| (pieces, password))) {
+        // While a password is changed, the old one and the new one hold.
         let verifier = scram::Verifier::from_password("pencil", b"salt", 2);
-        let mut rig =
-            TestDirectory { proof: Proof::Scram(Arc::new(verifier).into()), ..TestDirectory::default() }.rig(HELD);
+        let both = vec![Arc::new(verifier.of_other_password("pen")), Arc::new(verifier)];
+        let proof = Proof::Scram(scram::Verifiers::new(both).expect("they have one salt"));
+        let mut rig = TestDirectory { proof, ..TestDirectory::default() }.rig(HELD);
         add_server(&mut rig);
         rig.pieces = pieces;
         let client = connect_with(&mut rig, &[("user", "app")]);

@@ -81,6 +81,7 @@ impl Session {
                 "user" => self.user = value,
                 "database" => self.database = value,
                 "options" => switches = value,
+                "replication" => self.replication = value == "database",
                 _ => wanted.push((name, value)),
             }
         }

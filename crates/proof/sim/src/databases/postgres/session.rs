@@ -130,6 +130,8 @@ pub(super) struct Session {
     pub(super) secret: u32,
     pub(super) database: String,
     pub(super) user: String,
+    /// A connection for replication, in which SQL works as in any other.
+    pub(super) replication: bool,
     pub(super) input: Vec<u8>,
     pub(super) buffer: Vec<u8>,
     pub(super) output: Vec<u8>,
@@ -166,6 +168,7 @@ impl Session {
             secret: pid.wrapping_mul(2_654_435_761),
             database: String::new(),
             user: String::new(),
+            replication: false,
             input: Vec::new(),
             buffer: Vec::new(),
             output: Vec::new(),

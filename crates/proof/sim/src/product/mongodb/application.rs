@@ -35,7 +35,7 @@ use self::{
 use crate::{
     databases::mongodb::{ASKED, FIRST_ID, HOT, Kind, MongoDb},
     network::EndId,
-    product::{client::Environment, database_server::elapsed, self_checking_client::SelfCheckingClient},
+    product::{database_server::elapsed, environment::Environment, self_checking_client::SelfCheckingClient},
     random::Rng,
 };
 

@@ -3,7 +3,10 @@
 use super::requests::{Requests, message};
 use crate::{
     databases::postgres as model,
-    product::checked_protocol::{CheckedProtocol, Kind, Message, Request},
+    product::{
+        checked_protocol::{CheckedProtocol, Kind, Message, Request},
+        client_times::TimeOut,
+    },
     random::Rng,
 };
 
@@ -14,9 +17,9 @@ pub(super) struct PostgresProtocol {
 }
 
 impl PostgresProtocol {
-    /// `pins`: it may send statements that pin it to a server.
-    pub(super) fn new(number: usize, user: &'static str, pins: bool) -> Self {
-        Self { requests: Requests::new(number, user, pins), key: None }
+    /// `pins`: it may send statements that pin it to a server. `replicates`: it asks for a dedicated one.
+    pub(super) fn new(number: usize, user: &'static str, (pins, replicates): (bool, bool)) -> Self {
+        Self { requests: Requests::new(number, user, (pins, replicates)), key: None }
     }
 }
 
@@ -120,6 +123,20 @@ impl CheckedProtocol for PostgresProtocol {
 
     fn ends_connection(&self, message: &Message) -> bool {
         message.text.starts_with(b"E FATAL 08006 the servers of this database have been replaced")
+    }
+
+    fn is_in_transaction_after(&self, end: &Message) -> bool {
+        end.text.last() != Some(&b'I')
+    }
+
+    fn time_out(&self, message: &Message) -> Option<TimeOut> {
+        let is = |code: &str| message.text.starts_with(format!("E FATAL {code} terminating").as_bytes());
+        let idle = is("57P05").then_some(TimeOut::Idle);
+        idle.or_else(|| is("25P04").then_some(TimeOut::Transaction))
+    }
+
+    fn is_departure(&self, message: &Message) -> bool {
+        message.text.starts_with(b"E FATAL 57P01 terminating connection: Poolhouse is shutting down")
     }
 
     fn check(&mut self, product_database: &model::Postgres, reference: &model::Postgres) {

@@ -6,6 +6,8 @@ pub(super) struct Requests {
     number: usize,
     user: &'static str,
     pins: bool,
+    /// It asks for replication, and so for a dedicated server.
+    replicates: bool,
     /// Part of its name in the ledger. It changes after a fault, when the fate of its last rows is unknown.
     alias: u32,
     next_row: i64,
@@ -71,11 +73,12 @@ fn run(sql: &str, arguments: &[&str], described: bool) -> Vec<u8> {
 }
 
 impl Requests {
-    pub(super) fn new(number: usize, user: &'static str, pins: bool) -> Self {
+    pub(super) fn new(number: usize, user: &'static str, (pins, replicates): (bool, bool)) -> Self {
         Self {
             number,
             user,
             pins,
+            replicates,
             alias: 0,
             next_row: 1,
             value: 0,
@@ -99,6 +102,10 @@ impl Requests {
     pub(super) fn begin(&mut self, rng: &mut Rng) -> Vec<(String, String)> {
         (self.status, self.parsed) = (b'I', false);
         let mut parameters = vec![("user".into(), self.user.into()), ("database".into(), "sim".into())];
+        if self.replicates {
+            parameters.push(("replication".into(), "database".into()));
+            return parameters;
+        }
         if rng.percent(30) {
             parameters.push(("application_name".into(), format!("player {}", self.number)));
         }
