@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Fuzzes every target of crates/proof/fuzz/: `fuzz.sh SECONDS` searches for so long in each, `fuzz.sh corpus` replays the kept
-# corpus only. A crash leaves its input in crates/proof/fuzz/artifacts and the command that replays it on the screen.
+# Fuzzes every target of crates/proof/fuzz/, or the named ones: `fuzz.sh SECONDS [TARGET...]` searches for so long in each,
+# `fuzz.sh corpus` replays the kept corpus only. A crash leaves its input in crates/proof/fuzz/artifacts and the command that
+# replays it on the screen.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 folder=crates/proof/fuzz
-mode=${1:?usage: fuzz.sh SECONDS|corpus}
+mode=${1:?usage: fuzz.sh SECONDS|corpus [TARGET...]}
+shift
 fail() { printf 'fuzz: %s\n' "$*" >&2; exit 1; }
 
 [ -f $folder/Cargo.toml ] || fail "there is no $folder/Cargo.toml"
@@ -20,7 +22,8 @@ fi
 if [ "$mode" = corpus ]; then limits=(-runs=0) build=(--dev); else limits=("-max_total_time=$mode") build=(); fi
 limits+=(-rss_limit_mb=2048 -timeout=10)
 
-mapfile -t targets < <(cargo +nightly fuzz list --fuzz-dir "$folder")
+targets=("$@")
+[ $# -gt 0 ] || mapfile -t targets < <(cargo +nightly fuzz list --fuzz-dir "$folder")
 [ ${#targets[@]} -gt 0 ] || fail "$folder has no targets"
 cargo +nightly fuzz build --fuzz-dir "$folder" "${build[@]}"
 for target in "${targets[@]}"; do

@@ -48,7 +48,7 @@ pub use console::{Console, PGBOUNCER_NAME};
 pub use endpoint::{Endpoint, parse_tcp};
 pub(crate) use file::{IntactSections, Reading, read};
 pub use flags::{Flags, TlsFlags, from_url};
-pub use hba::{Hba, IdentMap, Method};
+pub use hba::{Hba, IdentMap, IdentMaps, Method, parse as parse_hba};
 pub use http::Token;
 pub use ldap::{LdapBind, LdapEncryption, LdapOptions, LdapScope};
 pub use log::{Log, Syslog};
