@@ -134,10 +134,11 @@ plan-mutants: setup ## put other rules (crates/proof/mutants/plan) into the pool
 doctor-matrix: setup build ## compare the doctor's findings with faults made on purpose, and with healthy runs (DOCTOR_ARGS='--runs 20 --json FILE')
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) tests/hunts/doctor_matrix.py $(DOCTOR_ARGS)
 
-demo: ## see it work: many clients, few servers, before and after (with the installed Poolhouse, if none is built)
+demo: ## see it work: many clients, few servers, before and after (POOLHOUSE=path, or the installed one if none is built)
 	@scripts/setup.sh demo
-	@program=$$(command -v poolhouse || true); \
-	    if [ -x '$(POOLHOUSE)' ] || [ -z "$$program" ]; then $(MAKE) build && program='$(POOLHOUSE)'; fi; "$$program" demo
+	@program='$(if $(filter file,$(origin POOLHOUSE)),,$(POOLHOUSE))'; \
+	    [ -n "$$program" ] || [ -x '$(POOLHOUSE)' ] || program=$$(command -v poolhouse || true); \
+	    [ -n "$$program" ] || { $(MAKE) build && program='$(POOLHOUSE)'; }; "$$program" demo
 
 bench: setup-bench build ## measure beside PgBouncer, in front of Redis and MongoDB, and over HTTP (PGBOUNCER=path names another than sid's)
 	POOLHOUSE=$(POOLHOUSE) $(PYTHON) bench/run.py $(BENCH_ARGS)
