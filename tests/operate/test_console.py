@@ -115,6 +115,7 @@ def test_clients_and_servers_are_shown_with_each_other(pooler):
         assert mine["link"] == server["ptr"] and server["link"] == mine["ptr"]
         assert server["remote_pid"] == client.info.backend_pid or server["remote_pid"] > 0
         assert (server["type"], server["state"], own["type"]) == ("S", "active", "C")
+        assert server["application_name"] == "billing"
         age = time.time() - time.mktime(time.strptime(mine["connect_time"], "%Y-%m-%d %H:%M:%S UTC")) + time.timezone
         assert -2 < age < 60
         console.execute(f"KILL_CLIENT {mine['id']}")

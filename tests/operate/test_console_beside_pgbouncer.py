@@ -151,7 +151,8 @@ def test_lists_show_the_same_of_the_same_clients(both):
     with real, ours:
         for what, names in {
             "CLIENTS": ("type", "user", "database", "replication", "state", "addr", "local_addr", "wait", "tls", "application_name"),
-            "SERVERS": ("type", "user", "database", "replication", "state", "addr", "port", "local_addr", "close_needed", "tls"),
+            "SERVERS": ("type", "user", "database", "replication", "state", "addr", "port", "local_addr", "close_needed", "tls",
+                        "application_name"),
             "POOLS": ("database", "user", "cl_active", "cl_waiting", "sv_active", "sv_idle", "sv_login", "maxwait", "pool_mode"),
             "DATABASES": ("name", "host", "database", "force_user", "pool_size", "min_pool_size", "reserve_pool_size",
                           "max_connections", "current_connections", "current_client_connections", "paused", "disabled"),

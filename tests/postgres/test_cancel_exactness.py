@@ -118,10 +118,10 @@ def test_clients_that_vanish_while_they_are_cancelled_harm_no_other(start, clust
 
 
 def test_a_key_looks_like_a_process_id_and_carries_the_node(start, cluster):
-    pooler = start(node_id=5)
+    pooler = start(node_id=0x1234)
     with pooler.wire() as client:
         number = int.from_bytes(client.key[:4], "big", signed=True)
-        assert number > 0 and number >> 24 == 5
+        assert number > 0 and client.key[1:3] == b"\x34\x12" and client.key[7] & 3 == 3
 
 
 def test_a_cancel_for_another_node_is_logged_and_nothing_else(start, cluster):
@@ -129,9 +129,10 @@ def test_a_cancel_for_another_node_is_logged_and_nothing_else(start, cluster):
     with pooler.wire() as client:
         client.send(w.query("SELECT pg_sleep(0.5), 'undisturbed'"))
         time.sleep(0.1)
-        ask_to_cancel(pooler, bytes([6]) + client.key[1:])
+        ask_to_cancel(pooler, client.key[:1] + b"\6\0" + client.key[3:])
         assert client.rows()[0][1] == "undisturbed"
     eventually("a line in the log", lambda: "node 6 came to node 5" in pooler.log())
+    assert pooler.metric("poolhouse_foreign_cancels_dropped_total") == 1
 
 
 @pytest.mark.parametrize("stopped_for", [1, 7], ids=["answered late", "given up"])

@@ -45,9 +45,9 @@ LISTENER_KEYS = {
     "newcomer_wait_time": None, "login_time": "client_login_timeout", "query_time": "query_timeout", "transaction_idle_time": "idle_transaction_timeout",
     "transaction_time": "transaction_timeout", "backlog": "listen_backlog", "reuse_port": "so_reuseport", "socket_mode": "unix_socket_mode", "socket_group": "unix_socket_group",
 }
-TLS_KEYS = ("tls", "tls_cert", "tls_key", "tls_client_ca", "tls_client_auth", "tls_protocols", "tls_ciphers")
+TLS_KEYS = ("tls", "tls_cert", "tls_key", "tls_client_ca", "tls_client_auth", "tls_protocols", "tls_ciphers", "tls_curves")
 LISTENER_KEYS.update(dict.fromkeys((*TLS_KEYS, "proxy_protocol_from")))
-SERVE_KEYS = {"workers": None, "drain_time": None, "stay_time": None, "max_auth_failures": None, "node_id": None, "log_connections": "log_connections", "log_disconnections": "log_disconnections", "compatible_with": None, "pid_file": "pidfile", "user": "user"}
+SERVE_KEYS = {"workers": None, "drain_time": None, "stay_time": None, "max_auth_failures": None, "node_id": None, "log_connections": "log_connections", "log_disconnections": "log_disconnections", "log_client_errors": "log_pooler_errors", "compatible_with": None, "pid_file": "pidfile", "user": "user"}
 LIMITS_KEYS = {
     "max_server_connections": None, "max_clients": "max_client_conn", "max_database_clients": "max_db_client_connections",
     "max_user_clients": "max_user_client_connections", "max_database_connections": "max_db_connections",
@@ -56,7 +56,7 @@ TCP_KEYS = {
     "keepalive": "tcp_keepalive", "keep_idle": "tcp_keepidle", "keep_interval": "tcp_keepintvl", "keep_count": "tcp_keepcnt",
     "user_timeout": "tcp_user_timeout", "socket_buffer": "tcp_socket_buffer",
 }
-DNS_KEYS = {"max_ttl": "dns_max_ttl"}
+DNS_KEYS = {"max_ttl": "dns_max_ttl", "failure_ttl": "dns_nxdomain_ttl"}
 ADMIN_KEYS = {"token": None, "token_file": None, "user_label": None, "names": None, "view_needs_token": None}
 
 
@@ -274,7 +274,7 @@ class Poolhouse(Pooler):
         users = settings.pop("users", {"app": PASSWORDS["app"]})
         databases = settings.pop("databases", {"bench": {}})
         auth, admin_tokens = settings.pop("auth", {}), settings.pop("admin_tokens", [])
-        console = settings.pop("console", None)
+        console, peers = settings.pop("console", None), settings.pop("peers", [])
         auth_file, listen = settings.pop("auth_file", None), settings.pop("listen", f"127.0.0.1:{self.port}")
         settings.pop("ini", None)
 
@@ -286,6 +286,7 @@ class Poolhouse(Pooler):
         assert not settings, f"unknown settings {settings}"
         text = toml_table("[admin]", {"listen": f"127.0.0.1:{self.admin_port}", **admin})
         text += "".join(toml_table("[[admin_token]]", token) for token in admin_tokens)
+        text += "".join(toml_table("[[peer]]", peer) for peer in peers)
         if "TEST_WORKERS" in os.environ:
             serve.setdefault("workers", int(os.environ["TEST_WORKERS"]))
         if serve:
@@ -301,7 +302,7 @@ class Poolhouse(Pooler):
         if auth:
             text += toml_table("[auth]", auth)
         for address in listen if isinstance(listen, list) else [listen]:
-            on_tcp = listener if not str(address).startswith("unix:") else {k: v for k, v in listener.items() if k not in (*TLS_KEYS, "proxy_protocol_from")}
+            on_tcp = listener if not str(address).startswith("unix:") else {k: v for k, v in listener.items() if k not in (*TLS_KEYS, "proxy_protocol_from", "reuse_port")}
             text += toml_table("[[listener]]", {"protocol": "postgres", "listen": address, **on_tcp})
         for name, more in databases.items():
             text += toml_table("[[database]]", {"name": name, "url": self.cluster.url("" if name == "*" else name), **database, **more})

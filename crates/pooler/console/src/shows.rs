@@ -79,8 +79,8 @@ impl Show {
             Self::Stats => {
                 [&[("database", Text)][..], &with_type(&TOTALS, Numeric), &with_type(&AVERAGES, Numeric)].concat()
             }
-            Self::StatsTotals => [&[("database", Text)][..], &with_type(&ONLY_TOTALS, Numeric)].concat(),
-            Self::StatsAverages => [&[("database", Text)][..], &with_type(&ONLY_AVERAGES, Numeric)].concat(),
+            Self::StatsTotals => sums_with(&MORE_TOTALS),
+            Self::StatsAverages => sums_with(&MORE_AVERAGES),
             Self::Totals => vec![("name", Text), ("value", Numeric)],
             Self::Users => USERS.to_vec(),
             Self::Version => texts(&["version"]),
@@ -101,6 +101,10 @@ impl Show {
 
 fn with_type(names: &[&'static str], of: Type) -> Vec<Column> {
     names.iter().map(|name| (*name, of)).collect()
+}
+
+fn sums_with(more: &[&'static str]) -> Vec<Column> {
+    [&[("database", Text)][..], &with_type(&SUMS, Numeric), &with_type(more, Numeric)].concat()
 }
 
 fn texts(names: &[&'static str]) -> Vec<Column> {
@@ -222,7 +226,8 @@ const AVERAGES: [&str; 12] = [
     "avg_client_login_count",
 ];
 
-const ONLY_TOTALS: [&str; 12] = [
+/// What SHOW STATS_TOTALS and SHOW STATS_AVERAGES list under the same names.
+const SUMS: [&str; 8] = [
     "server_assignment_count",
     "xact_count",
     "query_count",
@@ -231,26 +236,12 @@ const ONLY_TOTALS: [&str; 12] = [
     "xact_time",
     "query_time",
     "wait_time",
-    "client_parse_count",
-    "server_parse_count",
-    "bind_count",
-    "client_login_count",
 ];
 
-const ONLY_AVERAGES: [&str; 12] = [
-    "server_assignment_count",
-    "xact_count",
-    "query_count",
-    "bytes_received",
-    "bytes_sent",
-    "xact_time",
-    "query_time",
-    "wait_time",
-    "avg_client_parse_count",
-    "avg_server_parse_count",
-    "avg_bind_count",
-    "avg_client_login_count",
-];
+/// What the two lists have besides.
+const MORE_TOTALS: [&str; 4] = ["client_parse_count", "server_parse_count", "bind_count", "client_login_count"];
+const MORE_AVERAGES: [&str; 4] =
+    ["avg_client_parse_count", "avg_server_parse_count", "avg_bind_count", "avg_client_login_count"];
 
 const SUMMED: [&str; 12] = [
     "server_assignment_count",

@@ -2,7 +2,7 @@
 
 use std::{fs::File, io::Read, path::Path};
 
-use driver::{TlsConnector, TlsError, TlsIdentity, TlsLimits, Trust};
+use driver::{TlsConnector, TlsError, TlsIdentity, Trust};
 use upstream::{Root, SslMode, UpstreamTls};
 
 /// Bytes of a file of certificates, or of a key.
@@ -32,14 +32,7 @@ pub fn connector(tls: &UpstreamTls) -> Result<TlsConnector, String> {
         (Some(Root::File(path)), None) => path,
         _ => Path::new("TLS"),
     };
-    TlsConnector::within(&limits(&tls.limits), &trust, identity.as_ref(), ALPN)
-        .map_err(|error| about_file(file, &error))
-}
-
-/// Versions and ciphers, as the driver has them.
-pub fn limits(limits: &upstream::TlsLimits) -> TlsLimits {
-    let upstream::TlsLimits { tls12, tls13, suites } = limits.clone();
-    TlsLimits { tls12, tls13, suites }
+    TlsConnector::within(&tls.limits, &trust, identity.as_ref(), ALPN).map_err(|error| about_file(file, &error))
 }
 
 /// Describes an error in the contents of a file, with its name.

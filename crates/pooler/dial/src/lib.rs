@@ -8,7 +8,7 @@ use driver::{Address, BeginWith, Hosts};
 use postgres_session::{Binding, ServerEncryption, Target, Tls};
 use upstream::{ChannelBinding, HostOrder, SessionAttrs, SslMode, UpstreamTls, UpstreamUrl};
 
-pub use connector::{ALPN, about_file, connector, limits, read_pem};
+pub use connector::{ALPN, about_file, connector, read_pem};
 
 pub fn address(address: &upstream::Address) -> Address {
     match address {

@@ -25,6 +25,8 @@ pub struct DriverConfig {
     pub max_buffered_input: usize,
     /// Failed logins a minute from one address before logins from there take turns.
     pub max_auth_failures: u32,
+    /// How long a host name that could not be looked up counts as such; zero: each connection tries again.
+    pub name_failure_ttl: Duration,
     /// A client that waited this long for a server is worth a line in the log.
     pub slow_wait: Duration,
     /// Clients of all listeners; 0 is no limit.
@@ -37,6 +39,8 @@ pub struct DriverConfig {
     pub log_login_attempts: bool,
     /// Each connection to a database is worth a line in the log when it is made, and when it ends.
     pub log_servers: bool,
+    /// Each error that ends a client is worth a line in the log, or that of a login; defects of our own always are.
+    pub log_client_errors: bool,
     /// Each client that has logged in and goes is worth a line in the log.
     pub log_disconnections: bool,
     /// What is left to other processes from the start: see [`Handle::reserve`](crate::Handle::reserve).
@@ -50,12 +54,14 @@ impl Default for DriverConfig {
             buffer_size: 32 * 1024,
             max_buffered_input: 64 * 1024,
             max_auth_failures: 10,
+            name_failure_ttl: Duration::ZERO,
             slow_wait: Duration::from_secs(1),
             max_clients: 0,
             tcp: TcpOptions::default(),
             log_connections: false,
             log_login_attempts: false,
             log_servers: false,
+            log_client_errors: true,
             log_disconnections: false,
             reserved: HashMap::new(),
         }
@@ -318,4 +324,6 @@ pub struct Changes {
     pub max_clients: u32,
     /// See [`DriverConfig::max_auth_failures`].
     pub max_auth_failures: u32,
+    /// See [`DriverConfig::name_failure_ttl`].
+    pub name_failure_ttl: Duration,
 }

@@ -111,6 +111,7 @@ impl Handle {
         process.total.set_limit(changes.max_clients);
         process.tenants.reconfigure(|tenant| process.registry.limits(tenant), process.clock.now());
         process.throttle.set_max_failures(changes.max_auth_failures);
+        process.resolver.set_failure_ttl(changes.name_failure_ttl);
         let mut demands = Vec::new();
         for pool in process.registry.all() {
             let Some(spec) = process.registry.spec(pool.id) else { continue };

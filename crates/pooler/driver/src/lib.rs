@@ -50,6 +50,7 @@ pub use driver::{Driver, REACTOR};
 pub use handle::Handle;
 pub use network::Network;
 pub use orders::{DatabaseName, Order};
+pub use pace::Pace;
 pub use snapshot::{
     BUCKET_BOUNDS_US, CapUsage, ClientFilter, ClientInfo, DurationHistogram, ForgottenPools, ListenerSnapshot,
     PoolLoad, PoolSnapshot, PoolState, PoolTimes, PoolTotals, ServerInfo, Snapshot, TenantSnapshot, WorkerSnapshot,
@@ -57,6 +58,6 @@ pub use snapshot::{
 pub use socket::{TcpOptions, prepare_listener};
 pub use stepped_workers::{NextStep, SteppedWorkers};
 pub use tls::{
-    CertificateFacts, ClientCertificates, TlsAcceptor, TlsConnector, TlsError, TlsIdentity, TlsLimits, Trust,
-    certificate_facts, tls_failure_of,
+    CertificateFacts, ClientCertificates, TlsAcceptor, TlsConnector, TlsError, TlsIdentity, Trust, certificate_facts,
+    tls_failure_of,
 };

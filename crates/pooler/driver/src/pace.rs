@@ -2,11 +2,12 @@
 
 use pool::Time;
 
-/// Lines of a kind per second, for each worker.
+/// Lines of a kind per second, of each worker or other part.
 const MAX_LINES_PER_SECOND: u32 = 10;
 
+/// The lines of a kind.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
+pub struct Pace {
     second: u64,
     lines: u32,
     withheld: u64,
@@ -14,7 +15,7 @@ pub(crate) struct Pace {
 
 impl Pace {
     /// Counts a line. `None`: it is withheld. Otherwise how many were withheld since the last one, if any.
-    pub(crate) fn take_line(&mut self, now: Time) -> Option<Option<u64>> {
+    pub fn take_line(&mut self, now: Time) -> Option<Option<u64>> {
         let second = now.0 / 1_000_000_000;
         if second != self.second {
             (self.second, self.lines) = (second, 0);

@@ -81,6 +81,7 @@ impl Process {
             panics: AtomicU64::new(0),
             config,
         };
+        process.resolver.set_failure_ttl(process.config.name_failure_ttl);
         process.registry.open_at_start(process.clock.now());
         process
     }

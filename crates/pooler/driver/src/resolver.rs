@@ -18,6 +18,9 @@ const MAX_THREADS_OF_A_NAME: usize = 2;
 /// A lookup that waited longer fails: the connection that asked was given up, and other lookups wait behind it.
 const MAX_LOOKUP_AGE: Duration = Duration::from_secs(5);
 
+/// Names whose failure is remembered. Beyond it, those are forgotten that no longer count, and then all.
+const MAX_FAILURES: usize = 4096;
+
 /// Addresses of one name that are tried; a name server may give thousands.
 const MAX_ADDRESSES: usize = 64;
 
@@ -50,6 +53,10 @@ struct State {
     idle: usize,
     /// The number of threads that look up each name.
     names: HashMap<String, usize>,
+    /// When names could not be looked up, and why.
+    failures: HashMap<String, (Instant, String)>,
+    /// How long a failure counts; zero: another lookup tries again.
+    failure_ttl: Duration,
     closed: bool,
 }
 
@@ -63,13 +70,23 @@ impl Resolver {
         Self(Arc::new(LookupQueue { state: Mutex::default(), news: Condvar::new(), ask: Box::new(ask) }))
     }
 
-    /// Resolves; `answer` is called on one of the resolver's threads, or at once if too many lookups wait.
+    /// How long a name that could not be looked up counts as such; zero: the next lookup tries again.
+    pub fn set_failure_ttl(&self, ttl: Duration) {
+        self.0.lock().failure_ttl = ttl;
+    }
+
+    /// Resolves; `answer` is called on one of the resolver's threads, or at once if too many lookups wait, or the name
+    /// has failed lately.
     pub fn resolve(&self, host: &str, port: u16, answer: impl FnOnce(Answer) + Send + 'static) {
         let lookup = Lookup { host: host.to_owned(), port, asked: Instant::now(), answer: Box::new(answer) };
         let mut state = self.0.lock();
         if state.waiting.len() >= MAX_LOOKUPS {
             drop(state);
             return lookup.fail("too many lookups wait");
+        }
+        if let Some(why) = state.recent_failure(host) {
+            drop(state);
+            return lookup.fail(&why);
         }
         state.waiting.push_back(lookup);
         // An idle thread that was notified of an earlier lookup counts as idle until it has woken.
@@ -114,25 +131,33 @@ impl LookupQueue {
             };
             drop(state);
             let host = lookup.host.clone();
-            self.settle(lookup);
+            let outcome = self.settle(lookup);
             state = self.lock();
             state.done(&host);
+            state.note(host, outcome);
             // A lookup of the same name may go on.
             self.news.notify_one();
         }
     }
 
-    fn settle(&self, lookup: Lookup) {
+    /// Answers a lookup. The outcome is that of the name, if it was looked up.
+    fn settle(&self, lookup: Lookup) -> Option<Result<(), String>> {
         if lookup.asked.elapsed() > MAX_LOOKUP_AGE {
-            return lookup.fail("the resolver is too slow");
+            lookup.fail("the resolver is too slow");
+            return None;
         }
         let start = Instant::now();
         match (self.ask)(&lookup.host, lookup.port) {
             Ok(mut addresses) => {
                 addresses.truncate(MAX_ADDRESSES);
                 (lookup.answer)((Ok(addresses), start.elapsed()));
+                Some(Ok(()))
             }
-            Err(error) => lookup.fail(&error.to_string()),
+            Err(error) => {
+                let why = error.to_string();
+                lookup.fail(&why);
+                Some(Err(why))
+            }
         }
     }
 }
@@ -152,6 +177,29 @@ impl State {
         *asking -= 1;
         if *asking == 0 {
             self.names.remove(host);
+        }
+    }
+
+    /// Why a name could not be looked up, if that counts still.
+    fn recent_failure(&self, host: &str) -> Option<String> {
+        let (at, why) = self.failures.get(host)?;
+        (at.elapsed() < self.failure_ttl).then(|| why.clone())
+    }
+
+    fn note(&mut self, host: String, outcome: Option<Result<(), String>>) {
+        match outcome {
+            Some(Err(why)) if !self.failure_ttl.is_zero() => {
+                if self.failures.len() >= MAX_FAILURES {
+                    let ttl = self.failure_ttl;
+                    self.failures.retain(|_, (at, _)| at.elapsed() < ttl);
+                }
+                if self.failures.len() >= MAX_FAILURES {
+                    self.failures.clear();
+                }
+                self.failures.insert(host, (Instant::now(), why));
+            }
+            Some(_) => drop(self.failures.remove(&host)),
+            None => {}
         }
     }
 }
@@ -227,6 +275,34 @@ mod tests {
         let resolver = Resolver::asking(many);
         resolver.resolve("many", 1, move |(result, _)| answers.send(result).unwrap());
         assert_eq!(inbox.recv_timeout(Duration::from_secs(5)).unwrap().unwrap().len(), MAX_ADDRESSES);
+    }
+
+    #[test]
+    fn a_failure_counts_for_its_time() {
+        let (asked, counted) = channel();
+        let resolver = Resolver::asking(move |_, _| {
+            asked.send(()).unwrap();
+            Err(std::io::Error::other("no such name"))
+        });
+        let (answers, inbox) = channel();
+        let resolve = |host: &'static str| {
+            let answers = answers.clone();
+            resolver.resolve(host, 1, move |(result, _)| answers.send(result.unwrap_err()).unwrap());
+            // The thread notes a failure after it has answered.
+            let error = inbox.recv_timeout(Duration::from_secs(5)).unwrap();
+            while !resolver.0.lock().names.is_empty() {
+                std::thread::yield_now();
+            }
+            error
+        };
+        resolver.set_failure_ttl(Duration::from_secs(60));
+        assert_eq!(resolve("a"), resolve("a"));
+        resolve("b");
+        assert_eq!(counted.try_iter().count(), 2, "each name is looked up once");
+        resolver.set_failure_ttl(Duration::ZERO);
+        resolve("a");
+        resolve("a");
+        assert_eq!(counted.try_iter().count(), 2, "each lookup tries again");
     }
 
     #[test]

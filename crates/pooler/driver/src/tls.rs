@@ -23,7 +23,7 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
     version::{TLS12, TLS13},
 };
-use seam::TlsFailure;
+use seam::{TlsFailure, TlsLimits};
 
 pub use acceptor::{ClientCertificates, TlsAcceptor};
 pub use certificate::CertificateFacts;
@@ -32,34 +32,20 @@ pub(crate) use channel::{Decrypted, MAX_RECORD};
 pub use connector::TlsConnector;
 pub use trust::Trust;
 
-/// Which versions of TLS, and which ciphers, a connection may use.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct TlsLimits {
-    pub tls12: bool,
-    pub tls13: bool,
-    /// The numbers of cipher suites at IANA; `None`: all that there are.
-    pub suites: Option<Vec<u16>>,
+fn versions(limits: &TlsLimits) -> Vec<&'static SupportedProtocolVersion> {
+    let versions = [(limits.tls12, &TLS12), (limits.tls13, &TLS13)];
+    versions.into_iter().filter(|(is_allowed, _)| *is_allowed).map(|(_, version)| version).collect()
 }
 
-impl Default for TlsLimits {
-    fn default() -> Self {
-        Self { tls12: true, tls13: true, suites: None }
+fn provider_within(limits: &TlsLimits) -> Arc<CryptoProvider> {
+    let mut provider = rustls::crypto::ring::default_provider();
+    if let Some(suites) = &limits.suites {
+        provider.cipher_suites.retain(|suite| suites.contains(&u16::from(suite.suite())));
     }
-}
-
-impl TlsLimits {
-    fn versions(&self) -> Vec<&'static SupportedProtocolVersion> {
-        let versions = [(self.tls12, &TLS12), (self.tls13, &TLS13)];
-        versions.into_iter().filter(|(is_allowed, _)| *is_allowed).map(|(_, version)| version).collect()
+    if let Some(groups) = &limits.groups {
+        provider.kx_groups.retain(|group| groups.contains(&u16::from(group.name())));
     }
-
-    fn provider(&self) -> Arc<CryptoProvider> {
-        let mut provider = rustls::crypto::ring::default_provider();
-        if let Some(suites) = &self.suites {
-            provider.cipher_suites.retain(|suite| suites.contains(&u16::from(suite.suite())));
-        }
-        Arc::new(provider)
-    }
+    Arc::new(provider)
 }
 
 /// Certificates that one file may hold.

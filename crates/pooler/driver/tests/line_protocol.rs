@@ -217,6 +217,7 @@ fn a_pool_that_is_made_during_a_reload_follows_the_new_rules() {
             listeners: vec![(roomy(), Timeouts::default())],
             max_clients: 0,
             max_auth_failures: 10,
+            name_failure_ttl: Duration::ZERO,
         })
     });
     thread::sleep(Duration::from_millis(100));
@@ -243,7 +244,12 @@ fn a_pool_has_the_size_that_it_was_given_also_after_a_reload() {
         (load.max_size, load.counts.in_use, load.counts.waiters, load.fit) == (2, 2, 4, true)
     });
     let listeners = vec![(roomy(), Timeouts::default())];
-    harness.handle.reconfigure(&Changes { listeners, max_clients: 0, max_auth_failures: 10 });
+    harness.handle.reconfigure(&Changes {
+        listeners,
+        max_clients: 0,
+        max_auth_failures: 10,
+        name_failure_ttl: Duration::ZERO,
+    });
     assert_eq!(size(), 2);
     // More than the spec lets it have, and then fewer.
     harness.handle.resize(POOL, 99);

@@ -13,14 +13,6 @@ use crate::{ini::SectionName, values::Kind};
 /// A key of a `poolhouse.toml`: its section (`url`: a parameter of a database's URL) and its name.
 pub type TomlKey = (&'static str, &'static str);
 
-/// Keys that this version of Poolhouse lacks. A setting that needs one is refused, unless it has its default.
-const LACKING: &[TomlKey] = &[("serve", "peers")];
-
-/// Whether this version of Poolhouse has a key.
-pub fn has(key: TomlKey) -> bool {
-    !LACKING.contains(&key)
-}
-
 /// What becomes of a setting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
@@ -43,23 +35,12 @@ pub struct Known {
     pub kind: Kind,
     /// What it is translated to.
     pub toml: &'static [TomlKey],
-    fate: Fate,
+    pub fate: Fate,
 }
-
-const LACKS_A_KEY: &str =
-    "this version of Poolhouse cannot do it yet: take the line away, or stay with PgBouncer for it";
 
 impl Known {
     const fn new(name: &'static str, default: &'static str, kind: Kind, toml: &'static [TomlKey], fate: Fate) -> Self {
         Self { name, default, kind, toml, fate }
-    }
-
-    /// What becomes of it in this version.
-    pub fn fate(&self) -> Fate {
-        match self.toml.iter().all(|key| has(*key)) {
-            true => self.fate,
-            false => Fate::Refused(LACKS_A_KEY),
-        }
     }
 
     /// Whether a value asks for what happens without the setting.
@@ -140,16 +121,4 @@ mod tests {
             }
         }
     }
-
-    #[test]
-    fn each_lacking_key_is_needed_by_a_setting() {
-        let needed: Vec<TomlKey> =
-            SECTIONS.iter().flat_map(|section| known(*section)).flat_map(|known| known.toml.iter().copied()).collect();
-        for key in LACKING.iter().filter(|key| !OF_THE_WHOLE.contains(key)) {
-            assert!(needed.contains(key), "{key:?}");
-        }
-    }
-
-    /// Keys that come of no single setting.
-    const OF_THE_WHOLE: [TomlKey; 1] = [("console", "name")];
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     ini::SectionName,
-    known::{Fate, Known, TomlKey, has, known},
+    known::{Fate, Known, TomlKey, known},
 };
 
 const SECTIONS: [(&str, SectionName); 4] = [
@@ -21,7 +21,7 @@ pub fn names(section: &str) -> Vec<&'static str> {
 /// The table, in Markdown.
 pub fn table() -> String {
     let all = || SECTIONS.iter().flat_map(|(_, section)| known(*section));
-    let count = |wanted: fn(Fate) -> bool| all().filter(|known| wanted(known.fate())).count();
+    let count = |wanted: fn(Fate) -> bool| all().filter(|known| wanted(known.fate)).count();
     let mut text = format!(
         "Of {} settings {} are the same, {} are different, {} are accepted without effect, and {} are refused.\n",
         all().count(),
@@ -40,7 +40,7 @@ pub fn table() -> String {
 }
 
 fn fate(known: &Known) -> String {
-    match known.fate() {
+    match known.fate {
         Fate::Same => "same".to_owned(),
         Fate::Different(why) => format!("different because {why}"),
         Fate::Accepted(why) => format!("accepted, no effect because {why}"),
@@ -51,9 +51,9 @@ fn fate(known: &Known) -> String {
 fn keys(keys: &[TomlKey]) -> String {
     let show = |(section, key): &TomlKey| match *section {
         "url" => format!("`{key}` in the URL"),
-        "listener" | "database" | "user" => format!("`[[{section}]] {key}`"),
+        "listener" | "database" | "user" | "peer" => format!("`[[{section}]] {key}`"),
         _ => format!("`[{section}] {key}`"),
     };
-    let shown: Vec<String> = keys.iter().filter(|key| has(**key)).map(show).collect();
+    let shown: Vec<String> = keys.iter().map(show).collect();
     if shown.is_empty() { "–".to_owned() } else { shown.join(", ") }
 }

@@ -3,6 +3,7 @@
 mod auth;
 mod databases;
 mod listeners;
+mod peers;
 mod pools;
 mod process;
 mod users;
@@ -17,7 +18,7 @@ use settings::{Problem, Problems};
 use crate::{
     general::{General, Given},
     ini::{Ini, SectionName, Spot},
-    known::{Fate, GENERAL, TomlKey, has},
+    known::{Fate, GENERAL},
     machine::Machine,
     pairs::pairs,
     toml_text::{TomlText, Value},
@@ -108,7 +109,7 @@ fn translate_ini(ini: Ini, machine: &Machine<'_>) -> Result<Translation, Problem
     let mut problems = Vec::new();
     let mut notes = Vec::new();
     let general = General::new(&ini, &mut problems, &mut notes);
-    let mut writer = Writer { ini: &ini, machine, general, toml: TomlText::default(), section: "", problems, notes };
+    let mut writer = Writer { ini: &ini, machine, general, toml: TomlText::default(), problems, notes };
     writer.file();
     let Writer { toml, mut problems, mut notes, .. } = writer;
     if !problems.is_empty() {
@@ -126,8 +127,6 @@ struct Writer<'a> {
     machine: &'a Machine<'a>,
     general: General<'a>,
     toml: TomlText,
-    /// The section that is being written.
-    section: &'static str,
     problems: Vec<Problem>,
     notes: Vec<Problem>,
 }
@@ -156,22 +155,17 @@ impl<'a> Writer<'a> {
 
     /// Opens a section.
     fn open(&mut self, section: &'static str) {
-        self.section = section;
         self.toml.table(&format!("[{section}]"), None);
     }
 
     /// Opens a section of which there may be several.
     fn open_entry(&mut self, section: &'static str, origin: Option<&Spot>) {
-        self.section = section;
         self.toml.table(&format!("[[{section}]]"), origin);
     }
 
-    /// Writes a key that a setting asks for. Where this version lacks the key, a setting that is not at its default is
-    /// refused.
+    /// Writes a key that a setting asks for.
     fn set(&mut self, key: &'static str, value: impl Into<Value>, given: Given<'_>) {
-        if self.needs((self.section, key), given) {
-            self.toml.set(key, &value.into(), given.spot);
-        }
+        self.toml.set(key, &value.into(), given.spot);
     }
 
     /// The same, but nothing is written for what is so without the key.
@@ -183,20 +177,7 @@ impl<'a> Writer<'a> {
 
     /// Writes a key that comes of no single setting.
     fn put(&mut self, key: &'static str, value: impl Into<Value>) {
-        if has((self.section, key)) {
-            self.toml.set(key, &value.into(), None);
-        }
-    }
-
-    /// Whether this version has the key that a setting needs; it is refused if not.
-    fn needs(&mut self, key: TomlKey, given: Given<'_>) -> bool {
-        let is_there = has(key);
-        if let (false, Some(spot), false) = (is_there, given.spot, given.is_default()) {
-            let fate = given.known.fate();
-            let why = if let Fate::Refused(why) = fate { why } else { LACKING };
-            self.refuse(spot, format!("{} is not supported with this value", given.known.name), why);
-        }
-        is_there
+        self.toml.set(key, &value.into(), None);
     }
 
     fn refuse(&mut self, spot: &Spot, message: impl Into<String>, hint: impl Into<String>) {
@@ -233,17 +214,13 @@ impl<'a> Writer<'a> {
         let mut without_effect: Vec<Given<'a>> = Vec::new();
         for given in self.general.given() {
             let Some(spot) = given.spot.filter(|_| !given.is_default()) else { continue };
-            match given.known.fate() {
+            match given.known.fate {
                 Fate::Same => {}
                 Fate::Different(why) => self.note(spot, format!("{}: {why}", given.known.name)),
                 Fate::Accepted(_) => without_effect.push(given),
                 // An operator of Kubernetes names the file in itself.
                 Fate::Refused(_) if given.known.name == "conffile" && self.is_this_file(given.value) => {}
-                Fate::Refused(why) if given.known.toml.is_empty() => {
-                    self.refuse(spot, format!("{} is not supported", given.known.name), why);
-                }
-                // It was refused where it would be written, if it asks for what is lacking.
-                Fate::Refused(_) => {}
+                Fate::Refused(why) => self.refuse(spot, format!("{} is not supported", given.known.name), why),
             }
         }
         if let Some(spot) = without_effect.first().and_then(|given| given.spot) {
@@ -252,5 +229,3 @@ impl<'a> Writer<'a> {
         }
     }
 }
-
-const LACKING: &str = "this version of Poolhouse cannot do it yet";

@@ -117,6 +117,31 @@ fn rules_of_databases_and_users_are_kept() {
 }
 
 #[test]
+fn peers_are_listed_with_what_they_have_by_default() {
+    let peers = "[peers]\n1 = host=/run/a\n2 = host=h port=7 pool_size=3\n3 = host=::1\n4 = host=@b\n";
+    let text = toml(&format!("{peers}{}", with("peer_id = 1\ndefault_pool_size = 9")));
+    assert!(text.contains("node_id = 1\n"), "{text}");
+    let listed = "[[peer]]\nnode_id = 1\naddress = \"/run/a/.s.PGSQL.6432\"\nmax_size = 9\n\n\
+                  [[peer]]\nnode_id = 2\naddress = \"h:7\"\nmax_size = 3\n\n\
+                  [[peer]]\nnode_id = 3\naddress = \"[::1]:6432\"\nmax_size = 9\n\n\
+                  [[peer]]\nnode_id = 4\naddress = \"@b/.s.PGSQL.6432\"\nmax_size = 9\n";
+    assert!(text.ends_with(listed), "{text}");
+    let without = format!("{peers}{}", with(""));
+    assert!(!toml(&without).contains("[[peer]]") && notes(&without).contains("peering is switched off"));
+    for (peer, said) in [
+        ("x = host=h", "p.ini:2:1: error: `x` is no peer_id"),
+        ("16384 = host=h", "is no peer_id"),
+        ("2 = port=5", "this peer has no host"),
+        ("2 = host=h port=x", "`x` is no port"),
+        ("2 = host=a,b", "a peer has one host"),
+        ("2 = host=h dbname=x", "unrecognized connection parameter: dbname"),
+    ] {
+        let told = errors(&format!("[peers]\n{peer}\n{}", with("peer_id = 1")));
+        assert!(told.contains(said), "{said} in\n{told}");
+    }
+}
+
+#[test]
 fn the_last_value_counts_and_a_further_section_sets_defaults_back() {
     assert!(toml(&with("listen_port = 7\nlisten_port = 8")).contains(".s.PGSQL.8\""));
     let twice = with("listen_port = 7\n[pgbouncer]\nmin_pool_size = 0");

@@ -2,6 +2,7 @@
 //! configuration.
 
 mod attempt;
+mod cancels;
 mod checks;
 mod policy;
 mod rules;
@@ -14,6 +15,7 @@ use seam::{Encryption, Origin, PoolId};
 use crate::wire::encryption::ServerEncryption;
 
 pub use attempt::{LoginAttempt, Rejection};
+pub use cancels::{CancelDealtWith, ForeignCancel};
 pub use checks::{CheckOutcome, CheckVerdict, PasswordCheck, StoredPassword};
 pub use policy::{OnState, ResetPolicy, StatePolicy};
 pub use rules::ListenerRules;
@@ -49,6 +51,13 @@ pub trait Directory: Send + Sync + 'static {
 
     /// Takes the outcomes of checks that have ended. Called at each tick of each worker.
     fn finished_checks(&self) -> Vec<CheckOutcome>;
+
+    /// Hands a cancel request on to the node whose key it carries. Its client is among [`Self::handed_on_cancels`] some
+    /// time later, even if there is no such node.
+    fn hand_on_cancel(&self, cancel: ForeignCancel);
+
+    /// Takes the clients whose requests have been dealt with. Called at each tick of each worker.
+    fn handed_on_cancels(&self) -> Vec<CancelDealtWith>;
 
     /// A client that logged in as `user` gave a wrong proof: what is remembered of that user may be outdated.
     fn note_refuted(&self, database: &str, user: &str);

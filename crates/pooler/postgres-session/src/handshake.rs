@@ -9,8 +9,8 @@ use std::{fmt, sync::Arc, time::Duration};
 use seam::{Bytes, CloseReason, Effect, Input, Outbox, PoolId, Protocol, Secured, ServerTag, TlsFailure};
 
 use crate::{
-    CheckOutcome, Directory, Encryption, ListenerRules, LoginAttempt, Look, PasswordCheck, Proof, ResetPolicy, Route,
-    ServerLogin, StartRequest, StatePolicy, Unknown,
+    CancelDealtWith, CheckOutcome, Directory, Encryption, ForeignCancel, ListenerRules, LoginAttempt, Look,
+    PasswordCheck, Proof, ResetPolicy, Route, ServerLogin, StartRequest, StatePolicy, Unknown,
     session::{
         server::{CancelKey, Server},
         shared::Postgres,
@@ -279,6 +279,14 @@ impl Directory for LoginDirectory {
     }
 
     fn finished_checks(&self) -> Vec<CheckOutcome> {
+        Vec::new()
+    }
+
+    fn hand_on_cancel(&self, _: ForeignCancel) {
+        unreachable!("{NO_CLIENTS}")
+    }
+
+    fn handed_on_cancels(&self) -> Vec<CancelDealtWith> {
         Vec::new()
     }
 

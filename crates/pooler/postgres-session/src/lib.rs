@@ -45,8 +45,9 @@ pub use session::client::Client;
 pub use wire::cancel_key::MAX_NODE;
 
 pub use directory::{
-    Ask, CheckOutcome, CheckVerdict, Directory, ListenerRules, LoginAttempt, Look, OnState, PasswordCheck, PoolMode,
-    Proof, Rejection, ResetPolicy, Route, ServerLogin, StartRequest, StatePolicy, StoredPassword, Target, Unknown,
+    Ask, CancelDealtWith, CheckOutcome, CheckVerdict, Directory, ForeignCancel, ListenerRules, LoginAttempt, Look,
+    OnState, PasswordCheck, PoolMode, Proof, Rejection, ResetPolicy, Route, ServerLogin, StartRequest, StatePolicy,
+    StoredPassword, Target, Unknown,
 };
 pub use handshake::{Fault, LoggedIn, ServerHandshake, SharedLogin, Step};
 pub use session::server::Server;
@@ -77,6 +78,7 @@ impl Protocol for Postgres {
         self.post_wait_notices(now_ms, out);
         self.derive_next(now, out);
         self.post_verdicts(out);
+        self.post_handed_on(out);
     }
 
     fn client_start(&self, _me: ClientTag, origin: Origin, _out: &mut Outbox) -> Client {
@@ -177,7 +179,7 @@ impl Protocol for Postgres {
     fn posted_to_client(&self, me: ClientTag, client: &mut Client, key: u64, bytes: &[u8], out: &mut Outbox) {
         if is_about_waiting(key) {
             self.tell_waiting(me, client, key, out);
-        } else if !self.take_verdict(me, client, key, bytes, out) {
+        } else if !self.take_verdict(me, client, key, bytes, out) && !self.take_handed_on(me, client, key, out) {
             self.take_post(me, client, key, bytes, out);
         }
     }
@@ -277,8 +279,11 @@ impl Protocol for Postgres {
     }
 
     fn describe_server(&self, server: &Server) -> SessionDescription {
-        let prepared_statements = server.statements.ours().map_or(0, |ours| ours.count()) as u64;
-        SessionDescription { prepared_statements, ..SessionDescription::default() }
+        SessionDescription {
+            application_name: server.settings.current().application_name(),
+            prepared_statements: server.statements.ours().map_or(0, |ours| ours.count()) as u64,
+            replication: None,
+        }
     }
 
     fn backend(&self, server: &Server) -> Option<u32> {

@@ -1,7 +1,25 @@
-//! What sessions and the driver tell each other about TLS. Certificates, keys and ciphers stay with the driver.
+//! What sessions and the driver tell each other about TLS, and what configurations allow of it. Certificates and keys
+//! stay with the driver.
 
-use alloc::{boxed::Box, string::String};
+use alloc::{boxed::Box, string::String, vec::Vec};
 use core::ops::Range;
+
+/// Which versions of TLS, which ciphers and which curves a connection may use.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TlsLimits {
+    pub tls12: bool,
+    pub tls13: bool,
+    /// The numbers of cipher suites at IANA; `None`: all that there are.
+    pub suites: Option<Vec<u16>>,
+    /// The numbers of groups for the exchange of keys at IANA; `None`: all that there are.
+    pub groups: Option<Vec<u16>>,
+}
+
+impl Default for TlsLimits {
+    fn default() -> Self {
+        Self { tls12: true, tls13: true, suites: None, groups: None }
+    }
+}
 
 /// Whether clients of a listener use TLS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -39,7 +39,7 @@ use self::{
     history::History,
     metrics::{Metrics, Process},
 };
-use crate::config::Config;
+use crate::{config::Config, peers::Peers};
 
 mod api;
 mod body;
@@ -118,6 +118,8 @@ impl Inner {
             reloads: reloader.count(),
             password_commands: reloader.password_commands(),
             certificates: reloader.certificates(),
+            peers: reloader.peers().map(Peers::status).unwrap_or_default(),
+            dropped_cancels: reloader.peers().map_or(0, Peers::dropped),
             suspicious: snapshot.pools.iter().map(|pool| suspicious(pool.id)).filter(|(_, count)| *count > 0).collect(),
             tuners: self.control.tuning.tuners(),
             history_bytes: self.history.bytes(),

@@ -9,7 +9,7 @@ use std::{
 use upstream::Kind;
 
 use crate::{
-    config::{Config, Database, Endpoint, FALLBACK},
+    config::{Config, Database, Endpoint, FALLBACK, shown_path},
     logs::LogFormat,
 };
 
@@ -105,7 +105,7 @@ fn psql(config: &Config, endpoint: &Endpoint, database: &Database) -> String {
             // libpq finds a socket by its folder and the number after `.s.PGSQL.`.
             let port = path.extension().map_or_else(|| "5432".to_owned(), |port| port.to_string_lossy().into_owned());
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-            (folder.map_or_else(|| ".".to_owned(), |folder| folder.display().to_string()), port)
+            (folder.map_or_else(|| ".".to_owned(), shown_path), port)
         }
     };
     let name = if database.name == FALLBACK { "postgres" } else { &database.name };
@@ -118,7 +118,7 @@ fn redis_cli(config: &Config, endpoint: &Endpoint) -> String {
     let place = match endpoint {
         Endpoint::Tcp(address) if address.ip() == Ipv4Addr::UNSPECIFIED => format!("-p {}", address.port()),
         Endpoint::Tcp(address) => format!("-h {} -p {}", local_address(*address).ip(), address.port()),
-        Endpoint::Unix(path) => format!("-s {}", quoted(&path.display().to_string())),
+        Endpoint::Unix(path) => format!("-s {}", quoted(&shown_path(path))),
     };
     match config.users.first() {
         Some(user) if user.name != "default" => format!("redis-cli {place} --user {} --askpass", quoted(&user.name)),
@@ -130,7 +130,7 @@ fn redis_cli(config: &Config, endpoint: &Endpoint) -> String {
 fn mongosh(config: &Config, endpoint: &Endpoint) -> String {
     let place = match endpoint {
         Endpoint::Tcp(address) => local_address(*address).to_string(),
-        Endpoint::Unix(path) => path.display().to_string().replace('/', "%2F"),
+        Endpoint::Unix(path) => shown_path(path).replace('/', "%2F"),
     };
     match config.users.first() {
         Some(user) => format!("mongosh mongodb://{place} -u {}", quoted(&user.name)),
@@ -144,7 +144,7 @@ fn curl(endpoint: &Endpoint, tls: bool) -> String {
     let place = match endpoint {
         Endpoint::Tcp(address) => format!("{scheme}://{}/ping", local_address(*address)),
         Endpoint::Unix(path) => {
-            format!("--unix-socket {} {scheme}://localhost/ping", quoted(&path.display().to_string()))
+            format!("--unix-socket {} {scheme}://localhost/ping", quoted(&shown_path(path)))
         }
     };
     format!("curl -H \"Authorization: Bearer $TOKEN\" {place}")

@@ -61,6 +61,7 @@ pub fn check(config: &Config, machine: Machine) -> Vec<Problem> {
         addresses::newcomers(config, listener, &mut found);
     }
     addresses::folders(config, &mut found);
+    addresses::peers(config, &mut found);
     tenants::tenants(config, &mut found);
     secrets::secrets(config, &mut found);
     users::users(config, &mut found);

@@ -33,6 +33,7 @@ mod network;
 mod options;
 mod password_command;
 mod passwords;
+mod peers;
 mod pgbouncer;
 mod process;
 mod redis;
@@ -45,7 +46,7 @@ pub use admin_token::{AdminToken, Role};
 pub use auth::AuthType;
 pub use auth_query::{AuthQuery, DEFAULT_AUTH_QUERY};
 pub use console::{Console, PGBOUNCER_NAME};
-pub use endpoint::{Endpoint, parse_tcp};
+pub use endpoint::{Endpoint, parse_tcp, shown_path};
 pub(crate) use file::{IntactSections, Reading, read};
 pub use flags::{Flags, TlsFlags, from_url};
 pub use hba::{Hba, IdentMap, IdentMaps, Method, parse as parse_hba};
@@ -54,6 +55,7 @@ pub use ldap::{LdapBind, LdapEncryption, LdapOptions, LdapScope};
 pub use log::{Log, Syslog};
 pub(crate) use options::MAX_COUNT;
 pub use password_command::PasswordCommand;
+pub use peers::Peer;
 pub use process::Serve;
 pub(crate) use redis::DEFAULT_USER;
 pub use tls::{ClientAuth, ListenerTls};
@@ -87,6 +89,8 @@ pub struct Config {
     /// Empty, or without passwords, if clients are not authenticated.
     pub users: Vec<User>,
     pub tokens: Vec<Token>,
+    /// The processes behind the same address, in the order of their numbers.
+    pub peers: Vec<Peer>,
 }
 
 impl Config {
@@ -189,6 +193,8 @@ fn without_eviction(limit: u32) -> Option<TenantLimits> {
 pub struct Dns {
     /// How often names are looked up, besides for each connection; `None` is never.
     pub max_ttl: Option<Duration>,
+    /// How long a name that could not be looked up counts as such; zero: each connection tries again.
+    pub failure_ttl: Duration,
 }
 
 #[derive(Clone, Debug)]

@@ -4,9 +4,10 @@
 //!
 //! - [`connection`]: one connection; [`running`]: all of them;
 //! - [`orders`]: commands that change something; [`settings`]: SHOW CONFIG and SET;
-//! - [`sockets`], [`inventory`], [`statistics`]: the lists; [`over_http`]: the same at the admin address.
+//! - [`sockets`], [`inventory`], [`statistics`], [`dns`]: the lists; [`over_http`]: the same at the admin address.
 
 mod connection;
+mod dns;
 mod inventory;
 mod orders;
 mod over_http;
@@ -162,8 +163,10 @@ impl Console {
                 }
             }
             Show::Version => table.push([Value::from(self.version())]),
-            // Names are looked up anew for each connection, and no peers are configured.
-            Show::DnsHosts | Show::DnsZones | Show::Peers | Show::PeerPools => {}
+            Show::Peers => self.list_peers(&mut table),
+            Show::PeerPools => self.list_peer_pools(&mut table),
+            Show::DnsHosts => self.list_hosts(&mut table),
+            Show::DnsZones => self.list_zones(&mut table),
             Show::Help => unreachable!("it is a notice"),
         }
         table

@@ -4,8 +4,8 @@
 use std::{
     collections::{BTreeSet, HashMap},
     net::{IpAddr, ToSocketAddrs},
-    sync::Arc,
-    time::Duration,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
 };
 
 use driver::{Address, Handle};
@@ -15,15 +15,42 @@ use crate::{config::Config, reload::Reloader};
 /// How often the configuration is asked whether names are to be followed.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-pub async fn follow_hosts(reloader: Arc<Reloader>, handle: Handle) {
+/// The outcome of the last look-up of all names, for people.
+#[derive(Default)]
+pub struct LookedUpHosts(Mutex<Vec<LookedUpHost>>);
+
+/// A name, and what it stood for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LookedUpHost {
+    pub name: String,
+    /// Empty if the name was never found.
+    pub addresses: Vec<IpAddr>,
+    /// When it is looked up again.
+    pub until: Instant,
+}
+
+impl LookedUpHosts {
+    /// By name.
+    pub fn list(&self) -> Vec<LookedUpHost> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note(&self, hosts: Vec<LookedUpHost>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = hosts;
+    }
+}
+
+pub async fn follow_hosts(reloader: Arc<Reloader>, handle: Handle, shown: Arc<LookedUpHosts>) {
     let mut known = KnownHosts::default();
     loop {
         let Some(max_ttl) = reloader.in_force().dns.max_ttl else {
             known = KnownHosts::default();
+            shown.note(Vec::new());
             tokio::time::sleep(CHECK_INTERVAL).await;
             continue;
         };
         let names = names(&reloader.in_force());
+        let all: Vec<String> = names.iter().cloned().collect();
         let looked_up = tokio::task::spawn_blocking(move || {
             let changed = known.look_up(&names, |name| {
                 let found = (name, 0).to_socket_addrs().ok()?;
@@ -33,6 +60,9 @@ pub async fn follow_hosts(reloader: Arc<Reloader>, handle: Handle) {
         });
         let Ok((still_known, changed)) = looked_up.await else { return };
         known = still_known;
+        let until = Instant::now() + max_ttl;
+        let host = |name: String| LookedUpHost { addresses: known.addresses(&name), name, until };
+        shown.note(all.into_iter().map(host).collect());
         for name in changed {
             let pools = handle.reconnect_host(&name);
             tracing::info!(host = name, pools, "the addresses of a host have changed: connecting anew");
@@ -56,6 +86,10 @@ fn names(config: &Config) -> BTreeSet<String> {
 struct KnownHosts(HashMap<String, BTreeSet<IpAddr>>);
 
 impl KnownHosts {
+    fn addresses(&self, name: &str) -> Vec<IpAddr> {
+        self.0.get(name).into_iter().flatten().copied().collect()
+    }
+
     /// Looks these names up. Returns those that have lost an address. A name that cannot be looked up stays as it was.
     fn look_up(&mut self, names: &BTreeSet<String>, look_up: impl Fn(&str) -> Option<BTreeSet<IpAddr>>) -> Vec<String> {
         self.0.retain(|name, _| names.contains(name));

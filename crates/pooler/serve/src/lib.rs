@@ -20,6 +20,7 @@ mod live_pools;
 mod logs;
 mod password;
 mod password_commands;
+mod peers;
 mod pid_file;
 mod pools;
 mod process_user;

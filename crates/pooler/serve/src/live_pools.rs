@@ -7,6 +7,7 @@
 //! their transactions, and clients notice nothing.
 
 mod mongodb;
+mod postgres;
 mod redis;
 
 use std::{
@@ -21,16 +22,14 @@ use std::{
 };
 
 use driver::{PoolSpec, TenantLimits, Upstreams};
-use postgres_session::{
-    Ask, CheckOutcome, Directory, Encryption, ListenerRules, LoginAttempt, Look, PasswordCheck, Proof, Route,
-    ServerLogin, StartRequest, StatePolicy, Unknown,
-};
+use postgres_session::{Directory, ServerLogin, StatePolicy, Unknown};
 use seam::{PoolId, Tenant};
 use upstream::Kind;
 
 use crate::{
-    config::{Method, Mode},
+    config::Mode,
     ldap::LdapChecks,
+    peers::Peers,
     pools::{ConfigPools, MAX_POOLS},
 };
 
@@ -45,9 +44,11 @@ pub struct LivePools {
     epoch: AtomicU64,
     /// For each database: objects that could change a session without a trace in the statement's text.
     suspicious: RwLock<HashMap<Arc<str>, Arc<[String]>>>,
-    /// The hosts of MongoDB in all configurations.
     /// What checks passwords at directory servers; none before the process serves.
     checks: Option<LdapChecks>,
+    /// The processes that cancel requests are handed on to; none before the process serves.
+    peers: Option<Arc<Peers>>,
+    /// The hosts of MongoDB in all configurations.
     mongodb_hosts: Mutex<mongodb::Hosts>,
 }
 
@@ -97,12 +98,22 @@ impl LivePools {
             merged: false,
         };
         let (epoch, suspicious, mongodb_hosts) = (AtomicU64::new(0), RwLock::default(), Mutex::default());
-        Self { first, table: RwLock::new(table), epoch, suspicious, checks: None, mongodb_hosts }
+        Self { first, table: RwLock::new(table), epoch, suspicious, checks: None, peers: None, mongodb_hosts }
     }
 
     /// Checks passwords with the help of this runtime.
     pub fn checking_passwords_on(self, runtime: tokio::runtime::Handle) -> Self {
         Self { checks: Some(LdapChecks::new(runtime)), ..self }
+    }
+
+    /// Hands cancel requests of other processes on to these.
+    pub fn with_peers(self, peers: Arc<Peers>) -> Self {
+        Self { peers: Some(peers), ..self }
+    }
+
+    /// The processes that cancel requests are handed on to.
+    pub fn peers(&self) -> Option<&Peers> {
+        self.peers.as_deref()
     }
 
     /// Makes `next` the current configuration.
@@ -280,104 +291,6 @@ fn same_servers(a: &ConfigPools, of_a: PoolId, b: &ConfigPools, of_b: PoolId) ->
         && a.mongo_options(of_a) == b.mongo_options(of_b)
 }
 
-impl Directory for LivePools {
-    fn encryption(&self, listener: u16) -> Encryption {
-        let now = self.first.listen(listener).and_then(|listen| self.current().encryption_at(listen));
-        now.unwrap_or_else(|| self.first.encryption(listener))
-    }
-
-    fn rules(&self, listener: u16) -> ListenerRules {
-        let Some(listen) = self.first.listen(listener) else { return ListenerRules::default() };
-        self.current().rules_at(listen).unwrap_or_else(|| self.first.rules(listener))
-    }
-
-    fn announcements(&self, pool: PoolId) -> Vec<(String, String)> {
-        let entry = self.entry(pool);
-        entry.pools.announcements(entry.id)
-    }
-
-    fn proof(&self, attempt: &LoginAttempt) -> Result<Proof, Unknown> {
-        loop {
-            let pools = self.current();
-            match pools.proof(attempt)? {
-                Proof::Ask(ask) => {
-                    if let Some(pool) = self.find_or_add_id(&pools, ask.pool)? {
-                        return Ok(Proof::Ask(Ask { pool, ..ask }));
-                    }
-                }
-                proof => return Ok(proof),
-            }
-        }
-    }
-
-    fn note_lookup(&self, attempt: &LoginAttempt, stored: Option<&str>) -> Result<Proof, Unknown> {
-        self.current().note_lookup(attempt, stored)
-    }
-
-    fn looks(&self, attempt: &LoginAttempt) -> Vec<Look> {
-        self.current().looks(attempt)
-    }
-
-    fn begin_check(&self, check: PasswordCheck) {
-        let checks = self.checks.as_ref().expect("a process that serves checks passwords");
-        let pools = self.current();
-        match pools.method(&check.attempt) {
-            Ok(Method::Ldap(options)) => checks.begin(options, check, pools.verified_passwords()),
-            _ => checks.decline(&check, "the configuration has changed meanwhile"),
-        }
-    }
-
-    fn finished_checks(&self) -> Vec<CheckOutcome> {
-        self.checks.as_ref().map(LdapChecks::finished).unwrap_or_default()
-    }
-
-    fn note_refuted(&self, database: &str, user: &str) {
-        self.current().note_refuted(database, user);
-    }
-
-    fn route(&self, database: &str, user: &str) -> Result<Route, Unknown> {
-        let (route, pool) = self.find_or_add(|pools| pools.route(database, user), |route| route.pool)?;
-        Ok(Route { pool, ..route })
-    }
-
-    fn dedicated_route(
-        &self,
-        database: &str,
-        user: &str,
-        request: &StartRequest<'_>,
-    ) -> Result<Option<Route>, Unknown> {
-        loop {
-            let pools = self.current();
-            let Some(route) = pools.dedicated_route(database, user, request)? else { return Ok(None) };
-            if let Some(pool) = self.find_or_add_id(&pools, route.pool)? {
-                return Ok(Some(Route { pool, ..route }));
-            }
-        }
-    }
-
-    fn note_catalogue(&self, pool: PoolId, suspicious: &[String]) {
-        let entry = self.entry(pool);
-        entry.pools.note_catalogue(entry.id, suspicious);
-        let database = entry.pools.server_login(entry.id).database_id;
-        let mut known = self.suspicious.write().unwrap_or_else(PoisonError::into_inner);
-        if suspicious.is_empty() {
-            known.remove(&database);
-        } else {
-            known.insert(database, suspicious.into());
-        }
-    }
-
-    fn database_name(&self, pool: PoolId) -> String {
-        let entry = self.entry(pool);
-        entry.pools.database_name(entry.id)
-    }
-
-    fn server_login(&self, pool: PoolId) -> ServerLogin {
-        let entry = self.entry(pool);
-        entry.pools.server_login(entry.id)
-    }
-}
-
 impl Upstreams for LivePools {
     fn spec(&self, pool: PoolId) -> Option<PoolSpec> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
@@ -431,6 +344,7 @@ impl Upstreams for LivePools {
 mod tests {
     use super::*;
     use crate::{Tls, read::from_text};
+    use postgres_session::{LoginAttempt, Proof};
     use seam::Origin;
     use std::path::Path;
 

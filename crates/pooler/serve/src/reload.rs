@@ -16,6 +16,7 @@ use crate::{
     live_pools::{LivePools, Succession},
     logs::LogControl,
     password_commands::{CommandStatus, PasswordCommands},
+    peers::Peers,
     pools::ConfigPools,
     read::{again, named_files_again, with_setting},
     seeds::look_up_hosts,
@@ -178,6 +179,11 @@ impl Reloader {
         self.pools.mode(pool)
     }
 
+    /// The processes that cancel requests are handed on to.
+    pub fn peers(&self) -> Option<&Peers> {
+        self.pools.peers()
+    }
+
     /// Changes the configuration in force, until the file is read again.
     ///
     /// # Errors
@@ -235,6 +241,7 @@ impl Reloader {
             listeners: listeners.collect(),
             max_clients: config.limits.max_clients,
             max_auth_failures: config.serve.max_auth_failures,
+            name_failure_ttl: config.dns.failure_ttl,
         };
         // New programs have given their passwords before a server connects.
         self.commands.follow(&config);
@@ -242,6 +249,9 @@ impl Reloader {
         let config = Arc::new(config);
         let pools = self.pools.make_current(ConfigPools::new(Arc::clone(&config), Arc::new(tls)));
         self.handle.reconfigure(&changes);
+        if let Some(peers) = self.pools.peers() {
+            peers.follow(&config);
+        }
         *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = config;
         Reloaded { pools, notes }
     }
@@ -326,12 +336,14 @@ fn note_restarts(old: &Config, new: &Config, notes: &mut Vec<String>) {
     for (key, before, now) in [
         ("log_connections", old.serve.log_connections, new.serve.log_connections),
         ("log_disconnections", old.serve.log_disconnections, new.serve.log_disconnections),
+        ("log_client_errors", old.serve.log_client_errors, new.serve.log_client_errors),
     ] {
         if before != now {
             note(format!("{key} is {now} now"));
         }
     }
     for (key, is_other) in [
+        ("node_id", old.serve.node_id != new.serve.node_id),
         ("pid_file", old.serve.pid_file != new.serve.pid_file),
         ("compatible_with", old.serve.compatible_with != new.serve.compatible_with),
     ] {

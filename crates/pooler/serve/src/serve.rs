@@ -31,6 +31,7 @@ use crate::{
     live_pools::LivePools,
     logs::{LogFormat, LogOptions, Logs, PgBouncerLines},
     password_commands::PasswordCommands,
+    peers::Peers,
     pid_file::PidFile,
     pools::ConfigPools,
     process_user::become_user,
@@ -121,7 +122,9 @@ pub fn serve(config: Config, options: &ServeOptions<'_>, new_examiner: NewExamin
     let tls = load_tls(&config, &mut specs)?;
     let commands = PasswordCommands::of(&config);
     let pools = ConfigPools::new(Arc::clone(&config), Arc::clone(&tls)).with_commands(Arc::clone(&commands));
-    let pools = Arc::new(LivePools::new(pools).checking_passwords_on(runtime.handle().clone()));
+    let peers = Arc::new(Peers::new(&config, runtime.handle().clone()));
+    let pools = LivePools::new(pools).checking_passwords_on(runtime.handle().clone()).with_peers(peers);
+    let pools = Arc::new(pools);
     let (protocols, memory) = protocols(&config, &pools);
     let before = Predecessors::find(&config, inherited.as_ref().map(Inherited::before));
     let console = ConsoleSocket::bind().map_err(ServeError::system("cannot open the console's socket"))?;
@@ -136,7 +139,7 @@ pub fn serve(config: Config, options: &ServeOptions<'_>, new_examiner: NewExamin
     let reloader = Reloader::new(driver.handle(), pools, Arc::clone(&config), tls, commands, logs.control());
     let reloader = Arc::new(reloader);
     let (drain, ending) = (DrainOrder::default(), EndingOrder::default());
-    let control = Control { reloader, tuning: Arc::clone(&tuning), drain, ending };
+    let control = Control { reloader, tuning: Arc::clone(&tuning), drain, ending, hosts: Arc::default() };
     let admin = Admin::new(driver.handle(), control, new_examiner, move || dropped.dropped_lines() as u64, memory);
     let handle = driver.handle();
     let limits = Arc::new(before.limit_shares(driver.handle()));
@@ -340,12 +343,15 @@ fn configure_driver(config: &Config) -> DriverConfig {
     DriverConfig {
         workers,
         max_auth_failures: config.serve.max_auth_failures,
+        name_failure_ttl: config.dns.failure_ttl,
         max_clients: config.limits.max_clients,
         tcp: config.tcp,
         log_connections: config.serve.log_connections,
         log_login_attempts: config.serve.log_connections && in_pgbouncers_place,
         log_servers: in_pgbouncers_place,
         log_disconnections: config.serve.log_disconnections,
+        // In PgBouncer's place the shape of the log leaves the lines out, because other lines come of the same events.
+        log_client_errors: config.serve.log_client_errors || config.is_in_place_of_pgbouncer(),
         ..DriverConfig::default()
     }
 }
@@ -436,7 +442,7 @@ fn start_background_tasks(handle: &Handle, admin: &Admin) {
     tokio::spawn(async move { tuning.run().await });
     tokio::spawn(watch_files(reloader()));
     tokio::spawn(follow_names(reloader()));
-    tokio::spawn(follow_hosts(reloader(), handle.clone()));
+    tokio::spawn(follow_hosts(reloader(), handle.clone(), Arc::clone(&admin.control().hosts)));
     tokio::spawn(stats_line::write(handle.clone(), reloader()));
 }
 

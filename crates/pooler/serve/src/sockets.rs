@@ -43,6 +43,7 @@ pub fn bind(listener: &Listener, endpoint: &Endpoint, tcp: &TcpOptions) -> io::R
             socket.listen(backlog)?;
             socket
         }
+        Endpoint::Unix(path) if endpoint.is_abstract() => bind_abstract(path, backlog)?,
         Endpoint::Unix(path) => bind_unix(path, listener.socket_mode, listener.socket_group.as_deref(), backlog)?,
     };
     adopt(endpoint, socket)
@@ -52,6 +53,7 @@ pub fn bind(listener: &Listener, endpoint: &Endpoint, tcp: &TcpOptions) -> io::R
 pub fn adopt(configured: &Endpoint, socket: Socket) -> io::Result<Bound> {
     let (endpoint, file) = match configured {
         Endpoint::Tcp(address) => (Endpoint::Tcp(socket.local_addr()?.as_socket().unwrap_or(*address)), None),
+        Endpoint::Unix(_) if configured.is_abstract() => (configured.clone(), None),
         Endpoint::Unix(path) => (configured.clone(), Some(SocketFile::at(path)?)),
     };
     Ok(Bound { socket: socket.into(), configured: configured.clone(), endpoint, file })
@@ -116,6 +118,15 @@ fn bind_unix(path: &Path, permissions: u32, group: Option<&str>, backlog: i32) -
         std::os::unix::fs::chown(path, None, Some(group))?;
         std::fs::set_permissions(path, Permissions::from_mode(permissions))?;
     }
+    socket.listen(backlog)?;
+    Ok(socket)
+}
+
+/// Opens a socket that has a name and no file.
+fn bind_abstract(name: &Path, backlog: i32) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&SockAddr::unix(name)?)?;
     socket.listen(backlog)?;
     Ok(socket)
 }

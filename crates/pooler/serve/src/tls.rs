@@ -106,7 +106,7 @@ fn acceptor(tls: &ListenerTls, inside: &[&[u8]]) -> Result<TlsAcceptor, (&'stati
         ClientAuth::Optional(path) => ClientCertificates::Optional(authority(path)?),
         ClientAuth::Required(path) => ClientCertificates::Required(authority(path)?),
     };
-    TlsAcceptor::within(&dial::limits(&tls.limits), &identity, &clients, inside)
+    TlsAcceptor::within(&tls.limits, &identity, &clients, inside)
         .map_err(|error| ("tls_cert", about_file(&tls.cert, &error)))
 }
 

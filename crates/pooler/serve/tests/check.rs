@@ -340,6 +340,15 @@ fn lookups_that_cannot_work_are_found() {
 }
 
 #[test]
+fn a_peer_at_an_address_of_this_process_is_told() {
+    let own =
+        "[serve]\nnode_id = 1\n[[listener]]\nlisten = \"127.0.0.1:6432\"\n[[peer]]\naddress = \"localhost:6432\"\n";
+    let told = |node: u16| found(&format!("{own}node_id = {node}\n")).join("\n");
+    assert!(told(2).contains("is an address of this Poolhouse, and not of peer 2"), "{}", told(2));
+    assert!(!told(1).contains("is an address of this Poolhouse"), "the list may be the same everywhere");
+}
+
+#[test]
 fn a_tuned_size_needs_transactions_and_one_who_tunes() {
     assert_eq!(found("max_size = \"auto\"\n"), Vec::<String>::new());
     expect(

@@ -60,9 +60,25 @@ poolhouse.toml:5:1: error: unknown key `zzz` in [admin]
 }
 
 #[test]
+fn peers_that_make_no_sense_are_told() {
+    let own = "[serve]\nnode_id = 1\n";
+    for (text, said) in [
+        ("[[peer]]\nnode_id = 2\naddress = \"h:1\"\n".to_owned(), "does not say which of them this Poolhouse is"),
+        (format!("{own}[[peer]]\naddress = \"h:1\"\n"), "this [[peer]] has no `node_id`"),
+        (format!("{own}[[peer]]\nnode_id = 2\n"), "this [[peer]] has no `address`"),
+        (format!("{own}[[peer]]\nnode_id = 0\naddress = \"h:1\"\n"), "a whole number from 1 to 16383"),
+        (format!("{own}[[peer]]\nnode_id = 2\naddress = \"h\"\n"), "`h` is no address of a peer"),
+        (format!("{own}{}", "[[peer]]\nnode_id = 2\naddress = \"h:1\"\n".repeat(2)), "has the `node_id` 2, too"),
+    ] {
+        let shown = errors_after_base(&text);
+        assert!(shown.contains(said), "{said} in\n{shown}");
+    }
+}
+
+#[test]
 fn a_key_of_another_section_is_told_where_it_belongs() {
     for (text, place) in [
-        ("[serve]\nmax_size = 5\n", "`max_size` belongs in [pool], [[database]] or [[user]]"),
+        ("[serve]\nmax_size = 5\n", "`max_size` belongs in [pool], [[database]], [[user]] or [[peer]]"),
         ("[pool]\nhard_limit = 5\n", "`hard_limit` belongs in [[listener]], [[database]] or [[user]]"),
         (
             "[[listener]]\nlisten = \":1\"\nmax_wait_time = \"1s\"\n",

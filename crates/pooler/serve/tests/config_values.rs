@@ -95,6 +95,16 @@ fn every_key_of_the_contract_is_understood() {
 }
 
 #[test]
+fn peers_are_in_the_order_of_their_numbers_and_have_the_size_of_pools() {
+    let peers = "[serve]\nnode_id = 16383\n[pool]\nmax_size = 7\n[[peer]]\nnode_id = 9\naddress = \"@p/s\"\n\
+                 [[peer]]\nnode_id = 2\naddress = \"h.test:6432\"\nmax_size = 3\n";
+    let config = read(&format!("{peers}[[database]]\nname = \"d\"\nurl = \"postgres://h/d\"\n"));
+    assert_eq!(config.serve.node_id, 16_383);
+    let shown = config.peers.iter().map(|peer| (peer.node, peer.address.to_string(), peer.max_size));
+    assert_eq!(shown.collect::<Vec<_>>(), [(2, "h.test:6432".to_owned(), 3), (9, "@p/s".to_owned(), 7)]);
+}
+
+#[test]
 fn debug_output_of_a_configuration_shows_no_secret() {
     let shown = format!("{:?}", read(CONTRACT));
     assert!(!shown.contains("s3cret") && !shown.contains("plain"), "{shown}");

@@ -151,6 +151,7 @@ impl From<Problem> for Problems {
 const KEYS_WITHOUT_SECRETS: &[&[&str]] = &[
     // The process, and its administrators
     &["workers", "drain_time", "stay_time", "max_auth_failures", "node_id", "log_connections", "log_disconnections"],
+    &["address", "log_client_errors", "failure_ttl"],
     &["compatible_with", "max_message_size", "refuse_simple_queries", "wait_notice_time", "login_notice"],
     &["allow_startup_parameters", "ignore_startup_parameters"],
     &["scram_iterations"],
@@ -175,7 +176,7 @@ const KEYS_WITHOUT_SECRETS: &[&[&str]] = &[
     // Listeners
     &["protocol", "soft_limit", "hard_limit", "evict_min_idle", "client_idle_time", "newcomer_wait_time", "login_time"],
     &["query_time", "transaction_idle_time", "preset", "socket_mode", "tls_cert", "tls_client_auth", "tls_client_ca"],
-    &["tls_protocols", "tls_ciphers", "proxy_protocol_from", "origins", "blocking_time"],
+    &["tls_protocols", "tls_ciphers", "tls_curves", "proxy_protocol_from", "origins", "blocking_time"],
     // Databases and pools
     &["password_command_time", "password_command_lifetime"],
     &["url_file", "max_server_connections", "max_connections", "max_user_connections", "mode", "max_size", "min_size"],

@@ -483,6 +483,7 @@ fn title(key: &str) -> &'static str {
         "user" => "[[user]]",
         "token" => "[[token]]",
         "admin_token" => "[[admin_token]]",
+        "peer" => "[[peer]]",
         "tcp" => "[tcp]",
         "dns" => "[dns]",
         _ => unreachable!("no section is called `{key}`"),

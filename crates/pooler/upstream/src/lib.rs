@@ -20,5 +20,5 @@ pub use mongodb::{Ignored, MongoOptions};
 pub use percent::decode as percent_decode;
 pub use srv::{Seeds, SrvName};
 pub use tls::{ChannelBinding, Root, SslMode, URL_TLS_KEYS, UpstreamTls, UrlTls};
-pub use tls_limits::TlsLimits;
+pub use tls_limits::{allow_ciphers, allow_curves, allow_versions};
 pub use url::{Sentinel, UpstreamUrl};

@@ -4,7 +4,12 @@ use std::path::{Path, PathBuf};
 
 use settings::choose;
 
-use crate::{kind::Kind, tls_limits::TlsLimits};
+use seam::TlsLimits;
+
+use crate::{
+    kind::Kind,
+    tls_limits::{allow_ciphers, allow_versions},
+};
 
 pub const URL_TLS_KEYS: &[&str] = &[
     "sslmode",
@@ -120,8 +125,8 @@ impl UrlTls {
                 self.direct = choose(value, &[("postgres", false), ("direct", true)])
                     .map_err(|message| format!("sslnegotiation: {message}"))?;
             }
-            "tls_protocols" => self.limits.set_protocols([value])?,
-            "tls_ciphers" => self.limits.set_ciphers([value])?,
+            "tls_protocols" => allow_versions(&mut self.limits, [value])?,
+            "tls_ciphers" => allow_ciphers(&mut self.limits, [value])?,
             "channel_binding" => {
                 let words = [
                     ("disable", ChannelBinding::Never),

@@ -1,19 +1,6 @@
-//! Versions and ciphers of TLS by their names. Makes no connection.
+//! Versions, ciphers and curves of TLS by their names. Makes no connection.
 
-/// Which versions of TLS, and which ciphers, a connection may use.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct TlsLimits {
-    pub tls12: bool,
-    pub tls13: bool,
-    /// The numbers of cipher suites at IANA; `None`: all that there are.
-    pub suites: Option<Vec<u16>>,
-}
-
-impl Default for TlsLimits {
-    fn default() -> Self {
-        Self { tls12: true, tls13: true, suites: None }
-    }
-}
+use seam::TlsLimits;
 
 /// A cipher suite: its number, its name at IANA and that of OpenSSL, and whether it is one of TLS 1.3.
 struct Suite(u16, &'static str, &'static str, bool);
@@ -30,63 +17,95 @@ const SUITES: &[Suite] = &[
     Suite(0xcca9, "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", "ECDHE-ECDSA-CHACHA20-POLY1305", false),
 ];
 
-impl TlsLimits {
-    /// Takes a list of versions: `tlsv1.2`, `tlsv1.3`, or `secure` for both.
-    ///
-    /// # Errors
-    /// What is wrong, in a sentence.
-    pub fn set_protocols<'n>(&mut self, names: impl IntoIterator<Item = &'n str>) -> Result<(), String> {
-        (self.tls12, self.tls13) = (false, false);
-        for name in items(names) {
-            match name.to_ascii_lowercase().as_str() {
-                "secure" | "default" => (self.tls12, self.tls13) = (true, true),
-                "tlsv1.2" => self.tls12 = true,
-                "tlsv1.3" => self.tls13 = true,
-                "tlsv1.0" | "tlsv1.1" | "all" | "legacy" => {
-                    return Err(format!("`{name}` is not available: Poolhouse has tlsv1.2 and tlsv1.3"));
-                }
-                _ => return Err(format!("there is no version `{name}`: write tlsv1.2, tlsv1.3 or secure")),
-            }
-        }
-        if !self.tls12 && !self.tls13 { Err("no version of TLS is left".to_owned()) } else { Ok(()) }
-    }
+/// A group for the exchange of keys: its number, and its names.
+struct Group(u16, &'static [&'static str]);
 
-    /// Takes a list of cipher suites, by their names at IANA or at OpenSSL; `default` is all. A version of which none
-    /// is listed keeps all of its own.
-    ///
-    /// # Errors
-    /// The one that is not available.
-    pub fn set_ciphers<'n>(&mut self, names: impl IntoIterator<Item = &'n str>) -> Result<(), String> {
-        let mut suites = Vec::new();
-        for name in items(names) {
-            if matches!(name, "default" | "secure" | "fast" | "normal") {
-                suites.extend(SUITES.iter().map(|suite| suite.0));
-                continue;
-            }
-            let known = |suite: &&Suite| suite.1.eq_ignore_ascii_case(name) || suite.2.eq_ignore_ascii_case(name);
-            let suite = SUITES.iter().find(known).ok_or_else(|| {
-                let all: Vec<&str> = SUITES.iter().map(|suite| suite.2).collect();
-                format!("the cipher `{name}` is not available; there are {}", all.join(", "))
-            })?;
-            suites.push(suite.0);
-        }
-        if suites.is_empty() {
-            return Err("no cipher is named".to_owned());
-        }
-        // As with OpenSSL, whose lists for the two versions are apart.
-        for of_13 in [false, true] {
-            if !Self::lists_any(&suites, of_13) {
-                suites.extend(SUITES.iter().filter(|suite| suite.3 == of_13).map(|suite| suite.0));
-            }
-        }
-        self.suites = Some(suites);
-        Ok(())
-    }
+const GROUPS: &[Group] = &[
+    Group(0x001d, &["X25519"]),
+    Group(0x0017, &["prime256v1", "secp256r1", "P-256"]),
+    Group(0x0018, &["secp384r1", "P-384"]),
+];
 
-    /// Whether a cipher suite of a version is listed.
-    fn lists_any(suites: &[u16], of_13: bool) -> bool {
-        SUITES.iter().any(|suite| suite.3 == of_13 && suites.contains(&suite.0))
+/// Takes a list of versions: `tlsv1.2`, `tlsv1.3`, or `secure` for both.
+///
+/// # Errors
+/// What is wrong, in a sentence.
+pub fn allow_versions<'n>(limits: &mut TlsLimits, names: impl IntoIterator<Item = &'n str>) -> Result<(), String> {
+    (limits.tls12, limits.tls13) = (false, false);
+    for name in items(names) {
+        match name.to_ascii_lowercase().as_str() {
+            "secure" | "default" => (limits.tls12, limits.tls13) = (true, true),
+            "tlsv1.2" => limits.tls12 = true,
+            "tlsv1.3" => limits.tls13 = true,
+            "tlsv1.0" | "tlsv1.1" | "all" | "legacy" => {
+                return Err(format!("`{name}` is not available: Poolhouse has tlsv1.2 and tlsv1.3"));
+            }
+            _ => return Err(format!("there is no version `{name}`: write tlsv1.2, tlsv1.3 or secure")),
+        }
     }
+    if !limits.tls12 && !limits.tls13 { Err("no version of TLS is left".to_owned()) } else { Ok(()) }
+}
+
+/// Takes a list of cipher suites, by their names at IANA or at OpenSSL; `default` is all. A version of which none
+/// is listed keeps all of its own.
+///
+/// # Errors
+/// The one that is not available.
+pub fn allow_ciphers<'n>(limits: &mut TlsLimits, names: impl IntoIterator<Item = &'n str>) -> Result<(), String> {
+    let mut suites = Vec::new();
+    for name in items(names) {
+        if matches!(name, "default" | "secure" | "fast" | "normal") {
+            suites.extend(SUITES.iter().map(|suite| suite.0));
+            continue;
+        }
+        let known = |suite: &&Suite| suite.1.eq_ignore_ascii_case(name) || suite.2.eq_ignore_ascii_case(name);
+        let suite = SUITES.iter().find(known).ok_or_else(|| {
+            let all: Vec<&str> = SUITES.iter().map(|suite| suite.2).collect();
+            format!("the cipher `{name}` is not available; there are {}", all.join(", "))
+        })?;
+        suites.push(suite.0);
+    }
+    if suites.is_empty() {
+        return Err("no cipher is named".to_owned());
+    }
+    // As with OpenSSL, whose lists for the two versions are apart.
+    for of_13 in [false, true] {
+        if !lists_any(&suites, of_13) {
+            suites.extend(SUITES.iter().filter(|suite| suite.3 == of_13).map(|suite| suite.0));
+        }
+    }
+    limits.suites = Some(suites);
+    Ok(())
+}
+
+/// Whether a cipher suite of a version is listed.
+fn lists_any(suites: &[u16], of_13: bool) -> bool {
+    SUITES.iter().any(|suite| suite.3 == of_13 && suites.contains(&suite.0))
+}
+
+/// Takes a list of curves for the exchange of keys, by their names at OpenSSL or at NIST; `auto` is all.
+///
+/// # Errors
+/// The one that is not available.
+pub fn allow_curves<'n>(limits: &mut TlsLimits, names: impl IntoIterator<Item = &'n str>) -> Result<(), String> {
+    let mut groups = Vec::new();
+    for name in items(names) {
+        if name.eq_ignore_ascii_case("auto") {
+            groups.extend(GROUPS.iter().map(|group| group.0));
+            continue;
+        }
+        let known = |group: &&Group| group.1.iter().any(|known| known.eq_ignore_ascii_case(name));
+        let group = GROUPS.iter().find(known).ok_or_else(|| {
+            let all: Vec<&str> = GROUPS.iter().map(|group| group.1[0]).collect();
+            format!("the curve `{name}` is not available; there are {}", all.join(", "))
+        })?;
+        groups.push(group.0);
+    }
+    if groups.is_empty() {
+        return Err("no curve is named".to_owned());
+    }
+    limits.groups = Some(groups);
+    Ok(())
 }
 
 /// The items of lists that are separated by commas, colons or spaces.
@@ -100,8 +119,8 @@ mod tests {
 
     fn limits(protocols: &str, ciphers: &str) -> Result<TlsLimits, String> {
         let mut limits = TlsLimits::default();
-        limits.set_protocols([protocols])?;
-        limits.set_ciphers([ciphers])?;
+        allow_versions(&mut limits, [protocols])?;
+        allow_ciphers(&mut limits, [ciphers])?;
         Ok(limits)
     }
 
@@ -113,6 +132,18 @@ mod tests {
         let both = "ECDHE-RSA-AES128-GCM-SHA256:TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, TLS_AES_128_GCM_SHA256";
         assert_eq!(limits("TLSv1.2", both).unwrap().suites, Some(vec![0xc02f, 0xc02c, 0x1301]));
         assert_eq!(limits("secure", "default").unwrap().suites.unwrap().len(), 9);
+    }
+
+    #[test]
+    fn curves_have_names() {
+        let curves = |names| {
+            let mut limits = TlsLimits::default();
+            allow_curves(&mut limits, [names]).map(|()| limits.groups.unwrap())
+        };
+        assert_eq!(curves("P-256:x25519"), Ok(vec![0x17, 0x1d]));
+        assert_eq!(curves("prime256v1"), Ok(vec![0x17]));
+        assert_eq!(curves("auto").map(|all| all.len()), Ok(3));
+        assert!(curves("secp521r1").unwrap_err().contains("secp521r1") && curves("").is_err());
     }
 
     #[test]

@@ -112,6 +112,7 @@ impl<P: Protocol> Harness<P> {
             proxies: rules.proxies,
         };
         let changes = Changes {
+            name_failure_ttl: Duration::ZERO,
             listeners: vec![(rules.gate, rules.timeouts)],
             max_clients: rules.driver.max_clients,
             max_auth_failures: rules.driver.max_auth_failures,

@@ -9,8 +9,9 @@ use rustls::{
     RootCertStore, ServerConfig,
     server::{NoServerSessionStorage, UnbufferedServerConnection, WebPkiClientVerifier},
 };
+use seam::TlsLimits;
 
-use super::{Channel, TlsError, TlsIdentity, TlsLimits, certificate, certificates, provider};
+use super::{Channel, TlsError, TlsIdentity, certificate, certificates, provider, provider_within, versions};
 
 /// What is made of certificates that clients show.
 #[derive(Clone, Debug)]
@@ -60,7 +61,7 @@ impl TlsAcceptor {
         let (certificates, key) = identity.read()?;
         let end_point = certificate::end_point(&certificates[0]);
         let builder =
-            ServerConfig::builder_with_provider(limits.provider()).with_protocol_versions(&limits.versions())?;
+            ServerConfig::builder_with_provider(provider_within(limits)).with_protocol_versions(&versions(limits))?;
         let builder = match clients {
             ClientCertificates::Ignored => builder.with_no_client_auth(),
             ClientCertificates::Optional(authorities) => {

@@ -7,10 +7,12 @@ use rustls::{
     client::{Resumption, UnbufferedClientConnection},
     pki_types::ServerName,
 };
+use seam::TlsLimits;
 
 use super::{
-    Channel, TlsError, TlsIdentity, TlsLimits,
+    Channel, TlsError, TlsIdentity, provider_within,
     trust::{Rule, Trust},
+    versions,
 };
 
 /// Makes TLS connections to upstreams.
@@ -36,10 +38,10 @@ impl TlsConnector {
         identity: Option<&TlsIdentity>,
         alpn: &[&[u8]],
     ) -> Result<Self, TlsError> {
-        let provider = limits.provider();
+        let provider = provider_within(limits);
         let rule = Rule::new(trust, &provider)?;
         let builder = ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(&limits.versions())?
+            .with_protocol_versions(&versions(limits))?
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(rule));
         let mut config = match identity {

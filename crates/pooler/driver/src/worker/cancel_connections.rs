@@ -10,7 +10,7 @@
 use std::{io, rc::Rc};
 
 use pool::{ServerId, Time};
-use seam::{ClientTag, CloseReason, PoolId, Protocol, Verdict};
+use seam::{CANCEL_SLOT_BITS, ClientTag, CloseReason, PoolId, Protocol, Verdict};
 
 use super::{
     Worker,
@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// The distance between slots that a cancel request cannot distinguish.
-const SLOT_STEP: usize = 1 << 16;
+const SLOT_STEP: usize = 1 << CANCEL_SLOT_BITS;
 
 /// A connection beside a server's own, for a cancel request.
 pub(super) struct CancelConnection {

@@ -145,7 +145,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     }
 
     pub(super) fn log_login_failed(&mut self, slot: usize, reason: Option<&str>) {
-        if let Some(withheld) = self.paces.auth_failed.take_line(self.now) {
+        if self.process.config.log_client_errors
+            && let Some(withheld) = self.paces.auth_failed.take_line(self.now)
+        {
             let listener = &self.process.listeners[usize::from(self.clients[slot].listener)].name;
             tracing::info!(
                 withheld, client = %self.client_address(slot), database = %self.database(slot), user = %self.user(slot),

@@ -13,7 +13,7 @@ pub const SERVER_TLS_MODES: &[&str] = CLIENT_TLS_MODES;
 pub const DEFAULT_AUTH_QUERY: &str = "SELECT rolname, CASE WHEN rolvaliduntil < now() THEN NULL ELSE rolpassword END \
     FROM pg_authid WHERE rolname=$1 AND rolcanlogin";
 
-const NO_OPENSSL: &str = "TLS comes from rustls, which has no such choice: take the line away, or put a proxy in front";
+const NO_DHE: &str = "TLS comes from rustls, which exchanges keys by elliptic curves only: take the line away";
 
 pub const GENERAL: &[Known] = &[
     Known::new("logfile", "", Text, &[("log", "file")], Fate::Same),
@@ -73,13 +73,7 @@ pub const GENERAL: &[Known] = &[
     Known::new("syslog_facility", "daemon", Text, &[("log", "syslog_facility")], Fate::Same),
     Known::new("log_connections", "1", Number, &[("serve", "log_connections")], Fate::Same),
     Known::new("log_disconnections", "1", Number, &[("serve", "log_disconnections")], Fate::Same),
-    Known::new(
-        "log_pooler_errors",
-        "1",
-        Number,
-        &[],
-        Fate::Accepted("the error that ends a client is the reason in the line of its disconnect"),
-    ),
+    Known::new("log_pooler_errors", "1", Number, &[("serve", "log_client_errors")], Fate::Same),
     Known::new("log_stats", "1", Number, &[("log", "stats_period")], Fate::Same),
     Known::new("verbose", "0", Number, &[("log", "level")], Fate::Same),
     // Console
@@ -113,13 +107,7 @@ pub const GENERAL: &[Known] = &[
     Known::new("autodb_idle_timeout", "3600", Time, &[("database", "pool_idle_time")], Fate::Same),
     Known::new("pool_idle_timeout", "0", Time, &[("pool", "pool_idle_time")], Fate::Same),
     Known::new("dns_max_ttl", "15", Time, &[("dns", "max_ttl")], Fate::Same),
-    Known::new(
-        "dns_nxdomain_ttl",
-        "15",
-        Time,
-        &[],
-        Fate::Accepted("a name that is not found is looked up again at the next attempt to connect"),
-    ),
+    Known::new("dns_nxdomain_ttl", "15", Time, &[("dns", "failure_ttl")], Fate::Same),
     Known::new(
         "dns_zone_check_period",
         "0",
@@ -144,8 +132,8 @@ pub const GENERAL: &[Known] = &[
     Known::new("client_tls_protocols", "secure", Text, &[("listener", "tls_protocols")], Fate::Same),
     Known::new("client_tls_ciphers", "default", Text, &[("listener", "tls_ciphers")], Fate::Same),
     Known::new("client_tls13_ciphers", "", Text, &[("listener", "tls_ciphers")], Fate::Same),
-    Known::new("client_tls_ecdhcurve", "auto", Text, &[], Fate::Refused(NO_OPENSSL)),
-    Known::new("client_tls_dheparams", "auto", Text, &[], Fate::Refused(NO_OPENSSL)),
+    Known::new("client_tls_ecdhcurve", "auto", Text, &[("listener", "tls_curves")], Fate::Same),
+    Known::new("client_tls_dheparams", "auto", Text, &[], Fate::Refused(NO_DHE)),
     Known::new("server_tls_sslmode", "prefer", Word(SERVER_TLS_MODES), &[("url", "sslmode")], Fate::Same),
     Known::new("server_tls_ca_file", "", Text, &[("url", "sslrootcert")], Fate::Same),
     Known::new("server_tls_key_file", "", Text, &[("url", "sslkey")], Fate::Same),

@@ -56,7 +56,7 @@ pub const USER: &[Known] = &[
 ];
 
 pub const PEER: &[Known] = &[
-    Known::new("host", "", Text, &[("serve", "peers")], Fate::Same),
-    Known::new("port", "6432", Text, &[("serve", "peers")], Fate::Same),
-    Known::new("pool_size", "-1", Number, &[("serve", "peers")], Fate::Same),
+    Known::new("host", "", Text, &[("peer", "address")], Fate::Same),
+    Known::new("port", "6432", Text, &[("peer", "address")], Fate::Same),
+    Known::new("pool_size", "-1", Number, &[("peer", "max_size")], Fate::Same),
 ];

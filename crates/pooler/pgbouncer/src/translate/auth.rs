@@ -3,7 +3,6 @@
 use super::Writer;
 use crate::{
     ini::{SectionName, Setting},
-    known::has,
     pairs::pairs,
 };
 
@@ -16,7 +15,6 @@ impl Writer<'_> {
                 let hint = "use auth_query, ldap, or a list of users; PAM would load foreign code into the pooler";
                 self.refuse_given(kind, "auth_type = pam is not supported", hint);
             }
-            "md5" | "scram-sha-256" if !has(("auth", "type")) => {}
             word => self.set("type", word, kind),
         }
         self.require_users();

@@ -91,16 +91,11 @@ impl<'a> Writer<'a> {
         Ok(addresses.into_iter().filter(|address| address.is_ipv4() || has_ipv6).collect())
     }
 
-    /// The path of the Unix socket, if there is to be one.
-    fn unix_socket(&mut self) -> Option<String> {
+    /// The path of the Unix socket, if there is to be one; after `@` it is a name in the abstract namespace.
+    fn unix_socket(&self) -> Option<String> {
         let (folder, port) = (self.get("unix_socket_dir"), self.get("listen_port"));
-        let name = folder.text()?;
-        if name.starts_with('@') {
-            let hint = "name a folder that only those can enter who may connect";
-            self.refuse_given(folder, "a Unix socket in the abstract namespace is not supported", hint);
-            return None;
-        }
-        Some(self.path(&format!("{name}/.s.PGSQL.{}", port.number())))
+        let path = format!("{}/.s.PGSQL.{}", folder.text()?, port.number());
+        Some(if path.starts_with('@') { path } else { self.path(&path) })
     }
 
     fn tcp_listener(&mut self, listen: Value) {
@@ -116,7 +111,16 @@ impl<'a> Writer<'a> {
     fn unix_listener(&mut self, path: String) {
         self.open_entry("listener", self.get("unix_socket_dir").spot);
         let folder = self.get("unix_socket_dir");
+        let has_no_file = path.starts_with('@');
         self.set("listen", path, folder);
+        if !has_no_file {
+            self.socket_file();
+        }
+        self.of_all_listeners();
+    }
+
+    /// Who may use the file of the Unix socket.
+    fn socket_file(&mut self) {
         let mode = self.get("unix_socket_mode");
         match (0..=MAX_MODE).contains(&mode.number()) {
             true => self.set("socket_mode", format!("{:04o}", mode.number()), mode),
@@ -129,7 +133,6 @@ impl<'a> Writer<'a> {
         if let Some(name) = group.text() {
             self.set("socket_group", name, group);
         }
-        self.of_all_listeners();
     }
 
     /// What TCP addresses and the Unix socket have alike.
@@ -200,6 +203,8 @@ impl<'a> Writer<'a> {
         if let Some(names) = self.protocols(protocols) {
             self.set("tls_protocols", names, protocols);
         }
+        let curves = self.get("client_tls_ecdhcurve");
+        self.set_unless_default("tls_curves", vec![curves.value.to_owned()], curves);
         let ciphers = self.ciphers("client_tls_ciphers", "client_tls13_ciphers");
         if let Some((list, given)) = ciphers {
             self.set("tls_ciphers", list, given);

@@ -70,9 +70,7 @@ impl Writer<'_> {
         let (reserve, time) = (self.get("reserve_pool_size"), self.get("reserve_pool_timeout"));
         self.set_unless_default("reserve_size", self.count(reserve.number()), reserve);
         // The time counts for databases with a reserve of their own, too.
-        if crate::known::has(("pool", "reserve_wait_time")) {
-            self.set("reserve_wait_time", time.time_unless_zero(), time);
-        }
+        self.set("reserve_wait_time", time.time_unless_zero(), time);
     }
 
     /// Whether a number of servers is one; it is refused if not.

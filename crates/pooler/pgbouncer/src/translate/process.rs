@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Writer;
-use crate::{ini::SectionName, toml_text::Value};
+use crate::toml_text::Value;
 
 /// The shortest time for which the address of a name may be kept.
 const SHORTEST_TTL: Duration = Duration::from_secs(1);
@@ -15,6 +15,8 @@ impl Writer<'_> {
         let (connections, disconnections) = (self.get("log_connections"), self.get("log_disconnections"));
         self.set("log_connections", connections.truth(), connections);
         self.set("log_disconnections", disconnections.truth(), disconnections);
+        let errors = self.get("log_pooler_errors");
+        self.set_unless_default("log_client_errors", errors.truth(), errors);
         let peer = self.get("peer_id");
         self.set_unless_default("node_id", peer.number(), peer);
         for (name, key) in [("pidfile", "pid_file"), ("user", "user")] {
@@ -110,18 +112,8 @@ impl Writer<'_> {
         self.set_unless_default("socket_buffer", buffer.number(), buffer);
         self.open("dns");
         let ttl = self.get("dns_max_ttl");
+        let failed = self.get("dns_nxdomain_ttl");
+        self.set("failure_ttl", failed.time_unless_zero(), failed);
         self.set("max_ttl", ttl.time_unless_zero().map(|time| time.max(SHORTEST_TTL)), ttl);
-    }
-
-    /// Other processes that cancel requests are passed on to.
-    pub(super) fn peers(&mut self) {
-        let own = self.get("peer_id").number().to_string();
-        let others: Vec<_> =
-            self.ini.settings.iter().filter(|s| s.section == SectionName::Peers && s.key != own).collect();
-        if let Some(first) = others.first() {
-            let hint =
-                "threads of one process need no peers: take [peers] and so_reuseport away, and let one serve all";
-            self.refuse(&first.key_spot, "cancel requests are not passed on to peers yet", hint);
-        }
     }
 }

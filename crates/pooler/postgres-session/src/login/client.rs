@@ -66,7 +66,7 @@ impl Postgres {
             let bytes = &input.bytes[at..];
             let progress = match login.step {
                 Step::Packet => self.take_login_packet(me, client, bytes, out),
-                Step::Parameters | Step::Asking | Step::Checking { .. } => Progress::Wait,
+                Step::Parameters | Step::Asking | Step::Checking { .. } | Step::HandingOn { .. } => Progress::Wait,
                 _ => self.take_login_answer(me, client, bytes, out),
             };
             match progress {
@@ -89,7 +89,7 @@ impl Postgres {
         match packet {
             Packet::Cancel { pid, secret } => {
                 self.pass_on_cancel(me, client, pid, secret, out);
-                Progress::Wait
+                if matches!(client.phase, Phase::Closed) { Progress::Wait } else { Progress::Consumed(length) }
             }
             Packet::Terminate => {
                 client.close(me, CloseReason::Goodbye, out);
@@ -128,22 +128,6 @@ impl Postgres {
                 self.begin_proof(me, client, *start, out);
                 if matches!(client.phase, Phase::Closed) { Progress::Wait } else { Progress::Consumed(length) }
             }
-        }
-    }
-
-    /// Passes a cancel request on to the client that it names. The connection that sent it is closed after that.
-    fn pass_on_cancel(&self, me: ClientTag, client: &mut Client, pid: u32, secret: u64, out: &mut Outbox) {
-        match cancel_key::target(pid) {
-            Some((node, target)) if node == self.node => {
-                client.phase = Phase::Closed;
-                out.push(Effect::Cancel { asker: me, target, secret });
-            }
-            Some((node, _)) => {
-                let own = self.node;
-                let text = format!("a cancel request for node {node} came to node {own}; it is not passed on");
-                client.close(me, CloseReason::Error(Blame::Client, text), out);
-            }
-            None => client.close(me, CloseReason::Done, out),
         }
     }
 
@@ -295,7 +279,7 @@ impl Postgres {
                 Some(verified) => verified,
                 None => return Progress::Consumed(header.total()),
             },
-            Step::Packet | Step::Parameters | Step::Asking | Step::Checking { .. } => {
+            Step::Packet | Step::Parameters | Step::Asking | Step::Checking { .. } | Step::HandingOn { .. } => {
                 unreachable!("no answer is awaited")
             }
         };

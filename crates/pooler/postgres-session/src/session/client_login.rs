@@ -37,6 +37,10 @@ pub(crate) enum Step {
     Checking {
         serial: u64,
     },
+    /// It has asked to cancel what a client of another node does, under this number.
+    HandingOn {
+        serial: u64,
+    },
     /// A server is awaited, or is being asked who may log in.
     Asking,
     /// The client is authenticated; a server to learn the parameters from is awaited or at work.

@@ -36,7 +36,7 @@ pub struct Postgres {
     pub(crate) wait_notices: WaitNotices,
     pub(crate) wording: Wording,
     /// The number of this Poolhouse among several behind one address.
-    pub(crate) node: u8,
+    pub(crate) node: u16,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -86,7 +86,7 @@ impl Postgres {
     }
 
     /// As one of several behind one address: cancel keys carry its number, at most [`MAX_NODE`].
-    pub fn with_node(self, node: u8) -> Self {
+    pub fn with_node(self, node: u16) -> Self {
         assert!(node <= MAX_NODE, "a node id is at most {MAX_NODE}");
         Self { node, ..self }
     }

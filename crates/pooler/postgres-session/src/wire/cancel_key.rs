@@ -1,48 +1,72 @@
 //! The key that a client cancels its work with: 32 bits that say whose work is meant, sent as BackendKeyData's process
-//! id, and random bits that prove the right to cancel it: 32 of them, or 64 for a client that speaks protocol 3.2.
+//! id, and random bits that prove the right to cancel it: 30 of them, or 61 for a client that speaks protocol 3.2.
 //! It only packs and unpacks keys.
 //!
 //! ```text
-//! process id:  0 | node, 7 bits | worker + 1, 8 bits | lowest 16 bits of the client's slot
-//! secret:      32 random bits, or 1 | 63 random bits: no short one is the number of a long one
+//! process id:  0 | end of the client's slot, 7 bits | node, 14 bits, its lower byte first | worker + 1, 8 bits
+//! secret:      30 random bits | hops, 2 bits
+//! long secret: 1 | 29 random bits | hops, 2 bits | 32 random bits: no short one is the number of a long one
 //! ```
 //!
-//! The node tells several Poolhouses behind one address apart. The topmost bit stays clear and the number is never
-//! zero, because clients take it for a process id. A worker with more than 65,536 clients has several whose slots end
-//! alike: the secret is offered to each of them, so none of its bits are given up for the slot's.
+//! The node tells several processes behind one address apart; a request that reaches another node is handed on at most
+//! as often as the hops say. Node and hops stand where PgBouncer (since 1.21) has them, so that each can hand on the
+//! other's requests. The topmost bit stays clear and the number is never zero, because clients take it for a process
+//! id. A worker has several clients whose slots end alike: the secret is offered to each of them.
 
-use seam::ClientTag;
+use seam::{CANCEL_SLOT_BITS, ClientTag};
 
 use crate::wire::message::PROTOCOL_3_2;
 
-pub const MAX_NODE: u8 = 127;
-
-const SLOT_BITS: u32 = 16;
-const WORKER_BITS: u32 = 8;
+pub const MAX_NODE: u16 = (1 << 14) - 1;
 
 /// The number that a client is told as its process id.
-pub(crate) fn process_id(node: u8, client: ClientTag) -> u32 {
+pub(crate) fn process_id(node: u16, client: ClientTag) -> u32 {
     assert!(node <= MAX_NODE && client.worker() < u8::MAX, "node and worker fit a key");
-    let slot = client.slot() as u32 & ((1 << SLOT_BITS) - 1);
-    u32::from(node) << (SLOT_BITS + WORKER_BITS) | (u32::from(client.worker()) + 1) << SLOT_BITS | slot
+    let slot = client.slot() & ((1 << CANCEL_SLOT_BITS) - 1);
+    let [low, high] = node.to_le_bytes();
+    u32::from_be_bytes([slot as u8, low, high, client.worker() + 1])
 }
 
-/// Node and client of a process id; the client's slot is known by its lowest bits. `None` for an id that was never
+/// The node of a process id; `None` for an id that no node gives out.
+pub(crate) fn node(process_id: u32) -> Option<u16> {
+    let [first, low, high, _] = process_id.to_be_bytes();
+    let node = u16::from_le_bytes([low, high]);
+    (first >> CANCEL_SLOT_BITS == 0 && node <= MAX_NODE).then_some(node)
+}
+
+/// The client of a process id of this node, whose slot is known by its lowest bits. `None` for an id that was never
 /// given out.
-pub(crate) fn target(process_id: u32) -> Option<(u8, ClientTag)> {
-    let node = (process_id >> (SLOT_BITS + WORKER_BITS)) as u8;
-    let worker = ((process_id >> SLOT_BITS) as u8).checked_sub(1)?;
-    let slot = process_id & ((1 << SLOT_BITS) - 1);
-    (node <= MAX_NODE).then(|| (node, ClientTag::new(worker, slot as usize)))
+pub(crate) fn target(process_id: u32) -> Option<ClientTag> {
+    let [slot, _, _, worker] = process_id.to_be_bytes();
+    Some(ClientTag::new(worker.checked_sub(1)?, slot.into()))
 }
 
 /// The topmost bit of a long secret.
 const LONG: u64 = 1 << 63;
 
+/// How often a request that carries a new secret may be handed on.
+const MAX_HOPS: u64 = 3;
+
+/// Where the hops of a secret begin.
+fn hops_shift(secret: u64) -> u32 {
+    if secret & LONG == 0 { 0 } else { 32 }
+}
+
 /// A secret of `random` bits for a client that speaks this version.
 pub(crate) fn new_secret(version: u32, random: [u8; 8]) -> u64 {
     let random = u64::from_be_bytes(random);
-    if version < PROTOCOL_3_2 { random & u64::from(u32::MAX) } else { random | LONG }
+    original(if version < PROTOCOL_3_2 { random & u64::from(u32::MAX) } else { random | LONG })
+}
+
+/// A secret as its client was told it, before any node handed it on.
+pub(crate) fn original(secret: u64) -> u64 {
+    secret | MAX_HOPS << hops_shift(secret)
+}
+
+/// The secret for the next node; `None` if the request has been handed on as often as it may be.
+pub(crate) fn handed_on(secret: u64) -> Option<u64> {
+    let shift = hops_shift(secret);
+    (secret >> shift & MAX_HOPS != 0).then(|| secret - (1 << shift))
 }
 
 /// Appends a secret in the length that its client was told.
@@ -80,25 +104,44 @@ mod tests {
     }
 
     #[test]
+    fn a_secret_is_handed_on_three_times_and_stays_the_same_otherwise() {
+        for version in [PROTOCOL_3_0, PROTOCOL_3_2] {
+            for random in [[0; 8], [0xFF; 8], [0x5A; 8]] {
+                let given = new_secret(version, random);
+                let all: Vec<u64> = std::iter::successors(Some(given), |secret| handed_on(*secret)).collect();
+                assert_eq!(all.len(), 4, "as it was told, and thrice handed on");
+                assert!(all.iter().all(|secret| original(*secret) == given));
+                let mut bytes = Vec::new();
+                write_secret(&mut bytes, all[3]);
+                assert_eq!(bytes[3] & 3, 0, "the hops are the lowest bits of the eighth byte of the key");
+            }
+        }
+    }
+
+    #[test]
     fn a_key_gives_back_node_worker_and_slot() {
-        for (node, worker, slot) in [(0, 0, 0), (127, 254, 65_535), (5, 7, 9)] {
+        for (own, worker, slot) in [(0, 0, 0), (MAX_NODE, 254, 127), (5, 7, 9)] {
             let client = ClientTag::new(worker, slot);
-            let id = process_id(node, client);
-            assert_eq!(target(id), Some((node, client)));
+            let id = process_id(own, client);
+            assert_eq!((node(id), target(id)), (Some(own), Some(client)));
             assert!(id != 0 && id >> 31 == 0, "it looks like a process id");
         }
     }
 
     #[test]
+    fn a_node_stands_where_pgbouncer_has_it() {
+        assert_eq!(node(0x5F34_129C), Some(0x1234), "a key of PgBouncer 1.26 with peer_id 4660");
+    }
+
+    #[test]
     fn a_high_slot_is_known_by_its_lowest_bits() {
-        let id = process_id(0, ClientTag::new(3, 65_536 * 2 + 5));
-        assert_eq!(target(id), Some((0, ClientTag::new(3, 5))));
+        let id = process_id(0, ClientTag::new(3, 128 * 2 + 5));
+        assert_eq!(target(id), Some(ClientTag::new(3, 5)));
     }
 
     #[test]
     fn a_key_that_was_never_given_out_names_no_client() {
-        for id in [0, 9, 1 << 31, u32::MAX] {
-            assert_eq!(target(id), None);
-        }
+        assert_eq!((target(0), target(9 << 24)), (None, None), "no worker");
+        assert_eq!((node(1 << 31), node(u32::MAX), node(0x0000_4000)), (None, None, None), "no such bits");
     }
 }

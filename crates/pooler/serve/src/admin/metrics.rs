@@ -18,7 +18,9 @@ use self::{
     text::Samples,
 };
 use super::body::PIECE;
-use crate::{certificates::KnownCertificate, password_commands::CommandStatus, reload::ReloadCounts};
+use crate::{
+    certificates::KnownCertificate, password_commands::CommandStatus, peers::PeerStatus, reload::ReloadCounts,
+};
 
 mod families;
 mod groups;
@@ -47,6 +49,10 @@ pub struct Process {
     /// The programs that give passwords of databases.
     pub password_commands: Vec<CommandStatus>,
     pub certificates: Arc<[KnownCertificate]>,
+    /// What was handed on to each peer.
+    pub peers: Vec<PeerStatus>,
+    /// Cancel requests for other nodes that were handed on to none.
+    pub dropped_cancels: u64,
     /// By pool, where there are any: functions and the like that could touch sessions behind the text of a statement.
     pub suspicious: HashMap<PoolId, u64>,
     /// The tuners of pools whose size is tuned.

@@ -462,6 +462,8 @@ pub struct Control {
     pub drain: DrainOrder,
     /// The order to end in another way.
     pub ending: EndingOrder,
+    /// The names of hosts that are followed.
+    pub hosts: Arc<crate::host_names::LookedUpHosts>,
 }
 
 /// The order to drain the process, and over which time.

@@ -56,12 +56,25 @@ fn clash(one: &Endpoint, other: &Endpoint) -> bool {
 pub fn folders(config: &Config, found: &mut Vec<Problem>) {
     let endpoints = |listener| Listener::endpoints(listener).map(move |endpoint| (endpoint, listener));
     for (endpoint, listener) in config.listeners.iter().flat_map(endpoints) {
-        let Endpoint::Unix(path) = endpoint else { continue };
+        let Some(path) = endpoint.path().filter(|_| !endpoint.is_abstract()) else { continue };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if !folder.is_dir() {
             let problem = Problem::warning(format!("the socket's folder {} does not exist", folder.display()));
             let problem = problem.hint("make it before Poolhouse starts (RuntimeDirectory= of the unit, for one)");
             found.push(config.locate(problem, &listener.spots, "listen"));
+        }
+    }
+}
+
+/// Peers at an address of this process itself: requests for them would come back.
+pub fn peers(config: &Config, found: &mut Vec<Problem>) {
+    for peer in config.peers.iter().filter(|peer| peer.node != config.serve.node_id) {
+        let address = Endpoint::parse(&peer.address.to_string()).ok();
+        let mut own = config.listeners.iter().flat_map(Listener::endpoints);
+        if address.is_some_and(|address| own.any(|endpoint| *endpoint == address)) {
+            let message = format!("{} is an address of this Poolhouse, and not of peer {}", peer.address, peer.node);
+            let hint = "give each process a listener of its own beside the shared one, such as a Unix socket";
+            found.push(config.locate(Problem::warning(message).hint(hint), &peer.spots, "address"));
         }
     }
 }

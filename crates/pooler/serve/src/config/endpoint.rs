@@ -1,4 +1,5 @@
-//! Addresses to listen on: `127.0.0.1:6432`, `[::1]:6432`, `:6432`, a path or `unix:path`.
+//! Addresses to listen on: `127.0.0.1:6432`, `[::1]:6432`, `:6432`, a path, `unix:path`, or `@name` for a Unix socket
+//! in the abstract namespace.
 
 use std::{
     fmt,
@@ -9,18 +10,22 @@ use std::{
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Endpoint {
     Tcp(SocketAddr),
-    /// The path of a Unix socket.
+    /// The path of a Unix socket; one that begins with a zero byte is a name in the abstract namespace.
     Unix(PathBuf),
 }
 
 impl Endpoint {
     pub fn parse(text: &str) -> Result<Self, String> {
-        let path = text.strip_prefix("unix:").or_else(|| text.starts_with('/').then_some(text));
+        let path = text.strip_prefix("unix:").or_else(|| text.starts_with(['/', '@']).then_some(text));
         if let Some(path) = path {
             // The kernel's sockaddr_un holds 108 bytes, one of them the end.
             return match path.len() {
                 0 => Err("`unix:` without a path".to_owned()),
-                1..=107 => Ok(Self::Unix(PathBuf::from(path))),
+                1 if path == "@" => Err("`@` without the name of a socket".to_owned()),
+                1..=107 => Ok(Self::Unix(match path.strip_prefix('@') {
+                    Some(name) => PathBuf::from(format!("\0{name}")),
+                    None => PathBuf::from(path),
+                })),
                 _ => Err("the path of a Unix socket has at most 107 bytes".to_owned()),
             };
         }
@@ -41,6 +46,11 @@ impl Endpoint {
             Self::Tcp(_) => None,
             Self::Unix(path) => Some(path),
         }
+    }
+
+    /// Whether it is a Unix socket without a file.
+    pub fn is_abstract(&self) -> bool {
+        self.path().is_some_and(|path| path.as_os_str().as_encoded_bytes().starts_with(&[0]))
     }
 
     /// Whether only this machine can reach it.
@@ -69,9 +79,14 @@ impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(address) => address.fmt(f),
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Unix(path) => write!(f, "unix:{}", shown_path(path)),
         }
     }
+}
+
+/// The path of a Unix socket as programs take it, with `@` before an abstract name.
+pub fn shown_path(path: &Path) -> String {
+    path.display().to_string().replacen('\0', "@", 1)
 }
 
 #[cfg(test)]
@@ -87,7 +102,10 @@ mod tests {
         assert_eq!(shown("[::1]:6432").unwrap(), "[::1]:6432");
         assert_eq!(shown("/run/x/.s.PGSQL.6432").unwrap(), "unix:/run/x/.s.PGSQL.6432");
         assert_eq!(shown("unix:x").unwrap(), "unix:x");
-        assert!(shown("6432").is_err() && shown("unix:").is_err() && shown("db.example:1").is_err());
+        assert_eq!(shown("@a/.s.PGSQL.6432").unwrap(), "unix:@a/.s.PGSQL.6432");
+        assert_eq!(shown("unix:@a").unwrap(), "unix:@a");
+        assert!(Endpoint::parse("@a").unwrap().is_abstract() && !Endpoint::parse("/a").unwrap().is_abstract());
+        assert!(["6432", "unix:", "db.example:1", "@", "unix:@"].iter().all(|text| shown(text).is_err()));
     }
 
     #[test]

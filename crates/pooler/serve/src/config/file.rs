@@ -14,8 +14,7 @@ use settings::{Document, Problem, Secret, Section, Variables, choose, read_in_pa
 use upstream::{Kind, UpstreamUrl};
 
 use super::{
-    AuthType, Config, Database, Endpoint, FALLBACK, Limits, Listener, MAX_WORKERS, Mode, PoolSettings, Preset, Serve,
-    Source, Token, User,
+    AuthType, Config, Database, Endpoint, FALLBACK, Limits, Listener, Mode, PoolSettings, Preset, Source, Token, User,
     addresses::{endpoints, parse_mode, proxies},
     admin_address::admin,
     auth::{LOGIN_KEYS, auth_type},
@@ -29,7 +28,10 @@ use super::{
     network::{self, DNS_KEYS, TCP_KEYS},
     options::{MAX_COUNT, POOL_KEYS, listener_limits, own_timeouts, pool_settings, tenant_limits},
     password_command::{PASSWORD_COMMAND_KEYS, password_command},
-    passwords, redis,
+    passwords,
+    peers::peers,
+    process::serve,
+    redis,
     refusals::{
         refuse_databases_without_user, refuse_duplicates, refuse_monitors_only, refuse_shadowed, refuse_unreachable,
         refuse_users_without_password,
@@ -117,12 +119,7 @@ impl Reader<'_> {
             served.iter().filter_map(|section| self.database(section, (&pool, &limits), &asked, &mut kinds)).collect();
         let (kinds, before_listeners) = (kinds, self.error_count());
         require_database(root);
-        let listeners = root.tables("listener", &[LISTENER_KEYS, RULE_KEYS, LISTENER_TLS_KEYS, HTTP_KEYS]);
-        let mut listeners: Vec<_> = listeners.iter().map(|section| listener(section, &kinds)).collect();
-        if !root.has("listener") {
-            let place = |kind| Endpoint::Tcp(([127, 0, 0, 1], default_port(kind)).into());
-            listeners.extend(kinds.all().map(|kind| Listener::new(kind, place(kind))));
-        }
+        let listeners = listeners(root, &kinds);
         let listeners_are_intact = before_listeners == self.error_count();
         if listeners_are_intact {
             refuse_unreachable(self.document, &databases, &listeners);
@@ -147,18 +144,14 @@ impl Reader<'_> {
                 general.iter().for_each(|section| redis::refuse_auto(section, &pool));
             }
         }
-        if !self.takes_users_without_password() && databases.iter().all(|database| database.auth.is_none()) {
-            refuse_users_without_password(self.document, &users, &databases);
-        }
-        if let (Some(auth), AuthType::Any) = (&auth, &self.auth) {
-            refuse_databases_without_user(auth, &databases);
-        }
+        self.refuse_impossible_logins(auth.as_ref(), &users, &databases);
         refuse_monitors_only(self.document, &limits, &databases);
         let console = root.table("console", &[CONSOLE_KEYS]);
         let console = console.map(|section| console::read(&section, console::DEFAULT_NAME)).unwrap_or_default();
         refuse_shadowed(self.document, &console, &databases);
         Config {
             source: None,
+            peers: peers(root, &serve, kinds.has(Kind::Postgres), pool.config.max_size),
             serve,
             admin: admin(root, self.document, &mut self.secret_files),
             log: root.table("log", &[LOG_KEYS]).map(|s| log(&s)).unwrap_or_default(),
@@ -174,6 +167,15 @@ impl Reader<'_> {
             databases,
             users,
             tokens,
+        }
+    }
+
+    fn refuse_impossible_logins(&self, auth: Option<&Section<'_>>, users: &[User], databases: &[Database]) {
+        if !self.takes_users_without_password() && databases.iter().all(|database| database.auth.is_none()) {
+            refuse_users_without_password(self.document, users, databases);
+        }
+        if let (Some(auth), AuthType::Any) = (auth, &self.auth) {
+            refuse_databases_without_user(auth, databases);
         }
     }
 
@@ -502,6 +504,16 @@ impl Listener {
     }
 }
 
+/// The listeners of a file, or one at the default port for each kind of database.
+fn listeners(root: &Section<'_>, kinds: &Kinds) -> Vec<Listener> {
+    let sections = root.tables("listener", &[LISTENER_KEYS, RULE_KEYS, LISTENER_TLS_KEYS, HTTP_KEYS]);
+    if root.has("listener") {
+        return sections.iter().map(|section| listener(section, kinds)).collect();
+    }
+    let place = |kind| Endpoint::Tcp(([127, 0, 0, 1], default_port(kind)).into());
+    kinds.all().map(|kind| Listener::new(kind, place(kind))).collect()
+}
+
 fn listener(section: &Section<'_>, kinds: &Kinds) -> Listener {
     let protocols = [
         ("postgres", (Kind::Postgres, false)),
@@ -547,6 +559,11 @@ fn listener(section: &Section<'_>, kinds: &Kinds) -> Listener {
             section.error("socket_mode", "socket_mode is for Unix sockets only");
         }
     }
+    for key in
+        ["socket_mode", "socket_group"].into_iter().filter(|key| listener.listen.is_abstract() && section.has(key))
+    {
+        section.error(key, format!("a socket in the abstract namespace has no file, and so no {key}"));
+    }
     listener.tls = listener_tls(section, &listener.listen);
     listener.proxies = proxies(section, is_tcp);
     match protocol {
@@ -570,24 +587,6 @@ fn limits(section: &Section<'_>) -> Limits {
         max_database_clients: section.number("max_database_clients", 0..=MAX_COUNT).unwrap_or(0),
         max_user_clients: section.number("max_user_clients", 0..=MAX_COUNT).unwrap_or(0),
         spots: section.spots(),
-    }
-}
-
-fn serve(section: &Section<'_>) -> Serve {
-    let default = Serve::default();
-    Serve {
-        workers: section.number("workers", 0..=MAX_WORKERS).unwrap_or(default.workers),
-        drain_time: section.duration("drain_time").unwrap_or(default.drain_time),
-        stay_time: section.duration("stay_time").unwrap_or(default.stay_time),
-        max_auth_failures: section.number("max_auth_failures", 1..=MAX_COUNT).unwrap_or(default.max_auth_failures),
-        node_id: section
-            .number("node_id", 0..=u32::from(postgres_session::MAX_NODE))
-            .map_or(default.node_id, |n| n as u8),
-        log_connections: section.truth("log_connections").unwrap_or(default.log_connections),
-        log_disconnections: section.truth("log_disconnections").unwrap_or(default.log_disconnections),
-        pid_file: section.path("pid_file"),
-        user: section.string("user").filter(|user| !user.is_empty()),
-        compatible_with: section.choice("compatible_with", Compatibility::WORDS).unwrap_or(default.compatible_with),
     }
 }
 

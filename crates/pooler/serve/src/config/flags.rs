@@ -2,9 +2,10 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
+use seam::TlsLimits;
 use settings::Secret;
 use settings::{Problem, Problems, Variables, interpolate_url};
-use upstream::{Kind, TlsLimits, UpstreamUrl};
+use upstream::{Kind, UpstreamUrl};
 
 use super::{
     Admin, AuthType, AutoSize, ClientAuth, Config, Console, Database, Dns, Endpoint, FALLBACK, Limits, Listener,
@@ -152,6 +153,7 @@ pub fn from_url(url: &str, flags: &Flags, variables: Variables<'_>) -> Result<Co
         users: user(&url)?,
         tokens: flags.http_token.iter().map(|token| Token::all("http", token)).collect(),
         databases: databases(url, pool),
+        peers: Vec::new(),
     })
 }
 

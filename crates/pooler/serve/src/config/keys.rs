@@ -11,6 +11,7 @@ use super::{
     network::{DNS_KEYS, TCP_KEYS},
     options::POOL_KEYS,
     password_command::PASSWORD_COMMAND_KEYS,
+    peers::PEER_KEYS,
     pgbouncer,
     tls::LISTENER_TLS_KEYS,
 };
@@ -29,6 +30,7 @@ pub const ROOT_KEYS: &[&str] = &[
     "user",
     "token",
     "admin_token",
+    "peer",
     "tcp",
     "dns",
 ];
@@ -58,6 +60,7 @@ pub const SERVE_KEYS: &[&str] = &[
     "node_id",
     "log_connections",
     "log_disconnections",
+    "log_client_errors",
     "pid_file",
     "user",
     "compatible_with",
@@ -135,6 +138,7 @@ const SECTIONS: &[(&str, &[&[&str]])] = &[
     ("[[user]]", &[USER_KEYS]),
     ("[[token]]", &[TOKEN_KEYS]),
     ("[[admin_token]]", &[ADMIN_TOKEN_KEYS]),
+    ("[[peer]]", &[PEER_KEYS]),
     ("[tcp]", &[TCP_KEYS]),
     ("[dns]", &[DNS_KEYS]),
 ];

@@ -13,7 +13,7 @@ pub const TCP_KEYS: &[&str] =
     &["keepalive", "keep_idle", "keep_interval", "keep_count", "user_timeout", "defer_accept", "socket_buffer"];
 
 /// `[dns]`.
-pub const DNS_KEYS: &[&str] = &["max_ttl"];
+pub const DNS_KEYS: &[&str] = &["max_ttl", "failure_ttl"];
 
 /// What the kernel takes for the times of probes.
 const KEEP_BOUNDS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(32_767));
@@ -65,5 +65,6 @@ pub fn dns(section: &Section<'_>) -> Dns {
     if max_ttl.is_some_and(|time| time < MIN_TTL) {
         section.error("max_ttl", "`max_ttl`: this must be a duration of 1s at least, or \"off\"");
     }
-    Dns { max_ttl }
+    let failure_ttl = section.duration("failure_ttl").flatten().unwrap_or_default();
+    Dns { max_ttl, failure_ttl }
 }

@@ -23,6 +23,7 @@ const NAMES: &[(&str, &str)] = &[
     ("max_db_client_connections", "`hard_limit` in a `[[database]]`, with `soft_limit`"),
     ("max_user_client_connections", "`hard_limit` in a `[[user]]`, with `soft_limit`"),
     ("peer_id", "`node_id` in `[serve]`"),
+    ("peers", "a `[[peer]]` for each"),
     ("so_reuseport", "`reuse_port` in a `[[listener]]`, or `workers` in `[serve]`"),
     ("auth_file", "`file` in `[auth]`"),
     ("auth_type", "`type` in `[auth]`; `stored` follows what is stored for the user"),
@@ -75,7 +76,9 @@ const NAMES: &[(&str, &str)] = &[
     ("tcp_defer_accept", "not settable: a client that says nothing has a place for login_time at most"),
     ("dns_max_ttl", "`max_ttl` in `[dns]`"),
     ("dns_zone_check_period", "`max_ttl` in `[dns]`: names are looked up again, zones are not"),
-    ("dns_nxdomain_ttl", "not needed: a failure is not remembered"),
+    ("dns_nxdomain_ttl", "`failure_ttl` in `[dns]`"),
+    ("log_pooler_errors", "`log_client_errors` in `[serve]`"),
+    ("client_tls_ecdhcurve", "`tls_curves` in a `[[listener]]`"),
     ("resolv_conf", "not settable: the system resolves names"),
 ];
 

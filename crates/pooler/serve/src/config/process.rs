@@ -2,6 +2,9 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use settings::Section;
+
+use super::{MAX_COUNT, MAX_WORKERS};
 use crate::compatibility::Compatibility;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -15,9 +18,11 @@ pub struct Serve {
     /// Failed logins a minute from one address before logins from there take turns.
     pub max_auth_failures: u32,
     /// Which of several Poolhouses behind one address this is: cancel keys carry it.
-    pub node_id: u8,
+    pub node_id: u16,
     /// Whether each login is logged.
     pub log_connections: bool,
+    /// Whether each error that ends a client is logged.
+    pub log_client_errors: bool,
     /// Whether each disconnect after a login is logged.
     pub log_disconnections: bool,
     /// The file with the number of the process.
@@ -40,10 +45,31 @@ impl Default for Serve {
             max_auth_failures: 10,
             node_id: 0,
             log_connections: false,
+            log_client_errors: true,
             log_disconnections: false,
             pid_file: None,
             user: None,
             compatible_with: Compatibility::default(),
         }
+    }
+}
+
+/// Reads `[serve]`.
+pub fn serve(section: &Section<'_>) -> Serve {
+    let default = Serve::default();
+    Serve {
+        workers: section.number("workers", 0..=MAX_WORKERS).unwrap_or(default.workers),
+        drain_time: section.duration("drain_time").unwrap_or(default.drain_time),
+        stay_time: section.duration("stay_time").unwrap_or(default.stay_time),
+        max_auth_failures: section.number("max_auth_failures", 1..=MAX_COUNT).unwrap_or(default.max_auth_failures),
+        node_id: section
+            .number("node_id", 0..=u32::from(postgres_session::MAX_NODE))
+            .map_or(default.node_id, |n| n as u16),
+        log_connections: section.truth("log_connections").unwrap_or(default.log_connections),
+        log_disconnections: section.truth("log_disconnections").unwrap_or(default.log_disconnections),
+        log_client_errors: section.truth("log_client_errors").unwrap_or(default.log_client_errors),
+        pid_file: section.path("pid_file"),
+        user: section.string("user").filter(|user| !user.is_empty()),
+        compatible_with: section.choice("compatible_with", Compatibility::WORDS).unwrap_or(default.compatible_with),
     }
 }

@@ -2,14 +2,15 @@
 
 use std::path::PathBuf;
 
+use seam::TlsLimits;
 use settings::Section;
-use upstream::TlsLimits;
+use upstream::{allow_ciphers, allow_curves, allow_versions};
 
 use super::Endpoint;
 
 /// Keys of a `[[listener]]`.
 pub const LISTENER_TLS_KEYS: &[&str] =
-    &["tls", "tls_cert", "tls_key", "tls_client_ca", "tls_client_auth", "tls_protocols", "tls_ciphers"];
+    &["tls", "tls_cert", "tls_key", "tls_client_ca", "tls_client_auth", "tls_protocols", "tls_ciphers", "tls_curves"];
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ListenerTls {
@@ -100,10 +101,13 @@ fn tls_limits(section: &Section<'_>) -> TlsLimits {
         }
     };
     if let Some(names) = list("tls_protocols") {
-        report("tls_protocols", limits.set_protocols(names.iter().map(String::as_str)));
+        report("tls_protocols", allow_versions(&mut limits, names.iter().map(String::as_str)));
     }
     if let Some(names) = list("tls_ciphers") {
-        report("tls_ciphers", limits.set_ciphers(names.iter().map(String::as_str)));
+        report("tls_ciphers", allow_ciphers(&mut limits, names.iter().map(String::as_str)));
+    }
+    if let Some(names) = list("tls_curves") {
+        report("tls_curves", allow_curves(&mut limits, names.iter().map(String::as_str)));
     }
     limits
 }

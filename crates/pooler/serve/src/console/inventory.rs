@@ -9,7 +9,7 @@ use console::{Table, Value};
 use driver::{Address, BeginWith, ClientFilter, PoolSnapshot, Snapshot};
 use upstream::Kind;
 
-use super::{Console, orders::postgres_database};
+use super::{Console, dns, orders::postgres_database};
 use crate::{
     admin::MAX_LIMIT,
     config::{Config, Database, FALLBACK, Limits, PGBOUNCER_NAME, User},
@@ -188,12 +188,41 @@ impl Console {
         }
     }
 
-    /// SHOW LISTS. Memory of connections that have gone is not kept, nor are names that were looked up.
+    /// SHOW PEERS: all that are configured, this process included if the list has it.
+    pub(super) fn list_peers(&self, table: &mut Table) {
+        for peer in &self.reloader().in_force().peers {
+            let (host, port) = peer.place();
+            table.push([
+                u32::from(peer.node).into(),
+                Value::from(&host),
+                port.map(u32::from).into(),
+                peer.max_size.into(),
+            ]);
+        }
+    }
+
+    /// SHOW PEER_POOLS: what is on its way to each peer.
+    pub(super) fn list_peer_pools(&self, table: &mut Table) {
+        for peer in self.reloader().peers().iter().flat_map(|peers| peers.status()) {
+            let [waiting, connecting, under_way] =
+                [peer.waiting, peer.connecting, peer.under_way].map(|count| count as u64);
+            table.push([
+                u32::from(peer.node).into(),
+                under_way.into(),
+                (waiting + connecting).into(),
+                under_way.into(),
+                connecting.into(),
+            ]);
+        }
+    }
+
+    /// SHOW LISTS. Memory of connections that have gone is not kept.
     pub(super) fn list_counts(&self, table: &mut Table) {
         let (mut databases, mut users) = (console::Show::Databases.table(), console::Show::Users.table());
         self.list_databases(&mut databases);
         self.list_users(&mut users);
-        let snapshot = self.handle.snapshot();
+        let (config, snapshot) = (self.reloader().in_force(), self.handle.snapshot());
+        let hosts = self.admin.control().hosts.list();
         let of_postgres = snapshot.listeners.iter().filter(|listener| listener.protocol == Kind::Postgres.word());
         let (mut used, mut login) = (0, 0);
         for listener in of_postgres {
@@ -204,16 +233,16 @@ impl Console {
         let rows: [(&str, u64); 14] = [
             ("databases", databases.len() as u64),
             ("users", users.len() as u64),
-            ("peers", 0),
+            ("peers", config.peers.len() as u64),
             ("pools", pools(&snapshot).count() as u64 + 1),
-            ("peer_pools", 0),
+            ("peer_pools", self.reloader().peers().map_or(0, |peers| peers.status().len()) as u64),
             ("free_clients", 0),
             ("used_clients", used),
             ("login_clients", login),
             ("free_servers", 0),
             ("used_servers", servers),
-            ("dns_names", 0),
-            ("dns_zones", 0),
+            ("dns_names", hosts.len() as u64),
+            ("dns_zones", dns::zones(&hosts).len() as u64),
             ("dns_queries", 0),
             ("dns_pending", 0),
         ];

@@ -9,7 +9,7 @@ use upstream::Kind;
 use settings::Problems;
 
 use super::{Console, inventory::seconds};
-use crate::config::{Config, Listener, Mode, PoolSettings};
+use crate::config::{Config, Listener, Mode, PoolSettings, shown_path};
 use crate::reload::one_line;
 
 /// A setting: PgBouncer's name for it, and where it is.
@@ -202,7 +202,7 @@ const SETTINGS: &[Setting] = &[
     },
     Setting {
         name: "unix_socket_dir",
-        read: |config| listeners(config).find_map(|all| Some(all.listen.path()?.parent()?.display().to_string())),
+        read: |config| listeners(config).find_map(|all| Some(shown_path(all.listen.path()?.parent()?))),
         change: None,
     },
 ];

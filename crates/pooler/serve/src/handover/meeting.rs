@@ -1,5 +1,5 @@
 //! The sockets at which processes of one configuration meet: Unix sockets in the abstract namespace, named after the
-//! user and the first listener.
+//! user and the first listener; and after the node, if several share its address.
 //!
 //! Every user of the machine may bind such a name. So a process whose name is taken appends a random suffix, and a
 //! process that looks for it tries all names with this prefix, and talks only to processes of its own user.
@@ -42,11 +42,17 @@ pub(super) struct Meeting {
 impl Meeting {
     /// `None` if the configuration has no fixed address.
     pub(super) fn of(config: &Config) -> Option<Self> {
-        let listen = &config.listeners.first()?.listen;
+        let first = config.listeners.first()?;
+        let listen = &first.listen;
         if matches!(listen, Endpoint::Tcp(address) if address.port() == 0) {
             return None;
         }
-        Some(Self::named(format!("poolhouse.{}.{listen}", rustix::process::getuid().as_raw())))
+        // Processes that share an address are told apart by their numbers: each has a successor of its own.
+        let node = match config.serve.node_id {
+            node if node > 0 && first.reuse_port => format!("#{node}"),
+            _ => String::new(),
+        };
+        Some(Self::named(format!("poolhouse.{}.{listen}{node}", rustix::process::getuid().as_raw())))
     }
 
     /// Keeps the end of a name that is too long: the end of a path distinguishes more than its beginning.

@@ -69,13 +69,19 @@ pub struct PgBouncerLines {
     connections: bool,
     /// Whether the end of a connection is worth a line.
     disconnections: bool,
+    /// Whether an error that a client is told is worth one.
+    errors: bool,
 }
 
 impl PgBouncerLines {
     /// The shape of the log, if it is not our own.
     pub fn wanted(serve: &Serve) -> Option<Self> {
-        let (connections, disconnections) = (serve.log_connections, serve.log_disconnections);
-        (serve.compatible_with == Compatibility::PgBouncer).then_some(Self { connections, disconnections })
+        let shape = Self {
+            connections: serve.log_connections,
+            disconnections: serve.log_disconnections,
+            errors: serve.log_client_errors,
+        };
+        (serve.compatible_with == Compatibility::PgBouncer).then_some(shape)
     }
 }
 
@@ -106,7 +112,7 @@ impl PgBouncerLines {
         let Some(client) = fields.get("client") else { return vec![(level, fields.as_text_with(theirs(fields)))] };
         let prefix = prefix(client, fields);
         let closing = |why: &str| ("LOG", closing(&prefix, why, fields));
-        let error = |why: &str| ("WARNING", format!("{prefix} pooler error: {why}"));
+        let error = |why: &str| self.errors.then(|| ("WARNING", format!("{prefix} pooler error: {why}")));
         let reason = fields.get("reason").map(|reason| {
             let known = SENT_AWAY.iter().find(|(ours, _)| *ours == reason);
             known.map_or(reason, |(_, theirs)| theirs)
@@ -123,7 +129,7 @@ impl PgBouncerLines {
             ("client disconnected", why) => {
                 self.disconnections.then(|| closing(why.unwrap_or_default())).into_iter().collect()
             }
-            ("client sent away", Some(why)) => vec![error(why)],
+            ("client sent away", Some(why)) => error(why).into_iter().collect(),
             ("a login has failed", why) => self.end(closing, error, why.unwrap_or("login failed")),
             (why, _) if fields.get("lasted_s").is_some() => self.end(closing, error, why),
             _ => vec![(level, format!("{prefix} {}", fields.as_text()))],
@@ -161,11 +167,11 @@ impl PgBouncerLines {
     fn end(
         &self,
         closing: impl Fn(&str) -> (&'static str, String),
-        error: impl Fn(&str) -> (&'static str, String),
+        error: impl Fn(&str) -> Option<(&'static str, String)>,
         why: &str,
     ) -> Vec<(&'static str, String)> {
         let closing = self.disconnections.then(|| closing(why));
-        closing.into_iter().chain([error(why)]).collect()
+        closing.into_iter().chain(error(why)).collect()
     }
 }
 
@@ -255,7 +261,7 @@ mod tests {
 
     fn lines(message: &str, more: &[(&'static str, &str)]) -> Vec<String> {
         let fields = fields(message, &[&CLIENT, more].concat());
-        let lines = PgBouncerLines { connections: true, disconnections: true }.lines("LOG", &fields);
+        let lines = PgBouncerLines { connections: true, disconnections: true, errors: true }.lines("LOG", &fields);
         lines.into_iter().map(|(level, text)| format!("{level} {}", &text[text.find(": ").unwrap() + 2..])).collect()
     }
 
@@ -292,7 +298,7 @@ mod tests {
     fn a_servers_life_is_told_in_pgbouncers_words() {
         let lines = |message: &str, more: &[(&'static str, &str)]| {
             let server = [("server", "db:5432"), ("number", "255"), ("database", "shop/auth_query"), ("user", "app")];
-            let lines = PgBouncerLines { connections: true, disconnections: true };
+            let lines = PgBouncerLines { connections: true, disconnections: true, errors: true };
             lines.lines("LOG", &fields(message, &[&server, more].concat()))
         };
         let prefix = "S-0x0000000000ff: shop/app@db:5432";
@@ -315,10 +321,17 @@ mod tests {
     }
 
     #[test]
+    fn errors_can_be_left_out() {
+        let fields = fields("query_wait_timeout", &[&CLIENT[..], &[("lasted_s", "4.0")]].concat());
+        let lines = PgBouncerLines { connections: true, disconnections: true, errors: false }.lines("LOG", &fields);
+        assert!(matches!(&lines[..], [("LOG", text)] if text.contains("closing because")));
+    }
+
+    #[test]
     fn other_events_keep_their_fields() {
         let plain = fields("reloaded", &[("pools", "3")]);
-        let lines_of = PgBouncerLines { connections: false, disconnections: false }.lines("LOG", &plain);
-        assert_eq!(lines_of, [("LOG", "reloaded pools=3".into())]);
+        let shape = PgBouncerLines { connections: false, disconnections: false, errors: true };
+        assert_eq!(shape.lines("LOG", &plain), [("LOG", "reloaded pools=3".into())]);
         assert_eq!(
             lines("a client waited long for a server", &[("waited_ms", "1200")]),
             ["LOG shop/app@10.0.0.1:4711 a client waited long for a server waited_ms=1200"]

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Instant};
 
 use postgres_session::{
-    CheckOutcome, Directory, Encryption, ListenerRules, LoginAttempt, Look, PasswordCheck, PoolMode, Proof,
-    ResetPolicy, Route, ServerLogin, StartRequest, StatePolicy, Unknown,
+    CancelDealtWith, CheckOutcome, Directory, Encryption, ForeignCancel, ListenerRules, LoginAttempt, Look,
+    PasswordCheck, PoolMode, Proof, ResetPolicy, Route, ServerLogin, StartRequest, StatePolicy, Unknown,
 };
 use seam::PoolId;
 use settings::Secret;
@@ -45,6 +45,14 @@ impl Directory for ConfigPools {
     }
 
     fn finished_checks(&self) -> Vec<CheckOutcome> {
+        Vec::new()
+    }
+
+    fn hand_on_cancel(&self, _: ForeignCancel) {
+        unreachable!("the pools in force have cancel requests handed on")
+    }
+
+    fn handed_on_cancels(&self) -> Vec<CancelDealtWith> {
         Vec::new()
     }
 

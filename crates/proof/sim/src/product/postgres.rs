@@ -9,8 +9,8 @@ use std::{sync::Arc, time::Duration};
 use driver::{PoolSpec, Upstreams};
 use pool::PoolConfig;
 use postgres_session::{
-    CheckOutcome, Directory, Encryption, ListenerRules, LoginAttempt, Look, PasswordCheck, PoolMode, Postgres, Proof,
-    ResetPolicy, Route, ServerLogin, StartRequest, StatePolicy, Unknown,
+    CancelDealtWith, CheckOutcome, Directory, Encryption, ForeignCancel, ListenerRules, LoginAttempt, Look,
+    PasswordCheck, PoolMode, Postgres, Proof, ResetPolicy, Route, ServerLogin, StartRequest, StatePolicy, Unknown,
 };
 use seam::PoolId;
 
@@ -110,6 +110,12 @@ impl Directory for Setup {
     }
 
     fn finished_checks(&self) -> Vec<CheckOutcome> {
+        Vec::new()
+    }
+
+    fn hand_on_cancel(&self, _: ForeignCancel) {}
+
+    fn handed_on_cancels(&self) -> Vec<CancelDealtWith> {
         Vec::new()
     }
 

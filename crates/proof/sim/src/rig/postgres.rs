@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use postgres_session::{
-    CheckOutcome, Directory, Encryption, ListenerRules, LoginAttempt, Look, PasswordCheck, PoolMode, Postgres, Proof,
-    ResetPolicy, Route, ServerEncryption, ServerLogin, StartRequest, StatePolicy, Unknown,
+    CancelDealtWith, CheckOutcome, Directory, Encryption, ForeignCancel, ListenerRules, LoginAttempt, Look,
+    PasswordCheck, PoolMode, Postgres, Proof, ResetPolicy, Route, ServerEncryption, ServerLogin, StartRequest,
+    StatePolicy, Unknown,
 };
 use seam::PoolId;
 
@@ -96,6 +97,12 @@ impl Directory for TestDirectory {
     }
 
     fn finished_checks(&self) -> Vec<CheckOutcome> {
+        Vec::new()
+    }
+
+    fn hand_on_cancel(&self, _: ForeignCancel) {}
+
+    fn handed_on_cancels(&self) -> Vec<CancelDealtWith> {
         Vec::new()
     }
 

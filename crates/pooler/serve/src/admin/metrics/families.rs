@@ -77,6 +77,24 @@ pub const FAMILIES: &[Family] = &[
         }),
     ),
     family(
+        Counter,
+        "poolhouse_peer_cancels",
+        "Cancel requests for another process: dealt with by the peer, or failed",
+        Process(|input, to| {
+            for peer in &input.process.peers {
+                let node = peer.node.to_string();
+                to.count(&[("peer", &*node), ("outcome", "delivered")], peer.delivered);
+                to.count(&[("peer", &*node), ("outcome", "failed")], peer.failed);
+            }
+        }),
+    ),
+    family(
+        Counter,
+        "poolhouse_foreign_cancels_dropped",
+        "Cancel requests for another process that were handed on to none",
+        Process(|input, to| to.count(&[], input.process.dropped_cancels)),
+    ),
+    family(
         Gauge,
         "poolhouse_certificate_expiry_seconds",
         "Until a certificate of a listener or a database expires; negative after that",
