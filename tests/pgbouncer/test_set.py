@@ -106,3 +106,15 @@ def test_a_reload_that_fails_has_the_code_of_a_configuration_error(served):
     pooler.ini.write_text(pooler.ini.read_text() + "server_lifetime = soon\n")
     with pytest.raises(psycopg.errors.ConfigFileError, match="RELOAD failed"):
         give("RELOAD")
+
+
+def test_a_key_waits_for_its_certificate(served, folder):
+    authority = Authority(folder)
+    pairs = [authority.issue(name, "localhost", "IP:127.0.0.1") for name in ("one", "two")]
+    for path in folder.iterdir():
+        give_away(path)
+    pooler, give = served(client_tls_sslmode="require", client_tls_key_file=pairs[0].key, client_tls_cert_file=pairs[0].certificate)
+    give(f"SET client_tls_key_file = '{pairs[1].key}'")
+    pooler.connect(sslmode="require").close()
+    give(f"SET client_tls_cert_file = '{pairs[1].certificate}'")
+    pooler.connect(sslmode="require").close()

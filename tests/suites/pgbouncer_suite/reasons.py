@@ -18,6 +18,12 @@ WORDS_OF_DATABASE = "a replication client that the database refuses is told the 
 APART = "replication connections are counted apart: no other connection has to go for them"
 OLD_TLS = "the test configures TLS 1.0, which Poolhouse does not have"
 REFUSED = "an `auth_dbname` that cannot work is refused when it is set or read; PgBouncer refuses the logins"
+CONSOLE = "clients of the console take no places of the database and the user"
+CONSOLE_USERS = "users of the console are listed or configured: none is looked up"
+DISABLED = "DISABLE keeps clients out of a database, and not the lookups of others' users in it"
+TOLD = "a certificate that is not accepted is told to the client at once; PgBouncer has it wait"
+TWO_AT_ONCE = "two servers are connected at the same time, and each tries the host that is not there"
+KEPT = "servers that `min_pool_size` asks for are not given up for another user, though `max_db_connections` are there"
 
 # Tests by their files and names, and the reason.
 REASONS = (
@@ -31,6 +37,12 @@ REASONS = (
     (r"test_prepared::test_(prepared_statement_pipeline_error_delayed_sync|statement_name_longer_than_pkt_buf)", OTHER_DRIVER),
     (r"test_auth::test_auth_dbname_usage_global_setting", OTHER_DRIVER),
     (r"test_auth::test_auth_dbname_(global_invalid|usage)", REFUSED),
+    (r"test_limits::test_max_\w+_client_connections_(global_)?negative\[pgbouncer-\w+\]", CONSOLE),
+    (r"test_auth::test_auth_dbname_works_fine", CONSOLE_USERS),
+    (r"test_auth::test_auth_dbname_disabled", DISABLED),
+    (r"test_auth::test_peer_auth_ident_map", KEPT),
+    (r"test_load_balance_hosts::test_load_balance_hosts_disable_bad_first", TWO_AT_ONCE),
+    (r"test_ssl::test_server_ssl_verify", TOLD),
     (r"test_auth::test_auth_user|test_no_user::test_no_user_auth_user", SECRECY),
     (r"test_misc::test_equivalent_startup_param", LOG_OF_SETTINGS),
     (r"test_misc::test_(repeated_sigint|newly_paused_client_during_wait_for_servers_shutdown|already_paused_client_during_wait_for_servers_shutdown)", AT_ONCE),

@@ -35,6 +35,8 @@ VARIANTS = ("poolhouse", "pgbouncer")
 # The exit status when the tests cannot be had.
 NOT_RUN = 77
 AT_ONCE = 6
+# For a test with what it sets up, a server of PostgreSQL first of all.
+TEST_SECONDS = 90
 # The tests make certificates of X.509 version 1, which Poolhouse refuses; with this `openssl` in front of the system's they
 # are of version 3, so that all else about TLS is tested.
 OPENSSL = """#!/bin/sh
@@ -163,7 +165,7 @@ def play(place, chosen, options, log, tests=("",)):
     results = place / "results.xml"
     results.unlink(missing_ok=True)
     command = [python(), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:logging", "--tb=native", "--no-showlocals", f"--basetemp={place / 'tests'}",
-               f"--junitxml={results}", "-o", "junit_family=xunit1", *(["-k", chosen.only] if chosen.only else []), *options,
+               f"--junitxml={results}", "-o", "junit_family=xunit1", f"--timeout={TEST_SECONDS}", *(["-k", chosen.only] if chosen.only else []), *options,
                # The tests change the current folder.
                *(f"{place}/suite/test/{test}" for test in tests)]
     path = f"{place / 'programs'}:{pathlib.Path(program('initdb')).parent}:{os.environ['PATH']}:/usr/sbin"

@@ -27,6 +27,12 @@ impl Answer {
         Self { notice: None, table: None, tag: tag.into() }
     }
 
+    /// The answer behind a NOTICE.
+    #[must_use]
+    pub fn with_notice(self, message: &'static str) -> Self {
+        Self { notice: Some(Notice { message, detail: None }), ..self }
+    }
+
     /// The list that a SHOW asked for.
     pub fn table(table: Table) -> Self {
         Self { table: Some(table), ..Self::done("SHOW") }

@@ -36,6 +36,8 @@ pub struct Translation {
     /// For each line of the TOML, the place that it comes from.
     origins: Vec<Option<Spot>>,
     ini: Ini,
+    /// Settings beside the files that are not translated yet.
+    kept: Vec<(String, String)>,
 }
 
 impl fmt::Debug for Translation {
@@ -72,8 +74,19 @@ impl Translation {
     /// As [`translate`].
     pub fn with_setting(&self, key: &str, value: &str, machine: &Machine<'_>) -> Result<Self, Problems> {
         let mut ini = self.ini.clone();
+        self.kept.iter().for_each(|(key, value)| ini.set(key, value));
         ini.set(key, value);
         translate_ini(ini, machine)
+    }
+
+    /// The same translation, which keeps such a setting until the next one is set: only together may they make sense, as
+    /// a certificate and its key do.
+    #[must_use]
+    pub fn keeping(&self, key: &str, value: &str) -> Self {
+        let Self { toml, notes, origins, ini, kept } = self;
+        let (toml, notes, origins, ini) = (toml.clone(), notes.clone(), origins.clone(), ini.clone());
+        let kept = kept.iter().cloned().chain([(key.to_owned(), value.to_owned())]).collect();
+        Self { toml, notes, origins, ini, kept }
     }
 
     /// Whether the TOML has a password in it.
@@ -119,7 +132,7 @@ fn translate_ini(ini: Ini, machine: &Machine<'_>) -> Result<Translation, Problem
     }
     notes.sort_by_key(Problem::position);
     let (toml, origins) = toml.finish();
-    Ok(Translation { toml, notes, origins, ini })
+    Ok(Translation { toml, notes, origins, ini, kept: Vec::new() })
 }
 
 struct Writer<'a> {

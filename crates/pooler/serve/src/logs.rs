@@ -1,6 +1,7 @@
 //! Logs, on standard error and where the configuration says: one line per event, as text or JSON. A thread of their own
-//! writes them; if it cannot keep up, lines are dropped and counted, and no worker waits. Values that clients choose,
-//! such as a user's name, can neither begin a line nor send control characters to a terminal.
+//! writes them; if it cannot keep up, lines are dropped and counted, and no worker waits. Only a file that is all there
+//! is in PgBouncer's place is written to at once. Values that clients choose, such as a user's name, can neither begin a
+//! line nor send control characters to a terminal.
 
 mod pgbouncer;
 mod sinks;
@@ -16,7 +17,10 @@ use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGua
 use tracing_subscriber::{
     EnvFilter,
     field::MakeExt,
-    fmt::format::{Writer, debug_fn},
+    fmt::{
+        format::{Writer, debug_fn},
+        writer::BoxMakeWriter,
+    },
     layer::SubscriberExt,
     reload,
     util::SubscriberInitExt,
@@ -110,6 +114,12 @@ impl Logs {
         let dropped = writer.error_counter();
         let (filter, handle) = reload::Layer::new(filter);
         let all = tracing_subscriber::registry().with(filter);
+        // In PgBouncer's place a file has each line before the client that it is about can read it, as there.
+        let is_at_once = as_pgbouncer.is_some() && options.quiet && configured.syslog.is_none();
+        let writer = match (is_at_once, sinks.clone()) {
+            (true, sinks) => BoxMakeWriter::new(move || sinks.clone()),
+            (false, _) => BoxMakeWriter::new(writer),
+        };
         let lines = tracing_subscriber::fmt::layer().with_writer(writer).with_target(false);
         let is_on_terminal = sinks.is_stderr_only() && std::io::stderr().is_terminal();
         // A test may have set up a log already, which stays.

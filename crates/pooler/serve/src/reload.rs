@@ -6,6 +6,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
+use ::pgbouncer::Translation;
 use driver::{Changes, Handle};
 use settings::{Problem, Problems, Severity};
 
@@ -57,6 +58,19 @@ pub struct Reloaded {
     pub pools: Succession,
     /// Warnings, and changes that take a restart; each on one line.
     pub notes: Vec<String>,
+}
+
+/// Whether a setting that was set is in force.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Applied {
+    Now,
+    /// With the next one that is set, if both together make sense.
+    Later,
+}
+
+/// Whether a setting names a file of TLS, which belongs to another one.
+fn is_of_tls(key: &str) -> bool {
+    ["client_tls_", "server_tls_"].iter().any(|side| key.starts_with(side)) && key.ends_with("_file")
 }
 
 impl Reloader {
@@ -210,24 +224,36 @@ impl Reloader {
     ///
     /// # Errors
     /// When the value makes no sense, or what comes of it; nothing changes then.
-    pub fn set(&self, key: &str, value: &str) -> Option<Result<(), Problems>> {
+    pub fn set(&self, key: &str, value: &str) -> Option<Result<Applied, Problems>> {
         let _reloading = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         let in_force = self.in_force();
-        let translation = in_force.source.as_ref()?.translation.as_ref()?;
+        let source = in_force.source.as_ref()?;
+        let translation = source.translation.as_ref()?;
+        let outcome = self.set_in(&in_force, translation, key, value);
+        if let (Err(problems), true) = (&outcome, is_of_tls(key)) {
+            problems.0.iter().for_each(|problem| tracing::warn!("not applied yet: {}", one_line(problem)));
+            let translation = Some(Arc::new(translation.keeping(key, value)));
+            let source = Some(Source { translation, ..source.clone() });
+            let config = Config { source, ..(*in_force).clone() };
+            *self.in_force.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+            return Some(Ok(Applied::Later));
+        }
+        Some(outcome.map(|()| Applied::Now))
+    }
+
+    fn set_in(&self, in_force: &Config, translation: &Translation, key: &str, value: &str) -> Result<(), Problems> {
         let changed = |source: &Source, _| with_setting(&source.path, translation, key, value);
-        let config = read(&in_force, &self.first.listeners, changed);
-        Some(config.and_then(|(config, _)| {
-            let (mut before, mut after) = (Vec::new(), Vec::new());
-            note_restarts(&self.first, &in_force, &mut before);
-            note_restarts(&self.first, &config, &mut after);
-            if let Some(note) = after.into_iter().find(|note| !before.contains(note)) {
-                return Err(Problem::error(note).into());
-            }
-            let tls = self.tls.renew(&config)?;
-            let log = config.log.clone();
-            self.put_in_force(config, tls, &[]);
-            self.logs.follow(&log).map_err(|error| Problem::error(error).into())
-        }))
+        let (config, _) = read(in_force, &self.first.listeners, changed)?;
+        let (mut before, mut after) = (Vec::new(), Vec::new());
+        note_restarts(&self.first, in_force, &mut before);
+        note_restarts(&self.first, &config, &mut after);
+        if let Some(note) = after.into_iter().find(|note| !before.contains(note)) {
+            return Err(Problem::error(note).into());
+        }
+        let tls = self.tls.renew(&config)?;
+        let log = config.log.clone();
+        self.put_in_force(config, tls, &[]);
+        self.logs.follow(&log).map_err(|error| Problem::error(error).into())
     }
 
     fn put_in_force(&self, config: Config, tls: Tls, warnings: &[Problem]) -> Reloaded {

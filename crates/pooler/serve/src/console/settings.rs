@@ -10,7 +10,10 @@ use settings::Problems;
 
 use super::{Console, inventory::seconds};
 use crate::config::{Config, Listener, Mode, PoolSettings, shown_path};
-use crate::reload::one_line;
+use crate::reload::{Applied, one_line};
+
+/// What SET tells of a file of TLS that does not go with the others.
+const NOT_APPLIED: &str = "TLS settings could not be applied, still using old configuration";
 
 /// A setting: PgBouncer's name for it, and where it is.
 struct Setting {
@@ -267,7 +270,10 @@ impl Console {
         let (console, pair) = (Arc::clone(self), (key.to_owned(), value.to_owned()));
         let outcome = tokio::task::spawn_blocking(move || console.reloader().set(&pair.0, &pair.1));
         match outcome.await {
-            Ok(Some(Ok(()))) => Ok(Answer::done(format!("SET {key}={value}"))),
+            Ok(Some(Ok(applied))) => {
+                let answer = Answer::done(format!("SET {key}={value}"));
+                Ok(if applied == Applied::Now { answer } else { answer.with_notice(NOT_APPLIED) })
+            }
             Ok(Some(Err(Problems(problems)))) => {
                 let problems: Vec<String> = problems.iter().map(one_line).collect();
                 problems.iter().for_each(|problem| tracing::error!("{problem}"));

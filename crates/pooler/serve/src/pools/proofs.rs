@@ -145,8 +145,8 @@ impl ConfigPools {
         let (database, user) = (&attempt.database, &attempt.user);
         let Lookups { auth, known, .. } = self.lookups(database).ok_or(Unknown::User)?;
         let method = self.method(attempt).map_err(Unknown::Rejected)?;
-        if let (Some(""), Method::Trust) = (stored, method) {
-            return Ok(Proof::Trust);
+        if stored == Some("") && !takes_password(method) {
+            return prove(method, attempt, None, &OtherPasswords::default());
         }
         let given = stored.filter(|stored| !stored.is_empty());
         let password = given.map(|stored| Password::parse(&Secret::new(stored))).transpose();
