@@ -4,7 +4,7 @@ import re
 
 DROPPED = "the test asks for what PgBouncer 1.26 has dropped, too (`-R`, SUSPEND)"
 OTHER_DRIVER = "the test fails with PgBouncer 1.26.1, too, with this version of psycopg or of the configuration's rules"
-PEERS = "peers are not supported yet"
+PEERS = "the results are those of a build without peers"
 IDS = "the test expects that a connection's id is one more than that of the one before: ours are unique, and not in order"
 STATEMENTS = "a statement that is not there, or is there already, is an error as in PostgreSQL, and the client stays; PgBouncer closes the connection"
 NO_ZERO = "`max_prepared_statements = 0` switches nothing off here, and another value replaces the servers"
