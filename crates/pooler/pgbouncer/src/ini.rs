@@ -172,7 +172,9 @@ impl Reader<'_> {
 
     fn open_section(&mut self, name: &str, spot: Spot) -> Result<(), Problem> {
         let Some(section) = SectionName::parse(name) else {
-            let problem = Problem::error(format!("invalid section \"{}\"", name.escape_debug()));
+            // It may be a connection string, with its password.
+            let shown = name.split_once('=').map_or(name, |(key, _)| key.trim_end());
+            let problem = Problem::error(format!("invalid section \"{}\"", shown.escape_debug()));
             let hint = "sections are [databases], [users], [peers] and [pgbouncer]";
             return Err(self.ini.locate(problem.hint(hint), &spot));
         };
@@ -243,6 +245,7 @@ mod tests {
     fn mistakes_name_file_and_line() {
         for (text, place, message) in [
             ("[users]\n[nonsense]\n", (2, 1), "invalid section \"nonsense\""),
+            ("[db = host=h password=p]\n", (1, 1), "invalid section \"db\""),
             ("a = b\n", (1, 1), "value without section: a"),
             ("[users]\n\n  a b\n", (3, 3), "syntax error"),
             ("[users]\n%include none.ini\n", (2, 10), "could not load file \"none.ini\""),
