@@ -133,6 +133,8 @@ impl<C> Http2<C> {
             let rules = access::rules(door);
             if let Ok(rules) = &rules {
                 share.set_max_request(rules.max_request);
+                // A reload may have changed it.
+                self.max_request = rules.max_request;
             }
             self.take(bytes, share.limit().saturating_sub(held), refusal, &rules, door);
             self.closing |= refusal.is_some() && !self.arrived.is_empty();
