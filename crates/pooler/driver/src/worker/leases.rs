@@ -410,7 +410,9 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
     pub(super) fn clean_soiled(&mut self) {
         let now = self.now;
         while let Some((pool, id)) = self.server_deadlines.take_soiled(now) {
-            if self.pools.known(pool).is_some() {
+            // A client may have had it since, and have left it clean.
+            let is_soiled = self.server_here(pool, id).is_some_and(|slot| self.servers[slot].soiled);
+            if is_soiled && self.pools.known(pool).is_some() {
                 self.pools.operate_used(pool, self.now, |guarded| guarded.pool.reset_idle(id, now));
             }
         }
