@@ -1,6 +1,6 @@
 //! Lookup of the hosts behind `mongodb+srv://` names: at start, and again from time to time. Knows no pool.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
 use driver::Address;
 use settings::{Problem, Problems};
@@ -14,6 +14,10 @@ const NAME_SERVERS: &str = "POOLHOUSE_NAME_SERVERS";
 pub const MIN_REFRESH_INTERVAL: Duration = Duration::from_secs(60);
 pub const MAX_REFRESH_INTERVAL: Duration = Duration::from_secs(3600);
 
+/// Names whose last answer lacked the options that they had before. That is believed when the next answer lacks them,
+/// too: it may come from a name server that has not got the record yet, and other options renew all servers.
+pub type DoubtedNames = BTreeSet<String>;
+
 type LookUp<'l> = &'l dyn Fn(&upstream::SrvName) -> Result<Seeds, String>;
 
 /// The configuration with the hosts of all names. A name that cannot be looked up keeps its hosts in `known`. May
@@ -26,16 +30,16 @@ pub fn look_up_hosts(config: Config, known: Option<&Config>) -> Result<Config, P
         return Ok(config);
     }
     let servers = servers();
-    look_up_hosts_with(config, known, &|name| name.look_up(servers.as_ref().map_err(String::clone)?))
-        .map(|(config, _)| config)
+    let look_up: LookUp<'_> = &|name| name.look_up(servers.as_ref().map_err(String::clone)?);
+    look_up_hosts_with(config, known, look_up, &mut DoubtedNames::new()).map(|(config, _)| config)
 }
 
 /// The configuration in force with present hosts, or `None` if nothing has changed; and the time until the next lookup.
 /// May block.
-pub fn look_up_hosts_again(in_force: &Config) -> (Option<Config>, Duration) {
+pub fn look_up_hosts_again(in_force: &Config, doubted: &mut DoubtedNames) -> (Option<Config>, Duration) {
     let servers = servers();
     let look_up: LookUp<'_> = &|name| name.look_up(servers.as_ref().map_err(String::clone)?);
-    match look_up_hosts_with(in_force.clone(), Some(in_force), look_up) {
+    match look_up_hosts_with(in_force.clone(), Some(in_force), look_up, doubted) {
         Ok((config, holds)) => {
             let same = |(now, before): (&Database, &Database)| now.hosts == before.hosts && now.mongo == before.mongo;
             let is_new = !config.databases.iter().zip(&in_force.databases).all(same);
@@ -49,22 +53,31 @@ fn look_up_hosts_with(
     mut config: Config,
     known: Option<&Config>,
     look_up: LookUp<'_>,
+    doubted: &mut DoubtedNames,
 ) -> Result<(Config, Duration), Problems> {
     let (mut problems, mut holds) = (Vec::new(), MAX_REFRESH_INTERVAL);
     for index in 0..config.databases.len() {
         let Some(name) = config.databases[index].srv.clone() else { continue };
         let before = known.and_then(|known| known.databases.iter().find(|other| other.srv.as_ref() == Some(&name)));
         match (look_up(&name), before) {
-            (Ok(seeds), _) => {
+            (Ok(mut seeds), before) => {
                 holds = holds.min(seeds.ttl);
+                let known = before.map(options_of_name).unwrap_or_default();
+                let lacks = (&seeds.auth_source, &seeds.replica_set) == (&None, &None) && known != (None, None);
+                if lacks && doubted.insert(name.host.clone()) {
+                    let name = &name.host;
+                    tracing::warn!(name, "this name has no options any more: they stay until it says so again");
+                    (seeds.auth_source, seeds.replica_set) = known;
+                    holds = MIN_REFRESH_INTERVAL;
+                } else {
+                    doubted.remove(&name.host);
+                }
                 let addresses = seeds.addresses.iter().map(dial::address).collect();
                 set_hosts(&mut config.databases[index], addresses, seeds.auth_source, seeds.replica_set);
             }
             (Err(why), Some(before)) => {
                 tracing::warn!(name = name.host, "the hosts of this name stay as they are: {why}");
-                let (all, of_url) = (&before.mongo, &before.mongo_of_url);
-                let auth_source = all.auth_source.clone().filter(|_| of_url.auth_source.is_none());
-                let replica_set = all.replica_set.clone().filter(|_| of_url.replica_set.is_none());
+                let (auth_source, replica_set) = options_of_name(before);
                 set_hosts(&mut config.databases[index], before.hosts.addresses.clone(), auth_source, replica_set);
                 holds = MIN_REFRESH_INTERVAL;
             }
@@ -79,6 +92,13 @@ fn look_up_hosts_with(
         }
     }
     if problems.is_empty() { Ok((config, holds)) } else { Err(Problems(problems)) }
+}
+
+/// The authentication source and the replica set that the TXT record of a database's name has given.
+fn options_of_name(database: &Database) -> (Option<String>, Option<String>) {
+    let (all, of_url) = (&database.mongo, &database.mongo_of_url);
+    let auth_source = all.auth_source.clone().filter(|_| of_url.auth_source.is_none());
+    (auth_source, all.replica_set.clone().filter(|_| of_url.replica_set.is_none()))
 }
 
 /// Options in the URL take precedence over those in the name's TXT record.
@@ -108,6 +128,14 @@ mod tests {
 
     use super::*;
     use crate::read::from_text;
+
+    fn look_up_hosts_with(
+        config: Config,
+        known: Option<&Config>,
+        look_up: LookUp<'_>,
+    ) -> Result<(Config, Duration), Problems> {
+        super::look_up_hosts_with(config, known, look_up, &mut DoubtedNames::new())
+    }
 
     fn config(options: &str) -> Config {
         let text = format!("[[database]]\nurl = \"mongodb+srv://app:pw@c.example.net/shop{options}\"\n");
@@ -144,6 +172,22 @@ mod tests {
         let (own, _) = look_up_hosts_with(config("?authSource=own"), None, &|_| Ok(seeds("a.example.net"))).unwrap();
         let (reloaded, _) = look_up_hosts_with(config(""), Some(&own), silent).unwrap();
         assert_eq!(options(&reloaded), (None, Some("rs0".to_owned())), "the URL names no authSource now");
+    }
+
+    #[test]
+    fn a_name_loses_its_options_when_two_answers_in_a_row_lack_them() {
+        let (known, _) = look_up_hosts_with(config(""), None, &|_| Ok(seeds("a.example.net"))).unwrap();
+        let none = || Ok(Seeds { auth_source: None, replica_set: None, ..seeds("a.example.net") });
+        let mut doubted = DoubtedNames::new();
+        let mut again = |answer: LookUp<'_>| {
+            let (config, _) = super::look_up_hosts_with(config(""), Some(&known), answer, &mut doubted).unwrap();
+            config.databases[0].mongo.replica_set.clone()
+        };
+        let kept = Some("rs0".to_owned());
+        assert_eq!(again(&|_| none()), kept);
+        assert_eq!(again(&|_| Ok(seeds("a.example.net"))), kept);
+        assert_eq!(again(&|_| none()), kept, "the answers are not in a row");
+        assert_eq!(again(&|_| none()), None);
     }
 
     #[test]
