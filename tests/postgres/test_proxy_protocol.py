@@ -51,11 +51,31 @@ def test_the_header_may_come_in_pieces_and_with_what_follows(start):
             assert b"SCRAM-SHA-256" in client.expect(b"R")
 
 
-def test_a_proxy_that_speaks_for_itself_is_served_as_itself(start):
+# A proxy speaks for itself, or does not know for which client.
+NAMELESS = {"local": header(command=0x20), "unspecified": b"\r\n\r\n\0\r\nQUIT\n\x21\0\0\0"}
+
+
+@pytest.mark.parametrize("head", NAMELESS.values(), ids=NAMELESS)
+def test_a_proxy_that_names_no_client_is_served(start, head):
     pooler = start(**HERE)
-    with proxied(pooler, header(command=0x20)) as client:
+    with proxied(pooler, head) as client:
         client.login("app", PASSWORDS["app"], "bench")
-        assert "10.1.2.3" not in pooler.get("/api/clients")[1]
+        shown = pooler.get("/api/clients")[1]
+        assert "0.0.0.0:" in shown and "10.1.2.3" not in shown
+
+
+@pytest.mark.parametrize("head", NAMELESS.values(), ids=NAMELESS)
+def test_a_client_that_its_proxy_does_not_name_has_no_rights_of_an_address(start, head):
+    pooler = start.unstarted()
+    (pooler.directory / "hba.conf").write_text("host all all 127.0.0.1/32 trust\nhost all all all scram-sha-256\n")
+    pooler.start(**HERE, auth={"type": "hba", "hba_file": "hba.conf"})
+    with proxied(pooler, head) as client:
+        client.send(w.startup(user="app", database="bench"))
+        assert b"SCRAM-SHA-256" in client.expect(b"R"), "the rule for the proxy's address is not for it"
+    pooler.stop()
+    open_to_this_machine = start(**HERE, users={})
+    with proxied(open_to_this_machine, head) as client, pytest.raises(w.ServerError, match="may not connect"):
+        client.login("app", None, "bench")
 
 
 @pytest.mark.parametrize("head", [b"PROXY TCP4 10.0.0.1 10.0.0.2 1 2\r\n", w.startup(user="app", database="bench"), b"\r\n\r\n\0\r\nQUIT\n\x11",

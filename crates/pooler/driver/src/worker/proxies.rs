@@ -1,7 +1,10 @@
 //! Connections of proxies that tell first whom they speak for. The worker that accepts reads their headers; from then
 //! on the client that a header names is treated as if it had connected itself. Knows no client.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    time::Duration,
+};
 
 use pool::Time;
 use seam::Protocol;
@@ -31,6 +34,17 @@ struct Proxy {
     /// What has come of the header.
     received: Vec<u8>,
     since: Time,
+}
+
+/// The address of a client whose proxy tells none, because it speaks for itself or does not know. It is that of no
+/// machine, so that the client has no right that comes of an address: neither the proxy's nor this machine's. A proxy
+/// relays clients of Unix sockets in this way, too.
+fn unknown_client(proxy: SocketAddr) -> SocketAddr {
+    let nowhere = match proxy.ip().to_canonical() {
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    SocketAddr::new(nowhere, proxy.port())
 }
 
 impl<P: Protocol, R: Reactor> Worker<P, R> {
@@ -66,7 +80,7 @@ impl<P: Protocol, R: Reactor> Worker<P, R> {
                 received.drain(..length);
                 match self.reactor.release(conn) {
                     Ok(socket) => {
-                        let peer = Some(client.unwrap_or(address));
+                        let peer = Some(client.unwrap_or_else(|| unknown_client(address)));
                         self.admit_accepted(listener, Accepted { socket, peer, received });
                     }
                     Err(error) => tracing::error!(%error, "cannot go on with the connection of a proxy"),
