@@ -15,7 +15,7 @@ import pytest
 from support import postgres_wire as w
 from support.background_load import no_failure
 from support.pooler import BINARY
-from support.postgres_cluster import unprivileged
+from support.postgres_cluster import PASSWORDS, unprivileged
 from support.successors import successor
 from support.waiting import eventually
 
@@ -303,3 +303,23 @@ def test_socket_files_are_the_successors_as_soon_as_it_has_the_sockets(start, wo
         assert path.exists() != successor_ends
         for descriptor in given:
             os.close(descriptor)
+
+
+def test_the_socket_file_of_systemd_survives_processes_that_take_over(start):
+    pooler = start.unstarted()
+    path = pooler.directory / "socket"
+    pooler.rewrite(listen=[f"127.0.0.1:{pooler.port}", f"unix:{path}"])
+    with socket.socket(socket.AF_UNIX) as passed:
+        passed.bind(str(path))
+        passed.listen()
+        as_systemd = f'exec 3<&{passed.fileno()}; LISTEN_PID=$$ LISTEN_FDS=1 exec "$@"'
+        pooler.launch(["bash", "-c", as_systemd, "bash", BINARY, "serve", "--config", str(pooler.config_path)],
+                      pass_fds=[passed.fileno()])
+        with successor(start, pooler) as second:
+            assert pooler.wait(5) == 0 and path.exists()
+            with w.Wire(path) as client:
+                client.login("app", PASSWORDS["app"])
+            with successor(start, second) as third:
+                assert second.wait(5) == 0
+                third.stop()
+        assert path.exists(), "the next process that systemd starts needs it"

@@ -36,7 +36,7 @@ impl Activated {
         Ok(Self(sockets))
     }
 
-    /// The socket of an address, if systemd has passed it. Its file, if it has one, is systemd's.
+    /// The socket of an address, if systemd has passed it.
     pub fn adopt(&mut self, listener: &Listener, endpoint: &Endpoint, tcp: &TcpOptions) -> Option<io::Result<Bound>> {
         let at = self.0.iter().position(|(address, socket)| covers(address, socket, endpoint))?;
         let (_, socket) = self.0.swap_remove(at);
@@ -44,7 +44,7 @@ impl Activated {
             Endpoint::Tcp(_) => driver::prepare_listener(&socket, listener.timeouts.client_idle, tcp),
             Endpoint::Unix(_) => Ok(()),
         };
-        Some(prepared.and_then(|()| adopt(endpoint, socket)).map(|bound| Bound { file: None, ..bound }))
+        Some(prepared.and_then(|()| adopt(endpoint, socket)).map(Bound::of_systemd))
     }
 
     /// # Errors

@@ -70,6 +70,9 @@ struct Answer {
     /// Addresses as configured, in the order of the sockets.
     listeners: Vec<String>,
     admin: Option<String>,
+    /// The listeners whose sockets systemd has opened. The files of these are systemd's.
+    #[serde(default)]
+    activated: Vec<String>,
     held: HashMap<String, u32>,
     #[serde(default)]
     own: HashMap<String, u32>,

@@ -256,7 +256,10 @@ fn open(
 ) -> Result<Vec<Bound>, ServeError> {
     let mut opened = Vec::new();
     for endpoint in listener.endpoints() {
-        let bound = match inherited.as_deref_mut().and_then(|inherited| inherited.listener(&endpoint.to_string())) {
+        let name = endpoint.to_string();
+        let is_activated = inherited.as_deref().is_some_and(|inherited| inherited.is_activated(&name));
+        let bound = match inherited.as_deref_mut().and_then(|inherited| inherited.listener(&name)) {
+            Some(socket) if is_activated => adopt(endpoint, socket.into()).map(Bound::of_systemd),
             Some(socket) => adopt(endpoint, socket.into()),
             None => activated.adopt(listener, endpoint, tcp).unwrap_or_else(|| bind(listener, endpoint, tcp)),
         };
@@ -286,7 +289,8 @@ fn copies(config: &Config, bound: &[Vec<Bound>], admin: Option<&TcpListener>) ->
     let listeners = bound.iter().flatten().map(copy).collect::<io::Result<_>>()?;
     let copy = |(address, socket): (SocketAddr, &TcpListener)| Ok((address.to_string(), socket.try_clone()?.into()));
     let admin: Option<io::Result<_>> = config.admin.listen.zip(admin).map(copy);
-    Ok(Sockets { listeners, admin: admin.transpose()? })
+    let activated = bound.iter().flatten().filter(|bound| bound.is_activated).map(|bound| bound.configured.to_string());
+    Ok(Sockets { listeners, activated: activated.collect(), admin: admin.transpose()? })
 }
 
 /// The socket of the admin address, if there is one. If the default address is in use, there is none, and a warning

@@ -30,6 +30,15 @@ pub struct Bound {
     pub endpoint: Endpoint,
     /// The file to remove at the end.
     pub file: Option<SocketFile>,
+    /// Systemd has opened the socket.
+    pub is_activated: bool,
+}
+
+impl Bound {
+    /// The same, opened by systemd: its file, if it has one, is systemd's.
+    pub fn of_systemd(self) -> Self {
+        Self { file: None, is_activated: true, ..self }
+    }
 }
 
 /// Opens a socket of a listener. No other thread may create files meanwhile: the umask of the process is changed to
@@ -56,7 +65,7 @@ pub fn adopt(configured: &Endpoint, socket: Socket) -> io::Result<Bound> {
         Endpoint::Unix(_) if configured.is_abstract() => (configured.clone(), None),
         Endpoint::Unix(path) => (configured.clone(), Some(SocketFile::at(path)?)),
     };
-    Ok(Bound { socket: socket.into(), configured: configured.clone(), endpoint, file })
+    Ok(Bound { socket: socket.into(), configured: configured.clone(), endpoint, file, is_activated: false })
 }
 
 /// What the driver has to know of a listener with these sockets, of which there is one at least.

@@ -32,6 +32,8 @@ struct Handover {
 /// Duplicates of the listening sockets, by their configured addresses.
 pub struct Sockets {
     pub listeners: Vec<(String, OwnedFd)>,
+    /// The listeners whose sockets systemd has opened.
+    pub activated: Vec<String>,
     pub admin: Option<(String, OwnedFd)>,
 }
 
@@ -150,7 +152,7 @@ impl SocketGiver {
         };
         {
             let sockets = self.handover.sockets();
-            let Some(Sockets { listeners, admin }) = &*sockets else {
+            let Some(Sockets { listeners, activated, admin }) = &*sockets else {
                 return Err(io::Error::other("this process is already ending"));
             };
             let copies: io::Result<Vec<OwnedFd>> =
@@ -161,7 +163,7 @@ impl SocketGiver {
             let listeners = listeners.iter().map(|(name, _)| name.clone()).collect();
             let admin = admin.as_ref().map(|(name, _)| name.clone());
             let Report { held, own, process, .. } = self.reporter.limits.begin_to_share();
-            let answer = Answer { listeners, admin, held, own, process };
+            let answer = Answer { listeners, admin, activated: activated.clone(), held, own, process };
             send_line(stream, &answer).inspect_err(take_files_back)?;
         }
         tracing::info!("another process takes over");

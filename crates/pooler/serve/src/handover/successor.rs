@@ -12,6 +12,7 @@ use super::{
 pub struct Inherited {
     before: Predecessor,
     listeners: Vec<(String, OwnedFd)>,
+    activated: Vec<String>,
     admin: Option<(String, OwnedFd)>,
 }
 
@@ -43,7 +44,7 @@ fn ask(stream: UnixStream) -> io::Result<Option<Inherited>> {
         received => received?,
     };
     let mut lines = Lines::of(&stream)?;
-    let Answer { listeners, admin, held, own, process } = lines.next()?;
+    let Answer { listeners, admin, activated, held, own, process } = lines.next()?;
     if sockets.len() != listeners.len() + usize::from(admin.is_some()) {
         return Err(io::Error::other("not all sockets arrived"));
     }
@@ -52,7 +53,7 @@ fn ask(stream: UnixStream) -> io::Result<Option<Inherited>> {
     let admin = admin.zip(sockets.next());
     let report = Report { held, own, process, ..Report::default() };
     let before = Predecessor { number: TAKEN_OVER_FROM, stream, lines, report };
-    Ok(Some(Inherited { before, listeners, admin }))
+    Ok(Some(Inherited { before, listeners, activated, admin }))
 }
 
 impl Inherited {
@@ -60,6 +61,11 @@ impl Inherited {
     pub fn listener(&mut self, name: &str) -> Option<OwnedFd> {
         let at = self.listeners.iter().position(|(other, _)| other == name)?;
         Some(self.listeners.swap_remove(at).1)
+    }
+
+    /// Whether systemd has opened the socket of this listener, and its file, if it has one, is systemd's.
+    pub fn is_activated(&self, name: &str) -> bool {
+        self.activated.iter().any(|other| other == name)
     }
 
     /// The socket of the admin address, if the predecessor's was the same.
