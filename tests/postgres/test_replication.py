@@ -339,3 +339,16 @@ def test_a_reload_leaves_a_stream_alone(serve, publisher, table):
         eventually("it was read again", lambda: pooler.metric("poolhouse_reloads_total") >= 1)
         table.execute("INSERT INTO events VALUES (7)")
         assert changes(cursor, 1) == ["table public.events: INSERT: n[integer]:7"]
+
+
+def test_a_refused_replication_connection_leaves_the_process_ready(serve, publisher):
+    pooler = serve()
+    connect_logical(pooler).close()
+    with publisher.superuser() as db:
+        db.execute("ALTER ROLE app NOREPLICATION")
+        try:
+            with pytest.raises(psycopg2.OperationalError, match="REPLICATION|replication"):
+                connect_logical(pooler)
+            assert pooler.get("/ready") == (200, "ready\n")
+        finally:
+            db.execute("ALTER ROLE app REPLICATION")

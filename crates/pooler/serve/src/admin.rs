@@ -140,6 +140,13 @@ impl Inner {
         })
     }
 
+    /// The pools whose servers clients share. A server that is made for one client may fail for what that client asks.
+    fn shared_pools(&self) -> Vec<PoolState> {
+        let mut pools = self.handle.pools(None);
+        pools.retain(|pool| !self.control.reloader.is_dedicated(pool.id));
+        pools
+    }
+
     /// The protocol and the name of each configured database.
     fn configured_databases(&self) -> HashSet<(&'static str, String)> {
         self.config().databases.iter().map(|database| (database.kind.word(), database.name.clone())).collect()
@@ -303,7 +310,7 @@ async fn ready(State(admin): State<Admin>) -> Response {
         return (StatusCode::SERVICE_UNAVAILABLE, "draining\n").into_response();
     }
     match admin
-        .query(|inner| unready(&inner.handle.pools(None), inner.handle.is_ending(), &inner.configured_databases()))
+        .query(|inner| unready(&inner.shared_pools(), inner.handle.is_ending(), &inner.configured_databases()))
         .await
     {
         Some(None) => "ready\n".into_response(),

@@ -161,6 +161,11 @@ impl LivePools {
         self.look_at(pool, ConfigPools::tuner_limits)?
     }
 
+    /// Whether each server of a pool is made for one client; false if the pool has been forgotten.
+    pub fn is_dedicated(&self, pool: PoolId) -> bool {
+        self.look_at(pool, ConfigPools::is_dedicated).unwrap_or(false)
+    }
+
     /// How servers of a pool return to it; `None` if the pool has been forgotten.
     pub fn mode(&self, pool: PoolId) -> Option<Mode> {
         self.look_at(pool, ConfigPools::mode)

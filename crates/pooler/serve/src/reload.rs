@@ -188,6 +188,11 @@ impl Reloader {
         said
     }
 
+    /// Whether each server of a pool is made for one client.
+    pub fn is_dedicated(&self, pool: seam::PoolId) -> bool {
+        self.pools.is_dedicated(pool)
+    }
+
     /// How servers of a pool return to it; `None` if the pool has been forgotten.
     pub fn mode(&self, pool: seam::PoolId) -> Option<crate::config::Mode> {
         self.pools.mode(pool)

@@ -6,6 +6,7 @@ use std::time::Duration;
 use ::pool::PoolConfig;
 use driver::{PoolSpec, PoolTimeouts};
 use postgres_session::{PoolMode, Rejection, ResetPolicy, Route, ServerLogin, StartRequest, StatePolicy, Unknown};
+use seam::PoolId;
 use settings::Secret;
 
 use super::{ConfigPools, Entry, Key};
@@ -50,6 +51,10 @@ impl ConfigPools {
         let pool = self.find_or_add_pool_for(index, key, Some(user))?;
         let pass_through = server_user == user && self.server_password(index, user).is_none();
         Ok(Some(Route { pool, mode: PoolMode::Dedicated, pass_through, add_host: false }))
+    }
+
+    pub fn is_dedicated(&self, pool: PoolId) -> bool {
+        matches!(self.entry(pool).0.key, Key::Dedicated { .. })
     }
 
     /// How a dedicated server logs in, if the pool is of such servers.
